@@ -1,0 +1,395 @@
+/* llm.h: the whole API of libllm. Not in this header, not API.
+ *
+ * libllm loads one language model and holds many independent sessions over it. A session is one timeline of
+ * tokens: what it has consumed is known exactly, token by token, and state is reused only when the tokens prove
+ * that it is the same state.
+ *
+ * Two ways to drive an engine:
+ *
+ *   direct    llm_engine_open ... llm_session_open / prefill / decode ... llm_engine_close
+ *             The opening thread does everything. For tools, measurements and tests.
+ *   serving   llm_engine_open, llm_engine_start: from here the decode thread owns the model and all sessions.
+ *             Commands go in through llm_command_push, events come out through llm_events_drain; both are
+ *             MessagePack, specified below. llm_session_* answers LLM_MISUSE until llm_engine_stop.
+ *
+ * Conventions. Functions returning `int` return an llm_status: LLM_OK is 0, everything else is an error and leaves
+ * all outputs untouched unless the function says otherwise. Strings are UTF-8 and NUL-terminated unless a length
+ * is given. Nothing here calls back into the caller. No exception and no signal leaves the library. Token ids are
+ * int32. Times are microseconds of CLOCK_MONOTONIC for durations, milliseconds of CLOCK_REALTIME for stamps.
+ *
+ * This file is read by cffi after the preprocessor, with LLM_CFFI defined.
+ */
+#ifndef LLM_H
+#define LLM_H
+
+#ifndef LLM_CFFI
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+#define LLM_API __attribute__((visibility("default")))
+#else
+#define LLM_API
+#endif
+
+/* ---- limits ---------------------------------------------------------------------------------------------- */
+
+enum {
+    LLM_SESSION_NAME_BYTES_MAX = 128, /* 1..128 printable ASCII characters without spaces; "" means scratch */
+    LLM_STOPS_MAX              = 16,  /* stop strings of one request */
+    LLM_STOP_BYTES_MAX         = 256, /* bytes of one stop string */
+    LLM_LOGIT_BIASES_MAX       = 1024,
+    LLM_SEQUENCES_MAX          = 256, /* named + scratch sessions of one engine */
+    LLM_REQUESTS_MAX           = 256, /* live generations of one engine, waiting ones included */
+    LLM_SESSION_QUEUE_MAX      = 8,   /* requests waiting for one busy session */
+    LLM_SCRATCH_QUEUE_MAX      = 64,  /* requests waiting for a scratch session */
+    LLM_OUTBOX_BYTES_MAX       = 65536, /* undelivered text of one request; above it the request is not stepped */
+    LLM_TEXT_BYTES_MAX         = 256,
+};
+
+/* ---- words ------------------------------------------------------------------------------------------------
+ * One table per vocabulary: X(NAME, number, word, sentence). The word is what responses, logs, metrics and tests
+ * use; llm_*_word() returns it. Numbers are part of the wire format and never change meaning.
+ */
+
+#define LLM_STATUS_TABLE(X)                                                                                         \
+    X(OK, 0, "ok", "Success.")                                                                                      \
+    X(INVALID, 1, "invalid", "An argument or message is malformed.")                                                \
+    X(FULL, 2, "full", "The ring has no room for this message; try again after the other side has drained it.")     \
+    X(NOT_FOUND, 3, "not_found", "There is no such session, request or segment.")                                   \
+    X(MISUSE, 4, "misuse", "The call is not allowed in this mode or from this thread.")                             \
+    X(NO_MEMORY, 5, "no_memory", "The host is out of memory.")                                                      \
+    X(IO, 6, "io_error", "The operating system refused a file, segment or descriptor.")                             \
+    X(MODEL_LOAD, 7, "model_load_failed", "The model file could not be loaded.")                                    \
+    X(TEMPLATE, 8, "template_failed", "The model's chat template could not be rendered for these messages.")       \
+    X(CONTEXT_LENGTH, 9, "context_length_exceeded", "The prompt does not fit the session's context.")               \
+    X(CAPACITY, 10, "capacity_exhausted", "All session places are taken and the capacity policy frees none.")       \
+    X(QUEUE_FULL, 11, "queue_full", "Too many requests are waiting for this session.")                              \
+    X(OVERLOADED, 12, "overloaded", "The engine holds as many live requests as it can.")                            \
+    X(NO_CELLS, 13, "kv_cache_full", "The KV cache has no room left for this session to grow.")                     \
+    X(STEP_FAILED, 14, "step_failed", "The model failed a step; the session is torn until it is reset.")            \
+    X(TORN, 15, "torn", "The session's state is not trusted; reset it.")                                            \
+    X(SHUTDOWN, 16, "shutting_down", "The engine is stopping.")                                                     \
+    X(CANCELLED, 17, "cancelled", "The request was cancelled.")                                                     \
+    X(TOKEN, 18, "invalid_token", "A token id is outside the model's vocabulary.")                                  \
+    X(VERSION, 19, "version_mismatch", "The segment was written by another version.")                              \
+    X(SMALL_BUFFER, 20, "small_buffer", "The caller's buffer is too small.")
+
+/* Why a request started with the state it did (the resume decision). */
+#define LLM_REASON_TABLE(X)                                                                                         \
+    X(NEW, 0, "new", "Nothing was resident.")                                                                       \
+    X(EXACT_PREFIX, 1, "exact_prefix", "The prompt extends the resident tokens: only the suffix is prefilled.")     \
+    X(EQUAL, 2, "equal", "The prompt is what is resident.")                                                         \
+    X(REWIND, 3, "rewind", "The session was cut back to the common prefix.")                                        \
+    X(CHECKPOINT, 4, "checkpoint", "The latest checkpoint inside the common prefix was restored.")                  \
+    X(SHARED, 5, "shared", "Another session held a longer prefix and was copied.")                                  \
+    X(RESTORED, 6, "restored", "The session came back from a snapshot.")                                            \
+    X(MISMATCH, 7, "mismatch", "No resident prefix could be reused: everything is prefilled.")                      \
+    X(TORN, 8, "torn", "The resident state was not trusted: everything is prefilled.")
+
+/* How a generation ended. Each accepted GENERATE has exactly one FINISHED event that carries one of these. */
+#define LLM_OUTCOME_TABLE(X)                                                                                        \
+    X(END, 0, "end", "The model ended its turn.")                                                                   \
+    X(STOP, 1, "stop", "A stop string was found.")                                                                  \
+    X(LENGTH, 2, "length", "max_tokens or the context's end was reached.")                                          \
+    X(CANCELLED, 3, "cancelled", "The client left, cancelled, or the session was reset or closed meanwhile.")       \
+    X(REFUSED, 4, "refused", "The request never got a place; the status says why.")                                 \
+    X(FAILED, 5, "failed", "The model failed; the status says how.")                                                \
+    X(SHUTDOWN, 6, "shutdown", "The engine stopped before the end.")
+
+/* What a session is doing. session.h draws the transitions. */
+#define LLM_STATE_TABLE(X)                                                                                          \
+    X(EMPTY, 0, "empty", "Open, nothing resident.")                                                                 \
+    X(PREFILL, 1, "prefill", "Consuming prompt tokens.")                                                            \
+    X(DECODE, 2, "decode", "Producing tokens.")                                                                     \
+    X(IDLE, 3, "idle", "Warm, waiting for the next request.")                                                       \
+    X(PARKED, 4, "parked", "Its state lies outside the model's memory.")                                            \
+    X(TORN, 5, "torn", "Its state cannot be trusted; the next request refills it, a reset clears it.")
+
+/* How the model remembers: decides what a rewind costs. */
+#define LLM_MEMORY_TABLE(X)                                                                                         \
+    X(DENSE, 0, "dense", "Attention over all tokens: any prefix can be kept.")                                      \
+    X(WINDOW, 1, "window", "Some layers keep a sliding window: short rewinds only.")                                \
+    X(RECURRENT, 2, "recurrent", "One running state: no rewind without a checkpoint.")                              \
+    X(HYBRID, 3, "hybrid", "Attention and running state: no rewind without a checkpoint.")
+
+/* What happens when a named session needs a place and none is free. */
+#define LLM_POLICY_TABLE(X)                                                                                         \
+    X(REFUSE, 0, "refuse", "Refuse the request and name the holders.")                                              \
+    X(EVICT, 1, "evict", "Forget the least recently used idle session.")
+
+#define LLM_STATUS_ENUM(name, number, word, text)  LLM_##name = number,
+#define LLM_REASON_ENUM(name, number, word, text)  LLM_REASON_##name = number,
+#define LLM_OUTCOME_ENUM(name, number, word, text) LLM_OUTCOME_##name = number,
+#define LLM_STATE_ENUM(name, number, word, text)   LLM_STATE_##name = number,
+#define LLM_MEMORY_ENUM(name, number, word, text)  LLM_MEMORY_##name = number,
+#define LLM_POLICY_ENUM(name, number, word, text)  LLM_POLICY_##name = number,
+
+typedef enum llm_status { LLM_STATUS_TABLE(LLM_STATUS_ENUM) LLM_STATUS_N } llm_status;
+typedef enum llm_reason { LLM_REASON_TABLE(LLM_REASON_ENUM) LLM_REASON_N } llm_reason;
+typedef enum llm_outcome { LLM_OUTCOME_TABLE(LLM_OUTCOME_ENUM) LLM_OUTCOME_N } llm_outcome;
+typedef enum llm_state { LLM_STATE_TABLE(LLM_STATE_ENUM) LLM_STATE_N } llm_state;
+typedef enum llm_memory { LLM_MEMORY_TABLE(LLM_MEMORY_ENUM) LLM_MEMORY_N } llm_memory;
+typedef enum llm_policy { LLM_POLICY_TABLE(LLM_POLICY_ENUM) LLM_POLICY_N } llm_policy;
+
+/* Word and sentence of a number; "unknown" and "" outside the table. Any thread; static strings. */
+LLM_API const char *llm_status_word(int status);
+LLM_API const char *llm_status_text(int status);
+LLM_API const char *llm_reason_word(int reason);
+LLM_API const char *llm_reason_text(int reason);
+LLM_API const char *llm_outcome_word(int outcome);
+LLM_API const char *llm_outcome_text(int outcome);
+LLM_API const char *llm_state_word(int state);
+LLM_API const char *llm_state_text(int state);
+LLM_API const char *llm_memory_word(int memory);
+LLM_API const char *llm_memory_text(int memory);
+LLM_API const char *llm_policy_word(int policy);
+LLM_API const char *llm_policy_text(int policy);
+
+/* Version of this library ("0.1.0") and of the llama.cpp inside it. Any thread; static strings. */
+LLM_API const char *llm_version(void);
+LLM_API const char *llm_backend_version(void);
+
+/* ---- engine ----------------------------------------------------------------------------------------------- */
+
+typedef struct llm_engine llm_engine;
+typedef struct llm_session llm_session;
+
+typedef struct llm_engine_options {
+    const char *model;         /* path of a GGUF file, or "sim:CLASS[,option=value...]" (model_sim.h lists them) */
+    const char *page_name;     /* POSIX shared-memory name ("/llmd-..."), or NULL: private to the process */
+    const char *chat_template; /* Jinja source that replaces the model's own, or NULL */
+    uint32_t n_ctx;            /* tokens one session may hold; 0: the model's training context, at most 8192 */
+    uint32_t n_sessions;       /* places for named sessions, >= 1 */
+    uint32_t n_scratch;        /* places for anonymous requests, >= 1 */
+    uint64_t kv_bytes_max;     /* budget for the KV cache; 0: a fraction of free memory (llm_info reports cells) */
+    uint32_t capacity_policy;  /* llm_policy */
+    int32_t n_threads;         /* 0: one per physical core this process may use */
+    int32_t n_gpu_layers;      /* -1: all; ignored without a GPU backend */
+    uint32_t n_batch;          /* most tokens of one model step; 0: 512 */
+    uint32_t gap_ms_target;    /* longest inter-token gap that prefill may cause to decoding sessions; 0: 100 */
+    uint32_t exact;            /* nonzero: bit-exact configuration (separate KV streams, no flash attention) */
+    uint32_t command_ring_bytes; /* 0: sized for two prompts of n_ctx tokens, at least 1 MiB */
+    uint32_t event_ring_bytes;   /* 0: 1 MiB */
+} llm_engine_options;
+
+/* Sampling. NaN in a default (llm_info.sampling_default) means that the model states none. */
+typedef struct llm_sampling {
+    float temperature;       /* 0: greedy */
+    float top_p;             /* 1: off */
+    float min_p;             /* 0: off */
+    float repeat_penalty;    /* 1: off */
+    float presence_penalty;  /* 0: off */
+    float frequency_penalty; /* 0: off */
+    int32_t top_k;           /* 0: off */
+    int32_t penalty_last_n;  /* tokens the penalties look back over, prompt included */
+    uint64_t seed;           /* UINT64_MAX: draw one */
+} llm_sampling;
+
+typedef struct llm_info {
+    uint32_t n_ctx;        /* tokens one session may hold */
+    uint32_t n_ctx_train;  /* what the model was trained for */
+    uint32_t n_vocab;
+    uint32_t n_sessions;
+    uint32_t n_scratch;
+    uint32_t n_cells;      /* KV cells shared by all sessions; UINT32_MAX: not limited */
+    uint32_t n_batch;
+    uint32_t memory;       /* llm_memory */
+    uint32_t n_window;     /* sliding window in tokens, 0: none */
+    int32_t n_threads;
+    uint32_t has_chat_template;
+    uint64_t n_params;
+    uint64_t model_bytes;  /* weights */
+    uint64_t state_bytes;  /* KV cache and recurrent state reserved */
+    llm_sampling sampling_default;
+    char name[128];        /* general.name, or the file's stem */
+    char arch[64];
+    char description[128]; /* "qwen3 0.6B Q8_0" */
+    char backend[128];     /* devices in use: "CPU", "CUDA0 (NVIDIA ...)" */
+    char fingerprint[33];  /* hex of 128 bits over weights identity and context configuration */
+} llm_info;
+
+/* Loads the model and opens everything. The calling thread owns the engine in direct mode. Takes seconds for a
+ * large file. On error *out is NULL and `error` (capacity `error_bytes`, may be NULL) says what and why.
+ * LLM_INVALID (an option is out of range), LLM_MODEL_LOAD, LLM_IO (the segment: name and errno), LLM_NO_MEMORY. */
+LLM_API int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes);
+
+/* Starts the decode thread: from here llm_session_* answers LLM_MISUSE and commands are served. Owner thread.
+ * LLM_MISUSE if already serving, LLM_IO if no thread can be made. */
+LLM_API int llm_engine_start(llm_engine *engine);
+
+/* Ends serving: cancels what runs (each request still gets its FINISHED), joins the decode thread. Events not yet
+ * drained can still be drained. Waits for the step in progress, at most. Owner thread; idempotent. */
+LLM_API int llm_engine_stop(llm_engine *engine);
+
+/* Stops if needed and frees everything, the segment's name included. NULL is allowed. Owner thread. */
+LLM_API void llm_engine_close(llm_engine *engine);
+
+/* Fixed facts about the open engine. Any thread. */
+LLM_API void llm_engine_info(const llm_engine *engine, llm_info *out);
+
+/* Counts completed loops of the decode thread, idle waits included: it stands still only while a step hangs. Any
+ * thread. `busy` (may be NULL) tells whether the thread is inside a model step. */
+LLM_API uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy);
+
+/* ---- text ------------------------------------------------------------------------------------------------- *
+ * Any thread, also while the decode thread runs. Where a count is returned, a negative value -n means that the
+ * buffer is too small and n are needed; INT64_MIN means an error (invalid token id, out of memory).
+ */
+
+/* Text to tokens. `parse_special`: text may contain control tokens (only for trusted text). `add_special`: put the
+ * model's BOS/EOS where the model wants them. */
+LLM_API int64_t llm_tokenize(const llm_engine *engine, const char *text, size_t n_bytes, int add_special,
+                             int parse_special, int32_t *out, size_t n_out);
+
+/* Tokens to bytes (not necessarily whole UTF-8 characters). `special`: control tokens are shown, not dropped. */
+LLM_API int64_t llm_detokenize(const llm_engine *engine, const int32_t *tokens, size_t n_tokens, int special,
+                               char *out, size_t n_out);
+
+typedef struct llm_prompt {
+    int32_t *tokens;      /* owned by the prompt */
+    size_t n_tokens;
+    char *text;           /* the rendered prompt, for people and logs; owned; not NUL-terminated */
+    size_t n_text_bytes;
+    int32_t *boundaries;  /* ascending token counts: [0, boundary) is a whole number of messages; owned */
+    size_t n_boundaries;  /* the last one is the end of the history, before the generation prompt */
+} llm_prompt;
+
+/* Renders a chat with the model's template and tokenizes it. `request` is JSON: {"messages": [...], "tools": [...]
+ * (optional), "add_generation_prompt": bool (default true), "chat_template_kwargs": {...} (optional)}, messages in
+ * OpenAI's form. Only the template's own text can become control tokens; text from messages never does.
+ * LLM_INVALID (not such JSON), LLM_TEMPLATE (the template refused or failed, or there is none): `error` says why.
+ * Free with llm_prompt_free, which allows NULL members and clears the struct. */
+LLM_API int llm_chat_render(const llm_engine *engine, const char *request, size_t n_bytes, llm_prompt *out,
+                            char *error, size_t error_bytes);
+LLM_API void llm_prompt_free(llm_prompt *prompt);
+
+/* ---- sessions, direct mode --------------------------------------------------------------------------------- *
+ * Owner thread only, before llm_engine_start or after llm_engine_stop; otherwise LLM_MISUSE.
+ *
+ * position       tokens consumed; always equal to the number of resident tokens.
+ * after an error LLM_STEP_FAILED leaves the session torn: prefill, decode and logits answer LLM_TORN until
+ *                llm_session_reset. LLM_NO_CELLS, LLM_CONTEXT_LENGTH, LLM_TOKEN and LLM_CANCELLED leave it valid at
+ *                what it has consumed: ask llm_session_position.
+ */
+
+typedef struct llm_resume {
+    uint32_t reason;      /* llm_reason */
+    uint32_t n_reused;    /* prompt tokens whose state was already there */
+    uint32_t n_prefilled; /* prompt tokens consumed by this call */
+    int32_t diverged_at;  /* index of the first token that differs from the resident ones, or -1 */
+} llm_resume;
+
+/* Opens a session in a free place; "" makes a scratch session. LLM_CAPACITY when none is free, LLM_INVALID for a bad
+ * name. Opening a name that is open returns that session. */
+LLM_API int llm_session_open(llm_engine *engine, const char *name, llm_session **out);
+
+/* Makes the resident tokens equal `tokens`, reusing what can be proven (see llm_reason) and consuming the rest, so
+ * that the logits after the last one are there. `sampling` (NULL: greedy) holds for the decodes that follow. */
+LLM_API int llm_session_prefill(llm_session *session, const int32_t *tokens, size_t n_tokens,
+                                const llm_sampling *sampling, llm_resume *out);
+
+/* Produces one token. The token returned by the previous decode is consumed first, this one is not yet: position
+ * grows by one with each call but the first after a prefill. */
+LLM_API int llm_session_decode(llm_session *session, int32_t *token);
+
+/* Copies the logits of the last consumed token: n_vocab floats. LLM_NOT_FOUND when there are none. */
+LLM_API int llm_session_logits(const llm_session *session, float *out, size_t n_out);
+
+LLM_API int64_t llm_session_position(const llm_session *session);
+LLM_API int llm_session_reset(llm_session *session); /* drops the context, keeps the place; from every state */
+LLM_API int llm_session_close(llm_session *session); /* frees the place; the pointer is invalid afterwards */
+
+/* The only llm_session_* function for any thread: a prefill in progress ends with LLM_CANCELLED at the next chunk;
+ * the flag is cleared when a prefill or decode has answered it. */
+LLM_API void llm_session_cancel(llm_session *session);
+
+/* ---- serving: commands ------------------------------------------------------------------------------------- *
+ * One thread pushes, and the same thread drains. A command is one MessagePack array, nothing after it:
+ *
+ *   GENERATE  [1, request, owner, session, prompt, max_tokens, sampling, logit_bias, stop, flags]
+ *   CANCEL    [2, request]
+ *   RESET     [3, request, owner, session]
+ *   CLOSE     [4, request, owner, session]
+ *   PAUSE     [5, request, paused]
+ *
+ *   request     uint64, chosen by the caller, unique among live requests. For CANCEL and PAUSE: the generation meant
+ *               (an unknown one is ignored: it has just ended).
+ *   owner       uint32: who asks. Sessions of different owners never meet, whatever their names.
+ *   session     str, "" for scratch
+ *   prompt      bin: int32 little-endian token ids, at least one
+ *   max_tokens  uint32; 0: as many as the context holds. Always clamped to that.
+ *   sampling    [temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty,
+ *                top_k, penalty_last_n, seed or nil]
+ *   logit_bias  bin: pairs of (int32 token, float32 bias), little-endian
+ *   stop        [str, ...]
+ *   flags       bit set of llm_generate_flag
+ *   paused      bool: a paused generation keeps its place and is not stepped
+ *
+ * The reader is strict: any other shape, count, type, range or trailing byte is LLM_INVALID and the message is
+ * dropped before it enters the ring.
+ */
+
+typedef enum llm_command_op {
+    LLM_COMMAND_GENERATE = 1,
+    LLM_COMMAND_CANCEL   = 2,
+    LLM_COMMAND_RESET    = 3,
+    LLM_COMMAND_CLOSE    = 4,
+    LLM_COMMAND_PAUSE    = 5,
+} llm_command_op;
+
+typedef enum llm_generate_flag {
+    LLM_GENERATE_IGNORE_END = 1, /* the model's end-of-turn tokens are never sampled */
+    LLM_GENERATE_COLD       = 2, /* reuse nothing: the reference that warm must equal */
+} llm_generate_flag;
+
+/* Checks and queues one command, and wakes the decode thread if it sleeps. Loop thread.
+ * LLM_INVALID, LLM_FULL (nothing was queued; a normal outcome), LLM_SHUTDOWN. */
+LLM_API int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes);
+
+/* ---- serving: events --------------------------------------------------------------------------------------- *
+ *   ADMITTED  [1, request, slot]
+ *   STARTED   [2, request, reason, n_prompt, n_reused, diverged_at]
+ *   TEXT      [3, request, text, n_tokens]
+ *   FINISHED  [4, request, outcome, status, n_prompt, n_reused, n_prefilled, n_generated, n_resident, n_visible,
+ *                 stop_index, queue_us, prefill_us, decode_us, seed]
+ *   REPLY     [5, request, status, slot]
+ *
+ * A GENERATE gets either FINISHED(refused) alone, or ADMITTED, then STARTED when its session is free and its resume
+ * is decided (absent if it is cancelled before), then TEXT..., then FINISHED. RESET and CLOSE get one REPLY.
+ *
+ *   slot         the session's place in the shared page
+ *   diverged_at  first prompt token that differs from what was resident, or -1
+ *   text         str: whole characters, never part of a stop string; invalid bytes became U+FFFD
+ *   n_tokens     tokens generated so far, the ones held back included
+ *   n_prefilled  prompt tokens really consumed (less than n_prompt - n_reused after a cancel)
+ *   n_resident   tokens the session holds afterwards
+ *   n_visible    how many of these the client can have seen (smaller after a stop string that could not be cut out)
+ *   stop_index   which stop string, or -1
+ *   seed         the seed used
+ */
+
+typedef enum llm_event_op {
+    LLM_EVENT_ADMITTED = 1,
+    LLM_EVENT_STARTED  = 2,
+    LLM_EVENT_TEXT     = 3,
+    LLM_EVENT_FINISHED = 4,
+    LLM_EVENT_REPLY    = 5,
+} llm_event_op;
+
+/* Readable when events wait: add it to the event loop. Owned by the engine. Loop thread. */
+LLM_API int llm_events_fd(const llm_engine *engine);
+
+/* Moves waiting events into `out` as ONE MessagePack array of events and clears the descriptor when all were
+ * taken. Returns bytes written, 0 when nothing waits. A buffer of LLM_DRAIN_BYTES_MIN or more always makes
+ * progress. Loop thread. */
+enum { LLM_DRAIN_BYTES_MIN = 262144 };
+LLM_API int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes);
+
+#ifndef LLM_CFFI
+#ifdef __cplusplus
+}
+#endif
+#endif
+#endif

@@ -1,0 +1,134 @@
+/* llm_page.h: the shared segment of one engine: who its sessions are, what exactly they have consumed, how the engine
+ * is doing. Written by the decode thread only; read by the event loop, by llmctl in another process, and by the next
+ * daemon after a crash. Reading takes no lock and disturbs nobody.
+ *
+ *   offset 0        llm_page_header          fixed facts, written before the segment gets its magic
+ *   counters_at     uint64 counters[]        each atomic by itself
+ *   slots_at        llm_page_slot slots[n_slots]
+ *   tokens_at       int32 tokens[n_slots][n_ctx]
+ *
+ * Each slot has one commit word:  generation << 32 | closed << 31 | n_tokens.
+ *   append     write tokens, then store the word with the larger count (release)
+ *   truncate   store the word with generation + 1 and the smaller count, fence, and only then overwrite
+ *   open/close store the word with generation + 1 and `closed`, fence, change the record, store the word again
+ *              with generation + 1 and not `closed` (or leave it closed)
+ *   read       load the word (acquire); closed: the slot is not there; copy; fence; load again: same generation
+ *              means that the copy is valid, whatever was appended meanwhile; otherwise read again
+ * A writer that dies at any point leaves a readable segment: no lock can stick.
+ */
+#ifndef LLM_PAGE_H
+#define LLM_PAGE_H
+
+#ifndef LLM_CFFI
+#include "llm.h"
+#ifdef __cplusplus
+extern "C" {
+#endif
+#endif
+
+enum { LLM_PAGE_VERSION = 1 };
+
+/* X(NAME, prometheus name, kind c|g, help). One table feeds the segment, /metrics and llmctl. */
+#define LLM_COUNTER_TABLE(X)                                                                                        \
+    X(STEPS, "steps_total", 'c', "Model steps run.")                                                                \
+    X(STEP_US, "step_microseconds_total", 'c', "Time spent inside model steps.")                                    \
+    X(STEP_US_MAX, "step_microseconds_max", 'g', "Longest model step.")                                             \
+    X(PREFILL_TOKENS, "prefill_tokens_total", 'c', "Prompt tokens consumed.")                                       \
+    X(DECODE_TOKENS, "decode_tokens_total", 'c', "Tokens generated.")                                               \
+    X(REUSED_TOKENS, "reused_tokens_total", 'c', "Prompt tokens whose state was already there.")                    \
+    X(STARTED_NEW, "started_new_total", 'c', "Requests started with reason new.")                                   \
+    X(STARTED_EXACT_PREFIX, "started_exact_prefix_total", 'c', "Requests started with reason exact_prefix.")        \
+    X(STARTED_EQUAL, "started_equal_total", 'c', "Requests started with reason equal.")                             \
+    X(STARTED_REWIND, "started_rewind_total", 'c', "Requests started with reason rewind.")                          \
+    X(STARTED_CHECKPOINT, "started_checkpoint_total", 'c', "Requests started with reason checkpoint.")              \
+    X(STARTED_SHARED, "started_shared_total", 'c', "Requests started with reason shared.")                          \
+    X(STARTED_RESTORED, "started_restored_total", 'c', "Requests started with reason restored.")                    \
+    X(STARTED_MISMATCH, "started_mismatch_total", 'c', "Requests started with reason mismatch.")                    \
+    X(STARTED_TORN, "started_torn_total", 'c', "Requests started with reason torn.")                                \
+    X(FINISHED_END, "finished_end_total", 'c', "Requests that ended because the model ended its turn.")             \
+    X(FINISHED_STOP, "finished_stop_total", 'c', "Requests that ended at a stop string.")                           \
+    X(FINISHED_LENGTH, "finished_length_total", 'c', "Requests that ended at their length.")                        \
+    X(FINISHED_CANCELLED, "finished_cancelled_total", 'c', "Requests cancelled.")                                   \
+    X(FINISHED_REFUSED, "finished_refused_total", 'c', "Requests refused by the engine.")                           \
+    X(FINISHED_FAILED, "finished_failed_total", 'c', "Requests that failed in the model.")                          \
+    X(FINISHED_SHUTDOWN, "finished_shutdown_total", 'c', "Requests ended by shutdown.")                             \
+    X(SESSIONS_OPENED, "sessions_opened_total", 'c', "Sessions opened.")                                            \
+    X(SESSIONS_EVICTED, "sessions_evicted_total", 'c', "Idle sessions forgotten to make room.")                     \
+    X(STEPS_FAILED, "steps_failed_total", 'c', "Model steps that failed.")                                          \
+    X(COMMANDS_REFUSED, "commands_refused_total", 'c', "Malformed commands dropped.")                               \
+    X(OUTBOX_STALLS, "outbox_stalls_total", 'c', "Times the event ring was full and delivery had to wait.")         \
+    X(HEARTBEAT, "heartbeat_total", 'c', "Loops of the decode thread.")                                             \
+    X(IN_STEP, "in_step", 'g', "1 while the decode thread is inside a model step.")                                 \
+    X(SESSIONS_OPEN, "sessions_open", 'g', "Sessions open, scratch included.")                                      \
+    X(SESSIONS_NAMED, "sessions_named", 'g', "Named sessions open.")                                                \
+    X(REQUESTS_RUNNING, "requests_running", 'g', "Requests in prefill or decode.")                                  \
+    X(REQUESTS_WAITING, "requests_waiting", 'g', "Requests waiting for their session.")                             \
+    X(CELLS_USED, "kv_cells_used", 'g', "KV cells holding resident tokens.")
+
+#define LLM_COUNTER_ENUM(name, metric, kind, help) LLM_COUNTER_##name,
+typedef enum llm_counter { LLM_COUNTER_TABLE(LLM_COUNTER_ENUM) LLM_COUNTER_N } llm_counter;
+
+LLM_API const char *llm_counter_name(int counter); /* "steps_total"; NULL outside the table */
+LLM_API const char *llm_counter_help(int counter);
+LLM_API int llm_counter_is_gauge(int counter);
+
+/* A consistent copy of one session's record. */
+typedef struct llm_session_view {
+    uint32_t slot;
+    uint32_t owner;
+    uint32_t state;            /* llm_state */
+    uint32_t reason;           /* llm_reason of the last start */
+    uint32_t generation;       /* of the token array: changes when tokens were cut or replaced */
+    uint32_t n_tokens;         /* resident */
+    uint32_t n_visible;
+    uint32_t n_waiting;        /* requests queued behind the running one */
+    uint32_t n_requests;       /* generations started */
+    int32_t diverged_at;       /* of the last start */
+    uint32_t n_last_prompt;
+    uint32_t n_last_reused;
+    uint64_t n_prefilled_total;
+    uint64_t n_reused_total;
+    uint64_t n_generated_total;
+    uint64_t opened_ms;        /* CLOCK_REALTIME */
+    uint64_t used_ms;
+    char name[LLM_SESSION_NAME_BYTES_MAX + 8]; /* "" for scratch */
+} llm_session_view;
+
+typedef struct llm_page_view {
+    uint32_t version;
+    uint32_t n_slots;
+    uint32_t n_ctx;
+    uint32_t n_counters;
+    int64_t pid;
+    uint64_t started_ms;       /* CLOCK_REALTIME at which the segment was made */
+    uint64_t bytes;
+    char model[128];
+    char fingerprint[40];
+} llm_page_view;
+
+typedef struct llm_page llm_page;
+
+/* Maps another engine's segment read-only. Any process. LLM_NOT_FOUND, LLM_VERSION (another version or not ours),
+ * LLM_IO. Close with llm_page_close. */
+LLM_API int llm_page_open(const char *name, llm_page **out);
+LLM_API void llm_page_close(llm_page *page);
+
+/* The engine's own segment, for readers in this process. Not to be closed. Any thread. */
+LLM_API const llm_page *llm_engine_page(const llm_engine *engine);
+
+/* Readers: any thread, any process. */
+LLM_API void llm_page_read(const llm_page *page, llm_page_view *out);
+LLM_API uint64_t llm_page_counter(const llm_page *page, int counter);
+/* LLM_NOT_FOUND when the slot holds no session. */
+LLM_API int llm_page_session(const llm_page *page, uint32_t slot, llm_session_view *out);
+/* Copies the resident tokens; returns their count, or -1 when the slot holds no session, or -count-1 when `n_out` is
+ * too small. *generation (may be NULL) identifies what was copied. */
+LLM_API int64_t llm_page_tokens(const llm_page *page, uint32_t slot, int32_t *out, size_t n_out,
+                                uint32_t *generation);
+
+#ifndef LLM_CFFI
+#ifdef __cplusplus
+}
+#endif
+#endif
+#endif

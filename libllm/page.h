@@ -1,0 +1,52 @@
+/* page.h: the writer of the shared segment (layout and reader protocol: llm_page.h). Owned by the decode thread, or by
+ * the opener in direct mode; the readers are other threads and processes. All memory ordering of the segment lives in
+ * page.c. */
+#ifndef LLM_PAGE_WRITER_H
+#define LLM_PAGE_WRITER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "llm.h"
+#include "llm_page.h"
+
+typedef struct page page;
+
+/* Creates the segment (name NULL: private memory). A segment of the same name whose owner (pid and start time) is dead
+ * is replaced; a live owner's gives LLM_IO with a message. Memory is really allocated (posix_fallocate), so that a full
+ * tmpfs is an error here and not a SIGBUS later. */
+int page_open(const char *name, uint32_t n_slots, uint32_t n_ctx, const char *model, const char *fingerprint,
+              page **out, char *error, size_t error_bytes);
+void page_close(page *p); /* unmaps and unlinks; NULL is allowed */
+
+const llm_page *page_reader(const page *p); /* valid until page_close */
+
+/* ---- slots ---- */
+
+/* Opens a slot with the record's identity; no tokens. */
+void page_slot_open(page *p, uint32_t slot, uint32_t owner, const char *name);
+void page_slot_close(page *p, uint32_t slot);
+
+/* The resident tokens themselves: the page is their only copy. Read-only view for the writer's thread. */
+const int32_t *page_tokens(const page *p, uint32_t slot);
+uint32_t page_n_tokens(const page *p, uint32_t slot);
+void page_append(page *p, uint32_t slot, const int32_t *tokens, uint32_t n); /* count + n <= n_ctx */
+void page_truncate(page *p, uint32_t slot, uint32_t n);                      /* n <= count */
+
+/* The mutable part of a record, stored as relaxed atomics: a reader may see a mix of two moments, never a torn value. */
+typedef struct page_record {
+    uint32_t state, reason, n_visible, n_waiting, n_requests;
+    int32_t diverged_at;
+    uint32_t n_last_prompt, n_last_reused;
+    uint64_t n_prefilled_total, n_reused_total, n_generated_total;
+    uint64_t used_ms;
+} page_record;
+void page_record_store(page *p, uint32_t slot, const page_record *record);
+
+/* ---- counters ---- */
+
+void page_count(page *p, llm_counter counter, uint64_t add);
+void page_gauge(page *p, llm_counter counter, uint64_t value);
+uint64_t page_counter(const page *p, llm_counter counter);
+
+#endif

@@ -1,0 +1,27 @@
+/* ring.h: a byte ring for one producer thread and one consumer thread. Records are contiguous, so that both sides work
+ * in place; full is a normal outcome. All memory ordering of the two rings lives in ring.c. */
+#ifndef LLM_RING_H
+#define LLM_RING_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ring ring;
+
+/* Capacity is rounded up to a power of two; the largest record is a little under half of it (ring_record_max). */
+int ring_open(size_t capacity_bytes, ring **out); /* LLM_OK, LLM_NO_MEMORY */
+void ring_close(ring *r);                         /* NULL is allowed; both threads are done with it */
+size_t ring_record_max(const ring *r);
+
+/* Producer: room for a record of up to n_bytes, or NULL when it does not fit. Reserve again to replace; nothing is
+ * visible to the consumer before ring_commit, which may shrink the record (n_bytes <= reserved, > 0). */
+void *ring_reserve(ring *r, size_t n_bytes);
+void ring_commit(ring *r, size_t n_bytes);
+
+/* Consumer: the oldest record, or NULL when empty; stays valid until ring_release. */
+const void *ring_peek(ring *r, size_t *n_bytes);
+void ring_release(ring *r);
+bool ring_is_empty(const ring *r); /* either side; exact only for the consumer */
+
+#endif
