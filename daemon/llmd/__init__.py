@@ -1,0 +1,3 @@
+"""llmd: many warm conversations from one loaded language model."""
+
+__version__ = "0.1.0"

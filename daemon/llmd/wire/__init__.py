@@ -1,0 +1,1 @@
+"""Types of every dialect llmd speaks. No I/O."""

@@ -1,0 +1,108 @@
+"""Messages between the event loop and the decode thread: MessagePack arrays, specified in include/llm.h ("serving").
+
+Types only, no I/O. Field order is the wire format.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Sampling(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """How to pick tokens; the neutral value of each field switches its stage off."""
+
+    temperature: float
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repeat_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    top_k: int = 0
+    penalty_last_n: int = 64
+    seed: int | None = None
+
+
+class Generate(msgspec.Struct, array_like=True, frozen=True, tag=1):
+    """Prefill ``prompt`` into ``session`` (reusing what can be proven) and decode until one of the ends."""
+
+    request: int
+    owner: int
+    session: str
+    prompt: bytes | memoryview
+    """int32 little-endian token ids."""
+    max_tokens: int
+    """0: as many as the context holds."""
+    sampling: Sampling
+    logit_bias: bytes
+    """Pairs of (int32 token, float32 bias), little-endian."""
+    stop: list[str]
+    flags: int
+
+
+class Cancel(msgspec.Struct, array_like=True, frozen=True, tag=2, gc=False):
+    request: int
+
+
+class Reset(msgspec.Struct, array_like=True, frozen=True, tag=3, gc=False):
+    request: int
+    owner: int
+    session: str
+
+
+class Close(msgspec.Struct, array_like=True, frozen=True, tag=4, gc=False):
+    request: int
+    owner: int
+    session: str
+
+
+class Pause(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):
+    request: int
+    paused: bool
+
+
+Command = Generate | Cancel | Reset | Close | Pause
+
+
+class Admitted(msgspec.Struct, array_like=True, frozen=True, tag=1, gc=False):
+    request: int
+    slot: int
+
+
+class Started(msgspec.Struct, array_like=True, frozen=True, tag=2, gc=False):
+    request: int
+    reason: int
+    n_prompt: int
+    n_reused: int
+    diverged_at: int
+
+
+class Text(msgspec.Struct, array_like=True, frozen=True, tag=3, gc=False):
+    request: int
+    text: str
+    n_tokens: int
+
+
+class Finished(msgspec.Struct, array_like=True, frozen=True, tag=4, gc=False):
+    request: int
+    outcome: int
+    status: int
+    n_prompt: int
+    n_reused: int
+    n_prefilled: int
+    n_generated: int
+    n_resident: int
+    n_visible: int
+    stop_index: int
+    queue_us: int
+    prefill_us: int
+    decode_us: int
+    seed: int
+
+
+class Reply(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):
+    request: int
+    status: int
+    slot: int
+
+
+Event = Admitted | Started | Text | Finished | Reply
