@@ -1,0 +1,88 @@
+"""The models by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from . import dense, granite, hybrid, recurrent, window
+from .dense import Dense
+from .granite import Granite
+from .hybrid import DeltaNet, Hybrid
+from .layers import Heads, Mamba2
+from .plan import Plan
+from .recurrent import Recurrent
+from .tokenizer import N_VOCAB, Tokenizer
+from .window import Window
+
+
+@dataclass(frozen=True)
+class Recipe:
+    name: str
+    summary: str
+    plan: Callable[[Tokenizer], Plan]
+    quantized: bool = False
+    n_vocab: int = N_VOCAB
+
+
+TINY_HEADS = Heads(n=2, n_kv=1, size=64)
+TINY_MAMBA = Mamba2(n_heads=8, d_inner=256, d_state=128)
+TINY_DENSE = Dense(n_embd=128, n_layers=4, n_ff=384, heads=Heads(n=4, n_kv=2, size=64))
+TINY_WINDOW = Window(n_embd=128, n_layers=6, n_ff=256, heads=TINY_HEADS, n_window=64)
+TINY_RECURRENT = Recurrent(n_embd=128, n_layers=4, mamba=TINY_MAMBA)
+TINY_HYBRID = Hybrid(
+    n_embd=128,
+    n_layers=4,
+    n_ff=256,
+    heads=Heads(n=2, n_kv=1, size=64, query_parts=2),
+    rope_sections=(3, 3, 2, 0),
+    delta=DeltaNet(n_key_heads=2, n_value_heads=4, head_size=64),
+)
+TINY_GRANITE = Granite(
+    n_embd=128, n_layers=4, n_ff=256, heads=TINY_HEADS, attention_layers=frozenset({2}), mamba=TINY_MAMBA
+)
+
+BENCH_DENSE = Dense(n_embd=1024, n_layers=28, n_ff=3072, heads=Heads(n=16, n_kv=8, size=128), tied=True)
+BENCH_SMALL = Dense(n_embd=512, n_layers=8, n_ff=1536, heads=Heads(n=8, n_kv=2, size=64), tied=True)
+BENCH_HYBRID = Hybrid(
+    n_embd=1024,
+    n_layers=24,
+    n_ff=3584,
+    heads=Heads(n=8, n_kv=2, size=256, query_parts=2),
+    rope_sections=(11, 11, 10, 0),
+    delta=DeltaNet(n_key_heads=16, n_value_heads=16, head_size=128),
+    tied=True,
+)
+
+# Recipes that share a seed share their weights, up to quantization.
+TINY: tuple[Recipe, ...] = (
+    Recipe("tiny-dense", "qwen3, full attention", lambda t: dense.plan(TINY_DENSE, "dense", t)),
+    Recipe("tiny-window", "gemma3, sliding window of 64", lambda t: window.plan(TINY_WINDOW, "window", t)),
+    Recipe("tiny-recurrent", "mamba2, state only", lambda t: recurrent.plan(TINY_RECURRENT, "recurrent", t)),
+    Recipe("tiny-hybrid", "qwen35, delta nets and attention", lambda t: hybrid.plan(TINY_HYBRID, "hybrid", t)),
+    Recipe("tiny-granite", "granitehybrid, Mamba-2 and attention", lambda t: granite.plan(TINY_GRANITE, "granite", t)),
+    Recipe("tiny-dense-q8", "tiny-dense in Q8_0", lambda t: dense.plan(TINY_DENSE, "dense", t), quantized=True),
+    Recipe("tiny-hybrid-q8", "tiny-hybrid in Q8_0", lambda t: hybrid.plan(TINY_HYBRID, "hybrid", t), quantized=True),
+)
+BENCH: tuple[Recipe, ...] = (
+    Recipe(
+        "bench-small",
+        "qwen3 of 28 million parameters, Q8_0",
+        lambda t: dense.plan(BENCH_SMALL, "bench-small", t),
+        quantized=True,
+        n_vocab=8192,
+    ),
+    Recipe(
+        "bench-dense",
+        "qwen3 of 0.6 billion parameters, Q8_0",
+        lambda t: dense.plan(BENCH_DENSE, "bench-dense", t),
+        quantized=True,
+        n_vocab=151_936,
+    ),
+    Recipe(
+        "bench-hybrid",
+        "qwen35 of 0.75 billion parameters, Q8_0",
+        lambda t: hybrid.plan(BENCH_HYBRID, "bench-hybrid", t),
+        quantized=True,
+        n_vocab=248_320,
+    ),
+)
+RECIPES: dict[str, Recipe] = {recipe.name: recipe for recipe in TINY + BENCH}

@@ -1,0 +1,45 @@
+"""qwen3: full attention in every layer, so every token stays in the cache and any suffix can be removed."""
+
+from dataclasses import dataclass
+
+from .layers import Heads, Stream, attention, embedding, feed_forward, output, tied_embedding, tied_stream
+from .plan import Plan, Tensor, ones
+from .tokenizer import N_VOCAB, Tokenizer
+
+
+@dataclass(frozen=True)
+class Dense:
+    n_embd: int
+    n_layers: int
+    n_ff: int
+    heads: Heads
+    tied: bool = False
+
+
+def plan(shape: Dense, seed: str, tokenizer: Tokenizer) -> Plan:
+    stream = tied_stream(shape.n_embd) if shape.tied else Stream(shape.n_embd)
+    n_vocab = len(tokenizer.tokens)
+    if shape.tied:
+        tensors = tied_embedding(stream, n_vocab, N_VOCAB, seed)
+    else:
+        tensors = embedding(stream, n_vocab) + output(stream, tokenizer)
+    for layer in range(shape.n_layers):
+        tensors += _layer(shape, stream, f"blk.{layer}")
+    metadata = {
+        "block_count": shape.n_layers,
+        "embedding_length": shape.n_embd,
+        "feed_forward_length": shape.n_ff,
+        "rope.freq_base": 1e6,
+        **shape.heads.metadata(),
+    }
+    return Plan("qwen3", seed, n_vocab, metadata, tensors)
+
+
+def _layer(shape: Dense, stream: Stream, prefix: str) -> list[Tensor]:
+    return [
+        ones(f"{prefix}.attn_norm.weight", shape.n_embd),
+        *attention(stream, prefix, shape.heads),
+        *shape.heads.norms(prefix),
+        ones(f"{prefix}.ffn_norm.weight", shape.n_embd),
+        *feed_forward(stream, prefix, shape.n_ff),
+    ]
