@@ -8,6 +8,7 @@
 LLAMA_SDIST_NAME=llama-cpp-python
 LLAMA_SDIST_VERSION=0.3.36
 LLAMA_SDIST_SHA256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
+LLAMA_RECIPE=1 # raise it when this file installs something else from the same build
 LLAMA_CACHE="${LLMD_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/llmd}/llama"
 
 # --- what to build ---------------------------------------------------------------------------------------------------
@@ -120,7 +121,7 @@ llama_plan() {
     [ "$variant" = portable ] && identity=$(uname -m) || identity=$(processor_identity)
     LLAMA_DESCRIPTION=$(
         printf '%s\n' "variant $variant" "backend $backend" "amx $amx" "processor $identity" \
-            "source $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION $LLAMA_SDIST_SHA256" "builder $(hash_of <"$ROOT/cmake/llama.sh")" \
+            "source $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION $LLAMA_SDIST_SHA256" "recipe $LLAMA_RECIPE" \
             "cc $("$CC" --version | head -n 1)" "cxx $("$CXX" --version | head -n 1)" "flags ${LLAMA_CONFIGURE[*]}"
         [ "$backend" != cuda ] || "$(cuda_compiler)" --version | tail -n 1
     )
@@ -152,11 +153,11 @@ llama_make() {
 # --- doing it --------------------------------------------------------------------------------------------------------
 
 llama_fetch() {
-    local source=$1 work
+    local source=$1
     (
         flock 8
         [ ! -d "$source" ] || exit 0
-        work=$(mktemp -d "$LLAMA_CACHE/fetch.XXXXXX")
+        work=$(mktemp -d "$LLAMA_CACHE/fetch.XXXXXX") # not local: the trap outlives this function
         trap 'rm -rf "$work"' EXIT
         llama_download "$work"
         mkdir "$work/tree"
@@ -184,16 +185,16 @@ llama_download() {
 }
 
 llama_compile() {
-    local variant=$1 source=$2 work
+    local variant=$1 source=$2
     rm -rf "$LLAMA_PREFIX".work.*
-    work=$(mktemp -d "$LLAMA_PREFIX.work.XXXXXX")
+    work=$(mktemp -d "$LLAMA_PREFIX.work.XXXXXX") # not local: the trap outlives this function
     trap 'rm -rf "$work"' EXIT
     "$CMAKE" -G Ninja -DCMAKE_MAKE_PROGRAM="$NINJA" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
         -S "$source" -B "$work/build" -DCMAKE_INSTALL_PREFIX="$work/prefix" "${LLAMA_CONFIGURE[@]}"
     "$CMAKE" --build "$work/build" --parallel "$JOBS"
     "$CMAKE" --install "$work/build"
     llama_install_common "$work/build" "$source" "$work/prefix"
-    [ "$variant" != portable ] || llama_prune_portable "$work/prefix"
+    [ "$variant" != portable ] || llama_gather_portable "$work/prefix"
     echo "$LLAMA_DESCRIPTION" >"$work/prefix/description.txt"
     mv "$work/prefix" "$LLAMA_PREFIX"
 }
@@ -201,7 +202,8 @@ llama_compile() {
 # llama.cpp does not install its common library: the archives, its headers and the JSON library they include.
 llama_install_common() {
     local build=$1 source=$2 prefix=$3
-    find "$build" -name 'libllama-common*.a' -o -name 'libcpp-httplib.a' | xargs -I{} cp {} "$prefix/lib/"
+    find "$build" \( -name 'libllama-common*.a' -o -name 'libcpp-httplib.a' \) -exec cp {} "$prefix/lib/" \;
+    find "$build" -name 'libllama-common.so*' -exec cp -P {} "$prefix/lib/" \;
     mkdir -p "$prefix/include/common"
     (cd "$source/common" && find . -name '*.h' -o -name '*.hpp') | while read -r header; do
         install -D -m 644 "$source/common/$header" "$prefix/include/common/$header"
@@ -212,8 +214,13 @@ llama_install_common() {
     find "$source/licenses" -type f -exec cp {} "$prefix/share/licenses/" \;
 }
 
-# The build machine vouches for AMX code only when it has run it.
-llama_prune_portable() {
-    local prefix=$1
+# What a portable libllm needs beside itself, under the names the loader asks for. The build machine vouches for AMX
+# code only when it has run it.
+llama_gather_portable() {
+    local prefix=$1 library
     [ "$LLAMA_AMX" = works ] || find "$prefix" -name 'libggml-cpu-sapphirerapids*' -delete
+    mkdir -p "$prefix/run"
+    for library in "$prefix"/lib/*.so.[0-9] "$prefix"/bin/libggml-*.so; do
+        cp -L "$library" "$prefix/run/"
+    done
 }

@@ -1,0 +1,51 @@
+# The target llama_engine: headers and libraries of the llama.cpp build in LLM_LLAMA_PREFIX.
+
+find_package(Threads REQUIRED)
+file(STRINGS "${LLM_LLAMA_PREFIX}/description.txt" LLM_LLAMA_VERSION REGEX "^source ")
+string(REGEX REPLACE "^source ([^ ]+) ([^ ]+) .*" "\\1 \\2" LLM_LLAMA_VERSION "${LLM_LLAMA_VERSION}")
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${LLM_LLAMA_PREFIX}/description.txt")
+
+add_library(llama_engine INTERFACE)
+target_include_directories(llama_engine SYSTEM INTERFACE
+    "${LLM_LLAMA_PREFIX}/include" "${LLM_LLAMA_PREFIX}/include/common")
+
+if(LLM_VARIANT STREQUAL "portable")
+    # The engine finds the backends for this processor beside itself when it starts.
+    target_compile_definitions(llama_engine INTERFACE LLM_BACKEND_DL=1)
+    foreach(library llama-common llama ggml ggml-base)
+        target_link_libraries(llama_engine INTERFACE "${LLM_LLAMA_PREFIX}/lib/lib${library}.so")
+    endforeach()
+    target_link_libraries(llama_engine INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
+    return()
+endif()
+
+# The archives refer to each other in both directions.
+file(GLOB LLAMA_ARCHIVES "${LLM_LLAMA_PREFIX}/lib/*.a")
+target_link_libraries(llama_engine INTERFACE -Wl,--start-group ${LLAMA_ARCHIVES} -Wl,--end-group)
+
+# llama.cpp was compiled with OpenMP when its compiler has it; under the fuzzers' clang it is still gcc's runtime.
+if(LLM_FUZZ OR CMAKE_C_COMPILER_ID STREQUAL "GNU")
+    target_link_libraries(llama_engine INTERFACE gomp)
+else()
+    find_package(OpenMP)
+    if(OpenMP_CXX_FOUND)
+        target_link_libraries(llama_engine INTERFACE ${OpenMP_CXX_LIBRARIES})
+    endif()
+endif()
+
+if(EXISTS "${LLM_LLAMA_PREFIX}/lib/libggml-cuda.a")
+    find_package(CUDAToolkit REQUIRED)
+    target_link_libraries(llama_engine INTERFACE CUDA::cudart CUDA::cublas CUDA::cuda_driver)
+endif()
+if(EXISTS "${LLM_LLAMA_PREFIX}/lib/libggml-vulkan.a")
+    find_package(Vulkan REQUIRED)
+    target_link_libraries(llama_engine INTERFACE Vulkan::Vulkan)
+endif()
+if(EXISTS "${LLM_LLAMA_PREFIX}/lib/libggml-hip.a")
+    find_package(hip REQUIRED)
+    find_package(hipblas REQUIRED)
+    find_package(rocblas REQUIRED)
+    target_link_libraries(llama_engine INTERFACE hip::host roc::rocblas roc::hipblas)
+endif()
+
+target_link_libraries(llama_engine INTERFACE Threads::Threads ${CMAKE_DL_LIBS} m)
