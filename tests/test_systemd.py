@@ -1,0 +1,162 @@
+"""The units: what they promise, what systemd says about them, and that they name options which exist."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SYSTEMD = Path(__file__).parents[1] / "systemd"
+UNITS = ("llmd.service", "llmd@.service")
+INSTALLED = "/opt/llmd/bin/llmd"
+EXPOSURE_MAX = 3.0
+
+Directives = dict[str, list[str]]
+
+HARDENING = {
+    "Type": "notify",
+    "UMask": "0077",
+    "ProtectSystem": "strict",
+    "ProtectHome": "yes",
+    "PrivateTmp": "yes",
+    "PrivateDevices": "yes",
+    "DevicePolicy": "closed",
+    "ProtectProc": "invisible",
+    "ProtectKernelLogs": "yes",
+    "ProtectKernelModules": "yes",
+    "ProtectKernelTunables": "yes",
+    "ProtectControlGroups": "yes",
+    "RestrictAddressFamilies": "AF_UNIX AF_INET AF_INET6",
+    "RestrictNamespaces": "yes",
+    "NoNewPrivileges": "yes",
+    "CapabilityBoundingSet": "",
+    "MemoryDenyWriteExecute": "yes",
+    "LockPersonality": "yes",
+    "Restart": "on-failure",
+}
+
+
+def directives(text: str) -> Directives:
+    found: Directives = {}
+    for line in text.splitlines():
+        if "=" in line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def unit(name: str) -> Directives:
+    return directives((SYSTEMD / name).read_text())
+
+
+def environment(name: str) -> dict[str, str]:
+    return dict(entry.split("=", 1) for entry in unit(name)["Environment"])
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """The units as installed, with a program that exists here."""
+    for name in UNITS:
+        text = (SYSTEMD / name).read_text()
+        assert INSTALLED in text
+        instance = name.replace("@", "@demo")
+        (tmp_path / instance).write_text(text.replace(INSTALLED, "/bin/true"))
+    return tmp_path
+
+
+def analyze(*arguments: str) -> subprocess.CompletedProcess[str]:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd-analyze is not here")
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+
+
+def exposure(path: Path) -> float:
+    result = analyze("security", "--offline=true", str(path))
+    overall = re.search(r"Overall exposure level for \S+: ([0-9.]+)", result.stdout)
+    assert overall, result.stdout + result.stderr
+    return float(overall[1])
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_hardening_is_there(name: str) -> None:
+    found = unit(name)
+    assert {key: found.get(key) for key in HARDENING} == {key: [value] for key, value in HARDENING.items()}
+    assert found["SystemCallFilter"] == ["@system-service", "~@privileged"]
+    assert int(found["WatchdogSec"][0].removesuffix("s")) >= 30, "a slow machine's longest step must fit"
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_openmp_is_told_before_the_library_loads(name: str) -> None:
+    assert environment(name)["GOMP_SPINCOUNT"] == "1000"
+    assert environment(name)["GGML_NO_BACKTRACE"] == "1"
+
+
+@pytest.mark.parametrize(("name", "place"), [("llmd.service", "llmd"), ("llmd@.service", "llmd/%i")])
+def test_places_agree(name: str, place: str) -> None:
+    found = unit(name)
+    assert found["RuntimeDirectory"] == found["StateDirectory"] == [place]
+    assert environment(name)["LLMD_SOCKET"] == f"/run/{place}/llmd.sock"
+    assert environment(name)["LLMD_STATE_DIR"] == f"/var/lib/{place}"
+
+
+def test_stopping_the_plain_unit_leaves_the_instances_their_sockets() -> None:
+    assert unit("llmd.service")["RuntimeDirectoryPreserve"] == ["yes"]
+
+
+def test_instances_differ_only_in_their_places() -> None:
+    plain, instance = unit("llmd.service"), unit("llmd@.service")
+    different = {key for key in plain.keys() | instance.keys() if plain.get(key) != instance.get(key)}
+    assert different == {
+        "Description",
+        "AssertPathExists",
+        "ExecStart",
+        "EnvironmentFile",
+        "Environment",
+        "StateDirectory",
+        "RuntimeDirectory",
+        "RuntimeDirectoryPreserve",
+    }
+
+
+def test_the_user_is_the_one_that_is_made() -> None:
+    made = (SYSTEMD / "llmd.sysusers.conf").read_text().splitlines()[-1].split()
+    assert made[:2] == ["u", "llmd"]
+    assert all(unit(name)["User"] == unit(name)["Group"] == ["llmd"] for name in UNITS)
+
+
+def test_devices_are_opened_only_by_the_drop_in() -> None:
+    assert all("DeviceAllow" not in unit(name) for name in UNITS)
+    drop_in = unit("gpu.conf")
+    assert drop_in["PrivateDevices"] == ["no"]
+    assert "char-nvidia* rw" in drop_in["DeviceAllow"]
+    assert "char-drm rw" in drop_in["DeviceAllow"]
+
+
+@pytest.mark.parametrize("name", ["llmd.service", "llmd@demo.service"])
+def test_systemd_finds_nothing_to_say(installed: Path, name: str) -> None:
+    result = analyze("verify", "--recursive-errors=no", str(installed / name))
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_systemd_would_say_something(installed: Path) -> None:
+    broken = installed / "llmd.service"
+    broken.write_text(broken.read_text().replace("NoNewPrivileges=yes", "NoNewPrivilege=yes"))
+    assert "NoNewPrivilege" in analyze("verify", "--recursive-errors=no", str(broken)).stderr
+
+
+@pytest.mark.parametrize("name", ["llmd.service", "llmd@demo.service"])
+def test_exposure_is_low(installed: Path, name: str) -> None:
+    assert exposure(installed / name) < EXPOSURE_MAX
+
+
+def test_exposure_is_low_with_a_gpu(installed: Path) -> None:
+    closed = exposure(installed / "llmd.service")
+    drop_ins = installed / "llmd.service.d"
+    drop_ins.mkdir()
+    shutil.copy(SYSTEMD / "gpu.conf", drop_ins)
+    assert analyze("verify", "--recursive-errors=no", str(installed / "llmd.service")).stderr == ""
+    assert closed < exposure(installed / "llmd.service") < EXPOSURE_MAX
