@@ -62,7 +62,8 @@ stage() {
     local title=$1 log ticker status
     shift
     mkdir -p "$LOGS"
-    log=$LOGS/$(tr -cs 'a-zA-Z0-9.\n' '-' <<<"${title%%:*}").log
+    log=$LOGS/$(tr -cs 'a-zA-Z0-9.' '-' <<<"${title%%:*}")
+    log=${log%-}.log
     say "$title"
     stage_ticker "$log" "$$" &
     ticker=$!
@@ -282,7 +283,7 @@ setup_models() {
     [ -d "$ROOT/tools/tiny_models" ] || return 0
     hash=$(cat "$ROOT"/tools/tiny_models/*.py "$ROOT/requirements/test.txt" | hash_of)
     requirements_install test
-    once "$BUILD/models/.stamp" "$hash" "tiny models: build/models" in_root "$PYTHON_ENV/bin/python" -m tools.tiny_models
+    once "$BUILD/models/.stamp" "$hash" "tiny models: build/models" in_root "$PYTHON_ENV/bin/python" -m tools.tiny_models --out "$BUILD/models"
 }
 
 in_root() { (cd "$ROOT" && "$@"); }

@@ -6,8 +6,8 @@ string(REGEX REPLACE "^source ([^ ]+) ([^ ]+) .*" "\\1 \\2" LLM_LLAMA_VERSION "$
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${LLM_LLAMA_PREFIX}/description.txt")
 
 add_library(llama_engine INTERFACE)
-target_include_directories(llama_engine SYSTEM INTERFACE
-    "${LLM_LLAMA_PREFIX}/include" "${LLM_LLAMA_PREFIX}/include/common")
+# Its common headers are <common/chat.h> and so on: without the folder, names like chat.h would be ambiguous.
+target_include_directories(llama_engine SYSTEM INTERFACE "${LLM_LLAMA_PREFIX}/include")
 
 if(LLM_VARIANT STREQUAL "portable")
     # The engine finds the backends for this processor beside itself when it starts.
