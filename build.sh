@@ -260,7 +260,7 @@ run_c_tests() {
 
 sanitizer_build() {
     setup_environment runtime
-    native_build "$1" native -DLLM_SANITIZE="$2"
+    native_build "$1" native -DLLM_SANITIZE="$2" "${@:3}"
 }
 
 # --- verbs -----------------------------------------------------------------------------------------------------------
