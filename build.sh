@@ -336,20 +336,23 @@ verb_tsan() {
 }
 
 verb_fuzz() {
-    local name seconds=${LLMD_FUZZ_SECONDS:-20} program
+    local name seconds=${LLMD_FUZZ_SECONDS:-20} program corpus names
     if fuzzer_has_libfuzzer; then
         CC=clang CXX=clang++ sanitizer_build fuzz address,undefined -DLLM_FUZZ=libfuzzer
     else
         say "no clang with libFuzzer (apt-get install clang libclang-rt-dev): using the bundled mutation driver"
         sanitizer_build fuzz address,undefined -DLLM_FUZZ=driver
     fi
-    [ "$#" -gt 0 ] || set -- $(cd "$BUILD/fuzz/fuzz" && ls -d fuzz_*)
-    for name; do
+    names=("$@")
+    [ "$#" -gt 0 ] || names=("$BUILD"/fuzz/fuzz/fuzz_*)
+    for name in "${names[@]##*/}"; do
         program=$BUILD/fuzz/fuzz/$name
         [ -x "$program" ] || die "no fuzzer $name; there are: $(cd "$BUILD/fuzz/fuzz" && echo fuzz_*)"
         say "fuzzing $name for $seconds s"
-        mkdir -p "$BUILD/fuzz/corpus/$name"
-        (cd "$BUILD/fuzz" && "$program" -max_total_time="$seconds" -print_final_stats=0 "$BUILD/fuzz/corpus/$name")
+        corpus=$BUILD/fuzz/corpus/$name
+        mkdir -p "$corpus"
+        cp -n "$ROOT/tests/fuzz/corpus/${name#fuzz_}"/* "$corpus/" 2>/dev/null || true
+        (cd "$BUILD/fuzz" && "$program" -max_total_time="$seconds" "$corpus")
     done
 }
 
