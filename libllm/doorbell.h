@@ -1,5 +1,5 @@
 /* doorbell.h: wakes one sleeping consumer through an eventfd. Carries no data: it coalesces, so the consumer drains
- * until empty. Lost wake-ups are impossible if both sides follow the order below; doorbell.c names the fences.
+ * until empty. Lost wake-ups are impossible if both sides follow the order below; doorbell.c says why.
  *
  *   producer   publish data; doorbell_ring          (writes the eventfd only if the consumer is armed)
  *   consumer   drain; doorbell_arm; check the data once more; if empty: wait for the descriptor

@@ -72,8 +72,21 @@ typedef struct wire_command {
     bool paused;
 } wire_command;
 
-/* LLM_OK or LLM_INVALID; checks shapes, ranges, the session name's alphabet, and that nothing follows. Token ids are
- * checked by the engine, which knows the vocabulary. */
+/* What a sampling array may say. Wider than any useful value, narrow enough that nothing overflows behind it. */
+#define WIRE_TEMPERATURE_MAX    100.0 /* from 0 */
+#define WIRE_TOP_P_MAX          1.0   /* from 0 */
+#define WIRE_MIN_P_MAX          1.0   /* from 0 */
+#define WIRE_REPEAT_PENALTY_MIN 0.001 /* it is divided by */
+#define WIRE_REPEAT_PENALTY_MAX 100.0
+#define WIRE_PENALTY_MAX        100.0 /* presence and frequency, either sign */
+enum {
+    WIRE_TOP_K_MAX          = INT32_MAX, /* from 0 */
+    WIRE_PENALTY_LAST_N_MAX = 1000000,   /* from 0 */
+};
+
+/* LLM_OK or LLM_INVALID; checks shapes, ranges, the session name's alphabet, and that nothing follows. RESET and CLOSE need a name. Biases are finite.
+ * A seed of nil is UINT64_MAX. Token ids are checked by the engine, which knows the vocabulary. `out` is written only
+ * on LLM_OK. */
 int wire_command_read(const void *message, size_t n_bytes, wire_command *out);
 
 /* Copies out of the unaligned little-endian bins. */
@@ -90,6 +103,8 @@ typedef struct wire_finished {
     int32_t stop_index;
     uint64_t queue_us, prefill_us, decode_us, seed;
 } wire_finished;
+
+/* The event writers write a whole event or, if it does not fit, nothing. */
 
 /* Largest encoding of an event other than TEXT, and of a TEXT without its bytes. */
 enum { WIRE_EVENT_BYTES_MAX = 128 };
