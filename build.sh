@@ -182,7 +182,7 @@ version_at_least() { printf '%s\n%s\n' "$1" "$2" | sort -V -C; }
 
 setup_package() {
     local hash
-    hash=$(cat "$ROOT"/setup.cfg "$ROOT"/setup.py "$ROOT"/pyproject.toml | hash_of)
+    hash=$(cat "$ROOT"/{setup.cfg,setup.py,pyproject.toml} "$PACKAGE/__init__.py" | hash_of)
     once "$PYTHON_ENV/.stamp-package" "$hash" "package: llmd, editable" \
         "$PYTHON_ENV/bin/python" -m pip install --disable-pip-version-check --no-deps --no-build-isolation -e "$ROOT"
 }

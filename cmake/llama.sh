@@ -72,8 +72,7 @@ llama_variant_flags() {
     case $1 in
     # Static code ends up inside libllm.so and must not be visible from outside.
     native | exact) echo "-DCMAKE_C_VISIBILITY_PRESET=hidden -DCMAKE_CXX_VISIBILITY_PRESET=hidden -DCMAKE_VISIBILITY_INLINES_HIDDEN=ON" ;;
-    # shellcheck disable=SC2016
-    portable) echo '-DCMAKE_INSTALL_RPATH=$ORIGIN -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON' ;;
+    portable) echo "-DCMAKE_INSTALL_RPATH=\$ORIGIN -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON" ;;
     esac
 }
 
