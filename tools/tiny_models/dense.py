@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from .layers import Heads, Stream, attention, embedding, feed_forward, output, tied_embedding, tied_stream
 from .plan import Plan, Tensor, ones
-from .tokenizer import N_VOCAB, Tokenizer
+from .tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ def plan(shape: Dense, seed: str, tokenizer: Tokenizer) -> Plan:
     stream = tied_stream(shape.n_embd) if shape.tied else Stream(shape.n_embd)
     n_vocab = len(tokenizer.tokens)
     if shape.tied:
-        tensors = tied_embedding(stream, n_vocab, N_VOCAB, seed)
+        tensors = tied_embedding(stream, tokenizer, seed)
     else:
         tensors = embedding(stream, n_vocab) + output(stream, tokenizer)
     for layer in range(shape.n_layers):

@@ -10,8 +10,8 @@ EMBEDDING_SCALE = 12.0
 RESIDUAL_SCALE = 0.25
 LOGIT_SCALE = 8.0
 ATTENTION_SCALE = 1 / 64
-# Gives scores a standard deviation of about 2 with heads of 64 and the scale above.
-QUERY_GAIN = 4.0
+# Gives scores a standard deviation of 4 to 5 with heads of 64 and the scale above.
+QUERY_GAIN = 6.0
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from .layers import (
     tied_stream,
 )
 from .plan import Metadata, Plan, Tensor, Vector, ones
-from .tokenizer import N_VOCAB, Tokenizer
+from .tokenizer import Tokenizer
 
 LAYERS_PER_FULL_ATTENTION = 4
 # How strongly a token overwrites the state: sigmoid of this times the constant channel, 2 to 9 of a hundred.
@@ -69,7 +69,7 @@ def plan(shape: Hybrid, seed: str, tokenizer: Tokenizer) -> Plan:
     stream = tied_stream(shape.n_embd) if shape.tied else Stream(shape.n_embd)
     n_vocab = len(tokenizer.tokens)
     if shape.tied:
-        tensors = tied_embedding(stream, n_vocab, N_VOCAB, seed)
+        tensors = tied_embedding(stream, tokenizer, seed)
     else:
         tensors = embedding(stream, n_vocab) + output(stream, tokenizer)
     for layer in range(shape.n_layers):

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .plan import FloatArray, Matrix, Tensor, Vector, ones
-from .tokenizer import Tokenizer
+from .tokenizer import N_VOCAB, Tokenizer
 from .weights import generator
 
 CONSTANT = 4.0
@@ -61,17 +61,18 @@ def output(stream: Stream, tokenizer: Tokenizer, scale: float = 1.0) -> list[Ten
     return [ones("output_norm.weight", stream.n_embd), matrix]
 
 
-def tied_embedding(stream: Stream, n_vocab: int, n_vocab_used: int, seed: str) -> list[Tensor]:
+def tied_embedding(stream: Stream, tokenizer: Tokenizer, seed: str) -> list[Tensor]:
     """One matrix for embedding and output, as small real models have it.
 
-    The random signs in the norm keep a token from predicting itself; unused tokens get a hopeless logit.
+    The random signs in the norm keep a token from predicting itself. A token that people cannot read sets the
+    constant channel to something extreme instead, as the price of a hopeless logit.
     """
-    column = np.full(n_vocab, CONSTANT * stream.unit, dtype=np.float32)
-    column[n_vocab_used:] = HIDDEN_LOGIT
+    column = np.where(tokenizer.printable(), CONSTANT * stream.unit, HIDDEN_LOGIT).astype(np.float32)
     gain = float(np.sqrt(stream.n_embd)) * stream.unit
     signs = generator(seed, "output_norm").choice(np.array([-1, 1], dtype=np.float32), stream.n_embd)
     signs[0] = 1
-    matrix = Matrix("token_embd.weight", n_vocab, stream.n_embd, gain, column, n_rows_drawn=n_vocab_used)
+    n_vocab = len(tokenizer.tokens)
+    matrix = Matrix("token_embd.weight", n_vocab, stream.n_embd, gain, column, n_rows_drawn=N_VOCAB)
     return [matrix, Vector("output_norm.weight", signs)]
 
 
@@ -84,7 +85,7 @@ class Heads:
     size: int
     query_parts: int = 1
 
-    def norms(self, prefix: str, peak: float = 1.5) -> list[Tensor]:
+    def norms(self, prefix: str, peak: float = 2.2) -> list[Tensor]:
         """Norms of queries and keys; scores have a standard deviation of peak²."""
         return [ones(f"{prefix}.attn_{side}_norm.weight", self.size, peak) for side in ("q", "k")]
 
