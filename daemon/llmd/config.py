@@ -1,0 +1,154 @@
+"""Reads the options: command line, then environment, then TOML file, then default."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from . import __version__
+from .options import OPTIONS, PLACES_MAX, Config, Option
+
+PROGRAM = "llmd"
+USAGE_ERROR = 2
+
+_DESCRIPTION = """\
+Serves one language model to many independent, named, warm conversations, over an OpenAI-compatible HTTP interface.
+Without arguments it serves the embedded model on http://127.0.0.1:8000 and on a unix socket for llmctl.
+"""
+
+_EPILOG = """\
+Every option can also be set by environment (--ctx-size is LLMD_CTX_SIZE) and in the TOML file named by --config
+(ctx_size = 8192). The command line wins over the environment, the environment over the file.
+
+examples:
+  llmd --model model.gguf --ctx-size 16384          serve a model, 16k tokens for each conversation
+  llmd --model model.gguf --max-sessions 32         keep 32 conversations warm
+  llmd --host 0.0.0.0 --api-key-file keys.txt       let others in, with a key
+  llmd --model sim:hybrid --port 0                  a simulated model, on a free port
+
+  curl -N http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\
+    -d '{"messages":[{"role":"user","content":"hello"}],"stream":true,"session_id":"a"}'
+  llmctl status
+"""
+
+
+class ConfigError(Exception):
+    """An option with a bad value, or a file that cannot be read; the message names it."""
+
+
+def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Config:
+    """The configuration. Raises ConfigError; `--help` and `--version` exit."""
+    environment = os.environ if environment is None else environment
+    given = {name: value for name, value in vars(_parser().parse_args(arguments)).items() if value is not None}
+    path = given.get("config") or environment.get("LLMD_CONFIG")
+    from_file = _read_file(Path(path).expanduser()) if path else {}
+    values: dict[str, Any] = {}
+    for option in OPTIONS:
+        if option.name in given:
+            values[option.name] = _parse(option, given[option.name], option.flag)
+        elif environment.get(option.environment):
+            values[option.name] = _parse(option, environment[option.environment], option.environment)
+        elif option.name in from_file:
+            values[option.name] = _parse(option, from_file[option.name], f"{path}: {option.name}")
+    return _checked(Config(**values))
+
+
+def load_or_exit(arguments: Sequence[str]) -> Config:
+    """As `load`; a bad option ends the process with a sentence and status 2."""
+    try:
+        return load(arguments)
+    except ConfigError as error:
+        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        raise SystemExit(USAGE_ERROR) from None
+
+
+def _parse(option: Option, text: str, where: str) -> Any:
+    try:
+        return option.parse(text)
+    except (ValueError, OverflowError):
+        raise ConfigError(f"{where}: {text!r} is not valid; expected {option.expects}") from None
+
+
+def _read_file(path: Path) -> dict[str, str]:
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"--config: cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--config: {path} is not valid TOML: {error}") from None
+    known = {option.name for option in OPTIONS} - {"config"}
+    values = {}
+    for key, value in document.items():
+        name = key.replace("-", "_")
+        if name not in known:
+            raise ConfigError(f"{path}: there is no option {key!r}; the options are in: {PROGRAM} --help")
+        values[name] = _toml_text(path, key, value)
+    return values
+
+
+def _toml_text(path: Path, key: str, value: object) -> str:
+    """A TOML value as the command line would spell it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return ",".join(value)
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise ConfigError(f"{path}: {key} has a {type(value).__name__} as its value; expected text, a number or a list")
+
+
+def _checked(config: Config) -> Config:
+    """What no single option can know."""
+    if config.max_sessions + config.scratch_sessions > PLACES_MAX:
+        raise ConfigError(
+            f"--max-sessions: {config.max_sessions} and --scratch-sessions: {config.scratch_sessions} "
+            f"are more than {PLACES_MAX} together"
+        )
+    return config
+
+
+def is_loopback(host: str) -> bool:
+    return host in ("localhost", "::1", "[::1]") or host.startswith("127.")
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; the options are in: {PROGRAM} --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=PROGRAM,
+        usage="llmd [options]",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    groups: dict[str, Any] = {}
+    for option in OPTIONS:
+        if option.group not in groups:
+            groups[option.group] = parser.add_argument_group(option.group)
+        groups[option.group].add_argument(option.flag, dest=option.name, metavar=option.metavar, help=_help(option))
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    return parser
+
+
+def _help(option: Option) -> str:
+    default = option.shown_default()
+    text = option.help.replace("%", "%%")
+    return f"{text} (default: {default})" if default and "(default:" not in text else text
+
+
+def reference() -> str:
+    """The table as Markdown, for the documentation."""
+    lines = ["| option | environment | value | meaning |", "|---|---|---|---|"]
+    for o in OPTIONS:
+        flag = f"{o.flag} {o.metavar}".replace("|", "\\|")
+        lines.append(f"| `{flag}` | `{o.environment}` | {o.expects} | {o.help} |")
+    return "\n".join(lines)

@@ -1,0 +1,130 @@
+"""Every way a request can be refused or fail: one table from code word to HTTP status, type and sentence.
+
+The words of `llm_status` are codes here too, so that a status of the engine needs no translation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from . import limits
+
+INVALID = "invalid_request_error"
+AUTHENTICATION = "authentication_error"
+PERMISSION = "permission_error"
+NOT_FOUND = "not_found_error"
+RATE = "rate_limit_error"
+SERVER = "server_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    status: int
+    type: str
+    text: str
+
+
+CODES: dict[str, Kind] = {
+    # What the client sent.
+    "invalid_json": Kind(400, INVALID, "The body is not valid JSON."),
+    "invalid_type": Kind(400, INVALID, "A field has the wrong type."),
+    "invalid_value": Kind(400, INVALID, "A field has a value outside its range."),
+    "missing_parameter": Kind(400, INVALID, "A required field is missing."),
+    "unsupported_parameter": Kind(400, INVALID, "This parameter is not supported."),
+    "invalid_session_id": Kind(400, INVALID, "A session id is 1 to 128 printable ASCII characters without spaces."),
+    "unsupported_session": Kind(400, INVALID, "The model's memory cannot hold such a session."),
+    "context_length_exceeded": Kind(400, INVALID, "The prompt does not fit the model's context."),
+    "template_failed": Kind(400, INVALID, "The model's chat template could not be rendered for these messages."),
+    "invalid_token": Kind(400, INVALID, "A token id is outside the model's vocabulary."),
+    "invalid_api_key": Kind(401, AUTHENTICATION, "No valid API key was given: send Authorization: Bearer KEY."),
+    "admin_required": Kind(403, PERMISSION, "This needs an admin key, or the unix socket."),
+    "forbidden_host": Kind(403, PERMISSION, "The Host header names no address of this server."),
+    "forbidden_origin": Kind(403, PERMISSION, "Requests from this web origin are not allowed."),
+    "not_found": Kind(404, NOT_FOUND, "There is nothing at this address."),
+    "model_not_found": Kind(404, NOT_FOUND, "There is no such model here."),
+    "session_not_found": Kind(404, NOT_FOUND, "There is no such session."),
+    "method_not_allowed": Kind(405, INVALID, "This address does not answer this method."),
+    "deadline_exceeded": Kind(408, INVALID, "The request took longer than the server allows and was cancelled."),
+    "ambiguous_session": Kind(409, INVALID, "Several owners have a session of this id: name one with ?owner=."),
+    "request_too_large": Kind(413, INVALID, "The body is larger than the server accepts."),
+    # What the daemon is short of.
+    "capacity_exhausted": Kind(429, RATE, "All session places are taken and the capacity policy frees none."),
+    "queue_full": Kind(429, RATE, "Too many requests are waiting for this session."),
+    "overloaded": Kind(503, SERVER, "The server holds as many requests as it can; try again."),
+    "kv_cache_full": Kind(503, SERVER, "The KV cache has no room left for this session to grow."),
+    "no_memory": Kind(503, SERVER, "The host is out of memory."),
+    "shutting_down": Kind(503, SERVER, "The server is stopping."),
+    # What went wrong.
+    "cancelled": Kind(499, INVALID, "The request was cancelled: its session was reset or closed."),
+    "slow_reader": Kind(499, INVALID, "The client stopped reading and the request was cancelled."),
+    "step_failed": Kind(500, SERVER, "The model failed a step; the session will be refilled by its next request."),
+    "torn": Kind(500, SERVER, "The session's state is not trusted; reset it."),
+    "internal_error": Kind(500, SERVER, "The server made a mistake; its log says more."),
+}
+
+# Words of llm_status that no client should meet under that name.
+_STATUS_CODES = {"full": "overloaded", "not_found": "session_not_found"}
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """What the error is, in OpenAI's form."""
+
+    message: str
+    type: str
+    code: str
+    param: str | None
+
+
+class ErrorEnvelope(msgspec.Struct, frozen=True):
+    error: ErrorBody
+
+
+class ApiError(Exception):
+    """A refusal or failure with a code of the table; the HTTP layer turns it into a response or a stream event."""
+
+    def __init__(self, code: str, message: str | None = None, param: str | None = None) -> None:
+        self.code = code
+        self.kind = CODES[code]
+        self.message = message or self.kind.text
+        self.param = param
+        super().__init__(f"{code}: {self.message}")
+
+    @property
+    def status(self) -> int:
+        return self.kind.status
+
+    def headers(self) -> dict[str, str]:
+        if self.status in (429, 503):
+            return {"Retry-After": str(limits.RETRY_AFTER_S)}
+        if self.status == 401:
+            return {"WWW-Authenticate": "Bearer"}
+        return {}
+
+    def body(self) -> bytes:
+        body = ErrorBody(message=self.message, type=self.kind.type, code=self.code, param=self.param)
+        return msgspec.json.encode(ErrorEnvelope(error=body))
+
+
+def code_of_status(word: str) -> str:
+    """The code of an `llm_status` word; words that can only mean a defect of the daemon are internal errors."""
+    code = _STATUS_CODES.get(word, word)
+    return code if code in CODES else "internal_error"
+
+
+def context_length_error(n_ctx: int, n_prompt: int) -> ApiError:
+    """Agents recognise the overflow by this text and compact their history."""
+    return ApiError(
+        "context_length_exceeded",
+        f"This model's maximum context length is {n_ctx} tokens. However, you requested {n_prompt + 1} tokens "
+        f"({n_prompt} in the prompt, at least 1 for the answer). Please shorten the prompt.",
+        "messages",
+    )
+
+
+def shown(value: object) -> str:
+    """A client's value as an error message may quote it."""
+    text = repr(value)
+    limit = limits.USER_FIELD_SHOWN_CHARS_MAX
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,35 @@
+"""Every bound of the control plane, in one place. Those of the decode thread are in include/llm.h."""
+
+from __future__ import annotations
+
+# What a request may carry.
+MESSAGES_MAX = 16_384
+STOP_STRINGS_MAX = 16
+STOP_STRING_BYTES_MAX = 256
+LOGIT_BIASES_MAX = 1024
+SESSION_ID_CHARS_MAX = 128
+USER_FIELD_SHOWN_CHARS_MAX = 120
+"""A value quoted in an error message is cut to this."""
+
+# What the daemon holds for a client.
+PENDING_TEXT_CHARS_MAX = 65_536
+"""Undelivered text of one stream; above it the generation is paused until the client has read."""
+PENDING_TEXT_CHARS_RESUME = 16_384
+LIVE_REQUESTS_MAX = 256
+DIVERGENCE_TOKENS_SHOWN = 12
+"""Prompt tokens shown on each side of the point where histories diverged."""
+
+# Times.
+RETRY_AFTER_S = 1
+"""Advice on 429 and 503."""
+COMMAND_RETRY_S = 0.005
+"""A command that found the ring full is pushed again after this."""
+STALLED_AFTER_S = 30.0
+"""Without a finished step for so long, the daemon is not ready."""
+STOP_GRACE_S = 5.0
+"""How long cancelled requests may take to deliver their last event when the daemon stops."""
+KEEPALIVE_CONNECTION_S = 75.0
+LOAD_PROGRESS_S = 5.0
+
+# Threads that render and tokenize.
+TEXT_THREADS = 2

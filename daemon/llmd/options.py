@@ -1,0 +1,352 @@
+"""The option table: what can be set, once. Command line, environment, TOML file, help and documentation read it.
+
+An option is a field of `Config`; its name gives the spelling everywhere: `ctx_size` is `--ctx-size`, `LLMD_CTX_SIZE` and
+`ctx_size` in TOML. A parser turns the text into the value or says in one sentence what it expected.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+# What is served without --model.
+DEMO_MODEL = Path(__file__).parent / "data" / "llmd-demo.gguf"
+STAND_IN_MODEL = Path(__file__).parents[2] / "build" / "models" / "tiny-dense.gguf"
+EMBEDDED_MODEL = DEMO_MODEL if DEMO_MODEL.exists() else STAND_IN_MODEL
+
+KIB = 1024
+PLACES_MAX = 256
+
+Parser = Callable[[str], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the table."""
+
+    name: str
+    default: Any
+    parse: Parser
+    expects: str
+    group: str
+    metavar: str
+    help: str
+    unit: str
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def environment(self) -> str:
+        return "LLMD_" + self.name.upper()
+
+    def shown_default(self) -> str:
+        """The default as the command line would spell it; "" when there is none."""
+        if callable(self.default):
+            return str(self.default())
+        if isinstance(self.default, bool):
+            return "on" if self.default else "off"
+        if isinstance(self.default, float):
+            return f"{self.default:g}"
+        if self.unit == "bytes" and self.default:
+            return f"{self.default // KIB**2}M"
+        return "" if self.default in (None, ()) else str(self.default)
+
+
+# --- parsers ---------------------------------------------------------------------------------------------------------
+
+
+def _text(value: str) -> str:
+    if not value or any(ord(character) < 0x20 for character in value):
+        raise ValueError
+    return value
+
+
+def _integer(low: int, high: int) -> Parser:
+    def parse(value: str) -> int:
+        number = int(value)
+        if not low <= number <= high:
+            raise ValueError
+        return number
+
+    return parse
+
+
+def _number(low: float, high: float) -> Parser:
+    def parse(value: str) -> float:
+        number = float(value)
+        if not (math.isfinite(number) and low <= number <= high):
+            raise ValueError
+        return number
+
+    return parse
+
+
+def _size(low: int, high: int) -> Parser:
+    def parse(value: str) -> int:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE)
+        if match is None:
+            raise ValueError
+        size = int(float(match[1]) * KIB ** " KMGT".index(match[2].upper() or " "))
+        if not low <= size <= high:
+            raise ValueError
+        return size
+
+    return parse
+
+
+def _choice(*words: str) -> Parser:
+    def parse(value: str) -> str:
+        if value not in words:
+            raise ValueError
+        return value
+
+    return parse
+
+
+def _switch(value: str) -> bool:
+    words = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
+    if value.lower() not in words:
+        raise ValueError
+    return words[value.lower()]
+
+
+def _list(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _path(value: str) -> Path:
+    return Path(_text(value)).expanduser()
+
+
+# --- defaults that depend on who runs it -----------------------------------------------------------------------------
+
+
+def default_socket() -> Path:
+    """Where the daemon listens, and where llmctl looks, when nobody says."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if os.geteuid() == 0:
+        return Path("/run/llmd/llmd.sock")
+    if runtime:
+        return Path(runtime) / "llmd" / "llmd.sock"
+    return Path(f"/tmp/llmd-{os.geteuid()}/llmd.sock")
+
+
+def default_state_dir() -> Path:
+    if os.geteuid() == 0:
+        return Path("/var/lib/llmd")
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "llmd"
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+MODEL, SERVER, SESSIONS, MACHINE, ACCESS, STREAMS, LOG = (
+    "model",
+    "server",
+    "sessions",
+    "machine",
+    "access",
+    "streams",
+    "log",
+)
+
+
+def option(default: Any, parse: Parser, expects: str, group: str, metavar: str, help: str, unit: str = "") -> Any:
+    row = {"parse": parse, "expects": expects, "group": group, "metavar": metavar, "help": help, "unit": unit}
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata=row)
+    return dataclasses.field(default=default, metadata=row)
+
+
+_POSITIVE_S = "seconds, 0.1 to 86400"
+_S_OR_OFF = "seconds, 0 to 86400; 0 is off"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything that can be set, with its value."""
+
+    model: str = option(
+        str(EMBEDDED_MODEL),
+        _text,
+        "a path or sim:CLASS",
+        MODEL,
+        "PATH",
+        "GGUF file to serve, or a simulated model: sim:dense, sim:window, sim:recurrent, "
+        "sim:hybrid (default: the embedded model)",
+    )
+    model_id: str = option(
+        "", _text, "a name", MODEL, "NAME", "name of the model in answers (default: the model's own name)"
+    )
+    chat_template_file: Path | None = option(
+        None, _path, "a path", MODEL, "FILE", "Jinja chat template that replaces the model's own"
+    )
+    host: str = option(
+        "127.0.0.1",
+        _text,
+        "an address",
+        SERVER,
+        "ADDRESS",
+        "address to listen on; give --api-key-file with anything but loopback",
+    )
+    port: int = option(
+        8000, _integer(0, 65535), "a port from 0 to 65535; 0 picks a free one", SERVER, "PORT", "TCP port to listen on"
+    )
+    socket: Path = option(
+        default_socket,
+        _path,
+        "a path",
+        SERVER,
+        "PATH",
+        "unix socket to listen on; who may open it may administer the daemon",
+    )
+    config: Path | None = option(
+        None,
+        _path,
+        "a path",
+        SERVER,
+        "FILE",
+        "TOML file with any of these options (ctx_size = 8192); flags and environment win",
+    )
+    state_dir: Path = option(
+        default_state_dir, _path, "a path", SERVER, "DIR", "directory for what outlives the process"
+    )
+    body_limit: int = option(
+        64 * KIB**2, _size(KIB, 4 * KIB**3), "a size from 1K to 4G", SERVER, "SIZE", "largest request body", "bytes"
+    )
+    shutdown_timeout: float = option(
+        30.0,
+        _number(0, 86400),
+        "seconds, 0 to 86400",
+        SERVER,
+        "S",
+        "how long running requests may go on after SIGTERM",
+        "seconds",
+    )
+    ctx_size: int = option(
+        0,
+        _integer(0, 1 << 24),
+        "0 to 16777216 tokens; 0 is the model's own, at most 8192",
+        SESSIONS,
+        "N",
+        "tokens one session may hold; 0: what the model was trained for, at most 8192",
+        "tokens",
+    )
+    max_sessions: int = option(
+        8, _integer(1, PLACES_MAX - 1), f"1 to {PLACES_MAX - 1}", SESSIONS, "N", "places for named sessions"
+    )
+    scratch_sessions: int = option(
+        2, _integer(1, PLACES_MAX - 1), f"1 to {PLACES_MAX - 1}", SESSIONS, "N", "places for requests without a session"
+    )
+    scratch_reuse: bool = option(
+        True, _switch, "on or off", SESSIONS, "on|off", "let requests without a session reuse what an earlier one left"
+    )
+    capacity_policy: str = option(
+        "evict",
+        _choice("refuse", "evict"),
+        "refuse or evict",
+        SESSIONS,
+        "POLICY",
+        "when all places are taken: evict forgets the least recently used idle session, refuse answers 429",
+    )
+    threads: int = option(
+        0,
+        _integer(0, 1024),
+        "0 to 1024; 0 is one per physical core",
+        MACHINE,
+        "N",
+        "threads for the model; 0: one per physical core",
+    )
+    gpu_layers: int = option(
+        -1,
+        _integer(-1, 10_000),
+        "-1 to 10000; -1 is all",
+        MACHINE,
+        "N",
+        "layers on the GPU, where there is one; -1: all",
+    )
+    kv_memory: int = option(
+        0,
+        _size(0, 1 << 50),
+        "a size such as 2G; 0 is automatic",
+        MACHINE,
+        "SIZE",
+        "memory for the KV cache; 0: a fraction of what is free",
+        "bytes",
+    )
+    gap_target_ms: int = option(
+        100,
+        _integer(1, 60_000),
+        "1 to 60000 milliseconds",
+        MACHINE,
+        "MS",
+        "longest pause that a long prompt may cause to running streams",
+        "milliseconds",
+    )
+    api_key_file: Path | None = option(
+        None,
+        _path,
+        "a path",
+        ACCESS,
+        "FILE",
+        "keys that may use the TCP port, one 'KEY [NAME] [admin]' per line; must not be readable by others",
+    )
+    allowed_hosts: tuple[str, ...] = option(
+        (),
+        _list,
+        "names separated by commas",
+        ACCESS,
+        "NAMES",
+        "Host names to answer to, besides localhost and addresses; * allows all",
+    )
+    allowed_origins: tuple[str, ...] = option(
+        (),
+        _list,
+        "origins separated by commas",
+        ACCESS,
+        "ORIGINS",
+        "web origins whose pages may call, such as http://localhost:3000; * allows all",
+    )
+    keepalive_interval: float = option(
+        10.0, _number(0.1, 86400), _POSITIVE_S, STREAMS, "S", "comment in a silent stream after so long", "seconds"
+    )
+    slow_reader_timeout: float = option(
+        30.0,
+        _number(0.1, 86400),
+        _POSITIVE_S,
+        STREAMS,
+        "S",
+        "a stream whose client reads nothing for so long is cancelled",
+        "seconds",
+    )
+    request_timeout: float = option(
+        0.0, _number(0, 86400), _S_OR_OFF, STREAMS, "S", "longest life of one request; 0: no limit", "seconds"
+    )
+    log_format: str = option("text", _choice("text", "json"), "text or json", LOG, "text|json", "form of the log lines")
+    log_level: str = option(
+        "info",
+        _choice("debug", "info", "warning", "error"),
+        "debug, info, warning or error",
+        LOG,
+        "LEVEL",
+        "least important lines to log",
+    )
+
+
+def options() -> tuple[Option, ...]:
+    rows = []
+    for field in dataclasses.fields(Config):
+        default = field.default if field.default is not dataclasses.MISSING else field.default_factory
+        rows.append(Option(name=field.name, default=default, **field.metadata))
+    return tuple(rows)
+
+
+OPTIONS = options()
