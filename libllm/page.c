@@ -1,0 +1,368 @@
+/* page.c: the writing side of the shared segment: its life, and every store into it. */
+#include "page.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "page_layout.h"
+
+struct page {
+    llm_page reader; /* the checked facts about this mapping */
+    uint8_t *base;   /* the same bytes, writable */
+    char *name; /* NULL: private memory */
+};
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* ---- the owner of a segment ---- */
+
+/* Start time of a process in clock ticks after boot, or 0 when there is none. Field 22 of /proc/PID/stat, counted from
+ * the last ')': the command name before it may contain anything. */
+static uint64_t process_start(int64_t pid)
+{
+    char path[64];
+    char text[1024];
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *at = strrchr(text, ')');
+    for (int field = 2; at != NULL && field < 22; field++) {
+        at = strchr(at + 1, ' ');
+    }
+    return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+/* The pid of the living process that made this segment, or 0. Does not ask for the magic: an owner that is still
+ * filling in the header is alive too. */
+static int64_t living_owner(const char *name)
+{
+    int fd = shm_open(name, O_RDONLY, 0);
+    if (fd < 0) {
+        return 0;
+    }
+    page_header h;
+    ssize_t n = pread(fd, &h, sizeof h, 0);
+    close(fd);
+    if (n != (ssize_t)sizeof h || h.pid <= 0 || h.pid_start == 0) {
+        return 0;
+    }
+    return process_start(h.pid) == h.pid_start ? h.pid : 0;
+}
+
+/* ---- open and close ---- */
+
+static uint64_t align_up(uint64_t at)
+{
+    return (at + 63) & ~(uint64_t)63;
+}
+
+/* Everything but the texts and the magic. */
+static page_header header_plan(uint32_t n_slots, uint32_t n_ctx)
+{
+    page_header h = {.version = LLM_PAGE_VERSION,
+                     .header_bytes = sizeof(page_header),
+                     .pid = getpid(),
+                     .pid_start = process_start(getpid()),
+                     .started_ms = now_ms(),
+                     .n_slots = n_slots,
+                     .n_ctx = n_ctx,
+                     .n_counters = LLM_COUNTER_N,
+                     .slot_bytes = sizeof(page_slot)};
+    h.counters_at = align_up(sizeof h);
+    h.slots_at = align_up(h.counters_at + sizeof(uint64_t) * h.n_counters);
+    h.tokens_at = h.slots_at + (uint64_t)sizeof(page_slot) * n_slots;
+    h.bytes = align_up(h.tokens_at + sizeof(int32_t) * (uint64_t)n_slots * n_ctx);
+    return h;
+}
+
+static int create_exclusively(const char *name, char *error, size_t error_bytes)
+{
+    int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (fd >= 0 || errno != EEXIST) {
+        return fd;
+    }
+    int64_t owner = living_owner(name);
+    if (owner != 0) {
+        snprintf(error, error_bytes, "shared segment %s is in use by process %" PRId64, name, owner);
+        return -1;
+    }
+    /* Unlinked, not truncated: whoever still reads the dead owner's segment keeps it. */
+    shm_unlink(name);
+    return shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+}
+
+/* Puts the owner in before the rest is allocated, so that nobody takes the segment for a dead one meanwhile. */
+static int allocate(int fd, const page_header *h)
+{
+    ssize_t n = pwrite(fd, h, sizeof *h, 0);
+    if (n != (ssize_t)sizeof *h) {
+        return n < 0 ? errno : ENOSPC;
+    }
+    int failure;
+    do {
+        failure = posix_fallocate(fd, 0, (off_t)h->bytes);
+    } while (failure == EINTR);
+    return failure;
+}
+
+static uint8_t *map_named(const char *name, const page_header *h, char *error, size_t error_bytes)
+{
+    int fd = create_exclusively(name, error, error_bytes);
+    if (fd < 0) {
+        if (error[0] == '\0') {
+            snprintf(error, error_bytes, "shared segment %s cannot be made: %s", name, strerror(errno));
+        }
+        return NULL;
+    }
+    void *base = MAP_FAILED;
+    int failure = allocate(fd, h);
+    if (failure == 0) {
+        base = mmap(NULL, h->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        failure = base == MAP_FAILED ? errno : 0;
+    }
+    close(fd);
+    if (failure != 0) {
+        shm_unlink(name);
+        snprintf(error, error_bytes, "shared segment %s needs %" PRIu64 " bytes: %s", name, h->bytes,
+                 strerror(failure));
+        return NULL;
+    }
+    return base;
+}
+
+static uint8_t *map_private(const page_header *h, char *error, size_t error_bytes)
+{
+    void *base = mmap(NULL, h->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) {
+        snprintf(error, error_bytes, "the token arrays need %" PRIu64 " bytes: %s", h->bytes, strerror(errno));
+        return NULL;
+    }
+    return base;
+}
+
+static page_slot *slot_at(const page *p, uint32_t slot)
+{
+    assert(slot < p->reader.view.n_slots);
+    return (page_slot *)(void *)(p->base + p->reader.slots_at) + slot;
+}
+
+static void header_write(uint8_t *base, page_header *h, const char *model, const char *fingerprint)
+{
+    snprintf(h->model, sizeof h->model, "%s", model);
+    snprintf(h->fingerprint, sizeof h->fingerprint, "%s", fingerprint);
+    page_header *shared = (page_header *)(void *)base;
+    memcpy(shared, h, sizeof *h);
+    page_slot *slots = (page_slot *)(void *)(base + h->slots_at);
+    for (uint32_t i = 0; i < h->n_slots; i++) {
+        atomic_init(&slots[i].commit, COMMIT_CLOSED);
+    }
+    /* Pairs with the acquire in page_layout_read. */
+    atomic_store_explicit(&shared->magic, PAGE_MAGIC, memory_order_release);
+}
+
+int page_open(const char *name, uint32_t n_slots, uint32_t n_ctx, const char *model, const char *fingerprint,
+              page **out, char *error, size_t error_bytes)
+{
+    char unheard[1];
+    if (error == NULL || error_bytes == 0) {
+        error = unheard;
+        error_bytes = sizeof unheard;
+    }
+    error[0] = '\0';
+    assert(n_slots > 0 && n_slots <= LLM_SEQUENCES_MAX && n_ctx > 0 && n_ctx <= INT32_MAX);
+    page_header h = header_plan(n_slots, n_ctx);
+    page *p = calloc(1, sizeof *p);
+    char *own_name = name != NULL ? strdup(name) : NULL;
+    if (p == NULL || (name != NULL && own_name == NULL)) {
+        free(own_name);
+        free(p);
+        return LLM_NO_MEMORY;
+    }
+    uint8_t *base = name != NULL ? map_named(name, &h, error, error_bytes) : map_private(&h, error, error_bytes);
+    if (base == NULL) {
+        free(own_name);
+        free(p);
+        return name != NULL ? LLM_IO : LLM_NO_MEMORY;
+    }
+    header_write(base, &h, model, fingerprint);
+    p->base = base;
+    p->name = own_name;
+    int status = page_layout_read(base, h.bytes, &p->reader);
+    assert(status == LLM_OK);
+    (void)status;
+    *out = p;
+    return LLM_OK;
+}
+
+void page_close(page *p)
+{
+    if (p == NULL) {
+        return;
+    }
+    if (p->name != NULL) {
+        shm_unlink(p->name);
+    }
+    munmap(p->base, p->reader.bytes);
+    free(p->name);
+    free(p);
+}
+
+const llm_page *page_reader(const page *p)
+{
+    return &p->reader;
+}
+
+/* ---- slots ---- */
+
+/* The writer is alone: it may look at its own commit word without ordering. */
+static uint64_t commit_own(const page_slot *s)
+{
+    return atomic_load_explicit(&s->commit, memory_order_relaxed);
+}
+
+/* Pairs with the acquires in page_read.c. */
+static void commit_store(page_slot *s, uint64_t word)
+{
+    atomic_store_explicit(&s->commit, word, memory_order_release);
+}
+
+/* Release: after the commit word that announces the change (page_layout.h). */
+#define STORE(member, value) atomic_store_explicit(&s->member, value, memory_order_release)
+
+static void record_write(page_slot *s, const page_record *record)
+{
+    STORE(state, record->state);
+    STORE(reason, record->reason);
+    STORE(n_visible, record->n_visible);
+    STORE(n_waiting, record->n_waiting);
+    STORE(n_requests, record->n_requests);
+    STORE(diverged_at, record->diverged_at);
+    STORE(n_last_prompt, record->n_last_prompt);
+    STORE(n_last_reused, record->n_last_reused);
+    STORE(n_prefilled_total, record->n_prefilled_total);
+    STORE(n_reused_total, record->n_reused_total);
+    STORE(n_generated_total, record->n_generated_total);
+    STORE(used_ms, record->used_ms);
+}
+
+static void identity_write(page_slot *s, uint32_t owner, const char *name, uint64_t opened_ms)
+{
+    uint64_t words[PAGE_NAME_WORDS] = {0};
+    size_t n_name = strnlen(name, LLM_SESSION_NAME_BYTES_MAX);
+    memcpy(words, name, n_name);
+    STORE(owner, owner);
+    STORE(opened_ms, opened_ms);
+    for (size_t i = 0; i < PAGE_NAME_WORDS; i++) {
+        STORE(name[i], words[i]);
+    }
+}
+
+void page_slot_open(page *p, uint32_t slot, uint32_t owner, const char *name)
+{
+    page_slot *s = slot_at(p, slot);
+    uint32_t generation = commit_generation(commit_own(s)) + 1;
+    uint64_t now = now_ms();
+    page_record record = {.state = LLM_STATE_EMPTY, .reason = LLM_REASON_NEW, .diverged_at = -1, .used_ms = now};
+    commit_store(s, commit_word(generation, 0) | COMMIT_CLOSED);
+    identity_write(s, owner, name, now);
+    record_write(s, &record);
+    commit_store(s, commit_word(generation, 0));
+}
+
+void page_slot_close(page *p, uint32_t slot)
+{
+    page_slot *s = slot_at(p, slot);
+    commit_store(s, commit_word(commit_generation(commit_own(s)) + 1, 0) | COMMIT_CLOSED);
+}
+
+static int32_t *tokens_at(const page *p, uint32_t slot)
+{
+    int32_t *tokens = (int32_t *)(void *)(p->base + p->reader.tokens_at);
+    return tokens + (size_t)slot * p->reader.view.n_ctx;
+}
+
+const int32_t *page_tokens(const page *p, uint32_t slot)
+{
+    return tokens_at(p, slot);
+}
+
+uint32_t page_n_tokens(const page *p, uint32_t slot)
+{
+    return commit_count(commit_own(slot_at(p, slot)));
+}
+
+/* Pairs with the acquire in llm_page_tokens: a reader that gets one of these also gets the generation under which they
+ * are written, which a truncation has stored before. */
+static void tokens_store(int32_t *to, const int32_t *tokens, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        __atomic_store_n(&to[i], tokens[i], __ATOMIC_RELEASE);
+    }
+}
+
+void page_append(page *p, uint32_t slot, const int32_t *tokens, uint32_t n)
+{
+    page_slot *s = slot_at(p, slot);
+    uint64_t word = commit_own(s);
+    uint32_t count = commit_count(word);
+    assert((word & COMMIT_CLOSED) == 0 && n <= p->reader.view.n_ctx - count);
+    tokens_store(tokens_at(p, slot) + count, tokens, n);
+    commit_store(s, commit_word(commit_generation(word), count + n));
+}
+
+void page_truncate(page *p, uint32_t slot, uint32_t n)
+{
+    page_slot *s = slot_at(p, slot);
+    uint64_t word = commit_own(s);
+    assert((word & COMMIT_CLOSED) == 0 && n <= commit_count(word));
+    if (n < commit_count(word)) {
+        commit_store(s, commit_word(commit_generation(word) + 1, n));
+    }
+}
+
+void page_record_store(page *p, uint32_t slot, const page_record *record)
+{
+    record_write(slot_at(p, slot), record);
+}
+
+/* ---- counters: each by itself, any thread ---- */
+
+static _Atomic uint64_t *counter_at(const page *p, llm_counter counter)
+{
+    assert((unsigned)counter < LLM_COUNTER_N);
+    return (_Atomic uint64_t *)(void *)(p->base + p->reader.counters_at) + counter;
+}
+
+void page_count(page *p, llm_counter counter, uint64_t add)
+{
+    atomic_fetch_add_explicit(counter_at(p, counter), add, memory_order_relaxed);
+}
+
+void page_gauge(page *p, llm_counter counter, uint64_t value)
+{
+    atomic_store_explicit(counter_at(p, counter), value, memory_order_relaxed);
+}
+
+uint64_t page_counter(const page *p, llm_counter counter)
+{
+    return atomic_load_explicit(counter_at(p, counter), memory_order_relaxed);
+}

@@ -1,0 +1,94 @@
+/* page_layout.h: the bytes of the shared segment, for its writer (page.c) and its reader (page_read.c); llm_page.h
+ * documents the protocol.
+ *
+ * Memory ordering without fences, so that ThreadSanitizer understands it: everything a reader copies between its two
+ * loads of a commit word (tokens, record) is stored with release after the commit word that announces the change, and
+ * loaded with acquire before the second look at the word. A reader that got any changed value therefore sees the
+ * changed word as well, and throws the copy away. Tokens are single int32 accesses: plain moves on x86-64, never torn
+ * anywhere. */
+#ifndef LLM_PAGE_LAYOUT_H
+#define LLM_PAGE_LAYOUT_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdint.h>
+
+#include "llm_page.h"
+
+#define PAGE_MAGIC UINT64_C(0x656761706d6c6c00) /* "\0llmpage", little-endian */
+
+enum {
+    PAGE_MODEL_BYTES       = 128,
+    PAGE_FINGERPRINT_BYTES = 40,
+    PAGE_NAME_WORDS        = (LLM_SESSION_NAME_BYTES_MAX + 8) / 8,
+};
+
+/* Written once. `magic` last (release; readers acquire): a segment without it is not there yet. */
+typedef struct page_header {
+    _Atomic uint64_t magic;
+    uint32_t version;
+    uint32_t header_bytes;
+    int64_t pid;        /* of the owner */
+    uint64_t pid_start; /* field 22 of /proc/PID/stat: tells the owner from a later process with its pid */
+    uint64_t bytes;     /* of the whole segment */
+    uint64_t started_ms;
+    uint32_t n_slots;
+    uint32_t n_ctx;
+    uint32_t n_counters;
+    uint32_t slot_bytes;
+    uint64_t counters_at;
+    uint64_t slots_at;
+    uint64_t tokens_at;
+    char model[PAGE_MODEL_BYTES];
+    char fingerprint[PAGE_FINGERPRINT_BYTES];
+} page_header;
+
+typedef struct page_slot {
+    alignas(64) _Atomic uint64_t commit;
+
+    /* Change only while the slot is closed. */
+    _Atomic uint32_t owner;
+    _Atomic uint64_t opened_ms;
+    _Atomic uint64_t name[PAGE_NAME_WORDS]; /* the bytes of the name, NUL-padded */
+
+    /* page_record, each member by itself. */
+    _Atomic uint32_t state, reason, n_visible, n_waiting, n_requests;
+    _Atomic int32_t diverged_at;
+    _Atomic uint32_t n_last_prompt, n_last_reused;
+    _Atomic uint64_t n_prefilled_total, n_reused_total, n_generated_total;
+    _Atomic uint64_t used_ms;
+} page_slot;
+
+#define COMMIT_CLOSED ((uint64_t)1 << 31)
+
+static inline uint64_t commit_word(uint32_t generation, uint32_t n_tokens)
+{
+    return (uint64_t)generation << 32 | n_tokens;
+}
+
+static inline uint32_t commit_generation(uint64_t word)
+{
+    return (uint32_t)(word >> 32);
+}
+
+static inline uint32_t commit_count(uint64_t word)
+{
+    return (uint32_t)word & ~(uint32_t)COMMIT_CLOSED;
+}
+
+/* A mapped segment as its readers know it. The facts are copied from the header when it is checked and never read
+ * there again: what another process writes later cannot lead a reader out of the mapping. */
+struct llm_page {
+    const uint8_t *base;
+    uint64_t bytes; /* mapped */
+    uint64_t slots_at;
+    uint64_t tokens_at;
+    uint64_t counters_at;
+    llm_page_view view;
+};
+
+/* Checks the header of `bytes` mapped at `base` and fills *out. LLM_OK, LLM_NOT_FOUND (no magic: not a segment, or not
+ * ready), LLM_VERSION (another layout, or sizes that contradict each other). */
+int page_layout_read(const void *base, uint64_t bytes, llm_page *out);
+
+#endif
