@@ -84,9 +84,10 @@ stage() {
 
 stage_ticker() {
     local log=$1 parent=$2 progress
+    SECONDS=0
     while sleep 15 && kill -0 "$parent" 2>/dev/null; do
         progress=$(tail -n 1 "$log" 2>/dev/null | grep -o '^\[[0-9]*/[0-9]*\]' || true)
-        say "  ... $progress"
+        say "  ... ${SECONDS} s $progress"
     done
 }
 
@@ -269,7 +270,8 @@ verb_setup() {
     setup_environment runtime
     setup_native
     setup_package
-    setup_models
+    # Without its embedded model, a checkout serves a generated one.
+    compgen -G "$PACKAGE/data/*.gguf" >/dev/null || setup_models
 }
 
 verb_serve() {
