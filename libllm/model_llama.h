@@ -1,0 +1,75 @@
+/* model_llama.h: what the files of the llama.cpp model share. Private to them; everything else goes through model.h.
+ *
+ *   model_llama.cpp           sequences and text: the operations
+ *   model_llama_open.cpp      loading, context, warm-up, facts
+ *   model_llama_log.cpp       llama.cpp's log, and the global set-up of the backends
+ *   model_llama_memory.cpp    how many KV cells the machine pays for
+ *   model_llama_identity.cpp  the fingerprint of weights and context
+ */
+#ifndef LLM_MODEL_LLAMA_H
+#define LLM_MODEL_LLAMA_H
+
+#include <llama.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model.h"
+
+/* Owned by whoever opened it; sequences belong to one thread (model.h). */
+struct model_llama final : model {
+    llama_model *weights = nullptr;
+    llama_context *context = nullptr;
+    llama_memory_t memory = nullptr; /* inside context */
+    const llama_vocab *vocab = nullptr;
+    std::string template_source; /* empty: none */
+
+    /* Tokens each sequence has consumed. Counted here, because llama.cpp's own account lies after a failed step. */
+    std::vector<uint32_t> positions;
+
+    /* The batch in llama.cpp's form, allocated once. */
+    std::vector<llama_token> tokens;
+    std::vector<llama_pos> batch_positions;
+    std::vector<int32_t> n_seqs;
+    std::vector<llama_seq_id> seqs;
+    std::vector<llama_seq_id *> seq_pointers;
+    std::vector<int8_t> wanted;    /* logits exist at this index of the last successful call */
+    uint32_t n_wanted = 0;         /* how many entries of `wanted` are valid; 0 after anything else than success */
+    std::vector<uint16_t> touched; /* sequences of the batch, each once */
+    std::vector<uint32_t> ends;    /* by sequence: its position after the batch; valid for those in `touched` */
+    std::vector<uint8_t> is_touched;
+
+    ~model_llama();
+};
+
+extern const model_ops model_llama_ops;
+
+/* ---- model_llama_log.cpp ------------------------------------------------------------------------------------------- */
+
+void model_llama_backend_open(); /* once per process; any number of calls, any thread */
+void model_llama_log_clear();
+std::string model_llama_log_cause(); /* the error llama.cpp logged since the last clear, for people; may be empty */
+
+/* ---- model_llama_memory.cpp ---------------------------------------------------------------------------------------- */
+
+struct model_llama_cells {
+    uint32_t n_ctx;       /* for llama_context_params: cells of the whole pool */
+    uint64_t state_bytes; /* what they and the recurrent states take */
+};
+
+/* Largest pool within the budget for `params` (whose n_ctx is the one wished for) that is not below n_ctx_min. Throws
+ * std::runtime_error with a sentence when not even that fits into the memory that is free. Not for concurrent use. */
+model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
+                                         const llama_context_params &params, uint32_t n_ctx_min, uint64_t budget);
+
+uint64_t model_llama_memory_free(); /* bytes of host memory that can be had without swapping */
+int32_t model_llama_cores();        /* physical cores that this process may use */
+
+/* ---- model_llama_identity.cpp -------------------------------------------------------------------------------------- */
+
+/* 128 bits over the file (all of its metadata, samples of its weights, every part of a split model) and `configuration`.
+ * False if a part cannot be read. */
+bool model_llama_fingerprint(const char *path, const std::string &configuration, uint8_t out[16]);
+
+#endif

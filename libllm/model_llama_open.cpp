@@ -1,0 +1,357 @@
+#include "model_llama.h"
+
+#include <ggml-backend.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+
+namespace {
+
+constexpr uint32_t N_CTX_DEFAULT_MAX = 8192;
+constexpr uint32_t N_BATCH_DEFAULT = 512;
+constexpr uint32_t N_BATCH_MIN = 32;
+constexpr uint32_t CELLS_STEP = 256; /* llama.cpp's own padding */
+constexpr uint32_t CELLS_MAX = 1u << 30;
+
+/* Why a model cannot be opened: a status of llm.h and a sentence. */
+struct refusal : std::runtime_error {
+    refusal(int status_, const std::string &text) : std::runtime_error(text), status(status_) {}
+    int status;
+};
+
+uint32_t padded(uint32_t n)
+{
+    return (n + CELLS_STEP - 1) / CELLS_STEP * CELLS_STEP;
+}
+
+/* ---- the file ------------------------------------------------------------------------------------------------------ */
+
+void check_file(const std::string &path)
+{
+    struct stat facts;
+    if (stat(path.c_str(), &facts) != 0) {
+        throw refusal(LLM_MODEL_LOAD, "cannot open the model " + path + ": " + strerror(errno));
+    }
+    if (!S_ISREG(facts.st_mode)) {
+        throw refusal(LLM_MODEL_LOAD, "cannot open the model " + path + ": it is not a regular file");
+    }
+    const std::unique_ptr<FILE, int (*)(FILE *)> file(fopen(path.c_str(), "rb"), fclose);
+    if (file == nullptr) {
+        throw refusal(LLM_MODEL_LOAD, "cannot open the model " + path + ": " + strerror(errno));
+    }
+    char magic[4] = {0};
+    if (fread(magic, 1, sizeof magic, file.get()) != sizeof magic || memcmp(magic, "GGUF", sizeof magic) != 0) {
+        throw refusal(LLM_MODEL_LOAD, path + " is not a GGUF model file");
+    }
+}
+
+[[noreturn]] void refuse_load(const std::string &path)
+{
+    const std::string cause = model_llama_log_cause();
+    throw refusal(LLM_MODEL_LOAD, "cannot load the model " + path + ": " + (cause.empty() ? "llama.cpp gave no reason" : cause));
+}
+
+/* Those that layers are put on. The exact configuration is for the CPU. */
+std::vector<ggml_backend_dev_t> gpus_of(const model_options &o)
+{
+    std::vector<ggml_backend_dev_t> out;
+    for (size_t i = 0; !o.exact && o.n_gpu_layers != 0 && i < ggml_backend_dev_count(); i++) {
+        ggml_backend_dev_t device = ggml_backend_dev_get(i);
+        const auto type = ggml_backend_dev_type(device);
+        if (type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU) {
+            out.push_back(device);
+        }
+    }
+    return out;
+}
+
+llama_model_params weights_params(const model_options &o)
+{
+    llama_model_params params = llama_model_default_params();
+    params.n_gpu_layers = o.exact ? 0 : o.n_gpu_layers;
+    params.progress_callback = [](float, void *) { return true; };
+    return params;
+}
+
+void load(model_llama *m, const model_options &o)
+{
+    m->weights = llama_model_load_from_file(o.path, weights_params(o));
+    if (m->weights == nullptr) {
+        refuse_load(o.path);
+    }
+    if (llama_model_has_encoder(m->weights) || !llama_model_has_decoder(m->weights) || llama_model_is_diffusion(m->weights)) {
+        throw refusal(LLM_MODEL_LOAD, std::string("cannot serve the model ") + o.path +
+                                          ": it does not generate text token by token");
+    }
+    m->vocab = llama_model_get_vocab(m->weights);
+    const char *source = o.chat_template != nullptr ? o.chat_template : llama_model_chat_template(m->weights, nullptr);
+    m->template_source = source == nullptr ? "" : source;
+}
+
+/* ---- facts --------------------------------------------------------------------------------------------------------- */
+
+template <size_t N> void copy_text(char (&out)[N], const std::string &text)
+{
+    size_t n = std::min(text.size(), N - 1);
+    while (n < text.size() && n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) {
+        n--; /* whole characters only */
+    }
+    memcpy(out, text.data(), n);
+    out[n] = '\0';
+}
+
+std::string metadata(const model_llama *m, const char *key)
+{
+    char text[512];
+    const int32_t n = llama_model_meta_val_str(m->weights, key, text, sizeof text);
+    return n < 0 ? std::string() : std::string(text);
+}
+
+float metadata_float(const model_llama *m, llama_model_meta_key key)
+{
+    const std::string text = metadata(m, llama_model_meta_key_str(key));
+    return text.empty() ? NAN : strtof(text.c_str(), nullptr);
+}
+
+int32_t metadata_int(const model_llama *m, llama_model_meta_key key)
+{
+    const std::string text = metadata(m, llama_model_meta_key_str(key));
+    return text.empty() ? -1 : static_cast<int32_t>(strtol(text.c_str(), nullptr, 10));
+}
+
+/* What the file recommends; NaN, or -1 for the integers, where it says nothing. */
+llm_sampling sampling_default(const model_llama *m)
+{
+    llm_sampling s;
+    s.temperature = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_TEMP);
+    s.top_p = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_TOP_P);
+    s.min_p = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_MIN_P);
+    s.repeat_penalty = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_PENALTY_REPEAT);
+    s.presence_penalty = NAN;
+    s.frequency_penalty = NAN;
+    s.top_k = metadata_int(m, LLAMA_MODEL_META_KEY_SAMPLING_TOP_K);
+    s.penalty_last_n = metadata_int(m, LLAMA_MODEL_META_KEY_SAMPLING_PENALTY_LAST_N);
+    s.seed = UINT64_MAX;
+    return s;
+}
+
+std::string stem_of(const std::string &path)
+{
+    const size_t slash = path.rfind('/');
+    std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+    const size_t dot = name.rfind(".gguf");
+    return dot == std::string::npos || dot == 0 ? name : name.substr(0, dot);
+}
+
+std::string backend_of(const model_options &o)
+{
+    std::string out;
+    for (ggml_backend_dev_t device : gpus_of(o)) {
+        out += (out.empty() ? "" : ", ") + std::string(ggml_backend_dev_name(device)) + " (" +
+               ggml_backend_dev_description(device) + ")";
+    }
+    return out.empty() ? "CPU" : out;
+}
+
+/* A hybrid with a window is hybrid: its running state already forbids every rewind. */
+llm_memory memory_of(const model_llama *m)
+{
+    if (llama_model_is_recurrent(m->weights)) {
+        return LLM_MEMORY_RECURRENT;
+    }
+    if (llama_model_is_hybrid(m->weights)) {
+        return LLM_MEMORY_HYBRID;
+    }
+    return llama_model_n_swa(m->weights) > 0 ? LLM_MEMORY_WINDOW : LLM_MEMORY_DENSE;
+}
+
+uint32_t n_ctx_of(const model_llama *m, const model_options &o)
+{
+    const int32_t n_train = llama_model_n_ctx_train(m->weights);
+    const uint32_t most = n_train <= 0 ? CELLS_MAX : std::min(CELLS_MAX, static_cast<uint32_t>(n_train));
+    if (o.n_ctx > most) {
+        throw refusal(LLM_INVALID, "n_ctx is " + std::to_string(o.n_ctx) + ", but this model can hold at most " +
+                                       std::to_string(most) + " tokens: it was trained for no more");
+    }
+    return o.n_ctx != 0 ? o.n_ctx : std::min(most, N_CTX_DEFAULT_MAX);
+}
+
+void describe(model_llama *m, const model_options &o)
+{
+    model_info &info = m->info;
+    char text[128] = "";
+    const int32_t n_train = llama_model_n_ctx_train(m->weights);
+    info.n_ctx_train = n_train < 0 ? 0 : static_cast<uint32_t>(n_train);
+    info.n_ctx = n_ctx_of(m, o);
+    info.n_vocab = static_cast<uint32_t>(llama_vocab_n_tokens(m->vocab));
+    info.n_seq = o.n_seq;
+    info.memory = memory_of(m);
+    info.n_window = static_cast<uint32_t>(std::max(0, llama_model_n_swa(m->weights)));
+    info.mixed_calls = !o.exact && (info.memory == LLM_MEMORY_DENSE || info.memory == LLM_MEMORY_WINDOW);
+    info.n_params = llama_model_n_params(m->weights);
+    info.model_bytes = llama_model_size(m->weights);
+    info.sampling_default = sampling_default(m);
+    const std::string name = metadata(m, "general.name");
+    copy_text(info.name, name.empty() ? stem_of(o.path) : name);
+    copy_text(info.arch, metadata(m, "general.architecture"));
+    llama_model_desc(m->weights, text, sizeof text);
+    copy_text(info.description, text);
+    copy_text(info.backend, backend_of(o));
+}
+
+/* ---- context ------------------------------------------------------------------------------------------------------- */
+
+/* Two configurations. The usual one shares one pool of cells among all sequences, so that any mix of tokens is one pass
+ * and a session takes what it needs. The exact one gives each sequence cells of its own and keeps to kernels whose
+ * arithmetic does not depend on the shape of the batch. Flash attention is for GPUs: on CPUs it makes decoding at a
+ * depth of 4096 tokens two to four times slower. */
+llama_context_params context_params(const model_llama *m, const model_options &o)
+{
+    llama_context_params p = llama_context_default_params();
+    const uint64_t wished = static_cast<uint64_t>(padded(m->info.n_ctx)) * o.n_seq;
+    const bool is_fixed = m->info.memory == LLM_MEMORY_RECURRENT && !o.exact; /* no cells: the size means nothing */
+    p.n_ctx = is_fixed ? padded(m->info.n_ctx) : static_cast<uint32_t>(std::min<uint64_t>(wished, CELLS_MAX));
+    p.n_batch = std::max({o.n_batch == 0 ? N_BATCH_DEFAULT : o.n_batch, N_BATCH_MIN, o.n_seq});
+    p.n_ubatch = p.n_batch;
+    p.n_seq_max = o.n_seq;
+    p.n_outputs_max = o.n_seq;
+    p.n_threads = o.n_threads > 0 ? o.n_threads : model_llama_cores();
+    p.n_threads_batch = p.n_threads;
+    p.flash_attn_type = gpus_of(o).empty() ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
+    p.kv_unified = !o.exact;
+    p.swa_full = false;
+    p.embeddings = false;
+    p.no_perf = true;
+    return p;
+}
+
+void size_memory(model_llama *m, const model_options &o, llama_context_params *p)
+{
+    const uint32_t smallest = o.exact ? p->n_ctx : padded(m->info.n_ctx);
+    const model_llama_cells cells = model_llama_cells_plan(o.path, weights_params(o), *p, smallest, o.kv_bytes_max);
+    p->n_ctx = cells.n_ctx;
+    m->info.state_bytes = cells.state_bytes;
+}
+
+void make_context(model_llama *m, const model_options &o)
+{
+    llama_context_params p = context_params(m, o);
+    try {
+        size_memory(m, o, &p);
+    } catch (const std::exception &e) {
+        throw refusal(LLM_NO_MEMORY, std::string("no memory for the model ") + o.path + ": " + e.what());
+    }
+    m->context = llama_init_from_model(m->weights, p);
+    if (m->context == nullptr) {
+        refuse_load(o.path);
+    }
+    m->memory = llama_get_memory(m->context);
+    if (m->memory == nullptr) {
+        throw refusal(LLM_MODEL_LOAD, std::string("cannot serve the model ") + o.path + ": it keeps no context");
+    }
+    m->info.n_batch = llama_n_batch(m->context);
+    m->info.n_threads = llama_n_threads(m->context);
+    m->info.n_cells = m->info.memory == LLM_MEMORY_RECURRENT ? UINT32_MAX : llama_n_ctx(m->context);
+}
+
+void allocate(model_llama *m)
+{
+    const uint32_t n_batch = m->info.n_batch;
+    m->positions.assign(m->info.n_seq, 0);
+    m->ends.assign(m->info.n_seq, 0);
+    m->is_touched.assign(m->info.n_seq, 0);
+    m->touched.reserve(m->info.n_seq);
+    m->tokens.assign(n_batch, 0);
+    m->batch_positions.assign(n_batch, 0);
+    m->n_seqs.assign(n_batch, 1);
+    m->seqs.assign(n_batch, 0);
+    m->wanted.assign(n_batch, 0);
+    for (llama_seq_id &seq : m->seqs) {
+        m->seq_pointers.push_back(&seq);
+    }
+}
+
+/* The first step allocates, maps weights and starts threads: it must not be a request's. */
+void warm_up(model_llama *m, const char *path)
+{
+    const int32_t first[] = {llama_vocab_bos(m->vocab), llama_vocab_eos(m->vocab), 0};
+    const int32_t *token = std::find_if(first, first + 2, [](int32_t t) { return t >= 0; });
+    const int32_t position = 0;
+    const uint16_t seq = 0;
+    const uint8_t output = 1;
+    const model_batch batch = {1, token, &position, &seq, &output};
+    if (m->ops->decode(m, &batch) != MODEL_OK || m->ops->logits(m, 0) == nullptr) {
+        refuse_load(path);
+    }
+    m->ops->clear(m, 0);
+}
+
+void identify(model_llama *m, const model_options &o)
+{
+    const std::string configuration =
+        std::string("llama ") + llama_version() + " n_ctx " + std::to_string(m->info.n_ctx) + " k f16 v f16 flash " +
+        (gpus_of(o).empty() ? "off" : "auto") + (o.exact ? " streams " + std::to_string(o.n_seq) : " unified");
+    if (!model_llama_fingerprint(o.path, configuration, m->info.fingerprint)) {
+        throw refusal(LLM_MODEL_LOAD, std::string("cannot read the model ") + o.path + " to its end");
+    }
+}
+
+void check_options(const model_options &o)
+{
+    if (o.n_seq < 1 || o.n_seq > llama_max_parallel_sequences()) {
+        throw refusal(LLM_INVALID, "n_seq is " + std::to_string(o.n_seq) + ", but must be between 1 and " +
+                                       std::to_string(llama_max_parallel_sequences()));
+    }
+    if (o.n_batch > CELLS_MAX) {
+        throw refusal(LLM_INVALID, "n_batch is " + std::to_string(o.n_batch) + ", which is too large");
+    }
+}
+
+} // namespace
+
+int model_llama_open(const model_options *options, model **out, char *error, size_t error_bytes)
+{
+    static std::mutex one_at_a_time; /* measuring memory and the log of causes are global to llama.cpp */
+    const auto refuse = [&](int status, const char *text) {
+        if (error != nullptr && error_bytes > 0) {
+            snprintf(error, error_bytes, "%s", text);
+        }
+        return status;
+    };
+    *out = nullptr;
+    try {
+        const std::lock_guard<std::mutex> hold(one_at_a_time);
+        model_llama_backend_open();
+        model_llama_log_clear();
+        check_options(*options);
+        check_file(options->path);
+        auto m = std::make_unique<model_llama>();
+        m->ops = &model_llama_ops;
+        m->info = model_info();
+        load(m.get(), *options);
+        describe(m.get(), *options);
+        make_context(m.get(), *options);
+        allocate(m.get());
+        identify(m.get(), *options);
+        warm_up(m.get(), options->path);
+        *out = m.release();
+        return LLM_OK;
+    } catch (const refusal &r) {
+        return refuse(r.status, r.what());
+    } catch (const std::bad_alloc &) {
+        return refuse(LLM_NO_MEMORY, "out of memory while opening the model");
+    } catch (const std::exception &e) {
+        return refuse(LLM_MODEL_LOAD, e.what());
+    } catch (...) {
+        return refuse(LLM_MODEL_LOAD, "llama.cpp failed in an unknown way");
+    }
+}
