@@ -82,7 +82,7 @@ typedef struct model_ops {
     model_result (*decode)(model *m, const model_batch *batch);
 
     /* Logits wanted at batch index i of the last decode call that returned MODEL_OK: n_vocab floats, valid until the
-     * next call of any sequence operation. NULL if none were asked for there. The caller may modify them in place. */
+     * next decode call or the close, whatever is rewound or cleared meanwhile. NULL if none were asked for there. The caller may modify them in place. */
     float *(*logits)(model *m, uint32_t i);
 
     /* Smallest k > 0 such that the sequence, at `position`, can be cut back to k tokens exactly: 1 for dense memory,

@@ -1,0 +1,175 @@
+#include "decode.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+int decode_open(decode *d)
+{
+    const uint32_t n = d->model->info.n_batch;
+    d->tokens = malloc(n * sizeof *d->tokens);
+    d->positions = malloc(n * sizeof *d->positions);
+    d->seqs = malloc(n * sizeof *d->seqs);
+    d->outputs = malloc(n * sizeof *d->outputs);
+    if (d->tokens == NULL || d->positions == NULL || d->seqs == NULL || d->outputs == NULL) {
+        decode_close(d);
+        return LLM_NO_MEMORY;
+    }
+    d->batch = (model_batch){
+        .tokens = d->tokens, .positions = d->positions, .seqs = d->seqs, .outputs = d->outputs};
+    return LLM_OK;
+}
+
+void decode_close(decode *d)
+{
+    while (d->n_requests > 0) {
+        request *r = d->requests[--d->n_requests];
+        decode_end_request(d, r, LLM_OUTCOME_SHUTDOWN, LLM_SHUTDOWN);
+        request_close(r);
+    }
+    free(d->tokens);
+    free(d->positions);
+    free(d->seqs);
+    free(d->outputs);
+    d->tokens = d->positions = NULL;
+    d->seqs = NULL;
+    d->outputs = NULL;
+}
+
+/* ---- delivery ---- */
+
+static bool deliver_notices(decode *d)
+{
+    uint32_t n = 0;
+    while (n < d->n_notices) {
+        void *record = ring_reserve(d->events, d->notices[n].n_bytes);
+        if (record == NULL) {
+            break;
+        }
+        memcpy(record, d->notices[n].bytes, d->notices[n].n_bytes);
+        ring_commit(d->events, d->notices[n].n_bytes);
+        n++;
+    }
+    memmove(d->notices, d->notices + n, (d->n_notices - n) * sizeof d->notices[0]);
+    d->n_notices -= n;
+    return d->n_notices == 0;
+}
+
+/* Delivers what it can and frees the requests that are through. True when nothing is left to deliver. */
+static bool deliver_all(decode *d)
+{
+    bool all = deliver_notices(d);
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        request *r = d->requests[i];
+        const bool delivered = request_deliver(r, d->events);
+        all = all && delivered;
+        if (delivered && r->phase == REQUEST_ENDED) {
+            page_count(d->page, (llm_counter)(LLM_COUNTER_FINISHED_END + r->finished.outcome), 1);
+            request_close(r);
+        } else {
+            d->requests[kept++] = r;
+        }
+    }
+    d->n_requests = kept;
+    return all;
+}
+
+void decode_deliver(decode *d)
+{
+    bool all = deliver_all(d);
+    if (!all) {
+        page_count(d->page, LLM_COUNTER_OUTBOX_STALLS, 1);
+        /* Announce the wait, then try once more: either this attempt sees the room that the reader made before it saw
+         * the flag, or the reader sees the flag and rings (llm_events_drain). */
+        atomic_store(&d->events_blocked, true);
+        all = deliver_all(d);
+    }
+    d->is_undelivered = !all;
+    doorbell_ring(d->event_bell);
+}
+
+/* ---- the thread ---- */
+
+static void publish(decode *d)
+{
+    uint64_t waiting = 0;
+    uint64_t running = 0;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        waiting += d->requests[i]->phase == REQUEST_WAITING;
+        running += d->requests[i]->phase == REQUEST_PREFILL || d->requests[i]->phase == REQUEST_DECODE;
+    }
+    page_gauge(d->page, LLM_COUNTER_REQUESTS_WAITING, waiting);
+    page_gauge(d->page, LLM_COUNTER_REQUESTS_RUNNING, running);
+    places_publish(d->places);
+}
+
+/* Asked once more after arming the bell: is there anything to do? */
+static bool has_work(void *context)
+{
+    decode *d = context;
+    if (atomic_load(&d->stop_asked)) {
+        return true;
+    }
+    if (d->is_undelivered && !atomic_load(&d->events_blocked)) {
+        return true;
+    }
+    return d->n_notices < LLM_REQUESTS_MAX && !ring_is_empty(d->commands);
+}
+
+static void end_all(decode *d)
+{
+    decode_take_commands(d); /* what was pushed before the stop gets its answer, too */
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        decode_end_request(d, d->requests[i], LLM_OUTCOME_SHUTDOWN, LLM_SHUTDOWN);
+    }
+    decode_deliver(d);
+    publish(d);
+}
+
+static void *run(void *context)
+{
+    decode *d = context;
+    while (!atomic_load(&d->stop_asked)) {
+        decode_take_commands(d);
+        decode_start_waiting(d);
+        const bool stepped = decode_step(d);
+        decode_deliver(d);
+        publish(d);
+        page_count(d->page, LLM_COUNTER_HEARTBEAT, 1);
+        if (!stepped) {
+            doorbell_wait(d->command_bell, has_work, d, -1);
+        }
+    }
+    end_all(d);
+    return NULL;
+}
+
+int decode_start(decode *d)
+{
+    /* Signals are the main thread's business. */
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    atomic_store(&d->stop_asked, false);
+    const int failed = pthread_create(&d->thread, NULL, run, d);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) {
+        return LLM_IO;
+    }
+    pthread_setname_np(d->thread, "llm-decode");
+    d->is_running = true;
+    return LLM_OK;
+}
+
+void decode_stop(decode *d)
+{
+    if (!d->is_running) {
+        return;
+    }
+    atomic_store(&d->stop_asked, true);
+    doorbell_ring(d->command_bell);
+    pthread_join(d->thread, NULL);
+    d->is_running = false;
+}

@@ -1,0 +1,90 @@
+/* decode.h: the decode thread: takes commands, schedules, steps the model, samples, emits. It owns the model's sequences,
+ * the places and all requests from decode_start to decode_stop.
+ *
+ *   every loop:  take commands -> start what can start -> one step -> deliver events -> (nothing to do: sleep)
+ *
+ * A step that fails is retried after making room, or fails exactly the requests whose sessions it harmed. Nothing here
+ * waits for a reader: what the event ring does not take stays in the outboxes (request.h) and in `notices`. */
+#ifndef LLM_DECODE_H
+#define LLM_DECODE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "doorbell.h"
+#include "llm.h"
+#include "model.h"
+#include "page.h"
+#include "places.h"
+#include "request.h"
+#include "ring.h"
+#include "schedule.h"
+
+/* A terminal event that belongs to no live request: a refusal, or the reply to a reset or close. */
+typedef struct notice {
+    uint8_t bytes[WIRE_EVENT_BYTES_MAX];
+    uint32_t n_bytes;
+} notice;
+
+typedef struct decode {
+    model *model;     /* the engine's, used here only */
+    page *page;       /* idem */
+    places *places;   /* idem */
+    uint32_t gap_ms_target;
+
+    ring *commands;      /* consumer: this thread */
+    ring *events;        /* producer: this thread */
+    doorbell *command_bell; /* rung by the loop thread: commands pushed, or room in the event ring */
+    doorbell *event_bell;   /* rung here, once a loop */
+
+    pthread_t thread;
+    bool is_running;              /* owner thread: the thread exists */
+    _Atomic bool stop_asked;      /* writer: the owner thread */
+    _Atomic bool events_blocked;  /* set here, taken by the loop thread: events wait for room in the ring */
+
+    request *requests[LLM_REQUESTS_MAX]; /* live, in order of arrival, ENDED ones until delivered */
+    uint32_t n_requests;
+    request *scratch_queue; /* first of those that wait for any scratch session */
+    uint32_t n_scratch_waiting;
+    notice notices[LLM_REQUESTS_MAX];
+    uint32_t n_notices;
+    bool is_undelivered; /* something is left that the event ring did not take */
+
+    uint32_t turn;
+    schedule_pace pace;
+
+    /* the step in hand: one entry per run, then per batch token */
+    uint32_t n_runs;
+    request *runs[LLM_SEQUENCES_MAX];
+    uint32_t take[LLM_SEQUENCES_MAX];
+    uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the run's last token */
+    bool is_called[LLM_SEQUENCES_MAX];     /* the run has tokens in the call in hand */
+    model_batch batch;
+    int32_t *tokens; /* n_batch each, owned */
+    int32_t *positions;
+    uint16_t *seqs;
+    uint8_t *outputs;
+} decode;
+
+/* Prepares; the caller has filled the members above `thread`. LLM_OK, LLM_NO_MEMORY. */
+int decode_open(decode *d);
+void decode_close(decode *d);
+
+int decode_start(decode *d); /* owner thread: LLM_OK, LLM_IO */
+void decode_stop(decode *d); /* owner thread: ends every request with `shutdown`, joins */
+
+/* Delivers what waits into the event ring. The decode thread, or, once it is joined, the owner thread. */
+void decode_deliver(decode *d);
+
+/* decode_command.c: takes commands off the ring as long as their answers have room. */
+void decode_take_commands(decode *d);
+void decode_start_waiting(decode *d);
+void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status);
+void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm_status status);
+
+/* decode_step.c: one step of the model for all that can run. False: nothing to do. */
+bool decode_step(decode *d);
+
+#endif

@@ -1,0 +1,247 @@
+#include <assert.h>
+#include <string.h>
+
+#include "decode.h"
+
+/* ---- notices ---- */
+
+static wire_writer notice_writer(decode *d)
+{
+    assert(d->n_notices < LLM_REQUESTS_MAX);
+    return wire_writer_open(d->notices[d->n_notices].bytes, WIRE_EVENT_BYTES_MAX);
+}
+
+static void notice_add(decode *d, const wire_writer *w)
+{
+    assert(!w->failed);
+    d->notices[d->n_notices++].n_bytes = (uint32_t)wire_size(w);
+}
+
+static void refuse(decode *d, const wire_command *c, llm_status status)
+{
+    wire_writer w = notice_writer(d);
+    wire_write_finished(&w, &(wire_finished){
+        .request = c->request,
+        .outcome = LLM_OUTCOME_REFUSED,
+        .status = status,
+        .n_prompt = (uint32_t)c->n_prompt,
+        .stop_index = -1,
+    });
+    notice_add(d, &w);
+    page_count(d->page, LLM_COUNTER_FINISHED_REFUSED, 1);
+}
+
+static void reply(decode *d, const wire_command *c, llm_status status, uint32_t slot)
+{
+    wire_writer w = notice_writer(d);
+    wire_write_reply(&w, c->request, status, slot);
+    notice_add(d, &w);
+}
+
+/* ---- queues ---- */
+
+static void queue_push(request **first, request *r)
+{
+    while (*first != NULL) {
+        first = &(*first)->next;
+    }
+    *first = r;
+}
+
+static void queue_remove(request **first, const request *r)
+{
+    while (*first != NULL && *first != r) {
+        first = &(*first)->next;
+    }
+    if (*first != NULL) {
+        *first = r->next;
+    }
+}
+
+static request *find(const decode *d, uint64_t id)
+{
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        if (d->requests[i]->id == id && d->requests[i]->phase != REQUEST_ENDED) {
+            return d->requests[i];
+        }
+    }
+    return NULL;
+}
+
+static void leave_queue(decode *d, request *r)
+{
+    if (r->phase != REQUEST_WAITING) {
+        return;
+    }
+    if (r->session == NULL) {
+        queue_remove(&d->scratch_queue, r);
+        d->n_scratch_waiting--;
+    } else {
+        queue_remove(&r->session->waiting, r);
+        r->session->record.n_waiting--;
+        session_publish(r->session);
+    }
+    r->next = NULL;
+}
+
+void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
+{
+    leave_queue(d, r);
+    request_end(r, outcome, status);
+}
+
+void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm_status status)
+{
+    while (s->waiting != NULL) {
+        decode_end_request(d, s->waiting, outcome, status);
+    }
+    if (s->running != NULL) {
+        decode_end_request(d, s->running, outcome, status);
+    }
+}
+
+/* ---- GENERATE ---- */
+
+/* Into a place of its own, into a queue, or a status that says why not. */
+static llm_status admit_named(decode *d, request *r, const wire_command *c)
+{
+    session *s = places_admit(d->places, c->owner, c->session, c->n_session_bytes);
+    if (s == NULL) {
+        return LLM_CAPACITY;
+    }
+    if (s->record.n_waiting >= LLM_SESSION_QUEUE_MAX) {
+        return LLM_QUEUE_FULL;
+    }
+    r->session = s;
+    r->slot = s->slot;
+    queue_push(&s->waiting, r);
+    s->record.n_waiting++;
+    session_publish(s);
+    return LLM_OK;
+}
+
+static llm_status admit_scratch(decode *d, request *r)
+{
+    if (d->n_scratch_waiting >= LLM_SCRATCH_QUEUE_MAX) {
+        return LLM_QUEUE_FULL;
+    }
+    queue_push(&d->scratch_queue, r);
+    d->n_scratch_waiting++;
+    return LLM_OK;
+}
+
+static void generate(decode *d, const wire_command *c)
+{
+    if (atomic_load_explicit(&d->stop_asked, memory_order_relaxed)) {
+        refuse(d, c, LLM_SHUTDOWN);
+        return;
+    }
+    if (d->n_requests == LLM_REQUESTS_MAX) {
+        refuse(d, c, LLM_OVERLOADED);
+        return;
+    }
+    request *r = NULL;
+    llm_status status = find(d, c->request) != NULL ? LLM_INVALID : request_open(d->model, c, &r);
+    if (status == LLM_OK) {
+        status = c->n_session_bytes > 0 ? admit_named(d, r, c) : admit_scratch(d, r);
+    }
+    if (status != LLM_OK) {
+        request_close(r);
+        refuse(d, c, status);
+        return;
+    }
+    r->out.admitted = true;
+    d->requests[d->n_requests++] = r;
+}
+
+static void begin(decode *d, request *r, session *s)
+{
+    leave_queue(d, r);
+    request_begin(r, s);
+    places_used(d->places, s);
+    page_count(d->page, (llm_counter)(LLM_COUNTER_STARTED_NEW + r->plan.reason), 1);
+    page_count(d->page, LLM_COUNTER_REUSED_TOKENS, r->plan.n_keep);
+}
+
+void decode_start_waiting(decode *d)
+{
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        request *r = d->requests[i];
+        if (r->phase == REQUEST_WAITING && r->session != NULL && r->session->running == NULL &&
+            r->session->waiting == r) {
+            begin(d, r, r->session);
+        }
+    }
+    while (d->scratch_queue != NULL) {
+        request *r = d->scratch_queue;
+        session *s = places_scratch(d->places, r->owner, r->prompt, r->n_prompt);
+        if (s == NULL) {
+            return;
+        }
+        begin(d, r, s);
+    }
+}
+
+/* ---- the other commands ---- */
+
+static void cancel(decode *d, const wire_command *c)
+{
+    request *r = find(d, c->request);
+    if (r != NULL) {
+        decode_end_request(d, r, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
+    }
+}
+
+static void pause_request(decode *d, const wire_command *c)
+{
+    request *r = find(d, c->request);
+    if (r != NULL) {
+        r->paused = c->paused;
+    }
+}
+
+static void reset_or_close(decode *d, const wire_command *c)
+{
+    session *s = places_find(d->places, c->owner, c->session, c->n_session_bytes);
+    if (s == NULL) {
+        reply(d, c, LLM_NOT_FOUND, 0);
+        return;
+    }
+    decode_end_session_requests(d, s, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
+    if (c->op == LLM_COMMAND_RESET) {
+        session_reset(s);
+    } else {
+        session_close(s);
+    }
+    reply(d, c, LLM_OK, s->slot);
+}
+
+static void apply(decode *d, const wire_command *c)
+{
+    switch (c->op) {
+    case LLM_COMMAND_GENERATE: generate(d, c); break;
+    case LLM_COMMAND_CANCEL: cancel(d, c); break;
+    case LLM_COMMAND_RESET:
+    case LLM_COMMAND_CLOSE: reset_or_close(d, c); break;
+    case LLM_COMMAND_PAUSE: pause_request(d, c); break;
+    }
+}
+
+void decode_take_commands(decode *d)
+{
+    /* Each command needs room for at most one notice: when there is none, it waits in the ring. */
+    while (d->n_notices < LLM_REQUESTS_MAX) {
+        size_t n_bytes = 0;
+        const void *message = ring_peek(d->commands, &n_bytes);
+        if (message == NULL) {
+            return;
+        }
+        wire_command c;
+        if (wire_command_read(message, n_bytes, &c) == LLM_OK) {
+            apply(d, &c);
+        } else {
+            page_count(d->page, LLM_COUNTER_COMMANDS_REFUSED, 1);
+        }
+        ring_release(d->commands);
+    }
+}

@@ -1,0 +1,192 @@
+#include <assert.h>
+
+#include "decode.h"
+
+/* Which part of the step a model call covers. */
+typedef enum call_part { CALL_DECODE = 1, CALL_PREFILL = 2 } call_part;
+
+static bool can_run(const request *r)
+{
+    return (r->phase == REQUEST_PREFILL || r->phase == REQUEST_DECODE) && !r->paused && !request_is_stalled(r);
+}
+
+static void collect_runs(decode *d)
+{
+    d->n_runs = 0;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        if (can_run(d->requests[i])) {
+            d->runs[d->n_runs++] = d->requests[i];
+        }
+    }
+}
+
+static void schedule_runs(decode *d)
+{
+    uint32_t prefill_left[LLM_SEQUENCES_MAX];
+    for (uint32_t i = 0; i < d->n_runs; i++) {
+        prefill_left[i] = request_prefill_left(d->runs[i]);
+    }
+    schedule_step(&(schedule_input){
+        .n_runs = d->n_runs,
+        .prefill_left = prefill_left,
+        .n_batch = d->model->info.n_batch,
+        .mixed_calls = d->model->info.mixed_calls,
+        .turn = d->turn++,
+        .gap_ms_target = d->gap_ms_target,
+        .pace = d->pace,
+    }, d->take);
+}
+
+static void add_tokens(decode *d, uint32_t run)
+{
+    request *r = d->runs[run];
+    const uint32_t at = session_n_tokens(r->session);
+    const bool decoding = r->phase == REQUEST_DECODE;
+    uint32_t n = d->batch.n;
+    for (uint32_t i = 0; i < d->take[run]; i++, n++) {
+        d->tokens[n] = decoding ? r->next_token : r->prompt[at + i];
+        d->positions[n] = (int32_t)(at + i);
+        d->seqs[n] = (uint16_t)r->session->slot;
+        d->outputs[n] = 0;
+    }
+    d->output_at[run] = n - 1;
+    d->outputs[n - 1] = decoding || at + d->take[run] == r->n_prompt;
+    d->batch.n = n;
+}
+
+/* Collects the tokens of the runs that are still alive and belong to this part. */
+static void build_call(decode *d, unsigned parts)
+{
+    d->batch.n = 0;
+    for (uint32_t i = 0; i < d->n_runs; i++) {
+        const request *r = d->runs[i];
+        const call_part part = r->phase == REQUEST_DECODE ? CALL_DECODE : CALL_PREFILL;
+        d->is_called[i] = d->take[i] > 0 && r->phase != REQUEST_ENDED && (parts & part) != 0;
+        if (d->is_called[i]) {
+            add_tokens(d, i);
+        }
+    }
+}
+
+static model_result call_model(decode *d)
+{
+    uint32_t n_decode = 0;
+    for (uint32_t i = 0; i < d->n_runs; i++) {
+        n_decode += d->is_called[i] && d->runs[i]->phase == REQUEST_DECODE;
+    }
+    page_gauge(d->page, LLM_COUNTER_IN_STEP, 1);
+    const uint64_t begin_us = session_clock_us();
+    const model_result result = d->model->ops->decode(d->model, &d->batch);
+    const uint64_t us = session_clock_us() - begin_us;
+    page_gauge(d->page, LLM_COUNTER_IN_STEP, 0);
+
+    page_count(d->page, LLM_COUNTER_STEPS, 1);
+    page_count(d->page, LLM_COUNTER_STEP_US, us);
+    if (us > page_counter(d->page, LLM_COUNTER_STEP_US_MAX)) {
+        page_gauge(d->page, LLM_COUNTER_STEP_US_MAX, us);
+    }
+    if (result == MODEL_OK) {
+        schedule_learn(&d->pace, d->batch.n - n_decode, n_decode, (double)us);
+        page_count(d->page, LLM_COUNTER_PREFILL_TOKENS, d->batch.n - n_decode);
+    }
+    return result;
+}
+
+/* The call succeeded: the sessions hold its tokens, and whoever has logits gets its next token. */
+static void advance_runs(decode *d)
+{
+    for (uint32_t i = 0; i < d->n_runs; i++) {
+        if (d->is_called[i]) {
+            const uint32_t first = d->output_at[i] + 1 - d->take[i];
+            session_consumed(d->runs[i]->session, d->tokens + first, d->take[i]);
+        }
+    }
+    for (uint32_t i = 0; i < d->n_runs; i++) {
+        if (d->is_called[i] && d->outputs[d->output_at[i]]) {
+            float *logits = d->model->ops->logits(d->model, d->output_at[i]);
+            request_advance(d->runs[i], d->model, logits);
+            page_count(d->page, LLM_COUNTER_DECODE_TOKENS, 1);
+        }
+    }
+}
+
+/* The KV cache is full and nobody idle can go: the run that wants most fails, the newest of equals, and gives its cells
+ * back, so that the others go on. */
+static void fail_hungriest(decode *d)
+{
+    uint32_t worst = d->n_runs;
+    for (uint32_t i = 0; i < d->n_runs; i++) {
+        if (d->is_called[i] && (worst == d->n_runs || d->take[i] >= d->take[worst])) {
+            worst = i;
+        }
+    }
+    assert(worst < d->n_runs);
+    session *s = d->runs[worst]->session;
+    decode_end_request(d, d->runs[worst], LLM_OUTCOME_FAILED, LLM_NO_CELLS);
+    session_reset(s);
+}
+
+static void tear(decode *d, session *s)
+{
+    session_tear(s);
+    if (s->running != NULL) {
+        decode_end_request(d, s->running, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
+    }
+}
+
+static void fail_call(decode *d, model_result result)
+{
+    page_count(d->page, LLM_COUNTER_STEPS_FAILED, 1);
+    for (uint32_t i = 0; i < d->n_runs; i++) {
+        if (d->is_called[i]) {
+            tear(d, d->runs[i]->session);
+        }
+    }
+    if (result != MODEL_FAILED_ALL) {
+        return;
+    }
+    for (uint32_t i = 0; i < places_n(d->places); i++) {
+        session *s = &d->places->sessions[i];
+        if (s->is_open && session_n_tokens(s) > 0) {
+            tear(d, s);
+        }
+    }
+}
+
+static void run_call(decode *d, unsigned parts)
+{
+    for (;;) {
+        build_call(d, parts);
+        if (d->batch.n == 0) {
+            return;
+        }
+        const model_result result = call_model(d);
+        switch (result) {
+        case MODEL_OK: advance_runs(d); return;
+        case MODEL_NO_CELLS:
+            if (!places_free_cells(d->places)) {
+                fail_hungriest(d);
+            }
+            break;
+        case MODEL_INVALID:
+        case MODEL_FAILED_BATCH:
+        case MODEL_FAILED_ALL: fail_call(d, result); return;
+        }
+    }
+}
+
+bool decode_step(decode *d)
+{
+    collect_runs(d);
+    if (d->n_runs == 0) {
+        return false;
+    }
+    schedule_runs(d);
+    if (d->model->info.mixed_calls) {
+        run_call(d, CALL_DECODE | CALL_PREFILL);
+    } else {
+        run_call(d, CALL_DECODE);
+        run_call(d, CALL_PREFILL);
+    }
+    return true;
+}

@@ -1,0 +1,315 @@
+#include "engine.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    N_BATCH_DEFAULT     = 512,
+    N_BATCH_MIN         = 32, /* beside one token for every session */
+    GAP_MS_DEFAULT      = 100,
+    EVENT_RING_BYTES    = 1 << 20,
+    COMMAND_RING_BYTES  = 1 << 20,
+    COMMAND_BYTES_OTHER = 65536, /* of a GENERATE beside its prompt: stops, biases, name */
+    ARRAY32_BYTES       = 5,
+};
+
+static int say(char *error, size_t error_bytes, int status, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static int say(char *error, size_t error_bytes, int status, const char *format, ...)
+{
+    if (error != NULL && error_bytes > 0) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(error, error_bytes, format, arguments);
+        va_end(arguments);
+    }
+    return status;
+}
+
+static int check_options(const llm_engine_options *o, char *error, size_t error_bytes)
+{
+    if (o->model == NULL || o->model[0] == '\0') {
+        return say(error, error_bytes, LLM_INVALID, "model: a path or sim:... is needed");
+    }
+    if (o->n_sessions < 1 || o->n_scratch < 1 || o->n_sessions > LLM_SEQUENCES_MAX ||
+        o->n_scratch > LLM_SEQUENCES_MAX || o->n_sessions + o->n_scratch > LLM_SEQUENCES_MAX) {
+        return say(error, error_bytes, LLM_INVALID,
+                   "n_sessions + n_scratch: %u + %u given; each at least 1, together at most %d", o->n_sessions,
+                   o->n_scratch, LLM_SEQUENCES_MAX);
+    }
+    if (o->capacity_policy >= LLM_POLICY_N) {
+        return say(error, error_bytes, LLM_INVALID, "capacity_policy: %u is none", o->capacity_policy);
+    }
+    if (o->n_batch != 0 && (o->n_batch < N_BATCH_MIN || o->n_batch > 65536)) {
+        return say(error, error_bytes, LLM_INVALID, "n_batch: %u given; %d to 65536 allowed", o->n_batch, N_BATCH_MIN);
+    }
+    return LLM_OK;
+}
+
+static int open_model(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
+{
+    const uint32_t n_seq = o->n_sessions + o->n_scratch;
+    uint32_t n_batch = o->n_batch != 0 ? o->n_batch : N_BATCH_DEFAULT;
+    if (n_batch < n_seq + N_BATCH_MIN) {
+        n_batch = n_seq + N_BATCH_MIN;
+    }
+    const model_options options = {
+        .path = o->model,
+        .chat_template = o->chat_template,
+        .n_ctx = o->n_ctx,
+        .n_seq = n_seq,
+        .n_batch = n_batch,
+        .kv_bytes_max = o->kv_bytes_max,
+        .n_threads = o->n_threads,
+        .n_gpu_layers = o->n_gpu_layers,
+        .exact = o->exact != 0,
+    };
+    const int status = model_open(o->model, &options, &e->model, error, error_bytes);
+    return status != LLM_OK ? status : chat_open(e->model, &e->chat, error, error_bytes);
+}
+
+static void fingerprint_hex(const model_info *info, char out[33])
+{
+    for (size_t i = 0; i < sizeof info->fingerprint; i++) {
+        snprintf(out + 2 * i, 3, "%02x", info->fingerprint[i]);
+    }
+}
+
+static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
+{
+    const model_info *info = &e->model->info;
+    char fingerprint[33];
+    fingerprint_hex(info, fingerprint);
+    const int status = page_open(o->page_name, info->n_seq, info->n_ctx, info->name, fingerprint, &e->page, error,
+                                 error_bytes);
+    if (status != LLM_OK) {
+        return status;
+    }
+    return places_open(&e->places, e->model, e->page, o->n_sessions, o->n_scratch, (llm_policy)o->capacity_policy);
+}
+
+static int open_rings(llm_engine *e, const llm_engine_options *o)
+{
+    /* ring.h: the largest record is a little under half the ring. */
+    const size_t largest = e->model->info.n_ctx * sizeof(int32_t) + COMMAND_BYTES_OTHER;
+    size_t command_bytes = o->command_ring_bytes != 0 ? o->command_ring_bytes : COMMAND_RING_BYTES;
+    if (command_bytes < 4 * largest) {
+        command_bytes = 4 * largest;
+    }
+    const size_t event_bytes = o->event_ring_bytes != 0 ? o->event_ring_bytes : EVENT_RING_BYTES;
+    int status = ring_open(command_bytes, &e->commands);
+    if (status == LLM_OK) {
+        status = ring_open(event_bytes < 4 * LLM_OUTBOX_BYTES_MAX ? 4 * LLM_OUTBOX_BYTES_MAX : event_bytes, &e->events);
+    }
+    if (status == LLM_OK) {
+        status = doorbell_open(&e->command_bell);
+    }
+    if (status == LLM_OK) {
+        status = doorbell_open(&e->event_bell);
+    }
+    return status;
+}
+
+static int open_decode(llm_engine *e, const llm_engine_options *o)
+{
+    e->decode.model = e->model;
+    e->decode.page = e->page;
+    e->decode.places = &e->places;
+    e->decode.gap_ms_target = o->gap_ms_target != 0 ? o->gap_ms_target : GAP_MS_DEFAULT;
+    e->decode.commands = e->commands;
+    e->decode.events = e->events;
+    e->decode.command_bell = e->command_bell;
+    e->decode.event_bell = e->event_bell;
+    return decode_open(&e->decode);
+}
+
+int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes)
+{
+    *out = NULL;
+    say(error, error_bytes, LLM_OK, "%s", "");
+    int status = check_options(options, error, error_bytes);
+    if (status != LLM_OK) {
+        return status;
+    }
+    llm_engine *e = calloc(1, sizeof *e);
+    if (e == NULL) {
+        return say(error, error_bytes, LLM_NO_MEMORY, "%s", llm_status_text(LLM_NO_MEMORY));
+    }
+    status = open_model(e, options, error, error_bytes);
+    if (status == LLM_OK) {
+        status = open_memory(e, options, error, error_bytes);
+    }
+    if (status == LLM_OK) {
+        status = open_rings(e, options);
+    }
+    if (status == LLM_OK) {
+        status = open_decode(e, options);
+    }
+    if (status != LLM_OK) {
+        if (error != NULL && error_bytes > 0 && error[0] == '\0') {
+            say(error, error_bytes, status, "%s", llm_status_text(status));
+        }
+        llm_engine_close(e);
+        return status;
+    }
+    *out = e;
+    return LLM_OK;
+}
+
+int llm_engine_start(llm_engine *engine)
+{
+    if (engine->has_served) {
+        return LLM_MISUSE;
+    }
+    direct_close_all(engine);
+    const int status = decode_start(&engine->decode);
+    engine->has_served = status == LLM_OK;
+    return status;
+}
+
+int llm_engine_stop(llm_engine *engine)
+{
+    decode_stop(&engine->decode);
+    return LLM_OK;
+}
+
+void llm_engine_close(llm_engine *e)
+{
+    if (e == NULL) {
+        return;
+    }
+    llm_engine_stop(e);
+    direct_close_all(e);
+    decode_close(&e->decode);
+    places_close(&e->places);
+    page_close(e->page);
+    chat_close(e->chat);
+    if (e->model != NULL) {
+        e->model->ops->close(e->model);
+    }
+    ring_close(e->commands);
+    ring_close(e->events);
+    doorbell_close(e->command_bell);
+    doorbell_close(e->event_bell);
+    free(e);
+}
+
+void llm_engine_info(const llm_engine *engine, llm_info *out)
+{
+    const model_info *m = &engine->model->info;
+    *out = (llm_info){
+        .n_ctx = m->n_ctx,
+        .n_ctx_train = m->n_ctx_train,
+        .n_vocab = m->n_vocab,
+        .n_sessions = engine->places.n_named,
+        .n_scratch = engine->places.n_scratch,
+        .n_cells = m->n_cells,
+        .n_batch = m->n_batch,
+        .memory = m->memory,
+        .n_window = m->n_window,
+        .n_threads = m->n_threads,
+        .has_chat_template = chat_has_template(engine->chat) != 0,
+        .n_params = m->n_params,
+        .model_bytes = m->model_bytes,
+        .state_bytes = m->state_bytes,
+        .sampling_default = m->sampling_default,
+    };
+    memcpy(out->name, m->name, sizeof out->name);
+    memcpy(out->arch, m->arch, sizeof out->arch);
+    memcpy(out->description, m->description, sizeof out->description);
+    memcpy(out->backend, m->backend, sizeof out->backend);
+    fingerprint_hex(m, out->fingerprint);
+}
+
+uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy)
+{
+    if (busy != NULL) {
+        *busy = page_counter(engine->page, LLM_COUNTER_IN_STEP) != 0;
+    }
+    return page_counter(engine->page, LLM_COUNTER_HEARTBEAT);
+}
+
+const llm_page *llm_engine_page(const llm_engine *engine)
+{
+    return page_reader(engine->page);
+}
+
+/* ---- serving ---- */
+
+int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes)
+{
+    if (!engine->decode.is_running) {
+        return LLM_SHUTDOWN;
+    }
+    wire_command command;
+    if (n_bytes == 0 || n_bytes > ring_record_max(engine->commands) ||
+        wire_command_read(message, n_bytes, &command) != LLM_OK) {
+        return LLM_INVALID;
+    }
+    void *record = ring_reserve(engine->commands, n_bytes);
+    if (record == NULL) {
+        return LLM_FULL;
+    }
+    memcpy(record, message, n_bytes);
+    ring_commit(engine->commands, n_bytes);
+    doorbell_ring(engine->command_bell);
+    return LLM_OK;
+}
+
+int llm_events_fd(const llm_engine *engine)
+{
+    return doorbell_fd(engine->event_bell);
+}
+
+/* Moves records behind those already in `out`; returns how many. `at` advances. */
+static uint32_t move_events(llm_engine *engine, uint8_t *out, size_t n_bytes, size_t *at)
+{
+    uint32_t count = 0;
+    size_t n = 0;
+    const void *record;
+    while ((record = ring_peek(engine->events, &n)) != NULL && n <= n_bytes - *at) {
+        memcpy(out + *at, record, n);
+        *at += n;
+        count++;
+        ring_release(engine->events);
+    }
+    return count;
+}
+
+/* Tells the decode thread, if it waits for it, that the event ring has room again (decode_deliver). */
+static void announce_room(llm_engine *engine)
+{
+    if (!engine->decode.is_running) {
+        decode_deliver(&engine->decode);
+    } else if (atomic_exchange(&engine->decode.events_blocked, false)) {
+        doorbell_ring(engine->command_bell);
+    }
+}
+
+int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes)
+{
+    if (n_bytes < ARRAY32_BYTES) {
+        return 0;
+    }
+    uint8_t *bytes = out;
+    size_t at = ARRAY32_BYTES;
+    doorbell_clear(engine->event_bell);
+    uint32_t count = move_events(engine, bytes, n_bytes, &at);
+    announce_room(engine);
+    doorbell_arm(engine->event_bell);
+    count += move_events(engine, bytes, n_bytes, &at);
+    if (!ring_is_empty(engine->events)) {
+        doorbell_ring(engine->event_bell); /* the rest did not fit: stay readable */
+    }
+    if (count == 0) {
+        return 0;
+    }
+    bytes[0] = 0xdd; /* array 32 */
+    for (int i = 0; i < 4; i++) {
+        bytes[1 + i] = (uint8_t)(count >> (24 - 8 * i));
+    }
+    return (int64_t)at;
+}

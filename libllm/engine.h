@@ -1,0 +1,35 @@
+/* engine.h: the engine's insides, for the files that implement llm.h (engine.c, engine_text.c, direct.c). Owned by the
+ * thread that opened it; what the decode thread owns while serving is said in decode.h. */
+#ifndef LLM_ENGINE_H
+#define LLM_ENGINE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "chat.h"
+#include "decode.h"
+#include "doorbell.h"
+#include "llm.h"
+#include "model.h"
+#include "page.h"
+#include "places.h"
+#include "ring.h"
+
+struct llm_engine {
+    model *model;
+    page *page;
+    chat *chat;
+    places places;
+    ring *commands;
+    ring *events;
+    doorbell *command_bell;
+    doorbell *event_bell;
+    decode decode;
+    bool has_served;              /* llm_engine_start succeeded at least once */
+    llm_session *direct_sessions; /* list; direct.c */
+};
+
+/* direct.c: closes what the direct mode left open. */
+void direct_close_all(llm_engine *engine);
+
+#endif
