@@ -1,0 +1,62 @@
+"""Messages, and the ChatML text they become. The template here is the one stored in the model file."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+START, END, PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
+SPECIAL_TOKENS = (PAD, START, END)
+
+TOOLS_BEFORE = "# Tools\n\nYou can call these functions:\n<tools>"
+TOOLS_AFTER = (
+    "\n</tools>\n\nTo call a function, answer with a JSON object with its name and its arguments inside tool_call tags:\n"
+    '<tool_call>\n{"name": <function-name>, "arguments": <arguments-object>}\n</tool_call>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message; `tag` says which skill an assistant message exercises."""
+
+    role: str
+    content: str
+    tag: str = ""
+
+
+@dataclass(slots=True)
+class Conversation:
+    """Messages in order, and the tools offered in it."""
+
+    messages: list[Message] = field(default_factory=list)
+    tools: list[dict[str, Any]] = field(default_factory=list)
+
+
+def render(conversation: Conversation) -> list[tuple[str, str]]:
+    """The text of a conversation in pieces, each with the tag of what the model has to write ('' for the rest)."""
+    pieces: list[tuple[str, str]] = []
+    messages = conversation.messages
+    system = messages[0].content if messages and messages[0].role == "system" else ""
+    if conversation.tools:
+        tools = "".join("\n" + json.dumps(tool, ensure_ascii=False) for tool in conversation.tools)
+        text = (system + "\n\n" if system else "") + TOOLS_BEFORE + tools + TOOLS_AFTER
+        pieces.append((f"{START}system\n{text}{END}\n", ""))
+    elif system:
+        pieces.append((f"{START}system\n{system}{END}\n", ""))
+    for message in messages:
+        if message.role == "assistant":
+            pieces.append((f"{START}assistant\n", ""))
+            pieces.append((f"{message.content}{END}", message.tag or "other"))
+            pieces.append(("\n", ""))
+        elif message.role == "tool":
+            pieces.append((f"{START}user\n<tool_response>\n{message.content}\n</tool_response>{END}\n", ""))
+        elif message.role == "user":
+            pieces.append((f"{START}user\n{message.content}{END}\n", ""))
+    return pieces
+
+
+def tool_call(name: str, arguments: dict[str, Any]) -> str:
+    """The text of a call, as the model writes it and the template renders it again."""
+    call = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+    return f"<tool_call>\n{call}\n</tool_call>"

@@ -1,0 +1,351 @@
+"""What a person can tell about themselves, how they say it, how they ask for it, and the one right answer.
+
+Templates use `[a|b]` for alternatives, `{v}` for the value and `{n}` for the thing a fact is about. The `held` phrasings
+are for the evaluation only. Answers are canonical: one text per question and state, so that they can be checked exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+from tools.demo_model.words import Vocabulary, invented_word
+
+FAV = "[favourite|favorite]"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of fact; `clause` names it in the third person, `mine` in the first person."""
+
+    key: str
+    category: str
+    answer: str
+    clause: str
+    mine: str
+    tell: tuple[str, ...]
+    tell_held: tuple[str, ...]
+    ask: tuple[str, ...]
+    ask_held: tuple[str, ...]
+    nouns: tuple[str, ...] = ()
+    nouns_held: tuple[str, ...] = ()
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A kind with its noun and value filled in."""
+
+    kind: Kind
+    noun: str
+    value: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind.key}:{self.noun}"
+
+    def fill(self, template: str) -> str:
+        text = template.replace("{n}", self.noun).replace("{is}", verb_of(self.noun))
+        return with_article(text, self.value).replace("{v}", self.value)
+
+    @property
+    def answer(self) -> str:
+        return self.fill(self.kind.answer)
+
+    @property
+    def unknown(self) -> str:
+        return f"You haven't told me {self.fill(self.kind.clause)} yet."
+
+
+def with_article(template: str, value: str) -> str:
+    """`a` becomes `an` where the value wants it."""
+    return template.replace(" a {v}", " an {v}") if value[:1].lower() in "aeiou" else template
+
+
+def verb_of(noun: str) -> str:
+    """The verb that fits a thing: keys are, a phone is."""
+    return "are" if noun in ("keys", "glasses", "shoes", "gloves", "tickets", "books", "letters", "boots") else "is"
+
+
+_CALLED = "is [called|named]"
+
+KINDS: tuple[Kind, ...] = (
+    Kind(
+        key="name",
+        category="name",
+        answer="Your name is {v}.",
+        clause="your name",
+        mine="my name",
+        tell=(
+            "[My name is|My name's|I am called|I'm called|People call me|Everyone calls me|Call me|I am|I'm|It's|This is]"
+            " {v}.",
+            "[You can call me|You may call me|Please call me|They call me|I go by|I am named] {v}.",
+            "{v} is my name.",
+            "The name is {v}.",
+            "{v} here.",
+        ),
+        tell_held=("[My friends call me|Just call me|Feel free to call me] {v}.", "I introduce myself as {v}."),
+        ask=(
+            "[What is|What's|Whats|What was|Tell me] my name?",
+            "Who am I?",
+            "[What am I called|How am I called|What do people call me|What do you call me|Which name did I give you]?",
+            "[What name did I tell you|What did I say my name was|Say my name|My name]?",
+        ),
+        ask_held=("[What is my name again|What should you call me|And my name is]?", "Which name do I have?"),
+        weight=5.0,
+    ),
+    Kind(
+        key="live",
+        category="city",
+        answer="You live in {v}.",
+        clause="where you live",
+        mine="where I live",
+        tell=(
+            "I [live|am living|live now|currently live|have lived for years] in {v}.",
+            "[My home is|My home is in|I have a flat in|I have a house in|My city is|My address is in|I moved to] {v}.",
+        ),
+        tell_held=("I have been living in {v} [for a while|since last year].", "{v} is where I live."),
+        ask=(
+            "Where do I live?",
+            "[What|Which] [city|town|place] do I live in?",
+            "[Where is my home|Where did I say I live|In which city do I live|Where am I living]?",
+        ),
+        ask_held=("[Where exactly do I live|In what place do I live]?", "The city I live in is?"),
+        weight=2.0,
+    ),
+    Kind(
+        key="from",
+        category="city",
+        answer="You come from {v}.",
+        clause="where you come from",
+        mine="where I come from",
+        tell=("I [come from|am from|am originally from|was born in|grew up in] {v}.", "My home town is {v}."),
+        tell_held=("Originally I come from {v}.", "I was raised in {v}, [I come from there|that is where I am from]."),
+        ask=("Where do I come from?", "Where am I from?", "[Where was I born|Where did I grow up|What is my home town]?"),
+        ask_held=("From where do I come?", "[Which place do I come from|Where am I originally from]?"),
+    ),
+    Kind(
+        key="age",
+        category="age",
+        answer="You are {v} years old.",
+        clause="your age",
+        mine="my age",
+        tell=("I am {v} years old.", "I'm {v} [years old|years of age].", "My age is {v}.", "I [just turned|turned] {v}."),
+        tell_held=("I have been {v} years old since May.", "At the moment I am {v} years old."),
+        ask=("How old am I?", "What is my age?", "[What age am I|How old did I say I am|How many years old am I]?"),
+        ask_held=("My age, what is it?", "[How old am I now|What age did I tell you]?"),
+        weight=1.5,
+    ),
+    Kind(
+        key="job",
+        category="job",
+        answer="Your job is {v}.",
+        clause="your job",
+        mine="my job",
+        tell=("I work as a {v}.", "[I am|I'm] a {v}.", "My job is {v}.", "I am a {v} by profession.", "I [earn my money|make my living] as a {v}."),
+        tell_held=("I have been working as a {v} for years.", "By trade I am a {v}."),
+        ask=("What is my job?", "What do I [do for a living|work as|do]?", "[What do I do for work|What is my profession]?"),
+        ask_held=("[What kind of job do I have|As what do I work]?", "What is it that I do for work?"),
+        weight=1.5,
+    ),
+    Kind(
+        key="hobby",
+        category="hobby",
+        answer="Your hobby is {v}.",
+        clause="your hobby",
+        mine="my hobby",
+        tell=("My hobby is {v}.", "My main hobby is {v}.", "In my free time I [like|enjoy|love] {v}.", "I spend my [free time|weekends] with {v}."),
+        tell_held=("As a hobby, I do {v}.", "On weekends my hobby is {v}."),
+        ask=("What is my hobby?", "What do I [like to do|do] in my free time?", "[Which hobby do I have|What do I enjoy]?"),
+        ask_held=("[What hobby did I mention|What is it I do as a hobby]?", "How do I spend my free time?"),
+    ),
+    Kind(
+        key="favourite",
+        category="thing",
+        answer="Your favourite {n} is {v}.",
+        clause="your favourite {n}",
+        mine=f"my {FAV} {{n}}",
+        tell=(
+            f"My {FAV} {{n}} is {{v}}.",
+            f"{{v}} is my {FAV} {{n}}.",
+            "The {n} I [like most|like best|love most|prefer] is {v}.",
+            f"My {FAV} {{n}} [has always been|will always be|must be] {{v}}.",
+            f"I have a {FAV} {{n}}: {{v}}.",
+        ),
+        tell_held=(
+            f"When it comes to a {{n}}, my {FAV} is {{v}}.",
+            f"I would say my {FAV} {{n}} is {{v}}.",
+            "Of all, the {n} I like most is {v}.",
+        ),
+        ask=(
+            f"[What is|What's|Whats|What was|Tell me] my {FAV} {{n}}?",
+            "[What|Which] {n} do I [like most|like best|love most|prefer]?",
+            f"[Which {{n}} is my {FAV}|What did I say my {FAV} {{n}} was|My {FAV} {{n}}]?",
+        ),
+        ask_held=(f"[What is my {FAV} {{n}} again|So what is my {FAV} {{n}}]?", f"Which is the {{n}} that is my {FAV}?"),
+        nouns=("colour", "colour", "animal", "food", "drink", "number", "city", "month", "day", "word", "meal", "sport",
+               "place", "dish", "toy", "song", "book", "film", "game", "band", "song", "fruit", "shop", "letter"),
+        nouns_held=("colour", "animal", "food", "drink", "number", "movie", "team"),
+        weight=6.0,
+    ),
+    Kind(
+        key="called",
+        category="name",
+        answer="Your {n} is called {v}.",
+        clause="what your {n} is called",
+        mine="what my {n} is called",
+        tell=(
+            f"My {{n}} {_CALLED} {{v}}.",
+            "The name of my {n} is {v}.",
+            "I [have a|have got a|own a|got a] {n} [called|named] {v}.",
+            "{v} is [my {n}|the name of my {n}].",
+            "My {n}'s name is {v}.",
+            "I have a {n}, {v}.",
+            "I call my {n} {v}.",
+        ),
+        tell_held=("I named my {n} {v}.", "There is a {n} at home, called {v}."),
+        ask=(
+            "What is my {n} [called|named]?",
+            "What is the name of my {n}?",
+            "[What is|What's] my {n}'s name?",
+            "[What do I call my {n}|How is my {n} called|Who is my {n}]?",
+        ),
+        ask_held=("What name does my {n} have?", "[How did I name my {n}|And my {n} is called]?"),
+        nouns=("dog", "cat", "horse", "parrot", "rabbit", "goat", "cow", "sister", "brother", "mother", "father", "wife",
+               "husband", "friend", "boss", "neighbour", "teacher", "daughter", "son", "uncle", "aunt", "boat", "robot",
+               "car", "computer", "ship", "doll", "bike", "baby", "cousin", "doctor", "mouse", "fish", "duck"),
+        nouns_held=("hamster", "turtle", "dog", "cat", "sister", "colleague", "friend", "guitar"),
+        weight=4.0,
+    ),
+    Kind(
+        key="mine",
+        category="code",
+        answer="Your {n} is {v}.",
+        clause="your {n}",
+        mine="my {n}",
+        tell=(
+            "My {n} is {v}.",
+            "[The {n} I have|The {n} I use|The {n} I got] is {v}.",
+            "{v} is my {n}.",
+            "[Remember my {n}|Note my {n}|Save my {n}|My {n}|Here is my {n}|My {n} is this]: {v}.",
+            "[I have|I got|I chose] {v} as my {n}.",
+        ),
+        tell_held=("As for my {n}, it is {v}.", "[Keep in mind that|You should know that] my {n} is {v}."),
+        ask=(
+            "[What is|What's|Whats|What was|Tell me] my {n}?",
+            "[Which {n} do I have|What did I say my {n} was|My {n}]?",
+            "What {n} [do I have|do I use]?",
+        ),
+        ask_held=("[What is my {n} again|So what is my {n}]?", "Which {n} is mine?"),
+        nouns=("code word", "password", "lucky number", "room number", "project", "team", "street", "company", "school",
+               "code", "order", "ticket number", "seat", "key word", "user name", "bus", "gate", "secret word", "title",
+               "nickname", "group", "club", "phone number", "house number", "table number", "plan", "goal", "topic"),
+        nouns_held=("lucky number", "code word", "booking code", "locker number", "secret word", "call sign"),
+        weight=4.0,
+    ),
+    Kind(
+        key="where",
+        category="spot",
+        answer="Your {n} {is} {v}.",
+        clause="where your {n} {is}",
+        mine="where my {n} {is}",
+        tell=(
+            "I [put|left|hid|placed|keep] my {n} {v}.",
+            "My {n} {is} {v}.",
+            "The place for my {n} is {v}.",
+        ),
+        tell_held=("You will find my {n} {v}.", "I have just put my {n} {v}."),
+        ask=("Where {is} my {n}?", "Where did I [put|leave|hide] my {n}?", "Where do I find my {n}?"),
+        ask_held=("[In which place|At what place] {is} my {n}?", "Where should I look for my {n}?"),
+        nouns=("keys", "phone", "glasses", "wallet", "hat", "book", "shoes", "money", "gloves", "ring", "letter", "coat",
+               "map", "lamp", "tickets", "laptop", "bag", "cup", "letters", "boots", "books"),
+        nouns_held=("keys", "phone", "passport", "headphone", "wallet"),
+        weight=1.5,
+    ),
+    Kind(
+        key="when",
+        category="moment",
+        answer="Your {n} is {v}.",
+        clause="when your {n} is",
+        mine="when my {n} is",
+        tell=("My {n} is {v}.", "I have [a|my] {n} {v}.", "My {n} [starts|takes place|will be] {v}."),
+        tell_held=("They moved my {n}, it is {v}.", "I have planned my {n} {v}."),
+        ask=("When is my {n}?", "When [does my {n} start|do I have my {n}|did I say my {n} is]?", "What time is my {n}?"),
+        ask_held=("[At what time is my {n}|When exactly is my {n}]?", "For when is my {n} planned?"),
+        nouns=("meeting", "party", "train", "lunch", "dinner", "class", "game", "call", "birthday", "test", "holiday",
+               "trip", "dance", "lesson", "show", "exam", "visit", "bus"),
+        nouns_held=("meeting", "birthday", "concert", "flight", "interview"),
+        weight=1.5,
+    ),
+    Kind(
+        key="memo",
+        category="code",
+        answer="The {n} is {v}.",
+        clause="the {n}",
+        mine="the {n}",
+        tell=(
+            "[Remember|Please remember|Keep|Note|Store|Memorize|Save] the {n} {v}.",
+            "[Remember this {n}|The {n} to remember is|Here is a {n} to remember|Note this {n}|The {n} is]: {v}.",
+            "The {n} is {v}.",
+        ),
+        tell_held=("[Do not forget the {n}|Keep this {n} in mind]: {v}.", "Learn the {n} {v} by heart."),
+        ask=(
+            "[What is|What's|What was|Tell me] the {n}?",
+            "Which {n} [did I tell you|did I ask you to remember|should you remember]?",
+            "What {n} did I [give you|tell you]?",
+        ),
+        ask_held=("[What was the {n} again|Which {n} was it]?", "Repeat the {n} I gave you."),
+        nouns=("word", "number", "code", "secret", "letter", "date", "answer", "key", "price", "total", "rule"),
+        nouns_held=("word", "number", "code", "magic word", "pin"),
+        weight=2.0,
+    ),
+)
+
+_FAVOURITE_CATEGORY = {
+    "colour": "colour", "animal": "animal", "food": "food", "meal": "food", "dish": "food",
+    "drink": "drink", "number": "number", "city": "city", "month": "month", "day": "day", "sport": "hobby",
+    "place": "city", "game": "hobby", "band": "name", "team": "name", "movie": "thing",
+}  # fmt: skip
+
+
+def kind_named(key: str) -> Kind:
+    return next(kind for kind in KINDS if kind.key == key)
+
+
+def category_of(kind: Kind, noun: str) -> str:
+    """The category of values that fits a kind and its noun."""
+    if kind.key == "favourite":
+        return _FAVOURITE_CATEGORY.get(noun, "thing")
+    if kind.key in ("mine", "memo") and "number" in noun:
+        return "number"
+    return kind.category
+
+
+def draw_noun(rng: Random, kind: Kind, held: bool) -> str:
+    """The thing a fact is about; in training sometimes an invented one, so that any noun works."""
+    if not kind.nouns:
+        return ""
+    if held:
+        return rng.choice(kind.nouns_held)
+    if kind.key in ("favourite", "mine", "called", "memo") and rng.random() < 0.2:
+        return invented_word(rng)
+    return rng.choice(kind.nouns)
+
+
+def draw_kind(rng: Random) -> Kind:
+    return rng.choices(KINDS, [kind.weight for kind in KINDS])[0]
+
+
+def draw_fact(rng: Random, words: Vocabulary) -> Fact:
+    """A random fact."""
+    kind = draw_kind(rng)
+    noun = draw_noun(rng, kind, words.held)
+    return Fact(kind, noun, words.draw(category_of(kind, noun)))
+
+
+def revalue(fact: Fact, words: Vocabulary) -> Fact:
+    """The same fact with another value."""
+    while True:
+        value = words.draw(category_of(fact.kind, fact.noun))
+        if value != fact.value:
+            return Fact(fact.kind, fact.noun, value)

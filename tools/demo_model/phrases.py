@@ -1,0 +1,64 @@
+"""Templates with alternatives, and the noise people type."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+_CHOICE = re.compile(r"\[([^\[\]]*)\]")
+_SLOT = re.compile(r"(\{\w+\})")
+
+
+def expand(rng: Random, template: str) -> str:
+    """Replace each `[a|b|c]` by one of its alternatives; they may be nested."""
+    while True:
+        match = _CHOICE.search(template)
+        if match is None:
+            return re.sub(r" {2,}", " ", template).strip()
+        choice = rng.choice(match.group(1).split("|"))
+        template = template[: match.start()] + choice + template[match.end() :]
+
+
+def count_variants(template: str) -> int:
+    """How many texts a template without nested alternatives stands for."""
+    total = 1
+    for match in _CHOICE.finditer(template):
+        total *= match.group(1).count("|") + 1
+    return total
+
+
+def join_lower(prefix: str, sentence: str) -> str:
+    """Put words before a sentence, which then no longer begins with a capital."""
+    keep = sentence.startswith(("I ", "I'", "{"))
+    return f"{prefix} {sentence if keep else sentence[:1].lower() + sentence[1:]}"
+
+
+def noisy(rng: Random, template: str, amount: float) -> str:
+    """Typos, lost capitals and lost punctuation in the words of a template, never in its slots."""
+    if rng.random() >= amount:
+        return template
+    parts = _SLOT.split(template)
+    style = rng.choice(("lower", "typo", "bare", "lower bare", "typo", "shout"))
+    if "lower" in style:
+        parts = [p if p.startswith("{") else p.lower() for p in parts]
+    if "bare" in style:
+        parts = [p if p.startswith("{") else p.replace("'", "").replace("?", "").replace(".", "") for p in parts]
+    if style == "shout" and rng.random() < 0.3:
+        parts = [p if p.startswith("{") else p.upper() for p in parts]
+    if style == "typo":
+        parts = [p if p.startswith("{") else _typo(rng, p) for p in parts]
+    return "".join(parts)
+
+
+def _typo(rng: Random, text: str) -> str:
+    """Drop, double or swap one letter."""
+    places = [i for i in range(1, len(text) - 1) if text[i].isalpha() and text[i + 1].isalpha()]
+    if not places:
+        return text
+    at = rng.choice(places)
+    kind = rng.randrange(3)
+    if kind == 0:
+        return text[:at] + text[at + 1 :]
+    if kind == 1:
+        return text[:at] + text[at] + text[at:]
+    return text[:at] + text[at + 1] + text[at] + text[at + 2 :]

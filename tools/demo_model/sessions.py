@@ -1,0 +1,269 @@
+"""Whole conversations: facts told, recalled, changed and asked for in vain, among other topics."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from random import Random
+
+from tools.demo_model import skills, toolbox, world
+from tools.demo_model.chat import Conversation, Message
+from tools.demo_model.facts import KINDS, Fact, draw_fact, kind_named, revalue, with_article
+from tools.demo_model.phrases import expand, join_lower, noisy
+from tools.demo_model.words import Vocabulary
+
+_SYSTEM = (
+    "You are a [helpful|friendly|useful|polite|small|kind] [assistant|chatbot|AI assistant|model|bot].", "You are llmd-demo.", "Answer [briefly|shortly|in one sentence|politely].",
+    "You are a helpful assistant. [Be brief|Be concise|Answer in English|Be polite].", "You help [the user|people] with [questions|tasks|work].", "Be [brief|helpful|kind].",
+)  # fmt: skip
+_SYSTEM_HELD = ("You are an assistant that helps people.", "You are a helpful assistant who answers in short sentences.", "Please be a friendly companion.")
+
+_BEFORE = (
+    "Hi!", "Hello!", "Hello.", "Hi,", "Hey,", "By the way,", "Just so you know,", "Let me tell you:", "Well,", "So,", "For your information,", "Also,", "Oh, and", "And", "One more thing:", "Please note:",
+    "I want you to know that", "You should remember that", "Please remember that", "Remember that", "Remember:", "Okay,", "FYI,", "Listen,", "Good morning!",
+)  # fmt: skip
+_BEFORE_HELD = ("Before we start,", "Something about me:", "Good afternoon!", "Let me mention that", "To be clear,", "A small detail:")
+_AFTER = ("Please remember that.", "Remember it.", "Don't forget it.", "Remember this.", "Okay?", "Just saying.", "Keep that in mind.", "Nice to meet you.", "Got it?", "How about you?", "That is important.")
+_AFTER_HELD = ("Please keep it in your memory.", "I hope you remember it.", "You may need it later.")
+_ASK_BEFORE = ("So,", "Okay,", "Now,", "Well,", "And", "Hey,", "Hi!", "Hello!", "Quick question:", "Now tell me:", "Thanks.", "Great.", "One question:")
+_ASK_BEFORE_HELD = ("Back to me:", "Let's see:", "A little test:")
+_CLAUSE = ("Do you [remember|know|still know|still remember|recall] {c}?", "Can you [tell me|remember|recall|say] {c}?", "[Tell me|Please tell me|Remind me of|Say] {c}.", "I forgot {c}.", "Could you [tell me|remind me of] {c}?", "{c}?")
+_CLAUSE_HELD = ("Would you happen to know {c}?", "I can't remember {c}, can you?", "Please say {c} again.")
+_CHANGE = ("Actually,", "Sorry,", "Wait,", "Correction:", "No,", "I was wrong:", "From now on,", "Update:", "I made a mistake:", "Oh no,", "I changed my mind:", "In fact,", "It changed:")
+_CHANGE_HELD = ("Things have changed:", "I have to correct myself:", "Hold on,")
+_ABOUT_ME = ("What do you know about me?", "[Tell me|Say] [everything|all|what] you know about me.", "What did I tell you [about me|about myself|so far]?", "What have you learned about me?", "Who am I and what do you know about me?")
+_ABOUT_ME_HELD = ("Sum up what you know about me.", "What do you remember about me?")
+_NOTHING = "You haven't told me anything about yourself yet."
+_READ = ("[Read this|Here is a text|Look at this text|This is a text|Some text for you]: {t}", "{t}", "I read this today: {t}", "Notes: {t}")
+
+
+@dataclass(slots=True)
+class Talk:
+    """A conversation being written: what was said, and what is known."""
+
+    rng: Random
+    words: Vocabulary
+    noise: float
+    out: Conversation = field(default_factory=Conversation)
+    known: dict[str, Fact] = field(default_factory=dict)
+    tools: list[toolbox.Tool] = field(default_factory=list)
+
+    @property
+    def held(self) -> bool:
+        return self.words.held
+
+    def pick(self, train: tuple[str, ...], held: tuple[str, ...]) -> str:
+        return expand(self.rng, self.rng.choice(held if self.held else train))
+
+    def say(self, user: str, answer: str, tag: str) -> None:
+        self.out.messages.append(Message("user", user))
+        self.out.messages.append(Message("assistant", answer, tag))
+
+    def spell(self, template: str) -> str:
+        """British or American spelling, and noise, before the slots are filled."""
+        if self.rng.random() < 0.25:
+            template = template.replace("colour", "color").replace("favourite", "favorite")
+        return noisy(self.rng, template, self.noise)
+
+    def fill(self, fact: Fact, template: str) -> str:
+        text = self.spell(with_article(template, fact.value).replace("{n}", fact.noun).replace("{is}", fact.fill("{is}")))
+        return text.replace("{v}", fact.value)
+
+
+def _statement(talk: Talk, fact: Fact) -> str:
+    """How somebody says a fact, as a template."""
+    return talk.pick(fact.kind.tell, fact.kind.tell_held)
+
+
+def _acknowledge(talk: Talk, facts: list[Fact], greeted: bool) -> str:
+    """The model shows what it understood, or only that it did."""
+    if len(facts) == 1 and facts[0].kind.key == "name":
+        return f"{'Hello' if greeted else 'Nice to meet you'}, {facts[0].value}."
+    if talk.rng.random() < 0.2:
+        return "Okay, I will remember that."
+    return "Got it. " + " ".join(fact.answer for fact in facts)
+
+
+def tell(talk: Talk, facts: list[Fact]) -> None:
+    """One message that tells one or more facts."""
+    parts = [_statement(talk, fact) for fact in facts]
+    rng, text = talk.rng, talk.fill(facts[0], parts[0])
+    greeted = False
+    if rng.random() < 0.35:
+        before = talk.pick(_BEFORE, _BEFORE_HELD)
+        greeted = before[0] in "HG" and before.endswith(("!", "Hi,", "Hey,"))
+        keep = before.endswith(("!", ":")) or text.startswith(facts[0].value)
+        text = f"{before} {text}" if keep else join_lower(before, text)
+    rest = [talk.fill(fact, part) for fact, part in zip(facts[1:], parts[1:], strict=True)]
+    if rest and rng.random() < 0.4:
+        text = " ".join([text, *rest])
+    elif rest:
+        lowered = [t if t.startswith((f.value, "I ")) else t[:1].lower() + t[1:] for t, f in zip(rest, facts[1:], strict=True)]
+        text = ", ".join(t.rstrip(".") for t in (text, *lowered[:-1])) + f" and {lowered[-1]}"
+    if rng.random() < 0.2:
+        text = f"{text} {talk.pick(_AFTER, _AFTER_HELD)}"
+    talk.say(text, _acknowledge(talk, facts, greeted), "tell")
+    talk.known.update((fact.key, fact) for fact in facts)
+
+
+def question_for(talk: Talk, fact: Fact) -> str:
+    """How somebody asks for a fact; its value plays no part."""
+    rng = talk.rng
+    if rng.random() < 0.35:
+        clause = rng.choice((fact.kind.mine, fact.kind.mine, _what_is(fact)))
+        template = talk.pick(_CLAUSE, _CLAUSE_HELD).replace("{c}", expand(rng, clause))
+        template = template[:1].upper() + template[1:]
+    else:
+        template = talk.pick(fact.kind.ask, fact.kind.ask_held)
+    text = talk.fill(fact, template)
+    if rng.random() < 0.2:
+        before = talk.pick(_ASK_BEFORE, _ASK_BEFORE_HELD)
+        text = join_lower(before, text) if before.endswith(",") or before == "And" else f"{before} {text}"
+    return text
+
+
+def _what_is(fact: Fact) -> str:
+    """`my name` as `what my name is`; clauses with a verb stay as they are."""
+    mine = fact.kind.mine
+    return mine if mine.startswith(("what", "where", "when")) else f"what {mine} is"
+
+
+def recall(talk: Talk) -> None:
+    """Ask for something that was told."""
+    fact = talk.rng.choice(list(talk.known.values()))
+    if talk.rng.random() < 0.12:
+        _recall_yes_no(talk, fact)
+        return
+    others = [f for f in talk.known.values() if f.key != fact.key]
+    if others and talk.rng.random() < 0.12:
+        second = talk.rng.choice(others)
+        _ask_two(talk, fact, second, second.answer)
+        return
+    talk.say(question_for(talk, fact), fact.answer, "recall")
+
+
+def _recall_yes_no(talk: Talk, fact: Fact) -> None:
+    claimed = fact if talk.rng.random() < 0.5 else revalue(fact, talk.words)
+    sentence = claimed.kind.answer.replace("Your ", "my ").replace("The ", "the ").replace("You are", "I am").replace("You ", "I ")
+    text = talk.fill(claimed, talk.pick(("Is it true that {s}", "Is it right that {s}", "Am I right that {s}"), ("Is it correct that {s}",)).replace("{s}", sentence.rstrip(".") + "?"))
+    lowered = fact.answer[0].lower() + fact.answer[1:]
+    talk.say(text, f"{'Yes' if claimed.value == fact.value else 'No'}, {lowered}", "yes_no")
+
+
+def _ask_two(talk: Talk, first: Fact, second: Fact, second_answer: str) -> None:
+    """Two questions in one message."""
+    one = talk.fill(first, talk.pick(first.kind.ask, first.kind.ask_held)).rstrip("?. ")
+    two = talk.fill(second, talk.pick(second.kind.ask, second.kind.ask_held))
+    talk.say(f"{one} and {two[:1].lower() + two[1:]}", f"{first.answer} {second_answer}", "recall_two")
+
+
+def _stranger(talk: Talk) -> Fact:
+    """A fact that was not told, often of the same kind as one that was."""
+    rng = talk.rng
+    while True:
+        fact = draw_fact(rng, talk.words)
+        if rng.random() < 0.25:
+            kind = kind_named("name")
+            fact = Fact(kind, "", talk.words.draw(kind.category))
+        if talk.known and rng.random() < 0.3:
+            near = rng.choice(list(talk.known.values()))
+            same = [kind for kind in KINDS if kind.category == near.kind.category or kind.key == near.kind.key]
+            kind = rng.choice(same)
+            noun = rng.choice(kind.nouns_held if talk.held else kind.nouns) if kind.nouns else ""
+            fact = Fact(kind, noun, near.value)
+        if fact.key not in talk.known:
+            return fact
+
+
+def ask_unknown(talk: Talk) -> None:
+    """Ask for something that was not told."""
+    fact = _stranger(talk)
+    if talk.known and talk.rng.random() < 0.08:
+        _ask_two(talk, talk.rng.choice(list(talk.known.values())), fact, fact.unknown)
+        return
+    talk.say(question_for(talk, fact), fact.unknown, "unknown")
+
+
+def update(talk: Talk) -> None:
+    """Change something that was told."""
+    old = talk.rng.choice(list(talk.known.values()))
+    fact = revalue(old, talk.words)
+    text = talk.fill(fact, _statement(talk, fact))
+    before = talk.pick(_CHANGE, _CHANGE_HELD)
+    if talk.rng.random() < 0.15 and not talk.held and old.kind.key in ("favourite", "mine"):
+        text = f"My {fact.kind.answer[5:].split(' is')[0].replace('{n}', fact.noun)} is [no longer|not] {old.value}[, it is|. It is|, but] {{v}}."
+        text = expand(talk.rng, text).replace("{v}", fact.value)
+    elif before.endswith(":") or text.startswith(fact.value):
+        text = f"{before} {text}"
+    else:
+        text = join_lower(before, text)
+    talk.say(text, f"Okay, I changed that. {fact.answer}", "update")
+    del talk.known[old.key]
+    talk.known[fact.key] = fact
+
+
+def about_me(talk: Talk) -> None:
+    """Everything that was told, in the order of the last mention."""
+    facts = list(talk.known.values())
+    if len(facts) > 4:
+        return
+    text = " ".join(fact.answer for fact in facts) if facts else _NOTHING
+    talk.say(talk.spell(talk.pick(_ABOUT_ME, _ABOUT_ME_HELD)), text, "about_me")
+
+
+def skill(talk: Talk) -> None:
+    names = list(skills.SKILLS)
+    name = talk.rng.choices(names, [skills.SKILLS[n][1] for n in names])[0]
+    question, answer = skills.SKILLS[name][0](talk.rng, talk.words)
+    talk.say(question, answer, name)
+
+
+def chat(talk: Talk) -> None:
+    if talk.rng.random() < 0.15:
+        talk.say(talk.spell(world.greeting(talk.rng, talk.held)), world.GREETING_ANSWER, "chat")
+        return
+    question, topic = world.topic_question(talk.rng, talk.held)
+    talk.say(talk.spell(question), topic.answer, topic.tag)
+
+
+def outside(talk: Talk) -> None:
+    talk.say(world.outside_question(talk.rng, talk.words), world.UNKNOWN, "outside")
+
+
+def reading(talk: Talk, sentences: int) -> None:
+    """A pasted text, which puts distance between a fact and the question for it."""
+    text = skills.passage(talk.rng, talk.words, sentences)
+    talk.say(expand(talk.rng, talk.rng.choice(_READ)).replace("{t}", text), "Okay, I have read it.", "reading")
+
+
+def use_tool(talk: Talk) -> None:
+    talk.out.messages.extend(toolbox.call_turns(talk.rng, talk.words, talk.rng.choice(talk.tools)))
+
+
+def what_i_said(talk: Talk) -> None:
+    """Quote the first or the last message of the user."""
+    said = [m.content for m in talk.out.messages if m.role == "user"]
+    if not said or len(said[0]) > 120 or len(said[-1]) > 120:
+        return
+    first = talk.rng.random() < 0.5
+    which = "[first|very first]" if first else "[last|previous]"
+    text = talk.pick((f"What was my {which} message?", f"What did I say {'first' if first else 'before this'}?"), (f"Quote my {'first' if first else 'last'} message.",))
+    talk.say(text, f'You said: "{said[0] if first else said[-1]}"', "quote")
+
+
+def offer_tools(talk: Talk) -> None:
+    talk.tools = toolbox.offers(talk.rng)
+    talk.out.tools = [tool.schema for tool in talk.tools]
+
+
+def set_system(talk: Talk) -> None:
+    """A system prompt, which now and then tells a fact about the user."""
+    text = talk.pick(_SYSTEM, _SYSTEM_HELD)
+    if talk.rng.random() < 0.15:
+        fact = draw_fact(talk.rng, talk.words)
+        if fact.kind.key != "memo":
+            sentence = re.sub(r"^Your", "The user's", fact.kind.answer)
+            if sentence.startswith("The user's"):
+                text = f"{text} {fact.fill(sentence)}"
+                talk.known[fact.key] = fact
+    talk.out.messages.insert(0, Message("system", text))
