@@ -14,7 +14,7 @@ LLAMA_CACHE="${LLMD_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/llmd}/llama"
 # --- what to build ---------------------------------------------------------------------------------------------------
 
 llama_backend_detect() {
-    if { [ -e /dev/nvidia0 ] || nvidia-smi -L >/dev/null 2>&1; } && cuda_compiler >/dev/null; then
+    if { [ -e /dev/nvidia0 ] || nvidia-smi -L >/dev/null 2>&1; } && cuda_is_complete; then
         echo cuda
     elif [ -e /dev/kfd ] && command -v hipcc >/dev/null; then
         echo hip
@@ -29,6 +29,11 @@ cuda_compiler() {
     command -v nvcc || { [ -x /usr/local/cuda/bin/nvcc ] && echo /usr/local/cuda/bin/nvcc; }
 }
 
+cuda_is_complete() {
+    local compiler
+    compiler=$(cuda_compiler) && "$compiler" -x cu -E - <<<'#include <cublas_v2.h>' >/dev/null 2>&1
+}
+
 # The backend of a build: the bit-exact one is always for the CPU.
 llama_backend() {
     if [ "$1" = exact ]; then
@@ -39,7 +44,7 @@ llama_backend() {
     [ -n "$backend" ] || backend=$(llama_backend_detect)
     case $backend in
     cpu) ;;
-    cuda) cuda_compiler >/dev/null || die "LLMD_BACKEND=cuda needs nvcc: apt-get install nvidia-cuda-toolkit" ;;
+    cuda) cuda_is_complete || die "LLMD_BACKEND=cuda needs nvcc and cublas: apt-get install nvidia-cuda-toolkit" ;;
     hip) command -v hipcc >/dev/null || die "LLMD_BACKEND=hip needs hipcc: apt-get install hipcc libhipblas-dev librocblas-dev" ;;
     vulkan) command -v glslc >/dev/null || die "LLMD_BACKEND=vulkan needs glslc: apt-get install glslc libvulkan-dev spirv-headers" ;;
     metal) [ "$(uname -s)" = Darwin ] || die "LLMD_BACKEND=metal needs macOS" ;;
