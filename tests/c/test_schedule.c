@@ -1,0 +1,147 @@
+#include "check.h"
+#include "random.h"
+#include "schedule.h"
+
+enum { N_RUNS_MAX = 40 };
+
+static schedule_input input(uint32_t n_runs, const uint32_t *left, bool mixed)
+{
+    return (schedule_input){.n_runs = n_runs,
+                            .prefill_left = left,
+                            .n_batch = 512,
+                            .mixed_calls = mixed,
+                            .gap_ms_target = 100,
+                            .pace = {.decode_us = 20000, .prefill_token_us = 500}};
+}
+
+static void test_decoding_runs_take_one_each(void)
+{
+    const uint32_t left[3] = {0};
+    uint32_t take[3];
+    const schedule_input in = input(3, left, true);
+    CHECK_INT(schedule_step(&in, take), 3);
+    CHECK(take[0] == 1 && take[1] == 1 && take[2] == 1);
+}
+
+static void test_prefill_is_sized_in_time(void)
+{
+    const uint32_t left[2] = {0, 10000};
+    uint32_t take[2];
+    schedule_input in = input(2, left, true);
+    schedule_step(&in, take);
+    CHECK_INT(take[1], 160); /* (100 ms - 20 ms) / 500 us */
+    in.pace.decode_us = 200000;
+    schedule_step(&in, take);
+    CHECK_INT(take[1], 400); /* a gap of two plain steps */
+    in.pace.prefill_token_us = 1e6;
+    schedule_step(&in, take);
+    CHECK_INT(take[1], 32);
+    in.pace.prefill_token_us = 0;
+    schedule_step(&in, take);
+    CHECK_INT(take[1], 128);
+}
+
+static void test_mixed_prefill_is_shared_and_short_ones_finish(void)
+{
+    const uint32_t left[3] = {1000, 5, 1000};
+    uint32_t take[3];
+    const schedule_input in = input(3, left, true);
+    const uint32_t total = schedule_step(&in, take);
+    CHECK_INT(total, 200);
+    CHECK_INT(take[1], 5);
+    CHECK(take[0] >= 97 && take[2] >= 97);
+}
+
+static void test_unmixed_prefill_goes_in_turn(void)
+{
+    const uint32_t left[3] = {1000, 1000, 0};
+    uint32_t seen[3] = {0};
+    for (uint32_t turn = 0; turn < 6; turn++) {
+        uint32_t take[3];
+        schedule_input in = input(3, left, false);
+        in.turn = turn;
+        schedule_step(&in, take);
+        CHECK_INT(take[2], 1);
+        CHECK((take[0] > 0) != (take[1] > 0));
+        seen[0] += take[0];
+        seen[1] += take[1];
+    }
+    CHECK(seen[0] > 0 && seen[1] > 0);
+}
+
+static void test_bounds_hold_for_random_inputs(void)
+{
+    random_source random = {.state = 99};
+    for (int round = 0; round < 100000; round++) {
+        uint32_t left[N_RUNS_MAX];
+        uint32_t take[N_RUNS_MAX];
+        const uint32_t n = 1 + random_below(&random, N_RUNS_MAX);
+        uint32_t n_decoding = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            left[i] = random_below(&random, 3) == 0 ? 0 : random_below(&random, 2000);
+            n_decoding += left[i] == 0;
+        }
+        schedule_input in = input(n, left, random_below(&random, 2) == 0);
+        in.n_batch = N_RUNS_MAX + random_below(&random, 500);
+        in.turn = (uint32_t)random_next(&random);
+        in.pace.prefill_token_us = random_below(&random, 3000);
+        const uint32_t total = schedule_step(&in, take);
+        uint32_t sum = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            sum += take[i];
+            CHECK(left[i] == 0 ? take[i] == 1 : take[i] <= left[i]);
+        }
+        CHECK_INT(total, sum);
+        CHECK(sum - n_decoding <= in.n_batch);
+        CHECK(!in.mixed_calls || sum <= in.n_batch);
+        CHECK(sum > n_decoding || n_decoding == n || (in.mixed_calls && n_decoding == in.n_batch));
+    }
+}
+
+/* Whatever waits is served within a bounded number of steps. */
+static void test_nobody_starves(void)
+{
+    for (int mixed = 0; mixed < 2; mixed++) {
+        uint32_t left[8];
+        for (uint32_t i = 0; i < 8; i++) {
+            left[i] = 200 * (i + 1);
+        }
+        uint32_t steps = 0;
+        uint32_t still = 8;
+        while (still > 0) {
+            uint32_t take[8];
+            schedule_input in = input(8, left, mixed == 1);
+            in.turn = steps++;
+            schedule_step(&in, take);
+            still = 0;
+            for (uint32_t i = 0; i < 8; i++) {
+                left[i] -= left[i] > 0 ? take[i] : 0;
+                still += left[i] > 0;
+            }
+            CHECK(steps < 200);
+        }
+    }
+}
+
+static void test_learning_ignores_tiny_prefills(void)
+{
+    schedule_pace pace = {0};
+    schedule_learn(&pace, 0, 4, 1000);
+    CHECK(pace.decode_us == 1000);
+    schedule_learn(&pace, 1, 4, 1500);
+    CHECK(pace.prefill_token_us == 0);
+    schedule_learn(&pace, 100, 4, 11000);
+    CHECK(pace.prefill_token_us == 100);
+}
+
+int main(void)
+{
+    RUN(test_decoding_runs_take_one_each);
+    RUN(test_prefill_is_sized_in_time);
+    RUN(test_mixed_prefill_is_shared_and_short_ones_finish);
+    RUN(test_unmixed_prefill_goes_in_turn);
+    RUN(test_bounds_hold_for_random_inputs);
+    RUN(test_nobody_starves);
+    RUN(test_learning_ignores_tiny_prefills);
+    return CHECK_RESULT();
+}
