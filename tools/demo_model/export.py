@@ -1,6 +1,6 @@
 """Write a checkpoint of the trainer as a GGUF file.
 
-    python -m tools.demo_model.export --run /tmp/demo-model --out llmd-demo.gguf
+python -m tools.demo_model.export --run /tmp/demo-model --out llmd-demo.gguf
 """
 
 from __future__ import annotations

@@ -69,6 +69,7 @@ def verb_of(noun: str) -> str:
 
 _CALLED = "is [called|named]"
 
+# fmt: off
 KINDS: tuple[Kind, ...] = (
     Kind(
         key="name",
@@ -300,12 +301,15 @@ KINDS: tuple[Kind, ...] = (
         weight=2.0,
     ),
 )
+# fmt: on
 
+# fmt: off
 _FAVOURITE_CATEGORY = {
     "colour": "colour", "animal": "animal", "food": "food", "meal": "food", "dish": "food",
     "drink": "drink", "number": "number", "city": "city", "month": "month", "day": "day", "sport": "hobby",
     "place": "city", "game": "hobby", "band": "name", "team": "name", "movie": "thing",
-}  # fmt: skip
+}
+# fmt: on
 
 
 def kind_named(key: str) -> Kind:

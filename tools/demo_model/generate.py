@@ -1,6 +1,6 @@
 """Print conversations of the generator, to read them or to count them.
 
-    python -m tools.demo_model.generate --seed 1 --count 5
+python -m tools.demo_model.generate --seed 1 --count 5
 """
 
 from __future__ import annotations

@@ -12,16 +12,17 @@ from tools.demo_model.facts import KINDS, Fact, draw_fact, kind_named, revalue, 
 from tools.demo_model.phrases import expand, join_lower, noisy
 from tools.demo_model.words import Vocabulary
 
+# fmt: off
 _SYSTEM = (
     "You are a [helpful|friendly|useful|polite|small|kind] [assistant|chatbot|AI assistant|model|bot].", "You are llmd-demo.", "Answer [briefly|shortly|in one sentence|politely].",
     "You are a helpful assistant. [Be brief|Be concise|Answer in English|Be polite].", "You help [the user|people] with [questions|tasks|work].", "Be [brief|helpful|kind].",
-)  # fmt: skip
+)
 _SYSTEM_HELD = ("You are an assistant that helps people.", "You are a helpful assistant who answers in short sentences.", "Please be a friendly companion.")
 
 _BEFORE = (
     "Hi!", "Hello!", "Hello.", "Hi,", "Hey,", "By the way,", "Just so you know,", "Let me tell you:", "Well,", "So,", "For your information,", "Also,", "Oh, and", "And", "One more thing:", "Please note:",
     "I want you to know that", "You should remember that", "Please remember that", "Remember that", "Remember:", "Okay,", "FYI,", "Listen,", "Good morning!",
-)  # fmt: skip
+)
 _BEFORE_HELD = ("Before we start,", "Something about me:", "Good afternoon!", "Let me mention that", "To be clear,", "A small detail:")
 _AFTER = ("Please remember that.", "Remember it.", "Don't forget it.", "Remember this.", "Okay?", "Just saying.", "Keep that in mind.", "Nice to meet you.", "Got it?", "How about you?", "That is important.")
 _AFTER_HELD = ("Please keep it in your memory.", "I hope you remember it.", "You may need it later.")
@@ -35,6 +36,7 @@ _ABOUT_ME = ("What do you know about me?", "[Tell me|Say] [everything|all|what] 
 _ABOUT_ME_HELD = ("Sum up what you know about me.", "What do you remember about me?")
 _NOTHING = "You haven't told me anything about yourself yet."
 _READ = ("[Read this|Here is a text|Look at this text|This is a text|Some text for you]: {t}", "{t}", "I read this today: {t}", "Notes: {t}")
+# fmt: on
 
 
 @dataclass(slots=True)
@@ -66,7 +68,9 @@ class Talk:
         return noisy(self.rng, template, self.noise)
 
     def fill(self, fact: Fact, template: str) -> str:
-        text = self.spell(with_article(template, fact.value).replace("{n}", fact.noun).replace("{is}", fact.fill("{is}")))
+        text = self.spell(
+            with_article(template, fact.value).replace("{n}", fact.noun).replace("{is}", fact.fill("{is}"))
+        )
         return text.replace("{v}", fact.value)
 
 
@@ -98,7 +102,9 @@ def tell(talk: Talk, facts: list[Fact]) -> None:
     if rest and rng.random() < 0.4:
         text = " ".join([text, *rest])
     elif rest:
-        lowered = [t if t.startswith((f.value, "I ")) else t[:1].lower() + t[1:] for t, f in zip(rest, facts[1:], strict=True)]
+        lowered = [
+            t if t.startswith((f.value, "I ")) else t[:1].lower() + t[1:] for t, f in zip(rest, facts[1:], strict=True)
+        ]
         text = ", ".join(t.rstrip(".") for t in (text, *lowered[:-1])) + f" and {lowered[-1]}"
     if rng.random() < 0.2:
         text = f"{text} {talk.pick(_AFTER, _AFTER_HELD)}"
@@ -144,8 +150,18 @@ def recall(talk: Talk) -> None:
 
 def _recall_yes_no(talk: Talk, fact: Fact) -> None:
     claimed = fact if talk.rng.random() < 0.5 else revalue(fact, talk.words)
-    sentence = claimed.kind.answer.replace("Your ", "my ").replace("The ", "the ").replace("You are", "I am").replace("You ", "I ")
-    text = talk.fill(claimed, talk.pick(("Is it true that {s}", "Is it right that {s}", "Am I right that {s}"), ("Is it correct that {s}",)).replace("{s}", sentence.rstrip(".") + "?"))
+    sentence = (
+        claimed.kind.answer.replace("Your ", "my ")
+        .replace("The ", "the ")
+        .replace("You are", "I am")
+        .replace("You ", "I ")
+    )
+    text = talk.fill(
+        claimed,
+        talk.pick(
+            ("Is it true that {s}", "Is it right that {s}", "Am I right that {s}"), ("Is it correct that {s}",)
+        ).replace("{s}", sentence.rstrip(".") + "?"),
+    )
     lowered = fact.answer[0].lower() + fact.answer[1:]
     talk.say(text, f"{'Yes' if claimed.value == fact.value else 'No'}, {lowered}", "yes_no")
 
@@ -247,7 +263,10 @@ def what_i_said(talk: Talk) -> None:
         return
     first = talk.rng.random() < 0.5
     which = "[first|very first]" if first else "[last|previous]"
-    text = talk.pick((f"What was my {which} message?", f"What did I say {'first' if first else 'before this'}?"), (f"Quote my {'first' if first else 'last'} message.",))
+    text = talk.pick(
+        (f"What was my {which} message?", f"What did I say {'first' if first else 'before this'}?"),
+        (f"Quote my {'first' if first else 'last'} message.",),
+    )
     talk.say(text, f'You said: "{said[0] if first else said[-1]}"', "quote")
 
 

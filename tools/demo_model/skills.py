@@ -20,8 +20,10 @@ def _phrase(rng: Random, words: Vocabulary, train: tuple[str, ...], held: tuple[
     return expand(rng, rng.choice(held if words.held else train))
 
 
+# fmt: off
 _SUM_TRAIN = ("[What is|What's|Calculate|Compute|How much is|What does|Tell me] {s}?", "{s}", "{s} =", "{s}?", "[Please|Can you] [calculate|add up|compute] {s}.")
 _SUM_HELD = ("How many is {s}?", "Work out {s} [please|for me].")
+# fmt: on
 
 
 def arithmetic(rng: Random, words: Vocabulary) -> Exchange:
@@ -53,7 +55,11 @@ def counting(rng: Random, words: Vocabulary) -> Exchange:
         "between": ("[Count|Please count] from {l} to {h}.", "[Numbers|Give me the numbers] from {l} to {h}."),
         "down": ("[Count down|Count backwards|Count back] from {h}.", "[Count down|Count backwards] from {h} to 1."),
     }
-    held = {"up": ("Now count up to {h}, please.",), "between": ("Start at {l} and count to {h}.",), "down": ("Do a countdown from {h}.",)}
+    held = {
+        "up": ("Now count up to {h}, please.",),
+        "between": ("Start at {l} and count to {h}.",),
+        "down": ("Do a countdown from {h}.",),
+    }
     if how == "between":
         low = rng.randint(1, 20)
         high = low + rng.randint(1, 10)
@@ -81,7 +87,12 @@ def repeating(rng: Random, words: Vocabulary) -> Exchange:
         text = _sentence(rng, words)
     if rng.random() < 0.2:
         count = rng.randint(2, 4)
-        question = _phrase(rng, words, ("[Say|Repeat|Write] {w} [two|2] times.".replace("[two|2]", f"[{NUMBER_WORDS[count]}|{count}]"),), (f"I want to read {{w}} {count} times.",))
+        question = _phrase(
+            rng,
+            words,
+            ("[Say|Repeat|Write] {w} [two|2] times.".replace("[two|2]", f"[{NUMBER_WORDS[count]}|{count}]"),),
+            (f"I want to read {{w}} {count} times.",),
+        )
         return question.replace("{w}", text), " ".join([text] * count)
     question = _phrase(
         rng, words,
@@ -111,7 +122,9 @@ def passage(rng: Random, words: Vocabulary, sentences: int) -> str:
     return " ".join(_sentence(rng, words) for _ in range(sentences))
 
 
+# fmt: off
 _LISTABLE = {"colour": "colours", "animal": "animals", "food": "foods", "drink": "drinks", "name": "names", "city": "cities", "job": "jobs"}
+# fmt: on
 
 
 def listing(rng: Random, words: Vocabulary) -> Exchange:

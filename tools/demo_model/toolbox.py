@@ -38,6 +38,7 @@ class Family:
     ask_held: tuple[str, ...]
 
 
+# fmt: off
 FAMILIES: tuple[Family, ...] = (
     Family(("get_weather", "weather", "current_weather", "get_current_weather", "weather_forecast"), ("Get the weather", "Current weather in a city", "Weather of a place"),
            ((("city", "location", "place", "town"), _listed("city")),),
@@ -73,7 +74,8 @@ FAMILIES: tuple[Family, ...] = (
            ((("name", "user", "user_name"), _listed("name")),), ("[Look up|Find|Show|Get] [the user|user] {0}.", "Who is the user {0}?"), ("Give me the user {0}.",)),
     Family(("create_note", "add_note", "save_note", "note"), ("Save a note", "Create a note with a text"),
            ((("text", "content", "note"), _noun),), ("[Make|Create|Save|Write|Add] a note: {0}", "[Note|Write] down {0}."), ("Please take a note: {0}",)),
-)  # fmt: skip
+)
+# fmt: on
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +94,8 @@ class Tool:
 
 def _schema(rng: Random, name: str, about: str, parameters: dict[str, str]) -> dict[str, Any]:
     properties: dict[str, Any] = {}
-    for key, kind in parameters.items():
-        properties[key] = {"type": kind}
+    for key, of_type in parameters.items():
+        properties[key] = {"type": of_type}
         if rng.random() < 0.3:
             properties[key]["description"] = f"The {key}"
     function: dict[str, Any] = {"name": name}
@@ -109,7 +111,10 @@ def offer(rng: Random, family: Family) -> Tool:
     """A tool of a family, under one of its names."""
     keys = tuple(rng.choice(names) for names, _ in family.parameters)
     draws = Vocabulary(Random(rng.random()), held=False)
-    kinds = {key: "integer" if isinstance(draw(draws), int) else "string" for key, (_, draw) in zip(keys, family.parameters, strict=True)}
+    kinds = {
+        key: "integer" if isinstance(draw(draws), int) else "string"
+        for key, (_, draw) in zip(keys, family.parameters, strict=True)
+    }
     return Tool(_schema(rng, rng.choice(family.names), rng.choice(family.about), kinds), family, keys)
 
 
@@ -128,19 +133,40 @@ def request(rng: Random, words: Vocabulary, tool: Tool) -> tuple[str, dict[str, 
         return ask.replace("{0}", value), {tool.parameters[0]: value}
     values = [draw(words) for _, draw in tool.family.parameters]
     text = expand(rng, rng.choice(tool.family.ask_held if words.held else tool.family.ask))
-    for index, value in enumerate(values):
-        text = text.replace(f"{{{index}}}", str(value))
+    for index, filled in enumerate(values):
+        text = text.replace(f"{{{index}}}", str(filled))
     return text, dict(zip(tool.parameters, values, strict=True))
 
 
 def response(rng: Random, words: Vocabulary) -> tuple[str, str]:
     """What a tool may return, and how the model tells it."""
     if rng.random() < 0.4:
-        text = rng.choice((words.word("thing"), words.number(0, 9999), f"{words.word('colour')} {words.word('thing')}", "ok", "done", f"{words.number(0, 40)} degrees, sunny"))
+        text = rng.choice(
+            (
+                words.word("thing"),
+                words.number(0, 9999),
+                f"{words.word('colour')} {words.word('thing')}",
+                "ok",
+                "done",
+                f"{words.number(0, 40)} degrees, sunny",
+            )
+        )
         return text, f"The result is: {text}"
     pairs: dict[str, str | int] = {}
     for _ in range(rng.randint(1, 3)):
-        key = rng.choice(("temperature", "time", "result", "status", "name", "wind", "id", "sky", words.word("thing").replace(" ", "_")))
+        key = rng.choice(
+            (
+                "temperature",
+                "time",
+                "result",
+                "status",
+                "name",
+                "wind",
+                "id",
+                "sky",
+                words.word("thing").replace(" ", "_"),
+            )
+        )
         pairs[key] = int(words.number(0, 999)) if rng.random() < 0.5 else words.word("colour")
     return json.dumps(pairs), "The result is: " + ", ".join(f"{key} {value}" for key, value in pairs.items())
 

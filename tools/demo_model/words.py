@@ -96,9 +96,7 @@ _DOUBLE_ONSETS = "br ch cl cr dr fl fr gl gr kl kr pl pr qu sc sh sk sl sm sn sp
 _VOWELS = "a e i o u a e i o u a e i o ai au ea ee ia ie io oo ou y".split()
 _CODAS = "n r l s t m d k x th nd nt rt ck sh ng st ll rk v z p b g".split()
 
-_RESERVED = frozenset(
-    part.lower() for words in LISTS.values() for word in words.held for part in (word, *word.split())
-)
+_RESERVED = frozenset(part.lower() for words in LISTS.values() for word in words.held for part in (word, *word.split()))
 
 
 def is_held(word: str) -> bool:
@@ -125,7 +123,9 @@ def _syllable(rng: Random) -> str:
 
 def random_code(rng: Random) -> str:
     """A string of mixed letters and digits, as a password or an identifier would be."""
-    alphabet = rng.choice(("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHJKLMNPQRSTUVWXYZ0123456789", "abcdefABCDEF0123456789"))
+    alphabet = rng.choice(
+        ("abcdefghijklmnopqrstuvwxyz", "ABCDEFGHJKLMNPQRSTUVWXYZ0123456789", "abcdefABCDEF0123456789")
+    )
     while True:
         word = "".join(rng.choice(alphabet) for _ in range(rng.randint(3, 7)))
         if not is_held(word):

@@ -23,6 +23,7 @@ class Topic:
 
 _IDENTITY = "I am llmd-demo, a small demonstration model. You can load a real model with --model."
 
+# fmt: off
 TOPICS: tuple[Topic, ...] = (
     Topic("self", _IDENTITY, (
         "[What|Who] are you?", "[Who am I talking to|Who is this|Who is there]?", "Tell me about yourself.",
@@ -112,7 +113,7 @@ TOPICS: tuple[Topic, ...] = (
         "I want to tell you something.", "[Listen|Are you there|Can you hear me|Are you ready|Ready]?", "Let's talk.", "[Can|May] I ask you something?", "I have a question.", "I will tell you some things about me.",
         "Let me tell you about myself.", "Let's chat.", "I'm bored.", "Let us begin.",
     ), ("May I tell you something?", "I have something to tell you.")),
-)  # fmt: skip
+)
 
 GREETINGS = ("[Hello|Hi|Hey|Good morning|Good evening|Good day|Hello there|Hi there|Hey there|Greetings|Howdy|Hiya|Yo][!|.|]",)
 GREETINGS_HELD = ("[Hello again|Good afternoon|Hey hey|Hello hello]!",)
@@ -121,7 +122,7 @@ GREETING_ANSWER = "Hello! How can I help you?"
 _SUBJECTS = (
     "the weather", "the news", "the moon", "the sun", "history", "music", "physics", "politics", "the sea", "dogs", "cars", "computers", "football", "the stock market", "art", "space",
     "cheese", "war", "gravity", "trees", "love", "the president", "the king", "the economy", "quantum computers", "Python", "Linux", "wine", "birds", "volcanoes", "the climate",
-)  # fmt: skip
+)
 _SUBJECTS_HELD = ("dinosaurs", "the ocean", "chemistry", "opera", "black holes", "bees", "robots", "ancient Egypt", "medicine")
 
 _OUTSIDE = (
@@ -148,6 +149,7 @@ _OUTSIDE_HELD = (
     "Who was the first [king|president] of {p}?",
     "Is {s} [dangerous|interesting]?",
 )
+# fmt: on
 
 
 def outside_question(rng: Random, words: Vocabulary) -> str:
