@@ -1,0 +1,131 @@
+"""The program `llmctl`: parses, runs one verb, turns every way to fail into an exit status and a sentence."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+
+import llmd.options
+from llmd.ctl import advice, chat, models, sessions, status, version
+from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused
+from llmd.ctl.context import (
+    EXIT_ABSENT,
+    EXIT_INTERRUPTED,
+    EXIT_NOT_FOUND,
+    EXIT_PIPE_CLOSED,
+    EXIT_REFUSED,
+    Context,
+)
+
+VERB_GROUPS = (status, sessions, chat, models, version)
+TIMEOUT_S_DEFAULT = 10.0
+
+DESCRIPTION = "Ask and steer a running llmd over its unix socket."
+EPILOG = """\
+examples:
+  llmctl status                          is it there, is it ready, what has it done
+  llmctl sessions list                   who is warm, what they hold, when they were used
+  llmctl sessions show work --tokens     the exact tokens in the model's memory, even while the daemon is busy
+  llmctl chat --session work             talk; Ctrl-C stops an answer, Ctrl-D leaves
+  llmctl --json sessions list | jq .     --json and --socket go before or after the verb
+
+exit status:
+  0  done          1  the daemon refused, failed or is not ready    2  wrong usage
+  3  no daemon     4  no such session                              130  interrupted
+"""
+
+
+def shared_options(defaults: bool) -> argparse.ArgumentParser:
+    """Options that stand before or after the verb; only the outer parser has defaults, so that both places count."""
+    parser = argparse.ArgumentParser(add_help=False)
+    group = parser.add_argument_group("everywhere")
+
+    def default(value: object) -> object:
+        return value if defaults else argparse.SUPPRESS
+
+    group.add_argument(
+        "--socket",
+        metavar="PATH",
+        default=default(None),
+        help="the daemon's socket (else LLMD_SOCKET, else its default)",
+    )
+    group.add_argument("--json", action="store_true", default=default(False), help="print the daemon's JSON")
+    group.add_argument(
+        "--timeout",
+        metavar="SECONDS",
+        type=seconds,
+        default=default(None),
+        help="longest silence to wait (default: 10)",
+    )
+    return parser
+
+
+def seconds(text: str) -> float:
+    value = float(text)
+    if not 0 < value < 1e6:
+        raise argparse.ArgumentTypeError("must be above 0")
+    return value
+
+
+def parser() -> argparse.ArgumentParser:
+    program = argparse.ArgumentParser(
+        prog="llmctl",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[shared_options(defaults=True)],
+    )
+    program.add_argument("--version", action="version", version=f"llmctl {llmd.__version__}")
+    verbs = program.add_subparsers(title="verbs", metavar="VERB", required=True)
+    for group in VERB_GROUPS:
+        group.register(verbs, shared_options(defaults=False))
+    return program
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        code = run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader of our output has seen enough. Nothing more may be written, at interpreter exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_PIPE_CLOSED
+    except KeyboardInterrupt:
+        return EXIT_INTERRUPTED
+    return code
+
+
+def run(options: argparse.Namespace) -> int:
+    timeout_s = options.timeout or getattr(options, "timeout_default", TIMEOUT_S_DEFAULT)
+    client = Client(options.socket or default_socket(), timeout_s)
+    try:
+        code: int = options.run(Context(client, options, options.json))
+    except DaemonAbsent as absent:
+        complain(options.json, {"code": f"daemon_{absent.reason}", "message": str(absent)}, advice.advice(absent))
+        return EXIT_ABSENT
+    except DaemonRefused as refused:
+        complain(options.json, refused.error, refusal(refused))
+        return EXIT_NOT_FOUND if refused.status == 404 else EXIT_REFUSED
+    return code
+
+
+def default_socket() -> str:
+    return os.environ.get("LLMD_SOCKET") or str(llmd.options.default_socket())
+
+
+def refusal(refused: DaemonRefused) -> str:
+    code = f" ({refused.code})" if refused.code else ""
+    later = f"; try again in {refused.retry_after} s" if refused.retry_after else ""
+    return f"{refused}{code}{later}"
+
+
+def complain(as_json: bool, error: dict[str, object], text: str) -> None:
+    print(json.dumps({"error": error}) if as_json else f"llmctl: {text}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,224 @@
+"""A client of llmd over its unix socket: paths, errors, server-sent events. Prints nothing, decides nothing."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import quote
+
+import llmd
+
+Json = dict[str, Any]
+
+ANSWER_BYTES_MAX = 64 << 20
+EVENT_BYTES_MAX = 16 << 20
+
+
+class DaemonAbsent(Exception):
+    """No daemon answered. ``reason`` is one of missing, refused, forbidden, silent, gone, foreign."""
+
+    def __init__(self, socket_path: str, reason: str, detail: str = "") -> None:
+        super().__init__(detail or reason)
+        self.socket_path = socket_path
+        self.reason = reason
+        self.detail = detail
+
+
+class DaemonRefused(Exception):
+    """The daemon answered with an error: its HTTP status (200 inside a stream) and its error object."""
+
+    def __init__(self, status: int, error: Json, retry_after: str | None = None) -> None:
+        super().__init__(str(error.get("message") or f"HTTP status {status}"))
+        self.status = status
+        self.error = error
+        self.code = str(error.get("code") or "")
+        self.retry_after = retry_after
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer that is not an error to everybody: /ready says 503 and is still a fact worth showing."""
+
+    status: int
+    body: Json
+
+
+# First match wins; anything else broke off in the middle: "gone".
+_REASONS: tuple[tuple[type[Exception], str], ...] = (
+    (FileNotFoundError, "missing"),
+    (NotADirectoryError, "missing"),
+    (ConnectionRefusedError, "refused"),
+    (PermissionError, "forbidden"),
+    (TimeoutError, "silent"),
+    (http.client.RemoteDisconnected, "gone"),
+    (http.client.BadStatusLine, "foreign"),
+)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, socket_path: str, timeout_s: float | None) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._socket_path = socket_path
+
+    def connect(self) -> None:
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(self.timeout)
+            connection.connect(self._socket_path)
+        except BaseException:
+            connection.close()
+            raise
+        self.sock = connection
+
+
+class Client:
+    """One request per connection: verbs are rare, and a connection must not outlive a cancelled answer."""
+
+    def __init__(self, socket_path: str, timeout_s: float | None) -> None:
+        self.socket_path = socket_path
+        self.timeout_s = timeout_s
+
+    def health(self) -> Answer:
+        return self._ask("GET", "/health", tolerate=(503,))
+
+    def ready(self) -> Answer:
+        return self._ask("GET", "/ready", tolerate=(503,))
+
+    def metrics(self) -> dict[str, float]:
+        with _Exchange(self, "GET", "/metrics") as exchange:
+            return samples(exchange.text())
+
+    def models(self) -> Json:
+        return self._ask("GET", "/v1/models").body
+
+    def sessions(self) -> Json:
+        return self._ask("GET", "/v1/sessions").body
+
+    def session(self, name: str) -> Json:
+        return self._ask("GET", _session_path(name)).body
+
+    def reset(self, name: str) -> Json:
+        return self._ask("POST", f"{_session_path(name)}/reset").body
+
+    def close(self, name: str) -> Json:
+        return self._ask("DELETE", _session_path(name)).body
+
+    def chat(self, request: Json) -> Generator[Json, None, None]:
+        """The chunks of one streamed completion. Closing the generator cancels the generation."""
+        body = request | {"stream": True, "stream_options": {"include_usage": True}}
+        with _Exchange(self, "POST", "/v1/chat/completions", body) as exchange:
+            yield from exchange.events()
+
+    def _ask(self, method: str, path: str, tolerate: tuple[int, ...] = ()) -> Answer:
+        with _Exchange(self, method, path, tolerate=tolerate) as exchange:
+            return Answer(exchange.status, exchange.json())
+
+
+class _Exchange:
+    """One request and its answer; every way the transport can fail becomes a DaemonAbsent."""
+
+    def __init__(
+        self, client: Client, method: str, path: str, body: Json | None = None, tolerate: tuple[int, ...] = ()
+    ) -> None:
+        self._socket_path = client.socket_path
+        self._connection = _UnixConnection(client.socket_path, client.timeout_s)
+        try:
+            self._send(method, path, body)
+            if self.status >= 400 and self.status not in tolerate:
+                raise self._refusal()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def __enter__(self) -> _Exchange:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._response.close()
+        self._connection.close()
+
+    def _send(self, method: str, path: str, body: Json | None) -> None:
+        headers = {"user-agent": f"llmctl/{llmd.__version__}", "accept": "application/json"}
+        payload = None
+        if body is not None:
+            payload = json.dumps(body).encode()
+            headers["content-type"] = "application/json"
+        try:
+            self._connection.request(method, path, body=payload, headers=headers)
+            self._response = self._connection.getresponse()
+        except (OSError, http.client.HTTPException) as error:
+            raise self._absent(error) from error
+        self.status = self._response.status
+
+    def text(self) -> str:
+        try:
+            return self._response.read(ANSWER_BYTES_MAX).decode("utf-8", "replace")
+        except (OSError, http.client.HTTPException) as error:
+            raise self._absent(error) from error
+
+    def json(self) -> Json:
+        return self._object(self.text())
+
+    def events(self) -> Iterator[Json]:
+        """Data of the stream's events up to [DONE]; comments keep the connection alive and are skipped."""
+        while line := self._line():
+            if not line.startswith(b"data:"):
+                continue
+            data = line[5:].strip()
+            if data == b"[DONE]":
+                return
+            event = self._object(data.decode("utf-8", "replace"))
+            if isinstance(event.get("error"), dict):
+                raise DaemonRefused(self.status, event["error"])
+            yield event
+        raise DaemonAbsent(self._socket_path, "gone", "the stream ended before its end was announced")
+
+    def _line(self) -> bytes:
+        try:
+            return self._response.readline(EVENT_BYTES_MAX)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._absent(error) from error
+
+    def _object(self, text: str) -> Json:
+        try:
+            found = json.loads(text)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise DaemonAbsent(self._socket_path, "foreign", f"it answered {text[:80]!r}")
+        return found
+
+    def _refusal(self) -> DaemonRefused:
+        text = self.text()
+        try:
+            error = json.loads(text)["error"]
+        except (ValueError, KeyError, TypeError):
+            error = None
+        if not isinstance(error, dict):
+            error = {"message": text.strip() or f"HTTP status {self.status}"}
+        return DaemonRefused(self.status, error, self._response.getheader("retry-after"))
+
+    def _absent(self, error: Exception) -> DaemonAbsent:
+        found = next((reason for kind, reason in _REASONS if isinstance(error, kind)), "gone")
+        return DaemonAbsent(self._socket_path, found, str(error))
+
+
+def samples(text: str) -> dict[str, float]:
+    """Prometheus text as name (with labels) to value; lines that are not samples are skipped."""
+    found = {}
+    for line in text.splitlines():
+        name, _, value = line.rpartition(" ")
+        if name and not line.startswith("#"):
+            try:
+                found[name] = float(value)
+            except ValueError:
+                continue
+    return found
+
+
+def _session_path(name: str) -> str:
+    return f"/v1/sessions/{quote(name, safe='')}"

@@ -1,0 +1,83 @@
+"""What people read: aligned tables, counts, ages, and text of foreign origin made safe for a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import TextIO
+
+NOTHING = "-"
+
+# Control characters as their visible pictures: a model's answer must not steer the terminal it is printed on.
+_PICTURES = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
+_PICTURES |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
+
+
+def printable(text: str) -> str:
+    return text.translate(_PICTURES)
+
+
+def count(number: int) -> str:
+    return f"{number:,}"
+
+
+def share(part: int, whole: int) -> str:
+    """ "87 %", or nothing when there is no whole."""
+    return f"{100 * part // whole} %" if whole else NOTHING
+
+
+def duration(seconds: float) -> str:
+    """The two largest units: 45s, 3m 20s, 2h 5m, 9d 4h."""
+    left = max(0, int(seconds))
+    parts: list[str] = []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        if left >= size or (unit == "s" and not parts):
+            parts.append(f"{left // size}{unit}")
+            left %= size
+    return " ".join(parts[:2])
+
+
+def age(then_s: float, now_s: float) -> str:
+    """The largest unit: "3m ago"; "now" within a second. Clocks may disagree: the future is now."""
+    return NOTHING if then_s <= 0 else "now" if now_s - then_s < 1 else f"{duration(now_s - then_s).split()[0]} ago"
+
+
+def size(n_bytes: int) -> str:
+    value, units = float(n_bytes), ["B", "KiB", "MiB", "GiB", "TiB"]
+    while value >= 1024 and len(units) > 1:
+        value /= 1024
+        units.pop(0)
+    return f"{value:.0f} {units[0]}" if value >= 10 or units[0] == "B" else f"{value:.1f} {units[0]}"
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their content. A header that ends in ">" makes its column flush right."""
+    titles = [title.removesuffix(">") for title in header]
+    widths = [max(len(cell) for cell in column) for column in zip(titles, *rows, strict=True)]
+    lines = []
+    for row in [titles, *rows]:
+        cells = zip(row, header, widths, strict=True)
+        lines.append("  ".join(c.rjust(w) if h.endswith(">") else c.ljust(w) for c, h, w in cells).rstrip())
+    return "\n".join(lines)
+
+
+def fields(pairs: Sequence[tuple[str, str]]) -> str:
+    """One "name  value" per line."""
+    width = max(len(name) for name, _ in pairs)
+    return "\n".join(f"{name.ljust(width)}  {value}" for name, value in pairs)
+
+
+def dim(text: str, stream: TextIO | None = None) -> str:
+    target = stream or sys.stdout
+    colourful = target.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+    return f"\033[2m{text}\033[0m" if colourful else text
+
+
+def value(raw: object) -> str:
+    """Any JSON scalar for people."""
+    if raw is None or raw == "":
+        return NOTHING
+    if isinstance(raw, bool):
+        return "yes" if raw else "no"
+    return count(raw) if isinstance(raw, int) else printable(str(raw))

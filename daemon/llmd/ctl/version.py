@@ -1,0 +1,33 @@
+"""llmctl version, and the agreement between this program and the daemon."""
+
+from __future__ import annotations
+
+import argparse
+
+import llmd
+from llmd.ctl.context import EXIT_OK, Context, Verbs
+
+
+def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
+    parser = verbs.add_parser(
+        "version",
+        help="versions of llmctl and of the daemon",
+        description="Versions of llmctl and of the daemon; exit status 3 when there is no daemon.",
+        parents=[shared],
+    )
+    parser.set_defaults(run=run)
+
+
+def run(context: Context) -> int:
+    if not context.json:
+        print(f"llmctl  {llmd.__version__}", flush=True)
+    health = context.client.health().body
+    raw = {"llmctl": llmd.__version__, "llmd": health}
+    context.say(raw, lambda: f"llmd    {health.get('version', 'unknown')}")
+    warn_if_different(context, health.get("version"))
+    return EXIT_OK
+
+
+def warn_if_different(context: Context, daemon: object) -> None:
+    if isinstance(daemon, str) and daemon != llmd.__version__:
+        context.warn(f"warning: this is llmctl {llmd.__version__}, the daemon is llmd {daemon}")

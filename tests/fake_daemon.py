@@ -1,0 +1,106 @@
+"""A small HTTP server on a unix socket that answers what a test tells it to, and remembers what it was asked."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Asked:
+    method: str
+    path: str
+    body: Json | None
+
+
+class Exchange(BaseHTTPRequestHandler):
+    """One request; routes answer through its methods."""
+
+    protocol_version = "HTTP/1.1"
+    server: FakeDaemon
+
+    def setup(self) -> None:
+        super().setup()
+        self.client_address = ("unix", 0)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def answer(self, body: Json | str, status: int = 200, headers: dict[str, str] | None = None) -> None:
+        payload = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        self.send_response(status)
+        for name, value in {"content-length": str(len(payload)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def refuse(self, status: int, code: str, message: str, headers: dict[str, str] | None = None) -> None:
+        self.answer({"error": {"code": code, "message": message}}, status, headers)
+
+    def begin_stream(self) -> None:
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+
+    def send(self, data: Json | str) -> None:
+        """One event; or, as text, anything (a comment, [DONE])."""
+        line = data if isinstance(data, str) else f"data: {json.dumps(data)}"
+        payload = f"{line}\n\n".encode()
+        self.wfile.write(f"{len(payload):x}\r\n".encode() + payload + b"\r\n")
+        self.wfile.flush()
+
+    def end_stream(self) -> None:
+        self.send("data: [DONE]")
+        self.wfile.write(b"0\r\n\r\n")
+
+    def client_left(self) -> bool:
+        """Blocks until the client closes its side."""
+        return self.rfile.read(1) == b""
+
+    def _serve(self) -> None:
+        length = int(self.headers.get("content-length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        self.server.asked.append(Asked(self.command, self.path, body))
+        route = self.server.routes.get(f"{self.command} {self.path}")
+        if route is None:
+            self.refuse(404, "not_found", "There is nothing at this address.")
+        else:
+            route(self)
+
+    do_GET = do_POST = do_DELETE = _serve
+
+
+Route = Callable[[Exchange], None]
+
+
+class FakeDaemon(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+    daemon_threads = True
+
+    def __init__(self, path: Path) -> None:
+        self.path = str(path)
+        self.routes: dict[str, Route] = {}
+        self.asked: list[Asked] = []
+        super().__init__(self.path, Exchange)
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def route(self, request: str, answer: Route | Json | str) -> None:
+        if isinstance(answer, dict | str):
+            body = answer
+            self.routes[request] = lambda exchange: exchange.answer(body)
+        else:
+            self.routes[request] = answer
+
+    def stop(self) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()

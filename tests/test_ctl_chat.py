@@ -1,0 +1,290 @@
+"""llmctl chat: turns, cancellation, slash commands; on pipes and on a real terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.fake_daemon import Exchange, FakeDaemon
+
+CHAT = "POST /v1/chat/completions"
+READ_DEADLINE_S = 20.0
+USAGE = {"prompt_tokens": 15, "completion_tokens": 2}
+SESSION = {"reused_prompt_tokens": 12, "prefilled_prompt_tokens": 3, "session_reset_reason": "exact_prefix"}
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
+    fake = FakeDaemon(tmp_path / "llmd.sock")
+    fake.route(CHAT, echo)
+    yield fake
+    fake.stop()
+
+
+def chunk(content: str) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": {"content": content}, "finish_reason": None}]}
+
+
+LAST = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+REPORT = {"choices": [], "usage": USAGE, "session": SESSION}
+
+
+def echo(exchange: Exchange) -> None:
+    """Answers with the last message in capitals, in two pieces, a comment between."""
+    question = str(exchange.server.asked[-1].body["messages"][-1]["content"]).upper()  # type: ignore[index]
+    exchange.begin_stream()
+    exchange.send({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]})
+    exchange.send(chunk(question[:1]))
+    exchange.send(": keep-alive")
+    exchange.send(chunk(question[1:]))
+    exchange.send(LAST)
+    exchange.send(REPORT)
+    exchange.end_stream()
+
+
+def llmctl(daemon: FakeDaemon, *arguments: str, lines: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "llmd.ctl", "--socket", daemon.path, *arguments]
+    return subprocess.run(command, input=lines, capture_output=True, text=True, check=False, timeout=60)
+
+
+def asked(daemon: FakeDaemon) -> list[dict[str, Any]]:
+    return [request.body for request in daemon.asked if request.body is not None]
+
+
+def test_each_line_is_a_turn_and_the_history_is_sent_whole(daemon: FakeDaemon) -> None:
+    done = llmctl(daemon, "chat", "--session", "work", "--system", "Be loud.", lines="one\ntwo\n")
+    report = "[3 new tokens, 12 reused (exact_prefix), 2 generated]"
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"ONE\n{report}\nTWO\n{report}\n", "")
+    first, second = asked(daemon)
+    system = {"role": "system", "content": "Be loud."}
+    one = {"role": "user", "content": "one"}
+    assert first["messages"] == [system, one]
+    assert second["messages"] == [
+        system,
+        one,
+        {"role": "assistant", "content": "ONE"},
+        {"role": "user", "content": "two"},
+    ]
+    assert {request["session_id"] for request in asked(daemon)} == {"work"}
+
+
+def test_parameters_are_sent_only_when_given(daemon: FakeDaemon) -> None:
+    llmctl(daemon, "chat", "--session", "a", lines="x\n")
+    llmctl(daemon, "chat", "--session", "a", "--max-tokens", "7", "--temperature", "0", lines="x\n")
+    plain, limited = asked(daemon)
+    assert "max_tokens" not in plain and "temperature" not in plain
+    assert (limited["max_tokens"], limited["temperature"]) == (7, 0.0)
+
+
+def test_a_chat_without_a_name_closes_its_session(daemon: FakeDaemon) -> None:
+    llmctl(daemon, "chat", lines="x\n")
+    name = asked(daemon)[0]["session_id"]
+    assert re.fullmatch(r"chat-[0-9a-f]{8}", name)
+    assert (daemon.asked[-1].method, daemon.asked[-1].path) == ("DELETE", f"/v1/sessions/{name}")
+
+
+def test_a_named_session_is_left_warm(daemon: FakeDaemon) -> None:
+    llmctl(daemon, "chat", "--session", "work", lines="x\n")
+    assert [request.method for request in daemon.asked] == ["POST"]
+
+
+def test_json_is_one_object_per_turn(daemon: FakeDaemon) -> None:
+    done = llmctl(daemon, "chat", "--session", "a", "--json", lines="one\ntwo\n")
+    turns = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [turn["reply"] for turn in turns] == ["ONE", "TWO"]
+    assert turns[0]["usage"] == USAGE and turns[0]["session"] == SESSION
+
+
+def test_continued_lines_are_one_turn(daemon: FakeDaemon) -> None:
+    llmctl(daemon, "chat", "--session", "a", lines="one\\\ntwo\n")
+    assert asked(daemon)[0]["messages"][-1]["content"] == "one\ntwo"
+
+
+def test_reset_forgets_on_both_sides(daemon: FakeDaemon) -> None:
+    daemon.route("POST /v1/sessions/a/reset", {"id": "a"})
+    llmctl(daemon, "chat", "--session", "a", "--system", "S", lines="one\n/reset\ntwo\n")
+    assert [message["content"] for message in asked(daemon)[-1]["messages"]] == ["S", "two"]
+    assert "/v1/sessions/a/reset" in [request.path for request in daemon.asked]
+
+
+def test_each_session_keeps_its_own_history(daemon: FakeDaemon) -> None:
+    llmctl(daemon, "chat", "--session", "a", lines="one\n/session b\ntwo\n/session a\nthree\n")
+    assert [(request["session_id"], len(request["messages"])) for request in asked(daemon)] == [
+        ("a", 1),
+        ("b", 1),
+        ("a", 3),
+    ]
+
+
+def test_quit_leaves_at_once(daemon: FakeDaemon) -> None:
+    llmctl(daemon, "chat", "--session", "a", lines="/quit\none\n")
+    assert daemon.asked == []
+
+
+def test_control_characters_never_reach_the_terminal(daemon: FakeDaemon) -> None:
+    done = llmctl(daemon, "chat", "--session", "a", lines="red \x1b[31m\x07 text\n")
+    assert "\x1b" not in done.stdout and "\x07" not in done.stdout
+    assert "RED \u241b[31M\u2407 TEXT" in done.stdout
+
+
+def test_a_refusal_ends_a_piped_chat(daemon: FakeDaemon) -> None:
+    daemon.route(CHAT, lambda exchange: exchange.refuse(429, "queue_full", "Too many.", {"retry-after": "2"}))
+    done = llmctl(daemon, "chat", "--session", "a", lines="one\ntwo\n")
+    assert done.returncode == 1
+    assert "Too many. (queue_full); try again in 2 s" in done.stderr
+    assert len(daemon.asked) == 1
+
+
+def test_an_error_inside_the_stream_is_a_refusal(daemon: FakeDaemon) -> None:
+    def fail(exchange: Exchange) -> None:
+        exchange.begin_stream()
+        exchange.send(chunk("par"))
+        exchange.send({"error": {"code": "step_failed", "message": "The model failed a step."}})
+        exchange.end_stream()
+
+    daemon.route(CHAT, fail)
+    done = llmctl(daemon, "chat", "--session", "a", lines="one\n")
+    assert (done.returncode, done.stdout) == (1, "par\n")
+    assert "The model failed a step. (step_failed)" in done.stderr
+
+
+def test_a_stream_without_its_end_is_a_broken_daemon(daemon: FakeDaemon) -> None:
+    def stop(exchange: Exchange) -> None:
+        exchange.begin_stream()
+        exchange.send(chunk("par"))
+        exchange.close_connection = True
+
+    daemon.route(CHAT, stop)
+    done = llmctl(daemon, "chat", "--session", "a", lines="one\n")
+    assert done.returncode == 3
+    assert "broke off" in done.stderr and "journalctl" in done.stderr
+
+
+# --- on a terminal ---------------------------------------------------------------------------------------------------
+
+
+class Person:
+    """Types into llmctl on a pseudo-terminal and reads until an expected text appears."""
+
+    def __init__(self, daemon: FakeDaemon, home: Path, *arguments: str) -> None:
+        self._master, terminal = pty.openpty()
+        command = [sys.executable, "-m", "llmd.ctl", "--socket", daemon.path, "chat", *arguments]
+        environment = os.environ | {"TERM": "xterm", "XDG_STATE_HOME": str(home), "NO_COLOR": ""}
+        self.process = subprocess.Popen(
+            command, stdin=terminal, stdout=terminal, stderr=terminal, env=environment, start_new_session=True,
+            preexec_fn=lambda: _own_terminal(terminal),
+        )  # fmt: skip
+        os.close(terminal)
+        self._deadline = threading.Timer(READ_DEADLINE_S, self.process.kill)
+        self._deadline.start()
+        self.seen = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._master, text.encode())
+
+    def wait_for(self, text: str) -> str:
+        """What came before; the rest stays for the next call."""
+        while text not in self.seen:
+            try:
+                read = os.read(self._master, 4096)
+            except OSError:
+                read = b""
+            assert read, f"llmctl ended before {text!r}: {self.seen!r}"
+            self.seen += read.decode()
+        before, _, self.seen = self.seen.partition(text)
+        return before
+
+    def leave(self) -> int:
+        code = self.process.wait()
+        self._deadline.cancel()
+        os.close(self._master)
+        return code
+
+
+def _own_terminal(terminal: int) -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
+
+
+@pytest.fixture
+def person(daemon: FakeDaemon, tmp_path: Path) -> Iterator[Person]:
+    someone = Person(daemon, tmp_path / "state", "--session", "work")
+    yield someone
+    if someone.process.poll() is None:
+        someone.process.kill()
+        someone.leave()
+
+
+def test_a_person_talks_and_leaves(person: Person, tmp_path: Path) -> None:
+    person.wait_for("> ")
+    person.type("hello\n")
+    person.wait_for("HELLO")
+    person.wait_for("\x1b[2m[3 new tokens, 12 reused (exact_prefix), 2 generated]\x1b[0m")
+    person.wait_for("> ")
+    person.type("\x04")
+    assert person.leave() == 0
+    remembered = tmp_path / "state" / "llmd" / "chat_history"
+    assert "hello" in remembered.read_text()
+    assert remembered.stat().st_mode & 0o777 == 0o600
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_program(daemon: FakeDaemon, person: Person) -> None:
+    left = threading.Event()
+
+    def never_end(exchange: Exchange) -> None:
+        exchange.begin_stream()
+        exchange.send(chunk("partial"))
+        if exchange.client_left():
+            left.set()
+        exchange.close_connection = True
+
+    daemon.route(CHAT, never_end)
+    person.wait_for("> ")
+    person.type("hello\n")
+    person.wait_for("partial")
+    person.type("\x03")
+    person.wait_for("[cancelled]")
+    assert left.wait(READ_DEADLINE_S), "the connection must close, so that the daemon stops generating"
+    daemon.route(CHAT, echo)
+    person.wait_for("> ")
+    person.type("again\n")
+    person.wait_for("AGAIN")
+    contents = [message["content"] for message in asked(daemon)[-1]["messages"]]
+    assert contents == ["hello", "partial", "again"]
+
+
+def test_ctrl_c_at_the_prompt_drops_the_line(daemon: FakeDaemon, person: Person) -> None:
+    person.wait_for("> ")
+    person.type("never sent\x03")
+    person.wait_for("> ")
+    person.type("sent\n")
+    person.wait_for("SENT")
+    assert [request["messages"][-1]["content"] for request in asked(daemon)] == ["sent"]
+
+
+def test_errors_leave_a_person_in_the_chat(daemon: FakeDaemon, person: Person) -> None:
+    daemon.route(CHAT, lambda exchange: exchange.refuse(429, "queue_full", "Too many."))
+    person.wait_for("> ")
+    person.type("one\n")
+    person.wait_for("Too many.")
+    daemon.route(CHAT, echo)
+    person.wait_for("> ")
+    person.type("/nonsense\n")
+    person.wait_for("no such command: /nonsense")
+    person.type("/help\n")
+    person.wait_for("Ctrl-C stops an answer")
+    person.type("two\n")
+    person.wait_for("TWO")
+    assert [len(request["messages"]) for request in asked(daemon)] == [1, 1], "a refused turn is not history"
