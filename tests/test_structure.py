@@ -1,0 +1,266 @@
+"""The shape of the source: imports point one way, each foreign thing has one door, files and functions fit a head."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "daemon" / "llmd"
+LIBLLM = ROOT / "libllm"
+
+# Each may import those after it, never those before it.
+LAYERS = ("__main__", "app", "api", "metrics", "generation", "engine", "native")
+BANNED_WORDS = {"manager", "util", "utils", "helper", "helpers", "misc", "common"}
+C_FILE_LINES_MAX, C_FUNCTION_LINES_MAX = 600, 60
+PYTHON_FILE_LINES_MAX, PYTHON_FUNCTION_LINES_MAX = 400, 40
+
+# "path" or "path:function" → why it may be longer.
+LONGER_FOR_A_REASON: dict[str, str] = {}
+
+
+def python_sources() -> list[Path]:
+    return sorted(path for folder in ("daemon", "tests", "tools", "bench") for path in (ROOT / folder).rglob("*.py"))
+
+
+def c_sources() -> list[Path]:
+    folders = ("include", "libllm", "tests", "bench", "cmake")
+    return sorted(
+        path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in (".c", ".h", ".cpp")
+    )
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+# --- Python ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Import:
+    importer: str  # "llmd.api.chat"
+    imported: str  # "llmd.generation", "aiohttp.web"
+    lazy: bool  # inside a function
+    typing: bool  # under TYPE_CHECKING
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports_of(path: Path) -> Iterator[Import]:
+    importer = module_name(path)
+    package = importer if path.name == "__init__.py" else importer.rpartition(".")[0]
+
+    def walk(node: ast.AST, lazy: bool, typing: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.Import):
+                yield from (Import(importer, alias.name, lazy, typing) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                base = package.split(".")[: len(package.split(".")) - child.level + 1] if child.level else []
+                source = ".".join([*base, *([child.module] if child.module else [])])
+                yield from (Import(importer, resolved(source, alias.name), lazy, typing) for alias in child.names)
+            else:
+                is_typing = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+                inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+                yield from walk(child, lazy or inside, typing or is_typing)
+
+    yield from walk(ast.parse(path.read_text()), False, False)
+
+
+def resolved(source: str, name: str) -> str:
+    """`from llmd import config` imports the module llmd.config; `from llmd.config import Options` the same one."""
+    place = PACKAGE.parent.joinpath(*source.split("."), name)
+    return f"{source}.{name}" if place.with_suffix(".py").exists() or place.is_dir() else source
+
+
+def all_imports() -> list[Import]:
+    return [found for path in sorted(PACKAGE.rglob("*.py")) for found in imports_of(path)]
+
+
+def layer(module: str) -> int | None:
+    top = module.split(".")[1] if module.startswith("llmd.") else ""
+    return LAYERS.index(top) if top in LAYERS else None
+
+
+def test_the_walker_sees_imports() -> None:
+    found = {(one.importer, one.imported) for one in all_imports()}
+    assert ("llmd.ctl.__main__", "llmd.ctl.client") in found
+    assert ("llmd.native", "importlib.util") in found
+
+
+def test_layers_import_downwards() -> None:
+    wrong = [
+        one
+        for one in all_imports()
+        if (importer := layer(one.importer)) is not None
+        and (imported := layer(one.imported)) is not None
+        and imported < importer
+    ]
+    assert wrong == []
+
+
+def test_what_stands_beside_the_layers_knows_none_of_them() -> None:
+    """options, errors, limits, wire, ... may know libllm's words, not the parts that serve."""
+    native = LAYERS.index("native")
+    wrong = [one for one in all_imports() if layer(one.importer) is None and (layer(one.imported) or native) < native]
+    assert wrong == []
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph: dict[str, set[str]] = {}
+    for one in all_imports():
+        if one.imported.startswith("llmd.") and not one.lazy and not one.typing:
+            graph.setdefault(one.importer, set()).add(one.imported)
+
+    def cycle_from(module: str, path: tuple[str, ...]) -> tuple[str, ...]:
+        if module in path:
+            return (*path[path.index(module) :], module)
+        return next((found for child in graph.get(module, ()) if (found := cycle_from(child, (*path, module)))), ())
+
+    assert [cycle for module in sorted(graph) if (cycle := cycle_from(module, ()))] == []
+
+
+# Import name → the only modules and packages that may use it.
+DOORS = {
+    "aiohttp": ("llmd.api.", "llmd.app.", "llmd.__main__."),
+    "uvloop": ("llmd.app.", "llmd.__main__."),
+    "cffi": ("llmd._native_build.",),
+}
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_foreign_packages_have_one_door(name: str) -> None:
+    users = {one.importer for one in all_imports() if one.imported.split(".")[0] == name}
+    assert {user for user in users if not f"{user}.".startswith(DOORS[name])} == set()
+
+
+def test_the_extension_module_has_one_door() -> None:
+    users = {relative(path) for path in PACKAGE.rglob("*.py") if "_libllm" in path.read_text()}
+    assert users == {"daemon/llmd/native.py", "daemon/llmd/_native_build.py"}
+
+
+def test_wire_types_do_no_io() -> None:
+    allowed = {"__future__", "collections", "dataclasses", "enum", "msgspec", "typing", "llmd", "json", "re"}
+    used = {one.imported.split(".")[0] for one in all_imports() if one.importer.startswith("llmd.wire")}
+    assert used <= allowed
+
+
+def test_llmctl_knows_only_its_client() -> None:
+    """options for the socket's default; libllm's readers only when a verb asks for them."""
+    ours = [one for one in all_imports() if one.importer.startswith("llmd.ctl") and one.imported.startswith("llmd")]
+    outside = {one for one in ours if one.imported != "llmd" and not one.imported.startswith("llmd.ctl")}
+    assert {one.imported for one in outside} <= {"llmd.options", "llmd.native"}
+    assert {one.importer for one in outside if one.imported == "llmd.native" and not one.lazy} == set()
+
+
+def test_llmctl_starts_light() -> None:
+    heavy = "aiohttp", "uvloop", "asyncio", "cffi", "_libllm", "llmd.native", "llmd.engine"
+    program = f"import sys, llmd.ctl.__main__; print([name for name in {heavy!r} if name in sys.modules])"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PACKAGE.parent
+    )
+    assert loaded.stdout.strip() == "[]"
+
+
+# --- C ---------------------------------------------------------------------------------------------------------------
+
+FOREIGN_HEADER = re.compile(r'^\s*#\s*include\s*[<"]((?:llama|ggml|gguf|common/|nlohmann/)[^>"]*)[>"]', re.MULTILINE)
+OWN_HEADER = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+LLAMA_DOORS = re.compile(r"(model_llama\w*|sampler\w*|chat\w*)\.(c|cpp|h)")
+PURE = ("resume", "schedule", "stop")
+
+
+def test_llama_has_few_doors() -> None:
+    users = {path.name for path in LIBLLM.rglob("*") if path.is_file() and FOREIGN_HEADER.search(path.read_text())}
+    assert {name for name in users if not LLAMA_DOORS.fullmatch(name)} == set()
+
+
+def test_headers_of_doors_show_nothing_foreign() -> None:
+    """Whoever includes model.h, sampler.h or chat.h must not get llama.cpp with it."""
+    leaks = {name: FOREIGN_HEADER.findall((LIBLLM / name).read_text()) for name in ("model.h", "sampler.h", "chat.h")}
+    assert leaks == {"model.h": [], "sampler.h": [], "chat.h": []}
+
+
+@pytest.mark.parametrize("name", PURE)
+def test_decisions_are_pure(name: str) -> None:
+    """They take values and return values: no model, no segment, no ring, no clock."""
+    text = (LIBLLM / f"{name}.c").read_text() + (LIBLLM / f"{name}.h").read_text()
+    own = set(OWN_HEADER.findall(text)) - {f"{name}.h", "llm.h"}
+    assert own & {"model.h", "page.h", "ring.h", "doorbell.h", "session.h", "decode.h", "engine.h"} == set()
+    assert not re.search(r"\b(clock_gettime|gettimeofday|time|rand|fopen|open|read|write|printf|getenv)\s*\(", text)
+
+
+def test_the_public_headers_include_no_private_one() -> None:
+    for path in (ROOT / "include").glob("*.h"):
+        assert set(OWN_HEADER.findall(path.read_text())) <= {"llm.h"}
+
+
+# --- names and sizes -------------------------------------------------------------------------------------------------
+
+
+def test_names_say_something() -> None:
+    named = [path for path in [*python_sources(), *c_sources()] if BANNED_WORDS & set(re.split(r"[_.-]", path.stem))]
+    folders = {parent for path in [*python_sources(), *c_sources()] for parent in path.relative_to(ROOT).parents}
+    assert named == []
+    assert {folder for folder in folders if BANNED_WORDS & set(re.split(r"[_.-]", folder.name))} == set()
+
+
+def n_lines(path: Path) -> int:
+    return len(path.read_text().splitlines())
+
+
+def python_functions(path: Path) -> Iterator[tuple[str, int]]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def c_functions(path: Path) -> Iterator[tuple[str, int]]:
+    """Formatted code: a definition begins in the first column, its brace closes there."""
+    start, name = 0, ""
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        opening = re.match(r"[A-Za-z_].*?([A-Za-z_]\w*)\(", line)
+        if opening and not line.rstrip().endswith(";"):
+            start, name = number, opening[1]
+        elif line.startswith("}") and name:
+            yield name, number - start + 1
+            name = ""
+        elif line.rstrip().endswith(";") and not line.startswith((" ", "\t", "}")):
+            name = ""
+
+
+def too_long(paths: list[Path], file_lines_max: int, function_lines_max: int, c: bool) -> dict[str, int]:
+    found = {relative(path): n for path in paths if (n := n_lines(path)) > file_lines_max}
+    for path in paths:
+        functions = c_functions(path) if c else python_functions(path)
+        found |= {f"{relative(path)}:{name}": n for name, n in functions if n > function_lines_max}
+    return {key: n for key, n in found.items() if key not in LONGER_FOR_A_REASON}
+
+
+def test_python_fits_a_head() -> None:
+    assert too_long(python_sources(), PYTHON_FILE_LINES_MAX, PYTHON_FUNCTION_LINES_MAX, c=False) == {}
+
+
+def test_c_fits_a_head() -> None:
+    assert too_long(c_sources(), C_FILE_LINES_MAX, C_FUNCTION_LINES_MAX, c=True) == {}
+
+
+def test_c_functions_are_found(tmp_path: Path) -> None:
+    source = tmp_path / "one.c"
+    source.write_text("static int f(int a)\n{\n    return a;\n}\n\nvoid g(int a,\n       int b) {\n    a = b;\n}\n")
+    assert list(c_functions(source)) == [("f", 4), ("g", 4)]
+
+
+def test_exceptions_are_still_needed() -> None:
+    for key in LONGER_FOR_A_REASON:
+        assert (ROOT / key.split(":")[0]).exists(), f"{key} is gone"
