@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from llmd import config, limits
+from llmd.options import OPTIONS, Config
+
 SYSTEMD = Path(__file__).parents[1] / "systemd"
 UNITS = ("llmd.service", "llmd@.service")
 INSTALLED = "/opt/llmd/bin/llmd"
@@ -64,6 +67,7 @@ def installed(tmp_path: Path) -> Path:
         assert INSTALLED in text
         instance = name.replace("@", "@demo")
         (tmp_path / instance).write_text(text.replace(INSTALLED, "/bin/true"))
+    shutil.copy(SYSTEMD / "llmd.socket", tmp_path)
     return tmp_path
 
 
@@ -128,6 +132,26 @@ def test_the_user_is_the_one_that_is_made() -> None:
     assert all(unit(name)["User"] == unit(name)["Group"] == ["llmd"] for name in UNITS)
 
 
+def test_the_socket_unit_opens_what_the_service_would() -> None:
+    sockets = unit("llmd.socket")
+    assert sockets["ListenStream"] == [environment("llmd.service")["LLMD_SOCKET"], f"127.0.0.1:{Config().port}"]
+    assert sockets["SocketUser"] == sockets["SocketGroup"] == unit("llmd.service")["User"]
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_units_name_options_that_exist(name: str) -> None:
+    known = {option.environment for option in OPTIONS}
+    assert {variable for variable in environment(name) if variable.startswith("LLMD_")} <= known
+    flags = set(re.findall(r"--[a-z-]+", unit(name)["ExecStart"][0]))
+    assert flags <= {option.flag for option in OPTIONS}
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_stopping_takes_no_longer_than_systemd_waits(name: str) -> None:
+    assert Config().shutdown_timeout + limits.STOP_GRACE_S < int(unit(name)["TimeoutStopSec"][0].removesuffix("s"))
+    assert unit(name)["RestartPreventExitStatus"] == [str(config.USAGE_ERROR)]
+
+
 def test_devices_are_opened_only_by_the_drop_in() -> None:
     assert all("DeviceAllow" not in unit(name) for name in UNITS)
     drop_in = unit("gpu.conf")
@@ -136,7 +160,7 @@ def test_devices_are_opened_only_by_the_drop_in() -> None:
     assert "char-drm rw" in drop_in["DeviceAllow"]
 
 
-@pytest.mark.parametrize("name", ["llmd.service", "llmd@demo.service"])
+@pytest.mark.parametrize("name", ["llmd.service", "llmd@demo.service", "llmd.socket"])
 def test_systemd_finds_nothing_to_say(installed: Path, name: str) -> None:
     result = analyze("verify", "--recursive-errors=no", str(installed / name))
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
