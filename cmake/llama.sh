@@ -90,7 +90,7 @@ LLAMA_FLAGS="-DCMAKE_BUILD_TYPE=Release -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DC
 amx_verdict() {
     local probe=$1
     if [ "$(uname -m)" != x86_64 ] ||
-        ! "$CC" -O2 -mamx-tile -mamx-int8 -o "$probe" "$ROOT/cmake/amx_probe.c" >/dev/null 2>&1; then
+        ! "$CXX" -O3 -mamx-tile -mamx-int8 -o "$probe" "$ROOT/cmake/amx_probe.cpp" >/dev/null 2>&1; then
         echo unknown-to-compiler
     elif ! grep -qw amx_tile /proc/cpuinfo; then
         echo absent
