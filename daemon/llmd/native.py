@@ -223,8 +223,8 @@ class Page:
         view = ffi.new("llm_session_view *")
         if lib.llm_page_session(self._pointer, slot, view) != Status.OK:
             return None
-        numbers = [int(getattr(view, field)) for field in _SESSION_NUMBERS]
-        return SessionView(*numbers, text_of(view.name))
+        numbers: dict[str, Any] = {field: int(getattr(view, field)) for field in _SESSION_NUMBERS}
+        return SessionView(**numbers, name=text_of(view.name))
 
     def sessions(self) -> Iterator[SessionView]:
         for slot in range(self.read().n_slots):

@@ -1,7 +1,7 @@
 """The option table: what can be set, once. Command line, environment, TOML file, help and documentation read it.
 
-An option is a field of `Config`; its name gives the spelling everywhere: `ctx_size` is `--ctx-size`, `LLMD_CTX_SIZE` and
-`ctx_size` in TOML. A parser turns the text into the value or says in one sentence what it expected.
+An option is a field of `Config`; its name gives the spelling everywhere: `ctx_size` is `--ctx-size`, `LLMD_CTX_SIZE`
+and `ctx_size` in TOML. A parser turns the text into the value or says in one sentence what it expected.
 """
 
 from __future__ import annotations

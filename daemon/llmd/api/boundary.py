@@ -1,0 +1,155 @@
+"""What surrounds every handler: who may ask, errors as answers, one log line, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from ..access import LOCAL, Caller, check_host, check_origin
+from ..errors import ApiError
+from ..logs import fields
+from ..metrics import RESPONSES
+from .context import FACTS, PUBLIC, STATE, Facts, State
+
+log = logging.getLogger("llmd.http")
+
+_HTTP_CODES = {404: "not_found", 405: "method_not_allowed", 413: "request_too_large"}
+_CLIENT_GONE = 499
+_CORS_HEADERS = {
+    "Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",
+    "Access-Control-Allow-Headers": "*, Authorization",
+    "Access-Control-Max-Age": "600",
+}
+
+
+@web.middleware
+async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse:
+    state = request.app[STATE]
+    facts = request[FACTS] = Facts(endpoint=_endpoint(request))
+    started = asyncio.get_running_loop().time()
+    status = _CLIENT_GONE
+    try:
+        response = await _answer(state, request, handler, facts)
+        status = response.status
+        return response
+    finally:
+        state.metrics.add(RESPONSES, endpoint=facts.endpoint, status=str(status))
+        _log_line(request, facts, status, asyncio.get_running_loop().time() - started)
+
+
+async def _answer(state: State, request: web.Request, handler: Handler, facts: Facts) -> web.StreamResponse:
+    try:
+        if _is_preflight(request):
+            _check_browser(state, request, facts)
+            return web.Response(status=204, headers=_CORS_HEADERS)
+        facts.caller = _caller(state, request, facts)
+        return await handler(request)
+    except ApiError as error:
+        facts.error_code = error.code
+        return error_response(error)
+    except web.HTTPException as error:
+        code = _HTTP_CODES.get(error.status)
+        if code is None:
+            raise
+        facts.error_code = code
+        return error_response(ApiError(code, _http_message(state, request, code)))
+    except Exception:
+        log.exception("a handler failed", extra=fields(method=request.method, path=request.path))
+        facts.error_code = "internal_error"
+        return error_response(ApiError("internal_error"))
+
+
+def error_response(error: ApiError) -> web.Response:
+    reason = "Request Cancelled" if error.status == _CLIENT_GONE else None
+    return web.Response(
+        status=error.status,
+        reason=reason,
+        body=error.body(),
+        content_type="application/json",
+        headers=error.headers(),
+    )
+
+
+def _http_message(state: State, request: web.Request, code: str) -> str | None:
+    if code == "request_too_large":
+        return f"The body is larger than {state.config.body_limit} bytes; --body-limit sets the limit."
+    if code == "not_found":
+        return f"There is nothing at {request.method} {request.path}; GET /openapi.json lists what there is."
+    return f"{request.path} does not answer {request.method}."
+
+
+def _endpoint(request: web.Request) -> str:
+    """The path's pattern, the same with and without /v1."""
+    resource = request.match_info.route.resource
+    return "unmatched" if resource is None else resource.canonical.removeprefix("/v1")
+
+
+# --- who may ask -----------------------------------------------------------------------------------------------------
+
+
+def is_local(request: web.Request) -> bool:
+    """Whether it came over the unix socket."""
+    transport = request.transport
+    connection = transport.get_extra_info("socket") if transport is not None else None
+    return connection is not None and connection.family == socket.AF_UNIX
+
+
+def _caller(state: State, request: web.Request, facts: Facts) -> Caller:
+    if is_local(request):
+        return LOCAL
+    _check_browser(state, request, facts)
+    if facts.endpoint in request.app[PUBLIC]:
+        return facts.caller
+    return state.keys.caller(request.headers.get("Authorization"), request.headers.get("X-Api-Key"))
+
+
+def _check_browser(state: State, request: web.Request, facts: Facts) -> None:
+    host = request.headers.get("Host")
+    check_host(host, state.config.allowed_hosts)
+    origin = request.headers.get("Origin")
+    if check_origin(origin, host, state.config.allowed_origins):
+        facts.cors_origin = origin
+
+
+def _is_preflight(request: web.Request) -> bool:
+    return request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+
+
+async def add_cors_headers(request: web.Request, response: web.StreamResponse) -> None:
+    facts = request.get(FACTS)
+    if facts is not None and facts.cors_origin is not None:
+        response.headers["Access-Control-Allow-Origin"] = facts.cors_origin
+        response.headers["Access-Control-Expose-Headers"] = "X-LLM-Session-Id, Retry-After"
+        response.headers["Vary"] = "Origin"
+
+
+# --- log -------------------------------------------------------------------------------------------------------------
+
+
+def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -> None:
+    level = logging.INFO if facts.generation is not None or request.method != "GET" else logging.DEBUG
+    if not log.isEnabledFor(level):
+        return
+    values: dict[str, object] = {
+        "method": request.method,
+        "path": request.path,
+        "status": status,
+        "ms": round(1000 * seconds),
+        "caller": facts.caller.name,
+        "error": facts.error_code,
+    }
+    generation = facts.generation
+    if generation is not None:
+        values["session"] = generation.work.key.id or "scratch"
+        values["identity"] = generation.work.key.source
+        values["reason"] = generation.reason_word
+        values["outcome"] = generation.outcome_word
+        values["prompt_tokens"] = generation.work.prompt.n_tokens
+        if generation.finished is not None:
+            values["reused_tokens"] = generation.finished.n_reused
+            values["generated_tokens"] = generation.finished.n_generated
+    log.log(level, "request", extra=fields(**values, **facts.extra))

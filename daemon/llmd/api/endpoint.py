@@ -1,0 +1,29 @@
+"""One row of the endpoint table."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+VERSION_PREFIX = "/v1"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    method: str
+    path: str
+    """As it is documented; the other spelling, with or without /v1, is served too."""
+    handler: Handler
+    summary: str
+    answer: type[Any] | None
+    takes: type[Any] | None = None
+    is_public: bool = False
+
+    @property
+    def spellings(self) -> tuple[str, str]:
+        bare = self.path.removeprefix(VERSION_PREFIX)
+        return bare, VERSION_PREFIX + bare

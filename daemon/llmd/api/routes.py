@@ -1,0 +1,43 @@
+"""The endpoint table: it makes the routes, each with and without /v1, and /openapi.json."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from ..wire import openai
+from ..wire import sessions as wire
+from . import chat, completions, health, models, openapi, sessions, text
+from .context import OPENAPI, PUBLIC
+from .endpoint import Endpoint
+
+ENDPOINTS = (
+    Endpoint("POST", "/v1/chat/completions", chat.chat_completions, "Answer a conversation, as one answer or a stream",
+             openai.ChatCompletion, openai.ChatCompletionRequest),
+    Endpoint("POST", "/v1/completions", completions.completions, "Continue a text, as one answer or a stream",
+             openai.Completion, openai.CompletionRequest),
+    Endpoint("GET", "/v1/models", models.list_models, "The model being served", wire.ModelList),
+    Endpoint("GET", "/v1/models/{id}", models.show_model, "One model", wire.Model),
+    Endpoint("GET", "/v1/sessions", sessions.list_sessions, "Sessions, the last used first", wire.SessionList),
+    Endpoint("GET", "/v1/sessions/{id}", sessions.show_session, "One session", wire.Session),
+    Endpoint("DELETE", "/v1/sessions/{id}", sessions.delete_session,
+             "Close a session and free its place; what runs in it is cancelled", wire.SessionDeleted),
+    Endpoint("POST", "/v1/sessions/{id}/reset", sessions.reset_session,
+             "Clear a session's context and keep its place; what runs in it is cancelled", wire.Session),
+    Endpoint("POST", "/tokenize", text.tokenize, "Text to tokens", wire.Tokens, wire.TokenizeRequest),
+    Endpoint("POST", "/detokenize", text.detokenize, "Tokens to text", wire.DetokenizedText, wire.DetokenizeRequest),
+    Endpoint("POST", "/apply-template", chat.apply_template, "The prompt that a conversation makes",
+             wire.RenderedTemplate, openai.ChatCompletionRequest),
+    Endpoint("GET", "/props", models.show_props, "Facts for llama.cpp-aware tools", wire.Props),
+    Endpoint("GET", "/health", health.health, "Whether the process is alive", wire.Health, is_public=True),
+    Endpoint("GET", "/ready", health.ready, "Whether it can serve; 503 when not", wire.Readiness, is_public=True),
+    Endpoint("GET", "/metrics", health.metrics, "Counters in Prometheus' text form", None),
+    Endpoint("GET", "/openapi.json", openapi.show_openapi, "This description", None, is_public=True),
+)  # fmt: skip
+
+
+def add_routes(app: web.Application) -> None:
+    for endpoint in ENDPOINTS:
+        for path in endpoint.spellings:
+            app.router.add_route(endpoint.method, path, endpoint.handler)
+    app[PUBLIC] = frozenset(endpoint.spellings[0] for endpoint in ENDPOINTS if endpoint.is_public)
+    app[OPENAPI] = openapi.document(ENDPOINTS)

@@ -1,0 +1,45 @@
+"""From a validated request to the work for the engine."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from ..engine import Prompt
+from ..generation import Work
+from ..native import GenerateFlag
+from ..sampling import logit_bias_of, sampling_of, stops_of
+from ..session_key import SessionKey, resolve
+from ..wire.openai import GenerationRequest
+from .answer import Delivery, Kind
+from .context import FACTS, STATE
+
+
+def key_of(request: web.Request, wanted: GenerationRequest) -> SessionKey:
+    metadata = wanted.metadata if isinstance(wanted.metadata, dict) else None
+    return resolve(request.headers.items(), wanted.session_id, wanted.prompt_cache_key, metadata)
+
+
+def work_of(request: web.Request, wanted: GenerationRequest, key: SessionKey, prompt: Prompt, max_tokens: int) -> Work:
+    state = request.app[STATE]
+    info = state.engine.info
+    flags = GenerateFlag(0)
+    if wanted.ignore_eos:
+        flags |= GenerateFlag.IGNORE_END
+    if wanted.cache_prompt is False or (key.is_scratch and not state.config.scratch_reuse):
+        flags |= GenerateFlag.COLD
+    return Work(
+        owner=request[FACTS].caller.owner,
+        key=key,
+        prompt=prompt,
+        max_tokens=max_tokens,
+        sampling=sampling_of(wanted, info.sampling, info.n_ctx),
+        logit_bias=logit_bias_of(wanted.logit_bias, info.n_vocab),
+        stop=stops_of(wanted.stop),
+        flags=flags,
+    )
+
+
+def delivery_of(kind: Kind, wanted: GenerationRequest) -> Delivery:
+    options = wanted.stream_options
+    include_usage = options is not None and bool(options.include_usage or options.continuous_usage_stats)
+    return Delivery(kind=kind, is_stream=bool(wanted.stream), include_usage=include_usage)

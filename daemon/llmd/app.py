@@ -1,0 +1,111 @@
+"""Puts the daemon together: engine, state, routes. What is opened here is closed here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from aiohttp import web
+
+from . import limits, native, systemd
+from .access import KeyRing, read_keys
+from .api.boundary import add_cors_headers, boundary
+from .api.context import STATE, State
+from .api.routes import add_routes
+from .engine import Engine, EngineOptions
+from .generation import CancelReason, Generation
+from .logs import fields
+from .metrics import Metrics
+from .options import Config
+from .progress import Progress
+
+log = logging.getLogger("llmd")
+
+
+def create_app(config: Config) -> web.Application:
+    """The application; starting it loads the model."""
+    app = web.Application(middlewares=[boundary], client_max_size=config.body_limit)
+    keys = read_keys(config.api_key_file) if config.api_key_file else KeyRing()
+    app.on_response_prepare.append(add_cors_headers)
+    add_routes(app)
+
+    async def engine(app: web.Application) -> AsyncIterator[None]:
+        opened = await Engine.open(engine_options(config))
+        app[STATE] = State(
+            config=config,
+            engine=opened,
+            keys=keys,
+            metrics=Metrics(),
+            progress=Progress(opened.heartbeat),
+            model_id=config.model_id or opened.info.name,
+            created=int(time.time()),
+        )
+        yield
+        await opened.close()
+
+    app.cleanup_ctx.append(engine)
+    app.cleanup_ctx.append(watchdog)
+    return app
+
+
+def engine_options(config: Config) -> EngineOptions:
+    return EngineOptions(
+        model=config.model,
+        page_name=native.segment_name(config.socket),
+        chat_template=_template(config.chat_template_file),
+        n_ctx=config.ctx_size,
+        n_sessions=config.max_sessions,
+        n_scratch=config.scratch_sessions,
+        kv_bytes_max=config.kv_memory,
+        capacity_policy=config.capacity_policy,
+        n_threads=config.threads,
+        n_gpu_layers=config.gpu_layers,
+        gap_ms_target=config.gap_target_ms,
+    )
+
+
+def _template(path: Path | None) -> str | None:
+    return path.read_text("utf-8") if path is not None else None
+
+
+async def watchdog(app: web.Application) -> AsyncIterator[None]:
+    """Feeds systemd's watchdog, as long as the decode thread makes progress."""
+    interval = systemd.watchdog_interval_s()
+    feeding = asyncio.create_task(_feed(Progress(app[STATE].engine.heartbeat), interval)) if interval else None
+    yield
+    if feeding is not None:
+        feeding.cancel()
+
+
+async def _feed(progress: Progress, interval_s: float) -> None:
+    while True:
+        if progress.seconds_without() == 0:
+            systemd.notify("WATCHDOG=1")
+        await asyncio.sleep(interval_s)
+
+
+async def stop_serving(state: State) -> None:
+    """Refuses new work, lets running requests go on until the deadline, then cancels them."""
+    state.is_stopping = True
+    engine = state.engine
+    systemd.notify("STOPPING=1")
+    log.info("stopping", extra=fields(requests=engine.n_live, timeout_s=state.config.shutdown_timeout))
+    if await _idle_within(engine, state.config.shutdown_timeout):
+        return
+    log.warning("cancelling what still runs", extra=fields(requests=engine.n_live))
+    for listener in engine.live():
+        if isinstance(listener, Generation):
+            listener.cancel(CancelReason.SHUTDOWN)
+    await _idle_within(engine, limits.STOP_GRACE_S)
+
+
+async def _idle_within(engine: Engine, seconds: float) -> bool:
+    try:
+        async with asyncio.timeout(seconds):
+            await engine.idle()
+    except TimeoutError:
+        return False
+    return True

@@ -1,0 +1,233 @@
+"""One request's life in the daemon.
+
+    queued ──admitted──► admitted ──started──► running ──finished──► finished
+      └───────────────────────── finished(refused) ─────────────────────▲
+
+Owned by the event loop. The engine delivers events by the `on_` methods; exactly one web handler awaits `admission` and
+then `text`. Text that piles up is joined, so a handler that falls behind writes less often, not later. Whoever ends the
+request early says why with one word; the engine's last event stays the only end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from . import limits
+from .engine import Engine, Prompt
+from .errors import ApiError, code_of_status, context_length_error
+from .native import OUTCOME_WORDS, REASON_WORDS, STATUS_WORDS, GenerateFlag, Outcome, Status
+from .session_key import SessionKey
+from .wire.engine import Admitted, Finished, Sampling, Started, Text
+from .wire.openai import FinishReason
+
+
+class CancelReason(enum.StrEnum):
+    """Who ended a request before its end."""
+
+    CLIENT_GONE = "client_gone"
+    SLOW_READER = "slow_reader"
+    DEADLINE = "deadline_exceeded"
+    SHUTDOWN = "shutting_down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What one request asks of the engine."""
+
+    owner: int
+    key: SessionKey
+    prompt: Prompt
+    max_tokens: int
+    sampling: Sampling
+    logit_bias: bytes
+    stop: list[str]
+    flags: GenerateFlag
+
+
+class Generation:
+    __slots__ = (
+        "_delivering", "_engine", "_on_end", "_parts", "_paused", "_pending_chars", "_request", "_waiter",
+        "admitted", "cancel_reason", "finished", "is_stream", "started", "work",
+    )  # fmt: skip
+
+    def __init__(self, engine: Engine, work: Work, *, is_stream: bool, on_end: Callable[[Generation], None]) -> None:
+        """Queues the work. Raises ApiError when the engine cannot take it."""
+        self.work = work
+        self.is_stream = is_stream
+        self.admitted: Admitted | None = None
+        self.started: Started | None = None
+        self.finished: Finished | None = None
+        self.cancel_reason: CancelReason | None = None
+        self._engine = engine
+        self._on_end = on_end
+        self._parts: list[str] = []
+        self._pending_chars = 0
+        self._paused = False
+        self._delivering = True
+        self._waiter: asyncio.Future[None] | None = None
+        if work.prompt.n_tokens > engine.info.n_ctx:
+            raise context_length_error(engine.info.n_ctx, work.prompt.n_tokens)
+        self._request = engine.generate(
+            self,
+            owner=work.owner,
+            session=work.key.id,
+            prompt=work.prompt.tokens,
+            max_tokens=work.max_tokens,
+            sampling=work.sampling,
+            logit_bias=work.logit_bias,
+            stop=work.stop,
+            flags=work.flags,
+        )
+
+    # --- the engine's side -------------------------------------------------------------------------------------------
+
+    def on_admitted(self, event: Admitted) -> None:
+        self.admitted = event
+        self.nudge()
+
+    def on_started(self, event: Started) -> None:
+        self.started = event
+
+    def on_text(self, event: Text) -> None:
+        if not self._delivering:
+            return
+        text = event.text
+        self._parts.append(text)
+        self._pending_chars += len(text)
+        if self._pending_chars > limits.PENDING_TEXT_CHARS_MAX and self.is_stream and not self._paused:
+            self._paused = True
+            self._engine.pause(self._request, True)
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def on_finished(self, event: Finished) -> None:
+        self.finished = event
+        self._on_end(self)
+        self.nudge()
+
+    # --- the handler's side ------------------------------------------------------------------------------------------
+
+    def nudge(self) -> None:
+        """Wakes the handler, with or without news."""
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _wait(self) -> None:
+        self._waiter = asyncio.get_running_loop().create_future()
+        await self._waiter
+
+    async def admission(self) -> None:
+        """Returns when the request has its place; raises ApiError when it never gets one."""
+        while self.admitted is None:
+            if self.finished is not None:
+                raise self.error() or ApiError("internal_error")
+            await self._wait()
+
+    async def text(self) -> str:
+        """What has come since the last call, waiting for it; "" after a nudge or at the end."""
+        if not self._parts and self.finished is None:
+            await self._wait()
+        text = "".join(self._parts)
+        self._parts.clear()
+        self._pending_chars = 0
+        if self._paused:
+            self._paused = False
+            self._engine.pause(self._request, False)
+        return text
+
+    async def whole_text(self) -> str:
+        """All text, when the generation has ended."""
+        while self.finished is None:
+            await self._wait()
+        return "".join(self._parts)
+
+    def cancel(self, reason: CancelReason) -> None:
+        """Ends the request early; the first reason counts. Nothing happens after the end."""
+        if self.finished is None and self.cancel_reason is None:
+            self.cancel_reason = reason
+            self._engine.cancel(self._request)
+
+    def release(self) -> None:
+        """The handler is done with it, or gone: an unfinished generation is cancelled and its text dropped."""
+        self._delivering = False
+        self._parts.clear()
+        self._waiter = None
+        self.cancel(CancelReason.CLIENT_GONE)
+
+    # --- how it ended ------------------------------------------------------------------------------------------------
+
+    @property
+    def outcome_word(self) -> str:
+        """The outcome, or while it runs or was cut short, who cut it."""
+        if self.cancel_reason is not None and (self.finished is None or self.finished.outcome == Outcome.CANCELLED):
+            return self.cancel_reason
+        return OUTCOME_WORDS[self.finished.outcome] if self.finished is not None else "running"
+
+    @property
+    def reason_word(self) -> str | None:
+        return REASON_WORDS[self.started.reason] if self.started is not None else None
+
+    def finish_reason(self) -> FinishReason:
+        assert self.finished is not None
+        return "length" if self.finished.outcome == Outcome.LENGTH else "stop"
+
+    def error(self) -> ApiError | None:
+        """What the client must hear when it did not end well."""
+        finished = self.finished
+        if finished is None or finished.outcome in (Outcome.END, Outcome.STOP, Outcome.LENGTH):
+            return None
+        if finished.outcome == Outcome.SHUTDOWN:
+            return ApiError("shutting_down")
+        if finished.outcome == Outcome.CANCELLED:
+            reason = self.cancel_reason
+            return ApiError("cancelled" if reason in (None, CancelReason.CLIENT_GONE) else str(reason))
+        if finished.status == Status.CONTEXT_LENGTH:
+            return context_length_error(self._engine.info.n_ctx, self.work.prompt.n_tokens)
+        if finished.status == Status.CAPACITY:
+            return self._capacity_error()
+        return ApiError(code_of_status(STATUS_WORDS[finished.status]))
+
+    def _capacity_error(self) -> ApiError:
+        """Names the holders of this owner; others are only counted."""
+        own, others = [], 0
+        for view in self._engine.page.sessions():
+            if view.name and view.owner == self.work.owner:
+                own.append(view.name)
+            elif view.name:
+                others += 1
+        holders = ", ".join(sorted(own)) or "none of yours"
+        more = f" and {others} of other API keys" if others else ""
+        return ApiError(
+            "capacity_exhausted",
+            f"All {self._engine.info.n_sessions} session places are taken (by {holders}{more}). "
+            "Close one with DELETE /v1/sessions/ID.",
+            "session_id",
+        )
+
+    def divergence(self) -> tuple[int, str, str] | None:
+        """Where the prompt left what was resident, with its text before and after; None when it did not."""
+        if self.started is None or self.started.diverged_at < 0:
+            return None
+        at, shown = self.started.diverged_at, limits.DIVERGENCE_TOKENS_SHOWN
+        tokens = self.work.prompt.tokens
+        before = tokens[4 * max(at - shown, 0) : 4 * at]
+        after = tokens[4 * at : 4 * (at + shown)]
+        return at, self._engine.piece(before), self._engine.piece(after)
+
+
+def token_bytes(tokens: list[int]) -> bytes:
+    """Token ids as the engine takes them. Raises ApiError for what is no token id."""
+    try:
+        return struct.pack(f"<{len(tokens)}i", *tokens)
+    except struct.error:
+        raise ApiError("invalid_token", "A token id does not fit 32 bits.", "tokens") from None

@@ -1,0 +1,28 @@
+"""Whether the decode thread makes progress: what /ready answers and what feeds systemd's watchdog."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+Heartbeat = Callable[[], tuple[int, bool]]
+
+
+class Progress:
+    """Compares heartbeats. A thread that waits for work makes progress; one that is inside the same step as when it was
+    last looked at does not."""
+
+    def __init__(self, heartbeat: Heartbeat, clock: Callable[[], float] = time.monotonic) -> None:
+        self._heartbeat = heartbeat
+        self._clock = clock
+        self._count = -1
+        self._since = clock()
+
+    def seconds_without(self) -> float:
+        """How long the same step has been going on, as far as has been seen; 0 when there is progress."""
+        count, busy = self._heartbeat()
+        if count != self._count or not busy:
+            self._count = count
+            self._since = self._clock()
+            return 0.0
+        return self._clock() - self._since

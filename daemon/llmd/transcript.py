@@ -1,0 +1,103 @@
+"""From the messages of a request to what the chat template reads. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from . import limits
+from .errors import ApiError, shown
+from .wire.openai import ChatCompletionRequest, ContentPart, Message, ToolCall
+
+_ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+
+
+def render_request(request: ChatCompletionRequest) -> bytes:
+    """The JSON that `llm_chat_render` takes. Raises ApiError naming the message that cannot be rendered."""
+    messages = template_messages(request.messages)
+    document: dict[str, Any] = {"messages": messages}
+    if request.add_generation_prompt is not None:
+        document["add_generation_prompt"] = request.add_generation_prompt
+    variables = dict(request.chat_template_kwargs or {})
+    if request.enable_thinking is not None:
+        variables.setdefault("enable_thinking", request.enable_thinking)
+    if request.reasoning_effort is not None:
+        variables.setdefault("reasoning_effort", request.reasoning_effort)
+    if variables:
+        document["chat_template_kwargs"] = variables
+    return msgspec.json.encode(document)
+
+
+def template_messages(messages: list[Message]) -> list[dict[str, Any]]:
+    """The messages in the template's form, without the empty answers that an aborted stream left behind."""
+    if len(messages) > limits.MESSAGES_MAX:
+        raise ApiError(
+            "invalid_value", f"messages: {len(messages)} messages; at most {limits.MESSAGES_MAX} are taken.", "messages"
+        )
+    rendered = [_message(index, message) for index, message in enumerate(messages) if not _is_empty_answer(message)]
+    if not rendered:
+        raise ApiError("invalid_value", "messages: there is no message to answer.", "messages")
+    return rendered
+
+
+def _is_empty_answer(message: Message) -> bool:
+    if message.role != "assistant" or message.tool_calls:
+        return False
+    content = message.content
+    if isinstance(content, list):
+        return all(part.type == "text" and not (part.text or "").strip() for part in content)
+    return not (content or "").strip()
+
+
+def _message(index: int, message: Message) -> dict[str, Any]:
+    path = f"messages[{index}]"
+    role = _ROLES.get(message.role)
+    if role is None:
+        raise ApiError(
+            "invalid_value",
+            f"{path}.role: {shown(message.role)} is not one of {', '.join(_ROLES)}.",
+            f"{path}.role",
+        )
+    for field in ("function_call", "audio"):
+        if getattr(message, field) is not None:
+            raise ApiError("unsupported_parameter", f"{path}.{field} is not supported.", f"{path}.{field}")
+    out: dict[str, Any] = {"role": role, "content": _content(path, message)}
+    if message.tool_calls:
+        out["tool_calls"] = [_tool_call(call) for call in message.tool_calls]
+    for field in ("name", "tool_call_id", "reasoning_content"):
+        value = getattr(message, field)
+        if value is not None:
+            out[field] = value
+    return out
+
+
+def _content(path: str, message: Message) -> str:
+    content = message.content
+    if content is None:
+        if message.role in ("assistant", "tool"):
+            return ""
+        raise ApiError("invalid_type", f"{path}.content: expected text, got null.", f"{path}.content")
+    if isinstance(content, str):
+        return content
+    return "\n".join(_part(f"{path}.content[{n}]", part) for n, part in enumerate(content))
+
+
+def _part(path: str, part: ContentPart) -> str:
+    if part.type != "text":
+        raise ApiError(
+            "unsupported_parameter", f"{path}: parts of type {shown(part.type)} are not supported; only text is.", path
+        )
+    if part.text is None:
+        raise ApiError("missing_parameter", f"{path}.text is missing.", f"{path}.text")
+    return part.text
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    arguments = call.function.arguments
+    if not isinstance(arguments, str):
+        arguments = msgspec.json.encode(arguments).decode()
+    out: dict[str, Any] = {"type": "function", "function": {"name": call.function.name, "arguments": arguments}}
+    if call.id is not None:
+        out["id"] = call.id
+    return out
