@@ -106,7 +106,7 @@ def _create_app(config: Config) -> web.Application:
 
 
 async def _set_up(runner: web.AppRunner, config: Config) -> None:
-    from .engine import EngineError
+    from .engine_open import EngineError
 
     try:
         await runner.setup()

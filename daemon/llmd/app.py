@@ -15,7 +15,8 @@ from .access import KeyRing, read_keys
 from .api.boundary import add_cors_headers, boundary
 from .api.context import STATE, State
 from .api.routes import add_routes
-from .engine import Engine, EngineOptions
+from .engine import Engine
+from .engine_open import EngineOptions
 from .generation import CancelReason, Generation
 from .logs import fields
 from .metrics import Metrics

@@ -9,30 +9,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 
 from . import limits
+from .engine_open import EngineOptions, info_of, open_engine, start_engine
+from .engine_text import Prompt, detokenize, render_chat, tokenize
 from .errors import ApiError, code_of_status
-from .native import (
-    MEMORY_WORDS,
-    POLICY_WORDS,
-    STATUS_TEXTS,
-    STATUS_WORDS,
-    Page,
-    Status,
-    ffi,
-    lib,
-    text_of,
-)
-from .sampling import SamplingDefaults
+from .native import STATUS_WORDS, Page, Status, ffi, lib
 from .wire.engine import (
     Admitted,
     Cancel,
@@ -51,68 +40,6 @@ from .wire.engine import (
 
 log = logging.getLogger("llmd.engine")
 T = TypeVar("T")
-
-_ERROR_BYTES = 1024
-_INT64_MIN = -(1 << 63)
-
-
-class EngineError(Exception):
-    """The engine could not be opened or started."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineOptions:
-    """See llm_engine_options in llm.h."""
-
-    model: str
-    page_name: str | None = None
-    chat_template: str | None = None
-    n_ctx: int = 0
-    n_sessions: int = 8
-    n_scratch: int = 2
-    kv_bytes_max: int = 0
-    capacity_policy: str = "evict"
-    n_threads: int = 0
-    n_gpu_layers: int = -1
-    gap_ms_target: int = 0
-    exact: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EngineInfo:
-    """Fixed facts about the open engine; see llm_info in llm.h."""
-
-    n_ctx: int
-    n_ctx_train: int
-    n_vocab: int
-    n_sessions: int
-    n_scratch: int
-    n_cells: int
-    n_threads: int
-    n_params: int
-    model_bytes: int
-    state_bytes: int
-    memory: str
-    name: str
-    arch: str
-    description: str
-    backend: str
-    fingerprint: str
-    has_chat_template: bool
-    sampling: SamplingDefaults
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A tokenized prompt."""
-
-    tokens: bytes
-    """int32 little-endian"""
-    text: str
-
-    @property
-    def n_tokens(self) -> int:
-        return len(self.tokens) // 4
 
 
 class Listener(Protocol):
@@ -144,7 +71,7 @@ class Engine:
         self._idle = asyncio.Event()
         self._idle.set()
         self.page = Page.of_engine(pointer)
-        self.info = _info(pointer)
+        self.info = info_of(pointer)
         self.events_drained = 0
         self._loop.add_reader(lib.llm_events_fd(pointer), self._drain)
 
@@ -155,11 +82,11 @@ class Engine:
         """Loads the model and starts the decode thread. Raises EngineError with a sentence for people."""
         owner_thread = ThreadPoolExecutor(1, "llmd-engine")
         loop = asyncio.get_running_loop()
-        opening = loop.run_in_executor(owner_thread, _open, options)
+        opening = loop.run_in_executor(owner_thread, open_engine, options)
         try:
             pointer = await _with_progress(opening, options.model)
             engine = cls(pointer, owner_thread)
-            await loop.run_in_executor(owner_thread, _start, pointer)
+            await loop.run_in_executor(owner_thread, start_engine, pointer)
         except BaseException:
             owner_thread.shutdown(wait=False)
             raise
@@ -300,18 +227,18 @@ class Engine:
 
     async def render_chat(self, request: bytes) -> Prompt:
         """`request`: see llm_chat_render in llm.h. Raises ApiError when the template refuses."""
-        return await self._in_thread(lambda: _render(self._engine, request))
+        return await self._in_thread(lambda: render_chat(self._engine, request))
 
     async def tokenize(self, text: str, *, add_special: bool, parse_special: bool = False) -> bytes:
         data = text.encode("utf-8")
-        return await self._in_thread(lambda: _tokenize(self._engine, data, add_special, parse_special))
+        return await self._in_thread(lambda: tokenize(self._engine, data, add_special, parse_special))
 
     async def detokenize(self, tokens: bytes) -> str:
         return await self._in_thread(lambda: self.piece(tokens))
 
     def piece(self, tokens: bytes) -> str:
         """The text of a few tokens, control tokens shown. For many, `detokenize`."""
-        return _detokenize(self._engine, tokens)
+        return detokenize(self._engine, tokens)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await self._loop.run_in_executor(self._text_threads, call)
@@ -333,115 +260,3 @@ async def _with_progress(opening: asyncio.Future[Any], model: str) -> Any:
         if done:
             return opening.result()
         log.info("loading the model", extra={"fields": {"model": model, "seconds": round(time.monotonic() - started)}})
-
-
-# --- calls that block: owner thread ----------------------------------------------------------------------------------
-
-
-def _open(options: EngineOptions) -> Any:
-    strings = {
-        name: ffi.new("char[]", value.encode())
-        for name, value in (
-            ("model", options.model),
-            ("page_name", options.page_name),
-            ("chat_template", options.chat_template),
-        )
-        if value is not None
-    }
-    raw = ffi.new("llm_engine_options *", strings)
-    raw.n_ctx = options.n_ctx
-    raw.n_sessions = options.n_sessions
-    raw.n_scratch = options.n_scratch
-    raw.kv_bytes_max = options.kv_bytes_max
-    raw.capacity_policy = POLICY_WORDS.index(options.capacity_policy)
-    raw.n_threads = options.n_threads
-    raw.n_gpu_layers = options.n_gpu_layers
-    raw.gap_ms_target = options.gap_ms_target
-    raw.exact = options.exact
-    out = ffi.new("llm_engine **")
-    error = ffi.new("char[]", _ERROR_BYTES)
-    status = lib.llm_engine_open(raw, out, error, _ERROR_BYTES)
-    if status != Status.OK:
-        raise EngineError(text_of(error) or STATUS_TEXTS[status])
-    return out[0]
-
-
-def _start(pointer: Any) -> None:
-    status = lib.llm_engine_start(pointer)
-    if status != Status.OK:
-        lib.llm_engine_close(pointer)
-        raise EngineError(STATUS_TEXTS[status])
-
-
-def _info(pointer: Any) -> EngineInfo:
-    raw = ffi.new("llm_info *")
-    lib.llm_engine_info(pointer, raw)
-    numbers = ("n_ctx", "n_ctx_train", "n_vocab", "n_sessions", "n_scratch", "n_cells", "n_threads", "n_params")
-    words = ("name", "arch", "description", "backend", "fingerprint")
-    facts: dict[str, Any] = {field: int(getattr(raw, field)) for field in (*numbers, "model_bytes", "state_bytes")}
-    facts |= {field: text_of(getattr(raw, field)) for field in words}
-    return EngineInfo(
-        **facts,
-        memory=MEMORY_WORDS[raw.memory],
-        has_chat_template=bool(raw.has_chat_template),
-        sampling=_sampling_defaults(raw.sampling_default),
-    )
-
-
-def _sampling_defaults(raw: Any) -> SamplingDefaults:
-    """The model's recommendation, field by field where it has one."""
-    stated: dict[str, Any] = {}
-    for field in ("temperature", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty"):
-        value = float(getattr(raw, field))
-        if not math.isnan(value):
-            stated[field] = round(value, 6)
-    for field in ("top_k", "penalty_last_n"):
-        value = int(getattr(raw, field))
-        if value >= 0:
-            stated[field] = value
-    return SamplingDefaults(**stated)
-
-
-# --- calls that take long: text threads ------------------------------------------------------------------------------
-
-
-def _render(engine: Any, request: bytes) -> Prompt:
-    prompt = ffi.new("llm_prompt *")
-    error = ffi.new("char[]", _ERROR_BYTES)
-    status = lib.llm_chat_render(engine, request, len(request), prompt, error, _ERROR_BYTES)
-    if status != Status.OK:
-        code = "internal_error" if status == Status.INVALID else code_of_status(STATUS_WORDS[status])
-        log.debug("render: %s", text_of(error))
-        raise ApiError(code, f"{STATUS_TEXTS[status]} {text_of(error)}".strip(), "messages")
-    try:
-        text = bytes(ffi.buffer(prompt.text, prompt.n_text_bytes)) if prompt.n_text_bytes else b""
-        tokens = bytes(ffi.buffer(prompt.tokens, 4 * prompt.n_tokens)) if prompt.n_tokens else b""
-        return Prompt(tokens, text.decode("utf-8", "replace"))
-    finally:
-        lib.llm_prompt_free(prompt)
-
-
-def _tokenize(engine: Any, data: bytes, add_special: bool, parse_special: bool) -> bytes:
-    room = len(data) // 2 + 16
-    while True:
-        out = ffi.new("int32_t[]", room)
-        n = lib.llm_tokenize(engine, data, len(data), add_special, parse_special, out, room)
-        if n >= 0:
-            return bytes(ffi.buffer(out, 4 * n))
-        if n == _INT64_MIN:
-            raise ApiError("no_memory")
-        room = -n
-
-
-def _detokenize(engine: Any, tokens: bytes) -> str:
-    n_tokens = len(tokens) // 4
-    raw = ffi.from_buffer("int32_t[]", tokens)
-    room = 8 * n_tokens + 64
-    while True:
-        out = ffi.new("char[]", room)
-        n = lib.llm_detokenize(engine, raw, n_tokens, 1, out, room)
-        if n >= 0:
-            return bytes(ffi.buffer(out, n)).decode("utf-8", "replace")
-        if n == _INT64_MIN:
-            raise ApiError("invalid_token", None, "tokens")
-        room = -n

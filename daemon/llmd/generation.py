@@ -17,7 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from . import limits
-from .engine import Engine, Prompt
+from .engine import Engine
+from .engine_text import Prompt
 from .errors import ApiError, code_of_status, context_length_error
 from .native import OUTCOME_WORDS, REASON_WORDS, STATUS_WORDS, GenerateFlag, Outcome, Status
 from .session_key import SessionKey

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from ..engine import Engine, Prompt
+from ..engine import Engine
+from ..engine_text import Prompt
 from ..errors import ApiError
 from ..generation import token_bytes
 from ..sampling import max_tokens_of

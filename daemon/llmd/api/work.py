@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from ..engine import Prompt
+from ..engine_text import Prompt
 from ..generation import Work
 from ..native import GenerateFlag
 from ..sampling import logit_bias_of, sampling_of, stops_of

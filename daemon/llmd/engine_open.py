@@ -1,0 +1,122 @@
+"""Opening an engine and what it says about itself. These calls block: they run in the thread that owns the engine."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from .native import MEMORY_WORDS, POLICY_WORDS, STATUS_TEXTS, Status, ffi, lib, text_of
+from .sampling import SamplingDefaults
+
+_ERROR_BYTES = 1024
+
+
+class EngineError(Exception):
+    """The engine could not be opened or started."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """See llm_engine_options in llm.h."""
+
+    model: str
+    page_name: str | None = None
+    chat_template: str | None = None
+    n_ctx: int = 0
+    n_sessions: int = 8
+    n_scratch: int = 2
+    kv_bytes_max: int = 0
+    capacity_policy: str = "evict"
+    n_threads: int = 0
+    n_gpu_layers: int = -1
+    gap_ms_target: int = 0
+    exact: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """Fixed facts about the open engine; see llm_info in llm.h."""
+
+    n_ctx: int
+    n_ctx_train: int
+    n_vocab: int
+    n_sessions: int
+    n_scratch: int
+    n_cells: int
+    n_threads: int
+    n_params: int
+    model_bytes: int
+    state_bytes: int
+    memory: str
+    name: str
+    arch: str
+    description: str
+    backend: str
+    fingerprint: str
+    has_chat_template: bool
+    sampling: SamplingDefaults
+
+
+def open_engine(options: EngineOptions) -> Any:
+    strings = {
+        name: ffi.new("char[]", value.encode())
+        for name, value in (
+            ("model", options.model),
+            ("page_name", options.page_name),
+            ("chat_template", options.chat_template),
+        )
+        if value is not None
+    }
+    raw = ffi.new("llm_engine_options *", strings)
+    raw.n_ctx = options.n_ctx
+    raw.n_sessions = options.n_sessions
+    raw.n_scratch = options.n_scratch
+    raw.kv_bytes_max = options.kv_bytes_max
+    raw.capacity_policy = POLICY_WORDS.index(options.capacity_policy)
+    raw.n_threads = options.n_threads
+    raw.n_gpu_layers = options.n_gpu_layers
+    raw.gap_ms_target = options.gap_ms_target
+    raw.exact = options.exact
+    out = ffi.new("llm_engine **")
+    error = ffi.new("char[]", _ERROR_BYTES)
+    status = lib.llm_engine_open(raw, out, error, _ERROR_BYTES)
+    if status != Status.OK:
+        raise EngineError(text_of(error) or STATUS_TEXTS[status])
+    return out[0]
+
+
+def start_engine(pointer: Any) -> None:
+    status = lib.llm_engine_start(pointer)
+    if status != Status.OK:
+        lib.llm_engine_close(pointer)
+        raise EngineError(STATUS_TEXTS[status])
+
+
+def info_of(pointer: Any) -> EngineInfo:
+    raw = ffi.new("llm_info *")
+    lib.llm_engine_info(pointer, raw)
+    numbers = ("n_ctx", "n_ctx_train", "n_vocab", "n_sessions", "n_scratch", "n_cells", "n_threads", "n_params")
+    words = ("name", "arch", "description", "backend", "fingerprint")
+    facts: dict[str, Any] = {field: int(getattr(raw, field)) for field in (*numbers, "model_bytes", "state_bytes")}
+    facts |= {field: text_of(getattr(raw, field)) for field in words}
+    return EngineInfo(
+        **facts,
+        memory=MEMORY_WORDS[raw.memory],
+        has_chat_template=bool(raw.has_chat_template),
+        sampling=_sampling_defaults(raw.sampling_default),
+    )
+
+
+def _sampling_defaults(raw: Any) -> SamplingDefaults:
+    """The model's recommendation, field by field where it has one."""
+    stated: dict[str, Any] = {}
+    for field in ("temperature", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty"):
+        value = float(getattr(raw, field))
+        if not math.isnan(value):
+            stated[field] = round(value, 6)
+    for field in ("top_k", "penalty_last_n"):
+        value = int(getattr(raw, field))
+        if value >= 0:
+            stated[field] = value
+    return SamplingDefaults(**stated)

@@ -1,0 +1,70 @@
+"""Text to tokens and back through the model's own tables. Any thread; these calls may take long."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import ApiError, code_of_status
+from .native import STATUS_TEXTS, STATUS_WORDS, Status, ffi, lib, text_of
+
+log = logging.getLogger("llmd.engine")
+
+_ERROR_BYTES = 1024
+_INT64_MIN = -(1 << 63)
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A tokenized prompt."""
+
+    tokens: bytes
+    """int32 little-endian"""
+    text: str
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.tokens) // 4
+
+
+def render_chat(engine: Any, request: bytes) -> Prompt:
+    prompt = ffi.new("llm_prompt *")
+    error = ffi.new("char[]", _ERROR_BYTES)
+    status = lib.llm_chat_render(engine, request, len(request), prompt, error, _ERROR_BYTES)
+    if status != Status.OK:
+        code = "internal_error" if status == Status.INVALID else code_of_status(STATUS_WORDS[status])
+        log.debug("render: %s", text_of(error))
+        raise ApiError(code, f"{STATUS_TEXTS[status]} {text_of(error)}".strip(), "messages")
+    try:
+        text = bytes(ffi.buffer(prompt.text, prompt.n_text_bytes)) if prompt.n_text_bytes else b""
+        tokens = bytes(ffi.buffer(prompt.tokens, 4 * prompt.n_tokens)) if prompt.n_tokens else b""
+        return Prompt(tokens, text.decode("utf-8", "replace"))
+    finally:
+        lib.llm_prompt_free(prompt)
+
+
+def tokenize(engine: Any, data: bytes, add_special: bool, parse_special: bool) -> bytes:
+    room = len(data) // 2 + 16
+    while True:
+        out = ffi.new("int32_t[]", room)
+        n = lib.llm_tokenize(engine, data, len(data), add_special, parse_special, out, room)
+        if n >= 0:
+            return bytes(ffi.buffer(out, 4 * n))
+        if n == _INT64_MIN:
+            raise ApiError("no_memory")
+        room = -n
+
+
+def detokenize(engine: Any, tokens: bytes) -> str:
+    n_tokens = len(tokens) // 4
+    raw = ffi.from_buffer("int32_t[]", tokens)
+    room = 8 * n_tokens + 64
+    while True:
+        out = ffi.new("char[]", room)
+        n = lib.llm_detokenize(engine, raw, n_tokens, 1, out, room)
+        if n >= 0:
+            return bytes(ffi.buffer(out, n)).decode("utf-8", "replace")
+        if n == _INT64_MIN:
+            raise ApiError("invalid_token", None, "tokens")
+        room = -n
