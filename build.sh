@@ -195,12 +195,13 @@ native_build() {
     local name=$1 llama=$2
     shift 2
     llama_ensure "$llama"
-    local directory=$BUILD/$name configure hash
+    local directory=$BUILD/$name targets=all configure hash
+    [ "$llama" = native ] || targets=package # tests and measurements belong to the native build
     configure=(-G Ninja -S "$ROOT" -B "$directory" "-DCMAKE_MAKE_PROGRAM=$NINJA" "-DCMAKE_C_COMPILER=$CC" "-DCMAKE_CXX_COMPILER=$CXX"
         "-DLLM_LLAMA_PREFIX=$LLAMA_PREFIX" "-DPython_EXECUTABLE=$PYTHON_ENV/bin/python" "-DLLM_VARIANT=$llama" "$@")
     hash=$(printf '%s\n' "${configure[@]}" "$("$CC" --version)" "$("$CXX" --version)" | hash_of)
     once "$directory/.stamp-configure" "$hash" "libllm ($name): configure" native_configure "$directory" "${configure[@]}"
-    stage "libllm ($name): build" "$CMAKE" --build "$directory" --parallel "$JOBS"
+    stage "libllm ($name): build" "$CMAKE" --build "$directory" --parallel "$JOBS" --target "$targets"
 }
 
 native_configure() {

@@ -40,3 +40,5 @@ if(LLM_VARIANT STREQUAL "portable")
         COMMAND ${CMAKE_COMMAND} -E copy_directory "${LLM_LLAMA_PREFIX}/run" "${LLM_PACKAGE_DIR}"
         COMMENT "Adding llama.cpp and its CPU backends")
 endif()
+
+add_custom_target(package DEPENDS llm llm_module)
