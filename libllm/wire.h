@@ -84,9 +84,9 @@ enum {
     WIRE_PENALTY_LAST_N_MAX = 1000000,   /* from 0 */
 };
 
-/* LLM_OK or LLM_INVALID; checks shapes, ranges, the session name's alphabet, and that nothing follows. RESET and CLOSE need a name. Biases are finite.
- * A seed of nil is UINT64_MAX. Token ids are checked by the engine, which knows the vocabulary. `out` is written only
- * on LLM_OK. */
+/* LLM_OK or LLM_INVALID; checks shapes, ranges, the session name's alphabet, and that nothing follows. RESET and CLOSE
+ * need a name. Biases are finite. A seed of nil is UINT64_MAX. Token ids are checked by the engine, which knows the
+ * vocabulary. `out` is written only on LLM_OK. */
 int wire_command_read(const void *message, size_t n_bytes, wire_command *out);
 
 /* Copies out of the unaligned little-endian bins. */

@@ -1,4 +1,4 @@
-/* The shared page: its life, its rules, its readers against a busy writer, and against bytes that nobody should trust. */
+/* The shared page: its life, its rules, readers against a busy writer, and against bytes that nobody should trust. */
 #include "page.h"
 
 #include <errno.h>
@@ -23,7 +23,8 @@ static page *open_page(const char *name, uint32_t n_slots, uint32_t n_ctx)
 {
     page *p = NULL;
     char error[LLM_TEXT_BYTES_MAX] = "";
-    int status = page_open(name, n_slots, n_ctx, "a model", "0123456789abcdef0123456789abcdef", &p, error, sizeof error);
+    const char *fingerprint = "0123456789abcdef0123456789abcdef";
+    int status = page_open(name, n_slots, n_ctx, "a model", fingerprint, &p, error, sizeof error);
     if (status != LLM_OK) {
         printf("page_open: %s: %s\n", llm_status_word(status), error);
     }

@@ -1,4 +1,4 @@
-/* The vocabularies: every number has a word and a sentence, no word stands for two numbers, and nothing lies outside. */
+/* The vocabularies: every number has a word and a sentence, no word stands for two, nothing lies outside. */
 #include <stdbool.h>
 
 #include "check.h"
