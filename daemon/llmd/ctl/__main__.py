@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 
 import llmd.options
-from llmd.ctl import advice, chat, models, sessions, status, version
+from llmd.ctl import advice, chat, models, resident, sessions, status, version
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused
 from llmd.ctl.context import (
     EXIT_ABSENT,
@@ -110,6 +110,9 @@ def run(options: argparse.Namespace) -> int:
     except DaemonRefused as refused:
         complain(options.json, refused.error, refusal(refused))
         return EXIT_NOT_FOUND if refused.status == 404 else EXIT_REFUSED
+    except resident.Unreadable as error:
+        complain(options.json, {"code": "native_library_missing", "message": str(error)}, str(error))
+        return EXIT_REFUSED
     return code
 
 

@@ -15,7 +15,9 @@ SENTENCES = {
     "silent": "llmd at {path} did not answer in time",
     "gone": "llmd at {path} broke off in the middle of its answer",
     "foreign": "what answers at {path} is not llmd",
-    "segment": "there is no shared segment of a daemon at {path}",
+    "segment_missing": "there is no shared segment of a daemon at {path}",
+    "segment_version": "the daemon at {path} writes its shared segment in another version",
+    "segment_forbidden": "the shared segment of the daemon at {path} may not be read by this user",
 }
 
 START = """\
@@ -24,7 +26,10 @@ is it another socket? llmctl --socket PATH, or LLMD_SOCKET=PATH"""
 BUSY = """\
 give it more time:    llmctl --timeout SECONDS
 look past its loop:   llmctl sessions show ID --tokens"""
+OTHER = "use its own llmctl:   the one installed beside llmd"
+ROOT = "be who owns it:       sudo llmctl"
 CRASHED = "what it said last:    journalctl -u llmd -e"
+HELP = {"silent": BUSY, "gone": CRASHED, "segment_version": OTHER, "segment_forbidden": ROOT}
 PLACES = ("/run/llmd/llmd.sock", "/run/llmd/*/llmd.sock", "{run}/llmd/llmd.sock", "/tmp/llmd-*/llmd.sock")
 
 
@@ -33,10 +38,8 @@ def advice(absent: DaemonAbsent) -> str:
     lines = [SENTENCES[absent.reason].format(path=absent.socket_path)]
     if absent.reason == "forbidden":
         lines.append(f"its permissions:      {permissions(absent.socket_path)}; try sudo llmctl")
-    elif absent.reason == "silent":
-        lines.append(BUSY)
-    elif absent.reason == "gone":
-        lines.append(CRASHED)
+    elif absent.reason in HELP:
+        lines.append(HELP[absent.reason])
     else:
         lines.append(START)
         lines += [f"there is a socket at  {path}" for path in others(absent.socket_path)]

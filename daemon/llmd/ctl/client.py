@@ -19,7 +19,7 @@ EVENT_BYTES_MAX = 16 << 20
 
 
 class DaemonAbsent(Exception):
-    """No daemon answered. ``reason`` is one of missing, refused, forbidden, silent, gone, foreign."""
+    """No daemon answered. advice.SENTENCES has every ``reason``."""
 
     def __init__(self, socket_path: str, reason: str, detail: str = "") -> None:
         super().__init__(detail or reason)
@@ -98,14 +98,14 @@ class Client:
     def sessions(self) -> Json:
         return self._ask("GET", "/v1/sessions").body
 
-    def session(self, name: str) -> Json:
-        return self._ask("GET", _session_path(name)).body
+    def session(self, name: str, owner: int | None = None) -> Json:
+        return self._ask("GET", _session_path(name, "", owner)).body
 
-    def reset(self, name: str) -> Json:
-        return self._ask("POST", f"{_session_path(name)}/reset").body
+    def reset(self, name: str, owner: int | None = None) -> Json:
+        return self._ask("POST", _session_path(name, "/reset", owner)).body
 
-    def close(self, name: str) -> Json:
-        return self._ask("DELETE", _session_path(name)).body
+    def close(self, name: str, owner: int | None = None) -> Json:
+        return self._ask("DELETE", _session_path(name, "", owner)).body
 
     def chat(self, request: Json) -> Generator[Json, None, None]:
         """The chunks of one streamed completion. Closing the generator cancels the generation."""
@@ -220,5 +220,6 @@ def samples(text: str) -> dict[str, float]:
     return found
 
 
-def _session_path(name: str) -> str:
-    return f"/v1/sessions/{quote(name, safe='')}"
+def _session_path(name: str, action: str, owner: int | None) -> str:
+    query = "" if owner is None else f"?owner={owner}"
+    return f"/v1/sessions/{quote(name, safe='')}{action}{query}"

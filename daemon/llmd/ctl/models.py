@@ -23,8 +23,18 @@ def run(context: Context) -> int:
 
 
 def details(model: Json) -> str:
-    """Every fact the daemon states, nested ones under their own name."""
-    facts = {key: value for key, value in model.items() if not isinstance(value, dict | list)}
-    for nested in model.values():
-        facts |= nested if isinstance(nested, dict) else {}
-    return text.fields([(key, text.value(value)) for key, value in facts.items()])
+    meta = model.get("meta") or {}
+    trained = text.count(meta.get("n_ctx_train", 0))
+    pairs = [
+        ("model", text.scalar(model.get("id"))),
+        ("description", text.scalar(meta.get("description"))),
+        ("architecture", text.scalar(meta.get("architecture"))),
+        ("memory", text.scalar(meta.get("memory"))),
+        ("context", f"{text.count(meta.get('n_ctx', 0))} tokens (trained for {trained})"),
+        ("vocabulary", text.count(meta.get("n_vocab", 0))),
+        ("parameters", text.count(meta.get("n_params", 0))),
+        ("size", text.size(meta.get("size", 0))),
+        ("backend", text.scalar(meta.get("backend"))),
+        ("fingerprint", text.scalar(meta.get("fingerprint"))),
+    ]
+    return text.fields(pairs)

@@ -2,42 +2,60 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
+from llmd.ctl import text
 from llmd.ctl.client import DaemonAbsent, DaemonRefused
 
 TOKENS_PER_LINE = 12
 
+# Status words of a segment that cannot be opened, as reasons of DaemonAbsent.
+_REASONS = {"not_found": "segment_missing", "version_mismatch": "segment_version", "io_error": "segment_forbidden"}
+
+
+class Unreadable(Exception):
+    """This llmctl has no library to read segments with."""
+
 
 @dataclass(frozen=True)
 class Resident:
-    slot: int
+    id: str
     owner: int
+    slot: int
     state: str
     reason: str
+    pid: int
     tokens: list[int]
+
+    @property
+    def is_daemon_alive(self) -> bool:
+        return os.path.exists(f"/proc/{self.pid}")
 
     def text(self) -> str:
         cells = [str(token) for token in self.tokens]
         lines = [cells[at : at + TOKENS_PER_LINE] for at in range(0, len(cells), TOKENS_PER_LINE)]
-        return "\n".join(f"{at * TOKENS_PER_LINE:>7}  {' '.join(line)}" for at, line in enumerate(lines))
+        numbered = (f"{at * TOKENS_PER_LINE:>7}  {' '.join(line)}" for at, line in enumerate(lines))
+        return "\n".join([f"{self.id}: {self.state}, {text.count(len(cells))} tokens", *numbered])
 
 
 def read(socket_path: str, name: str, owner: int | None) -> Resident:
-    from llmd import native  # here only: loads libllm, which no other verb needs
-
+    try:
+        from llmd import native  # here only: it loads libllm, which no other verb needs
+    except ImportError as error:
+        raise Unreadable(str(error)) from error
     try:
         page = native.Page.open(native.segment_name(socket_path))
     except native.SegmentError as error:
-        raise DaemonAbsent(socket_path, "segment", str(error)) from error
-    views = [view for view in page.sessions() if view.name == name and owner in (None, view.owner)]
-    if len(views) > 1:
-        owners = ", ".join(str(view.owner) for view in views)
-        raise DaemonRefused(409, {"code": "ambiguous_session", "message": f"several owners have {name}: {owners}"})
-    tokens = page.tokens(views[0].slot) if views else None
+        raise DaemonAbsent(socket_path, _REASONS.get(error.word, "segment_missing"), str(error)) from error
+    found = [view for view in page.sessions() if view.name == name and owner in (None, view.owner)]
+    if len(found) > 1:
+        owners = ", ".join(str(view.owner) for view in found)
+        message = f"Owners {owners} have a session {name}: name one with --owner."
+        raise DaemonRefused(409, {"code": "ambiguous_session", "message": message})
+    tokens = page.tokens(found[0].slot) if found else None
     if tokens is None:
-        raise DaemonRefused(404, {"code": "session_not_found", "message": f"There is no session {name}."})
-    view = views[0]
-    return Resident(
-        view.slot, view.owner, native.STATE_WORDS[view.state], native.REASON_WORDS[view.reason], tokens.tolist()
-    )
+        raise DaemonRefused(404, {"code": "session_not_found", "message": f"There is no session {name!r}."})
+    view, pid = found[0], page.read().pid
+    state, reason = native.STATE_WORDS[view.state], native.REASON_WORDS[view.reason]
+    return Resident(name, view.owner, view.slot, state, reason, pid, tokens.tolist())

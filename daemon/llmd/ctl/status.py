@@ -1,16 +1,89 @@
-"""llmctl sessions list | show | reset | close."""
+"""llmctl status: is it there, is it ready, what has it done."""
 
 from __future__ import annotations
 
 import argparse
 
+from llmd.ctl import sessions, text, version
 from llmd.ctl.client import Json
-from llmd.ctl.context import Verbs
+from llmd.ctl.context import EXIT_OK, EXIT_REFUSED, Context, Verbs
+
+PREFIX = "llmd_"
+Counters = dict[str, float]
 
 
 def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
-    pass
+    parser = verbs.add_parser(
+        "status",
+        help="is it there, is it ready, what has it done",
+        description="Is it there, is it ready, what has it done. Exit status 1 when it is there but not ready.",
+        parents=[shared],
+    )
+    parser.set_defaults(run=run)
 
 
-def details(raw: Json) -> str:
-    return str(raw)
+def run(context: Context) -> int:
+    client = context.client
+    health, ready = client.health().body, client.ready()
+    places = client.sessions().get("places") or {}
+    counters = {name.removeprefix(PREFIX): value for name, value in client.metrics().items()}
+    raw: Json = {"health": health, "ready": ready.body, "places": places, "metrics": counters}
+    context.say(raw, lambda: overview(health, ready.body, places, counters))
+    version.warn_if_different(context, health.get("version"))
+    return EXIT_OK if ready.status == 200 else EXIT_REFUSED
+
+
+def overview(health: Json, ready: Json, places: Json, counters: Counters) -> str:
+    def counter(name: str) -> int:
+        return int(counters.get(name, 0))
+
+    consumed, reused = counter("prefill_tokens_total"), counter("reused_tokens_total")
+    steps, step_us = counter("steps_total"), counter("step_microseconds_total")
+    running, waiting = counter("requests_running"), counter("requests_waiting")
+    pairs = [
+        ("llmd", f"{text.scalar(health.get('version'))}, pid {health.get('pid')}, {state(ready)}"),
+        ("model", text.scalar(ready.get("model"))),
+        ("sessions", sessions.places(places)),
+        ("requests", f"{running} running, {waiting} waiting; {words(counters, 'finished_')}"),
+        ("starts", words(counters, "started_")),
+        ("prompts", f"{text.count(consumed)} tokens consumed, {text.count(reused)} reused"),
+        ("answers", f"{text.count(counter('decode_tokens_total'))} tokens"),
+        ("steps", f"{text.count(steps)}, {milliseconds(step_us, steps)} each, longest {longest(counters)}"),
+        ("memory", memory(counters)),
+    ]
+    return text.fields(pairs)
+
+
+def state(ready: Json) -> str:
+    word = text.scalar(ready.get("status"))
+    seconds = ready.get("seconds_without_progress", 0)
+    return f"{word} (one step has been running for {text.duration(seconds)})" if word == "stalled" else word
+
+
+def words(counters: Counters, prefix: str) -> str:
+    """Counters that share a prefix by the word that follows it: "12 end, 1 cancelled". The frequent ones first."""
+    found = {
+        name.removeprefix(prefix).removesuffix("_total"): int(value)
+        for name, value in counters.items()
+        if name.startswith(prefix) and value
+    }
+    return (
+        ", ".join(f"{text.count(found[word])} {word}" for word in sorted(found, key=lambda w: -found[w])) or "none yet"
+    )
+
+
+def milliseconds(us: int, n: int) -> str:
+    return f"{us / n / 1000:.1f} ms" if n else text.NOTHING
+
+
+def longest(counters: Counters) -> str:
+    return milliseconds(int(counters.get("step_microseconds_max", 0)), 1)
+
+
+def memory(counters: Counters) -> str:
+    def shown(name: str) -> str:
+        return text.size(int(counters.get(name, 0)))
+
+    cells = text.count(int(counters.get("kv_cells_used", 0)))
+    process = shown("process_resident_memory_bytes")
+    return f"weights {shown('model_bytes')}, state {shown('state_bytes')} ({cells} cells used), process {process}"

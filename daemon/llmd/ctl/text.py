@@ -74,10 +74,8 @@ def dim(text: str, stream: TextIO | None = None) -> str:
     return f"\033[2m{text}\033[0m" if colourful else text
 
 
-def value(raw: object) -> str:
+def scalar(raw: object) -> str:
     """Any JSON scalar for people."""
     if raw is None or raw == "":
         return NOTHING
-    if isinstance(raw, bool):
-        return "yes" if raw else "no"
-    return count(raw) if isinstance(raw, int) else printable(str(raw))
+    return count(raw) if isinstance(raw, int) and not isinstance(raw, bool) else printable(str(raw))

@@ -1,0 +1,248 @@
+"""llmctl status and sessions against a small server; resident tokens against a real shared segment."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmd import native
+from llmd.ctl import __main__ as ctl
+from llmd.ctl import resident
+from llmd.ctl.context import EXIT_ABSENT, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED
+from llmd.native import ffi, lib
+from tests.fake_daemon import FakeDaemon
+
+LAST = {"reason": "exact_prefix", "reason_text": "Extends.", "prompt_tokens": 415, "reused_tokens": 412}
+PLACES = {"named": 8, "named_used": 2, "scratch": 2, "policy": "evict"}
+
+
+def session(**changes: Any) -> dict[str, Any]:
+    now_ms = int(time.time() * 1000)
+    return {
+        "id": "work", "owner": 0, "slot": 1, "state": "idle", "tokens": 1234, "visible_tokens": 1234,
+        "context_tokens": 4096, "waiting": 0, "requests": 7, "prefilled_tokens_total": 100,
+        "reused_tokens_total": 300, "generated_tokens_total": 55, "opened_ms": now_ms - 7_200_500,
+        "used_ms": now_ms - 180_500, "last": {**LAST, "diverged_at": None},
+    } | changes  # fmt: skip
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
+    fake = FakeDaemon(tmp_path / "llmd.sock")
+    yield fake
+    fake.stop()
+
+
+def run(daemon: FakeDaemon, *arguments: str) -> int:
+    return ctl.main(["--socket", daemon.path, *arguments])
+
+
+# --- sessions --------------------------------------------------------------------------------------------------------
+
+
+def test_list(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    fresh = session(id="other", state="empty", tokens=0, requests=0, reused_tokens_total=0, prefilled_tokens_total=0)
+    daemon.route("GET /v1/sessions", {"data": [session(), fresh | {"last": None}], "places": PLACES})
+    assert run(daemon, "sessions", "list") == EXIT_OK
+    assert capsys.readouterr().out.splitlines() == [
+        "ID     STATE  TOKENS  REUSED  REQUESTS  LAST START    USED",
+        "work   idle    1,234    75 %         7  exact_prefix  3m ago",
+        "other  empty       0       -         0  -             3m ago",
+        "2 of 8 places used; a full house means: evict",
+    ]
+
+
+def test_list_shows_owners_when_there_are_several(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.route("GET /v1/sessions", {"data": [session(owner=77), session()], "places": PLACES})
+    run(daemon, "sessions", "list")
+    header, first, second, _ = capsys.readouterr().out.splitlines()
+    assert (header.split()[-1], first.split()[-1], second.split()[-1]) == ("OWNER", "77", "0")
+
+
+def test_list_of_nothing(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.route("GET /v1/sessions", {"data": [], "places": PLACES | {"named_used": 0}})
+    run(daemon, "sessions", "list")
+    assert capsys.readouterr().out == "no sessions\n0 of 8 places used; a full house means: evict\n"
+
+
+def test_show(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.route("GET /v1/sessions/work", session(last={**LAST, "diverged_at": 9}))
+    assert run(daemon, "sessions", "show", "work") == EXIT_OK
+    shown = dict(
+        line.split(maxsplit=1) for line in capsys.readouterr().out.replace("last start", "last_start").splitlines()
+    )
+    assert (shown["tokens"], shown["opened"]) == ("1,234 of 4,096", "2h ago")
+    expected = "exact_prefix: 412 of 415 prompt tokens reused, diverged at token 9 (Extends.)"
+    assert shown["last_start"] == expected
+
+
+def test_nobody_is_exit_status_4(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.route(
+        "GET /v1/sessions/x", lambda exchange: exchange.refuse(404, "session_not_found", "There is no session.")
+    )
+    assert run(daemon, "sessions", "show", "x") == EXIT_NOT_FOUND
+    assert "session_not_found" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("verb", "request_line", "said"),
+    [("reset", "POST /v1/sessions/work/reset", "is reset"), ("close", "DELETE /v1/sessions/work", "is closed")],
+)
+def test_reset_and_close(
+    daemon: FakeDaemon, verb: str, request_line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.route(request_line, {"id": "work"})
+    assert run(daemon, "sessions", verb, "work") == EXIT_OK
+    assert capsys.readouterr().out == f"work {said}\n"
+    assert [f"{one.method} {one.path}" for one in daemon.asked] == [request_line]
+
+
+def test_an_owner_can_be_named(daemon: FakeDaemon) -> None:
+    daemon.route("DELETE /v1/sessions/work?owner=7", {"id": "work"})
+    assert run(daemon, "sessions", "close", "work", "--owner", "7") == EXIT_OK
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_options_stand_anywhere(daemon: FakeDaemon, before: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.route("GET /v1/sessions", {"data": [], "places": PLACES})
+    arguments = ["sessions", "--json", "list"] if before else ["sessions", "list", "--json"]
+    assert run(daemon, *arguments) == EXIT_OK
+    assert json.loads(capsys.readouterr().out) == {"data": [], "places": PLACES}
+
+
+# --- status ----------------------------------------------------------------------------------------------------------
+
+METRICS = """\
+# HELP llmd_steps_total Model steps run.
+llmd_steps_total 10
+llmd_step_microseconds_total 55000
+llmd_step_microseconds_max 9000
+llmd_prefill_tokens_total 100
+llmd_reused_tokens_total 300
+llmd_decode_tokens_total 55
+llmd_finished_end_total 5
+llmd_finished_cancelled_total 1
+llmd_finished_failed_total 0
+llmd_started_exact_prefix_total 6
+llmd_requests_running 2
+llmd_model_bytes 1048576
+llmd_kv_cells_used 1234
+"""
+
+
+def serve_status(daemon: FakeDaemon, ready: dict[str, Any], status: int = 200, version: str = "0.1.0") -> None:
+    daemon.route("GET /health", {"status": "ok", "version": version, "pid": 42})
+    daemon.route("GET /ready", lambda exchange: exchange.answer(ready, status))
+    daemon.route("GET /v1/sessions", {"data": [], "places": PLACES})
+    daemon.route("GET /metrics", METRICS)
+
+
+def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    serve_status(daemon, {"status": "ready", "model": "tiny"})
+    assert run(daemon, "status") == EXIT_OK
+    assert capsys.readouterr().out.splitlines() == [
+        "llmd      0.1.0, pid 42, ready",
+        "model     tiny",
+        "sessions  2 of 8 places used; a full house means: evict",
+        "requests  2 running, 0 waiting; 5 end, 1 cancelled",
+        "starts    6 exact_prefix",
+        "prompts   100 tokens consumed, 300 reused",
+        "answers   55 tokens",
+        "steps     10, 5.5 ms each, longest 9.0 ms",
+        "memory    weights 1.0 MiB, state 0 B (1,234 cells used), process 0 B",
+    ]
+
+
+def test_status_of_a_daemon_that_is_not_ready(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    serve_status(daemon, {"status": "stalled", "model": "tiny", "seconds_without_progress": 65.0}, 503)
+    assert run(daemon, "status") == EXIT_REFUSED
+    assert "stalled (one step has been running for 1m 5s)" in capsys.readouterr().out
+
+
+def test_status_as_json(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    serve_status(daemon, {"status": "ready", "model": "tiny"})
+    run(daemon, "status", "--json")
+    found = json.loads(capsys.readouterr().out)
+    assert found["metrics"]["steps_total"] == 10 and found["ready"]["status"] == "ready" and found["places"] == PLACES
+
+
+@pytest.mark.parametrize("verb", ["status", "version"])
+def test_another_version_is_a_warning(daemon: FakeDaemon, verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    serve_status(daemon, {"status": "ready", "model": "tiny"}, version="9.9.9")
+    assert run(daemon, verb) == EXIT_OK
+    said = capsys.readouterr()
+    assert "9.9.9" in said.out and "warning: this is llmctl 0.1.0, the daemon is llmd 9.9.9" in said.err
+
+
+# --- resident tokens -------------------------------------------------------------------------------------------------
+
+TOKENS = [index % 200 + 5 for index in range(40)]
+
+
+class DirectEngine:
+    """An engine without a daemon: what --tokens reads when no event loop answers."""
+
+    def __init__(self, socket_path: str) -> None:
+        options = ffi.new("llm_engine_options *")
+        kept = [ffi.new("char[]", text.encode()) for text in ("sim:dense", native.segment_name(socket_path))]
+        options.model, options.page_name = kept
+        options.n_sessions, options.n_scratch, options.n_ctx = 4, 1, 512
+        opened, error = ffi.new("llm_engine **"), ffi.new("char[256]")
+        assert lib.llm_engine_open(options, opened, error, 256) == native.Status.OK, ffi.string(error)
+        self._engine = opened[0]
+
+    def consume(self, name: str, tokens: list[int]) -> None:
+        session = ffi.new("llm_session **")
+        assert lib.llm_session_open(self._engine, name.encode(), session) == native.Status.OK
+        assert lib.llm_session_prefill(session[0], tokens, len(tokens), ffi.NULL, ffi.new("llm_resume *")) == 0
+
+    def close(self) -> None:
+        lib.llm_engine_close(self._engine)
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Iterator[str]:
+    """The socket path of an engine that nobody serves."""
+    path = str(tmp_path / "unserved.sock")
+    engine = DirectEngine(path)
+    engine.consume("work", TOKENS)
+    yield path
+    engine.close()
+
+
+def test_tokens_need_no_daemon_to_answer(segment: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ctl.main(["--socket", segment, "sessions", "show", "work", "--tokens"]) == EXIT_OK
+    head, *lines = capsys.readouterr().out.splitlines()
+    assert head == "work: idle, 40 tokens"
+    assert [int(line.split()[0]) for line in lines] == [0, 12, 24, 36]
+    assert [int(token) for line in lines for token in line.split()[1:]] == TOKENS
+
+
+def test_tokens_as_json(segment: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ctl.main(["--socket", segment, "sessions", "show", "work", "--tokens", "--json"]) == EXIT_OK
+    found = json.loads(capsys.readouterr().out)
+    assert (found["tokens"], found["state"], found["reason"], found["pid"]) == (TOKENS, "idle", "new", os.getpid())
+
+
+def test_tokens_of_nobody(segment: str) -> None:
+    assert ctl.main(["--socket", segment, "sessions", "show", "nobody", "--tokens"]) == EXIT_NOT_FOUND
+    assert ctl.main(["--socket", segment, "sessions", "show", "work", "--tokens", "--owner", "3"]) == EXIT_NOT_FOUND
+
+
+def test_tokens_without_a_segment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ctl.main(["--socket", str(tmp_path / "none"), "sessions", "show", "work", "--tokens"]) == EXIT_ABSENT
+    assert "no shared segment" in capsys.readouterr().err
+
+
+def test_tokens_of_a_daemon_that_died(
+    segment: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resident.Resident, "is_daemon_alive", False)
+    assert ctl.main(["--socket", segment, "sessions", "show", "work", "--tokens"]) == EXIT_OK
+    assert f"its daemon (pid {os.getpid()}) is gone" in capsys.readouterr().err
