@@ -1,0 +1,256 @@
+#include "chat_request.h"
+
+#include <algorithm>
+
+namespace {
+
+constexpr size_t DEPTH_MAX = 128; /* reading and rendering recurse once per level of nesting */
+
+/* What a template's variables may not be called: the request or the model decides these. */
+const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
+const char *const MEMBERS[] = {"messages", "tools", "add_generation_prompt", "chat_template_kwargs"};
+
+template <size_t N> bool is_in(const char *const (&table)[N], const std::string &name)
+{
+    return std::find(std::begin(table), std::end(table), name) != std::end(table);
+}
+
+void check_depth(const std::string &json)
+{
+    size_t depth = 0;
+    bool is_string = false;
+    for (size_t i = 0; i < json.size(); i++) {
+        const char c = json[i];
+        if (is_string) {
+            i += c == '\\';
+            is_string = c != '"';
+        } else if (c == '"') {
+            is_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > DEPTH_MAX) {
+                throw chat_invalid("the request nests deeper than " + std::to_string(DEPTH_MAX) + " levels");
+            }
+        } else if ((c == ']' || c == '}') && depth > 0) {
+            depth--;
+        }
+    }
+}
+
+common_json parse(const std::string &json)
+{
+    check_depth(json);
+    common_json request;
+    try {
+        request = common_json::parse(json);
+    } catch (const std::exception &e) {
+        throw chat_invalid(std::string("the request is not JSON: ") + e.what());
+    }
+    if (!request.is_object()) {
+        throw chat_invalid("the request is not a JSON object");
+    }
+    for (const auto &[name, value] : request.items()) {
+        if (!is_in(MEMBERS, name)) {
+            throw chat_invalid("unknown member \"" + name + "\" of the chat request");
+        }
+    }
+    return request;
+}
+
+/* Clients send members they leave open as null; for a template, absent and null are different things. */
+common_json without_nulls(const common_json &messages)
+{
+    common_json out = common_json::array();
+    for (const common_json &message : messages) {
+        if (!message.is_object() || !message.contains("role") || !message.at("role").is_string()) {
+            throw chat_invalid("messages[" + std::to_string(out.size()) + "] needs a role");
+        }
+        common_json kept = common_json::object();
+        for (const auto &[name, value] : message.items()) {
+            if (!value.is_null() || name == "content") {
+                kept[name] = value;
+            }
+        }
+        out.push_back(kept);
+    }
+    return out;
+}
+
+/* Every string, and every name in an object, as the template may see it. */
+common_json wrapped(const common_json &value, const control_markers &markers)
+{
+    if (value.is_string()) {
+        return common_json::make(markers.wrap(value.get<std::string>()));
+    }
+    if (value.is_array()) {
+        common_json out = common_json::array();
+        for (const common_json &item : value) {
+            out.push_back(wrapped(item, markers));
+        }
+        return out;
+    }
+    if (value.is_object()) {
+        common_json out = common_json::object();
+        for (const auto &[name, item] : value.items()) {
+            out[markers.wrap(name)] = wrapped(item, markers);
+        }
+        return out;
+    }
+    return value;
+}
+
+/* ---- the template's abilities -------------------------------------------------------------------------------------- */
+
+std::string text_of(const common_json &content)
+{
+    if (!content.is_array()) {
+        return content.is_string() ? content.get<std::string>() : std::string();
+    }
+    std::string text;
+    for (const common_json &part : content) {
+        text += (text.empty() ? "" : "\n") + part.value("text", "");
+    }
+    return text;
+}
+
+common_json as_parts(const std::string &text)
+{
+    common_json part = common_json::object();
+    part["type"] = "text";
+    part["text"] = text;
+    common_json out = common_json::array();
+    out.push_back(part);
+    return out;
+}
+
+void fit_content(common_json &messages, const chat_template_caps &caps)
+{
+    for (common_json &message : messages) {
+        common_json &content = message["content"]; /* calls without words get an empty text */
+        if (content.is_null()) {
+            content = "";
+        }
+        if (content.is_array() && !caps.supports_typed_content) {
+            content = text_of(content);
+        } else if (content.is_string() && !caps.supports_string_content && caps.supports_typed_content) {
+            content = as_parts(content.get<std::string>());
+        }
+    }
+}
+
+void fit_arguments(common_json &messages)
+{
+    for (common_json &message : messages) {
+        if (!message.contains("tool_calls")) {
+            continue;
+        }
+        for (common_json &call : message["tool_calls"]) {
+            common_json &arguments = call["function"]["arguments"];
+            if (!arguments.is_string()) {
+                continue;
+            }
+            const std::string text = arguments.get<std::string>();
+            check_depth(text);
+            try {
+                arguments = text.empty() ? common_json::object() : common_json::parse(text);
+            } catch (const std::exception &) {
+                throw chat_invalid("the arguments of a tool call are not JSON: " + text.substr(0, 200));
+            }
+        }
+    }
+}
+
+/* A template that knows no system role gets the system's text in front of the first message after it. */
+void fit_system(common_json &messages, const chat_template_caps &caps)
+{
+    if (caps.supports_system_role || messages.empty() || messages.front().at("role") != "system") {
+        return;
+    }
+    const std::string text = text_of(messages.front().at("content"));
+    messages.erase(static_cast<size_t>(0));
+    if (messages.empty()) {
+        return;
+    }
+    common_json &content = messages.front()["content"];
+    const std::string joined = text + "\n" + text_of(content);
+    content = content.is_array() ? as_parts(joined) : common_json::make(joined);
+}
+
+common_json fit_messages(const common_json &messages, const common_chat_template &tmpl)
+{
+    const chat_template_caps caps = tmpl.original_caps();
+    common_json out = common_json::array();
+    try {
+        for (const common_chat_msg &message : common_chat_msgs_parse_oaicompat(messages)) {
+            out.push_back(message.to_json_oaicompat(false));
+        }
+    } catch (const std::exception &e) {
+        throw chat_invalid(e.what());
+    }
+    const bool has_developers = tmpl.source().find("<|channel|>") != std::string::npos;
+    for (common_json &message : out) {
+        if (!has_developers && message.at("role") == "developer") {
+            message["role"] = "system";
+        }
+    }
+    fit_content(out, caps);
+    fit_system(out, caps);
+    if (caps.supports_object_arguments) {
+        fit_arguments(out);
+    }
+    return out;
+}
+
+common_json fit_tools(const common_json &tools)
+{
+    try {
+        return common_chat_tools_to_json_oaicompat(common_chat_tools_parse_oaicompat(tools));
+    } catch (const std::exception &e) {
+        throw chat_invalid(e.what());
+    }
+}
+
+bool read_bool(const common_json &request, const char *name, bool otherwise)
+{
+    if (!request.contains(name) || request.at(name).is_null()) {
+        return otherwise;
+    }
+    if (!request.at(name).is_boolean()) {
+        throw chat_invalid(std::string(name) + " is not true or false");
+    }
+    return request.at(name).get<bool>();
+}
+
+common_json read_kwargs(const common_json &request)
+{
+    const char *name = "chat_template_kwargs";
+    if (!request.contains(name) || request.at(name).is_null()) {
+        return common_json::object();
+    }
+    if (!request.at(name).is_object()) {
+        throw chat_invalid(std::string(name) + " is not an object");
+    }
+    for (const auto &[key, value] : request.at(name).items()) {
+        if (is_in(RESERVED, key)) {
+            throw chat_invalid(std::string(name) + " may not set \"" + key + "\"");
+        }
+    }
+    return request.at(name);
+}
+
+} // namespace
+
+chat_request chat_request_read(const std::string &json, const common_chat_template &tmpl, const control_markers &markers)
+{
+    const common_json request = parse(json);
+    if (!request.contains("messages") || !request.at("messages").is_array() || request.at("messages").empty()) {
+        throw chat_invalid("messages must be a list with at least one message");
+    }
+    chat_request out;
+    out.messages = wrapped(fit_messages(without_nulls(request.at("messages")), tmpl), markers);
+    if (request.contains("tools") && !request.at("tools").is_null()) {
+        out.tools = wrapped(fit_tools(request.at("tools")), markers);
+    }
+    out.kwargs = wrapped(read_kwargs(request), markers);
+    out.add_generation_prompt = read_bool(request, "add_generation_prompt", true);
+    return out;
+}

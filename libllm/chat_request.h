@@ -1,0 +1,28 @@
+/* chat_request.h: a chat request as a template takes it. Private to the chat door. */
+#ifndef LLM_CHAT_REQUEST_H
+#define LLM_CHAT_REQUEST_H
+
+#include <common/chat.h>
+
+#include <stdexcept>
+#include <string>
+
+#include "chat_control.h"
+
+/* The request is not what llm_chat_render takes. */
+struct chat_invalid : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+struct chat_request {
+    common_json messages; /* array; strings are wrapped in the markers */
+    common_json tools;    /* array, or null */
+    common_json kwargs;   /* object: variables for the template */
+    bool add_generation_prompt = true;
+};
+
+/* Parses and checks the JSON (throws chat_invalid), and brings messages and tools into the shape that this template can
+ * digest: text or typed content, arguments of tool calls as object or string, a system role or none. */
+chat_request chat_request_read(const std::string &json, const common_chat_template &tmpl, const control_markers &markers);
+
+#endif

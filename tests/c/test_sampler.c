@@ -1,0 +1,299 @@
+/* The sampler on plain logits. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "fake_model.h"
+#include "sampler.h"
+
+enum { N = FAKE_VOCABULARY };
+
+static fake_model fake;
+
+static llm_sampling plain(float temperature)
+{
+    llm_sampling s = {.temperature = temperature, .top_p = 1, .repeat_penalty = 1, .penalty_last_n = 64, .seed = 7};
+    return s;
+}
+
+static sampler *opened(llm_sampling s, const logit_bias *biases, size_t n_biases, int ignore_end)
+{
+    sampler *out = NULL;
+    return sampler_open(&fake.base, &s, biases, n_biases, ignore_end, &out) == LLM_OK ? out : NULL;
+}
+
+/* One pick from a copy of the logits. */
+static int32_t pick(sampler *s, const float *logits)
+{
+    float copy[N];
+    memcpy(copy, logits, sizeof copy);
+    return sampler_sample(s, copy);
+}
+
+static int32_t pick_once(llm_sampling sampling, const logit_bias *biases, size_t n_biases, int ignore_end, const float *logits)
+{
+    sampler *s = opened(sampling, biases, n_biases, ignore_end);
+    int32_t token = s == NULL ? -1 : pick(s, logits);
+    sampler_close(s);
+    return token;
+}
+
+static void flat(float *logits)
+{
+    for (int i = 0; i < N; i++) {
+        logits[i] = 0;
+    }
+}
+
+static void test_greedy_takes_the_largest(void)
+{
+    float logits[N];
+    flat(logits);
+    logits[9] = 3;
+    logits[17] = 3;
+    CHECK_INT(pick_once(plain(0), NULL, 0, 0, logits), 9);
+    logits[17] = 3.5f;
+    CHECK_INT(pick_once(plain(0), NULL, 0, 0, logits), 17);
+}
+
+static void test_biases_move_the_choice(void)
+{
+    float logits[N];
+    flat(logits);
+    logits[9] = 3;
+    logit_bias up = {40, 5}, down = {9, -INFINITY}, outside = {N, 1}, negative = {-1, 1};
+    CHECK_INT(pick_once(plain(0), &up, 1, 0, logits), 40);
+    CHECK_INT(pick_once(plain(0), &down, 1, 0, logits), 0);
+    llm_sampling s = plain(0);
+    sampler *out = NULL;
+    CHECK_INT(sampler_open(&fake.base, &s, &outside, 1, 0, &out), LLM_TOKEN);
+    CHECK_INT(sampler_open(&fake.base, &s, &negative, 1, 0, &out), LLM_TOKEN);
+    CHECK(out == NULL);
+}
+
+static void test_everything_ruled_out_still_gives_the_largest(void)
+{
+    float logits[N];
+    logit_bias all[N];
+    for (int i = 0; i < N; i++) {
+        logits[i] = (float)(i % 50);
+        all[i] = (logit_bias){i, -INFINITY};
+    }
+    CHECK_INT(pick_once(plain(0), all, N, 0, logits), 49);
+    CHECK_INT(pick_once(plain(1), all, N, 0, logits), 49);
+}
+
+static void test_end_tokens_can_be_ignored(void)
+{
+    float logits[N];
+    flat(logits);
+    logits[FAKE_END] = 9;
+    logits[FAKE_EOS] = 8;
+    logits[3] = 1;
+    CHECK_INT(pick_once(plain(0), NULL, 0, 0, logits), FAKE_END);
+    CHECK_INT(pick_once(plain(0), NULL, 0, 1, logits), 3);
+    logit_bias back = {FAKE_END, 100};
+    CHECK_INT(pick_once(plain(0), &back, 1, 1, logits), 3);
+}
+
+static void test_nan_and_infinity_are_survived(void)
+{
+    float logits[N];
+    for (int i = 0; i < N; i++) {
+        logits[i] = NAN;
+    }
+    int32_t token = pick_once(plain(1), NULL, 0, 0, logits);
+    CHECK(token >= 0 && token < N);
+    logits[5] = 1;
+    CHECK_INT(pick_once(plain(1), NULL, 0, 0, logits), 5);
+    llm_sampling top = plain(1);
+    top.top_k = 3;
+    CHECK_INT(pick_once(top, NULL, 0, 0, logits), 5);
+    logits[6] = INFINITY;
+    CHECK_INT(pick_once(plain(1), NULL, 0, 0, logits), 6);
+    top.temperature = 1e-30f;
+    CHECK_INT(pick_once(top, NULL, 0, 0, logits), 6);
+}
+
+static void test_penalties_look_at_what_was_accepted(void)
+{
+    float logits[N];
+    flat(logits);
+    logits[10] = 2;
+    logits[11] = 1.9f;
+    llm_sampling s = plain(0);
+    s.presence_penalty = 0.5f;
+    s.penalty_last_n = 2;
+    sampler *p = opened(s, NULL, 0, 0);
+    CHECK(p != NULL);
+    CHECK_INT(pick(p, logits), 10);
+    sampler_accept(p, 10);
+    CHECK_INT(pick(p, logits), 11);
+    sampler_accept(p, 11); /* both are penalized alike */
+    CHECK_INT(pick(p, logits), 10);
+    sampler_accept(p, 30); /* 10 leaves the window of two tokens */
+    CHECK_INT(pick(p, logits), 10);
+    sampler_accept(p, 10);
+    sampler_accept(p, 10); /* presence does not count twice, and 11 has left */
+    CHECK_INT(pick(p, logits), 11);
+    sampler_close(p);
+}
+
+static void test_repeat_penalty_makes_negative_logits_smaller(void)
+{
+    float logits[N];
+    for (int i = 0; i < N; i++) {
+        logits[i] = -5;
+    }
+    logits[20] = -1;
+    logits[21] = -1.5f;
+    llm_sampling s = plain(0);
+    s.repeat_penalty = 2;
+    sampler *p = opened(s, NULL, 0, 0);
+    CHECK_INT(pick(p, logits), 20);
+    sampler_accept(p, 20);
+    CHECK_INT(pick(p, logits), 21);
+    sampler_accept(p, N + 5); /* no token: ignored */
+    sampler_close(p);
+}
+
+static void test_a_penalty_does_not_bring_back_what_a_bias_ruled_out(void)
+{
+    float logits[N];
+    flat(logits);
+    logits[12] = 4;
+    llm_sampling s = plain(0);
+    s.frequency_penalty = -2; /* rewards repetition */
+    logit_bias out = {12, -INFINITY};
+    sampler *p = opened(s, &out, 1, 0);
+    sampler_accept(p, 12);
+    CHECK(pick(p, logits) != 12);
+    sampler_close(p);
+}
+
+/* Draws many times: only tokens of [first, last] may come, and at least n_least different ones must. */
+static void check_range(llm_sampling s, const float *logits, int32_t first, int32_t last, int32_t n_least)
+{
+    int seen[N] = {0};
+    sampler *p = opened(s, NULL, 0, 0);
+    CHECK(p != NULL);
+    for (int i = 0; i < 2000; i++) {
+        int32_t token = pick(p, logits);
+        CHECK(token >= first && token <= last);
+        seen[token]++;
+    }
+    sampler_close(p);
+    int different = 0;
+    for (int i = 0; i < N; i++) {
+        different += seen[i] > 0;
+    }
+    CHECK(different >= n_least);
+}
+
+static void test_top_k_keeps_the_k_largest(void)
+{
+    float logits[N];
+    for (int i = 0; i < N; i++) {
+        logits[i] = (float)i * 0.01f;
+    }
+    llm_sampling s = plain(1);
+    s.top_k = 5;
+    check_range(s, logits, N - 5, N - 1, 5);
+    s.top_k = 1;
+    check_range(s, logits, N - 1, N - 1, 1);
+    s.top_k = N + 10; /* more than there are: off */
+    check_range(s, logits, 0, N - 1, N - 50);
+}
+
+static void test_top_p_and_min_p_cut_the_tail(void)
+{
+    float logits[N];
+    for (int i = 0; i < N; i++) {
+        logits[i] = -20;
+    }
+    logits[0] = logf(0.6f);
+    logits[1] = logf(0.3f);
+    logits[2] = logf(0.1f);
+    llm_sampling s = plain(1);
+    s.top_p = 0.85f;
+    check_range(s, logits, 0, 1, 2);
+    s.top_p = 1;
+    s.min_p = 0.2f;
+    check_range(s, logits, 0, 1, 2);
+    s.min_p = 0.1f;
+    check_range(s, logits, 0, 2, 3);
+    s.top_p = 0.85f;
+    s.top_k = 3;
+    check_range(s, logits, 0, 1, 2);
+}
+
+static void test_frequencies_follow_the_probabilities(void)
+{
+    float logits[N];
+    for (int i = 0; i < N; i++) {
+        logits[i] = -30;
+    }
+    logits[100] = logf(0.7f);
+    logits[200] = logf(0.3f);
+    sampler *p = opened(plain(1), NULL, 0, 0);
+    int first = 0;
+    for (int i = 0; i < 10000; i++) {
+        first += pick(p, logits) == 100;
+    }
+    sampler_close(p);
+    CHECK(first > 6800 && first < 7200);
+    p = opened(plain(0.25f), NULL, 0, 0); /* colder: 0.7^4 / (0.7^4 + 0.3^4) = 0.967 */
+    first = 0;
+    for (int i = 0; i < 10000; i++) {
+        first += pick(p, logits) == 100;
+    }
+    sampler_close(p);
+    CHECK(first > 9550 && first < 9800);
+}
+
+static void test_a_seed_decides_everything(void)
+{
+    float logits[N];
+    flat(logits);
+    llm_sampling s = plain(1);
+    sampler *a = opened(s, NULL, 0, 0), *b = opened(s, NULL, 0, 0);
+    s.seed = 8;
+    sampler *c = opened(s, NULL, 0, 0);
+    int same = 0;
+    for (int i = 0; i < 200; i++) {
+        int32_t token = pick(a, logits);
+        CHECK_INT(pick(b, logits), token);
+        same += pick(c, logits) == token;
+    }
+    CHECK(same < 50);
+    CHECK_INT(sampler_seed(a), 7);
+    sampler_close(a);
+    sampler_close(b);
+    sampler_close(c);
+    s.seed = UINT64_MAX;
+    a = opened(s, NULL, 0, 0);
+    b = opened(s, NULL, 0, 0);
+    CHECK(sampler_seed(a) != UINT64_MAX);
+    CHECK(sampler_seed(a) != sampler_seed(b)); /* 1 in 2^31 */
+    sampler_close(a);
+    sampler_close(b);
+    sampler_close(NULL);
+}
+
+int main(void)
+{
+    fake = fake_model_open(NULL);
+    RUN(test_greedy_takes_the_largest);
+    RUN(test_biases_move_the_choice);
+    RUN(test_everything_ruled_out_still_gives_the_largest);
+    RUN(test_end_tokens_can_be_ignored);
+    RUN(test_nan_and_infinity_are_survived);
+    RUN(test_penalties_look_at_what_was_accepted);
+    RUN(test_repeat_penalty_makes_negative_logits_smaller);
+    RUN(test_a_penalty_does_not_bring_back_what_a_bias_ruled_out);
+    RUN(test_top_k_keeps_the_k_largest);
+    RUN(test_top_p_and_min_p_cut_the_tail);
+    RUN(test_frequencies_follow_the_probabilities);
+    RUN(test_a_seed_decides_everything);
+    return CHECK_RESULT();
+}
