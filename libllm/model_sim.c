@@ -111,7 +111,7 @@ static void info_fill(sim_model *m, const model_options *options)
     uint64_t n_ctx_default = o->ctx < N_CTX_DEFAULT_MAX ? o->ctx : N_CTX_DEFAULT_MAX;
     *info = (model_info){.n_ctx = options->n_ctx > 0 ? options->n_ctx : (uint32_t)n_ctx_default,
                          .n_ctx_train = (uint32_t)o->ctx,
-                         .n_vocab = sim_n_vocab(),
+                         .n_vocab = SIM_VOCABULARY,
                          .n_seq = options->n_seq,
                          .n_batch = batch_of(o, options->n_batch),
                          .n_window = o->memory == LLM_MEMORY_WINDOW ? (uint32_t)o->window : 0,

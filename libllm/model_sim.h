@@ -77,7 +77,7 @@ sim_state sim_state_empty(void);
 sim_state sim_state_next(const sim_state *s, int32_t token);
 sim_state sim_state_wrong(const sim_state *s);
 
-/* Fills n_vocab logits; length as in the options. */
+/* Fills SIM_VOCABULARY logits; length as in the options. */
 void sim_state_logits(const sim_state *s, uint64_t length, float *out);
 
 /* ---- memory and decode: model_sim_memory.c ---- */
@@ -132,12 +132,12 @@ enum {
     SIM_TOKEN_TURN_START,
     SIM_TOKEN_TURN_END,
     SIM_TOKEN_WRONG_STATE,
-    SIM_TOKEN_WORDS, /* the first of the pieces that the model writes */
+    SIM_TOKEN_WORDS,     /* the first of the pieces that the model writes */
+    SIM_VOCABULARY = 512 /* a constant, so that filling the logits is vectorized */
 };
 
 extern const char sim_chat_template[];
 
-uint32_t sim_n_vocab(void);
 uint32_t sim_n_words(void); /* pieces the model writes: ids from SIM_TOKEN_WORDS */
 bool sim_token_is_control(int32_t token);
 

@@ -121,11 +121,10 @@ static int32_t winner(const sim_state *s, uint64_t length)
 
 void sim_state_logits(const sim_state *s, uint64_t length, float *out)
 {
-    uint32_t n_vocab = sim_n_vocab();
-    uint32_t seed = (uint32_t)(s->hash ^ s->hash >> 32);
-    for (uint32_t i = 0; i < n_vocab; i++) { /* the ground, -12..-10: tells states apart, is never picked */
-        uint32_t noise = (seed ^ i * 0x9e3779b1u) * 0x85ebca6bu;
-        out[i] = (float)(noise >> 9) * 0x1p-22f - 12.0f;
+    float ground = (float)(s->hash >> 44) * 0x1p-20f - 12.0f;
+    int32_t order = (int32_t)(s->hash % SIM_VOCABULARY);
+    for (int32_t i = 0; i < SIM_VOCABULARY; i++) { /* -12..-10: tells states apart, is never picked */
+        out[i] = (float)(i ^ order) * (1.0f / SIM_VOCABULARY) + ground;
     }
     if (s->n_missing == 0 && !s->is_wrong) {
         for (uint32_t i = RUNNERS_UP; i > 0; i--) {

@@ -43,12 +43,7 @@ static const char *const fragments[] = {
 };
 enum { N_FRAGMENTS = sizeof fragments / sizeof fragments[0] };
 
-enum { N_VOCAB = SIM_TOKEN_WORDS + N_WORDS + N_FRAGMENTS };
-
-uint32_t sim_n_vocab(void)
-{
-    return N_VOCAB;
-}
+_Static_assert(SIM_TOKEN_WORDS + N_WORDS + N_FRAGMENTS == SIM_VOCABULARY, "every id has its piece");
 
 uint32_t sim_n_words(void)
 {
@@ -63,7 +58,7 @@ bool sim_token_is_control(int32_t token)
 /* The text of a token that is not a single byte. */
 static const char *piece_text(int32_t token)
 {
-    assert(token >= 256 && token < N_VOCAB);
+    assert(token >= 256 && token < SIM_VOCABULARY);
     if (token < SIM_TOKEN_WRONG_STATE) {
         return controls[token - SIM_TOKEN_END_OF_TEXT];
     }
@@ -77,7 +72,7 @@ static const char *piece_text(int32_t token)
 int32_t sim_piece(const model *m, int32_t token, bool special, char *out, size_t n_out)
 {
     (void)m;
-    if (token < 0 || token >= N_VOCAB || (sim_token_is_control(token) && !special)) {
+    if (token < 0 || token >= SIM_VOCABULARY || (sim_token_is_control(token) && !special)) {
         return 0;
     }
     char byte = (char)token;
@@ -133,7 +128,7 @@ static void trie_build(void)
 {
     n_trie = 1;
     trie[0].token = -1;
-    for (int32_t token = SIM_TOKEN_WRONG_STATE; token < N_VOCAB; token++) {
+    for (int32_t token = SIM_TOKEN_WRONG_STATE; token < SIM_VOCABULARY; token++) {
         trie_add(piece_text(token), token);
     }
 }

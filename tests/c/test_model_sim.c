@@ -69,7 +69,7 @@ static int32_t winner_after(model *m, uint16_t seq, int32_t token)
 static void make_tokens(int32_t *tokens, uint32_t n, random_source *random)
 {
     for (uint32_t i = 0; i < n; i++) {
-        tokens[i] = (int32_t)random_below(random, sim_n_vocab());
+        tokens[i] = (int32_t)random_below(random, SIM_VOCABULARY);
     }
 }
 
