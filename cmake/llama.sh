@@ -134,7 +134,11 @@ llama_plan() {
 
 # Makes the build of VARIANT exist and leaves its directory in LLAMA_PREFIX.
 llama_ensure() {
-    local variant=$1
+    local variant=$1 base=
+    if [ "$variant" = exact ]; then
+        LLMD_BACKEND=cpu llama_ensure native
+        base=$LLAMA_PREFIX
+    fi
     llama_plan "$variant"
     [ ! -d "$LLAMA_PREFIX" ] || return 0
     mkdir -p "$LLAMA_CACHE"
@@ -143,16 +147,20 @@ llama_ensure() {
             say "llama.cpp ($variant): waiting for another build of the same thing"
             flock 9
         fi
-        [ -d "$LLAMA_PREFIX" ] || llama_make "$variant"
+        [ -d "$LLAMA_PREFIX" ] || llama_make "$variant" "$base"
     ) 9>"$LLAMA_PREFIX.lock"
 }
 
 llama_make() {
-    local variant=$1 source minutes=3
-    [ "$variant" != portable ] || minutes=10
+    local variant=$1 base=$2 source minutes
+    case $variant in
+    native) minutes=3 ;;
+    exact) minutes=1 ;;
+    portable) minutes=10 ;;
+    esac
     source=$LLAMA_CACHE/source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}
     [ -d "$source" ] || stage "llama.cpp source: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" llama_fetch "$source"
-    stage "llama.cpp ($variant, AMX $LLAMA_AMX): about $minutes minutes on 2 cores, once" llama_compile "$variant" "$source"
+    stage "llama.cpp ($variant, AMX $LLAMA_AMX): about $minutes min on 2 cores, once" llama_compile "$variant" "$source" "$base"
 }
 
 # --- doing it --------------------------------------------------------------------------------------------------------
@@ -190,18 +198,34 @@ llama_download() {
 }
 
 llama_compile() {
-    local variant=$1 source=$2
+    local variant=$1 source=$2 base=$3
     rm -rf "$LLAMA_PREFIX".work.*
     work=$(mktemp -d "$LLAMA_PREFIX.work.XXXXXX") # not local: the trap outlives this function
     trap 'rm -rf "$work"' EXIT
     "$CMAKE" -G Ninja -DCMAKE_MAKE_PROGRAM="$NINJA" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
         -S "$source" -B "$work/build" -DCMAKE_INSTALL_PREFIX="$work/prefix" "${LLAMA_CONFIGURE[@]}"
+    if [ -n "$base" ]; then
+        llama_compile_kernels "$base"
+    else
+        llama_compile_all "$variant" "$source"
+    fi
+    echo "$LLAMA_DESCRIPTION" >"$work/prefix/description.txt"
+    mv "$work/prefix" "$LLAMA_PREFIX"
+}
+
+llama_compile_all() {
+    local variant=$1 source=$2
     "$CMAKE" --build "$work/build" --parallel "$JOBS"
     "$CMAKE" --install "$work/build"
     llama_install_common "$work/build" "$source" "$work/prefix"
     [ "$variant" != portable ] || llama_gather_portable "$work/prefix"
-    echo "$LLAMA_DESCRIPTION" >"$work/prefix/description.txt"
-    mv "$work/prefix" "$LLAMA_PREFIX"
+}
+
+# The exact variant differs from the native one for the CPU in the CPU kernels alone.
+llama_compile_kernels() {
+    "$CMAKE" --build "$work/build" --parallel "$JOBS" --target ggml-cpu
+    cp -r "$1" "$work/prefix"
+    find "$work/build" -name libggml-cpu.a -exec cp {} "$work/prefix/lib/" \;
 }
 
 # llama.cpp does not install its common library: the archives, its headers and the JSON library they include.
