@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import uvloop
 from aiohttp import web
 
-from . import __version__, limits, logs, systemd
+from . import __version__, logs, systemd
 from .access import KeyFileError
 from .config import PROGRAM, is_loopback, load_or_exit
 from .listen import ListenError, Listeners, open_listeners
@@ -67,18 +67,11 @@ async def _serve(config: Config, listeners: Listeners) -> None:
     signals = _Signals(listeners)
     app = _create_app(config)
     log.info("starting", extra=logs.fields(version=__version__, pid=os.getpid(), model=config.model))
-    runner = web.AppRunner(
-        app,
-        handle_signals=False,
-        handler_cancellation=True,
-        access_log=None,
-        keepalive_timeout=limits.KEEPALIVE_CONNECTION_S,
-        shutdown_timeout=limits.STOP_GRACE_S,
-    )
-    await _set_up(runner, config)
     from .api.context import STATE
-    from .app import stop_serving
+    from .app import runner_of, stop_serving
 
+    runner = runner_of(app)
+    await _set_up(runner, config)
     try:
         for listener in listeners.sockets:
             await web.SockSite(runner, listener).start()

@@ -52,6 +52,18 @@ def create_app(config: Config) -> web.Application:
     return app
 
 
+def runner_of(app: web.Application) -> web.AppRunner:
+    """What serves the application: handlers of clients that have gone are cancelled."""
+    return web.AppRunner(
+        app,
+        handle_signals=False,
+        handler_cancellation=True,
+        access_log=None,
+        keepalive_timeout=limits.KEEPALIVE_CONNECTION_S,
+        shutdown_timeout=limits.STOP_GRACE_S,
+    )
+
+
 def engine_options(config: Config) -> EngineOptions:
     return EngineOptions(
         model=config.model,

@@ -25,11 +25,11 @@ async def tokenize(request: web.Request) -> web.Response:
     tokens.frombytes(
         await engine.tokenize(text, add_special=bool(wanted.add_special), parse_special=bool(wanted.parse_special))
     )
-    listed: list[int] | list[TokenPiece] = _pieces(engine, tokens) if wanted.with_pieces else tokens.tolist()
+    listed: list[int | TokenPiece] = _pieces(engine, tokens) if wanted.with_pieces else list(tokens)
     return respond(Tokens(listed, count=len(tokens), max_model_len=engine.info.n_ctx))
 
 
-def _pieces(engine: Engine, tokens: array[int]) -> list[TokenPiece]:
+def _pieces(engine: Engine, tokens: array[int]) -> list[int | TokenPiece]:
     return [TokenPiece(token, engine.piece(array("i", [token]).tobytes())) for token in tokens]
 
 

@@ -1,0 +1,196 @@
+"""A daemon inside the test: the real application on real sockets, over a simulated model."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from llmd.api.context import STATE, State
+from llmd.app import create_app, runner_of
+from llmd.native import COUNTERS
+from llmd.options import Config
+
+Json = dict[str, Any]
+
+SETTLE_S = 30.0
+"""A deadline for what must happen, never a wait."""
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Json:
+        found = json.loads(self.body)
+        assert isinstance(found, dict)
+        return found
+
+    @property
+    def error(self) -> Json:
+        error = self.json["error"]
+        assert isinstance(error, dict)
+        return error
+
+
+@dataclass
+class Events:
+    """A whole event stream, taken apart."""
+
+    chunks: list[Json] = field(default_factory=list)
+    comments: int = 0
+    done: bool = False
+
+    @property
+    def text(self) -> str:
+        choices = [choice for chunk in self.chunks for choice in chunk.get("choices", [])]
+        return "".join(choice.get("text", "") or choice.get("delta", {}).get("content", "") for choice in choices)
+
+    @property
+    def finish_reasons(self) -> list[str]:
+        choices = [choice for chunk in self.chunks for choice in chunk.get("choices", [])]
+        return [choice["finish_reason"] for choice in choices if choice["finish_reason"] is not None]
+
+    @property
+    def session(self) -> Json:
+        return next(chunk["session"] for chunk in self.chunks if "session" in chunk)
+
+    @property
+    def error(self) -> Json | None:
+        return next((chunk["error"] for chunk in self.chunks if "error" in chunk), None)
+
+
+def parse_events(body: bytes) -> Events:
+    """Strict about the form: data lines or comments, each followed by an empty line, nothing after [DONE]."""
+    events = Events()
+    assert body.endswith(b"\n\n")
+    for block in body.decode("utf-8").removesuffix("\n\n").split("\n\n"):
+        assert not events.done, "something came after [DONE]"
+        if block.startswith(":"):
+            events.comments += 1
+            continue
+        assert block.startswith("data: ") and "\n" not in block
+        data = block.removeprefix("data: ")
+        if data == "[DONE]":
+            events.done = True
+        else:
+            events.chunks.append(json.loads(data))
+    return events
+
+
+def chat(text: str = "hello", **fields: Any) -> Json:
+    return {"messages": [{"role": "user", "content": text}], "max_tokens": 8, **fields}
+
+
+class Daemon:
+    """A served application and a client for it."""
+
+    def __init__(self, state: State, url: str, config: Config) -> None:
+        self.state = state
+        self.url = url
+        self.config = config
+        self.http = aiohttp.ClientSession()
+        self.local = aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(config.socket)))
+
+    async def ask(self, method: str, path: str, body: Json | bytes | None = None, **kwargs: Any) -> Answer:
+        """Over TCP; `local=True` over the unix socket."""
+        client, base = (self.local, "http://llmd") if kwargs.pop("local", False) else (self.http, self.url)
+        data = json.dumps(body).encode() if isinstance(body, dict) else body
+        async with client.request(method, base + path, data=data, **kwargs) as response:
+            return Answer(response.status, dict(response.headers), await response.read())
+
+    async def chat(self, text: str = "hello", **fields: Any) -> Json:
+        answer = await self.ask("POST", "/v1/chat/completions", chat(text, **fields))
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    async def refused(self, body: Json, path: str = "/v1/chat/completions") -> Answer:
+        answer = await self.ask("POST", path, body)
+        assert answer.status >= 400, answer.body
+        assert set(answer.error) == {"message", "type", "code", "param"}
+        return answer
+
+    async def stream(self, body: Json, path: str = "/v1/chat/completions") -> Events:
+        answer = await self.ask("POST", path, {**body, "stream": True})
+        assert answer.status == 200, answer.body
+        assert answer.headers["Content-Type"] == "text/event-stream"
+        return parse_events(answer.body)
+
+    @asynccontextmanager
+    async def streaming(self, body: Json) -> AsyncIterator[aiohttp.ClientResponse]:
+        """A stream whose first text has come."""
+        data = json.dumps({**body, "stream": True})
+        async with self.http.post(self.url + "/v1/chat/completions", data=data) as response:
+            assert response.status == 200, await response.text()
+            while b'"content":""' in await response.content.readuntil(b"\n\n"):
+                pass
+            yield response
+
+    def counter(self, name: str) -> int:
+        return self.state.engine.page.counters()[name]
+
+    async def idle(self) -> None:
+        """Returns when the engine has no live generation."""
+        async with asyncio.timeout(SETTLE_S):
+            await self.state.engine.idle()
+
+    async def metrics(self) -> dict[str, float]:
+        answer = await self.ask("GET", "/metrics")
+        lines = [line for line in answer.body.decode().splitlines() if not line.startswith("#")]
+        return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+    async def close(self) -> None:
+        await self.http.close()
+        await self.local.close()
+
+
+def config_of(directory: Path, **overrides: Any) -> Config:
+    values: Json = {
+        "model": "sim:dense",
+        "port": 0,
+        "socket": directory / "llmd.sock",
+        "state_dir": directory / "state",
+        "log_level": "debug",
+    }
+    return Config(**{**values, **overrides})
+
+
+@asynccontextmanager
+async def serving(config: Config) -> AsyncIterator[Daemon]:
+    """Serves on a free port and on the unix socket. In the end, every request must have ended, exactly once."""
+    app = create_app(config)
+    runner = runner_of(app)
+    await runner.setup()
+    try:
+        listener = socket.create_server(("127.0.0.1", 0))
+        await web.SockSite(runner, listener).start()
+        await web.UnixSite(runner, config.socket).start()
+        daemon = Daemon(app[STATE], f"http://127.0.0.1:{listener.getsockname()[1]}", config)
+        try:
+            yield daemon
+        finally:
+            await daemon.close()
+        await daemon.idle()
+        assert_all_ended(daemon)
+    finally:
+        await runner.cleanup()
+
+
+def assert_all_ended(daemon: Daemon) -> None:
+    finished = sum(daemon.counter(c.name) for c in COUNTERS if c.name.startswith("finished_"))
+    rendered = daemon.state.metrics.render(daemon.state.engine, True).decode().splitlines()
+    heard = sum(int(line.rpartition(" ")[2]) for line in rendered if line.startswith("llmd_requests_total{"))
+    assert finished == heard, "the engine ended another number of requests than the daemon heard of"
+    assert daemon.state.engine.n_live == 0
+    assert daemon.state.metrics.streams_open == 0
