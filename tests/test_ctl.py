@@ -175,9 +175,13 @@ def test_every_absence_has_advice(reason: str, tmp_path: Path) -> None:
     assert str(tmp_path / "s") in sentence and help
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may open every socket")
-def test_a_forbidden_socket(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
-    os.chmod(daemon.path, 0)
+def test_a_forbidden_socket(
+    daemon: FakeDaemon, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: socket.socket, address: str) -> None:
+        raise PermissionError(13, "Permission denied", address)
+
+    monkeypatch.setattr(socket.socket, "connect", refuse)
     assert ctl.main(["--socket", daemon.path, "models"]) == EXIT_ABSENT
     assert "may not be used by this user" in capsys.readouterr().err
 

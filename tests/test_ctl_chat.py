@@ -64,7 +64,7 @@ def asked(daemon: FakeDaemon) -> list[dict[str, Any]]:
 def test_each_line_is_a_turn_and_the_history_is_sent_whole(daemon: FakeDaemon) -> None:
     done = llmctl(daemon, "chat", "--session", "work", "--system", "Be loud.", lines="one\ntwo\n")
     report = "[3 new tokens, 12 reused (exact_prefix), 2 generated]"
-    assert (done.returncode, done.stdout, done.stderr) == (0, f"ONE\n{report}\nTWO\n{report}\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ONE\nTWO\n", f"{report}\n{report}\n")
     first, second = asked(daemon)
     system = {"role": "system", "content": "Be loud."}
     one = {"role": "user", "content": "one"}
@@ -140,8 +140,8 @@ def test_control_characters_never_reach_the_terminal(daemon: FakeDaemon) -> None
 def test_a_refusal_ends_a_piped_chat(daemon: FakeDaemon) -> None:
     daemon.route(CHAT, lambda exchange: exchange.refuse(429, "queue_full", "Too many.", {"retry-after": "2"}))
     done = llmctl(daemon, "chat", "--session", "a", lines="one\ntwo\n")
-    assert done.returncode == 1
-    assert "Too many. (queue_full); try again in 2 s" in done.stderr
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "llmctl: Too many. (queue_full); try again in 2 s\n"
     assert len(daemon.asked) == 1
 
 

@@ -134,7 +134,7 @@ class Terminal:
 
     def run(self) -> None:
         if self._interactive and not self._context.json:
-            print(text.dim(f"session {self._conversation.name}; /help helps, Ctrl-D leaves"))
+            _note(f"session {self._conversation.name}; /help helps, Ctrl-D leaves")
         while (line := self._read()) is not None:
             if line == "/quit":
                 return
@@ -177,20 +177,21 @@ class Terminal:
             turn = self._conversation.ask(question, lambda _: None)
             print(json.dumps(vars(turn), ensure_ascii=False), flush=True)
             return
+        shown = _Shown()
         try:
-            turn = self._conversation.ask(question, _show)
+            turn = self._conversation.ask(question, shown.add)
         finally:
-            print()
-        print(text.dim("[cancelled]" if turn.finish_reason == "cancelled" else f"[{turn.summary()}]"), flush=True)
+            shown.end()
+        _note("cancelled" if turn.finish_reason == "cancelled" else turn.summary())
 
     def _command(self, line: str) -> None:
         verb, _, argument = line.partition(" ")
         if verb == "/reset":
             self._conversation.reset()
-            print(text.dim("[forgotten]"))
+            _note("forgotten")
         elif verb == "/session" and argument.strip():
             self._conversation.name = argument.strip()
-            print(text.dim(f"[session {self._conversation.name}]"))
+            _note(f"session {self._conversation.name}")
         elif verb == "/session":
             from llmd.ctl import sessions
 
@@ -220,9 +221,25 @@ def run(context: Context) -> int:
     return EXIT_OK
 
 
-def _show(added: str) -> None:
-    sys.stdout.write(text.printable(added))
-    sys.stdout.flush()
+class _Shown:
+    """An answer on its way to standard output, which gets a last line end if there was any answer."""
+
+    def __init__(self) -> None:
+        self._any = False
+
+    def add(self, added: str) -> None:
+        sys.stdout.write(text.printable(added))
+        sys.stdout.flush()
+        self._any = self._any or bool(added)
+
+    def end(self) -> None:
+        if self._any:
+            print(flush=True)
+
+
+def _note(said: str) -> None:
+    """About the answer, not part of it: on standard error, so that a pipe gets answers only."""
+    print(text.dim(f"[{said}]", sys.stderr), file=sys.stderr, flush=True)
 
 
 def _history_file() -> Callable[[], None]:
