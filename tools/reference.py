@@ -85,9 +85,16 @@ def metrics() -> str:
     )
 
 
+def endpoints() -> str:
+    from llmd.api.routes import ENDPOINTS  # loads libllm
+
+    return markdown(("endpoint", "what"), ((f"`{row.method} {row.path}`", row.summary) for row in ENDPOINTS))
+
+
 def blocks() -> dict[str, str]:
     return {
         "reasons": reasons(),
+        "endpoints": endpoints(),
         "options": option_table(),
         "parameters": request_parameters(),
         "errors": error_codes(),
