@@ -1,0 +1,477 @@
+/* llama.cpp behind model.h, on tiny generated models of every memory class. LLMD_TEST_MODELS names their folder; without
+ * it nothing can be tested and the program says so. In the build whose arithmetic does not depend on batch shapes
+ * (LLMD_TEST_EXACT=1) logits must be equal to the bit, otherwise within a bound. */
+#include <math.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "model.h"
+
+enum { N_CTX = 512, N_SEQ = 4, N_BATCH = 64 };
+
+static const char *models;
+static bool is_exact;
+
+typedef struct subject {
+    const char *file;
+    llm_memory memory;
+    bool is_quantized;
+} subject;
+
+static const subject subjects[] = {
+    {"tiny-dense.gguf", LLM_MEMORY_DENSE, false},         {"tiny-window.gguf", LLM_MEMORY_WINDOW, false},
+    {"tiny-recurrent.gguf", LLM_MEMORY_RECURRENT, false}, {"tiny-hybrid.gguf", LLM_MEMORY_HYBRID, false},
+    {"tiny-granite.gguf", LLM_MEMORY_HYBRID, false},      {"tiny-dense-q8.gguf", LLM_MEMORY_DENSE, true},
+    {"tiny-hybrid-q8.gguf", LLM_MEMORY_HYBRID, true},
+};
+static const subject *current;
+
+/* ---- driving a model ----------------------------------------------------------------------------------------------- */
+
+static void path_of(const char *file, char *out, size_t n)
+{
+    snprintf(out, n, "%s/%s", models, file);
+}
+
+static model_options usual(const char *path)
+{
+    model_options o = {.path = path, .n_ctx = N_CTX, .n_seq = N_SEQ, .n_batch = N_BATCH, .n_threads = 1, .exact = is_exact};
+    return o;
+}
+
+static model *opened(void)
+{
+    char path[512], error[512] = "";
+    model *m = NULL;
+    path_of(current->file, path, sizeof path);
+    model_options o = usual(path);
+    if (model_open(path, &o, &m, error, sizeof error) != LLM_OK) {
+        printf("%s\n", error);
+    }
+    return m;
+}
+
+/* Tokens [from, to) of a pseudo-random text that differs by `seed`, in chunks; logits wanted after the last. */
+static int32_t text_token(uint32_t seed, uint32_t i)
+{
+    uint32_t x = (i + 1) * 2654435761u ^ seed * 40503u;
+    x ^= x >> 15;
+    x *= 2246822519u;
+    x ^= x >> 13;
+    return (int32_t)(x % 200) + 40;
+}
+
+static model_result feed_tokens(model *m, uint16_t seq, const int32_t *tokens, uint32_t n, uint32_t first)
+{
+    int32_t positions[N_BATCH];
+    uint16_t seqs[N_BATCH];
+    uint8_t outputs[N_BATCH] = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        positions[i] = (int32_t)(first + i);
+        seqs[i] = seq;
+    }
+    outputs[n - 1] = 1;
+    model_batch b = {n, tokens, positions, seqs, outputs};
+    return m->ops->decode(m, &b);
+}
+
+static model_result feed(model *m, uint16_t seq, uint32_t seed, uint32_t from, uint32_t to, uint32_t chunk)
+{
+    model_result result = MODEL_OK;
+    for (uint32_t at = from; at < to && result == MODEL_OK;) {
+        int32_t tokens[N_BATCH];
+        uint32_t n = to - at < chunk ? to - at : chunk;
+        for (uint32_t i = 0; i < n; i++) {
+            tokens[i] = text_token(seed, at + i);
+        }
+        result = feed_tokens(m, seq, tokens, n, at);
+        at += n;
+    }
+    return result;
+}
+
+/* Logits after the last token fed in a batch of n. */
+static float *row_after(model *m, uint32_t n)
+{
+    float *row = m->ops->logits(m, n - 1);
+    float *copy = malloc(m->info.n_vocab * sizeof *copy);
+    if (row != NULL) {
+        memcpy(copy, row, m->info.n_vocab * sizeof *copy);
+    } else {
+        memset(copy, 0, m->info.n_vocab * sizeof *copy);
+    }
+    return copy;
+}
+
+static double distance(const float *a, const float *b, uint32_t n)
+{
+    double most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        double d = fabs((double)a[i] - (double)b[i]);
+        most = d > most || isnan(d) ? d : most;
+    }
+    return most;
+}
+
+/* Cold logits after `n` tokens of a text, from sequence 3, in chunks of 64. */
+static float *cold(model *m, uint32_t seed, uint32_t n)
+{
+    m->ops->clear(m, 3);
+    if (feed(m, 3, seed, 0, n, 64) != MODEL_OK) {
+        return calloc(m->info.n_vocab, sizeof(float));
+    }
+    float *row = row_after(m, n % 64 == 0 ? 64 : n % 64);
+    m->ops->clear(m, 3);
+    return row;
+}
+
+static void check_same(const float *a, const float *b, uint32_t n)
+{
+    /* Measured: 0.03 for F32 and 0.3 for quantized weights at |logits| about 9. */
+    double d = distance(a, b, n), bound = is_exact ? 0 : current->is_quantized ? 0.6 : 0.1;
+    if (!(d <= bound)) {
+        printf("%s: logits differ by %g, allowed %g\n", current->file, d, bound);
+    }
+    CHECK(d <= bound);
+}
+
+/* ---- tests, each for every model ----------------------------------------------------------------------------------- */
+
+static void test_facts(void)
+{
+    model *m = opened(), *again = opened();
+    CHECK(m != NULL && again != NULL);
+    CHECK_INT(m->info.memory, current->memory);
+    CHECK_INT(m->info.n_ctx, N_CTX);
+    CHECK_INT(m->info.n_seq, N_SEQ);
+    CHECK(m->info.n_batch >= N_BATCH && m->info.n_vocab > 256 && m->info.n_threads >= 1);
+    CHECK(m->info.state_bytes > 0 && m->info.model_bytes > 0 && m->info.n_params > 0);
+    CHECK((current->memory == LLM_MEMORY_RECURRENT) == (m->info.n_cells == UINT32_MAX));
+    CHECK(m->info.n_cells >= N_CTX);
+    CHECK((current->memory == LLM_MEMORY_WINDOW) == (m->info.n_window > 0));
+    CHECK_INT(m->info.mixed_calls, !is_exact && (current->memory == LLM_MEMORY_DENSE || current->memory == LLM_MEMORY_WINDOW));
+    CHECK(m->info.name[0] != '\0' && m->info.arch[0] != '\0' && m->info.description[0] != '\0');
+    CHECK(strstr(m->info.backend, "CPU") != NULL || strchr(m->info.backend, '(') != NULL);
+    CHECK(memcmp(m->info.fingerprint, again->info.fingerprint, 16) == 0);
+    CHECK(m->ops->chat_template(m) != NULL);
+    CHECK_INT(m->ops->position(m, 0), 0);
+    m->ops->close(m);
+    again->ops->close(again);
+}
+
+static void test_text(void)
+{
+    static const char text[] = "Hello, w\xc3\xb6rld <|im_end|> 123";
+    int32_t tokens[128], special[128];
+    char back[256];
+    size_t n_back = 0;
+    model *m = opened();
+    CHECK(m != NULL);
+    int64_t n = m->ops->tokenize(m, text, strlen(text), false, false, tokens, 128);
+    CHECK(n > 4);
+    CHECK_INT(m->ops->tokenize(m, text, strlen(text), false, false, tokens, 2), -n);
+    for (int64_t i = 0; i < n; i++) {
+        CHECK(!m->ops->is_control(m, tokens[i]));
+        int32_t bytes = m->ops->piece(m, tokens[i], false, back + n_back, sizeof back - n_back);
+        CHECK(bytes > 0);
+        n_back += (size_t)bytes;
+    }
+    CHECK(n_back == strlen(text) && memcmp(back, text, n_back) == 0);
+    int64_t n_special = m->ops->tokenize(m, text, strlen(text), false, true, special, 128);
+    CHECK(n_special > 0 && n_special < n);
+    int n_control = 0;
+    for (int64_t i = 0; i < n_special; i++) {
+        if (m->ops->is_control(m, special[i])) {
+            n_control++;
+            CHECK(m->ops->is_end(m, special[i]));
+            CHECK_INT(m->ops->piece(m, special[i], false, back, sizeof back), 0);
+            CHECK_INT(m->ops->piece(m, special[i], true, back, sizeof back), 10);
+            CHECK_INT(m->ops->piece(m, special[i], true, back, 3), -10);
+        }
+    }
+    CHECK_INT(n_control, 1);
+    CHECK_INT(m->ops->piece(m, -1, true, back, sizeof back), 0);
+    CHECK(!m->ops->is_end(m, (int32_t)m->info.n_vocab) && !m->ops->is_control(m, -5));
+    m->ops->close(m);
+}
+
+static void test_chunking_does_not_matter(void)
+{
+    model *m = opened();
+    CHECK(m != NULL);
+    float *whole = cold(m, 1, 300), *other = cold(m, 2, 300);
+    CHECK(distance(whole, other, m->info.n_vocab) > 0.5); /* the comparison can fail */
+    static const uint32_t chunks[] = {1, 7, 33, 64};
+    for (size_t i = 0; i < 4; i++) {
+        m->ops->clear(m, 0);
+        CHECK_INT(feed(m, 0, 1, 0, 290, chunks[i]), MODEL_OK);
+        CHECK_INT(feed(m, 0, 1, 290, 300, 64), MODEL_OK);
+        CHECK_INT(m->ops->position(m, 0), 300);
+        float *row = row_after(m, 10);
+        check_same(row, whole, m->info.n_vocab);
+        free(row);
+        CHECK_STILL_GOOD();
+    }
+    free(whole);
+    free(other);
+    m->ops->close(m);
+}
+
+static void test_sequences_do_not_meet(void)
+{
+    model *m = opened();
+    CHECK(m != NULL);
+    float *alone[2] = {cold(m, 1, 101), cold(m, 2, 201)};
+    CHECK_INT(feed(m, 0, 1, 0, 100, 50), MODEL_OK);
+    CHECK_INT(feed(m, 1, 2, 0, 200, 50), MODEL_OK);
+    int32_t tokens[] = {text_token(1, 100), text_token(2, 200)}, positions[] = {100, 200};
+    uint16_t seqs[] = {0, 1};
+    uint8_t outputs[] = {1, 1};
+    model_batch b = {2, tokens, positions, seqs, outputs};
+    CHECK_INT(m->ops->decode(m, &b), MODEL_OK);
+    for (uint32_t i = 0; i < 2; i++) {
+        check_same(m->ops->logits(m, i), alone[i], m->info.n_vocab);
+        CHECK_STILL_GOOD();
+        free(alone[i]);
+    }
+    CHECK(m->ops->logits(m, 2) == NULL);
+    m->ops->clear(m, 0);
+    CHECK(m->ops->logits(m, 0) == NULL);
+    CHECK_INT(m->ops->position(m, 0), 0);
+    CHECK_INT(m->ops->position(m, 1), 201);
+    m->ops->close(m);
+}
+
+/* Cuts to k, goes on with another text, and compares with that text read from the start. */
+static void check_rewind(model *m, uint32_t n, uint32_t k)
+{
+    m->ops->clear(m, 0);
+    CHECK_INT(feed(m, 0, 1, 0, n, 64), MODEL_OK);
+    CHECK(m->ops->rewind(m, 0, k));
+    CHECK_INT(m->ops->position(m, 0), k);
+    CHECK(m->ops->logits(m, 0) == NULL);
+    CHECK_INT(feed(m, 0, 9, k, k + 10, 64), MODEL_OK);
+    float *row = row_after(m, 10);
+    m->ops->clear(m, 3);
+    CHECK_INT(feed(m, 3, 1, 0, k, 64), MODEL_OK);
+    CHECK_INT(feed(m, 3, 9, k, k + 10, 64), MODEL_OK);
+    float *reference = row_after(m, 10);
+    check_same(row, reference, m->info.n_vocab);
+    free(row);
+    free(reference);
+    m->ops->clear(m, 3);
+}
+
+static void test_rewind_where_it_is_exact(void)
+{
+    model *m = opened();
+    CHECK(m != NULL);
+    const bool is_fixed = current->memory == LLM_MEMORY_RECURRENT || current->memory == LLM_MEMORY_HYBRID;
+    for (uint32_t n = 40; n <= 400; n += 120) {
+        m->ops->clear(m, 0);
+        CHECK_INT(feed(m, 0, 1, 0, n, 64), MODEL_OK);
+        const uint32_t floor = m->ops->rewind_floor(m, 0);
+        CHECK(floor >= 1 && floor <= n);
+        CHECK(!is_fixed || floor == n);
+        CHECK(current->memory != LLM_MEMORY_DENSE || floor == 1);
+        CHECK(current->memory != LLM_MEMORY_WINDOW || floor < n);
+        CHECK(!m->ops->rewind(m, 0, 0));
+        CHECK(!m->ops->rewind(m, 0, n + 1));
+        if (floor > 1) {
+            CHECK(!m->ops->rewind(m, 0, floor - 1));
+            CHECK_INT(m->ops->position(m, 0), n);
+        }
+        CHECK(m->ops->rewind(m, 0, n)); /* nothing to cut */
+        for (uint32_t k = floor; k < n && !is_fixed; k += (n - floor) / 3 + 1) {
+            check_rewind(m, n, k);
+            CHECK_STILL_GOOD();
+        }
+    }
+    m->ops->close(m);
+}
+
+static void test_invalid_batches_change_nothing(void)
+{
+    model *m = opened();
+    CHECK(m != NULL);
+    const int32_t vocab = (int32_t)m->info.n_vocab;
+    CHECK_INT(feed(m, 0, 1, 0, 20, 64), MODEL_OK);
+    struct {
+        uint32_t n;
+        int32_t tokens[3], positions[3];
+        uint16_t seqs[3];
+        uint8_t outputs[3];
+    } bad[] = {
+        {0, {0}, {0}, {0}, {0}},
+        {1, {-1}, {20}, {0}, {1}},
+        {1, {vocab}, {20}, {0}, {1}},
+        {1, {5}, {19}, {0}, {1}},
+        {1, {5}, {21}, {0}, {1}}, /* a gap: models with several position axes would take it */
+        {1, {5}, {-1}, {0}, {1}},
+        {1, {5}, {7}, {1}, {1}}, /* an empty sequence begins at 0 */
+        {1, {5}, {0}, {N_SEQ}, {1}},
+        {2, {5, 5}, {20, 20}, {0, 0}, {0, 1}},
+        {2, {5, 5}, {20, 21}, {0, 0}, {1, 1}},           /* two outputs of one sequence */
+        {3, {5, 5, 5}, {20, 0, 21}, {0, 1, 0}, {0, 0, 1}}, /* not consecutive */
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        model_batch b = {bad[i].n, bad[i].tokens, bad[i].positions, bad[i].seqs, bad[i].outputs};
+        CHECK_INT(m->ops->decode(m, &b), MODEL_INVALID);
+        CHECK(m->ops->logits(m, 0) == NULL);
+    }
+    int32_t tokens[2048] = {0}, positions[2048];
+    uint16_t seqs[2048] = {0};
+    uint8_t outputs[2048] = {0};
+    for (int i = 0; i < 2048; i++) {
+        positions[i] = 20 + i;
+    }
+    model_batch large = {m->info.n_batch + 1, tokens, positions, seqs, outputs};
+    CHECK_INT(m->ops->decode(m, &large), MODEL_INVALID); /* llama.cpp would end the process */
+    CHECK_INT(m->ops->position(m, 0), 20);
+    float *reference = cold(m, 1, 30);
+    CHECK_INT(feed(m, 0, 1, 20, 30, 64), MODEL_OK);
+    float *row = row_after(m, 10);
+    check_same(row, reference, m->info.n_vocab);
+    free(row);
+    free(reference);
+    CHECK_INT(feed(m, 0, 1, 30, N_CTX, 64), MODEL_OK);
+    CHECK_INT(feed(m, 0, 1, N_CTX, N_CTX + 1, 1), MODEL_INVALID); /* beyond what one sequence may hold */
+    m->ops->close(m);
+}
+
+/* A pool for one sequence, shared by four. */
+static void test_a_full_cache_changes_nothing(void)
+{
+    char path[512], error[512] = "";
+    model *m = NULL;
+    path_of(current->file, path, sizeof path);
+    model_options o = usual(path);
+    o.kv_bytes_max = 1;
+    CHECK_INT(model_open(path, &o, &m, error, sizeof error), LLM_OK);
+    if (is_exact || current->memory == LLM_MEMORY_RECURRENT) {
+        m->ops->close(m); /* cells of their own, or none */
+        return;
+    }
+    CHECK_INT(m->info.n_cells, N_CTX);
+    CHECK_INT(feed(m, 0, 1, 0, 300, 60), MODEL_OK);
+    CHECK_INT(feed(m, 1, 2, 0, 180, 60), MODEL_OK);
+    CHECK_INT(feed(m, 1, 2, 180, 240, 60), MODEL_NO_CELLS);
+    CHECK_INT(m->ops->position(m, 0), 300);
+    CHECK_INT(m->ops->position(m, 1), 180);
+    CHECK_INT(feed(m, 0, 1, 300, 310, 10), MODEL_OK); /* the other one still has room */
+    float *row = row_after(m, 10);
+    m->ops->clear(m, 1);
+    m->ops->clear(m, 0);
+    float *reference = cold(m, 1, 310);
+    check_same(row, reference, m->info.n_vocab);
+    free(row);
+    free(reference);
+    m->ops->close(m);
+}
+
+/* ---- opening ------------------------------------------------------------------------------------------------------- */
+
+static void check_refused(const char *path, model_options o, int status, const char *part)
+{
+    char error[512] = "";
+    model *m = NULL;
+    int got = model_open(path, &o, &m, error, sizeof error);
+    if (got != status || strstr(error, part) == NULL) {
+        printf("%s: %d \"%s\"\n", path, got, error);
+    }
+    CHECK_INT(got, status);
+    CHECK(m == NULL);
+    CHECK(strstr(error, part) != NULL);
+}
+
+static void write_part(const char *from, const char *to, size_t n)
+{
+    char *bytes = malloc(n);
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    CHECK(bytes != NULL && in != NULL && out != NULL);
+    CHECK(fread(bytes, 1, n, in) == n && fwrite(bytes, 1, n, out) == n);
+    fclose(in);
+    fclose(out);
+    free(bytes);
+}
+
+static void test_bad_files_are_explained(void)
+{
+    char good[512], folder[] = "/tmp/llm-test-XXXXXX", broken[600];
+    struct stat facts;
+    path_of("tiny-dense.gguf", good, sizeof good);
+    CHECK(mkdtemp(folder) != NULL && stat(good, &facts) == 0);
+    snprintf(broken, sizeof broken, "%s/broken.gguf", folder);
+    check_refused("/no/such/model.gguf", usual(NULL), LLM_MODEL_LOAD, "No such file");
+    check_refused(folder, usual(NULL), LLM_MODEL_LOAD, "not a regular file");
+    check_refused("", usual(NULL), LLM_INVALID, "no model is named");
+    write_part("/proc/self/exe", broken, 4096);
+    check_refused(broken, usual(NULL), LLM_MODEL_LOAD, "not a GGUF");
+    write_part(good, broken, (size_t)facts.st_size - 100000);
+    check_refused(broken, usual(NULL), LLM_MODEL_LOAD, "incomplete");
+    write_part(good, broken, 1000);
+    check_refused(broken, usual(NULL), LLM_MODEL_LOAD, broken);
+    write_part(good, broken, 4);
+    check_refused(broken, usual(NULL), LLM_MODEL_LOAD, broken);
+    unlink(broken);
+    rmdir(folder);
+}
+
+static void test_bad_options_are_explained(void)
+{
+    char path[512];
+    path_of("tiny-dense.gguf", path, sizeof path);
+    model_options o = usual(NULL);
+    o.n_ctx = 1u << 29;
+    check_refused(path, o, LLM_INVALID, "536870912");
+    o = usual(NULL);
+    o.n_seq = 0;
+    check_refused(path, o, LLM_INVALID, "n_seq");
+    o.n_seq = 100000;
+    check_refused(path, o, LLM_INVALID, "n_seq");
+}
+
+static void test_the_fingerprint_tells_models_and_configurations_apart(void)
+{
+    char path[512];
+    model *a = NULL, *b = NULL, *c = NULL;
+    path_of("tiny-dense.gguf", path, sizeof path);
+    model_options o = usual(NULL);
+    CHECK_INT(model_open(path, &o, &a, NULL, 0), LLM_OK);
+    o.n_ctx = 256;
+    CHECK_INT(model_open(path, &o, &b, NULL, 0), LLM_OK);
+    path_of("tiny-dense-q8.gguf", path, sizeof path);
+    CHECK_INT(model_open(path, &o, &c, NULL, 0), LLM_OK);
+    CHECK(memcmp(a->info.fingerprint, b->info.fingerprint, 16) != 0);
+    CHECK(memcmp(b->info.fingerprint, c->info.fingerprint, 16) != 0);
+    a->ops->close(a);
+    b->ops->close(b);
+    c->ops->close(c);
+}
+
+int main(void)
+{
+    models = getenv("LLMD_TEST_MODELS");
+    is_exact = getenv("LLMD_TEST_EXACT") != NULL;
+    if (models == NULL) {
+        printf("SKIPPED: LLMD_TEST_MODELS does not name a folder with the tiny models (python -m tools.tiny_models makes it)\n");
+        return 0;
+    }
+    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
+        current = &subjects[i];
+        printf("%s\n", current->file);
+        RUN(test_facts);
+        RUN(test_text);
+        RUN(test_chunking_does_not_matter);
+        RUN(test_sequences_do_not_meet);
+        RUN(test_rewind_where_it_is_exact);
+        RUN(test_invalid_batches_change_nothing);
+        RUN(test_a_full_cache_changes_nothing);
+    }
+    RUN(test_bad_files_are_explained);
+    RUN(test_bad_options_are_explained);
+    RUN(test_the_fingerprint_tells_models_and_configurations_apart);
+    return CHECK_RESULT();
+}
