@@ -71,3 +71,21 @@ def test_exit_status_is_documented(status: int) -> None:
     sentence = README.split("Exit status: ")[1].split(".\n")[0]
     assert re.search(rf"\b{status} \w", sentence)
     assert re.search(rf"\b{status}  \w", ctl.EPILOG)
+
+
+def modules() -> list[str]:
+    c = {path.stem for path in (reference.ROOT / "libllm").glob("*.c*")}
+    python = {path.stem for path in (reference.ROOT / "daemon" / "llmd").glob("*.py")} - {"__init__"}
+    return sorted(c | python)
+
+
+@pytest.mark.parametrize("name", modules())
+def test_module_has_a_place_in_the_architecture(name: str) -> None:
+    """By its own name, or by the name of its family ("engine*")."""
+    named = set(re.findall(r"`(\w+\*?)(?:/|\.h)?`", (reference.ROOT / "ARCHITECTURE.md").read_text()))
+    families = tuple(word.removesuffix("*") for word in named if word.endswith("*"))
+    assert name in named or name.startswith(families)
+
+
+def test_the_architecture_is_one_page() -> None:
+    assert len((reference.ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 120
