@@ -24,6 +24,7 @@ struct model_llama final : model {
     llama_memory_t memory = nullptr; /* inside context */
     const llama_vocab *vocab = nullptr;
     std::string template_source; /* empty: none */
+    bool is_exact = false;       /* equal to the bit, not to rounding */
 
     /* Tokens each sequence has consumed. Counted here, because llama.cpp's own account lies after a failed step. */
     std::vector<uint32_t> positions;

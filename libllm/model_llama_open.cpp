@@ -337,6 +337,7 @@ int model_llama_open(const model_options *options, model **out, char *error, siz
         auto m = std::make_unique<model_llama>();
         m->ops = &model_llama_ops;
         m->info = model_info();
+        m->is_exact = options->exact;
         load(m.get(), *options);
         describe(m.get(), *options);
         make_context(m.get(), *options);
