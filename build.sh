@@ -195,13 +195,17 @@ native_build() {
     local name=$1 llama=$2
     shift 2
     llama_ensure "$llama"
-    local directory=$BUILD/$name targets=all configure hash
-    [ "$llama" = native ] || targets=package # tests and measurements belong to the native build
+    local directory=$BUILD/$name targets configure hash
+    case $llama in
+    native) targets=(all) ;;
+    exact) targets=(package test_model_llama) ;; # all other programs are the native build's
+    portable) targets=(package) ;;
+    esac
     configure=(-G Ninja -S "$ROOT" -B "$directory" "-DCMAKE_MAKE_PROGRAM=$NINJA" "-DCMAKE_C_COMPILER=$CC" "-DCMAKE_CXX_COMPILER=$CXX"
         "-DLLM_LLAMA_PREFIX=$LLAMA_PREFIX" "-DPython_EXECUTABLE=$PYTHON_ENV/bin/python" "-DLLM_VARIANT=$llama" "$@")
     hash=$(printf '%s\n' "${configure[@]}" "$("$CC" --version)" "$("$CXX" --version)" | hash_of)
     once "$directory/.stamp-configure" "$hash" "libllm ($name): configure" native_configure "$directory" "${configure[@]}"
-    stage "libllm ($name): build" "$CMAKE" --build "$directory" --parallel "$JOBS" --target "$targets"
+    stage "libllm ($name): build" "$CMAKE" --build "$directory" --parallel "$JOBS" --target "${targets[@]}"
 }
 
 native_configure() {
@@ -247,13 +251,13 @@ run_c_tests() {
     for program in "$directory"/tests/test_*; do
         [ -x "$program" ] || continue
         log=$LOGS/$(basename "$directory")-$(basename "$program").log
-        if (cd "$ROOT" && timeout 300 "$@" "$program") >"$log" 2>&1; then
+        if (cd "$ROOT" && LLMD_TEST_MODELS=$BUILD/models timeout 300 "$@" "$program") >"$log" 2>&1; then
             passed=$((passed + 1))
-            say "  passed: $(basename "$program")"
+            say "  passed: $(basename "$program") ($(basename "$directory"))"
         else
             failed=$((failed + 1))
             tail -n 60 "$log" >&2
-            say "  FAILED: $(basename "$program"), log: $log"
+            say "  FAILED: $(basename "$program") ($(basename "$directory")), log: $log"
         fi
     done
     echo "$passed passed, $failed failed"
@@ -261,7 +265,8 @@ run_c_tests() {
 }
 
 sanitizer_build() {
-    setup_environment runtime
+    setup_environment test
+    setup_models
     native_build "$1" native -DLLM_SANITIZE="$2" "${@:3}"
 }
 
@@ -331,6 +336,7 @@ prepare_check() {
 verb_test() {
     locked prepare_test
     run_c_tests "$BUILD/native"
+    LLMD_TEST_EXACT=1 run_c_tests "$BUILD/exact"
     in_root "$PYTHON_ENV/bin/python" -m pytest "$@"
 }
 
