@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -288,3 +289,16 @@ def test_errors_leave_a_person_in_the_chat(daemon: FakeDaemon, person: Person) -
     person.type("two\n")
     person.wait_for("TWO")
     assert [len(request["messages"]) for request in asked(daemon)] == [1, 1], "a refused turn is not history"
+
+
+def test_a_closed_window_closes_its_session(daemon: FakeDaemon, tmp_path: Path) -> None:
+    someone = Person(daemon, tmp_path / "state")
+    someone.wait_for("> ")
+    someone.type("hello\n")
+    someone.wait_for("generated]")
+    someone.process.send_signal(signal.SIGHUP)
+    assert someone.leave() == 128 + signal.SIGHUP
+    assert (daemon.asked[-1].method, daemon.asked[-1].path) == (
+        "DELETE",
+        f"/v1/sessions/{asked(daemon)[0]['session_id']}",
+    )

@@ -7,6 +7,7 @@ import argparse
 import json
 import os
 import secrets
+import signal
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
@@ -147,6 +148,9 @@ class Terminal:
                 self._command(line)
             else:
                 self._turn(line)
+        except KeyboardInterrupt:  # between an answer and the prompt
+            if not self._interactive:
+                raise
         except (DaemonAbsent, DaemonRefused) as error:
             if not self._interactive:
                 raise
@@ -210,6 +214,8 @@ def run(context: Context) -> int:
     settings = {key: value for key, value in wanted.items() if value is not None}
     conversation = Conversation(context.client, name, options.system, settings)
     remember = _history_file() if sys.stdin.isatty() else None
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))  # a closed window closes its session, too
     try:
         Terminal(context, conversation).run()
     finally:
