@@ -26,9 +26,11 @@ _BEFORE = (
 _BEFORE_HELD = ("Before we start,", "Something about me:", "Good afternoon!", "Let me mention that", "To be clear,", "A small detail:")
 _AFTER = ("Please remember that.", "Remember it.", "Don't forget it.", "Remember this.", "Okay?", "Just saying.", "Keep that in mind.", "Nice to meet you.", "Got it?", "How about you?", "That is important.")
 _AFTER_HELD = ("Please keep it in your memory.", "I hope you remember it.", "You may need it later.")
+_TAIL = (", by the way.", ", nice to meet you.", " and I am happy to be here.", ", you know.", ", if you want to know.", " and that is true.", ", okay?", "!", " :)", ", so remember that.", " and nothing else.", ", as you may know.")
+_TAIL_HELD = (" and I am glad to talk to you.", ", just so you know.")
 _ASK_BEFORE = ("So,", "Okay,", "Now,", "Well,", "And", "Hey,", "Hi!", "Hello!", "Quick question:", "Now tell me:", "Thanks.", "Great.", "One question:")
 _ASK_BEFORE_HELD = ("Back to me:", "Let's see:", "A little test:")
-_CLAUSE = ("Do you [remember|know|still know|still remember|recall] {c}?", "Can you [tell me|remember|recall|say] {c}?", "[Tell me|Please tell me|Remind me of|Say] {c}.", "I forgot {c}.", "Could you [tell me|remind me of] {c}?", "{c}?")
+_CLAUSE = ("[Have I told you|Did I tell you|Did I mention|Are you aware of|Do you happen to remember] {c}?", "[I want to know|I would like to hear|Let me hear|Let us see if you know|I wonder|Repeat|Name] {c}.", "Do you [remember|know|still know|still remember|recall] {c}?", "Can you [tell me|remember|recall|say] {c}?", "[Tell me|Please tell me|Remind me of|Say] {c}.", "I forgot {c}.", "Could you [tell me|remind me of] {c}?", "{c}?")
 _CLAUSE_HELD = ("Would you happen to know {c}?", "I can't remember {c}, can you?", "Please say {c} again.")
 _CHANGE = ("Actually,", "Sorry,", "Wait,", "Correction:", "No,", "I was wrong:", "From now on,", "Update:", "I made a mistake:", "Oh no,", "I changed my mind:", "In fact,", "It changed:")
 _CHANGE_HELD = ("Things have changed:", "I have to correct myself:", "Hold on,")
@@ -106,6 +108,8 @@ def tell(talk: Talk, facts: list[Fact]) -> None:
             t if t.startswith((f.value, "I ")) else t[:1].lower() + t[1:] for t, f in zip(rest, facts[1:], strict=True)
         ]
         text = ", ".join(t.rstrip(".") for t in (text, *lowered[:-1])) + f" and {lowered[-1]}"
+    if rng.random() < 0.12:
+        text = text.rstrip(".") + rng.choice(_TAIL_HELD if talk.held else _TAIL)
     if rng.random() < 0.2:
         text = f"{text} {talk.pick(_AFTER, _AFTER_HELD)}"
     talk.say(text, _acknowledge(talk, facts, greeted), "tell")
