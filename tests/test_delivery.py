@@ -1,0 +1,150 @@
+"""Clients that leave, stall or take too long; bodies that are too large; the end of the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+
+from llmd.app import stop_serving
+from tests.conftest import Serve
+from tests.serving import SETTLE_S, Daemon, chat, parse_events
+from tests.test_sessions import ENDLESS, SLOW, running
+
+
+async def outcomes(daemon: Daemon, path: str = "/chat/completions") -> dict[str, float]:
+    """How generations of this endpoint ended."""
+    prefix = f'llmd_requests_total{{endpoint="{path}",outcome="'
+    found = (await daemon.metrics()).items()
+    return {name.removeprefix(prefix).removesuffix('"}'): n for name, n in found if name.startswith(prefix)}
+
+
+async def test_a_client_that_leaves_a_stream_cancels_it(serve: Serve) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000)
+    async with daemon.streaming(chat(session_id="a", **ENDLESS)) as response:
+        response.close()
+    await daemon.idle()
+    assert await outcomes(daemon) == {"client_gone": 1}
+    assert (await daemon.ask("GET", "/v1/sessions/a")).json["state"] == "idle"
+
+
+async def test_a_client_that_leaves_before_its_answer_cancels_it(serve: Serve) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000)
+    asked = await running(daemon, "a")
+    asked.cancel()
+    await daemon.idle()
+    assert await outcomes(daemon) == {"client_gone": 1}
+
+
+async def test_leaving_after_the_end_is_no_abort(daemon: Daemon) -> None:
+    """Several clients hang up as soon as they have seen [DONE]."""
+    body = json.dumps(chat(stream=True)).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(daemon.url.rpartition(":")[2]))
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    writer.write(head.encode() + body)
+    await reader.readuntil(b"[DONE]")
+    writer.transport.abort()
+    await daemon.idle()
+    assert await outcomes(daemon) == {"length": 1}
+
+
+async def slow_reader(daemon: Daemon) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A client that asks for a stream without end and reads nothing, over the unix socket: its buffers are small."""
+    connection = socket.socket(socket.AF_UNIX)
+    connection.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(connection, str(daemon.config.socket))
+    reader, writer = await asyncio.open_unix_connection(sock=connection, limit=1024)
+    body = json.dumps(chat(session_id="slow", stream=True, **ENDLESS)).encode()
+    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    return reader, writer
+
+
+async def test_a_reader_that_stops_is_dropped(serve: Serve) -> None:
+    daemon = await serve(model="sim:dense,ctx=1000000,length=0", ctx_size=1_000_000, slow_reader_timeout=0.2)
+    _, writer = await slow_reader(daemon)
+    async with asyncio.timeout(SETTLE_S):
+        while not (await outcomes(daemon)).get("slow_reader"):
+            await daemon.chat(session_id="other")  # others do not notice
+    writer.close()
+    await daemon.idle()
+    assert (await daemon.ask("GET", "/v1/sessions/slow")).json["state"] == "idle"
+
+
+async def test_a_slow_reader_pauses_its_generation(serve: Serve) -> None:
+    """Everything that it was sent is in a bounded number of tokens; when it reads on, so does the model."""
+    daemon = await serve(model="sim:dense,ctx=1000000,length=0", ctx_size=1_000_000)
+    reader, writer = await slow_reader(daemon)
+
+    async def position() -> int:
+        return int((await daemon.ask("GET", "/v1/sessions/slow")).json["tokens"])
+
+    async def standing_still() -> int:
+        before = -1
+        while (now := await position()) != before or now == 0:
+            before = now
+            await daemon.chat(session_id="other", max_tokens=50)  # steps that the slow one would have shared
+        return before
+
+    async with asyncio.timeout(SETTLE_S):
+        while "slow" not in [view.name for view in daemon.state.engine.page.sessions()]:
+            await asyncio.sleep(0)
+        paused_at = await standing_still()
+        while await position() <= paused_at:
+            await reader.read(65536)
+    writer.transport.abort()
+    await daemon.idle()
+
+
+async def test_requests_have_a_deadline(serve: Serve) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000, request_timeout=0.1)
+    answer = await daemon.refused(chat(**ENDLESS))
+    assert answer.status == 408 and answer.error["code"] == "deadline_exceeded"
+    events = await daemon.stream(chat(**ENDLESS))
+    assert events.error is not None and events.error["code"] == "deadline_exceeded" and events.done
+    assert await outcomes(daemon) == {"deadline_exceeded": 2}
+
+
+async def test_large_bodies_are_refused(serve: Serve) -> None:
+    daemon = await serve(body_limit=4096)
+    answer = await daemon.refused(chat("x" * 5000))
+    assert answer.status == 413 and answer.error["code"] == "request_too_large" and "4096" in answer.error["message"]
+
+
+async def test_stopping_refuses_and_lets_finish(serve: Serve) -> None:
+    daemon = await serve(model="sim:dense,step_us=1000", shutdown_timeout=60.0)
+    async with daemon.streaming(chat(max_tokens=100, ignore_eos=True)) as response:
+        stopping = asyncio.create_task(stop_serving(daemon.state))
+        await asyncio.sleep(0)
+        refused = await daemon.refused(chat())
+        assert refused.status == 503 and refused.error["code"] == "shutting_down" and "Retry-After" in refused.headers
+        ready = await daemon.ask("GET", "/ready")
+        assert ready.status == 503 and ready.json["status"] == "stopping"
+        events = parse_events(b": first\n\n" + await response.read())
+    await stopping
+    assert events.error is None and events.finish_reasons == ["length"] and events.done
+
+
+async def test_stopping_cancels_what_does_not_finish(serve: Serve) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000, shutdown_timeout=0.0)
+    asked = await running(daemon, "a")
+    await stop_serving(daemon.state)
+    answer = await asked
+    assert answer.status == 503 and answer.error["code"] == "shutting_down"
+
+
+async def test_more_requests_than_the_engine_takes(serve: Serve) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000)
+    asked = await running(daemon, "a")
+    scratch = [
+        asyncio.create_task(daemon.ask("POST", "/v1/completions", {"prompt": "x", **ENDLESS})) for _ in range(80)
+    ]
+    refused = []
+    for task in asyncio.as_completed(scratch):
+        refused.append(await task)
+        if len(refused) == 80 - 64 - daemon.config.scratch_sessions:
+            break
+    assert {answer.error["code"] for answer in refused} == {"queue_full"}
+    for task in (asked, *scratch):
+        task.cancel()
+    await asyncio.gather(asked, *scratch, return_exceptions=True)
+    await daemon.idle()

@@ -1,0 +1,175 @@
+"""Each request field is honoured, accepted or refused, as the table says, and refusals name the field."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from llmd import parameters
+from llmd.errors import ApiError
+from llmd.wire.openai import ChatCompletionRequest, CompletionRequest
+from tests.serving import Daemon, chat
+
+LOUD: dict[str, Any] = {
+    "tools": [{"type": "function", "function": {"name": "f"}}],
+    "tool_choice": "required",
+    "functions": [{"name": "f"}],
+    "response_format": {"type": "json_object"},
+    "logprobs": True,
+    "top_logprobs": 3,
+    "modalities": ["text", "audio"],
+    "n": 2,
+    "best_of": 4,
+    "echo": True,
+    "suffix": "end",
+    "skip_special_tokens": False,
+    "id_slot": 3,
+    "mirostat": 2,
+}
+"""Values that ask for something; any other refused parameter gets one that is in no neutral list."""
+
+REFUSED = [(row, endpoint) for row in parameters.TABLE if row.treatment == "refused" for endpoint in row.endpoints]
+
+
+def refusal(endpoint: parameters.Endpoint, **fields: Any) -> ApiError | None:
+    raw = {name: msgspec.Raw(json.dumps(value).encode()) for name, value in fields.items()}
+    try:
+        parameters.check(endpoint, raw)
+    except ApiError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(("row", "endpoint"), REFUSED, ids=[f"{endpoint}-{row.name}" for row, endpoint in REFUSED])
+def test_refused_unless_neutral(row: parameters.Parameter, endpoint: parameters.Endpoint) -> None:
+    for neutral in (None, *row.neutral):
+        assert refusal(endpoint, **{row.name: neutral}) is None
+    error = refusal(endpoint, **{row.name: LOUD.get(row.name, {"asks": "for something"})})
+    assert error is not None
+    assert (error.code, error.param, error.status) == ("unsupported_parameter", row.name, 400)
+    assert row.name in error.message
+
+
+def test_true_is_not_one() -> None:
+    assert refusal("chat", n=1) is None
+    assert refusal("chat", n=True) is not None
+    assert refusal("chat", top_logprobs=False) is not None
+
+
+def test_unknown_names_are_refused() -> None:
+    error = refusal("chat", temprature=1)
+    assert error is not None and error.param == "temprature" and error.code == "unsupported_parameter"
+
+
+def test_names_are_unique_for_each_endpoint() -> None:
+    for endpoint in parameters.BOTH:
+        names = [row.name for row in parameters.TABLE if endpoint in row.endpoints]
+        assert sorted(names) == sorted(set(names))
+
+
+@pytest.mark.parametrize(("endpoint", "kind"), [("chat", ChatCompletionRequest), ("completions", CompletionRequest)])
+def test_honoured_is_what_the_request_type_has(endpoint: parameters.Endpoint, kind: type[msgspec.Struct]) -> None:
+    honoured = {row.name for row in parameters.TABLE if row.treatment == "honoured" and endpoint in row.endpoints}
+    assert honoured == set(kind.__struct_fields__)
+
+
+def test_the_reference_names_every_parameter() -> None:
+    reference = parameters.reference()
+    assert all(f"| `{row.name}` |" in reference for row in parameters.TABLE)
+
+
+async def test_accepted_ones_change_nothing(daemon: Daemon) -> None:
+    accepted = {row.name: "x" for row in parameters.TABLE if row.treatment == "accepted" and "chat" in row.endpoints}
+    plain = await daemon.chat(session_id="a", seed=1)
+    answer = await daemon.chat(session_id="b", seed=1, **accepted)
+    assert answer["choices"] == plain["choices"]
+
+
+@pytest.mark.parametrize("name", ["tools", "response_format", "n", "logprobs"])
+async def test_refused_over_http(daemon: Daemon, name: str) -> None:
+    answer = await daemon.refused(chat(**{name: LOUD[name]}))
+    assert answer.status == 400
+    assert answer.error["code"] == "unsupported_parameter" and answer.error["param"] == name
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"temperature": 2.5}, "temperature"),
+        ({"temperature": -1}, "temperature"),
+        ({"top_p": 1.1}, "top_p"),
+        ({"min_p": -0.1}, "min_p"),
+        ({"presence_penalty": 3}, "presence_penalty"),
+        ({"frequency_penalty": -3}, "frequency_penalty"),
+        ({"repeat_penalty": 0}, "repeat_penalty"),
+        ({"top_k": -2}, "top_k"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_completion_tokens": -7}, "max_completion_tokens"),
+        ({"stop": ["x"] * 17}, "stop"),
+        ({"stop": "x" * 257}, "stop"),
+        ({"logit_bias": {"99999999": 1}}, "logit_bias.99999999"),
+        ({"logit_bias": {"5": 101}}, "logit_bias.5"),
+        ({"seed": 1 << 64}, "seed"),
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "assistant", "content": ""}]}, "messages"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": "user", "content": None}]}, "messages[0].content"),
+    ],
+)
+async def test_values_out_of_range(daemon: Daemon, fields: dict[str, Any], param: str) -> None:
+    answer = await daemon.refused(chat(**fields))
+    assert answer.status == 400
+    assert (answer.error["code"], answer.error["param"]) == ("invalid_value", param) or param.endswith("content")
+    assert answer.error["param"] == param and param in answer.error["message"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "param"),
+    [
+        ({"temperature": "hot"}, "invalid_type", "temperature"),
+        ({"messages": "hello"}, "invalid_type", "messages"),
+        ({"messages": [{"content": "x"}]}, "missing_parameter", "messages[0].role"),
+        ({"messages": [{"role": "user", "content": 5}]}, "invalid_type", "messages[0].content"),
+        ({"stop": [1]}, "invalid_type", "stop[0]"),
+        ({"session_id": 7}, "invalid_session_id", "session_id"),
+        ({"session_id": "has space"}, "invalid_session_id", "session_id"),
+        ({"stream": "yes"}, "invalid_type", "stream"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
+            "unsupported_parameter",
+            "messages[0].content[0]",
+        ),
+    ],
+)
+async def test_wrong_types_name_the_field(daemon: Daemon, fields: dict[str, Any], code: str, param: str) -> None:
+    answer = await daemon.refused(chat(**fields))
+    assert answer.status == 400
+    assert (answer.error["code"], answer.error["param"]) == (code, param)
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"nonsense", b'{"messages": [1, 2}', b"\xff\xfe", b'{"messages": [{"role": "\xff"}]}']
+)
+async def test_bad_json(daemon: Daemon, body: bytes) -> None:
+    answer = await daemon.ask("POST", "/v1/chat/completions", body)
+    assert answer.status == 400 and answer.error["code"] == "invalid_json"
+
+
+@pytest.mark.parametrize("body", [b"[]", b"5", b'"text"', b"null"])
+async def test_the_body_must_be_an_object(daemon: Daemon, body: bytes) -> None:
+    answer = await daemon.ask("POST", "/v1/chat/completions", body)
+    assert answer.status == 400 and answer.error["code"] == "invalid_type"
+
+
+async def test_messages_are_required(daemon: Daemon) -> None:
+    answer = await daemon.refused({"stream": True})
+    assert (answer.error["code"], answer.error["param"]) == ("missing_parameter", "messages")
+
+
+async def test_deep_nesting_is_refused(daemon: Daemon) -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    answer = await daemon.ask("POST", "/v1/chat/completions", b'{"messages": ' + deep + b"}")
+    assert answer.status == 400

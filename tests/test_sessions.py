@@ -1,0 +1,178 @@
+"""/v1/sessions, capacity, the busy queue, and what reset and close do to a running request."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from llmd.native import STATE_WORDS
+from tests.conftest import Serve
+from tests.serving import SETTLE_S, Answer, Daemon, Json, chat, parse_events
+
+ENDLESS: Json = {"ignore_eos": True, "max_tokens": 100_000}
+"""A request that ends when somebody ends it: the model below takes a millisecond for each token."""
+SLOW = "sim:dense,ctx=1000000,step_us=1000,length=0"
+
+
+async def listed(daemon: Daemon, **kwargs: Any) -> list[str]:
+    return [session["id"] for session in (await daemon.ask("GET", "/v1/sessions", **kwargs)).json["data"]]
+
+
+async def running(daemon: Daemon, name: str) -> asyncio.Task[Answer]:
+    """A request that never ends by itself, once it produces tokens."""
+    asked = asyncio.create_task(daemon.ask("POST", "/v1/chat/completions", chat(session_id=name, **ENDLESS)))
+    async with asyncio.timeout(SETTLE_S):
+        while STATE_WORDS.index("decode") not in [
+            v.state for v in daemon.state.engine.page.sessions() if v.name == name
+        ]:
+            await asyncio.sleep(0)
+    return asked
+
+
+async def test_list_and_show(daemon: Daemon) -> None:
+    await daemon.chat(session_id="first")
+    await daemon.chat("to be shown", session_id="second")
+    await daemon.chat("without a session")
+    answer = (await daemon.ask("GET", "/v1/sessions")).json
+    assert {session["id"] for session in answer["data"]} == {"first", "second"}
+    assert answer["places"] == {"named": 8, "named_used": 2, "scratch": 2, "policy": "evict"}
+    shown = (await daemon.ask("GET", "/v1/sessions/second")).json
+    assert shown["state"] == "idle" and shown["requests"] == 1 and shown["generated_tokens_total"] == 8
+    assert shown["last"]["reason"] == "new" and shown["last"]["reused_tokens"] == 0
+    assert shown["tokens"] in (shown["last"]["prompt_tokens"] + 7, shown["last"]["prompt_tokens"] + 8)
+
+
+async def test_ids_with_odd_characters(daemon: Daemon) -> None:
+    await daemon.chat(session_id="a/b?c#d%e")
+    assert (await daemon.ask("GET", "/v1/sessions/a%2Fb%3Fc%23d%25e")).json["id"] == "a/b?c#d%e"
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("DELETE", ""), ("POST", "/reset")])
+async def test_unknown_sessions(daemon: Daemon, method: str, path: str) -> None:
+    answer = await daemon.ask(method, f"/v1/sessions/nobody{path}")
+    assert answer.status == 404 and answer.error["code"] == "session_not_found"
+
+
+async def test_reset_keeps_the_place(daemon: Daemon) -> None:
+    await daemon.chat(session_id="a")
+    for _ in range(2):
+        answer = await daemon.ask("POST", "/v1/sessions/a/reset")
+        assert answer.status == 200 and answer.json["state"] == "empty" and answer.json["tokens"] == 0
+    assert (await daemon.chat(session_id="a"))["session"]["session_reset_reason"] == "new"
+
+
+async def test_close_frees_the_place(daemon: Daemon) -> None:
+    await daemon.chat(session_id="a")
+    assert (await daemon.ask("DELETE", "/v1/sessions/a")).json == {
+        "id": "a", "deleted": True, "object": "session.deleted",
+    }  # fmt: skip
+    assert await listed(daemon) == []
+    assert (await daemon.ask("DELETE", "/v1/sessions/a")).status == 404
+
+
+@pytest.mark.parametrize(("method", "path"), [("DELETE", "/v1/sessions/a"), ("POST", "/v1/sessions/a/reset")])
+async def test_reset_and_close_cancel_what_runs(serve: Serve, method: str, path: str) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000)
+    asked = await running(daemon, "a")
+    assert (await daemon.ask(method, path)).status == 200
+    answer = await asked
+    assert answer.status == 499 and answer.error["code"] == "cancelled"
+    await daemon.chat(session_id="a")
+
+
+async def test_a_stream_that_is_cancelled_says_so(serve: Serve) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000)
+    async with daemon.streaming(chat(session_id="a", **ENDLESS)) as response:
+        await daemon.ask("POST", "/v1/sessions/a/reset")
+        events = parse_events(await response.read())
+    assert events.error is not None and events.error["code"] == "cancelled"
+    assert events.done and events.finish_reasons == []
+
+
+async def test_waiting_requests_are_cancelled_too(serve: Serve) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000)
+    first = await running(daemon, "a")
+    second = asyncio.create_task(daemon.ask("POST", "/v1/chat/completions", chat(session_id="a")))
+    async with asyncio.timeout(SETTLE_S):
+        while (await daemon.ask("GET", "/v1/sessions/a")).json["waiting"] != 1:
+            pass
+    await daemon.ask("DELETE", "/v1/sessions/a")
+    assert [(await task).error["code"] for task in (first, second)] == ["cancelled", "cancelled"]
+
+
+async def test_a_busy_session_queues_and_the_queue_is_bounded(serve: Serve) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000)
+    first = await running(daemon, "a")
+    waiting = [asyncio.create_task(daemon.ask("POST", "/v1/chat/completions", chat(session_id="a"))) for _ in range(12)]
+    refused = []
+    for task in asyncio.as_completed(waiting):
+        refused.append(await task)
+        if len(refused) == 4:
+            break
+    assert all(answer.status == 429 and answer.error["code"] == "queue_full" for answer in refused)
+    assert all(int(answer.headers["Retry-After"]) >= 1 for answer in refused)
+    await daemon.ask("POST", "/v1/sessions/a/reset")
+    await first
+    codes = sorted(answer.status for answer in await asyncio.gather(*waiting))
+    assert codes == [429] * 4 + [499] * 8
+
+
+async def test_refuse_names_the_holders(serve: Serve) -> None:
+    daemon = await serve(max_sessions=2, capacity_policy="refuse")
+    await daemon.chat(session_id="ann")
+    await daemon.chat(session_id="bob")
+    answer = await daemon.refused(chat(session_id="carl", stream=True))
+    assert answer.status == 429 and answer.error["code"] == "capacity_exhausted"
+    assert "ann, bob" in answer.error["message"] and "Retry-After" in answer.headers
+    await daemon.chat()  # scratch has places of its own
+    await daemon.ask("DELETE", "/v1/sessions/ann")
+    await daemon.chat(session_id="carl")
+
+
+async def test_evict_forgets_the_least_recently_used(serve: Serve) -> None:
+    daemon = await serve(max_sessions=2, capacity_policy="evict")
+    for name in ("ann", "bob", "ann", "carl"):
+        await daemon.chat(session_id=name)
+    assert sorted(await listed(daemon)) == ["ann", "carl"]
+    assert daemon.counter("sessions_evicted_total") == 1
+
+
+async def test_evict_spares_the_busy(serve: Serve) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000, max_sessions=1)
+    asked = await running(daemon, "busy")
+    answer = await daemon.refused(chat(session_id="other"))
+    assert answer.error["code"] == "capacity_exhausted" and "busy" in answer.error["message"]
+    await daemon.ask("DELETE", "/v1/sessions/busy")
+    assert (await asked).status == 499
+
+
+async def test_sessions_run_side_by_side(daemon: Daemon) -> None:
+    answers = await asyncio.gather(*(daemon.chat(f"I am {n}", session_id=f"s{n}", seed=n) for n in range(8)))
+    again = [await daemon.chat(f"I am {n}", session_id=f"s{n}", seed=n, cache_prompt=False) for n in range(8)]
+    assert [answer["choices"] for answer in answers] == [answer["choices"] for answer in again]
+
+
+async def test_scratch_reuse_can_be_switched_off(serve: Serve) -> None:
+    for reuse in (True, False):
+        daemon = await serve(scratch_reuse=reuse)
+        for _ in range(2):
+            answer = await daemon.chat("the same long question")
+        assert (answer["session"]["reused_prompt_tokens"] > 0) is reuse
+
+
+async def test_a_failed_step_fails_one_request_and_the_session_recovers(serve: Serve) -> None:
+    daemon = await serve(model="sim:dense,fail_at=3")
+    answer = await daemon.refused(chat(session_id="a"))
+    assert answer.status == 500 and answer.error["code"] == "step_failed"
+    assert (await daemon.ask("GET", "/v1/sessions/a")).json["state"] == "torn"
+    recovered = await daemon.chat(session_id="a")
+    assert recovered["session"]["session_reset_reason"] == "torn"
+
+
+async def test_a_failure_in_a_stream_is_an_event(serve: Serve) -> None:
+    daemon = await serve(model="sim:dense,fail_at=3")
+    events = await daemon.stream(chat())
+    assert events.error is not None and events.error["code"] == "step_failed"
+    assert events.done and events.finish_reasons == []
