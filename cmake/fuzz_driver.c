@@ -71,6 +71,10 @@ static void crash_save(void) {
     fprintf(stderr, "the input that did it: %s (%zu bytes)\n", name, n_current);
 }
 
+/* A fuzzer that finds a broken promise aborts: that is a finding like any other. Read by the sanitizer at start. */
+const char *__asan_default_options(void);
+const char *__asan_default_options(void) { return "handle_abort=1"; }
+
 static void corpus_add(const uint8_t *data, size_t n_bytes) {
     size_t at = n_corpus < CORPUS_MAX ? n_corpus++ : random_below(CORPUS_MAX);
     free(corpus[at].data);
@@ -146,7 +150,7 @@ static void bytes_insert(const uint8_t *from, size_t n) {
     n_current += n;
 }
 
-static void splice(void) {
+static void splice_inputs(void) {
     const struct input *other = &corpus[random_below(n_corpus)];
     size_t from = random_below(other->n_bytes);
     bytes_insert(other->data + from, random_below(other->n_bytes - from + 1));
@@ -168,7 +172,7 @@ static void mutate(void) {
     case 2: current[random_below(n_current)] = interesting[random_below(sizeof interesting)]; break;
     case 3: bytes_remove(); break;
     case 4: bytes_insert(noise, 1 + random_below(sizeof noise)); break;
-    default: splice(); break;
+    default: splice_inputs(); break;
     }
 }
 

@@ -33,7 +33,8 @@ uint32_t page_n_tokens(const page *p, uint32_t slot);
 void page_append(page *p, uint32_t slot, const int32_t *tokens, uint32_t n); /* count + n <= n_ctx */
 void page_truncate(page *p, uint32_t slot, uint32_t n);                      /* n <= count */
 
-/* The mutable part of a record, stored as relaxed atomics: a reader may see a mix of two moments, never a torn value. */
+/* The mutable part of a record. Each member is atomic by itself: a reader may see a mix of two moments, never a torn
+ * value. */
 typedef struct page_record {
     uint32_t state, reason, n_visible, n_waiting, n_requests;
     int32_t diverged_at;

@@ -151,7 +151,7 @@ int wire_command_read(const void *message, size_t n_bytes, wire_command *out)
     wire_reader r = wire_reader_open(message, n_bytes);
     uint32_t n_fields = wire_read_array(&r, GENERATE_FIELDS);
     wire_command c = {.op = (llm_command_op)wire_read_uint(&r, LLM_COMMAND_PAUSE)};
-    if (r.failed || n_fields != fields_of(c.op)) {
+    if (r.failed || n_fields == 0 || n_fields != fields_of(c.op)) {
         return LLM_INVALID;
     }
     read_fields(&r, &c);
