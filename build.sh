@@ -341,13 +341,30 @@ verb_test() {
 }
 
 verb_check() {
+    local bin=$PYTHON_ENV/bin tool failed=()
     locked prepare_check
-    in_root "$PYTHON_ENV/bin/ruff" check .
-    in_root "$PYTHON_ENV/bin/ruff" format --check .
-    in_root "$PYTHON_ENV/bin/mypy"
-    c_sources | xargs -0 "$PYTHON_ENV/bin/clang-format" --dry-run --Werror
-    ! command -v shellcheck >/dev/null || shellcheck "$ROOT/build.sh" "$ROOT/cmake/llama.sh" "$ROOT/.ci/run"
-    in_root "$PYTHON_ENV/bin/python" -m pytest -q tests/test_structure.py
+    for tool in check_ruff check_format check_types check_c_format check_shell check_structure; do
+        in_root "$tool" "$bin" || failed+=("${tool#check_}")
+    done
+    [ "${#failed[@]}" -eq 0 ] || die "check failed: ${failed[*]} (./build.sh format repairs what is only layout)"
+    say "check passed"
+}
+
+check_ruff() { "$1/ruff" check --output-format concise .; }
+check_format() { "$1/ruff" format --check --quiet .; }
+check_types() { "$1/mypy"; }
+check_structure() { "$1/python" -m pytest -q tests/test_structure.py; }
+check_shell() { ! command -v shellcheck >/dev/null || shellcheck -x build.sh cmake/llama.sh .ci/run; }
+
+check_c_format() {
+    local file status=0
+    while read -r -d '' file; do
+        "$1/clang-format" "$file" | cmp -s - "$file" || {
+            echo "not formatted: ${file#"$ROOT"/}"
+            status=1
+        }
+    done < <(c_sources)
+    return "$status"
 }
 
 verb_format() {
