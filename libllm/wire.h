@@ -81,7 +81,7 @@ typedef struct wire_command {
 #define WIRE_PENALTY_MAX        100.0 /* presence and frequency, either sign */
 enum {
     WIRE_TOP_K_MAX          = INT32_MAX, /* from 0 */
-    WIRE_PENALTY_LAST_N_MAX = 1000000,   /* from 0 */
+    WIRE_PENALTY_LAST_N_MAX = 1 << 24,   /* from 0; above any context */
 };
 
 /* LLM_OK or LLM_INVALID; checks shapes, ranges, the session name's alphabet, and that nothing follows. RESET and CLOSE

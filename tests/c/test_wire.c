@@ -347,7 +347,7 @@ static void every_part_is_checked(void)
         {PART_FREQUENCY, BYTES("\x65"), LLM_INVALID}, {PART_TOP_K, BYTES("\xce\x7f\xff\xff\xff"), LLM_OK},
         {PART_TOP_K, BYTES("\xce\x80\x00\x00\x00"), LLM_INVALID}, {PART_TOP_K, BYTES("\xff"), LLM_INVALID},
         {PART_TOP_K, BYTES("\xca\x3f\x80\x00\x00"), LLM_INVALID}, /* 1.0 is no count */
-        {PART_LAST_N, BYTES("\xce\x00\x0f\x42\x40"), LLM_OK}, {PART_LAST_N, BYTES("\xce\x00\x0f\x42\x41"), LLM_INVALID},
+        {PART_LAST_N, BYTES("\xce\x01\x00\x00\x00"), LLM_OK}, {PART_LAST_N, BYTES("\xce\x01\x00\x00\x01"), LLM_INVALID},
         {PART_SEED, BYTES("\x00"), LLM_OK}, {PART_SEED, BYTES("\xff"), LLM_INVALID},
         {PART_SEED, BYTES("\xcf\xff\xff\xff\xff\xff\xff\xff\xff"), LLM_OK}, {PART_SEED, BYTES("\xc2"), LLM_INVALID},
         {PART_BIASES, BYTES("\xc4\x08\x01\x00\x00\x00\x00\x00\x80\x3f"), LLM_OK},
