@@ -24,7 +24,8 @@ struct tile_config {
 };
 
 /* A function of its own, like the one in llama.cpp: inlined, later instructions keep the stores alive. */
-__attribute__((noinline)) static void tiles_configure(void) {
+__attribute__((noinline)) static void tiles_configure(void)
+{
     __attribute__((aligned(64))) tile_config config = {};
     config.palette = 1;
     for (int tile = 0; tile < 3; tile++) {
@@ -34,7 +35,8 @@ __attribute__((noinline)) static void tiles_configure(void) {
     _tile_loadconfig(&config);
 }
 
-int main(void) {
+int main(void)
+{
     static int8_t left[ROWS][ROW_BYTES];
     static int8_t right[ROWS][ROW_BYTES];
     static int32_t product[ROWS][ROW_BYTES / 4];

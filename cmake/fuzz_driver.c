@@ -42,7 +42,8 @@ static uint32_t n_touched;
 static uint64_t random_state;
 
 /* Called by the compiler's instrumentation at every basic block. */
-void __sanitizer_cov_trace_pc(void) {
+void __sanitizer_cov_trace_pc(void)
+{
     uintptr_t place = (uintptr_t)__builtin_return_address(0);
     uint32_t edge = (uint32_t)((place * UINT64_C(0x9E3779B97F4A7C15)) >> 48);
     if (!edge_hit[edge]) {
@@ -51,16 +52,21 @@ void __sanitizer_cov_trace_pc(void) {
     }
 }
 
-static uint64_t random_next(void) {
+static uint64_t random_next(void)
+{
     random_state ^= random_state << 13;
     random_state ^= random_state >> 7;
     random_state ^= random_state << 17;
     return random_state;
 }
 
-static size_t random_below(size_t limit) { return limit ? (size_t)(random_next() % limit) : 0; }
+static size_t random_below(size_t limit)
+{
+    return limit ? (size_t)(random_next() % limit) : 0;
+}
 
-static void crash_save(void) {
+static void crash_save(void)
+{
     char name[64];
     snprintf(name, sizeof name, "crash-%ld", (long)getpid());
     int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
@@ -73,9 +79,13 @@ static void crash_save(void) {
 
 /* A fuzzer that finds a broken promise aborts: that is a finding like any other. Read by the sanitizer at start. */
 const char *__asan_default_options(void);
-const char *__asan_default_options(void) { return "handle_abort=1"; }
+const char *__asan_default_options(void)
+{
+    return "handle_abort=1";
+}
 
-static void corpus_add(const uint8_t *data, size_t n_bytes) {
+static void corpus_add(const uint8_t *data, size_t n_bytes)
+{
     size_t at = n_corpus < CORPUS_MAX ? n_corpus++ : random_below(CORPUS_MAX);
     free(corpus[at].data);
     corpus[at].data = malloc(n_bytes ? n_bytes : 1);
@@ -87,7 +97,8 @@ static void corpus_add(const uint8_t *data, size_t n_bytes) {
 }
 
 /* Runs `current`; returns the number of edges never seen before. */
-static uint32_t run_current(void) {
+static uint32_t run_current(void)
+{
     n_touched = 0;
     /* An exact-size copy lets the address sanitizer see the first byte read past the end. */
     uint8_t *copy = malloc(n_current ? n_current : 1);
@@ -108,7 +119,8 @@ static uint32_t run_current(void) {
     return n_new;
 }
 
-static void seed_file(const char *directory, const char *name) {
+static void seed_file(const char *directory, const char *name)
+{
     char path[4096];
     snprintf(path, sizeof path, "%s/%s", directory, name);
     FILE *file = fopen(path, "rb");
@@ -121,7 +133,8 @@ static void seed_file(const char *directory, const char *name) {
     corpus_add(current, n_current);
 }
 
-static void seed_directory(const char *directory) {
+static void seed_directory(const char *directory)
+{
     DIR *entries = opendir(directory);
     if (!entries) {
         return;
@@ -134,7 +147,8 @@ static void seed_directory(const char *directory) {
     closedir(entries);
 }
 
-static void bytes_remove(void) {
+static void bytes_remove(void)
+{
     size_t at = random_below(n_current);
     size_t n = 1 + random_below(n_current - at < 32 ? n_current - at : 32);
     n = n > n_current - at ? n_current - at : n;
@@ -142,7 +156,8 @@ static void bytes_remove(void) {
     n_current -= n;
 }
 
-static void bytes_insert(const uint8_t *from, size_t n) {
+static void bytes_insert(const uint8_t *from, size_t n)
+{
     size_t at = random_below(n_current + 1);
     n = n > INPUT_BYTES_MAX - n_current ? INPUT_BYTES_MAX - n_current : n;
     memmove(current + at + n, current + at, n_current - at);
@@ -150,17 +165,19 @@ static void bytes_insert(const uint8_t *from, size_t n) {
     n_current += n;
 }
 
-static void splice_inputs(void) {
+static void splice_inputs(void)
+{
     const struct input *other = &corpus[random_below(n_corpus)];
     size_t from = random_below(other->n_bytes);
     bytes_insert(other->data + from, random_below(other->n_bytes - from + 1));
 }
 
-static void mutate(void) {
+static void mutate(void)
+{
     /* Lengths and types of compact binary formats live at these values. */
-    static const uint8_t interesting[] = {0x00, 0x01, 0x0f, 0x10, 0x1f, 0x20, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf, 0xc0,
-                                          0xc1, 0xc2, 0xc3, 0xc4, 0xc5, 0xc6, 0xca, 0xcb, 0xcc, 0xcd, 0xce, 0xcf, 0xd0, 0xd3,
-                                          0xd9, 0xda, 0xdb, 0xdc, 0xdd, 0xde, 0xdf, 0xe0, 0xfe, 0xff};
+    static const uint8_t interesting[] = {0x00, 0x01, 0x0f, 0x10, 0x1f, 0x20, 0x7f, 0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf,
+                                          0xc0, 0xc1, 0xc2, 0xc3, 0xc4, 0xc5, 0xc6, 0xca, 0xcb, 0xcc, 0xcd, 0xce, 0xcf,
+                                          0xd0, 0xd3, 0xd9, 0xda, 0xdb, 0xdc, 0xdd, 0xde, 0xdf, 0xe0, 0xfe, 0xff};
     uint8_t noise[8];
     for (size_t i = 0; i < sizeof noise; i++) {
         noise[i] = (uint8_t)random_next();
@@ -176,7 +193,8 @@ static void mutate(void) {
     }
 }
 
-static uint64_t option(int argc, char **argv, const char *name, uint64_t otherwise) {
+static uint64_t option(int argc, char **argv, const char *name, uint64_t otherwise)
+{
     size_t n = strlen(name);
     for (int i = 1; i < argc; i++) {
         if (strncmp(argv[i], name, n) == 0 && argv[i][n] == '=') {
@@ -186,7 +204,8 @@ static uint64_t option(int argc, char **argv, const char *name, uint64_t otherwi
     return otherwise;
 }
 
-static uint64_t fuzz(uint64_t runs_max, time_t seconds_max) {
+static uint64_t fuzz(uint64_t runs_max, time_t seconds_max)
+{
     uint64_t runs = 0;
     time_t start = time(NULL);
     while (runs < runs_max && ((runs & 255) != 0 || time(NULL) - start < seconds_max)) {
@@ -204,7 +223,8 @@ static uint64_t fuzz(uint64_t runs_max, time_t seconds_max) {
     return runs;
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char **argv)
+{
     random_state = option(argc, argv, "-seed", 1) | UINT64_C(0x100000000);
     __sanitizer_set_death_callback(crash_save);
     if (LLVMFuzzerInitialize) {
