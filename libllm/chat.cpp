@@ -203,13 +203,23 @@ int32_t tokens_before(const chat *c, const chat_text &all, const chat_tokens &t,
     return is_prefix ? static_cast<int32_t>(tokens.size()) : -1;
 }
 
+bool is_prefix_of(const std::string &head, const std::string &all)
+{
+    return all.compare(0, head.size(), head) == 0;
+}
+
 /* A shorter conversation counts only if it renders to a prefix of the whole, in text and in tokens: templates may treat
  * earlier turns by what comes later, or refuse a conversation that ends there. */
 void add_boundary(const rendering &r, size_t n_messages, const chat_text &all, const chat_tokens &t, std::vector<int32_t> *out)
 {
     try {
-        const std::string head = render(r, n_messages, false).text;
-        const bool is_prefix = !head.empty() && all.text.compare(0, head.size(), head) == 0;
+        std::string head = render(r, n_messages, false).text;
+        const std::string &eos = r.c->tmpl->eos_token(); /* some templates close what asks for no answer */
+        if (!is_prefix_of(head, all.text) && !eos.empty() && head.size() > eos.size() &&
+            head.compare(head.size() - eos.size(), eos.size(), eos) == 0) {
+            head.resize(head.size() - eos.size());
+        }
+        const bool is_prefix = !head.empty() && is_prefix_of(head, all.text);
         const int32_t n = is_prefix ? tokens_before(r.c, all, t, head.size()) : -1;
         if (n > 0 && (out->empty() || n > out->back())) {
             out->push_back(n);

@@ -1,4 +1,4 @@
-/* sampler.h: the door to llama.cpp's samplers: one sampler per generation, owned by the decode thread.
+/* sampler.h: picks tokens from logits: one sampler per generation, owned by the decode thread.
  * Works on plain logits, so that the simulated model is sampled by the same code. */
 #ifndef LLM_SAMPLER_H
 #define LLM_SAMPLER_H

@@ -328,6 +328,17 @@ static void test_templates_that_rewrite_earlier_turns_lose_only_their_boundaries
     done(&r);
 }
 
+static void test_an_end_that_the_template_adds_without_a_prompt_is_no_obstacle(void)
+{
+    rendered r;
+    start(&r, CHATML "{% if not add_generation_prompt %}{{ eos_token }}{% endif %}", false);
+    render(&r, "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"user\",\"content\":\"y\"}]}");
+    CHECK_INT(count(&r.prompt, FAKE_EOS), 0);
+    int32_t boundaries[] = {9, 18};
+    CHECK(has_boundaries(&r.prompt, boundaries, 2));
+    done(&r);
+}
+
 /* ---- refusals ------------------------------------------------------------------------------------------------------ */
 
 static void check_refused(const char *template, const char *request, int status, const char *part_of_error)
@@ -438,6 +449,7 @@ int main(void)
     RUN(test_boundaries_without_control_tokens_are_still_exact);
     RUN(test_a_boundary_inside_a_token_is_dropped);
     RUN(test_templates_that_rewrite_earlier_turns_lose_only_their_boundaries);
+    RUN(test_an_end_that_the_template_adds_without_a_prompt_is_no_obstacle);
     RUN(test_malformed_requests_are_refused);
     RUN(test_deep_nesting_is_refused);
     RUN(test_the_templates_own_refusal_is_told);
