@@ -34,6 +34,19 @@ typedef struct model_options {
     bool exact;
 } model_options;
 
+/* What a saved state holds. */
+typedef enum model_state {
+    MODEL_STATE_FULL,       /* everything: stands alone */
+    MODEL_STATE_CHECKPOINT, /* what a cut cannot bring back: the running state, the sliding window. See model_checkpoint */
+} model_state;
+
+/* What MODEL_STATE_CHECKPOINT is worth. */
+typedef enum model_checkpoint {
+    MODEL_CHECKPOINT_NONE,     /* not needed: any prefix can be cut to (dense) */
+    MODEL_CHECKPOINT_ATTACHED, /* small; needs a sequence whose attention still holds the same prefix (window, hybrid) */
+    MODEL_CHECKPOINT_WHOLE,    /* the same as MODEL_STATE_FULL (recurrent) */
+} model_checkpoint;
+
 typedef struct model_info {
     uint32_t n_ctx;
     uint32_t n_ctx_train;
@@ -43,6 +56,8 @@ typedef struct model_info {
     uint32_t n_batch;
     uint32_t n_window;
     llm_memory memory;
+    model_checkpoint checkpoint;
+    bool shares_cells; /* a copied sequence costs no cells until it grows */
     bool mixed_calls; /* one call may hold decode and prefill tokens at no extra cost */
     int32_t n_threads;
     uint64_t n_params;
@@ -95,6 +110,19 @@ typedef struct model_ops {
 
     void (*clear)(model *m, uint16_t seq);              /* always succeeds; also heals a sequence that is not trusted */
     uint32_t (*position)(const model *m, uint16_t seq); /* tokens consumed, as the model's memory sees it */
+
+    /* ---- state: owner thread, between decode calls. A state is meaningful only to a model of the same fingerprint. ---- */
+
+    /* Makes dst, which is empty, an exact copy of src. False: refused, dst is empty. */
+    bool (*copy)(model *m, uint16_t src, uint16_t dst);
+
+    size_t (*state_bytes)(model *m, uint16_t seq, model_state kind);
+    /* Bytes written, 0 on failure. */
+    size_t (*state_save)(model *m, uint16_t seq, model_state kind, void *out, size_t n_bytes);
+    /* FULL: the sequence, whatever it holds, becomes the saved one of k tokens. CHECKPOINT: the sequence's attention
+     * holds the same first k tokens and perhaps more (for WHOLE models: holds anything); it becomes the saved one.
+     * MODEL_OK; MODEL_NO_CELLS or MODEL_INVALID (not such a state): the sequence is empty then. */
+    model_result (*state_load)(model *m, uint16_t seq, model_state kind, uint32_t k, const void *bytes, size_t n_bytes);
 
     /* ---- text: any thread ---- */
 
