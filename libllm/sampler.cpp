@@ -144,7 +144,7 @@ inline floats exp_of(floats x)
     words bits, exponent;
     memcpy(&bits, &power, sizeof bits);
     memcpy(&exponent, &shifted, sizeof exponent);
-    bits = (bits + (exponent << 23)) & reinterpret_cast<const words &>(is_normal);
+    bits = (bits + (exponent << 23)) & (words)is_normal;
     memcpy(&power, &bits, sizeof power);
     return power;
 }
