@@ -185,7 +185,6 @@ uint32_t op_rewind_floor(const model *base, uint16_t seq)
 bool op_rewind(model *base, uint16_t seq, uint32_t k)
 {
     model_llama *m = self(base);
-    m->n_wanted = 0;
     if (seq >= m->info.n_seq || k == 0 || k > m->positions[seq] || k < op_rewind_floor(base, seq)) {
         return false;
     }
@@ -206,7 +205,6 @@ bool op_rewind(model *base, uint16_t seq, uint32_t k)
 void op_clear(model *base, uint16_t seq)
 {
     model_llama *m = self(base);
-    m->n_wanted = 0;
     if (seq >= m->info.n_seq) {
         return;
     }
@@ -311,6 +309,22 @@ model_llama::~model_llama()
 }
 
 const model_ops model_llama_ops = {
-    op_close,        op_decode,  op_logits,   op_rewind_floor, op_rewind,        op_clear, op_position,
-    op_tokenize,     op_piece,   op_is_end,   op_is_control,   op_chat_template, op_bos,   op_eos,
+    op_close,
+    op_decode,
+    op_logits,
+    op_rewind_floor,
+    op_rewind,
+    op_clear,
+    op_position,
+    model_llama_copy,
+    model_llama_state_bytes,
+    model_llama_state_save,
+    model_llama_state_load,
+    op_tokenize,
+    op_piece,
+    op_is_end,
+    op_is_control,
+    op_chat_template,
+    op_bos,
+    op_eos,
 };

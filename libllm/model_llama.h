@@ -1,6 +1,7 @@
 /* model_llama.h: what the files of the llama.cpp model share. Private to them; everything else goes through model.h.
  *
  *   model_llama.cpp           sequences and text: the operations
+ *   model_llama_state.cpp     sequences as bytes: copies, checkpoints, parked states
  *   model_llama_open.cpp      loading, context, warm-up, facts
  *   model_llama_log.cpp       llama.cpp's log, and the global set-up of the backends
  *   model_llama_memory.cpp    how many KV cells the machine pays for
@@ -45,6 +46,14 @@ struct model_llama final : model {
 };
 
 extern const model_ops model_llama_ops;
+
+/* ---- model_llama_state.cpp: operations of model.h -------------------------------------------------------------------- */
+
+bool model_llama_copy(model *base, uint16_t src, uint16_t dst);
+size_t model_llama_state_bytes(model *base, uint16_t seq, model_state kind);
+size_t model_llama_state_save(model *base, uint16_t seq, model_state kind, void *out, size_t n_bytes);
+model_result model_llama_state_load(model *base, uint16_t seq, model_state kind, uint32_t k, const void *bytes,
+                                    size_t n_bytes);
 
 /* ---- model_llama_log.cpp ------------------------------------------------------------------------------------------- */
 

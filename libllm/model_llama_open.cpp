@@ -197,6 +197,10 @@ void describe(model_llama *m, const model_options &o)
     info.memory = memory_of(m);
     info.n_window = static_cast<uint32_t>(std::max(0, llama_model_n_swa(m->weights)));
     info.mixed_calls = !o.exact && (info.memory == LLM_MEMORY_DENSE || info.memory == LLM_MEMORY_WINDOW);
+    info.checkpoint = info.memory == LLM_MEMORY_DENSE       ? MODEL_CHECKPOINT_NONE
+                      : info.memory == LLM_MEMORY_RECURRENT ? MODEL_CHECKPOINT_WHOLE
+                                                            : MODEL_CHECKPOINT_ATTACHED;
+    info.shares_cells = !o.exact;
     info.n_params = llama_model_n_params(m->weights);
     info.model_bytes = llama_model_size(m->weights);
     info.sampling_default = sampling_default(m);
