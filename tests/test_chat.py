@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
 
@@ -55,7 +56,7 @@ async def test_usage_comes_last_and_on_request(daemon: Daemon) -> None:
 
 
 async def test_a_second_turn_is_warm(daemon: Daemon) -> None:
-    first = await daemon.chat("hello", session_id="a", seed=3, max_tokens=200)
+    first = await daemon.chat("hello", session_id="a", seed=3, max_tokens=200, ignore_eos=False)
     said = first["choices"][0]["message"]["content"]
     assert first["choices"][0]["finish_reason"] == "stop"
     messages = [
@@ -134,7 +135,7 @@ async def test_overflow_is_worded_as_agents_expect(serve: Serve) -> None:
 
 
 async def test_seed_and_temperature(daemon: Daemon) -> None:
-    async def said(**fields: float) -> str:
+    async def said(**fields: Any) -> str:
         answer = await daemon.chat(max_tokens=60, cache_prompt=False, **fields)
         return str(answer["choices"][0]["message"]["content"])
 

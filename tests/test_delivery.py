@@ -86,8 +86,8 @@ async def test_a_slow_reader_pauses_its_generation(serve: Serve) -> None:
         return before
 
     async with asyncio.timeout(SETTLE_S):
-        while "slow" not in [view.name for view in daemon.state.engine.page.sessions()]:
-            await asyncio.sleep(0)
+        while (await daemon.ask("GET", "/v1/sessions/slow")).status != 200:
+            pass
         paused_at = await standing_still()
         while await position() <= paused_at:
             await reader.read(65536)
@@ -114,7 +114,8 @@ async def test_stopping_refuses_and_lets_finish(serve: Serve) -> None:
     daemon = await serve(model="sim:dense,step_us=1000", shutdown_timeout=60.0)
     async with daemon.streaming(chat(max_tokens=100, ignore_eos=True)) as response:
         stopping = asyncio.create_task(stop_serving(daemon.state))
-        await asyncio.sleep(0)
+        while not daemon.state.is_stopping:
+            await daemon.ask("GET", "/health")
         refused = await daemon.refused(chat())
         assert refused.status == 503 and refused.error["code"] == "shutting_down" and "Retry-After" in refused.headers
         ready = await daemon.ask("GET", "/ready")

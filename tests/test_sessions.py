@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from llmd.native import STATE_WORDS
 from tests.conftest import Serve
 from tests.serving import SETTLE_S, Answer, Daemon, Json, chat, parse_events
 
@@ -24,10 +23,8 @@ async def running(daemon: Daemon, name: str) -> asyncio.Task[Answer]:
     """A request that never ends by itself, once it produces tokens."""
     asked = asyncio.create_task(daemon.ask("POST", "/v1/chat/completions", chat(session_id=name, **ENDLESS)))
     async with asyncio.timeout(SETTLE_S):
-        while STATE_WORDS.index("decode") not in [
-            v.state for v in daemon.state.engine.page.sessions() if v.name == name
-        ]:
-            await asyncio.sleep(0)
+        while (await daemon.ask("GET", f"/v1/sessions/{name}")).json.get("state") != "decode":
+            pass
     return asked
 
 

@@ -27,14 +27,15 @@ log = logging.getLogger("llmd")
 
 
 def create_app(config: Config) -> web.Application:
-    """The application; starting it loads the model."""
+    """The application; starting it loads the model. Reads the files that the configuration names."""
     app = web.Application(middlewares=[boundary], client_max_size=config.body_limit)
+    wanted = engine_options(config)
     keys = read_keys(config.api_key_file) if config.api_key_file else KeyRing()
     app.on_response_prepare.append(add_cors_headers)
     add_routes(app)
 
     async def engine(app: web.Application) -> AsyncIterator[None]:
-        opened = await Engine.open(engine_options(config))
+        opened = await Engine.open(wanted)
         app[STATE] = State(
             config=config,
             engine=opened,

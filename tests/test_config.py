@@ -1,0 +1,173 @@
+"""The option table and what reads it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmd import config, options
+from llmd.config import ConfigError, load
+from llmd.options import OPTIONS, Config, Option
+
+GOOD: dict[str, tuple[str, object]] = {
+    "model": ("sim:hybrid", "sim:hybrid"),
+    "model_id": ("my model", "my model"),
+    "chat_template_file": ("/tmp/t.jinja", Path("/tmp/t.jinja")),
+    "host": ("::1", "::1"),
+    "port": ("0", 0),
+    "socket": ("/tmp/s.sock", Path("/tmp/s.sock")),
+    "config": ("", None),
+    "state_dir": ("/tmp/state", Path("/tmp/state")),
+    "body_limit": ("1.5M", 1_572_864),
+    "shutdown_timeout": ("0", 0.0),
+    "ctx_size": ("16384", 16384),
+    "max_sessions": ("200", 200),
+    "scratch_sessions": ("3", 3),
+    "scratch_reuse": ("off", False),
+    "capacity_policy": ("refuse", "refuse"),
+    "threads": ("4", 4),
+    "gpu_layers": ("12", 12),
+    "kv_memory": ("2GiB", 2 << 30),
+    "gap_target_ms": ("50", 50),
+    "api_key_file": ("/tmp/keys", Path("/tmp/keys")),
+    "allowed_hosts": ("a.example, b.example", ("a.example", "b.example")),
+    "allowed_origins": ("http://localhost:3000", ("http://localhost:3000",)),
+    "keepalive_interval": ("0.5", 0.5),
+    "slow_reader_timeout": ("5", 5.0),
+    "request_timeout": ("60", 60.0),
+    "log_format": ("json", "json"),
+    "log_level": ("debug", "debug"),
+}
+BAD: dict[str, tuple[str, ...]] = {
+    "port": ("-1", "65536", "http", "", "8e3"),
+    "max_sessions": ("0", "256", "many"),
+    "capacity_policy": ("park", "Evict"),
+    "kv_memory": ("-1", "2X", "1.5.G", "M"),
+    "body_limit": ("10", "5G"),
+    "ctx_size": ("-1", "99999999"),
+    "scratch_reuse": ("maybe",),
+    "keepalive_interval": ("0", "nan", "inf", "x"),
+    "log_format": ("xml",),
+    "gpu_layers": ("-2",),
+    "model": ("a\nb",),
+}
+SETTABLE = [option for option in OPTIONS if option.name != "config"]
+
+
+def names(option: Option) -> str:
+    return option.name
+
+
+def test_every_option_is_tried_here() -> None:
+    assert {option.name for option in OPTIONS} == set(GOOD)
+
+
+@pytest.mark.parametrize("option", SETTABLE, ids=names)
+def test_flag_environment_and_file_agree(option: Option, tmp_path: Path) -> None:
+    text, value = GOOD[option.name]
+    file = tmp_path / "llmd.toml"
+    file.write_text(f"{option.name} = {text!r}\n")
+    assert getattr(load([option.flag, text], {}), option.name) == value
+    assert getattr(load([f"{option.flag}={text}"], {}), option.name) == value
+    assert getattr(load([], {option.environment: text}), option.name) == value
+    assert getattr(load(["--config", str(file)], {}), option.name) == value
+    assert getattr(load([], {"LLMD_CONFIG": str(file)}), option.name) == value
+
+
+def test_flags_win_over_environment_over_file(tmp_path: Path) -> None:
+    file = tmp_path / "llmd.toml"
+    file.write_text("port = 1\nctx-size = 11\nthreads = 21\n")
+    environment = {"LLMD_PORT": "2", "LLMD_CTX_SIZE": "12", "LLMD_CONFIG": str(file)}
+    loaded = load(["--port", "3"], environment)
+    assert (loaded.port, loaded.ctx_size, loaded.threads, loaded.max_sessions) == (3, 12, 21, 8)
+
+
+def test_toml_has_its_own_types(tmp_path: Path) -> None:
+    file = tmp_path / "llmd.toml"
+    file.write_text('scratch_reuse = false\nallowed_hosts = ["a", "b"]\nshutdown_timeout = 1.5\nport = 0\n')
+    loaded = load(["--config", str(file)], {})
+    assert (loaded.scratch_reuse, loaded.allowed_hosts, loaded.shutdown_timeout) == (False, ("a", "b"), 1.5)
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BAD.items() for text in texts])
+def test_bad_values_name_option_value_and_range(name: str, text: str) -> None:
+    option = next(option for option in OPTIONS if option.name == name)
+    with pytest.raises(ConfigError) as caught:
+        load([f"{option.flag}={text}"], {})
+    assert str(caught.value) == f"{option.flag}: {text!r} is not valid; expected {option.expects}"
+
+
+def test_bad_values_in_environment_and_file_say_where(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^LLMD_PORT: 'x'"):
+        load([], {"LLMD_PORT": "x"})
+    file = tmp_path / "llmd.toml"
+    for text, part in (
+        ("port = 70000", "port: '70000'"),
+        ("prot = 1", "no option 'prot'"),
+        ("port = {}", "a dict as its value"),
+        ("port", "not valid TOML"),
+        ("config = 'x'", "no option 'config'"),
+    ):
+        file.write_text(text)
+        with pytest.raises(ConfigError, match=part):
+            load(["--config", str(file)], {})
+    with pytest.raises(ConfigError, match="cannot read"):
+        load(["--config", str(tmp_path / "none")], {})
+
+
+def test_places_are_limited_together() -> None:
+    with pytest.raises(ConfigError, match="256 together"):
+        load(["--max-sessions", "255", "--scratch-sessions", "2"], {})
+
+
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["--port"], ["stray"], ["--ctx", "1"]])
+def test_a_usage_error_is_one_sentence_and_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        config.load_or_exit(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.startswith("llmd: ")
+
+
+def test_help_teaches_every_option(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        load(["--help"], {})
+    assert caught.value.code == 0
+    shown = capsys.readouterr().out
+    flat = " ".join(shown.split())
+    for option in OPTIONS:
+        assert f"{option.flag} {option.metavar}" in flat
+        assert " ".join(option.help.split()[:4]) in flat
+    assert "curl -N" in shown and "llmctl" in shown and "LLMD_CTX_SIZE" in shown
+
+
+def test_the_reference_lists_every_option() -> None:
+    reference = config.reference()
+    assert all(f"`{option.environment}`" in reference for option in OPTIONS)
+
+
+@pytest.mark.parametrize("option", SETTABLE, ids=names)
+def test_defaults_are_valid_as_text(option: Option) -> None:
+    default: Any = option.default() if callable(option.default) else option.default
+    if default in (None, (), ""):
+        return
+    assert option.parse(option.shown_default()) == default
+
+
+def test_the_table_is_the_type() -> None:
+    assert [option.name for option in OPTIONS] == [field.name for field in dataclasses.fields(Config)]
+
+
+def test_default_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert options.default_socket() == tmp_path / "llmd" / "llmd.sock"
+    assert options.default_state_dir() == tmp_path / "llmd"
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    assert options.default_socket() == Path("/tmp/llmd-1000/llmd.sock")
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    assert options.default_socket() == Path("/run/llmd/llmd.sock")
+    assert options.default_state_dir() == Path("/var/lib/llmd")

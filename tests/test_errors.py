@@ -1,0 +1,57 @@
+"""The error table, and every way a status of the engine becomes an answer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from llmd import limits, native
+from llmd.errors import CODES, ApiError, code_of_status, context_length_error, shown
+
+WORDS_AGENTS_MISREAD = ("too many tokens", "token limit exceeded", "quota", "billing", "500", "502", "timeout")
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_body(code: str) -> None:
+    error = ApiError(code, None, "field")
+    body = json.loads(error.body())
+    assert body == {"error": {"message": CODES[code].text, "type": CODES[code].type, "code": code, "param": "field"}}
+    assert 400 <= error.status < 600
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_sentences_do_not_sound_like_an_overflow(code: str) -> None:
+    assert not any(word in CODES[code].text.lower() for word in WORDS_AGENTS_MISREAD)
+
+
+def test_retry_after() -> None:
+    retried = {code for code in CODES if "Retry-After" in ApiError(code).headers()}
+    assert retried == {code for code, kind in CODES.items() if kind.status in (429, 503)}
+
+
+@pytest.mark.parametrize("word", native.STATUS_WORDS)
+def test_every_status_of_the_engine_has_a_code(word: str) -> None:
+    assert code_of_status(word) in CODES
+
+
+def test_what_clients_cause_is_no_internal_error() -> None:
+    caused = {"context_length_exceeded", "capacity_exhausted", "queue_full", "overloaded", "kv_cache_full"}
+    caused |= {"step_failed", "shutting_down", "cancelled", "template_failed", "invalid_token"}
+    assert {word: code_of_status(word) for word in caused} == {word: word for word in caused}
+    assert caused <= set(native.STATUS_WORDS)
+    assert code_of_status("full") == "overloaded"
+    assert code_of_status("misuse") == "internal_error"
+
+
+def test_overflow() -> None:
+    error = context_length_error(4096, 5000)
+    assert error.code == "context_length_exceeded" and error.status == 400
+    assert error.message.startswith(
+        "This model's maximum context length is 4096 tokens. However, you requested 5001 tokens"
+    )
+
+
+def test_shown_values_are_short() -> None:
+    assert shown("x") == "'x'"
+    assert len(shown("x" * 10_000)) == limits.USER_FIELD_SHOWN_CHARS_MAX

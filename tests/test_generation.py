@@ -1,0 +1,169 @@
+"""The engine's client and a generation's life, without HTTP."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+
+from llmd.engine import Engine
+from llmd.engine_open import EngineError, EngineOptions
+from llmd.engine_text import Prompt
+from llmd.errors import ApiError
+from llmd.generation import CancelReason, Generation, Work, token_bytes
+from llmd.native import GenerateFlag, Status, lib
+from llmd.session_key import SCRATCH, SessionKey
+from llmd.wire.engine import Sampling
+
+GREEDY = Sampling(temperature=0.0)
+PAGE = "/llmd-test-lives"
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Engine]:
+    engine = await Engine.open(EngineOptions(model="sim:dense,ctx=100000,length=0", n_ctx=100_000))
+    yield engine
+    await engine.close()
+
+
+ENDED: list[Generation] = []
+
+
+def generation(
+    engine: Engine, *, n: int = 8, name: str = "", is_stream: bool = False, prompt: bytes = b""
+) -> Generation:
+    work = Work(
+        owner=0,
+        key=SessionKey(name, "session_id") if name else SCRATCH,
+        prompt=Prompt(prompt or token_bytes([300, 301, 302]), ""),
+        max_tokens=n,
+        sampling=GREEDY,
+        logit_bias=b"",
+        stop=[],
+        flags=GenerateFlag.IGNORE_END,
+    )
+    return Generation(engine, work, is_stream=is_stream, on_end=ENDED.append)
+
+
+async def test_a_life(engine: Engine) -> None:
+    ENDED.clear()
+    one = generation(engine)
+    assert one.outcome_word == "running" and one.reason_word is None
+    await one.admission()
+    text = await one.whole_text()
+    assert text and one.finished is not None and one.finished.n_generated == 8
+    ended = (one.outcome_word, one.started and one.reason_word, one.finish_reason(), one.error())
+    assert ended == ("length", "new", "length", None)
+    assert ENDED == [one] and engine.n_live == 0
+    one.release()
+    one.cancel(CancelReason.DEADLINE)  # after the end: nothing
+    assert one.outcome_word == "length"
+
+
+async def test_pieces_add_up(engine: Engine) -> None:
+    one, two = generation(engine, n=500, is_stream=True), generation(engine, n=500)
+    pieces = []
+    while one.finished is None:
+        pieces.append(await one.text())
+    pieces.append(await one.text())
+    assert "".join(pieces) == await two.whole_text()
+
+
+async def test_the_first_reason_counts(engine: Engine) -> None:
+    one = generation(engine, n=90_000)
+    await one.admission()
+    one.cancel(CancelReason.DEADLINE)
+    one.cancel(CancelReason.CLIENT_GONE)
+    await one.whole_text()
+    error = one.error()
+    assert one.outcome_word == "deadline_exceeded" and error is not None and error.code == "deadline_exceeded"
+
+
+async def test_release_drops_text_and_still_hears_the_end(engine: Engine) -> None:
+    ENDED.clear()
+    one = generation(engine, n=90_000, is_stream=True)
+    await one.admission()
+    one.release()
+    await engine.idle()
+    assert ENDED == [one] and one.outcome_word == "client_gone"
+    assert await one.text() == ""
+
+
+async def test_a_cancel_survives_a_full_ring(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = generation(engine, n=90_000)
+    await one.admission()
+    push, refusals = engine._push, iter([Status.FULL, Status.FULL, Status.FULL])
+    monkeypatch.setattr(engine, "_push", lambda command: next(refusals, None) or push(command))
+    one.cancel(CancelReason.DEADLINE)
+    engine.cancel(10**9)  # behind it in the queue; names nobody
+    await one.whole_text()
+    assert one.outcome_word == "deadline_exceeded" and next(refusals, None) is None
+
+
+async def test_full_refuses_a_generation(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "_push", lambda command: int(Status.FULL))
+    with pytest.raises(ApiError) as caught:
+        generation(engine)
+    assert (caught.value.code, caught.value.status) == ("overloaded", 503)
+    with pytest.raises(ApiError):
+        await engine.reset(0, "a")
+    assert engine.n_live == 0
+
+
+async def test_a_prompt_that_does_not_fit(engine: Engine) -> None:
+    with pytest.raises(ApiError) as caught:
+        generation(engine, prompt=token_bytes([300] * 100_001))
+    assert caught.value.code == "context_length_exceeded"
+    exact = generation(engine, prompt=token_bytes([300] * 100_000))
+    try:
+        await exact.admission()
+        await exact.whole_text()
+    except ApiError as error:
+        assert error.code == "context_length_exceeded"
+
+
+async def test_reset_and_close_of_nobody(engine: Engine) -> None:
+    assert (await engine.reset(0, "nobody")).status == Status.NOT_FOUND
+    assert (await engine.close_session(0, "nobody")).status == Status.NOT_FOUND
+
+
+async def test_closing_the_engine_ends_what_runs() -> None:
+    engine = await Engine.open(EngineOptions(model="sim:dense,ctx=100000,length=0", n_ctx=100_000))
+    many = [generation(engine, n=90_000, name=f"s{n}") for n in range(8)]
+    for one in many:
+        await one.admission()
+    await engine.close()
+    assert [one.outcome_word for one in many] == ["shutdown"] * 8
+    assert {error.code for one in many if (error := one.error())} == {"shutting_down"}
+
+
+@pytest.mark.parametrize("model", ["sim:none", "sim:dense,nonsense=1", "/no/such/file.gguf"])
+async def test_a_model_that_does_not_open(model: str) -> None:
+    with pytest.raises(EngineError, match=r"\w+"):
+        await Engine.open(EngineOptions(model=model))
+
+
+async def test_fifty_lives_leave_nothing() -> None:
+    def open_now() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
+
+    opened = []
+    for _ in range(50):
+        engine = await Engine.open(EngineOptions(model="sim:hybrid", page_name=PAGE))
+        await generation(engine).whole_text()
+        await engine.close()
+        assert PAGE.lstrip("/") not in os.listdir("/dev/shm")
+        opened.append(open_now())
+    assert opened[-1][0] == opened[0][0]
+    assert opened[-1][1] < opened[0][1] + 10  # a joined thread may take a moment to leave the list
+
+
+def test_the_buffer_is_large_enough() -> None:
+    assert lib.LLM_DRAIN_BYTES_MIN >= lib.LLM_OUTBOX_BYTES_MAX
+
+
+def test_token_bytes() -> None:
+    assert token_bytes([1, 2**31 - 1, -1]) == b"\x01\0\0\0\xff\xff\xff\x7f\xff\xff\xff\xff"
+    with pytest.raises(ApiError):
+        token_bytes([2**31])

@@ -1,0 +1,140 @@
+"""/health, /ready, /metrics, /openapi.json, /v1/models, /props, and addresses that do not exist."""
+
+from __future__ import annotations
+
+import os
+import re
+
+import pytest
+
+from llmd import __version__, limits
+from llmd.api.routes import ENDPOINTS
+from llmd.metrics import METRICS, PREFIX, Metrics
+from llmd.native import COUNTERS, OUTCOME_WORDS
+from llmd.progress import Progress
+from tests.serving import Daemon, Json, chat
+
+
+async def test_health(daemon: Daemon) -> None:
+    answer = await daemon.ask("GET", "/health")
+    assert answer.json == {"status": "ok", "version": __version__, "pid": os.getpid()}
+
+
+async def test_ready(daemon: Daemon) -> None:
+    answer = await daemon.ask("GET", "/ready")
+    assert answer.status == 200 and answer.json["status"] == "ready"
+
+
+async def test_not_ready_when_the_decode_thread_is_stuck(daemon: Daemon) -> None:
+    times = iter([0.0, 0.0, limits.STALLED_AFTER_S])
+    daemon.state.progress = Progress(lambda: (7, True), lambda: next(times))
+    assert (await daemon.ask("GET", "/ready")).status == 200
+    answer = await daemon.ask("GET", "/ready")
+    assert answer.status == 503 and answer.json["status"] == "stalled"
+    assert answer.json["seconds_without_progress"] == limits.STALLED_AFTER_S
+
+
+def test_progress() -> None:
+    now, heartbeat = 0.0, (1, True)
+    progress = Progress(lambda: heartbeat, lambda: now)
+    assert progress.seconds_without() == 0
+    now = 5.0
+    assert progress.seconds_without() == 5
+    heartbeat = (2, True)
+    assert progress.seconds_without() == 0
+    now, heartbeat = 100.0, (2, False)  # waiting for work is progress
+    assert progress.seconds_without() == 0
+    now, heartbeat = 101.0, (2, True)
+    assert progress.seconds_without() == 1
+
+
+SAMPLE = re.compile(r'[a-zA-Z_]\w*(\{\w+="(?:[^"\\\n]|\\.)*"(?:,\w+="(?:[^"\\\n]|\\.)*")*\})? -?\d+(\.\d+)?')
+
+
+async def test_metrics(daemon: Daemon) -> None:
+    await daemon.chat(session_id="a")
+    await daemon.refused(chat(n=2))
+    answer = await daemon.ask("GET", "/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
+    text = answer.body.decode()
+    assert text.endswith("\n")
+    assert all(SAMPLE.fullmatch(line) for line in text.splitlines() if not line.startswith("#"))
+    for name in [counter.name for counter in COUNTERS] + [metric.name for metric in METRICS]:
+        assert text.count(f"# TYPE {PREFIX}{name} ") == 1
+        assert text.count(f"# HELP {PREFIX}{name} ") == 1
+    values = await daemon.metrics()
+    assert values["llmd_decode_tokens_total"] == 8
+    assert values["llmd_started_new_total"] == 1
+    assert values["llmd_sessions_named"] == 1
+    assert values["llmd_ready"] == 1
+    assert values['llmd_requests_total{endpoint="/chat/completions",outcome="length"}'] == 1
+    assert values['llmd_http_responses_total{endpoint="/chat/completions",status="400"}'] == 1
+    assert values["llmd_process_resident_memory_bytes"] > 1 << 20
+
+
+def test_outcomes_have_counters() -> None:
+    assert {f"finished_{word}_total" for word in OUTCOME_WORDS} <= {counter.name for counter in COUNTERS}
+
+
+async def test_labels_are_escaped(daemon: Daemon) -> None:
+    metrics = Metrics()
+    metrics.add(METRICS[0], endpoint='a"b\\c\nd')
+    assert b'endpoint="a\\"b\\\\c\\nd"' in metrics.render(daemon.state.engine, True)
+
+
+async def test_models_and_props(daemon: Daemon) -> None:
+    [model] = (await daemon.ask("GET", "/models")).json["data"]
+    assert model["id"] == daemon.state.model_id
+    assert model["meta"]["n_ctx"] == model["max_model_len"] == daemon.state.engine.info.n_ctx
+    props = (await daemon.ask("GET", "/props")).json
+    assert props["default_generation_settings"]["n_ctx"] == model["max_model_len"]
+    assert (await daemon.ask("GET", "/v1/models/other")).error["code"] == "model_not_found"
+
+
+async def test_unknown_addresses(daemon: Daemon) -> None:
+    answer = await daemon.ask("GET", "/v2/nothing")
+    assert answer.status == 404 and answer.error["code"] == "not_found"
+    answer = await daemon.ask("GET", "/v1/chat/completions")
+    assert answer.status == 405 and answer.error["code"] == "method_not_allowed"
+    assert answer.headers["Content-Type"].startswith("application/json")
+
+
+# --- the description -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def description(daemon: Daemon) -> Json:
+    return (await daemon.ask("GET", "/openapi.json")).json
+
+
+def test_every_reference_leads_somewhere(description: Json) -> None:
+    def references(node: object) -> list[str]:
+        if isinstance(node, dict):
+            own = [node["$ref"]] if "$ref" in node else []
+            return own + [ref for value in node.values() for ref in references(value)]
+        return [ref for value in node for ref in references(value)] if isinstance(node, list) else []
+
+    found = references(description)
+    assert len(found) > 20
+    for reference in found:
+        prefix, _, name = reference.rpartition("/")
+        assert prefix == "#/components/schemas" and name in description["components"]["schemas"]
+
+
+def test_every_endpoint_is_described(description: Json) -> None:
+    described = {(method.upper(), path) for path, methods in description["paths"].items() for method in methods}
+    assert described == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
+    operations = [op for methods in description["paths"].values() for op in methods.values()]
+    assert len({op["operationId"] for op in operations}) == len(operations)
+    for path, methods in description["paths"].items():
+        for operation in methods.values():
+            named = {p["name"] for p in operation.get("parameters", []) if p["in"] == "path"}
+            assert named == set(re.findall(r"{(\w+)}", path))
+            assert operation["summary"] and "200" in operation["responses"]
+
+
+async def test_every_described_address_answers(daemon: Daemon) -> None:
+    for endpoint in ENDPOINTS:
+        for path in endpoint.spellings:
+            answer = await daemon.ask(endpoint.method, path.replace("{id}", "x"))
+            assert answer.status != 405 and (answer.status != 404 or answer.error["code"] != "not_found")

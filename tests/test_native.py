@@ -1,0 +1,80 @@
+"""The door to libllm: words, the shared page, segment names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from llmd import native
+from llmd.native import Page, SegmentError, segment_name
+from tests.serving import Daemon, chat
+
+
+def test_words_are_words() -> None:
+    tables = {
+        "status": (native.STATUS_WORDS, native.STATUS_TEXTS),
+        "reason": (native.REASON_WORDS, native.REASON_TEXTS),
+        "outcome": (native.OUTCOME_WORDS, native.OUTCOME_TEXTS),
+        "state": (native.STATE_WORDS, native.STATE_TEXTS),
+    }
+    for words, texts in tables.values():
+        assert len(set(words)) == len(words) == len(texts)
+        assert all(word.isidentifier() for word in words) and all(text.endswith(".") for text in texts)
+
+
+@pytest.mark.parametrize("enum", [native.Status, native.Outcome])
+def test_numbers_and_words_agree(enum: type[native.Status] | type[native.Outcome]) -> None:
+    words = native.STATUS_WORDS if enum is native.Status else native.OUTCOME_WORDS
+    assert words[enum(0)] in ("ok", "end")
+    for member in enum:
+        assert member.name.split("_")[0].lower() in words[member] or member in (native.Status.SHUTDOWN,)
+
+
+def test_segment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = segment_name("/run/llmd/llmd.sock")
+    assert name == "/llmd-" + name[6:] and len(name) == 6 + 16 and int(name[6:], 16)
+    assert segment_name(Path("/run/llmd/../llmd/llmd.sock")) == name
+    assert segment_name("/run/llmd/other.sock") != name
+    monkeypatch.chdir(tmp_path)
+    assert segment_name("s.sock") == segment_name(tmp_path / "s.sock")
+
+
+async def test_the_page_is_readable_by_name(daemon: Daemon) -> None:
+    await daemon.chat("what it consumed", session_id="a")
+    page = Page.open(segment_name(daemon.config.socket))
+    view = page.read()
+    assert view.pid == os.getpid() and view.n_slots == 10 and view.n_ctx == daemon.state.engine.info.n_ctx
+    [session] = page.sessions()
+    assert (session.name, session.owner, session.n_requests) == ("a", 0, 1)
+    tokens = page.tokens(session.slot)
+    assert tokens is not None and len(tokens) == session.n_tokens
+    prompt = (await daemon.ask("POST", "/apply-template", chat("what it consumed"))).json["prompt"]
+    assert (await daemon.state.engine.detokenize(tokens.tobytes())).startswith(prompt)
+    free = next(slot for slot in range(view.n_slots) if slot != session.slot)
+    assert page.session(free) is None and page.tokens(free) is None
+    assert page.counters() == daemon.state.engine.page.counters() | {
+        name: value for name, value in page.counters().items() if name == "heartbeat_total"
+    }
+
+
+async def test_many_tokens_are_read_whole(daemon: Daemon) -> None:
+    await daemon.ask("POST", "/v1/completions", {"prompt": "x" * 4090, "session_id": "a", "max_tokens": 1})
+    [session] = daemon.state.engine.page.sessions()
+    tokens = daemon.state.engine.page.tokens(session.slot)
+    assert tokens is not None and len(tokens) == session.n_tokens
+
+
+def test_no_segment() -> None:
+    with pytest.raises(SegmentError) as caught:
+        Page.open("/llmd-0000000000000000")
+    assert caught.value.word == "not_found"
+
+
+async def test_text_calls_run_beside_the_loop(daemon: Daemon) -> None:
+    """Rendering in a thread: the loop answers meanwhile."""
+    long = asyncio.create_task(daemon.ask("POST", "/tokenize", {"content": "word " * 200_000}))
+    assert (await daemon.ask("GET", "/health")).status == 200
+    assert (await long).json["count"] >= 200_000

@@ -1,0 +1,110 @@
+"""The official client, unmodified: answers, streams, its error classes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import openai
+import pytest
+from openai.types.chat import ChatCompletionMessageParam
+
+from tests.conftest import Serve
+from tests.serving import Daemon
+from tests.test_access import key_file
+
+MESSAGES: list[ChatCompletionMessageParam] = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture
+async def client(daemon: Daemon) -> AsyncIterator[openai.AsyncOpenAI]:
+    async with openai.AsyncOpenAI(base_url=f"{daemon.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+async def test_answer(client: openai.AsyncOpenAI) -> None:
+    answer = await client.chat.completions.create(
+        model="any",
+        messages=MESSAGES,
+        max_tokens=5,
+        extra_body={"ignore_eos": True},
+    )
+    assert answer.choices[0].message.content
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage is not None and answer.usage.completion_tokens == 5
+    assert answer.usage.prompt_tokens_details is not None
+    assert answer.usage.prompt_tokens_details.cached_tokens == 0
+
+
+async def test_stream(client: openai.AsyncOpenAI) -> None:
+    stream = await client.chat.completions.create(
+        model="any",
+        messages=MESSAGES,
+        max_tokens=5,
+        stream=True,
+        stream_options={"include_usage": True},
+        extra_body={"session_id": "from-the-client", "ignore_eos": True},
+    )
+    chunks = [chunk async for chunk in stream]
+    assert chunks[0].choices[0].delta.role == "assistant"
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    assert [chunk.choices[0].finish_reason for chunk in chunks if chunk.choices][-1] == "length"
+    assert chunks[-1].usage is not None and chunks[-1].usage.completion_tokens == 5
+    assert chunks[-1].model_extra is not None
+    assert chunks[-1].model_extra["session"]["id"] == "from-the-client"
+
+
+async def test_completion(client: openai.AsyncOpenAI) -> None:
+    answer = await client.completions.create(model="any", prompt="once", max_tokens=3, seed=1)
+    assert answer.choices[0].text and answer.usage is not None and answer.usage.completion_tokens == 3
+
+
+async def test_models(client: openai.AsyncOpenAI, daemon: Daemon) -> None:
+    models = await client.models.list()
+    assert [model.id for model in models.data] == [daemon.state.model_id]
+    assert (await client.models.retrieve(daemon.state.model_id)).owned_by == "llmd"
+    with pytest.raises(openai.NotFoundError) as caught:
+        await client.models.retrieve("another")
+    assert caught.value.code == "model_not_found"
+
+
+async def test_error_classes(client: openai.AsyncOpenAI) -> None:
+    with pytest.raises(openai.BadRequestError) as caught:
+        await client.chat.completions.create(model="any", messages=MESSAGES, n=2)
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "n")
+    with pytest.raises(openai.BadRequestError) as caught:
+        await client.chat.completions.create(model="any", messages=[{"role": "user", "content": "x " * 5000}])
+    assert caught.value.code == "context_length_exceeded"
+
+
+async def test_authentication_error(serve: Serve, tmp_path: Path) -> None:
+    daemon = await serve(api_key_file=key_file(tmp_path))
+    async with openai.AsyncOpenAI(base_url=f"{daemon.url}/v1", api_key="wrong", max_retries=0) as client:
+        with pytest.raises(openai.AuthenticationError):
+            await client.models.list()
+
+
+async def test_rate_limit_error(serve: Serve) -> None:
+    daemon = await serve(max_sessions=1, capacity_policy="refuse")
+    await daemon.chat(session_id="holder")
+    async with openai.AsyncOpenAI(base_url=daemon.url, api_key="none", max_retries=0) as client:
+        with pytest.raises(openai.RateLimitError) as caught:
+            await client.chat.completions.create(
+                model="any",
+                messages=MESSAGES,
+                stream=True,
+                extra_headers={"X-LLM-Session-Id": "x"},
+            )
+    assert caught.value.code == "capacity_exhausted"
+
+
+async def test_server_error_and_stream_error(serve: Serve) -> None:
+    daemon = await serve(model="sim:dense,fail_every=3")
+    async with openai.AsyncOpenAI(base_url=daemon.url, api_key="none", max_retries=0) as client:
+        with pytest.raises(openai.InternalServerError):
+            await client.chat.completions.create(model="any", messages=MESSAGES)
+        stream = await client.chat.completions.create(model="any", messages=MESSAGES, stream=True)
+        with pytest.raises(openai.APIError) as caught:
+            async for _ in stream:
+                pass
+    assert caught.value.code == "step_failed"
