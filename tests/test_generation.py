@@ -46,6 +46,10 @@ def generation(
     return Generation(engine, work, is_stream=is_stream, on_end=ENDED.append)
 
 
+def how_it_ended(one: Generation) -> tuple[str, str | None, str, ApiError | None]:
+    return one.outcome_word, one.reason_word, one.finish_reason(), one.error()
+
+
 async def test_a_life(engine: Engine) -> None:
     ENDED.clear()
     one = generation(engine)
@@ -53,8 +57,7 @@ async def test_a_life(engine: Engine) -> None:
     await one.admission()
     text = await one.whole_text()
     assert text and one.finished is not None and one.finished.n_generated == 8
-    ended = (one.outcome_word, one.started and one.reason_word, one.finish_reason(), one.error())
-    assert ended == ("length", "new", "length", None)
+    assert how_it_ended(one) == ("length", "new", "length", None)
     assert ENDED == [one] and engine.n_live == 0
     one.release()
     one.cancel(CancelReason.DEADLINE)  # after the end: nothing

@@ -58,7 +58,7 @@ class Engine:
         self._engine = pointer
         self._owner_thread = owner_thread
         self._text_threads = ThreadPoolExecutor(limits.TEXT_THREADS, "llmd-text")
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._buffer = bytearray(lib.LLM_DRAIN_BYTES_MIN)
         self._out = ffi.from_buffer(self._buffer)
         self._view = memoryview(self._buffer)
@@ -73,7 +73,7 @@ class Engine:
         self.page = Page.of_engine(pointer)
         self.info = info_of(pointer)
         self.events_drained = 0
-        self._loop.add_reader(lib.llm_events_fd(pointer), self._drain)
+        self.loop.add_reader(lib.llm_events_fd(pointer), self._drain)
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -94,15 +94,15 @@ class Engine:
 
     async def close(self) -> None:
         """Ends serving; every live generation hears its last event. Then frees everything."""
-        await self._loop.run_in_executor(self._owner_thread, lib.llm_engine_stop, self._engine)
+        await self.loop.run_in_executor(self._owner_thread, lib.llm_engine_stop, self._engine)
         while self._drain():
             pass
-        self._loop.remove_reader(lib.llm_events_fd(self._engine))
+        self.loop.remove_reader(lib.llm_events_fd(self._engine))
         for future in self._replies.values():
             if not future.done():
                 future.set_exception(ApiError("shutting_down"))
         self._text_threads.shutdown(wait=True)
-        await self._loop.run_in_executor(self._owner_thread, lib.llm_engine_close, self._engine)
+        await self.loop.run_in_executor(self._owner_thread, lib.llm_engine_close, self._engine)
         self._owner_thread.shutdown(wait=True)
 
     def heartbeat(self) -> tuple[int, bool]:
@@ -161,7 +161,7 @@ class Engine:
         return await self._ask(Close(self._next_request(), owner, session))
 
     async def _ask(self, command: Reset | Close) -> Reply:
-        future: asyncio.Future[Reply] = self._loop.create_future()
+        future: asyncio.Future[Reply] = self.loop.create_future()
         _refuse(self._push(command))
         self._replies[command.request] = future
         try:
@@ -181,13 +181,13 @@ class Engine:
         if not self._unsent and self._push(command) != Status.FULL:
             return
         if not self._unsent:
-            self._loop.call_later(limits.COMMAND_RETRY_S, self._push_unsent)
+            self.loop.call_later(limits.COMMAND_RETRY_S, self._push_unsent)
         self._unsent.append(command)
 
     def _push_unsent(self) -> None:
         while self._unsent:
             if self._push(self._unsent[0]) == Status.FULL:
-                self._loop.call_later(limits.COMMAND_RETRY_S, self._push_unsent)
+                self.loop.call_later(limits.COMMAND_RETRY_S, self._push_unsent)
                 return
             self._unsent.popleft()
 
@@ -241,7 +241,7 @@ class Engine:
         return detokenize(self._engine, tokens)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
-        return await self._loop.run_in_executor(self._text_threads, call)
+        return await self.loop.run_in_executor(self._text_threads, call)
 
 
 def _refuse(status: int) -> None:

@@ -51,7 +51,7 @@ class Work:
 
 class Generation:
     __slots__ = (
-        "_delivering", "_engine", "_on_end", "_parts", "_paused", "_pending_chars", "_request", "_waiter",
+        "_create_future", "_delivering", "_engine", "_on_end", "_parts", "_paused", "_pending_chars", "_request", "_waiter",
         "admitted", "cancel_reason", "finished", "is_stream", "started", "work",
     )  # fmt: skip
 
@@ -64,6 +64,7 @@ class Generation:
         self.finished: Finished | None = None
         self.cancel_reason: CancelReason | None = None
         self._engine = engine
+        self._create_future = engine.loop.create_future  # get_running_loop() costs a system call each time
         self._on_end = on_end
         self._parts: list[str] = []
         self._pending_chars = 0
@@ -124,7 +125,7 @@ class Generation:
                 waiter.set_result(None)
 
     async def _wait(self) -> None:
-        self._waiter = asyncio.get_running_loop().create_future()
+        self._waiter = self._create_future()
         await self._waiter
 
     async def admission(self) -> None:
