@@ -238,7 +238,7 @@ static void test_sequences_do_not_meet(void)
     }
     CHECK(m->ops->logits(m, 2) == NULL);
     m->ops->clear(m, 0);
-    CHECK(m->ops->logits(m, 0) == NULL);
+    CHECK(m->ops->logits(m, 0) != NULL && m->ops->logits(m, 1) != NULL); /* until the next step */
     CHECK_INT(m->ops->position(m, 0), 0);
     CHECK_INT(m->ops->position(m, 1), 201);
     m->ops->close(m);
@@ -251,7 +251,6 @@ static void check_rewind(model *m, uint32_t n, uint32_t k)
     CHECK_INT(feed(m, 0, 1, 0, n, 64), MODEL_OK);
     CHECK(m->ops->rewind(m, 0, k));
     CHECK_INT(m->ops->position(m, 0), k);
-    CHECK(m->ops->logits(m, 0) == NULL);
     CHECK_INT(feed(m, 0, 9, k, k + 10, 64), MODEL_OK);
     float *row = row_after(m, 10);
     m->ops->clear(m, 3);
