@@ -13,6 +13,8 @@ static void sim_close(model *base)
     sim_model *m = sim_of(base);
     free(m->sequences);
     free(m->states);
+    free(m->attentions);
+    free(m->shared);
     free(m->logits);
     free(m->row_of);
     free(m->own_template);
@@ -56,6 +58,10 @@ static const model_ops sim_ops = {
     .rewind = sim_rewind,
     .clear = sim_clear,
     .position = sim_position,
+    .copy = sim_copy,
+    .state_bytes = sim_saved_bytes,
+    .state_save = sim_save,
+    .state_load = sim_load,
     .tokenize = sim_tokenize,
     .piece = sim_piece,
     .is_end = sim_is_end,
@@ -73,6 +79,15 @@ static uint32_t states_per_sequence(const sim_options *o, uint32_t n_ctx)
     case LLM_MEMORY_RECURRENT: return 1;
     case LLM_MEMORY_WINDOW: return o->window < n_ctx ? (uint32_t)o->window + 1 : n_ctx + 1;
     default: return n_ctx + 1;
+    }
+}
+
+static model_checkpoint checkpoint_of(llm_memory memory)
+{
+    switch (memory) {
+    case LLM_MEMORY_DENSE: return MODEL_CHECKPOINT_NONE;
+    case LLM_MEMORY_RECURRENT: return MODEL_CHECKPOINT_WHOLE;
+    default: return MODEL_CHECKPOINT_ATTACHED;
     }
 }
 
@@ -116,6 +131,8 @@ static void info_fill(sim_model *m, const model_options *options)
                          .n_batch = batch_of(o, options->n_batch),
                          .n_window = o->memory == LLM_MEMORY_WINDOW ? (uint32_t)o->window : 0,
                          .memory = o->memory,
+                         .checkpoint = checkpoint_of(o->memory),
+                         .shares_cells = !options->exact,
                          .mixed_calls = o->memory == LLM_MEMORY_DENSE || o->memory == LLM_MEMORY_WINDOW,
                          .n_threads = 1,
                          .sampling_default = {NAN, NAN, NAN, NAN, NAN, NAN, 0, 64, UINT64_MAX}};
@@ -134,12 +151,15 @@ static bool memory_open(sim_model *m, const char *chat_template)
     const model_info *info = &m->base.info;
     m->sequences = calloc(info->n_seq, sizeof *m->sequences);
     m->states = calloc((size_t)info->n_seq * m->n_kept, sizeof *m->states);
+    bool has_window = info->memory == LLM_MEMORY_WINDOW;
+    m->attentions = has_window ? calloc((size_t)info->n_seq * (info->n_ctx + (size_t)1), sizeof *m->attentions) : NULL;
+    m->shared = calloc((size_t)info->n_seq * info->n_seq, sizeof *m->shared);
     m->logits = calloc((size_t)info->n_seq * info->n_vocab, sizeof *m->logits);
     m->row_of = calloc(info->n_batch, sizeof *m->row_of);
     m->own_template = chat_template != NULL ? strdup(chat_template) : NULL;
     m->chat_template = chat_template != NULL ? m->own_template : sim_chat_template;
-    if (m->sequences == NULL || m->states == NULL || m->logits == NULL || m->row_of == NULL ||
-        m->chat_template == NULL) {
+    if (m->sequences == NULL || m->states == NULL || (has_window && m->attentions == NULL) || m->shared == NULL ||
+        m->logits == NULL || m->row_of == NULL || m->chat_template == NULL) {
         return false;
     }
     for (uint32_t i = 0; i < info->n_batch; i++) {
@@ -147,6 +167,7 @@ static bool memory_open(sim_model *m, const char *chat_template)
     }
     for (uint32_t seq = 0; seq < info->n_seq; seq++) {
         m->sequences[seq].kept = m->states + (size_t)seq * m->n_kept;
+        m->sequences[seq].attention = has_window ? m->attentions + seq * (info->n_ctx + (size_t)1) : NULL;
         sim_clear(&m->base, (uint16_t)seq);
     }
     return true;

@@ -1,4 +1,5 @@
-/* model_sim_memory.c: the sequences of the simulated model: the rules of its memory, its steps and its faults. */
+/* model_sim_memory.c: the sequences of the simulated model: the rules of its memory, its cells, its steps and its
+ * faults. */
 #include <assert.h>
 #include <errno.h>
 #include <time.h>
@@ -6,11 +7,6 @@
 #include "model_sim.h"
 
 /* ---- one sequence ---- */
-
-static sim_state *kept_at(const sim_model *m, sim_sequence *s, uint32_t k)
-{
-    return &s->kept[k % m->n_kept];
-}
 
 static bool is_hybrid(const sim_model *m)
 {
@@ -21,39 +17,45 @@ static void sequence_clear(sim_model *m, sim_sequence *s)
 {
     s->position = 0;
     s->oldest = 0;
+    s->sound = 0;
     s->recurrent = sim_state_empty();
-    *kept_at(m, s, 0) = sim_state_empty();
+    *sim_kept_at(m, s, 0) = sim_state_empty();
+    if (s->attention != NULL) {
+        s->attention[0] = sim_state_empty().hash;
+    }
 }
 
 static void sequence_consume(sim_model *m, sim_sequence *s, int32_t token)
 {
-    sim_state next = sim_state_next(kept_at(m, s, s->position), token);
+    sim_state next = sim_state_next(sim_kept_at(m, s, s->position), token);
     s->position++;
-    *kept_at(m, s, s->position) = next;
+    *sim_kept_at(m, s, s->position) = next;
     if (s->position - s->oldest >= m->n_kept) {
         s->oldest = s->position - m->n_kept + 1;
     }
     if (is_hybrid(m)) {
         s->recurrent = sim_state_next(&s->recurrent, token);
     }
+    if (s->attention != NULL) {
+        s->attention[s->position] = sim_state_after(s->attention[s->position - 1], token);
+    }
 }
 
-/* Wrong for good, as nothing that is appended or cut mends it. */
-static void sequence_spoil(sim_model *m, sim_sequence *s)
+void sim_sequence_spoil(sim_model *m, sim_sequence *s)
 {
-    *kept_at(m, s, s->position) = sim_state_wrong(kept_at(m, s, s->position));
+    *sim_kept_at(m, s, s->position) = sim_state_wrong(sim_kept_at(m, s, s->position));
     s->oldest = s->position;
+    s->sound = s->position;
     s->recurrent = sim_state_wrong(&s->recurrent);
 }
 
-/* What the sequence would say next: a hybrid's parts must agree. */
+/* What the sequence would say next: where it has two parts, they must agree. */
 static sim_state sequence_state(sim_model *m, sim_sequence *s)
 {
-    sim_state state = *kept_at(m, s, s->position);
-    if (is_hybrid(m) && !state.is_wrong && state.hash != s->recurrent.hash) {
-        return sim_state_wrong(&state);
-    }
-    return state;
+    sim_state state = *sim_kept_at(m, s, s->position);
+    bool agree = (!is_hybrid(m) || state.hash == s->recurrent.hash) &&
+                 (s->attention == NULL || state.hash == s->attention[s->position]);
+    return agree || state.is_wrong ? state : sim_state_wrong(&state);
 }
 
 static sim_sequence *sequence_at(sim_model *m, uint16_t seq)
@@ -62,12 +64,52 @@ static sim_sequence *sequence_at(sim_model *m, uint16_t seq)
     return &m->sequences[seq];
 }
 
+/* ---- cells ----
+ * Copies share the cells of their leading tokens, so a cell belongs to the sequence with the lowest number that has it.
+ */
+
+void sim_shared_cut(sim_model *m, uint16_t seq, uint32_t k)
+{
+    uint32_t n_seq = m->base.info.n_seq;
+    for (uint32_t i = 0; i < n_seq; i++) {
+        uint32_t *shared = &m->shared[seq * n_seq + i];
+        *shared = *shared < k ? *shared : k;
+        m->shared[i * n_seq + seq] = *shared;
+    }
+}
+
+static uint64_t cells_used(const sim_model *m)
+{
+    uint32_t n_seq = m->base.info.n_seq;
+    uint64_t used = 0;
+    for (uint32_t seq = 0; seq < n_seq; seq++) {
+        uint32_t n_lower = 0; /* leading tokens whose cells belong to a lower one */
+        for (uint32_t i = 0; i < seq; i++) {
+            uint32_t shared = m->shared[seq * n_seq + i];
+            n_lower = shared > n_lower ? shared : n_lower;
+        }
+        used += m->sequences[seq].position - n_lower;
+    }
+    return used;
+}
+
+bool sim_cells_suffice(const sim_model *m, uint64_t n_more)
+{
+    uint64_t used_most = n_more; /* as if nothing were shared: enough to know, almost always */
+    for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
+        used_most += m->sequences[i].position;
+    }
+    uint32_t n_cells = m->base.info.n_cells;
+    return n_cells == UINT32_MAX || used_most <= n_cells || cells_used(m) + n_more <= n_cells;
+}
+
 /* ---- sequence operations ---- */
 
 void sim_clear(model *base, uint16_t seq)
 {
     sim_model *m = sim_of(base);
     sequence_clear(m, sequence_at(m, seq));
+    sim_shared_cut(m, seq, 0);
 }
 
 uint32_t sim_position(const model *base, uint16_t seq)
@@ -91,9 +133,10 @@ bool sim_rewind(model *base, uint16_t seq, uint32_t k)
     sim_sequence *s = sequence_at(m, seq);
     assert(k > 0 && k <= s->position);
     bool is_exact = k >= sim_rewind_floor(base, seq);
+    sim_shared_cut(m, seq, k);
     s->position = k; /* a hybrid's recurrent part stays where it is, and no longer agrees */
     if (!is_exact && !is_hybrid(m)) {
-        sequence_spoil(m, s); /* what lies in the ring is the state after other tokens */
+        sim_sequence_spoil(m, s); /* what lies in the ring is the state after other tokens */
     }
     return is_exact;
 }
@@ -145,18 +188,6 @@ static bool batch_is_valid(sim_model *m, const model_batch *b)
     return true;
 }
 
-static bool cells_suffice(const sim_model *m, uint32_t n)
-{
-    if (m->base.info.n_cells == UINT32_MAX) {
-        return true;
-    }
-    uint64_t used = n;
-    for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
-        used += m->sequences[i].position;
-    }
-    return used <= m->base.info.n_cells;
-}
-
 /* ---- decode: faults ---- */
 
 static bool fault_is_due(sim_model *m)
@@ -184,7 +215,7 @@ static void spoil(sim_model *m, bool all)
     for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
         sim_sequence *s = &m->sequences[i];
         if (s->seen_call == m->n_calls || (all && s->position > 0)) {
-            sequence_spoil(m, s);
+            sim_sequence_spoil(m, s);
         }
     }
 }
@@ -260,7 +291,7 @@ model_result sim_decode(model *base, const model_batch *b)
     }
     bool fails = fault_is_due(m);
     model_result result = MODEL_OK;
-    if (!cells_suffice(m, b->n)) {
+    if (!sim_cells_suffice(m, b->n)) {
         result = MODEL_NO_CELLS;
     } else if (fails) {
         result = fault(m, b);

@@ -18,6 +18,7 @@ static const option_row option_rows[] = {
     ROW(cells, 1, UINT32_MAX - 1),
     ROW(window, 1, 1048576),
     ROW(batch, 1, 65536),
+    ROW(state_kb, 0, 1048576),
     ROW(length, 0, 1000000),
     ROW(step_us, 0, 60000000),
     ROW(token_us, 0, 1000000),

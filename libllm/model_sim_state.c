@@ -35,10 +35,15 @@ static void follow_character(sim_state *s, int32_t token)
     }
 }
 
+uint64_t sim_state_after(uint64_t hash, int32_t token)
+{
+    return mix(hash ^ ((uint64_t)(uint32_t)token + 1) * UINT64_C(0x9e3779b97f4a7c15));
+}
+
 sim_state sim_state_next(const sim_state *s, int32_t token)
 {
     sim_state next = *s;
-    next.hash = mix(s->hash ^ ((uint64_t)(uint32_t)token + 1) * UINT64_C(0x9e3779b97f4a7c15));
+    next.hash = sim_state_after(s->hash, token);
     next.n_since_control = sim_token_is_control(token) ? 0 : s->n_since_control + 1;
     follow_character(&next, token);
     return next;
@@ -56,7 +61,7 @@ sim_state sim_state_wrong(const sim_state *s)
 
 enum {
     TURN_TOKENS_MIN = 6, /* of which two are the role and its line end */
-    RUNNERS_UP      = 4,
+    RUNNERS_UP = 4,
 };
 
 /* Out of 256 tokens, about how many are a punctuation mark, and how many begin one of these characters. */
