@@ -74,7 +74,7 @@ TABLE: tuple[Parameter, ...] = (
         "stop": "text or up to 16 texts that end the answer and are not part of it",
         "presence_penalty": "-2 to 2",
         "frequency_penalty": "-2 to 2",
-        "repeat_penalty": "0 to 2; 1 is off",
+        "repeat_penalty": "0.01 to 2; 1 is off",
         "repetition_penalty": "the same as repeat_penalty",
         "repeat_last_n": "tokens that the penalties look back over; -1: all",
         "logit_bias": "token id to bias, -100 to 100",

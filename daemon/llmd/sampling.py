@@ -34,8 +34,8 @@ RANGES: dict[str, tuple[float, float]] = {
     "temperature": (0, 2),
     "top_p": (0, 1),
     "min_p": (0, 1),
-    "repeat_penalty": (0, 2),
-    "repetition_penalty": (0, 2),
+    "repeat_penalty": (0.01, 2),
+    "repetition_penalty": (0.01, 2),
     "presence_penalty": (-2, 2),
     "frequency_penalty": (-2, 2),
     "top_k": (-1, 1 << 30),
@@ -52,8 +52,6 @@ def sampling_of(request: GenerationRequest, defaults: SamplingDefaults, n_ctx: i
         if value is not None and not low <= value <= high:
             raise _out_of_range(name, value, low, high)
     repeat = request.repeat_penalty if request.repeat_penalty is not None else request.repetition_penalty
-    if repeat == 0:
-        raise ApiError("invalid_value", "repeat_penalty: 0 is not above 0; 1 is off.", "repeat_penalty")
     top_k = _either(request.top_k, defaults.top_k)
     last_n = _either(request.repeat_last_n, defaults.penalty_last_n)
     return Sampling(

@@ -1,0 +1,68 @@
+"""Whatever a client sends, the answer is an answer or a refusal that names something; never a defect of ours."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import Any
+
+import pytest
+
+from llmd.wire.openai import ChatCompletionRequest, CompletionRequest
+from tests.serving import Answer, Daemon, chat
+
+ODD_VALUES: tuple[Any, ...] = (
+    None, True, False, 0, 1, -1, 1 << 31, 1 << 63, -(1 << 63), 1 << 200, 0.5, -0.0, 1e308, 5e-324, "", " ", "x", "ü\0\n",
+    "\ud800", "x" * 5000, "1", [], [[]], [None], [0], ["x"], {}, {"": {}}, {"0": 1}, {"-1": 0}, {"x": None},
+    {"role": "user"}, [{"role": "user", "content": "x"}], [{"role": "user", "content": [{"type": "text"}]}],
+    [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"a": [1]}}}]}],
+    [{"role": "tool", "content": None}], [{"role": "user", "content": [{"type": "text", "text": "x"}]}] * 3,
+)  # fmt: skip
+N_MIXED = 150
+
+
+def judged(answer: Answer) -> None:
+    if answer.status != 200:
+        assert 400 <= answer.status < 500, answer.body
+        assert answer.error["message"] and answer.error["code"] != "internal_error"
+
+
+async def send(daemon: Daemon, path: str, body: dict[str, Any]) -> None:
+    judged(await daemon.ask("POST", path, json.dumps(body).encode()))
+
+
+@pytest.mark.parametrize("field", ChatCompletionRequest.__struct_fields__)
+async def test_any_value_of_any_chat_field(daemon: Daemon, field: str) -> None:
+    for value in ODD_VALUES:
+        await send(daemon, "/v1/chat/completions", {**chat(max_tokens=2), field: value})
+
+
+@pytest.mark.parametrize("field", CompletionRequest.__struct_fields__)
+async def test_any_value_of_any_completion_field(daemon: Daemon, field: str) -> None:
+    for value in ODD_VALUES:
+        await send(daemon, "/v1/completions", {"prompt": "x", "max_tokens": 2, field: value})
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/detokenize", "/apply-template"])
+async def test_any_value_elsewhere(daemon: Daemon, path: str) -> None:
+    for field in ("content", "tokens", "messages", "with_pieces"):
+        for value in ODD_VALUES:
+            await send(daemon, path, {field: value})
+
+
+async def test_mixtures(daemon: Daemon) -> None:
+    chance = random.Random(1)
+    fields = ChatCompletionRequest.__struct_fields__
+    for _ in range(N_MIXED):
+        odd = {chance.choice(fields): chance.choice(ODD_VALUES) for _ in range(3)}
+        await send(daemon, "/v1/chat/completions", {**chat(max_tokens=2), **odd})
+
+
+async def test_mutilated_bodies(daemon: Daemon) -> None:
+    chance = random.Random(2)
+    whole = json.dumps(chat(max_tokens=2, stop=["a", "b"], logit_bias={"5": 1}, session_id="s")).encode()
+    for _ in range(N_MIXED):
+        cut = bytearray(whole)
+        for _ in range(chance.randrange(1, 4)):
+            cut[chance.randrange(len(cut))] = chance.randrange(256)
+        judged(await daemon.ask("POST", "/v1/chat/completions", bytes(cut)))
