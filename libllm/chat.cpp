@@ -199,7 +199,8 @@ int32_t tokens_before(const chat *c, const chat_text &all, const chat_tokens &t,
     }
     const chat_text head = {all.text.substr(0, n), all.blocked.substr(0, n)};
     const std::vector<int32_t> tokens = chat_tokenize(c->m, c->words, c->adds_bos, head).tokens;
-    const bool is_prefix = tokens.size() <= t.tokens.size() && std::equal(tokens.begin(), tokens.end(), t.tokens.begin());
+    const bool is_prefix =
+        tokens.size() <= t.tokens.size() && std::equal(tokens.begin(), tokens.end(), t.tokens.begin());
     return is_prefix ? static_cast<int32_t>(tokens.size()) : -1;
 }
 
@@ -210,7 +211,8 @@ bool is_prefix_of(const std::string &head, const std::string &all)
 
 /* A shorter conversation counts only if it renders to a prefix of the whole, in text and in tokens: templates may treat
  * earlier turns by what comes later, or refuse a conversation that ends there. */
-void add_boundary(const rendering &r, size_t n_messages, const chat_text &all, const chat_tokens &t, std::vector<int32_t> *out)
+void add_boundary(const rendering &r, size_t n_messages, const chat_text &all, const chat_tokens &t,
+                  std::vector<int32_t> *out)
 {
     try {
         std::string head = render(r, n_messages, false).text;

@@ -26,10 +26,12 @@ void append_tokens(const model *m, std::string_view text, bool parse_special, st
     }
     const size_t before = out->size();
     out->resize(before + text.size() + 2);
-    int64_t n = m->ops->tokenize(m, text.data(), text.size(), false, parse_special, out->data() + before, text.size() + 2);
+    int64_t n =
+        m->ops->tokenize(m, text.data(), text.size(), false, parse_special, out->data() + before, text.size() + 2);
     if (n < 0 && n != INT64_MIN) {
         out->resize(before + static_cast<size_t>(-n));
-        n = m->ops->tokenize(m, text.data(), text.size(), false, parse_special, out->data() + before, static_cast<size_t>(-n));
+        n = m->ops->tokenize(m, text.data(), text.size(), false, parse_special, out->data() + before,
+                             static_cast<size_t>(-n));
     }
     if (n < 0) {
         throw std::runtime_error("the rendered prompt cannot be tokenized");
@@ -60,7 +62,8 @@ found_words find_words(const control_words &words, const chat_text &r)
         for (size_t i = lengths.size(); i-- > 0;) {
             const range place = {at, at + lengths[i]};
             const auto first = r.blocked.begin() + static_cast<ptrdiff_t>(at);
-            const bool is_blocked = std::any_of(first, first + static_cast<ptrdiff_t>(lengths[i]), [](char b) { return b != 0; });
+            const bool is_blocked =
+                std::any_of(first, first + static_cast<ptrdiff_t>(lengths[i]), [](char b) { return b != 0; });
             if (is_blocked) {
                 out.refused.push_back(place);
             } else if (at >= taken) {
@@ -122,7 +125,8 @@ bool control_words::narrow(std::string_view text, size_t at, size_t depth, size_
         return w.text.size() > depth ? static_cast<int>(static_cast<unsigned char>(w.text[depth])) : -1;
     };
     const int next = static_cast<unsigned char>(text[at + depth]);
-    const auto begin = words.begin() + static_cast<ptrdiff_t>(*low), end = words.begin() + static_cast<ptrdiff_t>(*high);
+    const auto begin = words.begin() + static_cast<ptrdiff_t>(*low),
+               end = words.begin() + static_cast<ptrdiff_t>(*high);
     const auto first = std::partition_point(begin, end, [&](const word &w) { return byte_of(w) < next; });
     const auto last = std::partition_point(first, end, [&](const word &w) { return byte_of(w) == next; });
     *low = static_cast<size_t>(first - words.begin());
@@ -163,7 +167,8 @@ int32_t control_words::token_of(std::string_view text) const
 
 control_markers::control_markers(const control_words &words_, std::string_view request) : words(words_)
 {
-    const bool has_delete = request.find(DELETE) != std::string_view::npos || request.find("007f") != std::string_view::npos ||
+    const bool has_delete = request.find(DELETE) != std::string_view::npos ||
+                            request.find("007f") != std::string_view::npos ||
                             request.find("007F") != std::string_view::npos; /* as itself or as an escape of JSON */
     uint64_t n = 0;
     while (has_delete && request.find(std::to_string(n)) != std::string_view::npos) {
@@ -259,7 +264,8 @@ chat_tokens chat_tokenize(const model *m, const control_words &words, bool adds_
     for (size_t i = 0; i <= found.allowed.size(); i++) {
         const size_t begin = i == 0 ? 0 : found.allowed[i - 1].end;
         const size_t end = i == found.allowed.size() ? text.size() : found.allowed[i].begin;
-        while (refused < found.refused.size() && found.refused[refused].begin < begin && found.refused[refused].end <= begin) {
+        while (refused < found.refused.size() && found.refused[refused].begin < begin &&
+               found.refused[refused].end <= begin) {
             refused++;
         }
         if (refused < found.refused.size() && found.refused[refused].begin < end) {

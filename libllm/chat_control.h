@@ -36,7 +36,7 @@ struct chat_tokens {
 
 /* The texts of a model's control tokens. */
 class control_words {
-public:
+  public:
     explicit control_words(const model *m);
 
     /* Length of the longest word at text[at] (at < size), 0 for none; all lengths go to `lengths`, shortest first, if not NULL. */
@@ -46,9 +46,12 @@ public:
     bool is_begun_at(std::string_view text, size_t at) const;
 
     int32_t token_of(std::string_view word) const; /* -1: no word */
-    size_t bytes_max() const { return longest; }
+    size_t bytes_max() const
+    {
+        return longest;
+    }
 
-private:
+  private:
     struct word {
         std::string text;
         int32_t token;
@@ -62,7 +65,7 @@ private:
 
 /* The markers of one request: text that occurs nowhere in it. */
 class control_markers {
-public:
+  public:
     /* `request`: the JSON that all marked text comes from. */
     control_markers(const control_words &words, std::string_view request);
 
@@ -71,7 +74,7 @@ public:
     /* Takes the markers out of rendered text and blocks what they enclose. `blocked` has one byte per byte of text. */
     void unwrap(chat_text *rendered) const;
 
-private:
+  private:
     const control_words &words;
     std::string open, close, cut; /* equally long */
 };

@@ -239,7 +239,8 @@ common_json read_kwargs(const common_json &request)
 
 } // namespace
 
-chat_request chat_request_read(const std::string &json, const common_chat_template &tmpl, const control_markers &markers)
+chat_request chat_request_read(const std::string &json, const common_chat_template &tmpl,
+                               const control_markers &markers)
 {
     const common_json request = parse(json);
     if (!request.contains("messages") || !request.at("messages").is_array() || request.at("messages").empty()) {

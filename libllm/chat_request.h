@@ -23,6 +23,7 @@ struct chat_request {
 
 /* Parses and checks the JSON (throws chat_invalid), and brings messages and tools into the shape that this template can
  * digest: text or typed content, arguments of tool calls as object or string, a system role or none. */
-chat_request chat_request_read(const std::string &json, const common_chat_template &tmpl, const control_markers &markers);
+chat_request chat_request_read(const std::string &json, const common_chat_template &tmpl,
+                               const control_markers &markers);
 
 #endif

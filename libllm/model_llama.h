@@ -13,6 +13,7 @@
 #include <llama.h>
 
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -68,8 +69,14 @@ struct model_llama_cells {
     uint64_t state_bytes; /* what they and the recurrent states take */
 };
 
+/* Not even the smallest pool fits; the text says what is needed and what is free. */
+struct model_llama_no_room : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
 /* Largest pool within the budget for `params` (whose n_ctx is the one wished for) that is not below n_ctx_min. Throws
- * std::runtime_error with a sentence when not even that fits into the memory that is free. Not for concurrent use. */
+ * model_llama_no_room, or std::runtime_error when llama.cpp makes no such context (its log says why). Not for concurrent
+ * use. */
 model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
                                          const llama_context_params &params, uint32_t n_ctx_min, uint64_t budget);
 

@@ -22,7 +22,7 @@ constexpr uint64_t FNV_PRIME = 0x100000001b3;
 /* Two FNV-1a lanes over 8-byte words, with different starts and a different twist each; finished by a mixer, since FNV
  * alone leaves the low bits of the last words weakly spread. */
 class hash128 {
-public:
+  public:
     void add(const void *bytes, size_t n)
     {
         const uint8_t *at = static_cast<const uint8_t *>(bytes);
@@ -52,7 +52,7 @@ public:
         }
     }
 
-private:
+  private:
     static uint64_t mixed(uint64_t x)
     {
         x = (x ^ (x >> 33)) * 0xff51afd7ed558ccd;
@@ -132,7 +132,8 @@ bool read_layout(const char *path, layout *out)
     }
     const int64_t key = gguf_find_key(gguf.get(), "split.count");
     out->data_offset = gguf_get_data_offset(gguf.get());
-    out->n_parts = key >= 0 && gguf_get_kv_type(gguf.get(), key) == GGUF_TYPE_UINT16 ? gguf_get_val_u16(gguf.get(), key) : 1;
+    out->n_parts =
+        key >= 0 && gguf_get_kv_type(gguf.get(), key) == GGUF_TYPE_UINT16 ? gguf_get_val_u16(gguf.get(), key) : 1;
     return true;
 }
 

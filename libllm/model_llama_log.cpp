@@ -17,9 +17,9 @@ constexpr size_t LOG_BYTES_MAX = 8192;
 
 struct log_state {
     std::mutex mutex;
-    std::string errors;     /* whole lines of level error since the last clear, up to LOG_BYTES_MAX */
-    bool is_shown = false;  /* everything also goes to stderr */
-    bool is_error = false;  /* continuation lines belong to an error */
+    std::string errors;    /* whole lines of level error since the last clear, up to LOG_BYTES_MAX */
+    bool is_shown = false; /* everything also goes to stderr */
+    bool is_error = false; /* continuation lines belong to an error */
 };
 
 /* Never destroyed: llama.cpp's threads may log while the process ends. */
@@ -89,8 +89,8 @@ std::string model_llama_log_cause()
     log_state &log = log_of_process();
     const std::lock_guard<std::mutex> hold(log.mutex);
     const std::string first = log.errors.substr(0, log.errors.find('\n'));
-    static const char *const marks[] = {"error loading model: ", "error loading model hyperparameters: ",
-                                        "error loading model vocabulary: "};
+    static const char *const marks[] = {
+        "error loading model: ", "error loading model hyperparameters: ", "error loading model vocabulary: "};
     size_t start = 0;
     for (const char *mark : marks) {
         const size_t at = first.rfind(mark);

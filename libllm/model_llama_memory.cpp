@@ -8,7 +8,6 @@
 #include <fstream>
 #include <set>
 #include <sstream>
-#include <stdexcept>
 
 namespace {
 
@@ -44,7 +43,8 @@ std::vector<uint64_t> budgets_of(const measure &m)
     std::vector<uint64_t> out;
     for (size_t i = 0; i < m.size(); i++) {
         const bool is_host = i + 1 == m.size();
-        const uint64_t available = is_host ? model_llama_memory_free() : static_cast<uint64_t>(std::max<int64_t>(0, m[i].free));
+        const uint64_t available =
+            is_host ? model_llama_memory_free() : static_cast<uint64_t>(std::max<int64_t>(0, m[i].free));
         const uint64_t needed = m[i].compute + (is_host ? m[i].model : 0);
         const uint64_t left = available > needed ? available - needed : 0;
         out.push_back(static_cast<uint64_t>(static_cast<double>(left) * (is_host ? HOST_SHARE : DEVICE_SHARE)));
@@ -72,14 +72,15 @@ void check_fits(const measure &smallest)
     for (size_t i = 0; i < smallest.size(); i++) {
         const bool is_host = i + 1 == smallest.size();
         const common_device_memory_data &device = smallest[i];
-        const uint64_t available = is_host ? model_llama_memory_free() : static_cast<uint64_t>(std::max<int64_t>(0, device.free));
+        const uint64_t available =
+            is_host ? model_llama_memory_free() : static_cast<uint64_t>(std::max<int64_t>(0, device.free));
         const uint64_t needed = device.context + device.compute;
         if (device.context > 0 && needed > available) {
             char text[192];
             snprintf(text, sizeof text, "the state of one session needs %llu MiB of %s memory, but %llu MiB are free",
                      static_cast<unsigned long long>(needed >> 20), is_host ? "host" : "device",
                      static_cast<unsigned long long>(available >> 20));
-            throw std::runtime_error(text);
+            throw model_llama_no_room(text);
         }
     }
 }

@@ -57,7 +57,8 @@ void check_file(const std::string &path)
 [[noreturn]] void refuse_load(const std::string &path)
 {
     const std::string cause = model_llama_log_cause();
-    throw refusal(LLM_MODEL_LOAD, "cannot load the model " + path + ": " + (cause.empty() ? "llama.cpp gave no reason" : cause));
+    throw refusal(LLM_MODEL_LOAD,
+                  "cannot load the model " + path + ": " + (cause.empty() ? "llama.cpp gave no reason" : cause));
 }
 
 /* Those that layers are put on. The exact configuration is for the CPU. */
@@ -88,9 +89,10 @@ void load(model_llama *m, const model_options &o)
     if (m->weights == nullptr) {
         refuse_load(o.path);
     }
-    if (llama_model_has_encoder(m->weights) || !llama_model_has_decoder(m->weights) || llama_model_is_diffusion(m->weights)) {
-        throw refusal(LLM_MODEL_LOAD, std::string("cannot serve the model ") + o.path +
-                                          ": it does not generate text token by token");
+    if (llama_model_has_encoder(m->weights) || !llama_model_has_decoder(m->weights) ||
+        llama_model_is_diffusion(m->weights)) {
+        throw refusal(LLM_MODEL_LOAD,
+                      std::string("cannot serve the model ") + o.path + ": it does not generate text token by token");
     }
     m->vocab = llama_model_get_vocab(m->weights);
     const char *source = o.chat_template != nullptr ? o.chat_template : llama_model_chat_template(m->weights, nullptr);
@@ -251,8 +253,10 @@ void make_context(model_llama *m, const model_options &o)
     llama_context_params p = context_params(m, o);
     try {
         size_memory(m, o, &p);
-    } catch (const std::exception &e) {
+    } catch (const model_llama_no_room &e) {
         throw refusal(LLM_NO_MEMORY, std::string("no memory for the model ") + o.path + ": " + e.what());
+    } catch (const std::runtime_error &) {
+        refuse_load(o.path);
     }
     m->context = llama_init_from_model(m->weights, p);
     if (m->context == nullptr) {

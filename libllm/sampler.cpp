@@ -34,7 +34,7 @@ struct candidate {
 
 /* The last tokens and how often each is among them. */
 class window {
-public:
+  public:
     explicit window(size_t n) : size(n) {}
 
     void push(int32_t token)
@@ -52,9 +52,12 @@ public:
         counts[token]++;
     }
 
-    const std::unordered_map<int32_t, uint32_t> &seen() const { return counts; }
+    const std::unordered_map<int32_t, uint32_t> &seen() const
+    {
+        return counts;
+    }
 
-private:
+  private:
     size_t size; /* > 0 */
     size_t next = 0;
     std::vector<int32_t> recent;
@@ -214,8 +217,7 @@ struct sampler {
         : n_vocab(m->info.n_vocab), sampling(s),
           seen(s.penalty_last_n > 0 ? static_cast<size_t>(s.penalty_last_n) : std::max<size_t>(1, m->info.n_ctx)),
           is_penalizing(has_penalties(s)), random(static_cast<uint32_t>(s.seed ^ (s.seed >> 32)))
-    {
-    }
+    {}
 };
 
 namespace {

@@ -25,7 +25,8 @@ typedef struct fake_model {
     bool adds_bos;
 } fake_model;
 
-static const char *const fake_words[] = {"<s>", "</s>", "<|im_start|>", "<|im_end|>", "<|user|>", "<|assistant|>", "\nhello"};
+static const char *const fake_words[] = {"<s>",      "</s>",          "<|im_start|>", "<|im_end|>",
+                                         "<|user|>", "<|assistant|>", "\nhello"};
 
 static bool fake_is_control(const model *m, int32_t token)
 {

@@ -30,7 +30,8 @@ static int32_t pick(sampler *s, const float *logits)
     return sampler_sample(s, copy);
 }
 
-static int32_t pick_once(llm_sampling sampling, const logit_bias *biases, size_t n_biases, int ignore_end, const float *logits)
+static int32_t pick_once(llm_sampling sampling, const logit_bias *biases, size_t n_biases, int ignore_end,
+                         const float *logits)
 {
     sampler *s = opened(sampling, biases, n_biases, ignore_end);
     int32_t token = s == NULL ? -1 : pick(s, logits);
