@@ -12,8 +12,8 @@ from llmd.wire.openai import ChatCompletionRequest, CompletionRequest
 from tests.serving import Answer, Daemon, chat
 
 ODD_VALUES: tuple[Any, ...] = (
-    None, True, False, 0, 1, -1, 1 << 31, 1 << 63, -(1 << 63), 1 << 200, 0.5, -0.0, 1e308, 5e-324, "", " ", "x", "ü\0\n",
-    "\ud800", "x" * 5000, "1", [], [[]], [None], [0], ["x"], {}, {"": {}}, {"0": 1}, {"-1": 0}, {"x": None},
+    None, True, False, 0, 1, -1, 1 << 31, 1 << 63, -(1 << 63), 1 << 200, 0.5, -0.0, 1e308, 5e-324, "", " ", "x",
+    "ü\0\n", "\ud800", "x" * 5000, "1", [], [[]], [None], [0], ["x"], {}, {"": {}}, {"0": 1}, {"-1": 0}, {"x": None},
     {"role": "user"}, [{"role": "user", "content": "x"}], [{"role": "user", "content": [{"type": "text"}]}],
     [{"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": {"a": [1]}}}]}],
     [{"role": "tool", "content": None}], [{"role": "user", "content": [{"type": "text", "text": "x"}]}] * 3,

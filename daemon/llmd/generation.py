@@ -51,8 +51,8 @@ class Work:
 
 class Generation:
     __slots__ = (
-        "_create_future", "_delivering", "_engine", "_on_end", "_parts", "_paused", "_pending_chars", "_request", "_waiter",
-        "admitted", "cancel_reason", "finished", "is_stream", "started", "work",
+        "_create_future", "_delivering", "_engine", "_on_end", "_parts", "_paused", "_pending_chars", "_request",
+        "_waiter", "admitted", "cancel_reason", "finished", "is_stream", "started", "work",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, work: Work, *, is_stream: bool, on_end: Callable[[Generation], None]) -> None:
