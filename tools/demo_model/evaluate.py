@@ -17,6 +17,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -59,8 +60,11 @@ class Client:
         request = urllib.request.Request(
             self.url + path, json.dumps(body).encode(), {"Content-Type": "application/json"}, method="POST"
         )
-        with urllib.request.urlopen(request, timeout=300) as response:
-            text = response.read()
+        try:
+            with urllib.request.urlopen(request, timeout=300) as response:
+                text = response.read()
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(f"{path}: {error.status}: {error.read().decode()}") from error
         return dict(json.loads(text)) if text else {}
 
     def chat(self, session: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dict[str, Any]:
@@ -200,15 +204,17 @@ def daemon(model: Path, sessions: int) -> Iterator[str]:
     program = shutil.which("llmd", path=str(Path(sys.executable).parent)) or shutil.which("llmd")
     if program is None:
         sys.exit("llmd is not installed: run ./build.sh setup, or give --url")
-    command = [program, "--model", str(model), "--port", str(port), "--max-sessions", str(sessions)]
     url = f"http://127.0.0.1:{port}"
-    process = subprocess.Popen(command)
-    try:
-        wait_ready(url, process)
-        yield url
-    finally:
-        process.terminate()
-        process.wait()
+    with tempfile.TemporaryDirectory(prefix="llmd-evaluate-") as place:
+        command = [program, "--model", str(model), "--port", str(port), "--max-sessions", str(sessions)]
+        command += ["--socket", f"{place}/llmd.sock", "--state-dir", place, "--log-level", "warning"]
+        process = subprocess.Popen(command)
+        try:
+            wait_ready(url, process)
+            yield url
+        finally:
+            process.terminate()
+            process.wait()
 
 
 def wait_ready(url: str, process: subprocess.Popen[bytes]) -> None:

@@ -70,10 +70,15 @@ class Talk:
         return noisy(self.rng, template, self.noise)
 
     def fill(self, fact: Fact, template: str) -> str:
-        text = self.spell(
-            with_article(template, fact.value).replace("{n}", fact.noun).replace("{is}", fact.fill("{is}"))
+        text = self.spell(with_article(template, fact.value))
+        return (
+            text.replace("{n}", self.spell_noun(fact.noun))
+            .replace("{is}", fact.fill("{is}"))
+            .replace("{v}", fact.value)
         )
-        return text.replace("{v}", fact.value)
+
+    def spell_noun(self, noun: str) -> str:
+        return noun.replace("colour", "color") if self.rng.random() < 0.25 else noun
 
 
 def _statement(talk: Talk, fact: Fact) -> str:
