@@ -108,7 +108,7 @@ async def _set_up(runner: web.AppRunner, config: Config) -> None:
 
 
 class _Signals:
-    """SIGTERM and SIGINT: the first stops in order, the second at once, and so does the first while the model loads."""
+    """SIGTERM and SIGINT: the first stops in order, the second at once. While the model loads, nothing needs an order."""
 
     def __init__(self, listeners: Listeners) -> None:
         self.first = asyncio.Event()
@@ -124,7 +124,7 @@ class _Signals:
             return
         log.warning("exiting at once", extra=logs.fields(signal=signal.Signals(number).name))
         self._listeners.close()
-        os._exit(128 + number)
+        os._exit(128 + number if self.first.is_set() else 0)
 
 
 def _announce(state: State, listeners: Listeners) -> None:

@@ -114,9 +114,11 @@ async def _whole(request: web.Request, generation: Generation, delivery: Deliver
     }
     body: ChatCompletion | Completion
     if delivery.kind == "chat":
-        body = ChatCompletion(choices=[ChatChoice(AssistantMessage(text), reason)], **facts)
+        body = ChatCompletion(
+            choices=[ChatChoice(message=AssistantMessage(content=text), finish_reason=reason)], **facts
+        )
     else:
-        body = Completion(choices=[CompletionChoice(text, reason)], **facts)
+        body = Completion(choices=[CompletionChoice(text=text, finish_reason=reason)], **facts)
     return web.Response(
         body=msgspec.json.encode(body), content_type="application/json", headers=_session_headers(generation)
     )

@@ -119,46 +119,46 @@ class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
 FinishReason = Literal["stop", "length"]
 
 
-class AssistantMessage(msgspec.Struct, frozen=True):
-    content: str
+class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
     role: Literal["assistant"] = "assistant"
+    content: str
     refusal: None = None
 
 
-class ChatChoice(msgspec.Struct, frozen=True):
+class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
+    index: int = 0
     message: AssistantMessage
     finish_reason: FinishReason
-    index: int = 0
     logprobs: None = None
 
 
-class ChatCompletion(msgspec.Struct, frozen=True):
+class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     id: str
+    object: Literal["chat.completion"] = "chat.completion"
     created: int
     model: str
     system_fingerprint: str
     choices: list[ChatChoice]
     usage: Usage
     session: SessionReport
-    object: Literal["chat.completion"] = "chat.completion"
 
 
-class CompletionChoice(msgspec.Struct, frozen=True):
+class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
+    index: int = 0
     text: str
     finish_reason: FinishReason
-    index: int = 0
     logprobs: None = None
 
 
-class Completion(msgspec.Struct, frozen=True):
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
     id: str
+    object: Literal["text_completion"] = "text_completion"
     created: int
     model: str
     system_fingerprint: str
     choices: list[CompletionChoice]
     usage: Usage
     session: SessionReport
-    object: Literal["text_completion"] = "text_completion"
 
 
 # --- streams ---------------------------------------------------------------------------------------------------------
