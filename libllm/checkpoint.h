@@ -1,0 +1,69 @@
+/* checkpoint.h: saved states in host memory, one byte budget for all. Owned by the decode thread, or by the opener in
+ * direct mode.
+ *
+ * A checkpoint is the state after exactly k tokens. It is valid for a prompt iff the prompt's first k tokens are its
+ * tokens. Nothing invalidates it; it can only be evicted for the budget. It belongs to no session: two sessions of
+ * one owner with the same prefix share one. (The store serves one model and one context configuration, so that the fingerprint is the
+ * same for all; on disk it is written out, snapshot.h.)
+ *
+ * Eviction takes the entry of the least value
+ *
+ *      tokens saved beyond the next shorter entry of the same history
+ *      ---------------------------------------------------------------  x  1 / (1 + uses of others since its last use)
+ *      bytes  x  (distance to the end of that history + ANCHOR)
+ *
+ * so that one long history keeps anchors spaced logarithmically from its end. Pinned entries are never evicted. */
+#ifndef LLM_CHECKPOINT_H
+#define LLM_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct checkpoint_hash {
+    uint64_t lane[2];
+} checkpoint_hash;
+
+typedef struct checkpoint {
+    uint32_t k;
+    uint32_t owner; /* owners do not even share what they could time */
+    checkpoint_hash hash; /* of the k tokens: finds candidates; the tokens prove */
+    int32_t *tokens;
+    void *state;
+    size_t n_state_bytes; /* 0: only logits are kept */
+    bool is_whole;        /* stands alone (model.h: FULL, or a WHOLE checkpoint) */
+    float *logits;        /* after token k: n_vocab floats, or NULL */
+    uint32_t n_pins;      /* sessions that began with it: the shared prefix */
+    uint64_t used;        /* clock of the last use */
+    size_t n_bytes;       /* all of it, this struct included */
+} checkpoint;
+
+typedef struct checkpoint_store {
+    checkpoint **entries; /* by k, ascending */
+    uint32_t n_entries;
+    uint32_t capacity;
+    uint64_t clock;
+    size_t n_bytes;
+    size_t n_bytes_max;
+    uint64_t n_evicted;
+} checkpoint_store;
+
+void checkpoint_store_open(checkpoint_store *store, size_t n_bytes_max);
+void checkpoint_store_close(checkpoint_store *store);
+
+/* The entry for exactly these tokens, or NULL. */
+checkpoint *checkpoint_find(const checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k);
+
+/* Entries whose tokens are the prompt's first k, k <= n_prompt: the longest first, at most n_out. */
+uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const int32_t *prompt, uint32_t n_prompt,
+                          checkpoint **out, uint32_t n_out);
+
+/* Makes room and adds an entry with n_state_bytes of state and, if n_logits > 0, as many floats, both to be filled by the
+ * caller at once. NULL when it is too large for the budget or memory is short: then there is no checkpoint. */
+checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
+                           size_t n_state_bytes, uint32_t n_logits, bool is_whole);
+void checkpoint_remove(checkpoint_store *store, checkpoint *c);
+
+void checkpoint_use(checkpoint_store *store, checkpoint *c); /* it was restored, or asked for again */
+
+#endif
