@@ -1,0 +1,63 @@
+#include "timeline.h"
+
+bool timeline_continues(uint32_t n_common, uint32_t n_history)
+{
+    return n_history == 0 || n_common > n_history / 2;
+}
+
+static bool is_better(const timeline *a, const timeline *b)
+{
+    if (a->n_common != b->n_common) {
+        return a->n_common > b->n_common;
+    }
+    if (a->is_busy != b->is_busy) {
+        return !a->is_busy;
+    }
+    return a->used > b->used;
+}
+
+/* The best of those that qualify; n: none. */
+static uint32_t best_of(const timeline *timelines, uint32_t n, bool all)
+{
+    uint32_t best = n;
+    for (uint32_t i = 0; i < n; i++) {
+        const timeline *t = &timelines[i];
+        if (!all && !timeline_continues(t->n_common, t->n_history)) {
+            continue;
+        }
+        if (best == n || is_better(t, &timelines[best])) {
+            best = i;
+        }
+    }
+    return best;
+}
+
+static uint32_t oldest_idle(const timeline *timelines, uint32_t n)
+{
+    uint32_t oldest = n;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!timelines[i].is_busy && (oldest == n || timelines[i].used < timelines[oldest].used)) {
+            oldest = i;
+        }
+    }
+    return oldest;
+}
+
+timeline_choice timeline_choose(const timeline *timelines, uint32_t n, uint32_t n_max)
+{
+    if (n == 0) {
+        return (timeline_choice){.verb = TIMELINE_OPEN};
+    }
+    const uint32_t continued = best_of(timelines, n, false);
+    if (continued < n) {
+        return (timeline_choice){.verb = TIMELINE_CONTINUE, .index = continued};
+    }
+    if (n < n_max) {
+        return (timeline_choice){.verb = TIMELINE_OPEN};
+    }
+    const uint32_t idle = oldest_idle(timelines, n);
+    if (n_max > 1 && idle < n) {
+        return (timeline_choice){.verb = TIMELINE_REPLACE, .index = idle};
+    }
+    return (timeline_choice){.verb = TIMELINE_CONTINUE, .index = best_of(timelines, n, true)};
+}
