@@ -439,7 +439,6 @@ make_wheel() {
     (cd "$ROOT/daemon" && tar -c --exclude=_native --exclude=__pycache__ --exclude='*.egg-info' llmd) | tar -x -C "$staging/daemon"
     mkdir -p "$staging/daemon/llmd/_native/native"
     cp "$BUILD"/portable/package/* "$staging/daemon/llmd/_native/native/"
-    cp -r "$LLAMA_PREFIX/share/licenses" "$staging/licenses"
     strip --strip-unneeded "$staging"/daemon/llmd/_native/native/*.so*
     stage "wheel: dist/" "$PYTHON_ENV/bin/python" -m pip wheel --disable-pip-version-check --no-deps --no-build-isolation \
         -w "$ROOT/dist" "$staging"

@@ -240,7 +240,6 @@ llama_install_common() {
     cp -r "$source/vendor/nlohmann" "$source/vendor/sheredom" "$prefix/include/"
     mkdir -p "$prefix/share/licenses"
     cp "$source/LICENSE" "$prefix/share/licenses/llama.cpp"
-    cp "$source/vendor/cpp-httplib/LICENSE" "$prefix/share/licenses/cpp-httplib"
     find "$source/licenses" -type f -exec cp {} "$prefix/share/licenses/" \;
 }
 

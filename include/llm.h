@@ -40,7 +40,10 @@ enum {
     LLM_STOPS_MAX              = 16,  /* stop strings of one request */
     LLM_STOP_BYTES_MAX         = 256, /* bytes of one stop string */
     LLM_LOGIT_BIASES_MAX       = 1024,
-    LLM_SEQUENCES_MAX          = 256, /* named + scratch sessions of one engine */
+    LLM_SEQUENCES_MAX          = 256, /* seats in the model's memory: named + scratch */
+    LLM_PARKED_MAX             = 1024, /* sessions beyond them that may be parked */
+    LLM_BOUNDARIES_MAX         = 256, /* of one prompt; of more the last ones count */
+    LLM_LABEL_BYTES_MAX        = 128, /* of a saved session: printable ASCII without spaces */
     LLM_REQUESTS_MAX           = 256, /* live generations of one engine, waiting ones included */
     LLM_SESSION_QUEUE_MAX      = 8,   /* requests waiting for one busy session */
     LLM_SCRATCH_QUEUE_MAX      = 64,  /* requests waiting for a scratch session */
@@ -74,7 +77,9 @@ enum {
     X(CANCELLED, 17, "cancelled", "The request was cancelled.")                                                     \
     X(TOKEN, 18, "invalid_token", "A token id is outside the model's vocabulary.")                                  \
     X(VERSION, 19, "version_mismatch", "The segment was written by another version.")                              \
-    X(SMALL_BUFFER, 20, "small_buffer", "The caller's buffer is too small.")
+    X(SMALL_BUFFER, 20, "small_buffer", "The caller's buffer is too small.")                                        \
+    X(BUSY, 21, "session_busy", "A generation is using the session.")                                               \
+    X(EXISTS, 22, "session_exists", "Another session has that name.")
 
 /* Why a request started with the state it did (the resume decision). */
 #define LLM_REASON_TABLE(X)                                                                                         \
@@ -117,7 +122,8 @@ enum {
 /* What happens when a named session needs a place and none is free. */
 #define LLM_POLICY_TABLE(X)                                                                                         \
     X(REFUSE, 0, "refuse", "Refuse the request and name the holders.")                                              \
-    X(EVICT, 1, "evict", "Forget the least recently used idle session.")
+    X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                            \
+    X(PARK, 2, "park", "Move the least recently used idle session to host memory, then to disk.")
 
 #define LLM_STATUS_ENUM(name, number, word, text)  LLM_##name = number,
 #define LLM_REASON_ENUM(name, number, word, text)  LLM_REASON_##name = number,
@@ -165,6 +171,13 @@ typedef struct llm_engine_options {
     uint32_t n_scratch;        /* places for anonymous requests, >= 1 */
     uint64_t kv_bytes_max;     /* budget for the KV cache; 0: a fraction of free memory (llm_info reports cells) */
     uint32_t capacity_policy;  /* llm_policy */
+    uint32_t n_parked_max;     /* sessions that may be parked beyond the places (policy park); 0: 64 */
+    uint32_t timelines_max;    /* timelines of one session; 0: 3 */
+    uint64_t parked_bytes_max; /* host memory for parked sessions; 0: a tenth of what is free */
+    uint64_t checkpoint_bytes_max; /* host memory for checkpoints; 0: a tenth of what is free */
+    uint32_t checkpoint_every; /* generated tokens between checkpoints; 0: 256 */
+    uint32_t idle_s_max;       /* idle sessions are forgotten after that many seconds; 0: never */
+    const char *state_dir;     /* existing directory for parked and saved sessions, or NULL: memory only */
     int32_t n_threads;         /* 0: one per physical core this process may use */
     int32_t n_gpu_layers;      /* -1: all; ignored without a GPU backend */
     uint32_t n_batch;          /* most tokens of one model step; 0: 512 */
@@ -202,6 +215,9 @@ typedef struct llm_info {
     uint64_t n_params;
     uint64_t model_bytes;  /* weights */
     uint64_t state_bytes;  /* KV cache and recurrent state reserved */
+    uint32_t n_slots;      /* of the page: places and parked sessions */
+    uint64_t parked_bytes_max;
+    uint64_t checkpoint_bytes_max;
     llm_sampling sampling_default;
     char name[128];        /* general.name, or the file's stem */
     char arch[64];
@@ -219,8 +235,9 @@ LLM_API int llm_engine_open(const llm_engine_options *options, llm_engine **out,
  * LLM_MISUSE if already serving, LLM_IO if no thread can be made. */
 LLM_API int llm_engine_start(llm_engine *engine);
 
-/* Ends serving: cancels what runs (each request still gets its FINISHED), joins the decode thread. Events not yet
- * drained can still be drained. Waits for the step in progress, at most. Owner thread; idempotent. */
+/* Ends serving: cancels what runs (each request still gets its FINISHED), joins the decode thread, and writes all named
+ * sessions to the state directory, if there is one. Events not yet drained can still be drained. Owner thread;
+ * idempotent. */
 LLM_API int llm_engine_stop(llm_engine *engine);
 
 /* Stops if needed and frees everything, the segment's name included. NULL is allowed. Owner thread. */
@@ -308,11 +325,17 @@ LLM_API void llm_session_cancel(llm_session *session);
 /* ---- serving: commands ------------------------------------------------------------------------------------- *
  * One thread pushes, and the same thread drains. A command is one MessagePack array, nothing after it:
  *
- *   GENERATE  [1, request, owner, session, prompt, max_tokens, sampling, logit_bias, stop, flags]
+ *   GENERATE  [1, request, owner, session, prompt, max_tokens, sampling, logit_bias, stop, flags, boundaries, parent]
  *   CANCEL    [2, request]
  *   RESET     [3, request, owner, session]
  *   CLOSE     [4, request, owner, session]
  *   PAUSE     [5, request, paused]
+ *   FORK      [6, request, owner, session, new_session, at]
+ *   PARK      [7, request, owner, session]
+ *   PIN       [8, request, owner, session, pinned]
+ *   RENAME    [9, request, owner, session, new_session]
+ *   SAVE      [10, request, owner, session, label]
+ *   LOAD      [11, request, owner, session, label]
  *
  *   request     uint64, chosen by the caller, unique among live requests. For CANCEL and PAUSE: the generation meant
  *               (an unknown one is ignored: it has just ended).
@@ -325,7 +348,18 @@ LLM_API void llm_session_cancel(llm_session *session);
  *   logit_bias  bin: pairs of (int32 token, float32 bias), little-endian
  *   stop        [str, ...]
  *   flags       bit set of llm_generate_flag
+ *   boundaries  bin: ascending int32 little-endian token counts at which histories are likely to diverge (llm_prompt):
+ *               checkpoints are taken there
+ *   parent      str: if the session does not exist, it begins as a fork of this one; "": no parent
  *   paused      bool: a paused generation keeps its place and is not stepped
+ *   at          uint32: the fork begins with that many of the session's tokens, or as close below as its memory and
+ *               checkpoints allow; UINT32_MAX: all
+ *   pinned      bool: a pinned session is never forgotten or expired; it may be parked
+ *   label       str: the name of a snapshot in the state directory
+ *
+ * A session is a few timelines (see --session-timelines): GENERATE goes to the one whose history the prompt continues;
+ * RESET, CLOSE, PARK, PIN and RENAME act on all; FORK and SAVE take the one used last. FORK and LOAD replace a session
+ * that has the name already. PARK leaves out what is busy.
  *
  * The reader is strict: any other shape, count, type, range or trailing byte is LLM_INVALID and the message is
  * dropped before it enters the ring.
@@ -337,6 +371,12 @@ typedef enum llm_command_op {
     LLM_COMMAND_RESET    = 3,
     LLM_COMMAND_CLOSE    = 4,
     LLM_COMMAND_PAUSE    = 5,
+    LLM_COMMAND_FORK     = 6,
+    LLM_COMMAND_PARK     = 7,
+    LLM_COMMAND_PIN      = 8,
+    LLM_COMMAND_RENAME   = 9,
+    LLM_COMMAND_SAVE     = 10,
+    LLM_COMMAND_LOAD     = 11,
 } llm_command_op;
 
 typedef enum llm_generate_flag {
@@ -348,18 +388,24 @@ typedef enum llm_generate_flag {
  * LLM_INVALID, LLM_FULL (nothing was queued; a normal outcome), LLM_SHUTDOWN. */
 LLM_API int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes);
 
+/* What a person should know about parked and saved sessions: a full disk, a refused file. Copies the oldest message not
+ * yet read; LLM_NOT_FOUND when there is none. Any thread. */
+LLM_API int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes);
+
 /* ---- serving: events --------------------------------------------------------------------------------------- *
  *   ADMITTED  [1, request, slot]
  *   STARTED   [2, request, reason, n_prompt, n_reused, diverged_at]
  *   TEXT      [3, request, text, n_tokens]
  *   FINISHED  [4, request, outcome, status, n_prompt, n_reused, n_prefilled, n_generated, n_resident, n_visible,
  *                 stop_index, queue_us, prefill_us, decode_us, seed]
- *   REPLY     [5, request, status, slot]
+ *   REPLY     [5, request, status, slot, n_tokens]
  *
  * A GENERATE gets either FINISHED(refused) alone, or ADMITTED, then STARTED when its session is free and its resume
- * is decided (absent if it is cancelled before), then TEXT..., then FINISHED. RESET and CLOSE get one REPLY.
+ * is decided (absent if it is cancelled before), then TEXT..., then FINISHED. All other commands but CANCEL and PAUSE
+ * get one REPLY.
  *
- *   slot         the session's place in the shared page
+ *   slot         the session's slot in the shared page; UINT32_MAX in ADMITTED: not known yet (scratch)
+ *   n_tokens     of REPLY: tokens the session holds afterwards
  *   diverged_at  first prompt token that differs from what was resident, or -1
  *   text         str: whole characters, never part of a stop string; invalid bytes became U+FFFD
  *   n_tokens     tokens generated so far, the ones held back included

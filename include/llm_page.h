@@ -26,7 +26,7 @@ extern "C" {
 #endif
 #endif
 
-enum { LLM_PAGE_VERSION = 1 };
+enum { LLM_PAGE_VERSION = 2 };
 
 /* X(NAME, prometheus name, kind c|g, help). One table feeds the segment, /metrics and llmctl. */
 #define LLM_COUNTER_TABLE(X)                                                                                        \
@@ -54,6 +54,11 @@ enum { LLM_PAGE_VERSION = 1 };
     X(FINISHED_SHUTDOWN, "finished_shutdown_total", 'c', "Requests ended by shutdown.")                             \
     X(SESSIONS_OPENED, "sessions_opened_total", 'c', "Sessions opened.")                                            \
     X(SESSIONS_EVICTED, "sessions_evicted_total", 'c', "Idle sessions forgotten to make room.")                     \
+    X(SESSIONS_EXPIRED, "sessions_expired_total", 'c', "Idle sessions forgotten after their time.")                 \
+    X(SESSIONS_PARKED_TOTAL, "parks_total", 'c', "Sessions moved out of the model's memory.")                       \
+    X(SESSIONS_UNPARKED_TOTAL, "unparks_total", 'c', "Parked sessions moved back.")                                 \
+    X(PARKED_DROPPED, "parked_dropped_total", 'c', "Parked states lost: no memory, no disk, or a refused file.")    \
+    X(PREEMPTIONS, "preemptions_total", 'c', "Running sessions parked for want of KV cells.")                       \
     X(STEPS_FAILED, "steps_failed_total", 'c', "Model steps that failed.")                                          \
     X(COMMANDS_REFUSED, "commands_refused_total", 'c', "Malformed commands dropped.")                               \
     X(OUTBOX_STALLS, "outbox_stalls_total", 'c', "Times the event ring was full and delivery had to wait.")         \
@@ -63,6 +68,11 @@ enum { LLM_PAGE_VERSION = 1 };
     X(SESSIONS_NAMED, "sessions_named", 'g', "Named sessions open.")                                                \
     X(REQUESTS_RUNNING, "requests_running", 'g', "Requests in prefill or decode.")                                  \
     X(REQUESTS_WAITING, "requests_waiting", 'g', "Requests waiting for their session.")                             \
+    X(SESSIONS_PARKED, "sessions_parked", 'g', "Sessions open without a seat in the model's memory.")               \
+    X(PARKED_BYTES, "parked_bytes", 'g', "Host memory and disk holding parked states.")                            \
+    X(CHECKPOINTS, "checkpoints", 'g', "Checkpoints in memory.")                                                    \
+    X(CHECKPOINT_BYTES, "checkpoint_bytes", 'g', "Host memory holding checkpoints.")                                \
+    X(CHECKPOINTS_EVICTED, "checkpoints_evicted", 'g', "Checkpoints dropped for the budget so far.")                \
     X(CELLS_USED, "kv_cells_used", 'g', "KV cells holding resident tokens.")
 
 #define LLM_COUNTER_ENUM(name, metric, kind, help) LLM_COUNTER_##name,
@@ -83,6 +93,7 @@ typedef struct llm_session_view {
     uint32_t n_visible;
     uint32_t n_waiting;        /* requests queued behind the running one */
     uint32_t n_requests;       /* generations started */
+    uint32_t is_pinned;
     int32_t diverged_at;       /* of the last start */
     uint32_t n_last_prompt;
     uint32_t n_last_reused;

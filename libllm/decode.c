@@ -11,7 +11,8 @@ int decode_open(decode *d)
     d->positions = malloc(n * sizeof *d->positions);
     d->seqs = malloc(n * sizeof *d->seqs);
     d->outputs = malloc(n * sizeof *d->outputs);
-    if (d->tokens == NULL || d->positions == NULL || d->seqs == NULL || d->outputs == NULL) {
+    d->logits = malloc(d->model->info.n_vocab * sizeof *d->logits);
+    if (d->logits == NULL || d->tokens == NULL || d->positions == NULL || d->seqs == NULL || d->outputs == NULL) {
         decode_close(d);
         return LLM_NO_MEMORY;
     }
@@ -27,10 +28,12 @@ void decode_close(decode *d)
         decode_end_request(d, r, LLM_OUTCOME_SHUTDOWN, LLM_SHUTDOWN);
         request_close(r);
     }
+    free(d->logits);
     free(d->tokens);
     free(d->positions);
     free(d->seqs);
     free(d->outputs);
+    d->logits = NULL;
     d->tokens = d->positions = NULL;
     d->seqs = NULL;
     d->outputs = NULL;
@@ -114,7 +117,33 @@ static bool has_work(void *context)
     if (d->is_undelivered && !atomic_load(&d->events_blocked)) {
         return true;
     }
-    return d->n_notices < LLM_REQUESTS_MAX && !ring_is_empty(d->commands);
+    if (d->places->store != NULL && store_has_result(d->places->store)) {
+        return true;
+    }
+    return d->n_notices + d->n_replies_due < LLM_REQUESTS_MAX && !ring_is_empty(d->commands);
+}
+
+/* Idle sessions whose time is over. Looked for when the oldest one's is. */
+static void expire(decode *d)
+{
+    const uint64_t now = session_clock_ms();
+    if (d->idle_ms_max == 0 || now < d->expire_at_ms) {
+        return;
+    }
+    const uint64_t oldest = places_expire(d->places, now > d->idle_ms_max ? now - d->idle_ms_max : 0);
+    const uint64_t next = oldest != 0 ? oldest + d->idle_ms_max + 1 : now + d->idle_ms_max;
+    d->expire_at_ms = next > now ? next : now + 1;
+}
+
+/* How long the thread may sleep: until the next expiry, or for ever. */
+static int wait_ms(const decode *d)
+{
+    if (d->idle_ms_max == 0) {
+        return -1;
+    }
+    const uint64_t now = session_clock_ms();
+    const uint64_t left = d->expire_at_ms > now ? d->expire_at_ms - now : 1;
+    return left < INT32_MAX ? (int)left : INT32_MAX;
 }
 
 static void end_all(decode *d)
@@ -124,6 +153,9 @@ static void end_all(decode *d)
         decode_end_request(d, d->requests[i], LLM_OUTCOME_SHUTDOWN, LLM_SHUTDOWN);
     }
     decode_deliver(d);
+    places_save_all(d->places);
+    decode_take_stored(d);
+    decode_deliver(d);
     publish(d);
 }
 
@@ -131,14 +163,16 @@ static void *run(void *context)
 {
     decode *d = context;
     while (!atomic_load(&d->stop_asked)) {
+        decode_take_stored(d);
         decode_take_commands(d);
+        expire(d);
         decode_start_waiting(d);
         const bool stepped = decode_step(d);
         decode_deliver(d);
         publish(d);
         page_count(d->page, LLM_COUNTER_HEARTBEAT, 1);
         if (!stepped) {
-            doorbell_wait(d->command_bell, has_work, d, -1);
+            doorbell_wait(d->command_bell, has_work, d, wait_ms(d));
         }
     }
     end_all(d);

@@ -50,6 +50,7 @@ typedef struct decode {
     uint32_t n_scratch_waiting;
     notice notices[LLM_REQUESTS_MAX];
     uint32_t n_notices;
+    uint32_t n_replies_due; /* commands whose reply waits for the store */
     bool is_undelivered; /* something is left that the event ring did not take */
 
     uint32_t turn;
@@ -62,6 +63,11 @@ typedef struct decode {
     uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the run's last token */
     bool is_called[LLM_SEQUENCES_MAX];     /* the run has tokens in the call in hand */
     model_batch batch;
+    bool may_reseat;        /* KV cells were given back: sessions parked under their requests may try again */
+    uint32_t checkpoint_every;
+    uint64_t idle_ms_max;   /* 0: sessions do not expire */
+    uint64_t expire_at_ms;  /* CLOCK_REALTIME: when to look for expired sessions next; 0: nothing expires */
+    float *logits;          /* n_vocab, owned: a copy that a sampler may modify */
     int32_t *tokens; /* n_batch each, owned */
     int32_t *positions;
     uint16_t *seqs;
@@ -83,6 +89,19 @@ void decode_take_commands(decode *d);
 void decode_start_waiting(decode *d);
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status);
 void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm_status status);
+
+/* decode_session.c: the commands about sessions. */
+void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s);
+session *decode_latest(decode *d, uint32_t owner, const char *name, size_t n_name_bytes); /* the timeline used last */
+int decode_fork(decode *d, session *from, const char *name, size_t n_name_bytes, uint32_t at, session **out);
+void decode_reset_or_close(decode *d, const wire_command *c);
+void decode_fork_command(decode *d, const wire_command *c);
+void decode_park(decode *d, const wire_command *c);
+void decode_pin(decode *d, const wire_command *c);
+void decode_rename(decode *d, const wire_command *c);
+void decode_save(decode *d, const wire_command *c);
+void decode_load(decode *d, const wire_command *c);
+void decode_take_stored(decode *d); /* results of the store */
 
 /* decode_step.c: one step of the model for all that can run. False: nothing to do. */
 bool decode_step(decode *d);

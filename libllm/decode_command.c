@@ -31,10 +31,10 @@ static void refuse(decode *d, const wire_command *c, llm_status status)
     page_count(d->page, LLM_COUNTER_FINISHED_REFUSED, 1);
 }
 
-static void reply(decode *d, const wire_command *c, llm_status status, uint32_t slot)
+void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s)
 {
     wire_writer w = notice_writer(d);
-    wire_write_reply(&w, c->request, status, slot);
+    wire_write_reply(&w, request_id, status, s != NULL ? s->slot : 0, s != NULL ? session_n_tokens(s) : 0);
     notice_add(d, &w);
 }
 
@@ -102,12 +102,29 @@ void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm
 
 /* ---- GENERATE ---- */
 
-/* Into a place of its own, into a queue, or a status that says why not. */
+/* A session that does not exist yet begins as a fork of its parent, if it has one. */
+static int fork_parent(decode *d, const wire_command *c)
+{
+    if (c->n_other_bytes == 0 || places_next(d->places, c->owner, c->session, c->n_session_bytes, NULL) != NULL) {
+        return LLM_OK;
+    }
+    session *parent = decode_latest(d, c->owner, c->other, c->n_other_bytes);
+    session *child = NULL;
+    const int status =
+        parent == NULL ? LLM_OK : decode_fork(d, parent, c->session, c->n_session_bytes, UINT32_MAX, &child);
+    return status == LLM_BUSY ? LLM_OK : status; /* a parent that cannot be copied now is only a lost warmth */
+}
+
+/* Behind the timeline it goes to, or a status that says why not. */
 static llm_status admit_named(decode *d, request *r, const wire_command *c)
 {
-    session *s = places_admit(d->places, c->owner, c->session, c->n_session_bytes);
-    if (s == NULL) {
-        return LLM_CAPACITY;
+    session *s = NULL;
+    int status = fork_parent(d, c);
+    if (status == LLM_OK) {
+        status = places_admit(d->places, c->owner, c->session, c->n_session_bytes, r->prompt, r->n_prompt, &s);
+    }
+    if (status != LLM_OK) {
+        return (llm_status)status;
     }
     if (s->record.n_waiting >= LLM_SESSION_QUEUE_MAX) {
         return LLM_QUEUE_FULL;
@@ -157,29 +174,44 @@ static void generate(decode *d, const wire_command *c)
 static void begin(decode *d, request *r, session *s)
 {
     leave_queue(d, r);
-    request_begin(r, s);
+    const float *kept = request_begin(r, d->places, s);
     places_used(d->places, s);
     page_count(d->page, (llm_counter)(LLM_COUNTER_STARTED_NEW + r->plan.reason), 1);
     page_count(d->page, LLM_COUNTER_REUSED_TOKENS, r->plan.n_keep);
+    if (kept != NULL) {
+        memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
+        request_advance(r, d->model, d->logits);
+    }
 }
 
+/* The session this waiting request may begin with now, seated; or NULL. */
+static session *ready_session(decode *d, request *r)
+{
+    session *s = r->session;
+    if (s == NULL) {
+        s = r == d->scratch_queue ? places_scratch(d->places, r->owner, r->prompt, r->n_prompt) : NULL;
+    } else if (s->running != NULL || s->waiting != r) {
+        s = NULL;
+    }
+    return s != NULL && places_seat(d->places, s) ? s : NULL;
+}
+
+/* In order of arrival, so that whoever has waited longest gets the first seat that is free. A request whose session was
+ * parked under it (decode_step.c) only needs the seat back. */
 void decode_start_waiting(decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
-        if (r->phase == REQUEST_WAITING && r->session != NULL && r->session->running == NULL &&
-            r->session->waiting == r) {
-            begin(d, r, r->session);
+        if (r->phase == REQUEST_WAITING) {
+            session *s = ready_session(d, r);
+            if (s != NULL) {
+                begin(d, r, s);
+            }
+        } else if (r->phase != REQUEST_ENDED && r->session->seat == SESSION_NO_SEAT && d->may_reseat) {
+            (void)places_seat(d->places, r->session);
         }
     }
-    while (d->scratch_queue != NULL) {
-        request *r = d->scratch_queue;
-        session *s = places_scratch(d->places, r->owner, r->prompt, r->n_prompt);
-        if (s == NULL) {
-            return;
-        }
-        begin(d, r, s);
-    }
+    d->may_reseat = false;
 }
 
 /* ---- the other commands ---- */
@@ -196,24 +228,8 @@ static void pause_request(decode *d, const wire_command *c)
 {
     request *r = find(d, c->request);
     if (r != NULL) {
-        r->paused = c->paused;
+        r->paused = c->is_on;
     }
-}
-
-static void reset_or_close(decode *d, const wire_command *c)
-{
-    session *s = places_find(d->places, c->owner, c->session, c->n_session_bytes);
-    if (s == NULL) {
-        reply(d, c, LLM_NOT_FOUND, 0);
-        return;
-    }
-    decode_end_session_requests(d, s, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
-    if (c->op == LLM_COMMAND_RESET) {
-        session_reset(s);
-    } else {
-        session_close(s);
-    }
-    reply(d, c, LLM_OK, s->slot);
 }
 
 static void apply(decode *d, const wire_command *c)
@@ -221,16 +237,23 @@ static void apply(decode *d, const wire_command *c)
     switch (c->op) {
     case LLM_COMMAND_GENERATE: generate(d, c); break;
     case LLM_COMMAND_CANCEL: cancel(d, c); break;
-    case LLM_COMMAND_RESET:
-    case LLM_COMMAND_CLOSE: reset_or_close(d, c); break;
     case LLM_COMMAND_PAUSE: pause_request(d, c); break;
+    case LLM_COMMAND_RESET:
+    case LLM_COMMAND_CLOSE: decode_reset_or_close(d, c); break;
+    case LLM_COMMAND_FORK: decode_fork_command(d, c); break;
+    case LLM_COMMAND_PARK: decode_park(d, c); break;
+    case LLM_COMMAND_PIN: decode_pin(d, c); break;
+    case LLM_COMMAND_RENAME: decode_rename(d, c); break;
+    case LLM_COMMAND_SAVE: decode_save(d, c); break;
+    case LLM_COMMAND_LOAD: decode_load(d, c); break;
     }
 }
 
 void decode_take_commands(decode *d)
 {
-    /* Each command needs room for at most one notice: when there is none, it waits in the ring. */
-    while (d->n_notices < LLM_REQUESTS_MAX) {
+    /* Each command needs room for at most one notice, now or when the store is done: when there is none, it waits in
+     * the ring. */
+    while (d->n_notices + d->n_replies_due < LLM_REQUESTS_MAX) {
         size_t n_bytes = 0;
         const void *message = ring_peek(d->commands, &n_bytes);
         if (message == NULL) {

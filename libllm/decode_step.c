@@ -7,7 +7,8 @@ typedef enum call_part { CALL_DECODE = 1, CALL_PREFILL = 2 } call_part;
 
 static bool can_run(const request *r)
 {
-    return (r->phase == REQUEST_PREFILL || r->phase == REQUEST_DECODE) && !r->paused && !request_is_stalled(r);
+    return (r->phase == REQUEST_PREFILL || r->phase == REQUEST_DECODE) && r->session->seat != SESSION_NO_SEAT &&
+           !r->paused && !request_is_stalled(r);
 }
 
 static void collect_runs(decode *d)
@@ -46,7 +47,7 @@ static void add_tokens(decode *d, uint32_t run)
     for (uint32_t i = 0; i < d->take[run]; i++, n++) {
         d->tokens[n] = decoding ? r->next_token : r->prompt[at + i];
         d->positions[n] = (int32_t)(at + i);
-        d->seqs[n] = (uint16_t)r->session->slot;
+        d->seqs[n] = (uint16_t)r->session->seat;
         d->outputs[n] = 0;
     }
     d->output_at[run] = n - 1;
@@ -61,7 +62,7 @@ static void build_call(decode *d, unsigned parts)
     for (uint32_t i = 0; i < d->n_runs; i++) {
         const request *r = d->runs[i];
         const call_part part = r->phase == REQUEST_DECODE ? CALL_DECODE : CALL_PREFILL;
-        d->is_called[i] = d->take[i] > 0 && r->phase != REQUEST_ENDED && (parts & part) != 0;
+        d->is_called[i] = d->take[i] > 0 && can_run(r) && (parts & part) != 0;
         if (d->is_called[i]) {
             add_tokens(d, i);
         }
@@ -102,15 +103,41 @@ static void advance_runs(decode *d)
         }
     }
     for (uint32_t i = 0; i < d->n_runs; i++) {
-        if (d->is_called[i] && d->outputs[d->output_at[i]]) {
-            float *logits = d->model->ops->logits(d->model, d->output_at[i]);
+        if (!d->is_called[i]) {
+            continue;
+        }
+        const bool output = d->outputs[d->output_at[i]];
+        float *logits = output ? d->model->ops->logits(d->model, d->output_at[i]) : NULL;
+        request_consumed(d->runs[i], logits, d->checkpoint_every);
+        if (output) {
             request_advance(d->runs[i], d->model, logits);
             page_count(d->page, LLM_COUNTER_DECODE_TOKENS, 1);
+            d->may_reseat = d->may_reseat || d->runs[i]->phase == REQUEST_ENDED;
         }
     }
 }
 
-/* The KV cache is full and nobody idle can go: the run that wants most fails, the newest of equals, and gives its cells
+/* The KV cache is full and nobody idle can go: with others running, the newest generation is parked where it is and goes
+ * on when cells are free again. The oldest one always stays, so that there is progress. */
+static bool preempt_newest(decode *d)
+{
+    request *newest = NULL;
+    uint32_t n_running = 0;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        request *r = d->requests[i];
+        if ((r->phase == REQUEST_PREFILL || r->phase == REQUEST_DECODE) && r->session->seat != SESSION_NO_SEAT) {
+            newest = r;
+            n_running++;
+        }
+    }
+    if (d->places->options.policy != LLM_POLICY_PARK || n_running < 2 || !places_park(d->places, newest->session)) {
+        return false;
+    }
+    page_count(d->page, LLM_COUNTER_PREEMPTIONS, 1);
+    return true;
+}
+
+/* Nobody can make way: the run that wants most fails, the newest of equals, and gives its cells
  * back, so that the others go on. */
 static void fail_hungriest(decode *d)
 {
@@ -123,7 +150,7 @@ static void fail_hungriest(decode *d)
     assert(worst < d->n_runs);
     session *s = d->runs[worst]->session;
     decode_end_request(d, d->runs[worst], LLM_OUTCOME_FAILED, LLM_NO_CELLS);
-    session_reset(s);
+    places_reset_session(d->places, s);
 }
 
 static void tear(decode *d, session *s)
@@ -145,9 +172,9 @@ static void fail_call(decode *d, model_result result)
     if (result != MODEL_FAILED_ALL) {
         return;
     }
-    for (uint32_t i = 0; i < places_n(d->places); i++) {
+    for (uint32_t i = 0; i < d->places->n_slots; i++) {
         session *s = &d->places->sessions[i];
-        if (s->is_open && session_n_tokens(s) > 0) {
+        if (s->is_open && s->seat != SESSION_NO_SEAT && session_n_tokens(s) > 0) {
             tear(d, s);
         }
     }
@@ -164,7 +191,7 @@ static void run_call(decode *d, unsigned parts)
         switch (result) {
         case MODEL_OK: advance_runs(d); return;
         case MODEL_NO_CELLS:
-            if (!places_free_cells(d->places)) {
+            if (!places_free_cells(d->places, NULL) && !preempt_newest(d)) {
                 fail_hungriest(d);
             }
             break;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "engine.h"
+#include "warm.h"
 
 struct llm_session {
     llm_engine *engine;
@@ -45,16 +46,22 @@ static llm_session *find_open(const llm_engine *engine, const session *s)
 static session *take_place(llm_engine *engine, const char *name)
 {
     places *p = &engine->places;
-    if (name[0] != '\0') {
-        return places_admit(p, 0, name, strlen(name));
+    session *s = name[0] != '\0' ? places_next(p, 0, name, strlen(name), NULL) : NULL;
+    if (s == NULL && name[0] == '\0') {
+        const int32_t none = 0;
+        s = places_scratch(p, 0, &none, 0);
+    } else if (s == NULL && places_open_named(p, 0, name, strlen(name), &s) != LLM_OK) {
+        return NULL;
     }
-    for (uint32_t i = p->n_named; i < places_n(p); i++) {
-        if (!p->sessions[i].is_open) {
-            session_open(&p->sessions[i], 0, "", 0);
-            return &p->sessions[i];
-        }
+    if (s == NULL) {
+        return NULL;
     }
-    return NULL;
+    s->is_held = true;
+    if (!places_seat(p, s)) {
+        s->is_held = false;
+        return NULL;
+    }
+    return s;
 }
 
 int llm_session_open(llm_engine *engine, const char *name, llm_session **out)
@@ -65,7 +72,7 @@ int llm_session_open(llm_engine *engine, const char *name, llm_session **out)
     if (name == NULL || !is_name(name)) {
         return LLM_INVALID;
     }
-    session *known = name[0] != '\0' ? places_find(&engine->places, 0, name, strlen(name)) : NULL;
+    session *known = name[0] != '\0' ? places_next(&engine->places, 0, name, strlen(name), NULL) : NULL;
     llm_session *d = known != NULL ? find_open(engine, known) : NULL;
     if (d != NULL) {
         *out = d;
@@ -102,9 +109,10 @@ static int status_of(model_result result)
 static void tear_after(llm_session *d, model_result result)
 {
     places *p = &d->engine->places;
-    for (uint32_t i = 0; i < places_n(p); i++) {
+    for (uint32_t i = 0; i < p->n_slots; i++) {
         session *s = &p->sessions[i];
-        if (s == d->session || (result == MODEL_FAILED_ALL && s->is_open && session_n_tokens(s) > 0)) {
+        const bool holds_state = s->is_open && s->seat != SESSION_NO_SEAT && session_n_tokens(s) > 0;
+        if (s == d->session || (result == MODEL_FAILED_ALL && holds_state)) {
             session_tear(s);
         }
     }
@@ -119,7 +127,7 @@ static int consume(llm_session *d, const int32_t *tokens, uint32_t n, bool last)
     for (uint32_t i = 0; i < n; i++) {
         scratch->tokens[i] = tokens[i];
         scratch->positions[i] = (int32_t)(at + i);
-        scratch->seqs[i] = (uint16_t)d->session->slot;
+        scratch->seqs[i] = (uint16_t)d->session->seat;
         scratch->outputs[i] = last && i + 1 == n;
     }
     scratch->batch.n = n;
@@ -203,10 +211,17 @@ int llm_session_prefill(llm_session *d, const int32_t *tokens, size_t n_tokens, 
     }
     d->pending = -1;
     d->has_logits = false;
-    const resume_plan plan = session_begin(d->session, tokens, (uint32_t)n_tokens, false);
+    const float *kept = NULL;
+    const resume_plan plan = warm_begin(&d->engine->places, d->session, tokens, (uint32_t)n_tokens, false, &kept);
+    if (kept != NULL) {
+        memcpy(d->logits, kept, d->engine->model->info.n_vocab * sizeof *d->logits);
+        d->has_logits = true;
+    }
     status = consume_rest(d, tokens, (uint32_t)n_tokens);
     const uint32_t n_now = session_n_tokens(d->session);
     if (status == LLM_OK) {
+        session_keep_logits(d->session, d->logits);
+        session_checkpoint(d->session, d->logits, false);
         session_decoding(d->session);
     }
     session_ended(d->session, n_now);
@@ -278,7 +293,7 @@ int llm_session_reset(llm_session *d)
     if (is_serving(d->engine)) {
         return LLM_MISUSE;
     }
-    session_reset(d->session);
+    places_reset_session(&d->engine->places, d->session);
     d->pending = -1;
     d->has_logits = false;
     atomic_store(&d->cancelled, false);
@@ -308,7 +323,8 @@ int llm_session_close(llm_session *d)
         link = &(*link)->next;
     }
     *link = d->next;
-    session_close(d->session);
+    d->session->is_held = false;
+    places_close_session(&engine->places, d->session);
     free_direct(d);
     return LLM_OK;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     N_BATCH_DEFAULT     = 512,
@@ -13,6 +14,10 @@ enum {
     COMMAND_RING_BYTES  = 1 << 20,
     COMMAND_BYTES_OTHER = 65536, /* of a GENERATE beside its prompt: stops, biases, name */
     ARRAY32_BYTES       = 5,
+    N_PARKED_DEFAULT    = 64,
+    TIMELINES_DEFAULT   = 3,
+    CHECKPOINT_EVERY    = 256,
+    MEMORY_SHARE        = 10, /* one in so many free bytes for checkpoints, as many for parked sessions */
 };
 
 static int say(char *error, size_t error_bytes, int status, const char *format, ...)
@@ -39,6 +44,10 @@ static int check_options(const llm_engine_options *o, char *error, size_t error_
         return say(error, error_bytes, LLM_INVALID,
                    "n_sessions + n_scratch: %u + %u given; each at least 1, together at most %d", o->n_sessions,
                    o->n_scratch, LLM_SEQUENCES_MAX);
+    }
+    if (o->n_parked_max > LLM_PARKED_MAX) {
+        return say(error, error_bytes, LLM_INVALID, "n_parked_max: %u given; at most %d", o->n_parked_max,
+                   LLM_PARKED_MAX);
     }
     if (o->capacity_policy >= LLM_POLICY_N) {
         return say(error, error_bytes, LLM_INVALID, "capacity_policy: %u is none", o->capacity_policy);
@@ -78,17 +87,85 @@ static void fingerprint_hex(const model_info *info, char out[33])
     }
 }
 
+/* Of the memory that is free now; a container's limit is the model's business (model_llama_memory.cpp), this is a default. */
+static uint64_t memory_share(void)
+{
+    const long n_pages = sysconf(_SC_AVPHYS_PAGES);
+    const long page_bytes = sysconf(_SC_PAGESIZE);
+    return n_pages > 0 && page_bytes > 0 ? (uint64_t)n_pages * (uint64_t)page_bytes / MEMORY_SHARE : (uint64_t)1 << 28;
+}
+
+static places_options options_of(const llm_engine_options *o)
+{
+    const bool parks = o->capacity_policy == LLM_POLICY_PARK;
+    const uint32_t n_parked = o->n_parked_max != 0 ? o->n_parked_max : N_PARKED_DEFAULT;
+    return (places_options){
+        .policy = (llm_policy)o->capacity_policy,
+        .n_named = o->n_sessions,
+        .n_scratch = o->n_scratch,
+        .n_parked_max = parks ? n_parked : 0,
+        .timelines_max = o->timelines_max != 0 ? o->timelines_max : TIMELINES_DEFAULT,
+        .parked_bytes_max = o->parked_bytes_max != 0 ? o->parked_bytes_max : memory_share(),
+    };
+}
+
+/* One directory for each model and context configuration: their states are of no use to each other. */
+static int open_store(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
+{
+    if (o->state_dir == NULL || o->state_dir[0] == '\0') {
+        return LLM_OK;
+    }
+    char hex[33];
+    char *directory = NULL;
+    fingerprint_hex(&e->model->info, hex);
+    if (asprintf(&directory, "%s/%.16s", o->state_dir, hex) < 0) {
+        return LLM_NO_MEMORY;
+    }
+    const int status =
+        store_open(directory, e->model->info.fingerprint, e->command_bell, &e->store, error, error_bytes);
+    free(directory);
+    return status;
+}
+
+/* The segment that a daemon which died left under our name, or NULL. */
+static llm_page *dead_page(const llm_engine_options *o, const char *fingerprint)
+{
+    llm_page *dead = NULL;
+    if (o->page_name == NULL || o->capacity_policy != LLM_POLICY_PARK || llm_page_open(o->page_name, &dead) != LLM_OK) {
+        return NULL;
+    }
+    llm_page_view view;
+    llm_page_read(dead, &view);
+    if (strcmp(view.fingerprint, fingerprint) != 0) {
+        llm_page_close(dead);
+        return NULL;
+    }
+    return dead;
+}
+
 static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
 {
     const model_info *info = &e->model->info;
     char fingerprint[33];
     fingerprint_hex(info, fingerprint);
-    const int status = page_open(o->page_name, info->n_seq, info->n_ctx, info->name, fingerprint, &e->page, error,
-                                 error_bytes);
-    if (status != LLM_OK) {
-        return status;
+    const places_options seating = options_of(o);
+    llm_page *dead = dead_page(o, fingerprint);
+    int status = page_open(o->page_name, info->n_seq + seating.n_parked_max, info->n_ctx, info->name, fingerprint,
+                           &e->page, error, error_bytes);
+    if (status == LLM_OK) {
+        checkpoint_store_open(&e->checkpoints,
+                              o->checkpoint_bytes_max != 0 ? o->checkpoint_bytes_max : memory_share());
+        e->ground = (session_ground){.model = e->model, .page = e->page, .checkpoints = &e->checkpoints};
+        status = places_open(&e->places, &e->ground, &seating, e->store);
     }
-    return places_open(&e->places, e->model, e->page, o->n_sessions, o->n_scratch, (llm_policy)o->capacity_policy);
+    if (status == LLM_OK) {
+        places_adopt(&e->places);
+    }
+    if (status == LLM_OK && dead != NULL) {
+        places_adopt_page(&e->places, dead);
+    }
+    llm_page_close(dead);
+    return status;
 }
 
 static int open_rings(llm_engine *e, const llm_engine_options *o)
@@ -118,6 +195,8 @@ static int open_decode(llm_engine *e, const llm_engine_options *o)
     e->decode.model = e->model;
     e->decode.page = e->page;
     e->decode.places = &e->places;
+    e->decode.checkpoint_every = o->checkpoint_every != 0 ? o->checkpoint_every : CHECKPOINT_EVERY;
+    e->decode.idle_ms_max = (uint64_t)o->idle_s_max * 1000;
     e->decode.gap_ms_target = o->gap_ms_target != 0 ? o->gap_ms_target : GAP_MS_DEFAULT;
     e->decode.commands = e->commands;
     e->decode.events = e->events;
@@ -140,10 +219,13 @@ int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *e
     }
     status = open_model(e, options, error, error_bytes);
     if (status == LLM_OK) {
-        status = open_memory(e, options, error, error_bytes);
+        status = open_rings(e, options);
     }
     if (status == LLM_OK) {
-        status = open_rings(e, options);
+        status = open_store(e, options, error, error_bytes);
+    }
+    if (status == LLM_OK) {
+        status = open_memory(e, options, error, error_bytes);
     }
     if (status == LLM_OK) {
         status = open_decode(e, options);
@@ -184,7 +266,9 @@ void llm_engine_close(llm_engine *e)
     llm_engine_stop(e);
     direct_close_all(e);
     decode_close(&e->decode);
+    store_close(e->store);
     places_close(&e->places);
+    checkpoint_store_close(&e->checkpoints);
     page_close(e->page);
     chat_close(e->chat);
     if (e->model != NULL) {
@@ -204,8 +288,11 @@ void llm_engine_info(const llm_engine *engine, llm_info *out)
         .n_ctx = m->n_ctx,
         .n_ctx_train = m->n_ctx_train,
         .n_vocab = m->n_vocab,
-        .n_sessions = engine->places.n_named,
-        .n_scratch = engine->places.n_scratch,
+        .n_sessions = engine->places.options.n_named,
+        .n_scratch = engine->places.options.n_scratch,
+        .n_slots = engine->places.n_slots,
+        .parked_bytes_max = engine->places.options.parked_bytes_max,
+        .checkpoint_bytes_max = engine->checkpoints.n_bytes_max,
         .n_cells = m->n_cells,
         .n_batch = m->n_batch,
         .memory = m->memory,
@@ -235,6 +322,11 @@ uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy)
 const llm_page *llm_engine_page(const llm_engine *engine)
 {
     return page_reader(engine->page);
+}
+
+int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes)
+{
+    return engine->store != NULL && store_complaint(engine->store, out, n_bytes) ? LLM_OK : LLM_NOT_FOUND;
 }
 
 /* ---- serving ---- */

@@ -19,7 +19,10 @@ struct llm_engine {
     model *model;
     page *page;
     chat *chat;
+    checkpoint_store checkpoints;
+    session_ground ground;
     places places;
+    store *store; /* NULL: no state directory */
     ring *commands;
     ring *events;
     doorbell *command_bell;

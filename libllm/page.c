@@ -188,7 +188,7 @@ int page_open(const char *name, uint32_t n_slots, uint32_t n_ctx, const char *mo
         error_bytes = sizeof unheard;
     }
     error[0] = '\0';
-    assert(n_slots > 0 && n_slots <= LLM_SEQUENCES_MAX && n_ctx > 0 && n_ctx <= INT32_MAX);
+    assert(n_slots > 0 && n_slots <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && n_ctx > 0 && n_ctx <= INT32_MAX);
     page_header h = header_plan(n_slots, n_ctx);
     page *p = calloc(1, sizeof *p);
     char *own_name = name != NULL ? strdup(name) : NULL;
@@ -255,6 +255,7 @@ static void record_write(page_slot *s, const page_record *record)
     STORE(n_visible, record->n_visible);
     STORE(n_waiting, record->n_waiting);
     STORE(n_requests, record->n_requests);
+    STORE(is_pinned, record->is_pinned);
     STORE(diverged_at, record->diverged_at);
     STORE(n_last_prompt, record->n_last_prompt);
     STORE(n_last_reused, record->n_last_reused);
@@ -286,6 +287,18 @@ void page_slot_open(page *p, uint32_t slot, uint32_t owner, const char *name)
     identity_write(s, owner, name, now);
     record_write(s, &record);
     commit_store(s, commit_word(generation, 0));
+}
+
+/* The tokens stay: only who they belong to changes, and a reader sees one name or the other. */
+void page_slot_rename(page *p, uint32_t slot, const char *name)
+{
+    page_slot *s = slot_at(p, slot);
+    const uint64_t word = commit_own(s);
+    const uint32_t generation = commit_generation(word) + 1;
+    commit_store(s, commit_word(generation, commit_count(word)) | COMMIT_CLOSED);
+    identity_write(s, (uint32_t)atomic_load_explicit(&s->owner, memory_order_relaxed), name,
+                   atomic_load_explicit(&s->opened_ms, memory_order_relaxed));
+    commit_store(s, commit_word(generation, commit_count(word)));
 }
 
 void page_slot_close(page *p, uint32_t slot)

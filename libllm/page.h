@@ -26,6 +26,7 @@ const llm_page *page_reader(const page *p); /* valid until page_close */
 /* Opens a slot with the record's identity; no tokens. */
 void page_slot_open(page *p, uint32_t slot, uint32_t owner, const char *name);
 void page_slot_close(page *p, uint32_t slot);
+void page_slot_rename(page *p, uint32_t slot, const char *name);
 
 /* The resident tokens themselves: the page is their only copy. Read-only view for the writer's thread. */
 const int32_t *page_tokens(const page *p, uint32_t slot);
@@ -36,7 +37,7 @@ void page_truncate(page *p, uint32_t slot, uint32_t n);                      /* 
 /* The mutable part of a record. Each member is atomic by itself: a reader may see a mix of two moments, never a torn
  * value. */
 typedef struct page_record {
-    uint32_t state, reason, n_visible, n_waiting, n_requests;
+    uint32_t state, reason, n_visible, n_waiting, n_requests, is_pinned;
     int32_t diverged_at;
     uint32_t n_last_prompt, n_last_reused;
     uint64_t n_prefilled_total, n_reused_total, n_generated_total;

@@ -52,7 +52,7 @@ typedef struct page_slot {
     _Atomic uint64_t name[PAGE_NAME_WORDS]; /* the bytes of the name, NUL-padded */
 
     /* page_record, each member by itself. */
-    _Atomic uint32_t state, reason, n_visible, n_waiting, n_requests;
+    _Atomic uint32_t state, reason, n_visible, n_waiting, n_requests, is_pinned;
     _Atomic int32_t diverged_at;
     _Atomic uint32_t n_last_prompt, n_last_reused;
     _Atomic uint64_t n_prefilled_total, n_reused_total, n_generated_total;

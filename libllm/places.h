@@ -1,5 +1,10 @@
-/* places.h: who holds which place: the named sessions up to their capacity, the scratch ones beside them. Policy lives
- * here; a session's own state is session.h's. Owned by the decode thread, or by the opener in direct mode. */
+/* places.h: who is open and who has a seat. A session is open as long as it has a slot of the page; it has a seat while
+ * its state is in the model's memory. Policy lives here; a session's own state is session.h's. Owned by the decode
+ * thread, or by the opener in direct mode.
+ *
+ * Seats 0..n_named-1 are for named sessions, the rest for scratch, so that neither kind can starve the other. Nobody
+ * waits while holding a seat that another one waits for: a session that needs one either gets it now, from a free one or
+ * from an idle session that is parked or forgotten, or its request goes on waiting with nothing in hand. */
 #ifndef LLM_PLACES_H
 #define LLM_PLACES_H
 
@@ -8,39 +13,98 @@
 
 #include "llm.h"
 #include "session.h"
+#include "store.h"
+
+typedef struct places_options {
+    llm_policy policy;
+    uint32_t n_named;       /* seats */
+    uint32_t n_scratch;     /* seats */
+    uint32_t n_parked_max;  /* sessions beyond the named seats that may be open; 0 unless the policy is park */
+    uint32_t timelines_max; /* of one name */
+    size_t parked_bytes_max; /* of parked states in memory; beyond it they go to the store, or are forgotten */
+} places_options;
 
 typedef struct places {
-    model *model;
-    page *page;
-    llm_policy policy;
-    uint32_t n_named;
-    uint32_t n_scratch;
-    uint64_t clock;     /* counts uses; orders sessions by recency */
-    session *sessions;  /* slots 0..n_named-1 are named, the rest scratch */
+    session_ground ground;
+    places_options options;
+    store *store;      /* NULL: no disk */
+    uint64_t clock;    /* counts uses; orders sessions by recency */
+    uint32_t n_slots;  /* n_named + n_scratch + n_parked_max */
+    session *sessions; /* n_slots */
+    session **seats;   /* n_named + n_scratch: who sits there, or NULL */
 } places;
 
-int places_open(places *p, model *m, page *segment, uint32_t n_named, uint32_t n_scratch, llm_policy policy);
+int places_open(places *p, const session_ground *ground, const places_options *options, store *disk);
 void places_close(places *p);
-uint32_t places_n(const places *p);
 
-/* The open named session, or NULL. */
-session *places_find(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
+/* ---- finding ---- */
 
-/* The named session, opened now if need be: in a free place, else, if the policy allows, in that of the least recently
- * used idle one. NULL: capacity exhausted. */
-session *places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
+/* The open timelines of a name, from `after` on (NULL: from the first). NULL: no more. */
+session *places_next(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session *after);
+
+/* The timeline that a request for this name goes to (timeline.h), opened now if need be, not necessarily seated.
+ * LLM_CAPACITY: none can be opened. */
+int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const int32_t *prompt,
+                 uint32_t n_prompt, session **out);
+
+/* A new timeline of this name, without looking at the others. */
+int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out);
 
 /* A scratch session for this prompt that no request holds: the one of the same owner that the prompt continues, else a
  * free one, else the least recently used. NULL: all are busy. */
 session *places_scratch(places *p, uint32_t owner, const int32_t *prompt, uint32_t n_prompt);
 
+/* `to`, open and empty, becomes a copy of `from`, which has no seat. Copies nothing that does not lie in memory. */
+void places_copy_parked(places *p, const session *from, session *to);
+
 void places_used(places *p, session *s); /* s is the most recent now */
 
-/* Frees KV cells by forgetting one idle session other than those running: scratch first, then, if the policy allows,
- * the least recently used named one. False: there is none. */
-bool places_free_cells(places *p);
+/* ---- seats ---- */
 
-void places_forget(places *p, session *s); /* closes an idle session and counts the eviction */
-void places_publish(places *p);            /* gauges */
+/* Seats the session, parking or forgetting idle ones if the policy allows it. False: not now; its state is being read, or
+ * everyone else is busy. */
+bool places_seat(places *p, session *s);
+
+/* Frees KV cells: one idle session other than `except` (may be NULL) leaves the model's memory. False: none can. */
+bool places_free_cells(places *p, const session *except);
+
+bool places_park(places *p, session *s);   /* gives up its seat; it may be running (decode_step.c) */
+void places_forget(places *p, session *s); /* closes an idle session that the policy gives up, and counts it */
+void places_close_session(places *p, session *s); /* the file in the state directory goes, too */
+void places_reset_session(places *p, session *s); /* idem */
+
+/* ---- the store ---- */
+
+/* Takes what the store has finished; `done` is called for jobs that a command waits for, which may take what the
+ * snapshot points to. */
+void places_take_stored(places *p, void (*done)(void *context, store_job *job), void *context);
+
+void places_read_file(places *p, session *s);   /* its parked state comes back to memory */
+void places_remove_file(places *p, session *s); /* its snapshot is out of date for good */
+
+/* Parks are moved from memory to the store until the budget holds. */
+void places_spill(places *p);
+
+/* Writes a session with its checkpoints. With a label: under that name, for good, and `request` gets a result through
+ * places_take_stored. LLM_OK, LLM_NO_MEMORY, LLM_NOT_FOUND (nothing to save), LLM_IO (no state directory). */
+int places_save(places *p, session *s, const char *label, size_t n_label_bytes, uint64_t request);
+
+/* Reads what was saved under a label; `slot` is handed back with the result. LLM_OK, LLM_NO_MEMORY, LLM_IO. */
+int places_load(places *p, uint32_t owner, const char *label, size_t n_label_bytes, uint32_t slot, uint64_t request);
+
+/* The session, open, idle and empty, becomes what was loaded: parked, in memory. Takes the state. */
+void places_become(places *p, session *s, snapshot *from);
+
+void places_save_all(places *p); /* orderly stop: every named session that has no file as it is now */
+void places_adopt(places *p);    /* start: the sessions that lie in the store, parked */
+
+/* After a crash: the sessions that the dead daemon's segment names and the store does not, with their tokens only. */
+void places_adopt_page(places *p, const llm_page *dead);
+
+/* Forgets idle sessions not used since `before_ms` (CLOCK_REALTIME), pinned ones excepted. Returns the stamp of the
+ * oldest one left that may expire, or 0. */
+uint64_t places_expire(places *p, uint64_t before_ms);
+
+void places_publish(places *p); /* gauges */
 
 #endif

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "warm.h"
+
 static int copy_prompt(request *r, const model *m, const wire_command *command)
 {
     r->prompt = malloc(command->n_prompt * sizeof *r->prompt);
@@ -29,6 +31,31 @@ static int open_sampler(request *r, const model *m, const wire_command *command)
     return sampler_open(m, &command->sampling, biases, command->n_biases, ignore_end, &r->sampler);
 }
 
+/* Where prefill pauses: at the boundaries that the client's side knows, and at the prompt's end. Dense memory needs no
+ * checkpoint to go back, only the shared prefix is worth one. */
+static int set_cuts(request *r, const model *m, const wire_command *command)
+{
+    enum { PREFIX_TOKENS_MIN = 32 };
+    const size_t n = command->n_boundaries;
+    const size_t skip = n > LLM_BOUNDARIES_MAX ? n - LLM_BOUNDARIES_MAX : 0;
+    r->cuts = malloc((n - skip + 1) * sizeof *r->cuts);
+    if (r->cuts == NULL) {
+        return LLM_NO_MEMORY;
+    }
+    if (n > 1 && wire_boundary(command, 0) >= PREFIX_TOKENS_MIN) {
+        r->prefix_at = (uint32_t)wire_boundary(command, 0);
+        r->cuts[r->n_cuts++] = r->prefix_at;
+    }
+    for (size_t i = skip; i < n && m->info.checkpoint != MODEL_CHECKPOINT_NONE; i++) {
+        const uint32_t boundary = (uint32_t)wire_boundary(command, i);
+        if (boundary > r->prefix_at && boundary < r->n_prompt) {
+            r->cuts[r->n_cuts++] = boundary;
+        }
+    }
+    r->cuts[r->n_cuts++] = r->n_prompt;
+    return LLM_OK;
+}
+
 static int fill(request *r, const model *m, const wire_command *command)
 {
     if (command->n_prompt >= m->info.n_ctx) {
@@ -39,6 +66,9 @@ static int fill(request *r, const model *m, const wire_command *command)
     r->max_tokens = command->max_tokens == 0 || command->max_tokens > room ? room : command->max_tokens;
 
     int status = copy_prompt(r, m, command);
+    if (status == LLM_OK) {
+        status = set_cuts(r, m, command);
+    }
     if (status == LLM_OK) {
         status = stop_open(&r->stop, command->n_stops, command->stops, command->stop_bytes);
     }
@@ -80,6 +110,7 @@ void request_close(request *r)
     }
     assert(r->session == NULL || r->session->running != r);
     free(r->prompt);
+    free(r->cuts);
     free(r->ends);
     free(r->out.text);
     sampler_close(r->sampler);
@@ -89,22 +120,74 @@ void request_close(request *r)
 
 uint32_t request_prefill_left(const request *r)
 {
-    return r->phase == REQUEST_PREFILL ? r->n_prompt - session_n_tokens(r->session) : 0;
+    return r->phase == REQUEST_PREFILL ? r->cuts[r->next_cut] - session_n_tokens(r->session) : 0;
 }
 
-void request_begin(request *r, session *s)
+/* Histories that part here once will again: where this prompt left what was resident, a checkpoint is taken. */
+static void cut_at_divergence(request *r, const model *m)
+{
+    const uint32_t at = r->plan.diverged_at > 0 ? (uint32_t)r->plan.diverged_at : 0;
+    if (m->info.checkpoint == MODEL_CHECKPOINT_NONE || at <= r->plan.n_keep) {
+        return;
+    }
+    uint32_t i = 0;
+    while (r->cuts[i] < at) {
+        i++;
+    }
+    uint32_t *cuts = r->cuts[i] == at ? NULL : realloc(r->cuts, (r->n_cuts + 1) * sizeof *cuts);
+    if (cuts == NULL) { /* there already; or no memory, and then no cut */
+        return;
+    }
+    memmove(cuts + i + 1, cuts + i, (r->n_cuts - i) * sizeof *cuts);
+    cuts[i] = at;
+    r->cuts = cuts;
+    r->n_cuts++;
+}
+
+static void skip_cuts(request *r)
+{
+    while (r->next_cut + 1 < r->n_cuts && r->cuts[r->next_cut] <= session_n_tokens(r->session)) {
+        r->next_cut++;
+    }
+}
+
+void request_consumed(request *r, const float *logits, uint32_t checkpoint_every)
+{
+    session *s = r->session;
+    const uint32_t n_tokens = session_n_tokens(s);
+    if (r->phase == REQUEST_DECODE) {
+        if (n_tokens >= s->checkpoint_at + checkpoint_every) {
+            session_checkpoint(s, NULL, false);
+        }
+        return;
+    }
+    if (n_tokens != r->cuts[r->next_cut]) {
+        return;
+    }
+    if (logits != NULL) {
+        session_keep_logits(s, logits);
+    }
+    session_checkpoint(s, logits, n_tokens == r->prefix_at);
+    skip_cuts(r);
+}
+
+const float *request_begin(request *r, places *p, session *s)
 {
     assert(r->phase == REQUEST_WAITING && s->running == NULL);
     s->running = r;
     r->session = s;
     r->slot = s->slot;
     r->started_us = session_clock_us();
-    r->plan = session_begin(s, r->prompt, r->n_prompt, (r->flags & LLM_GENERATE_COLD) != 0);
+    const float *logits = NULL;
+    r->plan = warm_begin(p, s, r->prompt, r->n_prompt, (r->flags & LLM_GENERATE_COLD) != 0, &logits);
+    cut_at_divergence(r, p->ground.model);
+    skip_cuts(r);
     r->phase = REQUEST_PREFILL;
     r->out.started = true;
     for (uint32_t i = 0; i < r->n_prompt; i++) {
         sampler_accept(r->sampler, r->prompt[i]);
     }
+    return logits;
 }
 
 static void release(request *r, const stop_result *released)

@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "llm.h"
+#include "places.h"
 #include "ring.h"
 #include "sampler.h"
 #include "session.h"
@@ -46,6 +47,11 @@ typedef struct request {
     sampler *sampler;    /* owned */
     stop stop;           /* owned */
 
+    uint32_t *cuts; /* owned: ascending token counts at which prefill pauses for a checkpoint; the last is n_prompt */
+    uint32_t n_cuts;
+    uint32_t next_cut;
+    uint32_t prefix_at; /* the cut that ends the prefix many sessions share; 0: none */
+
     resume_plan plan;     /* valid from PREFILL on */
     uint32_t n_generated; /* sampled tokens, the one that ended the turn included */
     int32_t next_token;   /* sampled and not yet consumed; -1: none */
@@ -63,11 +69,16 @@ typedef struct request {
 int request_open(const model *m, const wire_command *command, request **out);
 void request_close(request *r); /* NULL is allowed */
 
-/* Prompt tokens still to consume in PREFILL; 0 in DECODE. */
+/* Prompt tokens still to consume in PREFILL before the next cut; 0 in DECODE. */
 uint32_t request_prefill_left(const request *r);
 
-/* The session is this request's: resume is decided and done. */
-void request_begin(request *r, session *s);
+/* The seated session is this request's: resume is decided and done. Where the logits after the prompt were kept, they
+ * are returned, to be sampled at once (request_advance) instead of a step; otherwise NULL. */
+const float *request_begin(request *r, places *p, session *s);
+
+/* The session has consumed what its last step took. `logits`: those after the last token, where there are any. Takes the
+ * checkpoints that are due. */
+void request_consumed(request *r, const float *logits, uint32_t checkpoint_every);
 
 /* A step has consumed everything up to here and produced logits: samples a token and moves its text to the outbox.
  * May end the request. */

@@ -1,5 +1,8 @@
-/* resume.h: what a session's resident tokens are worth to a new prompt. Pure: values in, a plan out; no clock, no
- * allocation, no model. The caller acts on the plan (session.c). */
+/* resume.h: the cheapest provable way to the state of a prompt. Pure: values in, a plan out; no clock, no allocation, no
+ * model. The caller acts on the plan (session.c).
+ *
+ * The state after T[0..k) is a function of these tokens alone. So whatever holds the state after exactly the prompt's
+ * first k tokens may be used, and nothing else matters: not where it was taken, not what came after it. */
 #ifndef LLM_RESUME_H
 #define LLM_RESUME_H
 
@@ -8,24 +11,47 @@
 
 #include "llm.h"
 
+/* Live state of one timeline: it can become the state after its first k tokens iff k == n_tokens or
+ * k >= rewind_floor (model.h). */
+typedef struct resume_source {
+    const int32_t *tokens;
+    uint32_t n_tokens;
+    uint32_t rewind_floor;
+} resume_source;
+
+/* A checkpoint whose k tokens are the prompt's first k; the caller has compared them. */
+typedef struct resume_checkpoint {
+    uint32_t k;
+    bool is_whole;   /* stands alone; otherwise it needs a source that agrees with the prompt for k tokens */
+    bool has_logits; /* of its last token */
+} resume_checkpoint;
+
 typedef struct resume_input {
-    const int32_t *resident;
-    uint32_t n_resident;
     const int32_t *prompt;
-    uint32_t n_prompt;     /* > 0 */
-    uint32_t rewind_floor; /* the session can be cut back to k tokens iff k >= rewind_floor (model.h) */
-    bool torn;
-    bool cold; /* reuse nothing */
+    uint32_t n_prompt; /* > 0 */
+    resume_source own; /* the timeline the request goes to */
+    uint32_t own_logits_at; /* the logits after that many of its tokens are kept; 0: none */
+    bool torn;              /* own is not trusted */
+    bool cold;              /* reuse nothing */
+    bool may_keep_all;      /* a state of the whole prompt will do: no logits are wanted (fork) */
+    bool was_parked;        /* own came back from a snapshot since it was last used */
+    const resume_source *donors; /* other timelines that may be copied */
+    uint32_t n_donors;
+    const resume_checkpoint *checkpoints;
+    uint32_t n_checkpoints;
 } resume_input;
 
 typedef struct resume_plan {
     llm_reason reason;
-    uint32_t n_keep;     /* resident tokens to keep: == n_resident, or >= rewind_floor, or 0; always < n_prompt */
-    int32_t diverged_at; /* first index at which prompt and resident tokens differ; -1: one extends the other */
+    uint32_t n_keep;     /* prompt tokens that need not be consumed; < n_prompt unless has_logits or may_keep_all */
+    int32_t diverged_at; /* first index at which prompt and own tokens differ; -1: one extends the other */
+    int32_t donor;       /* copied first; -1: own stays the base */
+    int32_t checkpoint;  /* restored then; -1: none */
+    bool has_logits;     /* nothing to consume: the kept logits are those after the prompt */
 } resume_plan;
 
-/* Chooses the largest n_keep that the tokens prove, leaving at least one token to consume: logits come only from
- * consuming. */
+/* Chooses the largest n_keep that the tokens prove, then the cheapest way there: own in place, own with a checkpoint, a
+ * donor, a donor with a checkpoint, a whole checkpoint alone. */
 resume_plan resume_decide(const resume_input *in);
 
 /* Length of the longest common prefix. */

@@ -1,8 +1,11 @@
 #include "session.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+enum { WHOLE_SHARE_MAX = 4 }; /* a whole state may take this fraction of the checkpoint budget, no more */
 
 static uint64_t clock_ns(clockid_t clock)
 {
@@ -21,16 +24,41 @@ uint64_t session_clock_ms(void)
     return clock_ns(CLOCK_REALTIME) / 1000000u;
 }
 
-static uint16_t seq(const session *s)
+static model *model_of(const session *s)
 {
-    return (uint16_t)s->slot;
+    return s->ground->model;
+}
+
+static page *page_of(const session *s)
+{
+    return s->ground->page;
+}
+
+static uint16_t seat(const session *s)
+{
+    assert(s->seat != SESSION_NO_SEAT);
+    return (uint16_t)s->seat;
+}
+
+static bool is_seated(const session *s)
+{
+    return s->seat != SESSION_NO_SEAT;
+}
+
+static bool is_torn(const session *s)
+{
+    return s->record.state == LLM_STATE_TORN;
 }
 
 static void assert_invariant(const session *s)
 {
-    assert(s->record.state == LLM_STATE_TORN ||
-           session_n_tokens(s) == s->model->ops->position(s->model, seq(s)));
+    assert(is_torn(s) || !is_seated(s) || session_n_tokens(s) == model_of(s)->ops->position(model_of(s), seat(s)));
     (void)s;
+}
+
+void session_publish(session *s)
+{
+    page_record_store(page_of(s), s->slot, &s->record);
 }
 
 static void set_state(session *s, llm_state state)
@@ -40,70 +68,116 @@ static void set_state(session *s, llm_state state)
     session_publish(s);
 }
 
-/* Empties the model's sequence and the resident tokens; heals a torn session. */
-static void clear(session *s)
+/* The resident tokens become the first n; what was known about the rest is forgotten. */
+static void truncate_tokens(session *s, uint32_t n)
 {
-    s->model->ops->clear(s->model, seq(s));
-    page_truncate(s->page, s->slot, 0);
-    s->record.n_visible = 0;
+    page_truncate(page_of(s), s->slot, n);
+    if (s->logits_at > n) {
+        s->logits_at = 0;
+    }
+    if (s->checkpoint_at > n) {
+        s->checkpoint_at = n;
+    }
+    if (s->record.n_visible > n) {
+        s->record.n_visible = n;
+    }
 }
 
-void session_init(session *s, model *m, page *p, uint32_t slot)
+static void forget_parked(session *s)
 {
-    *s = (session){.model = m, .page = p, .slot = slot};
+    if (s->parked.where != PARKED_WRITING) { /* then the store owns it, and frees it when it is written */
+        free(s->parked.state);
+    }
+    s->parked = (parked){.where = PARKED_NOWHERE};
+}
+
+static void unpin(session *s)
+{
+    if (s->prefix != NULL) {
+        s->prefix->n_pins--;
+        s->prefix = NULL;
+    }
+}
+
+/* Empties the session's state and its tokens; heals a torn session. */
+static void clear(session *s)
+{
+    if (is_seated(s)) {
+        model_of(s)->ops->clear(model_of(s), seat(s));
+    }
+    forget_parked(s);
+    truncate_tokens(s, 0);
+}
+
+void session_init(session *s, const session_ground *ground, uint32_t slot)
+{
+    *s = (session){.ground = ground, .slot = slot, .seat = SESSION_NO_SEAT};
 }
 
 void session_open(session *s, uint32_t owner, const char *name, size_t n_name_bytes)
 {
-    assert(!s->is_open && n_name_bytes <= LLM_SESSION_NAME_BYTES_MAX);
+    assert(!s->is_open && !is_seated(s) && n_name_bytes <= LLM_SESSION_NAME_BYTES_MAX);
+    session_init(s, s->ground, s->slot);
     s->is_open = true;
     s->owner = owner;
     memcpy(s->name, name, n_name_bytes);
     s->name[n_name_bytes] = '\0';
     s->record = (page_record){.state = LLM_STATE_EMPTY, .diverged_at = -1};
-    page_slot_open(s->page, s->slot, owner, s->name);
+    page_slot_open(page_of(s), s->slot, owner, s->name);
     set_state(s, LLM_STATE_EMPTY);
+}
+
+void session_rename(session *s, const char *name, size_t n_name_bytes)
+{
+    memcpy(s->name, name, n_name_bytes);
+    s->name[n_name_bytes] = '\0';
+    page_slot_rename(page_of(s), s->slot, s->name);
 }
 
 void session_close(session *s)
 {
-    assert(s->is_open && s->running == NULL && s->waiting == NULL);
+    assert(s->is_open && session_is_idle(s));
     clear(s);
-    page_slot_close(s->page, s->slot);
-    s->is_open = false;
-    s->name[0] = '\0';
+    unpin(s);
+    free(s->logits);
+    page_slot_close(page_of(s), s->slot);
+    session_init(s, s->ground, s->slot);
 }
 
 void session_reset(session *s)
 {
     assert(s->is_open && s->running == NULL);
     clear(s);
+    unpin(s);
     set_state(s, LLM_STATE_EMPTY);
 }
 
 uint32_t session_n_tokens(const session *s)
 {
-    return page_n_tokens(s->page, s->slot);
+    return page_n_tokens(page_of(s), s->slot);
 }
 
 const int32_t *session_tokens(const session *s)
 {
-    return page_tokens(s->page, s->slot);
+    return page_tokens(page_of(s), s->slot);
 }
 
-resume_plan session_plan(const session *s, const int32_t *prompt, uint32_t n_prompt, bool cold)
+bool session_is_idle(const session *s)
 {
-    const uint32_t n_tokens = session_n_tokens(s);
-    return resume_decide(&(resume_input){
-        .resident = session_tokens(s),
-        .n_resident = n_tokens,
-        .prompt = prompt,
-        .n_prompt = n_prompt,
-        .rewind_floor = n_tokens > 0 ? s->model->ops->rewind_floor(s->model, seq(s)) : 1,
-        .torn = s->record.state == LLM_STATE_TORN,
-        .cold = cold,
-    });
+    return s->is_open && !s->is_held && s->running == NULL && s->waiting == NULL;
 }
+
+resume_source session_source(const session *s)
+{
+    const uint32_t n = session_n_tokens(s);
+    return (resume_source){
+        .tokens = session_tokens(s),
+        .n_tokens = n,
+        .rewind_floor = n > 0 ? model_of(s)->ops->rewind_floor(model_of(s), seat(s)) : 1,
+    };
+}
+
+/* ---- a generation ---- */
 
 bool session_cut(session *s, uint32_t n_tokens)
 {
@@ -111,41 +185,91 @@ bool session_cut(session *s, uint32_t n_tokens)
     if (n_tokens == n) {
         return true;
     }
-    if (n_tokens == 0 || n_tokens > n || n_tokens < s->model->ops->rewind_floor(s->model, seq(s))) {
+    if (n_tokens == 0 || n_tokens > n || n_tokens < model_of(s)->ops->rewind_floor(model_of(s), seat(s))) {
         return false;
     }
-    if (!s->model->ops->rewind(s->model, seq(s), n_tokens)) {
+    if (!model_of(s)->ops->rewind(model_of(s), seat(s), n_tokens)) {
         session_tear(s);
         return false;
     }
-    page_truncate(s->page, s->slot, n_tokens);
+    truncate_tokens(s, n_tokens);
     assert_invariant(s);
     return true;
 }
 
-resume_plan session_begin(session *s, const int32_t *prompt, uint32_t n_prompt, bool cold)
+/* The model's sequence now holds the prompt's first k tokens, however it came to that. */
+static void adopt_tokens(session *s, const int32_t *prompt, uint32_t k)
 {
-    resume_plan plan = session_plan(s, prompt, n_prompt, cold);
-    if (plan.n_keep == 0) {
-        clear(s);
-    } else if (!session_cut(s, plan.n_keep)) {
-        clear(s);
-        plan = (resume_plan){.reason = LLM_REASON_TORN, .n_keep = 0, .diverged_at = plan.diverged_at};
+    const uint32_t same = resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt, k);
+    truncate_tokens(s, same);
+    page_append(page_of(s), s->slot, prompt + same, k - same);
+}
+
+static bool copy_donor(session *s, const session *donor)
+{
+    model *m = model_of(s);
+    m->ops->clear(m, seat(s));
+    truncate_tokens(s, 0);
+    if (!m->ops->copy(m, seat(donor), seat(s))) {
+        return false;
     }
-    s->record.reason = plan.reason;
-    s->record.diverged_at = plan.diverged_at;
+    page_append(page_of(s), s->slot, session_tokens(donor), session_n_tokens(donor));
+    return true;
+}
+
+static bool restore(session *s, const checkpoint *from, const int32_t *prompt)
+{
+    model *m = model_of(s);
+    const bool full = from->is_whole && m->info.checkpoint != MODEL_CHECKPOINT_WHOLE;
+    const model_state kind = full ? MODEL_STATE_FULL : MODEL_STATE_CHECKPOINT;
+    if (m->ops->state_load(m, seat(s), kind, from->k, from->state, from->n_state_bytes) != MODEL_OK) {
+        return false;
+    }
+    adopt_tokens(s, prompt, from->k);
+    s->checkpoint_at = from->k;
+    return true;
+}
+
+bool session_apply(session *s, const resume_plan *plan, const int32_t *prompt, const session *donor, checkpoint *from)
+{
+    if (is_torn(s)) {
+        clear(s);
+        set_state(s, LLM_STATE_EMPTY);
+    }
+    bool good = true;
+    if (plan->n_keep == 0) {
+        clear(s);
+    } else {
+        good = donor == NULL || copy_donor(s, donor);
+        good = good && (from == NULL || restore(s, from, prompt));
+        good = good && session_cut(s, plan->n_keep);
+    }
+    if (!good) {
+        clear(s);
+        set_state(s, LLM_STATE_EMPTY);
+    }
+    if (from != NULL && good) {
+        checkpoint_use(s->ground->checkpoints, from);
+    }
+    assert_invariant(s);
+    return good;
+}
+
+void session_begin(session *s, const resume_plan *plan, uint32_t n_prompt)
+{
+    s->was_parked = false;
+    s->record.reason = plan->reason;
+    s->record.diverged_at = plan->diverged_at;
     s->record.n_requests++;
     s->record.n_last_prompt = n_prompt;
-    s->record.n_last_reused = plan.n_keep;
-    s->record.n_reused_total += plan.n_keep;
+    s->record.n_last_reused = plan->n_keep;
+    s->record.n_reused_total += plan->n_keep;
     set_state(s, LLM_STATE_PREFILL);
-    assert_invariant(s);
-    return plan;
 }
 
 void session_consumed(session *s, const int32_t *tokens, uint32_t n)
 {
-    page_append(s->page, s->slot, tokens, n);
+    page_append(page_of(s), s->slot, tokens, n);
     if (s->record.state == LLM_STATE_PREFILL) {
         s->record.n_prefilled_total += n;
     }
@@ -162,7 +286,12 @@ void session_ended(session *s, uint32_t n_visible)
 {
     const uint32_t n_tokens = session_n_tokens(s);
     s->record.n_visible = n_visible < n_tokens ? n_visible : n_tokens;
-    if (s->record.state != LLM_STATE_TORN) {
+    if (is_torn(s)) {
+        return;
+    }
+    if (!is_seated(s)) {
+        set_state(s, LLM_STATE_PARKED);
+    } else {
         set_state(s, n_tokens > 0 ? LLM_STATE_IDLE : LLM_STATE_EMPTY);
     }
 }
@@ -172,7 +301,125 @@ void session_tear(session *s)
     set_state(s, LLM_STATE_TORN);
 }
 
-void session_publish(session *s)
+/* ---- what is kept ---- */
+
+void session_keep_logits(session *s, const float *logits)
 {
-    page_record_store(s->page, s->slot, &s->record);
+    const size_t n_bytes = model_of(s)->info.n_vocab * sizeof *logits;
+    if (s->logits == NULL) {
+        s->logits = malloc(n_bytes);
+    }
+    if (s->logits != NULL) {
+        memcpy(s->logits, logits, n_bytes);
+        s->logits_at = session_n_tokens(s);
+    }
+}
+
+static checkpoint *save_checkpoint(session *s, const float *logits, bool whole)
+{
+    model *m = model_of(s);
+    const uint32_t n_vocab = m->info.n_vocab;
+    const model_state kind = whole && m->info.checkpoint != MODEL_CHECKPOINT_WHOLE ? MODEL_STATE_FULL
+                                                                                  : MODEL_STATE_CHECKPOINT;
+    const size_t n_bytes = m->ops->state_bytes(m, seat(s), kind);
+    checkpoint_store *store = s->ground->checkpoints;
+    if (n_bytes == 0 || (kind == MODEL_STATE_FULL && n_bytes > store->n_bytes_max / WHOLE_SHARE_MAX)) {
+        return NULL;
+    }
+    checkpoint *c = checkpoint_add(store, s->owner, session_tokens(s), session_n_tokens(s), n_bytes,
+                                   logits != NULL ? n_vocab : 0,
+                                   whole || m->info.checkpoint == MODEL_CHECKPOINT_WHOLE);
+    if (c == NULL) {
+        return NULL;
+    }
+    if (m->ops->state_save(m, seat(s), kind, c->state, n_bytes) != n_bytes) {
+        checkpoint_remove(store, c);
+        return NULL;
+    }
+    if (logits != NULL) {
+        memcpy(c->logits, logits, n_vocab * sizeof *logits);
+    }
+    return c;
+}
+
+void session_checkpoint(session *s, const float *logits, bool prefix)
+{
+    const bool whole = prefix; /* it shall outlive the sessions that hold its attention */
+    if (!whole && model_of(s)->info.checkpoint == MODEL_CHECKPOINT_NONE) {
+        return;
+    }
+    checkpoint_store *store = s->ground->checkpoints;
+    checkpoint *c = checkpoint_find(store, s->owner, session_tokens(s), session_n_tokens(s));
+    if (c != NULL && c->n_pins == 0 && ((whole && !c->is_whole) || (logits != NULL && c->logits == NULL))) {
+        checkpoint_remove(store, c); /* replaced by one that holds more */
+        c = NULL;
+    }
+    if (c == NULL) {
+        c = save_checkpoint(s, logits, whole);
+    }
+    if (c == NULL && whole && model_of(s)->info.checkpoint != MODEL_CHECKPOINT_NONE) {
+        c = save_checkpoint(s, logits, false);
+    }
+    if (c == NULL) {
+        return;
+    }
+    checkpoint_use(store, c);
+    s->checkpoint_at = c->k;
+    if (prefix && s->prefix != c) {
+        unpin(s);
+        s->prefix = c;
+        c->n_pins++;
+    }
+}
+
+/* ---- seats ---- */
+
+bool session_park(session *s)
+{
+    model *m = model_of(s);
+    if (is_torn(s) || session_n_tokens(s) == 0) {
+        clear(s);
+    } else {
+        const size_t n_bytes = m->ops->state_bytes(m, seat(s), MODEL_STATE_FULL);
+        void *state = n_bytes > 0 ? malloc(n_bytes) : NULL;
+        if (state == NULL || m->ops->state_save(m, seat(s), MODEL_STATE_FULL, state, n_bytes) != n_bytes) {
+            free(state);
+            return false;
+        }
+        forget_parked(s);
+        s->parked = (parked){.where = PARKED_IN_MEMORY, .state = state, .n_bytes = n_bytes};
+        m->ops->clear(m, seat(s));
+    }
+    s->seat = SESSION_NO_SEAT;
+    if (s->running == NULL) {
+        set_state(s, LLM_STATE_PARKED);
+    }
+    return true;
+}
+
+model_result session_take_seat(session *s, uint16_t free_seat)
+{
+    assert(!is_seated(s));
+    model *m = model_of(s);
+    const uint32_t n_tokens = session_n_tokens(s);
+    if (s->parked.state != NULL && n_tokens > 0) {
+        const model_result result =
+            m->ops->state_load(m, free_seat, MODEL_STATE_FULL, n_tokens, s->parked.state, s->parked.n_bytes);
+        if (result == MODEL_NO_CELLS) {
+            return result;
+        }
+        s->seat = free_seat;
+        s->was_parked = result == MODEL_OK;
+    } else {
+        s->seat = free_seat;
+    }
+    const bool is_lost = n_tokens > 0 && !s->was_parked; /* the tokens are known, their state is gone */
+    forget_parked(s);
+    if (is_lost) {
+        set_state(s, LLM_STATE_TORN);
+    } else if (s->running == NULL) {
+        set_state(s, session_n_tokens(s) > 0 ? LLM_STATE_IDLE : LLM_STATE_EMPTY);
+    }
+    assert_invariant(s);
+    return is_lost ? MODEL_INVALID : MODEL_OK;
 }

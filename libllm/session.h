@@ -1,27 +1,35 @@
-/* session.h: one isolated timeline of tokens with its own state in the model's memory. Owned by the decode thread, or
- * by the opener in direct mode.
+/* session.h: one isolated timeline of tokens with its own state. Owned by the decode thread, or by the opener in direct
+ * mode.
  *
  *                 open                 prefill begins            last prompt token
  *      (closed) -------> EMPTY ----------------------> PREFILL -------------------> DECODE
- *                          ^  ^                          |  ^                         |
- *                          |  |        reset             |  |   prefill begins        | generation ends,
- *                          |  +--------------------------+--+---------+               | or is cancelled
- *                          |                                          |               v
- *                          +-------------- reset ------------------- IDLE <-----------+
+ *                          ^                             ^                            |
+ *                          |                             |   prefill begins           | generation ends,
+ *                          +---- reset, from any state   +--------------------+       | or is cancelled
+ *                          |                                                  |       v
+ *                          +------------------------------------------------ IDLE <---+
+ *                          |                                                 |  ^
+ *                          |                                            park |  | seat
+ *                          |                                                 v  |
+ *                          +------------------------------------------------ PARKED
  *                          |
- *                          +-------------- reset ------------------- TORN <--- a failed step, from any state
- *                                                                     |
- *                                                                     +--- prefill begins (refills) ---> PREFILL
+ *                          +------------------- TORN <--- a failed step, from any seated state
+ *                                                |
+ *                                                +--- prefill begins (refills) ---> PREFILL
  *
- * Invariant, whenever the session is not torn:  resident tokens == position == what the model's memory holds
- * for sequence `slot`. The resident tokens lie in the shared page; session.c is their only writer.
- */
+ * A session has a slot in the shared page as long as it is open, and a seat (a sequence of the model) while its state is
+ * in the model's memory. PREFILL and DECODE may lose the seat for a while, when the memory is short (decode_step.c).
+ *
+ * Invariant of a seated session that is not torn:  resident tokens == position == what the model's memory holds.
+ * Of one without a seat: the resident tokens are what its parked state holds, or will be refilled from.
+ * The resident tokens lie in the shared page; session.c is their only writer. */
 #ifndef LLM_SESSION_H
 #define LLM_SESSION_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "checkpoint.h"
 #include "llm.h"
 #include "model.h"
 #include "page.h"
@@ -29,47 +37,99 @@
 
 struct request;
 
+enum { SESSION_NO_SEAT = -1 };
+
+/* Where the state of a session without a seat lies. */
+typedef enum parked_where {
+    PARKED_NOWHERE,   /* only its tokens are known: refilled on its next request */
+    PARKED_IN_MEMORY,
+    PARKED_WRITING,   /* in memory, and on its way to the disk */
+    PARKED_ON_DISK,
+    PARKED_READING,   /* on its way back to memory */
+} parked_where;
+
+typedef struct parked {
+    parked_where where;
+    void *state; /* owned: MODEL_STATE_FULL */
+    size_t n_bytes;
+} parked;
+
+/* What all sessions of an engine share. */
+typedef struct session_ground {
+    model *model;
+    page *page;
+    checkpoint_store *checkpoints;
+} session_ground;
+
 typedef struct session {
-    model *model;  /* the engine's */
-    page *page;    /* the engine's */
-    uint32_t slot; /* place: also the model's sequence and the page's slot */
+    const session_ground *ground;
+    uint32_t slot;
+    int32_t seat; /* the model's sequence, or SESSION_NO_SEAT */
     bool is_open;
+    bool is_held; /* by the direct mode's caller: never idle */
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
+    uint64_t id;   /* of this timeline, for good: names its file */
     uint64_t used; /* order of last use: larger is more recent */
     page_record record;
+    parked parked;
+    bool was_parked;      /* seated from a parked state and not used since */
+    bool has_file;        /* a snapshot of it lies in the state directory */
+    float *logits;        /* owned: n_vocab, after the first logits_at resident tokens */
+    uint32_t logits_at;   /* 0: none kept */
+    uint32_t checkpoint_at; /* tokens at its last checkpoint */
+    checkpoint *prefix;   /* pinned: the shared prefix it began with, or NULL */
 
     struct request *running; /* the generation that holds the session, or NULL */
     struct request *waiting; /* first in the queue behind it */
 } session;
 
-void session_init(session *s, model *m, page *p, uint32_t slot);
+void session_init(session *s, const session_ground *ground, uint32_t slot);
 void session_open(session *s, uint32_t owner, const char *name, size_t n_name_bytes);
+void session_rename(session *s, const char *name, size_t n_name_bytes);
 void session_close(session *s);
-void session_reset(session *s);
+void session_reset(session *s); /* keeps its seat, if it has one */
 
 uint32_t session_n_tokens(const session *s);
 const int32_t *session_tokens(const session *s);
+resume_source session_source(const session *s); /* seated and not torn */
+bool session_is_idle(const session *s);         /* no generation holds it or waits for it */
 
-/* What a prompt would reuse. */
-resume_plan session_plan(const session *s, const int32_t *prompt, uint32_t n_prompt, bool cold);
+/* ---- a generation: begin, consume..., decoding, consume..., ended ---- */
 
-/* Acts on the plan: afterwards the session holds exactly the first n_keep tokens of the prompt and is in PREFILL.
- * Returns the plan that really happened: should the model refuse a cut, the session starts over (torn). */
-resume_plan session_begin(session *s, const int32_t *prompt, uint32_t n_prompt, bool cold);
+/* Brings the session to the first plan->n_keep tokens of the prompt. `donor` is plan->donor's session, `from` is
+ * plan->checkpoint's; NULL where the plan names none. False: the model refused; the session is empty. */
+bool session_apply(session *s, const resume_plan *plan, const int32_t *prompt, const session *donor, checkpoint *from);
+
+/* PREFILL begins; plan as applied. */
+void session_begin(session *s, const resume_plan *plan, uint32_t n_prompt);
 
 void session_consumed(session *s, const int32_t *tokens, uint32_t n); /* after a model step succeeded */
 void session_decoding(session *s);                                    /* the whole prompt is consumed */
 void session_ended(session *s, uint32_t n_visible);                   /* the generation is over; state is valid */
 void session_tear(session *s);                                        /* a step failed */
 
-/* Cuts the newest tokens off if the memory allows it exactly; false leaves everything as it is. */
+/* Cuts the newest tokens off if the memory allows it exactly; false leaves everything as it is, or torn. */
 bool session_cut(session *s, uint32_t n_tokens);
 
-/* Publishes what changed in `record`. */
-void session_publish(session *s);
+/* Keeps the state (where a cut could not bring it back) and, if given, the logits after the last resident token. The
+ * `prefix` of many sessions is kept whole and pinned by this one. */
+void session_checkpoint(session *s, const float *logits, bool prefix);
+void session_keep_logits(session *s, const float *logits);
 
-uint64_t session_clock_us(void);  /* CLOCK_MONOTONIC */
-uint64_t session_clock_ms(void);  /* CLOCK_REALTIME */
+/* ---- seats ---- */
+
+/* Saves the state and gives the seat up. False (memory is short): nothing changed. A torn or empty session saves
+ * nothing and always succeeds. */
+bool session_park(session *s);
+
+/* Takes a free seat and loads the parked state, if there is one in memory. MODEL_OK; MODEL_NO_CELLS: nothing changed;
+ * MODEL_INVALID: there was no state for its tokens, or it was refused; the session is seated and torn. */
+model_result session_take_seat(session *s, uint16_t seat);
+
+void session_publish(session *s); /* what changed in `record` */
+
+uint64_t session_clock_us(void); /* CLOCK_MONOTONIC */
+uint64_t session_clock_ms(void); /* CLOCK_REALTIME */
 
 #endif

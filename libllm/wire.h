@@ -69,7 +69,12 @@ typedef struct wire_command {
     const char *stops[LLM_STOPS_MAX];
     size_t stop_bytes[LLM_STOPS_MAX];
     uint32_t flags;
-    bool paused;
+    const uint8_t *boundaries; /* int32 little-endian, unaligned */
+    size_t n_boundaries;
+    const char *other; /* GENERATE: parent; FORK, RENAME: new_session; SAVE, LOAD: label. Not NUL-terminated */
+    size_t n_other_bytes;
+    uint32_t at;
+    bool is_on; /* PAUSE: paused; PIN: pinned */
 } wire_command;
 
 /* What a sampling array may say. Wider than any useful value, narrow enough that nothing overflows behind it. */
@@ -91,6 +96,7 @@ int wire_command_read(const void *message, size_t n_bytes, wire_command *out);
 
 /* Copies out of the unaligned little-endian bins. */
 int32_t wire_prompt_token(const wire_command *c, size_t i);
+int32_t wire_boundary(const wire_command *c, size_t i);
 logit_bias wire_logit_bias(const wire_command *c, size_t i);
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
@@ -114,6 +120,6 @@ void wire_write_started(wire_writer *w, uint64_t request, llm_reason reason, uin
                         int32_t diverged_at);
 void wire_write_text(wire_writer *w, uint64_t request, const char *text, size_t n_bytes, uint32_t n_tokens);
 void wire_write_finished(wire_writer *w, const wire_finished *f);
-void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t slot);
+void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t slot, uint32_t n_tokens);
 
 #endif

@@ -7,11 +7,13 @@
 /* ---- commands: read ---- */
 
 enum {
-    GENERATE_FIELDS = 10,
+    GENERATE_FIELDS = 12,
     CANCEL_FIELDS   = 2,
-    RESET_FIELDS    = 4,
-    CLOSE_FIELDS    = 4,
+    SESSION_FIELDS  = 4, /* RESET, CLOSE, PARK */
     PAUSE_FIELDS    = 3,
+    FORK_FIELDS     = 6,
+    PIN_FIELDS      = 5,
+    TWO_NAME_FIELDS = 5, /* RENAME, SAVE, LOAD */
     SAMPLING_FIELDS = 9,
     BIAS_BYTES      = 8,
     TOKEN_BYTES     = 4,
@@ -23,17 +25,37 @@ static uint32_t little_endian(const uint8_t *at)
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-static void read_session(wire_reader *r, size_t bytes_min, wire_command *c)
+static const char *read_name(wire_reader *r, size_t bytes_min, size_t *n_bytes)
 {
-    c->session = wire_read_str(r, LLM_SESSION_NAME_BYTES_MAX, &c->n_session_bytes);
-    if (c->n_session_bytes < bytes_min) {
+    const char *name = wire_read_str(r, LLM_SESSION_NAME_BYTES_MAX, n_bytes);
+    if (*n_bytes < bytes_min) {
+        r->failed = true;
+        return name;
+    }
+    for (size_t i = 0; i < *n_bytes; i++) {
+        if (name[i] < 0x21 || name[i] > 0x7e) {
+            r->failed = true;
+        }
+    }
+    return name;
+}
+
+static void read_boundaries(wire_reader *r, wire_command *c)
+{
+    size_t n_bytes;
+    c->boundaries = wire_read_bin(r, SIZE_MAX, &n_bytes);
+    c->n_boundaries = n_bytes / TOKEN_BYTES;
+    if (n_bytes % TOKEN_BYTES != 0) {
         r->failed = true;
         return;
     }
-    for (size_t i = 0; i < c->n_session_bytes; i++) {
-        if (c->session[i] < 0x21 || c->session[i] > 0x7e) {
+    int32_t before = 0;
+    for (size_t i = 0; i < c->n_boundaries; i++) {
+        const int32_t boundary = wire_boundary(c, i);
+        if (boundary <= before || (size_t)boundary > c->n_prompt) {
             r->failed = true;
         }
+        before = boundary;
     }
 }
 
@@ -100,7 +122,7 @@ static void read_generate(wire_reader *r, wire_command *c)
 {
     c->request = wire_read_uint(r, UINT64_MAX);
     c->owner = (uint32_t)wire_read_uint(r, UINT32_MAX);
-    read_session(r, 0, c);
+    c->session = read_name(r, 0, &c->n_session_bytes);
     read_prompt(r, c);
     c->max_tokens = (uint32_t)wire_read_uint(r, UINT32_MAX);
     read_sampling(r, &c->sampling);
@@ -110,13 +132,16 @@ static void read_generate(wire_reader *r, wire_command *c)
     if ((c->flags & ~(uint32_t)GENERATE_FLAGS) != 0) {
         r->failed = true;
     }
+    read_boundaries(r, c);
+    c->other = read_name(r, 0, &c->n_other_bytes);
 }
 
-static void read_reset_or_close(wire_reader *r, wire_command *c)
+/* What all commands about a named session begin with. */
+static void read_session(wire_reader *r, wire_command *c)
 {
     c->request = wire_read_uint(r, UINT64_MAX);
     c->owner = (uint32_t)wire_read_uint(r, UINT32_MAX);
-    read_session(r, 1, c);
+    c->session = read_name(r, 1, &c->n_session_bytes);
 }
 
 /* Elements of a command, its op included; 0 for an op that does not exist. */
@@ -125,9 +150,15 @@ static uint32_t fields_of(llm_command_op op)
     switch (op) {
     case LLM_COMMAND_GENERATE: return GENERATE_FIELDS;
     case LLM_COMMAND_CANCEL: return CANCEL_FIELDS;
-    case LLM_COMMAND_RESET: return RESET_FIELDS;
-    case LLM_COMMAND_CLOSE: return CLOSE_FIELDS;
+    case LLM_COMMAND_RESET:
+    case LLM_COMMAND_CLOSE:
+    case LLM_COMMAND_PARK: return SESSION_FIELDS;
     case LLM_COMMAND_PAUSE: return PAUSE_FIELDS;
+    case LLM_COMMAND_FORK: return FORK_FIELDS;
+    case LLM_COMMAND_PIN: return PIN_FIELDS;
+    case LLM_COMMAND_RENAME:
+    case LLM_COMMAND_SAVE:
+    case LLM_COMMAND_LOAD: return TWO_NAME_FIELDS;
     }
     return 0;
 }
@@ -135,14 +166,24 @@ static uint32_t fields_of(llm_command_op op)
 static void read_fields(wire_reader *r, wire_command *c)
 {
     switch (c->op) {
-    case LLM_COMMAND_GENERATE: read_generate(r, c); break;
-    case LLM_COMMAND_CANCEL: c->request = wire_read_uint(r, UINT64_MAX); break;
-    case LLM_COMMAND_RESET:
-    case LLM_COMMAND_CLOSE: read_reset_or_close(r, c); break;
+    case LLM_COMMAND_GENERATE: read_generate(r, c); return;
+    case LLM_COMMAND_CANCEL: c->request = wire_read_uint(r, UINT64_MAX); return;
     case LLM_COMMAND_PAUSE:
         c->request = wire_read_uint(r, UINT64_MAX);
-        c->paused = wire_read_bool(r);
+        c->is_on = wire_read_bool(r);
+        return;
+    default: read_session(r, c); break;
+    }
+    switch (c->op) {
+    case LLM_COMMAND_PIN: c->is_on = wire_read_bool(r); break;
+    case LLM_COMMAND_FORK:
+        c->other = read_name(r, 1, &c->n_other_bytes);
+        c->at = (uint32_t)wire_read_uint(r, UINT32_MAX);
         break;
+    case LLM_COMMAND_RENAME:
+    case LLM_COMMAND_SAVE:
+    case LLM_COMMAND_LOAD: c->other = read_name(r, 1, &c->n_other_bytes); break;
+    default: break;
     }
 }
 
@@ -150,7 +191,7 @@ int wire_command_read(const void *message, size_t n_bytes, wire_command *out)
 {
     wire_reader r = wire_reader_open(message, n_bytes);
     uint32_t n_fields = wire_read_array(&r, GENERATE_FIELDS);
-    wire_command c = {.op = (llm_command_op)wire_read_uint(&r, LLM_COMMAND_PAUSE)};
+    wire_command c = {.op = (llm_command_op)wire_read_uint(&r, LLM_COMMAND_LOAD)};
     if (r.failed || n_fields == 0 || n_fields != fields_of(c.op)) {
         return LLM_INVALID;
     }
@@ -165,6 +206,11 @@ int wire_command_read(const void *message, size_t n_bytes, wire_command *out)
 int32_t wire_prompt_token(const wire_command *c, size_t i)
 {
     return (int32_t)little_endian(c->prompt + i * TOKEN_BYTES);
+}
+
+int32_t wire_boundary(const wire_command *c, size_t i)
+{
+    return (int32_t)little_endian(c->boundaries + i * TOKEN_BYTES);
 }
 
 logit_bias wire_logit_bias(const wire_command *c, size_t i)
@@ -242,11 +288,12 @@ void wire_write_finished(wire_writer *w, const wire_finished *f)
     end_event(w, begin);
 }
 
-void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t slot)
+void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t slot, uint32_t n_tokens)
 {
     uint8_t *begin = w->at;
-    begin_event(w, 4, LLM_EVENT_REPLY, request);
+    begin_event(w, 5, LLM_EVENT_REPLY, request);
     wire_write_uint(w, status);
     wire_write_uint(w, slot);
+    wire_write_uint(w, n_tokens);
     end_event(w, begin);
 }

@@ -2,16 +2,23 @@
 #include "random.h"
 #include "resume.h"
 
-enum { N_MAX = 200 };
+enum { N_MAX = 40 };
+
+static resume_input alone(const int32_t *resident, uint32_t n_resident, const int32_t *prompt, uint32_t n_prompt,
+                          uint32_t floor)
+{
+    return (resume_input){
+        .prompt = prompt,
+        .n_prompt = n_prompt,
+        .own = {.tokens = resident, .n_tokens = n_resident, .rewind_floor = floor},
+    };
+}
 
 static resume_plan decide(const int32_t *resident, uint32_t n_resident, const int32_t *prompt, uint32_t n_prompt,
                           uint32_t floor)
 {
-    return resume_decide(&(resume_input){.resident = resident,
-                                         .n_resident = n_resident,
-                                         .prompt = prompt,
-                                         .n_prompt = n_prompt,
-                                         .rewind_floor = floor});
+    const resume_input in = alone(resident, n_resident, prompt, n_prompt, floor);
+    return resume_decide(&in);
 }
 
 static const int32_t A[] = {1, 2, 3, 4, 5, 6};
@@ -69,7 +76,8 @@ static void test_shorter_prompt_leaves_one_token_to_consume(void)
 
 static void test_torn_and_cold_reuse_nothing(void)
 {
-    resume_input in = {.resident = A, .n_resident = 4, .prompt = A, .n_prompt = 6, .rewind_floor = 1, .torn = true};
+    resume_input in = alone(A, 4, A, 6, 1);
+    in.torn = true;
     CHECK_INT(resume_decide(&in).reason, LLM_REASON_TORN);
     CHECK_INT(resume_decide(&in).n_keep, 0);
     in.torn = false;
@@ -78,49 +86,219 @@ static void test_torn_and_cold_reuse_nothing(void)
     CHECK_INT(resume_decide(&in).n_keep, 0);
 }
 
-/* Every k that the tokens and the memory prove, tried one by one. */
+static void test_checkpoint_inside_the_common_prefix(void)
+{
+    const resume_checkpoint checkpoints[] = {{.k = 2}, {.k = 3}};
+    resume_input in = alone(A, 6, B, 6, 6); /* recurrent: no cut */
+    in.checkpoints = checkpoints;
+    in.n_checkpoints = 2;
+    const resume_plan p = resume_decide(&in);
+    CHECK_INT(p.reason, LLM_REASON_CHECKPOINT);
+    CHECK_INT(p.n_keep, 3);
+    CHECK_INT(p.checkpoint, 1);
+    CHECK_INT(p.donor, -1);
+    CHECK_INT(p.diverged_at, 3);
+}
+
+static void test_attached_checkpoint_needs_attention(void)
+{
+    const resume_checkpoint attached[] = {{.k = 4}};
+    resume_input in = alone(A, 0, A, 6, 1);
+    in.checkpoints = attached;
+    in.n_checkpoints = 1;
+    CHECK_INT(resume_decide(&in).reason, LLM_REASON_NEW);
+    const resume_source donor = {.tokens = A, .n_tokens = 6, .rewind_floor = 6};
+    in.donors = &donor;
+    in.n_donors = 1;
+    const resume_plan p = resume_decide(&in);
+    CHECK_INT(p.reason, LLM_REASON_SHARED);
+    CHECK_INT(p.n_keep, 4);
+    CHECK_INT(p.donor, 0);
+    CHECK_INT(p.checkpoint, 0);
+    const resume_checkpoint whole[] = {{.k = 4, .is_whole = true}};
+    in.checkpoints = whole;
+    in.n_donors = 0;
+    CHECK_INT(resume_decide(&in).n_keep, 4);
+    CHECK_INT(resume_decide(&in).reason, LLM_REASON_SHARED);
+}
+
+static void test_donor_with_a_longer_prefix(void)
+{
+    const resume_source donor = {.tokens = A, .n_tokens = 5, .rewind_floor = 1};
+    resume_input in = alone(B, 6, A, 6, 1);
+    in.donors = &donor;
+    in.n_donors = 1;
+    const resume_plan p = resume_decide(&in);
+    CHECK_INT(p.reason, LLM_REASON_SHARED);
+    CHECK_INT(p.n_keep, 5);
+    in.own.tokens = A; /* own is as good: it is not copied over */
+    CHECK_INT(resume_decide(&in).donor, -1);
+}
+
+static void test_kept_logits_make_the_same_prompt_free(void)
+{
+    resume_input in = alone(A, 6, A, 4, 1);
+    in.own_logits_at = 4;
+    resume_plan p = resume_decide(&in);
+    CHECK_INT(p.reason, LLM_REASON_EQUAL);
+    CHECK_INT(p.n_keep, 4);
+    CHECK(p.has_logits);
+    in.own.rewind_floor = 6;
+    CHECK_INT(resume_decide(&in).n_keep, 0);
+    const resume_checkpoint kept[] = {{.k = 4, .has_logits = true}};
+    in.checkpoints = kept;
+    in.n_checkpoints = 1;
+    p = resume_decide(&in);
+    CHECK_INT(p.reason, LLM_REASON_EQUAL);
+    CHECK_INT(p.n_keep, 4);
+    CHECK(p.has_logits);
+}
+
+static void test_restored_says_so(void)
+{
+    resume_input in = alone(A, 4, A, 6, 4);
+    in.was_parked = true;
+    CHECK_INT(resume_decide(&in).reason, LLM_REASON_RESTORED);
+    in.prompt = B + 3;
+    in.n_prompt = 3;
+    CHECK_INT(resume_decide(&in).reason, LLM_REASON_MISMATCH);
+}
+
+/* ---- the oracle: every k by every way, tried one by one ---- */
+
+static bool agrees(const int32_t *a, uint32_t n_a, const resume_input *in, uint32_t k)
+{
+    return k <= n_a && k <= in->n_prompt && memcmp(a, in->prompt, k * sizeof *a) == 0;
+}
+
+static bool source_gives(const resume_source *s, const resume_input *in, uint32_t k)
+{
+    return agrees(s->tokens, s->n_tokens, in, k) && (k == s->n_tokens || k >= s->rewind_floor);
+}
+
+static bool checkpoint_gives(const resume_checkpoint *c, const resume_input *in, uint32_t k, bool last)
+{
+    if (c->k != k || (last && !c->has_logits)) {
+        return false;
+    }
+    bool attached = !in->torn && in->own.n_tokens > 0 && agrees(in->own.tokens, in->own.n_tokens, in, k);
+    for (uint32_t i = 0; i < in->n_donors; i++) {
+        attached = attached || agrees(in->donors[i].tokens, in->donors[i].n_tokens, in, k);
+    }
+    return c->is_whole || attached;
+}
+
+static bool reachable(const resume_input *in, uint32_t k)
+{
+    const bool last = k == in->n_prompt; /* only with kept logits */
+    bool any = !in->torn && in->own.n_tokens > 0 && source_gives(&in->own, in, k) &&
+               (!last || in->own_logits_at == k);
+    for (uint32_t i = 0; i < in->n_donors; i++) {
+        any = any || (!last && source_gives(&in->donors[i], in, k));
+    }
+    for (uint32_t i = 0; i < in->n_checkpoints; i++) {
+        any = any || checkpoint_gives(&in->checkpoints[i], in, k, last);
+    }
+    return any;
+}
+
 static uint32_t largest_provable(const resume_input *in)
 {
-    uint32_t best = 0;
-    for (uint32_t k = 1; k < in->n_prompt && k <= in->n_resident; k++) {
-        if (in->resident[k - 1] != in->prompt[k - 1]) {
-            break;
-        }
-        if (k == in->n_resident || k >= in->rewind_floor) {
-            best = k;
-        }
+    uint32_t k = in->cold ? 0 : in->n_prompt;
+    while (k > 0 && !reachable(in, k)) {
+        k--;
     }
-    return best;
+    return k;
+}
+
+enum { DONORS = 3, CHECKPOINTS = 6 };
+
+typedef struct world {
+    int32_t own[N_MAX];
+    int32_t prompt[N_MAX];
+    int32_t donor_tokens[DONORS][N_MAX];
+    resume_source donors[DONORS];
+    resume_checkpoint checkpoints[CHECKPOINTS];
+    resume_input in;
+} world;
+
+static void grow_from_prompt(random_source *random, const int32_t *prompt, int32_t *out)
+{
+    const uint32_t shared = random_below(random, N_MAX);
+    for (uint32_t i = 0; i < N_MAX; i++) {
+        out[i] = i < shared ? prompt[i] : (int32_t)random_below(random, 3);
+    }
+}
+
+static resume_source some_source(random_source *random, const int32_t *tokens)
+{
+    const uint32_t n = random_below(random, N_MAX);
+    return (resume_source){.tokens = tokens, .n_tokens = n, .rewind_floor = 1 + random_below(random, n + 1)};
+}
+
+static void make_world(random_source *random, world *w)
+{
+    for (uint32_t i = 0; i < N_MAX; i++) {
+        w->prompt[i] = (int32_t)random_below(random, 3);
+    }
+    grow_from_prompt(random, w->prompt, w->own);
+    const uint32_t n_prompt = 1 + random_below(random, N_MAX - 1);
+    const uint32_t n_checkpoints = random_below(random, CHECKPOINTS + 1);
+    for (uint32_t i = 0; i < n_checkpoints; i++) {
+        w->checkpoints[i] = (resume_checkpoint){.k = 1 + random_below(random, n_prompt),
+                                                .is_whole = random_below(random, 3) == 0,
+                                                .has_logits = random_below(random, 2) == 0};
+    }
+    for (uint32_t i = 0; i < DONORS; i++) {
+        grow_from_prompt(random, w->prompt, w->donor_tokens[i]);
+        w->donors[i] = some_source(random, w->donor_tokens[i]);
+    }
+    w->in = (resume_input){
+        .prompt = w->prompt,
+        .n_prompt = n_prompt,
+        .own = some_source(random, w->own),
+        .own_logits_at = random_below(random, 2) == 0 ? n_prompt : 0,
+        .torn = random_below(random, 8) == 0,
+        .cold = random_below(random, 16) == 0,
+        .donors = w->donors,
+        .n_donors = random_below(random, DONORS + 1),
+        .checkpoints = w->checkpoints,
+        .n_checkpoints = n_checkpoints,
+    };
+    if (w->in.own_logits_at > w->in.own.n_tokens) {
+        w->in.own_logits_at = 0;
+    }
+}
+
+/* The plan's own way really leads to its n_keep. */
+static bool plan_is_sound(const resume_input *in, const resume_plan *p)
+{
+    if (p->n_keep == 0) {
+        return p->donor < 0 && p->checkpoint < 0 && !p->has_logits;
+    }
+    const resume_source *base = p->donor >= 0 ? &in->donors[p->donor] : &in->own;
+    if (p->checkpoint >= 0) {
+        const resume_checkpoint *c = &in->checkpoints[p->checkpoint];
+        const bool based = c->is_whole || agrees(base->tokens, base->n_tokens, in, c->k);
+        return c->k == p->n_keep && based && (p->has_logits ? c->has_logits : p->n_keep < in->n_prompt);
+    }
+    return source_gives(base, in, p->n_keep) &&
+           (p->has_logits ? in->own_logits_at == in->n_prompt : p->n_keep < in->n_prompt);
 }
 
 static void test_always_the_largest_provable_reuse(void)
 {
     random_source random = {.state = 20261120};
+    static world w;
     for (int round = 0; round < 200000; round++) {
-        int32_t resident[N_MAX];
-        int32_t prompt[N_MAX];
-        const uint32_t n_resident = random_below(&random, N_MAX);
-        const uint32_t n_prompt = 1 + random_below(&random, N_MAX - 1);
-        const uint32_t shared = random_below(&random, N_MAX);
-        for (uint32_t i = 0; i < N_MAX; i++) {
-            resident[i] = (int32_t)random_below(&random, 3);
-            prompt[i] = i < shared ? resident[i] : (int32_t)random_below(&random, 3);
-        }
-        const resume_input in = {.resident = resident,
-                                 .n_resident = n_resident,
-                                 .prompt = prompt,
-                                 .n_prompt = n_prompt,
-                                 .rewind_floor = 1 + random_below(&random, n_resident + 1)};
-        const resume_plan p = resume_decide(&in);
-        CHECK_INT(p.n_keep, largest_provable(&in));
-        CHECK(p.n_keep < n_prompt);
-        CHECK(memcmp(resident, prompt, p.n_keep * sizeof *prompt) == 0);
-        const bool warm = p.reason == LLM_REASON_EXACT_PREFIX || p.reason == LLM_REASON_EQUAL ||
-                          p.reason == LLM_REASON_REWIND;
-        CHECK(warm == (p.n_keep > 0));
+        make_world(&random, &w);
+        const resume_plan p = resume_decide(&w.in);
+        CHECK_INT(p.n_keep, largest_provable(&w.in));
+        CHECK(plan_is_sound(&w.in, &p));
+        CHECK(p.has_logits == (p.n_keep == w.in.n_prompt));
         if (p.diverged_at >= 0) {
-            CHECK(resident[p.diverged_at] != prompt[p.diverged_at]);
-            CHECK(memcmp(resident, prompt, (size_t)p.diverged_at * sizeof *prompt) == 0);
+            CHECK(w.own[p.diverged_at] != w.prompt[p.diverged_at]);
+            CHECK(memcmp(w.own, w.prompt, (size_t)p.diverged_at * sizeof *w.prompt) == 0);
         }
     }
 }
@@ -134,6 +312,11 @@ int main(void)
     RUN(test_rewind_only_inside_the_window);
     RUN(test_shorter_prompt_leaves_one_token_to_consume);
     RUN(test_torn_and_cold_reuse_nothing);
+    RUN(test_checkpoint_inside_the_common_prefix);
+    RUN(test_attached_checkpoint_needs_attention);
+    RUN(test_donor_with_a_longer_prefix);
+    RUN(test_kept_logits_make_the_same_prompt_free);
+    RUN(test_restored_says_so);
     RUN(test_always_the_largest_provable_reuse);
     return CHECK_RESULT();
 }

@@ -174,29 +174,43 @@ static void a_value_that_does_not_fit_is_not_written(void)
 /* ---- commands as msgspec writes them ---- */
 
 /* Generate(7, 3, "chat-1", [1, -2, 70000], 256, Sampling(0.7, 0.9, 0.05, 1.1, -0.5, 0.25, 40, 64, 1234567890123),
- * [(5, -1.5)], ["\n\n", "é"], 1) */
+ * [(5, -1.5)], ["\n\n", "é"], 1, [1, 3], "p") */
 static const uint8_t generate_message[] = {
-    0x9a, 0x01, 0x07, 0x03, 0xa6, 0x63, 0x68, 0x61, 0x74, 0x2d, 0x31, 0xc4, 0x0c, 0x01, 0x00, 0x00, 0x00, 0xfe, 0xff,
+    0x9c, 0x01, 0x07, 0x03, 0xa6, 0x63, 0x68, 0x61, 0x74, 0x2d, 0x31, 0xc4, 0x0c, 0x01, 0x00, 0x00, 0x00, 0xfe, 0xff,
     0xff, 0xff, 0x70, 0x11, 0x01, 0x00, 0xcd, 0x01, 0x00, 0x99, 0xcb, 0x3f, 0xe6, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66,
     0xcb, 0x3f, 0xec, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcd, 0xcb, 0x3f, 0xa9, 0x99, 0x99, 0x99, 0x99, 0x99, 0x9a, 0xcb,
     0x3f, 0xf1, 0x99, 0x99, 0x99, 0x99, 0x99, 0x9a, 0xcb, 0xbf, 0xe0, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xcb, 0x3f,
     0xd0, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x28, 0x40, 0xcf, 0x00, 0x00, 0x01, 0x1f, 0x71, 0xfb, 0x04, 0xcb, 0xc4,
-    0x08, 0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0xc0, 0xbf, 0x92, 0xa2, 0x0a, 0x0a, 0xa2, 0xc3, 0xa9, 0x01};
+    0x08, 0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0xc0, 0xbf, 0x92, 0xa2, 0x0a, 0x0a, 0xa2, 0xc3, 0xa9, 0x01,
+    0xc4, 0x08, 0x01, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 0xa1, 0x70};
 
 static const uint8_t cancel_message[] = {0x92, 0x02, 0xcd, 0x01, 0x2c};
 static const uint8_t reset_message[] = {0x94, 0x03, 0xce, 0x00, 0x01, 0x00, 0x00, 0x01, 0xa1, 0x61};
 static const uint8_t close_message[] = {0x94, 0x04, 0xcf, 0x00, 0x00, 0x00, 0x01,
                                         0x00, 0x00, 0x00, 0x00, 0x01, 0xa1, 0x61};
 static const uint8_t pause_message[] = {0x93, 0x05, 0x01, 0xc3};
+static const uint8_t fork_message[] = {0x96, 0x06, 0x02, 0x00, 0xa1, 0x61, 0xa1, 0x62, 0xcd, 0x03, 0xe8};
+static const uint8_t park_message[] = {0x94, 0x07, 0x02, 0x00, 0xa1, 0x61};
+static const uint8_t pin_message[] = {0x95, 0x08, 0x02, 0x00, 0xa1, 0x61, 0xc3};
+static const uint8_t rename_message[] = {0x95, 0x09, 0x02, 0x00, 0xa1, 0x61, 0xa1, 0x62};
+static const uint8_t save_message[] = {0x95, 0x0a, 0x02, 0x00, 0xa1, 0x61, 0xa1, 0x62};
+static const uint8_t load_message[] = {0x95, 0x0b, 0x02, 0x00, 0xa1, 0x61, 0xa1, 0x62};
 
 static const struct {
     const uint8_t *at;
     size_t n;
-} messages[] = {{generate_message, sizeof generate_message},
-                {cancel_message, sizeof cancel_message},
-                {reset_message, sizeof reset_message},
-                {close_message, sizeof close_message},
-                {pause_message, sizeof pause_message}};
+    int n_alike; /* commands of the same shape, itself included */
+} messages[] = {{generate_message, sizeof generate_message, 1},
+                {cancel_message, sizeof cancel_message, 1},
+                {reset_message, sizeof reset_message, 3},
+                {close_message, sizeof close_message, 3},
+                {pause_message, sizeof pause_message, 1},
+                {fork_message, sizeof fork_message, 1},
+                {park_message, sizeof park_message, 3},
+                {pin_message, sizeof pin_message, 1},
+                {rename_message, sizeof rename_message, 3},
+                {save_message, sizeof save_message, 3},
+                {load_message, sizeof load_message, 3}};
 
 static void a_generate_is_understood(void)
 {
@@ -218,6 +232,9 @@ static void a_generate_is_understood(void)
     CHECK_INT(c.n_stops, 2);
     CHECK(c.stop_bytes[0] == 2 && memcmp(c.stops[0], "\n\n", 2) == 0);
     CHECK(c.stop_bytes[1] == 2 && memcmp(c.stops[1], "\xc3\xa9", 2) == 0);
+    CHECK_INT(c.n_boundaries, 2);
+    CHECK(wire_boundary(&c, 0) == 1 && wire_boundary(&c, 1) == 3);
+    CHECK(c.n_other_bytes == 1 && c.other[0] == 'p');
 }
 
 static void the_short_commands_are_understood(void)
@@ -230,7 +247,13 @@ static void the_short_commands_are_understood(void)
     CHECK_INT(wire_command_read(close_message, sizeof close_message, &c), LLM_OK);
     CHECK(c.op == LLM_COMMAND_CLOSE && c.request == UINT64_C(1) << 32 && c.n_session_bytes == 1);
     CHECK_INT(wire_command_read(pause_message, sizeof pause_message, &c), LLM_OK);
-    CHECK(c.op == LLM_COMMAND_PAUSE && c.request == 1 && c.paused);
+    CHECK(c.op == LLM_COMMAND_PAUSE && c.request == 1 && c.is_on);
+    CHECK_INT(wire_command_read(fork_message, sizeof fork_message, &c), LLM_OK);
+    CHECK(c.op == LLM_COMMAND_FORK && c.session[0] == 'a' && c.other[0] == 'b' && c.at == 1000);
+    CHECK_INT(wire_command_read(pin_message, sizeof pin_message, &c), LLM_OK);
+    CHECK(c.op == LLM_COMMAND_PIN && c.session[0] == 'a' && c.is_on);
+    CHECK_INT(wire_command_read(save_message, sizeof save_message, &c), LLM_OK);
+    CHECK(c.op == LLM_COMMAND_SAVE && c.session[0] == 'a' && c.n_other_bytes == 1 && c.other[0] == 'b');
 }
 
 /* ---- malformed commands ---- */
@@ -271,20 +294,20 @@ static void shapes_and_ops_must_agree(void)
             changed[1] = (uint8_t)head;
             accepted += read_exact(changed, messages[m].n, &c) == LLM_OK;
         }
-        /* reset and close have one shape */
-        CHECK_INT(accepted, messages[m].at == reset_message || messages[m].at == close_message ? 2 : 1);
+        CHECK_INT(accepted, messages[m].n_alike);
     }
 }
 
 /* A command put together from encoded parts, of which one may be replaced. */
 enum { PART_REQUEST = 2, PART_OWNER, PART_SESSION, PART_PROMPT, PART_MAX_TOKENS, PART_SAMPLING, PART_TEMPERATURE,
        PART_TOP_P, PART_MIN_P, PART_REPEAT, PART_PRESENCE, PART_FREQUENCY, PART_TOP_K, PART_LAST_N, PART_SEED,
-       PART_BIASES, PART_STOPS, PART_FLAGS, PARTS };
+       PART_BIASES, PART_STOPS, PART_FLAGS, PART_BOUNDARIES, PART_PARENT, PARTS };
 
 static const bytes good_parts[PARTS] = {
-    BYTES("\x9a"), BYTES("\x01"), BYTES("\x07"), BYTES("\x03"), BYTES("\xa1" "s"), BYTES("\xc4\x04\x01\x00\x00\x00"),
+    BYTES("\x9c"), BYTES("\x01"), BYTES("\x07"), BYTES("\x03"), BYTES("\xa1" "s"), BYTES("\xc4\x04\x01\x00\x00\x00"),
     BYTES("\x09"), BYTES("\x99"), BYTES("\x00"), BYTES("\x01"), BYTES("\x00"), BYTES("\x01"), BYTES("\x00"),
     BYTES("\x00"), BYTES("\x00"), BYTES("\x40"), BYTES("\xc0"), BYTES("\xc4\x00"), BYTES("\x90"), BYTES("\x00"),
+    BYTES("\xc4\x00"), BYTES("\xa0"),
 };
 
 static int read_with(size_t part, const void *replacement, size_t n_replacement)
@@ -308,7 +331,7 @@ static void every_part_is_checked(void)
         bytes replacement;
         int status;
     } rows[] = {
-        {0, BYTES("\xdc\x00\x0a"), LLM_OK}, {0, BYTES("\xdd\x00\x00\x00\x0a"), LLM_OK}, {0, BYTES("\x99"), LLM_INVALID},
+        {0, BYTES("\xdc\x00\x0c"), LLM_OK}, {0, BYTES("\xdd\x00\x00\x00\x0c"), LLM_OK}, {0, BYTES("\x99"), LLM_INVALID},
         {0, BYTES("\x9b"), LLM_INVALID}, {0, BYTES("\x8a"), LLM_INVALID},
         {0, BYTES("\xdd\xff\xff\xff\xff"), LLM_INVALID},
         {1, BYTES("\xcc\x01"), LLM_OK}, {1, BYTES("\xd3\x00\x00\x00\x00\x00\x00\x00\x01"), LLM_OK},
@@ -445,7 +468,7 @@ static void events_are_exact_to_the_byte(void)
     wire_write_admitted(&w, 300, 2);
     wire_write_started(&w, 7, LLM_REASON_REWIND, 1000, 900, -1);
     wire_write_text(&w, 7, "h\xc3\xa9", 3, 4);
-    wire_write_reply(&w, 8, LLM_NOT_FOUND, 0);
+    wire_write_reply(&w, 8, LLM_NOT_FOUND, 0, 5);
     const wire_finished f = {.request = 7, .outcome = LLM_OUTCOME_STOP, .status = LLM_OK, .n_prompt = 1000,
                              .n_reused = 900, .n_prefilled = 100, .n_generated = 5, .n_resident = 1004,
                              .n_visible = 1003, .stop_index = 0, .queue_us = 1, .prefill_us = 70000,
@@ -455,7 +478,7 @@ static void events_are_exact_to_the_byte(void)
         0x93, 0x01, 0xcd, 0x01, 0x2c, 0x02, /* ADMITTED */
         0x96, 0x02, 0x07, 0x03, 0xcd, 0x03, 0xe8, 0xcd, 0x03, 0x84, 0xff, /* STARTED */
         0x94, 0x03, 0x07, 0xa3, 0x68, 0xc3, 0xa9, 0x04, /* TEXT */
-        0x94, 0x05, 0x08, 0x03, 0x00, /* REPLY */
+        0x95, 0x05, 0x08, 0x03, 0x00, 0x05, /* REPLY */
         0x9f, 0x04, 0x07, 0x01, 0x00, 0xcd, 0x03, 0xe8, 0xcd, 0x03, 0x84, 0x64, 0x05, 0xcd, 0x03, 0xec, 0xcd, 0x03,
         0xeb, 0x00, 0x01, 0xce, 0x00, 0x01, 0x11, 0x70, 0xcf, 0x00, 0x00, 0x00, 0x01, 0x2a, 0x05, 0xf2, 0x00, 0xcf,
         0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}; /* FINISHED */
@@ -475,7 +498,7 @@ static void write_largest(wire_writer *w, int which)
     case 1: wire_write_started(w, UINT64_MAX, LLM_REASON_TORN, UINT32_MAX, UINT32_MAX, INT32_MIN); break;
     case 2: wire_write_text(w, UINT64_MAX, text, sizeof text, UINT32_MAX); break;
     case 3: wire_write_finished(w, &f); break;
-    default: wire_write_reply(w, UINT64_MAX, LLM_SMALL_BUFFER, UINT32_MAX); break;
+    default: wire_write_reply(w, UINT64_MAX, LLM_SMALL_BUFFER, UINT32_MAX, UINT32_MAX); break;
     }
 }
 

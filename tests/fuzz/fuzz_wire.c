@@ -71,6 +71,12 @@ static void require_generate(const wire_command *c, const uint8_t *message, size
         require(c->stop_bytes[i] > 0 && c->stop_bytes[i] <= LLM_STOP_BYTES_MAX);
     }
     require((c->flags & ~(uint32_t)(LLM_GENERATE_IGNORE_END | LLM_GENERATE_COLD)) == 0);
+    require_inside(c->boundaries, 4 * c->n_boundaries, message, n);
+    for (size_t i = 0; i < c->n_boundaries; i++) {
+        require(wire_boundary(c, i) > (i > 0 ? wire_boundary(c, i - 1) : 0));
+        require((size_t)wire_boundary(c, i) <= c->n_prompt);
+    }
+    require_inside(c->other, c->n_other_bytes, message, n);
 }
 
 /* Reads from an allocation of exactly the message's size; true if it was accepted. */
@@ -83,7 +89,7 @@ static bool read_and_require(const uint8_t *bytes, size_t n)
     int status = wire_command_read(message, n, &c);
     require(status == LLM_OK || status == LLM_INVALID);
     if (status == LLM_OK) {
-        require(c.op >= LLM_COMMAND_GENERATE && c.op <= LLM_COMMAND_PAUSE);
+        require(c.op >= LLM_COMMAND_GENERATE && c.op <= LLM_COMMAND_LOAD);
         if (c.op == LLM_COMMAND_GENERATE) {
             require_generate(&c, message, n);
         }
@@ -165,12 +171,15 @@ static void write_generate(wire_writer *w, recipe *r)
         write_text(w, r, 1);
     }
     wire_write_uint(w, next_byte(r) % 4);
+    const uint8_t boundary[4] = {1};
+    wire_write_bin(w, boundary, next_byte(r) % 2 == 0 ? 4 : 0);
+    write_text(w, r, 0);
 }
 
 static size_t write_command(uint8_t *out, size_t n_out, recipe *r)
 {
-    static const uint32_t fields[] = {10, 2, 4, 4, 3};
-    uint32_t op = LLM_COMMAND_GENERATE + next_byte(r) % 5;
+    static const uint32_t fields[] = {12, 2, 4, 4, 3, 6, 4, 5, 5, 5, 5};
+    uint32_t op = LLM_COMMAND_GENERATE + next_byte(r) % 11;
     wire_writer w = wire_writer_open(out, n_out);
     wire_write_array(&w, fields[op - LLM_COMMAND_GENERATE]);
     wire_write_uint(&w, op);
@@ -183,6 +192,14 @@ static size_t write_command(uint8_t *out, size_t n_out, recipe *r)
             write_generate(&w, r);
         } else {
             write_text(&w, r, 1);
+        }
+        if (op == LLM_COMMAND_PIN) {
+            wire_write_bool(&w, next_byte(r) % 2 == 0);
+        } else if (op >= LLM_COMMAND_FORK && op != LLM_COMMAND_PARK) {
+            write_text(&w, r, 1);
+        }
+        if (op == LLM_COMMAND_FORK) {
+            wire_write_uint(&w, next_number(r) & UINT32_MAX);
         }
     }
     require(!w.failed);

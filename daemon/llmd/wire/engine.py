@@ -37,6 +37,10 @@ class Generate(msgspec.Struct, array_like=True, frozen=True, tag=1):
     """Pairs of (int32 token, float32 bias), little-endian."""
     stop: list[str]
     flags: int
+    boundaries: bytes | memoryview = b""
+    """int32 little-endian token counts at which histories are likely to diverge, ascending."""
+    parent: str = ""
+    """If the session does not exist yet, it begins as a fork of this one."""
 
 
 class Cancel(msgspec.Struct, array_like=True, frozen=True, tag=2, gc=False):
@@ -60,7 +64,50 @@ class Pause(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):
     paused: bool
 
 
-Command = Generate | Cancel | Reset | Close | Pause
+class Fork(msgspec.Struct, array_like=True, frozen=True, tag=6, gc=False):
+    request: int
+    owner: int
+    session: str
+    new_session: str
+    at: int = 0xFFFFFFFF
+    """Tokens of the session that the fork begins with; the default: all."""
+
+
+class Park(msgspec.Struct, array_like=True, frozen=True, tag=7, gc=False):
+    request: int
+    owner: int
+    session: str
+
+
+class Pin(msgspec.Struct, array_like=True, frozen=True, tag=8, gc=False):
+    request: int
+    owner: int
+    session: str
+    pinned: bool
+
+
+class Rename(msgspec.Struct, array_like=True, frozen=True, tag=9, gc=False):
+    request: int
+    owner: int
+    session: str
+    new_session: str
+
+
+class Save(msgspec.Struct, array_like=True, frozen=True, tag=10, gc=False):
+    request: int
+    owner: int
+    session: str
+    label: str
+
+
+class Load(msgspec.Struct, array_like=True, frozen=True, tag=11, gc=False):
+    request: int
+    owner: int
+    session: str
+    label: str
+
+
+Command = Generate | Cancel | Reset | Close | Pause | Fork | Park | Pin | Rename | Save | Load
 
 
 class Admitted(msgspec.Struct, array_like=True, frozen=True, tag=1, gc=False):
@@ -103,6 +150,7 @@ class Reply(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):
     request: int
     status: int
     slot: int
+    n_tokens: int
 
 
 Event = Admitted | Started | Text | Finished | Reply

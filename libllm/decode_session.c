@@ -1,0 +1,223 @@
+/* decode_session.c: the commands about sessions: each gets exactly one reply, at once or when the store is done. */
+#include <assert.h>
+#include <string.h>
+
+#include "decode.h"
+#include "warm.h"
+
+session *decode_latest(decode *d, uint32_t owner, const char *name, size_t n_name_bytes)
+{
+    session *latest = NULL;
+    session *s = NULL;
+    while ((s = places_next(d->places, owner, name, n_name_bytes, s)) != NULL) {
+        if (latest == NULL || s->used > latest->used) {
+            latest = s;
+        }
+    }
+    return latest;
+}
+
+static session *next(decode *d, const wire_command *c, const session *after)
+{
+    return places_next(d->places, c->owner, c->session, c->n_session_bytes, after);
+}
+
+static session *latest_of(decode *d, const wire_command *c)
+{
+    return decode_latest(d, c->owner, c->session, c->n_session_bytes);
+}
+
+static void end_requests(decode *d, session *s)
+{
+    decode_end_session_requests(d, s, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
+}
+
+/* Every timeline of a name goes, whatever it is doing. */
+static void close_all(decode *d, uint32_t owner, const char *name, size_t n_name_bytes)
+{
+    session *s;
+    while ((s = places_next(d->places, owner, name, n_name_bytes, NULL)) != NULL) {
+        end_requests(d, s);
+        places_close_session(d->places, s);
+    }
+    d->may_reseat = true;
+}
+
+/* The timeline used last stays, empty; the others go. */
+static session *reset_all(decode *d, const wire_command *c)
+{
+    session *kept = latest_of(d, c);
+    session *s = NULL;
+    while ((s = next(d, c, s)) != NULL) {
+        end_requests(d, s);
+        if (s == kept) {
+            places_reset_session(d->places, s);
+        } else {
+            places_close_session(d->places, s);
+        }
+    }
+    d->may_reseat = true;
+    return kept;
+}
+
+void decode_reset_or_close(decode *d, const wire_command *c)
+{
+    if (latest_of(d, c) == NULL) {
+        decode_reply(d, c->request, LLM_NOT_FOUND, NULL);
+        return;
+    }
+    if (c->op == LLM_COMMAND_RESET) {
+        decode_reply(d, c->request, LLM_OK, reset_all(d, c));
+        return;
+    }
+    close_all(d, c->owner, c->session, c->n_session_bytes);
+    decode_reply(d, c->request, LLM_OK, NULL);
+}
+
+/* ---- fork ---- */
+
+static bool same_name(const session *s, const char *name, size_t n_name_bytes)
+{
+    return strlen(s->name) == n_name_bytes && memcmp(s->name, name, n_name_bytes) == 0;
+}
+
+int decode_fork(decode *d, session *from, const char *name, size_t n_name_bytes, uint32_t at, session **out)
+{
+    assert(!same_name(from, name, n_name_bytes));
+    places_used(d->places, from); /* so that it is not the one to make way */
+    (void)places_seat(d->places, from);
+    if (from->seat == SESSION_NO_SEAT && from->parked.state == NULL && session_n_tokens(from) > 0) {
+        return LLM_BUSY; /* being read from the store */
+    }
+    const uint64_t id = from->id;
+    session *to = NULL;
+    const int status = places_open_named(d->places, from->owner, name, n_name_bytes, &to);
+    if (status != LLM_OK) {
+        return status;
+    }
+    if (!from->is_open || from->id != id) { /* the only place: there is nothing left to copy */
+        places_close_session(d->places, to);
+        return LLM_CAPACITY;
+    }
+    *out = to;
+    if (places_seat(d->places, to) && from->seat != SESSION_NO_SEAT) {
+        (void)warm_fork(d->places, from, to, at);
+    } else {
+        if (to->seat != SESSION_NO_SEAT) {
+            (void)places_park(d->places, to); /* empty: cannot fail */
+        }
+        places_copy_parked(d->places, from, to);
+    }
+    session_ended(to, session_n_tokens(to));
+    return LLM_OK;
+}
+
+void decode_fork_command(decode *d, const wire_command *c)
+{
+    session *from = latest_of(d, c);
+    session *to = NULL;
+    if (from == NULL) {
+        decode_reply(d, c->request, LLM_NOT_FOUND, NULL);
+        return;
+    }
+    if (same_name(from, c->other, c->n_other_bytes)) {
+        decode_reply(d, c->request, LLM_INVALID, from);
+        return;
+    }
+    close_all(d, c->owner, c->other, c->n_other_bytes);
+    const int status = decode_fork(d, from, c->other, c->n_other_bytes, c->at, &to);
+    decode_reply(d, c->request, (llm_status)status, to);
+}
+
+/* ---- park, pin, rename ---- */
+
+void decode_park(decode *d, const wire_command *c)
+{
+    session *s = NULL;
+    llm_status status = latest_of(d, c) == NULL ? LLM_NOT_FOUND : LLM_OK;
+    while ((s = next(d, c, s)) != NULL) {
+        if (!session_is_idle(s)) {
+            status = LLM_BUSY;
+        } else if (s->seat != SESSION_NO_SEAT && !places_park(d->places, s)) {
+            status = LLM_NO_MEMORY;
+        }
+    }
+    d->may_reseat = true;
+    decode_reply(d, c->request, status, latest_of(d, c));
+}
+
+void decode_pin(decode *d, const wire_command *c)
+{
+    session *s = NULL;
+    while ((s = next(d, c, s)) != NULL) {
+        s->record.is_pinned = c->is_on;
+        session_publish(s);
+    }
+    decode_reply(d, c->request, latest_of(d, c) == NULL ? LLM_NOT_FOUND : LLM_OK, latest_of(d, c));
+}
+
+void decode_rename(decode *d, const wire_command *c)
+{
+    session *s = latest_of(d, c);
+    if (s == NULL || places_next(d->places, c->owner, c->other, c->n_other_bytes, NULL) != NULL) {
+        decode_reply(d, c->request, s == NULL ? LLM_NOT_FOUND : LLM_EXISTS, s);
+        return;
+    }
+    session *timeline;
+    while ((timeline = next(d, c, NULL)) != NULL) {
+        session_rename(timeline, c->other, c->n_other_bytes);
+    }
+    decode_reply(d, c->request, LLM_OK, s);
+}
+
+/* ---- save, load ---- */
+
+void decode_save(decode *d, const wire_command *c)
+{
+    session *s = latest_of(d, c);
+    const int status =
+        s == NULL ? LLM_NOT_FOUND : places_save(d->places, s, c->other, c->n_other_bytes, c->request);
+    if (status != LLM_OK) {
+        decode_reply(d, c->request, (llm_status)status, s);
+    } else {
+        d->n_replies_due++;
+    }
+}
+
+/* The session is emptied now, and becomes what was saved when the store has read it. */
+void decode_load(decode *d, const wire_command *c)
+{
+    session *s = NULL;
+    close_all(d, c->owner, c->session, c->n_session_bytes);
+    int status = places_open_named(d->places, c->owner, c->session, c->n_session_bytes, &s);
+    if (status == LLM_OK) {
+        status = places_load(d->places, c->owner, c->other, c->n_other_bytes, s->slot, c->request);
+    }
+    if (status != LLM_OK) {
+        decode_reply(d, c->request, (llm_status)status, s);
+    } else {
+        d->n_replies_due++;
+    }
+}
+
+static void stored(void *context, store_job *job)
+{
+    decode *d = context;
+    session *s = &d->places->sessions[job->slot];
+    llm_status status = job->status;
+    if (job->verb == STORE_READ && status == LLM_OK) {
+        const bool waits = s->is_open && session_is_idle(s) && session_n_tokens(s) == 0;
+        if (waits && job->snapshot.n_tokens <= d->model->info.n_ctx) {
+            places_become(d->places, s, &job->snapshot);
+        } else {
+            status = LLM_NOT_FOUND;
+        }
+    }
+    d->n_replies_due--;
+    decode_reply(d, job->request, status, s->is_open ? s : NULL);
+}
+
+void decode_take_stored(decode *d)
+{
+    places_take_stored(d->places, stored, d);
+}
