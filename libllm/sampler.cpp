@@ -209,7 +209,6 @@ struct sampler {
     window seen;
     bool is_penalizing;
     std::mt19937 random;
-    std::vector<float> weights; /* of all words; allocated when first needed */
     std::vector<candidate> candidates;
     std::vector<std::pair<int32_t, float>> replaced; /* logits before the biases, for when those rule out everything */
 
@@ -271,6 +270,16 @@ void take_above(sampler *s, const float *logits, float least)
     }
 }
 
+/* Room for the weights of all words: one per thread and not per sampler, so that many streams stay in its cache. */
+float *weights_of_thread(uint32_t n)
+{
+    static thread_local std::vector<float> weights;
+    if (weights.size() < n) {
+        weights.resize(n);
+    }
+    return weights.data();
+}
+
 /* At least the words that top_p keeps, sorted, without sorting the vocabulary: the weight of each stretch of logits
  * tells how far down the threshold lies. Returns the weight of all words. */
 double take_nucleus(sampler *s, const float *logits, float best)
@@ -278,12 +287,12 @@ double take_nucleus(sampler *s, const float *logits, float best)
     constexpr size_t N_STRETCHES = 256;
     constexpr float PER_UNIT = 8.0f;
     double stretches[N_STRETCHES] = {0};
-    s->weights.resize(s->n_vocab);
-    const double sum = weigh(logits, s->n_vocab, best, 1.0f, s->weights.data());
+    float *weights = weights_of_thread(s->n_vocab);
+    const double sum = weigh(logits, s->n_vocab, best, 1.0f, weights);
     for (uint32_t i = 0; i < s->n_vocab; i++) {
-        if (s->weights[i] > 0.0f) {
+        if (weights[i] > 0.0f) {
             const size_t stretch = static_cast<size_t>((best - logits[i]) * PER_UNIT);
-            stretches[std::min(stretch, N_STRETCHES - 1)] += static_cast<double>(s->weights[i]);
+            stretches[std::min(stretch, N_STRETCHES - 1)] += static_cast<double>(weights[i]);
         }
     }
     double mass = 0;
@@ -338,9 +347,9 @@ int32_t draw_candidate(sampler *s, float best)
 
 int32_t draw_any(sampler *s, const float *logits, float best, int32_t otherwise)
 {
-    s->weights.resize(s->n_vocab);
-    const double sum = weigh(logits, s->n_vocab, best, 1.0f / s->sampling.temperature, s->weights.data());
-    const uint32_t drawn = word_at(s->weights.data(), s->n_vocab, random_below(s, sum));
+    float *weights = weights_of_thread(s->n_vocab);
+    const double sum = weigh(logits, s->n_vocab, best, 1.0f / s->sampling.temperature, weights);
+    const uint32_t drawn = word_at(weights, s->n_vocab, random_below(s, sum));
     return drawn < s->n_vocab ? static_cast<int32_t>(drawn) : otherwise;
 }
 

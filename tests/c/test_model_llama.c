@@ -399,6 +399,25 @@ static void test_a_full_cache_changes_nothing(void)
     m->ops->close(m);
 }
 
+static void test_a_budget_buys_cells(void)
+{
+    char path[512], error[512] = "";
+    model *whole = opened(), *half = NULL;
+    CHECK(whole != NULL);
+    if (!is_exact && current->memory != LLM_MEMORY_RECURRENT) {
+        path_of(current->file, path, sizeof path);
+        model_options o = usual(path);
+        o.n_seq = N_SEQ;
+        o.kv_bytes_max = whole->info.state_bytes * 3 / 4;
+        CHECK_INT(model_open(path, &o, &half, error, sizeof error), LLM_OK);
+        CHECK(half->info.n_cells < whole->info.n_cells && half->info.n_cells >= N_CTX);
+        CHECK(half->info.state_bytes <= o.kv_bytes_max || half->info.n_cells == N_CTX);
+        CHECK_INT(half->info.n_ctx, N_CTX);
+        half->ops->close(half);
+    }
+    whole->ops->close(whole);
+}
+
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
 
 static void check_refused(const char *path, model_options o, int status, const char *part)
@@ -499,6 +518,7 @@ int main(void)
         RUN(test_rewind_where_it_is_exact);
         RUN(test_invalid_batches_change_nothing);
         RUN(test_a_full_cache_changes_nothing);
+        RUN(test_a_budget_buys_cells);
     }
     RUN(test_bad_files_are_explained);
     RUN(test_bad_options_are_explained);
