@@ -1,143 +1,9 @@
-/* llama.cpp behind model.h, on tiny generated models of every memory class. LLMD_TEST_MODELS names their folder; without
- * it nothing can be tested and the program says so. In the build whose arithmetic does not depend on batch shapes
- * (LLMD_TEST_EXACT=1) logits must be equal to the bit, otherwise within a bound. */
-#include <math.h>
-#include <stdlib.h>
+/* llama.cpp behind model.h, on tiny generated models of every memory class. */
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "chat.h"
-#include "check.h"
-#include "model.h"
-
-enum { N_CTX = 512, N_SEQ = 4, N_BATCH = 64 };
-
-static const char *models;
-static bool is_exact;
-
-typedef struct subject {
-    const char *file;
-    llm_memory memory;
-    bool is_quantized;
-} subject;
-
-static const subject subjects[] = {
-    {"tiny-dense.gguf", LLM_MEMORY_DENSE, false},         {"tiny-window.gguf", LLM_MEMORY_WINDOW, false},
-    {"tiny-recurrent.gguf", LLM_MEMORY_RECURRENT, false}, {"tiny-hybrid.gguf", LLM_MEMORY_HYBRID, false},
-    {"tiny-granite.gguf", LLM_MEMORY_HYBRID, false},      {"tiny-dense-q8.gguf", LLM_MEMORY_DENSE, true},
-    {"tiny-hybrid-q8.gguf", LLM_MEMORY_HYBRID, true},
-};
-static const subject *current;
-
-/* ---- driving a model ----------------------------------------------------------------------------------------------- */
-
-static void path_of(const char *file, char *out, size_t n)
-{
-    snprintf(out, n, "%s/%s", models, file);
-}
-
-static model_options usual(const char *path)
-{
-    model_options o = {
-        .path = path, .n_ctx = N_CTX, .n_seq = N_SEQ, .n_batch = N_BATCH, .n_threads = 1, .exact = is_exact};
-    return o;
-}
-
-static model *opened(void)
-{
-    char path[512], error[512] = "";
-    model *m = NULL;
-    path_of(current->file, path, sizeof path);
-    model_options o = usual(path);
-    if (model_open(path, &o, &m, error, sizeof error) != LLM_OK) {
-        printf("%s\n", error);
-    }
-    return m;
-}
-
-/* Tokens [from, to) of a pseudo-random text that differs by `seed`, in chunks; logits wanted after the last. */
-static int32_t text_token(uint32_t seed, uint32_t i)
-{
-    uint32_t x = (i + 1) * 2654435761u ^ seed * 40503u;
-    x ^= x >> 15;
-    x *= 2246822519u;
-    x ^= x >> 13;
-    return (int32_t)(x % 200) + 40;
-}
-
-static model_result feed_tokens(model *m, uint16_t seq, const int32_t *tokens, uint32_t n, uint32_t first)
-{
-    int32_t positions[N_BATCH];
-    uint16_t seqs[N_BATCH];
-    uint8_t outputs[N_BATCH] = {0};
-    for (uint32_t i = 0; i < n; i++) {
-        positions[i] = (int32_t)(first + i);
-        seqs[i] = seq;
-    }
-    outputs[n - 1] = 1;
-    model_batch b = {n, tokens, positions, seqs, outputs};
-    return m->ops->decode(m, &b);
-}
-
-static model_result feed(model *m, uint16_t seq, uint32_t seed, uint32_t from, uint32_t to, uint32_t chunk)
-{
-    model_result result = MODEL_OK;
-    for (uint32_t at = from; at < to && result == MODEL_OK;) {
-        int32_t tokens[N_BATCH];
-        uint32_t n = to - at < chunk ? to - at : chunk;
-        for (uint32_t i = 0; i < n; i++) {
-            tokens[i] = text_token(seed, at + i);
-        }
-        result = feed_tokens(m, seq, tokens, n, at);
-        at += n;
-    }
-    return result;
-}
-
-/* Logits after the last token fed in a batch of n. */
-static float *row_after(model *m, uint32_t n)
-{
-    float *row = m->ops->logits(m, n - 1);
-    float *copy = malloc(m->info.n_vocab * sizeof *copy);
-    if (row != NULL) {
-        memcpy(copy, row, m->info.n_vocab * sizeof *copy);
-    } else {
-        memset(copy, 0, m->info.n_vocab * sizeof *copy);
-    }
-    return copy;
-}
-
-static double distance(const float *a, const float *b, uint32_t n)
-{
-    double most = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        double d = fabs((double)a[i] - (double)b[i]);
-        most = d > most || isnan(d) ? d : most;
-    }
-    return most;
-}
-
-/* Cold logits after `n` tokens of a text, from sequence 3, in chunks of 64. */
-static float *cold(model *m, uint32_t seed, uint32_t n)
-{
-    m->ops->clear(m, 3);
-    if (feed(m, 3, seed, 0, n, 64) != MODEL_OK) {
-        return calloc(m->info.n_vocab, sizeof(float));
-    }
-    float *row = row_after(m, n % 64 == 0 ? 64 : n % 64);
-    m->ops->clear(m, 3);
-    return row;
-}
-
-static void check_same(const float *a, const float *b, uint32_t n)
-{
-    /* Measured: 0.03 for F32 and 0.3 for quantized weights at |logits| about 9. */
-    double d = distance(a, b, n), bound = is_exact ? 0 : current->is_quantized ? 0.6 : 0.1;
-    if (!(d <= bound)) {
-        printf("%s: logits differ by %g, allowed %g\n", current->file, d, bound);
-    }
-    CHECK(d <= bound);
-}
+#include "tiny_models.h"
 
 /* ---- tests, each for every model ----------------------------------------------------------------------------------- */
 
@@ -498,30 +364,26 @@ static void test_the_fingerprint_tells_models_and_configurations_apart(void)
     c->ops->close(c);
 }
 
+static void test_model(void)
+{
+    RUN(test_facts);
+    RUN(test_text);
+    RUN(test_messages_stay_text);
+    RUN(test_chunking_does_not_matter);
+    RUN(test_sequences_do_not_meet);
+    RUN(test_rewind_where_it_is_exact);
+    RUN(test_invalid_batches_change_nothing);
+    RUN(test_a_full_cache_changes_nothing);
+    RUN(test_a_budget_buys_cells);
+}
+
 int main(void)
 {
-    models = getenv("LLMD_TEST_MODELS");
-    is_exact = getenv("LLMD_TEST_EXACT") != NULL;
-    if (models == NULL) {
-        printf("SKIPPED: LLMD_TEST_MODELS does not name a folder with the tiny models (python -m tools.tiny_models "
-               "makes it)\n");
-        return 0;
+    for_each_model(test_model);
+    if (models != NULL) {
+        RUN(test_bad_files_are_explained);
+        RUN(test_bad_options_are_explained);
+        RUN(test_the_fingerprint_tells_models_and_configurations_apart);
     }
-    for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++) {
-        current = &subjects[i];
-        printf("%s\n", current->file);
-        RUN(test_facts);
-        RUN(test_text);
-        RUN(test_messages_stay_text);
-        RUN(test_chunking_does_not_matter);
-        RUN(test_sequences_do_not_meet);
-        RUN(test_rewind_where_it_is_exact);
-        RUN(test_invalid_batches_change_nothing);
-        RUN(test_a_full_cache_changes_nothing);
-        RUN(test_a_budget_buys_cells);
-    }
-    RUN(test_bad_files_are_explained);
-    RUN(test_bad_options_are_explained);
-    RUN(test_the_fingerprint_tells_models_and_configurations_apart);
     return CHECK_RESULT();
 }

@@ -1,0 +1,161 @@
+/* Copies, checkpoints and saved sequences of llama.cpp, on tiny generated models of every memory class: what goes on from
+ * a copied or restored state must be what goes on from the same tokens read from the start. */
+#include "tiny_models.h"
+
+/* Goes on with `seq`, at k tokens of text 1, and compares with a cold reading. `is_moved`: its cells lie elsewhere than in
+ * a cold reading; for a window that is another order of summation even in the exact build. */
+static void check_goes_on(model *m, uint16_t seq, uint32_t k, bool is_moved)
+{
+    CHECK_INT(m->ops->position(m, seq), k);
+    CHECK_INT(feed(m, seq, 9, k, k + 10, 64), MODEL_OK);
+    float *row = row_after(m, 10);
+    m->ops->clear(m, 3);
+    CHECK_INT(feed(m, 3, 1, 0, k, 64), MODEL_OK);
+    CHECK_INT(feed(m, 3, 9, k, k + 10, 64), MODEL_OK);
+    float *reference = row_after(m, 10);
+    m->ops->clear(m, 3);
+    if (is_moved && current->memory == LLM_MEMORY_WINDOW) {
+        CHECK(distance(row, reference, m->info.n_vocab) < 0.1);
+    } else {
+        check_same(row, reference, m->info.n_vocab);
+    }
+    free(row);
+    free(reference);
+}
+
+static void *saved(model *m, uint16_t seq, model_state kind, size_t *n)
+{
+    *n = m->ops->state_bytes(m, seq, kind);
+    void *bytes = malloc(*n + 1);
+    return bytes != NULL && *n > 0 && m->ops->state_save(m, seq, kind, bytes, *n) == *n ? bytes : NULL;
+}
+
+static void test_a_copy_is_its_own(void)
+{
+    model *m = opened();
+    CHECK(m != NULL);
+    CHECK_INT(feed(m, 0, 1, 0, 200, 64), MODEL_OK);
+    CHECK(m->ops->copy(m, 0, 1));
+    CHECK(!m->ops->copy(m, 0, 1)); /* not empty */
+    CHECK(!m->ops->copy(m, 0, 0));
+    CHECK(!m->ops->copy(m, 0, N_SEQ));
+    CHECK_INT(feed(m, 0, 5, 200, 260, 60), MODEL_OK); /* the source goes its own way, and then away */
+    check_goes_on(m, 1, 200, true);
+    CHECK_STILL_GOOD();
+    CHECK_INT(m->ops->position(m, 0), 260);
+    m->ops->clear(m, 1);
+    CHECK(m->ops->copy(m, 0, 1));
+    m->ops->clear(m, 0);
+    CHECK_INT(m->ops->position(m, 1), 260);
+    CHECK_INT(feed(m, 1, 5, 260, 270, 10), MODEL_OK);
+    m->ops->close(m);
+}
+
+static void test_a_full_state_comes_back_anywhere(void)
+{
+    size_t n;
+    model *m = opened(), *other = opened();
+    CHECK(m != NULL && other != NULL);
+    CHECK_INT(feed(m, 0, 1, 0, 200, 64), MODEL_OK);
+    uint8_t *bytes = saved(m, 0, MODEL_STATE_FULL, &n);
+    CHECK(bytes != NULL);
+    CHECK_INT(m->ops->state_save(m, 0, MODEL_STATE_FULL, bytes, n - 1), 0);
+    CHECK_INT(feed(m, 2, 3, 0, 50, 64), MODEL_OK); /* overwritten by the restore */
+    CHECK_INT(m->ops->state_load(m, 2, MODEL_STATE_FULL, 200, bytes, n), MODEL_OK);
+    check_goes_on(m, 2, 200, true);
+    CHECK_STILL_GOOD();
+    check_goes_on(m, 0, 200, true);
+    CHECK_STILL_GOOD();
+    CHECK_INT(other->ops->state_load(other, 1, MODEL_STATE_FULL, 200, bytes, n), MODEL_OK);
+    check_goes_on(other, 1, 200, true);
+    CHECK_STILL_GOOD();
+    free(bytes);
+    m->ops->close(m);
+    other->ops->close(other);
+}
+
+static void test_a_checkpoint_brings_back_what_a_cut_cannot(void)
+{
+    size_t n, n_full;
+    model *m = opened();
+    CHECK(m != NULL);
+    if (m->info.checkpoint == MODEL_CHECKPOINT_NONE) {
+        CHECK(m->info.memory == LLM_MEMORY_DENSE);
+        m->ops->close(m);
+        return;
+    }
+    CHECK_INT(feed(m, 0, 1, 0, 150, 64), MODEL_OK);
+    uint8_t *bytes = saved(m, 0, MODEL_STATE_CHECKPOINT, &n), *full = saved(m, 0, MODEL_STATE_FULL, &n_full);
+    CHECK(bytes != NULL && full != NULL);
+    CHECK(m->info.checkpoint == MODEL_CHECKPOINT_WHOLE ? n == n_full : n < n_full);
+    CHECK_INT(feed(m, 0, 1, 150, 450, 64), MODEL_OK); /* far enough for the window to have gone */
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(m->ops->state_load(m, 0, MODEL_STATE_CHECKPOINT, 150, bytes, n), MODEL_OK);
+        check_goes_on(m, 0, 150, true);
+        CHECK_STILL_GOOD();
+    }
+    free(bytes);
+    free(full);
+    m->ops->close(m);
+}
+
+/* The recipe for another session with the same beginning: copy all, then bring the copy back. */
+static void test_a_fork_at_a_checkpoint_leaves_the_source_alone(void)
+{
+    size_t n;
+    model *m = opened();
+    CHECK(m != NULL);
+    if (m->info.checkpoint != MODEL_CHECKPOINT_NONE) {
+        CHECK_INT(feed(m, 0, 1, 0, 150, 64), MODEL_OK);
+        uint8_t *bytes = saved(m, 0, MODEL_STATE_CHECKPOINT, &n);
+        CHECK(bytes != NULL);
+        CHECK_INT(feed(m, 0, 1, 150, 300, 64), MODEL_OK);
+        CHECK(m->ops->copy(m, 0, 1));
+        CHECK_INT(m->ops->state_load(m, 1, MODEL_STATE_CHECKPOINT, 150, bytes, n), MODEL_OK);
+        check_goes_on(m, 1, 150, true);
+        CHECK_STILL_GOOD();
+        check_goes_on(m, 0, 300, true);
+        CHECK_STILL_GOOD();
+        free(bytes);
+    }
+    m->ops->close(m);
+}
+
+static void test_damaged_states_leave_the_sequence_empty(void)
+{
+    size_t n;
+    model *m = opened();
+    CHECK(m != NULL);
+    CHECK_INT(feed(m, 0, 1, 0, 100, 64), MODEL_OK);
+    uint8_t *bytes = saved(m, 0, MODEL_STATE_FULL, &n);
+    CHECK(bytes != NULL);
+    CHECK_INT(feed(m, 1, 2, 0, 50, 64), MODEL_OK);
+    CHECK_INT(m->ops->state_load(m, 1, MODEL_STATE_FULL, 100, bytes, n / 2), MODEL_INVALID);
+    CHECK_INT(m->ops->position(m, 1), 0);
+    CHECK_INT(m->ops->state_load(m, 1, MODEL_STATE_FULL, 99, bytes, n), MODEL_INVALID); /* not so many tokens */
+    CHECK_INT(m->ops->position(m, 1), 0);
+    CHECK_INT(m->ops->state_load(m, 1, MODEL_STATE_FULL, 100, bytes, 0), MODEL_INVALID);
+    memset(bytes, 0x5a, n);
+    CHECK_INT(m->ops->state_load(m, 1, MODEL_STATE_FULL, 100, bytes, n), MODEL_INVALID);
+    CHECK_INT(m->ops->state_load(m, N_SEQ, MODEL_STATE_FULL, 100, bytes, n), MODEL_INVALID);
+    check_goes_on(m, 0, 100, false); /* nobody else noticed */
+    CHECK_STILL_GOOD();
+    CHECK_INT(feed(m, 1, 1, 0, 20, 64), MODEL_OK);
+    free(bytes);
+    m->ops->close(m);
+}
+
+static void test_state(void)
+{
+    RUN(test_a_copy_is_its_own);
+    RUN(test_a_full_state_comes_back_anywhere);
+    RUN(test_a_checkpoint_brings_back_what_a_cut_cannot);
+    RUN(test_a_fork_at_a_checkpoint_leaves_the_source_alone);
+    RUN(test_damaged_states_leave_the_sequence_empty);
+}
+
+int main(void)
+{
+    for_each_model(test_state);
+    return CHECK_RESULT();
+}
