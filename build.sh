@@ -83,9 +83,10 @@ stage() {
 }
 
 stage_ticker() {
-    local log=$1 parent=$2 progress
+    local log=$1 parent=$2 every=60 progress
+    [ ! -t 2 ] || every=15
     SECONDS=0
-    while sleep 15 && kill -0 "$parent" 2>/dev/null; do
+    while sleep "$every" && kill -0 "$parent" 2>/dev/null; do
         progress=$(tail -n 1 "$log" 2>/dev/null | grep -o '^\[[0-9]*/[0-9]*\]' || true)
         say "  ... ${SECONDS} s $progress"
     done
@@ -190,22 +191,19 @@ setup_package() {
 
 # --- the native library ----------------------------------------------------------------------------------------------
 
-# native_build NAME LLAMA_VARIANT [cmake arguments]: libllm in build/NAME against the llama.cpp build LLAMA_VARIANT.
+# native_build NAME LLAMA_VARIANT TARGETS [cmake arguments]: libllm in build/NAME against the llama.cpp build
+# LLAMA_VARIANT. The target `package` is what Python loads; `all` adds the test and measuring programs.
 native_build() {
-    local name=$1 llama=$2
-    shift 2
+    local name=$1 llama=$2 targets=$3
+    shift 3
     llama_ensure "$llama"
-    local directory=$BUILD/$name targets configure hash
-    case $llama in
-    native) targets=(all) ;;
-    exact) targets=(package test_model_llama) ;; # all other programs are the native build's
-    portable) targets=(package) ;;
-    esac
+    local directory=$BUILD/$name configure hash
     configure=(-G Ninja -S "$ROOT" -B "$directory" "-DCMAKE_MAKE_PROGRAM=$NINJA" "-DCMAKE_C_COMPILER=$CC" "-DCMAKE_CXX_COMPILER=$CXX"
         "-DLLM_LLAMA_PREFIX=$LLAMA_PREFIX" "-DPython_EXECUTABLE=$PYTHON_ENV/bin/python" "-DLLM_VARIANT=$llama" "$@")
     hash=$(printf '%s\n' "${configure[@]}" "$("$CC" --version)" "$("$CXX" --version)" | hash_of)
     once "$directory/.stamp-configure" "$hash" "libllm ($name): configure" native_configure "$directory" "${configure[@]}"
-    stage "libllm ($name): build" "$CMAKE" --build "$directory" --parallel "$JOBS" --target "${targets[@]}"
+    # shellcheck disable=SC2086  # a list
+    stage "libllm ($name): build" "$CMAKE" --build "$directory" --parallel "$JOBS" --target $targets
 }
 
 native_configure() {
@@ -229,15 +227,16 @@ native_install() {
     done
 }
 
+# setup_native package|all
 setup_native() {
     local name=native
     [ -z "${LLMD_PORTABLE:-}" ] || name=portable
-    native_build "$name" "$name"
+    native_build "$name" "$name" "$1"
     native_install "$name" native
 }
 
 setup_exact() {
-    native_build exact exact
+    native_build exact exact "package test_model_llama"
     native_install exact exact
 }
 
@@ -267,7 +266,7 @@ run_c_tests() {
 sanitizer_build() {
     setup_environment test
     setup_models
-    native_build "$1" native -DLLM_SANITIZE="$2" "${@:3}"
+    native_build "$1" native all -DLLM_SANITIZE="$2" "${@:3}"
 }
 
 # --- one at a time ---------------------------------------------------------------------------------------------------
@@ -290,7 +289,7 @@ verb_setup() { locked prepare_serve; }
 
 prepare_serve() {
     setup_environment runtime
-    setup_native
+    setup_native package
     setup_package
     # Without its embedded model, a checkout serves a generated one.
     compgen -G "$PACKAGE/data/*.gguf" >/dev/null || setup_models
@@ -314,7 +313,7 @@ in_root() { (cd "$ROOT" && "$@"); }
 
 prepare_test() {
     setup_environment test
-    setup_native
+    setup_native all
     setup_exact
     setup_package
     setup_models
@@ -322,20 +321,20 @@ prepare_test() {
 
 prepare_bench() {
     setup_environment test
-    setup_native
+    setup_native all
     setup_package
     setup_models
 }
 
 prepare_check() {
     setup_environment test
-    setup_native
+    setup_native package
     setup_package
 }
 
 verb_test() {
     locked prepare_test
-    run_c_tests "$BUILD/native"
+    run_c_tests "$BUILD/$([ -z "${LLMD_PORTABLE:-}" ] && echo native || echo portable)"
     LLMD_TEST_EXACT=1 run_c_tests "$BUILD/exact"
     in_root "$PYTHON_ENV/bin/python" -m pytest "$@"
 }
@@ -431,7 +430,7 @@ verb_wheel() { locked make_wheel; }
 make_wheel() {
     local staging=$BUILD/wheel
     setup_environment runtime
-    native_build portable portable
+    native_build portable portable package
     rm -rf "$staging"
     mkdir -p "$staging"
     cp "$ROOT"/{setup.cfg,setup.py,pyproject.toml,LICENSE,README.md} "$staging/"
