@@ -31,9 +31,10 @@ class Profile:
 
 PROFILES: dict[str, tuple[Profile, float]] = {
     "first": (Profile((3, 6), tell=4, recall=5, unknown=1.5, update=0.5, other=0.2, noise=0.0), 0.0),
-    "recall": (Profile((4, 12), tell=3, recall=4, unknown=2.5, update=1.2, other=1.0), 0.37),
+    "recall": (Profile((4, 12), tell=3, recall=4, unknown=2.5, update=1.2, other=1.0), 0.32),
     "mixed": (Profile((3, 10), tell=1.5, recall=2, unknown=1.5, update=0.5, other=4), 0.28),
     "short": (Profile((1, 3), tell=0.5, recall=1, unknown=1.5, update=0, other=4), 0.18),
+    "drill": (Profile((5, 12), tell=0.0, recall=0.0, unknown=0.3, update=0.0, other=6), 0.10),
     "tools": (Profile((1, 4), tell=0.6, recall=1, unknown=0.5, update=0.2, other=1.5, tools=1.0), 0.11),
     "far": (Profile((6, 12), tell=2, recall=3, unknown=1.5, update=0.8, other=2, reading=8), 0.05),
     "very far": (Profile((8, 16), tell=2, recall=3, unknown=1.5, update=0.8, other=2.5, reading=45), 0.015),
@@ -65,7 +66,7 @@ def _other(talk: Talk, profile: Profile) -> None:
         sessions.reading(talk, talk.rng.randint(2, profile.reading))
         return
     kinds = (sessions.skill, sessions.chat, sessions.outside, sessions.about_me, sessions.what_i_said)
-    talk.rng.choices(kinds, (5, 4, 1.2, 0.4, 0.3))[0](talk)
+    talk.rng.choices(kinds, (8, 4, 1.2, 0.4, 0.3))[0](talk)
 
 
 def converse(rng: Random, profile: Profile, held: bool = False) -> Conversation:

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from random import Random
 
+# Words that may stand nearly anywhere without changing what a sentence says.
+FILLERS = (
+    "really", "actually", "of course", "simply", "today", "well", "maybe", "still", "only", "kindly", "always", "surely",
+    "certainly", "dear model", "as always", "you see", "here", "indeed", "honestly", "in general", "by now", "so far",
+    "as of today", "for sure", "my dear", "quickly", "too", "also", "once more", "right away", "as it happens", "you two",
+    "in truth", "um", "uh", "like", "basically", "truly", "luckily", "sadly", "anyway", "in short", "with pleasure",
+    "my good model", "this time", "this evening", "from here", "as said", "clearly", "gladly", "hopefully", "perhaps",
+)  # fmt: skip
+_DROPPED = frozenset("is the a an my i do to of you please can it that this are am in was did for as me have".split())
 _CHOICE = re.compile(r"\[([^\[\]]*)\]")
 _SLOT = re.compile(r"(\{\w+\})")
 
@@ -48,6 +58,29 @@ def noisy(rng: Random, template: str, amount: float) -> str:
     if style == "typo":
         parts = [p if p.startswith("{") else _typo(rng, p) for p in parts]
     return "".join(parts)
+
+
+def jumbled(rng: Random, template: str, amount: float, invented: Callable[[Random], str]) -> str:
+    """Words put in or left out, so that the few words that matter have to be enough. Slots stay."""
+    if rng.random() >= amount:
+        return template
+    words = template.split(" ")
+    for _ in range(rng.choice((1, 1, 2, 3))):
+        at = rng.randrange(len(words) + 1)
+        if rng.random() < 0.35 and at < len(words) > 3 and words[at].lower() in _DROPPED:
+            del words[at]
+        else:
+            beside = "".join(words[max(0, at - 1) : at + 1])
+            words.insert(at, invented(rng) if rng.random() < 0.3 and "{" not in beside else rng.choice(FILLERS))
+    return " ".join(words)
+
+
+def wrapped(rng: Random, template: str, amount: float) -> str:
+    """A word or two before a request, or after it where no slot ends it."""
+    if rng.random() >= amount:
+        return template
+    filler = rng.choice(FILLERS)
+    return f"{template} {filler}" if rng.random() < 0.4 and not template.endswith("}") else f"{filler} {template}"
 
 
 def _typo(rng: Random, text: str) -> str:

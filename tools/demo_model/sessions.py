@@ -9,8 +9,8 @@ from random import Random
 from tools.demo_model import skills, toolbox, world
 from tools.demo_model.chat import Conversation, Message
 from tools.demo_model.facts import KINDS, Fact, draw_fact, kind_named, revalue, with_article
-from tools.demo_model.phrases import expand, join_lower, noisy
-from tools.demo_model.words import Vocabulary
+from tools.demo_model.phrases import expand, join_lower, jumbled, noisy
+from tools.demo_model.words import Vocabulary, invented_word
 
 # fmt: off
 _SYSTEM = (
@@ -59,6 +59,15 @@ class Talk:
     def pick(self, train: tuple[str, ...], held: tuple[str, ...]) -> str:
         return expand(self.rng, self.rng.choice(held if self.held else train))
 
+    def stray(self, text: str) -> str:
+        """Sometimes another sentence, which has nothing to do with it, before or after what matters."""
+        if self.held or not self.noise or self.rng.random() >= 0.15:
+            return text
+        other = skills.passage(self.rng, self.words, 1)
+        if self.rng.random() < 0.3:
+            other = " ".join(invented_word(self.rng) for _ in range(self.rng.randint(1, 5))).capitalize() + "."
+        return f"{other} {text}" if self.rng.random() < 0.7 else f"{text} {other}"
+
     def say(self, user: str, answer: str, tag: str) -> None:
         self.out.messages.append(Message("user", user))
         self.out.messages.append(Message("assistant", answer, tag))
@@ -67,6 +76,8 @@ class Talk:
         """British or American spelling, and noise, before the slots are filled."""
         if self.rng.random() < 0.25:
             template = template.replace("colour", "color").replace("favourite", "favorite")
+        if not self.held and self.noise:
+            template = jumbled(self.rng, template, 0.35, invented_word)
         return noisy(self.rng, template, self.noise)
 
     def fill(self, fact: Fact, template: str) -> str:
@@ -117,7 +128,7 @@ def tell(talk: Talk, facts: list[Fact]) -> None:
         text = text.rstrip(".") + rng.choice(_TAIL_HELD if talk.held else _TAIL)
     if rng.random() < 0.2:
         text = f"{text} {talk.pick(_AFTER, _AFTER_HELD)}"
-    talk.say(text, _acknowledge(talk, facts, greeted), "tell")
+    talk.say(talk.stray(text), _acknowledge(talk, facts, greeted), "tell")
     talk.known.update((fact.key, fact) for fact in facts)
 
 
@@ -134,7 +145,7 @@ def question_for(talk: Talk, fact: Fact) -> str:
     if rng.random() < 0.2:
         before = talk.pick(_ASK_BEFORE, _ASK_BEFORE_HELD)
         text = join_lower(before, text) if before.endswith(",") or before == "And" else f"{before} {text}"
-    return text
+    return talk.stray(text)
 
 
 def _what_is(fact: Fact) -> str:
@@ -252,7 +263,7 @@ def chat(talk: Talk) -> None:
 
 
 def outside(talk: Talk) -> None:
-    talk.say(world.outside_question(talk.rng, talk.words), world.UNKNOWN, "outside")
+    talk.say(talk.spell(world.outside_question(talk.rng, talk.words)), world.UNKNOWN, "outside")
 
 
 def reading(talk: Talk, sentences: int) -> None:

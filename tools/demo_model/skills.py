@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from random import Random
 
-from tools.demo_model.phrases import expand
+from tools.demo_model.phrases import expand, wrapped
 from tools.demo_model.words import LISTS, Vocabulary
 
 NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
@@ -17,7 +17,9 @@ Skill = Callable[[Random, Vocabulary], Exchange]
 
 
 def _phrase(rng: Random, words: Vocabulary, train: tuple[str, ...], held: tuple[str, ...]) -> str:
-    return expand(rng, rng.choice(held if words.held else train))
+    if words.held:
+        return expand(rng, rng.choice(held))
+    return wrapped(rng, expand(rng, rng.choice(train)), 0.2)
 
 
 # fmt: off
@@ -75,7 +77,7 @@ def spelling(rng: Random, words: Vocabulary) -> Exchange:
     question = _phrase(
         rng, words,
         ("[Spell|Please spell|Can you spell|Spell the word|Spell the name] {w}.", "How do you [spell|write] {w}?", "[Spell out|Give me the letters of] {w}.", "What are the letters in {w}?"),
-        ("Could you spell {w} for me?", "Letter by letter, what is {w}?"),
+        ("Could you spell {w} for me?", "Spell {w}, letter by letter."),
     )  # fmt: skip
     return question.replace("{w}", word), "-".join(word)
 
@@ -91,7 +93,7 @@ def repeating(rng: Random, words: Vocabulary) -> Exchange:
             rng,
             words,
             ("[Say|Repeat|Write] {w} [two|2] times.".replace("[two|2]", f"[{NUMBER_WORDS[count]}|{count}]"),),
-            (f"I want to read {{w}} {count} times.",),
+            (f"Can you say {{w}} {count} times?",),
         )
         return question.replace("{w}", text), " ".join([text] * count)
     question = _phrase(
@@ -196,9 +198,9 @@ def story(rng: Random, words: Vocabulary) -> Exchange:
 
 
 SKILLS: dict[str, tuple[Skill, float]] = {
-    "arithmetic": (arithmetic, 2.5),
+    "arithmetic": (arithmetic, 3.0),
     "counting": (counting, 1.0),
-    "spelling": (spelling, 1.2),
+    "spelling": (spelling, 1.8),
     "repeating": (repeating, 1.6),
     "listing": (listing, 1.2),
     "json": (json_object, 1.4),
