@@ -108,7 +108,7 @@ async def _set_up(runner: web.AppRunner, config: Config) -> None:
 
 
 class _Signals:
-    """SIGTERM and SIGINT: the first stops in order, the second at once. While the model loads, nothing needs an order."""
+    """SIGTERM and SIGINT: the first stops in order, the second at once. While the model loads, both are the same."""
 
     def __init__(self, listeners: Listeners) -> None:
         self.first = asyncio.Event()

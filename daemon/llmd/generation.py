@@ -137,10 +137,12 @@ class Generation:
 
     async def text(self) -> str:
         """What has come since the last call, waiting for it; "" after a nudge or at the end."""
-        if not self._parts and self.finished is None:
-            await self._wait()
-        text = "".join(self._parts)
-        self._parts.clear()
+        parts = self._parts
+        if not parts and self.finished is None:
+            self._waiter = waiter = self._create_future()
+            await waiter
+        text = parts[0] if len(parts) == 1 else "".join(parts)
+        parts.clear()
         self._pending_chars = 0
         if self._paused:
             self._paused = False
