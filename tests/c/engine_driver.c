@@ -1,0 +1,447 @@
+#include "engine_driver.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MESSAGE_BYTES = 1 << 18, ANSWER_MS_MAX = 60000, FIRST_WORD = 260, N_WORDS = 100 };
+
+/* ---- open and close ---- */
+
+driver *driver_open(const llm_engine_options *wanted)
+{
+    llm_engine_options options = *wanted;
+    options.n_sessions = options.n_sessions > 0 ? options.n_sessions : 4;
+    options.n_scratch = options.n_scratch > 0 ? options.n_scratch : 2;
+    options.n_ctx = options.n_ctx > 0 ? options.n_ctx : 1024;
+    driver *d = calloc(1, sizeof *d);
+    d->buffer = malloc(LLM_DRAIN_BYTES_MIN);
+    d->answers = calloc(1, sizeof *d->answers);
+    char error[LLM_TEXT_BYTES_MAX] = "";
+    if (llm_engine_open(&options, &d->engine, error, sizeof error) != LLM_OK || llm_engine_start(d->engine) != LLM_OK) {
+        printf("%s: %s\n", options.model, error);
+        fflush(stdout);
+        abort();
+    }
+    d->page = llm_engine_page(d->engine);
+    llm_engine_info(d->engine, &d->info);
+    return d;
+}
+
+driver *driver_open_model(const char *name)
+{
+    return driver_open(&(llm_engine_options){.model = name});
+}
+
+static void fault(driver *d, uint64_t request, const char *what)
+{
+    d->n_faults++;
+    printf("request %llu: %s\n", (unsigned long long)request, what);
+}
+
+uint32_t driver_close(driver *d)
+{
+    llm_engine_stop(d->engine);
+    while (driver_drain(d)) {
+    }
+    for (uint64_t i = 1; i <= d->n_requests; i++) {
+        if (!d->answers[i]->is_over) {
+            fault(d, i, "has no end");
+        }
+        free(d->answers[i]->text);
+        free(d->answers[i]);
+    }
+    llm_engine_close(d->engine);
+    uint32_t n_faults = d->n_faults;
+    free(d->answers);
+    free(d->buffer);
+    free(d);
+    return n_faults;
+}
+
+/* ---- commands ---- */
+
+size_t driver_write_generate(uint64_t request, const generate_call *c, void *out, size_t n_bytes)
+{
+    const char *session = c->session != NULL ? c->session : "";
+    wire_writer w = wire_writer_open(out, n_bytes);
+    wire_write_array(&w, 12);
+    wire_write_uint(&w, LLM_COMMAND_GENERATE);
+    wire_write_uint(&w, request);
+    wire_write_uint(&w, c->owner);
+    wire_write_str(&w, session, strlen(session));
+    wire_write_bin(&w, c->prompt, c->n_prompt * sizeof *c->prompt);
+    wire_write_uint(&w, c->max_tokens);
+    wire_write_array(&w, 9);
+    const double sampling[] = {(double)c->temperature, 1, 0, 1, 0, 0};
+    for (size_t i = 0; i < sizeof sampling / sizeof sampling[0]; i++) {
+        wire_write_float(&w, sampling[i]);
+    }
+    wire_write_uint(&w, 0);  /* top_k */
+    wire_write_uint(&w, 64); /* penalty_last_n */
+    wire_write_uint(&w, c->seed);
+    wire_write_bin(&w, "", 0);
+    wire_write_array(&w, c->stop != NULL ? 1 : 0);
+    if (c->stop != NULL) {
+        wire_write_str(&w, c->stop, strlen(c->stop));
+    }
+    wire_write_uint(&w, c->flags);
+    wire_write_bin(&w, c->boundaries, c->n_boundaries * sizeof *c->boundaries);
+    wire_write_str(&w, c->parent != NULL ? c->parent : "", c->parent != NULL ? strlen(c->parent) : 0);
+    return w.failed ? 0 : wire_size(&w);
+}
+
+static void push(driver *d, const void *message, size_t n_bytes)
+{
+    int status = llm_command_push(d->engine, message, n_bytes);
+    while (status == LLM_FULL) { /* it takes commands as long as their answers have room */
+        driver_drain(d);
+        sched_yield();
+        status = llm_command_push(d->engine, message, n_bytes);
+    }
+    if (status != LLM_OK) {
+        printf("push: %s\n", llm_status_word(status));
+        fflush(stdout);
+        abort();
+    }
+}
+
+static uint64_t expect(driver *d, ask asked)
+{
+    uint64_t request = ++d->n_requests;
+    d->answers = realloc(d->answers, (request + 1) * sizeof *d->answers);
+    d->answers[request] = calloc(1, sizeof(answer));
+    d->answers[request]->asked = asked;
+    d->answers[request]->text = calloc(1, 1);
+    d->n_open++;
+    return request;
+}
+
+uint64_t driver_generate(driver *d, const generate_call *call)
+{
+    uint64_t request = expect(d, ASK_GENERATE);
+    size_t room = MESSAGE_BYTES + call->n_prompt * sizeof *call->prompt;
+    uint8_t *message = malloc(room);
+    push(d, message, driver_write_generate(request, call, message, room));
+    free(message);
+    return request;
+}
+
+/* [op, request, owner, session], and two more if there is a second name. */
+static uint64_t push_for_session(driver *d, llm_command_op op, uint32_t owner, const char *session, const char *to,
+                                 uint32_t at)
+{
+    uint64_t request = expect(d, ASK_REPLY);
+    uint8_t message[512];
+    wire_writer w = wire_writer_open(message, sizeof message);
+    wire_write_array(&w, to != NULL ? 6 : 4);
+    wire_write_uint(&w, op);
+    wire_write_uint(&w, request);
+    wire_write_uint(&w, owner);
+    wire_write_str(&w, session, strlen(session));
+    if (to != NULL) {
+        wire_write_str(&w, to, strlen(to));
+        wire_write_uint(&w, at);
+    }
+    push(d, message, wire_size(&w));
+    return request;
+}
+
+uint64_t driver_reset(driver *d, uint32_t owner, const char *session)
+{
+    return push_for_session(d, LLM_COMMAND_RESET, owner, session, NULL, 0);
+}
+
+uint64_t driver_close_session(driver *d, uint32_t owner, const char *session)
+{
+    return push_for_session(d, LLM_COMMAND_CLOSE, owner, session, NULL, 0);
+}
+
+uint64_t driver_park(driver *d, uint32_t owner, const char *session)
+{
+    return push_for_session(d, LLM_COMMAND_PARK, owner, session, NULL, 0);
+}
+
+uint64_t driver_fork(driver *d, uint32_t owner, const char *session, const char *to, uint32_t at)
+{
+    return push_for_session(d, LLM_COMMAND_FORK, owner, session, to, at);
+}
+
+void driver_cancel(driver *d, uint64_t request)
+{
+    uint8_t message[32];
+    wire_writer w = wire_writer_open(message, sizeof message);
+    wire_write_array(&w, 2);
+    wire_write_uint(&w, LLM_COMMAND_CANCEL);
+    wire_write_uint(&w, request);
+    push(d, message, wire_size(&w));
+}
+
+void driver_pause(driver *d, uint64_t request, bool paused)
+{
+    uint8_t message[32];
+    wire_writer w = wire_writer_open(message, sizeof message);
+    wire_write_array(&w, 3);
+    wire_write_uint(&w, LLM_COMMAND_PAUSE);
+    wire_write_uint(&w, request);
+    wire_write_bool(&w, paused);
+    push(d, message, wire_size(&w));
+}
+
+/* ---- events ---- */
+
+static void take_text(driver *d, uint64_t request, answer *a, wire_reader *r)
+{
+    size_t n = 0;
+    const char *text = wire_read_str(r, UINT32_MAX, &n);
+    uint32_t n_tokens = (uint32_t)wire_read_uint(r, UINT32_MAX);
+    if (r->failed) {
+        return;
+    }
+    if (!a->is_started) {
+        fault(d, request, "TEXT before STARTED");
+    }
+    if (n == 0 || n_tokens < a->n_tokens) {
+        fault(d, request, "an empty TEXT, or one that counts back");
+    }
+    a->n_tokens = n_tokens;
+    a->text = realloc(a->text, a->n_text + n + 1);
+    memcpy(a->text + a->n_text, text, n);
+    a->n_text += n;
+    a->text[a->n_text] = '\0';
+}
+
+static void take_started(driver *d, uint64_t request, answer *a, wire_reader *r)
+{
+    a->reason = (uint32_t)wire_read_uint(r, LLM_REASON_N - 1);
+    uint32_t n_prompt = (uint32_t)wire_read_uint(r, UINT32_MAX);
+    a->n_reused = (uint32_t)wire_read_uint(r, UINT32_MAX);
+    a->diverged_at = (int32_t)wire_read_int(r, -1, INT32_MAX);
+    if (!a->is_admitted || a->is_started) {
+        fault(d, request, "STARTED twice or before ADMITTED");
+    }
+    if (a->n_reused > n_prompt || a->diverged_at >= (int32_t)n_prompt) {
+        fault(d, request, "STARTED with more than the prompt has");
+    }
+    a->is_started = true;
+}
+
+/* The numbers of a FINISHED agree with each other and with what came before. */
+static bool counts_agree(const answer *a)
+{
+    const wire_finished *f = &a->finished;
+    if (f->outcome == LLM_OUTCOME_REFUSED) {
+        return !a->is_admitted && !a->is_started && f->status != LLM_OK && f->n_generated == 0 && a->n_text == 0;
+    }
+    bool well = f->outcome == LLM_OUTCOME_END || f->outcome == LLM_OUTCOME_STOP || f->outcome == LLM_OUTCOME_LENGTH;
+    return a->is_admitted && (f->status == LLM_OK) == well && f->n_visible <= f->n_resident &&
+           f->n_reused + f->n_prefilled <= f->n_prompt && (a->is_started || f->n_generated == 0) &&
+           (!a->is_started || f->n_reused == a->n_reused) && f->n_generated >= a->n_tokens &&
+           (!well || (f->n_generated > 0 && f->n_reused + f->n_prefilled == f->n_prompt)) &&
+           (f->stop_index >= 0) == (f->outcome == LLM_OUTCOME_STOP);
+}
+
+static void take_finished(driver *d, uint64_t request, answer *a, wire_reader *r)
+{
+    wire_finished *f = &a->finished;
+    f->outcome = (llm_outcome)wire_read_uint(r, LLM_OUTCOME_N - 1);
+    f->status = (llm_status)wire_read_uint(r, LLM_STATUS_N - 1);
+    uint32_t *counts[] = {&f->n_prompt, &f->n_reused, &f->n_prefilled, &f->n_generated, &f->n_resident, &f->n_visible};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        *counts[i] = (uint32_t)wire_read_uint(r, UINT32_MAX);
+    }
+    f->stop_index = (int32_t)wire_read_int(r, -1, INT32_MAX);
+    f->queue_us = wire_read_uint(r, UINT64_MAX);
+    f->prefill_us = wire_read_uint(r, UINT64_MAX);
+    f->decode_us = wire_read_uint(r, UINT64_MAX);
+    f->seed = wire_read_uint(r, UINT64_MAX);
+    if (a->asked != ASK_GENERATE) {
+        fault(d, request, "FINISHED, but a REPLY was asked for");
+    }
+    if (!counts_agree(a)) {
+        fault(d, request, "FINISHED with numbers that do not agree");
+    }
+    if (!d->expects_nonsense && strstr(a->text, "WRONG-STATE") != NULL) {
+        fault(d, request, "the state was wrong");
+    }
+    a->status = f->status;
+}
+
+static void take_event(driver *d, wire_reader *r)
+{
+    static const uint32_t counts[] = {0, 3, 6, 4, 15, 5};
+    uint32_t count = wire_read_array(r, 16);
+    uint32_t op = (uint32_t)wire_read_uint(r, LLM_EVENT_REPLY);
+    uint64_t request = wire_read_uint(r, UINT64_MAX);
+    if (r->failed || op == 0 || count != counts[op] || request == 0 || request > d->n_requests) {
+        fault(d, request, "an event that is none, or of a request that was never made");
+        r->failed = true;
+        return;
+    }
+    answer *a = d->answers[request];
+    if (a->is_over) {
+        fault(d, request, "an event after the last one");
+    }
+    switch (op) {
+    case LLM_EVENT_ADMITTED:
+        a->slot = (uint32_t)wire_read_uint(r, UINT32_MAX);
+        if (a->is_admitted) {
+            fault(d, request, "ADMITTED twice");
+        }
+        a->is_admitted = true;
+        return;
+    case LLM_EVENT_STARTED: take_started(d, request, a, r); return;
+    case LLM_EVENT_TEXT: take_text(d, request, a, r); return;
+    case LLM_EVENT_FINISHED: take_finished(d, request, a, r); break;
+    default:
+        if (a->asked == ASK_GENERATE) {
+            fault(d, request, "a REPLY to a GENERATE");
+        }
+        a->status = (uint32_t)wire_read_uint(r, LLM_STATUS_N - 1);
+        a->slot = (uint32_t)wire_read_uint(r, UINT32_MAX);
+        a->n_tokens = (uint32_t)wire_read_uint(r, UINT32_MAX);
+    }
+    a->is_over = true;
+    d->n_open--;
+}
+
+bool driver_drain(driver *d)
+{
+    int64_t n = llm_events_drain(d->engine, d->buffer, LLM_DRAIN_BYTES_MIN);
+    if (n <= 0) {
+        return false;
+    }
+    wire_reader r = wire_reader_open(d->buffer, (size_t)n);
+    uint32_t count = wire_read_array(&r, UINT32_MAX);
+    for (uint32_t i = 0; i < count && !r.failed; i++) {
+        take_event(d, &r);
+    }
+    if (!wire_is_done(&r)) {
+        fault(d, 0, "a batch of events that cannot be read");
+    }
+    return true;
+}
+
+/* Waits for the descriptor, then takes what is there. The limit only turns a hang into a failure. */
+static void pump(driver *d)
+{
+    struct pollfd fd = {.fd = llm_events_fd(d->engine), .events = POLLIN};
+    if (poll(&fd, 1, ANSWER_MS_MAX) == 0) {
+        printf("no event for %d s, %llu requests open\n", ANSWER_MS_MAX / 1000, (unsigned long long)d->n_open);
+        fflush(stdout);
+        abort();
+    }
+    driver_drain(d);
+}
+
+const answer *driver_answer(const driver *d, uint64_t request)
+{
+    return d->answers[request];
+}
+
+const answer *driver_wait(driver *d, uint64_t request)
+{
+    while (!d->answers[request]->is_over) {
+        pump(d);
+    }
+    return d->answers[request];
+}
+
+const answer *driver_wait_started(driver *d, uint64_t request)
+{
+    while (!d->answers[request]->is_started && !d->answers[request]->is_over) {
+        pump(d);
+    }
+    return d->answers[request];
+}
+
+const answer *driver_wait_text(driver *d, uint64_t request)
+{
+    while (d->answers[request]->n_text == 0 && !d->answers[request]->is_over) {
+        pump(d);
+    }
+    return d->answers[request];
+}
+
+void driver_wait_all(driver *d)
+{
+    while (d->n_open > 0) {
+        pump(d);
+    }
+}
+
+void driver_fence(driver *d)
+{
+    for (int i = 0; i < 2; i++) { /* the gauges follow the events of a loop: the second answer comes behind them */
+        driver_wait(d, driver_reset(d, UINT32_MAX, "never-opened"));
+    }
+}
+
+void driver_loop(driver *d)
+{
+    for (int i = 0; i < 2; i++) {
+        uint64_t before = llm_engine_heartbeat(d->engine, NULL);
+        driver_cancel(d, UINT64_MAX); /* of nobody: wakes the decode thread */
+        while (llm_engine_heartbeat(d->engine, NULL) == before) {
+            sched_yield();
+        }
+    }
+}
+
+/* ---- looking ---- */
+
+uint64_t driver_counter(const driver *d, int counter)
+{
+    return llm_page_counter(d->page, counter);
+}
+
+int driver_state(const driver *d, uint32_t slot)
+{
+    llm_session_view view;
+    return llm_page_session(d->page, slot, &view) == LLM_OK ? (int)view.state : -1;
+}
+
+uint32_t driver_tokens(const driver *d, uint32_t slot, int32_t *out, uint32_t n_out)
+{
+    int64_t n = llm_page_tokens(d->page, slot, out, n_out, NULL);
+    return n > 0 ? (uint32_t)n : 0;
+}
+
+bool driver_is_idle(driver *d)
+{
+    driver_fence(d);
+    bool idle = d->n_open == 0 && driver_counter(d, LLM_COUNTER_REQUESTS_RUNNING) == 0 &&
+                driver_counter(d, LLM_COUNTER_REQUESTS_WAITING) == 0;
+    for (uint32_t slot = 0; slot < d->info.n_slots; slot++) {
+        llm_session_view view;
+        if (llm_page_session(d->page, slot, &view) == LLM_OK) {
+            idle = idle && view.n_waiting == 0 && view.state != LLM_STATE_PREFILL && view.state != LLM_STATE_DECODE;
+        }
+    }
+    return idle;
+}
+
+/* ---- prompts and references ---- */
+
+void make_prompt(int32_t *out, uint32_t n, uint64_t seed)
+{
+    random_source random = {seed * 2654435761u + 1};
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = FIRST_WORD + (int32_t)random_below(&random, N_WORDS);
+    }
+}
+
+bool driver_equals_cold(driver *reference, const generate_call *call, const answer *a)
+{
+    generate_call cold = *call;
+    cold.owner = 0;
+    cold.session = NULL;
+    cold.parent = NULL;
+    cold.flags |= LLM_GENERATE_COLD;
+    const answer *b = driver_wait(reference, driver_generate(reference, &cold));
+    return a->n_text == b->n_text && memcmp(a->text, b->text, a->n_text) == 0 &&
+           a->finished.outcome == b->finished.outcome && a->finished.n_generated == b->finished.n_generated &&
+           a->finished.stop_index == b->finished.stop_index;
+}
