@@ -111,7 +111,6 @@ static void advance_runs(decode *d)
         request_consumed(d->runs[i], logits, d->checkpoint_every);
         if (output) {
             request_advance(d->runs[i], d->model, logits);
-            page_count(d->page, LLM_COUNTER_DECODE_TOKENS, 1);
             d->may_reseat = d->may_reseat || d->runs[i]->phase == REQUEST_ENDED;
         }
     }

@@ -324,6 +324,7 @@ void request_advance(request *r, const model *m, float *logits)
     const int32_t token = sampler_sample(r->sampler, logits);
     sampler_accept(r->sampler, token);
     r->n_generated++;
+    page_count(r->session->ground->page, LLM_COUNTER_DECODE_TOKENS, 1);
     r->next_token = -1;
     if (!remember_end(r)) {
         r->n_generated--;
