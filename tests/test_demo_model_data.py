@@ -95,7 +95,9 @@ def test_a_recalled_value_was_told_before(held: bool) -> None:
             if message.tag == "recall":
                 sentence = message.content.rstrip(".").removesuffix(" years old")
                 value = sentence.split()[-1]
-                assert any(value in earlier.content for earlier in conversation.messages[:at] if earlier.role != "assistant")
+                assert any(
+                    value in earlier.content for earlier in conversation.messages[:at] if earlier.role != "assistant"
+                )
                 checked += 1
     assert checked > 200
 
@@ -108,8 +110,8 @@ def test_the_name_is_unknown_only_before_it_was_told() -> None:
         for at, answer in enumerate(answers):
             if answer == unknown:
                 seen += 1
-                told = ("Nice to meet you", "Your name is", "changed that. Your name")
-                assert not any(mark in earlier for earlier in answers[:at] for mark in told)
+                others = [earlier.replace(unknown, "") for earlier in answers[:at]]
+                assert not any("Your name is" in earlier for earlier in others)
     assert seen > 100
 
 

@@ -16,12 +16,12 @@ FAV = "[favourite|favorite]"
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of fact; `clause` names it in the third person, `mine` in the first person."""
+    """One kind of fact; `mine` names it in the first person."""
 
     key: str
     category: str
     answer: str
-    clause: str
+    unknown: str
     mine: str
     tell: tuple[str, ...]
     tell_held: tuple[str, ...]
@@ -54,7 +54,7 @@ class Fact:
 
     @property
     def unknown(self) -> str:
-        return f"You haven't told me {self.fill(self.kind.clause)} yet."
+        return self.fill(self.kind.unknown)
 
 
 def with_article(template: str, value: str) -> str:
@@ -75,7 +75,7 @@ KINDS: tuple[Kind, ...] = (
         key="name",
         category="name",
         answer="Your name is {v}.",
-        clause="your name",
+        unknown="Your name is something you haven't told me.",
         mine="my name",
         tell=(
             "[My name is|My name's|I am called|I'm called|People call me|Everyone calls me|Call me|I am|I'm|It's|This is]"
@@ -106,7 +106,7 @@ KINDS: tuple[Kind, ...] = (
         key="live",
         category="city",
         answer="You live in {v}.",
-        clause="where you live",
+        unknown="You live in a place you haven't told me.",
         mine="where I live",
         tell=(
             "I [live|am living|live now|currently live|have lived for years] in {v}.",
@@ -128,7 +128,7 @@ KINDS: tuple[Kind, ...] = (
         key="from",
         category="city",
         answer="You come from {v}.",
-        clause="where you come from",
+        unknown="You come from a place you haven't told me.",
         mine="where I come from",
         tell=("I [come from|am from|am originally from|was born in|grew up in] {v}.", "My home town is {v}."),
         tell_held=("Originally I come from {v}.", "I was raised in {v}, [I come from there|that is where I am from]."),
@@ -139,7 +139,7 @@ KINDS: tuple[Kind, ...] = (
         key="age",
         category="age",
         answer="You are {v} years old.",
-        clause="your age",
+        unknown="You are of an age you haven't told me.",
         mine="my age",
         tell=("I am {v} years old.", "I'm {v} [years old|years of age].", "My age is {v}.", "I [just turned|turned] {v}."),
         tell_held=("I have been {v} years old since May.", "At the moment I am {v} years old."),
@@ -151,7 +151,7 @@ KINDS: tuple[Kind, ...] = (
         key="job",
         category="job",
         answer="Your job is {v}.",
-        clause="your job",
+        unknown="Your job is something you haven't told me.",
         mine="my job",
         tell=("I work as a {v}.", "[I am|I'm] a {v}.", "My job is {v}.", "I am a {v} by profession.", "[I am employed as|I was trained as|My profession is] a {v}.", "I [earn my money|make my living] as a {v}."),
         tell_held=("I have been working as a {v} for years.", "By trade I am a {v}."),
@@ -163,7 +163,7 @@ KINDS: tuple[Kind, ...] = (
         key="hobby",
         category="hobby",
         answer="Your hobby is {v}.",
-        clause="your hobby",
+        unknown="Your hobby is something you haven't told me.",
         mine="my hobby",
         tell=("[I am into|I am a fan of|What I like to do is|What I enjoy most is] {v}.", "My hobby is {v}.", "My main hobby is {v}.", "In my free time I [like|enjoy|love] {v}.", "I spend my [free time|weekends] with {v}."),
         tell_held=("As a hobby, I do {v}.", "On weekends my hobby is {v}."),
@@ -174,7 +174,7 @@ KINDS: tuple[Kind, ...] = (
         key="favourite",
         category="thing",
         answer="Your favourite {n} is {v}.",
-        clause="your favourite {n}",
+        unknown="Your favourite {n} is something you haven't told me.",
         mine=f"my {FAV} {{n}}",
         tell=(
             f"My {FAV} {{n}} is {{v}}.",
@@ -210,7 +210,7 @@ KINDS: tuple[Kind, ...] = (
         key="called",
         category="name",
         answer="Your {n} is called {v}.",
-        clause="what your {n} is called",
+        unknown="Your {n} is called something you haven't told me.",
         mine="what my {n} is called",
         tell=(
             f"My {{n}} {_CALLED} {{v}}.",
@@ -244,7 +244,7 @@ KINDS: tuple[Kind, ...] = (
         key="mine",
         category="code",
         answer="Your {n} is {v}.",
-        clause="your {n}",
+        unknown="Your {n} is something you haven't told me.",
         mine="my {n}",
         tell=(
             "My {n} is {v}.",
@@ -274,7 +274,7 @@ KINDS: tuple[Kind, ...] = (
         key="where",
         category="spot",
         answer="Your {n} {is} {v}.",
-        clause="where your {n} {is}",
+        unknown="Your {n} {is} somewhere you haven't told me.",
         mine="where my {n} {is}",
         tell=(
             "I [put|left|hid|placed|keep] my {n} {v}.",
@@ -293,7 +293,7 @@ KINDS: tuple[Kind, ...] = (
         key="when",
         category="moment",
         answer="Your {n} is {v}.",
-        clause="when your {n} is",
+        unknown="Your {n} is some time you haven't told me.",
         mine="when my {n} is",
         tell=("My {n} is {v}.", "I have [a|my] {n} {v}.", "My {n} [starts|takes place|will be] {v}."),
         tell_held=("They moved my {n}, it is {v}.", "I have planned my {n} {v}."),
@@ -308,7 +308,7 @@ KINDS: tuple[Kind, ...] = (
         key="memo",
         category="code",
         answer="The {n} is {v}.",
-        clause="the {n}",
+        unknown="The {n} is something you haven't told me.",
         mine="the {n}",
         tell=(
             "[Remember|Please remember|Keep|Note|Store|Memorize|Save] the {n} {v}.",

@@ -97,12 +97,8 @@ def _statement(talk: Talk, fact: Fact) -> str:
     return talk.pick(fact.kind.tell, fact.kind.tell_held)
 
 
-def _acknowledge(talk: Talk, facts: list[Fact], greeted: bool) -> str:
-    """The model shows what it understood, or only that it did."""
-    if len(facts) == 1 and facts[0].kind.key == "name":
-        return f"{'Hello' if greeted else 'Nice to meet you'}, {facts[0].value}."
-    if talk.rng.random() < 0.2:
-        return "Okay, I will remember that."
+def _acknowledge(facts: list[Fact]) -> str:
+    """The model repeats what it understood in the words of its later answer, so that recalling is copying."""
     return "Got it. " + " ".join(fact.answer for fact in facts)
 
 
@@ -110,10 +106,8 @@ def tell(talk: Talk, facts: list[Fact]) -> None:
     """One message that tells one or more facts."""
     parts = [_statement(talk, fact) for fact in facts]
     rng, text = talk.rng, talk.fill(facts[0], parts[0])
-    greeted = False
     if rng.random() < 0.35:
         before = talk.pick(_BEFORE, _BEFORE_HELD)
-        greeted = before[0] in "HG" and before.endswith(("!", "Hi,", "Hey,"))
         keep = before.endswith(("!", ":")) or text.startswith(facts[0].value)
         text = f"{before} {text}" if keep else join_lower(before, text)
     rest = [talk.fill(fact, part) for fact, part in zip(facts[1:], parts[1:], strict=True)]
@@ -128,7 +122,7 @@ def tell(talk: Talk, facts: list[Fact]) -> None:
         text = text.rstrip(".") + rng.choice(_TAIL_HELD if talk.held else _TAIL)
     if rng.random() < 0.2:
         text = f"{text} {talk.pick(_AFTER, _AFTER_HELD)}"
-    talk.say(talk.stray(text), _acknowledge(talk, facts, greeted), "tell")
+    talk.say(talk.stray(text), _acknowledge(facts), "tell")
     talk.known.update((fact.key, fact) for fact in facts)
 
 
@@ -182,8 +176,8 @@ def _recall_yes_no(talk: Talk, fact: Fact) -> None:
             ("Is it true that {s}", "Is it right that {s}", "Am I right that {s}"), ("Is it correct that {s}",)
         ).replace("{s}", sentence.rstrip(".") + "?"),
     )
-    lowered = fact.answer[0].lower() + fact.answer[1:]
-    talk.say(text, f"{'Yes' if claimed.value == fact.value else 'No'}, {lowered}", "yes_no")
+    verdict = "yes" if claimed.value == fact.value else "no"
+    talk.say(text, f"{fact.answer.rstrip('.')}, so {verdict}.", "yes_no")
 
 
 def _ask_two(talk: Talk, first: Fact, second: Fact, second_answer: str) -> None:
@@ -233,7 +227,7 @@ def update(talk: Talk) -> None:
         text = f"{before} {text}"
     else:
         text = join_lower(before, text)
-    talk.say(text, f"Okay, I changed that. {fact.answer}", "update")
+    talk.say(text, _acknowledge([fact]), "update")
     del talk.known[old.key]
     talk.known[fact.key] = fact
 
