@@ -1,0 +1,212 @@
+/* Storms: thousands of random commands on few sessions, with and without faults. Every request ends exactly once, whatever
+ * ends by itself says what it would say alone, and nothing is left behind. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "engine_driver.h"
+
+enum { N_NAMES = 7, N_COMMANDS = 2500, PROMPT_MAX = 180, N_COMPARED_MAX = 250, N_HISTORIES = 4 };
+
+/* One GENERATE, as it can be made again. */
+typedef struct asked {
+    uint64_t request;
+    uint32_t history, n_prompt; /* the first n_prompt tokens of that history */
+    generate_call call;         /* pointers are into the storm */
+} asked;
+
+typedef struct storm {
+    driver *d;
+    random_source random;
+    int32_t histories[N_HISTORIES][PROMPT_MAX];
+    char names[N_NAMES][8];
+    asked asked[N_COMMANDS];
+    uint32_t n_asked;
+    uint32_t n_outcomes[LLM_OUTCOME_N];
+} storm;
+
+static const char *any_name(storm *s)
+{
+    return s->names[random_below(&s->random, N_NAMES)];
+}
+
+static void generate(storm *s)
+{
+    static const int32_t boundaries[] = {40, 90};
+    random_source *r = &s->random;
+    asked *a = &s->asked[s->n_asked++];
+    uint32_t n_prompt = 1 + random_below(r, PROMPT_MAX);
+    a->call = (generate_call){.owner = random_below(r, 8) == 0,
+                              .session = random_below(r, 5) == 0 ? NULL : any_name(s),
+                              .prompt = s->histories[random_below(r, N_HISTORIES)],
+                              .n_prompt = n_prompt,
+                              .max_tokens = 1 + random_below(r, 40),
+                              .flags = random_below(r, 10) == 0 ? LLM_GENERATE_COLD : 0,
+                              .stop = random_below(r, 5) == 0 ? " the" : NULL,
+                              .temperature = (float)random_below(r, 2),
+                              .seed = random_below(r, 9),
+                              .boundaries = boundaries,
+                              .n_boundaries = n_prompt >= 90 ? random_below(r, 3) : 0,
+                              .parent = random_below(r, 10) == 0 ? any_name(s) : NULL};
+    a->request = driver_generate(s->d, &a->call);
+}
+
+/* A request of the last ones; it may be over. */
+static uint64_t recent(storm *s)
+{
+    uint32_t back = random_below(&s->random, 12);
+    return s->n_asked > back ? s->asked[s->n_asked - 1 - back].request : UINT64_MAX;
+}
+
+static void command(storm *s)
+{
+    uint32_t kind = random_below(&s->random, 100);
+    if (kind < 55) {
+        generate(s);
+    } else if (kind < 65) {
+        driver_cancel(s->d, recent(s));
+    } else if (kind < 72) {
+        driver_pause(s->d, recent(s), kind < 68);
+    } else if (kind < 77) {
+        driver_reset(s->d, 0, any_name(s));
+    } else if (kind < 82) {
+        driver_close_session(s->d, 0, any_name(s));
+    } else if (kind < 86) {
+        driver_park(s->d, 0, any_name(s));
+    } else if (kind < 90) {
+        driver_fork(s->d, 0, any_name(s), any_name(s), random_below(&s->random, PROMPT_MAX));
+    } else {
+        driver_drain(s->d);
+    }
+    if (kind % 10 == 0 && s->n_asked > 0) { /* let some run to their end */
+        uint64_t request = recent(s);
+        driver_pause(s->d, request, false);
+        driver_drain(s->d);
+    }
+}
+
+static storm *storm_open(const llm_engine_options *options, uint64_t seed)
+{
+    storm *s = calloc(1, sizeof *s);
+    s->d = driver_open(options);
+    s->random = (random_source){seed};
+    for (uint32_t i = 0; i < N_HISTORIES; i++) { /* the first 60 tokens are common to all */
+        make_prompt(s->histories[i], PROMPT_MAX, 77);
+        make_prompt(s->histories[i] + 60, PROMPT_MAX - 60, i);
+    }
+    for (uint32_t i = 0; i < N_NAMES; i++) {
+        snprintf(s->names[i], sizeof s->names[i], "n%u", i % 10);
+    }
+    return s;
+}
+
+/* Runs the commands until every request is over. */
+static void storm_run(storm *s)
+{
+    for (uint32_t i = 0; i < N_COMMANDS; i++) {
+        command(s);
+        if (i % 250 == 249) { /* a lull: what was paused goes on, and all end */
+            for (uint32_t k = 0; k < s->n_asked; k++) {
+                if (!driver_answer(s->d, s->asked[k].request)->is_over) {
+                    driver_pause(s->d, s->asked[k].request, false);
+                }
+            }
+            driver_wait_all(s->d);
+        }
+    }
+    for (uint32_t i = 0; i < s->n_asked; i++) {
+        s->n_outcomes[driver_answer(s->d, s->asked[i].request)->finished.outcome]++;
+    }
+}
+
+static void check_texts(storm *s, const char *reference)
+{
+    driver *cold = driver_open_model(reference);
+    uint32_t n_compared = 0;
+    for (uint32_t i = 0; i < s->n_asked && n_compared < N_COMPARED_MAX; i++) {
+        const answer *a = driver_answer(s->d, s->asked[i].request);
+        if (a->finished.status == LLM_OK) {
+            n_compared++;
+            CHECK(driver_equals_cold(cold, &s->asked[i].call, a));
+        }
+    }
+    CHECK(n_compared > 50);
+    CHECK_INT(driver_close(cold), 0);
+}
+
+static void rage(const char *name, const char *reference, llm_policy policy, uint32_t n_sessions, uint64_t seed)
+{
+    storm *s = storm_open(&(llm_engine_options){.model = name,
+                                                .n_sessions = n_sessions,
+                                                .capacity_policy = policy,
+                                                .n_parked_max = 12,
+                                                .checkpoint_every = 16},
+                          seed);
+    storm_run(s);
+    bool idle = driver_is_idle(s->d);
+    check_texts(s, reference);
+    bool failed = s->n_outcomes[LLM_OUTCOME_FAILED] > 0;
+    bool varied = s->n_outcomes[LLM_OUTCOME_CANCELLED] > 0 && s->n_outcomes[LLM_OUTCOME_LENGTH] > 0 &&
+                  s->n_outcomes[LLM_OUTCOME_STOP] > 0;
+    uint32_t n_faults = driver_close(s->d);
+    free(s);
+    if (n_faults > 0 || !idle) {
+        printf("in the storm on %s\n", name);
+    }
+    CHECK_INT(n_faults, 0);
+    CHECK(idle && varied);
+    CHECK_INT(failed, strstr(name, "fail_") != NULL);
+}
+
+static void on_dense(void)
+{
+    rage("sim:dense", "sim:dense", LLM_POLICY_REFUSE, 4, 1);
+    rage("sim:dense", "sim:dense", LLM_POLICY_EVICT, 3, 2);
+    rage("sim:dense,cells=500", "sim:dense", LLM_POLICY_PARK, 3, 3);
+}
+
+static void on_window(void)
+{
+    rage("sim:window,window=50", "sim:window", LLM_POLICY_REFUSE, 4, 4);
+    rage("sim:window,window=50", "sim:window", LLM_POLICY_EVICT, 3, 5);
+    rage("sim:window,window=50,cells=500", "sim:window", LLM_POLICY_PARK, 3, 6);
+}
+
+static void on_recurrent(void)
+{
+    rage("sim:recurrent", "sim:recurrent", LLM_POLICY_REFUSE, 4, 7);
+    rage("sim:recurrent", "sim:recurrent", LLM_POLICY_EVICT, 3, 8);
+    rage("sim:recurrent", "sim:recurrent", LLM_POLICY_PARK, 3, 9);
+}
+
+static void on_hybrid(void)
+{
+    rage("sim:hybrid", "sim:hybrid", LLM_POLICY_REFUSE, 4, 10);
+    rage("sim:hybrid", "sim:hybrid", LLM_POLICY_EVICT, 3, 11);
+    rage("sim:hybrid,cells=500", "sim:hybrid", LLM_POLICY_PARK, 3, 12);
+}
+
+static void with_faults_on_dense_and_window(void)
+{
+    rage("sim:dense,fail_every=41", "sim:dense", LLM_POLICY_EVICT, 4, 13);
+    rage("sim:window,window=50,fail_every=41,fail_kind=half", "sim:window", LLM_POLICY_PARK, 3, 14);
+    rage("sim:dense,fail_every=97,fail_kind=all", "sim:dense", LLM_POLICY_PARK, 3, 15);
+}
+
+static void with_faults_on_recurrent_and_hybrid(void)
+{
+    rage("sim:recurrent,fail_every=41", "sim:recurrent", LLM_POLICY_EVICT, 4, 16);
+    rage("sim:hybrid,fail_every=97,fail_kind=half", "sim:hybrid", LLM_POLICY_PARK, 3, 17);
+    rage("sim:hybrid,fail_every=41", "sim:hybrid", LLM_POLICY_PARK, 3, 18);
+}
+
+int main(void)
+{
+    RUN(on_dense);
+    RUN(on_window);
+    RUN(on_recurrent);
+    RUN(on_hybrid);
+    RUN(with_faults_on_dense_and_window);
+    RUN(with_faults_on_recurrent_and_hybrid);
+    return CHECK_RESULT();
+}
