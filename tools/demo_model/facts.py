@@ -339,6 +339,13 @@ _FAVOURITE_CATEGORY = {
 # fmt: on
 
 
+_FIRST = (
+    "secret lucky door room gate entry bank safe bike car phone ticket train order house member student team group desk "
+    "tax user home work summer winter garden office bus boat first last main old new real blue red short long big small"
+).split()
+_SECOND = "code number word name key card plan date list address line mark tag rule place group book letter".split()
+
+
 def kind_named(key: str) -> Kind:
     return next(kind for kind in KINDS if kind.key == key)
 
@@ -358,9 +365,11 @@ def draw_noun(rng: Random, kind: Kind, held: bool) -> str:
         return ""
     if held:
         return rng.choice(kind.nouns_held)
-    if kind.key in ("favourite", "mine", "called", "memo") and rng.random() < 0.2:
-        return invented_word(rng)
-    return rng.choice(kind.nouns)
+    roll = rng.random()
+    if kind.key in ("mine", "memo") and roll < 0.3:
+        second = rng.choice(_SECOND) if rng.random() < 0.75 else invented_word(rng)
+        return f"{rng.choice(_FIRST) if rng.random() < 0.6 else invented_word(rng)} {second}"
+    return invented_word(rng) if roll > 0.8 else rng.choice(kind.nouns)
 
 
 def draw_kind(rng: Random) -> Kind:
