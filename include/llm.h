@@ -270,12 +270,18 @@ typedef struct llm_prompt {
     char *text;           /* the rendered prompt, for people and logs; owned; not NUL-terminated */
     size_t n_text_bytes;
     int32_t *boundaries;  /* ascending token counts: [0, boundary) is a whole number of messages; owned */
-    size_t n_boundaries;  /* the last one is the end of the history, before the generation prompt */
+    size_t n_boundaries;
+    size_t n_history;     /* tokens before the generation prompt: the last boundary; 0: they cannot be told apart */
+    size_t n_spliced;     /* messages whose tokens were spliced in */
 } llm_prompt;
 
 /* Renders a chat with the model's template and tokenizes it. `request` is JSON: {"messages": [...], "tools": [...]
- * (optional), "add_generation_prompt": bool (default true), "chat_template_kwargs": {...} (optional)}, messages in
- * OpenAI's form. Only the template's own text can become control tokens; text from messages never does.
+ * (optional), "add_generation_prompt": bool (default true), "chat_template_kwargs": {...} (optional),
+ * "splices": [{"message": index, "tokens": [...], "rest": text}, ...] (optional)}, messages in OpenAI's form. Only the
+ * template's own text can become control tokens; text from messages never does.
+ * A splice gives the tokens of an assistant message as they were generated, with the generation prompt in front (the
+ * prompt's tokens from n_history on) and what of the answer's text they do not cover. They take the place of the message
+ * whole, its reasoning and tool calls included. One that does not fit how the template writes the message is left out.
  * LLM_INVALID (not such JSON), LLM_TEMPLATE (the template refused or failed, or there is none): `error` says why.
  * Free with llm_prompt_free, which allows NULL members and clears the struct. */
 LLM_API int llm_chat_render(const llm_engine *engine, const char *request, size_t n_bytes, llm_prompt *out,

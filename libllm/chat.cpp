@@ -11,9 +11,12 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
+#include <set>
 
 #include "chat_control.h"
 #include "chat_request.h"
+#include "chat_splice.h"
 
 namespace {
 
@@ -23,11 +26,9 @@ constexpr size_t USER_BOUNDARIES_MAX = 4;
 
 const char *const ROLES[] = {"system", "developer", "user", "assistant", "tool", "function"};
 
-std::string token_text(const model *m, int32_t token)
+std::string text_of(const model *m, int32_t token) /* -1: none */
 {
-    char text[256];
-    const int32_t n = token < 0 ? 0 : m->ops->piece(m, token, true, text, sizeof text);
-    return n > 0 ? std::string(text, static_cast<size_t>(n)) : std::string();
+    return token < 0 ? std::string() : chat_token_text(m, token);
 }
 
 /* What the template itself said with raise_exception, or the first thing that went wrong, without the trace. */
@@ -75,8 +76,8 @@ void compile(chat *c)
         return;
     }
     try {
-        c->tmpl = std::make_unique<common_chat_template>(patched_source(source), token_text(c->m, c->m->ops->bos(c->m)),
-                                                         token_text(c->m, c->m->ops->eos(c->m)));
+        c->tmpl = std::make_unique<common_chat_template>(patched_source(source), text_of(c->m, c->m->ops->bos(c->m)),
+                                                         text_of(c->m, c->m->ops->eos(c->m)));
         c->has_clock = c->tmpl->source().find("strftime_now") != std::string::npos;
     } catch (const std::exception &e) {
         c->refusal = std::string("the model's chat template cannot be read: ") + e.what();
@@ -189,16 +190,21 @@ std::vector<size_t> message_counts(const common_json &messages)
     return out;
 }
 
-/* Tokens of `all` that stand for its first n bytes, or -1 when the cut would go through one. */
-int32_t tokens_before(const chat *c, const chat_text &all, const chat_tokens &t, size_t n)
+/* Tokens of the text that stand for its first n bytes, or -1 when the cut would go through one. */
+int32_t tokens_before(const spliced_text &all, const chat_tokens &t, size_t n)
 {
     const auto cut = std::lower_bound(t.cuts.begin(), t.cuts.end(), n,
                                       [](const chat_tokens::cut &a, size_t byte) { return a.byte < byte; });
     if (cut != t.cuts.end() && cut->byte == n) {
         return static_cast<int32_t>(cut->token);
     }
-    const chat_text head = {all.text.substr(0, n), all.blocked.substr(0, n)};
-    const std::vector<int32_t> tokens = chat_tokenize(c->m, c->words, c->adds_bos, head).tokens;
+    if (n == all.rendered.text.size()) {
+        return static_cast<int32_t>(t.tokens.size());
+    }
+    if (all.is_inside_splice(n)) {
+        return -1;
+    }
+    const std::vector<int32_t> tokens = all.tokenize(n).tokens;
     const bool is_prefix =
         tokens.size() <= t.tokens.size() && std::equal(tokens.begin(), tokens.end(), t.tokens.begin());
     return is_prefix ? static_cast<int32_t>(tokens.size()) : -1;
@@ -209,41 +215,119 @@ bool is_prefix_of(const std::string &head, const std::string &all)
     return all.compare(0, head.size(), head) == 0;
 }
 
-/* A shorter conversation counts only if it renders to a prefix of the whole, in text and in tokens: templates may treat
- * earlier turns by what comes later, or refuse a conversation that ends there. */
-void add_boundary(const rendering &r, size_t n_messages, const chat_text &all, const chat_tokens &t,
-                  std::vector<int32_t> *out)
+/* How many bytes of the whole a shorter conversation renders to; 0 when it renders to something else: templates may
+ * treat earlier turns by what comes later, or refuse a conversation that ends there. */
+size_t bytes_of_head(const rendering &r, size_t n_messages, const std::string &all)
 {
     try {
         std::string head = render(r, n_messages, false).text;
         const std::string &eos = r.c->tmpl->eos_token(); /* some templates close what asks for no answer */
-        if (!is_prefix_of(head, all.text) && !eos.empty() && head.size() > eos.size() &&
+        if (!is_prefix_of(head, all) && !eos.empty() && head.size() > eos.size() &&
             head.compare(head.size() - eos.size(), eos.size(), eos) == 0) {
             head.resize(head.size() - eos.size());
         }
-        const bool is_prefix = !head.empty() && is_prefix_of(head, all.text);
-        const int32_t n = is_prefix ? tokens_before(r.c, all, t, head.size()) : -1;
-        if (n > 0 && (out->empty() || n > out->back())) {
-            out->push_back(n);
-        }
+        return is_prefix_of(head, all) ? head.size() : 0;
     } catch (const std::bad_alloc &) {
         throw;
     } catch (const std::exception &) { /* the template's refusal */
+        return 0;
     }
 }
 
-std::vector<int32_t> boundaries_of(const rendering &r, const chat_text &all, const chat_tokens &t)
+void add_boundary(int32_t n_tokens, std::vector<int32_t> *out)
+{
+    if (n_tokens > 0 && (out->empty() || n_tokens > out->back())) {
+        out->push_back(n_tokens);
+    }
+}
+
+/* A shorter conversation counts only if it is a prefix of the whole, in text and in tokens. */
+std::vector<int32_t> boundaries_of(const rendering &r, const spliced_text &all, const chat_tokens &t, int32_t n_history)
 {
     std::vector<int32_t> out;
     for (const size_t n : message_counts(r.request->messages)) {
-        add_boundary(r, n, all, t, &out);
+        const size_t n_bytes = bytes_of_head(r, n, all.rendered.text);
+        add_boundary(n_bytes > 0 ? tokens_before(all, t, n_bytes) : -1, &out);
     }
-    if (r.request->add_generation_prompt) {
-        add_boundary(r, r.request->messages.size(), all, t, &out);
-    } else if (out.empty() || out.back() < static_cast<int32_t>(t.tokens.size())) {
-        out.push_back(static_cast<int32_t>(t.tokens.size()));
-    }
+    add_boundary(n_history, &out);
     return out;
+}
+
+/* ---- splices ------------------------------------------------------------------------------------------------------- */
+
+/* The text of a generation prompt after these messages; none when the template does not just add one. */
+std::optional<std::string> opening_of(const rendering &r, const std::string &all, size_t n_history_bytes)
+{
+    if (r.request->add_generation_prompt) {
+        return n_history_bytes > 0 ? std::optional(all.substr(n_history_bytes)) : std::nullopt;
+    }
+    const std::string asking = render(r, r.request->messages.size(), true).text;
+    return is_prefix_of(all, asking) ? std::optional(asking.substr(all.size())) : std::nullopt;
+}
+
+void check_tokens(const model *m, const std::vector<chat_splice> &splices)
+{
+    for (const chat_splice &splice : splices) {
+        for (const int32_t token : splice.tokens) {
+            if (token < 0 || static_cast<uint32_t>(token) >= m->info.n_vocab) {
+                throw chat_invalid("token " + std::to_string(token) + " of a splice is outside the vocabulary");
+            }
+        }
+    }
+}
+
+/* A conversation as text and tokens. */
+struct conversation {
+    chat_request request;
+    spliced_text text;
+    chat_tokens tokens;
+    size_t n_history_bytes = 0; /* before the generation prompt; 0: the template does not say */
+};
+
+/* One attempt; false: the messages in `unspliced` must be left out, more than before. */
+bool converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out,
+              std::set<size_t> *unspliced)
+{
+    const rendering r = {c, &out->request, &markers, now};
+    const size_t n = out->request.messages.size();
+    out->text = {
+        render(r, n, out->request.add_generation_prompt), out->request.splices, {}, c->m, &c->words, c->adds_bos};
+    const std::string &all = out->text.rendered.text;
+    out->n_history_bytes = out->request.add_generation_prompt ? bytes_of_head(r, n, all) : all.size();
+    std::vector<size_t> refused;
+    if (!out->request.splices.empty()) {
+        refused = out->text.place(markers, opening_of(r, all, out->n_history_bytes));
+    }
+    if (refused.empty()) {
+        out->tokens = out->text.tokenize(all.size(), &refused);
+    }
+    unspliced->insert(refused.begin(), refused.end());
+    return refused.empty();
+}
+
+/* Splices that do not fit the template are left out, rather than the request refused. */
+conversation converse_somehow(const chat *c, const std::string &json, const control_markers &markers, std::time_t now)
+{
+    std::set<size_t> unspliced;
+    for (;;) {
+        conversation out;
+        out.request = chat_request_read(json, *c->tmpl, markers, unspliced);
+        check_tokens(c->m, out.request.splices);
+        try {
+            if (converse(c, markers, now, &out, &unspliced)) {
+                return out;
+            }
+        } catch (const std::bad_alloc &) {
+            throw;
+        } catch (const std::exception &) {
+            if (out.request.splices.empty()) {
+                throw;
+            }
+            for (const chat_splice &splice : out.request.splices) {
+                unspliced.insert(splice.message);
+            }
+        }
+    }
 }
 
 /* ---- the answer ---------------------------------------------------------------------------------------------------- */
@@ -261,12 +345,20 @@ template <typename T> struct owned {
     }
 };
 
-void fill_prompt(llm_prompt *out, const chat_text &all, const chat_tokens &t, const std::vector<int32_t> &boundaries)
+void fill_prompt(llm_prompt *out, const conversation &all, int32_t n_history, const std::vector<int32_t> &boundaries)
 {
-    owned<int32_t> tokens(t.tokens.data(), t.tokens.size());
-    owned<char> text(all.text.data(), all.text.size());
+    const std::string shown = all.text.shown();
+    owned<int32_t> tokens(all.tokens.tokens.data(), all.tokens.tokens.size());
+    owned<char> text(shown.data(), shown.size());
     owned<int32_t> bounds(boundaries.data(), boundaries.size());
-    *out = {tokens.bytes.release(), tokens.n, text.bytes.release(), text.n, bounds.bytes.release(), bounds.n};
+    *out = {tokens.bytes.release(),
+            tokens.n,
+            text.bytes.release(),
+            text.n,
+            bounds.bytes.release(),
+            bounds.n,
+            static_cast<size_t>(std::max(n_history, 0)),
+            all.text.splices.size()};
 }
 
 } // namespace
@@ -313,11 +405,12 @@ int chat_render(const chat *c, const char *request, size_t n_bytes, llm_prompt *
         }
         const std::string json(request, n_bytes);
         const control_markers markers(c->words, json);
-        const chat_request read = chat_request_read(json, *c->tmpl, markers);
-        const rendering r = {c, &read, &markers, std::time(nullptr)};
-        const chat_text all = render(r, read.messages.size(), read.add_generation_prompt);
-        const chat_tokens tokens = chat_tokenize(c->m, c->words, c->adds_bos, all);
-        fill_prompt(out, all, tokens, boundaries_of(r, all, tokens));
+        const std::time_t now = std::time(nullptr);
+        const conversation all = converse_somehow(c, json, markers, now);
+        const rendering r = {c, &all.request, &markers, now};
+        const int32_t n_history =
+            all.n_history_bytes > 0 ? tokens_before(all.text, all.tokens, all.n_history_bytes) : -1;
+        fill_prompt(out, all, n_history, boundaries_of(r, all.text, all.tokens, n_history));
         return LLM_OK;
     } catch (const chat_invalid &e) {
         return refuse(LLM_INVALID, e.what());

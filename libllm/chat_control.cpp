@@ -7,18 +7,6 @@ namespace {
 
 constexpr char DELETE = '\x7f'; /* survives JSON encoding, case changes and trimming */
 
-std::string piece_of(const model *m, int32_t token)
-{
-    std::string text(64, '\0');
-    int32_t n = m->ops->piece(m, token, true, text.data(), text.size());
-    if (n < 0) {
-        text.resize(static_cast<size_t>(-n));
-        n = m->ops->piece(m, token, true, text.data(), text.size());
-    }
-    text.resize(static_cast<size_t>(std::max(n, 0)));
-    return text;
-}
-
 void append_tokens(const model *m, std::string_view text, bool parse_special, std::vector<int32_t> *out)
 {
     if (text.empty()) {
@@ -105,7 +93,7 @@ control_words::control_words(const model *m)
 {
     for (uint32_t t = 0; t < m->info.n_vocab; t++) {
         const int32_t token = static_cast<int32_t>(t);
-        std::string text = m->ops->is_control(m, token) ? piece_of(m, token) : std::string();
+        std::string text = m->ops->is_control(m, token) ? chat_token_text(m, token) : std::string();
         if (!text.empty()) {
             longest = std::max(longest, text.size());
             begins[static_cast<unsigned char>(text[0])] = true;
@@ -204,6 +192,11 @@ std::string control_markers::wrap(std::string_view text) const
     return out;
 }
 
+std::string control_markers::sentinel(size_t i) const
+{
+    return open.substr(0, open.size() - 1) + "#" + std::to_string(i) + ";";
+}
+
 void control_markers::unwrap(chat_text *rendered) const
 {
     const std::string_view stem = std::string_view(open).substr(0, open.size() - 1);
@@ -244,6 +237,18 @@ void control_markers::unwrap(chat_text *rendered) const
 }
 
 /* ---- tokens -------------------------------------------------------------------------------------------------------- */
+
+std::string chat_token_text(const model *m, int32_t token)
+{
+    std::string text(64, '\0');
+    int32_t n = m->ops->piece(m, token, true, text.data(), text.size());
+    if (n < 0) {
+        text.resize(static_cast<size_t>(-n));
+        n = m->ops->piece(m, token, true, text.data(), text.size());
+    }
+    text.resize(static_cast<size_t>(std::max(n, 0)));
+    return text;
+}
 
 bool chat_adds_bos(const model *m)
 {

@@ -71,6 +71,9 @@ class control_markers {
 
     std::string wrap(std::string_view text) const; /* text of a message, ready for the template */
 
+    /* Stands for the text of a spliced message until it has been rendered; `unwrap` leaves it. */
+    std::string sentinel(size_t i) const;
+
     /* Takes the markers out of rendered text and blocks what they enclose. `blocked` has one byte per byte of text. */
     void unwrap(chat_text *rendered) const;
 
@@ -82,6 +85,9 @@ class control_markers {
 /* Tokens of rendered text, with BOS where the model wants it and the template has not written it. Throws
  * std::runtime_error if the model cannot tokenize it. */
 chat_tokens chat_tokenize(const model *m, const control_words &words, bool adds_bos, const chat_text &rendered);
+
+/* The text of one token, control tokens included; "" for what has none. */
+std::string chat_token_text(const model *m, int32_t token);
 
 /* Whether the model's tokenizer puts BOS in front by itself. */
 bool chat_adds_bos(const model *m);

@@ -8,7 +8,7 @@ constexpr size_t DEPTH_MAX = 128; /* reading and rendering recurse once per leve
 
 /* What a template's variables may not be called: the request or the model decides these. */
 const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
-const char *const MEMBERS[] = {"messages", "tools", "add_generation_prompt", "chat_template_kwargs"};
+const char *const MEMBERS[] = {"messages", "tools", "add_generation_prompt", "chat_template_kwargs", "splices"};
 
 template <size_t N> bool is_in(const char *const (&table)[N], const std::string &name)
 {
@@ -96,6 +96,68 @@ common_json wrapped(const common_json &value, const control_markers &markers)
         return out;
     }
     return value;
+}
+
+/* ---- splices ------------------------------------------------------------------------------------------------------- */
+
+chat_splice read_splice(const common_json &splice, const common_json &messages)
+{
+    if (!splice.is_object() || !splice.contains("message") || !splice.at("message").is_number_integer() ||
+        !splice.contains("tokens") || !splice.at("tokens").is_array()) {
+        throw chat_invalid("a splice needs a message and tokens");
+    }
+    chat_splice out;
+    const int64_t message = splice.at("message").get<int64_t>();
+    if (message < 0 || static_cast<uint64_t>(message) >= messages.size()) {
+        throw chat_invalid("a splice stands for a message that is not there");
+    }
+    out.message = static_cast<size_t>(message);
+    if (!messages.at(out.message).is_object() || messages.at(out.message).value("role", "") != "assistant") {
+        throw chat_invalid("a splice stands for a message that is not the assistant's");
+    }
+    for (const common_json &token : splice.at("tokens")) {
+        if (!token.is_number_integer()) {
+            throw chat_invalid("the tokens of a splice are not integers");
+        }
+        out.tokens.push_back(token.get<int32_t>());
+    }
+    out.rest = splice.value("rest", "");
+    return out;
+}
+
+std::vector<chat_splice> read_splices(const common_json &request, const std::set<size_t> &unspliced)
+{
+    std::vector<chat_splice> out;
+    const char *name = "splices";
+    if (!request.contains(name) || request.at(name).is_null()) {
+        return out;
+    }
+    if (!request.at(name).is_array()) {
+        throw chat_invalid(std::string(name) + " is not a list");
+    }
+    for (const common_json &item : request.at(name)) {
+        chat_splice splice = read_splice(item, request.at("messages"));
+        if (!out.empty() && splice.message <= out.back().message) {
+            throw chat_invalid(std::string(name) + " are not in the order of the messages");
+        }
+        if (unspliced.count(splice.message) == 0) {
+            out.push_back(std::move(splice));
+        }
+    }
+    return out;
+}
+
+common_json with_sentinels(const common_json &messages, const std::vector<chat_splice> &splices,
+                           const control_markers &markers)
+{
+    common_json out = messages;
+    for (size_t i = 0; i < splices.size(); i++) {
+        common_json message = common_json::object();
+        message["role"] = "assistant";
+        message["content"] = markers.sentinel(i) + splices[i].rest;
+        out[splices[i].message] = message;
+    }
+    return out;
 }
 
 /* ---- the template's abilities -------------------------------------------------------------------------------------- */
@@ -240,14 +302,16 @@ common_json read_kwargs(const common_json &request)
 } // namespace
 
 chat_request chat_request_read(const std::string &json, const common_chat_template &tmpl,
-                               const control_markers &markers)
+                               const control_markers &markers, const std::set<size_t> &unspliced)
 {
     const common_json request = parse(json);
     if (!request.contains("messages") || !request.at("messages").is_array() || request.at("messages").empty()) {
         throw chat_invalid("messages must be a list with at least one message");
     }
     chat_request out;
-    out.messages = wrapped(fit_messages(without_nulls(request.at("messages")), tmpl), markers);
+    out.splices = read_splices(request, unspliced);
+    const common_json messages = with_sentinels(request.at("messages"), out.splices, markers);
+    out.messages = wrapped(fit_messages(without_nulls(messages), tmpl), markers);
     if (request.contains("tools") && !request.at("tools").is_null()) {
         out.tools = wrapped(fit_tools(request.at("tools")), markers);
     }

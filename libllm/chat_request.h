@@ -4,10 +4,13 @@
 
 #include <common/chat.h>
 
+#include <set>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "chat_control.h"
+#include "chat_splice.h"
 
 /* The request is not what llm_chat_render takes. */
 struct chat_invalid : std::runtime_error {
@@ -15,15 +18,17 @@ struct chat_invalid : std::runtime_error {
 };
 
 struct chat_request {
-    common_json messages; /* array; strings are wrapped in the markers */
-    common_json tools;    /* array, or null */
-    common_json kwargs;   /* object: variables for the template */
+    common_json messages;             /* array; strings are wrapped in the markers */
+    common_json tools;                /* array, or null */
+    common_json kwargs;               /* object: variables for the template */
+    std::vector<chat_splice> splices; /* ascending by message */
     bool add_generation_prompt = true;
 };
 
 /* Parses and checks the JSON (throws chat_invalid), and brings messages and tools into the shape that this template can
- * digest: text or typed content, arguments of tool calls as object or string, a system role or none. */
+ * digest: text or typed content, arguments of tool calls as object or string, a system role or none. Of each message to
+ * be spliced, the sentinel stands for what it says. `unspliced`: messages to leave as they are all the same. */
 chat_request chat_request_read(const std::string &json, const common_chat_template &tmpl,
-                               const control_markers &markers);
+                               const control_markers &markers, const std::set<size_t> &unspliced);
 
 #endif
