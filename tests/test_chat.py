@@ -71,15 +71,15 @@ async def test_a_second_turn_is_warm(daemon: Daemon) -> None:
     assert report["reused_prompt_tokens"] + report["prefilled_prompt_tokens"] == second["usage"]["prompt_tokens"]
 
 
-async def test_a_cold_start_says_where_the_histories_diverged(serve: Serve) -> None:
+async def test_an_answer_says_where_the_histories_diverged(serve: Serve) -> None:
     daemon = await serve(model="sim:recurrent")
-    await daemon.chat("the first question of all", session_id="a")
-    answer = await daemon.chat("quite another one", session_id="a")
+    await daemon.chat("a long question that goes on to its old end", session_id="a")
+    answer = await daemon.chat("a long question that goes on to another end", session_id="a")
     report = answer["session"]
-    assert report["session_reset_reason"] == "mismatch"
-    assert 0 < report["diverged_at"] < answer["usage"]["prompt_tokens"]
-    assert report["diverged_before"].endswith("user\n")
-    assert "quite another one".startswith(report["diverged_after"][:5])
+    assert report["session_reset_reason"] in ("mismatch", "checkpoint")
+    assert report["reused_prompt_tokens"] <= report["diverged_at"] < answer["usage"]["prompt_tokens"]
+    assert report["diverged_before"].endswith("goes on to")
+    assert report["diverged_after"].startswith(" another end")
 
 
 async def test_session_header(daemon: Daemon) -> None:

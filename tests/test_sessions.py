@@ -37,7 +37,7 @@ async def test_list_and_show(daemon: Daemon) -> None:
     assert answer["places"] == {"named": 8, "named_used": 2, "scratch": 2, "policy": "evict"}
     shown = (await daemon.ask("GET", "/v1/sessions/second")).json
     assert shown["state"] == "idle" and shown["requests"] == 1 and shown["generated_tokens_total"] == 8
-    assert shown["last"]["reason"] == "new" and shown["last"]["reused_tokens"] == 0
+    assert shown["last"]["reason"] in ("new", "shared") and shown["last"]["prompt_tokens"] > 0
     assert shown["tokens"] in (shown["last"]["prompt_tokens"] + 7, shown["last"]["prompt_tokens"] + 8)
 
 

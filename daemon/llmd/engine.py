@@ -130,7 +130,7 @@ class Engine:
         *,
         owner: int,
         session: str,
-        prompt: bytes,
+        prompt: Prompt,
         max_tokens: int,
         sampling: Sampling,
         logit_bias: bytes = b"",
@@ -141,7 +141,9 @@ class Engine:
         if len(self._listeners) >= limits.LIVE_REQUESTS_MAX:
             raise ApiError("overloaded", f"The server is working on {len(self._listeners)} requests; try again.")
         request = self._next_request()
-        command = Generate(request, owner, session, prompt, max_tokens, sampling, logit_bias, stop, flags)
+        command = Generate(
+            request, owner, session, prompt.tokens, max_tokens, sampling, logit_bias, stop, flags, prompt.boundaries
+        )
         _refuse(self._push(command))
         self._listeners[request] = listener
         self._idle.clear()

@@ -22,6 +22,8 @@ class Prompt:
     tokens: bytes
     """int32 little-endian"""
     text: str
+    boundaries: bytes = b""
+    """int32 little-endian: token counts at which histories are likely to diverge"""
 
     @property
     def n_tokens(self) -> int:
@@ -39,7 +41,8 @@ def render_chat(engine: Any, request: bytes) -> Prompt:
     try:
         text = bytes(ffi.buffer(prompt.text, prompt.n_text_bytes)) if prompt.n_text_bytes else b""
         tokens = bytes(ffi.buffer(prompt.tokens, 4 * prompt.n_tokens)) if prompt.n_tokens else b""
-        return Prompt(tokens, text.decode("utf-8", "replace"))
+        boundaries = bytes(ffi.buffer(prompt.boundaries, 4 * prompt.n_boundaries)) if prompt.n_boundaries else b""
+        return Prompt(tokens, text.decode("utf-8", "replace"), boundaries)
     finally:
         lib.llm_prompt_free(prompt)
 

@@ -48,6 +48,8 @@ CODES: dict[str, Kind] = {
     "method_not_allowed": Kind(405, INVALID, "This address does not answer this method."),
     "deadline_exceeded": Kind(408, INVALID, "The request took longer than the server allows and was cancelled."),
     "ambiguous_session": Kind(409, INVALID, "Several owners have a session of this id: name one with ?owner=."),
+    "session_busy": Kind(409, INVALID, "A request is using the session; try again when it has ended."),
+    "session_exists": Kind(409, INVALID, "Another session has that name."),
     "request_too_large": Kind(413, INVALID, "The body is larger than the server accepts."),
     # What the daemon is short of.
     "capacity_exhausted": Kind(429, RATE, "All session places are taken and the capacity policy frees none."),

@@ -77,7 +77,7 @@ class Generation:
             self,
             owner=work.owner,
             session=work.key.id,
-            prompt=work.prompt.tokens,
+            prompt=work.prompt,
             max_tokens=work.max_tokens,
             sampling=work.sampling,
             logit_bias=work.logit_bias,
@@ -209,7 +209,7 @@ class Generation:
                 own.append(view.name)
             elif view.name:
                 others += 1
-        holders = ", ".join(sorted(own)) or "none of yours"
+        holders = ", ".join(sorted(set(own))) or "none of yours"
         more = f" and {others} of other API keys" if others else ""
         return ApiError(
             "capacity_exhausted",

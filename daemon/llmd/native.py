@@ -167,6 +167,7 @@ class SessionView:
     n_visible: int
     n_waiting: int
     n_requests: int
+    is_pinned: int
     diverged_at: int
     n_last_prompt: int
     n_last_reused: int
