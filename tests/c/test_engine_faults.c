@@ -1,0 +1,281 @@
+/* Steps that fail and memory that is short: who is harmed fails, is torn, says so and is right again on its next request;
+ * who is not, does not notice. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "engine_driver.h"
+
+enum { N = 4, PROMPT = 120, LENGTH = 60 };
+
+static const char *const classes[] = {"dense", "window", "recurrent", "hybrid"};
+
+/* Sessions with prompts of their own, so that no one has anything to share. */
+typedef struct group {
+    driver *d;
+    int32_t prompts[N][PROMPT];
+    char names[N][8];
+    generate_call calls[N];
+    uint64_t requests[N];
+} group;
+
+static void group_open(group *g, const char *name)
+{
+    g->d = driver_open(&(llm_engine_options){.model = name, .n_sessions = N});
+    for (uint32_t i = 0; i < N; i++) {
+        make_prompt(g->prompts[i], PROMPT, i + 1);
+        snprintf(g->names[i], sizeof g->names[i], "s%u", i % 10);
+        g->calls[i] = (generate_call){.session = g->names[i],
+                                      .prompt = g->prompts[i],
+                                      .n_prompt = PROMPT,
+                                      .max_tokens = LENGTH,
+                                      .flags = LLM_GENERATE_IGNORE_END};
+    }
+}
+
+static void group_ask(group *g)
+{
+    for (uint32_t i = 0; i < N; i++) {
+        g->requests[i] = driver_generate(g->d, &g->calls[i]);
+    }
+    driver_wait_all(g->d);
+}
+
+/* After a fault: the failed ones are torn, the others right; then all are right. Returns how many had failed. */
+static uint32_t check_recovery(group *g, driver *cold)
+{
+    uint32_t n_failed = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        const answer *a = driver_answer(g->d, g->requests[i]);
+        bool failed = a->finished.outcome == LLM_OUTCOME_FAILED;
+        n_failed += failed;
+        if (failed ? strcmp(llm_status_word((int)a->status), "step_failed") != 0 ||
+                         driver_state(g->d, a->slot) != LLM_STATE_TORN
+                   : !driver_equals_cold(cold, &g->calls[i], a)) {
+            printf("%s: request %u after the fault\n", g->d->info.name, i);
+            return UINT32_MAX;
+        }
+    }
+    uint64_t failed_before[N];
+    memcpy(failed_before, g->requests, sizeof failed_before);
+    group_ask(g);
+    for (uint32_t i = 0; i < N; i++) {
+        const answer *a = driver_answer(g->d, g->requests[i]);
+        bool was_torn = driver_answer(g->d, failed_before[i])->finished.outcome == LLM_OUTCOME_FAILED;
+        bool says_so = a->reason == LLM_REASON_TORN || (a->n_reused > 0 && a->reason == LLM_REASON_SHARED);
+        if (a->status != LLM_OK || !driver_equals_cold(cold, &g->calls[i], a) || (was_torn && !says_so)) {
+            printf("%s: request %u is %s (%s) afterwards\n", g->d->info.name, i, llm_status_word((int)a->status),
+                   llm_reason_word((int)a->reason));
+            return UINT32_MAX;
+        }
+    }
+    return n_failed;
+}
+
+/* One fault of that kind, at various calls: during prefill, between, while all decode. */
+static void one_fault(const char *kind)
+{
+    static const int calls[] = {1, 2, 3, 7, 20, 41};
+    for (size_t i = 0; i < 4 * (sizeof calls / sizeof calls[0]); i++) {
+        char name[96], reference[32];
+        snprintf(name, sizeof name, "sim:%s,fail_at=%d,fail_kind=%s", classes[i % 4], calls[i / 4], kind);
+        snprintf(reference, sizeof reference, "sim:%s", classes[i % 4]);
+        group g;
+        group_open(&g, name);
+        driver *cold = driver_open_model(reference);
+        group_ask(&g);
+        CHECK_INT(driver_counter(g.d, LLM_COUNTER_STEPS_FAILED), 1);
+        uint32_t n_failed = check_recovery(&g, cold);
+        CHECK(n_failed >= 1 && n_failed <= N);
+        CHECK(driver_is_idle(g.d));
+        CHECK_INT(driver_close(g.d) + driver_close(cold), 0);
+    }
+}
+
+static void a_failed_batch(void)
+{
+    one_fault("batch");
+}
+
+static void a_failed_model(void)
+{
+    one_fault("all");
+}
+
+static void a_step_that_stops_half_way(void)
+{
+    one_fault("half");
+}
+
+/* A fault in one session's step only: those that are idle or stand still keep what they have, to the token. */
+static void bystanders_keep_their_state(void)
+{
+    for (int i = 0; i < 4; i++) {
+        char name[96], reference[32];
+        snprintf(name, sizeof name, "sim:%s,fail_seq=1", classes[i]); /* the second seat */
+        snprintf(reference, sizeof reference, "sim:%s", classes[i]);
+        group g;
+        group_open(&g, name);
+        driver *cold = driver_open_model(reference);
+        CHECK_INT(driver_wait(g.d, driver_generate(g.d, &g.calls[0]))->status, LLM_OK);
+        CHECK_INT(driver_wait(g.d, driver_generate(g.d, &g.calls[1]))->status, LLM_STEP_FAILED);
+        CHECK_INT(driver_wait(g.d, driver_generate(g.d, &g.calls[2]))->status, LLM_OK);
+        CHECK_INT(driver_wait(g.d, driver_generate(g.d, &g.calls[1]))->status, LLM_STEP_FAILED);
+        int32_t longer[PROMPT + LENGTH + 8];
+        uint32_t n = driver_tokens(g.d, 0, longer, PROMPT + LENGTH);
+        make_prompt(longer + n, 8, 99);
+        generate_call on = g.calls[0];
+        on.prompt = longer;
+        on.n_prompt = n + 8;
+        const answer *a = driver_wait(g.d, driver_generate(g.d, &on));
+        CHECK_STR(llm_reason_word((int)a->reason), "exact_prefix");
+        CHECK_INT(a->n_reused, n);
+        CHECK(driver_equals_cold(cold, &on, a));
+        CHECK_INT(driver_close(g.d) + driver_close(cold), 0);
+    }
+}
+
+/* When the whole model failed, those that were idle are torn, too, and say so. */
+static void a_failed_model_tears_the_idle_ones(void)
+{
+    for (int i = 0; i < 4; i++) {
+        char name[96], reference[32];
+        snprintf(name, sizeof name, "sim:%s,fail_seq=1,fail_at=1,fail_kind=all", classes[i]);
+        snprintf(reference, sizeof reference, "sim:%s", classes[i]);
+        group g;
+        group_open(&g, name);
+        driver *cold = driver_open_model(reference);
+        uint32_t slot = driver_wait(g.d, driver_generate(g.d, &g.calls[0]))->slot;
+        CHECK_INT(driver_state(g.d, slot), LLM_STATE_IDLE);
+        CHECK_INT(driver_wait(g.d, driver_generate(g.d, &g.calls[1]))->status, LLM_STEP_FAILED);
+        CHECK_INT(driver_state(g.d, slot), LLM_STATE_TORN);
+        const answer *a = driver_wait(g.d, driver_generate(g.d, &g.calls[0]));
+        CHECK_INT(a->status, LLM_OK);
+        CHECK(a->reason == LLM_REASON_TORN || a->reason == LLM_REASON_SHARED); /* a whole checkpoint may help */
+        CHECK(driver_equals_cold(cold, &g.calls[0], a));
+        CHECK_INT(driver_close(g.d) + driver_close(cold), 0);
+    }
+}
+
+/* ---- cells ---- */
+
+/* Two grow where one and a half fit: one fails, the other one goes on and is right; then there is room again. */
+static void the_grower_fails_when_cells_run_out(void)
+{
+    for (int i = 0; i < 4; i++) {
+        char name[96], reference[32];
+        snprintf(name, sizeof name, "sim:%s,cells=300", classes[i]);
+        snprintf(reference, sizeof reference, "sim:%s", classes[i]);
+        group g;
+        group_open(&g, name);
+        driver *cold = driver_open_model(reference);
+        uint32_t n_full = 0;
+        g.calls[0].max_tokens = g.calls[1].max_tokens = 100;
+        g.requests[0] = driver_generate(g.d, &g.calls[0]);
+        g.requests[1] = driver_generate(g.d, &g.calls[1]);
+        driver_wait_all(g.d);
+        for (int k = 0; k < 2; k++) {
+            const answer *a = driver_answer(g.d, g.requests[k]);
+            if (a->status == LLM_OK) {
+                CHECK(driver_equals_cold(cold, &g.calls[k], a));
+            } else {
+                n_full++;
+                CHECK_STR(llm_status_word((int)a->status), "kv_cache_full");
+                CHECK_INT(driver_state(g.d, a->slot), LLM_STATE_EMPTY);
+            }
+        }
+        CHECK_INT(n_full, 1); /* even if the other one had ended before: nobody makes way without a policy */
+        driver_wait(g.d, driver_reset(g.d, 0, g.names[0]));
+        driver_wait(g.d, driver_reset(g.d, 0, g.names[1]));
+        const answer *a = driver_wait(g.d, driver_generate(g.d, &g.calls[2]));
+        CHECK_INT(a->status, LLM_OK);
+        CHECK(driver_is_idle(g.d));
+        CHECK_INT(driver_close(g.d) + driver_close(cold), 0);
+    }
+}
+
+static void idle_ones_make_way_where_the_policy_allows(void)
+{
+    for (int i = 0; i < 4; i++) {
+        for (uint32_t policy = 0; policy < LLM_POLICY_N; policy++) {
+            char name[96], reference[32];
+            snprintf(name, sizeof name, "sim:%s,cells=300", classes[i]);
+            snprintf(reference, sizeof reference, "sim:%s", classes[i]);
+            group g;
+            group_open(&g, reference); /* for the prompts */
+            driver *cold = g.d;
+            g.d = driver_open(
+                &(llm_engine_options){.model = name, .n_sessions = N, .capacity_policy = policy, .n_parked_max = 4});
+            CHECK_INT(driver_wait(g.d, driver_generate(g.d, &g.calls[0]))->status, LLM_OK);
+            const answer *a = driver_wait(g.d, driver_generate(g.d, &g.calls[1]));
+            CHECK_STR(llm_status_word((int)a->status), policy == LLM_POLICY_REFUSE ? "kv_cache_full" : "ok");
+            CHECK(policy == LLM_POLICY_REFUSE || driver_equals_cold(cold, &g.calls[1], a));
+            a = driver_wait(g.d, driver_generate(g.d, &g.calls[0]));
+            CHECK_INT(a->status, LLM_OK);
+            CHECK(driver_equals_cold(cold, &g.calls[0], a));
+            CHECK(a->n_reused > 0 || policy == LLM_POLICY_EVICT);
+            CHECK_INT(driver_close(g.d) + driver_close(cold), 0);
+        }
+    }
+}
+
+/* With parking, generations that do not fit together take turns: all end, and right. */
+static void too_many_for_the_cells_take_turns(void)
+{
+    for (int i = 0; i < 4; i++) {
+        char name[96], reference[32];
+        snprintf(name, sizeof name, "sim:%s,cells=400", classes[i]);
+        snprintf(reference, sizeof reference, "sim:%s", classes[i]);
+        group g;
+        group_open(&g, reference);
+        driver *cold = g.d;
+        g.d = driver_open(&(llm_engine_options){
+            .model = name, .n_sessions = N, .capacity_policy = LLM_POLICY_PARK, .n_parked_max = 4});
+        for (int round = 0; round < 3; round++) {
+            group_ask(&g);
+            for (int k = 0; k < N; k++) {
+                const answer *a = driver_answer(g.d, g.requests[k]);
+                CHECK_STR(llm_status_word((int)a->status), "ok");
+                CHECK(driver_equals_cold(cold, &g.calls[k], a));
+            }
+        }
+        CHECK(driver_is_idle(g.d));
+        CHECK_INT(driver_close(g.d) + driver_close(cold), 0);
+    }
+}
+
+/* Missing cells that the model only claims: retried until the one that wants most has failed. */
+static void claimed_shortage_harms_nobody_else(void)
+{
+    for (int i = 0; i < 4; i++) {
+        char name[96], reference[32];
+        snprintf(name, sizeof name, "sim:%s,fail_at=20,fail_kind=cells", classes[i]);
+        snprintf(reference, sizeof reference, "sim:%s", classes[i]);
+        group g;
+        group_open(&g, name);
+        driver *cold = driver_open_model(reference);
+        group_ask(&g);
+        uint32_t n_failed = 0;
+        for (int k = 0; k < N; k++) {
+            const answer *a = driver_answer(g.d, g.requests[k]);
+            n_failed += a->status == LLM_NO_CELLS;
+            CHECK(a->status == LLM_NO_CELLS || driver_equals_cold(cold, &g.calls[k], a));
+        }
+        CHECK_INT(n_failed, 1);
+        CHECK_INT(driver_close(g.d) + driver_close(cold), 0);
+    }
+}
+
+int main(void)
+{
+    RUN(a_failed_batch);
+    RUN(a_failed_model);
+    RUN(a_step_that_stops_half_way);
+    RUN(bystanders_keep_their_state);
+    RUN(a_failed_model_tears_the_idle_ones);
+    RUN(the_grower_fails_when_cells_run_out);
+    RUN(idle_ones_make_way_where_the_policy_allows);
+    RUN(too_many_for_the_cells_take_turns);
+    RUN(claimed_shortage_harms_nobody_else);
+    return CHECK_RESULT();
+}
