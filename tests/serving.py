@@ -157,11 +157,13 @@ class Daemon:
 
 
 def config_of(directory: Path, **overrides: Any) -> Config:
+    state_dir = directory / "state"
+    state_dir.mkdir(exist_ok=True)
     values: Json = {
         "model": "sim:dense",
         "port": 0,
         "socket": directory / "llmd.sock",
-        "state_dir": directory / "state",
+        "state_dir": state_dir,
         "log_level": "debug",
     }
     return Config(**{**values, **overrides})
@@ -170,6 +172,8 @@ def config_of(directory: Path, **overrides: Any) -> Config:
 @asynccontextmanager
 async def serving(config: Config) -> AsyncIterator[Daemon]:
     """Serves on a free port and on the unix socket. In the end, every request must have ended, exactly once."""
+    if config.state_dir is not None:
+        config.state_dir.mkdir(exist_ok=True)
     app = create_app(config)
     runner = runner_of(app)
     await runner.setup()

@@ -28,6 +28,12 @@ GOOD: dict[str, tuple[str, object]] = {
     "scratch_sessions": ("3", 3),
     "scratch_reuse": ("off", False),
     "capacity_policy": ("refuse", "refuse"),
+    "session_timelines": ("1", 1),
+    "max_parked": ("1000", 1000),
+    "park_memory": ("4G", 4 << 30),
+    "checkpoint_memory": ("512M", 512 << 20),
+    "checkpoint_every": ("64", 64),
+    "session_idle_time": ("3600", 3600),
     "threads": ("4", 4),
     "gpu_layers": ("12", 12),
     "kv_memory": ("2GiB", 2 << 30),
@@ -44,7 +50,10 @@ GOOD: dict[str, tuple[str, object]] = {
 BAD: dict[str, tuple[str, ...]] = {
     "port": ("-1", "65536", "http", "", "8e3"),
     "max_sessions": ("0", "256", "many"),
-    "capacity_policy": ("park", "Evict"),
+    "capacity_policy": ("parks", "Evict"),
+    "session_timelines": ("0", "17"),
+    "max_parked": ("0", "1025"),
+    "session_idle_time": ("-1", "1.5"),
     "kv_memory": ("-1", "2X", "1.5.G", "M"),
     "body_limit": ("10", "5G"),
     "ctx_size": ("-1", "99999999"),
@@ -171,3 +180,8 @@ def test_default_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert options.default_socket() == Path("/run/llmd/llmd.sock")
     assert options.default_state_dir() == Path("/var/lib/llmd")
+
+
+@pytest.mark.parametrize("text", ["none", ""])
+def test_no_state_directory(text: str) -> None:
+    assert load(["--state-dir", text], {}).state_dir is None

@@ -34,11 +34,23 @@ async def test_list_and_show(daemon: Daemon) -> None:
     await daemon.chat("without a session")
     answer = (await daemon.ask("GET", "/v1/sessions")).json
     assert {session["id"] for session in answer["data"]} == {"first", "second"}
-    assert answer["places"] == {"named": 8, "named_used": 2, "scratch": 2, "policy": "evict"}
+    assert answer["places"] == {
+        "named": 8, "named_used": 2, "scratch": 2, "parked": 0, "parked_max": 64, "policy": "park",
+    }  # fmt: skip
     shown = (await daemon.ask("GET", "/v1/sessions/second")).json
     assert shown["state"] == "idle" and shown["requests"] == 1 and shown["generated_tokens_total"] == 8
     assert shown["last"]["reason"] in ("new", "shared") and shown["last"]["prompt_tokens"] > 0
     assert shown["tokens"] in (shown["last"]["prompt_tokens"] + 7, shown["last"]["prompt_tokens"] + 8)
+
+
+async def test_a_divergent_request_leaves_one_session(daemon: Daemon) -> None:
+    """A title request under the id of a conversation may open another timeline; the session stays one."""
+    await daemon.chat("a long question about something that matters", session_id="a")
+    await daemon.chat("title?", session_id="a")
+    assert await listed(daemon) == ["a"]
+    assert (await daemon.ask("GET", "/v1/sessions/a")).status == 200
+    assert (await daemon.ask("DELETE", "/v1/sessions/a")).status == 200
+    assert list(daemon.state.engine.page.sessions()) == []
 
 
 async def test_ids_with_odd_characters(daemon: Daemon) -> None:
@@ -137,7 +149,7 @@ async def test_evict_forgets_the_least_recently_used(serve: Serve) -> None:
 
 
 async def test_evict_spares_the_busy(serve: Serve) -> None:
-    daemon = await serve(model=SLOW, ctx_size=200_000, max_sessions=1)
+    daemon = await serve(model=SLOW, ctx_size=200_000, max_sessions=1, capacity_policy="evict")
     asked = await running(daemon, "busy")
     answer = await daemon.refused(chat(session_id="other"))
     assert answer.error["code"] == "capacity_exhausted" and "busy" in answer.error["message"]

@@ -56,6 +56,8 @@ def _run(config: Config) -> None:
 
 
 def _make_state_dir(config: Config) -> None:
+    if config.state_dir is None:
+        return
     try:
         config.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:

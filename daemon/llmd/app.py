@@ -22,6 +22,7 @@ from .logs import fields
 from .metrics import Metrics
 from .options import Config
 from .progress import Progress
+from .turns import Turns
 
 log = logging.getLogger("llmd")
 
@@ -42,6 +43,7 @@ def create_app(config: Config) -> web.Application:
             keys=keys,
             metrics=Metrics(),
             progress=Progress(opened.heartbeat),
+            turns=Turns(opened.page),
             model_id=config.model_id or opened.info.name,
             created=int(time.time()),
         )
@@ -75,6 +77,13 @@ def engine_options(config: Config) -> EngineOptions:
         n_scratch=config.scratch_sessions,
         kv_bytes_max=config.kv_memory,
         capacity_policy=config.capacity_policy,
+        n_parked_max=config.max_parked,
+        timelines_max=config.session_timelines,
+        parked_bytes_max=config.park_memory,
+        checkpoint_bytes_max=config.checkpoint_memory,
+        checkpoint_every=config.checkpoint_every,
+        idle_s_max=config.session_idle_time,
+        state_dir=str(config.state_dir) if config.state_dir is not None else None,
         n_threads=config.threads,
         n_gpu_layers=config.gpu_layers,
         gap_ms_target=config.gap_target_ms,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 import time
 from collections import deque
 from collections.abc import Callable
@@ -21,25 +22,36 @@ from . import limits
 from .engine_open import EngineOptions, info_of, open_engine, start_engine
 from .engine_text import Prompt, detokenize, render_chat, tokenize
 from .errors import ApiError, code_of_status
-from .native import STATUS_WORDS, Page, Status, ffi, lib
+from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
 from .wire.engine import (
+    ALL_TOKENS,
     Admitted,
     Cancel,
     Close,
     Command,
     Event,
     Finished,
+    Fork,
     Generate,
+    Load,
+    Park,
     Pause,
+    Pin,
+    Rename,
     Reply,
     Reset,
     Sampling,
+    Save,
     Started,
     Text,
 )
 
 log = logging.getLogger("llmd.engine")
 T = TypeVar("T")
+Question = Reset | Close | Fork | Park | Pin | Rename | Save | Load
+"""Commands that get one reply."""
+
+_COMPLAINT_BYTES = 1024
 
 
 class Listener(Protocol):
@@ -74,6 +86,7 @@ class Engine:
         self.info = info_of(pointer)
         self.events_drained = 0
         self.loop.add_reader(lib.llm_events_fd(pointer), self._drain)
+        self._complaints = self.loop.call_soon(self._poll_complaints)
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -97,8 +110,10 @@ class Engine:
         await self.loop.run_in_executor(self._owner_thread, lib.llm_engine_stop, self._engine)
         while self._drain():
             pass
+        self._complaints.cancel()
+        self._log_complaints()
         self.loop.remove_reader(lib.llm_events_fd(self._engine))
-        for future in self._replies.values():
+        for future in list(self._replies.values()):
             if not future.done():
                 future.set_exception(ApiError("shutting_down"))
         self._text_threads.shutdown(wait=True)
@@ -110,6 +125,16 @@ class Engine:
         busy = ffi.new("uint32_t *")
         count = lib.llm_engine_heartbeat(self._engine, busy)
         return int(count), bool(busy[0])
+
+    def _poll_complaints(self) -> None:
+        self._log_complaints()
+        self._complaints = self.loop.call_later(limits.COMPLAINT_POLL_S, self._poll_complaints)
+
+    def _log_complaints(self) -> None:
+        """What a person should know about parked and saved sessions."""
+        text = ffi.new("char[]", _COMPLAINT_BYTES)
+        while lib.llm_engine_complaint(self._engine, text, _COMPLAINT_BYTES) == Status.OK:
+            log.warning("%s", text_of(text))
 
     # --- commands ----------------------------------------------------------------------------------------------------
 
@@ -136,14 +161,16 @@ class Engine:
         logit_bias: bytes = b"",
         stop: list[str],
         flags: int = 0,
+        parent: str = "",
     ) -> int:
         """Starts a generation and returns its request number. Raises ApiError when it cannot even be queued."""
         if len(self._listeners) >= limits.LIVE_REQUESTS_MAX:
             raise ApiError("overloaded", f"The server is working on {len(self._listeners)} requests; try again.")
         request = self._next_request()
         command = Generate(
-            request, owner, session, prompt.tokens, max_tokens, sampling, logit_bias, stop, flags, prompt.boundaries
-        )
+            request, owner, session, prompt.tokens, max_tokens, sampling, logit_bias, stop, flags, prompt.boundaries,
+            parent,
+        )  # fmt: skip
         _refuse(self._push(command))
         self._listeners[request] = listener
         self._idle.clear()
@@ -162,14 +189,46 @@ class Engine:
     async def close_session(self, owner: int, session: str) -> Reply:
         return await self._ask(Close(self._next_request(), owner, session))
 
-    async def _ask(self, command: Reset | Close) -> Reply:
+    async def fork(self, owner: int, session: str, new_session: str, at: int | None) -> Reply:
+        """`at`: tokens; None: all."""
+        n_tokens = ALL_TOKENS if at is None else at
+        return await self._ask(Fork(self._next_request(), owner, session, new_session, n_tokens))
+
+    async def park(self, owner: int, session: str) -> Reply:
+        return await self._ask(Park(self._next_request(), owner, session))
+
+    async def pin(self, owner: int, session: str, pinned: bool) -> Reply:
+        return await self._ask(Pin(self._next_request(), owner, session, pinned))
+
+    async def rename(self, owner: int, session: str, new_session: str) -> Reply:
+        return await self._ask(Rename(self._next_request(), owner, session, new_session))
+
+    async def save(self, owner: int, session: str, label: str) -> Reply:
+        return await self._ask(Save(self._next_request(), owner, session, label))
+
+    async def load(self, owner: int, session: str, label: str) -> Reply:
+        """Under another name first, so that a session is only replaced by what could be read."""
+        arriving = f"loading-{secrets.token_hex(8)}"
+        reply = await self._ask(Load(self._next_request(), owner, arriving, label))
+        if reply.status != Status.OK:
+            await self.close_session(owner, arriving)
+            return reply
+        # Queued together: no request comes between them.
+        closing = self._ask_soon(Close(self._next_request(), owner, session))
+        renaming = self._ask_soon(Rename(self._next_request(), owner, arriving, session))
+        await closing
+        return await renaming
+
+    async def _ask(self, command: Question) -> Reply:
+        return await self._ask_soon(command)
+
+    def _ask_soon(self, command: Question) -> asyncio.Future[Reply]:
+        """Queues the command at once; the future may be dropped."""
         future: asyncio.Future[Reply] = self.loop.create_future()
         _refuse(self._push(command))
         self._replies[command.request] = future
-        try:
-            return await future
-        finally:
-            del self._replies[command.request]
+        future.add_done_callback(lambda _: self._replies.pop(command.request, None))
+        return future
 
     def _next_request(self) -> int:
         self._last_request += 1

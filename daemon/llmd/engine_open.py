@@ -11,6 +11,12 @@ from .sampling import SamplingDefaults
 
 _ERROR_BYTES = 1024
 
+# Fields of llm_engine_options that are passed on as they are.
+_NUMBERS = (
+    "n_ctx", "n_sessions", "n_scratch", "kv_bytes_max", "n_parked_max", "timelines_max", "parked_bytes_max",
+    "checkpoint_bytes_max", "checkpoint_every", "idle_s_max", "n_threads", "n_gpu_layers", "gap_ms_target", "exact",
+)  # fmt: skip
+
 
 class EngineError(Exception):
     """The engine could not be opened or started."""
@@ -27,7 +33,14 @@ class EngineOptions:
     n_sessions: int = 8
     n_scratch: int = 2
     kv_bytes_max: int = 0
-    capacity_policy: str = "evict"
+    capacity_policy: str = "park"
+    n_parked_max: int = 0
+    timelines_max: int = 0
+    parked_bytes_max: int = 0
+    checkpoint_bytes_max: int = 0
+    checkpoint_every: int = 0
+    idle_s_max: int = 0
+    state_dir: str | None = None
     n_threads: int = 0
     n_gpu_layers: int = -1
     gap_ms_target: int = 0
@@ -43,11 +56,15 @@ class EngineInfo:
     n_vocab: int
     n_sessions: int
     n_scratch: int
+    n_slots: int
+    """Places and sessions that may be parked beyond them."""
     n_cells: int
     n_threads: int
     n_params: int
     model_bytes: int
     state_bytes: int
+    parked_bytes_max: int
+    checkpoint_bytes_max: int
     memory: str
     name: str
     arch: str
@@ -58,6 +75,12 @@ class EngineInfo:
     sampling: SamplingDefaults
 
 
+_FACTS = (
+    "n_ctx", "n_ctx_train", "n_vocab", "n_sessions", "n_scratch", "n_slots", "n_cells", "n_threads", "n_params",
+    "model_bytes", "state_bytes", "parked_bytes_max", "checkpoint_bytes_max",
+)  # fmt: skip
+
+
 def open_engine(options: EngineOptions) -> Any:
     strings = {
         name: ffi.new("char[]", value.encode())
@@ -65,19 +88,14 @@ def open_engine(options: EngineOptions) -> Any:
             ("model", options.model),
             ("page_name", options.page_name),
             ("chat_template", options.chat_template),
+            ("state_dir", options.state_dir),
         )
         if value is not None
     }
     raw = ffi.new("llm_engine_options *", strings)
-    raw.n_ctx = options.n_ctx
-    raw.n_sessions = options.n_sessions
-    raw.n_scratch = options.n_scratch
-    raw.kv_bytes_max = options.kv_bytes_max
+    for field in _NUMBERS:
+        setattr(raw, field, getattr(options, field))
     raw.capacity_policy = POLICY_WORDS.index(options.capacity_policy)
-    raw.n_threads = options.n_threads
-    raw.n_gpu_layers = options.n_gpu_layers
-    raw.gap_ms_target = options.gap_ms_target
-    raw.exact = options.exact
     out = ffi.new("llm_engine **")
     error = ffi.new("char[]", _ERROR_BYTES)
     status = lib.llm_engine_open(raw, out, error, _ERROR_BYTES)
@@ -96,9 +114,8 @@ def start_engine(pointer: Any) -> None:
 def info_of(pointer: Any) -> EngineInfo:
     raw = ffi.new("llm_info *")
     lib.llm_engine_info(pointer, raw)
-    numbers = ("n_ctx", "n_ctx_train", "n_vocab", "n_sessions", "n_scratch", "n_cells", "n_threads", "n_params")
     words = ("name", "arch", "description", "backend", "fingerprint")
-    facts: dict[str, Any] = {field: int(getattr(raw, field)) for field in (*numbers, "model_bytes", "state_bytes")}
+    facts: dict[str, Any] = {field: int(getattr(raw, field)) for field in _FACTS}
     facts |= {field: text_of(getattr(raw, field)) for field in words}
     return EngineInfo(
         **facts,

@@ -45,11 +45,15 @@ CODES: dict[str, Kind] = {
     "not_found": Kind(404, NOT_FOUND, "There is nothing at this address."),
     "model_not_found": Kind(404, NOT_FOUND, "There is no such model here."),
     "session_not_found": Kind(404, NOT_FOUND, "There is no such session."),
+    "snapshot_not_found": Kind(404, NOT_FOUND, "No session was saved under this name, or its file was refused."),
     "method_not_allowed": Kind(405, INVALID, "This address does not answer this method."),
     "deadline_exceeded": Kind(408, INVALID, "The request took longer than the server allows and was cancelled."),
     "ambiguous_session": Kind(409, INVALID, "Several owners have a session of this id: name one with ?owner=."),
     "session_busy": Kind(409, INVALID, "A request is using the session; try again when it has ended."),
     "session_exists": Kind(409, INVALID, "Another session has that name."),
+    "snapshot_refused": Kind(409, INVALID, "The saved session is damaged or another model's, and was set aside."),
+    "nothing_to_save": Kind(409, INVALID, "The session holds nothing that can be saved now; it is empty, or on disk."),
+    "no_state_dir": Kind(409, INVALID, "This server keeps sessions in memory only (--state-dir none)."),
     "request_too_large": Kind(413, INVALID, "The body is larger than the server accepts."),
     # What the daemon is short of.
     "capacity_exhausted": Kind(429, RATE, "All session places are taken and the capacity policy frees none."),
@@ -63,11 +67,12 @@ CODES: dict[str, Kind] = {
     "slow_reader": Kind(499, INVALID, "The client stopped reading and the request was cancelled."),
     "step_failed": Kind(500, SERVER, "The model failed a step; the session will be refilled by its next request."),
     "torn": Kind(500, SERVER, "The session's state is not trusted; reset it."),
+    "io_error": Kind(500, SERVER, "The state directory could not be written or read; the server's log says why."),
     "internal_error": Kind(500, SERVER, "The server made a mistake; its log says more."),
 }
 
 # Words of llm_status that no client should meet under that name.
-_STATUS_CODES = {"full": "overloaded", "not_found": "session_not_found"}
+_STATUS_CODES = {"full": "overloaded", "not_found": "session_not_found", "version_mismatch": "snapshot_refused"}
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

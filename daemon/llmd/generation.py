@@ -13,8 +13,8 @@ from __future__ import annotations
 import asyncio
 import enum
 import struct
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from . import limits
 from .engine import Engine
@@ -22,6 +22,7 @@ from .engine_text import Prompt
 from .errors import ApiError, code_of_status, context_length_error
 from .native import OUTCOME_WORDS, REASON_WORDS, STATUS_WORDS, GenerateFlag, Outcome, Status
 from .session_key import SessionKey
+from .turns import Sight, Turn, divergence_of
 from .wire.engine import Admitted, Finished, Sampling, Started, Text
 from .wire.openai import FinishReason
 
@@ -47,6 +48,10 @@ class Work:
     logit_bias: bytes
     stop: list[str]
     flags: GenerateFlag
+    parent: str = ""
+    """If the session does not exist yet, it begins as a fork of this one."""
+    user_starts: dict[int, int] = field(default_factory=dict)
+    """Number of a user's message, from 1, to the tokens before it; what is not known is left out."""
 
 
 class Generation:
@@ -83,6 +88,7 @@ class Generation:
             logit_bias=work.logit_bias,
             stop=work.stop,
             flags=work.flags,
+            parent=work.parent,
         )
 
     # --- the engine's side -------------------------------------------------------------------------------------------
@@ -227,6 +233,24 @@ class Generation:
         before = tokens[4 * max(at - shown, 0) : 4 * at]
         after = tokens[4 * at : 4 * (at + shown)]
         return at, self._engine.piece(before), self._engine.piece(after)
+
+    def turn(self, came_ms: int, sights: Mapping[int, Sight]) -> Turn:
+        """What is told about it afterwards."""
+        finished, started, slot = self.finished, self.started, self.admitted.slot if self.admitted else None
+        divergence = None
+        if started is not None and slot is not None:
+            divergence = divergence_of(self.work.prompt.tokens, started.diverged_at, sights.get(slot))
+        return Turn(
+            at_ms=came_ms,
+            slot=slot,
+            reason=started.reason if started is not None else None,
+            outcome=self.outcome_word,
+            n_prompt=self.work.prompt.n_tokens,
+            n_reused=finished.n_reused if finished is not None else 0,
+            n_prefilled=finished.n_prefilled if finished is not None else 0,
+            n_generated=finished.n_generated if finished is not None else 0,
+            divergence=divergence,
+        )
 
 
 def token_bytes(tokens: list[int]) -> bytes:

@@ -19,9 +19,19 @@ LIVE_REQUESTS_MAX = 256
 DIVERGENCE_TOKENS_SHOWN = 12
 """Prompt tokens shown on each side of the point where histories diverged."""
 
+# What is told about sessions (turns.py).
+TOLD_TURNS_MAX = 16
+TOLD_SESSIONS_MAX = 1024
+DIVERGENCE_TOKENS_KEPT = 16
+"""Tokens kept on each side of the point where the histories of a turn diverged."""
+USER_BOUNDARIES_MAX = 4
+"""Messages of the user, from the last one back, whose beginnings libllm finds in a prompt (chat.cpp)."""
+
 # Times.
 RETRY_AFTER_S = 1
 """Advice on 429 and 503."""
+COMPLAINT_POLL_S = 1.0
+"""How often the engine is asked whether a session's file caused trouble."""
 COMMAND_RETRY_S = 0.005
 """A command that found the ring full is pushed again after this."""
 STALLED_AFTER_S = 30.0

@@ -65,11 +65,15 @@ class Status(enum.IntEnum):
     INVALID = lib.LLM_INVALID
     FULL = lib.LLM_FULL
     NOT_FOUND = lib.LLM_NOT_FOUND
+    IO = lib.LLM_IO
     CONTEXT_LENGTH = lib.LLM_CONTEXT_LENGTH
     CAPACITY = lib.LLM_CAPACITY
     CANCELLED = lib.LLM_CANCELLED
     SHUTDOWN = lib.LLM_SHUTDOWN
     TEMPLATE = lib.LLM_TEMPLATE
+    VERSION = lib.LLM_VERSION
+    BUSY = lib.LLM_BUSY
+    EXISTS = lib.LLM_EXISTS
 
 
 class Outcome(enum.IntEnum):
@@ -232,6 +236,17 @@ class Page:
             view = self.session(slot)
             if view is not None:
                 yield view
+
+    def slots_of(self, owner: int, name: str) -> set[int]:
+        """Where the timelines of a session lie. Looks at every slot, without a copy of each for Python."""
+        view, wanted = ffi.new("llm_session_view *"), name.encode()
+        return {
+            slot
+            for slot in range(self.read().n_slots)
+            if lib.llm_page_session(self._pointer, slot, view) == Status.OK
+            and view.owner == owner
+            and ffi.string(view.name) == wanted
+        }
 
     def tokens(self, slot: int) -> array[int] | None:
         """The resident tokens of a session; None when the slot holds none."""

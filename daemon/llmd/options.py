@@ -22,6 +22,9 @@ EMBEDDED_MODEL = DEMO_MODEL if DEMO_MODEL.exists() else STAND_IN_MODEL
 
 KIB = 1024
 PLACES_MAX = 256
+PARKED_MAX = 1024
+TIMELINES_MAX = 16
+NO_PATH = "none"
 
 Parser = Callable[[str], Any]
 
@@ -126,6 +129,10 @@ def _path(value: str) -> Path:
     return Path(_text(value)).expanduser()
 
 
+def _path_or_none(value: str) -> Path | None:
+    return None if value in ("", NO_PATH) else _path(value)
+
+
 # --- defaults that depend on who runs it -----------------------------------------------------------------------------
 
 
@@ -216,8 +223,13 @@ class Config:
         "FILE",
         "TOML file with any of these options (ctx_size = 8192); flags and environment win",
     )
-    state_dir: Path = option(
-        default_state_dir, _path, "a path", SERVER, "DIR", "directory for what outlives the process"
+    state_dir: Path | None = option(
+        default_state_dir,
+        _path_or_none,
+        "a path, or none",
+        SERVER,
+        "DIR",
+        "directory for sessions that outlive the process and for parked ones without room in memory; none: memory only",
     )
     body_limit: int = option(
         64 * KIB**2, _size(KIB, 4 * KIB**3), "a size from 1K to 4G", SERVER, "SIZE", "largest request body", "bytes"
@@ -250,12 +262,65 @@ class Config:
         True, _switch, "on or off", SESSIONS, "on|off", "let requests without a session reuse what an earlier one left"
     )
     capacity_policy: str = option(
-        "evict",
-        _choice("refuse", "evict"),
-        "refuse or evict",
+        "park",
+        _choice("park", "evict", "refuse"),
+        "park, evict or refuse",
         SESSIONS,
         "POLICY",
-        "when all places are taken: evict forgets the least recently used idle session, refuse answers 429",
+        "when all places are taken: park moves the least recently used idle session to host memory, then to disk; "
+        "evict forgets it; refuse answers 429",
+    )
+    session_timelines: int = option(
+        3,
+        _integer(1, TIMELINES_MAX),
+        f"1 to {TIMELINES_MAX}",
+        SESSIONS,
+        "N",
+        "histories that one session may hold side by side; each takes a place",
+    )
+    max_parked: int = option(
+        64,
+        _integer(1, PARKED_MAX),
+        f"1 to {PARKED_MAX}",
+        SESSIONS,
+        "N",
+        "sessions that may be parked beyond the places",
+    )
+    park_memory: int = option(
+        0,
+        _size(0, 1 << 50),
+        "a size such as 2G; 0 is automatic",
+        SESSIONS,
+        "SIZE",
+        "host memory for parked sessions, before the disk; 0: a tenth of what is free",
+        "bytes",
+    )
+    checkpoint_memory: int = option(
+        0,
+        _size(0, 1 << 50),
+        "a size such as 2G; 0 is automatic",
+        SESSIONS,
+        "SIZE",
+        "host memory for checkpoints of all sessions; 0: a tenth of what is free",
+        "bytes",
+    )
+    checkpoint_every: int = option(
+        256,
+        _integer(1, 1 << 20),
+        "1 to 1048576 tokens",
+        SESSIONS,
+        "N",
+        "generated tokens between two checkpoints",
+        "tokens",
+    )
+    session_idle_time: int = option(
+        0,
+        _integer(0, 1 << 30),
+        "seconds, 0 to 1073741824; 0 is never",
+        SESSIONS,
+        "S",
+        "sessions not used for so long are forgotten, pinned ones excepted; 0: never",
+        "seconds",
     )
     threads: int = option(
         0,

@@ -12,14 +12,17 @@ from .errors import ApiError, shown
 _VALID = re.compile(rf"[\x21-\x7e]{{1,{limits.SESSION_ID_CHARS_MAX}}}")
 
 EXPLICIT_HEADER = "x-llm-session-id"
+CLAUDE_HEADER = "x-claude-code-session-id"
 AGENT_HEADER = "x-claude-code-agent-id"
+PARENT_HEADER = "x-parent-session-id"
+PARENT_AGENT_HEADER = "x-claude-code-parent-agent-id"
 
 # First match wins. Names are compared with "_" folded to "-" and case folded. A tuple's parts are joined.
 HEADERS: tuple[tuple[str, ...], ...] = (
     (EXPLICIT_HEADER,),
     ("x-executorch-session-id",),
     ("thread-id",),
-    ("x-claude-code-session-id", AGENT_HEADER),
+    (CLAUDE_HEADER, AGENT_HEADER),
     ("x-session-affinity",),
     ("x-session-id",),
     ("session-id",),
@@ -83,10 +86,24 @@ def resolve(
     return SCRATCH
 
 
+def parent_of(headers: Iterable[tuple[str, str]], key: SessionKey) -> str:
+    """The session that this one begins as a copy of, if it is a subagent's; "" for none."""
+    folded = {fold(name): value.strip() for name, value in headers}
+    parent = folded.get(PARENT_HEADER, "")
+    agent = folded.get(PARENT_AGENT_HEADER)
+    if not parent and agent and key.source == CLAUDE_HEADER:
+        parent = f"{folded[CLAUDE_HEADER]}:{agent}"
+    return parent if is_valid(parent) and not key.is_scratch and parent != key.id else ""
+
+
 def _required(value: str, param: str) -> str:
     if is_valid(value):
         return value
-    raise ApiError(
+    raise invalid(value, param)
+
+
+def invalid(value: str, param: str) -> ApiError:
+    return ApiError(
         "invalid_session_id",
         f"{param}: {shown(value)} is no session id; it needs 1 to {limits.SESSION_ID_CHARS_MAX} printable ASCII "
         "characters without spaces.",

@@ -41,6 +41,11 @@ def template_messages(messages: list[Message]) -> list[dict[str, Any]]:
     return rendered
 
 
+def roles(messages: list[Message]) -> list[str]:
+    """Of the messages that `template_messages` renders."""
+    return [_ROLES[message.role] for message in messages if not _is_empty_answer(message)]
+
+
 def _is_empty_answer(message: Message) -> bool:
     if message.role != "assistant" or message.tool_calls:
         return False

@@ -58,13 +58,7 @@ async def answer(request: web.Request, work: Work, delivery: Delivery) -> web.St
     state = request.app[STATE]
     if state.is_stopping:
         raise ApiError("shutting_down")
-    endpoint = request[FACTS].endpoint
-    generation = Generation(
-        state.engine,
-        work,
-        is_stream=delivery.is_stream,
-        on_end=lambda ended: state.metrics.generation_ended(endpoint, ended),
-    )
+    generation = _begin(state, request[FACTS].endpoint, work, delivery.is_stream)
     request[FACTS].generation = generation
     deadline = _deadline(state, generation)
     try:
@@ -76,6 +70,17 @@ async def answer(request: web.Request, work: Work, delivery: Delivery) -> web.St
         if deadline is not None:
             deadline.cancel()
         generation.release()
+
+
+def _begin(state: State, endpoint: str, work: Work, is_stream: bool) -> Generation:
+    came_ms = int(time.time() * 1000)
+    sights = state.turns.look(work.owner, work.key.id, work.prompt.tokens, work.user_starts)
+
+    def on_end(ended: Generation) -> None:
+        state.metrics.generation_ended(endpoint, ended)
+        state.turns.add(work.owner, work.key.id, ended.turn(came_ms, sights))
+
+    return Generation(state.engine, work, is_stream=is_stream, on_end=on_end)
 
 
 def _deadline(state: State, generation: Generation) -> asyncio.TimerHandle | None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from aiohttp import web
 
 from ..sampling import max_tokens_of
-from ..transcript import render_request
+from ..transcript import render_request, roles
+from ..turns import user_starts
 from ..wire.openai import ChatCompletionRequest
 from ..wire.sessions import RenderedTemplate
 from . import body
@@ -21,7 +24,10 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     key = key_of(request, wanted)
     max_tokens = _max_tokens(wanted, engine.info.n_ctx)
     prompt = await engine.render_chat(render_request(wanted))
-    return await answer(request, work_of(request, wanted, key, prompt, max_tokens), delivery_of("chat", wanted))
+    work = work_of(request, wanted, key, prompt, max_tokens)
+    if wanted.add_generation_prompt is not False:
+        work = dataclasses.replace(work, user_starts=user_starts(roles(wanted.messages), prompt.boundaries))
+    return await answer(request, work, delivery_of("chat", wanted))
 
 
 def _max_tokens(wanted: ChatCompletionRequest, n_ctx: int) -> int:

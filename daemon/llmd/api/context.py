@@ -12,6 +12,7 @@ from ..generation import Generation
 from ..metrics import Metrics
 from ..options import Config
 from ..progress import Progress
+from ..turns import Turns
 
 
 @dataclass(slots=True, kw_only=True)
@@ -23,6 +24,7 @@ class State:
     keys: KeyRing
     metrics: Metrics
     progress: Progress
+    turns: Turns
     model_id: str
     created: int
     is_stopping: bool = False

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from ..wire import openai
 from ..wire import sessions as wire
-from . import chat, completions, health, models, openapi, sessions, text
+from . import chat, completions, health, models, openapi, session_verbs, sessions, text
 from .context import OPENAPI, PUBLIC
 from .endpoint import Endpoint
 
@@ -23,6 +23,20 @@ ENDPOINTS = (
              "Close a session and free its place; what runs in it is cancelled", wire.SessionDeleted),
     Endpoint("POST", "/v1/sessions/{id}/reset", sessions.reset_session,
              "Clear a session's context and keep its place; what runs in it is cancelled", wire.Session),
+    Endpoint("POST", "/v1/sessions/{id}/fork", session_verbs.fork_session,
+             "A new session that begins as a copy of this one, whole or up to a point", wire.Session, wire.ForkRequest),
+    Endpoint("POST", "/v1/sessions/{id}/park", session_verbs.park_session,
+             "Move a session out of the model's memory; its next request brings it back", wire.Session),
+    Endpoint("POST", "/v1/sessions/{id}/pin", session_verbs.pin_session,
+             "Keep a session from being forgotten, or no longer", wire.Session, wire.PinRequest),
+    Endpoint("POST", "/v1/sessions/{id}/rename", session_verbs.rename_session,
+             "Give a session another id", wire.Session, wire.RenameRequest),
+    Endpoint("POST", "/v1/sessions/{id}/save", session_verbs.save_session,
+             "Write a session to the state directory under a name", wire.SessionSaved, wire.SaveRequest),
+    Endpoint("POST", "/v1/sessions/{id}/load", session_verbs.load_session,
+             "Make this session what was saved under a name", wire.Session, wire.SaveRequest),
+    Endpoint("GET", "/v1/sessions/{id}/explain", session_verbs.explain_session,
+             "The last turns of a session: what was reused, and why not more", wire.Explanation),
     Endpoint("POST", "/tokenize", text.tokenize, "Text to tokens", wire.Tokens, wire.TokenizeRequest),
     Endpoint("POST", "/detokenize", text.detokenize, "Tokens to text", wire.DetokenizedText, wire.DetokenizeRequest),
     Endpoint("POST", "/apply-template", chat.apply_template, "The prompt that a conversation makes",

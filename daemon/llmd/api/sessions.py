@@ -1,6 +1,11 @@
-"""/v1/sessions: list, show, reset, close. Reading goes past the decode thread, to the shared page."""
+"""/v1/sessions: list, show, reset, close. Reading goes past the decode thread, to the shared page.
+
+A session is a few timelines: slots of the page with the same owner and name. They are told as one.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from aiohttp import web
 
@@ -8,67 +13,71 @@ from ..access import Caller
 from ..errors import ApiError, code_of_status, shown
 from ..native import REASON_TEXTS, REASON_WORDS, STATE_WORDS, STATUS_WORDS, SessionView, Status
 from ..wire.engine import Reply
-from ..wire.sessions import LastStart, Places, Session, SessionDeleted, SessionList
+from ..wire.sessions import LastStart, Places, Session, SessionDeleted, SessionList, Storage, Timeline
 from .context import FACTS, STATE, State
 from .respond import respond
 
+_RUNNING = ("decode", "prefill")
+
 
 async def list_sessions(request: web.Request) -> web.Response:
-    state = request.app[STATE]
+    state, caller = request.app[STATE], request[FACTS].caller
     views = [view for view in state.engine.page.sessions() if view.name]
-    own = [view for view in views if _may_see(request[FACTS].caller, view)]
-    own.sort(key=lambda view: view.used_ms, reverse=True)
-    info = state.engine.info
-    places = Places(
-        named=info.n_sessions,
-        named_used=len(views),
-        scratch=info.n_scratch,
-        policy=state.config.capacity_policy,
-    )
-    return respond(SessionList([_session(state, view) for view in own], places))
+    own = sessions_of(state, (view for view in views if may_see(caller, view.owner)))
+    return respond(SessionList(own, _places(state, views), _storage(state, caller)))
 
 
 async def show_session(request: web.Request) -> web.Response:
-    state = request.app[STATE]
-    return respond(_session(state, _find(request)))
+    return respond(find(request))
 
 
 async def reset_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
-    view = _find(request)
-    _check(view, await state.engine.reset(view.owner, view.name))
-    return respond(_session(state, state.engine.page.session(view.slot) or view))
+    found = find(request)
+    check(found, await state.engine.reset(found.owner, found.id))
+    return respond(again(state, found.owner, found.id))
 
 
 async def delete_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
-    view = _find(request)
-    _check(view, await state.engine.close_session(view.owner, view.name))
-    return respond(SessionDeleted(view.name))
+    found = find(request)
+    check(found, await state.engine.close_session(found.owner, found.id))
+    state.turns.forget(found.owner, found.id)
+    return respond(SessionDeleted(found.id))
 
 
-def _may_see(caller: Caller, view: SessionView) -> bool:
-    return caller.is_admin or view.owner == caller.owner
+# --- finding ---------------------------------------------------------------------------------------------------------
 
 
-def _find(request: web.Request) -> SessionView:
+def may_see(caller: Caller, owner: int) -> bool:
+    return caller.is_admin or owner == caller.owner
+
+
+def find(request: web.Request) -> Session:
     """The session meant by the path, among those the caller may see."""
-    caller, name = request[FACTS].caller, request.match_info["id"]
-    owner = _owner_asked(request)
-    found = [
-        view
-        for view in request.app[STATE].engine.page.sessions()
-        if view.name == name and _may_see(caller, view) and owner in (None, view.owner)
-    ]
+    state, caller, name = request.app[STATE], request[FACTS].caller, request.match_info["id"]
+    owner = owner_asked(request)
+    views = (view for view in state.engine.page.sessions() if view.name == name)
+    found = sessions_of(state, (view for view in views if may_see(caller, view.owner) and owner in (None, view.owner)))
     if not found:
         raise ApiError("session_not_found", f"There is no session {shown(name)}.", "id")
     if len(found) > 1:
-        owners = ", ".join(str(view.owner) for view in found)
+        owners = ", ".join(str(session.owner) for session in found)
         raise ApiError("ambiguous_session", f"Owners {owners} have a session {name}: name one with ?owner=.", "owner")
     return found[0]
 
 
-def _owner_asked(request: web.Request) -> int | None:
+def again(state: State, owner: int, name: str) -> Session:
+    """A session as it is after a command about it."""
+    slots = state.engine.page.slots_of(owner, name)
+    views = (state.engine.page.session(slot) for slot in slots)
+    found = sessions_of(state, (view for view in views if view is not None and view.name == name))
+    if not found:
+        raise ApiError("session_not_found", f"There is no session {shown(name)}.", "id")
+    return found[0]
+
+
+def owner_asked(request: web.Request) -> int | None:
     text = request.query.get("owner")
     if text is None:
         return None
@@ -77,15 +86,53 @@ def _owner_asked(request: web.Request) -> int | None:
     return int(text)
 
 
-def _check(view: SessionView, reply: Reply) -> None:
-    """A session that was closed in the meantime is not there; anything else is the engine's own failure."""
+def check(session: Session, reply: Reply) -> None:
+    """A session that was closed in the meantime is not there; anything else is the engine's own refusal."""
     if reply.status == Status.NOT_FOUND:
-        raise ApiError("session_not_found", f"There is no session {shown(view.name)}.", "id")
+        raise ApiError("session_not_found", f"There is no session {shown(session.id)}.", "id")
     if reply.status != Status.OK:
         raise ApiError(code_of_status(STATUS_WORDS[reply.status]))
 
 
-def _session(state: State, view: SessionView) -> Session:
+# --- telling ---------------------------------------------------------------------------------------------------------
+
+
+def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
+    """The timelines grouped by session; the last used first."""
+    groups: dict[tuple[int, str], list[SessionView]] = {}
+    for view in views:
+        groups.setdefault((view.owner, view.name), []).append(view)
+    for group in groups.values():
+        group.sort(key=lambda view: (view.used_ms, view.n_requests), reverse=True)
+    ordered = sorted(groups.values(), key=lambda group: group[0].used_ms, reverse=True)
+    return [_session(group, state.engine.info.n_ctx) for group in ordered]
+
+
+def _session(views: list[SessionView], n_ctx: int) -> Session:
+    timelines = [_timeline(view) for view in views]
+    latest = timelines[0]
+    return Session(
+        id=views[0].name,
+        owner=views[0].owner,
+        slot=latest.slot,
+        state=next((one.state for one in timelines if one.state in _RUNNING), latest.state),
+        pinned=any(view.is_pinned for view in views),
+        tokens=sum(one.tokens for one in timelines),
+        visible_tokens=sum(one.visible_tokens for one in timelines),
+        context_tokens=n_ctx,
+        waiting=sum(one.waiting for one in timelines),
+        requests=sum(one.requests for one in timelines),
+        prefilled_tokens_total=sum(one.prefilled_tokens_total for one in timelines),
+        reused_tokens_total=sum(one.reused_tokens_total for one in timelines),
+        generated_tokens_total=sum(one.generated_tokens_total for one in timelines),
+        opened_ms=min(one.opened_ms for one in timelines),
+        used_ms=latest.used_ms,
+        last=latest.last,
+        timelines=timelines,
+    )
+
+
+def _timeline(view: SessionView) -> Timeline:
     last = None
     if view.n_requests:
         last = LastStart(
@@ -95,14 +142,11 @@ def _session(state: State, view: SessionView) -> Session:
             reused_tokens=view.n_last_reused,
             diverged_at=view.diverged_at if view.diverged_at >= 0 else None,
         )
-    return Session(
-        id=view.name,
-        owner=view.owner,
+    return Timeline(
         slot=view.slot,
         state=STATE_WORDS[view.state],
         tokens=view.n_tokens,
         visible_tokens=view.n_visible,
-        context_tokens=state.engine.info.n_ctx,
         waiting=view.n_waiting,
         requests=view.n_requests,
         prefilled_tokens_total=view.n_prefilled_total,
@@ -111,4 +155,29 @@ def _session(state: State, view: SessionView) -> Session:
         opened_ms=view.opened_ms,
         used_ms=view.used_ms,
         last=last,
+    )
+
+
+def _places(state: State, named: list[SessionView]) -> Places:
+    info = state.engine.info
+    n_parked = sum(STATE_WORDS[view.state] == "parked" for view in named)
+    return Places(
+        named=info.n_sessions,
+        named_used=len(named) - n_parked,
+        scratch=info.n_scratch,
+        parked=n_parked,
+        parked_max=info.n_slots - info.n_sessions - info.n_scratch,
+        policy=state.config.capacity_policy,
+    )
+
+
+def _storage(state: State, caller: Caller) -> Storage:
+    counters, info, directory = state.engine.page.counters(), state.engine.info, state.config.state_dir
+    return Storage(
+        parked_bytes=counters["parked_bytes"],
+        parked_bytes_max=info.parked_bytes_max,
+        checkpoints=counters["checkpoints"],
+        checkpoint_bytes=counters["checkpoint_bytes"],
+        checkpoint_bytes_max=info.checkpoint_bytes_max,
+        state_dir=str(directory) if directory is not None and caller.is_admin else None,
     )

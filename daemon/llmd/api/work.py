@@ -8,7 +8,7 @@ from ..engine_text import Prompt
 from ..generation import Work
 from ..native import GenerateFlag
 from ..sampling import logit_bias_of, sampling_of, stops_of
-from ..session_key import SessionKey, resolve
+from ..session_key import SessionKey, parent_of, resolve
 from ..wire.openai import GenerationRequest
 from .answer import Delivery, Kind
 from .context import FACTS, STATE
@@ -36,6 +36,7 @@ def work_of(request: web.Request, wanted: GenerationRequest, key: SessionKey, pr
         logit_bias=logit_bias_of(wanted.logit_bias, info.n_vocab),
         stop=stops_of(wanted.stop),
         flags=flags,
+        parent=parent_of(request.headers.items(), key),
     )
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+ALL_TOKENS = 0xFFFFFFFF
 
 class Sampling(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """How to pick tokens; the neutral value of each field switches its stage off."""
@@ -69,8 +70,8 @@ class Fork(msgspec.Struct, array_like=True, frozen=True, tag=6, gc=False):
     owner: int
     session: str
     new_session: str
-    at: int = 0xFFFFFFFF
-    """Tokens of the session that the fork begins with; the default: all."""
+    at: int
+    """Tokens of the session that the fork begins with, or ALL_TOKENS."""
 
 
 class Park(msgspec.Struct, array_like=True, frozen=True, tag=7, gc=False):

@@ -17,17 +17,14 @@ class LastStart(msgspec.Struct, frozen=True):
     diverged_at: int | None
 
 
-class Session(msgspec.Struct, frozen=True):
-    """One session as the shared page shows it."""
+class Timeline(msgspec.Struct, frozen=True):
+    """One of the histories that a session holds side by side, as the shared page shows it."""
 
-    id: str
-    owner: int
     slot: int
     state: str
     tokens: int
     """Resident tokens."""
     visible_tokens: int
-    context_tokens: int
     waiting: int
     """Requests queued behind the running one."""
     requests: int
@@ -37,20 +34,128 @@ class Session(msgspec.Struct, frozen=True):
     opened_ms: int
     used_ms: int
     last: LastStart | None
+
+
+class Session(msgspec.Struct, frozen=True):
+    """A session: what its timelines have in common, their totals, and each of them."""
+
+    id: str
+    owner: int
+    slot: int
+    """Of the timeline used last."""
+    state: str
+    """Of a timeline that is running, else of the one used last."""
+    pinned: bool
+    tokens: int
+    visible_tokens: int
+    context_tokens: int
+    """What one timeline may hold."""
+    waiting: int
+    requests: int
+    prefilled_tokens_total: int
+    reused_tokens_total: int
+    generated_tokens_total: int
+    opened_ms: int
+    used_ms: int
+    last: LastStart | None
+    """Of the timeline used last."""
+    timelines: list[Timeline]
+    """The one used last first."""
     object: Literal["session"] = "session"
 
 
 class Places(msgspec.Struct, frozen=True):
     named: int
     named_used: int
+    """Timelines of named sessions in the model's memory, those of others included."""
     scratch: int
+    parked: int
+    parked_max: int
     policy: str
+
+
+class Storage(msgspec.Struct, frozen=True):
+    """What sessions take outside the model's memory."""
+
+    parked_bytes: int
+    """In memory and on disk."""
+    parked_bytes_max: int
+    """In memory; the rest goes to disk."""
+    checkpoints: int
+    checkpoint_bytes: int
+    checkpoint_bytes_max: int
+    state_dir: str | None
+    """Told to those who may administer; null: memory only."""
 
 
 class SessionList(msgspec.Struct, frozen=True):
     data: list[Session]
     places: Places
+    storage: Storage
     object: Literal["list"] = "list"
+
+
+class ForkRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    session_id: str
+    """The new session; one that has this id is replaced."""
+    at: int | str | None = None
+    """A count of tokens, `last_user`, or `turn:N`: before the last message of the user, or the N-th. Default: all."""
+
+
+class PinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pinned: bool
+
+
+class RenameRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    session_id: str
+
+
+class SaveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The name under which the session is saved, or was."""
+
+    name: str
+
+
+class SessionSaved(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    tokens: int
+    object: Literal["session.saved"] = "session.saved"
+
+
+class Divergence(msgspec.Struct, frozen=True):
+    """Where the prompt left what the session held, as text."""
+
+    at: int
+    before: str
+    """What both have."""
+    resident: str | None
+    """What the session held from there; null: not known for certain."""
+    prompt: str
+
+
+class ExplainedTurn(msgspec.Struct, frozen=True):
+    at_ms: int
+    slot: int | None
+    """The timeline it went to; null: it was refused."""
+    reason: str | None
+    """null: it ended before it began."""
+    reason_text: str | None
+    outcome: str
+    prompt_tokens: int
+    reused_tokens: int
+    prefilled_tokens: int
+    generated_tokens: int
+    divergence: Divergence | None
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """The last turns of a session since the daemon started, the oldest first."""
+
+    id: str
+    owner: int
+    turns: list[ExplainedTurn]
+    object: Literal["session.explanation"] = "session.explanation"
 
 
 class SessionDeleted(msgspec.Struct, frozen=True):

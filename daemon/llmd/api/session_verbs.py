@@ -1,0 +1,163 @@
+"""/v1/sessions/{id}/...: fork, park, pin, rename, save, load, explain."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from .. import session_key
+from ..engine import Engine
+from ..errors import ApiError, code_of_status, shown
+from ..native import REASON_TEXTS, REASON_WORDS, STATUS_WORDS, Status
+from ..turns import Divergence as DivergedTokens
+from ..turns import Turn
+from ..wire.sessions import (
+    Divergence,
+    ExplainedTurn,
+    Explanation,
+    ForkRequest,
+    PinRequest,
+    RenameRequest,
+    SaveRequest,
+    SessionSaved,
+)
+from . import body
+from .context import FACTS, STATE, State
+from .respond import respond
+from .sessions import again, check, find, may_see, owner_asked
+
+LAST_USER = "last_user"
+TURN_PREFIX = "turn:"
+_AT_EXPECTED = "a count of tokens, last_user, or turn:N with N from 1"
+
+
+async def fork_session(request: web.Request) -> web.Response:
+    state, wanted = request.app[STATE], await body.read(request, ForkRequest)
+    found = find(request)
+    name = _name_for(wanted.session_id, "session_id", found.id)
+    at = fork_point(wanted.at, state.turns.user_starts(found.owner, found.id))
+    check(found, await state.engine.fork(found.owner, found.id, name, at))
+    state.turns.forget(found.owner, name)
+    return respond(again(state, found.owner, name))
+
+
+def fork_point(at: int | str | None, user_starts: dict[int, int]) -> int | None:
+    """Tokens that the fork begins with; None: all. Raises ApiError naming the field."""
+    if at is None or (isinstance(at, int) and at >= 0):
+        return at
+    number = at.removeprefix(TURN_PREFIX) if isinstance(at, str) else ""
+    is_turn = number != at and number.isascii() and number.isdigit() and int(number) > 0
+    if at != LAST_USER and not is_turn:
+        raise ApiError("invalid_value", f"at: {shown(at)} is not {_AT_EXPECTED}.", "at")
+    if not user_starts:
+        raise ApiError(
+            "invalid_value",
+            "at: where the messages of this session's last prompt begin is not known; give tokens.",
+            "at",
+        )
+    turn = max(user_starts) if at == LAST_USER else int(number)
+    if turn not in user_starts:
+        known = ", ".join(str(number) for number in sorted(user_starts))
+        raise ApiError("invalid_value", f"at: turn {shown(turn)} is not among those known: {known}.", "at")
+    return user_starts[turn]
+
+
+async def park_session(request: web.Request) -> web.Response:
+    state, found = request.app[STATE], find(request)
+    check(found, await state.engine.park(found.owner, found.id))
+    return respond(again(state, found.owner, found.id))
+
+
+async def pin_session(request: web.Request) -> web.Response:
+    state, wanted = request.app[STATE], await body.read(request, PinRequest)
+    found = find(request)
+    check(found, await state.engine.pin(found.owner, found.id, wanted.pinned))
+    return respond(again(state, found.owner, found.id))
+
+
+async def rename_session(request: web.Request) -> web.Response:
+    state, wanted = request.app[STATE], await body.read(request, RenameRequest)
+    found = find(request)
+    name = _name_for(wanted.session_id, "session_id", found.id)
+    reply = await state.engine.rename(found.owner, found.id, name)
+    if reply.status == Status.EXISTS:
+        raise ApiError("session_exists", f"There is a session {shown(name)} already.", "session_id")
+    check(found, reply)
+    state.turns.renamed(found.owner, found.id, name)
+    return respond(again(state, found.owner, name))
+
+
+async def save_session(request: web.Request) -> web.Response:
+    state, wanted = request.app[STATE], await body.read(request, SaveRequest)
+    found = find(request)
+    _check_state_dir(state)
+    label = _name_for(wanted.name, "name")
+    reply = await state.engine.save(found.owner, found.id, label)
+    if reply.status == Status.NOT_FOUND:
+        raise ApiError("nothing_to_save", None, "id")
+    check(found, reply)
+    return respond(SessionSaved(found.id, label, reply.n_tokens))
+
+
+async def load_session(request: web.Request) -> web.Response:
+    state, wanted = request.app[STATE], await body.read(request, SaveRequest)
+    caller, owner = request[FACTS].caller, owner_asked(request)
+    _check_state_dir(state)
+    name = _name_for(request.match_info["id"], "id")
+    label = _name_for(wanted.name, "name")
+    owner = caller.owner if owner is None else owner
+    if not may_see(caller, owner):
+        raise ApiError("admin_required", None, "owner")
+    reply = await state.engine.load(owner, name, label)
+    if reply.status == Status.NOT_FOUND:
+        raise ApiError("snapshot_not_found", f"No session was saved as {shown(label)}.", "name")
+    if reply.status != Status.OK:
+        raise ApiError(code_of_status(STATUS_WORDS[reply.status]), None, "name")
+    state.turns.forget(owner, name)
+    return respond(again(state, owner, name))
+
+
+def _name_for(value: str, param: str, old: str | None = None) -> str:
+    """A session's id or a saved one's name, other than `old`."""
+    if not session_key.is_valid(value):
+        raise session_key.invalid(value, param)
+    if value == old:
+        raise ApiError("invalid_value", f"{param}: the session has this id already.", param)
+    return value
+
+
+def _check_state_dir(state: State) -> None:
+    if state.config.state_dir is None:
+        raise ApiError("no_state_dir")
+
+
+# --- explain ---------------------------------------------------------------------------------------------------------
+
+
+async def explain_session(request: web.Request) -> web.Response:
+    state, found = request.app[STATE], find(request)
+    turns = state.turns.story(found.owner, found.id)
+    return respond(Explanation(found.id, found.owner, [_turn(state.engine, turn) for turn in turns]))
+
+
+def _turn(engine: Engine, turn: Turn) -> ExplainedTurn:
+    return ExplainedTurn(
+        at_ms=turn.at_ms,
+        slot=turn.slot,
+        reason=REASON_WORDS[turn.reason] if turn.reason is not None else None,
+        reason_text=REASON_TEXTS[turn.reason] if turn.reason is not None else None,
+        outcome=turn.outcome,
+        prompt_tokens=turn.n_prompt,
+        reused_tokens=turn.n_reused,
+        prefilled_tokens=turn.n_prefilled,
+        generated_tokens=turn.n_generated,
+        divergence=_divergence(engine, turn.divergence) if turn.divergence is not None else None,
+    )
+
+
+def _divergence(engine: Engine, found: DivergedTokens) -> Divergence:
+    return Divergence(
+        at=found.at,
+        before=engine.piece(found.before),
+        resident=engine.piece(found.resident) if found.resident is not None else None,
+        prompt=engine.piece(found.prompt),
+    )
