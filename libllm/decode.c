@@ -168,10 +168,12 @@ static void *run(void *context)
         expire(d);
         decode_start_waiting(d);
         const bool stepped = decode_step(d);
+        const bool was_undelivered = d->is_undelivered;
         decode_deliver(d);
         publish(d);
         page_count(d->page, LLM_COUNTER_HEARTBEAT, 1);
-        if (!stepped) {
+        const bool may_go_on = was_undelivered && !d->is_undelivered; /* what stalled has room in its outbox again */
+        if (!stepped && !may_go_on) {
             doorbell_wait(d->command_bell, has_work, d, wait_ms(d));
         }
     }
