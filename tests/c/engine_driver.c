@@ -385,7 +385,7 @@ void driver_loop(driver *d)
         uint64_t before = llm_engine_heartbeat(d->engine, NULL);
         driver_cancel(d, UINT64_MAX); /* of nobody: wakes the decode thread */
         while (llm_engine_heartbeat(d->engine, NULL) == before) {
-            sched_yield();
+            poll(NULL, 0, 1); /* not waited for: only leaves the core to the decode thread */
         }
     }
 }

@@ -1,0 +1,272 @@
+/* The engine's edges: malformed commands, a reader that does not read, start and stop. */
+#include <dirent.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "engine_driver.h"
+
+static const char *const classes[] = {"dense", "window", "recurrent", "hybrid"};
+
+/* ---- malformed commands ---- */
+
+/* Every prefix of a good command, the command with one byte more, and with each byte changed: refused, or another good one.
+ * What was refused never reaches the decode thread. */
+static void malformed_commands_are_refused(void)
+{
+    driver *d = driver_open_model("sim:dense");
+    int32_t prompt[12];
+    make_prompt(prompt, 12, 1);
+    const int32_t boundaries[] = {4, 8};
+    generate_call call = {.session = "it",
+                          .prompt = prompt,
+                          .n_prompt = 12,
+                          .max_tokens = 2,
+                          .stop = "stop",
+                          .boundaries = boundaries,
+                          .n_boundaries = 2,
+                          .parent = "other"};
+    uint8_t good[512], bad[512];
+    size_t n = driver_write_generate(1, &call, good, sizeof good);
+    CHECK(n > 0);
+    for (size_t k = 0; k < n; k++) {
+        CHECK_INT(llm_command_push(d->engine, good, k), LLM_INVALID);
+    }
+    memcpy(bad, good, n);
+    bad[n] = 0xc0;
+    CHECK_INT(llm_command_push(d->engine, bad, n + 1), LLM_INVALID);
+    CHECK_INT(llm_command_push(d->engine, good, 1 << 30), LLM_INVALID);
+    uint32_t n_refused = 0;
+    random_source random = {5};
+    for (int i = 0; i < 20000; i++) {
+        size_t at = random_below(&random, (uint32_t)n);
+        uint8_t type = (uint8_t)(0xc1 + random_below(&random, 0x1f)); /* another type where one may stand */
+        wire_command command;
+        memcpy(bad, good, n);
+        bad[at] = type;
+        if (wire_command_read(bad, n, &command) != LLM_OK) {
+            CHECK_INT(llm_command_push(d->engine, bad, n), LLM_INVALID);
+            n_refused++;
+        }
+    }
+    CHECK(n_refused > 1000);
+    driver_fence(d);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_OPENED), 0);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_STEPS), 0);
+    call.parent = NULL;
+    CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void options_out_of_range_are_refused(void)
+{
+    const llm_engine_options bad[] = {
+        {.model = NULL, .n_sessions = 1, .n_scratch = 1},
+        {.model = "", .n_sessions = 1, .n_scratch = 1},
+        {.model = "sim:dense", .n_sessions = 0, .n_scratch = 1},
+        {.model = "sim:dense", .n_sessions = 1, .n_scratch = 0},
+        {.model = "sim:dense", .n_sessions = 200, .n_scratch = 100},
+        {.model = "sim:dense", .n_sessions = 1, .n_scratch = 1, .capacity_policy = LLM_POLICY_N},
+        {.model = "sim:dense", .n_sessions = 1, .n_scratch = 1, .n_batch = 1},
+        {.model = "sim:sparse", .n_sessions = 1, .n_scratch = 1},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        llm_engine *engine = NULL;
+        char error[LLM_TEXT_BYTES_MAX] = "";
+        CHECK_INT(llm_engine_open(&bad[i], &engine, error, sizeof error), LLM_INVALID);
+        CHECK(engine == NULL && error[0] != '\0');
+        CHECK_INT(llm_engine_open(&bad[i], &engine, NULL, 0), LLM_INVALID);
+    }
+}
+
+/* ---- a reader that does not read ---- */
+
+enum { N_STALLED = 3, STALLED_TOKENS = 39000, RING_BYTES = 4 * LLM_OUTBOX_BYTES_MAX };
+
+/* Tokens that the sessions of these requests hold, as the page shows them. */
+static uint64_t tokens_held(const driver *d)
+{
+    uint64_t n = 0;
+    for (uint32_t slot = 0; slot < d->info.n_slots; slot++) {
+        llm_session_view view;
+        n += llm_page_session(d->page, slot, &view) == LLM_OK ? view.n_tokens : 0;
+    }
+    return n;
+}
+
+/* Nobody drains: the ring fills, then the outboxes, then the generations stand still. Then all of it arrives. */
+static void a_reader_that_stalls_loses_nothing(void)
+{
+    driver *d = driver_open(&(llm_engine_options){
+        .model = "sim:dense,length=0", .n_ctx = 40000, .n_sessions = N_STALLED + 1, .event_ring_bytes = RING_BYTES});
+    driver *cold = driver_open(&(llm_engine_options){.model = "sim:dense,length=0", .n_ctx = 40000});
+    int32_t prompts[N_STALLED][20];
+    char names[N_STALLED][8];
+    generate_call calls[N_STALLED];
+    uint64_t requests[N_STALLED];
+    for (uint32_t i = 0; i < N_STALLED; i++) {
+        make_prompt(prompts[i], 20, i);
+        snprintf(names[i], sizeof names[i], "s%u", i % 10);
+        calls[i] =
+            (generate_call){.session = names[i], .prompt = prompts[i], .n_prompt = 20, .max_tokens = STALLED_TOKENS};
+        requests[i] = driver_generate(d, &calls[i]);
+    }
+    uint64_t before, now = tokens_held(d);
+    do { /* until a whole loop of the decode thread has added nothing */
+        before = now;
+        driver_loop(d);
+        now = tokens_held(d);
+    } while (now != before || driver_counter(d, LLM_COUNTER_OUTBOX_STALLS) == 0);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_REQUESTS_RUNNING), N_STALLED);
+    CHECK(now > 20 * N_STALLED && now < (uint64_t)N_STALLED * STALLED_TOKENS);      /* far from their end */
+    CHECK(now <= RING_BYTES + (uint64_t)N_STALLED * (LLM_OUTBOX_BYTES_MAX + 2048)); /* a token has a byte at least */
+    for (uint32_t i = 0; i < N_STALLED; i++) {
+        const answer *a = driver_wait(d, requests[i]);
+        CHECK_INT(a->finished.outcome, LLM_OUTCOME_LENGTH);
+        CHECK_INT(a->finished.n_generated, STALLED_TOKENS);
+        CHECK(driver_equals_cold(cold, &calls[i], a));
+    }
+    CHECK(driver_is_idle(d));
+    CHECK_INT(driver_close(d) + driver_close(cold), 0);
+}
+
+/* More answers than the ring and the engine hold between them: commands wait in their ring, and each is answered. */
+static void more_answers_than_room_wait(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense", .event_ring_bytes = RING_BYTES});
+    for (int i = 0; i < 30000; i++) {
+        driver_reset(d, 0, "nobody"); /* pushes; drains only when the command ring is full */
+    }
+    driver_wait_all(d);
+    CHECK(driver_is_idle(d));
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* More generations than the engine holds: the ones too many are refused, each ends once. */
+static void more_requests_than_the_engine_holds_are_refused(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,step_us=1000", .n_sessions = 40});
+    int32_t prompt[4];
+    char names[40][8];
+    uint64_t requests[400];
+    make_prompt(prompt, 4, 1);
+    for (uint32_t i = 0; i < 400; i++) {
+        snprintf(names[i % 40], sizeof names[0], "s%u", i % 40);
+        generate_call call = {.session = names[i % 40], .prompt = prompt, .n_prompt = 4, .max_tokens = 20};
+        requests[i] = driver_generate(d, &call);
+    }
+    driver_wait_all(d);
+    uint32_t n_overloaded = 0;
+    for (uint32_t i = 0; i < 400; i++) {
+        n_overloaded += driver_answer(d, requests[i])->status == LLM_OVERLOADED;
+    }
+    CHECK(n_overloaded > 0 && n_overloaded <= 400 - LLM_REQUESTS_MAX);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* ---- start and stop ---- */
+
+static uint32_t count_entries(const char *directory)
+{
+    uint32_t n = 0;
+    DIR *dir = opendir(directory);
+    while (dir != NULL && readdir(dir) != NULL) {
+        n++;
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    return n;
+}
+
+/* Whatever it is doing when the stop comes, each request has its end: what runs and what waits, `shutdown`. */
+static void a_stop_ends_everything(void)
+{
+    for (int i = 0; i < 4; i++) {
+        char name[96], names[6][8];
+        snprintf(name, sizeof name, "sim:%s,length=0,step_us=200,token_us=200", classes[i]);
+        driver *d = driver_open(&(llm_engine_options){.model = name, .n_ctx = 8192, .n_sessions = 6});
+        static int32_t prompt[4000];
+        make_prompt(prompt, 4000, 1);
+        uint64_t requests[12];
+        for (uint32_t k = 0; k < 12; k++) { /* six sessions of a prompt each; the second half waits behind the first */
+            snprintf(names[k % 6], sizeof names[0], "s%u", k % 6);
+            generate_call call = {
+                .session = names[k % 6], .prompt = prompt, .n_prompt = k % 2 == 0 ? 4000 : 10, .max_tokens = 0};
+            requests[k] = driver_generate(d, &call);
+        }
+        driver_wait_text(d, requests[1]);
+        uint64_t unread = driver_reset(d, 0, "nobody");
+        CHECK_INT(llm_engine_stop(d->engine), LLM_OK);
+        CHECK_INT(llm_engine_stop(d->engine), LLM_OK);
+        uint8_t message[256];
+        generate_call call = {.prompt = prompt, .n_prompt = 1, .max_tokens = 1};
+        size_t n = driver_write_generate(1000, &call, message, sizeof message);
+        CHECK_INT(llm_command_push(d->engine, message, n), LLM_SHUTDOWN);
+        CHECK_INT(llm_engine_start(d->engine), LLM_MISUSE);
+        while (driver_drain(d)) {
+        }
+        for (uint32_t k = 0; k < 12; k++) {
+            const answer *a = driver_answer(d, requests[k]);
+            CHECK(a->is_over);
+            CHECK_STR(llm_outcome_word((int)a->finished.outcome), a->is_admitted ? "shutdown" : "refused");
+            CHECK_STR(llm_status_word((int)a->status), "shutting_down");
+        }
+        CHECK(driver_answer(d, unread)->is_over);
+        CHECK_INT(driver_close(d), 0);
+    }
+}
+
+static void fifty_rounds_leak_nothing(void)
+{
+    int32_t prompt[30];
+    make_prompt(prompt, 30, 1);
+    uint32_t n_files = 0, n_threads = 0;
+    for (int i = 0; i < 51; i++) {
+        char name[96];
+        snprintf(name, sizeof name, "sim:%s,step_us=100", classes[i % 4]);
+        driver *d = driver_open_model(name);
+        generate_call call = {.session = "it", .prompt = prompt, .n_prompt = 30, .max_tokens = 500};
+        uint64_t request = driver_generate(d, &call);
+        if (i % 3 == 0) {
+            driver_wait(d, request);
+        } else if (i % 3 == 1) {
+            driver_wait_text(d, request);
+        }
+        CHECK_INT(driver_close(d), 0);
+        uint32_t files = count_entries("/proc/self/fd"), threads = count_entries("/proc/self/task");
+        if (i == 0) { /* what the process opens once, for good */
+            n_files = files;
+            n_threads = threads;
+        }
+        CHECK_INT(files, n_files);
+        CHECK(threads <= n_threads); /* one that has been joined may still be leaving */
+    }
+}
+
+/* Opened, never started, closed; and nothing at all. */
+static void what_never_ran_closes(void)
+{
+    llm_engine *engine = NULL;
+    llm_engine_options options = {.model = "sim:hybrid", .n_sessions = 2, .n_scratch = 1};
+    CHECK_INT(llm_engine_open(&options, &engine, NULL, 0), LLM_OK);
+    uint8_t message[] = {0x92, 2, 1};
+    CHECK_INT(llm_command_push(engine, message, sizeof message), LLM_SHUTDOWN);
+    CHECK_INT(llm_engine_stop(engine), LLM_OK);
+    llm_engine_close(engine);
+    llm_engine_close(NULL);
+}
+
+int main(void)
+{
+    RUN(malformed_commands_are_refused);
+    RUN(options_out_of_range_are_refused);
+    RUN(a_reader_that_stalls_loses_nothing);
+    RUN(more_answers_than_room_wait);
+    RUN(more_requests_than_the_engine_holds_are_refused);
+    RUN(a_stop_ends_everything);
+    RUN(fifty_rounds_leak_nothing);
+    RUN(what_never_ran_closes);
+    return CHECK_RESULT();
+}
