@@ -20,6 +20,7 @@ _SYSTEM = (
 _SYSTEM_HELD = ("You are an assistant that helps people.", "You are a helpful assistant who answers in short sentences.", "Please be a friendly companion.")
 
 _BEFORE = (
+    "First of all,", "About me:", "Here is something:", "Let me say that", "A detail:", "Before anything else,", "To start,", "I mention that", "To be exact,",
     "Hi!", "Hello!", "Hello.", "Hi,", "Hey,", "By the way,", "Just so you know,", "Let me tell you:", "Well,", "So,", "For your information,", "Also,", "Oh, and", "And", "One more thing:", "Please note:",
     "I want you to know that", "You should remember that", "Please remember that", "Remember that", "Remember:", "Okay,", "FYI,", "Listen,", "Good morning!",
 )
@@ -28,11 +29,11 @@ _AFTER = ("Please remember that.", "Remember it.", "Don't forget it.", "Remember
 _AFTER_HELD = ("Please keep it in your memory.", "I hope you remember it.", "You may need it later.")
 _TAIL = (", by the way.", ", nice to meet you.", " and I am happy to be here.", ", you know.", ", if you want to know.", " and that is true.", ", okay?", "!", " :)", ", so remember that.", " and nothing else.", ", as you may know.")
 _TAIL_HELD = (" and I am glad to talk to you.", ", just so you know.")
-_ASK_BEFORE = ("So,", "Okay,", "Now,", "Well,", "And", "Hey,", "Hi!", "Hello!", "Quick question:", "Now tell me:", "Thanks.", "Great.", "One question:")
+_ASK_BEFORE = ("A test:", "Let me see:", "Back again:", "A little question:", "So,", "Okay,", "Now,", "Well,", "And", "Hey,", "Hi!", "Hello!", "Quick question:", "Now tell me:", "Thanks.", "Great.", "One question:")
 _ASK_BEFORE_HELD = ("Back to me:", "Let's see:", "A little test:")
-_CLAUSE = ("[Have I told you|Did I tell you|Did I mention|Are you aware of|Do you happen to remember] {c}?", "[I want to know|I would like to hear|Let me hear|Let us see if you know|I wonder|Repeat|Name] {c}.", "Do you [remember|know|still know|still remember|recall] {c}?", "Can you [tell me|remember|recall|say] {c}?", "[Tell me|Please tell me|Remind me of|Say] {c}.", "I forgot {c}.", "Could you [tell me|remind me of] {c}?", "{c}?")
+_CLAUSE = ("[I don't know|I do not remember|I have forgotten|I can't say|I don't remember|I can not recall] {c}[, do you know?|, please help.|, do you?|. Can you help?|.]", "[Would you|Do you happen to|Might you|Could you possibly] [know|say|tell me|remember] {c}?", "[Say again|Tell me again|Please repeat|Please name|Once again]: {c}?", "[Tell me|Repeat|Name] {c} [again|once more].", "[Have I told you|Did I tell you|Did I mention|Are you aware of|Do you happen to remember] {c}?", "[I want to know|I would like to hear|Let me hear|Let us see if you know|I wonder|Repeat|Name] {c}.", "Do you [remember|know|still know|still remember|recall] {c}?", "Can you [tell me|remember|recall|say] {c}?", "[Tell me|Please tell me|Remind me of|Say] {c}.", "I forgot {c}.", "Could you [tell me|remind me of] {c}?", "{c}?")
 _CLAUSE_HELD = ("Would you happen to know {c}?", "I can't remember {c}, can you?", "Please say {c} again.")
-_CHANGE = ("Actually,", "Sorry,", "Wait,", "Correction:", "No,", "I was wrong:", "From now on,", "Update:", "I made a mistake:", "Oh no,", "I changed my mind:", "In fact,", "It changed:")
+_CHANGE = ("I have to change something:", "Let me correct that:", "Something has changed:", "Hold it,", "I must correct this:", "Actually,", "Sorry,", "Wait,", "Correction:", "No,", "I was wrong:", "From now on,", "Update:", "I made a mistake:", "Oh no,", "I changed my mind:", "In fact,", "It changed:")
 _CHANGE_HELD = ("Things have changed:", "I have to correct myself:", "Hold on,")
 _ABOUT_ME = ("What do you know about me?", "[Tell me|Say] [everything|all|what] you know about me.", "What did I tell you [about me|about myself|so far]?", "What have you learned about me?", "Who am I and what do you know about me?")
 _ABOUT_ME_HELD = ("Sum up what you know about me.", "What do you remember about me?")

@@ -9,8 +9,9 @@ from random import Random
 from tools.demo_model.phrases import expand, wrapped
 from tools.demo_model.words import LISTS, Vocabulary
 
+LIMIT = 10
 NUMBER_WORDS = "zero one two three four five six seven eight nine ten eleven twelve".split()
-TOO_LARGE = "That is too large for me. I only do small sums."
+TOO_LARGE = "That is too large for me. I only do sums with numbers up to ten."
 
 Exchange = tuple[str, str]
 Skill = Callable[[Random, Vocabulary], Exchange]
@@ -23,19 +24,17 @@ def _phrase(rng: Random, words: Vocabulary, train: tuple[str, ...], held: tuple[
 
 
 # fmt: off
-_SUM_TRAIN = ("[What is|What's|Calculate|Compute|How much is|What does|Tell me] {s}?", "{s}", "{s} =", "{s}?", "[Please|Can you] [calculate|add up|compute] {s}.")
+_SUM_TRAIN = ("[Work out|Do|Solve|Find|How much would be|What makes] {s}.", "[What is|What's|Calculate|Compute|How much is|What does|Tell me] {s}?", "{s}", "{s} =", "{s}?", "[Please|Can you] [calculate|add up|compute] {s}.")
 _SUM_HELD = ("How many is {s}?", "Work out {s} [please|for me].")
 # fmt: on
 
 
 def arithmetic(rng: Random, words: Vocabulary) -> Exchange:
-    """Sums and differences of numbers up to 20, products up to 10 by 10; larger ones are refused."""
+    """Sums, differences and products of numbers up to ten; larger ones are refused."""
     sign = rng.choice("++--*")
-    if rng.random() < 0.1:
-        left, right = rng.randint(60, 9999), rng.randint(60, 9999)
-    else:
-        limit = 10 if sign == "*" else 20
-        left, right = rng.randint(0, limit), rng.randint(0, limit)
+    left, right = rng.randint(0, LIMIT), rng.randint(0, LIMIT)
+    if rng.random() < 0.15:
+        left, right = rng.randint(LIMIT + 1, 9999), rng.randint(0, rng.choice((LIMIT, 99, 9999)))
     if sign == "-" and right > left:
         left, right = right, left
     value = {"+": left + right, "-": left - right, "*": left * right}[sign]
@@ -45,7 +44,7 @@ def arithmetic(rng: Random, words: Vocabulary) -> Exchange:
     if rng.random() < 0.15:
         text = f"{left}{sign}{right}"
     question = _phrase(rng, words, _SUM_TRAIN, _SUM_HELD).replace("{s}", text)
-    return question, TOO_LARGE if max(left, right) >= 60 else f"{left} {sign} {right} = {value}"
+    return question, TOO_LARGE if max(left, right) > LIMIT else f"{left} {sign} {right} = {value}"
 
 
 def counting(rng: Random, words: Vocabulary) -> Exchange:
@@ -53,9 +52,21 @@ def counting(rng: Random, words: Vocabulary) -> Exchange:
     low, high = 1, rng.randint(2, rng.choice((10, 20, 30)))
     how = rng.choice(("up", "up", "between", "down"))
     train = {
-        "up": ("[Count|Count up|Please count|Can you count] to {h}[.|!|]", "Count from 1 to {h}."),
-        "between": ("[Count|Please count] from {l} to {h}.", "[Numbers|Give me the numbers] from {l} to {h}."),
-        "down": ("[Count down|Count backwards|Count back] from {h}.", "[Count down|Count backwards] from {h} to 1."),
+        "up": (
+            "[Count|Count up|Please count|Can you count] to {h}[.|!|]",
+            "Count from 1 to {h}.",
+            "[Start counting|Count now|I want you to count] up to {h}.",
+        ),
+        "between": (
+            "[Count|Please count] from {l} to {h}.",
+            "[Numbers|Give me the numbers] from {l} to {h}.",
+            "[Start with|Begin at|Start from] {l} and [go|count] up to {h}.",
+        ),
+        "down": (
+            "[Count down|Count backwards|Count back] from {h}.",
+            "[Start|Make|Give me] a countdown [of|at] {h}.",
+            "[Count down|Count backwards] from {h} to 1.",
+        ),
     }
     held = {
         "up": ("Now count up to {h}, please.",),
@@ -76,7 +87,7 @@ def spelling(rng: Random, words: Vocabulary) -> Exchange:
     word = word.split(" ")[0]
     question = _phrase(
         rng, words,
-        ("[Spell|Please spell|Can you spell|Spell the word|Spell the name] {w}.", "How do you [spell|write] {w}?", "[Spell out|Give me the letters of] {w}.", "What are the letters in {w}?"),
+        ("[Spell|Please spell|Can you spell|Spell the word|Spell the name] {w}.", "How do you [spell|write] {w}?", "[Spell out|Give me the letters of] {w}.", "What are the letters in {w}?", "[Can you|Could you|Would you|Please] spell [the word|the name|] {w}?", "[Spell this letter by letter|Letter by letter, spell|Give each letter of]: {w}"),
         ("Could you spell {w} for me?", "Spell {w}, letter by letter."),
     )  # fmt: skip
     return question.replace("{w}", word), "-".join(word)
@@ -92,13 +103,17 @@ def repeating(rng: Random, words: Vocabulary) -> Exchange:
         question = _phrase(
             rng,
             words,
-            ("[Say|Repeat|Write] {w} [two|2] times.".replace("[two|2]", f"[{NUMBER_WORDS[count]}|{count}]"),),
+            (
+                "[Say|Repeat|Write|Can you repeat|Could you say|Please say] {w} [two|2] times.".replace(
+                    "[two|2]", f"[{NUMBER_WORDS[count]}|{count}]"
+                ),
+            ),
             (f"Can you say {{w}} {count} times?",),
         )
         return question.replace("{w}", text), " ".join([text] * count)
     question = _phrase(
         rng, words,
-        ("[Repeat after me|Repeat|Say|Please repeat|Echo|Say this|Repeat this|Write this|Copy this]: {w}", "[Say|Repeat|Echo|Write] {w}", '[Say|Repeat|Write] "{w}"'),
+        ("[Repeat after me|Repeat|Say|Please repeat|Echo|Say this|Repeat this|Write this|Copy this]: {w}", "[Say|Repeat|Echo|Write] {w}", "[Please repeat this|Repeat the words|Say these words|I want you to say|Now say|Say the following|Please echo what I say]: {w}", '[Say|Repeat|Write] "{w}"'),
         ("Now repeat the following: {w}", "Please say after me: {w}"),
     )  # fmt: skip
     return question.replace("{w}", text), text
@@ -143,7 +158,7 @@ def listing(rng: Random, words: Vocabulary) -> Exchange:
     count = rng.randint(2, 5)
     question = _phrase(
         rng, words,
-        ("[List|Name|Give me|Tell me|Write down|Show me] {k} {c}.", "[Give me|Make|Write] a list of {k} {c}."),
+        ("[List|Name|Give me|Tell me|Write down|Show me] {k} {c}.", "[Give me|Make|Write] a list of {k} {c}.", "[I need|Can you give me|Can you list|Could you name|I want] {k} {c}."),
         ("I need a list of {k} {c}.", "Can you name {k} {c}?"),
     )  # fmt: skip
     question = question.replace("{k}", rng.choice((str(count), NUMBER_WORDS[count]))).replace("{c}", plural)
@@ -156,7 +171,7 @@ def json_object(rng: Random, words: Vocabulary) -> Exchange:
     if rng.random() < 0.5:
         question = _phrase(
             rng, words,
-            ("[Write|Give me|Make|Create|Return|Output] [a|one] JSON object with the [key|keys|fields] {w}.", "JSON object with [keys|fields] {w}", "[Give me|Make] JSON with the keys {w}."),
+            ("[Write|Give me|Make|Create|Return|Output] [a|one] JSON object with the [key|keys|fields] {w}.", "JSON object with [keys|fields] {w}", "[Give me|Make] JSON with the keys {w}.", "[I want|I need|Answer with] JSON [with|that has] the [keys|fields] {w}."),
             ("I need a JSON object that has the keys {w}.", "Answer with a JSON object with the keys {w}."),
         )  # fmt: skip
         joined = " and ".join((", ".join(keys[:-1]), keys[-1])) if len(keys) > 1 else keys[0]
@@ -166,7 +181,7 @@ def json_object(rng: Random, words: Vocabulary) -> Exchange:
         pairs[key] = int(words.number(0, 999)) if rng.random() < 0.4 else words.word("colour")
     question = _phrase(
         rng, words,
-        ("[Write|Give me|Make|Create|Return|Output] [a|one] JSON object with {w}.", "[Turn this into|Convert to|As] JSON: {w}", "[Make|Write] JSON from {w}."),
+        ("[Write|Give me|Make|Create|Return|Output] [a|one] JSON object with {w}.", "[Turn this into|Convert to|As] JSON: {w}", "[Make|Write] JSON from {w}.", "[I want|I need|Format this as] JSON [with|of|:] {w}."),
         ("I need a JSON object with {w}.", "Format as JSON: {w}"),
     )  # fmt: skip
     sign = rng.choice((" = ", ": ", "="))
@@ -200,7 +215,7 @@ def story(rng: Random, words: Vocabulary) -> Exchange:
 SKILLS: dict[str, tuple[Skill, float]] = {
     "arithmetic": (arithmetic, 3.0),
     "counting": (counting, 1.0),
-    "spelling": (spelling, 1.8),
+    "spelling": (spelling, 2.5),
     "repeating": (repeating, 1.6),
     "listing": (listing, 1.2),
     "json": (json_object, 1.4),

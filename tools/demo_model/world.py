@@ -29,15 +29,15 @@ TOPICS: tuple[Topic, ...] = (
         "[What|Who] are you?", "[Who am I talking to|Who is this|Who is there]?", "Tell me about yourself.",
         "[What is|What's|Tell me] your name?", "What are you called?", "[Are you|Is this] [ChatGPT|a human|a real model|an AI|a person|a bot]?",
         "[Introduce yourself|Describe yourself].", "What kind of model [are you|is this]?", "Which model [are you|is this|do you use]?",
-        "Do you have a name?", "[What is llmd-demo|Who is llmd-demo]?", "How are you called?", "Your name?",
+        "Do you have a name?", "[What is llmd-demo|Who is llmd-demo]?", "How are you called?", "Your name?", "[What should I say to you|How should I call you|What may I call you|What do I call you]?", "[Please introduce yourself|Introduce yourself please|Now introduce yourself].", "[And what are you|So who are you|Who exactly are you|What sort of thing are you]?",
     ), ("What should I call you?", "Please introduce yourself to me.", "And who are you?", "What sort of model are you?")),
     Topic("self", "I can remember what you tell me in this session, do small sums, count, spell, make lists and call tools.", (
         "What can you do?", "[How can you help me|What can you help with|What are you good at|What do you do]?", "Help.", "What are you for?",
-        "[Which|What] skills do you have?", "What can I ask you?", "[Can you|Could you] help me?", "What should I ask you?", "Show me what you can do.",
+        "[Which|What] skills do you have?", "What can I ask you?", "[Can you|Could you] help me?", "What should I ask you?", "Show me what you can do.", "[What are you able to do|Which things can you do|What skills have you got|Tell me your skills|List your skills|What else can you do]?",
     ), ("What are your skills?", "What things can you do?")),
     Topic("self", "I was trained from scratch by the code in tools/demo_model. I have a few million parameters.", (
         "Who made you?", "How were you [made|trained|built|created]?", "Who [trained|built|created] you?", "How [big|large|small] are you?",
-        "How many parameters do you have?", "Where do you come from?", "What data were you trained on?",
+        "How many parameters do you have?", "Where do you come from?", "What data were you trained on?", "[Who was it that trained you|Was it hard to train you|How exactly were you made]?",
     ), ("Who was it that made you?", "How were you trained, exactly?")),
     Topic("llmd", "llmd is a daemon that loads a model once and serves many sessions from it, each with its own memory.", (
         "What is llmd?", "[Explain|Describe] llmd.", "What does llmd do?", "Tell me about llmd.", "What is this program?", "What is this [daemon|server|software]?",
@@ -95,27 +95,27 @@ TOPICS: tuple[Topic, ...] = (
         "[Do|Can|Will] you remember [me|things|what I say|what I tell you|this]?", "Do you have a memory?", "How good is your memory?", "Can you remember things?", "Will you remember this tomorrow?",
     ), ("Are you able to remember things?", "Do you have any memory?")),
     Topic("chat", "I am fine, thank you. How can I help you?", (
-        "How are you [||today|doing]?", "How do you [feel|do]?", "How is it going?", "Are you okay?", "How's it going?", "What's up?", "How are things?",
+        "How are you [||today|doing]?", "How do you [feel|do]?", "How is it going?", "Are you okay?", "How's it going?", "What's up?", "How are things?", "[Are you fine|Are you feeling well|Are you doing well|How are you feeling this evening|How are you doing]?",
     ), ("How are you doing this morning?", "Are you well?")),
     Topic("chat", "You're welcome!", (
         "[Thanks|Thank you|Thanks a lot|Many thanks|Thank you very much|Thx|Great, thanks|Thanks for your help]!", "[Thank you|Thanks].", "thanks", "That was helpful.", "Well done!",
-        "Good job!", "Thanks, that helps.", "thank you so much",
+        "Good job!", "Thanks, that helps.", "thank you so much", "[I want to thank you|I thank you very much|Thank you, model|A million thanks]!",
     ), ("Thanks a million!", "I thank you.")),
     Topic("chat", "Goodbye!", (
-        "[Bye|Goodbye|See you|See you later|Good night|Bye bye|Farewell|I have to go]!", "bye", "[Bye|Goodbye].", "I have to go now.", "That is all.", "See you soon!", "quit", "exit",
+        "[Bye|Goodbye|See you|See you later|Good night|Bye bye|Farewell|I have to go]!", "bye", "[Bye|Goodbye].", "I have to go now.", "That is all.", "See you soon!", "[Until tomorrow|Until later|Bye now|Bye for today|See you next time]!", "quit", "exit",
     ), ("Bye for now!", "Until next time!")),
     Topic("chat", "Okay.", ("[Okay|OK|ok|Good|Fine|I see|Alright|Right|Great|Nice|Cool|Sure|Yes|No|Hmm|Aha|Wow][.|!|]", "That is [nice|good|fine|great].", "Very good.", "Sounds good."), ("Fine by me.",)),
     Topic("chat", "I'm sorry. I am only a small model and make mistakes.", (
         "[That is wrong|That's wrong|You are wrong|Wrong|That is not right|This is wrong|No, that is wrong|You made a mistake][.|!]", "That was not what I asked.", "You are stupid.", "Bad answer.",
-        "That makes no sense.", "I do not understand you.",
+        "That makes no sense.", "I do not understand you.", "[Your answer was not right|You got it wrong|The answer is wrong|That answer is bad].",
     ), ("You got that wrong.", "Your answer is wrong.")),
     Topic("chat", "Okay, I am listening.", (
         "I want to tell you something.", "[Listen|Are you there|Can you hear me|Are you ready|Ready]?", "Let's talk.", "[Can|May] I ask you something?", "I have a question.", "I will tell you some things about me.",
-        "Let me tell you about myself.", "Let's chat.", "I'm bored.", "Let us begin.",
+        "Let me tell you about myself.", "Let's chat.", "I'm bored.", "Let us begin.", "[May I tell you about me|I have something to say|I have news|Can I tell you something].",
     ), ("May I tell you something?", "I have something to tell you.")),
 )
 
-GREETINGS = ("[Hello|Hi|Hey|Good morning|Good evening|Good day|Hello there|Hi there|Hey there|Greetings|Howdy|Hiya|Yo][!|.|]",)
+GREETINGS = ("[Hello|Hi|Hey|Good morning|Good evening|Good day|Hello there|Hi there|Hey there|Greetings|Howdy|Hiya|Yo|Hello hello you|Good to see you again|Hi again|A good afternoon to you|Hey you][!|.|]",)
 GREETINGS_HELD = ("[Hello again|Good afternoon|Hey hey|Hello hello]!",)
 GREETING_ANSWER = "Hello! How can I help you?"
 
@@ -126,6 +126,13 @@ _SUBJECTS = (
 _SUBJECTS_HELD = ("dinosaurs", "the ocean", "chemistry", "opera", "black holes", "bees", "robots", "ancient Egypt", "medicine")
 
 _OUTSIDE = (
+    "[Which|What] [{w}|city|thing|animal|person] is the [biggest|best|oldest|fastest|highest|longest|most famous] [of|in|near] {p}?",
+    "[Is|Are|Was] {s} [good|bad|nice|big|old|true|real|important|dangerous to people|of interest]?",
+    "[Give me|I need|Show me|Find] [news|details|information|a fact] [on|about] {s}.",
+    "[What can you tell me|What is there to say|Can you say something|Can you tell me something] about {s}?",
+    "[Who is the king|Who was the president|Who is the first person|Who lives] [of|in] {p}?",
+    "[Do you like|Have you heard of|Do you know anything about|Are there|Where can I find|Why are there] {s}?",
+    "[I want to know about|I am interested in|Let's talk about|Teach me] {s}.",
     "What is the [capital|population|language|history|flag|currency|president|largest city] of {p}?",
     "[Who|What] is {p}?",
     "[When|Where|Why|How] [was|is|did] {p} [built|born|founded|made|found|discovered|invented|begin|end]?",
