@@ -46,7 +46,11 @@ async def test_the_page_is_readable_by_name(daemon: Daemon) -> None:
     await daemon.chat("what it consumed", session_id="a")
     page = Page.open(segment_name(daemon.config.socket))
     view = page.read()
-    assert view.pid == os.getpid() and view.n_slots == 10 and view.n_ctx == daemon.state.engine.info.n_ctx
+    assert (
+        view.pid == os.getpid()
+        and view.n_slots == daemon.state.engine.info.n_slots
+        and view.n_ctx == daemon.state.engine.info.n_ctx
+    )
     [session] = page.sessions()
     assert (session.name, session.owner, session.n_requests) == ("a", 0, 1)
     tokens = page.tokens(session.slot)

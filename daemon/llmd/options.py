@@ -7,26 +7,21 @@ and `ctx_size` in TOML. A parser turns the text into the value or says in one se
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from .option_values import KIB, Parser, choice, integer, number, path, path_or_none, size, switch, text, words
 
 # What is served without --model.
 DEMO_MODEL = Path(__file__).parent / "data" / "llmd-demo.gguf"
 STAND_IN_MODEL = Path(__file__).parents[2] / "build" / "models" / "tiny-dense.gguf"
 EMBEDDED_MODEL = DEMO_MODEL if DEMO_MODEL.exists() else STAND_IN_MODEL
 
-KIB = 1024
 PLACES_MAX = 256
 PARKED_MAX = 1024
 TIMELINES_MAX = 16
-NO_PATH = "none"
-
-Parser = Callable[[str], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,76 +56,6 @@ class Option:
         if self.unit == "bytes" and self.default:
             return f"{self.default // KIB**2}M"
         return "" if self.default in (None, ()) else str(self.default)
-
-
-# --- parsers ---------------------------------------------------------------------------------------------------------
-
-
-def _text(value: str) -> str:
-    if not value or any(ord(character) < 0x20 for character in value):
-        raise ValueError
-    return value
-
-
-def _integer(low: int, high: int) -> Parser:
-    def parse(value: str) -> int:
-        number = int(value)
-        if not low <= number <= high:
-            raise ValueError
-        return number
-
-    return parse
-
-
-def _number(low: float, high: float) -> Parser:
-    def parse(value: str) -> float:
-        number = float(value)
-        if not (math.isfinite(number) and low <= number <= high):
-            raise ValueError
-        return number
-
-    return parse
-
-
-def _size(low: int, high: int) -> Parser:
-    def parse(value: str) -> int:
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE)
-        if match is None:
-            raise ValueError
-        size = int(float(match[1]) * KIB ** " KMGT".index(match[2].upper() or " "))
-        if not low <= size <= high:
-            raise ValueError
-        return size
-
-    return parse
-
-
-def _choice(*words: str) -> Parser:
-    def parse(value: str) -> str:
-        if value not in words:
-            raise ValueError
-        return value
-
-    return parse
-
-
-def _switch(value: str) -> bool:
-    words = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
-    if value.lower() not in words:
-        raise ValueError
-    return words[value.lower()]
-
-
-def _list(value: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in value.split(",") if part.strip())
-
-
-def _path(value: str) -> Path:
-    return Path(_text(value)).expanduser()
-
-
-def _path_or_none(value: str) -> Path | None:
-    return None if value in ("", NO_PATH) else _path(value)
 
 
 # --- defaults that depend on who runs it -----------------------------------------------------------------------------
@@ -183,7 +108,7 @@ class Config:
 
     model: str = option(
         str(EMBEDDED_MODEL),
-        _text,
+        text,
         "a path or sim:CLASS",
         MODEL,
         "PATH",
@@ -191,25 +116,30 @@ class Config:
         "sim:hybrid (default: the embedded model)",
     )
     model_id: str = option(
-        "", _text, "a name", MODEL, "NAME", "name of the model in answers (default: the model's own name)"
+        "", text, "a name", MODEL, "NAME", "name of the model in answers (default: the model's own name)"
     )
     chat_template_file: Path | None = option(
-        None, _path, "a path", MODEL, "FILE", "Jinja chat template that replaces the model's own"
+        None, path, "a path", MODEL, "FILE", "Jinja chat template that replaces the model's own"
     )
     host: str = option(
         "127.0.0.1",
-        _text,
+        text,
         "an address",
         SERVER,
         "ADDRESS",
         "address to listen on; give --api-key-file with anything but loopback",
     )
     port: int = option(
-        8000, _integer(0, 65535), "a port from 0 to 65535; 0 picks a free one", SERVER, "PORT", "TCP port to listen on"
+        8000,
+        integer(0, 65535),
+        "a port from 0 to 65535; 0 picks a free one",
+        SERVER,
+        "PORT",
+        "TCP port to listen on",
     )
     socket: Path = option(
         default_socket,
-        _path,
+        path,
         "a path",
         SERVER,
         "PATH",
@@ -217,7 +147,7 @@ class Config:
     )
     config: Path | None = option(
         None,
-        _path,
+        path,
         "a path",
         SERVER,
         "FILE",
@@ -225,18 +155,24 @@ class Config:
     )
     state_dir: Path | None = option(
         default_state_dir,
-        _path_or_none,
+        path_or_none,
         "a path, or none",
         SERVER,
         "DIR",
         "directory for sessions that outlive the process and for parked ones without room in memory; none: memory only",
     )
     body_limit: int = option(
-        64 * KIB**2, _size(KIB, 4 * KIB**3), "a size from 1K to 4G", SERVER, "SIZE", "largest request body", "bytes"
+        64 * KIB**2,
+        size(KIB, 4 * KIB**3),
+        "a size from 1K to 4G",
+        SERVER,
+        "SIZE",
+        "largest request body",
+        "bytes",
     )
     shutdown_timeout: float = option(
         30.0,
-        _number(0, 86400),
+        number(0, 86400),
         "seconds, 0 to 86400",
         SERVER,
         "S",
@@ -245,7 +181,7 @@ class Config:
     )
     ctx_size: int = option(
         0,
-        _integer(0, 1 << 24),
+        integer(0, 1 << 24),
         "0 to 16777216 tokens; 0 is the model's own, at most 8192",
         SESSIONS,
         "N",
@@ -253,17 +189,32 @@ class Config:
         "tokens",
     )
     max_sessions: int = option(
-        8, _integer(1, PLACES_MAX - 1), f"1 to {PLACES_MAX - 1}", SESSIONS, "N", "places for named sessions"
+        8,
+        integer(1, PLACES_MAX - 1),
+        f"1 to {PLACES_MAX - 1}",
+        SESSIONS,
+        "N",
+        "places for named sessions",
     )
     scratch_sessions: int = option(
-        2, _integer(1, PLACES_MAX - 1), f"1 to {PLACES_MAX - 1}", SESSIONS, "N", "places for requests without a session"
+        2,
+        integer(1, PLACES_MAX - 1),
+        f"1 to {PLACES_MAX - 1}",
+        SESSIONS,
+        "N",
+        "places for requests without a session",
     )
     scratch_reuse: bool = option(
-        True, _switch, "on or off", SESSIONS, "on|off", "let requests without a session reuse what an earlier one left"
+        True,
+        switch,
+        "on or off",
+        SESSIONS,
+        "on|off",
+        "let requests without a session reuse what an earlier one left",
     )
     capacity_policy: str = option(
         "park",
-        _choice("park", "evict", "refuse"),
+        choice("park", "evict", "refuse"),
         "park, evict or refuse",
         SESSIONS,
         "POLICY",
@@ -272,7 +223,7 @@ class Config:
     )
     session_timelines: int = option(
         3,
-        _integer(1, TIMELINES_MAX),
+        integer(1, TIMELINES_MAX),
         f"1 to {TIMELINES_MAX}",
         SESSIONS,
         "N",
@@ -280,7 +231,7 @@ class Config:
     )
     max_parked: int = option(
         64,
-        _integer(1, PARKED_MAX),
+        integer(1, PARKED_MAX),
         f"1 to {PARKED_MAX}",
         SESSIONS,
         "N",
@@ -288,7 +239,7 @@ class Config:
     )
     park_memory: int = option(
         0,
-        _size(0, 1 << 50),
+        size(0, 1 << 50),
         "a size such as 2G; 0 is automatic",
         SESSIONS,
         "SIZE",
@@ -297,7 +248,7 @@ class Config:
     )
     checkpoint_memory: int = option(
         0,
-        _size(0, 1 << 50),
+        size(0, 1 << 50),
         "a size such as 2G; 0 is automatic",
         SESSIONS,
         "SIZE",
@@ -306,7 +257,7 @@ class Config:
     )
     checkpoint_every: int = option(
         256,
-        _integer(1, 1 << 20),
+        integer(1, 1 << 20),
         "1 to 1048576 tokens",
         SESSIONS,
         "N",
@@ -315,7 +266,7 @@ class Config:
     )
     session_idle_time: int = option(
         0,
-        _integer(0, 1 << 30),
+        integer(0, 1 << 30),
         "seconds, 0 to 1073741824; 0 is never",
         SESSIONS,
         "S",
@@ -324,7 +275,7 @@ class Config:
     )
     threads: int = option(
         0,
-        _integer(0, 1024),
+        integer(0, 1024),
         "0 to 1024; 0 is one per physical core",
         MACHINE,
         "N",
@@ -332,7 +283,7 @@ class Config:
     )
     gpu_layers: int = option(
         -1,
-        _integer(-1, 10_000),
+        integer(-1, 10_000),
         "-1 to 10000; -1 is all",
         MACHINE,
         "N",
@@ -340,7 +291,7 @@ class Config:
     )
     kv_memory: int = option(
         0,
-        _size(0, 1 << 50),
+        size(0, 1 << 50),
         "a size such as 2G; 0 is automatic",
         MACHINE,
         "SIZE",
@@ -349,7 +300,7 @@ class Config:
     )
     gap_target_ms: int = option(
         100,
-        _integer(1, 60_000),
+        integer(1, 60_000),
         "1 to 60000 milliseconds",
         MACHINE,
         "MS",
@@ -358,7 +309,7 @@ class Config:
     )
     api_key_file: Path | None = option(
         None,
-        _path,
+        path,
         "a path",
         ACCESS,
         "FILE",
@@ -366,7 +317,7 @@ class Config:
     )
     allowed_hosts: tuple[str, ...] = option(
         (),
-        _list,
+        words,
         "names separated by commas",
         ACCESS,
         "NAMES",
@@ -374,18 +325,24 @@ class Config:
     )
     allowed_origins: tuple[str, ...] = option(
         (),
-        _list,
+        words,
         "origins separated by commas",
         ACCESS,
         "ORIGINS",
         "web origins whose pages may call, such as http://localhost:3000; * allows all",
     )
     keepalive_interval: float = option(
-        10.0, _number(0.1, 86400), _POSITIVE_S, STREAMS, "S", "comment in a silent stream after so long", "seconds"
+        10.0,
+        number(0.1, 86400),
+        _POSITIVE_S,
+        STREAMS,
+        "S",
+        "comment in a silent stream after so long",
+        "seconds",
     )
     slow_reader_timeout: float = option(
         30.0,
-        _number(0.1, 86400),
+        number(0.1, 86400),
         _POSITIVE_S,
         STREAMS,
         "S",
@@ -393,12 +350,18 @@ class Config:
         "seconds",
     )
     request_timeout: float = option(
-        0.0, _number(0, 86400), _S_OR_OFF, STREAMS, "S", "longest life of one request; 0: no limit", "seconds"
+        0.0,
+        number(0, 86400),
+        _S_OR_OFF,
+        STREAMS,
+        "S",
+        "longest life of one request; 0: no limit",
+        "seconds",
     )
-    log_format: str = option("text", _choice("text", "json"), "text or json", LOG, "text|json", "form of the log lines")
+    log_format: str = option("text", choice("text", "json"), "text or json", LOG, "text|json", "form of the log lines")
     log_level: str = option(
         "info",
-        _choice("debug", "info", "warning", "error"),
+        choice("debug", "info", "warning", "error"),
         "debug, info, warning or error",
         LOG,
         "LEVEL",

@@ -1,0 +1,82 @@
+"""From the text of an option to its value. A parser raises ValueError for what it does not take; the option table says
+what was expected."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+Parser = Callable[[str], Any]
+
+KIB = 1024
+NO_PATH = "none"
+
+
+def text(value: str) -> str:
+    if not value or any(ord(character) < 0x20 for character in value):
+        raise ValueError
+    return value
+
+
+def integer(low: int, high: int) -> Parser:
+    def parse(value: str) -> int:
+        parsed = int(value)
+        if not low <= parsed <= high:
+            raise ValueError
+        return parsed
+
+    return parse
+
+
+def number(low: float, high: float) -> Parser:
+    def parse(value: str) -> float:
+        parsed = float(value)
+        if not (math.isfinite(parsed) and low <= parsed <= high):
+            raise ValueError
+        return parsed
+
+    return parse
+
+
+def size(low: int, high: int) -> Parser:
+    def parse(value: str) -> int:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?", value.strip(), re.IGNORECASE)
+        if match is None:
+            raise ValueError
+        parsed = int(float(match[1]) * KIB ** " KMGT".index(match[2].upper() or " "))
+        if not low <= parsed <= high:
+            raise ValueError
+        return parsed
+
+    return parse
+
+
+def choice(*choices: str) -> Parser:
+    def parse(value: str) -> str:
+        if value not in choices:
+            raise ValueError
+        return value
+
+    return parse
+
+
+def switch(value: str) -> bool:
+    meanings = {"on": True, "true": True, "yes": True, "1": True, "off": False, "false": False, "no": False, "0": False}
+    if value.lower() not in meanings:
+        raise ValueError
+    return meanings[value.lower()]
+
+
+def words(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def path(value: str) -> Path:
+    return Path(text(value)).expanduser()
+
+
+def path_or_none(value: str) -> Path | None:
+    return None if value in ("", NO_PATH) else path(value)
