@@ -6,7 +6,7 @@
 #include "check.h"
 #include "engine_driver.h"
 
-enum { N_NAMES = 7, N_COMMANDS = 2500, PROMPT_MAX = 180, N_COMPARED_MAX = 250, N_HISTORIES = 4 };
+enum { N_NAMES = 7, N_COMMANDS = 1500, PROMPT_MAX = 180, N_COMPARED_MAX = 250, N_HISTORIES = 4 };
 
 /* One GENERATE, as it can be made again. */
 typedef struct asked {

@@ -267,29 +267,29 @@ static void run_party(const char *name, llm_policy policy, uint32_t n_sessions, 
 
 static void warm_equals_cold_on_dense(void)
 {
-    run_party(models[0], LLM_POLICY_REFUSE, N_TALKS, 150, 1);
+    run_party(models[0], LLM_POLICY_REFUSE, N_TALKS, 80, 1);
 }
 
 static void warm_equals_cold_on_window(void)
 {
-    run_party(models[1], LLM_POLICY_REFUSE, N_TALKS, 150, 2);
+    run_party(models[1], LLM_POLICY_REFUSE, N_TALKS, 80, 2);
 }
 
 static void warm_equals_cold_on_recurrent(void)
 {
-    run_party(models[2], LLM_POLICY_REFUSE, N_TALKS, 150, 3);
+    run_party(models[2], LLM_POLICY_REFUSE, N_TALKS, 80, 3);
 }
 
 static void warm_equals_cold_on_hybrid(void)
 {
-    run_party(models[3], LLM_POLICY_REFUSE, N_TALKS, 150, 4);
+    run_party(models[3], LLM_POLICY_REFUSE, N_TALKS, 80, 4);
 }
 
 /* More conversations than places: they come and go, and each has several timelines. */
 static void warm_equals_cold_when_parked(void)
 {
     for (int i = 0; i < N_CLASSES && check_failures == 0; i++) {
-        run_party(models[i], LLM_POLICY_PARK, 2, 100, (uint64_t)i + 11);
+        run_party(models[i], LLM_POLICY_PARK, 2, 60, (uint64_t)i + 11);
     }
 }
 
@@ -299,7 +299,7 @@ static void warm_equals_cold_when_cells_are_short(void)
     static const char *const short_models[] = {"sim:dense,cells=1300", "sim:window,window=64,cells=1300",
                                                "sim:hybrid,cells=1300"};
     for (int i = 0; i < 3 && check_failures == 0; i++) {
-        run_party(short_models[i], LLM_POLICY_PARK, 4, 100, (uint64_t)i + 21);
+        run_party(short_models[i], LLM_POLICY_PARK, 4, 60, (uint64_t)i + 21);
     }
 }
 
