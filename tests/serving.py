@@ -157,13 +157,11 @@ class Daemon:
 
 
 def config_of(directory: Path, **overrides: Any) -> Config:
-    state_dir = directory / "state"
-    state_dir.mkdir(exist_ok=True)
     values: Json = {
         "model": "sim:dense",
         "port": 0,
         "socket": directory / "llmd.sock",
-        "state_dir": state_dir,
+        "state_dir": directory / "state",
         "log_level": "debug",
     }
     return Config(**{**values, **overrides})

@@ -19,7 +19,11 @@ from llmd.native import ffi, lib
 from tests.fake_daemon import FakeDaemon
 
 LAST = {"reason": "exact_prefix", "reason_text": "Extends.", "prompt_tokens": 415, "reused_tokens": 412}
-PLACES = {"named": 8, "named_used": 2, "scratch": 2, "policy": "evict"}
+PLACES = {"named": 8, "named_used": 2, "scratch": 2, "parked": 3, "parked_max": 64, "policy": "park"}
+STORAGE = {
+    "parked_bytes": 1 << 20, "parked_bytes_max": 1 << 30, "checkpoints": 5, "checkpoint_bytes": 2 << 20,
+    "checkpoint_bytes_max": 2 << 30, "state_dir": "/var/lib/llmd",
+}  # fmt: skip
 
 
 def session(**changes: Any) -> dict[str, Any]:
@@ -28,7 +32,8 @@ def session(**changes: Any) -> dict[str, Any]:
         "id": "work", "owner": 0, "slot": 1, "state": "idle", "tokens": 1234, "visible_tokens": 1234,
         "context_tokens": 4096, "waiting": 0, "requests": 7, "prefilled_tokens_total": 100,
         "reused_tokens_total": 300, "generated_tokens_total": 55, "opened_ms": now_ms - 7_200_500,
-        "used_ms": now_ms - 180_500, "last": {**LAST, "diverged_at": None},
+        "used_ms": now_ms - 180_500, "last": {**LAST, "diverged_at": None}, "pinned": False,
+        "timelines": [{"slot": 1, "state": "idle", "tokens": 1234}],
     } | changes  # fmt: skip
 
 
@@ -51,10 +56,10 @@ def test_list(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.route("GET /v1/sessions", {"data": [session(), fresh | {"last": None}], "places": PLACES})
     assert run(daemon, "sessions", "list") == EXIT_OK
     assert capsys.readouterr().out.splitlines() == [
-        "ID     STATE  TOKENS  REUSED  REQUESTS  LAST START    USED",
-        "work   idle    1,234    75 %         7  exact_prefix  3m ago",
-        "other  empty       0       -         0  -             3m ago",
-        "2 of 8 places used; a full house means: evict",
+        "ID     STATE  TOKENS  TIMELINES  REUSED  REQUESTS  LAST START    USED    PINNED",
+        "work   idle    1,234          1    75 %         7  exact_prefix  3m ago  -",
+        "other  empty       0          1       -         0  -             3m ago  -",
+        "2 of 8 places used, 3 parked; a full house means: park",
     ]
 
 
@@ -66,9 +71,9 @@ def test_list_shows_owners_when_there_are_several(daemon: FakeDaemon, capsys: py
 
 
 def test_list_of_nothing(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
-    daemon.route("GET /v1/sessions", {"data": [], "places": PLACES | {"named_used": 0}})
+    daemon.route("GET /v1/sessions", {"data": [], "places": PLACES | {"named_used": 0, "parked": 0}})
     run(daemon, "sessions", "list")
-    assert capsys.readouterr().out == "no sessions\n0 of 8 places used; a full house means: evict\n"
+    assert capsys.readouterr().out == "no sessions\n0 of 8 places used; a full house means: park\n"
 
 
 def test_show(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
@@ -139,7 +144,7 @@ llmd_kv_cells_used 1234
 def serve_status(daemon: FakeDaemon, ready: dict[str, Any], status: int = 200, version: str = "0.1.0") -> None:
     daemon.route("GET /health", {"status": "ok", "version": version, "pid": 42})
     daemon.route("GET /ready", lambda exchange: exchange.answer(ready, status))
-    daemon.route("GET /v1/sessions", {"data": [], "places": PLACES})
+    daemon.route("GET /v1/sessions", {"data": [], "places": PLACES, "storage": STORAGE})
     daemon.route("GET /metrics", METRICS)
 
 
@@ -147,15 +152,18 @@ def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     serve_status(daemon, {"status": "ready", "model": "tiny"})
     assert run(daemon, "status") == EXIT_OK
     assert capsys.readouterr().out.splitlines() == [
-        "llmd      0.1.0, pid 42, ready",
-        "model     tiny",
-        "sessions  2 of 8 places used; a full house means: evict",
-        "requests  2 running, 0 waiting; 5 end, 1 cancelled",
-        "starts    6 exact_prefix",
-        "prompts   100 tokens consumed, 300 reused",
-        "answers   55 tokens",
-        "steps     10, 5.5 ms each, longest 9.0 ms",
-        "memory    weights 1.0 MiB, state 0 B (1,234 cells used), process 0 B",
+        "llmd         0.1.0, pid 42, ready",
+        "model        tiny",
+        "sessions     2 of 8 places used, 3 parked; a full house means: park",
+        "requests     2 running, 0 waiting; 5 end, 1 cancelled",
+        "starts       6 exact_prefix",
+        "prompts      100 tokens consumed, 300 reused",
+        "answers      55 tokens",
+        "steps        10, 5.5 ms each, longest 9.0 ms",
+        "memory       weights 1.0 MiB, state 0 B (1,234 cells used), process 0 B",
+        "checkpoints  5, 2.0 MiB of 2.0 GiB",
+        "parked       3 sessions, 1.0 MiB of 1.0 GiB",
+        "state        /var/lib/llmd",
     ]
 
 

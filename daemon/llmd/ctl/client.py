@@ -107,14 +107,36 @@ class Client:
     def close(self, name: str, owner: int | None = None) -> Json:
         return self._ask("DELETE", _session_path(name, "", owner)).body
 
+    def fork(self, name: str, new_name: str, at: int | str | None, owner: int | None = None) -> Json:
+        body = {"session_id": new_name} | ({} if at is None else {"at": at})
+        return self._ask("POST", _session_path(name, "/fork", owner), body).body
+
+    def park(self, name: str, owner: int | None = None) -> Json:
+        return self._ask("POST", _session_path(name, "/park", owner)).body
+
+    def pin(self, name: str, pinned: bool, owner: int | None = None) -> Json:
+        return self._ask("POST", _session_path(name, "/pin", owner), {"pinned": pinned}).body
+
+    def rename(self, name: str, new_name: str, owner: int | None = None) -> Json:
+        return self._ask("POST", _session_path(name, "/rename", owner), {"session_id": new_name}).body
+
+    def save(self, name: str, label: str, owner: int | None = None) -> Json:
+        return self._ask("POST", _session_path(name, "/save", owner), {"name": label}).body
+
+    def load(self, name: str, label: str, owner: int | None = None) -> Json:
+        return self._ask("POST", _session_path(name, "/load", owner), {"name": label}).body
+
+    def explain(self, name: str, owner: int | None = None) -> Json:
+        return self._ask("GET", _session_path(name, "/explain", owner)).body
+
     def chat(self, request: Json) -> Generator[Json, None, None]:
         """The chunks of one streamed completion. Closing the generator cancels the generation."""
         body = request | {"stream": True, "stream_options": {"include_usage": True}}
         with _Exchange(self, "POST", "/v1/chat/completions", body) as exchange:
             yield from exchange.events()
 
-    def _ask(self, method: str, path: str, tolerate: tuple[int, ...] = ()) -> Answer:
-        with _Exchange(self, method, path, tolerate=tolerate) as exchange:
+    def _ask(self, method: str, path: str, body: Json | None = None, tolerate: tuple[int, ...] = ()) -> Answer:
+        with _Exchange(self, method, path, body, tolerate) as exchange:
             return Answer(exchange.status, exchange.json())
 
 

@@ -37,3 +37,24 @@ class Context:
 
 
 Run = Callable[[Context], int]
+
+
+def add_verb(
+    actions: Verbs, shared: argparse.ArgumentParser, name: str, run: Run, help: str
+) -> argparse.ArgumentParser:
+    """One verb of a group, with its line of help as its description."""
+    parser = actions.add_parser(
+        name,
+        help=help,
+        description=f"{help[0].upper()}{help[1:]}.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        parents=[shared],
+    )
+    parser.set_defaults(run=run)
+    return parser
+
+
+def add_id(parser: argparse.ArgumentParser) -> None:
+    """The session that a verb is about."""
+    parser.add_argument("id", metavar="ID", help="the session's id")
+    parser.add_argument("--owner", metavar="N", type=int, help="whose, when several API keys have this id")

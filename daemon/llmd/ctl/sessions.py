@@ -1,13 +1,13 @@
-"""llmctl sessions list | show | reset | close."""
+"""llmctl sessions list | show | reset | close, and the group that explain and session_verbs add theirs to."""
 
 from __future__ import annotations
 
 import argparse
 import time
 
-from llmd.ctl import resident, text
+from llmd.ctl import explain, resident, session_verbs, text
 from llmd.ctl.client import Json
-from llmd.ctl.context import EXIT_OK, Context, Run, Verbs
+from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb
 
 SHOW_EPILOG = """\
 examples:
@@ -21,30 +21,22 @@ examples:
 
 def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
     group = verbs.add_parser(
-        "sessions", help="list, show, reset, close", description="The sessions of the daemon.", parents=[shared]
-    )
-    actions = group.add_subparsers(title="verbs", metavar="VERB", required=True)
-    _add(actions, shared, "list", run_list, "all sessions, the last used first")
-    show = _add(actions, shared, "show", run_show, "one session: what it holds, how its last request began")
-    show.epilog = SHOW_EPILOG
-    show.add_argument("--tokens", action="store_true", help="the tokens it holds, from shared memory")
-    reset = _add(actions, shared, "reset", run_reset, "forget what a session holds and keep its place")
-    close = _add(actions, shared, "close", run_close, "free a session's place")
-    for parser in (show, reset, close):
-        parser.add_argument("id", metavar="ID", help="the session's id")
-        parser.add_argument("--owner", metavar="N", type=int, help="whose, when several API keys have this id")
-
-
-def _add(actions: Verbs, shared: argparse.ArgumentParser, name: str, run: Run, help: str) -> argparse.ArgumentParser:
-    parser = actions.add_parser(
-        name,
-        help=help,
-        description=f"{help[0].upper()}{help[1:]}.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "sessions",
+        help="list, show, explain, fork, park, pin, rename, save, load, reset, close",
+        description="The sessions of the daemon.",
         parents=[shared],
     )
-    parser.set_defaults(run=run)
-    return parser
+    actions = group.add_subparsers(title="verbs", metavar="VERB", required=True)
+    add_verb(actions, shared, "list", run_list, "all sessions, the last used first")
+    show = add_verb(actions, shared, "show", run_show, "one session: what it holds, how its last request began")
+    show.epilog = SHOW_EPILOG
+    show.add_argument("--tokens", action="store_true", help="the tokens it holds, from shared memory")
+    reset = add_verb(actions, shared, "reset", run_reset, "forget what a session holds and keep its place")
+    close = add_verb(actions, shared, "close", run_close, "free a session's place")
+    for parser in (show, reset, close):
+        add_id(parser)
+    explain.register(actions, shared)
+    session_verbs.register(actions, shared)
 
 
 def run_list(context: Context) -> int:
@@ -85,7 +77,7 @@ def overview(raw: Json) -> str:
     """A table, and how many places are left."""
     sessions = raw.get("data") or []
     several_owners = any(session.get("owner") for session in sessions)
-    header = ["ID", "STATE", "TOKENS>", "REUSED>", "REQUESTS>", "LAST START", "USED", "OWNER>"]
+    header = ["ID", "STATE", "TOKENS>", "TIMELINES>", "REUSED>", "REQUESTS>", "LAST START", "USED", "PINNED", "OWNER>"]
     rows = [_row(session) for session in sessions]
     if not several_owners:
         header, rows = header[:-1], [row[:-1] for row in rows]
@@ -94,7 +86,8 @@ def overview(raw: Json) -> str:
 
 def places(raw: Json) -> str:
     used, named = raw.get("named_used", 0), raw.get("named", 0)
-    return f"{used} of {named} places used; a full house means: {text.scalar(raw.get('policy'))}"
+    parked = f", {text.count(raw['parked'])} parked" if raw.get("parked") else ""
+    return f"{used} of {named} places used{parked}; a full house means: {text.scalar(raw.get('policy'))}"
 
 
 def _row(session: Json) -> list[str]:
@@ -104,12 +97,21 @@ def _row(session: Json) -> list[str]:
         text.scalar(session.get("id")),
         text.scalar(session.get("state")),
         text.count(session.get("tokens", 0)),
+        timelines(session),
         text.share(reused, reused + consumed),
         text.count(session.get("requests", 0)),
         text.scalar((session.get("last") or {}).get("reason")),
         _age(session.get("used_ms", 0)),
+        "yes" if session.get("pinned") else text.NOTHING,
         str(session.get("owner", 0)),
     ]
+
+
+def timelines(session: Json) -> str:
+    """ "3, 1 parked"; one that shares the session's own state needs no second word."""
+    found = session.get("timelines") or []
+    n_parked = sum(one.get("state") == "parked" for one in found)
+    return f"{len(found)}, {n_parked} parked" if 0 < n_parked < len(found) else str(len(found))
 
 
 def details(session: Json) -> str:
@@ -117,7 +119,7 @@ def details(session: Json) -> str:
     pairs = [
         ("session", text.scalar(session.get("id"))),
         ("state", text.scalar(session.get("state"))),
-        ("tokens", f"{text.count(session.get('tokens', 0))} of {text.count(session.get('context_tokens', 0))}"),
+        *held(session),
         ("requests", f"{text.count(session.get('requests', 0))}, {session.get('waiting', 0)} waiting"),
         ("prompts", f"{text.count(consumed)} tokens consumed, {text.count(reused)} reused"),
         ("answers", f"{text.count(session.get('generated_tokens_total', 0))} tokens"),
@@ -126,9 +128,25 @@ def details(session: Json) -> str:
     ]
     if last := session.get("last"):
         pairs.append(("last start", last_start(last)))
+    if session.get("pinned"):
+        pairs.append(("pinned", "yes"))
     if session.get("owner"):
         pairs.append(("owner", str(session["owner"])))
     return text.fields(pairs)
+
+
+def held(session: Json) -> list[tuple[str, str]]:
+    """The tokens; of several timelines, a line for each."""
+    room, found = text.count(session.get("context_tokens", 0)), session.get("timelines") or []
+    if len(found) < 2:
+        return [("tokens", f"{text.count(session.get('tokens', 0))} of {room}")]
+    return [("timeline", timeline(one, room)) for one in found]
+
+
+def timeline(one: Json, room: str) -> str:
+    tokens, requests = text.count(one.get("tokens", 0)), text.count(one.get("requests", 0))
+    where = f"slot {one.get('slot')}, used {_age(one.get('used_ms', 0))}"
+    return f"{text.scalar(one.get('state'))}, {tokens} of {room} tokens, {requests} requests, {where}"
 
 
 def last_start(last: Json) -> str:

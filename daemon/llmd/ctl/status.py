@@ -25,15 +25,18 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
 def run(context: Context) -> int:
     client = context.client
     health, ready = client.health().body, client.ready()
-    places = client.sessions().get("places") or {}
+    listed = client.sessions()
+    places, storage = listed.get("places") or {}, listed.get("storage") or {}
     counters = {name.removeprefix(PREFIX): value for name, value in client.metrics().items()}
-    raw: Json = {"health": health, "ready": ready.body, "places": places, "metrics": counters}
-    context.say(raw, lambda: overview(health, ready.body, places, counters))
+    raw: Json = {"health": health, "ready": ready.body, "places": places, "storage": storage, "metrics": counters}
+    context.say(raw, lambda: overview(raw, counters))
     version.warn_if_different(context, health.get("version"))
     return EXIT_OK if ready.status == 200 else EXIT_REFUSED
 
 
-def overview(health: Json, ready: Json, places: Json, counters: Counters) -> str:
+def overview(raw: Json, counters: Counters) -> str:
+    health, ready, storage = raw["health"], raw["ready"], raw["storage"]
+
     def counter(name: str) -> int:
         return int(counters.get(name, 0))
 
@@ -43,15 +46,27 @@ def overview(health: Json, ready: Json, places: Json, counters: Counters) -> str
     pairs = [
         ("llmd", f"{text.scalar(health.get('version'))}, pid {health.get('pid')}, {state(ready)}"),
         ("model", text.scalar(ready.get("model"))),
-        ("sessions", sessions.places(places)),
+        ("sessions", sessions.places(raw["places"])),
         ("requests", f"{running} running, {waiting} waiting; {words(counters, 'finished_')}"),
         ("starts", words(counters, "started_")),
         ("prompts", f"{text.count(consumed)} tokens consumed, {text.count(reused)} reused"),
         ("answers", f"{text.count(counter('decode_tokens_total'))} tokens"),
         ("steps", f"{text.count(steps)}, {milliseconds(step_us, steps)} each, longest {longest(counters)}"),
         ("memory", memory(counters)),
+        ("checkpoints", checkpoints(storage)),
+        ("parked", f"{text.count(raw['places'].get('parked', 0))} sessions, {share_of(storage, 'parked_bytes')}"),
+        ("state", text.scalar(storage.get("state_dir") or "in memory only")),
     ]
     return text.fields(pairs)
+
+
+def checkpoints(storage: Json) -> str:
+    return f"{text.count(storage.get('checkpoints', 0))}, {share_of(storage, 'checkpoint_bytes')}"
+
+
+def share_of(storage: Json, name: str) -> str:
+    """ "1.5 MiB of 2 GiB" """
+    return f"{text.size(storage.get(name, 0))} of {text.size(storage.get(name + '_max', 0))}"
 
 
 def state(ready: Json) -> str:

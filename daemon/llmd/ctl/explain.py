@@ -1,0 +1,71 @@
+"""llmctl sessions explain: the last turns of a session, as a story."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from llmd.ctl import text
+from llmd.ctl.client import Json
+from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb
+
+EPILOG = """\
+Each turn says what of its prompt was reused and why not more. Where the histories diverged, both sides are shown from
+there; the session's side only when it is certain. What an earlier daemon did is not known.
+"""
+INDENT = "    "
+
+
+def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
+    parser = add_verb(actions, shared, "explain", run, "the last turns of a session: what was reused, and why not more")
+    parser.epilog = EPILOG
+    add_id(parser)
+
+
+def run(context: Context) -> int:
+    raw = context.client.explain(context.options.id, context.options.owner)
+    context.say(raw, lambda: story(raw))
+    return EXIT_OK
+
+
+def story(raw: Json) -> str:
+    turns = raw.get("turns") or []
+    if not turns:
+        return f"{text.scalar(raw.get('id'))}: no turn since the daemon started"
+    slots = {turn.get("slot") for turn in turns}
+    return "\n".join(paragraph(number, turn, len(slots) > 1) for number, turn in enumerate(turns, 1))
+
+
+def paragraph(number: int, turn: Json, several_timelines: bool) -> str:
+    when = text.age(turn.get("at_ms", 0) / 1000, time.time())
+    where = f", timeline in slot {turn.get('slot')}" if several_timelines and turn.get("slot") is not None else ""
+    lines = [f"turn {number}, {when}{where}: {text.scalar(turn.get('reason') or turn.get('outcome'))}"]
+    if turn.get("reason"):
+        lines.append(f"{INDENT}{text.scalar(turn.get('reason_text'))}")
+    lines.append(f"{INDENT}{counts(turn)}; {text.scalar(turn.get('outcome'))}")
+    if found := turn.get("divergence"):
+        lines += divergence(found)
+    return "\n".join(lines)
+
+
+def counts(turn: Json) -> str:
+    prompt, reused = turn.get("prompt_tokens", 0), turn.get("reused_tokens", 0)
+    return (
+        f"{text.count(reused)} of {text.count(prompt)} prompt tokens reused, "
+        f"{text.count(turn.get('prefilled_tokens', 0))} prefilled, "
+        f"{text.count(turn.get('generated_tokens', 0))} generated"
+    )
+
+
+def divergence(found: Json) -> list[str]:
+    """The three texts on a line each."""
+    lines = [f"{INDENT}the histories part at token {text.count(found.get('at', 0))}"]
+    for name, key in (("after", "before"), ("session", "resident"), ("prompt", "prompt")):
+        value = found.get(key)
+        lines.append(f"{INDENT}  {name:<8} {'not known' if value is None else quoted(value)}")
+    return lines
+
+
+def quoted(value: str) -> str:
+    """On one line, with what would break it escaped."""
+    return '"' + text.printable(value.replace("\n", "\\n").replace("\t", "\\t")) + '"'

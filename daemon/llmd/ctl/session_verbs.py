@@ -1,0 +1,87 @@
+"""llmctl sessions fork | park | pin | rename | save | load."""
+
+from __future__ import annotations
+
+import argparse
+
+from llmd.ctl import text
+from llmd.ctl.client import Json
+from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb
+
+FORK_EPILOG = """\
+examples:
+  llmctl sessions fork work try                      all of it
+  llmctl sessions fork work try --at last_user       up to the user's last message, to ask something else
+  llmctl sessions fork work try --at turn:3          up to the user's third message
+  llmctl sessions fork work try --at 400             the first 400 tokens
+"""
+
+
+def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
+    fork = add_verb(actions, shared, "fork", run_fork, "a new session that begins as a copy of another")
+    fork.epilog = FORK_EPILOG
+    park = add_verb(actions, shared, "park", run_park, "move a session out of the model's memory until it is used")
+    pin = add_verb(actions, shared, "pin", run_pin, "keep a session from being forgotten")
+    rename = add_verb(actions, shared, "rename", run_rename, "give a session another id")
+    save = add_verb(actions, shared, "save", run_save, "write a session to the state directory under a name")
+    for parser in (fork, park, pin, rename, save):
+        add_id(parser)
+    for parser in (fork, rename):
+        parser.add_argument("new", metavar="NEW", help="the other id")
+    fork.add_argument("--at", metavar="POINT", type=point, help="tokens, last_user or turn:N (default: all)")
+    pin.add_argument("--off", action="store_true", help="no longer")
+    save.add_argument("name", metavar="NAME", help="the name to load it by")
+    load = add_verb(actions, shared, "load", run_load, "make a session what was saved under a name")
+    load.add_argument("name", metavar="NAME", help="the name it was saved under")
+    load.add_argument("--as", metavar="ID", dest="id", help="the session (default: NAME); one that exists is replaced")
+    load.add_argument("--owner", metavar="N", type=int, help="whose (default: the unix socket's own)")
+
+
+def point(text: str) -> int | str:
+    return int(text) if text.isascii() and text.isdigit() else text
+
+
+def tokens(raw: Json) -> str:
+    return f"{text.count(raw.get('tokens', 0))} tokens"
+
+
+def run_fork(context: Context) -> int:
+    options = context.options
+    raw = context.client.fork(options.id, options.new, options.at, options.owner)
+    context.say(raw, lambda: f"{options.new} begins with {tokens(raw)} of {options.id}")
+    return EXIT_OK
+
+
+def run_park(context: Context) -> int:
+    raw = context.client.park(context.options.id, context.options.owner)
+    context.say(raw, lambda: f"{context.options.id} is parked with {tokens(raw)}")
+    return EXIT_OK
+
+
+def run_pin(context: Context) -> int:
+    options = context.options
+    raw = context.client.pin(options.id, not options.off, options.owner)
+    context.say(raw, lambda: f"{options.id} is {'no longer ' if options.off else ''}pinned")
+    return EXIT_OK
+
+
+def run_rename(context: Context) -> int:
+    options = context.options
+    raw = context.client.rename(options.id, options.new, options.owner)
+    context.say(raw, lambda: f"{options.id} is {options.new}")
+    return EXIT_OK
+
+
+def run_save(context: Context) -> int:
+    options = context.options
+    raw = context.client.save(options.id, options.name, options.owner)
+    context.say(raw, lambda: f"{options.id} is saved as {options.name}, {tokens(raw)}")
+    return EXIT_OK
+
+
+def run_load(context: Context) -> int:
+    options = context.options
+    name = options.id or options.name
+    raw = context.client.load(name, options.name, options.owner)
+    context.say(raw, lambda: f"{name} is what was saved as {options.name}, {tokens(raw)}")
+    return EXIT_OK
