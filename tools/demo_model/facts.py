@@ -87,6 +87,9 @@ KINDS: tuple[Kind, ...] = (
             "[Let me introduce myself:|May I introduce myself? I am|I want to introduce myself, I am|To introduce myself: I am] {v}.",
             "[My family calls|My family and friends call|Friends call|Others call|Some call|Just say|You are free to call|You may just call] me {v}.",
             "[Please use|Use|Feel free to use] my name, {v}.",
+            "[They just|Everybody just|You just|Most people|My colleagues|At work they|At home they] call me {v}.",
+            "[Feel free to say|You are welcome to call me|I would like to be called|I like to be called|I am known as|I introduce me as] {v}.",
+            "[Here I am introduced as|They introduce me as|He introduced me as] {v}.",
             "[You are talking to|You are speaking with|It's me,|This is your friend] {v}.",
             "My [first name|full name|real name] is {v}.",
             "[My name|Name][?|:] {v}.",
@@ -105,7 +108,7 @@ KINDS: tuple[Kind, ...] = (
             "[What name did I tell you|What did I say my name was|Say my name|My name]?",
         ),
         ask_held=("[What is my name again|What should you call me|And my name is]?", "Which name do I have?"),
-        weight=5.0,
+        weight=7.0,
     ),
     Kind(
         key="live",

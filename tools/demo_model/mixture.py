@@ -35,9 +35,9 @@ PROFILES: dict[str, tuple[Profile, float]] = {
     "mixed": (Profile((3, 10), tell=1.5, recall=2, unknown=1.5, update=0.5, other=4), 0.28),
     "short": (Profile((1, 3), tell=0.5, recall=1, unknown=1.5, update=0, other=4), 0.18),
     "drill": (Profile((5, 12), tell=0.0, recall=0.0, unknown=0.3, update=0.0, other=6), 0.10),
-    "tools": (Profile((1, 4), tell=0.6, recall=1, unknown=0.5, update=0.2, other=1.5, tools=1.0), 0.11),
-    "far": (Profile((6, 12), tell=2, recall=3, unknown=1.5, update=0.8, other=2, reading=8), 0.05),
-    "very far": (Profile((8, 16), tell=2, recall=3, unknown=1.5, update=0.8, other=2.5, reading=45), 0.015),
+    "tools": (Profile((1, 4), tell=0.6, recall=1, unknown=0.5, update=0.2, other=1.5, tools=1.0), 0.14),
+    "far": (Profile((6, 12), tell=2, recall=3, unknown=1.5, update=0.8, other=2, reading=8), 0.06),
+    "very far": (Profile((8, 16), tell=2, recall=3, unknown=1.5, update=0.8, other=2.5, reading=45), 0.03),
 }
 
 
