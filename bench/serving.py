@@ -1,0 +1,80 @@
+"""The serving layer alone: a simulated model costs nothing, so what is left is rings, events and HTTP.
+
+The event loop is the daemon's first thread; its processor time is what a streamed token costs. With a free-running
+model the loop falls behind and joins tokens into fewer events; the paced cases show what a token costs that is sent
+alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from . import streams
+from .daemon import Daemon
+from .machine import thread_cpu_s
+from .report import Figure, Report
+
+TOKENS_PER_CPU_S = 50_000
+PROMPT = [72, 101, 108, 108, 111]
+
+
+def main(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    report = Report("serving", "the serving layer alone, on a simulated model that costs nothing")
+    measured: dict[tuple[int, int], list[dict[str, float]]] = {}
+    for step_us in options.step_us:
+        model = f"sim:dense,length=0,step_us={step_us},ctx=65536"
+        with Daemon(model, max_sessions=max(options.streams), threads=1) as daemon:
+            _measure(daemon, 1, 200)  # warm: imports, buffers
+            for repeat in range(options.repeats):
+                for n_streams in options.streams:
+                    n_tokens = _tokens(options.tokens, n_streams, step_us, options.seconds)
+                    report.progress(f"step_us={step_us}, {n_streams} streams of {n_tokens} tokens, {repeat + 1}")
+                    measured.setdefault((step_us, n_streams), []).append(_measure(daemon, n_streams, n_tokens))
+    for (step_us, n_streams), runs in measured.items():
+        _add(report, f"{n_streams} streams, step_us={step_us}", n_streams >= 32, runs)
+    return report.close()
+
+
+def _tokens(most: int, n_streams: int, step_us: int, seconds: float) -> int:
+    """Per stream: no more than `most`, and no more than take `seconds` at a pace that a step sets."""
+    return min(most, int(seconds * 1e6 / max(step_us, 1))) if step_us else most // (1 if n_streams > 1 else 2)
+
+
+def _measure(daemon: Daemon, n_streams: int, n_tokens: int) -> dict[str, float]:
+    body: dict[str, Any] = {"prompt": PROMPT, "max_tokens": n_tokens, "ignore_eos": True, "temperature": 0}
+    bodies = [{**body, "session_id": f"stream-{number}"} for number in range(n_streams)]
+    loop_before_s = thread_cpu_s(daemon.pid, daemon.pid)
+    run = streams.complete(daemon.port, bodies)
+    loop_s = thread_cpu_s(daemon.pid, daemon.pid) - loop_before_s
+    n_all = n_tokens * n_streams
+    return {
+        "tokens/s": n_all / run.whole_s,
+        "tokens per loop CPU-second": n_all / loop_s,
+        "events per loop CPU-second": run.n_text_events / loop_s,
+        "tokens per event": n_all / run.n_text_events,
+        "loop share": loop_s / run.whole_s,
+    }
+
+
+def _add(report: Report, case: str, has_target: bool, runs: list[dict[str, float]]) -> None:
+    for quantity in runs[0]:
+        target = TOKENS_PER_CPU_S if has_target and quantity == "tokens per loop CPU-second" else None
+        values = [run[quantity] for run in runs]
+        unit = "of a core" if quantity == "loop share" else ""
+        report.add(Figure(case=case, quantity=quantity, unit=unit, values=values, at_least=target))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench serving", description=__doc__)
+    parser.add_argument("--streams", type=int, nargs="+", default=[1, 32], metavar="N", help="concurrent streams")
+    parser.add_argument(
+        "--step-us", type=int, nargs="+", default=[0, 200, 2000], metavar="US", help="pace of the model"
+    )
+    parser.add_argument("--tokens", type=int, default=4000, metavar="N", help="tokens of one stream (%(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, metavar="S", help="most time of a paced run (%(default)s)"
+    )
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="(%(default)s)")
+    return parser
