@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
 from . import models, streams
-from .daemon import Daemon
+from .daemon import Server, daemon
 from .overhead import prompt_of
 from .report import Figure, Report
 
@@ -26,13 +26,13 @@ def main(arguments: list[str]) -> int:
     alone: dict[int, list[float]] = {n: [] for n in options.streams}
     beside: dict[int, list[float]] = {n: [] for n in options.streams}
     path = models.path_of(options.model)
-    with Daemon(path, max_sessions=max(options.streams), ctx_size=2048, threads=options.threads) as daemon:
-        _tokens_per_s(daemon, 1, options.tokens)
+    with daemon(path, max_sessions=max(options.streams), ctx_size=2048, threads=options.threads) as server:
+        _tokens_per_s(server, 1, options.tokens)
         for repeat in range(options.repeats):
             for n_streams in options.streams:
                 for rates, neighbour in ((alone, nullcontext()), (beside, _spinning())):
                     with neighbour:
-                        rates[n_streams].append(_tokens_per_s(daemon, n_streams, options.tokens))
+                        rates[n_streams].append(_tokens_per_s(server, n_streams, options.tokens))
                 report.progress(f"{repeat + 1}: {n_streams} streams")
     for n_streams in options.streams:
         case = f"{n_streams} streams"
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> int:
     return report.close()
 
 
-def _tokens_per_s(daemon: Daemon, n_streams: int, n_tokens: int) -> float:
+def _tokens_per_s(server: Server, n_streams: int, n_tokens: int) -> float:
     bodies = [
         {
             "prompt": prompt_of(PROMPT_TOKENS, number),
@@ -54,7 +54,7 @@ def _tokens_per_s(daemon: Daemon, n_streams: int, n_tokens: int) -> float:
         }
         for number in range(n_streams)
     ]
-    return n_tokens * n_streams / streams.complete(daemon.port, bodies).streaming_s
+    return n_tokens * n_streams / streams.complete(server.port, bodies).streaming_s
 
 
 @contextmanager

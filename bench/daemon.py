@@ -2,47 +2,43 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
+import shlex
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-from urllib.error import HTTPError, URLError
-from urllib.request import Request, urlopen
+
+from .client import RefusedError, ask
 
 START_S_MAX = 120.0
 STOP_S_MAX = 60.0
 
 
-class DaemonError(Exception):
-    """The daemon did not start, or refused a request; the message says why."""
+class StartError(Exception):
+    """The server did not start; the message says why."""
 
 
-class Daemon:
-    """`with Daemon(model, option=value, ...) as daemon:`; options are those of llmd, with underscores."""
+class Server:
+    """A server process that is asked on a port of this machine. `with` waits until it is ready and stops it."""
 
-    def __init__(self, model: str, **options: str | int) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="llmd-bench-")
-        root = Path(self._directory.name)
-        self.log = root / "log"
-        given = {"port": 0, "socket": root / "socket", "state_dir": root / "state", **options}
-        flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-        program = Path(sys.executable).parent / "llmd"
+    def __init__(self, command: list[str | Path], log: Path, directory: tempfile.TemporaryDirectory[str]) -> None:
+        self._directory = directory
+        self._log = log
         # Settings of the caller's own daemon must not reach this one.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_")}
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen([program, f"--model={model}", *flags], stderr=log, env=environment)
+        with log.open("wb") as sink:
+            self._process = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment)
         self.pid = self._process.pid
         self.port = 0
 
-    def __enter__(self) -> Daemon:
+    def __enter__(self) -> Server:
         try:
-            self.port = self._wait_until_ready()
+            self._wait_until_ready()
         except BaseException:
             self._stop()
             raise
@@ -53,40 +49,31 @@ class Daemon:
     ) -> None:
         self._stop()
 
-    def get(self, path: str) -> Any:
-        return self._ask(Request(f"http://127.0.0.1:{self.port}{path}"))
-
-    def post(self, path: str, body: dict[str, Any]) -> Any:
-        data = json.dumps(body).encode()
-        headers = {"content-type": "application/json"}
-        return self._ask(Request(f"http://127.0.0.1:{self.port}{path}", data, headers))
-
-    def delete(self, path: str) -> None:
-        self._ask(Request(f"http://127.0.0.1:{self.port}{path}", method="DELETE"))
-
     def metric(self, name: str) -> float:
         """One value of /metrics."""
-        with urlopen(f"http://127.0.0.1:{self.port}/metrics") as answer:
-            match = re.search(rf"^{name} (\S+)$", answer.read().decode(), re.MULTILINE)
+        match = re.search(rf"^{name} (\S+)$", ask(self.port, "GET", "/metrics").decode(), re.MULTILINE)
         if match is None:
-            raise DaemonError(f"/metrics has no {name}")
+            raise KeyError(name)
         return float(match[1])
 
-    def _ask(self, request: Request) -> Any:
+    def is_ready(self) -> bool:
+        """Asked while it starts. Sets the port."""
+        match = re.search(r"http://127\.0\.0\.1:(\d+)", self._log.read_text(errors="replace"))
+        if match is None:
+            return False
+        self.port = int(match[1])
         try:
-            with urlopen(request) as answer:
-                return json.load(answer)
-        except HTTPError as error:
-            raise DaemonError(f"{request.selector}: {error.code}: {error.read().decode()}") from None
+            ask(self.port, "GET", "/health")
+        except (OSError, RefusedError):
+            return False
+        return True
 
-    def _wait_until_ready(self) -> int:
+    def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + START_S_MAX
-        while time.monotonic() < deadline and self._process.poll() is None:
-            match = re.search(r"http://127\.0\.0\.1:(\d+)", self.log.read_text())
-            if match is not None and _answers(int(match[1])):
-                return int(match[1])
+        while not self.is_ready():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise StartError("the server did not start:\n" + self._log.read_text(errors="replace"))
             time.sleep(0.05)
-        raise DaemonError("the daemon did not start:\n" + self.log.read_text())
 
     def _stop(self) -> None:
         self._process.terminate()
@@ -98,9 +85,24 @@ class Daemon:
         self._directory.cleanup()
 
 
-def _answers(port: int) -> bool:
-    try:
-        with urlopen(f"http://127.0.0.1:{port}/ready") as answer:
-            return bool(answer.status == 200)
-    except URLError:
-        return False
+def daemon(model: str, **options: str | int) -> Server:
+    """llmd; the options are its own, with underscores."""
+    directory = tempfile.TemporaryDirectory(prefix="llmd-bench-")
+    root = Path(directory.name)
+    given = {"port": 0, "socket": root / "socket", "state_dir": root / "state", **options}
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
+    return Server([Path(sys.executable).parent / "llmd", f"--model={model}", *flags], root / "log", directory)
+
+
+def llama_server(program: str, model: str, places: int, n_ctx: int, threads: int) -> Server:
+    """llama.cpp's server, with as many slots as places and the same context for each. `program` may carry options."""
+    directory = tempfile.TemporaryDirectory(prefix="llmd-bench-")
+    flags = f"--host 127.0.0.1 --port {_free_port()} -np {places} -c {n_ctx * places} -t {threads}".split()
+    return Server([*shlex.split(program), "-m", model, *flags], Path(directory.name) / "log", directory)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

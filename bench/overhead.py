@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from . import models, streams
-from .daemon import Daemon
+from .daemon import Server, daemon
 from .report import Figure, Report
 
 RATIO = 0.97
@@ -41,8 +41,8 @@ def main(arguments: list[str]) -> int:
     first: dict[str, list[float]] = {"raw": [], "http": []}
     decode: dict[str, list[float]] = {"raw": [], "http": []}
     with _raw_engine(path, n_ctx, options.threads) as (raw, n_threads):
-        with Daemon(path, ctx_size=n_ctx, threads=n_threads, max_sessions=1, scratch_sessions=1) as daemon:
-            sides = (("raw", raw), ("http", _through_http(daemon)))
+        with daemon(path, ctx_size=n_ctx, threads=n_threads, max_sessions=1, scratch_sessions=1) as server:
+            sides = (("raw", raw), ("http", _through_http(server)))
             for generate in (raw, sides[1][1]):
                 generate(options.prompt, 8, 1)
             for repeat in range(options.repeats):
@@ -87,7 +87,7 @@ def _raw_engine(model: str, n_ctx: int, n_threads: int) -> Iterator[tuple[Genera
         answers.close()
 
 
-def _through_http(daemon: Daemon) -> Generate:
+def _through_http(server: Server) -> Generate:
     def generate(n_prompt: int, n_decode: int, seed: int) -> tuple[float, float]:
         body = {
             "prompt": prompt_of(n_prompt, seed),
@@ -98,7 +98,7 @@ def _through_http(daemon: Daemon) -> Generate:
             "cache_prompt": False,
             "session_id": "http",
         }
-        stream = streams.complete(daemon.port, [body]).streams[0]
+        stream = streams.complete(server.port, [body]).streams[0]
         return stream.first_us, stream.last_us - stream.first_us
 
     return generate

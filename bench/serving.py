@@ -11,7 +11,7 @@ import argparse
 from typing import Any
 
 from . import streams
-from .daemon import Daemon
+from .daemon import Server, daemon
 from .machine import thread_cpu_s
 from .report import Figure, Report
 
@@ -25,13 +25,13 @@ def main(arguments: list[str]) -> int:
     measured: dict[tuple[int, int], list[dict[str, float]]] = {}
     for step_us in options.step_us:
         model = f"sim:dense,length=0,step_us={step_us},ctx=65536"
-        with Daemon(model, max_sessions=max(options.streams), threads=1) as daemon:
-            _measure(daemon, 1, 200)  # warm: imports, buffers
+        with daemon(model, max_sessions=max(options.streams), threads=1) as server:
+            _measure(server, 1, 200)  # warm: imports, buffers
             for repeat in range(options.repeats):
                 for n_streams in options.streams:
                     n_tokens = _tokens(options.tokens, n_streams, step_us, options.seconds)
                     report.progress(f"step_us={step_us}, {n_streams} streams of {n_tokens} tokens, {repeat + 1}")
-                    measured.setdefault((step_us, n_streams), []).append(_measure(daemon, n_streams, n_tokens))
+                    measured.setdefault((step_us, n_streams), []).append(_measure(server, n_streams, n_tokens))
     for (step_us, n_streams), runs in measured.items():
         _add(report, f"{n_streams} streams, step_us={step_us}", n_streams >= 32, runs)
     return report.close()
@@ -42,12 +42,12 @@ def _tokens(most: int, n_streams: int, step_us: int, seconds: float) -> int:
     return min(most, int(seconds * 1e6 / max(step_us, 1))) if step_us else most // (1 if n_streams > 1 else 2)
 
 
-def _measure(daemon: Daemon, n_streams: int, n_tokens: int) -> dict[str, float]:
+def _measure(server: Server, n_streams: int, n_tokens: int) -> dict[str, float]:
     body: dict[str, Any] = {"prompt": PROMPT, "max_tokens": n_tokens, "ignore_eos": True, "temperature": 0}
     bodies = [{**body, "session_id": f"stream-{number}"} for number in range(n_streams)]
-    loop_before_s = thread_cpu_s(daemon.pid, daemon.pid)
-    run = streams.complete(daemon.port, bodies)
-    loop_s = thread_cpu_s(daemon.pid, daemon.pid) - loop_before_s
+    loop_before_s = thread_cpu_s(server.pid, server.pid)
+    run = streams.complete(server.port, bodies)
+    loop_s = thread_cpu_s(server.pid, server.pid) - loop_before_s
     n_all = n_tokens * n_streams
     return {
         "tokens/s": n_all / run.whole_s,

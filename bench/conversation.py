@@ -1,0 +1,89 @@
+"""One conversation as a client holds it, and the least that a server must consume for each of its requests.
+
+Needed are the tokens of the prompt behind the longest prefix that any earlier state of the same conversation had
+consumed. States are compared as text, so that the measure is the same for every server and knows nothing of how a
+server keeps its history.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from . import client
+from .client import Messages
+
+WORDS = (
+    "river morning engine letter garden bridge winter number window silver market station thunder paper forest "
+    "question island music harbour candle mirror shadow teacher village pencil ocean travel summer garden stone "
+    "because under before about every through always never nobody second people water light sound road"
+).split()
+SYSTEM_WORDS, USER_WORDS = 60, 60
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What one request cost and what it had to."""
+
+    n_prefilled: int
+    n_needed: int
+    first_ms: float
+    reason: str
+
+
+def words(seed: str, n: int) -> str:
+    return " ".join(random.Random(seed).choices(WORDS, k=n))
+
+
+class Conversation:
+    def __init__(self, port: int, name: str, **parameters: Any) -> None:
+        self._port = port
+        self._name = name
+        self._parameters = {"session_id": name, **parameters}
+        self._consumed: list[str] = []
+        system = {"role": "system", "content": words("system", SYSTEM_WORDS)}
+        self.messages: Messages = [system]
+
+    def say(self, turn: str) -> Cost:
+        """Appends a user message and its answer."""
+        self.messages.append(self.user(turn))
+        return self._answered()
+
+    def user(self, turn: str) -> dict[str, str]:
+        return {"role": "user", "content": words(f"{self._name} {turn}", USER_WORDS)}
+
+    def regenerate(self) -> Cost:
+        self.messages.pop()
+        return self._answered()
+
+    def edit_last(self) -> Cost:
+        del self.messages[-2:]
+        return self.say("edited")
+
+    def strip(self) -> Cost:
+        """All answers lose their beginning, as reasoning is dropped, and the conversation goes on."""
+        for message in self.messages:
+            if message["role"] == "assistant":
+                message["content"] = message["content"][len(message["content"]) // 2 :]
+        return self.say("stripped")
+
+    def branch(self, turn: int) -> Cost:
+        """The first `turn` turns stay, another message follows."""
+        del self.messages[1 + 2 * turn :]
+        return self.say("branch")
+
+    def _answered(self) -> Cost:
+        prompt = client.post(self._port, "/apply-template", {"messages": self.messages})["prompt"]
+        n_needed = self._needed(prompt)
+        answer = client.chat(self._port, self.messages, **self._parameters)
+        # The last token was produced and not consumed.
+        self._consumed.append(prompt + "".join(answer.pieces[:-1]))
+        self.messages.append({"role": "assistant", "content": answer.text})
+        return Cost(answer.n_prefilled, n_needed, answer.first_ms, answer.reason)
+
+    def _needed(self, prompt: str) -> int:
+        known = max((len(os.path.commonprefix([prompt, state])) for state in self._consumed), default=0)
+        body = {"content": prompt[known:], "parse_special": True}
+        return len(client.post(self._port, "/tokenize", body)["tokens"])
