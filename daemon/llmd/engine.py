@@ -20,7 +20,7 @@ import msgspec
 
 from . import limits
 from .engine_open import EngineOptions, info_of, open_engine, start_engine
-from .engine_text import Prompt, detokenize, render_chat, tokenize
+from .engine_text import Prompt, detokenize, render_chat, spell, tokenize
 from .errors import ApiError, code_of_status
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
 from .wire.engine import (
@@ -300,6 +300,10 @@ class Engine:
     def piece(self, tokens: bytes) -> str:
         """The text of a few tokens, control tokens shown. For many, `detokenize`."""
         return detokenize(self._engine, tokens)
+
+    def spell(self, tokens: bytes) -> bytes:
+        """The bytes that a client gets for these tokens: control tokens have none."""
+        return spell(self._engine, tokens, special=False)
 
     async def _in_thread(self, call: Callable[[], T]) -> T:
         return await self.loop.run_in_executor(self._text_threads, call)

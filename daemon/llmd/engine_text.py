@@ -24,10 +24,17 @@ class Prompt:
     text: str
     boundaries: bytes = b""
     """int32 little-endian: token counts at which histories are likely to diverge"""
+    n_history: int = 0
+    """Tokens before the generation prompt; 0: they cannot be told apart."""
 
     @property
     def n_tokens(self) -> int:
         return len(self.tokens) // 4
+
+    @property
+    def opening(self) -> bytes:
+        """The tokens of the generation prompt."""
+        return self.tokens[4 * self.n_history :]
 
 
 def render_chat(engine: Any, request: bytes) -> Prompt:
@@ -42,7 +49,7 @@ def render_chat(engine: Any, request: bytes) -> Prompt:
         text = bytes(ffi.buffer(prompt.text, prompt.n_text_bytes)) if prompt.n_text_bytes else b""
         tokens = bytes(ffi.buffer(prompt.tokens, 4 * prompt.n_tokens)) if prompt.n_tokens else b""
         boundaries = bytes(ffi.buffer(prompt.boundaries, 4 * prompt.n_boundaries)) if prompt.n_boundaries else b""
-        return Prompt(tokens, text.decode("utf-8", "replace"), boundaries)
+        return Prompt(tokens, text.decode("utf-8", "replace"), boundaries, int(prompt.n_history))
     finally:
         lib.llm_prompt_free(prompt)
 
@@ -60,14 +67,19 @@ def tokenize(engine: Any, data: bytes, add_special: bool, parse_special: bool) -
 
 
 def detokenize(engine: Any, tokens: bytes) -> str:
+    """Control tokens are shown."""
+    return spell(engine, tokens, special=True).decode("utf-8", "replace")
+
+
+def spell(engine: Any, tokens: bytes, *, special: bool) -> bytes:
     n_tokens = len(tokens) // 4
     raw = ffi.from_buffer("int32_t[]", tokens)
     room = 8 * n_tokens + 64
     while True:
         out = ffi.new("char[]", room)
-        n = lib.llm_detokenize(engine, raw, n_tokens, 1, out, room)
+        n = lib.llm_detokenize(engine, raw, n_tokens, special, out, room)
         if n >= 0:
-            return bytes(ffi.buffer(out, n)).decode("utf-8", "replace")
+            return bytes(ffi.buffer(out, n))
         if n == _INT64_MIN:
             raise ApiError("invalid_token", None, "tokens")
         room = -n

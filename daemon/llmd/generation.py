@@ -48,6 +48,8 @@ class Work:
     logit_bias: bytes
     stop: list[str]
     flags: GenerateFlag
+    history: bytes = b""
+    """Digest of the conversation that the answer goes on with (history.py); b"": the answer is not kept."""
     parent: str = ""
     """If the session does not exist yet, it begins as a fork of this one."""
     user_starts: dict[int, int] = field(default_factory=dict)
@@ -57,7 +59,7 @@ class Work:
 class Generation:
     __slots__ = (
         "_create_future", "_delivering", "_engine", "_on_end", "_parts", "_paused", "_pending_chars", "_request",
-        "_waiter", "admitted", "cancel_reason", "finished", "is_stream", "started", "work",
+        "_said", "_waiter", "admitted", "cancel_reason", "finished", "is_stream", "started", "work",
     )  # fmt: skip
 
     def __init__(self, engine: Engine, work: Work, *, is_stream: bool, on_end: Callable[[Generation], None]) -> None:
@@ -75,6 +77,7 @@ class Generation:
         self._pending_chars = 0
         self._paused = False
         self._delivering = True
+        self._said: list[str] | None = [] if work.history else None
         self._waiter: asyncio.Future[None] | None = None
         if work.prompt.n_tokens > engine.info.n_ctx:
             raise context_length_error(engine.info.n_ctx, work.prompt.n_tokens)
@@ -105,6 +108,8 @@ class Generation:
             return
         text = event.text
         self._parts.append(text)
+        if self._said is not None:
+            self._said.append(text)
         self._pending_chars += len(text)
         if self._pending_chars > limits.PENDING_TEXT_CHARS_MAX and self.is_stream and not self._paused:
             self._paused = True
@@ -173,6 +178,12 @@ class Generation:
         self._parts.clear()
         self._waiter = None
         self.cancel(CancelReason.CLIENT_GONE)
+
+    def said(self) -> str | None:
+        """The whole answer, once it is complete; None when nobody is to remember it."""
+        if self._said is None or not self._delivering or self.finished is None or self.error() is not None:
+            return None
+        return "".join(self._said)
 
     # --- how it ended ------------------------------------------------------------------------------------------------
 

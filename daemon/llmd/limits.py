@@ -27,6 +27,15 @@ DIVERGENCE_TOKENS_KEPT = 16
 USER_BOUNDARIES_MAX = 4
 """Messages of the user, from the last one back, whose beginnings libllm finds in a prompt (chat.cpp)."""
 
+# Answers kept with their tokens (history.py).
+ANSWER_BYTES_MAX = 64 * 1024**2
+ANSWER_BYTES_OVERHEAD = 256
+"""Counted for each answer beside its tokens and text."""
+ANSWERS_PER_SESSION_MAX = 4096
+ANSWER_SESSIONS_MAX = 4096
+ANSWER_TOKENS_LEFT_OUT_MAX = STOP_STRING_BYTES_MAX + 8
+"""Tokens at the end of an answer that its text may lack: a stop string, a cut character."""
+
 # Times.
 RETRY_AFTER_S = 1
 """Advice on 429 and 503."""

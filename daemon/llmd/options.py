@@ -273,6 +273,14 @@ class Config:
         "sessions not used for so long are forgotten, pinned ones excepted; 0: never",
         "seconds",
     )
+    history: str = option(
+        "resident",
+        choice("resident", "template"),
+        "resident or template",
+        SESSIONS,
+        "HISTORY",
+        "past answers in a prompt: resident keeps the tokens they were generated with; template tokenizes them again",
+    )
     threads: int = option(
         0,
         integer(0, 1024),

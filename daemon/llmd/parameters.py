@@ -54,6 +54,8 @@ TABLE: tuple[Parameter, ...] = (
         "enable_thinking": "the template variable of that name",
         "reasoning_effort": "the template variable of that name",
         "add_generation_prompt": "false: the prompt ends with the last message",
+        "history": "resident: past answers of the session keep the tokens they were generated with; template: they are "
+            "tokenized again as the template writes them; holds for the session until it is reset; default: --history",
     }),
     *_rows("honoured", COMPLETIONS, {
         "prompt": "text, a list with one text, or token ids",

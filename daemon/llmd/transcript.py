@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from . import limits
 from .errors import ApiError, shown
+from .history import Splice
 from .wire.openai import ChatCompletionRequest, ContentPart, Message, ToolCall
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
-def render_request(request: ChatCompletionRequest) -> bytes:
-    """The JSON that `llm_chat_render` takes. Raises ApiError naming the message that cannot be rendered."""
-    messages = template_messages(request.messages)
+def render_request(
+    request: ChatCompletionRequest, messages: list[dict[str, Any]], splices: Sequence[Splice] = ()
+) -> bytes:
+    """The JSON that `llm_chat_render` takes. `messages`: those of the request, in the template's form."""
     document: dict[str, Any] = {"messages": messages}
+    if splices:
+        document["splices"] = splices
     if request.add_generation_prompt is not None:
         document["add_generation_prompt"] = request.add_generation_prompt
     variables = dict(request.chat_template_kwargs or {})
@@ -30,7 +35,10 @@ def render_request(request: ChatCompletionRequest) -> bytes:
 
 
 def template_messages(messages: list[Message]) -> list[dict[str, Any]]:
-    """The messages in the template's form, without the empty answers that an aborted stream left behind."""
+    """The messages in the template's form, without the empty answers that an aborted stream left behind.
+
+    Raises ApiError naming the message that cannot be rendered.
+    """
     if len(messages) > limits.MESSAGES_MAX:
         raise ApiError(
             "invalid_value", f"messages: {len(messages)} messages; at most {limits.MESSAGES_MAX} are taken.", "messages"

@@ -32,6 +32,7 @@ from ..wire.openai import (
     error_event,
 )
 from .context import FACTS, STATE, State
+from .history import keep_answer
 
 SESSION_HEADER = "X-LLM-Session-Id"
 _STREAM_HEADERS = {
@@ -79,6 +80,7 @@ def _begin(state: State, endpoint: str, work: Work, is_stream: bool) -> Generati
     def on_end(ended: Generation) -> None:
         state.metrics.generation_ended(endpoint, ended)
         state.turns.add(work.owner, work.key.id, ended.turn(came_ms, sights))
+        keep_answer(state, ended)
 
     return Generation(state.engine, work, is_stream=is_stream, on_end=on_end)
 

@@ -9,6 +9,7 @@ from aiohttp import web
 from ..access import ANYBODY, Caller, KeyRing
 from ..engine import Engine
 from ..generation import Generation
+from ..history import Histories
 from ..metrics import Metrics
 from ..options import Config
 from ..progress import Progress
@@ -27,6 +28,7 @@ class State:
     turns: Turns
     model_id: str
     created: int
+    histories: Histories = field(default_factory=Histories)
     is_stopping: bool = False
 
     @property

@@ -37,6 +37,7 @@ async def fork_session(request: web.Request) -> web.Response:
     at = fork_point(wanted.at, state.turns.user_starts(found.owner, found.id))
     check(found, await state.engine.fork(found.owner, found.id, name, at))
     state.turns.forget(found.owner, name)
+    state.histories.copy(found.owner, found.id, name)
     return respond(again(state, found.owner, name))
 
 
@@ -83,6 +84,7 @@ async def rename_session(request: web.Request) -> web.Response:
         raise ApiError("session_exists", f"There is a session {shown(name)} already.", "session_id")
     check(found, reply)
     state.turns.renamed(found.owner, found.id, name)
+    state.histories.rename(found.owner, found.id, name)
     return respond(again(state, found.owner, name))
 
 

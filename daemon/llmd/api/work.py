@@ -19,7 +19,15 @@ def key_of(request: web.Request, wanted: GenerationRequest) -> SessionKey:
     return resolve(request.headers.items(), wanted.session_id, wanted.prompt_cache_key, metadata)
 
 
-def work_of(request: web.Request, wanted: GenerationRequest, key: SessionKey, prompt: Prompt, max_tokens: int) -> Work:
+def work_of(
+    request: web.Request,
+    wanted: GenerationRequest,
+    key: SessionKey,
+    prompt: Prompt,
+    max_tokens: int,
+    history: bytes = b"",
+) -> Work:
+    """`history`: see Work."""
     state = request.app[STATE]
     info = state.engine.info
     flags = GenerateFlag(0)
@@ -36,6 +44,7 @@ def work_of(request: web.Request, wanted: GenerationRequest, key: SessionKey, pr
         logit_bias=logit_bias_of(wanted.logit_bias, info.n_vocab),
         stop=stops_of(wanted.stop),
         flags=flags,
+        history=history,
         parent=parent_of(request.headers.items(), key),
     )
 

@@ -79,6 +79,7 @@ class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
     enable_thinking: bool | None = None
     reasoning_effort: str | None = None
     add_generation_prompt: bool | None = None
+    history: Literal["resident", "template"] | None = None
 
 
 class CompletionRequest(GenerationRequest, frozen=True, kw_only=True):

@@ -1,0 +1,62 @@
+"""The answers of chat requests: kept when they are finished, and put into the prompts of the requests that follow."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from aiohttp import web
+
+from ..engine_text import Prompt
+from ..generation import Generation
+from ..history import Mode, answer_of, digest_of
+from ..native import Page
+from ..session_key import SessionKey, parent_of
+from ..transcript import render_request, template_messages
+from ..wire.openai import ChatCompletionRequest
+from .context import FACTS, STATE, State
+
+
+async def prompt_of(request: web.Request, wanted: ChatCompletionRequest, key: SessionKey) -> tuple[Prompt, bytes]:
+    """The prompt, with the session's own answers as they were generated, and the digest of the conversation."""
+    state, owner = request.app[STATE], request[FACTS].caller.owner
+    messages = template_messages(wanted.messages)
+    state.histories.inherit(owner, parent_of(request.headers.items(), key), key.id)
+    digest, splices = state.histories.splices(owner, key.id, messages)
+    if state.histories.mode(owner, key.id, wanted.history, cast(Mode, state.config.history)) == "template":
+        splices = []
+    prompt = await state.engine.render_chat(render_request(wanted, messages, splices))
+    can_be_kept = prompt.n_history > 0 and wanted.add_generation_prompt is not False
+    return prompt, digest if can_be_kept else b""
+
+
+def keep_answer(state: State, generation: Generation) -> None:
+    """Called when the generation ends, before its session can be used again by whoever got the answer."""
+    text, work = generation.said(), generation.work
+    if text is None or not text.strip():
+        return
+    generated = _generated(state.engine.page, generation)
+    answer = None if generated is None else answer_of(work.prompt.opening, generated, text, state.engine.spell)
+    if answer is not None:
+        digest = digest_of(work.history, {"role": "assistant", "content": text})
+        state.histories.keep(work.owner, work.key.id, digest, answer)
+
+
+def _generated(page: Page, generation: Generation) -> bytes | None:
+    """The resident tokens after the prompt that the client can have seen; None when others have replaced them."""
+    finished, prompt = generation.finished, generation.work.prompt.tokens
+    assert finished is not None
+    for slot in _slots(page, generation):
+        tokens = page.tokens(slot)
+        resident = b"" if tokens is None else tokens.tobytes()
+        if len(resident) >= 4 * finished.n_visible and resident.startswith(prompt):
+            return resident[len(prompt) : 4 * finished.n_visible]
+    return None
+
+
+def _slots(page: Page, generation: Generation) -> list[int]:
+    """Where its session may be; of a request without one, only the owner is known."""
+    admitted, work = generation.admitted, generation.work
+    if admitted is not None and not work.key.is_scratch:
+        return [admitted.slot]
+    found = [view for view in page.sessions() if not view.name and view.owner == work.owner]
+    return [view.slot for view in sorted(found, key=lambda view: view.used_ms, reverse=True)]

@@ -1,0 +1,223 @@
+"""The history is what was generated, not what the client echoes: answers with their tokens, found again by content.
+
+Text that a model wrote often tokenizes otherwise than it was written, and templates write past answers otherwise than
+new ones. So each finished answer of a session is kept with its tokens, under a digest of the whole conversation up to
+and including the answer. A later request whose messages have the same digest up to there gets these tokens spliced into
+its prompt (llm_chat_render). A message that was edited, and all after it, have other digests and never match.
+
+The digest forgives what clients change without meaning anything by it: null, "" and blank are one; arguments of tool
+calls are compared as values; ids of calls and reasoning are left out. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import msgspec
+
+from . import limits
+
+Mode = Literal["resident", "template"]
+"""resident: answers keep the tokens they were generated with; template: all is tokenized as the template has it."""
+
+Message = Mapping[str, Any]
+"""As transcript.py hands it to the template."""
+
+_TOKEN_BYTES = 4
+_DIGEST_BYTES = 16
+_THINK, _THOUGHT = "<think>", "</think>"
+_encode = msgspec.json.Encoder(order="deterministic").encode
+
+
+# --- digests ---------------------------------------------------------------------------------------------------------
+
+
+def digest_of(previous: bytes, message: Message) -> bytes:
+    """Of a conversation that goes on with this message; b"" before the first."""
+    return hashlib.blake2b(previous + _encode(_meaning(message)), digest_size=_DIGEST_BYTES).digest()
+
+
+def _meaning(message: Message) -> list[Any]:
+    text = _text(message.get("content"))
+    if message["role"] == "assistant":
+        text = _without_reasoning(text)
+    calls = [[call["function"]["name"], _arguments(call["function"])] for call in message.get("tool_calls") or ()]
+    return [message["role"], message.get("name"), text if text.strip() else "", calls]
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n".join(part.get("text") or "" for part in content)
+    return content or ""
+
+
+def _without_reasoning(text: str) -> str:
+    if text.lstrip().startswith(_THINK):
+        _, ended, answer = text.partition(_THOUGHT)
+        return answer.lstrip() if ended else text
+    return text
+
+
+def _arguments(function: Message) -> Any:
+    arguments = function.get("arguments")
+    if isinstance(arguments, str):
+        try:
+            arguments = msgspec.json.decode(arguments) if arguments.strip() else {}
+        except msgspec.DecodeError:
+            return arguments
+    return _plain(arguments)
+
+
+def _plain(value: Any) -> Any:
+    """JavaScript writes 1.0 as 1."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What took the place of one assistant message."""
+
+    tokens: bytes
+    """int32 little-endian: the generation prompt, then what was generated and is resident."""
+    rest: str
+    """Text of the answer that they do not cover: the last token is not resident when a limit ended it."""
+
+
+def answer_of(opening: bytes, generated: bytes, text: str, spell: Callable[[bytes], bytes]) -> Answer | None:
+    """The answer of `text`, if the generated tokens can be shown to be its own: as many as spell a beginning of it.
+
+    What was cut off by a stop string, or in the middle of a character, is spelled out beyond the text and left out.
+    """
+    spelled = spell(generated)
+    n_left_out_max = limits.ANSWER_TOKENS_LEFT_OUT_MAX
+    for _ in range(n_left_out_max + 1):
+        said = spelled.decode("utf-8", "replace")
+        if text.startswith(said):
+            return Answer(opening + generated, text[len(said) :])
+        last = spell(generated[-_TOKEN_BYTES:])
+        spelled = spelled[: len(spelled) - len(last)]
+        generated = generated[:-_TOKEN_BYTES]
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Splice:
+    """Tokens for one message of a request; as llm_chat_render takes it."""
+
+    message: int
+    tokens: Sequence[int]
+    rest: str
+
+
+@dataclass(slots=True)
+class _Kept:
+    """One session. Both are in order of use."""
+
+    answers: OrderedDict[bytes, Answer] = field(default_factory=OrderedDict)
+    mode: Mode | None = None
+    """What the client last asked for."""
+
+
+class Histories:
+    """The answers of all sessions, bounded: the least recently used go first. "" names what has no session."""
+
+    def __init__(
+        self, bytes_max: int = limits.ANSWER_BYTES_MAX, answers_max: int = limits.ANSWERS_PER_SESSION_MAX
+    ) -> None:
+        self._kept: OrderedDict[tuple[int, str], _Kept] = OrderedDict()
+        self._bytes_max = bytes_max
+        self._answers_max = answers_max
+        self.n_bytes = 0
+
+    def mode(self, owner: int, session: str, asked: Mode | None, default: Mode) -> Mode:
+        """What holds for a session: what was asked for, now or before, else the default."""
+        if not session:
+            return asked or default
+        if asked is not None:
+            self._of(owner, session).mode = asked
+        kept = self._kept.get((owner, session))
+        return (kept.mode if kept is not None else None) or default
+
+    def splices(self, owner: int, session: str, messages: Sequence[Message]) -> tuple[bytes, list[Splice]]:
+        """The digest of these messages, and the answers among them that this session gave."""
+        kept = self._kept.get((owner, session))
+        digest, found = b"", []
+        for index, message in enumerate(messages):
+            digest = digest_of(digest, message)
+            answer = kept.answers.get(digest) if kept is not None and message["role"] == "assistant" else None
+            if kept is not None and answer is not None:
+                kept.answers.move_to_end(digest)
+                found.append(Splice(index, memoryview(answer.tokens).cast("i").tolist(), answer.rest))
+        if found:
+            self._kept.move_to_end((owner, session))
+        return digest, found
+
+    def keep(self, owner: int, session: str, digest: bytes, answer: Answer) -> None:
+        """`digest`: of the conversation with the answer as its last message."""
+        kept = self._of(owner, session)
+        self._drop(kept, digest)
+        kept.answers[digest] = answer
+        self.n_bytes += _bytes_of(answer)
+        while len(kept.answers) > self._answers_max:
+            self._drop(kept, next(iter(kept.answers)))
+        while self.n_bytes > self._bytes_max:
+            self._drop_oldest()
+
+    def forget(self, owner: int, session: str) -> None:
+        kept = self._kept.pop((owner, session), None)
+        if kept is not None:
+            self.n_bytes -= sum(map(_bytes_of, kept.answers.values()))
+
+    def copy(self, owner: int, session: str, new_session: str) -> None:
+        """A fork knows what its parent said."""
+        kept = self._kept.get((owner, session))
+        self.forget(owner, new_session)
+        if kept is None:
+            return
+        self._of(owner, new_session).mode = kept.mode
+        for digest, answer in list(kept.answers.items()):
+            self.keep(owner, new_session, digest, answer)
+
+    def inherit(self, owner: int, parent: str, session: str) -> None:
+        """A session that is used for the first time begins as a fork of its parent, if it names one."""
+        if parent and session and (owner, session) not in self._kept:
+            self.copy(owner, parent, session)
+
+    def rename(self, owner: int, session: str, new_session: str) -> None:
+        self.copy(owner, session, new_session)
+        self.forget(owner, session)
+
+    def _of(self, owner: int, session: str) -> _Kept:
+        kept = self._kept.setdefault((owner, session), _Kept())
+        self._kept.move_to_end((owner, session))
+        while len(self._kept) > limits.ANSWER_SESSIONS_MAX:
+            self.forget(*next(iter(self._kept)))
+        return kept
+
+    def _drop(self, kept: _Kept, digest: bytes) -> None:
+        answer = kept.answers.pop(digest, None)
+        if answer is not None:
+            self.n_bytes -= _bytes_of(answer)
+
+    def _drop_oldest(self) -> None:
+        key, kept = next((key, kept) for key, kept in self._kept.items() if kept.answers)
+        self._drop(kept, next(iter(kept.answers)))
+        if not kept.answers and kept.mode is None:
+            del self._kept[key]
+
+
+def _bytes_of(answer: Answer) -> int:
+    return len(answer.tokens) + len(answer.rest) + limits.ANSWER_BYTES_OVERHEAD
