@@ -1,0 +1,345 @@
+"""The history is what was generated: who echoes an answer finds the session warm, who edits it is obeyed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmd.history import Answer, Histories, answer_of, digest_of
+from tests.conftest import Serve
+from tests.serving import Daemon, Json
+
+OWNER = 0
+
+CHATML = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+TEMPLATES = {
+    "chatml": CHATML,
+    "header of two words": (
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '<|header|>\\n\\n' + m.content | trim + '<|im_end|>' }}"
+        "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant<|header|>\\n\\n' }}{% endif %}"
+    ),
+    "no system role": (
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
+        "{% set role = 'model' if m.role == 'assistant' else m.role %}"
+        "{{ '<|im_start|>' + role + '\\n' + m.content | trim + '<|im_end|>\\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>model\\n' }}{% endif %}"
+    ),
+    "no generation prompt": (
+        "{% for m in messages %}{% if m.role == 'assistant' %}{{ m.content + '<|im_end|>' }}{% else %}"
+        "{{ '[INST] ' + m.content + ' [/INST]' }}{% endif %}{% endfor %}"
+    ),
+    "reasoning opens the next answer and is taken out of past ones": (
+        "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content.split('</think>')[-1].lstrip('\\n') + "
+        "'<|im_end|>\\n' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n<think>\\n\\n</think>\\n\\n' }}{% endif %}"
+    ),
+}
+
+
+def user(text: str) -> Json:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str | None, *calls: tuple[str, Any], **fields: Any) -> Json:
+    tool_calls = [{"id": f"c{n}", "function": {"name": name, "arguments": a}} for n, (name, a) in enumerate(calls)]
+    return {"role": "assistant", "content": text, **({"tool_calls": tool_calls} if calls else {}), **fields}
+
+
+def digest(*messages: Json) -> bytes:
+    found = b""
+    for message in messages:
+        found = digest_of(found, message)
+    return found
+
+
+# --- what is the same ------------------------------------------------------------------------------------------------
+
+CALL = assistant(None, ("f", '{"a": 1, "b": [1, 2.0, {"c": null}]}'))
+
+
+@pytest.mark.parametrize(
+    ("said", "echoed"),
+    [
+        (assistant(""), assistant(None)),
+        (assistant(""), assistant(" \n")),
+        (assistant("a\nb"), assistant([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}])),  # type: ignore[arg-type]
+        (assistant("a"), assistant("a", reasoning_content="why")),
+        (assistant("a"), assistant("a", reasoning="why")),
+        (assistant("<think>why</think>\n\na"), assistant("a")),
+        (CALL, assistant("", ("f", '{"b":[1,2,{"c":null}],"a":1}'))),
+        (CALL, assistant(" ", ("f", {"b": [1, 2, {"c": None}], "a": 1}))),
+        (assistant(None, ("f", "")), assistant(None, ("f", "{}"))),
+        (assistant(None, ("f", "{broken")), assistant(None, ("f", "{broken"))),
+    ],
+)
+def test_an_echo_is_recognized(said: Json, echoed: Json) -> None:
+    assert digest(user("q"), said) == digest(user("q"), echoed)
+
+
+@pytest.mark.parametrize(
+    ("said", "echoed"),
+    [
+        (assistant("a"), assistant("b")),
+        (assistant("a"), assistant("a ")),
+        (assistant("a"), user("a")),
+        (assistant("about <think> and </think> a"), assistant("about a")),
+        (CALL, assistant(None)),
+        (CALL, assistant(None, ("g", '{"a": 1, "b": [1, 2.0, {"c": null}]}'))),
+        (CALL, assistant(None, ("f", '{"a": 1, "b": [2, 1, {"c": null}]}'))),
+        (CALL, assistant("x", ("f", '{"a": 1, "b": [1, 2.0, {"c": null}]}'))),
+        (assistant(None, ("f", "1")), assistant(None, ("f", "true"))),
+    ],
+)
+def test_an_edit_is_noticed(said: Json, echoed: Json) -> None:
+    assert digest(user("q"), said) != digest(user("q"), echoed)
+
+
+def test_an_edit_changes_all_that_follows() -> None:
+    assert digest(user("q"), assistant("a"), user("r"), assistant("b")) != digest(
+        user("q!"), assistant("a"), user("r"), assistant("b")
+    )
+    assert digest(user("q"), user("r"), assistant("a")) != digest(user("r"), user("q"), assistant("a"))
+
+
+# --- what is kept ----------------------------------------------------------------------------------------------------
+
+
+def tokens(*numbers: int) -> bytes:
+    return b"".join(number.to_bytes(4, "little") for number in numbers)
+
+
+def speller(pieces: list[bytes]) -> Callable[[bytes], bytes]:
+    return lambda ids: b"".join(pieces[number] for number in memoryview(ids).cast("i"))
+
+
+SPELL = speller([b"<", b"one", b" two", "\u00e9".encode()[:1], "\u00e9".encode()[1:], b""])
+
+
+@pytest.mark.parametrize(
+    ("generated", "text", "kept", "rest"),
+    [
+        ((1, 2), "one two", (1, 2), ""),
+        ((1, 2, 5), "one two", (1, 2, 5), ""),
+        ((1,), "one two", (1,), " two"),  # the last token is not resident
+        ((1, 2), "one", (1,), ""),  # a stop string
+        ((1, 2), "one t", (1,), " t"),  # a stop string within a token
+        ((1, 3, 4), "one\u00e9", (1, 3, 4), ""),
+        ((1, 3), "one\u00e9", (1,), "\u00e9"),  # the character's end is not resident
+        ((1, 3), "one\ufffd", (1, 3), ""),
+        ((2, 2), "one", (), "one"),  # somebody else's tokens
+        ((), "one", (), "one"),
+    ],
+)
+def test_tokens_are_kept_as_far_as_they_spell_the_text(
+    generated: tuple[int, ...], text: str, kept: tuple[int, ...], rest: str
+) -> None:
+    assert answer_of(tokens(0), tokens(*generated), text, SPELL) == Answer(tokens(0, *kept), rest)
+
+
+def test_tokens_of_quite_another_text_are_not_kept() -> None:
+    assert answer_of(tokens(0), tokens(*[2] * 1000), "one", SPELL) is None
+
+
+def filled(histories: Histories, session: str, n: int) -> list[Json]:
+    messages: list[Json] = []
+    for number in range(n):
+        messages += [user(f"q{number}"), assistant(f"a{number}")]
+        histories.keep(OWNER, session, digest(*messages), Answer(tokens(number), ""))
+    return messages
+
+
+def found(histories: Histories, session: str, messages: list[Json], owner: int = OWNER) -> list[tuple[int, Any]]:
+    return [(splice.message, splice.tokens) for splice in histories.splices(owner, session, messages)[1]]
+
+
+def test_answers_are_found_at_their_places() -> None:
+    histories = Histories()
+    messages = filled(histories, "s", 3)
+    assert found(histories, "s", [*messages, user("more")]) == [(1, [0]), (3, [1]), (5, [2])]
+    edited = [*messages[:3], assistant("edited"), *messages[4:]]
+    assert found(histories, "s", edited) == [(1, [0])]
+    assert found(histories, "other", messages) == found(histories, "s", messages, owner=1) == []
+
+
+def test_what_is_kept_is_bounded() -> None:
+    histories = Histories(bytes_max=3000, answers_max=4)
+    filled(histories, "a", 10)
+    assert len(found(histories, "a", filled(Histories(), "a", 10))) == 4
+    for session in "bcdefgh":
+        filled(histories, session, 4)
+        assert histories.n_bytes <= 3000
+    assert found(histories, "a", filled(Histories(), "a", 10)) == []
+    assert len(found(histories, "h", filled(Histories(), "h", 4))) == 4
+    for session in "abcdefgh":
+        histories.forget(OWNER, session)
+    assert histories.n_bytes == 0
+
+
+def test_a_fork_and_a_renamed_session_know_what_was_said() -> None:
+    histories = Histories()
+    messages = filled(histories, "s", 2)
+    histories.copy(OWNER, "s", "fork")
+    histories.inherit(OWNER, "s", "child")
+    histories.rename(OWNER, "s", "new")
+    assert [len(found(histories, name, messages)) for name in ("fork", "child", "new", "s")] == [2, 2, 2, 0]
+    histories.forget(OWNER, "fork")
+    histories.inherit(OWNER, "nobody", "child")
+    assert [len(found(histories, name, messages)) for name in ("fork", "child")] == [0, 2]
+
+
+def test_the_mode_holds_for_the_session() -> None:
+    histories = Histories()
+    assert histories.mode(OWNER, "s", None, "resident") == "resident"
+    assert histories.mode(OWNER, "s", "template", "resident") == "template"
+    assert histories.mode(OWNER, "s", None, "resident") == "template"
+    histories.forget(OWNER, "s")
+    assert histories.mode(OWNER, "s", None, "resident") == "resident"
+    assert histories.mode(OWNER, "", "template", "resident") == "template"
+    assert histories.mode(OWNER, "", None, "resident") == "resident"
+
+
+# --- turns -----------------------------------------------------------------------------------------------------------
+
+SIMULATED = ["sim:dense", "sim:window", "sim:recurrent", "sim:hybrid"]
+
+
+async def talk(daemon: Daemon, n_turns: int, **fields: Any) -> tuple[list[Json], list[Json]]:
+    """A conversation whose client echoes what it got; its messages, and what was told about each turn."""
+    messages: list[Json] = list(fields.pop("messages_before", []))
+    reports = []
+    for turn in range(n_turns):
+        messages.append(user(f"Question {turn}: what about the river?"))
+        wanted: Json = {"session_id": "s", "seed": turn, "max_tokens": 40, **fields}
+        answer = await daemon.chat(messages=messages, **wanted)
+        messages.append(assistant(answer["choices"][0]["message"]["content"]))
+        reports.append({**answer["session"], **answer["usage"]})
+    return messages, reports
+
+
+def needed(before: Json, after: Json) -> int:
+    """Tokens of the second prompt that were not resident after the first turn, whose last token never is."""
+    return int(after["prompt_tokens"] - (before["prompt_tokens"] + before["completion_tokens"] - 1))
+
+
+@pytest.mark.parametrize("model", SIMULATED)
+async def test_a_turn_consumes_what_is_added(serve: Serve, model: str) -> None:
+    daemon = await serve(model=model)
+    _, reports = await talk(daemon, 5)
+    for before, after in zip(reports, reports[1:], strict=False):
+        assert after["session_reset_reason"] == "exact_prefix"
+        assert after["prefilled_prompt_tokens"] == needed(before, after)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+async def test_a_turn_consumes_what_is_added_in_every_form_of_template(serve: Serve, tmp_path: Path, name: str) -> None:
+    file = tmp_path / "template.jinja"
+    file.write_text(TEMPLATES[name])
+    daemon = await serve(model="sim:hybrid", chat_template_file=file)
+    _, reports = await talk(daemon, 4)
+    assert [report["session_reset_reason"] for report in reports] == ["new", *["exact_prefix"] * 3]
+
+
+async def test_without_the_history_a_turn_costs_more(serve: Serve) -> None:
+    """Or else the tests above prove nothing: the simulated model does not write as its encoder reads."""
+    daemon = await serve(model="sim:hybrid")
+    _, reports = await talk(daemon, 5, history="template")
+    assert "checkpoint" in [report["session_reset_reason"] for report in reports]
+
+
+async def test_the_option_sets_the_default(serve: Serve) -> None:
+    daemon = await serve(model="sim:hybrid", history="template")
+    _, reports = await talk(daemon, 5)
+    assert "checkpoint" in [report["session_reset_reason"] for report in reports]
+    _, reports = await talk(daemon, 5, session_id="t", history="resident")
+    assert [report["session_reset_reason"] for report in reports[1:]] == ["exact_prefix"] * 4
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ignore_eos": False, "max_tokens": 400},
+        {"stop": [" the"], "max_tokens": 400},
+        {"session_id": None},
+        {"messages_before": [{"role": "system", "content": "Be brief."}]},
+    ],
+    ids=["its own end", "a stop string", "no session", "a system message"],
+)
+async def test_however_it_ends_and_whoever_asks(daemon: Daemon, fields: Json) -> None:
+    _, reports = await talk(daemon, 4, **fields)
+    assert [report["session_reset_reason"] for report in reports] == ["new", *["exact_prefix"] * 3]
+
+
+async def test_a_stream_is_remembered(daemon: Daemon) -> None:
+    messages = [user("What about the river?")]
+    for turn in range(4):
+        events = await daemon.stream({"messages": messages, "session_id": "s", "seed": turn, "max_tokens": 40})
+        messages += [assistant(events.text), user("And then?")]
+        assert events.session["session_reset_reason"] == ("exact_prefix" if turn else "new")
+
+
+async def test_reset_forgets(daemon: Daemon) -> None:
+    messages, _ = await talk(daemon, 2)
+    assert len(daemon.state.histories.splices(OWNER, "s", messages)[1]) == 2
+    assert (await daemon.ask("POST", "/v1/sessions/s/reset")).status == 200
+    assert daemon.state.histories.splices(OWNER, "s", messages)[1] == []
+
+
+async def test_a_cancelled_answer_is_not_kept(daemon: Daemon) -> None:
+    body: Json = {"messages": [user("q")], "session_id": "s", "max_tokens": 4000, "ignore_eos": True}
+    async with daemon.streaming(body):
+        pass
+    await daemon.idle()
+    assert daemon.state.histories.n_bytes == 0
+
+
+# --- edits -----------------------------------------------------------------------------------------------------------
+
+
+def edited(messages: list[Json], draw: random.Random) -> list[Json]:
+    """Something a client may make of its history."""
+    out = [dict(message) for message in messages]
+    for _ in range(draw.randint(0, 2)):
+        index, other = draw.randrange(len(out)), draw.randrange(len(out))
+        kind = draw.choice(["change", "cut", "drop", "swap", "double"])
+        if kind == "change":
+            out[index]["content"] += draw.choice(["!", " ", "\n", " the"])
+        elif kind == "cut":
+            out[index]["content"] = out[index]["content"][: len(out[index]["content"]) // 2]
+        elif kind == "drop" and len(out) > 2:
+            del out[index]
+        elif kind == "swap":
+            out[index], out[other] = out[other], out[index]
+        elif kind == "double":
+            out.insert(index, dict(out[index]))
+    parts = draw.randrange(len(out))
+    out[parts]["content"] = [{"type": "text", "text": out[parts]["content"]}]
+    return [*out, user("and then?")]
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_an_edited_history_is_what_the_client_says(daemon: Daemon, seed: int) -> None:
+    """ChatML writes each message as it is: spliced or not, the prompt spells what the client sent."""
+    draw = random.Random(seed)
+    messages, _ = await talk(daemon, 4, seed=seed)
+    for _ in range(12):
+        body = {"messages": edited(messages, draw), "session_id": "s"}
+        prompts = [
+            (await daemon.ask("POST", "/apply-template", {**body, "history": mode})).json["prompt"]
+            for mode in ("resident", "template")
+        ]
+        assert prompts[0] == prompts[1]
+
+
+async def test_after_an_edit_the_session_continues_from_before_it(daemon: Daemon) -> None:
+    messages, reports = await talk(daemon, 3)
+    messages[3] = assistant("Something else was said.")
+    answer = await daemon.chat(messages=[*messages, user("more")], session_id="s")
+    assert answer["session"]["session_reset_reason"] == "rewind"
+    assert answer["session"]["reused_prompt_tokens"] >= reports[1]["prompt_tokens"]
