@@ -317,7 +317,7 @@ LLM_API int llm_session_prefill(llm_session *session, const int32_t *tokens, siz
  * grows by one with each call but the first after a prefill. */
 LLM_API int llm_session_decode(llm_session *session, int32_t *token);
 
-/* Copies the logits of the last consumed token: n_vocab floats. LLM_NOT_FOUND when there are none. */
+/* Copies the logits of the last consumed token: n_vocab floats. LLM_NOT_FOUND when there are none, LLM_TORN. */
 LLM_API int llm_session_logits(const llm_session *session, float *out, size_t n_out);
 
 LLM_API int64_t llm_session_position(const llm_session *session);

@@ -181,6 +181,16 @@ static void *run(void *context)
     return NULL;
 }
 
+void decode_finish(decode *d)
+{
+    decode_take_commands(d);
+    if (d->n_replies_due > 0) {
+        store_wait(d->places->store);
+        decode_take_stored(d);
+    }
+    decode_deliver(d);
+}
+
 int decode_start(decode *d)
 {
     /* Signals are the main thread's business. */

@@ -63,7 +63,8 @@ typedef struct decode {
     uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the run's last token */
     bool is_called[LLM_SEQUENCES_MAX];     /* the run has tokens in the call in hand */
     model_batch batch;
-    bool may_reseat;        /* KV cells were given back: sessions parked under their requests may try again */
+    bool may_reseat;        /* KV cells were given back, or the store has read a state: sessions parked under their
+                             * requests may try again */
     uint32_t checkpoint_every;
     uint64_t idle_ms_max;   /* 0: sessions do not expire */
     uint64_t expire_at_ms;  /* CLOCK_REALTIME: when to look for expired sessions next; 0: nothing expires */
@@ -81,8 +82,12 @@ void decode_close(decode *d);
 int decode_start(decode *d); /* owner thread: LLM_OK, LLM_IO */
 void decode_stop(decode *d); /* owner thread: ends every request with `shutdown`, joins */
 
-/* Delivers what waits into the event ring. The decode thread, or, once it is joined, the owner thread. */
+/* Delivers what waits into the event ring. Decode thread. */
 void decode_deliver(decode *d);
+
+/* Once the thread is joined: answers commands that it did not get to, and delivers what waits. As long as the event ring
+ * is drained between calls, each makes progress until nothing is left. Owner thread. */
+void decode_finish(decode *d);
 
 /* decode_command.c: takes commands off the ring as long as their answers have room. */
 void decode_take_commands(decode *d);

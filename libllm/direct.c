@@ -273,6 +273,9 @@ int llm_session_logits(const llm_session *d, float *out, size_t n_out)
     if (is_serving(d->engine)) {
         return LLM_MISUSE;
     }
+    if (d->session->record.state == LLM_STATE_TORN) {
+        return LLM_TORN;
+    }
     if (!d->has_logits) {
         return LLM_NOT_FOUND;
     }

@@ -375,7 +375,7 @@ static uint32_t move_events(llm_engine *engine, uint8_t *out, size_t n_bytes, si
 static void announce_room(llm_engine *engine)
 {
     if (!engine->decode.is_running) {
-        decode_deliver(&engine->decode);
+        decode_finish(&engine->decode);
     } else if (atomic_exchange(&engine->decode.events_blocked, false)) {
         doorbell_ring(engine->command_bell);
     }

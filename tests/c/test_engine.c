@@ -219,6 +219,24 @@ static void a_stop_ends_everything(void)
     }
 }
 
+/* More commands than there is room for answers, then a stop at once: each is answered all the same. */
+static void a_stop_answers_what_was_pushed(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense"});
+    for (int i = 0; i < 20000; i++) {
+        driver_reset(d, 0, "nobody");
+    }
+    llm_engine_stop(d->engine);
+    while (driver_drain(d)) {
+    }
+    uint64_t n_unanswered = 0;
+    for (uint64_t i = 1; i <= d->n_requests; i++) {
+        n_unanswered += !d->answers[i]->is_over;
+    }
+    CHECK_INT(n_unanswered, 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
 static void fifty_rounds_leak_nothing(void)
 {
     int32_t prompt[30];
@@ -267,6 +285,7 @@ int main(void)
     RUN(more_answers_than_room_wait);
     RUN(more_requests_than_the_engine_holds_are_refused);
     RUN(a_stop_ends_everything);
+    RUN(a_stop_answers_what_was_pushed);
     RUN(fifty_rounds_leak_nothing);
     RUN(what_never_ran_closes);
     return CHECK_RESULT();

@@ -326,6 +326,31 @@ static void a_served_session_goes_on_by_calls(void)
     }
 }
 
+/* A failed step takes the logits of every session it tore with it. */
+static void torn_sessions_have_no_logits(void)
+{
+    static float logits[512];
+    int32_t prompt[30];
+    int32_t token;
+    llm_engine *e;
+    llm_session *failing;
+    llm_session *bystander;
+    make_prompt(prompt, 30, 1);
+    const llm_engine_options options = {
+        .model = "sim:dense,fail_at=3,fail_kind=all", .n_sessions = 2, .n_scratch = 1, .n_ctx = 100};
+    CHECK_INT(llm_engine_open(&options, &e, NULL, 0), LLM_OK);
+    CHECK_INT(llm_session_open(e, "failing", &failing), LLM_OK);
+    CHECK_INT(llm_session_open(e, "bystander", &bystander), LLM_OK);
+    CHECK_INT(llm_session_prefill(bystander, prompt, 30, NULL, NULL), LLM_OK);
+    CHECK_INT(llm_session_prefill(failing, prompt, 1, NULL, NULL), LLM_OK);
+    CHECK_INT(llm_session_logits(bystander, logits, 512), LLM_OK);
+    CHECK_INT(llm_session_decode(failing, &token), LLM_OK);
+    CHECK_INT(llm_session_decode(failing, &token), LLM_STEP_FAILED);
+    CHECK_INT(llm_session_logits(failing, logits, 512), LLM_TORN);
+    CHECK_INT(llm_session_logits(bystander, logits, 512), LLM_TORN);
+    llm_engine_close(e);
+}
+
 int main(void)
 {
     RUN(it_says_what_serving_says);
@@ -338,5 +363,6 @@ int main(void)
     RUN(a_cancel_ends_a_prefill);
     RUN(it_is_misuse_while_serving);
     RUN(a_served_session_goes_on_by_calls);
+    RUN(torn_sessions_have_no_logits);
     return CHECK_RESULT();
 }
