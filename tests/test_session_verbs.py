@@ -1,0 +1,278 @@
+"""Fork, park, pin, rename, save, load, explain over HTTP, on each memory class.
+
+The simulated model answers by a hash of exactly the tokens it consumed: an answer that equals the cold one proves that
+the session holds what its prompt says and nothing else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from llmd.api.session_verbs import fork_point
+from llmd.errors import ApiError
+from llmd.turns import n_common, user_starts
+from tests.conftest import Serve
+from tests.conversation import Conversation, cold
+from tests.serving import Answer, Daemon, Json, chat
+
+CLASSES = ("dense", "window", "recurrent", "hybrid")
+
+
+async def post(daemon: Daemon, name: str, verb: str, body: Json | None = None, **kwargs: Any) -> Answer:
+    return await daemon.ask("POST", f"/v1/sessions/{name}/{verb}", body, **kwargs)
+
+
+async def show(daemon: Daemon, name: str) -> Json:
+    return (await daemon.ask("GET", f"/v1/sessions/{name}")).json
+
+
+# --- fork ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_a_fork_is_warm_and_isolated(serve: Serve, memory: str) -> None:
+    daemon = await serve(model=f"sim:{memory}")
+    parent = Conversation(daemon, "parent")
+    for text in ("the first question", "and the second one"):
+        await parent.ask(text)
+    answer = await post(daemon, "parent", "fork", {"session_id": "child"})
+    assert answer.status == 200 and answer.json["id"] == "child"
+    assert answer.json["tokens"] == (await show(daemon, "parent"))["tokens"]
+    child = parent.continued_as("child")
+    for one, text in ((child, "left of the fork"), (parent, "right of it"), (child, "left again"), (parent, "right")):
+        await one.ask(text)
+        assert one.report["prefilled_prompt_tokens"] < one.n_prompt / 2
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_a_fork_before_the_last_message(serve: Serve, memory: str) -> None:
+    daemon = await serve(model=f"sim:{memory}")
+    parent = Conversation(daemon, "parent", system="a system prompt that is long enough to be worth keeping")
+    for text in ("the first question of three", "the second question of three", "the third question of three"):
+        await parent.ask(text)
+    starts = daemon.state.turns.user_starts(0, "parent")
+    assert sorted(starts) == [1, 2, 3] and list(starts.values()) == sorted(starts.values())
+    for at, turn in (("last_user", 3), ("turn:2", 2)):
+        answer = await post(daemon, "parent", "fork", {"session_id": "child", "at": at})
+        assert answer.status == 200 and 0 < answer.json["tokens"] <= starts[turn]
+        child = parent.continued_as("child", 1 + 2 * (turn - 1))
+        await child.ask("another question")
+        assert child.report["reused_prompt_tokens"] >= answer.json["tokens"]
+
+
+async def test_a_fork_at_tokens(daemon: Daemon) -> None:
+    await daemon.chat("a question of some length", session_id="a")
+    assert (await post(daemon, "a", "fork", {"session_id": "b", "at": 5})).json["tokens"] == 5
+
+
+async def test_a_fork_replaces_what_has_the_name(daemon: Daemon) -> None:
+    await daemon.chat("one", session_id="a")
+    await daemon.chat("a quite different one", session_id="b")
+    forked = (await post(daemon, "a", "fork", {"session_id": "b"})).json
+    assert forked["tokens"] == (await show(daemon, "a"))["tokens"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "param"),
+    [
+        ({}, "missing_parameter", "session_id"),
+        ({"session_id": "a"}, "invalid_value", "session_id"),
+        ({"session_id": "no good"}, "invalid_session_id", "session_id"),
+        ({"session_id": "b", "at": -1}, "invalid_value", "at"),
+        ({"session_id": "b", "at": "turn:0"}, "invalid_value", "at"),
+        ({"session_id": "b", "at": "turn:9"}, "invalid_value", "at"),
+        ({"session_id": "b", "at": "yesterday"}, "invalid_value", "at"),
+        ({"session_id": "b", "where": 1}, "unsupported_parameter", "where"),
+    ],
+)
+async def test_bad_forks(daemon: Daemon, body: Json, code: str, param: str) -> None:
+    await daemon.chat(session_id="a")
+    answer = await post(daemon, "a", "fork", body)
+    assert (answer.status, answer.error["code"], answer.error["param"]) == (400, code, param)
+    assert (await daemon.ask("GET", "/v1/sessions/b")).status == 404
+
+
+def test_the_point_of_a_fork() -> None:
+    starts = {2: 10, 3: 20}
+    assert [fork_point(at, starts) for at in (None, 7, "last_user", "turn:2")] == [None, 7, 20, 10]
+    with pytest.raises(ApiError, match="not known"):
+        fork_point("last_user", {})
+
+
+def test_where_messages_begin() -> None:
+    def packed(*counts: int) -> bytes:
+        return b"".join(count.to_bytes(4, "little") for count in counts)
+
+    assert user_starts(["system", "user", "assistant", "user"], packed(5, 9, 12)) == {1: 5, 2: 9}
+    assert user_starts(["user", "assistant", "user"], packed(9, 12)) == {1: 0, 2: 9}
+    assert user_starts(["system", *["user", "assistant"] * 5, "user"], packed(3, 11, 21, 31, 41, 44)) == {
+        3: 11, 4: 21, 5: 31, 6: 41,
+    }  # fmt: skip
+    assert user_starts(["system", "user"], packed(12)) == {}, "one was left out: unknown which"
+
+
+async def test_parent_header(daemon: Daemon) -> None:
+    """A subagent's first request begins as a copy of its parent's session."""
+    parent = Conversation(daemon, "parent")
+    await parent.ask("a question that is long enough to be worth something")
+    child = parent.continued_as("child")
+    await child.ask("the same, but otherwise", headers={"X-Parent-Session-Id": "parent"})
+    assert child.report["reused_prompt_tokens"] > 0
+    stranger = Conversation(daemon, "stranger")
+    await stranger.ask("nothing in common", headers={"X-Parent-Session-Id": "nobody"})
+
+
+# --- park, pin, rename -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_park_and_come_back(serve: Serve, memory: str) -> None:
+    daemon = await serve(model=f"sim:{memory}")
+    talk = Conversation(daemon, "a")
+    await talk.ask("a question")
+    for _ in range(2):
+        parked = (await post(daemon, "a", "park")).json
+        assert parked["state"] == "parked" and parked["timelines"][0]["tokens"] == parked["tokens"] > 0
+    listed = (await daemon.ask("GET", "/v1/sessions", local=True)).json
+    assert listed["places"]["parked"] == 1 and listed["places"]["named_used"] == 0
+    assert listed["storage"]["parked_bytes"] > 0
+    assert listed["storage"]["state_dir"] == str(daemon.config.state_dir)
+    await talk.ask("and another")
+    assert talk.report["session_reset_reason"] == "restored"
+    assert talk.report["prefilled_prompt_tokens"] < talk.n_prompt
+
+
+async def test_the_state_directory_is_no_business_of_everybody(daemon: Daemon) -> None:
+    assert (await daemon.ask("GET", "/v1/sessions")).json["storage"]["state_dir"] is None
+
+
+async def test_pinned_sessions_are_not_evicted(serve: Serve) -> None:
+    daemon = await serve(max_sessions=2, capacity_policy="evict")
+    await daemon.chat(session_id="kept")
+    assert (await post(daemon, "kept", "pin", {"pinned": True})).json["pinned"] is True
+    for name in ("b", "c", "d"):
+        await daemon.chat(f"I am {name}", session_id=name)
+    assert (await show(daemon, "kept"))["pinned"] is True
+    assert (await post(daemon, "kept", "pin", {"pinned": False})).json["pinned"] is False
+    for name in ("e", "f"):
+        await daemon.chat(f"I am {name}", session_id=name)
+    assert (await daemon.ask("GET", "/v1/sessions/kept")).status == 404
+
+
+async def test_rename(daemon: Daemon) -> None:
+    talk = Conversation(daemon, "old")
+    await talk.ask("a question")
+    await daemon.chat("other", session_id="taken")
+    answer = await post(daemon, "old", "rename", {"session_id": "taken"})
+    assert answer.status == 409 and answer.error["code"] == "session_exists"
+    assert (await post(daemon, "old", "rename", {"session_id": "new"})).json["id"] == "new"
+    assert (await daemon.ask("GET", "/v1/sessions/old")).status == 404
+    again = talk.continued_as("new")
+    await again.ask("more")
+    assert again.report["session_reset_reason"] in ("exact_prefix", "rewind", "checkpoint")
+    assert len((await daemon.ask("GET", "/v1/sessions/new/explain")).json["turns"]) == 2
+
+
+@pytest.mark.parametrize("verb", ["fork", "park", "pin", "rename", "save", "explain"])
+async def test_unknown_sessions(daemon: Daemon, verb: str) -> None:
+    bodies: dict[str, Json] = {"pin": {"pinned": True}, "save": {"name": "n"}}
+    method = "GET" if verb == "explain" else "POST"
+    answer = await daemon.ask(method, f"/v1/sessions/nobody/{verb}", bodies.get(verb, {"session_id": "x"}))
+    assert answer.status == 404 and answer.error["code"] == "session_not_found"
+
+
+# --- save, load ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_save_and_load(serve: Serve, memory: str) -> None:
+    daemon = await serve(model=f"sim:{memory}")
+    talk = Conversation(daemon, "a")
+    await talk.ask("the question that is saved")
+    saved = (await post(daemon, "a", "save", {"name": "label"})).json
+    assert (saved["id"], saved["name"]) == ("a", "label") and saved["tokens"] > 0
+    then = talk.continued_as("b")
+    await talk.ask("what came later")
+    await daemon.chat("something that is replaced", session_id="b")
+    loaded = (await post(daemon, "b", "load", {"name": "label"})).json
+    assert loaded["id"] == "b" and loaded["tokens"] == saved["tokens"]
+    await then.ask("another way to go on")
+    assert then.report["session_reset_reason"] in ("restored", "checkpoint")
+    assert then.report["prefilled_prompt_tokens"] < then.n_prompt
+
+
+async def test_load_of_nothing_loses_nothing(daemon: Daemon) -> None:
+    await daemon.chat(session_id="a")
+    held = (await show(daemon, "a"))["tokens"]
+    answer = await post(daemon, "a", "load", {"name": "nobody-saved-this"})
+    assert answer.status == 404 and answer.error["code"] == "snapshot_not_found" and answer.error["param"] == "name"
+    assert (await show(daemon, "a"))["tokens"] == held
+    assert [one["id"] for one in (await daemon.ask("GET", "/v1/sessions")).json["data"]] == ["a"]
+
+
+async def test_save_without_a_directory(serve: Serve) -> None:
+    daemon = await serve(state_dir=None)
+    await daemon.chat(session_id="a")
+    for verb in ("save", "load"):
+        answer = await post(daemon, "a", verb, {"name": "label"})
+        assert answer.status == 409 and answer.error["code"] == "no_state_dir"
+
+
+async def test_owners_do_not_meet(serve: Serve, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("first-key\nsecond-key\nadmin-key boss admin\n")
+    keys.chmod(0o600)
+    daemon = await serve(api_key_file=keys)
+    first, second, admin = ({"Authorization": f"Bearer {name}-key"} for name in ("first", "second", "admin"))
+    await daemon.ask("POST", "/v1/chat/completions", chat(session_id="a"), headers=first)
+    for verb in ("park", "explain"):
+        method = "GET" if verb == "explain" else "POST"
+        assert (await daemon.ask(method, f"/v1/sessions/a/{verb}", headers=second)).status == 404
+        assert (await daemon.ask(method, f"/v1/sessions/a/{verb}", headers=admin)).status == 200
+    assert (await post(daemon, "a", "save", {"name": "mine"}, headers=first)).status == 200
+    assert (await post(daemon, "b", "load", {"name": "mine"}, headers=second)).status == 404
+    owner = (await daemon.ask("GET", "/v1/sessions/a", headers=admin)).json["owner"]
+    path = f"/v1/sessions/b/load?owner={owner}"
+    refused = await daemon.ask("POST", path, {"name": "mine"}, headers=second)
+    assert refused.status == 403 and refused.error["code"] == "admin_required"
+    assert (await daemon.ask("POST", path, {"name": "mine"}, headers=admin)).status == 200
+
+
+# --- explain ---------------------------------------------------------------------------------------------------------
+
+
+async def test_explain_tells_where_histories_parted(daemon: Daemon) -> None:
+    talk = Conversation(daemon, "a")
+    await talk.ask("a question that begins the same way and then ends in APPLES")
+    edited = Conversation(daemon, "a")
+    await edited.ask("a question that begins the same way and then ends in PEARS")
+    turns = (await daemon.ask("GET", "/v1/sessions/a/explain")).json["turns"]
+    assert [turn["outcome"] for turn in turns] == ["length", "length"]
+    first, second = turns
+    assert first["reason"] == "new" and first["divergence"] is None
+    assert first["prefilled_tokens"] == first["prompt_tokens"] and first["generated_tokens"] == 8
+    parted = second["divergence"]
+    assert parted["resident"].startswith("APPLES") and parted["prompt"].startswith("PEARS")
+    assert "then ends in " in parted["before"]
+    assert second["reused_tokens"] + second["prefilled_tokens"] == second["prompt_tokens"]
+
+
+async def test_explain_is_bounded(daemon: Daemon) -> None:
+    for n in range(20):
+        await daemon.chat(f"turn {n}", session_id="a")
+    assert len((await daemon.ask("GET", "/v1/sessions/a/explain")).json["turns"]) == 16
+
+
+def test_common_prefix() -> None:
+    for n in range(6):
+        a = bytes(4 * n) + b"\1\0\0\0" * 3
+        assert n_common(a, bytes(40)) == n and n_common(a, a) == n + 3
+    assert n_common(b"", b"\0\0\0\0") == 0
+
+
+async def test_the_comparison_is_sensitive(daemon: Daemon) -> None:
+    one, other = ([{"role": "user", "content": text}] for text in ("one thing", "two thing"))
+    assert await cold(daemon, one) != await cold(daemon, other)
