@@ -88,6 +88,7 @@ void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status s
 {
     leave_queue(d, r);
     request_end(r, outcome, status);
+    d->may_reseat = true;
 }
 
 void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm_status status)

@@ -219,5 +219,6 @@ static void stored(void *context, store_job *job)
 
 void decode_take_stored(decode *d)
 {
-    places_take_stored(d->places, stored, d);
+    /* A session that was parked under its request may have its state in memory again. */
+    d->may_reseat = places_take_stored(d->places, stored, d) || d->may_reseat;
 }

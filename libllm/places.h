@@ -76,8 +76,8 @@ void places_reset_session(places *p, session *s); /* idem */
 /* ---- the store ---- */
 
 /* Takes what the store has finished; `done` is called for jobs that a command waits for, which may take what the
- * snapshot points to. */
-void places_take_stored(places *p, void (*done)(void *context, store_job *job), void *context);
+ * snapshot points to. False: there was nothing. */
+bool places_take_stored(places *p, void (*done)(void *context, store_job *job), void *context);
 
 void places_read_file(places *p, session *s);   /* its parked state comes back to memory */
 void places_remove_file(places *p, session *s); /* its snapshot is out of date for good */

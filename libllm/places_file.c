@@ -183,9 +183,10 @@ static void read_back(places *p, store_job *job)
     adopt_parts(p, &job->snapshot);
 }
 
-void places_take_stored(places *p, void (*done)(void *context, store_job *job), void *context)
+bool places_take_stored(places *p, void (*done)(void *context, store_job *job), void *context)
 {
     store_job *job;
+    bool any = false;
     while (p->store != NULL && (job = store_take(p->store)) != NULL) {
         if (job->verb == STORE_WRITE && !job->is_saved) {
             written(p, job);
@@ -196,7 +197,9 @@ void places_take_stored(places *p, void (*done)(void *context, store_job *job), 
             done(context, job);
         }
         store_job_free(job);
+        any = true;
     }
+    return any;
 }
 
 /* ---- saving ---- */

@@ -21,6 +21,18 @@ static bool can_give(const session *donor, const session *s)
            donor->record.state != LLM_STATE_TORN && session_n_tokens(donor) > 0;
 }
 
+/* A copy that shares no cells is made through a saved state, and that of a sliding window keeps the window only: it can
+ * be taken whole, or with a checkpoint, but not cut back. */
+static resume_source donor_source(const model *m, const session *donor)
+{
+    resume_source source = session_source(donor);
+    const bool is_narrowed = m->info.memory == LLM_MEMORY_WINDOW && !m->info.shares_cells;
+    if (is_narrowed && source.n_tokens > m->info.n_window) {
+        source.rewind_floor = source.n_tokens;
+    }
+    return source;
+}
+
 static void gather(places *p, const session *s, const int32_t *prompt, uint32_t n_prompt, warm_sources *out)
 {
     out->n_donors = 0;
@@ -28,7 +40,7 @@ static void gather(places *p, const session *s, const int32_t *prompt, uint32_t 
         const session *donor = &p->sessions[i];
         if (can_give(donor, s)) {
             out->donor_sessions[out->n_donors] = donor;
-            out->donors[out->n_donors++] = session_source(donor);
+            out->donors[out->n_donors++] = donor_source(p->ground.model, donor);
         }
     }
     out->n_checkpoints = checkpoint_match(p->ground.checkpoints, s->owner, prompt, n_prompt, out->checkpoint_entries,
