@@ -71,7 +71,8 @@ class Client:
 
 @pytest.mark.parametrize("memory", ["dense", "window", "recurrent", "hybrid"])
 async def test_a_crowd(serve: Serve, memory: str) -> None:
-    daemon = await serve(model=f"sim:{memory}", max_sessions=6)
+    """With the template's history, the prompt depends on the messages alone, whoever used the session before."""
+    daemon = await serve(model=f"sim:{memory}", max_sessions=6, history="template")
     clients = [Client(daemon, number) for number in range(N_CLIENTS)]
     await asyncio.gather(*(client.run() for client in clients))
     heard = [pair for client in clients for pair in client.heard]
