@@ -25,6 +25,7 @@ usage: ./build.sh VERB [arguments]
   format                   let ruff and clang-format rewrite the sources in place
   asan | tsan              the C tests under address+undefined or thread sanitizer
   fuzz [name...]           fuzz the parsers of foreign bytes, each for LLMD_FUZZ_SECONDS (default 20)
+  soak [arguments]         minutes of random clients against a daemon (--minutes 5 --model sim:hybrid --seed 1)
   bench [name...]          measure what the documentation claims; without a name, everything
   wheel                    a wheel with the native library for any processor of this architecture, in dist/
   setup                    only set up: private environment, native library, package
@@ -420,6 +421,10 @@ fuzzer_has_libfuzzer() {
         clang++ -x c++ -fsanitize=fuzzer,address -o /dev/null - 2>/dev/null
 }
 
+verb_soak() {
+    locked prepare_bench
+    in_root "$PYTHON_ENV/bin/python" -m tests.soak "$@"
+}
 verb_bench() {
     locked prepare_bench
     in_root "$PYTHON_ENV/bin/python" -m bench "$@"

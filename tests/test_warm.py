@@ -24,7 +24,11 @@ from tests.storm.storm import (
 CLASSES = ("dense", "window", "recurrent", "hybrid")
 FAULTS = ("batch", "all", "half", "cells")
 N_STEPS = 300
-TIGHT = {"parked_bytes": 20_000, "checkpoint_bytes": 200_000}
+
+
+def tight(state_dir: Path, n_ctx: int = 0) -> Places:
+    """Little memory for what is parked, so that much goes to the disk, and for checkpoints, so that many are evicted."""
+    return Places(state_dir=state_dir, n_ctx=n_ctx, parked_bytes=20_000, checkpoint_bytes=200_000)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +44,7 @@ def reference() -> Iterator[Reference]:
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("memory", CLASSES)
 def test_a_storm(reference: Reference, tmp_path: Path, memory: str, seed: int) -> None:
-    storm = Storm(f"sim:{memory}", Places(state_dir=tmp_path, **TIGHT), seed)
+    storm = Storm(f"sim:{memory}", tight(tmp_path), seed)
     try:
         storm.run(N_STEPS)
         found = storm.check(reference)
@@ -56,7 +60,7 @@ def test_a_storm(reference: Reference, tmp_path: Path, memory: str, seed: int) -
 @pytest.mark.parametrize("memory", CLASSES)
 def test_a_storm_with_faults(reference: Reference, tmp_path: Path, memory: str, kind: str) -> None:
     model = f"sim:{memory},fail_every=37,fail_kind={kind}"
-    storm = Storm(model, Places(state_dir=tmp_path, **TIGHT), seed=7)
+    storm = Storm(model, tight(tmp_path), seed=7)
     try:
         storm.run(N_STEPS)
         found = storm.check(reference, faults=True)
@@ -71,7 +75,7 @@ def test_a_storm_with_faults(reference: Reference, tmp_path: Path, memory: str, 
 @pytest.mark.parametrize("memory", ["dense", "window", "hybrid"])
 def test_a_storm_in_too_few_cells(reference: Reference, tmp_path: Path, memory: str) -> None:
     """Two sessions and a scratch one that do not fit together: they take turns, and nobody fails."""
-    storm = Storm(f"sim:{memory},cells=1600", Places(state_dir=tmp_path, n_ctx=1500, **TIGHT), seed=3)
+    storm = Storm(f"sim:{memory},cells=1600", tight(tmp_path, n_ctx=1500), seed=3)
     try:
         storm.run(N_STEPS)
         found = storm.check(reference)

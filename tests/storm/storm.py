@@ -126,21 +126,19 @@ class Storm:
 
     def command(self) -> None:
         choose, name = self.random.choice, self.random.choice(NAMES)
-        at = choose([ALL_TOKENS, 50, 120])
-        choose(
-            [
-                lambda: self.engine.ask(Reset, name),
-                lambda: self.engine.ask(Close, name),
-                lambda: self.engine.ask(Park, name),
-                lambda: self.engine.ask(Park, name),
-                lambda: self.engine.ask(Fork, name, choose("abcdefxy"), at),
-                lambda: self.engine.ask(Fork, name, choose("abcdefxy"), at),
-                lambda: self.engine.ask(Save, name, "saved-" + name),
-                lambda: self.engine.ask(Load, name, "saved-" + choose(NAMES)),
-                lambda: self.engine.ask(Pin, name, choose([True, False, False])),
-                lambda: self.engine.ask(Rename, name, choose("abcdefxy")),
-            ]
-        )()
+        match choose([Reset, Close, Park, Park, Fork, Fork, Save, Load, Pin, Rename]):
+            case other if other is Fork:
+                self.engine.ask(Fork, name, choose("abcdefxy"), choose([ALL_TOKENS, 50, 120]))
+            case other if other is Save:
+                self.engine.ask(Save, name, "saved-" + name)
+            case other if other is Load:
+                self.engine.ask(Load, name, "saved-" + choose(NAMES))
+            case other if other is Pin:
+                self.engine.ask(Pin, name, choose([True, False, False]))
+            case other if other is Rename:
+                self.engine.ask(Rename, name, choose("abcdefxy"))
+            case other:
+                self.engine.ask(other, name)
 
     def restart(self) -> None:
         """An orderly stop and another engine on the same state directory."""

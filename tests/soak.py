@@ -1,0 +1,342 @@
+"""Minutes of random clients against a real daemon: ``python -m tests.soak --minutes 5 --model sim:hybrid``.
+
+Each client holds a conversation with a canary of its own and does what clients do: goes on, edits, asks again, leaves
+in the middle, forks, parks, resets, closes. Every whole answer is asked again cold, in the same daemon: a text that
+differs is a wrong token. Session contents are read from the shared segment: a canary of another client there is a leak
+between sessions. In the end nothing may run, and memory, descriptors, threads and segments must be what they were.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from llmd.native import Page, segment_name
+
+Json = dict[str, Any]
+
+N_CLIENTS = 6
+REQUEST_S_MAX = 60.0
+SETTLE_S = 30.0
+MESSAGES_MAX = 14
+FAULTS = ",fail_every=1009,fail_kind=half,step_us=200"
+REFUSALS = {"capacity_exhausted", "queue_full", "overloaded", "session_busy", "session_exists", "not_found"}
+"""A busy daemon may say so."""
+NEAR_TIES_SHARE = 0.05
+"""Of the answers of a real model in the production build: other batches round differently, and a near tie tips."""
+GROWTH_MIB_MAX = 48
+WORDS = "red green blue iron tin gold river lake hill road stone tree bird fish horse seven nine cold warm".split()
+
+
+@dataclass
+class Process:
+    """What the daemon holds."""
+
+    rss_mib: float
+    descriptors: int
+    threads: int
+
+    @classmethod
+    def of(cls, pid: int) -> Process:
+        status = Path(f"/proc/{pid}/status").read_text()
+        values = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
+        return cls(int(values["VmRSS"].split()[0]) / 1024, len(os.listdir(f"/proc/{pid}/fd")), int(values["Threads"]))
+
+
+@dataclass
+class Findings:
+    wrong: list[str] = field(default_factory=list)
+    near_ties: list[str] = field(default_factory=list)
+    did: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    samples: list[Process] = field(default_factory=list)
+
+
+class Client:
+    """One conversation."""
+
+    def __init__(self, soak: Soak, number: int, seed: int) -> None:
+        self.soak, self.number = soak, number
+        self.random = random.Random(seed * 1000 + number)
+        self.canary = f"canary{number}x{self.random.randrange(10**8):08d}"
+        self.messages: list[Json] = []
+        self.id = f"client-{number}"
+
+    def _say(self, role: str, text: str) -> Json:
+        return {"role": role, "content": text}
+
+    def _words(self) -> str:
+        return " ".join(self.random.choice(WORDS) for _ in range(self.random.randrange(3, 25)))
+
+    def _start(self) -> None:
+        self.messages = [self._say("system", f"You are {self.canary}. Be brief."), self._say("user", self._words())]
+
+    def _change(self) -> str:
+        """The next prompt, and what kind of it."""
+        if len(self.messages) < 2 or len(self.messages) > MESSAGES_MAX:
+            self._start()
+            return "start"
+        way = self.random.random()
+        if self.messages[-1]["role"] == "assistant":
+            self.messages.append(self._say("user", self._words()))
+            return "append"
+        if way < 0.5:
+            return "again"
+        if way < 0.8 or len(self.messages) < 5:
+            self.messages[-1] = self._say("user", self._words())
+            return "edit"
+        self.messages = [*self.messages[:3], self._say("user", self._words())]
+        return "branch"
+
+    def _body(self) -> Json:
+        return {
+            "messages": self.messages,
+            "max_tokens": self.random.randrange(1, 40),
+            "temperature": 0,
+            "logit_bias": {},
+        }
+
+    async def step(self) -> None:
+        if self.messages and self.random.random() < 0.2:
+            await self._verb()
+            return
+        kind = self._change()
+        body = self._body()
+        self.soak.found.did[kind] += 1
+        if self.random.random() < 0.15:
+            await self._leave(body)
+        else:
+            await self._ask(body)
+
+    async def _ask(self, body: Json) -> None:
+        session = {"session_id": self.id} if self.random.random() < 0.9 else {}
+        answer = await self.soak.post("/v1/chat/completions", {**body, **session})
+        if "error" in answer:
+            self.soak.note_refusal(answer["error"])
+            return
+        text = answer["choices"][0]["message"]["content"] or ""
+        self.soak.found.reasons[answer["session"]["session_reset_reason"] or "none"] += 1
+        await self.soak.compare(body, text)
+        self.soak.look_for_strangers(self.id, self.canary)
+        if self.random.random() < 0.8:
+            self.messages.append(self._say("assistant", text))
+
+    async def _leave(self, body: Json) -> None:
+        """Closes the connection in the middle of a stream."""
+        self.soak.found.did["leave"] += 1
+        request = {**body, "session_id": self.id, "stream": True, "max_tokens": 400, "ignore_eos": True}
+        async with self.soak.http.post(self.soak.url + "/v1/chat/completions", json=request) as response:
+            n_chunks = self.random.randrange(1, 6)
+            async for _ in response.content:
+                n_chunks -= 1
+                if n_chunks <= 0:
+                    break
+            response.close()
+
+    async def _verb(self) -> None:
+        verb = self.random.choice(["park", "park", "fork", "reset", "close", "pin"])
+        self.soak.found.did[verb] += 1
+        if verb == "close":
+            await self.soak.call("DELETE", f"/v1/sessions/{self.id}")
+            return
+        bodies: dict[str, Json] = {
+            "fork": {"session_id": f"{self.id}-fork", "at": self.random.choice([None, 20])},
+            "pin": {"pinned": self.random.random() < 0.3},
+        }
+        body = {name: value for name, value in bodies.get(verb, {}).items() if value is not None}
+        await self.soak.call("POST", f"/v1/sessions/{self.id}/{verb}", body)
+        if verb == "fork" and self.random.random() < 0.5:
+            self.id = f"{self.id}-fork" if len(self.id) < 60 else f"client-{self.number}"
+
+
+class Soak:
+    def __init__(self, model: str, directory: Path, seed: int) -> None:
+        self.is_simulated = model.startswith("sim:")
+        self.model = model + FAULTS if self.is_simulated else model
+        self.directory, self.seed = directory, seed
+        self.socket = directory / "llmd.sock"
+        self.found = Findings()
+        self.url = "http://llmd"
+        self.http: aiohttp.ClientSession
+        self.page: Page
+        self.pending_looks: list[tuple[str, str, list[int]]] = []
+        self.clients = [Client(self, number, seed) for number in range(N_CLIENTS)]
+
+    # --- the daemon --------------------------------------------------------------------------------------------------
+
+    def start(self) -> subprocess.Popen[bytes]:
+        options = {
+            "--model": self.model,
+            "--port": "0",
+            "--socket": str(self.socket),
+            "--state-dir": str(self.directory / "state"),
+            "--max-sessions": "3",
+            "--capacity-policy": "park",
+            "--ctx-size": "2048",
+            "--park-memory": "1M",
+            "--checkpoint-memory": "8M",
+            "--checkpoint-every": "16",
+            "--session-timelines": "2",
+            "--history": "template",  # a cold prompt has no generated tokens to splice in
+            "--log-format": "json",
+        }
+        arguments = [part for pair in options.items() for part in pair]
+        log = (self.directory / "log").open("wb")
+        return subprocess.Popen([sys.executable, "-m", "llmd", *arguments], stderr=log, stdout=log)
+
+    async def ready(self, daemon: subprocess.Popen[bytes]) -> None:
+        async with asyncio.timeout(SETTLE_S):
+            while daemon.poll() is None:
+                with contextlib.suppress(aiohttp.ClientError, FileNotFoundError):
+                    async with self.http.get(self.url + "/ready") as response:
+                        if response.status == 200:
+                            self.page = Page.open(segment_name(self.socket))
+                            return
+                await asyncio.sleep(0.1)
+        raise SystemExit((self.directory / "log").read_text())
+
+    async def settle(self) -> None:
+        """Nothing runs and nothing waits, soon after the last client has gone."""
+        async with asyncio.timeout(SETTLE_S):
+            names = ("requests_running", "requests_waiting")
+            while any(self.page.counters()[name] for name in names):  # noqa: ASYNC110: counters ring no bell
+                await asyncio.sleep(0.1)
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    async def call(self, method: str, path: str, body: Json | None = None) -> Json:
+        async with asyncio.timeout(REQUEST_S_MAX):
+            async with self.http.request(method, self.url + path, json=body) as response:
+                answer: Json = json.loads(await response.read())
+        if "error" in answer:
+            self.note_refusal(answer["error"])
+        return answer
+
+    async def post(self, path: str, body: Json) -> Json:
+        async with asyncio.timeout(REQUEST_S_MAX):
+            async with self.http.post(self.url + path, json=body) as response:
+                answer: Json = json.loads(await response.read())
+        return answer
+
+    def note_refusal(self, error: Json) -> None:
+        code = error["code"]
+        self.found.did[code] += 1
+        is_fault = self.is_simulated and code == "step_failed"
+        if code not in REFUSALS and not is_fault and not code.endswith("not_found"):
+            self.found.wrong.append(f"an error that nothing explains: {error}")
+
+    async def compare(self, body: Json, text: str) -> None:
+        """A request that reuses nothing must say the same."""
+        cold = await self.post("/v1/chat/completions", {**body, "cache_prompt": False})
+        if "error" in cold:
+            self.note_refusal(cold["error"])
+            return
+        self.found.did["compared"] += 1
+        expected = cold["choices"][0]["message"]["content"] or ""
+        if expected != text:
+            told = f"{len(body['messages'])} messages: {text!r} instead of {expected!r}"
+            (self.found.wrong if self.is_simulated else self.found.near_ties).append(told)
+
+    def look_for_strangers(self, name: str, canary: str) -> None:
+        """The consumed tokens of every session, read from the shared segment, hold one canary only."""
+        for view in self.page.sessions():
+            if view.name == name:
+                tokens = self.page.tokens(view.slot)
+                self.found.did["looked"] += tokens is not None
+                self.pending_looks.append((name, canary, list(tokens or ())))
+
+    async def judge_looks(self) -> None:
+        looks, self.pending_looks = self.pending_looks, []
+        others = {client.canary for client in self.clients}
+        for name, canary, tokens in looks:
+            if tokens:
+                text = (await self.post("/detokenize", {"tokens": tokens})).get("content", "")
+                strangers = [other for other in others - {canary} if other in text]
+                if strangers:
+                    self.found.wrong.append(f"{name} holds {strangers}")
+
+    # --- the run -----------------------------------------------------------------------------------------------------
+
+    async def _client(self, client: Client, until: float) -> None:
+        while time.monotonic() < until:
+            await client.step()
+
+    async def _watch(self, pid: int, until: float) -> None:
+        while time.monotonic() < until:
+            self.found.samples.append(Process.of(pid))
+            await self.judge_looks()
+            await asyncio.sleep(2)
+
+    async def run(self, minutes: float) -> None:
+        daemon = self.start()
+        connector = aiohttp.UnixConnector(str(self.socket), limit=0)
+        async with aiohttp.ClientSession(connector=connector) as self.http:
+            try:
+                await self.ready(daemon)
+                until = time.monotonic() + 60 * minutes
+                tasks = [self._client(client, until) for client in self.clients]
+                await asyncio.gather(self._watch(daemon.pid, until), *tasks)
+                await self.settle()
+                await self.judge_looks()
+                self._judge_growth(Process.of(daemon.pid))
+            finally:
+                daemon.terminate()
+                if daemon.wait(SETTLE_S) != 0:
+                    self.found.wrong.append(f"llmd ended with status {daemon.returncode}")
+        if (Path("/dev/shm") / segment_name(self.socket).lstrip("/")).exists():
+            self.found.wrong.append("the shared segment is still there")
+
+    def _judge_growth(self, last: Process) -> None:
+        """Against what it held after a third of the time, when everything had been used."""
+        early = self.found.samples[len(self.found.samples) // 3]
+        if last.threads > early.threads or last.descriptors > early.descriptors + N_CLIENTS:
+            self.found.wrong.append(f"threads or descriptors grew: {early} to {last}")
+        if last.rss_mib > early.rss_mib + GROWTH_MIB_MAX:
+            self.found.wrong.append(f"memory grew: {early} to {last}")
+        self.found.samples.append(last)
+
+    def verdict(self) -> bool:
+        found, n_compared = self.found, self.found.did["compared"]
+        if len(found.near_ties) > NEAR_TIES_SHARE * n_compared:
+            found.wrong.append(f"{len(found.near_ties)} of {n_compared} answers differ, such as {found.near_ties[0]}")
+        if n_compared == 0:
+            found.wrong.append("nothing was compared")
+        for told in found.wrong[:10]:
+            print("soak:", told)
+        rss = [round(sample.rss_mib) for sample in found.samples]
+        print("soak: did", dict(found.did), "reasons", dict(found.reasons), "rss MiB", rss[:: max(1, len(rss) // 8)])
+        word = "FAILED" if found.wrong else "passed"
+        print(f"soak: {word}: {self.model}, {n_compared} answers compared, {len(found.near_ties)} near ties")
+        return not found.wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.soak", description=__doc__.splitlines()[0] if __doc__ else ""
+    )
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--model", default="sim:hybrid", help="sim:CLASS (faults are added) or a GGUF file")
+    parser.add_argument("--seed", type=int, default=1)
+    wanted = parser.parse_args()
+    with tempfile.TemporaryDirectory() as directory:
+        soak = Soak(wanted.model, Path(directory), wanted.seed)
+        asyncio.run(soak.run(wanted.minutes))
+        return 0 if soak.verdict() else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
