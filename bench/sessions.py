@@ -20,7 +20,7 @@ from .report import Figure, Report
 
 RATIO = 1.1
 TURNS, BRANCH_AT = 6, 3
-N_CTX = 2048
+N_CTX = 4096
 
 Costs = dict[str, list[Cost]]
 # In this order: each continues what the one before left.
@@ -96,7 +96,7 @@ def _add(report: Report, case: str, costs: Costs, has_target: bool) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench sessions", description=__doc__)
-    defaults = ["bench-small", "tiny-hybrid-q8"]
+    defaults = ["bench-small", "tiny-window", "tiny-recurrent", "tiny-hybrid-q8"]
     parser.add_argument("--model", nargs="+", default=defaults, metavar="MODEL", help=models.HELP)
     parser.add_argument("--places", type=int, default=4, metavar="N", help="named sessions in the model's memory")
     parser.add_argument("--conversations", type=int, nargs="+", default=[3, 7], metavar="K", help="at the same time")
