@@ -9,8 +9,8 @@ from pathlib import Path
 from . import models
 from .report import Figure, Report
 
-# A restore may cost twice what the memory bandwidth makes it cost. Below a few megabytes it is not bandwidth that counts
-# but the calls, some hundred microseconds: there is no target.
+# A restore may cost twice what the memory bandwidth makes it cost. Below a few megabytes it is not bandwidth that
+# counts but the calls, some hundred microseconds: there is no target.
 RATIO = 0.5
 TARGET_BYTES_MIN = 4_000_000
 PROGRAM = Path(__file__).parents[1] / "build" / "native" / "bench" / "park"
