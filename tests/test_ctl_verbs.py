@@ -1,0 +1,131 @@
+"""What llmctl's verbs about sessions send to a small server, and what they say."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from llmd.ctl import __main__ as ctl
+from llmd.ctl.context import EXIT_ABSENT, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, EXIT_USAGE
+from tests.fake_daemon import FakeDaemon
+from tests.serving import Json
+
+SESSION: Json = {"id": "b", "tokens": 1234}
+
+
+@pytest.fixture
+def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
+    fake = FakeDaemon(tmp_path / "llmd.sock")
+    yield fake
+    fake.stop()
+
+
+def run(daemon: FakeDaemon, *arguments: str) -> int:
+    return ctl.main(["--socket", daemon.path, "sessions", *arguments])
+
+
+VERBS: list[tuple[list[str], str, Json | None, str]] = [
+    (["fork", "a", "b"], "/v1/sessions/a/fork", {"session_id": "b"}, "b begins with 1,234 tokens of a"),
+    (["fork", "a", "b", "--at", "400"], "/v1/sessions/a/fork", {"session_id": "b", "at": 400}, "b begins"),
+    (["fork", "a", "b", "--at", "turn:3"], "/v1/sessions/a/fork", {"session_id": "b", "at": "turn:3"}, "b begins"),
+    (["fork", "a", "b", "--at", "last_user", "--owner", "7"], "/v1/sessions/a/fork?owner=7",
+     {"session_id": "b", "at": "last_user"}, "b begins"),
+    (["park", "a/b"], "/v1/sessions/a%2Fb/park", None, "a/b is parked with 1,234 tokens"),
+    (["pin", "a"], "/v1/sessions/a/pin", {"pinned": True}, "a is pinned"),
+    (["pin", "a", "--off"], "/v1/sessions/a/pin", {"pinned": False}, "a is no longer pinned"),
+    (["rename", "a", "b"], "/v1/sessions/a/rename", {"session_id": "b"}, "a is b"),
+    (["save", "a", "label"], "/v1/sessions/a/save", {"name": "label"}, "a is saved as label, 1,234 tokens"),
+    (["load", "label"], "/v1/sessions/label/load", {"name": "label"}, "label is what was saved as label"),
+    (["load", "label", "--as", "a"], "/v1/sessions/a/load", {"name": "label"}, "a is what was saved as label"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "path", "body", "said"), VERBS, ids=[" ".join(row[0]) for row in VERBS])
+def test_verbs(
+    daemon: FakeDaemon,
+    arguments: list[str],
+    path: str,
+    body: Json | None,
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    daemon.route(f"POST {path}", SESSION)
+    assert run(daemon, *arguments) == EXIT_OK
+    assert capsys.readouterr().out.startswith(said)
+    assert [(asked.path, asked.body) for asked in daemon.asked] == [(path, body)]
+    assert run(daemon, *arguments, "--json") == EXIT_OK
+    assert json.loads(capsys.readouterr().out) == SESSION
+
+
+@pytest.mark.parametrize(
+    "verb", [["fork", "a", "b"], ["park", "a"], ["pin", "a"], ["save", "a", "n"], ["explain", "a"]]
+)
+def test_what_is_refused(daemon: FakeDaemon, verb: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    request = f"{'GET' if verb[0] == 'explain' else 'POST'} /v1/sessions/a/{verb[0]}"
+    daemon.route(request, lambda exchange: exchange.refuse(404, "session_not_found", "There is no session 'a'."))
+    assert run(daemon, *verb) == EXIT_NOT_FOUND
+    daemon.route(request, lambda exchange: exchange.refuse(409, "session_busy", "A request is using the session."))
+    assert run(daemon, *verb) == EXIT_REFUSED
+    assert "(session_busy)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", [["fork", "a"], ["rename", "a"], ["save", "a"], ["load"], ["explain"]])
+def test_missing_words(daemon: FakeDaemon, verb: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        run(daemon, *verb)
+    assert left.value.code == EXIT_USAGE and daemon.asked == []
+
+
+def test_no_daemon(tmp_path: Path) -> None:
+    assert ctl.main(["--socket", str(tmp_path / "none"), "sessions", "explain", "a"]) == EXIT_ABSENT
+
+
+# --- explain ---------------------------------------------------------------------------------------------------------
+
+
+def turn(**changes: object) -> Json:
+    return {
+        "at_ms": int(time.time() * 1000) - 120_500, "slot": 3, "reason": "checkpoint", "reason_text": "Restored.",
+        "outcome": "end", "prompt_tokens": 1000, "reused_tokens": 900, "prefilled_tokens": 100, "generated_tokens": 5,
+        "divergence": None,
+    } | changes  # fmt: skip
+
+
+def explained(daemon: FakeDaemon, *turns: Json) -> None:
+    daemon.route("GET /v1/sessions/a/explain", {"id": "a", "owner": 0, "turns": list(turns)})
+    assert run(daemon, "explain", "a") == EXIT_OK
+
+
+def test_a_story(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    parted = {"at": 900, "before": "and\nthen ", "resident": "apples\x1b[2J", "prompt": "pears"}
+    explained(daemon, turn(divergence=parted))
+    assert capsys.readouterr().out.splitlines() == [
+        "turn 1, 2m ago: checkpoint",
+        "    Restored.",
+        "    900 of 1,000 prompt tokens reused, 100 prefilled, 5 generated; end",
+        "    the histories part at token 900",
+        '      after    "and\\nthen "',
+        '      session  "apples␛[2J"',
+        '      prompt   "pears"',
+    ]
+
+
+def test_what_is_not_known(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    explained(daemon, turn(divergence={"at": 1, "before": "", "resident": None, "prompt": "x"}))
+    assert "      session  not known" in capsys.readouterr().out.splitlines()
+
+
+def test_several_timelines_and_a_refusal(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    explained(daemon, turn(), turn(slot=5), turn(slot=None, reason=None, reason_text=None, outcome="refused"))
+    said = capsys.readouterr().out
+    assert "turn 1, 2m ago, timeline in slot 3: checkpoint" in said and "timeline in slot 5" in said
+    assert "turn 3, 2m ago: refused" in said
+
+
+def test_no_turn(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    explained(daemon)
+    assert capsys.readouterr().out == "a: no turn since the daemon started\n"

@@ -1,0 +1,104 @@
+"""Many more sessions than places: all stay warm, none is mixed up with another, none waits for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from tests.conftest import Serve
+from tests.conversation import Conversation
+from tests.serving import SETTLE_S, Daemon, chat
+
+CLASSES = ("dense", "window", "recurrent", "hybrid")
+N_SESSIONS = 10
+N_PLACES = 2
+N_TURNS = 4
+
+
+def conversations(daemon: Daemon) -> list[Conversation]:
+    return [Conversation(daemon, f"s{n}", system=f"system prompt number {n} " * 6) for n in range(N_SESSIONS)]
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_sessions_beyond_places_stay_warm(serve: Serve, memory: str) -> None:
+    daemon = await serve(model=f"sim:{memory}", max_sessions=N_PLACES)
+    talks = conversations(daemon)
+    for turn in range(N_TURNS):
+        for one in talks:
+            await one.ask(f"question number {turn}")
+            if turn > 0:
+                assert one.report["session_reset_reason"] == "restored"
+                assert one.n_prefilled <= 40 < one.n_prompt
+    places = (await daemon.ask("GET", "/v1/sessions")).json["places"]
+    assert places["named_used"] <= N_PLACES and places["parked"] >= N_SESSIONS - N_PLACES
+    assert daemon.counter("parked_dropped_total") == 0 and daemon.counter("sessions_evicted_total") == 0
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_through_the_disk(serve: Serve, memory: str) -> None:
+    """Next to no memory for parked states: they go to the state directory and come back."""
+    daemon = await serve(model=f"sim:{memory}", max_sessions=N_PLACES, park_memory=1)
+    talks = conversations(daemon)
+    for turn in range(N_TURNS):
+        for one in talks:
+            await one.ask(f"question number {turn}")
+            assert turn == 0 or one.n_prefilled < one.n_prompt / 2, one.report
+    assert daemon.counter("parked_dropped_total") == 0
+    assert daemon.config.state_dir is not None
+    async with asyncio.timeout(SETTLE_S):  # the store's thread writes when it can
+        while not list(daemon.config.state_dir.rglob("*.llmd-session")):
+            await daemon.ask("GET", "/health")
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_all_at_once(serve: Serve, memory: str) -> None:
+    """Each conversation in a random order beside the others; nobody is refused and nobody waits for ever."""
+    daemon = await serve(model=f"sim:{memory}", max_sessions=N_PLACES)
+
+    async def run(one: Conversation, chance: random.Random) -> None:
+        for turn in range(N_TURNS):
+            if chance.random() < 0.3:
+                await daemon.ask("POST", f"/v1/sessions/{one.session}/park")
+            one.messages.append({"role": "user", "content": f"question {turn}"})
+            body = chat(messages=one.messages, session_id=one.session, temperature=0)
+            answer = await daemon.ask("POST", "/v1/chat/completions", body)
+            assert answer.status == 200, answer.body
+            one.messages.append(answer.json["choices"][0]["message"])
+
+    talks = conversations(daemon)
+    async with asyncio.timeout(SETTLE_S):
+        await asyncio.gather(*(run(one, random.Random(n)) for n, one in enumerate(talks)))
+    for one in talks:
+        await one.ask("what did I say?")
+
+
+async def test_without_a_disk_the_least_recent_is_forgotten(serve: Serve) -> None:
+    daemon = await serve(model="sim:hybrid", max_sessions=1, park_memory=1, state_dir=None)
+    talks = conversations(daemon)[:3]
+    for one in talks:
+        await one.ask("first")
+    assert daemon.counter("parked_dropped_total") > 0
+    await talks[0].ask("second")
+    assert talks[0].report["session_reset_reason"] in ("torn", "checkpoint", "mismatch", "new", "shared")
+
+
+async def test_the_number_of_parked_sessions_is_bounded(serve: Serve) -> None:
+    daemon = await serve(max_sessions=1, max_parked=2)
+    for n in range(6):
+        await daemon.chat(f"I am {n}", session_id=f"s{n}")
+    names = [session["id"] for session in (await daemon.ask("GET", "/v1/sessions")).json["data"]]
+    assert sorted(names) == ["s3", "s4", "s5"]
+
+
+async def test_idle_sessions_expire_and_pinned_ones_stay(serve: Serve) -> None:
+    daemon = await serve(session_idle_time=1)
+    for name in ("kept", "lost"):
+        await daemon.chat(session_id=name)
+    await daemon.ask("POST", "/v1/sessions/kept/pin", {"pinned": True})
+    async with asyncio.timeout(SETTLE_S):
+        while (await daemon.ask("GET", "/v1/sessions/lost")).status != 404:
+            pass
+    assert (await daemon.ask("GET", "/v1/sessions/kept")).status == 200
+    assert daemon.counter("sessions_expired_total") == 1

@@ -1,0 +1,170 @@
+"""Sessions and the end of the process: orderly stop, kill, full or damaged disk, files of other models."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conversation import Conversation
+from tests.serving import Daemon, Json, chat, config_of, serving
+from tests.test_process import Process, Start
+
+CLASSES = ("dense", "window", "recurrent", "hybrid")
+
+
+def config(directory: Path, **options: Any) -> Any:
+    return config_of(directory, **{"model": "sim:hybrid", **options})
+
+
+def files(directory: Path, suffix: str = "llmd-session") -> list[Path]:
+    return sorted((directory / "state").rglob(f"*.{suffix}"))
+
+
+async def filled(directory: Path, **options: Any) -> Conversation:
+    """One conversation with a daemon that has stopped in order."""
+    async with serving(config(directory, **options)) as daemon:
+        talk = Conversation(daemon, "work", system="a system prompt of some length, worth keeping")
+        for text in ("the first question", "the second question"):
+            await talk.ask(text)
+    return talk
+
+
+async def again(talk: Conversation, daemon: Daemon) -> Conversation:
+    talk.daemon = daemon
+    await talk.ask("are you still there?")
+    return talk
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_sessions_come_back_after_a_stop(tmp_path: Path, memory: str) -> None:
+    talk = await filled(tmp_path, model=f"sim:{memory}")
+    assert len(files(tmp_path)) == 1
+    async with serving(config(tmp_path, model=f"sim:{memory}")) as daemon:
+        found = (await daemon.ask("GET", "/v1/sessions/work")).json
+        assert found["state"] == "parked" and found["tokens"] > 0
+        await again(talk, daemon)
+    assert talk.report["session_reset_reason"] in ("restored", "checkpoint")
+    assert 0 < talk.n_prefilled < talk.n_prompt / 2 + 30
+
+
+async def test_saved_sessions_outlive_the_daemon(tmp_path: Path) -> None:
+    async with serving(config(tmp_path)) as daemon:
+        talk = Conversation(daemon, "work")
+        await talk.ask("a question to be kept for long")
+        assert (await daemon.ask("POST", "/v1/sessions/work/save", {"name": "label"})).status == 200
+        await daemon.ask("DELETE", "/v1/sessions/work")
+    async with serving(config(tmp_path)) as daemon:
+        assert (await daemon.ask("GET", "/v1/sessions")).json["data"] == []
+        assert (await daemon.ask("POST", "/v1/sessions/new/load", {"name": "label"})).status == 200
+        then = talk.continued_as("new")
+        await again(then, daemon)
+        assert then.report["reused_prompt_tokens"] > 0
+
+
+async def test_closed_sessions_do_not_come_back(tmp_path: Path) -> None:
+    await filled(tmp_path)
+    async with serving(config(tmp_path)) as daemon:
+        assert (await daemon.ask("DELETE", "/v1/sessions/work")).status == 200
+    assert files(tmp_path) == []
+    async with serving(config(tmp_path)) as daemon:
+        assert (await daemon.ask("GET", "/v1/sessions")).json["data"] == []
+
+
+@pytest.mark.parametrize("where", ["head", "end", "short", "garbage"])
+async def test_damaged_files_are_set_aside(tmp_path: Path, where: str, caplog: pytest.LogCaptureFixture) -> None:
+    talk = await filled(tmp_path)
+    path = files(tmp_path)[0]
+    data = bytearray(path.read_bytes())
+    if where in ("head", "end"):
+        data[20 if where == "head" else -40] ^= 0xFF
+    damaged = {"short": bytes(data[:60]), "garbage": b"no session " * 50}
+    path.write_bytes(damaged.get(where, bytes(data)))
+    async with serving(config(tmp_path)) as daemon:
+        await again(talk, daemon)
+        assert talk.n_prefilled > 0
+    assert len(files(tmp_path, "refused")) == 1
+    assert "was refused and set aside" in caplog.text
+
+
+async def test_files_of_another_model_are_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Put where those of this model lie, as a person might."""
+    await filled(tmp_path, model="sim:dense")
+    foreign = files(tmp_path)[0]
+    talk = await filled(tmp_path)
+    own = next(path for path in files(tmp_path) if path.parent != foreign.parent)
+    shutil.copy(foreign, own)
+    async with serving(config(tmp_path)) as daemon:
+        await again(talk, daemon)
+    assert "was refused and set aside" in caplog.text
+    assert foreign.exists(), "the other model's own are left alone"
+
+
+async def test_a_disk_that_takes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The directory vanishes under the daemon: it says so, serves on, and stops in order."""
+    async with serving(config(tmp_path)) as daemon:
+        talk = Conversation(daemon, "work")
+        await talk.ask("a question")
+        shutil.rmtree(tmp_path / "state")
+        answer = await daemon.ask("POST", "/v1/sessions/work/save", {"name": "label"})
+        assert answer.status == 500 and answer.error["code"] == "io_error"
+        await again(talk, daemon)
+        assert talk.report["session_reset_reason"] == "exact_prefix"
+    assert "cannot be written" in caplog.text
+
+
+async def test_one_directory_one_daemon(tmp_path: Path) -> None:
+    from llmd.engine_open import EngineError
+
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(serving(config(tmp_path)))
+        with pytest.raises(EngineError, match="give each its own --state-dir"):
+            await stack.enter_async_context(serving(config(tmp_path, socket=tmp_path / "other.sock")))
+
+
+# --- as a process ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    starter = Start(tmp_path)
+    yield starter
+    starter.close()
+
+
+def ask(process: Process, text: str) -> Json:
+    messages = [{"role": "user", "content": text}]
+    status, answer = process.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="work"))
+    assert status == 200, json.dumps(answer)
+    session = answer["session"]
+    assert isinstance(session, dict)
+    return session
+
+
+def test_a_killed_daemon(start: Start) -> None:
+    """The shared segment outlives it: the session is known, refilled once, and warm from then on."""
+    first = start("--model", "sim:hybrid")
+    ask(first, "a question before the crash")
+    held = first.ask("GET", "/v1/sessions/work")[1]["tokens"]
+    first.popen.send_signal(signal.SIGKILL)
+    first.popen.wait()
+    second = start("--model", "sim:hybrid")
+    found = second.ask("GET", "/v1/sessions/work")[1]
+    assert (found["state"], found["tokens"]) == ("parked", held)
+    assert ask(second, "a question before the crash")["session_reset_reason"] == "torn"
+    assert ask(second, "a question before the crash")["session_reset_reason"] == "equal"
+
+
+def test_a_stopped_daemon(start: Start) -> None:
+    first = start("--model", "sim:hybrid")
+    ask(first, "a question before the stop")
+    first.popen.terminate()
+    assert first.popen.wait() == 0
+    second = start("--model", "sim:hybrid")
+    assert ask(second, "a question before the stop")["reused_prompt_tokens"] > 0

@@ -1,0 +1,155 @@
+"""The shapes of real clients' traffic under one session id: the long history stays warm whatever comes beside it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.conftest import Serve
+from tests.conversation import Conversation
+from tests.serving import SETTLE_S, Daemon, Json, chat
+
+CLASSES = ("dense", "window", "recurrent", "hybrid")
+SYSTEM = "you are a careful assistant with tools " * 4
+TITLE = "you write titles of at most five words and nothing else"
+COMPACT = "summarize the conversation so far in a few lines"
+SLOW = "sim:hybrid,ctx=1000000,step_us=1000,length=0"
+
+
+async def timelines(daemon: Daemon, name: str) -> list[Json]:
+    found = (await daemon.ask("GET", f"/v1/sessions/{name}")).json["timelines"]
+    assert isinstance(found, list)
+    return found
+
+
+def side(daemon: Daemon, system: str) -> Conversation:
+    return Conversation(daemon, "main", system=system)
+
+
+async def talk(daemon: Daemon, n_turns: int) -> Conversation:
+    main = Conversation(daemon, "main", system=SYSTEM)
+    for n in range(n_turns):
+        await main.ask(f"question {n} about the matter at hand")
+    return main
+
+
+def assert_warm(one: Conversation, n_new: int) -> None:
+    """Not more was consumed than the new message and what surrounds it."""
+    assert one.n_prefilled <= n_new, one.report
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_a_title_request_beside_the_first_turn(serve: Serve, memory: str) -> None:
+    daemon = await serve(model=f"sim:{memory}")
+    main, title = Conversation(daemon, "main", system=SYSTEM), side(daemon, TITLE)
+    await asyncio.gather(main.ask("fix the tests please"), title.ask("fix the tests please"))
+    assert len(await timelines(daemon, "main")) == 2
+    await main.ask("and then the other ones")
+    assert_warm(main, 40)
+
+
+async def test_overlapping_requests_run_side_by_side(serve: Serve) -> None:
+    """The second ends while the first, which never would, still runs."""
+    daemon = await serve(model=SLOW, ctx_size=200_000)
+    body = chat(SYSTEM, session_id="main", max_tokens=100_000)
+    async with daemon.streaming(body):
+        async with asyncio.timeout(SETTLE_S):
+            answer = await daemon.chat(TITLE, session_id="main")
+        assert answer["usage"]["completion_tokens"] == 8
+        states = sorted(one["state"] for one in await timelines(daemon, "main"))
+        assert states == ["decode", "idle"]
+        assert (await daemon.ask("GET", "/v1/sessions/main")).json["state"] == "decode"
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_compaction_under_the_same_id(serve: Serve, memory: str) -> None:
+    daemon = await serve(model=f"sim:{memory}")
+    main = await talk(daemon, 4)
+    summary = side(daemon, COMPACT)
+    await summary.ask("here is what was said: " + "words " * 20)
+    await main.ask("and the main conversation goes on")
+    assert_warm(main, 40)
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_return_with_a_rewritten_history(serve: Serve, memory: str) -> None:
+    """After its own compaction pi comes back with the same system prompt and a short history."""
+    daemon = await serve(model=f"sim:{memory}")
+    await talk(daemon, 5)
+    again = side(daemon, SYSTEM)
+    await again.ask("the conversation so far: everything is well")
+    assert again.report["session_reset_reason"] in ("checkpoint", "rewind", "shared")
+    assert again.report["reused_prompt_tokens"] > again.n_prompt / 3
+    await again.ask("go on")
+    assert_warm(again, 40)
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_two_user_messages_after_an_aborted_turn(serve: Serve, memory: str) -> None:
+    daemon = await serve(model=f"sim:{memory}")
+    main = await talk(daemon, 3)
+    main.messages.append({"role": "user", "content": "a question whose answer is aborted"})
+    body = chat(messages=main.messages, session_id="main", max_tokens=400)
+    async with daemon.streaming(body) as response:
+        response.close()
+    await daemon.idle()
+    await main.ask("never mind, this instead")
+    assert_warm(main, 60)
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_the_identical_request_after_a_cut_stream(serve: Serve, memory: str) -> None:
+    daemon = await serve(model=f"sim:{memory}")
+    main = await talk(daemon, 3)
+    main.messages.append({"role": "user", "content": "a question whose stream is cut"})
+    body = chat(messages=main.messages, session_id="main", max_tokens=400)
+    async with daemon.streaming(body) as response:
+        response.close()
+    await daemon.idle()
+    await main.again()
+    assert_warm(main, 2)
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_regenerate_and_edit_the_last_message(serve: Serve, memory: str) -> None:
+    daemon = await serve(model=f"sim:{memory}")
+    main = await talk(daemon, 4)
+    main.messages.pop()
+    await main.again()
+    assert_warm(main, 2)
+    main.messages = main.messages[:-2]
+    await main.ask("the last message, edited")
+    assert_warm(main, 40)
+
+
+async def test_an_empty_answer_in_the_history_is_dropped(daemon: Daemon) -> None:
+    main = await talk(daemon, 2)
+    main.messages += [{"role": "assistant", "content": ""}]
+    await main.ask("go on")
+    assert_warm(main, 60)
+
+
+async def test_timelines_are_bounded(serve: Serve) -> None:
+    daemon = await serve(session_timelines=2)
+    for text in ("alpha " * 9, "beta " * 9, "gamma " * 9, "delta " * 9):
+        await daemon.chat(text, session_id="main")
+    assert len(await timelines(daemon, "main")) == 2
+
+
+async def test_verbs_act_on_all_timelines(daemon: Daemon) -> None:
+    async def open_two() -> None:
+        for text in ("alpha " * 9, "beta " * 9):
+            await daemon.chat(text, session_id="main")
+        assert len(await timelines(daemon, "main")) == 2
+
+    await open_two()
+    total = sum(one["tokens"] for one in await timelines(daemon, "main"))
+    assert (await daemon.ask("GET", "/v1/sessions/main")).json["tokens"] == total
+    parked = (await daemon.ask("POST", "/v1/sessions/main/park")).json
+    assert [one["state"] for one in parked["timelines"]] == ["parked", "parked"]
+    reset = (await daemon.ask("POST", "/v1/sessions/main/reset")).json
+    assert [one["tokens"] for one in reset["timelines"]] == [0]
+    await open_two()
+    assert (await daemon.ask("DELETE", "/v1/sessions/main")).status == 200
+    assert list(daemon.state.engine.page.sessions()) == []
