@@ -9,6 +9,7 @@ import msgspec
 
 ALL_TOKENS = 0xFFFFFFFF
 
+
 class Sampling(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """How to pick tokens; the neutral value of each field switches its stage off."""
 
