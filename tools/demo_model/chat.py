@@ -33,14 +33,18 @@ class Conversation:
     tools: list[dict[str, Any]] = field(default_factory=list)
 
 
+def tools_text(tools: list[dict[str, Any]]) -> str:
+    """Tools as they stand in the system message."""
+    return TOOLS_BEFORE + "".join("\n" + json.dumps(tool, ensure_ascii=False) for tool in tools) + TOOLS_AFTER
+
+
 def render(conversation: Conversation) -> list[tuple[str, str]]:
     """The text of a conversation in pieces, each with the tag of what the model has to write ('' for the rest)."""
     pieces: list[tuple[str, str]] = []
     messages = conversation.messages
     system = messages[0].content if messages and messages[0].role == "system" else ""
     if conversation.tools:
-        tools = "".join("\n" + json.dumps(tool, ensure_ascii=False) for tool in conversation.tools)
-        text = (system + "\n\n" if system else "") + TOOLS_BEFORE + tools + TOOLS_AFTER
+        text = (system + "\n\n" if system else "") + tools_text(conversation.tools)
         pieces.append((f"{START}system\n{text}{END}\n", ""))
     elif system:
         pieces.append((f"{START}system\n{system}{END}\n", ""))

@@ -3,8 +3,11 @@
     python -m tools.demo_model.evaluate --model llmd-demo.gguf       (starts llmd on a free port)
     python -m tools.demo_model.evaluate --url http://127.0.0.1:8000
 
-Every turn sends the whole history, with the model's own earlier answers in it. An answer counts when it is exactly the
-right one; a story counts when it has two sentences about the right thing; a tool call when name and arguments match.
+Every turn sends the whole history, with the model's own earlier answers in it. A recall counts when the answer holds the
+value that was told, a question for something unknown when the answer says that it was not told; `exact` rows count the
+same answers only when they are right to the letter. Everything else has to be exact, but for a story (two sentences about
+the right thing) and a tool call (name and arguments). Tools stand in the system message, in the words of the chat
+template, so that the model is measured and not the daemon's reading of its calls.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from tools.demo_model import scenarios
+from tools.demo_model.chat import tools_text
 from tools.demo_model.scenarios import Scenario, Step
 
 TOKENS_MAX = 200
@@ -67,13 +71,11 @@ class Client:
             raise RuntimeError(f"{path}: {error.status}: {error.read().decode()}") from error
         return dict(json.loads(text)) if text else {}
 
-    def chat(self, session: str, messages: list[dict[str, Any]], tools: list[dict[str, Any]]) -> dict[str, Any]:
+    def chat(self, session: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
         """The first choice of a chat completion."""
         body: dict[str, Any] = {"messages": messages, "session_id": session, "max_tokens": TOKENS_MAX, "seed": 1}
         if self.temperature is not None:
             body["temperature"] = self.temperature
-        if tools:
-            body["tools"] = tools
         return dict(self.post("/v1/chat/completions", body)["choices"][0])
 
     def reset(self, session: str) -> None:
@@ -85,28 +87,39 @@ class Client:
             response.read()
 
 
-def called(message: dict[str, Any]) -> Any:
-    """Name and arguments of the only tool call of an answer."""
-    calls = message.get("tool_calls") or []
-    if len(calls) != 1:
-        return None
-    function = calls[0]["function"]
+def call_in(text: str) -> Any:
+    """Name and arguments of the only tool call in an answer."""
+    found = re.fullmatch(r"<tool_call>\n(.+)\n</tool_call>", text)
     try:
-        return function["name"], json.loads(function["arguments"])
-    except ValueError:
+        call = json.loads(found[1]) if found else {}
+        return call["name"], call["arguments"]
+    except (ValueError, KeyError, TypeError):
         return None
 
 
-def expected_call(text: str) -> Any:
-    call = json.loads(text.removeprefix("<tool_call>\n").removesuffix("\n</tool_call>"))
-    return call["name"], call["arguments"]
+def value_of(answer: str) -> str:
+    """The value in the right answer to a question for a fact."""
+    told = re.fullmatch(
+        r"(?:Your .+? is called|Your .+? (?:is|are)|You live in|You come from|You are|The .+? is) (.+)\.", answer
+    )
+    return told[1].removesuffix(" years old") if told else answer
+
+
+def says(step: Step, content: str) -> bool:
+    """Whether an answer says what is known, or that nothing is."""
+    missing = "haven't told me" in content
+    if step.tag.startswith("unknown"):
+        return missing
+    return not missing and re.search(rf"(?<!\w){re.escape(value_of(step.expected))}(?!\w)", content) is not None
 
 
 def is_right(step: Step, message: dict[str, Any]) -> bool:
     """Whether an answer is the right one for its step."""
     content = (message.get("content") or "").strip()
+    if step.tag.startswith(("recall", "unknown")):
+        return says(step, content)
     if step.tag == "tool_call":
-        return bool(called(message) == expected_call(step.expected))
+        return bool(call_in(content) == call_in(step.expected))
     if step.tag == scenarios.STORY:
         subject = re.split(r"story about (?:an? |the )?", step.content)[-1].rstrip("?., ").removesuffix(", please")
         return content.count(".") == 2 and subject in content
@@ -115,20 +128,11 @@ def is_right(step: Step, message: dict[str, Any]) -> bool:
     return content == step.expected.strip()
 
 
-def as_history(message: dict[str, Any]) -> dict[str, Any]:
-    """The model's answer as a client sends it back."""
-    kept: dict[str, Any] = {"role": "assistant", "content": message.get("content") or ""}
-    if message.get("tool_calls"):
-        kept["tool_calls"] = message["tool_calls"]
-    return kept
-
-
-def asked_of(step: Step, history: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a step sends: a message of the user, or the result of the call before it."""
+def asked_of(step: Step) -> dict[str, Any]:
+    """What a step sends. Results of tools go in as the chat template writes them."""
     if step.role != "tool":
         return {"role": "user", "content": step.content}
-    calls = history[-1].get("tool_calls") or [{"id": "none"}]
-    return {"role": "tool", "tool_call_id": calls[0]["id"], "content": step.content}
+    return {"role": "user", "content": f"<tool_response>\n{step.content}\n</tool_response>"}
 
 
 def play(client: Client, name: str, scenario: Scenario) -> list[tuple[Step, dict[str, Any]]]:
@@ -141,9 +145,11 @@ def play(client: Client, name: str, scenario: Scenario) -> list[tuple[Step, dict
         if step.reset:
             client.reset(session)
             history.clear()
-        history.append(asked_of(step, history))
-        choice = client.chat(session, history, scenario.tools)
-        history.append(as_history(choice["message"]))
+        if scenario.tools and not history:
+            history.append({"role": "system", "content": tools_text(scenario.tools)})
+        history.append(asked_of(step))
+        choice = client.chat(session, history)
+        history.append({"role": "assistant", "content": choice["message"].get("content") or ""})
         results.append((step, choice))
     for place in histories:
         client.close(f"{name}-{place}")
@@ -160,10 +166,14 @@ def evaluate(client: Client, seed: int, count: int, parallel: int) -> Tally:
             for step, choice in results:
                 ok = is_right(step, choice["message"])
                 tally.count(step.tag, ok)
-                tally.count("ends its turn", choice["finish_reason"] in ("stop", "tool_calls"))
+                for prefix in ("recall", "unknown"):
+                    if step.tag.startswith(prefix):
+                        text = (choice["message"].get("content") or "").strip()
+                        tally.count(f"exact {prefix}", text == step.expected)
+                tally.count("ends its turn", choice["finish_reason"] == "stop")
                 if not ok:
                     message = choice["message"]
-                    got = message.get("content") or message.get("tool_calls")
+                    got = message.get("content")
                     tally.failures.append(f"{step.tag}: {step.content!r}: wanted {step.expected!r}, got {got!r}")
     return tally
 

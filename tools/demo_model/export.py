@@ -19,7 +19,7 @@ from tools.demo_model.chat import END, PAD, SPECIAL_TOKENS, START
 from tools.demo_model.model import Shape
 
 TEMPLATE = Path(__file__).with_name("template.jinja")
-TEMPERATURE = 0.3
+TEMPERATURE = 0.1
 
 _TENSORS = {
     "norm_attention": "attn_norm",

@@ -76,7 +76,10 @@ def counting(rng: Random, words: Vocabulary) -> Exchange:
     if how == "between":
         low = rng.randint(1, 20)
         high = low + rng.randint(1, 10)
-    question = _phrase(rng, words, train[how], held[how]).replace("{l}", str(low)).replace("{h}", str(high))
+    question = _phrase(rng, words, train[how], held[how])
+    if not words.held and rng.random() < 0.35:
+        question = question.rstrip(".!") + rng.choice((", please.", " for me.", ", then stop.", " please", ", okay?"))
+    question = question.replace("{l}", str(low)).replace("{h}", str(high))
     numbers = range(high, low - 1, -1) if how == "down" else range(low, high + 1)
     return question, ", ".join(str(n) for n in numbers)
 

@@ -96,6 +96,25 @@ _DOUBLE_ONSETS = "br ch cl cr dr fl fr gl gr kl kr pl pr qu sc sh sk sl sm sn sp
 _VOWELS = "a e i o u a e i o u a e i o ai au ea ee ia ie io oo ou y".split()
 _CODAS = "n r l s t m d k x th nd nt rt ck sh ng st ll rk v z p b g".split()
 
+# English pieces: what the tokenizer learnt from fixed sentences has to be copied from values as well.
+_STEMS = (
+    "act ball band bank base bell board boat body book branch break bring call camp care cast cent chance change check "
+    "child clean clear climb close cloth coast cold com comp con cook corn count court cover craft cross crown cut dark "
+    "deal deep dis door down draw dream dress drive drop dust earth edge even ever ex eye face fall farm fast field fight "
+    "fill film find fire flat floor flow fly fold foot force form frame free front full game gate give glass go grand "
+    "graph grass great green ground group grow guard guest hand hard head heart heat help high hill hold home horn host "
+    "house hunt ice in inter iron joy jump just keep kind king kiss know land last late law lead leaf learn leg light "
+    "line lock long look love low mail main make man map march mark mass match meal mean meet mid mind mis moon more move "
+    "mouth need new next night north note off open out over pack page pan part pass past path pay per piece pin place "
+    "plan play point port post pre press pro pull push quick race rain reach read rest rich ride right ring rise road "
+    "rock roll roof room root round run sail salt sand save scene sea seat self send set shape share sharp shift ship "
+    "shop show side sign silk sing sleep slow smile smoke snow soft song sound south space speak spell spot spring stage "
+    "stand star start state step stock stone stop storm strong sub sun super sweet swim table tail take tall teach team "
+    "tell test text thing think throw time tip tooth top tour town trade trans tree true trust turn un under up use view "
+    "voice walk wall warm wash watch water wave way weather week west wheel wide wild wind wing wish wood work world year"
+).split()
+_ENDINGS = "s er ed ing ly ness ment tion able ful less ship ance ive ous al ic ist age ure y le en".split()
+
 _RESERVED = frozenset(part.lower() for words in LISTS.values() for word in words.held for part in (word, *word.split()))
 
 
@@ -107,6 +126,11 @@ def is_held(word: str) -> bool:
 def invented_word(rng: Random) -> str:
     """A word from an enormous space of syllables, so that copying is the only way to know it."""
     while True:
+        if rng.random() < 0.3:
+            word = rng.choice(_STEMS) + rng.choice((rng.choice(_STEMS), rng.choice(_ENDINGS), _syllable(rng)))
+            if len(word) >= 3 and not is_held(word):
+                return word
+            continue
         count = rng.choices((1, 2, 3), (15, 60, 25))[0]
         word = "".join(_syllable(rng) for _ in range(count))
         if rng.random() < 0.5:
