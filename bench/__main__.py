@@ -6,18 +6,19 @@ import importlib
 import os
 import sys
 
-NAMES = ("serving", "busy", "overhead", "sessions", "park")
+NAMES = ("serving", "busy", "overhead", "sessions", "residents", "park")
 
-_USAGE = f"""usage: ./build.sh bench [NAME [options]]
+_USAGE = """usage: ./build.sh bench [NAME [options]]
 
   serving    the serving layer alone, on a simulated model: streamed tokens per CPU-second of the event loop
   busy       tokens per second of a real model, alone and beside another busy process
   overhead   one stream through HTTP against the same library without it
   sessions   interleaved conversations: tokens prefilled against tokens needed, time to first token
+  residents  what idle sessions cost a running one
   park       a session's state out of the model's memory and back, against memcpy
 
 Without a name all of them run. ./build.sh bench NAME --help shows the options of one. The figures are CSV on stdout, a
-readable table of the same goes to stderr. Programs: {", ".join(NAMES)}.
+readable table of the same goes to stderr.
 """
 
 

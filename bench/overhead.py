@@ -20,7 +20,7 @@ from .report import Figure, Report
 
 RATIO = 0.97
 # Ids that are ordinary text in every model, so that a prompt needs no tokenizer.
-_FIRST_PLAIN_TOKEN, _PLAIN_TOKENS = 300, 2000
+_FIRST_PLAIN_TOKEN, _PLAIN_TOKENS = 300, 600
 
 # The daemon has two OpenMP teams, one of the thread that loaded the model and one of the decode thread; with more such
 # threads than processors libgomp waits a tenth as long before it sleeps. The raw engine has one team: it gets the same.
