@@ -4,7 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ANCHOR = 256 };
+enum {
+    ANCHOR = 256,
+    ENTRIES_MAX = 4096, /* looking through them takes less than a millisecond */
+};
 
 void checkpoint_store_open(checkpoint_store *store, size_t n_bytes_max)
 {
@@ -111,19 +114,49 @@ static bool is_prefix_of(const checkpoint *a, const checkpoint *b)
 
 static double value_of(const checkpoint_store *store, const checkpoint *c)
 {
-    uint32_t shorter = 0;
-    uint32_t end = c->k;
+    const double saved = (double)(c->k - c->shorter);
+    const double age = (double)(store->clock - c->used);
+    return saved / ((double)c->n_bytes * (double)(c->longest - c->k + ANCHOR) * (1.0 + age));
+}
+
+/* c is in the store: it and its relatives learn of each other. */
+static void relate(const checkpoint_store *store, checkpoint *c)
+{
+    c->shorter = 0;
+    c->longest = c->k;
     for (uint32_t i = 0; i < store->n_entries; i++) {
-        const checkpoint *other = store->entries[i];
-        if (other->k < c->k && other->k > shorter && is_prefix_of(other, c)) {
-            shorter = other->k;
-        } else if (other->k > end && is_prefix_of(c, other)) {
-            end = other->k;
+        checkpoint *other = store->entries[i];
+        if (other->k < c->k && is_prefix_of(other, c)) {
+            c->shorter = other->k; /* entries ascend: the last one is the longest */
+            other->longest = other->longest > c->k ? other->longest : c->k;
+        } else if (other->k > c->k && is_prefix_of(c, other)) {
+            c->longest = other->k;
+            other->shorter = other->shorter > c->k ? other->shorter : c->k;
         }
     }
-    const double saved = (double)(c->k - shorter);
-    const double age = (double)(store->clock - c->used);
-    return saved / ((double)c->n_bytes * (double)(end - c->k + ANCHOR) * (1.0 + age));
+}
+
+static uint32_t longest_over(const checkpoint_store *store, const checkpoint *c)
+{
+    for (uint32_t i = store->n_entries; i > 0 && store->entries[i - 1]->k > c->k; i--) {
+        if (is_prefix_of(c, store->entries[i - 1])) {
+            return store->entries[i - 1]->k;
+        }
+    }
+    return c->k;
+}
+
+/* c has left the store. What was shorter than c and a prefix of one that continues c is a prefix of c, too. */
+static void unrelate(const checkpoint_store *store, const checkpoint *c)
+{
+    for (uint32_t i = 0; i < store->n_entries; i++) {
+        checkpoint *other = store->entries[i];
+        if (other->shorter == c->k && is_prefix_of(c, other)) {
+            other->shorter = c->shorter;
+        } else if (other->longest == c->k && is_prefix_of(other, c)) {
+            other->longest = longest_over(store, other);
+        }
+    }
 }
 
 static checkpoint *least_valuable(const checkpoint_store *store)
@@ -153,12 +186,13 @@ void checkpoint_remove(checkpoint_store *store, checkpoint *c)
     store->n_entries--;
     memmove(store->entries + i, store->entries + i + 1, (store->n_entries - i) * sizeof(checkpoint *));
     store->n_bytes -= c->n_bytes;
+    unrelate(store, c);
     free_entry(c);
 }
 
 static bool make_room(checkpoint_store *store, size_t n_bytes)
 {
-    while (store->n_bytes + n_bytes > store->n_bytes_max) {
+    while (store->n_bytes + n_bytes > store->n_bytes_max || store->n_entries >= ENTRIES_MAX) {
         checkpoint *worst = least_valuable(store);
         if (worst == NULL) {
             return false;
@@ -222,6 +256,7 @@ checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_
     c->n_state_bytes = n_state_bytes;
     c->used = ++store->clock;
     insert(store, c);
+    relate(store, c);
     return c;
 }
 

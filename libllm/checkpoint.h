@@ -35,6 +35,8 @@ typedef struct checkpoint {
     float *logits;        /* after token k: n_vocab floats, or NULL */
     uint32_t n_pins;      /* sessions that began with it: the shared prefix */
     uint64_t used;        /* clock of the last use */
+    uint32_t shorter;     /* k of the longest entry that is a shorter prefix of this one; 0: none */
+    uint32_t longest;     /* k of the longest entry that this one is a prefix of, itself included */
     size_t n_bytes;       /* all of it, this struct included */
 } checkpoint;
 

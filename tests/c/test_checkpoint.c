@@ -1,0 +1,131 @@
+/* The store of checkpoints: what it finds, what it evicts, and what entries know of each other without looking. */
+#include "checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "random.h"
+
+enum { N_TOKENS_MAX = 24, N_ROUNDS = 4000, STATE_BYTES = 100 };
+
+/* Two words only, so that histories share prefixes. */
+static uint32_t make_tokens(random_source *r, int32_t *out)
+{
+    const uint32_t n = 1 + random_below(r, N_TOKENS_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = (int32_t)(random_below(r, 8) == 0);
+    }
+    return n;
+}
+
+static bool is_prefix(const checkpoint *a, const checkpoint *b)
+{
+    return a->owner == b->owner && a->k <= b->k && memcmp(a->tokens, b->tokens, a->k * sizeof *a->tokens) == 0;
+}
+
+static void check_relatives(const checkpoint_store *store)
+{
+    for (uint32_t i = 0; i < store->n_entries; i++) {
+        const checkpoint *c = store->entries[i];
+        uint32_t shorter = 0;
+        uint32_t longest = c->k;
+        for (uint32_t j = 0; j < store->n_entries; j++) {
+            const checkpoint *other = store->entries[j];
+            if (other->k < c->k && other->k > shorter && is_prefix(other, c)) {
+                shorter = other->k;
+            }
+            if (other->k > longest && is_prefix(c, other)) {
+                longest = other->k;
+            }
+        }
+        CHECK_INT(c->shorter, shorter);
+        CHECK_INT(c->longest, longest);
+        CHECK(i == 0 || store->entries[i - 1]->k <= c->k);
+    }
+}
+
+static void entries_know_their_relatives(void)
+{
+    random_source r = {.state = 7};
+    checkpoint_store store;
+    checkpoint_store_open(&store, 60 * (sizeof(checkpoint) + STATE_BYTES));
+    for (uint32_t round = 0; round < N_ROUNDS; round++) {
+        int32_t tokens[N_TOKENS_MAX];
+        const uint32_t n = make_tokens(&r, tokens);
+        const uint32_t owner = random_below(&r, 2);
+        checkpoint *c = checkpoint_find(&store, owner, tokens, n);
+        if (c == NULL) {
+            CHECK(checkpoint_add(&store, owner, tokens, n, STATE_BYTES, 0, true) != NULL);
+        } else if (random_below(&r, 3) == 0) {
+            checkpoint_remove(&store, c);
+        } else {
+            checkpoint_use(&store, c);
+        }
+        CHECK(store.n_bytes <= store.n_bytes_max);
+        check_relatives(&store);
+        CHECK_STILL_GOOD();
+    }
+    CHECK(store.n_evicted > N_ROUNDS / 10);
+    checkpoint_store_close(&store);
+}
+
+static void a_match_is_a_prefix_and_the_longest_come_first(void)
+{
+    random_source r = {.state = 11};
+    checkpoint_store store;
+    checkpoint_store_open(&store, 1 << 20);
+    for (uint32_t round = 0; round < N_ROUNDS; round++) {
+        int32_t tokens[N_TOKENS_MAX];
+        const uint32_t n = make_tokens(&r, tokens);
+        checkpoint *found[4];
+        const uint32_t n_found = checkpoint_match(&store, 0, tokens, n, found, 4);
+        for (uint32_t i = 0; i < n_found; i++) {
+            CHECK(found[i]->owner == 0 && found[i]->k <= n);
+            CHECK(memcmp(found[i]->tokens, tokens, found[i]->k * sizeof *tokens) == 0);
+            CHECK(i == 0 || found[i]->k < found[i - 1]->k);
+        }
+        if (checkpoint_find(&store, 0, tokens, n) == NULL) {
+            CHECK(n_found == 0 || found[0]->k < n);
+            checkpoint_add(&store, 0, tokens, n, STATE_BYTES, 0, true);
+        } else {
+            CHECK(n_found > 0 && found[0]->k == n);
+        }
+    }
+    checkpoint_store_close(&store);
+}
+
+static void what_is_pinned_stays(void)
+{
+    checkpoint_store store;
+    checkpoint_store_open(&store, 8 * (sizeof(checkpoint) + STATE_BYTES));
+    const int32_t system[2] = {1, 2};
+    checkpoint *pinned = checkpoint_add(&store, 0, system, 2, STATE_BYTES, 0, true);
+    CHECK(pinned != NULL);
+    pinned->n_pins = 1;
+    for (int32_t i = 0; i < 100; i++) {
+        const int32_t tokens[3] = {1, 2, i};
+        CHECK(checkpoint_add(&store, 0, tokens, 3, STATE_BYTES, 0, true) != NULL);
+        CHECK(checkpoint_find(&store, 0, system, 2) == pinned);
+    }
+    checkpoint_store_close(&store);
+}
+
+static void what_is_too_large_is_not_kept(void)
+{
+    checkpoint_store store;
+    checkpoint_store_open(&store, 1000);
+    const int32_t token = 1;
+    CHECK(checkpoint_add(&store, 0, &token, 1, 600, 0, true) == NULL);
+    CHECK_INT(store.n_entries, 0);
+    checkpoint_store_close(&store);
+}
+
+int main(void)
+{
+    RUN(entries_know_their_relatives);
+    RUN(a_match_is_a_prefix_and_the_longest_come_first);
+    RUN(what_is_pinned_stays);
+    RUN(what_is_too_large_is_not_kept);
+    return CHECK_RESULT();
+}
