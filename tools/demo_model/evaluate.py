@@ -108,7 +108,7 @@ def value_of(answer: str) -> str:
 def says(step: Step, content: str) -> bool:
     """Whether an answer says what is known, or that nothing is."""
     missing = "haven't told me" in content
-    if step.tag.startswith("unknown"):
+    if step.tag.removeprefix(scenarios.PLAIN).startswith("unknown"):
         return missing
     return not missing and re.search(rf"(?<!\w){re.escape(value_of(step.expected))}(?!\w)", content) is not None
 
@@ -116,7 +116,7 @@ def says(step: Step, content: str) -> bool:
 def is_right(step: Step, message: dict[str, Any]) -> bool:
     """Whether an answer is the right one for its step."""
     content = (message.get("content") or "").strip()
-    if step.tag.startswith(("recall", "unknown")):
+    if step.tag.removeprefix(scenarios.PLAIN).startswith(("recall", "unknown")):
         return says(step, content)
     if step.tag == "tool_call":
         return bool(call_in(content) == call_in(step.expected))

@@ -13,7 +13,7 @@ from tools.demo_model.facts import Fact, draw_fact, kind_named, revalue
 from tools.demo_model.sessions import Talk
 from tools.demo_model.words import Vocabulary
 
-STORY, ACKNOWLEDGED = "story", "tell"
+STORY, ACKNOWLEDGED, PLAIN = "story", "tell", "trained wording: "
 
 
 @dataclass(slots=True)
@@ -167,6 +167,25 @@ def one_skill(rng: Random, name: str) -> Scenario:
     return Scenario(steps_of(talk.out.messages))
 
 
+def plain(rng: Random) -> Scenario:
+    """Held-out words in the wording of training: three facts, each asked for, then one that was not told; then a reset."""
+    talk = start(rng)
+    talk.plain = True
+    facts = fresh_facts(talk, 4)
+    for fact in facts[:3]:
+        sessions.tell(talk, [fact])
+    for fact in facts:
+        ask(talk, fact)
+    again = start(rng)
+    again.plain = True
+    ask(again, facts[0])
+    scenario = Scenario(steps_of(talk.out.messages) + steps_of(again.out.messages))
+    scenario.steps[-1].reset = True
+    for step in scenario.steps:
+        step.tag = step.tag if step.tag == ACKNOWLEDGED else f"{PLAIN}{step.tag}"
+    return scenario
+
+
 def about_me(rng: Random) -> Scenario:
     talk = start(rng)
     for fact in fresh_facts(talk, 3):
@@ -209,7 +228,7 @@ def everything(seed: int, count: int) -> Iterator[Scenario]:
     rng = Random(f"evaluation-{seed}")
     makers: list[tuple[Callable[[Random], Scenario], int]] = [
         (recall_among, count // 2), (recall_updated, count // 2), (recall_far, count // 4), (interleaved, count // 4),
-        (unknown_among, count // 2), (after_reset, count // 2), (about_me, count // 4), (quote, count // 4),
+        (unknown_among, count // 2), (after_reset, count // 2), (plain, count), (about_me, count // 4), (quote, count // 4),
         (outside, count // 2), (use_tool, count // 2),
     ]  # fmt: skip
     for turns in (1, 2, 4, 8):

@@ -52,10 +52,12 @@ class Talk:
     out: Conversation = field(default_factory=Conversation)
     known: dict[str, Fact] = field(default_factory=dict)
     tools: list[toolbox.Tool] = field(default_factory=list)
+    plain: bool = False
 
     @property
     def held(self) -> bool:
-        return self.words.held
+        """Whether phrasings are those of the evaluation; a plain talk has its words in the phrasings of training."""
+        return self.words.held and not self.plain
 
     def pick(self, train: tuple[str, ...], held: tuple[str, ...]) -> str:
         return expand(self.rng, self.rng.choice(held if self.held else train))
