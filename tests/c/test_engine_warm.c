@@ -262,7 +262,9 @@ static void run_party(const char *name, llm_policy policy, uint32_t n_sessions, 
     CHECK(!cuts || n_reasons[LLM_REASON_REWIND] > 0);
     CHECK(n_reasons[LLM_REASON_EQUAL] > 0);
     CHECK(memory == LLM_MEMORY_DENSE || n_reasons[LLM_REASON_CHECKPOINT] > 0);
-    CHECK((policy == LLM_POLICY_PARK) == (n_returns > 0));
+    /* More talks than places park for certain; with places for all, it depends on how the steps fall. */
+    CHECK(policy == LLM_POLICY_PARK || n_returns == 0);
+    CHECK(policy != LLM_POLICY_PARK || n_sessions >= N_TALKS || n_returns > 0);
 }
 
 static void warm_equals_cold_on_dense(void)
