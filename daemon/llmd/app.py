@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from . import limits, native, systemd
+from . import history_file, limits, native, systemd
 from .access import KeyRing, read_keys
 from .api.boundary import add_cors_headers, boundary
 from .api.context import STATE, State
@@ -18,6 +18,7 @@ from .api.routes import add_routes
 from .engine import Engine
 from .engine_open import EngineOptions
 from .generation import CancelReason, Generation
+from .history import Histories
 from .logs import fields
 from .metrics import Metrics
 from .options import Config
@@ -46,8 +47,11 @@ def create_app(config: Config) -> web.Application:
             turns=Turns(opened.page),
             model_id=config.model_id or opened.info.name,
             created=int(time.time()),
+            histories=await histories_of(config, opened),
         )
         yield
+        await opened.stop()
+        await write_histories(app[STATE])
         await opened.close()
 
     app.cleanup_ctx.append(engine)
@@ -65,6 +69,23 @@ def runner_of(app: web.Application) -> web.AppRunner:
         keepalive_timeout=limits.KEEPALIVE_CONNECTION_S,
         shutdown_timeout=limits.STOP_GRACE_S,
     )
+
+
+async def histories_of(config: Config, engine: Engine) -> Histories:
+    """With what the daemon before this one kept."""
+    histories, info = Histories(), engine.info
+    if config.state_dir is not None:
+        path = history_file.path_of(config.state_dir, info.fingerprint)
+        await asyncio.to_thread(history_file.take, path, histories, info.fingerprint, info.n_vocab)
+    return histories
+
+
+async def write_histories(state: State) -> None:
+    """When no more answers come, and the state directory is still this daemon's own."""
+    if state.config.state_dir is not None:
+        fingerprint = state.engine.info.fingerprint
+        path = history_file.path_of(state.config.state_dir, fingerprint)
+        await asyncio.to_thread(history_file.write, path, state.histories, fingerprint)
 
 
 def engine_options(config: Config) -> EngineOptions:

@@ -105,11 +105,15 @@ class Engine:
             raise
         return engine
 
-    async def close(self) -> None:
-        """Ends serving; every live generation hears its last event. Then frees everything."""
+    async def stop(self) -> None:
+        """Ends serving; every live generation hears its last event. Sessions are written to the state directory."""
         await self.loop.run_in_executor(self._owner_thread, lib.llm_engine_stop, self._engine)
         while self._drain():
             pass
+
+    async def close(self) -> None:
+        """Stops, and frees everything."""
+        await self.stop()
         self._complaints.cancel()
         self._log_complaints()
         self.loop.remove_reader(lib.llm_events_fd(self._engine))

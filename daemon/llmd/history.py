@@ -15,7 +15,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -122,6 +122,23 @@ class Splice:
     rest: str
 
 
+class StoredAnswer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """As history_file.py writes it; see Answer."""
+
+    digest: Annotated[bytes, msgspec.Meta(min_length=_DIGEST_BYTES, max_length=_DIGEST_BYTES)]
+    tokens: bytes
+    rest: str
+
+
+class StoredSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What outlives the daemon of one session."""
+
+    owner: int
+    name: str
+    mode: Mode | None
+    answers: Annotated[list[StoredAnswer], msgspec.Meta(max_length=limits.ANSWERS_PER_SESSION_MAX)]
+
+
 @dataclass(slots=True)
 class _Kept:
     """One session. Both are in order of use."""
@@ -200,6 +217,21 @@ class Histories:
         self.copy(owner, session, new_session)
         self.forget(owner, session)
 
+    def stored(self) -> list[StoredSession]:
+        """All that named sessions have, the least recently used first."""
+        return [
+            StoredSession(owner, name, kept.mode, [StoredAnswer(d, a.tokens, a.rest) for d, a in kept.answers.items()])
+            for (owner, name), kept in self._kept.items()
+            if name and (kept.answers or kept.mode is not None)
+        ]
+
+    def restore(self, session: StoredSession) -> None:
+        """As if it had been used just now; the bounds hold."""
+        if session.mode is not None:
+            self._of(session.owner, session.name).mode = session.mode
+        for answer in session.answers:
+            self.keep(session.owner, session.name, answer.digest, Answer(answer.tokens, answer.rest))
+
     def _of(self, owner: int, session: str) -> _Kept:
         kept = self._kept.setdefault((owner, session), _Kept())
         self._kept.move_to_end((owner, session))
@@ -220,4 +252,4 @@ class Histories:
 
 
 def _bytes_of(answer: Answer) -> int:
-    return len(answer.tokens) + len(answer.rest) + limits.ANSWER_BYTES_OVERHEAD
+    return len(answer.tokens) + len(answer.rest.encode()) + limits.ANSWER_BYTES_OVERHEAD

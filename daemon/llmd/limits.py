@@ -36,6 +36,9 @@ ANSWER_SESSIONS_MAX = 4096
 ANSWER_TOKENS_LEFT_OUT_MAX = STOP_STRING_BYTES_MAX + 8
 """Tokens at the end of an answer that its text may lack: a stop string, a cut character."""
 
+ANSWER_FILE_BYTES_MAX = ANSWER_BYTES_MAX + ANSWER_SESSIONS_MAX * (SESSION_ID_CHARS_MAX + 64) + 1024
+"""Of a file with as many answers as are ever kept (history_file.py): a larger one is not read."""
+
 # Times.
 RETRY_AFTER_S = 1
 """Advice on 429 and 503."""

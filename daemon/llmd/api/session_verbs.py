@@ -115,6 +115,7 @@ async def load_session(request: web.Request) -> web.Response:
     if reply.status != Status.OK:
         raise ApiError(code_of_status(STATUS_WORDS[reply.status]), None, "name")
     state.turns.forget(owner, name)
+    state.histories.forget(owner, name)
     return respond(again(state, owner, name))
 
 
