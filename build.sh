@@ -460,7 +460,7 @@ main() {
     local verb=${1:---help}
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | check | format | asan | tsan | fuzz | bench | wheel | setup | prerequisites | clean)
+    serve | test | check | format | asan | tsan | fuzz | soak | bench | wheel | setup | prerequisites | clean)
         shift
         "verb_$verb" "$@"
         ;;

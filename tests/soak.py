@@ -213,7 +213,8 @@ class Soak:
         """Nothing runs and nothing waits, soon after the last client has gone."""
         async with asyncio.timeout(SETTLE_S):
             names = ("requests_running", "requests_waiting")
-            while any(self.page.counters()[name] for name in names):  # noqa: ASYNC110: counters ring no bell
+            # Counters of another process ring no bell.
+            while any(self.page.counters()[name] for name in names):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
 
     # --- requests ----------------------------------------------------------------------------------------------------

@@ -1,0 +1,132 @@
+"""`llmd` as a process, as its users start it, and a raw client."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from dataclasses import dataclass
+from pathlib import Path
+
+from llmd.native import Page, segment_name
+from tests.serving import Events, Json, parse_events
+
+DEADLINE_S = 60.0
+
+
+@dataclass
+class Process:
+    """A running daemon."""
+
+    popen: subprocess.Popen[str]
+    socket: Path
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def wait_for(self, message: str) -> Json:
+        """The first log line from here on with that message."""
+        assert self.popen.stderr is not None
+        seen = []
+        for line in self.popen.stderr:
+            seen.append(line)
+            found: Json = json.loads(line)
+            if found["message"] == message:
+                return found
+        raise AssertionError(f"llmd ended without saying {message!r}: {''.join(seen[-20:])}")
+
+    def ask(self, method: str, path: str, body: Json | None = None) -> tuple[int, Json]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+        try:
+            connection.request(method, path, json.dumps(body) if body is not None else None)
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+    def do(self, method: str, path: str, body: Json | None = None) -> Json:
+        status, answer = self.ask(method, path, body)
+        assert status == 200, answer
+        return answer
+
+    def chat(self, messages: list[Json], **fields: object) -> Json:
+        body = {"messages": messages, "max_tokens": 12, "temperature": 0, "ignore_eos": True, **fields}
+        return self.do("POST", "/v1/chat/completions", body)
+
+    def stream(self, body: Json) -> Generator[bytes, None, None]:
+        """Lines of an event stream; closing the iterator closes the connection."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=DEADLINE_S)
+        try:
+            connection.request("POST", "/v1/chat/completions", json.dumps({**body, "stream": True}))
+            response = connection.getresponse()
+            assert response.status == 200, response.read()
+            yield from response
+        finally:
+            connection.close()
+
+    def events(self, body: Json) -> Events:
+        return parse_events(b"".join(self.stream(body)))
+
+    @property
+    def segment(self) -> Path:
+        return Path("/dev/shm") / segment_name(self.socket).lstrip("/")
+
+    def page(self) -> Page:
+        return Page.open(segment_name(self.socket))
+
+    def stop(self) -> None:
+        self.popen.send_signal(signal.SIGTERM)
+        self.wait_for("stopped")
+        assert self.popen.wait(DEADLINE_S) == 0
+
+    def kill(self) -> None:
+        self.popen.kill()
+        self.popen.wait(DEADLINE_S)
+
+
+class Daemons:
+    """Starts daemons one after the other on the same socket and state directory; ends what a failed test leaves."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._started: list[subprocess.Popen[str]] = []
+
+    def start(self, model: str, *extra: str, **environment: str) -> Process:
+        socket = self.directory / "run" / "llmd.sock"
+        options = {
+            "--model": model,
+            "--port": "0",
+            "--socket": str(socket),
+            "--state-dir": str(self.directory / "state"),
+            "--ctx-size": "2048",
+            "--threads": "1",
+            "--log-format": "json",
+        }
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_")}
+        popen = subprocess.Popen(
+            [sys.executable, "-m", "llmd", *(part for pair in options.items() for part in pair), *extra],
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**clean, **environment},
+        )
+        self._started.append(popen)
+        process = Process(popen, socket)
+        found = re.search(r"http://127\.0\.0\.1:(\d+)", process.wait_for("serving")["addresses"])
+        assert found is not None
+        process.port = int(found[1])
+        return process
+
+    def close(self) -> None:
+        for popen in self._started:
+            if popen.poll() is None:
+                popen.kill()
+            popen.wait()
+            if popen.stderr is not None:
+                popen.stderr.close()

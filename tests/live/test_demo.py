@@ -1,0 +1,74 @@
+"""The embedded model in the daemon: a session remembers, and no session remembers another's."""
+
+from __future__ import annotations
+
+import pytest
+
+from llmd.options import DEMO_MODEL
+from tests.live.daemon import Daemons, Process
+from tests.serving import Json
+
+NAMES = ("Anna", "Peter", "Maria", "Tom")
+
+
+@pytest.fixture
+def demo(daemons: Daemons) -> Process:
+    if not DEMO_MODEL.exists():
+        pytest.skip(f"the embedded model is missing: {DEMO_MODEL}")
+    return daemons.start(str(DEMO_MODEL))
+
+
+class Talk:
+    def __init__(self, process: Process, name: str) -> None:
+        self.process, self.name = process, name
+        self.messages: list[Json] = []
+
+    def say(self, text: str, **fields: object) -> str:
+        self.messages.append({"role": "user", "content": text})
+        answer = self.process.chat(
+            self.messages, session_id=self.name, max_tokens=48, **{"ignore_eos": False, **fields}
+        )
+        message: Json = answer["choices"][0]["message"]
+        self.messages.append(message)
+        content = message["content"]
+        assert isinstance(content, str)
+        return content
+
+
+def test_three_turns_recall_the_name(demo: Process) -> None:
+    talk = Talk(demo, "a")
+    talk.say("My name is Anna.")
+    talk.say("Hello!")
+    assert "Anna" in talk.say("What is my name?")
+
+
+def test_interleaved_sessions_each_recall_their_own(demo: Process) -> None:
+    talks = {name: Talk(demo, f"of-{name}") for name in NAMES}
+    for name, talk in talks.items():
+        talk.say(f"My name is {name}.")
+    answers = {name: talk.say("What is my name?") for name, talk in talks.items()}
+    for name, answer in answers.items():
+        assert name in answer and not [other for other in NAMES if other != name and other in answer], answers
+
+
+def test_after_a_reset_the_name_is_gone(demo: Process) -> None:
+    talk = Talk(demo, "a")
+    talk.say("My name is Anna.")
+    demo.do("POST", "/v1/sessions/a/reset")
+    talk.messages = []
+    assert "Anna" not in talk.say("What is my name?")
+
+
+def test_a_fork_knows_what_its_parent_knew(demo: Process) -> None:
+    parent = Talk(demo, "a")
+    parent.say("My name is Anna.")
+    demo.do("POST", "/v1/sessions/a/fork", {"session_id": "b"})
+    child = Talk(demo, "b")
+    child.messages = [*parent.messages]
+    assert "Anna" in child.say("What is my name?")
+
+
+def test_warm_and_cold_say_the_same(demo: Process) -> None:
+    warm, cold = Talk(demo, "warm"), Talk(demo, "cold")
+    for text in ("My name is Peter.", "Hello!", "What is my name?"):
+        assert warm.say(text) == cold.say(text, cache_prompt=False)
