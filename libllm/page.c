@@ -2,9 +2,12 @@
 #include "page.h"
 
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,6 +71,58 @@ static int64_t living_owner(const char *name)
     return process_start(h.pid) == h.pid_start ? h.pid : 0;
 }
 
+/* ---- what dead owners left ---- */
+
+enum { ORPHAN_DAYS = 7 }; /* until then its own daemon may come back and adopt it */
+
+static const char ORPHAN_PREFIX[] = "llmd-";
+
+/* When the segment was last used, or UINT64_MAX: it cannot be read. */
+static uint64_t last_use_ms(const char *name)
+{
+    llm_page *reader;
+    if (llm_page_open(name, &reader) != LLM_OK) {
+        return UINT64_MAX;
+    }
+    llm_page_view view;
+    llm_page_read(reader, &view);
+    uint64_t last = view.started_ms;
+    for (uint32_t i = 0; i < view.n_slots; i++) {
+        llm_session_view session;
+        if (llm_page_session(reader, i, &session) == LLM_OK && session.used_ms > last) {
+            last = session.used_ms;
+        }
+    }
+    llm_page_close(reader);
+    return last;
+}
+
+static bool is_orphan(const char *name)
+{
+    const uint64_t last = last_use_ms(name);
+    const uint64_t patience_ms = (uint64_t)ORPHAN_DAYS * 24 * 3600 * 1000;
+    return last != UINT64_MAX && last < now_ms() - patience_ms && living_owner(name) == 0;
+}
+
+/* Segments of daemons that were killed and never came back would hold memory until the machine restarts. */
+static void sweep_orphans(const char *own_name)
+{
+    DIR *directory = opendir("/dev/shm");
+    if (directory == NULL) {
+        return;
+    }
+    const struct dirent *entry;
+    while ((entry = readdir(directory)) != NULL) {
+        char name[NAME_MAX + 2];
+        snprintf(name, sizeof name, "/%s", entry->d_name);
+        if (strncmp(entry->d_name, ORPHAN_PREFIX, sizeof ORPHAN_PREFIX - 1) == 0 && strcmp(name, own_name) != 0 &&
+            is_orphan(name)) {
+            shm_unlink(name);
+        }
+    }
+    closedir(directory);
+}
+
 /* ---- open and close ---- */
 
 static uint64_t align_up(uint64_t at)
@@ -126,6 +181,7 @@ static int allocate(int fd, const page_header *h)
 
 static uint8_t *map_named(const char *name, const page_header *h, char *error, size_t error_bytes)
 {
+    sweep_orphans(name);
     int fd = create_exclusively(name, error, error_bytes);
     if (fd < 0) {
         if (error[0] == '\0') {

@@ -13,7 +13,8 @@
 typedef struct page page;
 
 /* Creates the segment (name NULL: private memory). A segment of the same name whose owner (pid and start time) is dead
- * is replaced; a live owner's gives LLM_IO with a message. Memory is really allocated (posix_fallocate), so that a full
+ * is replaced; a live owner's gives LLM_IO with a message. Other daemons' segments whose owner is dead and which nobody
+ * used for a week are removed. Memory is really allocated (posix_fallocate), so that a full
  * tmpfs is an error here and not a SIGBUS later. */
 int page_open(const char *name, uint32_t n_slots, uint32_t n_ctx, const char *model, const char *fingerprint,
               page **out, char *error, size_t error_bytes);

@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -423,6 +424,52 @@ static void a_reader_never_sees_a_torn_copy(void)
     page_close(t.p);
 }
 
+/* Makes the segment look as if its owner, dead or alive, had last used it so many days ago. */
+static void age_segment(const char *name, int64_t days, bool is_dead)
+{
+    int fd = shm_open(name, O_RDWR, 0);
+    CHECK(fd >= 0);
+    page_header *h = mmap(NULL, sizeof *h, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    close(fd);
+    CHECK(h != MAP_FAILED);
+    h->started_ms -= (uint64_t)days * 24 * 3600 * 1000;
+    h->pid_start += is_dead;
+    munmap(h, sizeof *h);
+}
+
+static bool segment_exists(const char *name)
+{
+    int fd = shm_open(name, O_RDONLY, 0);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return fd >= 0;
+}
+
+static void segments_of_the_long_dead_are_removed(void)
+{
+    static const struct {
+        int64_t days;
+        bool is_dead, has_session, stays;
+    } cases[] = {{8, true, false, false}, {6, true, false, true}, {8, false, false, true}, {8, true, true, true}};
+    char name[96];
+    snprintf(name, sizeof name, "%s-old", segment);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        page *old = open_page(name, 2, 16);
+        CHECK(old != NULL);
+        if (cases[i].has_session) {
+            page_slot_open(old, 0, 0, "used today");
+        }
+        age_segment(name, cases[i].days, cases[i].is_dead);
+        CHECK_STILL_GOOD();
+        page *p = open_page(segment, 2, 16);
+        CHECK(p != NULL);
+        CHECK_INT(segment_exists(name), cases[i].stays);
+        page_close(p);
+        page_close(old);
+    }
+}
+
 int main(void)
 {
     snprintf(segment, sizeof segment, "/llmd-test-page-%d", (int)getpid());
@@ -433,6 +480,7 @@ int main(void)
     RUN(another_mapping_reads_what_is_written);
     RUN(a_living_owner_keeps_its_segment);
     RUN(a_dead_owner_is_readable_and_replaced);
+    RUN(segments_of_the_long_dead_are_removed);
     RUN(what_cannot_be_had_is_named);
     RUN(random_bytes_are_not_a_segment);
     RUN(a_damaged_segment_harms_no_reader);
