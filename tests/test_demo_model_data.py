@@ -11,7 +11,8 @@ import pytest
 
 from tools.demo_model import skills, world
 from tools.demo_model.chat import END, START, Conversation, render
-from tools.demo_model.facts import KINDS, Fact, kind_named
+from tools.demo_model.facts import Fact, kind_named
+from tools.demo_model.kinds import KINDS
 from tools.demo_model.mixture import PROFILES, conversations, converse, transcript
 from tools.demo_model.words import LISTS, Vocabulary, invented_word, is_held
 

@@ -8,7 +8,8 @@ from random import Random
 
 from tools.demo_model import skills, toolbox, world
 from tools.demo_model.chat import Conversation, Message
-from tools.demo_model.facts import KINDS, Fact, draw_fact, kind_named, revalue, with_article
+from tools.demo_model.facts import Fact, draw_fact, kind_named, revalue, with_article
+from tools.demo_model.kinds import KINDS
 from tools.demo_model.phrases import expand, join_lower, jumbled, noisy
 from tools.demo_model.words import Vocabulary, invented_word
 
