@@ -27,7 +27,7 @@ N_STEPS = 300
 
 
 def tight(state_dir: Path, n_ctx: int = 0) -> Places:
-    """Little memory for what is parked, so that much goes to the disk, and for checkpoints, so that many are evicted."""
+    """Little memory for parked states, so that much goes to the disk, and for checkpoints, so that many are evicted."""
     return Places(state_dir=state_dir, n_ctx=n_ctx, parked_bytes=20_000, checkpoint_bytes=200_000)
 
 
