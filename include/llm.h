@@ -365,7 +365,8 @@ LLM_API void llm_session_cancel(llm_session *session);
  *
  * A session is a few timelines (see --session-timelines): GENERATE goes to the one whose history the prompt continues;
  * RESET, CLOSE, PARK, PIN and RENAME act on all; FORK and SAVE take the one used last. FORK and LOAD replace a session
- * that has the name already. PARK leaves out what is busy.
+ * that has the name already, a LOAD when it has read the snapshot. A FORK of what is just being read from the disk is
+ * LLM_BUSY: ask again. PARK leaves out what is busy.
  *
  * The reader is strict: any other shape, count, type, range or trailing byte is LLM_INVALID and the message is
  * dropped before it enters the ring.

@@ -21,12 +21,12 @@ static void refuse(decode *d, const wire_command *c, llm_status status)
 {
     wire_writer w = notice_writer(d);
     wire_write_finished(&w, &(wire_finished){
-        .request = c->request,
-        .outcome = LLM_OUTCOME_REFUSED,
-        .status = status,
-        .n_prompt = (uint32_t)c->n_prompt,
-        .stop_index = -1,
-    });
+                                .request = c->request,
+                                .outcome = LLM_OUTCOME_REFUSED,
+                                .status = status,
+                                .n_prompt = (uint32_t)c->n_prompt,
+                                .stop_index = -1,
+                            });
     notice_add(d, &w);
     page_count(d->page, LLM_COUNTER_FINISHED_REFUSED, 1);
 }
@@ -197,6 +197,14 @@ static session *ready_session(decode *d, request *r)
     return s != NULL && places_seat(d->places, s) ? s : NULL;
 }
 
+/* A state that cannot be brought back ends this request, before it could spoil a step of others. */
+static void reseat(decode *d, request *r)
+{
+    if (places_seat(d->places, r->session) && r->session->record.state == LLM_STATE_TORN) {
+        decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
+    }
+}
+
 /* In order of arrival, so that whoever has waited longest gets the first seat that is free. A request whose session was
  * parked under it (decode_step.c) only needs the seat back. */
 void decode_start_waiting(decode *d)
@@ -209,7 +217,7 @@ void decode_start_waiting(decode *d)
                 begin(d, r, s);
             }
         } else if (r->phase != REQUEST_ENDED && r->session->seat == SESSION_NO_SEAT && d->may_reseat) {
-            (void)places_seat(d->places, r->session);
+            reseat(d, r);
         }
     }
     d->may_reseat = false;

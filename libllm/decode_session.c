@@ -81,35 +81,41 @@ static bool same_name(const session *s, const char *name, size_t n_name_bytes)
     return strlen(s->name) == n_name_bytes && memcmp(s->name, name, n_name_bytes) == 0;
 }
 
+/* `to` is open and empty. With two seats the model copies; with one, what is saved of `from` is copied. */
+static void fill_fork(decode *d, session *from, session *to, uint32_t at)
+{
+    if (places_seat(d->places, to) && from->seat != SESSION_NO_SEAT) {
+        (void)warm_fork(d->places, from, to, at);
+        return;
+    }
+    if (to->seat != SESSION_NO_SEAT) {
+        (void)places_park(d->places, to); /* empty: cannot fail */
+    }
+    places_copy_state(d->places, from, to);
+    if (at < session_n_tokens(to) && places_seat(d->places, to)) {
+        (void)warm_fork(d->places, to, to, at);
+    }
+}
+
 int decode_fork(decode *d, session *from, const char *name, size_t n_name_bytes, uint32_t at, session **out)
 {
     assert(!same_name(from, name, n_name_bytes));
-    places_used(d->places, from); /* so that it is not the one to make way */
+    session *to = NULL;
+    places_used(d->places, from); /* so that it is not the one to be parked */
     (void)places_seat(d->places, from);
     if (from->seat == SESSION_NO_SEAT && from->parked.state == NULL && session_n_tokens(from) > 0) {
         return LLM_BUSY; /* being read from the store */
     }
-    const uint64_t id = from->id;
-    session *to = NULL;
+    const bool was_held = from->is_held;
+    from->is_held = true; /* nor to be forgotten */
     const int status = places_open_named(d->places, from->owner, name, n_name_bytes, &to);
-    if (status != LLM_OK) {
-        return status;
+    from->is_held = was_held;
+    if (status == LLM_OK) {
+        fill_fork(d, from, to, at);
+        session_ended(to, session_n_tokens(to));
+        *out = to;
     }
-    if (!from->is_open || from->id != id) { /* the only place: there is nothing left to copy */
-        places_close_session(d->places, to);
-        return LLM_CAPACITY;
-    }
-    *out = to;
-    if (places_seat(d->places, to) && from->seat != SESSION_NO_SEAT) {
-        (void)warm_fork(d->places, from, to, at);
-    } else {
-        if (to->seat != SESSION_NO_SEAT) {
-            (void)places_park(d->places, to); /* empty: cannot fail */
-        }
-        places_copy_parked(d->places, from, to);
-    }
-    session_ended(to, session_n_tokens(to));
-    return LLM_OK;
+    return status;
 }
 
 void decode_fork_command(decode *d, const wire_command *c)
@@ -152,6 +158,7 @@ void decode_pin(decode *d, const wire_command *c)
     while ((s = next(d, c, s)) != NULL) {
         s->record.is_pinned = c->is_on;
         session_publish(s);
+        places_relabel_file(d->places, s);
     }
     decode_reply(d, c->request, latest_of(d, c) == NULL ? LLM_NOT_FOUND : LLM_OK, latest_of(d, c));
 }
@@ -166,6 +173,7 @@ void decode_rename(decode *d, const wire_command *c)
     session *timeline;
     while ((timeline = next(d, c, NULL)) != NULL) {
         session_rename(timeline, c->other, c->n_other_bytes);
+        places_relabel_file(d->places, timeline);
     }
     decode_reply(d, c->request, LLM_OK, s);
 }
@@ -175,8 +183,7 @@ void decode_rename(decode *d, const wire_command *c)
 void decode_save(decode *d, const wire_command *c)
 {
     session *s = latest_of(d, c);
-    const int status =
-        s == NULL ? LLM_NOT_FOUND : places_save(d->places, s, c->other, c->n_other_bytes, c->request);
+    const int status = s == NULL ? LLM_NOT_FOUND : places_save(d->places, s, c->other, c->n_other_bytes, c->request);
     if (status != LLM_OK) {
         decode_reply(d, c->request, (llm_status)status, s);
     } else {
@@ -184,37 +191,49 @@ void decode_save(decode *d, const wire_command *c)
     }
 }
 
-/* The session is emptied now, and becomes what was saved when the store has read it. */
+/* The session is replaced when the store has read what was saved: what cannot be read replaces nothing. */
 void decode_load(decode *d, const wire_command *c)
 {
-    session *s = NULL;
-    close_all(d, c->owner, c->session, c->n_session_bytes);
-    int status = places_open_named(d->places, c->owner, c->session, c->n_session_bytes, &s);
-    if (status == LLM_OK) {
-        status = places_load(d->places, c->owner, c->other, c->n_other_bytes, s->slot, c->request);
-    }
+    const int status = places_load(d->places,
+                                   &(places_label){
+                                       .owner = c->owner,
+                                       .session = c->session,
+                                       .n_session_bytes = c->n_session_bytes,
+                                       .label = c->other,
+                                       .n_label_bytes = c->n_other_bytes,
+                                   },
+                                   c->request);
     if (status != LLM_OK) {
-        decode_reply(d, c->request, (llm_status)status, s);
+        decode_reply(d, c->request, (llm_status)status, NULL);
     } else {
         d->n_replies_due++;
     }
+}
+
+static llm_status become_loaded(decode *d, store_job *job)
+{
+    const size_t n_name = strlen(job->name);
+    session *s = NULL;
+    if (!places_can_become(d->places, job)) {
+        return LLM_NOT_FOUND;
+    }
+    close_all(d, job->owner, job->name, n_name);
+    const int status = places_open_named(d->places, job->owner, job->name, n_name, &s);
+    if (status == LLM_OK) {
+        places_become(d->places, s, &job->snapshot);
+    }
+    return (llm_status)status;
 }
 
 static void stored(void *context, store_job *job)
 {
     decode *d = context;
-    session *s = &d->places->sessions[job->slot];
     llm_status status = job->status;
     if (job->verb == STORE_READ && status == LLM_OK) {
-        const bool waits = s->is_open && session_is_idle(s) && session_n_tokens(s) == 0;
-        if (waits && job->snapshot.n_tokens <= d->model->info.n_ctx) {
-            places_become(d->places, s, &job->snapshot);
-        } else {
-            status = LLM_NOT_FOUND;
-        }
+        status = become_loaded(d, job);
     }
     d->n_replies_due--;
-    decode_reply(d, job->request, status, s->is_open ? s : NULL);
+    decode_reply(d, job->request, status, decode_latest(d, job->owner, job->name, strlen(job->name)));
 }
 
 void decode_take_stored(decode *d)

@@ -14,7 +14,7 @@ struct llm_session {
     sampler *sampler;  /* owned; NULL before the first prefill */
     float *logits;     /* owned: n_vocab, after the last consumed token; as many again for the sampler to work on */
     bool has_logits;
-    int32_t pending;       /* sampled, not consumed; -1: none */
+    int32_t pending;        /* sampled, not consumed; -1: none */
     _Atomic bool cancelled; /* writer: any thread */
 };
 
@@ -43,6 +43,24 @@ static llm_session *find_open(const llm_engine *engine, const session *s)
     return d;
 }
 
+static void nobody_waits(void *context, store_job *job)
+{
+    (void)context;
+    (void)job;
+}
+
+/* What lies on the disk is read first: nobody else takes the store's results in direct mode. */
+static bool seat_now(places *p, session *s)
+{
+    bool is_seated = places_seat(p, s);
+    if (!is_seated && s->parked.where == PARKED_READING) {
+        store_wait(p->store);
+        places_take_stored(p, nobody_waits, NULL);
+        is_seated = places_seat(p, s);
+    }
+    return is_seated;
+}
+
 static session *take_place(llm_engine *engine, const char *name)
 {
     places *p = &engine->places;
@@ -57,8 +75,11 @@ static session *take_place(llm_engine *engine, const char *name)
         return NULL;
     }
     s->is_held = true;
-    if (!places_seat(p, s)) {
+    if (!seat_now(p, s)) {
         s->is_held = false;
+        if (session_n_tokens(s) == 0) {
+            places_close_session(p, s);
+        }
         return NULL;
     }
     return s;

@@ -17,10 +17,10 @@
 
 typedef struct places_options {
     llm_policy policy;
-    uint32_t n_named;       /* seats */
-    uint32_t n_scratch;     /* seats */
-    uint32_t n_parked_max;  /* sessions beyond the named seats that may be open; 0 unless the policy is park */
-    uint32_t timelines_max; /* of one name */
+    uint32_t n_named;        /* seats */
+    uint32_t n_scratch;      /* seats */
+    uint32_t n_parked_max;   /* sessions beyond the named seats that may be open; 0 unless the policy is park */
+    uint32_t timelines_max;  /* of one name */
     size_t parked_bytes_max; /* of parked states in memory; beyond it they go to the store, or are forgotten */
 } places_options;
 
@@ -54,8 +54,9 @@ int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name
  * free one, else the least recently used. NULL: all are busy. */
 session *places_scratch(places *p, uint32_t owner, const int32_t *prompt, uint32_t n_prompt);
 
-/* `to`, open and empty, becomes a copy of `from`, which has no seat. Copies nothing that does not lie in memory. */
-void places_copy_parked(places *p, const session *from, session *to);
+/* `to`, open, empty and without a seat, becomes a copy of `from`, parked. What is torn, or lies on the disk, or is too
+ * large for the memory, is not copied: then `to` stays empty. */
+void places_copy_state(places *p, const session *from, session *to);
 
 void places_used(places *p, session *s); /* s is the most recent now */
 
@@ -68,8 +69,8 @@ bool places_seat(places *p, session *s);
 /* Frees KV cells: one idle session other than `except` (may be NULL) leaves the model's memory. False: none can. */
 bool places_free_cells(places *p, const session *except);
 
-bool places_park(places *p, session *s);   /* gives up its seat; it may be running (decode_step.c) */
-void places_forget(places *p, session *s); /* closes an idle session that the policy gives up, and counts it */
+bool places_park(places *p, session *s);          /* gives up its seat; it may be running (decode_step.c) */
+void places_forget(places *p, session *s);        /* closes an idle session that the policy gives up, and counts it */
 void places_close_session(places *p, session *s); /* the file in the state directory goes, too */
 void places_reset_session(places *p, session *s); /* idem */
 
@@ -79,8 +80,9 @@ void places_reset_session(places *p, session *s); /* idem */
  * snapshot points to. False: there was nothing. */
 bool places_take_stored(places *p, void (*done)(void *context, store_job *job), void *context);
 
-void places_read_file(places *p, session *s);   /* its parked state comes back to memory */
-void places_remove_file(places *p, session *s); /* its snapshot is out of date for good */
+void places_read_file(places *p, session *s);          /* its parked state comes back to memory */
+void places_remove_file(places *p, const session *s);  /* its snapshot is out of date for good */
+void places_relabel_file(places *p, const session *s); /* its name or pin changed: so it does in its snapshot, if any */
 
 /* Parks are moved from memory to the store until the budget holds. */
 void places_spill(places *p);
@@ -89,8 +91,20 @@ void places_spill(places *p);
  * places_take_stored. LLM_OK, LLM_NO_MEMORY, LLM_NOT_FOUND (nothing to save), LLM_IO (no state directory). */
 int places_save(places *p, session *s, const char *label, size_t n_label_bytes, uint64_t request);
 
-/* Reads what was saved under a label; `slot` is handed back with the result. LLM_OK, LLM_NO_MEMORY, LLM_IO. */
-int places_load(places *p, uint32_t owner, const char *label, size_t n_label_bytes, uint32_t slot, uint64_t request);
+/* What a saved snapshot is about: the session it was asked for, and where it lies. */
+typedef struct places_label {
+    uint32_t owner;
+    const char *session;
+    size_t n_session_bytes;
+    const char *label;
+    size_t n_label_bytes;
+} places_label;
+
+/* Reads what was saved under a label; the result comes through places_take_stored. LLM_OK, LLM_NO_MEMORY, LLM_IO. */
+int places_load(places *p, const places_label *from, uint64_t request);
+
+/* True if what was read is what was asked for, and can be a session of this model. */
+bool places_can_become(const places *p, const store_job *job);
 
 /* The session, open, idle and empty, becomes what was loaded: parked, in memory. Takes the state. */
 void places_become(places *p, session *s, snapshot *from);

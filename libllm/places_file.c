@@ -19,7 +19,8 @@ static store_job *new_job(store_verb verb, const session *s, uint64_t request)
 static bool describe(const places *p, const session *s, snapshot *out)
 {
     const uint32_t n_tokens = session_n_tokens(s);
-    *out = (snapshot){.id = s->id, .owner = s->owner, .is_pinned = s->record.is_pinned != 0, .used_ms = s->record.used_ms};
+    *out =
+        (snapshot){.id = s->id, .owner = s->owner, .is_pinned = s->record.is_pinned != 0, .used_ms = s->record.used_ms};
     memcpy(out->name, s->name, sizeof out->name);
     memcpy(out->fingerprint, p->ground.model->info.fingerprint, sizeof out->fingerprint);
     out->tokens = malloc(n_tokens * sizeof *out->tokens);
@@ -43,13 +44,13 @@ static size_t parked_bytes(const places *p)
     return n;
 }
 
+/* One that a request waits for stays where it can be loaded from. */
 static session *oldest_parked(places *p)
 {
     session *oldest = NULL;
     for (uint32_t i = 0; i < p->n_slots; i++) {
         session *s = &p->sessions[i];
-        if (s->is_open && s->running == NULL && s->parked.where == PARKED_IN_MEMORY &&
-            (oldest == NULL || s->used < oldest->used)) {
+        if (session_is_idle(s) && s->parked.where == PARKED_IN_MEMORY && (oldest == NULL || s->used < oldest->used)) {
             oldest = s;
         }
     }
@@ -101,13 +102,22 @@ void places_read_file(places *p, session *s)
     }
 }
 
-void places_remove_file(places *p, session *s)
+void places_relabel_file(places *p, const session *s)
+{
+    store_job *job = p->store != NULL ? new_job(STORE_RELABEL, s, 0) : NULL;
+    if (job != NULL) {
+        memcpy(job->snapshot.name, s->name, sizeof job->snapshot.name);
+        job->snapshot.is_pinned = s->record.is_pinned != 0;
+        store_push(p->store, job);
+    }
+}
+
+void places_remove_file(places *p, const session *s)
 {
     store_job *job = new_job(STORE_REMOVE, s, 0);
     if (job != NULL) {
         store_push(p->store, job);
     }
-    s->has_file = false;
 }
 
 /* ---- what the store has finished ---- */
@@ -124,7 +134,6 @@ static void written(places *p, store_job *job)
     if (s == NULL) {
         return;
     }
-    s->has_file = s->has_file || job->status == LLM_OK;
     if (s->parked.where != PARKED_WRITING || s->parked.state != job->snapshot.state) {
         return;
     }
@@ -151,7 +160,9 @@ static void adopt_parts(places *p, const snapshot *from)
         checkpoint *c = checkpoint_add(checkpoints, from->owner, from->tokens, part->k, part->n_state_bytes, n_logits,
                                        part->is_whole);
         if (c != NULL) {
-            memcpy(c->state, part->state, part->n_state_bytes);
+            if (part->n_state_bytes > 0) {
+                memcpy(c->state, part->state, part->n_state_bytes);
+            }
             if (n_logits > 0) {
                 memcpy(c->logits, part->logits, n_logits * sizeof(float));
             }
@@ -173,12 +184,11 @@ static void read_back(places *p, store_job *job)
     }
     s->parked = (parked){.where = PARKED_NOWHERE};
     if (job->status != LLM_OK || !same_tokens(s, &job->snapshot)) {
-        s->has_file = job->status == LLM_OK;
         page_count(p->ground.page, LLM_COUNTER_PARKED_DROPPED, 1);
         return;
     }
-    s->parked = (parked){
-        .where = PARKED_IN_MEMORY, .state = job->snapshot.state, .n_bytes = job->snapshot.n_state_bytes};
+    s->parked =
+        (parked){.where = PARKED_IN_MEMORY, .state = job->snapshot.state, .n_bytes = job->snapshot.n_state_bytes};
     job->snapshot.state = NULL;
     adopt_parts(p, &job->snapshot);
 }
@@ -225,8 +235,8 @@ static bool copy_part(const checkpoint *c, snapshot_part *out, uint32_t n_vocab)
 static void copy_parts(const places *p, snapshot *out)
 {
     checkpoint *matching[SNAPSHOT_PARTS_MAX];
-    const uint32_t n = checkpoint_match(p->ground.checkpoints, out->owner, out->tokens, out->n_tokens, matching,
-                                        SNAPSHOT_PARTS_MAX);
+    const uint32_t n =
+        checkpoint_match(p->ground.checkpoints, out->owner, out->tokens, out->n_tokens, matching, SNAPSHOT_PARTS_MAX);
     for (uint32_t i = 0; i < n; i++) {
         if (copy_part(matching[i], &out->parts[out->n_parts], p->ground.model->info.n_vocab)) {
             out->n_parts++;
@@ -259,19 +269,20 @@ static bool has_state(const session *s)
            lies_in_memory;
 }
 
-void places_copy_parked(places *p, const session *from, session *to)
+void places_copy_state(places *p, const session *from, session *to)
 {
-    void *state = from->parked.state != NULL ? malloc(from->parked.n_bytes) : NULL;
-    if (state == NULL) {
+    snapshot copy = {0};
+    if (!has_state(from) || !copy_state(p, from, &copy)) {
+        snapshot_clear(&copy);
         return;
     }
-    memcpy(state, from->parked.state, from->parked.n_bytes);
     page_append(p->ground.page, to->slot, session_tokens(from), session_n_tokens(from));
-    to->parked = (parked){.where = PARKED_IN_MEMORY, .state = state, .n_bytes = from->parked.n_bytes};
+    to->parked = (parked){.where = PARKED_IN_MEMORY, .state = copy.state, .n_bytes = copy.n_state_bytes};
     places_spill(p);
 }
 
-/* A labelled snapshot is found again by its owner and label alone (FNV-1a, 64 bits). */
+/* A labelled snapshot is found again by its owner and label alone (FNV-1a, 64 bits); both stand in the file, to be
+ * compared when it is read. */
 static uint64_t label_id(uint32_t owner, const char *label, size_t n_label_bytes)
 {
     uint64_t h = 0xcbf29ce484222325ull ^ owner;
@@ -296,6 +307,10 @@ int places_save(places *p, session *s, const char *label, size_t n_label_bytes, 
     }
     if (n_label_bytes > 0) {
         job->is_saved = true;
+        job->owner = s->owner;
+        memcpy(job->name, s->name, sizeof job->name);
+        memset(job->snapshot.name, 0, sizeof job->snapshot.name);
+        memcpy(job->snapshot.name, label, n_label_bytes);
         job->snapshot.id = label_id(s->owner, label, n_label_bytes);
     }
     copy_parts(p, &job->snapshot);
@@ -303,7 +318,7 @@ int places_save(places *p, session *s, const char *label, size_t n_label_bytes, 
     return LLM_OK;
 }
 
-int places_load(places *p, uint32_t owner, const char *label, size_t n_label_bytes, uint32_t slot, uint64_t request)
+int places_load(places *p, const places_label *from, uint64_t request)
 {
     if (p->store == NULL) {
         return LLM_IO;
@@ -312,10 +327,29 @@ int places_load(places *p, uint32_t owner, const char *label, size_t n_label_byt
     if (job == NULL) {
         return LLM_NO_MEMORY;
     }
-    *job = (store_job){.verb = STORE_READ, .slot = slot, .request = request, .is_saved = true};
-    job->snapshot.id = label_id(owner, label, n_label_bytes);
+    *job = (store_job){.verb = STORE_READ, .request = request, .is_saved = true, .owner = from->owner};
+    memcpy(job->name, from->session, from->n_session_bytes);
+    memcpy(job->label, from->label, from->n_label_bytes);
+    job->snapshot.id = label_id(from->owner, from->label, from->n_label_bytes);
     store_push(p->store, job);
     return LLM_OK;
+}
+
+static bool are_tokens(const places *p, const int32_t *tokens, uint32_t n_tokens)
+{
+    for (uint32_t i = 0; i < n_tokens; i++) {
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= p->ground.model->info.n_vocab) {
+            return false;
+        }
+    }
+    return n_tokens > 0 && n_tokens <= p->ground.model->info.n_ctx;
+}
+
+bool places_can_become(const places *p, const store_job *job)
+{
+    const snapshot *from = &job->snapshot;
+    return from->owner == job->owner && strcmp(from->name, job->label) == 0 &&
+           are_tokens(p, from->tokens, from->n_tokens);
 }
 
 void places_become(places *p, session *s, snapshot *from)
@@ -353,7 +387,7 @@ static void adopt(void *context, snapshot *head)
 {
     places *p = context;
     session *s = NULL;
-    if (head->n_tokens > p->ground.model->info.n_ctx || head->name[0] == '\0') {
+    if (!are_tokens(p, head->tokens, head->n_tokens) || head->name[0] == '\0') {
         return;
     }
     if (places_open_named(p, head->owner, head->name, strlen(head->name), &s) != LLM_OK) {
@@ -361,7 +395,6 @@ static void adopt(void *context, snapshot *head)
     }
     s->id = head->id;
     s->record.is_pinned = head->is_pinned;
-    s->has_file = true;
     page_append(p->ground.page, s->slot, head->tokens, head->n_tokens);
     s->parked = (parked){.where = PARKED_ON_DISK};
     s->record.state = LLM_STATE_PARKED;
@@ -372,7 +405,7 @@ static void adopt(void *context, snapshot *head)
 
 void places_adopt(places *p)
 {
-    if (p->store != NULL && p->options.policy == LLM_POLICY_PARK) {
+    if (p->store != NULL) {
         store_scan(p->store, adopt, p);
     }
 }
@@ -394,15 +427,10 @@ static bool is_known(places *p, const llm_session_view *view, const int32_t *tok
 static void adopt_slot(places *p, const llm_page *dead, uint32_t slot, int32_t *tokens)
 {
     llm_session_view view;
-    const uint32_t n_ctx = p->ground.model->info.n_ctx;
-    const int64_t n = llm_page_tokens(dead, slot, tokens, n_ctx, NULL);
-    if (n <= 0 || llm_page_session(dead, slot, &view) != LLM_OK || view.name[0] == '\0') {
+    const int64_t n = llm_page_tokens(dead, slot, tokens, p->ground.model->info.n_ctx, NULL);
+    if (n <= 0 || llm_page_session(dead, slot, &view) != LLM_OK || view.name[0] == '\0' ||
+        !are_tokens(p, tokens, (uint32_t)n)) {
         return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        if (tokens[i] < 0 || (uint32_t)tokens[i] >= p->ground.model->info.n_vocab) {
-            return;
-        }
     }
     session *s = NULL;
     if (is_known(p, &view, tokens, (uint32_t)n) ||

@@ -38,7 +38,8 @@ static int set_cuts(request *r, const model *m, const wire_command *command)
     enum { PREFIX_TOKENS_MIN = 32 };
     const size_t n = command->n_boundaries;
     const size_t skip = n > LLM_BOUNDARIES_MAX ? n - LLM_BOUNDARIES_MAX : 0;
-    r->cuts = malloc((n - skip + 1) * sizeof *r->cuts);
+    /* the prefix, the boundaries, the end */
+    r->cuts = malloc((n - skip + 2) * sizeof *r->cuts);
     if (r->cuts == NULL) {
         return LLM_NO_MEMORY;
     }
@@ -156,7 +157,7 @@ void request_consumed(request *r, const float *logits, uint32_t checkpoint_every
     session *s = r->session;
     const uint32_t n_tokens = session_n_tokens(s);
     if (r->phase == REQUEST_DECODE) {
-        if (n_tokens >= s->checkpoint_at + checkpoint_every) {
+        if (n_tokens - s->checkpoint_at >= checkpoint_every) {
             session_checkpoint(s, NULL, false);
         }
         return;

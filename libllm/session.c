@@ -61,11 +61,16 @@ void session_publish(session *s)
     page_record_store(page_of(s), s->slot, &s->record);
 }
 
-static void set_state(session *s, llm_state state)
+static void set_state_unused(session *s, llm_state state)
 {
     s->record.state = state;
-    s->record.used_ms = session_clock_ms();
     session_publish(s);
+}
+
+static void set_state(session *s, llm_state state)
+{
+    s->record.used_ms = session_clock_ms();
+    set_state_unused(s, state);
 }
 
 /* The resident tokens become the first n; what was known about the rest is forgotten. */
@@ -319,16 +324,15 @@ static checkpoint *save_checkpoint(session *s, const float *logits, bool whole)
 {
     model *m = model_of(s);
     const uint32_t n_vocab = m->info.n_vocab;
-    const model_state kind = whole && m->info.checkpoint != MODEL_CHECKPOINT_WHOLE ? MODEL_STATE_FULL
-                                                                                  : MODEL_STATE_CHECKPOINT;
+    const model_state kind =
+        whole && m->info.checkpoint != MODEL_CHECKPOINT_WHOLE ? MODEL_STATE_FULL : MODEL_STATE_CHECKPOINT;
     const size_t n_bytes = m->ops->state_bytes(m, seat(s), kind);
     checkpoint_store *store = s->ground->checkpoints;
     if (n_bytes == 0 || (kind == MODEL_STATE_FULL && n_bytes > store->n_bytes_max / WHOLE_SHARE_MAX)) {
         return NULL;
     }
     checkpoint *c = checkpoint_add(store, s->owner, session_tokens(s), session_n_tokens(s), n_bytes,
-                                   logits != NULL ? n_vocab : 0,
-                                   whole || m->info.checkpoint == MODEL_CHECKPOINT_WHOLE);
+                                   logits != NULL ? n_vocab : 0, whole || m->info.checkpoint == MODEL_CHECKPOINT_WHOLE);
     if (c == NULL) {
         return NULL;
     }
@@ -350,6 +354,7 @@ void session_checkpoint(session *s, const float *logits, bool prefix)
     }
     checkpoint_store *store = s->ground->checkpoints;
     checkpoint *c = checkpoint_find(store, s->owner, session_tokens(s), session_n_tokens(s));
+    s->checkpoint_at = session_n_tokens(s); /* should it fail, the next one is not due at once */
     if (c != NULL && c->n_pins == 0 && ((whole && !c->is_whole) || (logits != NULL && c->logits == NULL))) {
         checkpoint_remove(store, c); /* replaced by one that holds more */
         c = NULL;
@@ -364,7 +369,6 @@ void session_checkpoint(session *s, const float *logits, bool prefix)
         return;
     }
     checkpoint_use(store, c);
-    s->checkpoint_at = c->k;
     if (prefix && s->prefix != c) {
         unpin(s);
         s->prefix = c;
@@ -392,7 +396,7 @@ bool session_park(session *s)
     }
     s->seat = SESSION_NO_SEAT;
     if (s->running == NULL) {
-        set_state(s, LLM_STATE_PARKED);
+        set_state_unused(s, LLM_STATE_PARKED);
     }
     return true;
 }
@@ -402,23 +406,23 @@ model_result session_take_seat(session *s, uint16_t free_seat)
     assert(!is_seated(s));
     model *m = model_of(s);
     const uint32_t n_tokens = session_n_tokens(s);
+    bool is_loaded = false;
     if (s->parked.state != NULL && n_tokens > 0) {
         const model_result result =
             m->ops->state_load(m, free_seat, MODEL_STATE_FULL, n_tokens, s->parked.state, s->parked.n_bytes);
         if (result == MODEL_NO_CELLS) {
             return result;
         }
-        s->seat = free_seat;
-        s->was_parked = result == MODEL_OK;
-    } else {
-        s->seat = free_seat;
+        is_loaded = result == MODEL_OK;
     }
-    const bool is_lost = n_tokens > 0 && !s->was_parked; /* the tokens are known, their state is gone */
+    s->seat = free_seat;
+    s->was_parked = is_loaded && s->running == NULL;
+    const bool is_lost = n_tokens > 0 && !is_loaded; /* the tokens are known, their state is gone */
     forget_parked(s);
     if (is_lost) {
         set_state(s, LLM_STATE_TORN);
     } else if (s->running == NULL) {
-        set_state(s, session_n_tokens(s) > 0 ? LLM_STATE_IDLE : LLM_STATE_EMPTY);
+        set_state_unused(s, session_n_tokens(s) > 0 ? LLM_STATE_IDLE : LLM_STATE_EMPTY);
     }
     assert_invariant(s);
     return is_lost ? MODEL_INVALID : MODEL_OK;

@@ -41,11 +41,11 @@ enum { SESSION_NO_SEAT = -1 };
 
 /* Where the state of a session without a seat lies. */
 typedef enum parked_where {
-    PARKED_NOWHERE,   /* only its tokens are known: refilled on its next request */
+    PARKED_NOWHERE, /* only its tokens are known: refilled on its next request */
     PARKED_IN_MEMORY,
-    PARKED_WRITING,   /* in memory, and on its way to the disk */
+    PARKED_WRITING, /* in memory, and on its way to the disk */
     PARKED_ON_DISK,
-    PARKED_READING,   /* on its way back to memory */
+    PARKED_READING, /* on its way back to memory */
 } parked_where;
 
 typedef struct parked {
@@ -69,16 +69,15 @@ typedef struct session {
     bool is_held; /* by the direct mode's caller: never idle */
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
-    uint64_t id;   /* of this timeline, for good: names its file */
-    uint64_t used; /* order of last use: larger is more recent */
+    uint64_t id;                               /* of this timeline, for good: names its file */
+    uint64_t used;                             /* order of last use: larger is more recent */
     page_record record;
     parked parked;
-    bool was_parked;      /* seated from a parked state and not used since */
-    bool has_file;        /* a snapshot of it lies in the state directory */
-    float *logits;        /* owned: n_vocab, after the first logits_at resident tokens */
-    uint32_t logits_at;   /* 0: none kept */
+    bool was_parked;        /* seated from a parked state and not used since */
+    float *logits;          /* owned: n_vocab, after the first logits_at resident tokens */
+    uint32_t logits_at;     /* 0: none kept */
     uint32_t checkpoint_at; /* tokens at its last checkpoint */
-    checkpoint *prefix;   /* pinned: the shared prefix it began with, or NULL */
+    checkpoint *prefix;     /* pinned: the shared prefix it began with, or NULL */
 
     struct request *running; /* the generation that holds the session, or NULL */
     struct request *waiting; /* first in the queue behind it */

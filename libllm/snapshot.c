@@ -13,7 +13,7 @@
 static const char MAGIC[8] = "LLMDSES1";
 
 enum {
-    VERSION    = 1,
+    VERSION = 1,
     PATH_BYTES = 4096,
     ORDER_MARK = 0x01020304,
 };
@@ -158,9 +158,11 @@ static bool sync_directory(const char *directory)
 {
     const int fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     const bool good = fd >= 0 && fsync(fd) == 0;
+    const int error = errno;
     if (fd >= 0) {
         close(fd);
     }
+    errno = error;
     return good;
 }
 
@@ -196,7 +198,8 @@ static bool write_parts(int fd, sum *sum_all, const snapshot *s)
 {
     for (uint32_t i = 0; i < s->n_parts; i++) {
         const snapshot_part *p = &s->parts[i];
-        part_head head = {.k = p->k, .is_whole = p->is_whole, .n_logits = p->n_logits, .n_state_bytes = p->n_state_bytes};
+        part_head head = {
+            .k = p->k, .is_whole = p->is_whole, .n_logits = p->n_logits, .n_state_bytes = p->n_state_bytes};
         if (!put(fd, sum_all, &head, sizeof head) || !put(fd, sum_all, p->state, p->n_state_bytes) ||
             !put(fd, sum_all, p->logits, p->n_logits * sizeof(float))) {
             return false;
@@ -260,7 +263,13 @@ int snapshot_write(const char *directory, const snapshot *s)
         errno = error;
         return LLM_IO;
     }
-    return sync_directory(directory) ? LLM_OK : LLM_IO;
+    if (!sync_directory(directory)) {
+        error = errno;
+        unlink(path);
+        errno = error;
+        return LLM_IO;
+    }
+    return LLM_OK;
 }
 
 /* ---- reading ---- */
@@ -312,8 +321,7 @@ static int check_head(reading *r, const snapshot_head *head, uint64_t id, const 
         return refuse(r, "it belongs to another model or context configuration");
     }
     const bool named = memchr(head->name, '\0', LLM_SESSION_NAME_BYTES_MAX + 1) != NULL;
-    if (head->id != id || !named || head->n_parts > SNAPSHOT_PARTS_MAX ||
-        head->file_bytes != r->left + sizeof *head) {
+    if (head->id != id || !named || head->n_parts > SNAPSHOT_PARTS_MAX || head->file_bytes != r->left + sizeof *head) {
         return refuse(r, "its head does not fit the file");
     }
     return LLM_OK;
@@ -416,7 +424,10 @@ int snapshot_remove(const char *directory, uint64_t id)
 {
     char path[PATH_BYTES];
     path_of(path, directory, id, "llmd-session");
-    return unlink(path) == 0 || errno == ENOENT ? LLM_OK : LLM_IO;
+    if (unlink(path) != 0) {
+        return errno == ENOENT ? LLM_OK : LLM_IO;
+    }
+    return sync_directory(directory) ? LLM_OK : LLM_IO; /* what was reset or closed must not come back */
 }
 
 void snapshot_set_aside(const char *directory, uint64_t id)

@@ -100,6 +100,29 @@ static void refuse_file(store *s, const char *directory, uint64_t id, int status
     }
 }
 
+/* LLM_NOT_FOUND is fine: there is no file to say something wrong. */
+static void relabel(store *s, store_job *job)
+{
+    snapshot file;
+    const char *why = "";
+    const uint64_t id = job->snapshot.id;
+    job->status = (llm_status)snapshot_read(s->directory, id, s->fingerprint, false, &file, &why);
+    if (job->status == LLM_NOT_FOUND) {
+        return;
+    }
+    if (job->status != LLM_OK) {
+        refuse_file(s, s->directory, id, job->status, why);
+        return;
+    }
+    memcpy(file.name, job->snapshot.name, sizeof file.name);
+    file.is_pinned = job->snapshot.is_pinned;
+    job->status = (llm_status)snapshot_write(s->directory, &file);
+    if (job->status != LLM_OK) {
+        store_complain(s, "session \"%s\" cannot be written to %s: %s", file.name, s->directory, strerror(errno));
+    }
+    snapshot_clear(&file);
+}
+
 static void work(store *s, store_job *job)
 {
     const uint64_t id = job->snapshot.id;
@@ -120,6 +143,7 @@ static void work(store *s, store_job *job)
             refuse_file(s, directory, id, job->status, why);
         }
         break;
+    case STORE_RELABEL: relabel(s, job); break;
     case STORE_REMOVE: job->status = (llm_status)snapshot_remove(directory, id); break;
     }
 }
@@ -205,7 +229,8 @@ static int lock_directory(store *s, char *error, size_t error_bytes)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/lock", s->directory);
-    if ((mkdir(s->directory, 0700) != 0 && errno != EEXIST) || (mkdir(s->saved_directory, 0700) != 0 && errno != EEXIST)) {
+    if ((mkdir(s->directory, 0700) != 0 && errno != EEXIST) ||
+        (mkdir(s->saved_directory, 0700) != 0 && errno != EEXIST)) {
         return say(error, error_bytes, s->directory, strerror(errno));
     }
     s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
@@ -312,8 +337,15 @@ static void scan_one(void *context, uint64_t id)
     snapshot_clear(&head);
 }
 
+static void leave(void *context, uint64_t id)
+{
+    (void)context;
+    (void)id;
+}
+
 void store_scan(store *s, void (*found)(void *context, snapshot *head), void *context)
 {
+    (void)snapshot_scan(s->saved_directory, leave, NULL); /* only for what a crash left */
     scan c = {.store = s, .found = found, .context = context};
     if (snapshot_scan(s->directory, scan_one, &c) != LLM_OK) {
         store_complain(s, "state directory %s cannot be listed: %s", s->directory, strerror(errno));

@@ -14,15 +14,24 @@
 
 typedef struct store store;
 
-typedef enum store_verb { STORE_WRITE, STORE_READ, STORE_REMOVE } store_verb;
+typedef enum store_verb {
+    STORE_WRITE,
+    STORE_READ,
+    STORE_REMOVE,
+    STORE_RELABEL, /* what the file says the session is called, and whether it is pinned, becomes what the job says */
+} store_verb;
 
 typedef struct store_job {
     store_verb verb;
     uint32_t slot;    /* of the session it is about; its id tells whether that is still the same one */
     uint64_t request; /* who waits for a reply; 0: nobody */
-    bool is_saved;    /* a labelled snapshot: it lies in the subdirectory `saved`, and its id is its label's */
+    bool
+        is_saved; /* a labelled snapshot: it lies in the subdirectory `saved`, its id is its label's, its name the label */
+    uint32_t owner;                             /* with a request: whose session, */
+    char name[LLM_SESSION_NAME_BYTES_MAX + 1];  /* which one, */
+    char label[LLM_SESSION_NAME_BYTES_MAX + 1]; /* and where it is saved */
     llm_status status;
-    snapshot snapshot; /* READ, REMOVE: only id is set on the way in */
+    snapshot snapshot; /* READ, REMOVE: only id is set on the way in; RELABEL: id, name and is_pinned */
     struct store_job *next;
 } store_job;
 

@@ -1,0 +1,270 @@
+/* Sessions beyond their seats, through the engine: forks, names, saved snapshots, restarts. */
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "engine_driver.h"
+
+enum { LONG = 400, N_BOUNDARIES = 300 };
+
+static char *new_directory(void)
+{
+    static char path[64];
+    strcpy(path, "/tmp/test_places.XXXXXX");
+    if (mkdtemp(path) == NULL) {
+        abort();
+    }
+    return path;
+}
+
+static void remove_directory(const char *path)
+{
+    char command[96];
+    snprintf(command, sizeof command, "rm -rf %s", path);
+    if (system(command) != 0) {
+        abort();
+    }
+}
+
+static int32_t *prompt_of(uint64_t seed)
+{
+    static int32_t tokens[LONG];
+    make_prompt(tokens, LONG, seed);
+    return tokens;
+}
+
+static generate_call call_of(const char *session, uint64_t seed)
+{
+    return (generate_call){.session = session, .prompt = prompt_of(seed), .n_prompt = LONG, .max_tokens = 5};
+}
+
+static const answer *say(driver *d, const char *session, uint64_t seed)
+{
+    const generate_call call = call_of(session, seed);
+    return driver_wait(d, driver_generate(d, &call));
+}
+
+static driver *open_with(const char *directory, uint32_t n_sessions, llm_policy policy)
+{
+    return driver_open(&(llm_engine_options){
+        .model = "sim:hybrid,length=0", .n_sessions = n_sessions, .capacity_policy = policy, .state_dir = directory});
+}
+
+/* More boundaries than count, none of them at the prompt's end. */
+static void test_many_boundaries(void)
+{
+    driver *d = driver_open_model("sim:hybrid");
+    int32_t boundaries[N_BOUNDARIES];
+    for (int32_t i = 0; i < N_BOUNDARIES; i++) {
+        boundaries[i] = 40 + i;
+    }
+    generate_call call = call_of("it", 1);
+    call.boundaries = boundaries;
+    call.n_boundaries = N_BOUNDARIES;
+    CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* Seated by a fork, parked again and dropped for lack of memory: its tokens prove nothing any more. */
+static void test_a_dropped_state_is_never_taken_for_a_loaded_one(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
+                                                  .n_sessions = 2,
+                                                  .capacity_policy = LLM_POLICY_PARK,
+                                                  .parked_bytes_max = 1 << 14});
+    CHECK_INT(say(d, "a", 1)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_park(d, 0, "a"))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_fork(d, 0, "a", "b", UINT32_MAX))->status, LLM_OK);
+    const char *others[] = {"c", "d", "e", "f"};
+    for (size_t i = 0; i < 4; i++) {
+        CHECK_INT(say(d, others[i], 10 + i)->status, LLM_OK);
+    }
+    CHECK_INT(say(d, "a", 1)->status, LLM_OK);
+    CHECK_INT(say(d, "b", 1)->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* One seat, and the parent is in it, busy: the fork is a copy all the same. */
+static void test_fork_of_the_only_seated_session(void)
+{
+    driver *d = driver_open(&(llm_engine_options){
+        .model = "sim:dense,length=0,step_us=100", .n_sessions = 1, .capacity_policy = LLM_POLICY_PARK});
+    generate_call call = call_of("parent", 1);
+    call.max_tokens = 0;
+    const uint64_t busy = driver_generate(d, &call);
+    driver_wait_text(d, busy);
+    driver_pause(d, busy, true);
+    const answer *forked = driver_wait(d, driver_fork(d, 0, "parent", "child", UINT32_MAX));
+    CHECK_INT(forked->status, LLM_OK);
+    CHECK(forked->n_tokens >= LONG);
+    driver_cancel(d, busy);
+    driver_wait(d, busy);
+    CHECK_INT(driver_wait(d, driver_fork(d, 0, "parent", "part", 100))->n_tokens, 100);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void test_a_fork_never_costs_its_parent(void)
+{
+    driver *d =
+        driver_open(&(llm_engine_options){.model = "sim:dense", .n_sessions = 1, .capacity_policy = LLM_POLICY_EVICT});
+    const uint32_t slot = say(d, "parent", 1)->slot;
+    CHECK_INT(driver_wait(d, driver_fork(d, 0, "parent", "child", UINT32_MAX))->status, LLM_CAPACITY);
+    int32_t tokens[1024];
+    CHECK(driver_tokens(d, slot, tokens, 1024) >= LONG);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* ---- saved snapshots ---- */
+
+static void test_what_cannot_be_loaded_replaces_nothing(void)
+{
+    const char *directory = new_directory();
+    driver *d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+    const answer *loaded = driver_wait(d, driver_command(d, LLM_COMMAND_LOAD, 0, "it", "nothing"));
+    CHECK_INT(loaded->status, LLM_NOT_FOUND);
+    CHECK(loaded->n_tokens >= LONG);
+    CHECK(say(d, "it", 1)->n_reused > 0);
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
+}
+
+static void test_a_saved_session_comes_back(void)
+{
+    const char *directory = new_directory();
+    driver *d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_SAVE, 0, "it", "label"))->status, LLM_OK);
+    CHECK_INT(say(d, "it", 2)->status, LLM_OK);
+    const answer *loaded = driver_wait(d, driver_command(d, LLM_COMMAND_LOAD, 0, "other", "label"));
+    CHECK_INT(loaded->status, LLM_OK);
+    CHECK(loaded->n_tokens >= LONG);
+    CHECK(say(d, "other", 1)->n_reused > 0);
+    CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_LOAD, 7, "other", "label"))->status, LLM_NOT_FOUND);
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
+}
+
+/* Whatever opens and closes while the store reads: what was loaded comes to its own owner and name only. */
+static void test_a_load_never_lands_with_another_owner(void)
+{
+    const char *directory = new_directory();
+    driver *d = open_with(directory, 1, LLM_POLICY_PARK);
+    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_SAVE, 0, "it", "label"))->status, LLM_OK);
+    for (int i = 0; i < 50; i++) {
+        const uint64_t load = driver_command(d, LLM_COMMAND_LOAD, 0, "it", "label");
+        driver_close_session(d, 0, "it");
+        generate_call foreign = call_of("foreign", 1);
+        foreign.owner = 7;
+        foreign.flags = LLM_GENERATE_COLD;
+        const uint64_t request = driver_generate(d, &foreign);
+        driver_cancel(d, request);
+        CHECK_INT(driver_wait(d, load)->status, LLM_OK);
+        const answer *a = driver_wait(d, request);
+        int32_t tokens[1024];
+        CHECK(driver_tokens(d, a->slot, tokens, 1024) <= a->finished.n_resident);
+        driver_wait(d, driver_close_session(d, 7, "foreign"));
+    }
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
+}
+
+/* ---- restarts ---- */
+
+static bool knows(driver *d, const char *session, uint64_t seed)
+{
+    return say(d, session, seed)->n_reused > 0;
+}
+
+/* The first run leaves files, the second renames what still lies on the disk, the third knows the name. */
+static void test_a_new_name_outlives_a_restart(void)
+{
+    const char *directory = new_directory();
+    driver *d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK_INT(say(d, "old", 1)->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+    d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_RENAME, 0, "old", "name"))->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+    d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK_INT(driver_wait(d, driver_reset(d, 0, "old"))->status, LLM_NOT_FOUND);
+    CHECK(knows(d, "name", 1));
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
+}
+
+static void test_what_was_reset_or_closed_stays_so_after_a_restart(void)
+{
+    const char *directory = new_directory();
+    driver *d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK_INT(say(d, "reset", 1)->status, LLM_OK);
+    CHECK_INT(say(d, "closed", 2)->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+    d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK_INT(driver_wait(d, driver_reset(d, 0, "reset"))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_close_session(d, 0, "closed"))->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+    d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK(!knows(d, "reset", 1));
+    CHECK(!knows(d, "closed", 2));
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
+}
+
+static void test_sessions_come_back_under_every_policy(void)
+{
+    for (llm_policy policy = LLM_POLICY_REFUSE; policy < LLM_POLICY_N; policy++) {
+        const char *directory = new_directory();
+        driver *d = open_with(directory, 2, policy);
+        CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+        CHECK_INT(driver_close(d), 0);
+        d = open_with(directory, 2, policy);
+        CHECK(knows(d, "it", 1));
+        CHECK_INT(driver_close(d), 0);
+        remove_directory(directory);
+    }
+}
+
+static void test_direct_mode_reads_what_lies_on_the_disk(void)
+{
+    const char *directory = new_directory();
+    driver *d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+    llm_engine *engine = NULL;
+    const llm_engine_options options = {.model = "sim:hybrid,length=0",
+                                        .n_sessions = 2,
+                                        .n_scratch = 2,
+                                        .n_ctx = 1024,
+                                        .capacity_policy = LLM_POLICY_PARK,
+                                        .state_dir = directory};
+    CHECK_INT(llm_engine_open(&options, &engine, NULL, 0), LLM_OK);
+    llm_session *s = NULL;
+    llm_resume resume = {0};
+    CHECK_INT(llm_session_open(engine, "it", &s), LLM_OK);
+    CHECK(llm_session_position(s) >= LONG);
+    CHECK_INT(llm_session_prefill(s, prompt_of(1), LONG, NULL, &resume), LLM_OK);
+    CHECK(resume.n_reused > 0);
+    llm_engine_close(engine);
+    remove_directory(directory);
+}
+
+int main(void)
+{
+    RUN(test_many_boundaries);
+    RUN(test_a_dropped_state_is_never_taken_for_a_loaded_one);
+    RUN(test_fork_of_the_only_seated_session);
+    RUN(test_a_fork_never_costs_its_parent);
+    RUN(test_what_cannot_be_loaded_replaces_nothing);
+    RUN(test_a_saved_session_comes_back);
+    RUN(test_a_load_never_lands_with_another_owner);
+    RUN(test_a_new_name_outlives_a_restart);
+    RUN(test_what_was_reset_or_closed_stays_so_after_a_restart);
+    RUN(test_sessions_come_back_under_every_policy);
+    RUN(test_direct_mode_reads_what_lies_on_the_disk);
+    return CHECK_RESULT();
+}
