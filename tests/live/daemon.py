@@ -19,6 +19,10 @@ from tests.serving import Events, Json, parse_events
 DEADLINE_S = 60.0
 
 
+def segment_file(socket: Path) -> Path:
+    return Path("/dev/shm") / segment_name(socket).lstrip("/")
+
+
 @dataclass
 class Process:
     """A running daemon."""
@@ -76,7 +80,7 @@ class Process:
 
     @property
     def segment(self) -> Path:
-        return Path("/dev/shm") / segment_name(self.socket).lstrip("/")
+        return segment_file(self.socket)
 
     def page(self) -> Page:
         return Page.open(segment_name(self.socket))
@@ -96,14 +100,14 @@ class Daemons:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.socket = directory / "run" / "llmd.sock"
         self._started: list[subprocess.Popen[str]] = []
 
     def start(self, model: str, *extra: str, **environment: str) -> Process:
-        socket = self.directory / "run" / "llmd.sock"
         options = {
             "--model": model,
             "--port": "0",
-            "--socket": str(socket),
+            "--socket": str(self.socket),
             "--state-dir": str(self.directory / "state"),
             "--ctx-size": "2048",
             "--threads": "1",
@@ -117,7 +121,7 @@ class Daemons:
             env={**clean, **environment},
         )
         self._started.append(popen)
-        process = Process(popen, socket)
+        process = Process(popen, self.socket)
         found = re.search(r"http://127\.0\.0\.1:(\d+)", process.wait_for("serving")["addresses"])
         assert found is not None
         process.port = int(found[1])
@@ -130,3 +134,5 @@ class Daemons:
             popen.wait()
             if popen.stderr is not None:
                 popen.stderr.close()
+        # What a killed daemon leaves for its successor; there will be none.
+        segment_file(self.socket).unlink(missing_ok=True)
