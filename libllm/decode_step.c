@@ -11,13 +11,21 @@ static bool can_run(const request *r)
            !r->paused && !request_is_stalled(r);
 }
 
+/* In the order of their seats: where sequences have cells of their own, neighbours go through the model in one pass. */
 static void collect_runs(decode *d)
 {
     d->n_runs = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
-        if (can_run(d->requests[i])) {
-            d->runs[d->n_runs++] = d->requests[i];
+        request *r = d->requests[i];
+        if (!can_run(r)) {
+            continue;
         }
+        uint32_t at = d->n_runs++;
+        while (at > 0 && d->runs[at - 1]->session->seat > r->session->seat) {
+            d->runs[at] = d->runs[at - 1];
+            at--;
+        }
+        d->runs[at] = r;
     }
 }
 
@@ -136,13 +144,18 @@ static bool preempt_newest(decode *d)
     return true;
 }
 
+static bool is_hungrier(const decode *d, uint32_t a, uint32_t b)
+{
+    return d->take[a] != d->take[b] ? d->take[a] > d->take[b] : d->runs[a]->queued_us > d->runs[b]->queued_us;
+}
+
 /* Nobody can make way: the run that wants most fails, the newest of equals, and gives its cells
  * back, so that the others go on. */
 static void fail_hungriest(decode *d)
 {
     uint32_t worst = d->n_runs;
     for (uint32_t i = 0; i < d->n_runs; i++) {
-        if (d->is_called[i] && (worst == d->n_runs || d->take[i] >= d->take[worst])) {
+        if (d->is_called[i] && (worst == d->n_runs || is_hungrier(d, i, worst))) {
             worst = i;
         }
     }

@@ -198,11 +198,9 @@ void describe(model_llama *m, const model_options &o)
     info.n_seq = o.n_seq;
     info.memory = memory_of(m);
     info.n_window = static_cast<uint32_t>(std::max(0, llama_model_n_swa(m->weights)));
-    info.mixed_calls = !o.exact && (info.memory == LLM_MEMORY_DENSE || info.memory == LLM_MEMORY_WINDOW);
     info.checkpoint = info.memory == LLM_MEMORY_DENSE       ? MODEL_CHECKPOINT_NONE
                       : info.memory == LLM_MEMORY_RECURRENT ? MODEL_CHECKPOINT_WHOLE
                                                             : MODEL_CHECKPOINT_ATTACHED;
-    info.shares_cells = !o.exact;
     info.n_params = llama_model_n_params(m->weights);
     info.model_bytes = llama_model_size(m->weights);
     info.sampling_default = sampling_default(m);
@@ -216,10 +214,20 @@ void describe(model_llama *m, const model_options &o)
 
 /* ---- context ------------------------------------------------------------------------------------------------------- */
 
-/* Two configurations. The usual one shares one pool of cells among all sequences, so that any mix of tokens is one pass
- * and a session takes what it needs. The exact one gives each sequence cells of its own and keeps to kernels whose
- * arithmetic does not depend on the shape of the batch. Flash attention is for GPUs: on CPUs it makes decoding at a
- * depth of 4096 tokens two to four times slower. */
+/* Cells in one pool: any mix of tokens is one pass, a copied sequence costs nothing, and a session takes what it needs;
+ * but attention runs over the cells of all sequences, idle ones, too. Cells in separate streams: a session costs the
+ * others nothing, but a pass takes neighbouring sequences only, and each its full context in memory. On a CPU idle
+ * sessions in one pool made decoding three times slower, so attention-only models have separate streams there where the
+ * memory suffices; with few attention layers (hybrid) or on a GPU the pool is better. The exact configuration has
+ * separate streams, and keeps to kernels whose arithmetic does not depend on the shape of the batch. Flash attention is
+ * for GPUs: on CPUs it makes decoding at a depth of 4096 tokens two to four times slower. */
+bool wants_streams(const model_llama *m, const model_options &o, uint32_t n_cells)
+{
+    const bool attends_only = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
+    const uint64_t full = static_cast<uint64_t>(padded(m->info.n_ctx)) * o.n_seq;
+    return o.exact || (attends_only && gpus_of(o).empty() && n_cells >= full);
+}
+
 llama_context_params context_params(const model_llama *m, const model_options &o)
 {
     llama_context_params p = llama_context_default_params();
@@ -233,7 +241,7 @@ llama_context_params context_params(const model_llama *m, const model_options &o
     p.n_threads = o.n_threads > 0 ? o.n_threads : model_llama_cores();
     p.n_threads_batch = p.n_threads;
     p.flash_attn_type = gpus_of(o).empty() ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
-    p.kv_unified = !o.exact;
+    p.kv_unified = !o.exact; /* until size_memory knows better */
     p.swa_full = false;
     p.embeddings = false;
     p.no_perf = true;
@@ -245,6 +253,10 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     const uint32_t smallest = o.exact ? p->n_ctx : padded(m->info.n_ctx);
     const model_llama_cells cells = model_llama_cells_plan(o.path, weights_params(o), *p, smallest, o.kv_bytes_max);
     p->n_ctx = cells.n_ctx;
+    p->kv_unified = !wants_streams(m, o, p->n_ctx);
+    m->info.shares_cells = p->kv_unified;
+    m->info.mixed_calls =
+        p->kv_unified && (m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW);
     m->info.state_bytes = cells.state_bytes;
 }
 
@@ -307,7 +319,7 @@ void identify(model_llama *m, const model_options &o)
 {
     const std::string configuration =
         std::string("llama ") + llama_version() + " n_ctx " + std::to_string(m->info.n_ctx) + " k f16 v f16 flash " +
-        (gpus_of(o).empty() ? "off" : "auto") + (o.exact ? " streams " + std::to_string(o.n_seq) : " unified");
+        (gpus_of(o).empty() ? "off" : "auto") + (m->info.shares_cells ? " unified" : " streams " + std::to_string(o.n_seq));
     if (!model_llama_fingerprint(o.path, configuration, m->info.fingerprint)) {
         throw refusal(LLM_MODEL_LOAD, std::string("cannot read the model ") + o.path + " to its end");
     }

@@ -215,7 +215,11 @@ static bool copy_donor(session *s, const session *donor)
     model *m = model_of(s);
     m->ops->clear(m, seat(s));
     truncate_tokens(s, 0);
-    if (!m->ops->copy(m, seat(donor), seat(s))) {
+    const bool copied = is_seated(donor)
+                            ? m->ops->copy(m, seat(donor), seat(s))
+                            : m->ops->state_load(m, seat(s), MODEL_STATE_FULL, session_n_tokens(donor),
+                                                 donor->parked.state, donor->parked.n_bytes) == MODEL_OK;
+    if (!copied) {
         return false;
     }
     page_append(page_of(s), s->slot, session_tokens(donor), session_n_tokens(donor));

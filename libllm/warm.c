@@ -17,14 +17,29 @@ typedef struct warm_sources {
 
 static bool can_give(const session *donor, const session *s)
 {
-    return donor != s && donor->is_open && donor->seat != SESSION_NO_SEAT && donor->owner == s->owner &&
+    const bool holds_state = donor->seat != SESSION_NO_SEAT || donor->parked.state != NULL;
+    return donor != s && donor->is_open && holds_state && donor->owner == s->owner &&
            donor->record.state != LLM_STATE_TORN && session_n_tokens(donor) > 0;
+}
+
+/* A parked state is loaded whole; only dense memory can be cut back from there. */
+static resume_source parked_source(const model *m, const session *donor)
+{
+    const uint32_t n = session_n_tokens(donor);
+    return (resume_source){
+        .tokens = session_tokens(donor),
+        .n_tokens = n,
+        .rewind_floor = m->info.memory == LLM_MEMORY_DENSE ? 1 : n,
+    };
 }
 
 /* A copy that shares no cells is made through a saved state, and that of a sliding window keeps the window only: it can
  * be taken whole, or with a checkpoint, but not cut back. */
 static resume_source donor_source(const model *m, const session *donor)
 {
+    if (donor->seat == SESSION_NO_SEAT) {
+        return parked_source(m, donor);
+    }
     resume_source source = session_source(donor);
     const bool is_narrowed = m->info.memory == LLM_MEMORY_WINDOW && !m->info.shares_cells;
     if (is_narrowed && source.n_tokens > m->info.n_window) {
@@ -33,16 +48,22 @@ static resume_source donor_source(const model *m, const session *donor)
     return source;
 }
 
-static void gather(places *p, const session *s, const int32_t *prompt, uint32_t n_prompt, warm_sources *out)
+static void gather_donors(places *p, const session *s, bool seated, warm_sources *out)
 {
-    out->n_donors = 0;
     for (uint32_t i = 0; i < p->n_slots && out->n_donors < LLM_SEQUENCES_MAX; i++) {
         const session *donor = &p->sessions[i];
-        if (can_give(donor, s)) {
+        if ((donor->seat != SESSION_NO_SEAT) == seated && can_give(donor, s)) {
             out->donor_sessions[out->n_donors] = donor;
             out->donors[out->n_donors++] = donor_source(p->ground.model, donor);
         }
     }
+}
+
+static void gather(places *p, const session *s, const int32_t *prompt, uint32_t n_prompt, warm_sources *out)
+{
+    out->n_donors = 0;
+    gather_donors(p, s, true, out); /* cheaper to copy: they win where both hold as much */
+    gather_donors(p, s, false, out);
     out->n_checkpoints = checkpoint_match(p->ground.checkpoints, s->owner, prompt, n_prompt, out->checkpoint_entries,
                                           CHECKPOINTS_LOOKED_AT);
     for (uint32_t i = 0; i < out->n_checkpoints; i++) {
@@ -69,23 +90,43 @@ static resume_plan decide(const session *s, const int32_t *prompt, uint32_t n_pr
     });
 }
 
-/* Acts on the plan. Should the model refuse, the session starts over: in doubt, refill. */
-static resume_plan apply(session *s, resume_plan plan, const int32_t *prompt, const warm_sources *sources)
+static bool apply(session *s, const resume_plan *plan, const int32_t *prompt, const warm_sources *sources)
 {
-    const session *donor = plan.donor >= 0 ? sources->donor_sessions[plan.donor] : NULL;
-    checkpoint *from = plan.checkpoint >= 0 ? sources->checkpoint_entries[plan.checkpoint] : NULL;
-    if (session_apply(s, &plan, prompt, donor, from)) {
-        return plan;
+    const session *donor = plan->donor >= 0 ? sources->donor_sessions[plan->donor] : NULL;
+    checkpoint *from = plan->checkpoint >= 0 ? sources->checkpoint_entries[plan->checkpoint] : NULL;
+    return session_apply(s, plan, prompt, donor, from);
+}
+
+/* The plan when the model refused one: the session starts over. In doubt, refill. */
+static resume_plan refill(int32_t diverged_at)
+{
+    return (resume_plan){.reason = LLM_REASON_TORN, .diverged_at = diverged_at, .donor = -1, .checkpoint = -1};
+}
+
+/* Decides and acts. A refusal is mostly a want of cells: idle sessions make way, and what they held can still be a source. */
+static resume_plan settle(places *p, session *s, const int32_t *prompt, uint32_t n_prompt, bool cold,
+                          warm_sources *sources)
+{
+    enum { TRIES = 3 };
+    int32_t diverged_at = -1;
+    for (int i = 0; i < TRIES; i++) {
+        gather(p, s, prompt, n_prompt, sources);
+        const resume_plan plan = decide(s, prompt, n_prompt, cold, sources);
+        if (apply(s, &plan, prompt, sources)) {
+            return plan;
+        }
+        diverged_at = i == 0 ? plan.diverged_at : diverged_at;
+        if (!places_free_cells(p, s)) {
+            break;
+        }
     }
-    return (resume_plan){
-        .reason = LLM_REASON_TORN, .diverged_at = plan.diverged_at, .donor = -1, .checkpoint = -1};
+    return refill(diverged_at);
 }
 
 resume_plan warm_begin(places *p, session *s, const int32_t *prompt, uint32_t n_prompt, bool cold, const float **logits)
 {
     warm_sources sources;
-    gather(p, s, prompt, n_prompt, &sources);
-    const resume_plan plan = apply(s, decide(s, prompt, n_prompt, cold, &sources), prompt, &sources);
+    const resume_plan plan = settle(p, s, prompt, n_prompt, cold, &sources);
     *logits = NULL;
     if (plan.has_logits) {
         *logits = plan.checkpoint >= 0 ? sources.checkpoint_entries[plan.checkpoint]->logits : s->logits;
@@ -104,7 +145,7 @@ uint32_t warm_fork(places *p, const session *from, session *to, uint32_t at)
     warm_sources sources;
     const int32_t *tokens = session_tokens(from);
     gather(p, to, tokens, wanted, &sources);
-    resume_plan plan = resume_decide(&(resume_input){
+    const resume_plan plan = resume_decide(&(resume_input){
         .prompt = tokens,
         .n_prompt = wanted,
         .own = session_source(to),
@@ -114,6 +155,6 @@ uint32_t warm_fork(places *p, const session *from, session *to, uint32_t at)
         .n_checkpoints = sources.n_checkpoints,
         .may_keep_all = true,
     });
-    plan = apply(to, plan, tokens, &sources);
+    (void)apply(to, &plan, tokens, &sources); /* refused: `to` stays empty */
     return session_n_tokens(to);
 }
