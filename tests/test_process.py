@@ -99,6 +99,8 @@ class Start:
             popen.wait()
             if popen.stderr is not None:
                 popen.stderr.close()
+        segment = segment_name(self._directory / "run" / "llmd.sock")  # a killed daemon leaves it for a successor
+        (Path("/dev/shm") / segment.lstrip("/")).unlink(missing_ok=True)
 
 
 @pytest.fixture
