@@ -1,0 +1,130 @@
+#include "check.h"
+#include "random.h"
+#include "timeline.h"
+
+enum { N_MAX = 6 };
+
+static void test_the_first_request_opens(void)
+{
+    CHECK_INT(timeline_choose(NULL, 0, 3).verb, TIMELINE_OPEN);
+    CHECK_INT(timeline_choose(NULL, 0, 1).verb, TIMELINE_OPEN);
+}
+
+static void test_more_than_half_of_a_history_continues_it(void)
+{
+    CHECK(timeline_continues(0, 0));
+    CHECK(timeline_continues(1, 1));
+    CHECK(!timeline_continues(5, 10));
+    CHECK(timeline_continues(6, 10));
+    CHECK(timeline_continues(UINT32_MAX, UINT32_MAX));
+}
+
+/* A title request under the id of a long conversation: it shares the system prompt and little else. */
+static void test_an_early_divergence_opens_another(void)
+{
+    const timeline main_one = {.n_history = 1000, .n_common = 200, .is_busy = true, .used = 1};
+    CHECK_INT(timeline_choose(&main_one, 1, 3).verb, TIMELINE_OPEN);
+    CHECK_INT(timeline_choose(&main_one, 1, 1).verb, TIMELINE_CONTINUE);
+}
+
+static void test_the_longest_common_prefix_wins(void)
+{
+    const timeline t[] = {
+        {.n_history = 100, .n_common = 90, .used = 9},
+        {.n_history = 120, .n_common = 110, .used = 1, .is_busy = true},
+        {.n_history = 100, .n_common = 90, .used = 5},
+    };
+    const timeline_choice c = timeline_choose(t, 3, 3);
+    CHECK_INT(c.verb, TIMELINE_CONTINUE);
+    CHECK_INT(c.index, 1);
+}
+
+static void test_of_equals_the_free_one_then_the_recent_one(void)
+{
+    timeline t[] = {
+        {.n_history = 100, .n_common = 90, .used = 9, .is_busy = true},
+        {.n_history = 100, .n_common = 90, .used = 3},
+        {.n_history = 100, .n_common = 90, .used = 5},
+    };
+    CHECK_INT(timeline_choose(t, 3, 3).index, 2);
+    t[1].is_busy = t[2].is_busy = true;
+    CHECK_INT(timeline_choose(t, 3, 3).index, 0);
+}
+
+static void test_the_oldest_idle_one_makes_way(void)
+{
+    timeline t[] = {
+        {.n_history = 100, .n_common = 1, .used = 1, .is_busy = true},
+        {.n_history = 100, .n_common = 9, .used = 3},
+        {.n_history = 100, .n_common = 1, .used = 2},
+    };
+    const timeline_choice c = timeline_choose(t, 3, 3);
+    CHECK_INT(c.verb, TIMELINE_REPLACE);
+    CHECK_INT(c.index, 2);
+    t[1].is_busy = t[2].is_busy = true;
+    const timeline_choice waits = timeline_choose(t, 3, 3);
+    CHECK_INT(waits.verb, TIMELINE_CONTINUE);
+    CHECK_INT(waits.index, 1);
+}
+
+static timeline any_timeline(random_source *r, uint64_t used)
+{
+    const uint32_t n_history = random_below(r, 8);
+    return (timeline){
+        .n_history = n_history,
+        .n_common = random_below(r, n_history + 3),
+        .is_busy = random_below(r, 2) == 1,
+        .used = used,
+    };
+}
+
+static void check_choice(const timeline *t, uint32_t n, uint32_t n_max)
+{
+    const timeline_choice c = timeline_choose(t, n, n_max);
+    uint32_t n_continued = 0;
+    uint32_t n_idle = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const int continues = timeline_continues(t[i].n_common, t[i].n_history);
+        n_continued += continues;
+        n_idle += !t[i].is_busy;
+        if (continues) {
+            CHECK_INT(c.verb, TIMELINE_CONTINUE);
+            CHECK(t[c.index].n_common >= t[i].n_common);
+        }
+    }
+    CHECK(c.verb != TIMELINE_OPEN || n < n_max || n == 0);
+    CHECK(c.verb == TIMELINE_OPEN || c.index < n);
+    if (c.verb == TIMELINE_REPLACE) {
+        CHECK_INT(n_continued, 0);
+        CHECK(!t[c.index].is_busy && n >= n_max && n_max > 1);
+    }
+    if (c.verb == TIMELINE_CONTINUE && n_continued == 0) { /* only where nothing else is allowed */
+        CHECK(n >= n_max && (n_idle == 0 || n_max == 1));
+    }
+}
+
+static void test_any_timelines(void)
+{
+    random_source r = {.state = 7};
+    for (int round = 0; round < 20000; round++) {
+        timeline t[N_MAX];
+        const uint32_t n = random_below(&r, N_MAX + 1);
+        for (uint32_t i = 0; i < n; i++) {
+            t[i] = any_timeline(&r, i * 7 % 11);
+        }
+        check_choice(t, n, 1 + random_below(&r, N_MAX));
+        CHECK_STILL_GOOD();
+    }
+}
+
+int main(void)
+{
+    RUN(test_the_first_request_opens);
+    RUN(test_more_than_half_of_a_history_continues_it);
+    RUN(test_an_early_divergence_opens_another);
+    RUN(test_the_longest_common_prefix_wins);
+    RUN(test_of_equals_the_free_one_then_the_recent_one);
+    RUN(test_the_oldest_idle_one_makes_way);
+    RUN(test_any_timelines);
+    return CHECK_RESULT();
+}
