@@ -129,6 +129,7 @@ static void relate(const checkpoint_store *store, checkpoint *c)
         if (other->k < c->k && is_prefix_of(other, c)) {
             c->shorter = other->k; /* entries ascend: the last one is the longest */
             other->longest = other->longest > c->k ? other->longest : c->k;
+            other->used = c->used;
         } else if (other->k > c->k && is_prefix_of(c, other)) {
             c->longest = other->k;
             other->shorter = other->shorter > c->k ? other->shorter : c->k;
@@ -260,7 +261,32 @@ checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_
     return c;
 }
 
+bool checkpoint_pin(checkpoint_store *store, checkpoint *c)
+{
+    if (c->n_pins == 0) {
+        if (store->n_pinned_bytes + c->n_bytes > store->n_bytes_max / 2) {
+            return false;
+        }
+        store->n_pinned_bytes += c->n_bytes;
+    }
+    c->n_pins++;
+    return true;
+}
+
+void checkpoint_unpin(checkpoint_store *store, checkpoint *c)
+{
+    assert(c->n_pins > 0);
+    if (--c->n_pins == 0) {
+        store->n_pinned_bytes -= c->n_bytes;
+    }
+}
+
 void checkpoint_use(checkpoint_store *store, checkpoint *c)
 {
     c->used = ++store->clock;
+    for (uint32_t i = 0; i < store->n_entries && store->entries[i]->k < c->k; i++) {
+        if (is_prefix_of(store->entries[i], c)) {
+            store->entries[i]->used = c->used;
+        }
+    }
 }

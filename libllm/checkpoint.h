@@ -2,9 +2,9 @@
  * direct mode.
  *
  * A checkpoint is the state after exactly k tokens. It is valid for a prompt iff the prompt's first k tokens are its
- * tokens. Nothing invalidates it; it can only be evicted for the budget. It belongs to no session: two sessions of
- * one owner with the same prefix share one. (The store serves one model and one context configuration, so that the fingerprint is the
- * same for all; on disk it is written out, snapshot.h.)
+ * tokens. Nothing invalidates it; it can only be evicted for the budget. It belongs to no session: two sessions of one
+ * owner with the same prefix share one. (The store serves one model and one context configuration, so that the
+ * fingerprint is the same for all; on disk it is written out, snapshot.h.)
  *
  * Eviction takes the entry of the least value
  *
@@ -12,7 +12,8 @@
  *      ---------------------------------------------------------------  x  1 / (1 + uses of others since its last use)
  *      bytes  x  (distance to the end of that history + ANCHOR)
  *
- * so that one long history keeps anchors spaced logarithmically from its end. Pinned entries are never evicted. */
+ * so that one long history keeps anchors spaced logarithmically from its end, and histories go by their last use: the use
+ * of an entry is one of all shorter entries of its history. Pinned entries are never evicted. */
 #ifndef LLM_CHECKPOINT_H
 #define LLM_CHECKPOINT_H
 
@@ -26,7 +27,7 @@ typedef struct checkpoint_hash {
 
 typedef struct checkpoint {
     uint32_t k;
-    uint32_t owner; /* owners do not even share what they could time */
+    uint32_t owner;       /* owners do not even share what they could time */
     checkpoint_hash hash; /* of the k tokens: finds candidates; the tokens prove */
     int32_t *tokens;
     void *state;
@@ -34,7 +35,7 @@ typedef struct checkpoint {
     bool is_whole;        /* stands alone (model.h: FULL, or a WHOLE checkpoint) */
     float *logits;        /* after token k: n_vocab floats, or NULL */
     uint32_t n_pins;      /* sessions that began with it: the shared prefix */
-    uint64_t used;        /* clock of the last use */
+    uint64_t used;        /* clock of the last use, of it or of one that continues it */
     uint32_t shorter;     /* k of the longest entry that is a shorter prefix of this one; 0: none */
     uint32_t longest;     /* k of the longest entry that this one is a prefix of, itself included */
     size_t n_bytes;       /* all of it, this struct included */
@@ -47,6 +48,7 @@ typedef struct checkpoint_store {
     uint64_t clock;
     size_t n_bytes;
     size_t n_bytes_max;
+    size_t n_pinned_bytes; /* at most half of n_bytes_max */
     uint64_t n_evicted;
 } checkpoint_store;
 
@@ -65,6 +67,10 @@ uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const i
 checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
                            size_t n_state_bytes, uint32_t n_logits, bool is_whole);
 void checkpoint_remove(checkpoint_store *store, checkpoint *c);
+
+/* Pins are counted. False: the pinned ones would leave too little room for the rest; c is as it was. */
+bool checkpoint_pin(checkpoint_store *store, checkpoint *c);
+void checkpoint_unpin(checkpoint_store *store, checkpoint *c);
 
 void checkpoint_use(checkpoint_store *store, checkpoint *c); /* it was restored, or asked for again */
 

@@ -27,11 +27,12 @@ typedef struct places_options {
 typedef struct places {
     session_ground ground;
     places_options options;
-    store *store;      /* NULL: no disk */
-    uint64_t clock;    /* counts uses; orders sessions by recency */
-    uint32_t n_slots;  /* n_named + n_scratch + n_parked_max */
-    session *sessions; /* n_slots */
-    session **seats;   /* n_named + n_scratch: who sits there, or NULL */
+    store *store;         /* NULL: no disk */
+    size_t writing_bytes; /* of states that the store has still to write */
+    uint64_t clock;       /* counts uses; orders sessions by recency */
+    uint32_t n_slots;     /* n_named + n_scratch + n_parked_max */
+    session *sessions;    /* n_slots */
+    session **seats;      /* n_named + n_scratch: who sits there, or NULL */
 } places;
 
 int places_open(places *p, const session_ground *ground, const places_options *options, store *disk);

@@ -5,6 +5,8 @@
 
 #include "places.h"
 
+enum { WRITING_BYTES_MIN = 1 << 28 };
+
 static store_job *new_job(store_verb verb, const session *s, uint64_t request)
 {
     store_job *job = calloc(1, sizeof *job);
@@ -57,10 +59,24 @@ static session *oldest_parked(places *p)
     return oldest;
 }
 
+static void push_write(places *p, store_job *job)
+{
+    p->writing_bytes += job->snapshot.n_state_bytes;
+    store_push(p->store, job);
+}
+
+/* A disk that is slower than the parking must not fill the memory: as much again as may be parked waits for it. */
+static bool may_write(const places *p, size_t n_bytes)
+{
+    const size_t n_max =
+        p->options.parked_bytes_max > WRITING_BYTES_MIN ? p->options.parked_bytes_max : WRITING_BYTES_MIN;
+    return p->writing_bytes == 0 || p->writing_bytes + n_bytes <= n_max;
+}
+
 /* The state goes to the store; until it is written the session may still load it from where it lies. */
 static bool spill(places *p, session *s)
 {
-    store_job *job = new_job(STORE_WRITE, s, 0);
+    store_job *job = may_write(p, s->parked.n_bytes) ? new_job(STORE_WRITE, s, 0) : NULL;
     if (job == NULL || !describe(p, s, &job->snapshot)) {
         store_job_free(job);
         return false;
@@ -68,7 +84,7 @@ static bool spill(places *p, session *s)
     job->snapshot.state = s->parked.state;
     job->snapshot.n_state_bytes = s->parked.n_bytes;
     s->parked.where = PARKED_WRITING;
-    store_push(p->store, job);
+    push_write(p, job);
     return true;
 }
 
@@ -198,6 +214,7 @@ bool places_take_stored(places *p, void (*done)(void *context, store_job *job), 
     store_job *job;
     bool any = false;
     while (p->store != NULL && (job = store_take(p->store)) != NULL) {
+        p->writing_bytes -= job->verb == STORE_WRITE ? job->snapshot.n_state_bytes : 0;
         if (job->verb == STORE_WRITE && !job->is_saved) {
             written(p, job);
         } else if (job->verb == STORE_READ && !job->is_saved) {
@@ -314,7 +331,7 @@ int places_save(places *p, session *s, const char *label, size_t n_label_bytes, 
         job->snapshot.id = label_id(s->owner, label, n_label_bytes);
     }
     copy_parts(p, &job->snapshot);
-    store_push(p->store, job);
+    push_write(p, job);
     return LLM_OK;
 }
 

@@ -99,7 +99,7 @@ static void forget_parked(session *s)
 static void unpin(session *s)
 {
     if (s->prefix != NULL) {
-        s->prefix->n_pins--;
+        checkpoint_unpin(s->ground->checkpoints, s->prefix);
         s->prefix = NULL;
     }
 }
@@ -215,10 +215,9 @@ static bool copy_donor(session *s, const session *donor)
     model *m = model_of(s);
     m->ops->clear(m, seat(s));
     truncate_tokens(s, 0);
-    const bool copied = is_seated(donor)
-                            ? m->ops->copy(m, seat(donor), seat(s))
-                            : m->ops->state_load(m, seat(s), MODEL_STATE_FULL, session_n_tokens(donor),
-                                                 donor->parked.state, donor->parked.n_bytes) == MODEL_OK;
+    const bool copied = is_seated(donor) ? m->ops->copy(m, seat(donor), seat(s))
+                                         : m->ops->state_load(m, seat(s), MODEL_STATE_FULL, session_n_tokens(donor),
+                                                              donor->parked.state, donor->parked.n_bytes) == MODEL_OK;
     if (!copied) {
         return false;
     }
@@ -375,8 +374,7 @@ void session_checkpoint(session *s, const float *logits, bool prefix)
     checkpoint_use(store, c);
     if (prefix && s->prefix != c) {
         unpin(s);
-        s->prefix = c;
-        c->n_pins++;
+        s->prefix = checkpoint_pin(store, c) ? c : NULL;
     }
 }
 

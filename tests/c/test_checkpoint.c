@@ -102,12 +102,65 @@ static void what_is_pinned_stays(void)
     const int32_t system[2] = {1, 2};
     checkpoint *pinned = checkpoint_add(&store, 0, system, 2, STATE_BYTES, 0, true);
     CHECK(pinned != NULL);
-    pinned->n_pins = 1;
+    CHECK(checkpoint_pin(&store, pinned));
     for (int32_t i = 0; i < 100; i++) {
         const int32_t tokens[3] = {1, 2, i};
         CHECK(checkpoint_add(&store, 0, tokens, 3, STATE_BYTES, 0, true) != NULL);
         CHECK(checkpoint_find(&store, 0, system, 2) == pinned);
     }
+    checkpoint_store_close(&store);
+}
+
+static void pins_leave_half_of_the_room(void)
+{
+    checkpoint_store store;
+    checkpoint_store_open(&store, 10 * (sizeof(checkpoint) + STATE_BYTES + sizeof(int32_t)));
+    checkpoint *entries[10];
+    uint32_t n_pinned = 0;
+    for (int32_t i = 0; i < 10; i++) {
+        entries[i] = checkpoint_add(&store, 0, &i, 1, STATE_BYTES, 0, true);
+        CHECK(entries[i] != NULL);
+        n_pinned += checkpoint_pin(&store, entries[i]);
+    }
+    CHECK_INT(n_pinned, 5);
+    CHECK(checkpoint_pin(&store, entries[0]));
+    checkpoint_unpin(&store, entries[0]);
+    CHECK(!checkpoint_pin(&store, entries[9]));
+    checkpoint_unpin(&store, entries[0]);
+    CHECK(checkpoint_pin(&store, entries[9]));
+    checkpoint_store_close(&store);
+}
+
+static void owners_never_share(void)
+{
+    checkpoint_store store;
+    checkpoint_store_open(&store, 1 << 16);
+    const int32_t tokens[3] = {1, 2, 3};
+    checkpoint *found[4];
+    checkpoint *mine = checkpoint_add(&store, 1, tokens, 3, STATE_BYTES, 0, true);
+    CHECK(mine != NULL && checkpoint_find(&store, 1, tokens, 3) == mine);
+    CHECK(checkpoint_find(&store, 2, tokens, 3) == NULL);
+    CHECK_INT(checkpoint_match(&store, 2, tokens, 3, found, 4), 0);
+    checkpoint_store_close(&store);
+}
+
+/* One long history with room for few entries: they stand close together at its end, and far apart before. */
+static void anchors_of_a_long_history_thin_out_backwards(void)
+{
+    enum { EVERY = 256, N = 64 * EVERY, N_KEPT = 12 };
+    static int32_t tokens[N];
+    checkpoint_store store;
+    const size_t n_bytes_mean = sizeof(checkpoint) + N / 2 * sizeof(int32_t) + (1 << 20);
+    checkpoint_store_open(&store, N_KEPT * n_bytes_mean);
+    for (uint32_t k = EVERY; k <= N; k += EVERY) {
+        CHECK(checkpoint_add(&store, 0, tokens, k, 1 << 20, 0, false) != NULL);
+    }
+    CHECK(store.n_entries >= N_KEPT / 2 && store.n_entries <= N_KEPT + 1);
+    CHECK(store.entries[0]->k <= N / 2);
+    CHECK_INT(store.entries[store.n_entries - 1]->k, N);
+    const uint32_t last = store.n_entries - 1;
+    CHECK(store.entries[last]->k - store.entries[last - 1]->k < store.entries[1]->k - store.entries[0]->k ||
+          store.entries[last]->k - store.entries[last - 1]->k == EVERY);
     checkpoint_store_close(&store);
 }
 
@@ -126,6 +179,9 @@ int main(void)
     RUN(entries_know_their_relatives);
     RUN(a_match_is_a_prefix_and_the_longest_come_first);
     RUN(what_is_pinned_stays);
+    RUN(pins_leave_half_of_the_room);
+    RUN(owners_never_share);
+    RUN(anchors_of_a_long_history_thin_out_backwards);
     RUN(what_is_too_large_is_not_kept);
     return CHECK_RESULT();
 }
