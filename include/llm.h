@@ -10,7 +10,7 @@
  *             The opening thread does everything. For tools, measurements and tests.
  *   serving   llm_engine_open, llm_engine_start: from here the decode thread owns the model and all sessions.
  *             Commands go in through llm_command_push, events come out through llm_events_drain; both are
- *             MessagePack, specified below. llm_session_* answers LLM_MISUSE until llm_engine_stop.
+ *             MessagePack, specified below. llm_session_open answers LLM_MISUSE until llm_engine_stop.
  *
  * Conventions. Functions returning `int` return an llm_status: LLM_OK is 0, everything else is an error and leaves
  * all outputs untouched unless the function says otherwise. Strings are UTF-8 and NUL-terminated unless a length
@@ -231,7 +231,8 @@ typedef struct llm_info {
  * LLM_INVALID (an option is out of range), LLM_MODEL_LOAD, LLM_IO (the segment: name and errno), LLM_NO_MEMORY. */
 LLM_API int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes);
 
-/* Starts the decode thread: from here llm_session_* answers LLM_MISUSE and commands are served. Owner thread.
+/* Starts the decode thread: from here llm_session_open answers LLM_MISUSE and commands are served. Closes the sessions
+ * that direct mode left open: their pointers are invalid. Owner thread.
  * LLM_MISUSE if already serving, LLM_IO if no thread can be made. */
 LLM_API int llm_engine_start(llm_engine *engine);
 

@@ -81,6 +81,14 @@ static bool same_name(const session *s, const char *name, size_t n_name_bytes)
     return strlen(s->name) == n_name_bytes && memcmp(s->name, name, n_name_bytes) == 0;
 }
 
+/* Its state is at hand; or it is being read from the store now. */
+static bool can_be_forked(decode *d, session *from)
+{
+    places_used(d->places, from); /* so that it is not the one to be parked */
+    (void)places_seat(d->places, from);
+    return from->seat != SESSION_NO_SEAT || from->parked.state != NULL || session_n_tokens(from) == 0;
+}
+
 /* `to` is open and empty. With two seats the model copies; with one, what is saved of `from` is copied. */
 static void fill_fork(decode *d, session *from, session *to, uint32_t at)
 {
@@ -101,10 +109,8 @@ int decode_fork(decode *d, session *from, const char *name, size_t n_name_bytes,
 {
     assert(!same_name(from, name, n_name_bytes));
     session *to = NULL;
-    places_used(d->places, from); /* so that it is not the one to be parked */
-    (void)places_seat(d->places, from);
-    if (from->seat == SESSION_NO_SEAT && from->parked.state == NULL && session_n_tokens(from) > 0) {
-        return LLM_BUSY; /* being read from the store */
+    if (!can_be_forked(d, from)) {
+        return LLM_BUSY;
     }
     const bool was_held = from->is_held;
     from->is_held = true; /* nor to be forgotten */
@@ -128,6 +134,10 @@ void decode_fork_command(decode *d, const wire_command *c)
     }
     if (same_name(from, c->other, c->n_other_bytes)) {
         decode_reply(d, c->request, LLM_INVALID, from);
+        return;
+    }
+    if (!can_be_forked(d, from)) { /* before anything is closed for it */
+        decode_reply(d, c->request, LLM_BUSY, from);
         return;
     }
     close_all(d, c->owner, c->other, c->n_other_bytes);

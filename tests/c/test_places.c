@@ -116,6 +116,23 @@ static void test_a_fork_never_costs_its_parent(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* A fork that has to wait for the disk has not closed the session whose name it will take. */
+static void test_a_fork_that_must_wait_replaces_nothing(void)
+{
+    const char *directory = new_directory();
+    driver *d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK_INT(say(d, "parent", 1)->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+    d = open_with(directory, 2, LLM_POLICY_PARK);
+    const uint32_t slot = say(d, "child", 2)->slot;
+    const answer *forked = driver_wait(d, driver_fork(d, 0, "parent", "child", UINT32_MAX));
+    int32_t tokens[1024];
+    CHECK_INT(forked->status, LLM_BUSY);
+    CHECK(driver_tokens(d, slot, tokens, 1024) >= LONG);
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
+}
+
 /* ---- saved snapshots ---- */
 
 static void test_what_cannot_be_loaded_replaces_nothing(void)
@@ -259,6 +276,7 @@ int main(void)
     RUN(test_a_dropped_state_is_never_taken_for_a_loaded_one);
     RUN(test_fork_of_the_only_seated_session);
     RUN(test_a_fork_never_costs_its_parent);
+    RUN(test_a_fork_that_must_wait_replaces_nothing);
     RUN(test_what_cannot_be_loaded_replaces_nothing);
     RUN(test_a_saved_session_comes_back);
     RUN(test_a_load_never_lands_with_another_owner);
