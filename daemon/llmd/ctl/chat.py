@@ -214,6 +214,7 @@ def run(context: Context) -> int:
     settings = {key: value for key, value in wanted.items() if value is not None}
     conversation = Conversation(context.client, name, options.system, settings)
     remember = _history_file() if sys.stdin.isatty() else None
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the parent had it ignored
     for number in (signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # a closed window closes its session, too
     try:
