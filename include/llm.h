@@ -37,18 +37,18 @@ extern "C" {
 
 enum {
     LLM_SESSION_NAME_BYTES_MAX = 128, /* 1..128 printable ASCII characters without spaces; "" means scratch */
-    LLM_STOPS_MAX              = 16,  /* stop strings of one request */
-    LLM_STOP_BYTES_MAX         = 256, /* bytes of one stop string */
-    LLM_LOGIT_BIASES_MAX       = 1024,
-    LLM_SEQUENCES_MAX          = 256, /* seats in the model's memory: named + scratch */
-    LLM_PARKED_MAX             = 1024, /* sessions beyond them that may be parked */
-    LLM_BOUNDARIES_MAX         = 256, /* of one prompt; of more the last ones count */
-    LLM_LABEL_BYTES_MAX        = 128, /* of a saved session: printable ASCII without spaces */
-    LLM_REQUESTS_MAX           = 256, /* live generations of one engine, waiting ones included */
-    LLM_SESSION_QUEUE_MAX      = 8,   /* requests waiting for one busy session */
-    LLM_SCRATCH_QUEUE_MAX      = 64,  /* requests waiting for a scratch session */
-    LLM_OUTBOX_BYTES_MAX       = 65536, /* undelivered text of one request; above it the request is not stepped */
-    LLM_TEXT_BYTES_MAX         = 256,
+    LLM_STOPS_MAX = 16,               /* stop strings of one request */
+    LLM_STOP_BYTES_MAX = 256,         /* bytes of one stop string */
+    LLM_LOGIT_BIASES_MAX = 1024,
+    LLM_SEQUENCES_MAX = 256,      /* seats in the model's memory: named + scratch */
+    LLM_PARKED_MAX = 1024,        /* sessions beyond them that may be parked */
+    LLM_BOUNDARIES_MAX = 256,     /* of one prompt; of more the last ones count */
+    LLM_LABEL_BYTES_MAX = 128,    /* of a saved session: printable ASCII without spaces */
+    LLM_REQUESTS_MAX = 256,       /* live generations of one engine, waiting ones included */
+    LLM_SESSION_QUEUE_MAX = 8,    /* requests waiting for one busy session */
+    LLM_SCRATCH_QUEUE_MAX = 64,   /* requests waiting for a scratch session */
+    LLM_OUTBOX_BYTES_MAX = 65536, /* undelivered text of one request; above it the request is not stepped */
+    LLM_TEXT_BYTES_MAX = 256,
 };
 
 /* ---- words ------------------------------------------------------------------------------------------------
@@ -56,81 +56,81 @@ enum {
  * use; llm_*_word() returns it. Numbers are part of the wire format and never change meaning.
  */
 
-#define LLM_STATUS_TABLE(X)                                                                                         \
-    X(OK, 0, "ok", "Success.")                                                                                      \
-    X(INVALID, 1, "invalid", "An argument or message is malformed.")                                                \
-    X(FULL, 2, "full", "The ring has no room for this message; try again after the other side has drained it.")     \
-    X(NOT_FOUND, 3, "not_found", "There is no such session, request or segment.")                                   \
-    X(MISUSE, 4, "misuse", "The call is not allowed in this mode or from this thread.")                             \
-    X(NO_MEMORY, 5, "no_memory", "The host is out of memory.")                                                      \
-    X(IO, 6, "io_error", "The operating system refused a file, segment or descriptor.")                             \
-    X(MODEL_LOAD, 7, "model_load_failed", "The model file could not be loaded.")                                    \
-    X(TEMPLATE, 8, "template_failed", "The model's chat template could not be rendered for these messages.")       \
-    X(CONTEXT_LENGTH, 9, "context_length_exceeded", "The prompt does not fit the session's context.")               \
-    X(CAPACITY, 10, "capacity_exhausted", "All session places are taken and the capacity policy frees none.")       \
-    X(QUEUE_FULL, 11, "queue_full", "Too many requests are waiting for this session.")                              \
-    X(OVERLOADED, 12, "overloaded", "The engine holds as many live requests as it can.")                            \
-    X(NO_CELLS, 13, "kv_cache_full", "The KV cache has no room left for this session to grow.")                     \
-    X(STEP_FAILED, 14, "step_failed", "The model failed a step; the session is torn until it is reset.")            \
-    X(TORN, 15, "torn", "The session's state is not trusted; reset it.")                                            \
-    X(SHUTDOWN, 16, "shutting_down", "The engine is stopping.")                                                     \
-    X(CANCELLED, 17, "cancelled", "The request was cancelled.")                                                     \
-    X(TOKEN, 18, "invalid_token", "A token id is outside the model's vocabulary.")                                  \
-    X(VERSION, 19, "version_mismatch", "The segment was written by another version.")                              \
-    X(SMALL_BUFFER, 20, "small_buffer", "The caller's buffer is too small.")                                        \
-    X(BUSY, 21, "session_busy", "A generation is using the session.")                                               \
+#define LLM_STATUS_TABLE(X)                                                                                            \
+    X(OK, 0, "ok", "Success.")                                                                                         \
+    X(INVALID, 1, "invalid", "An argument or message is malformed.")                                                   \
+    X(FULL, 2, "full", "The ring has no room for this message; try again after the other side has drained it.")        \
+    X(NOT_FOUND, 3, "not_found", "There is no such session, request or segment.")                                      \
+    X(MISUSE, 4, "misuse", "The call is not allowed in this mode or from this thread.")                                \
+    X(NO_MEMORY, 5, "no_memory", "The host is out of memory.")                                                         \
+    X(IO, 6, "io_error", "The operating system refused a file, segment or descriptor.")                                \
+    X(MODEL_LOAD, 7, "model_load_failed", "The model file could not be loaded.")                                       \
+    X(TEMPLATE, 8, "template_failed", "The model's chat template could not be rendered for these messages.")           \
+    X(CONTEXT_LENGTH, 9, "context_length_exceeded", "The prompt does not fit the session's context.")                  \
+    X(CAPACITY, 10, "capacity_exhausted", "All session places are taken and the capacity policy frees none.")          \
+    X(QUEUE_FULL, 11, "queue_full", "Too many requests are waiting for this session.")                                 \
+    X(OVERLOADED, 12, "overloaded", "The engine holds as many live requests as it can.")                               \
+    X(NO_CELLS, 13, "kv_cache_full", "The KV cache has no room left for this session to grow.")                        \
+    X(STEP_FAILED, 14, "step_failed", "The model failed a step; the session is torn until it is reset.")               \
+    X(TORN, 15, "torn", "The session's state is not trusted; reset it.")                                               \
+    X(SHUTDOWN, 16, "shutting_down", "The engine is stopping.")                                                        \
+    X(CANCELLED, 17, "cancelled", "The request was cancelled.")                                                        \
+    X(TOKEN, 18, "invalid_token", "A token id is outside the model's vocabulary.")                                     \
+    X(VERSION, 19, "version_mismatch", "The segment was written by another version.")                                  \
+    X(SMALL_BUFFER, 20, "small_buffer", "The caller's buffer is too small.")                                           \
+    X(BUSY, 21, "session_busy", "A generation is using the session.")                                                  \
     X(EXISTS, 22, "session_exists", "Another session has that name.")
 
 /* Why a request started with the state it did (the resume decision). */
-#define LLM_REASON_TABLE(X)                                                                                         \
-    X(NEW, 0, "new", "Nothing was resident.")                                                                       \
-    X(EXACT_PREFIX, 1, "exact_prefix", "The prompt extends the resident tokens: only the suffix is prefilled.")     \
-    X(EQUAL, 2, "equal", "The prompt is what is resident.")                                                         \
-    X(REWIND, 3, "rewind", "The session was cut back to the common prefix.")                                        \
-    X(CHECKPOINT, 4, "checkpoint", "The latest checkpoint inside the common prefix was restored.")                  \
-    X(SHARED, 5, "shared", "Another session held a longer prefix and was copied.")                                  \
-    X(RESTORED, 6, "restored", "The session came back from a snapshot.")                                            \
-    X(MISMATCH, 7, "mismatch", "No resident prefix could be reused: everything is prefilled.")                      \
+#define LLM_REASON_TABLE(X)                                                                                            \
+    X(NEW, 0, "new", "Nothing was resident.")                                                                          \
+    X(EXACT_PREFIX, 1, "exact_prefix", "The prompt extends the resident tokens: only the suffix is prefilled.")        \
+    X(EQUAL, 2, "equal", "The prompt is what is resident.")                                                            \
+    X(REWIND, 3, "rewind", "The session was cut back to the common prefix.")                                           \
+    X(CHECKPOINT, 4, "checkpoint", "The latest checkpoint inside the common prefix was restored.")                     \
+    X(SHARED, 5, "shared", "Another session held a longer prefix and was copied.")                                     \
+    X(RESTORED, 6, "restored", "The session came back from a snapshot.")                                               \
+    X(MISMATCH, 7, "mismatch", "No resident prefix could be reused: everything is prefilled.")                         \
     X(TORN, 8, "torn", "The resident state was not trusted: everything is prefilled.")
 
 /* How a generation ended. Each accepted GENERATE has exactly one FINISHED event that carries one of these. */
-#define LLM_OUTCOME_TABLE(X)                                                                                        \
-    X(END, 0, "end", "The model ended its turn.")                                                                   \
-    X(STOP, 1, "stop", "A stop string was found.")                                                                  \
-    X(LENGTH, 2, "length", "max_tokens or the context's end was reached.")                                          \
-    X(CANCELLED, 3, "cancelled", "The client left, cancelled, or the session was reset or closed meanwhile.")       \
-    X(REFUSED, 4, "refused", "The request never got a place; the status says why.")                                 \
-    X(FAILED, 5, "failed", "The model failed; the status says how.")                                                \
+#define LLM_OUTCOME_TABLE(X)                                                                                           \
+    X(END, 0, "end", "The model ended its turn.")                                                                      \
+    X(STOP, 1, "stop", "A stop string was found.")                                                                     \
+    X(LENGTH, 2, "length", "max_tokens or the context's end was reached.")                                             \
+    X(CANCELLED, 3, "cancelled", "The client left, cancelled, or the session was reset or closed meanwhile.")          \
+    X(REFUSED, 4, "refused", "The request never got a place; the status says why.")                                    \
+    X(FAILED, 5, "failed", "The model failed; the status says how.")                                                   \
     X(SHUTDOWN, 6, "shutdown", "The engine stopped before the end.")
 
 /* What a session is doing. session.h draws the transitions. */
-#define LLM_STATE_TABLE(X)                                                                                          \
-    X(EMPTY, 0, "empty", "Open, nothing resident.")                                                                 \
-    X(PREFILL, 1, "prefill", "Consuming prompt tokens.")                                                            \
-    X(DECODE, 2, "decode", "Producing tokens.")                                                                     \
-    X(IDLE, 3, "idle", "Warm, waiting for the next request.")                                                       \
-    X(PARKED, 4, "parked", "Its state lies outside the model's memory.")                                            \
+#define LLM_STATE_TABLE(X)                                                                                             \
+    X(EMPTY, 0, "empty", "Open, nothing resident.")                                                                    \
+    X(PREFILL, 1, "prefill", "Consuming prompt tokens.")                                                               \
+    X(DECODE, 2, "decode", "Producing tokens.")                                                                        \
+    X(IDLE, 3, "idle", "Warm, waiting for the next request.")                                                          \
+    X(PARKED, 4, "parked", "Its state lies outside the model's memory.")                                               \
     X(TORN, 5, "torn", "Its state cannot be trusted; the next request refills it, a reset clears it.")
 
 /* How the model remembers: decides what a rewind costs. */
-#define LLM_MEMORY_TABLE(X)                                                                                         \
-    X(DENSE, 0, "dense", "Attention over all tokens: any prefix can be kept.")                                      \
-    X(WINDOW, 1, "window", "Some layers keep a sliding window: short rewinds only.")                                \
-    X(RECURRENT, 2, "recurrent", "One running state: no rewind without a checkpoint.")                              \
+#define LLM_MEMORY_TABLE(X)                                                                                            \
+    X(DENSE, 0, "dense", "Attention over all tokens: any prefix can be kept.")                                         \
+    X(WINDOW, 1, "window", "Some layers keep a sliding window: short rewinds only.")                                   \
+    X(RECURRENT, 2, "recurrent", "One running state: no rewind without a checkpoint.")                                 \
     X(HYBRID, 3, "hybrid", "Attention and running state: no rewind without a checkpoint.")
 
 /* What happens when a named session needs a place and none is free. */
-#define LLM_POLICY_TABLE(X)                                                                                         \
-    X(REFUSE, 0, "refuse", "Refuse the request and name the holders.")                                              \
-    X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                            \
+#define LLM_POLICY_TABLE(X)                                                                                            \
+    X(REFUSE, 0, "refuse", "Refuse the request and name the holders.")                                                 \
+    X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                               \
     X(PARK, 2, "park", "Move the least recently used idle session to host memory, then to disk.")
 
-#define LLM_STATUS_ENUM(name, number, word, text)  LLM_##name = number,
-#define LLM_REASON_ENUM(name, number, word, text)  LLM_REASON_##name = number,
+#define LLM_STATUS_ENUM(name, number, word, text) LLM_##name = number,
+#define LLM_REASON_ENUM(name, number, word, text) LLM_REASON_##name = number,
 #define LLM_OUTCOME_ENUM(name, number, word, text) LLM_OUTCOME_##name = number,
-#define LLM_STATE_ENUM(name, number, word, text)   LLM_STATE_##name = number,
-#define LLM_MEMORY_ENUM(name, number, word, text)  LLM_MEMORY_##name = number,
-#define LLM_POLICY_ENUM(name, number, word, text)  LLM_POLICY_##name = number,
+#define LLM_STATE_ENUM(name, number, word, text) LLM_STATE_##name = number,
+#define LLM_MEMORY_ENUM(name, number, word, text) LLM_MEMORY_##name = number,
+#define LLM_POLICY_ENUM(name, number, word, text) LLM_POLICY_##name = number,
 
 typedef enum llm_status { LLM_STATUS_TABLE(LLM_STATUS_ENUM) LLM_STATUS_N } llm_status;
 typedef enum llm_reason { LLM_REASON_TABLE(LLM_REASON_ENUM) LLM_REASON_N } llm_reason;
@@ -163,28 +163,28 @@ typedef struct llm_engine llm_engine;
 typedef struct llm_session llm_session;
 
 typedef struct llm_engine_options {
-    const char *model;         /* path of a GGUF file, or "sim:CLASS[,option=value...]" (model_sim.h lists them) */
-    const char *page_name;     /* POSIX shared-memory name ("/llmd-..."), or NULL: private to the process */
-    const char *chat_template; /* Jinja source that replaces the model's own, or NULL */
-    uint32_t n_ctx;            /* tokens one session may hold; 0: the model's training context, at most 8192 */
-    uint32_t n_sessions;       /* places for named sessions, >= 1 */
-    uint32_t n_scratch;        /* places for anonymous requests, >= 1 */
-    uint64_t kv_bytes_max;     /* budget for the KV cache; 0: a fraction of free memory (llm_info reports cells) */
-    uint32_t capacity_policy;  /* llm_policy */
-    uint32_t n_parked_max;     /* sessions that may be parked beyond the places (policy park); 0: 64 */
-    uint32_t timelines_max;    /* timelines of one session; 0: 3 */
-    uint64_t parked_bytes_max; /* host memory for parked sessions; 0: a tenth of what is free */
+    const char *model;             /* path of a GGUF file, or "sim:CLASS[,option=value...]" (model_sim.h lists them) */
+    const char *page_name;         /* POSIX shared-memory name ("/llmd-..."), or NULL: private to the process */
+    const char *chat_template;     /* Jinja source that replaces the model's own, or NULL */
+    uint32_t n_ctx;                /* tokens one session may hold; 0: the model's training context, at most 8192 */
+    uint32_t n_sessions;           /* places for named sessions, >= 1 */
+    uint32_t n_scratch;            /* places for anonymous requests, >= 1 */
+    uint64_t kv_bytes_max;         /* budget for the KV cache; 0: a fraction of free memory (llm_info reports cells) */
+    uint32_t capacity_policy;      /* llm_policy */
+    uint32_t n_parked_max;         /* sessions that may be parked beyond the places (policy park); 0: 64 */
+    uint32_t timelines_max;        /* timelines of one session; 0: 3 */
+    uint64_t parked_bytes_max;     /* host memory for parked sessions; 0: a tenth of what is free */
     uint64_t checkpoint_bytes_max; /* host memory for checkpoints; 0: a tenth of what is free */
-    uint32_t checkpoint_every; /* generated tokens between checkpoints; 0: 256 */
-    uint32_t idle_s_max;       /* idle sessions are forgotten after that many seconds; 0: never */
-    const char *state_dir;     /* existing directory for parked and saved sessions, or NULL: memory only */
-    int32_t n_threads;         /* 0: one per physical core this process may use */
-    int32_t n_gpu_layers;      /* -1: all; ignored without a GPU backend */
-    uint32_t n_batch;          /* most tokens of one model step; 0: 512 */
-    uint32_t gap_ms_target;    /* longest inter-token gap that prefill may cause to decoding sessions; 0: 100 */
-    uint32_t exact;            /* nonzero: bit-exact configuration (separate KV streams, no flash attention) */
-    uint32_t command_ring_bytes; /* 0: sized for two prompts of n_ctx tokens, at least 1 MiB */
-    uint32_t event_ring_bytes;   /* 0: 1 MiB */
+    uint32_t checkpoint_every;     /* generated tokens between checkpoints; 0: 256 */
+    uint32_t idle_s_max;           /* idle sessions are forgotten after that many seconds; 0: never */
+    const char *state_dir;         /* existing directory for parked and saved sessions, or NULL: memory only */
+    int32_t n_threads;             /* 0: one per physical core this process may use */
+    int32_t n_gpu_layers;          /* -1: all; ignored without a GPU backend */
+    uint32_t n_batch;              /* most tokens of one model step; 0: 512 */
+    uint32_t gap_ms_target;        /* longest inter-token gap that prefill may cause to decoding sessions; 0: 100 */
+    uint32_t exact;                /* nonzero: bit-exact configuration (separate KV streams, no flash attention) */
+    uint32_t command_ring_bytes;   /* 0: sized for two prompts of n_ctx tokens, at least 1 MiB */
+    uint32_t event_ring_bytes;     /* 0: 1 MiB */
 } llm_engine_options;
 
 /* Sampling. NaN in a default (llm_info.sampling_default) means that the model states none. */
@@ -201,25 +201,25 @@ typedef struct llm_sampling {
 } llm_sampling;
 
 typedef struct llm_info {
-    uint32_t n_ctx;        /* tokens one session may hold */
-    uint32_t n_ctx_train;  /* what the model was trained for */
+    uint32_t n_ctx;       /* tokens one session may hold */
+    uint32_t n_ctx_train; /* what the model was trained for */
     uint32_t n_vocab;
     uint32_t n_sessions;
     uint32_t n_scratch;
-    uint32_t n_cells;      /* KV cells shared by all sessions; UINT32_MAX: not limited */
+    uint32_t n_cells; /* KV cells shared by all sessions; UINT32_MAX: not limited */
     uint32_t n_batch;
-    uint32_t memory;       /* llm_memory */
-    uint32_t n_window;     /* sliding window in tokens, 0: none */
+    uint32_t memory;   /* llm_memory */
+    uint32_t n_window; /* sliding window in tokens, 0: none */
     int32_t n_threads;
     uint32_t has_chat_template;
     uint64_t n_params;
-    uint64_t model_bytes;  /* weights */
-    uint64_t state_bytes;  /* KV cache and recurrent state reserved */
-    uint32_t n_slots;      /* of the page: places and parked sessions */
+    uint64_t model_bytes; /* weights */
+    uint64_t state_bytes; /* KV cache and recurrent state reserved */
+    uint32_t n_slots;     /* of the page: places and parked sessions */
     uint64_t parked_bytes_max;
     uint64_t checkpoint_bytes_max;
     llm_sampling sampling_default;
-    char name[128];        /* general.name, or the file's stem */
+    char name[128]; /* general.name, or the file's stem */
     char arch[64];
     char description[128]; /* "qwen3 0.6B Q8_0" */
     char backend[128];     /* devices in use: "CPU", "CUDA0 (NVIDIA ...)" */
@@ -262,18 +262,18 @@ LLM_API int64_t llm_tokenize(const llm_engine *engine, const char *text, size_t 
                              int parse_special, int32_t *out, size_t n_out);
 
 /* Tokens to bytes (not necessarily whole UTF-8 characters). `special`: control tokens are shown, not dropped. */
-LLM_API int64_t llm_detokenize(const llm_engine *engine, const int32_t *tokens, size_t n_tokens, int special,
-                               char *out, size_t n_out);
+LLM_API int64_t llm_detokenize(const llm_engine *engine, const int32_t *tokens, size_t n_tokens, int special, char *out,
+                               size_t n_out);
 
 typedef struct llm_prompt {
-    int32_t *tokens;      /* owned by the prompt */
+    int32_t *tokens; /* owned by the prompt */
     size_t n_tokens;
-    char *text;           /* the rendered prompt, for people and logs; owned; not NUL-terminated */
+    char *text; /* the rendered prompt, for people and logs; owned; not NUL-terminated */
     size_t n_text_bytes;
-    int32_t *boundaries;  /* ascending token counts: [0, boundary) is a whole number of messages; owned */
+    int32_t *boundaries; /* ascending token counts: [0, boundary) is a whole number of messages; owned */
     size_t n_boundaries;
-    size_t n_history;     /* tokens before the generation prompt: the last boundary; 0: they cannot be told apart */
-    size_t n_spliced;     /* messages whose tokens were spliced in */
+    size_t n_history; /* tokens before the generation prompt: the last boundary; 0: they cannot be told apart */
+    size_t n_spliced; /* messages whose tokens were spliced in */
 } llm_prompt;
 
 /* Renders a chat with the model's template and tokenizes it. `request` is JSON: {"messages": [...], "tools": [...]
@@ -285,8 +285,8 @@ typedef struct llm_prompt {
  * whole, its reasoning and tool calls included. One that does not fit how the template writes the message is left out.
  * LLM_INVALID (not such JSON), LLM_TEMPLATE (the template refused or failed, or there is none): `error` says why.
  * Free with llm_prompt_free, which allows NULL members and clears the struct. */
-LLM_API int llm_chat_render(const llm_engine *engine, const char *request, size_t n_bytes, llm_prompt *out,
-                            char *error, size_t error_bytes);
+LLM_API int llm_chat_render(const llm_engine *engine, const char *request, size_t n_bytes, llm_prompt *out, char *error,
+                            size_t error_bytes);
 LLM_API void llm_prompt_free(llm_prompt *prompt);
 
 /* ---- sessions, direct mode --------------------------------------------------------------------------------- *
@@ -375,21 +375,21 @@ LLM_API void llm_session_cancel(llm_session *session);
 
 typedef enum llm_command_op {
     LLM_COMMAND_GENERATE = 1,
-    LLM_COMMAND_CANCEL   = 2,
-    LLM_COMMAND_RESET    = 3,
-    LLM_COMMAND_CLOSE    = 4,
-    LLM_COMMAND_PAUSE    = 5,
-    LLM_COMMAND_FORK     = 6,
-    LLM_COMMAND_PARK     = 7,
-    LLM_COMMAND_PIN      = 8,
-    LLM_COMMAND_RENAME   = 9,
-    LLM_COMMAND_SAVE     = 10,
-    LLM_COMMAND_LOAD     = 11,
+    LLM_COMMAND_CANCEL = 2,
+    LLM_COMMAND_RESET = 3,
+    LLM_COMMAND_CLOSE = 4,
+    LLM_COMMAND_PAUSE = 5,
+    LLM_COMMAND_FORK = 6,
+    LLM_COMMAND_PARK = 7,
+    LLM_COMMAND_PIN = 8,
+    LLM_COMMAND_RENAME = 9,
+    LLM_COMMAND_SAVE = 10,
+    LLM_COMMAND_LOAD = 11,
 } llm_command_op;
 
 typedef enum llm_generate_flag {
     LLM_GENERATE_IGNORE_END = 1, /* the model's end-of-turn tokens are never sampled */
-    LLM_GENERATE_COLD       = 2, /* reuse nothing: the reference that warm must equal */
+    LLM_GENERATE_COLD = 2,       /* reuse nothing: the reference that warm must equal */
 } llm_generate_flag;
 
 /* Checks and queues one command, and wakes the decode thread if it sleeps. Loop thread.
@@ -426,10 +426,10 @@ LLM_API int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes);
 
 typedef enum llm_event_op {
     LLM_EVENT_ADMITTED = 1,
-    LLM_EVENT_STARTED  = 2,
-    LLM_EVENT_TEXT     = 3,
+    LLM_EVENT_STARTED = 2,
+    LLM_EVENT_TEXT = 3,
     LLM_EVENT_FINISHED = 4,
-    LLM_EVENT_REPLY    = 5,
+    LLM_EVENT_REPLY = 5,
 } llm_event_op;
 
 /* Readable when events wait: add it to the event loop. Owned by the engine. Loop thread. */

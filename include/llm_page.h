@@ -29,50 +29,50 @@ extern "C" {
 enum { LLM_PAGE_VERSION = 2 };
 
 /* X(NAME, prometheus name, kind c|g, help). One table feeds the segment, /metrics and llmctl. */
-#define LLM_COUNTER_TABLE(X)                                                                                        \
-    X(STEPS, "steps_total", 'c', "Model steps run.")                                                                \
-    X(STEP_US, "step_microseconds_total", 'c', "Time spent inside model steps.")                                    \
-    X(STEP_US_MAX, "step_microseconds_max", 'g', "Longest model step.")                                             \
-    X(PREFILL_TOKENS, "prefill_tokens_total", 'c', "Prompt tokens consumed.")                                       \
-    X(DECODE_TOKENS, "decode_tokens_total", 'c', "Tokens generated.")                                               \
-    X(REUSED_TOKENS, "reused_tokens_total", 'c', "Prompt tokens whose state was already there.")                    \
-    X(STARTED_NEW, "started_new_total", 'c', "Requests started with reason new.")                                   \
-    X(STARTED_EXACT_PREFIX, "started_exact_prefix_total", 'c', "Requests started with reason exact_prefix.")        \
-    X(STARTED_EQUAL, "started_equal_total", 'c', "Requests started with reason equal.")                             \
-    X(STARTED_REWIND, "started_rewind_total", 'c', "Requests started with reason rewind.")                          \
-    X(STARTED_CHECKPOINT, "started_checkpoint_total", 'c', "Requests started with reason checkpoint.")              \
-    X(STARTED_SHARED, "started_shared_total", 'c', "Requests started with reason shared.")                          \
-    X(STARTED_RESTORED, "started_restored_total", 'c', "Requests started with reason restored.")                    \
-    X(STARTED_MISMATCH, "started_mismatch_total", 'c', "Requests started with reason mismatch.")                    \
-    X(STARTED_TORN, "started_torn_total", 'c', "Requests started with reason torn.")                                \
-    X(FINISHED_END, "finished_end_total", 'c', "Requests that ended because the model ended its turn.")             \
-    X(FINISHED_STOP, "finished_stop_total", 'c', "Requests that ended at a stop string.")                           \
-    X(FINISHED_LENGTH, "finished_length_total", 'c', "Requests that ended at their length.")                        \
-    X(FINISHED_CANCELLED, "finished_cancelled_total", 'c', "Requests cancelled.")                                   \
-    X(FINISHED_REFUSED, "finished_refused_total", 'c', "Requests refused by the engine.")                           \
-    X(FINISHED_FAILED, "finished_failed_total", 'c', "Requests that failed in the model.")                          \
-    X(FINISHED_SHUTDOWN, "finished_shutdown_total", 'c', "Requests ended by shutdown.")                             \
-    X(SESSIONS_OPENED, "sessions_opened_total", 'c', "Sessions opened.")                                            \
-    X(SESSIONS_EVICTED, "sessions_evicted_total", 'c', "Idle sessions forgotten to make room.")                     \
-    X(SESSIONS_EXPIRED, "sessions_expired_total", 'c', "Idle sessions forgotten after their time.")                 \
-    X(SESSIONS_PARKED_TOTAL, "parks_total", 'c', "Sessions moved out of the model's memory.")                       \
-    X(SESSIONS_UNPARKED_TOTAL, "unparks_total", 'c', "Parked sessions moved back.")                                 \
-    X(PARKED_DROPPED, "parked_dropped_total", 'c', "Parked states lost: no memory, no disk, or a refused file.")    \
-    X(PREEMPTIONS, "preemptions_total", 'c', "Running sessions parked for want of KV cells.")                       \
-    X(STEPS_FAILED, "steps_failed_total", 'c', "Model steps that failed.")                                          \
-    X(COMMANDS_REFUSED, "commands_refused_total", 'c', "Malformed commands dropped.")                               \
-    X(OUTBOX_STALLS, "outbox_stalls_total", 'c', "Times the event ring was full and delivery had to wait.")         \
-    X(HEARTBEAT, "heartbeat_total", 'c', "Loops of the decode thread.")                                             \
-    X(IN_STEP, "in_step", 'g', "1 while the decode thread is inside a model step.")                                 \
-    X(SESSIONS_OPEN, "sessions_open", 'g', "Sessions open, scratch included.")                                      \
-    X(SESSIONS_NAMED, "sessions_named", 'g', "Named sessions open.")                                                \
-    X(REQUESTS_RUNNING, "requests_running", 'g', "Requests in prefill or decode.")                                  \
-    X(REQUESTS_WAITING, "requests_waiting", 'g', "Requests waiting for their session.")                             \
-    X(SESSIONS_PARKED, "sessions_parked", 'g', "Sessions open without a seat in the model's memory.")               \
-    X(PARKED_BYTES, "parked_bytes", 'g', "Host memory and disk holding parked states.")                            \
-    X(CHECKPOINTS, "checkpoints", 'g', "Checkpoints in memory.")                                                    \
-    X(CHECKPOINT_BYTES, "checkpoint_bytes", 'g', "Host memory holding checkpoints.")                                \
-    X(CHECKPOINTS_EVICTED, "checkpoints_evicted", 'g', "Checkpoints dropped for the budget so far.")                \
+#define LLM_COUNTER_TABLE(X)                                                                                           \
+    X(STEPS, "steps_total", 'c', "Model steps run.")                                                                   \
+    X(STEP_US, "step_microseconds_total", 'c', "Time spent inside model steps.")                                       \
+    X(STEP_US_MAX, "step_microseconds_max", 'g', "Longest model step.")                                                \
+    X(PREFILL_TOKENS, "prefill_tokens_total", 'c', "Prompt tokens consumed.")                                          \
+    X(DECODE_TOKENS, "decode_tokens_total", 'c', "Tokens generated.")                                                  \
+    X(REUSED_TOKENS, "reused_tokens_total", 'c', "Prompt tokens whose state was already there.")                       \
+    X(STARTED_NEW, "started_new_total", 'c', "Requests started with reason new.")                                      \
+    X(STARTED_EXACT_PREFIX, "started_exact_prefix_total", 'c', "Requests started with reason exact_prefix.")           \
+    X(STARTED_EQUAL, "started_equal_total", 'c', "Requests started with reason equal.")                                \
+    X(STARTED_REWIND, "started_rewind_total", 'c', "Requests started with reason rewind.")                             \
+    X(STARTED_CHECKPOINT, "started_checkpoint_total", 'c', "Requests started with reason checkpoint.")                 \
+    X(STARTED_SHARED, "started_shared_total", 'c', "Requests started with reason shared.")                             \
+    X(STARTED_RESTORED, "started_restored_total", 'c', "Requests started with reason restored.")                       \
+    X(STARTED_MISMATCH, "started_mismatch_total", 'c', "Requests started with reason mismatch.")                       \
+    X(STARTED_TORN, "started_torn_total", 'c', "Requests started with reason torn.")                                   \
+    X(FINISHED_END, "finished_end_total", 'c', "Requests that ended because the model ended its turn.")                \
+    X(FINISHED_STOP, "finished_stop_total", 'c', "Requests that ended at a stop string.")                              \
+    X(FINISHED_LENGTH, "finished_length_total", 'c', "Requests that ended at their length.")                           \
+    X(FINISHED_CANCELLED, "finished_cancelled_total", 'c', "Requests cancelled.")                                      \
+    X(FINISHED_REFUSED, "finished_refused_total", 'c', "Requests refused by the engine.")                              \
+    X(FINISHED_FAILED, "finished_failed_total", 'c', "Requests that failed in the model.")                             \
+    X(FINISHED_SHUTDOWN, "finished_shutdown_total", 'c', "Requests ended by shutdown.")                                \
+    X(SESSIONS_OPENED, "sessions_opened_total", 'c', "Sessions opened.")                                               \
+    X(SESSIONS_EVICTED, "sessions_evicted_total", 'c', "Idle sessions forgotten to make room.")                        \
+    X(SESSIONS_EXPIRED, "sessions_expired_total", 'c', "Idle sessions forgotten after their time.")                    \
+    X(SESSIONS_PARKED_TOTAL, "parks_total", 'c', "Sessions moved out of the model's memory.")                          \
+    X(SESSIONS_UNPARKED_TOTAL, "unparks_total", 'c', "Parked sessions moved back.")                                    \
+    X(PARKED_DROPPED, "parked_dropped_total", 'c', "Parked states lost: no memory, no disk, or a refused file.")       \
+    X(PREEMPTIONS, "preemptions_total", 'c', "Running sessions parked for want of KV cells.")                          \
+    X(STEPS_FAILED, "steps_failed_total", 'c', "Model steps that failed.")                                             \
+    X(COMMANDS_REFUSED, "commands_refused_total", 'c', "Malformed commands dropped.")                                  \
+    X(OUTBOX_STALLS, "outbox_stalls_total", 'c', "Times the event ring was full and delivery had to wait.")            \
+    X(HEARTBEAT, "heartbeat_total", 'c', "Loops of the decode thread.")                                                \
+    X(IN_STEP, "in_step", 'g', "1 while the decode thread is inside a model step.")                                    \
+    X(SESSIONS_OPEN, "sessions_open", 'g', "Sessions open, scratch included.")                                         \
+    X(SESSIONS_NAMED, "sessions_named", 'g', "Named sessions open.")                                                   \
+    X(REQUESTS_RUNNING, "requests_running", 'g', "Requests in prefill or decode.")                                     \
+    X(REQUESTS_WAITING, "requests_waiting", 'g', "Requests waiting for their session.")                                \
+    X(SESSIONS_PARKED, "sessions_parked", 'g', "Sessions open without a seat in the model's memory.")                  \
+    X(PARKED_BYTES, "parked_bytes", 'g', "Host memory and disk holding parked states.")                                \
+    X(CHECKPOINTS, "checkpoints", 'g', "Checkpoints in memory.")                                                       \
+    X(CHECKPOINT_BYTES, "checkpoint_bytes", 'g', "Host memory holding checkpoints.")                                   \
+    X(CHECKPOINTS_EVICTED, "checkpoints_evicted", 'g', "Checkpoints dropped for the budget so far.")                   \
     X(CELLS_USED, "kv_cells_used", 'g', "KV cells holding resident tokens.")
 
 #define LLM_COUNTER_ENUM(name, metric, kind, help) LLM_COUNTER_##name,
@@ -86,21 +86,21 @@ LLM_API int llm_counter_is_gauge(int counter);
 typedef struct llm_session_view {
     uint32_t slot;
     uint32_t owner;
-    uint32_t state;            /* llm_state */
-    uint32_t reason;           /* llm_reason of the last start */
-    uint32_t generation;       /* of the token array: changes when tokens were cut or replaced */
-    uint32_t n_tokens;         /* resident */
+    uint32_t state;      /* llm_state */
+    uint32_t reason;     /* llm_reason of the last start */
+    uint32_t generation; /* of the token array: changes when tokens were cut or replaced */
+    uint32_t n_tokens;   /* resident */
     uint32_t n_visible;
-    uint32_t n_waiting;        /* requests queued behind the running one */
-    uint32_t n_requests;       /* generations started */
+    uint32_t n_waiting;  /* requests queued behind the running one */
+    uint32_t n_requests; /* generations started */
     uint32_t is_pinned;
-    int32_t diverged_at;       /* of the last start */
+    int32_t diverged_at; /* of the last start */
     uint32_t n_last_prompt;
     uint32_t n_last_reused;
     uint64_t n_prefilled_total;
     uint64_t n_reused_total;
     uint64_t n_generated_total;
-    uint64_t opened_ms;        /* CLOCK_REALTIME */
+    uint64_t opened_ms; /* CLOCK_REALTIME */
     uint64_t used_ms;
     char name[LLM_SESSION_NAME_BYTES_MAX + 8]; /* "" for scratch */
 } llm_session_view;
@@ -111,7 +111,7 @@ typedef struct llm_page_view {
     uint32_t n_ctx;
     uint32_t n_counters;
     int64_t pid;
-    uint64_t started_ms;       /* CLOCK_REALTIME at which the segment was made */
+    uint64_t started_ms; /* CLOCK_REALTIME at which the segment was made */
     uint64_t bytes;
     char model[128];
     char fingerprint[40];
@@ -134,8 +134,7 @@ LLM_API uint64_t llm_page_counter(const llm_page *page, int counter);
 LLM_API int llm_page_session(const llm_page *page, uint32_t slot, llm_session_view *out);
 /* Copies the resident tokens; returns their count, or -1 when the slot holds no session, or -count-1 when `n_out` is
  * too small. *generation (may be NULL) identifies what was copied. */
-LLM_API int64_t llm_page_tokens(const llm_page *page, uint32_t slot, int32_t *out, size_t n_out,
-                                uint32_t *generation);
+LLM_API int64_t llm_page_tokens(const llm_page *page, uint32_t slot, int32_t *out, size_t n_out, uint32_t *generation);
 
 #ifndef LLM_CFFI
 #ifdef __cplusplus

@@ -16,8 +16,7 @@ int decode_open(decode *d)
         decode_close(d);
         return LLM_NO_MEMORY;
     }
-    d->batch = (model_batch){
-        .tokens = d->tokens, .positions = d->positions, .seqs = d->seqs, .outputs = d->outputs};
+    d->batch = (model_batch){.tokens = d->tokens, .positions = d->positions, .seqs = d->seqs, .outputs = d->outputs};
     return LLM_OK;
 }
 

@@ -29,20 +29,20 @@ typedef struct notice {
 } notice;
 
 typedef struct decode {
-    model *model;     /* the engine's, used here only */
-    page *page;       /* idem */
-    places *places;   /* idem */
+    model *model;   /* the engine's, used here only */
+    page *page;     /* idem */
+    places *places; /* idem */
     uint32_t gap_ms_target;
 
-    ring *commands;      /* consumer: this thread */
-    ring *events;        /* producer: this thread */
+    ring *commands;         /* consumer: this thread */
+    ring *events;           /* producer: this thread */
     doorbell *command_bell; /* rung by the loop thread: commands pushed, or room in the event ring */
     doorbell *event_bell;   /* rung here, once a loop */
 
     pthread_t thread;
-    bool is_running;              /* owner thread: the thread exists */
-    _Atomic bool stop_asked;      /* writer: the owner thread */
-    _Atomic bool events_blocked;  /* set here, taken by the loop thread: events wait for room in the ring */
+    bool is_running;             /* owner thread: the thread exists */
+    _Atomic bool stop_asked;     /* writer: the owner thread */
+    _Atomic bool events_blocked; /* set here, taken by the loop thread: events wait for room in the ring */
 
     request *requests[LLM_REQUESTS_MAX]; /* live, in order of arrival, ENDED ones until delivered */
     uint32_t n_requests;
@@ -51,7 +51,7 @@ typedef struct decode {
     notice notices[LLM_REQUESTS_MAX];
     uint32_t n_notices;
     uint32_t n_replies_due; /* commands whose reply waits for the store */
-    bool is_undelivered; /* something is left that the event ring did not take */
+    bool is_undelivered;    /* something is left that the event ring did not take */
 
     uint32_t turn;
     schedule_pace pace;
@@ -63,13 +63,13 @@ typedef struct decode {
     uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the run's last token */
     bool is_called[LLM_SEQUENCES_MAX];     /* the run has tokens in the call in hand */
     model_batch batch;
-    bool may_reseat;        /* KV cells were given back, or the store has read a state: sessions parked under their
+    bool may_reseat; /* KV cells were given back, or the store has read a state: sessions parked under their
                              * requests may try again */
     uint32_t checkpoint_every;
-    uint64_t idle_ms_max;   /* 0: sessions do not expire */
-    uint64_t expire_at_ms;  /* CLOCK_REALTIME: when to look for expired sessions next; 0: nothing expires */
-    float *logits;          /* n_vocab, owned: a copy that a sampler may modify */
-    int32_t *tokens; /* n_batch each, owned */
+    uint64_t idle_ms_max;  /* 0: sessions do not expire */
+    uint64_t expire_at_ms; /* CLOCK_REALTIME: when to look for expired sessions next; 0: nothing expires */
+    float *logits;         /* n_vocab, owned: a copy that a sampler may modify */
+    int32_t *tokens;       /* n_batch each, owned */
     int32_t *positions;
     uint16_t *seqs;
     uint8_t *outputs;

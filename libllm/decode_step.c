@@ -35,15 +35,17 @@ static void schedule_runs(decode *d)
     for (uint32_t i = 0; i < d->n_runs; i++) {
         prefill_left[i] = request_prefill_left(d->runs[i]);
     }
-    schedule_step(&(schedule_input){
-        .n_runs = d->n_runs,
-        .prefill_left = prefill_left,
-        .n_batch = d->model->info.n_batch,
-        .mixed_calls = d->model->info.mixed_calls,
-        .turn = d->turn++,
-        .gap_ms_target = d->gap_ms_target,
-        .pace = d->pace,
-    }, d->take);
+    schedule_step(
+        &(schedule_input){
+            .n_runs = d->n_runs,
+            .prefill_left = prefill_left,
+            .n_batch = d->model->info.n_batch,
+            .mixed_calls = d->model->info.mixed_calls,
+            .turn = d->turn++,
+            .gap_ms_target = d->gap_ms_target,
+            .pace = d->pace,
+        },
+        d->take);
 }
 
 static void add_tokens(decode *d, uint32_t run)

@@ -7,17 +7,17 @@
 #include <unistd.h>
 
 enum {
-    N_BATCH_DEFAULT     = 512,
-    N_BATCH_MIN         = 32, /* beside one token for every session */
-    GAP_MS_DEFAULT      = 100,
-    EVENT_RING_BYTES    = 1 << 20,
-    COMMAND_RING_BYTES  = 1 << 20,
+    N_BATCH_DEFAULT = 512,
+    N_BATCH_MIN = 32, /* beside one token for every session */
+    GAP_MS_DEFAULT = 100,
+    EVENT_RING_BYTES = 1 << 20,
+    COMMAND_RING_BYTES = 1 << 20,
     COMMAND_BYTES_OTHER = 65536, /* of a GENERATE beside its prompt: stops, biases, name */
-    ARRAY32_BYTES       = 5,
-    N_PARKED_DEFAULT    = 64,
-    TIMELINES_DEFAULT   = 3,
-    CHECKPOINT_EVERY    = 256,
-    MEMORY_SHARE        = 10, /* one in so many free bytes for checkpoints, as many for parked sessions */
+    ARRAY32_BYTES = 5,
+    N_PARKED_DEFAULT = 64,
+    TIMELINES_DEFAULT = 3,
+    CHECKPOINT_EVERY = 256,
+    MEMORY_SHARE = 10, /* one in so many free bytes for checkpoints, as many for parked sessions */
 };
 
 static int say(char *error, size_t error_bytes, int status, const char *format, ...)
@@ -153,8 +153,7 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
     int status = page_open(o->page_name, info->n_seq + seating.n_parked_max, info->n_ctx, info->name, fingerprint,
                            &e->page, error, error_bytes);
     if (status == LLM_OK) {
-        checkpoint_store_open(&e->checkpoints,
-                              o->checkpoint_bytes_max != 0 ? o->checkpoint_bytes_max : memory_share());
+        checkpoint_store_open(&e->checkpoints, o->checkpoint_bytes_max != 0 ? o->checkpoint_bytes_max : memory_share());
         e->ground = (session_ground){.model = e->model, .page = e->page, .checkpoints = &e->checkpoints};
         status = places_open(&e->places, &e->ground, &seating, e->store);
     }

@@ -27,9 +27,9 @@ typedef struct model_options {
     const char *chat_template; /* replaces the model's own, or NULL */
     uint32_t n_ctx;            /* tokens per sequence; 0: from the model, at most 8192 */
     uint32_t n_seq;
-    uint32_t n_batch;          /* most tokens of one decode call */
-    uint64_t kv_bytes_max;     /* 0: a fraction of free memory */
-    int32_t n_threads;         /* 0: by the machine */
+    uint32_t n_batch;      /* most tokens of one decode call */
+    uint64_t kv_bytes_max; /* 0: a fraction of free memory */
+    int32_t n_threads;     /* 0: by the machine */
     int32_t n_gpu_layers;
     bool exact;
 } model_options;
@@ -58,7 +58,7 @@ typedef struct model_info {
     llm_memory memory;
     model_checkpoint checkpoint;
     bool shares_cells; /* a copied sequence costs no cells until it grows */
-    bool mixed_calls; /* one call may hold decode and prefill tokens at no extra cost */
+    bool mixed_calls;  /* one call may hold decode and prefill tokens at no extra cost */
     int32_t n_threads;
     uint64_t n_params;
     uint64_t model_bytes;

@@ -255,8 +255,7 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     p->n_ctx = cells.n_ctx;
     p->kv_unified = !wants_streams(m, o, p->n_ctx);
     m->info.shares_cells = p->kv_unified;
-    m->info.mixed_calls =
-        p->kv_unified && (m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW);
+    m->info.mixed_calls = p->kv_unified && (m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW);
     m->info.state_bytes = cells.state_bytes;
 }
 
@@ -317,9 +316,10 @@ void warm_up(model_llama *m, const char *path)
 
 void identify(model_llama *m, const model_options &o)
 {
-    const std::string configuration =
-        std::string("llama ") + llama_version() + " n_ctx " + std::to_string(m->info.n_ctx) + " k f16 v f16 flash " +
-        (gpus_of(o).empty() ? "off" : "auto") + (m->info.shares_cells ? " unified" : " streams " + std::to_string(o.n_seq));
+    const std::string configuration = std::string("llama ") + llama_version() + " n_ctx " +
+                                      std::to_string(m->info.n_ctx) + " k f16 v f16 flash " +
+                                      (gpus_of(o).empty() ? "off" : "auto") +
+                                      (m->info.shares_cells ? " unified" : " streams " + std::to_string(o.n_seq));
     if (!model_llama_fingerprint(o.path, configuration, m->info.fingerprint)) {
         throw refusal(LLM_MODEL_LOAD, std::string("cannot read the model ") + o.path + " to its end");
     }

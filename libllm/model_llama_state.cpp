@@ -49,7 +49,8 @@ const uint8_t *contents(model_state kind, const void *bytes, size_t n_bytes)
 bool copy_by_value(model_llama *m, uint16_t src, uint16_t dst)
 {
     std::vector<uint8_t> state(llama_state_seq_get_size_ext(m->context, src, LLAMA_STATE_SEQ_FLAGS_NONE));
-    const size_t n = llama_state_seq_get_data_ext(m->context, state.data(), state.size(), src, LLAMA_STATE_SEQ_FLAGS_NONE);
+    const size_t n =
+        llama_state_seq_get_data_ext(m->context, state.data(), state.size(), src, LLAMA_STATE_SEQ_FLAGS_NONE);
     return n == state.size() &&
            llama_state_seq_set_data_ext(m->context, state.data(), n, dst, LLAMA_STATE_SEQ_FLAGS_NONE) == n;
 }

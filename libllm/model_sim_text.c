@@ -14,32 +14,36 @@ static const char wrong_state[] = " WRONG-STATE";
 
 /* What the model writes. */
 static const char *const words[] = {
-    " the", " of", " and", " to", " in", " is", " that", " for", " it", " as", " with", " on", " be", " at", " by",
-    " this", " had", " not", " are", " but", " from", " or", " have", " an", " they", " which", " one", " you",
-    " were", " her", " all", " she", " there", " would", " their", " we", " him", " been", " has", " when", " who",
-    " will", " more", " no", " if", " out", " so", " said", " what", " up", " its", " about", " into", " than",
-    " them", " can", " only", " other", " new", " some", " could", " time", " these", " two", " may", " then", " do",
-    " first", " any", " my", " now", " such", " like", " our", " over", " man", " me", " even", " most", " made",
-    " after", " also", " did", " many", " before", " must", " through", " back", " years", " where", " much", " your",
-    " way", " well", " down", " should", " because", " each", " just", " those", " people", " how", " too", " little",
-    " state", " good", " very", " make", " world", " still", " own", " see", " men", " work", " long", " get",
-    " here", " between", " both", " life", " being", " under", " never", " day", " same", " another", " know",
-    " while", " last", " might", " us", " great", " old", " year", " off", " come", " since", " against", " go",
-    " came", " right", " used", " take", " three", " small", " found", " house", " light", " river", " number",
-    " always", " water", " city", " part", " place", " put", " kind", " hand", " high", " every", " near", " night",
-    " open", " seem", " side", " mind", " eat", " began", " idea", " story", " cut", " real", " list", " turn",
-    " walk", " example", " ease", " paper", " group", " often", " run", " important", " children", " car", " white",
-    " sea", " draw", " left",
+    " the",    " of",        " and",      " to",     " in",     " is",      " that",    " for",     " it",    " as",
+    " with",   " on",        " be",       " at",     " by",     " this",    " had",     " not",     " are",   " but",
+    " from",   " or",        " have",     " an",     " they",   " which",   " one",     " you",     " were",  " her",
+    " all",    " she",       " there",    " would",  " their",  " we",      " him",     " been",    " has",   " when",
+    " who",    " will",      " more",     " no",     " if",     " out",     " so",      " said",    " what",  " up",
+    " its",    " about",     " into",     " than",   " them",   " can",     " only",    " other",   " new",   " some",
+    " could",  " time",      " these",    " two",    " may",    " then",    " do",      " first",   " any",   " my",
+    " now",    " such",      " like",     " our",    " over",   " man",     " me",      " even",    " most",  " made",
+    " after",  " also",      " did",      " many",   " before", " must",    " through", " back",    " years", " where",
+    " much",   " your",      " way",      " well",   " down",   " should",  " because", " each",    " just",  " those",
+    " people", " how",       " too",      " little", " state",  " good",    " very",    " make",    " world", " still",
+    " own",    " see",       " men",      " work",   " long",   " get",     " here",    " between", " both",  " life",
+    " being",  " under",     " never",    " day",    " same",   " another", " know",    " while",   " last",  " might",
+    " us",     " great",     " old",      " year",   " off",    " come",    " since",   " against", " go",    " came",
+    " right",  " used",      " take",     " three",  " small",  " found",   " house",   " light",   " river", " number",
+    " always", " water",     " city",     " part",   " place",  " put",     " kind",    " hand",    " high",  " every",
+    " near",   " night",     " open",     " seem",   " side",   " mind",    " eat",     " began",   " idea",  " story",
+    " cut",    " real",      " list",     " turn",   " walk",   " example", " ease",    " paper",   " group", " often",
+    " run",    " important", " children", " car",    " white",  " sea",     " draw",    " left",
 };
 enum { N_WORDS = sizeof words / sizeof words[0] };
 
 /* What only the encoder finds. */
 static const char *const fragments[] = {
-    "ing", "ed", "er", "ly", "tion", "ment", "ness", "able", "al", "est", "ous", "ive", "The", "This", "That",
-    "There", "It", "In", "What", "When", "How", "Why", "Yes", "No", "And", "But", "For", "You", "We", "He", "She",
-    "user", "assistant", "system", "tool", "hello", "world", "name", "content", "role", "answer", "question",
-    "session", "token", "model", "  ", "    ", "\n\n", ". ", ", ", "; ", ": ", "? ", "! ", "'s", "n't", "...", "--",
-    "](", "```", "()", "==", "\": \"", "\", \"",
+    "ing",    "ed",   "er",    "ly",    "tion",  "ment",    "ness", "able",   "al",       "est",     "ous",
+    "ive",    "The",  "This",  "That",  "There", "It",      "In",   "What",   "When",     "How",     "Why",
+    "Yes",    "No",   "And",   "But",   "For",   "You",     "We",   "He",     "She",      "user",    "assistant",
+    "system", "tool", "hello", "world", "name",  "content", "role", "answer", "question", "session", "token",
+    "model",  "  ",   "    ",  "\n\n",  ". ",    ", ",      "; ",   ": ",     "? ",       "! ",      "'s",
+    "n't",    "...",  "--",    "](",    "```",   "()",      "==",   "\": \"", "\", \"",
 };
 enum { N_FRAGMENTS = sizeof fragments / sizeof fragments[0] };
 
@@ -192,12 +196,11 @@ int64_t sim_tokenize(const model *m, const char *text, size_t n_bytes, bool add_
 
 /* ---- template ---- */
 
-const char sim_chat_template[] =
-    "{%- for message in messages -%}\n"
-    "{{- '<|im_start|>' + message.role + '\\n' -}}\n"
-    "{%- if message.content -%}{{- message.content -}}{%- endif -%}\n"
-    "{{- '<|im_end|>\\n' -}}\n"
-    "{%- endfor -%}\n"
-    "{%- if add_generation_prompt -%}\n"
-    "{{- '<|im_start|>assistant\\n' -}}\n"
-    "{%- endif -%}\n";
+const char sim_chat_template[] = "{%- for message in messages -%}\n"
+                                 "{{- '<|im_start|>' + message.role + '\\n' -}}\n"
+                                 "{%- if message.content -%}{{- message.content -}}{%- endif -%}\n"
+                                 "{{- '<|im_end|>\\n' -}}\n"
+                                 "{%- endfor -%}\n"
+                                 "{%- if add_generation_prompt -%}\n"
+                                 "{{- '<|im_start|>assistant\\n' -}}\n"
+                                 "{%- endif -%}\n";

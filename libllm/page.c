@@ -21,7 +21,7 @@
 struct page {
     llm_page reader; /* the checked facts about this mapping */
     uint8_t *base;   /* the same bytes, writable */
-    char *name; /* NULL: private memory */
+    char *name;      /* NULL: private memory */
 };
 
 static uint64_t now_ms(void)

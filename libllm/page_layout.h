@@ -18,9 +18,9 @@
 #define PAGE_MAGIC UINT64_C(0x656761706d6c6c00) /* "\0llmpage", little-endian */
 
 enum {
-    PAGE_MODEL_BYTES       = 128,
+    PAGE_MODEL_BYTES = 128,
     PAGE_FINGERPRINT_BYTES = 40,
-    PAGE_NAME_WORDS        = (LLM_SESSION_NAME_BYTES_MAX + 8) / 8,
+    PAGE_NAME_WORDS = (LLM_SESSION_NAME_BYTES_MAX + 8) / 8,
 };
 
 /* Written once. `magic` last (release; readers acquire): a segment without it is not there yet. */

@@ -19,8 +19,8 @@ static int range_is_inside(uint64_t at, uint64_t n, uint64_t size, uint64_t byte
 
 static int sizes_agree(const page_header *h, uint64_t bytes)
 {
-    return h->header_bytes == sizeof *h && h->slot_bytes == sizeof(page_slot) && h->bytes == bytes &&
-           h->n_slots > 0 && h->n_slots <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && h->n_ctx > 0 && h->n_ctx <= INT32_MAX &&
+    return h->header_bytes == sizeof *h && h->slot_bytes == sizeof(page_slot) && h->bytes == bytes && h->n_slots > 0 &&
+           h->n_slots <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && h->n_ctx > 0 && h->n_ctx <= INT32_MAX &&
            h->n_counters == LLM_COUNTER_N &&
            range_is_inside(h->counters_at, h->n_counters, sizeof(uint64_t), bytes, alignof(uint64_t)) &&
            range_is_inside(h->slots_at, h->n_slots, sizeof(page_slot), bytes, alignof(page_slot)) &&

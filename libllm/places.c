@@ -92,8 +92,8 @@ static uint32_t count_open(const places *p, bool named)
 /* What a choice among idle sessions looks for. */
 typedef struct idle_wanted {
     bool named;
-    bool seated;          /* only seated ones; otherwise only those without a seat */
-    bool pinned;          /* pinned ones, too */
+    bool seated; /* only seated ones; otherwise only those without a seat */
+    bool pinned; /* pinned ones, too */
     uint32_t n_tokens_min;
     const session *except;
 } idle_wanted;

@@ -37,8 +37,8 @@ typedef struct request {
     uint32_t flags;
     bool paused;
 
-    session *session; /* that it holds or waits for; NULL while waiting for any scratch session */
-    uint32_t slot;    /* of that session; UINT32_MAX while not known */
+    session *session;     /* that it holds or waits for; NULL while waiting for any scratch session */
+    uint32_t slot;        /* of that session; UINT32_MAX while not known */
     struct request *next; /* behind it in the same queue */
 
     int32_t *prompt; /* owned */

@@ -21,12 +21,12 @@
 #include "llm.h"
 
 enum {
-    CACHE_LINE_BYTES   = 64,
+    CACHE_LINE_BYTES = 64,
     RECORD_HEADER_BYTES = 8,
     CAPACITY_BYTES_MIN = 64,
 };
 #define CAPACITY_BYTES_MAX ((uint64_t)1 << 32)
-#define SKIP               UINT64_MAX
+#define SKIP UINT64_MAX
 
 struct ring {
     uint8_t *buffer; /* immutable after ring_open */

@@ -11,7 +11,8 @@
 
 /* The seated session `s` begins with this prompt. Returns the plan as it happened; where it has_logits, *logits points to
  * n_vocab kept ones (read-only, valid until the next call). */
-resume_plan warm_begin(places *p, session *s, const int32_t *prompt, uint32_t n_prompt, bool cold, const float **logits);
+resume_plan warm_begin(places *p, session *s, const int32_t *prompt, uint32_t n_prompt, bool cold,
+                       const float **logits);
 
 /* A copy of `from`, seated or not, in the seated and empty session `to`: of its first `at` tokens, or as close below as
  * its memory and the checkpoints allow. Returns how many tokens `to` holds. */

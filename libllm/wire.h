@@ -78,15 +78,15 @@ typedef struct wire_command {
 } wire_command;
 
 /* What a sampling array may say. Wider than any useful value, narrow enough that nothing overflows behind it. */
-#define WIRE_TEMPERATURE_MAX    100.0 /* from 0 */
-#define WIRE_TOP_P_MAX          1.0   /* from 0 */
-#define WIRE_MIN_P_MAX          1.0   /* from 0 */
+#define WIRE_TEMPERATURE_MAX 100.0    /* from 0 */
+#define WIRE_TOP_P_MAX 1.0            /* from 0 */
+#define WIRE_MIN_P_MAX 1.0            /* from 0 */
 #define WIRE_REPEAT_PENALTY_MIN 0.001 /* it is divided by */
 #define WIRE_REPEAT_PENALTY_MAX 100.0
-#define WIRE_PENALTY_MAX        100.0 /* presence and frequency, either sign */
+#define WIRE_PENALTY_MAX 100.0 /* presence and frequency, either sign */
 enum {
-    WIRE_TOP_K_MAX          = INT32_MAX, /* from 0 */
-    WIRE_PENALTY_LAST_N_MAX = 1 << 24,   /* from 0; above any context */
+    WIRE_TOP_K_MAX = INT32_MAX,        /* from 0 */
+    WIRE_PENALTY_LAST_N_MAX = 1 << 24, /* from 0; above any context */
 };
 
 /* LLM_OK or LLM_INVALID; checks shapes, ranges, the session name's alphabet, and that nothing follows. RESET and CLOSE

@@ -8,16 +8,16 @@
 
 enum {
     GENERATE_FIELDS = 12,
-    CANCEL_FIELDS   = 2,
-    SESSION_FIELDS  = 4, /* RESET, CLOSE, PARK */
-    PAUSE_FIELDS    = 3,
-    FORK_FIELDS     = 6,
-    PIN_FIELDS      = 5,
+    CANCEL_FIELDS = 2,
+    SESSION_FIELDS = 4, /* RESET, CLOSE, PARK */
+    PAUSE_FIELDS = 3,
+    FORK_FIELDS = 6,
+    PIN_FIELDS = 5,
     TWO_NAME_FIELDS = 5, /* RENAME, SAVE, LOAD */
     SAMPLING_FIELDS = 9,
-    BIAS_BYTES      = 8,
-    TOKEN_BYTES     = 4,
-    GENERATE_FLAGS  = LLM_GENERATE_IGNORE_END | LLM_GENERATE_COLD,
+    BIAS_BYTES = 8,
+    TOKEN_BYTES = 4,
+    GENERATE_FLAGS = LLM_GENERATE_IGNORE_END | LLM_GENERATE_COLD,
 };
 
 static uint32_t little_endian(const uint8_t *at)

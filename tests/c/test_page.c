@@ -104,10 +104,19 @@ static void a_record_is_shown_and_leaves_with_its_session(void)
     CHECK_INT(v.state, LLM_STATE_EMPTY);
     CHECK_INT(v.diverged_at, -1);
     CHECK(v.opened_ms > 0 && v.used_ms == v.opened_ms);
-    page_record_store(p, 0, &(page_record){.state = LLM_STATE_IDLE, .reason = LLM_REASON_REWIND, .n_visible = 1,
-                                           .n_waiting = 2, .n_requests = 3, .diverged_at = 4, .n_last_prompt = 5,
-                                           .n_last_reused = 6, .n_prefilled_total = 7, .n_reused_total = 8,
-                                           .n_generated_total = 9, .used_ms = 10});
+    page_record_store(p, 0,
+                      &(page_record){.state = LLM_STATE_IDLE,
+                                     .reason = LLM_REASON_REWIND,
+                                     .n_visible = 1,
+                                     .n_waiting = 2,
+                                     .n_requests = 3,
+                                     .diverged_at = 4,
+                                     .n_last_prompt = 5,
+                                     .n_last_reused = 6,
+                                     .n_prefilled_total = 7,
+                                     .n_reused_total = 8,
+                                     .n_generated_total = 9,
+                                     .used_ms = 10});
     CHECK_INT(llm_page_session(reader, 0, &v), LLM_OK);
     CHECK_INT(v.state, LLM_STATE_IDLE);
     CHECK_INT(v.reason, LLM_REASON_REWIND);

@@ -191,8 +191,7 @@ static bool checkpoint_gives(const resume_checkpoint *c, const resume_input *in,
 static bool reachable(const resume_input *in, uint32_t k)
 {
     const bool last = k == in->n_prompt; /* only with kept logits */
-    bool any = !in->torn && in->own.n_tokens > 0 && source_gives(&in->own, in, k) &&
-               (!last || in->own_logits_at == k);
+    bool any = !in->torn && in->own.n_tokens > 0 && source_gives(&in->own, in, k) && (!last || in->own_logits_at == k);
     for (uint32_t i = 0; i < in->n_donors; i++) {
         any = any || (!last && source_gives(&in->donors[i], in, k));
     }

@@ -36,7 +36,8 @@ static char *filter(const char *text, size_t n, uint32_t piece, uint32_t n_stops
     return out;
 }
 
-static void expect(const char *text, const char *const *stops, uint32_t n_stops, const char *wanted, int32_t wanted_index)
+static void expect(const char *text, const char *const *stops, uint32_t n_stops, const char *wanted,
+                   int32_t wanted_index)
 {
     for (uint32_t piece = 1; piece <= strlen(text) + 1; piece++) {
         int32_t index;
@@ -84,7 +85,10 @@ static void test_partial_characters_and_stops_are_held(void)
     stop_feed(&s, "x\xe2\x82", 3, &r);
     CHECK_INT(r.n_text, 1);
     CHECK_INT(r.n_released, 1);
-    stop_feed(&s, "\xac" "st", 3, &r);
+    stop_feed(&s,
+              "\xac"
+              "st",
+              3, &r);
     CHECK_INT(r.n_text, 3);
     CHECK_INT(r.n_released, 4);
     stop_feed(&s, "op!", 3, &r);
@@ -109,7 +113,10 @@ static void test_limits(void)
 static void test_any_split_gives_the_same_answer(void)
 {
     static const char alphabet[] = "ab\xc3\xa9";
-    const char *const stops[] = {"ab", "\xc3\xa9" "b", "bba"};
+    const char *const stops[] = {"ab",
+                                 "\xc3\xa9"
+                                 "b",
+                                 "bba"};
     random_source random = {.state = 7};
     for (int round = 0; round < 20000; round++) {
         char text[40];

@@ -148,8 +148,8 @@ static void write_tokens(wire_writer *w, recipe *r, size_t unit, size_t min)
 
 static void write_generate(wire_writer *w, recipe *r)
 {
-    static const double maxima[] = {WIRE_TEMPERATURE_MAX, WIRE_TOP_P_MAX, WIRE_MIN_P_MAX, WIRE_REPEAT_PENALTY_MAX,
-                                    WIRE_PENALTY_MAX, WIRE_PENALTY_MAX};
+    static const double maxima[] = {WIRE_TEMPERATURE_MAX,    WIRE_TOP_P_MAX,   WIRE_MIN_P_MAX,
+                                    WIRE_REPEAT_PENALTY_MAX, WIRE_PENALTY_MAX, WIRE_PENALTY_MAX};
     write_text(w, r, 0);
     write_tokens(w, r, 4, 1);
     wire_write_uint(w, next_number(r) & UINT32_MAX);
