@@ -204,20 +204,21 @@ static void a_value_that_does_not_fit_is_not_written(void)
     CHECK(!w.failed && wire_size(&w) == 15);
 }
 
-/* clang-format off: from here on tables of bytes, which read best as they stand */
+/* From here on tables of bytes, which read best as they stand. */
+/* clang-format off */
 
 /* ---- commands as msgspec writes them ---- */
 
 /* Generate(7, 3, "chat-1", [1, -2, 70000], 256, Sampling(0.7, 0.9, 0.05, 1.1, -0.5, 0.25, 40, 64, 1234567890123),
  * [(5, -1.5)], ["\n\n", "é"], 1, [1, 3], "p") */
 static const uint8_t generate_message[] = {
-    0x9c, 0x01, 0x07, 0x03, 0xa6, 0x63, 0x68, 0x61, 0x74, 0x2d, 0x31, 0xc4, 0x0c, 0x01, 0x00, 0x00, 0x00, 0xfe,
-    0xff, 0xff, 0xff, 0x70, 0x11, 0x01, 0x00, 0xcd, 0x01, 0x00, 0x99, 0xcb, 0x3f, 0xe6, 0x66, 0x66, 0x66, 0x66,
-    0x66, 0x66, 0xcb, 0x3f, 0xec, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcd, 0xcb, 0x3f, 0xa9, 0x99, 0x99, 0x99, 0x99,
-    0x99, 0x9a, 0xcb, 0x3f, 0xf1, 0x99, 0x99, 0x99, 0x99, 0x99, 0x9a, 0xcb, 0xbf, 0xe0, 0x00, 0x00, 0x00, 0x00,
-    0x00, 0x00, 0xcb, 0x3f, 0xd0, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x28, 0x40, 0xcf, 0x00, 0x00, 0x01, 0x1f,
-    0x71, 0xfb, 0x04, 0xcb, 0xc4, 0x08, 0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0xc0, 0xbf, 0x92, 0xa2, 0x0a, 0x0a,
-    0xa2, 0xc3, 0xa9, 0x01, 0xc4, 0x08, 0x01, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 0xa1, 0x70};
+    0x9c, 0x01, 0x07, 0x03, 0xa6, 0x63, 0x68, 0x61, 0x74, 0x2d, 0x31, 0xc4, 0x0c, 0x01, 0x00, 0x00, 0x00, 0xfe, 0xff,
+    0xff, 0xff, 0x70, 0x11, 0x01, 0x00, 0xcd, 0x01, 0x00, 0x99, 0xcb, 0x3f, 0xe6, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66,
+    0xcb, 0x3f, 0xec, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcd, 0xcb, 0x3f, 0xa9, 0x99, 0x99, 0x99, 0x99, 0x99, 0x9a, 0xcb,
+    0x3f, 0xf1, 0x99, 0x99, 0x99, 0x99, 0x99, 0x9a, 0xcb, 0xbf, 0xe0, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xcb, 0x3f,
+    0xd0, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x28, 0x40, 0xcf, 0x00, 0x00, 0x01, 0x1f, 0x71, 0xfb, 0x04, 0xcb, 0xc4,
+    0x08, 0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0xc0, 0xbf, 0x92, 0xa2, 0x0a, 0x0a, 0xa2, 0xc3, 0xa9, 0x01,
+    0xc4, 0x08, 0x01, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 0xa1, 0x70};
 
 static const uint8_t cancel_message[] = {0x92, 0x02, 0xcd, 0x01, 0x2c};
 static const uint8_t reset_message[] = {0x94, 0x03, 0xce, 0x00, 0x01, 0x00, 0x00, 0x01, 0xa1, 0x61};
@@ -235,11 +236,16 @@ static const struct {
     const uint8_t *at;
     size_t n;
     int n_alike; /* commands of the same shape, itself included */
-} messages[] = {{generate_message, sizeof generate_message, 1}, {cancel_message, sizeof cancel_message, 1},
-                {reset_message, sizeof reset_message, 3},       {close_message, sizeof close_message, 3},
-                {pause_message, sizeof pause_message, 1},       {fork_message, sizeof fork_message, 1},
-                {park_message, sizeof park_message, 3},         {pin_message, sizeof pin_message, 1},
-                {rename_message, sizeof rename_message, 3},     {save_message, sizeof save_message, 3},
+} messages[] = {{generate_message, sizeof generate_message, 1},
+                {cancel_message, sizeof cancel_message, 1},
+                {reset_message, sizeof reset_message, 3},
+                {close_message, sizeof close_message, 3},
+                {pause_message, sizeof pause_message, 1},
+                {fork_message, sizeof fork_message, 1},
+                {park_message, sizeof park_message, 3},
+                {pin_message, sizeof pin_message, 1},
+                {rename_message, sizeof rename_message, 3},
+                {save_message, sizeof save_message, 3},
                 {load_message, sizeof load_message, 3}};
 
 static void a_generate_is_understood(void)
@@ -329,54 +335,15 @@ static void shapes_and_ops_must_agree(void)
 }
 
 /* A command put together from encoded parts, of which one may be replaced. */
-enum {
-    PART_REQUEST = 2,
-    PART_OWNER,
-    PART_SESSION,
-    PART_PROMPT,
-    PART_MAX_TOKENS,
-    PART_SAMPLING,
-    PART_TEMPERATURE,
-    PART_TOP_P,
-    PART_MIN_P,
-    PART_REPEAT,
-    PART_PRESENCE,
-    PART_FREQUENCY,
-    PART_TOP_K,
-    PART_LAST_N,
-    PART_SEED,
-    PART_BIASES,
-    PART_STOPS,
-    PART_FLAGS,
-    PART_BOUNDARIES,
-    PART_PARENT,
-    PARTS
-};
+enum { PART_REQUEST = 2, PART_OWNER, PART_SESSION, PART_PROMPT, PART_MAX_TOKENS, PART_SAMPLING, PART_TEMPERATURE,
+       PART_TOP_P, PART_MIN_P, PART_REPEAT, PART_PRESENCE, PART_FREQUENCY, PART_TOP_K, PART_LAST_N, PART_SEED,
+       PART_BIASES, PART_STOPS, PART_FLAGS, PART_BOUNDARIES, PART_PARENT, PARTS };
 
 static const bytes good_parts[PARTS] = {
-    BYTES("\x9c"),
-    BYTES("\x01"),
-    BYTES("\x07"),
-    BYTES("\x03"),
-    BYTES("\xa1"
-          "s"),
-    BYTES("\xc4\x04\x01\x00\x00\x00"),
-    BYTES("\x09"),
-    BYTES("\x99"),
-    BYTES("\x00"),
-    BYTES("\x01"),
-    BYTES("\x00"),
-    BYTES("\x01"),
-    BYTES("\x00"),
-    BYTES("\x00"),
-    BYTES("\x00"),
-    BYTES("\x40"),
-    BYTES("\xc0"),
-    BYTES("\xc4\x00"),
-    BYTES("\x90"),
-    BYTES("\x00"),
-    BYTES("\xc4\x00"),
-    BYTES("\xa0"),
+    BYTES("\x9c"), BYTES("\x01"), BYTES("\x07"), BYTES("\x03"), BYTES("\xa1" "s"), BYTES("\xc4\x04\x01\x00\x00\x00"),
+    BYTES("\x09"), BYTES("\x99"), BYTES("\x00"), BYTES("\x01"), BYTES("\x00"), BYTES("\x01"), BYTES("\x00"),
+    BYTES("\x00"), BYTES("\x00"), BYTES("\x40"), BYTES("\xc0"), BYTES("\xc4\x00"), BYTES("\x90"), BYTES("\x00"),
+    BYTES("\xc4\x00"), BYTES("\xa0"),
 };
 
 static int read_with(size_t part, const void *replacement, size_t n_replacement)
@@ -400,114 +367,57 @@ static void every_part_is_checked(void)
         bytes replacement;
         int status;
     } rows[] = {
-        {0, BYTES("\xdc\x00\x0c"), LLM_OK},
-        {0, BYTES("\xdd\x00\x00\x00\x0c"), LLM_OK},
-        {0, BYTES("\x99"), LLM_INVALID},
-        {0, BYTES("\x9b"), LLM_INVALID},
-        {0, BYTES("\x8a"), LLM_INVALID},
+        {0, BYTES("\xdc\x00\x0c"), LLM_OK}, {0, BYTES("\xdd\x00\x00\x00\x0c"), LLM_OK}, {0, BYTES("\x99"), LLM_INVALID},
+        {0, BYTES("\x9b"), LLM_INVALID}, {0, BYTES("\x8a"), LLM_INVALID},
         {0, BYTES("\xdd\xff\xff\xff\xff"), LLM_INVALID},
-        {1, BYTES("\xcc\x01"), LLM_OK},
-        {1, BYTES("\xd3\x00\x00\x00\x00\x00\x00\x00\x01"), LLM_OK},
-        {1, BYTES("\x00"), LLM_INVALID},
-        {1, BYTES("\x06"), LLM_INVALID},
-        {1, BYTES("\xc3"), LLM_INVALID},
-        {PART_REQUEST, BYTES("\xff"), LLM_INVALID},
-        {PART_REQUEST, BYTES("\xc0"), LLM_INVALID},
+        {1, BYTES("\xcc\x01"), LLM_OK}, {1, BYTES("\xd3\x00\x00\x00\x00\x00\x00\x00\x01"), LLM_OK},
+        {1, BYTES("\x00"), LLM_INVALID}, {1, BYTES("\x06"), LLM_INVALID}, {1, BYTES("\xc3"), LLM_INVALID},
+        {PART_REQUEST, BYTES("\xff"), LLM_INVALID}, {PART_REQUEST, BYTES("\xc0"), LLM_INVALID},
         {PART_REQUEST, BYTES("\xcb\x3f\xf0\x00\x00\x00\x00\x00\x00"), LLM_INVALID},
         {PART_REQUEST, BYTES("\xcf\xff\xff\xff\xff\xff\xff\xff\xff"), LLM_OK},
         {PART_OWNER, BYTES("\xce\xff\xff\xff\xff"), LLM_OK},
         {PART_OWNER, BYTES("\xcf\x00\x00\x00\x01\x00\x00\x00\x00"), LLM_INVALID},
-        {PART_SESSION, BYTES("\xa0"), LLM_OK},
-        {PART_SESSION,
-         BYTES("\xa3"
-               "a b"),
-         LLM_INVALID},
-        {PART_SESSION,
-         BYTES("\xa2"
-               "a\x7f"),
-         LLM_INVALID},
-        {PART_SESSION, BYTES("\xa2\xc3\xa9"), LLM_INVALID},
-        {PART_SESSION, BYTES("\xa1\x00"), LLM_INVALID},
-        {PART_SESSION,
-         BYTES("\xc4\x01"
-               "s"),
-         LLM_INVALID},
-        {PART_SESSION, BYTES("\xc0"), LLM_INVALID},
-        {PART_SESSION, BYTES("\xa2!~"), LLM_OK},
+        {PART_SESSION, BYTES("\xa0"), LLM_OK}, {PART_SESSION, BYTES("\xa3" "a b"), LLM_INVALID},
+        {PART_SESSION, BYTES("\xa2" "a\x7f"), LLM_INVALID}, {PART_SESSION, BYTES("\xa2\xc3\xa9"), LLM_INVALID},
+        {PART_SESSION, BYTES("\xa1\x00"), LLM_INVALID}, {PART_SESSION, BYTES("\xc4\x01" "s"), LLM_INVALID},
+        {PART_SESSION, BYTES("\xc0"), LLM_INVALID}, {PART_SESSION, BYTES("\xa2!~"), LLM_OK},
         {PART_PROMPT, BYTES("\xc4\x00"), LLM_INVALID},
         {PART_PROMPT, BYTES("\xc4\x05\x01\x00\x00\x00\x00"), LLM_INVALID},
         {PART_PROMPT, BYTES("\xc5\x00\x04\x01\x00\x00\x00"), LLM_OK},
         {PART_PROMPT, BYTES("\xc6\x00\x00\x00\x04\x01\x00\x00\x00"), LLM_OK},
-        {PART_PROMPT, BYTES("\xa4\x01\x00\x00\x00"), LLM_INVALID},
-        {PART_PROMPT, BYTES("\x91\x01"), LLM_INVALID},
+        {PART_PROMPT, BYTES("\xa4\x01\x00\x00\x00"), LLM_INVALID}, {PART_PROMPT, BYTES("\x91\x01"), LLM_INVALID},
         {PART_PROMPT, BYTES("\xc6\xff\xff\xff\xfc\x01\x00\x00\x00"), LLM_INVALID},
         {PART_PROMPT, BYTES("\xd6\x01\x01\x00\x00\x00"), LLM_INVALID}, /* an ext */
-        {PART_MAX_TOKENS, BYTES("\xff"), LLM_INVALID},
-        {PART_MAX_TOKENS, BYTES("\xce\xff\xff\xff\xff"), LLM_OK},
-        {PART_SAMPLING, BYTES("\x98"), LLM_INVALID},
-        {PART_SAMPLING, BYTES("\xc0"), LLM_INVALID},
-        {PART_TEMPERATURE, BYTES("\x64"), LLM_OK},
-        {PART_TEMPERATURE, BYTES("\x65"), LLM_INVALID},
-        {PART_TEMPERATURE, BYTES("\xff"), LLM_INVALID},
-        {PART_TEMPERATURE, BYTES("\xca\x3f\x00\x00\x00"), LLM_OK},
+        {PART_MAX_TOKENS, BYTES("\xff"), LLM_INVALID}, {PART_MAX_TOKENS, BYTES("\xce\xff\xff\xff\xff"), LLM_OK},
+        {PART_SAMPLING, BYTES("\x98"), LLM_INVALID}, {PART_SAMPLING, BYTES("\xc0"), LLM_INVALID},
+        {PART_TEMPERATURE, BYTES("\x64"), LLM_OK}, {PART_TEMPERATURE, BYTES("\x65"), LLM_INVALID},
+        {PART_TEMPERATURE, BYTES("\xff"), LLM_INVALID}, {PART_TEMPERATURE, BYTES("\xca\x3f\x00\x00\x00"), LLM_OK},
         {PART_TEMPERATURE, BYTES("\xca\x7f\xc0\x00\x00"), LLM_INVALID}, /* NaN */
         {PART_TEMPERATURE, BYTES("\xca\x7f\x80\x00\x00"), LLM_INVALID}, /* infinity */
         {PART_TEMPERATURE, BYTES("\xcb\x7f\xf8\x00\x00\x00\x00\x00\x00"), LLM_INVALID},
         {PART_TEMPERATURE, BYTES("\xcb\xff\xf0\x00\x00\x00\x00\x00\x00"), LLM_INVALID},
         {PART_TEMPERATURE, BYTES("\xcb\x7f\xef\xff\xff\xff\xff\xff\xff"), LLM_INVALID}, /* the largest double */
-        {PART_TEMPERATURE, BYTES("\xc0"), LLM_INVALID},
-        {PART_TEMPERATURE,
-         BYTES("\xa1"
-               "1"),
-         LLM_INVALID},
-        {PART_TOP_P, BYTES("\x00"), LLM_OK},
-        {PART_TOP_P, BYTES("\x02"), LLM_INVALID},
-        {PART_MIN_P, BYTES("\x01"), LLM_OK},
-        {PART_MIN_P, BYTES("\x02"), LLM_INVALID},
-        {PART_REPEAT, BYTES("\x64"), LLM_OK},
-        {PART_REPEAT, BYTES("\x00"), LLM_INVALID},
-        {PART_REPEAT, BYTES("\x65"), LLM_INVALID},
-        {PART_PRESENCE, BYTES("\xd0\x9c"), LLM_OK},
-        {PART_PRESENCE, BYTES("\xd0\x9b"), LLM_INVALID},
-        {PART_FREQUENCY, BYTES("\x64"), LLM_OK},
-        {PART_FREQUENCY, BYTES("\x65"), LLM_INVALID},
-        {PART_TOP_K, BYTES("\xce\x7f\xff\xff\xff"), LLM_OK},
-        {PART_TOP_K, BYTES("\xce\x80\x00\x00\x00"), LLM_INVALID},
-        {PART_TOP_K, BYTES("\xff"), LLM_INVALID},
+        {PART_TEMPERATURE, BYTES("\xc0"), LLM_INVALID}, {PART_TEMPERATURE, BYTES("\xa1" "1"), LLM_INVALID},
+        {PART_TOP_P, BYTES("\x00"), LLM_OK}, {PART_TOP_P, BYTES("\x02"), LLM_INVALID},
+        {PART_MIN_P, BYTES("\x01"), LLM_OK}, {PART_MIN_P, BYTES("\x02"), LLM_INVALID},
+        {PART_REPEAT, BYTES("\x64"), LLM_OK}, {PART_REPEAT, BYTES("\x00"), LLM_INVALID},
+        {PART_REPEAT, BYTES("\x65"), LLM_INVALID}, {PART_PRESENCE, BYTES("\xd0\x9c"), LLM_OK},
+        {PART_PRESENCE, BYTES("\xd0\x9b"), LLM_INVALID}, {PART_FREQUENCY, BYTES("\x64"), LLM_OK},
+        {PART_FREQUENCY, BYTES("\x65"), LLM_INVALID}, {PART_TOP_K, BYTES("\xce\x7f\xff\xff\xff"), LLM_OK},
+        {PART_TOP_K, BYTES("\xce\x80\x00\x00\x00"), LLM_INVALID}, {PART_TOP_K, BYTES("\xff"), LLM_INVALID},
         {PART_TOP_K, BYTES("\xca\x3f\x80\x00\x00"), LLM_INVALID}, /* 1.0 is no count */
-        {PART_LAST_N, BYTES("\xce\x01\x00\x00\x00"), LLM_OK},
-        {PART_LAST_N, BYTES("\xce\x01\x00\x00\x01"), LLM_INVALID},
-        {PART_SEED, BYTES("\x00"), LLM_OK},
-        {PART_SEED, BYTES("\xff"), LLM_INVALID},
-        {PART_SEED, BYTES("\xcf\xff\xff\xff\xff\xff\xff\xff\xff"), LLM_OK},
-        {PART_SEED, BYTES("\xc2"), LLM_INVALID},
+        {PART_LAST_N, BYTES("\xce\x01\x00\x00\x00"), LLM_OK}, {PART_LAST_N, BYTES("\xce\x01\x00\x00\x01"), LLM_INVALID},
+        {PART_SEED, BYTES("\x00"), LLM_OK}, {PART_SEED, BYTES("\xff"), LLM_INVALID},
+        {PART_SEED, BYTES("\xcf\xff\xff\xff\xff\xff\xff\xff\xff"), LLM_OK}, {PART_SEED, BYTES("\xc2"), LLM_INVALID},
         {PART_BIASES, BYTES("\xc4\x08\x01\x00\x00\x00\x00\x00\x80\x3f"), LLM_OK},
-        {PART_BIASES, BYTES("\xc4\x04\x01\x00\x00\x00"), LLM_INVALID},
-        {PART_BIASES, BYTES("\xc0"), LLM_INVALID},
+        {PART_BIASES, BYTES("\xc4\x04\x01\x00\x00\x00"), LLM_INVALID}, {PART_BIASES, BYTES("\xc0"), LLM_INVALID},
         {PART_BIASES, BYTES("\xc4\x08\x01\x00\x00\x00\x00\x00\xc0\x7f"), LLM_INVALID}, /* NaN */
         {PART_BIASES, BYTES("\xc4\x08\x01\x00\x00\x00\x00\x00\x80\xff"), LLM_INVALID}, /* -infinity */
-        {PART_STOPS,
-         BYTES("\x91\xa1"
-               "x"),
-         LLM_OK},
-        {PART_STOPS, BYTES("\x91\xa0"), LLM_INVALID},
-        {PART_STOPS,
-         BYTES("\xa1"
-               "x"),
-         LLM_INVALID},
-        {PART_STOPS, BYTES("\x91\xa1\xff"), LLM_INVALID},
-        {PART_STOPS,
-         BYTES("\x91\x91\xa1"
-               "x"),
-         LLM_INVALID},
-        {PART_STOPS, BYTES("\xc0"), LLM_INVALID},
-        {PART_STOPS,
-         BYTES("\x91\xc4\x01"
-               "x"),
-         LLM_INVALID},
-        {PART_STOPS, BYTES("\x91\xc0"), LLM_INVALID},
-        {PART_FLAGS, BYTES("\x03"), LLM_OK},
-        {PART_FLAGS, BYTES("\x04"), LLM_INVALID},
+        {PART_STOPS, BYTES("\x91\xa1" "x"), LLM_OK}, {PART_STOPS, BYTES("\x91\xa0"), LLM_INVALID},
+        {PART_STOPS, BYTES("\xa1" "x"), LLM_INVALID}, {PART_STOPS, BYTES("\x91\xa1\xff"), LLM_INVALID},
+        {PART_STOPS, BYTES("\x91\x91\xa1" "x"), LLM_INVALID}, {PART_STOPS, BYTES("\xc0"), LLM_INVALID},
+        {PART_STOPS, BYTES("\x91\xc4\x01" "x"), LLM_INVALID}, {PART_STOPS, BYTES("\x91\xc0"), LLM_INVALID},
+        {PART_FLAGS, BYTES("\x03"), LLM_OK}, {PART_FLAGS, BYTES("\x04"), LLM_INVALID},
         {PART_FLAGS, BYTES("\xff"), LLM_INVALID},
     };
     CHECK_INT(read_with(PARTS, NULL, 0), LLM_OK);
@@ -595,29 +505,19 @@ static void events_are_exact_to_the_byte(void)
     wire_write_started(&w, 7, LLM_REASON_REWIND, 1000, 900, -1);
     wire_write_text(&w, 7, "h\xc3\xa9", 3, 4);
     wire_write_reply(&w, 8, LLM_NOT_FOUND, 0, 5);
-    const wire_finished f = {.request = 7,
-                             .outcome = LLM_OUTCOME_STOP,
-                             .status = LLM_OK,
-                             .n_prompt = 1000,
-                             .n_reused = 900,
-                             .n_prefilled = 100,
-                             .n_generated = 5,
-                             .n_resident = 1004,
-                             .n_visible = 1003,
-                             .stop_index = 0,
-                             .queue_us = 1,
-                             .prefill_us = 70000,
-                             .decode_us = 5000000000,
-                             .seed = UINT64_MAX};
+    const wire_finished f = {.request = 7, .outcome = LLM_OUTCOME_STOP, .status = LLM_OK, .n_prompt = 1000,
+                             .n_reused = 900, .n_prefilled = 100, .n_generated = 5, .n_resident = 1004,
+                             .n_visible = 1003, .stop_index = 0, .queue_us = 1, .prefill_us = 70000,
+                             .decode_us = 5000000000, .seed = UINT64_MAX};
     wire_write_finished(&w, &f);
-    static const uint8_t expected[] = {0x93, 0x01, 0xcd, 0x01, 0x2c, 0x02,                               /* ADMITTED */
-                                       0x96, 0x02, 0x07, 0x03, 0xcd, 0x03, 0xe8, 0xcd, 0x03, 0x84, 0xff, /* STARTED */
-                                       0x94, 0x03, 0x07, 0xa3, 0x68, 0xc3, 0xa9, 0x04,                   /* TEXT */
-                                       0x95, 0x05, 0x08, 0x03, 0x00, 0x05,                               /* REPLY */
-                                       0x9f, 0x04, 0x07, 0x01, 0x00, 0xcd, 0x03, 0xe8, 0xcd, 0x03, 0x84,
-                                       0x64, 0x05, 0xcd, 0x03, 0xec, 0xcd, 0x03, 0xeb, 0x00, 0x01, 0xce,
-                                       0x00, 0x01, 0x11, 0x70, 0xcf, 0x00, 0x00, 0x00, 0x01, 0x2a, 0x05,
-                                       0xf2, 0x00, 0xcf, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}; /* FINISHED */
+    static const uint8_t expected[] = {
+        0x93, 0x01, 0xcd, 0x01, 0x2c, 0x02, /* ADMITTED */
+        0x96, 0x02, 0x07, 0x03, 0xcd, 0x03, 0xe8, 0xcd, 0x03, 0x84, 0xff, /* STARTED */
+        0x94, 0x03, 0x07, 0xa3, 0x68, 0xc3, 0xa9, 0x04, /* TEXT */
+        0x95, 0x05, 0x08, 0x03, 0x00, 0x05, /* REPLY */
+        0x9f, 0x04, 0x07, 0x01, 0x00, 0xcd, 0x03, 0xe8, 0xcd, 0x03, 0x84, 0x64, 0x05, 0xcd, 0x03, 0xec, 0xcd, 0x03,
+        0xeb, 0x00, 0x01, 0xce, 0x00, 0x01, 0x11, 0x70, 0xcf, 0x00, 0x00, 0x00, 0x01, 0x2a, 0x05, 0xf2, 0x00, 0xcf,
+        0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}; /* FINISHED */
     CHECK(!w.failed);
     CHECK_INT(wire_size(&w), sizeof expected);
     CHECK(memcmp(message, expected, sizeof expected) == 0);
@@ -625,9 +525,9 @@ static void events_are_exact_to_the_byte(void)
 
 static void write_largest(wire_writer *w, int which)
 {
-    const wire_finished f = {UINT64_MAX, LLM_OUTCOME_SHUTDOWN, LLM_SMALL_BUFFER, UINT32_MAX, UINT32_MAX,
-                             UINT32_MAX, UINT32_MAX,           UINT32_MAX,       UINT32_MAX, INT32_MIN,
-                             UINT64_MAX, UINT64_MAX,           UINT64_MAX,       UINT64_MAX};
+    const wire_finished f = {UINT64_MAX, LLM_OUTCOME_SHUTDOWN, LLM_SMALL_BUFFER, UINT32_MAX, UINT32_MAX, UINT32_MAX,
+                             UINT32_MAX, UINT32_MAX, UINT32_MAX, INT32_MIN, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+                             UINT64_MAX};
     static const char text[70000];
     switch (which) {
     case 0: wire_write_admitted(w, UINT64_MAX, UINT32_MAX); break;
