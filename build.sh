@@ -66,7 +66,7 @@ stage() {
     log=$LOGS/$(tr -cs 'a-zA-Z0-9.' '-' <<<"${title%%:*}")
     log=${log%-}.log
     say "$title"
-    stage_ticker "$log" "$$" &
+    stage_ticker "$log" "$$" 7>&- & # or its sleep would hold the lock of `locked` when we are done
     ticker=$!
     set +e
     (
