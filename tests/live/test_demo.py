@@ -13,8 +13,6 @@ NAMES = ("Anna", "Peter", "Maria", "Tom")
 
 @pytest.fixture
 def demo(daemons: Daemons) -> Process:
-    if not DEMO_MODEL.exists():
-        pytest.skip(f"the embedded model is missing: {DEMO_MODEL}")
     return daemons.start(str(DEMO_MODEL))
 
 
