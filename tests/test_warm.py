@@ -51,7 +51,7 @@ def test_a_storm(reference: Reference, tmp_path: Path, memory: str, seed: int) -
     finally:
         storm.engine.close()
     assert not storm.complaints
-    # Whether a session still has its seat when it goes on (exact_prefix) or comes back to one (restored), and whether an
+    # Whether a session still has its seat when it goes on (exact_prefix) or comes back to one (restored), or whether an
     # answer is asked for again before it was moved, depends on how the steps fall: that it goes on in place does not.
     assert {"new", "shared"} <= found.reasons.keys(), found
     assert found.reasons.keys() & {"exact_prefix", "restored", "equal"}, found
