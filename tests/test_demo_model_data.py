@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from tools.demo_model import skills, world
+from tools.demo_model import frames, skills, world
 from tools.demo_model.chat import END, START, Conversation, render
 from tools.demo_model.facts import Fact, kind_named
-from tools.demo_model.kinds import KINDS
+from tools.demo_model.kinds import KINDS, Kind
 from tools.demo_model.mixture import PROFILES, conversations, converse, transcript
 from tools.demo_model.words import LISTS, Vocabulary, invented_word, is_held
 
@@ -171,3 +171,23 @@ def test_long_conversations_reach_over_a_thousand_tokens_and_stay_within_the_con
     sizes = [len("".join(text for text, _ in render(converse(Random(seed), profile)))) for seed in range(60)]
     assert max(sizes) > 4_000
     assert sorted(sizes)[-3] < 9_000
+
+
+def bare(text: str) -> str:
+    """What remains of a sentence when case and punctuation do not count."""
+    return " ".join(re.findall(r"[a-z{}']+", text.casefold()))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.key)
+def test_general_frames_never_give_a_phrasing_of_the_evaluation(kind: Kind) -> None:
+    kept = {
+        bare(text.replace("{c}", clause))
+        for clause in variants(kind.mine)
+        for template in (*kind.tell_held, *kind.ask_held)
+        for text in variants(template)
+    }
+    used: set[str] = set()
+    for named in variants(frames.noun_phrase(kind)) - {""}:
+        for template in frames.TELL + frames.ASK:
+            used |= {bare(text.replace("{c}", named)) for text in variants(template)}
+    assert not used & kept

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 class Shape:
     """The sizes that define the network; written into each checkpoint and into the GGUF file."""
 
-    vocabulary: int = 1280
+    vocabulary: int = 1024
     width: int = 256
     layers: int = 5
     heads: int = 4

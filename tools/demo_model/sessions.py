@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from random import Random
 
-from tools.demo_model import skills, toolbox, world
+from tools.demo_model import frames, skills, toolbox, world
 from tools.demo_model.chat import Conversation, Message
 from tools.demo_model.facts import Fact, draw_fact, kind_named, revalue, with_article
 from tools.demo_model.kinds import KINDS
@@ -24,19 +24,30 @@ _BEFORE = (
     "First of all,", "About me:", "Here is something:", "Let me say that", "A detail:", "Before anything else,", "To start,", "I mention that", "To be exact,",
     "Hi!", "Hello!", "Hello.", "Hi,", "Hey,", "By the way,", "Just so you know,", "Let me tell you:", "Well,", "So,", "For your information,", "Also,", "Oh, and", "And", "One more thing:", "Please note:",
     "I want you to know that", "You should remember that", "Please remember that", "Remember that", "Remember:", "Okay,", "FYI,", "Listen,", "Good morning!",
+    "[Before I forget:|At first,|For the record,|A fact about me:|Some news:|Let me add that|I should mention that|I have to say that|Let me start with this:|To begin with,|To be honest,|To be precise,]",
+    "[You must know that|What you should know:|It is good to know that|I tell you that|I'd like to say that|A little thing:|A little detail about me:|Another detail:|Another thing:|Good evening!|Hello there!|Hello again, model!|Hey there,]",
 )
 _BEFORE_HELD = ("Before we start,", "Something about me:", "Good afternoon!", "Let me mention that", "To be clear,", "A small detail:")
-_AFTER = ("Please remember that.", "Remember it.", "Don't forget it.", "Remember this.", "Okay?", "Just saying.", "Keep that in mind.", "Nice to meet you.", "Got it?", "How about you?", "That is important.")
+_AFTER = ("Please remember that.", "Remember it.", "Don't forget it.", "Remember this.", "Okay?", "Just saying.", "Keep that in mind.", "Nice to meet you.", "Got it?", "How about you?", "That is important.",
+    "[Will you remember that?|Can you keep that?|Store it in your memory.|Keep it in mind, please.|I may ask you later.|I will ask you about it later.|I hope that helps.|You may need to know it.|Please note it.|Don't lose it.|What do you think?|Thanks.|Thank you.|Good to know?|So now you know.]")
 _AFTER_HELD = ("Please keep it in your memory.", "I hope you remember it.", "You may need it later.")
-_TAIL = (", by the way.", ", nice to meet you.", " and I am happy to be here.", ", you know.", ", if you want to know.", " and that is true.", ", okay?", "!", " :)", ", so remember that.", " and nothing else.", ", as you may know.")
+_TAIL = (", by the way.", ", nice to meet you.", " and I am happy to be here.", ", you know.", ", if you want to know.", " and that is true.", ", okay?", "!", " :)", ", so remember that.", " and nothing else.", ", as you may know.",
+    " and I am glad about it.", " and it is nice to meet you.", " and I like to talk to you.", ", just to tell you.", ", for your information.", ", in case you wonder.", ", in case you need it.", " and so on.", ", so you know.", ", believe me.", " and I am proud of it.", ", I hope you like it.",
+)
 _TAIL_HELD = (" and I am glad to talk to you.", ", just so you know.")
-_ASK_BEFORE = ("A test:", "Let me see:", "Back again:", "A little question:", "So,", "Okay,", "Now,", "Well,", "And", "Hey,", "Hi!", "Hello!", "Quick question:", "Now tell me:", "Thanks.", "Great.", "One question:")
+_ASK_BEFORE = ("A test:", "Let me see:", "Back again:", "A little question:", "So,", "Okay,", "Now,", "Well,", "And", "Hey,", "Hi!", "Hello!", "Quick question:", "Now tell me:", "Thanks.", "Great.", "One question:",
+    "[Let us see:|Let me test you:|A quick test:|Another test:|Test:|Back to us:|To come back to me:|Back to the facts:|Now back to business:|And now,|Please,|Sorry,|Wait,|Hm,|Um,|Good,|Fine,|By the way,|I wonder:|Say,|Tell me,|Help me:|Then|Listen,|Once again:]")
 _ASK_BEFORE_HELD = ("Back to me:", "Let's see:", "A little test:")
 _CLAUSE = ("[I don't know|I do not remember|I have forgotten|I can't say|I don't remember|I can not recall] {c}[, do you know?|, please help.|, do you?|. Can you help?|.]", "[Would you|Do you happen to|Might you|Could you possibly] [know|say|tell me|remember] {c}?", "[Say again|Tell me again|Please repeat|Please name|Once again]: {c}?", "[Tell me|Repeat|Name] {c} [again|once more].", "[Have I told you|Did I tell you|Did I mention|Are you aware of|Do you happen to remember] {c}?", "[I want to know|I would like to hear|Let me hear|Let us see if you know|I wonder|Repeat|Name] {c}.", "Do you [remember|know|still know|still remember|recall] {c}?", "Can you [tell me|remember|recall|say] {c}?", "[Tell me|Please tell me|Remind me of|Say] {c}.", "I forgot {c}.", "Could you [tell me|remind me of] {c}?", "{c}?")
 _CLAUSE_HELD = ("Would you happen to know {c}?", "I can't remember {c}, can you?", "Please say {c} again.")
-_CHANGE = ("I have to change something:", "Let me correct that:", "Something has changed:", "Hold it,", "I must correct this:", "Actually,", "Sorry,", "Wait,", "Correction:", "No,", "I was wrong:", "From now on,", "Update:", "I made a mistake:", "Oh no,", "I changed my mind:", "In fact,", "It changed:")
+_CHANGE = ("I have to change something:", "Let me correct that:", "Something has changed:", "Hold it,", "I must correct this:", "Actually,", "Sorry,", "Wait,", "Correction:", "No,", "I was wrong:", "From now on,", "Update:", "I made a mistake:", "Oh no,", "I changed my mind:", "In fact,", "It changed:",
+    "[There was a change:|There is a change:|I have news:|Things changed:|That changed:|It is different now:|Not any more:|Forget that,|Stop,|Hold it:|One moment,|I must correct myself:|I want to correct myself:|Let me fix that:|I take it back:|That was wrong,|Sorry, I was wrong,|New:|Now it is different:|Since today,|As of today,|As of now,|Starting now,|Meanwhile,]")
 _CHANGE_HELD = ("Things have changed:", "I have to correct myself:", "Hold on,")
-_ABOUT_ME = ("What do you know about me?", "[Tell me|Say] [everything|all|what] you know about me.", "What did I tell you [about me|about myself|so far]?", "What have you learned about me?", "Who am I and what do you know about me?")
+_ABOUT_ME = ("What do you know about me?", "[Tell me|Say] [everything|all|what] you know about me.", "What did I tell you [about me|about myself|so far]?", "What have you learned about me?", "Who am I and what do you know about me?",
+    "[Sum up|Summarize|List|Repeat|Write down|Show me|Recite|Give me|Go over|Collect] [what I told you|everything I told you|all I told you|what you have learned about me|all that you know about me|everything about me|the facts about me|my facts|what I said about me|what you have noted about me].",
+    "[Give me|Write|Make|I need|I want] a [summary|sum|list|report] of [what you know|what I told you|all you know about me|what you learned about me|the facts about me].",
+    "What [do you|can you|did you|have you] [know|say|recall|note|learn|keep|store] [about me|of me|about me so far|about the user]?",
+    "What [do you still know|have you remembered|have you noted|do you recall|have you stored|have you kept|else do you know] about me?")
 _ABOUT_ME_HELD = ("Sum up what you know about me.", "What do you remember about me?")
 _NOTHING = "You haven't told me anything about yourself yet."
 _READ = ("[Read this|Here is a text|Look at this text|This is a text|Some text for you]: {t}", "{t}", "I read this today: {t}", "Notes: {t}")
@@ -98,7 +109,16 @@ class Talk:
 
 def _statement(talk: Talk, fact: Fact) -> str:
     """How somebody says a fact, as a template."""
+    named = frames.noun_phrase(fact.kind)
+    if named and not talk.held and talk.rng.random() < 0.3:
+        return _framed(talk.rng, frames.TELL, named)
     return talk.pick(fact.kind.tell, fact.kind.tell_held)
+
+
+def _framed(rng: Random, templates: tuple[str, ...], named: str) -> str:
+    """A template of any kind of fact, as a sentence about this one."""
+    text = expand(rng, rng.choice(templates).replace("{c}", named))
+    return text[:1].upper() + text[1:]
 
 
 def _acknowledge(facts: list[Fact]) -> str:
@@ -133,10 +153,13 @@ def tell(talk: Talk, facts: list[Fact]) -> None:
 def question_for(talk: Talk, fact: Fact) -> str:
     """How somebody asks for a fact; its value plays no part."""
     rng = talk.rng
+    named = frames.noun_phrase(fact.kind)
     if rng.random() < 0.35:
         clause = rng.choice((fact.kind.mine, fact.kind.mine, _what_is(fact)))
-        template = talk.pick(_CLAUSE, _CLAUSE_HELD).replace("{c}", expand(rng, clause))
+        template = talk.pick(_CLAUSE + frames.CLAUSE, _CLAUSE_HELD).replace("{c}", expand(rng, clause))
         template = template[:1].upper() + template[1:]
+    elif named and not talk.held and rng.random() < 0.4:
+        template = _framed(rng, frames.ASK, named)
     else:
         template = talk.pick(fact.kind.ask, fact.kind.ask_held)
     text = talk.fill(fact, template)
@@ -246,7 +269,8 @@ def about_me(talk: Talk) -> None:
 
 
 def skill(talk: Talk) -> None:
-    names = list(skills.SKILLS)
+    """Any skill; sums are left to the tools where there are some."""
+    names = [name for name in skills.SKILLS if not (talk.tools and name == "arithmetic")]
     name = talk.rng.choices(names, [skills.SKILLS[n][1] for n in names])[0]
     question, answer = skills.SKILLS[name][0](talk.rng, talk.words)
     talk.say(question, answer, name)
@@ -282,7 +306,13 @@ def what_i_said(talk: Talk) -> None:
     first = talk.rng.random() < 0.5
     which = "[first|very first]" if first else "[last|previous]"
     text = talk.pick(
-        (f"What was my {which} message?", f"What did I say {'first' if first else 'before this'}?"),
+        (
+            f"What was my {which} message?",
+            f"What did I say {'first' if first else 'before this'}?",
+            f"[What did I write|What did I type|What was it that I said|Which words did I use] {'[first|at first|at the start|in the beginning]' if first else '[just now|last|before this|a moment ago]'}?",
+            f"[Quote|Repeat|Show|Show me|Give me|Copy|Cite|Print] [the message I sent|the message I wrote|the line I sent|what I said|what I wrote] {'first' if first else 'last'}.",
+            f"[Can you quote|Please quote|Could you quote|Please repeat|Can you repeat|Repeat] my {which} [message|words|sentence], [please|word for word].",
+        ),
         (f"Quote my {'first' if first else 'last'} message.",),
     )
     talk.say(text, f'You said: "{said[0] if first else said[-1]}"', "quote")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from random import Random
 
+from tools.demo_model import askings
 from tools.demo_model.phrases import expand, wrapped
 from tools.demo_model.words import LISTS, Vocabulary
 
@@ -20,30 +21,40 @@ Skill = Callable[[Random, Vocabulary], Exchange]
 def _phrase(rng: Random, words: Vocabulary, train: tuple[str, ...], held: tuple[str, ...]) -> str:
     if words.held:
         return expand(rng, rng.choice(held))
-    return wrapped(rng, expand(rng, rng.choice(train)), 0.2)
+    text = expand(rng, rng.choice(train))
+    return text if text.startswith("{w}") else wrapped(rng, text, 0.2)
 
 
-# fmt: off
-_SUM_TRAIN = ("[Work out|Do|Solve|Find|How much would be|What makes] {s}.", "[What is|What's|Calculate|Compute|How much is|What does|Tell me] {s}?", "{s}", "{s} =", "{s}?", "[Please|Can you] [calculate|add up|compute] {s}.")
 _SUM_HELD = ("How many is {s}?", "Work out {s} [please|for me].")
-# fmt: on
+_OPERATIONS = {"+": ("+", "plus"), "-": ("-", "minus"), "*": ("*", "x", "times")}
+
+
+def _too_large(rng: Random, held: bool) -> tuple[int, int]:
+    """Two numbers of which one at least is above the limit, often by little."""
+    if held:
+        return rng.randint(LIMIT + 1, 9999), rng.randint(0, rng.choice((LIMIT, 99, 9999)))
+    large = rng.randint(LIMIT + 1, rng.choice((13, 20, 99, 999, 9999)))
+    other = rng.randint(0, rng.choice((LIMIT, LIMIT, 20, 99, 999, 9999)))
+    return (large, other) if rng.random() < 0.6 else (other, large)
 
 
 def arithmetic(rng: Random, words: Vocabulary) -> Exchange:
     """Sums, differences and products of numbers up to ten; larger ones are refused."""
     sign = rng.choice("++--*")
     left, right = rng.randint(0, LIMIT), rng.randint(0, LIMIT)
-    if rng.random() < 0.15:
-        left, right = rng.randint(LIMIT + 1, 9999), rng.randint(0, rng.choice((LIMIT, 99, 9999)))
+    if rng.random() < (0.15 if words.held else 0.22):
+        left, right = _too_large(rng, words.held)
     if sign == "-" and right > left:
         left, right = right, left
     value = {"+": left + right, "-": left - right, "*": left * right}[sign]
-    names = {"+": ("+", "plus"), "-": ("-", "minus"), "*": ("*", "x", "times")}[sign]
     show = str if max(left, right) > 12 or rng.random() < 0.8 else NUMBER_WORDS.__getitem__
-    text = f"{show(left)} {rng.choice(names)} {show(right)}"
+    text = f"{show(left)} {rng.choice(_OPERATIONS[sign])} {show(right)}"
+    if not words.held and rng.random() < 0.06:
+        what = {"+": "the sum of", "-": "the difference of", "*": "the product of"}[sign]
+        text = f"{what} {show(left)} and {show(right)}"
     if rng.random() < 0.15:
         text = f"{left}{sign}{right}"
-    question = _phrase(rng, words, _SUM_TRAIN, _SUM_HELD).replace("{s}", text)
+    question = _phrase(rng, words, askings.SUM, _SUM_HELD).replace("{s}", text)
     return question, TOO_LARGE if max(left, right) > LIMIT else f"{left} {sign} {right} = {value}"
 
 
@@ -51,23 +62,6 @@ def counting(rng: Random, words: Vocabulary) -> Exchange:
     """Counting up to a number, between two numbers, or down to one."""
     low, high = 1, rng.randint(2, rng.choice((10, 20, 30)))
     how = rng.choice(("up", "up", "between", "down"))
-    train = {
-        "up": (
-            "[Count|Count up|Please count|Can you count] to {h}[.|!|]",
-            "Count from 1 to {h}.",
-            "[Start counting|Count now|I want you to count] up to {h}.",
-        ),
-        "between": (
-            "[Count|Please count] from {l} to {h}.",
-            "[Numbers|Give me the numbers] from {l} to {h}.",
-            "[Start with|Begin at|Start from] {l} and [go|count] up to {h}.",
-        ),
-        "down": (
-            "[Count down|Count backwards|Count back] from {h}.",
-            "[Start|Make|Give me] a countdown [of|at] {h}.",
-            "[Count down|Count backwards] from {h} to 1.",
-        ),
-    }
     held = {
         "up": ("Now count up to {h}, please.",),
         "between": ("Start at {l} and count to {h}.",),
@@ -76,7 +70,7 @@ def counting(rng: Random, words: Vocabulary) -> Exchange:
     if how == "between":
         low = rng.randint(1, 20)
         high = low + rng.randint(1, 10)
-    question = _phrase(rng, words, train[how], held[how])
+    question = _phrase(rng, words, askings.COUNT[how], held[how])
     if not words.held and rng.random() < 0.35:
         question = question.rstrip(".!") + rng.choice((", please.", " for me.", ", then stop.", " please", ", okay?"))
     question = question.replace("{l}", str(low)).replace("{h}", str(high))
@@ -84,16 +78,22 @@ def counting(rng: Random, words: Vocabulary) -> Exchange:
     return question, ", ".join(str(n) for n in numbers)
 
 
+def _single_word(rng: Random, words: Vocabulary) -> str:
+    """A word to spell; training spells words of every category."""
+    if words.held:
+        word = words.proper("name") if rng.random() < 0.5 else words.word("thing")
+        return word.split(" ")[0]
+    category = rng.choice(("name", "name", "name", "city", "thing", "thing", "animal", "food", "colour", "job"))
+    word = words.proper(category) if category in ("name", "city") else words.word(category)
+    word = rng.choice(word.split(" "))
+    return word if rng.random() < 0.9 else rng.choice((word.title(), word.upper()))
+
+
 def spelling(rng: Random, words: Vocabulary) -> Exchange:
     """A word, letter by letter."""
-    word = words.proper("name") if rng.random() < 0.5 else words.word("thing")
-    word = word.split(" ")[0]
-    question = _phrase(
-        rng, words,
-        ("[Spell|Please spell|Can you spell|Spell the word|Spell the name] {w}.", "How do you [spell|write] {w}?", "[Spell out|Give me the letters of] {w}.", "What are the letters in {w}?", "[Can you|Could you|Would you|Please] spell [the word|the name|] {w}?", "[Spell this letter by letter|Letter by letter, spell|Give each letter of]: {w}"),
-        ("Could you spell {w} for me?", "Spell {w}, letter by letter."),
-    )  # fmt: skip
-    return question.replace("{w}", word), "-".join(word)
+    word = _single_word(rng, words)
+    held = ("Could you spell {w} for me?", "Spell {w}, letter by letter.")
+    return _phrase(rng, words, askings.SPELL, held).replace("{w}", word), "-".join(word)
 
 
 def repeating(rng: Random, words: Vocabulary) -> Exchange:
@@ -103,27 +103,19 @@ def repeating(rng: Random, words: Vocabulary) -> Exchange:
         text = _sentence(rng, words)
     if rng.random() < 0.2:
         count = rng.randint(2, 4)
-        question = _phrase(
-            rng,
-            words,
-            (
-                "[Say|Repeat|Write|Can you repeat|Could you say|Please say] {w} [two|2] times.".replace(
-                    "[two|2]", f"[{NUMBER_WORDS[count]}|{count}]"
-                ),
-            ),
-            (f"Can you say {{w}} {count} times?",),
-        )
+        question = _phrase(rng, words, askings.REPEAT_TIMES, ("Can you say {w} {n} times?",))
+        shown = str(count) if words.held else rng.choice((str(count), NUMBER_WORDS[count]))
+        question = question.replace("{n}", shown)
         return question.replace("{w}", text), " ".join([text] * count)
-    question = _phrase(
-        rng, words,
-        ("[Repeat after me|Repeat|Say|Please repeat|Echo|Say this|Repeat this|Write this|Copy this]: {w}", "[Say|Repeat|Echo|Write] {w}", "[Please repeat this|Repeat the words|Say these words|I want you to say|Now say|Say the following|Please echo what I say]: {w}", '[Say|Repeat|Write] "{w}"'),
-        ("Now repeat the following: {w}", "Please say after me: {w}"),
-    )  # fmt: skip
+    held = ("Now repeat the following: {w}", "Please say after me: {w}")
+    question = _phrase(rng, words, askings.REPEAT, held)
+    if text.endswith("."):
+        question = question.replace("{w}?", "{w}")
     return question.replace("{w}", text), text
 
 
 _SENTENCES = (
-    "The {thing} is {colour}.", "I see a {thing} and a {animal}.", "The {animal} eats {food}.", "{name} likes {food}.", "My {animal} is under the {thing}.",
+    "The {thing} is {colour}.", "I see a {thing} and a {animal}.", "The {animal} eats {food}.", "{name} likes {food}.", "The {animal} sleeps under the {thing}.",
     "We go to {city} on {day}.", "{name} and {name} drink {drink}.", "The {job} has a {colour} {thing}.", "There is a {thing} in the {place}.", "In {month} it is warm in {city}.",
 )  # fmt: skip
 
@@ -151,44 +143,62 @@ def listing(rng: Random, words: Vocabulary) -> Exchange:
     """A list of a category, or of given things."""
     if rng.random() < 0.5:
         items = [words.word(rng.choice(("thing", "food", "animal", "colour"))) for _ in range(rng.randint(2, 5))]
-        question = _phrase(
-            rng, words,
-            ("[Make|Write|Give me|Create] a list [of|with|from]: {w}", "[List these|Put these in a list|Turn this into a list]: {w}", "Make a list with {w}."),
-            ("As a list, please: {w}", "Format this as a list: {w}"),
-        )  # fmt: skip
+        held = ("As a list, please: {w}", "Format this as a list: {w}")
+        question = _phrase(rng, words, askings.LIST_ITEMS, held)
         return question.replace("{w}", ", ".join(items)), "\n".join(f"- {item}" for item in items)
     category, plural = rng.choice(list(_LISTABLE.items()))
     count = rng.randint(2, 5)
-    question = _phrase(
-        rng, words,
-        ("[List|Name|Give me|Tell me|Write down|Show me] {k} {c}.", "[Give me|Make|Write] a list of {k} {c}.", "[I need|Can you give me|Can you list|Could you name|I want] {k} {c}."),
-        ("I need a list of {k} {c}.", "Can you name {k} {c}?"),
-    )  # fmt: skip
+    held = ("I need a list of {k} {c}.", "Can you name {k} {c}?")
+    question = _phrase(rng, words, askings.LIST_OF, held)
     question = question.replace("{k}", rng.choice((str(count), NUMBER_WORDS[count]))).replace("{c}", plural)
     return question, "\n".join(f"- {item}" for item in LISTS[category].train[:count])
 
 
+_VALUED = ("colour", "colour", "thing", "animal", "food", "drink", "name", "city", "job", "day")
+_EQUALS_HELD = (" = ", ": ", "=")
+_EQUALS = (*_EQUALS_HELD, *_EQUALS_HELD, ":", " : ", " =", "= ", " is ", " -> ")
+
+
+def _key(rng: Random, words: Vocabulary) -> str:
+    if not words.held and rng.random() < 0.3:
+        return rng.choice(askings.KEYS)
+    category = "thing" if words.held else rng.choice(("thing", "thing", "animal", "food"))
+    return words.word(category).replace(" ", "_")
+
+
+def _value(rng: Random, words: Vocabulary) -> str | int:
+    if rng.random() < 0.4:
+        return int(words.number(0, 999 if words.held else rng.choice((9, 99, 999, 9999))))
+    if words.held:
+        return words.word("colour")
+    value = words.draw(rng.choice(_VALUED))
+    return int(value) if value.isdigit() else value
+
+
+def _joined(rng: Random, parts: list[str], held: bool) -> str:
+    """Parts of a list, separated by commas or in other ways."""
+    if held or rng.random() < 0.5:
+        return ", ".join(parts)
+    if rng.random() < 0.5 and len(parts) > 1:
+        return " and ".join((", ".join(parts[:-1]), parts[-1]))
+    return rng.choice((" and ", "; ", ",", ", and ", " , ")).join(parts)
+
+
 def json_object(rng: Random, words: Vocabulary) -> Exchange:
     """A JSON object with given keys, and given values if there are any."""
-    keys = list(dict.fromkeys(words.word("thing").replace(" ", "_") for _ in range(rng.randint(1, 4))))
+    keys = list(dict.fromkeys(_key(rng, words) for _ in range(rng.randint(1, 4))))
     if rng.random() < 0.5:
-        question = _phrase(
-            rng, words,
-            ("[Write|Give me|Make|Create|Return|Output] [a|one] JSON object with the [key|keys|fields] {w}.", "JSON object with [keys|fields] {w}", "[Give me|Make] JSON with the keys {w}.", "[I want|I need|Answer with] JSON [with|that has] the [keys|fields] {w}."),
-            ("I need a JSON object that has the keys {w}.", "Answer with a JSON object with the keys {w}."),
-        )  # fmt: skip
+        held = ("I need a JSON object that has the keys {w}.", "Answer with a JSON object with the keys {w}.")
+        question = _phrase(rng, words, askings.JSON_KEYS, held)
         joined = " and ".join((", ".join(keys[:-1]), keys[-1])) if len(keys) > 1 else keys[0]
+        if not words.held and rng.random() < 0.3:
+            joined = _joined(rng, keys, words.held)
         return question.replace("{w}", joined), json.dumps(dict.fromkeys(keys, ""))
-    pairs: dict[str, object] = {}
-    for key in keys:
-        pairs[key] = int(words.number(0, 999)) if rng.random() < 0.4 else words.word("colour")
-    question = _phrase(
-        rng, words,
-        ("[Write|Give me|Make|Create|Return|Output] [a|one] JSON object with {w}.", "[Turn this into|Convert to|As] JSON: {w}", "[Make|Write] JSON from {w}.", "[I want|I need|Format this as] JSON [with|of|:] {w}."),
-        ("I need a JSON object with {w}.", "Format as JSON: {w}"),
-    )  # fmt: skip
-    sign = rng.choice((" = ", ": ", "="))
-    joined = ", ".join(f"{key}{sign}{value}" for key, value in pairs.items())
+    pairs = {key: _value(rng, words) for key in keys}
+    held = ("I need a JSON object with {w}.", "Format as JSON: {w}")
+    question = _phrase(rng, words, askings.JSON_PAIRS, held)
+    sign = rng.choice(_EQUALS_HELD if words.held else _EQUALS)
+    joined = _joined(rng, [f"{key}{sign}{value}" for key, value in pairs.items()], words.held)
     return question.replace("{w}", joined), json.dumps(pairs)
 
 
@@ -206,11 +216,8 @@ _ADJECTIVES = ("small", "brave", "old", "quiet", "happy", "lonely", "clever", "k
 def story(rng: Random, words: Vocabulary) -> Exchange:
     """Two sentences about a given thing."""
     word = words.word(rng.choice(("thing", "animal")))
-    question = _phrase(
-        rng, words,
-        ("[Tell me|Tell|Write|Write me|Can you tell me] a [|short|little|two-sentence] story about [a|the] {w}.", "[A story|A short story] about a {w}, please."),
-        ("I would like to hear a story about a {w}.", "Do you know a story about a {w}?"),
-    )  # fmt: skip
+    held = ("I would like to hear a story about a {w}.", "Do you know a story about a {w}?")
+    question = _phrase(rng, words, askings.STORY, held)
     text = f"{rng.choice(_STORY_FIRST)} {rng.choice(_STORY_SECOND)}".replace("{a}", rng.choice(_ADJECTIVES))
     return question.replace("{w}", word), text.replace("{w}", word)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from tools.demo_model.wordlists import CITIES, COMMON_WORDS, FIRST_NAMES, SURNAMES
+
 
 @dataclass(frozen=True, slots=True)
 class WordList:
@@ -123,20 +125,47 @@ def is_held(word: str) -> bool:
     return word.lower() in _RESERVED
 
 
+def _free(words: tuple[str, ...]) -> tuple[str, ...]:
+    """The words of a list that are not held out, not even in part."""
+    return tuple(word for word in words if not any(is_held(part) for part in (word, *word.split())))
+
+
+_COMMON = _free(COMMON_WORDS)
+_SURNAMES = _free(SURNAMES)
+for _category, _more in (("name", FIRST_NAMES), ("city", CITIES)):
+    _list = LISTS[_category]
+    LISTS[_category] = WordList(tuple(dict.fromkeys(_list.train + _free(_more))), _list.held)
+
+
+def common_word(rng: Random) -> str:
+    """A real English word."""
+    return rng.choice(_COMMON)
+
+
 def invented_word(rng: Random) -> str:
     """A word from an enormous space of syllables, so that copying is the only way to know it."""
     while True:
         if rng.random() < 0.3:
-            word = rng.choice(_STEMS) + rng.choice((rng.choice(_STEMS), rng.choice(_ENDINGS), _syllable(rng)))
-            if len(word) >= 3 and not is_held(word):
-                return word
-            continue
-        count = rng.choices((1, 2, 3), (15, 60, 25))[0]
-        word = "".join(_syllable(rng) for _ in range(count))
-        if rng.random() < 0.5:
-            word += rng.choice(_CODAS)
+            word = _blend(rng) if rng.random() < 0.4 else _compound(rng)
+        else:
+            count = rng.choices((1, 2, 3), (15, 60, 25))[0]
+            word = "".join(_syllable(rng) for _ in range(count))
+            if rng.random() < 0.5:
+                word += rng.choice(_CODAS)
         if 3 <= len(word) <= 10 and not is_held(word):
             return word
+
+
+def _compound(rng: Random) -> str:
+    """A stem with another stem, an ending or a syllable."""
+    return rng.choice(_STEMS) + rng.choice((rng.choice(_STEMS), rng.choice(_ENDINGS), _syllable(rng)))
+
+
+def _blend(rng: Random) -> str:
+    """The beginning of one real word and the end of another, or of a stem."""
+    first = common_word(rng)
+    second = common_word(rng) if rng.random() < 0.7 else rng.choice(_STEMS)
+    return first[: rng.randint(2, len(first) - 1)] + second[rng.randint(1, len(second) - 1) :]
 
 
 def _syllable(rng: Random) -> str:
@@ -175,28 +204,38 @@ class Vocabulary:
         return self.rng.choice(LISTS[category].of(self.held))
 
     def word(self, category: str) -> str:
-        """A listed word or, in training half of the time, an invented one."""
+        """A listed word or, in training most of the time, one or two real or invented ones."""
+        roll = self.rng.random()
+        if self.held or roll < 0.3:
+            return self.listed(category)
+        if roll < 0.6:
+            return common_word(self.rng)
+        if roll < 0.68:
+            return f"{common_word(self.rng)} {common_word(self.rng)}"
+        if roll < 0.93:
+            return invented_word(self.rng)
+        return f"{invented_word(self.rng)} {invented_word(self.rng)}"
+
+    def proper(self, category: str) -> str:
+        """A name: listed, invented, in lower case, of two words, or a random code."""
         roll = self.rng.random()
         if self.held or roll < 0.45:
             return self.listed(category)
+        if roll < 0.48:
+            return self.listed(category).lower()
         if roll < 0.55:
-            return f"{invented_word(self.rng)} {invented_word(self.rng)}"
-        return invented_word(self.rng)
-
-    def proper(self, category: str) -> str:
-        """A name: listed, invented, in lower case, with a surname, or a random code."""
-        roll = self.rng.random()
-        if self.held:
-            return self.listed(category)
-        if roll < 0.35:
-            return self.listed(category)
-        if roll < 0.42:
             return invented_word(self.rng)
-        if roll < 0.47:
+        if roll < 0.59:
             return random_code(self.rng)
-        if roll < 0.57:
-            return f"{invented_word(self.rng).title()} {invented_word(self.rng).title()}"
+        if roll < 0.71:
+            return self._two_words(category)
         return invented_word(self.rng).title()
+
+    def _two_words(self, category: str) -> str:
+        """A first name with a surname, or an invented name of two words."""
+        if category == "name" and self.rng.random() < 0.6:
+            return f"{self.listed(category)} {self.rng.choice(_SURNAMES)}"
+        return f"{invented_word(self.rng).title()} {invented_word(self.rng).title()}"
 
     def number(self, low: int, high: int) -> str:
         return number(self.rng, self.held, low, high)
@@ -204,11 +243,21 @@ class Vocabulary:
     def code(self) -> str:
         """A password, a word, or a long number."""
         roll = self.rng.random()
+        if not self.held and roll < 0.07:
+            return self._passphrase()
         if roll < 0.4:
             return self.word("thing")
         if roll < 0.7:
             return self.number(100, 99999)
         return random_code(self.rng)
+
+    def _passphrase(self) -> str:
+        """A real word made into a code: joined with another, in capitals, or with a digit behind."""
+        word = common_word(self.rng)
+        roll = self.rng.random()
+        if roll < 0.4:
+            return f"{word}-{common_word(self.rng)}"
+        return word.upper() if roll < 0.7 else f"{word}{self.rng.randint(0, 9)}"
 
     def moment(self) -> str:
         """A time, a weekday or a month, as an answer to `when`."""
