@@ -97,8 +97,12 @@ static void push(driver *d, const void *message, size_t n_bytes)
 {
     int status = llm_command_push(d->engine, message, n_bytes);
     while (status == LLM_FULL) { /* it takes commands as long as their answers have room */
-        driver_drain(d);
-        sched_yield();
+        if (d->drains_late && driver_counter(d, LLM_COUNTER_OUTBOX_STALLS) == 0) {
+            poll(NULL, 0, 1); /* only leaves the core to the decode thread */
+        } else {
+            driver_drain(d);
+            sched_yield();
+        }
         status = llm_command_push(d->engine, message, n_bytes);
     }
     if (status != LLM_OK) {

@@ -37,6 +37,7 @@ typedef struct driver {
     uint64_t n_open;       /* not over */
     uint32_t n_faults;     /* breaches of the protocol, each printed */
     bool expects_nonsense; /* " WRONG-STATE" is what this test is about */
+    bool drains_late;      /* takes no event before the engine had to wait for room */
     uint8_t *buffer;
 } driver;
 

@@ -135,8 +135,9 @@ static void a_reader_that_stalls_loses_nothing(void)
 static void more_answers_than_room_wait(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense", .event_ring_bytes = RING_BYTES});
-    for (int i = 0; i < 20000; i++) {
-        driver_reset(d, 0, "nobody"); /* pushes; drains only when the command ring is full */
+    d->drains_late = true;
+    for (int i = 0; i < 60000; i++) {
+        driver_reset(d, 0, "nobody");
     }
     driver_wait_all(d);
     CHECK(driver_counter(d, LLM_COUNTER_OUTBOX_STALLS) > 0);
