@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,11 @@ class Person:
         before, _, self.seen = self.seen.partition(text)
         return before
 
+    def wait_until_it_reads(self) -> None:
+        """A signal between the prompt and the wait for keys is seen only with the next one (CPython's readline)."""
+        while Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] != "S":
+            time.sleep(0.001)
+
     def leave(self) -> int:
         code = self.process.wait()
         self._deadline.cancel()
@@ -268,7 +274,10 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(daemon: FakeDaemon, person:
 
 def test_ctrl_c_at_the_prompt_drops_the_line(daemon: FakeDaemon, person: Person) -> None:
     person.wait_for("> ")
-    person.type("never sent\x03")
+    person.type("never sent")
+    person.wait_for("never sent")
+    person.wait_until_it_reads()
+    person.type("\x03")
     person.wait_for("> ")
     person.type("sent\n")
     person.wait_for("SENT")
@@ -296,6 +305,8 @@ def test_a_closed_window_closes_its_session(daemon: FakeDaemon, tmp_path: Path) 
     someone.wait_for("> ")
     someone.type("hello\n")
     someone.wait_for("generated]")
+    someone.wait_for("> ")
+    someone.wait_until_it_reads()
     someone.process.send_signal(signal.SIGHUP)
     assert someone.leave() == 128 + signal.SIGHUP
     assert (daemon.asked[-1].method, daemon.asked[-1].path) == (
