@@ -124,11 +124,14 @@ uint32_t request_prefill_left(const request *r)
     return r->phase == REQUEST_PREFILL ? r->cuts[r->next_cut] - session_n_tokens(r->session) : 0;
 }
 
-/* Histories that part here once will again: where this prompt left what was resident, a checkpoint is taken. */
+/* Histories that part here once will again: where this prompt left what was resident, a checkpoint is taken. Just after
+ * another, as in a message that is written anew, it would cost a call, which reads all weights, to save a few tokens. */
 static void cut_at_divergence(request *r, const model *m)
 {
+    enum { NEAR = 8 };
     const uint32_t at = r->plan.diverged_at > 0 ? (uint32_t)r->plan.diverged_at : 0;
-    if (m->info.checkpoint == MODEL_CHECKPOINT_NONE || at <= r->plan.n_keep) {
+    const uint32_t served = r->plan.n_keep + (r->plan.checkpoint >= 0 ? NEAR : 0);
+    if (m->info.checkpoint == MODEL_CHECKPOINT_NONE || at <= served) {
         return;
     }
     uint32_t i = 0;
