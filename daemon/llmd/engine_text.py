@@ -56,7 +56,9 @@ def render_chat(engine: Any, request: bytes) -> Prompt:
         text = bytes(ffi.buffer(prompt.text, prompt.n_text_bytes)) if prompt.n_text_bytes else b""
         tokens = bytes(ffi.buffer(prompt.tokens, 4 * prompt.n_tokens)) if prompt.n_tokens else b""
         boundaries = bytes(ffi.buffer(prompt.boundaries, 4 * prompt.n_boundaries)) if prompt.n_boundaries else b""
-        return Prompt(tokens, text.decode("utf-8", "replace"), boundaries, int(prompt.n_history), bool(prompt.opening_stays))
+        return Prompt(
+            tokens, text.decode("utf-8", "replace"), boundaries, int(prompt.n_history), bool(prompt.opening_stays)
+        )
     finally:
         lib.llm_prompt_free(prompt)
 
