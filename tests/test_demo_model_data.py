@@ -14,6 +14,7 @@ from tools.demo_model.chat import END, START, Conversation, render
 from tools.demo_model.facts import Fact, kind_named
 from tools.demo_model.kinds import KINDS, Kind
 from tools.demo_model.mixture import PROFILES, conversations, converse, transcript
+from tools.demo_model.strangers import WORDINGS
 from tools.demo_model.words import LISTS, Vocabulary, invented_word, is_held
 
 
@@ -191,3 +192,12 @@ def test_general_frames_never_give_a_phrasing_of_the_evaluation(kind: Kind) -> N
         for template in frames.TELL + frames.ASK:
             used |= {bare(text.replace("{c}", named)) for text in variants(template)}
     assert not used & kept
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.key)
+def test_strangers_name_what_they_tell_and_ask_for(kind: Kind) -> None:
+    wording = WORDINGS[kind.key]
+    has_noun = int(bool(kind.nouns))
+    assert wording.tell and wording.ask
+    assert all(text.count("{v}") == 1 and text.count("{n}") == has_noun for text in wording.tell)
+    assert all("{v}" not in text and text.count("{n}") == has_noun for text in wording.ask)

@@ -105,10 +105,15 @@ def value_of(answer: str) -> str:
     return told[1].removesuffix(" years old") if told else answer
 
 
+def bare(tag: str) -> str:
+    """A tag without the words before it that say whose wording it is."""
+    return tag.removeprefix(scenarios.PLAIN).removeprefix(scenarios.STRANGE)
+
+
 def says(step: Step, content: str) -> bool:
     """Whether an answer says what is known, or that nothing is."""
     missing = "haven't told me" in content
-    if step.tag.removeprefix(scenarios.PLAIN).startswith("unknown"):
+    if bare(step.tag).startswith("unknown"):
         return missing
     return not missing and re.search(rf"(?<!\w){re.escape(value_of(step.expected))}(?!\w)", content) is not None
 
@@ -116,7 +121,7 @@ def says(step: Step, content: str) -> bool:
 def is_right(step: Step, message: dict[str, Any]) -> bool:
     """Whether an answer is the right one for its step."""
     content = (message.get("content") or "").strip()
-    if step.tag.removeprefix(scenarios.PLAIN).startswith(("recall", "unknown")):
+    if bare(step.tag).startswith(("recall", "unknown")):
         return says(step, content)
     if step.tag == "tool_call":
         return bool(call_in(content) == call_in(step.expected))

@@ -11,9 +11,11 @@ from tools.demo_model import sessions, skills, toolbox, world
 from tools.demo_model.chat import Message
 from tools.demo_model.facts import Fact, draw_fact, kind_named, revalue
 from tools.demo_model.sessions import Talk
+from tools.demo_model.strangers import WORDINGS
 from tools.demo_model.words import Vocabulary
 
-STORY, ACKNOWLEDGED, PLAIN = "story", "tell", "trained wording: "
+STORY, ACKNOWLEDGED = "story", "tell"
+PLAIN, STRANGE = "trained wording: ", "strangers' wording: "
 
 
 @dataclass(slots=True)
@@ -186,6 +188,23 @@ def plain(rng: Random) -> Scenario:
     return scenario
 
 
+def strange(rng: Random) -> Scenario:
+    """Three facts in the words of somebody else, something in between, then a question for each and for one more."""
+    talk = start(rng)
+    facts = fresh_facts(talk, 4)
+    for fact in facts[:3]:
+        talk.say(talk.fill(fact, rng.choice(WORDINGS[fact.kind.key].tell)), fact.answer, ACKNOWLEDGED)
+    distract(talk)
+    for fact in facts:
+        question = talk.fill(fact, rng.choice(WORDINGS[fact.kind.key].ask))
+        told = fact is not facts[3]
+        talk.say(question, *((fact.answer, "recall") if told else (fact.unknown, "unknown")))
+    scenario = Scenario(steps_of(talk.out.messages))
+    for step in scenario.steps:
+        step.tag = f"{STRANGE}{step.tag}" if step.tag in ("recall", "unknown") else step.tag
+    return scenario
+
+
 def about_me(rng: Random) -> Scenario:
     talk = start(rng)
     for fact in fresh_facts(talk, 3):
@@ -228,8 +247,8 @@ def everything(seed: int, count: int) -> Iterator[Scenario]:
     rng = Random(f"evaluation-{seed}")
     makers: list[tuple[Callable[[Random], Scenario], int]] = [
         (recall_among, count // 2), (recall_updated, count // 2), (recall_far, count // 4), (interleaved, count // 4),
-        (unknown_among, count // 2), (after_reset, count // 2), (plain, count), (about_me, count // 4), (quote, count // 4),
-        (outside, count // 2), (use_tool, count // 2),
+        (unknown_among, count // 2), (after_reset, count // 2), (plain, count), (strange, count), (about_me, count // 4),
+        (quote, count // 4), (outside, count // 2), (use_tool, count // 2),
     ]  # fmt: skip
     for turns in (1, 2, 4, 8):
         for _ in range(count):
