@@ -427,14 +427,16 @@ void places_adopt(places *p)
     }
 }
 
-/* True if a timeline of that name already holds these tokens or more of them. */
+/* True if a timeline of that name already holds these tokens, or the first of them: then it is that timeline as its
+ * file knew it, and what the file lacks is refilled, not all. */
 static bool is_known(places *p, const llm_session_view *view, const int32_t *tokens, uint32_t n_tokens)
 {
     const size_t n_name = strlen(view->name);
     session *s = NULL;
     while ((s = places_next(p, view->owner, view->name, n_name, s)) != NULL) {
         const uint32_t n = session_n_tokens(s);
-        if (resume_common_prefix(session_tokens(s), n, tokens, n_tokens) == n_tokens) {
+        const uint32_t common = resume_common_prefix(session_tokens(s), n, tokens, n_tokens);
+        if (common == n_tokens || (common == n && s->parked.where == PARKED_ON_DISK)) {
             return true;
         }
     }

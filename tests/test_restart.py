@@ -161,6 +161,26 @@ def test_a_killed_daemon(start: Start) -> None:
     assert ask(second, "a question before the crash")["session_reset_reason"] == "equal"
 
 
+def test_a_daemon_killed_after_its_sessions_went_on(start: Start) -> None:
+    """A file holds less than the segment knows: it is the same session, and what the file holds is not refilled."""
+    first = start("--model", "sim:hybrid")
+    messages: list[Json] = [{"role": "user", "content": "a question before the stop"}]
+    _, answer = first.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="work"))
+    first.popen.terminate()
+    assert first.popen.wait() == 0
+    second = start("--model", "sim:hybrid")
+    in_file = second.ask("GET", "/v1/sessions/work")[1]["tokens"]
+    messages += [answer["choices"][0]["message"], {"role": "user", "content": "and one more before the crash"}]
+    assert second.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="work"))[0] == 200
+    second.popen.send_signal(signal.SIGKILL)
+    second.popen.wait()
+    third = start("--model", "sim:hybrid")
+    assert third.ask("GET", "/v1/sessions/work")[1]["tokens"] == in_file
+    _, answer = third.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="work"))
+    assert answer["session"]["session_reset_reason"] in ("restored", "checkpoint")
+    assert 0 < answer["session"]["reused_prompt_tokens"] <= in_file
+
+
 def test_a_stopped_daemon(start: Start) -> None:
     first = start("--model", "sim:hybrid")
     ask(first, "a question before the stop")
