@@ -273,8 +273,7 @@ typedef struct llm_prompt {
     int32_t *boundaries; /* ascending token counts: [0, boundary) is a whole number of messages; owned */
     size_t n_boundaries;
     size_t n_history; /* tokens before the generation prompt: the last boundary; 0: they cannot be told apart */
-    int opening_stays; /* 1: histories keep the generation prompt before an answer, so they do not part at n_history */
-    size_t n_spliced;  /* messages whose tokens were spliced in */
+    size_t n_spliced; /* messages whose tokens were spliced in */
 } llm_prompt;
 
 /* Renders a chat with the model's template and tokenizes it. `request` is JSON: {"messages": [...], "tools": [...]

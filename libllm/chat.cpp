@@ -253,24 +253,6 @@ std::vector<int32_t> boundaries_of(const rendering &r, const spliced_text &all, 
     return out;
 }
 
-/* Whether a history shows an answer with the generation prompt, to the letter, in front of it: not so where templates
- * open a thought, or close one, that they later leave out. */
-bool opening_stays(const rendering &r, const std::string &opening)
-{
-    chat_request said;
-    said.messages = common_json::parse(R"([{"role": "user", "content": "Well?"},
-        {"role": "assistant", "content": "Yes."}, {"role": "user", "content": "So?"}])");
-    said.kwargs = r.request->kwargs;
-    try {
-        const rendering probe = {r.c, &said, r.markers, r.now};
-        return render(probe, said.messages.size(), true).text.find(opening + "Yes.") != std::string::npos;
-    } catch (const std::bad_alloc &) {
-        throw;
-    } catch (const std::exception &) { /* the template's refusal */
-        return false;
-    }
-}
-
 /* ---- splices ------------------------------------------------------------------------------------------------------- */
 
 /* The text of a generation prompt after these messages; none when the template does not just add one. */
@@ -363,8 +345,7 @@ template <typename T> struct owned {
     }
 };
 
-void fill_prompt(llm_prompt *out, const conversation &all, int32_t n_history, bool stays,
-                 const std::vector<int32_t> &boundaries)
+void fill_prompt(llm_prompt *out, const conversation &all, int32_t n_history, const std::vector<int32_t> &boundaries)
 {
     const std::string shown = all.text.shown();
     owned<int32_t> tokens(all.tokens.tokens.data(), all.tokens.tokens.size());
@@ -377,7 +358,6 @@ void fill_prompt(llm_prompt *out, const conversation &all, int32_t n_history, bo
             bounds.bytes.release(),
             bounds.n,
             static_cast<size_t>(std::max(n_history, 0)),
-            stays ? 1 : 0,
             all.text.splices.size()};
 }
 
@@ -430,8 +410,7 @@ int chat_render(const chat *c, const char *request, size_t n_bytes, llm_prompt *
         const rendering r = {c, &all.request, &markers, now};
         const int32_t n_history =
             all.n_history_bytes > 0 ? tokens_before(all.text, all.tokens, all.n_history_bytes) : -1;
-        const bool stays = n_history > 0 && opening_stays(r, all.text.rendered.text.substr(all.n_history_bytes));
-        fill_prompt(out, all, n_history, stays, boundaries_of(r, all.text, all.tokens, n_history));
+        fill_prompt(out, all, n_history, boundaries_of(r, all.text, all.tokens, n_history));
         return LLM_OK;
     } catch (const chat_invalid &e) {
         return refuse(LLM_INVALID, e.what());

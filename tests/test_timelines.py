@@ -153,3 +153,25 @@ async def test_verbs_act_on_all_timelines(daemon: Daemon) -> None:
     await open_two()
     assert (await daemon.ask("DELETE", "/v1/sessions/main")).status == 200
     assert list(daemon.state.engine.page.sessions()) == []
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_a_system_text_outlives_the_session_that_brought_it(serve: Serve, memory: str) -> None:
+    daemon = await serve(model=f"sim:{memory}")
+    await Conversation(daemon, "first", system=3 * SYSTEM).ask("fix the tests please")
+    assert (await daemon.ask("DELETE", "/v1/sessions/first")).status == 200
+    other = Conversation(daemon, "other", system=3 * SYSTEM)
+    await other.ask("write a parser")
+    assert other.report["session_reset_reason"] == "shared"
+    assert_warm(other, 30)
+
+
+@pytest.mark.parametrize("memory", CLASSES)
+async def test_an_answer_that_was_dropped(serve: Serve, memory: str) -> None:
+    """A client that aborted sends its next message right after the one that got no answer."""
+    daemon = await serve(model=f"sim:{memory}")
+    main = await talk(daemon, 1)
+    await main.ask("a long question " * 40)
+    main.messages.pop()
+    await main.ask("never mind, what is next?")
+    assert_warm(main, 40)

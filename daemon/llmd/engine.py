@@ -172,7 +172,7 @@ class Engine:
             raise ApiError("overloaded", f"The server is working on {len(self._listeners)} requests; try again.")
         request = self._next_request()
         command = Generate(
-            request, owner, session, prompt.tokens, max_tokens, sampling, logit_bias, stop, flags, prompt.pauses,
+            request, owner, session, prompt.tokens, max_tokens, sampling, logit_bias, stop, flags, prompt.boundaries,
             parent,
         )  # fmt: skip
         _refuse(self._push(command))

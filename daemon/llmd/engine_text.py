@@ -26,17 +26,10 @@ class Prompt:
     """int32 little-endian: token counts at which histories are likely to diverge"""
     n_history: int = 0
     """Tokens before the generation prompt; 0: they cannot be told apart."""
-    opening_stays: bool = False
-    """Histories keep the generation prompt before an answer, so they do not part where it begins."""
 
     @property
     def n_tokens(self) -> int:
         return len(self.tokens) // 4
-
-    @property
-    def pauses(self) -> bytes:
-        """The boundaries at which prefill should pause for a checkpoint; each pause costs a call of the model."""
-        return self.boundaries[:-4] if self.opening_stays else self.boundaries
 
     @property
     def opening(self) -> bytes:
@@ -56,9 +49,7 @@ def render_chat(engine: Any, request: bytes) -> Prompt:
         text = bytes(ffi.buffer(prompt.text, prompt.n_text_bytes)) if prompt.n_text_bytes else b""
         tokens = bytes(ffi.buffer(prompt.tokens, 4 * prompt.n_tokens)) if prompt.n_tokens else b""
         boundaries = bytes(ffi.buffer(prompt.boundaries, 4 * prompt.n_boundaries)) if prompt.n_boundaries else b""
-        return Prompt(
-            tokens, text.decode("utf-8", "replace"), boundaries, int(prompt.n_history), bool(prompt.opening_stays)
-        )
+        return Prompt(tokens, text.decode("utf-8", "replace"), boundaries, int(prompt.n_history))
     finally:
         lib.llm_prompt_free(prompt)
 

@@ -360,28 +360,6 @@ static void test_an_end_that_the_template_adds_without_a_prompt_is_no_obstacle(v
     done(&r);
 }
 
-static void check_opening(const char *template, const char *kwargs, int stays)
-{
-    rendered r;
-    char request[256];
-    snprintf(request, sizeof request,
-             "{\"messages\":[{\"role\":\"user\",\"content\":\"x\"}],\"chat_template_kwargs\":%s}", kwargs);
-    start(&r, template, false);
-    render(&r, request);
-    CHECK_INT(r.status, LLM_OK);
-    CHECK_INT(r.prompt.opening_stays, stays);
-    done(&r);
-}
-
-static void test_whether_histories_keep_the_generation_prompt_is_known(void)
-{
-    const char *thinks = CHATML "{% if add_generation_prompt and thinks %}<think>{% endif %}";
-    check_opening(CHATML, "{}", 1);
-    check_opening(thinks, "{}", 1);
-    check_opening(thinks, "{\"thinks\":true}", 0);
-    check_opening("{% if messages | length > 1 %}{{ raise_exception('no more') }}{% endif %}" CHATML, "{}", 0);
-}
-
 /* ---- refusals ------------------------------------------------------------------------------------------------------ */
 
 static void check_refused(const char *template, const char *request, int status, const char *part_of_error)
@@ -494,7 +472,6 @@ int main(void)
     RUN(test_a_boundary_inside_a_token_is_dropped);
     RUN(test_templates_that_rewrite_earlier_turns_lose_only_their_boundaries);
     RUN(test_an_end_that_the_template_adds_without_a_prompt_is_no_obstacle);
-    RUN(test_whether_histories_keep_the_generation_prompt_is_known);
     RUN(test_malformed_requests_are_refused);
     RUN(test_deep_nesting_is_refused);
     RUN(test_the_templates_own_refusal_is_told);
