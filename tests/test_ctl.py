@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
@@ -145,6 +146,22 @@ def test_a_socket_nobody_listens_on(tmp_path: Path, capsys: pytest.CaptureFixtur
         listener.bind(path)
     assert ctl.main(["--socket", path, "models"]) == EXIT_ABSENT
     assert "nobody listens on it" in capsys.readouterr().err
+
+
+def test_a_daemon_that_still_loads_its_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(tmp_path / "starting.sock")
+    with socket.socket(socket.AF_UNIX) as listener, open(f"{path}.lock", "w") as lock:
+        listener.bind(path)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert ctl.main(["--socket", path, "status"]) == EXIT_ABSENT
+    assert "is starting" in capsys.readouterr().err
+
+
+def test_what_is_no_socket(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ctl.main(["--socket", str(tmp_path), "models"]) == EXIT_ABSENT
+    assert "is no socket" in capsys.readouterr().err
+    assert ctl.main(["--socket", f"/tmp/{'x' * 120}", "models"]) == EXIT_ABSENT
+    assert "cannot be connected to: AF_UNIX path too long" in capsys.readouterr().err
 
 
 def test_a_daemon_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

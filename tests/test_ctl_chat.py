@@ -56,7 +56,10 @@ def echo(exchange: Exchange) -> None:
 
 def llmctl(daemon: FakeDaemon, *arguments: str, lines: str = "") -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "llmd.ctl", "--socket", daemon.path, *arguments]
-    return subprocess.run(command, input=lines, capture_output=True, text=True, check=False, timeout=60)
+    environment = os.environ | {"XDG_STATE_HOME": str(Path(daemon.path).parent / "state")}
+    return subprocess.run(
+        command, input=lines, capture_output=True, text=True, check=False, timeout=60, env=environment
+    )
 
 
 def asked(daemon: FakeDaemon) -> list[dict[str, Any]]:
@@ -98,6 +101,58 @@ def test_a_chat_without_a_name_closes_its_session(daemon: FakeDaemon) -> None:
 def test_a_named_session_is_left_warm(daemon: FakeDaemon) -> None:
     llmctl(daemon, "chat", "--session", "work", lines="x\n")
     assert [request.method for request in daemon.asked] == ["POST"]
+
+
+def test_a_named_conversation_goes_on(daemon: FakeDaemon) -> None:
+    daemon.route("GET /v1/sessions/work", {"id": "work", "tokens": 20})
+    llmctl(daemon, "chat", "--session", "work", "--system", "S", lines="one\n")
+    llmctl(daemon, "chat", "--session", "work", lines="two\n")
+    assert [message["content"] for message in asked(daemon)[-1]["messages"]] == ["S", "one", "ONE", "two"]
+    llmctl(daemon, "chat", "--session", "work", "--system", "T", lines="three\n")
+    assert [message["content"] for message in asked(daemon)[-1]["messages"]][:2] == ["T", "one"]
+    llmctl(daemon, "chat", "--session", "other", lines="two\n")
+    assert len(asked(daemon)[-1]["messages"]) == 1
+
+
+@pytest.mark.parametrize("gone", ["reset", "closed"])
+def test_a_conversation_lasts_as_long_as_its_session(daemon: FakeDaemon, gone: str) -> None:
+    """Whoever reset or closed it: what was said in it is not told to the model again."""
+    llmctl(daemon, "chat", "--session", "work", lines="one\n")
+    if gone == "reset":
+        daemon.route("GET /v1/sessions/work", {"id": "work", "tokens": 0})
+    llmctl(daemon, "chat", "--session", "work", lines="two\n")
+    assert [message["content"] for message in asked(daemon)[-1]["messages"]] == ["two"]
+
+
+@pytest.mark.parametrize("verb", ["reset", "close"])
+def test_a_verb_that_forgets_a_session_forgets_its_conversation(daemon: FakeDaemon, verb: str) -> None:
+    daemon.route("POST /v1/sessions/work/reset", {"id": "work"})
+    daemon.route("DELETE /v1/sessions/work", {"id": "work"})
+    daemon.route("GET /v1/sessions/work", {"id": "work", "tokens": 20})
+    llmctl(daemon, "chat", "--session", "work", lines="one\n")
+    assert llmctl(daemon, "sessions", verb, "work").returncode == 0
+    llmctl(daemon, "chat", "--session", "work", lines="two\n")
+    assert len(asked(daemon)[-1]["messages"]) == 1
+
+
+def test_a_fork_and_a_renamed_session_take_their_conversation_along(daemon: FakeDaemon) -> None:
+    for name in ("try", "new"):
+        daemon.route(f"GET /v1/sessions/{name}", {"id": name, "tokens": 20})
+    daemon.route("POST /v1/sessions/work/fork", {"id": "try", "tokens": 20})
+    daemon.route("POST /v1/sessions/work/rename", {"id": "new"})
+    llmctl(daemon, "chat", "--session", "work", lines="one\n")
+    llmctl(daemon, "sessions", "fork", "work", "try")
+    llmctl(daemon, "sessions", "rename", "work", "new")
+    for name in ("try", "new"):
+        llmctl(daemon, "chat", "--session", name, lines="two\n")
+        assert [message["content"] for message in asked(daemon)[-1]["messages"]] == ["one", "ONE", "two"]
+
+
+def test_kept_conversations_are_readable_by_their_user_only(daemon: FakeDaemon) -> None:
+    llmctl(daemon, "chat", "--session", "work", lines="one\n")
+    llmctl(daemon, "chat", lines="in a session without a name\n")
+    (file,) = (Path(daemon.path).parent / "state" / "llmd" / "chats").iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
 
 
 def test_json_is_one_object_per_turn(daemon: FakeDaemon) -> None:
@@ -170,6 +225,28 @@ def test_a_stream_without_its_end_is_a_broken_daemon(daemon: FakeDaemon) -> None
     done = llmctl(daemon, "chat", "--session", "a", lines="one\n")
     assert done.returncode == 3
     assert "broke off" in done.stderr and "journalctl" in done.stderr
+
+
+def test_an_interrupt_stops_a_script_and_not_only_its_question(daemon: FakeDaemon, tmp_path: Path) -> None:
+    def never_end(exchange: Exchange) -> None:
+        exchange.begin_stream()
+        exchange.send(chunk("partial"))
+        exchange.client_left()
+        exchange.close_connection = True
+
+    daemon.route(CHAT, never_end)
+    command = [sys.executable, "-m", "llmd.ctl", "--socket", daemon.path, "chat", "--session", "a"]
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    ) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(b"one\ntwo\n")
+        process.stdin.close()
+        assert process.stdout.read(7) == b"partial"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(READ_DEADLINE_S) == 130
+    assert len(asked(daemon)) == 1
 
 
 # --- on a terminal ---------------------------------------------------------------------------------------------------

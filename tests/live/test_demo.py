@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from llmd.options import DEMO_MODEL
@@ -53,8 +58,24 @@ def test_after_a_reset_the_name_is_gone(demo: Process) -> None:
     talk = Talk(demo, "a")
     talk.say("My name is Anna.")
     demo.do("POST", "/v1/sessions/a/reset")
+    assert demo.do("GET", "/v1/sessions/a")["tokens"] == 0
     talk.messages = []
     assert "Anna" not in talk.say("What is my name?")
+
+
+def test_a_conversation_in_the_terminal_lasts_until_its_session_is_reset(demo: Process, tmp_path: Path) -> None:
+    def llmctl(*arguments: str, lines: str = "") -> str:
+        command = [sys.executable, "-m", "llmd.ctl", "--socket", str(demo.socket), *arguments]
+        environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state")}
+        return subprocess.run(command, input=lines, env=environment, capture_output=True, text=True, check=True).stdout
+
+    def chat(*lines: str) -> str:
+        return llmctl("chat", "--session", "a", "--temperature", "0", lines="".join(f"{line}\n" for line in lines))
+
+    chat("My name is Anna.")
+    assert "Anna" in chat("What is my name?"), "another llmctl goes on where the first one stopped"
+    llmctl("sessions", "reset", "a")
+    assert "haven't told me" in chat("What is my name?")
 
 
 def test_a_fork_knows_what_its_parent_knew(demo: Process) -> None:

@@ -58,7 +58,7 @@ def shared_options(defaults: bool) -> argparse.ArgumentParser:
         metavar="SECONDS",
         type=seconds,
         default=default(None),
-        help="longest silence to wait (default: 10)",
+        help="longest silence to wait (default: 10, and without end for an answer of chat)",
     )
     return parser
 
@@ -100,8 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    timeout_s = options.timeout or getattr(options, "timeout_default", TIMEOUT_S_DEFAULT)
-    client = Client(options.socket or default_socket(), timeout_s)
+    client = Client(options.socket or default_socket(), options.timeout or TIMEOUT_S_DEFAULT, options.timeout)
     try:
         code: int = options.run(Context(client, options, options.json))
     except DaemonAbsent as absent:

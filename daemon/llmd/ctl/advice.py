@@ -11,6 +11,9 @@ from llmd.ctl.client import DaemonAbsent
 SENTENCES = {
     "missing": "there is no socket at {path}",
     "refused": "{path} is there, but nobody listens on it: llmd has stopped",
+    "starting": "llmd at {path} is starting: it still loads its model",
+    "no_socket": "{path} is no socket",
+    "unreachable": "{path} cannot be connected to: {detail}",
     "forbidden": "{path} may not be used by this user",
     "silent": "llmd at {path} did not answer in time",
     "gone": "llmd at {path} broke off in the middle of its answer",
@@ -29,13 +32,14 @@ look past its loop:   llmctl sessions show ID --tokens"""
 OTHER = "use its own llmctl:   the one installed beside llmd"
 ROOT = "be who owns it:       sudo llmctl"
 CRASHED = "what it said last:    journalctl -u llmd -e"
-HELP = {"silent": BUSY, "gone": CRASHED, "segment_version": OTHER, "segment_forbidden": ROOT}
+WAIT = "how far it is:        journalctl -u llmd -e, or the terminal in which it was started"
+HELP = {"silent": BUSY, "starting": WAIT, "gone": CRASHED, "segment_version": OTHER, "segment_forbidden": ROOT}
 PLACES = ("/run/llmd/llmd.sock", "/run/llmd/*/llmd.sock", "{run}/llmd/llmd.sock", "/tmp/llmd-*/llmd.sock")
 
 
 def advice(absent: DaemonAbsent) -> str:
     """The error in a sentence, then what a person can try."""
-    lines = [SENTENCES[absent.reason].format(path=absent.socket_path)]
+    lines = [SENTENCES[absent.reason].format(path=absent.socket_path, detail=absent.detail)]
     if absent.reason == "forbidden":
         lines.append(f"its permissions:      {permissions(absent.socket_path)}; try sudo llmctl")
     elif absent.reason in HELP:

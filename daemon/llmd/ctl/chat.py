@@ -1,20 +1,19 @@
 """llmctl chat: a conversation in the terminal. The history lives here and is sent whole with every turn; the daemon
-prefills only what is new in it, and each answer ends with what that was."""
+prefills only what is new in it, and each answer ends with what that was. A named session's history outlives this
+program, but not the session."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import secrets
 import signal
 import sys
 from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from llmd.ctl import advice, text
+from llmd.ctl import advice, kept, text
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
 from llmd.ctl.context import EXIT_OK, Context, Verbs
 
@@ -23,13 +22,14 @@ HISTORY_LINES_MAX = 1000
 COMMANDS = """\
 /reset          forget the conversation, here and in the daemon
 /session        what the daemon knows about this session
-/session ID     go on in another session (each keeps its own history while this program runs)
+/session ID     go on in another session
 /help           this
 /quit           leave, as Ctrl-D does
 Ctrl-C stops an answer. A line that ends in \\ goes on in the next one."""
 
 EPILOG = f"""\
-Without --session the conversation gets a session of its own, which is closed in the end; a named one stays warm.
+Without --session the conversation gets a session of its own, which is closed in the end. A named one goes on where the
+last chat under that id left it, until the session is reset or closed.
 If standard input is not a terminal, each line is one turn.
 
 In the chat:
@@ -51,11 +51,11 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[shared],
     )
-    parser.add_argument("--session", metavar="ID", help="continue under this session id, and leave it warm")
+    parser.add_argument("--session", metavar="ID", help="go on with this session's conversation, and leave it warm")
     parser.add_argument("--system", metavar="TEXT", help="system message")
     parser.add_argument("--max-tokens", metavar="N", type=int, help="longest answer")
     parser.add_argument("--temperature", metavar="T", type=float, help="0 always picks the likeliest token")
-    parser.set_defaults(run=run, timeout_default=None)
+    parser.set_defaults(run=run)
 
 
 @dataclass
@@ -90,19 +90,44 @@ class Turn:
 
 
 class Conversation:
-    """The histories of this program's sessions, and the one that is on."""
+    """The histories of this program's sessions, and the one that is on. `own`: the one that ends with this program."""
 
-    def __init__(self, client: Client, name: str, system: str | None, options: Json) -> None:
+    def __init__(self, client: Client, name: str, own: bool, system: str | None, options: Json) -> None:
         self.client = client
         self.name = name
+        self._own = name if own else None
         self._system = system
         self._options = options
         self._histories: dict[str, list[Json]] = {}
 
     @property
     def history(self) -> list[Json]:
-        fresh: list[Json] = [{"role": "system", "content": self._system}] if self._system else []
-        return self._histories.setdefault(self.name, fresh)
+        if self.name not in self._histories:
+            self._histories[self.name] = self._earlier()
+        return self._histories[self.name]
+
+    @property
+    def n_turns(self) -> int:
+        return sum(message["role"] == "user" for message in self.history)
+
+    def _earlier(self) -> list[Json]:
+        """What earlier chats left, if the session still knows it; the system message of this one replaces theirs."""
+        messages = [] if self.name == self._own else kept.load(self.client.socket_path, self.name)
+        if messages and not self._is_resident():
+            kept.forget(self.client.socket_path, self.name)
+            messages = []
+        if self._system:
+            said = [message for message in messages if message["role"] != "system"]
+            messages = [{"role": "system", "content": self._system}, *said]
+        return messages
+
+    def _is_resident(self) -> bool:
+        try:
+            return int(self.client.session(self.name).get("tokens", 0)) > 0
+        except DaemonRefused as error:
+            if error.status != 404:
+                raise
+            return False
 
     def ask(self, question: str, show: Callable[[str], None]) -> Turn:
         """One turn. Interrupted, it keeps what was said so far: exactly that is resident in the session."""
@@ -117,11 +142,14 @@ class Conversation:
             turn.finish_reason = "cancelled"
         if turn.reply:
             self._histories[self.name] = [*messages, {"role": "assistant", "content": turn.reply}]
+            if self.name != self._own:
+                kept.save(self.client.socket_path, self.name, self._histories[self.name])
         return turn
 
     def reset(self) -> None:
         with suppress(DaemonRefused):  # a session that has not begun has nothing to forget
             self.client.reset(self.name)
+        kept.forget(self.client.socket_path, self.name)
         self._histories.pop(self.name, None)
 
 
@@ -135,12 +163,17 @@ class Terminal:
 
     def run(self) -> None:
         if self._interactive and not self._context.json:
-            _note(f"session {self._conversation.name}; /help helps, Ctrl-D leaves")
+            _note(f"{self._place()}; /help helps, Ctrl-D leaves")
         while (line := self._read()) is not None:
             if line == "/quit":
                 return
             if line:
                 self._answer(line)
+
+    def _place(self) -> str:
+        """The session that is on, and how far its conversation has come."""
+        n = self._conversation.n_turns
+        return f"session {self._conversation.name}" + (f", after {n} turn{'' if n == 1 else 's'}" if n else "")
 
     def _answer(self, line: str) -> None:
         try:
@@ -180,13 +213,15 @@ class Terminal:
         if self._context.json:
             turn = self._conversation.ask(question, lambda _: None)
             print(json.dumps(vars(turn), ensure_ascii=False), flush=True)
-            return
-        shown = _Shown()
-        try:
-            turn = self._conversation.ask(question, shown.add)
-        finally:
-            shown.end()
-        _note("cancelled" if turn.finish_reason == "cancelled" else turn.summary())
+        else:
+            shown = _Shown()
+            try:
+                turn = self._conversation.ask(question, shown.add)
+            finally:
+                shown.end()
+            _note("cancelled" if turn.finish_reason == "cancelled" else turn.summary())
+        if turn.finish_reason == "cancelled" and not self._interactive:
+            raise KeyboardInterrupt  # a script is stopped, not its question
 
     def _command(self, line: str) -> None:
         verb, _, argument = line.partition(" ")
@@ -195,7 +230,7 @@ class Terminal:
             _note("forgotten")
         elif verb == "/session" and argument.strip():
             self._conversation.name = argument.strip()
-            _note(f"session {self._conversation.name}")
+            _note(self._place())
         elif verb == "/session":
             from llmd.ctl import sessions
 
@@ -212,7 +247,7 @@ def run(context: Context) -> int:
     name = f"chat-{secrets.token_hex(4)}" if own else options.session
     wanted = {"max_tokens": options.max_tokens, "temperature": options.temperature}
     settings = {key: value for key, value in wanted.items() if value is not None}
-    conversation = Conversation(context.client, name, options.system, settings)
+    conversation = Conversation(context.client, name, own, options.system, settings)
     remember = _history_file() if sys.stdin.isatty() else None
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the parent had it ignored
     for number in (signal.SIGHUP, signal.SIGTERM):
@@ -253,8 +288,7 @@ def _history_file() -> Callable[[], None]:
     """Switches line editing on and loads the lines of earlier chats; returns what saves them."""
     import readline
 
-    base = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
-    path = Path(base) / "llmd" / "chat_history"
+    path = kept.directory() / "chat_history"
     readline.set_history_length(HISTORY_LINES_MAX)
     with suppress(OSError):
         readline.read_history_file(path)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import http.client
 import json
+import os
 import socket
+import stat
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -47,11 +50,10 @@ class Answer:
     body: Json
 
 
-# First match wins; anything else broke off in the middle: "gone".
+# First match wins; anything else is "unreachable" before the connection stands, and "gone" (in the middle) after.
 _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (FileNotFoundError, "missing"),
     (NotADirectoryError, "missing"),
-    (ConnectionRefusedError, "refused"),
     (PermissionError, "forbidden"),
     (TimeoutError, "silent"),
     (http.client.RemoteDisconnected, "gone"),
@@ -78,9 +80,11 @@ class _UnixConnection(http.client.HTTPConnection):
 class Client:
     """One request per connection: verbs are rare, and a connection must not outlive a cancelled answer."""
 
-    def __init__(self, socket_path: str, timeout_s: float | None) -> None:
+    def __init__(self, socket_path: str, timeout_s: float | None, stream_timeout_s: float | None = None) -> None:
         self.socket_path = socket_path
         self.timeout_s = timeout_s
+        self.stream_timeout_s = stream_timeout_s
+        """Longest silence of a stream. None: a prompt may take as long as it takes."""
 
     def health(self) -> Answer:
         return self._ask("GET", "/health", tolerate=(503,))
@@ -89,7 +93,7 @@ class Client:
         return self._ask("GET", "/ready", tolerate=(503,))
 
     def metrics(self) -> dict[str, float]:
-        with _Exchange(self, "GET", "/metrics") as exchange:
+        with _Exchange(self, "GET", "/metrics", timeout_s=self.timeout_s) as exchange:
             return samples(exchange.text())
 
     def models(self) -> Json:
@@ -132,11 +136,11 @@ class Client:
     def chat(self, request: Json) -> Generator[Json, None, None]:
         """The chunks of one streamed completion. Closing the generator cancels the generation."""
         body = request | {"stream": True, "stream_options": {"include_usage": True}}
-        with _Exchange(self, "POST", "/v1/chat/completions", body) as exchange:
+        with _Exchange(self, "POST", "/v1/chat/completions", body, timeout_s=self.stream_timeout_s) as exchange:
             yield from exchange.events()
 
     def _ask(self, method: str, path: str, body: Json | None = None, tolerate: tuple[int, ...] = ()) -> Answer:
-        with _Exchange(self, method, path, body, tolerate) as exchange:
+        with _Exchange(self, method, path, body, tolerate, timeout_s=self.timeout_s) as exchange:
             return Answer(exchange.status, exchange.json())
 
 
@@ -144,11 +148,19 @@ class _Exchange:
     """One request and its answer; every way the transport can fail becomes a DaemonAbsent."""
 
     def __init__(
-        self, client: Client, method: str, path: str, body: Json | None = None, tolerate: tuple[int, ...] = ()
+        self,
+        client: Client,
+        method: str,
+        path: str,
+        body: Json | None = None,
+        tolerate: tuple[int, ...] = (),
+        *,
+        timeout_s: float | None,
     ) -> None:
         self._socket_path = client.socket_path
-        self._connection = _UnixConnection(client.socket_path, client.timeout_s)
+        self._connection = _UnixConnection(client.socket_path, timeout_s)
         try:
+            self._connect()
             self._send(method, path, body)
             if self.status >= 400 and self.status not in tolerate:
                 raise self._refusal()
@@ -162,6 +174,14 @@ class _Exchange:
     def __exit__(self, *_: object) -> None:
         self._response.close()
         self._connection.close()
+
+    def _connect(self) -> None:
+        try:
+            self._connection.connect()
+        except ConnectionRefusedError as error:
+            raise DaemonAbsent(self._socket_path, _why_refused(self._socket_path), str(error)) from error
+        except OSError as error:
+            raise self._absent(error, "unreachable") from error
 
     def _send(self, method: str, path: str, body: Json | None) -> None:
         headers = {"user-agent": f"llmctl/{llmd.__version__}", "accept": "application/json"}
@@ -224,9 +244,23 @@ class _Exchange:
             error = {"message": text.strip() or f"HTTP status {self.status}"}
         return DaemonRefused(self.status, error, self._response.getheader("retry-after"))
 
-    def _absent(self, error: Exception) -> DaemonAbsent:
-        found = next((reason for kind, reason in _REASONS if isinstance(error, kind)), "gone")
+    def _absent(self, error: Exception, otherwise: str = "gone") -> DaemonAbsent:
+        found = next((reason for kind, reason in _REASONS if isinstance(error, kind)), otherwise)
         return DaemonAbsent(self._socket_path, found, str(error))
+
+
+def _why_refused(socket_path: str) -> str:
+    """The socket is there before the model is loaded, and its daemon holds a lock beside it for as long as it lives."""
+    try:
+        if not stat.S_ISSOCK(os.stat(socket_path).st_mode):
+            return "no_socket"
+        with open(f"{socket_path}.lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return "starting"
+    except OSError:
+        pass
+    return "refused"
 
 
 def samples(text: str) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from llmd.ctl import text
+from llmd.ctl import kept, text
 from llmd.ctl.client import Json
 from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb
 
@@ -48,6 +48,8 @@ def tokens(raw: Json) -> str:
 def run_fork(context: Context) -> int:
     options = context.options
     raw = context.client.fork(options.id, options.new, options.at, options.owner)
+    if options.at is None and options.owner is None:
+        kept.copy(context.client.socket_path, options.id, options.new)
     context.say(raw, lambda: f"{options.new} begins with {tokens(raw)} of {options.id}")
     return EXIT_OK
 
@@ -68,6 +70,8 @@ def run_pin(context: Context) -> int:
 def run_rename(context: Context) -> int:
     options = context.options
     raw = context.client.rename(options.id, options.new, options.owner)
+    if options.owner is None:
+        kept.rename(context.client.socket_path, options.id, options.new)
     context.say(raw, lambda: f"{options.id} is {options.new}")
     return EXIT_OK
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from llmd.ctl import explain, resident, session_verbs, text
+from llmd.ctl import explain, kept, resident, session_verbs, text
 from llmd.ctl.client import Json
 from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb
 
@@ -63,14 +63,21 @@ def show_tokens(context: Context, found: resident.Resident) -> int:
 
 def run_reset(context: Context) -> int:
     raw = context.client.reset(context.options.id, context.options.owner)
+    _forget_chat(context)
     context.say(raw, lambda: f"{context.options.id} is reset")
     return EXIT_OK
 
 
 def run_close(context: Context) -> int:
     raw = context.client.close(context.options.id, context.options.owner)
+    _forget_chat(context)
     context.say(raw, lambda: f"{context.options.id} is closed")
     return EXIT_OK
+
+
+def _forget_chat(context: Context) -> None:
+    if context.options.owner is None:
+        kept.forget(context.client.socket_path, context.options.id)
 
 
 def overview(raw: Json) -> str:
