@@ -15,7 +15,7 @@ from aiohttp import web
 from . import __version__, logs, systemd
 from .access import KeyFileError
 from .config import PROGRAM, is_loopback, load_or_exit
-from .listen import ListenError, Listeners, open_listeners
+from .listen import BACKLOG, ListenError, Listeners, open_listeners
 from .options import Config
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ async def _serve(config: Config, listeners: Listeners) -> None:
     await _set_up(runner, config)
     try:
         for listener in listeners.sockets:
-            await web.SockSite(runner, listener).start()
+            await web.SockSite(runner, listener, backlog=BACKLOG).start()
         signals.is_serving = True
         _announce(app[STATE], listeners)
         await signals.first.wait()

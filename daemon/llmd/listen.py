@@ -1,4 +1,9 @@
-"""The sockets the daemon listens on. Bound before the model is loaded, so that a port in use is known at once."""
+"""The sockets the daemon listens on, opened before the model is loaded.
+
+The TCP socket listens from then on: a port in use is known at once, and no other daemon can take this one. Clients that
+connect while the model loads wait in its queue. The unix socket is only bound and its lock held: llmctl tells from that
+that the daemon is starting.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +18,7 @@ from . import systemd
 from .options import Config
 
 BACKLOG = 128
+"""Connections that may wait to be accepted."""
 
 
 class ListenError(Exception):
@@ -21,7 +27,7 @@ class ListenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Listeners:
-    """Bound sockets, and what was made for them."""
+    """Open sockets, and what was made for them."""
 
     sockets: list[socket.socket]
     lock: int | None
@@ -74,6 +80,7 @@ def _tcp(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setblocking(False)
         listener.bind(address)
+        listener.listen(BACKLOG)
     except OSError as error:
         listener.close()
         advice = "; choose another with --port" if error.errno == errno.EADDRINUSE else ""
