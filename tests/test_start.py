@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
 import pytest
 
+from llmd import options
 from llmd.listen import ListenError, open_listeners
+from llmd.options import UntrustedSocketError, check_socket
 from tests.serving import config_of
 
 
@@ -22,3 +25,45 @@ def test_a_port_is_taken_while_the_model_loads(tmp_path: Path) -> None:
             pass  # clients wait for the first
     finally:
         first.close()
+
+
+@pytest.fixture
+def socket_in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The default without XDG_RUNTIME_DIR, in a /tmp of the test's own."""
+    path = tmp_path / "llmd-user" / "llmd.sock"
+    monkeypatch.setattr(options, "_socket_in_tmp", lambda: path)
+    return path
+
+
+def test_a_directory_in_tmp_that_the_daemon_makes_is_trusted(tmp_path: Path, socket_in_tmp: Path) -> None:
+    check_socket(socket_in_tmp)
+    open_listeners(config_of(tmp_path, socket=socket_in_tmp)).close()
+    check_socket(socket_in_tmp)
+
+
+@pytest.mark.parametrize("whose", ["another user's", "open to all", "a link", "a file"])
+def test_a_directory_in_tmp_of_somebody_else_is_refused(
+    tmp_path: Path, socket_in_tmp: Path, monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    directory = socket_in_tmp.parent
+    if whose == "a link":
+        (tmp_path / "real").mkdir(mode=0o700)
+        directory.symlink_to(tmp_path / "real")
+    elif whose == "a file":
+        directory.touch()
+    else:
+        directory.mkdir(mode=0o700)
+    if whose == "open to all":
+        directory.chmod(0o777)
+    if whose == "another user's":
+        monkeypatch.setattr(os, "geteuid", lambda: directory.stat().st_uid + 1)
+    with pytest.raises(UntrustedSocketError, match=r"llmd-user is not a directory that only this user.*--socket"):
+        check_socket(socket_in_tmp)
+    with pytest.raises(ListenError, match="--socket"):
+        open_listeners(config_of(tmp_path, socket=socket_in_tmp))
+    assert whose == "a file" or list(directory.iterdir()) == []
+
+
+def test_a_directory_that_somebody_chose_is_theirs_to_judge(tmp_path: Path) -> None:
+    tmp_path.chmod(0o770)
+    check_socket(tmp_path / "llmd.sock")

@@ -38,7 +38,8 @@ def reasons() -> str:
 
 # Defaults that depend on who starts the daemon.
 _DEFAULTS = {
-    "socket": "`/run/llmd/llmd.sock` for root, else `$XDG_RUNTIME_DIR/llmd/llmd.sock`",
+    "socket": "`/run/llmd/llmd.sock` for root, else `$XDG_RUNTIME_DIR/llmd/llmd.sock`, without that variable "
+    "`/tmp/llmd-UID/llmd.sock`",
     "state_dir": "`/var/lib/llmd` for root, else `~/.local/state/llmd`",
 }
 

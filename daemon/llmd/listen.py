@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import systemd
-from .options import Config
+from .options import Config, UntrustedSocketError, check_socket
 
 BACKLOG = 128
 """Connections that may wait to be accepted."""
@@ -92,11 +92,14 @@ def _unix(path: Path) -> tuple[socket.socket, int]:
     """The unix socket, for its user only, and the lock that says that a daemon lives there."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        check_socket(path)  # now that the directory is there, nobody can put another in its place
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ListenError(
             f"cannot make the unix socket {path}: {error.strerror}; choose another with --socket"
         ) from None
+    except UntrustedSocketError as error:
+        raise ListenError(str(error)) from None
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,30 @@ def default_socket() -> Path:
         return Path("/run/llmd/llmd.sock")
     if runtime:
         return Path(runtime) / "llmd" / "llmd.sock"
+    return _socket_in_tmp()
+
+
+def _socket_in_tmp() -> Path:
     return Path(f"/tmp/llmd-{os.geteuid()}/llmd.sock")
+
+
+class UntrustedSocketError(Exception):
+    """Another user could stand in for the daemon; the message says where and what to do."""
+
+
+def check_socket(path: Path) -> None:
+    """For the default in /tmp, where anybody can come first. Raises UntrustedSocketError unless the directory is this
+    user's alone; one that is not there yet is no danger."""
+    if path != _socket_in_tmp():
+        return
+    try:
+        found = os.lstat(path.parent)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise UntrustedSocketError(
+            f"{path.parent} is not a directory that only this user may write to; choose another place with --socket"
+        )
 
 
 def default_state_dir() -> Path:
@@ -80,15 +104,8 @@ def default_state_dir() -> Path:
 
 # --- the table -------------------------------------------------------------------------------------------------------
 
-MODEL, SERVER, SESSIONS, MACHINE, ACCESS, STREAMS, LOG = (
-    "model",
-    "server",
-    "sessions",
-    "machine",
-    "access",
-    "streams",
-    "log",
-)
+MODEL, SERVER, SESSIONS, MACHINE = "model", "server", "sessions", "machine"
+ACCESS, STREAMS, LOG = "access", "streams", "log"
 
 
 def option(default: Any, parse: Parser, expects: str, group: str, metavar: str, help: str, unit: str = "") -> Any:
@@ -130,12 +147,7 @@ class Config:
         "address to listen on; give --api-key-file with anything but loopback",
     )
     port: int = option(
-        8000,
-        integer(0, 65535),
-        "a port from 0 to 65535; 0 picks a free one",
-        SERVER,
-        "PORT",
-        "TCP port to listen on",
+        8000, integer(0, 65535), "a port from 0 to 65535; 0 picks a free one", SERVER, "PORT", "TCP port to listen on"
     )
     socket: Path = option(
         default_socket,
