@@ -6,6 +6,7 @@ the session holds what its prompt says and nothing else.
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -211,6 +212,30 @@ async def test_load_of_nothing_loses_nothing(daemon: Daemon) -> None:
     assert answer.status == 404 and answer.error["code"] == "snapshot_not_found" and answer.error["param"] == "name"
     assert (await show(daemon, "a"))["tokens"] == held
     assert [one["id"] for one in (await daemon.ask("GET", "/v1/sessions")).json["data"]] == ["a"]
+
+
+async def test_a_load_takes_the_place_of_what_it_replaces(serve: Serve) -> None:
+    daemon = await serve(max_sessions=1, capacity_policy="refuse")
+    await daemon.chat(session_id="a")
+    saved = (await post(daemon, "a", "save", {"name": "label"})).json
+    loaded = await post(daemon, "a", "load", {"name": "label"})
+    assert (loaded.status, loaded.json.get("tokens")) == (200, saved["tokens"])
+    refused = await post(daemon, "b", "load", {"name": "label"})
+    assert (refused.status, refused.error["code"]) == (429, "capacity_exhausted")
+    assert (await show(daemon, "a"))["tokens"] == saved["tokens"]
+
+
+async def test_whoever_leaves_during_a_load_leaves_nothing_behind(daemon: Daemon) -> None:
+    await daemon.chat(session_id="a")
+    await post(daemon, "a", "save", {"name": "label"})
+    owner = (await show(daemon, "a"))["owner"]
+    leaving = asyncio.create_task(daemon.state.engine.load(owner, "b", "label"))
+    await asyncio.sleep(0)  # the command is queued
+    leaving.cancel()
+    await asyncio.gather(leaving, return_exceptions=True)
+    assert (await post(daemon, "c", "load", {"name": "label"})).status == 200  # the store works in order
+    listed = (await daemon.ask("GET", "/v1/sessions")).json["data"]
+    assert {one["id"] for one in listed} == {"a", "b", "c"}
 
 
 async def test_save_without_a_directory(serve: Serve) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections import deque
 from collections.abc import Callable
@@ -211,28 +210,15 @@ class Engine:
         return await self._ask(Save(self._next_request(), owner, session, label))
 
     async def load(self, owner: int, session: str, label: str) -> Reply:
-        """Under another name first, so that a session is only replaced by what could be read."""
-        arriving = f"loading-{secrets.token_hex(8)}"
-        reply = await self._ask(Load(self._next_request(), owner, arriving, label))
-        if reply.status != Status.OK:
-            await self.close_session(owner, arriving)
-            return reply
-        # Queued together: no request comes between them.
-        closing = self._ask_soon(Close(self._next_request(), owner, session))
-        renaming = self._ask_soon(Rename(self._next_request(), owner, arriving, session))
-        await closing
-        return await renaming
+        """A session that has the name already is replaced when the snapshot has been read."""
+        return await self._ask(Load(self._next_request(), owner, session, label))
 
     async def _ask(self, command: Question) -> Reply:
-        return await self._ask_soon(command)
-
-    def _ask_soon(self, command: Question) -> asyncio.Future[Reply]:
-        """Queues the command at once; the future may be dropped."""
         future: asyncio.Future[Reply] = self.loop.create_future()
         _refuse(self._push(command))
         self._replies[command.request] = future
         future.add_done_callback(lambda _: self._replies.pop(command.request, None))
-        return future
+        return await future
 
     def _next_request(self) -> int:
         self._last_request += 1
