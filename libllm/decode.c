@@ -172,7 +172,7 @@ static void *run(void *context)
         publish(d);
         page_count(d->page, LLM_COUNTER_HEARTBEAT, 1);
         const bool may_go_on = was_undelivered && !d->is_undelivered; /* what stalled has room in its outbox again */
-        if (!stepped && !may_go_on) {
+        if (!stepped && !may_go_on && !d->may_reseat) {
             doorbell_wait(d->command_bell, has_work, d, wait_ms(d));
         }
     }

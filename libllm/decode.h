@@ -63,8 +63,8 @@ typedef struct decode {
     uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the run's last token */
     bool is_called[LLM_SEQUENCES_MAX];     /* the run has tokens in the call in hand */
     model_batch batch;
-    bool may_reseat; /* KV cells were given back, or the store has read a state: sessions parked under their
-                             * requests may try again */
+    bool may_reseat; /* a request has ended, KV cells were given back, or the store has read a state: who has no seat
+                      * may try again */
     uint32_t checkpoint_every;
     uint64_t idle_ms_max;  /* 0: sessions do not expire */
     uint64_t expire_at_ms; /* CLOCK_REALTIME: when to look for expired sessions next; 0: nothing expires */

@@ -182,6 +182,7 @@ static void begin(decode *d, request *r, session *s)
     if (kept != NULL) {
         memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
         request_advance(r, d->model, d->logits);
+        d->may_reseat = d->may_reseat || r->phase == REQUEST_ENDED; /* without a step: its seat may be given on */
     }
 }
 
@@ -206,9 +207,12 @@ static void reseat(decode *d, request *r)
 }
 
 /* In order of arrival, so that whoever has waited longest gets the first seat that is free. A request whose session was
- * parked under it (decode_step.c) only needs the seat back. */
+ * parked under it (decode_step.c) only needs the seat back. What ends here leaves may_reseat set: those before it in the
+ * order are to be asked again. */
 void decode_start_waiting(decode *d)
 {
+    const bool may_reseat = d->may_reseat;
+    d->may_reseat = false;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
         if (r->phase == REQUEST_WAITING) {
@@ -216,11 +220,10 @@ void decode_start_waiting(decode *d)
             if (s != NULL) {
                 begin(d, r, s);
             }
-        } else if (r->phase != REQUEST_ENDED && r->session->seat == SESSION_NO_SEAT && d->may_reseat) {
+        } else if (r->phase != REQUEST_ENDED && r->session->seat == SESSION_NO_SEAT && may_reseat) {
             reseat(d, r);
         }
     }
-    d->may_reseat = false;
 }
 
 /* ---- the other commands ---- */

@@ -351,6 +351,31 @@ static void prompts_that_cannot_be_are_refused(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* One seat. "b" asks first, but "a", which sits there, has a request waiting; that one ends as soon as it begins, by the
+ * logits that were kept, and no step follows that would look at "b" again. */
+static void a_seat_freed_without_a_step_is_given_on(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=1000",
+                                                  .n_sessions = 1,
+                                                  .n_ctx = 4096,
+                                                  .capacity_policy = LLM_POLICY_PARK});
+    generate_call a = call_of("a", LONG, 1), b = call_of("b", 30, 1);
+    for (int i = 0; i < 3; i++) {
+        a.flags = LLM_GENERATE_COLD;
+        const uint64_t first = driver_generate(d, &a);
+        driver_pause(d, first, true);
+        driver_fence(d);
+        const uint64_t other = driver_generate(d, &b);
+        a.flags = 0;
+        const uint64_t again = driver_generate(d, &a);
+        driver_pause(d, first, false);
+        driver_wait_all(d);
+        CHECK_INT(driver_answer(d, other)->finished.outcome, LLM_OUTCOME_LENGTH);
+        CHECK_STR(llm_reason_word((int)driver_answer(d, again)->reason), "equal");
+    }
+    CHECK_INT(driver_close(d), 0);
+}
+
 int main(void)
 {
     RUN(from_prefill);
@@ -365,5 +390,6 @@ int main(void)
     RUN(a_busy_session_has_a_bounded_queue);
     RUN(scratch_has_a_bounded_queue);
     RUN(prompts_that_cannot_be_are_refused);
+    RUN(a_seat_freed_without_a_step_is_given_on);
     return CHECK_RESULT();
 }
