@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from llmd import options
+from llmd.engine import Engine
+from llmd.engine_open import EngineOptions
 from llmd.listen import ListenError, open_listeners
 from llmd.options import UntrustedSocketError, check_socket
 from tests.serving import config_of
+from tests.test_process import Start
+from tools.tiny_models import tokenizer, writer
+from tools.tiny_models.catalog import RECIPES
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    starter = Start(tmp_path)
+    yield starter
+    starter.close()
+
+
+# --- addresses -------------------------------------------------------------------------------------------------------
 
 
 def test_a_port_is_taken_while_the_model_loads(tmp_path: Path) -> None:
@@ -67,3 +84,48 @@ def test_a_directory_in_tmp_of_somebody_else_is_refused(
 def test_a_directory_that_somebody_chose_is_theirs_to_judge(tmp_path: Path) -> None:
     tmp_path.chmod(0o770)
     check_socket(tmp_path / "llmd.sock")
+
+
+# --- chat templates --------------------------------------------------------------------------------------------------
+
+
+def model_with_template(directory: Path, template: str) -> str:
+    words = dataclasses.replace(tokenizer.build(), chat_template=template)
+    path = directory / "model.gguf"
+    writer.write(path, "model", RECIPES["tiny-dense"].plan(words), words, False)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("template", "why"),
+    [(b"{% if %}", "cannot be read: Unexpected token"), (b"", "it is empty"), (b"\xff", "'utf-8' codec can't decode")],
+)
+def test_a_template_that_cannot_be_used_is_a_usage_error(
+    start: Start, tmp_path: Path, template: bytes, why: str
+) -> None:
+    path = tmp_path / "chat.jinja"
+    path.write_bytes(template)
+    status, errors = start.fails("--chat-template-file", str(path))
+    last = errors.strip().splitlines()[-1]
+    assert status == 2 and last.startswith("llmd: --chat-template-file") and why in last
+
+
+@pytest.mark.parametrize(
+    ("template", "why"), [("{% if %}", "cannot be read: Unexpected token"), ("", "has no chat template")]
+)
+async def test_a_model_without_a_usable_template_is_served_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, template: str, why: str
+) -> None:
+    model = model_with_template(tmp_path, template)
+    engine = await Engine.open(EngineOptions(model=model, n_ctx=64))
+    await engine.close()
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 1 and warnings[0].startswith("chat requests will be refused: ") and why in warnings[0]
+
+
+async def test_a_template_of_ones_own_helps_a_model_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    model = model_with_template(tmp_path, "{% if %}")
+    own = "{% for message in messages %}{{ message.content }}{% endfor %}"
+    engine = await Engine.open(EngineOptions(model=model, n_ctx=64, chat_template=own))
+    await engine.close()
+    assert "chat requests" not in caplog.text

@@ -96,15 +96,17 @@ def _create_app(config: Config) -> web.Application:
         raise StartError(str(error)) from error
     except KeyFileError as error:
         raise StartError(str(error), EXIT_USAGE) from None
-    except OSError as error:
+    except (OSError, UnicodeDecodeError) as error:
         raise StartError(f"--chat-template-file: {error}", EXIT_USAGE) from None
 
 
 async def _set_up(runner: web.AppRunner, config: Config) -> None:
-    from .engine_open import EngineError
+    from .engine_open import EngineError, TemplateError
 
     try:
         await runner.setup()
+    except TemplateError as error:
+        raise StartError(f"--chat-template-file {config.chat_template_file}: {error}", EXIT_USAGE) from None
     except EngineError as error:
         raise StartError(f"--model {config.model}: {error}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,10 @@ from typing import Any
 from .native import MEMORY_WORDS, POLICY_WORDS, STATUS_TEXTS, Status, ffi, lib, text_of
 from .sampling import SamplingDefaults
 
+log = logging.getLogger("llmd.engine")
+
 _ERROR_BYTES = 1024
+_TRIAL_CHAT = b'{"messages": [{"role": "user", "content": "hello"}]}'
 
 # Fields of llm_engine_options that are passed on as they are.
 _NUMBERS = (
@@ -20,6 +24,10 @@ _NUMBERS = (
 
 class EngineError(Exception):
     """The engine could not be opened or started."""
+
+
+class TemplateError(EngineError):
+    """The chat template that was given instead of the model's own cannot be used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +109,29 @@ def open_engine(options: EngineOptions) -> Any:
     status = lib.llm_engine_open(raw, out, error, _ERROR_BYTES)
     if status != Status.OK:
         raise EngineError(text_of(error) or STATUS_TEXTS[status])
+    _check_template(out[0], options.chat_template)
     return out[0]
+
+
+def _check_template(pointer: Any, given: str | None) -> None:
+    """Without a template every chat request is refused: a mistake when one was given, else a property of the model."""
+    if info_of(pointer).has_chat_template:
+        return
+    if given is None:
+        log.warning("chat requests will be refused: %s", _template_trouble(pointer))
+        return
+    trouble = _template_trouble(pointer) if given else "it is empty"
+    lib.llm_engine_close(pointer)
+    raise TemplateError(trouble)
+
+
+def _template_trouble(pointer: Any) -> str:
+    """Why there is no template, in one line. Rendering says it."""
+    prompt = ffi.new("llm_prompt *")
+    error = ffi.new("char[]", _ERROR_BYTES)
+    lib.llm_chat_render(pointer, _TRIAL_CHAT, len(_TRIAL_CHAT), prompt, error, _ERROR_BYTES)
+    lib.llm_prompt_free(prompt)
+    return " ".join(text_of(error).split())
 
 
 def start_engine(pointer: Any) -> None:
