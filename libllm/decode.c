@@ -152,8 +152,7 @@ static void end_all(decode *d)
         decode_end_request(d, d->requests[i], LLM_OUTCOME_SHUTDOWN, LLM_SHUTDOWN);
     }
     decode_deliver(d);
-    places_save_all(d->places);
-    decode_take_stored(d);
+    decode_save_all(d);
     decode_deliver(d);
     publish(d);
 }

@@ -251,3 +251,8 @@ void decode_take_stored(decode *d)
     /* A session that was parked under its request may have its state in memory again. */
     d->may_reseat = places_take_stored(d->places, stored, d) || d->may_reseat;
 }
+
+void decode_save_all(decode *d)
+{
+    places_save_all(d->places, stored, d);
+}

@@ -110,8 +110,11 @@ bool places_can_become(const places *p, const store_job *job);
 /* The session, open, idle and empty, becomes what was loaded: parked, in memory. Takes the state. */
 void places_become(places *p, session *s, snapshot *from);
 
-void places_save_all(places *p); /* orderly stop: every named session that has no file as it is now */
-void places_adopt(places *p);    /* start: the sessions that lie in the store, parked */
+/* Orderly stop: writes every named session that has no file as it is now, and waits for it. `done` as in
+ * places_take_stored. */
+void places_save_all(places *p, void (*done)(void *context, store_job *job), void *context);
+
+void places_adopt(places *p); /* start: the sessions that lie in the store, parked */
 
 /* After a crash: the sessions that the dead daemon's segment names and the store does not, with their tokens only. */
 void places_adopt_page(places *p, const llm_page *dead);

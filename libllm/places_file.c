@@ -385,16 +385,19 @@ void places_become(places *p, session *s, snapshot *from)
     places_spill(p);
 }
 
-void places_save_all(places *p)
+void places_save_all(places *p, void (*done)(void *context, store_job *job), void *context)
 {
     if (p->store == NULL) {
         return;
     }
+    store_wait(p->store); /* what is still being read is to be saved, what is being written is not */
+    (void)places_take_stored(p, done, context);
     for (uint32_t i = 0; i < p->n_slots; i++) {
         if (has_state(&p->sessions[i]) && places_save(p, &p->sessions[i], NULL, 0, 0) != LLM_OK) {
             store_complain(p->store, "session \"%s\" could not be saved: memory is short", p->sessions[i].name);
         }
-        store_wait(p->store); /* one at a time: a copy of each is in memory meanwhile */
+        store_wait(p->store); /* one at a time: a copy of each is in memory until its result is taken */
+        (void)places_take_stored(p, done, context);
     }
 }
 

@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -246,6 +247,34 @@ static void test_sessions_come_back_under_every_policy(void)
     }
 }
 
+/* The most memory this process ever had; 0 under a sanitizer, which keeps what was freed. */
+static long peak_kb(void)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    return 0;
+#else
+    struct rusage usage = {0};
+    getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+#endif
+}
+
+/* Ten states of 4 MiB are written at a stop, but not ten copies lie in memory. */
+static void test_a_stop_holds_a_copy_of_one_session_at_a_time(void)
+{
+    const char *directory = new_directory();
+    driver *d = driver_open(
+        &(llm_engine_options){.model = "sim:dense,length=0,state_kb=4096", .n_sessions = 10, .state_dir = directory});
+    for (uint64_t i = 0; i < 10; i++) {
+        const char name[] = {(char)('a' + i), '\0'};
+        CHECK_INT(say(d, name, i)->status, LLM_OK);
+    }
+    const long before_kb = peak_kb();
+    CHECK_INT(driver_close(d), 0);
+    CHECK(peak_kb() - before_kb < 4 * 4096);
+    remove_directory(directory);
+}
+
 static void test_direct_mode_reads_what_lies_on_the_disk(void)
 {
     const char *directory = new_directory();
@@ -272,6 +301,7 @@ static void test_direct_mode_reads_what_lies_on_the_disk(void)
 
 int main(void)
 {
+    RUN(test_a_stop_holds_a_copy_of_one_session_at_a_time); /* the first: what others had would hide it */
     RUN(test_many_boundaries);
     RUN(test_a_dropped_state_is_never_taken_for_a_loaded_one);
     RUN(test_fork_of_the_only_seated_session);
