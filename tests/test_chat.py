@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import Serve
-from tests.serving import Daemon, chat
+from tests.serving import Daemon, Json, chat
 
 
 async def test_one_answer(daemon: Daemon) -> None:
@@ -173,6 +174,48 @@ async def test_tool_messages_of_the_past_are_rendered(daemon: Daemon) -> None:
         {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "42"}]},
     ]
     await daemon.chat(messages=messages)
+
+
+TAKES_OBJECTS = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content }}{% for call in m.tool_calls or [] %}"
+    "{% for name, value in call.function.arguments.items() %}{{ name }}={{ value }}{% endfor %}{% endfor %}"
+    "{{ '<|im_end|>\\n' }}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize("arguments", ["", "{}", "nonsense", "[1, 2", "[" * 2000, "[" * 300 + "]" * 300])
+@pytest.mark.parametrize("takes_objects", [True, False])
+async def test_arguments_that_are_no_json(serve: Serve, tmp_path: Path, arguments: str, takes_objects: bool) -> None:
+    """They are text where the template takes text, and refused with the reason where it takes objects."""
+    file = tmp_path / "template.jinja"
+    file.write_text(TAKES_OBJECTS)
+    daemon = await serve(**({"chat_template_file": file} if takes_objects else {}))
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
+    messages = [{"role": "user", "content": "use it"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    answer = await daemon.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="a"))
+    if takes_objects and arguments not in ("", "{}"):
+        assert (answer.status, answer.error["code"], answer.error["param"]) == (400, "invalid_value", "messages")
+        assert "arguments of a tool call" in answer.error["message"] or "nests deeper" in answer.error["message"]
+    else:
+        assert answer.status == 200, answer.body
+
+
+@pytest.mark.parametrize("variable", [{"add_generation_prompt": True}, {"tools": []}, {"messages": []}])
+async def test_variables_of_the_server_are_not_the_clients(daemon: Daemon, variable: Json) -> None:
+    answer = await daemon.refused(chat(chat_template_kwargs=variable))
+    assert (answer.status, answer.error["code"]) == (400, "invalid_value")
+    assert answer.error["param"] == "chat_template_kwargs" and next(iter(variable)) in answer.error["message"]
+
+
+@pytest.mark.parametrize("n_levels", [100, 125, 129, 300, 480, 700, 960, 1000, 20_000])
+async def test_nesting_of_any_depth_has_an_answer(daemon: Daemon, n_levels: int) -> None:
+    deep = '{"a":' * n_levels + "1" + "}" * n_levels
+    plain = '"messages":[{"role":"user","content":"x"}],"max_tokens":1'
+    call = '{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":' + deep + "}}]}"
+    called = f'"messages":[{{"role":"user","content":"x"}},{call}],"max_tokens":1'
+    for fields in (plain + f',"chat_template_kwargs":{deep}', called, plain + f',"metadata":{deep}'):
+        answer = await daemon.ask("POST", "/v1/chat/completions", ("{" + fields + "}").encode())
+        assert answer.status == 200 or (answer.status == 400 and answer.error["message"]), answer.body
 
 
 async def test_user_text_is_no_control_token(daemon: Daemon) -> None:

@@ -85,6 +85,10 @@ async def test_a_fork_replaces_what_has_the_name(daemon: Daemon) -> None:
         ({"session_id": "b", "at": -1}, "invalid_value", "at"),
         ({"session_id": "b", "at": "turn:0"}, "invalid_value", "at"),
         ({"session_id": "b", "at": "turn:9"}, "invalid_value", "at"),
+        ({"session_id": "b", "at": "turn:" + "9" * 5000}, "invalid_value", "at"),
+        ({"session_id": "b", "at": 5_000_000_000}, "invalid_value", "at"),
+        ({"session_id": "b", "at": 0xFFFFFFFF}, "invalid_value", "at"),
+        ({"session_id": "b", "at": 10**20}, "invalid_value", "at"),
         ({"session_id": "b", "at": "yesterday"}, "invalid_value", "at"),
         ({"session_id": "b", "where": 1}, "unsupported_parameter", "where"),
     ],
@@ -94,6 +98,16 @@ async def test_bad_forks(daemon: Daemon, body: Json, code: str, param: str) -> N
     answer = await post(daemon, "a", "fork", body)
     assert (answer.status, answer.error["code"], answer.error["param"]) == (400, code, param)
     assert (await daemon.ask("GET", "/v1/sessions/b")).status == 404
+
+
+@pytest.mark.parametrize("owner", ["9" * 5000, "99999999999", str(1 << 32), "-1", "x", ""])
+async def test_an_owner_is_a_number_of_the_engine(daemon: Daemon, owner: str) -> None:
+    await daemon.chat(session_id="a")
+    for method, verb in (("GET", ""), ("POST", "/load"), ("DELETE", "")):
+        body: Json | None = {"name": "label"} if verb else None
+        answer = await daemon.ask(method, f"/v1/sessions/a{verb}?owner={owner}", body, local=True)
+        assert (answer.status, answer.error["code"], answer.error["param"]) == (400, "invalid_value", "owner")
+        assert "from 0 to 4294967295" in answer.error["message"]
 
 
 def test_the_point_of_a_fork() -> None:

@@ -13,6 +13,8 @@ log = logging.getLogger("llmd.engine")
 
 _ERROR_BYTES = 1024
 _INT64_MIN = -(1 << 63)
+_RENDERED = ("messages", "chat_template_kwargs")
+"""Fields of a request that the renderer's reasons may begin with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,8 @@ def render_chat(engine: Any, request: bytes) -> Prompt:
     error = ffi.new("char[]", _ERROR_BYTES)
     status = lib.llm_chat_render(engine, request, len(request), prompt, error, _ERROR_BYTES)
     if status != Status.OK:
-        code = "internal_error" if status == Status.INVALID else code_of_status(STATUS_WORDS[status])
         log.debug("render: %s", text_of(error))
-        raise ApiError(code, f"{STATUS_TEXTS[status]} {text_of(error)}".strip(), "messages")
+        raise _render_error(status, text_of(error))
     try:
         text = bytes(ffi.buffer(prompt.text, prompt.n_text_bytes)) if prompt.n_text_bytes else b""
         tokens = bytes(ffi.buffer(prompt.tokens, 4 * prompt.n_tokens)) if prompt.n_tokens else b""
@@ -52,6 +53,14 @@ def render_chat(engine: Any, request: bytes) -> Prompt:
         return Prompt(tokens, text.decode("utf-8", "replace"), boundaries, int(prompt.n_history))
     finally:
         lib.llm_prompt_free(prompt)
+
+
+def _render_error(status: int, reason: str) -> ApiError:
+    """What libllm cannot read is the client's mistake: messages and variables are handed on as they came."""
+    param = next((name for name in _RENDERED if reason.startswith(name)), "messages")
+    if status != Status.INVALID:
+        return ApiError(code_of_status(STATUS_WORDS[status]), f"{STATUS_TEXTS[status]} {reason}".strip(), param)
+    return ApiError("invalid_value", reason if reason.startswith(param) else f"{param}: {reason}", param)
 
 
 def tokenize(engine: Any, data: bytes, add_special: bool, parse_special: bool) -> bytes:

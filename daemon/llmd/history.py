@@ -63,23 +63,26 @@ def _without_reasoning(text: str) -> str:
 
 
 def _arguments(function: Message) -> Any:
+    """What is no JSON, or nests deeper than any tool's arguments do, is compared as text."""
     arguments = function.get("arguments")
-    if isinstance(arguments, str):
-        try:
-            arguments = msgspec.json.decode(arguments) if arguments.strip() else {}
-        except msgspec.DecodeError:
-            return arguments
-    return _plain(arguments)
+    if not isinstance(arguments, str):
+        return _plain(arguments)
+    try:
+        return _plain(msgspec.json.decode(arguments) if arguments.strip() else {})
+    except (msgspec.DecodeError, RecursionError):
+        return arguments
 
 
-def _plain(value: Any) -> Any:
-    """JavaScript writes 1.0 as 1."""
+def _plain(value: Any, levels: int = limits.ARGUMENTS_DEPTH_MAX) -> Any:
+    """JavaScript writes 1.0 as 1. Raises RecursionError below that many levels, wherever the stack is."""
+    if levels < 0:
+        raise RecursionError
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
+        return {name: _plain(item, levels - 1) for name, item in value.items()}
     if isinstance(value, list):
-        return [_plain(item) for item in value]
+        return [_plain(item, levels - 1) for item in value]
     return value
 
 

@@ -8,6 +8,10 @@ STOP_STRINGS_MAX = 16
 STOP_STRING_BYTES_MAX = 256
 LOGIT_BIASES_MAX = 1024
 SESSION_ID_CHARS_MAX = 128
+ARGUMENTS_DEPTH_MAX = 128
+"""Levels of a tool call's arguments that are compared as values; libllm renders no more either (chat_request.cpp)."""
+UINT32_MAX = 0xFFFF_FFFF
+"""Owners and counts of tokens, as the engine takes them."""
 USER_FIELD_SHOWN_CHARS_MAX = 120
 """A value quoted in an error message is cut to this."""
 

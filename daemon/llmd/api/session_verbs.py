@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from .. import session_key
+from .. import limits, session_key
 from ..engine import Engine
 from ..errors import ApiError, code_of_status, shown
 from ..native import REASON_TEXTS, REASON_WORDS, STATUS_WORDS, Status
 from ..turns import Divergence as DivergedTokens
 from ..turns import Turn
+from ..wire.engine import ALL_TOKENS
 from ..wire.sessions import (
     Divergence,
     ExplainedTurn,
@@ -23,11 +24,12 @@ from ..wire.sessions import (
 from . import body
 from .context import FACTS, STATE, State
 from .respond import respond
-from .sessions import again, check, find, may_see, owner_asked
+from .sessions import again, check, find, may_see, owner_asked, uint32_of
 
 LAST_USER = "last_user"
 TURN_PREFIX = "turn:"
-_AT_EXPECTED = "a count of tokens, last_user, or turn:N with N from 1"
+AT_MAX = ALL_TOKENS - 1
+_AT_EXPECTED = f"a count of tokens up to {AT_MAX}, last_user, or turn:N with N from 1 to {limits.UINT32_MAX}"
 
 
 async def fork_session(request: web.Request) -> web.Response:
@@ -43,11 +45,11 @@ async def fork_session(request: web.Request) -> web.Response:
 
 def fork_point(at: int | str | None, user_starts: dict[int, int]) -> int | None:
     """Tokens that the fork begins with; None: all. Raises ApiError naming the field."""
-    if at is None or (isinstance(at, int) and at >= 0):
+    if at is None or (isinstance(at, int) and 0 <= at <= AT_MAX):
         return at
-    number = at.removeprefix(TURN_PREFIX) if isinstance(at, str) else ""
-    is_turn = number != at and number.isascii() and number.isdigit() and int(number) > 0
-    if at != LAST_USER and not is_turn:
+    is_turn = isinstance(at, str) and at.startswith(TURN_PREFIX)
+    number = uint32_of(str(at).removeprefix(TURN_PREFIX)) if is_turn else None
+    if at != LAST_USER and not number:
         raise ApiError("invalid_value", f"at: {shown(at)} is not {_AT_EXPECTED}.", "at")
     if not user_starts:
         raise ApiError(
@@ -55,7 +57,7 @@ def fork_point(at: int | str | None, user_starts: dict[int, int]) -> int | None:
             "at: where the messages of this session's last prompt begin is not known; give tokens.",
             "at",
         )
-    turn = max(user_starts) if at == LAST_USER else int(number)
+    turn = number or max(user_starts)
     if turn not in user_starts:
         known = ", ".join(str(number) for number in sorted(user_starts))
         raise ApiError("invalid_value", f"at: turn {shown(turn)} is not among those known: {known}.", "at")

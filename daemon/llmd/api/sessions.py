@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from aiohttp import web
 
+from .. import limits
 from ..access import Caller
 from ..errors import ApiError, code_of_status, shown
 from ..native import REASON_TEXTS, REASON_WORDS, STATE_WORDS, STATUS_WORDS, SessionView, Status
@@ -83,9 +84,18 @@ def owner_asked(request: web.Request) -> int | None:
     text = request.query.get("owner")
     if text is None:
         return None
-    if not text.isascii() or not text.isdigit():
-        raise ApiError("invalid_value", f"owner: {shown(text)} is not a number.", "owner")
-    return int(text)
+    owner = uint32_of(text)
+    if owner is None:
+        raise ApiError("invalid_value", f"owner: {shown(text)} is not a number from 0 to {limits.UINT32_MAX}.", "owner")
+    return owner
+
+
+def uint32_of(text: str) -> int | None:
+    """A number in a client's text, if the engine can take it; its length first: int() takes no thousands of digits."""
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(limits.UINT32_MAX)):
+        return None
+    number = int(text)
+    return number if number <= limits.UINT32_MAX else None
 
 
 def check(session: Session, reply: Reply) -> None:
