@@ -69,6 +69,21 @@ async def test_a_fork_at_tokens(daemon: Daemon) -> None:
     assert (await post(daemon, "a", "fork", {"session_id": "b", "at": 5})).json["tokens"] == 5
 
 
+async def test_a_refused_request_moves_no_message(serve: Serve) -> None:
+    """The session is not what a request would have made of it that never ran."""
+    daemon = await serve(ctx_size=512)
+    talk = Conversation(daemon, "a")
+    await talk.ask("the first question")
+    await talk.ask("the second question")
+    assert (await post(daemon, "a", "fork", {"session_id": "b", "at": "last_user"})).status == 200
+    too_long = [*talk.messages, {"role": "user", "content": "word " * 2000}]
+    refused = await daemon.refused(chat(messages=too_long, session_id="a"))
+    assert refused.error["code"] == "context_length_exceeded"
+    assert (await post(daemon, "a", "fork", {"session_id": "c", "at": "last_user"})).status == 200
+    held = [(await show(daemon, name))["tokens"] for name in ("a", "b", "c")]
+    assert held[1] == held[2] < held[0]
+
+
 async def test_a_fork_replaces_what_has_the_name(daemon: Daemon) -> None:
     await daemon.chat("one", session_id="a")
     await daemon.chat("a quite different one", session_id="b")

@@ -58,11 +58,19 @@ class Work:
 
 class Generation:
     __slots__ = (
-        "_create_future", "_delivering", "_engine", "_on_end", "_parts", "_paused", "_pending_chars", "_request",
-        "_said", "_waiter", "admitted", "cancel_reason", "finished", "is_stream", "started", "work",
+        "_create_future", "_delivering", "_engine", "_on_end", "_on_start", "_parts", "_paused", "_pending_chars",
+        "_request", "_said", "_waiter", "admitted", "cancel_reason", "finished", "is_stream", "started", "work",
     )  # fmt: skip
 
-    def __init__(self, engine: Engine, work: Work, *, is_stream: bool, on_end: Callable[[Generation], None]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        work: Work,
+        *,
+        is_stream: bool,
+        on_start: Callable[[Generation], None] | None = None,
+        on_end: Callable[[Generation], None],
+    ) -> None:
         """Queues the work. Raises ApiError when the engine cannot take it."""
         self.work = work
         self.is_stream = is_stream
@@ -72,6 +80,7 @@ class Generation:
         self.cancel_reason: CancelReason | None = None
         self._engine = engine
         self._create_future = engine.loop.create_future  # get_running_loop() costs a system call each time
+        self._on_start = on_start
         self._on_end = on_end
         self._parts: list[str] = []
         self._pending_chars = 0
@@ -102,6 +111,8 @@ class Generation:
 
     def on_started(self, event: Started) -> None:
         self.started = event
+        if self._on_start is not None:
+            self._on_start(self)
 
     def on_text(self, event: Text) -> None:
         if not self._delivering:

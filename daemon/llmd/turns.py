@@ -65,12 +65,11 @@ class Turns:
 
     # --- a request comes ---------------------------------------------------------------------------------------------
 
-    def look(self, owner: int, name: str, prompt: bytes, user_starts: dict[int, int]) -> dict[int, Sight]:
+    def look(self, owner: int, name: str, prompt: bytes) -> dict[int, Sight]:
         """What the timelines of this session hold beside the prompt, by slot. Before the request is queued."""
         if not name:
             return {}
         told = self._of(owner, name)
-        told.user_starts = user_starts
         sights = self._sights(told.slots, owner, name, prompt)
         if not sights:
             told.slots = self._page.slots_of(owner, name)
@@ -95,6 +94,13 @@ class Turns:
             self._told.popitem(last=False)
         return told
 
+    # --- it starts ---------------------------------------------------------------------------------------------------
+
+    def started(self, owner: int, name: str, user_starts: dict[int, int]) -> None:
+        """From here the session holds this prompt; one that was refused before leaves it as it is."""
+        if name:
+            self._of(owner, name).user_starts = user_starts
+
     # --- it has ended ------------------------------------------------------------------------------------------------
 
     def add(self, owner: int, name: str, turn: Turn) -> None:
@@ -112,7 +118,7 @@ class Turns:
         return list(told.turns) if told is not None else []
 
     def user_starts(self, owner: int, name: str) -> dict[int, int]:
-        """Of the last prompt: number of a user's message, from 1, to the tokens before it. Empty: not known."""
+        """Of the last prompt begun: number of a user's message, from 1, to the tokens before it. Empty: not known."""
         told = self._told.get((owner, name))
         return told.user_starts if told is not None else {}
 

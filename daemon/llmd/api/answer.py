@@ -75,14 +75,17 @@ async def answer(request: web.Request, work: Work, delivery: Delivery) -> web.St
 
 def _begin(state: State, endpoint: str, work: Work, is_stream: bool) -> Generation:
     came_ms = int(time.time() * 1000)
-    sights = state.turns.look(work.owner, work.key.id, work.prompt.tokens, work.user_starts)
+    sights = state.turns.look(work.owner, work.key.id, work.prompt.tokens)
+
+    def on_start(_: Generation) -> None:
+        state.turns.started(work.owner, work.key.id, work.user_starts)
 
     def on_end(ended: Generation) -> None:
         state.metrics.generation_ended(endpoint, ended)
         state.turns.add(work.owner, work.key.id, ended.turn(came_ms, sights))
         keep_answer(state, ended)
 
-    return Generation(state.engine, work, is_stream=is_stream, on_end=on_end)
+    return Generation(state.engine, work, is_stream=is_stream, on_start=on_start, on_end=on_end)
 
 
 def _deadline(state: State, generation: Generation) -> asyncio.TimerHandle | None:
