@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -91,6 +92,20 @@ async def test_tokens_and_back(daemon: Daemon) -> None:
     assert special["count"] < answer["count"]
     pieces = (await daemon.ask("POST", "/tokenize", {"content": "hello", "with_pieces": True})).json["tokens"]
     assert "".join(piece["piece"] for piece in pieces) == "hello"
+
+
+async def test_pieces_are_spelled_beside_the_loop(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, threads = daemon.state.engine, set()
+    piece = engine.piece
+
+    def noted(tokens: bytes) -> str:
+        threads.add(threading.current_thread())
+        return piece(tokens)
+
+    monkeypatch.setattr(engine, "piece", noted)
+    answer = (await daemon.ask("POST", "/tokenize", {"content": "word " * 100, "with_pieces": True})).json
+    assert answer["count"] == len(answer["tokens"]) >= 100
+    assert threads and threading.current_thread() not in threads
 
 
 async def test_bad_tokens(daemon: Daemon) -> None:

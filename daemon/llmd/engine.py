@@ -278,14 +278,14 @@ class Engine:
 
     async def render_chat(self, request: bytes) -> Prompt:
         """`request`: see llm_chat_render in llm.h. Raises ApiError when the template refuses."""
-        return await self._in_thread(lambda: render_chat(self._engine, request))
+        return await self.in_thread(lambda: render_chat(self._engine, request))
 
     async def tokenize(self, text: str, *, add_special: bool, parse_special: bool = False) -> bytes:
         data = text.encode("utf-8")
-        return await self._in_thread(lambda: tokenize(self._engine, data, add_special, parse_special))
+        return await self.in_thread(lambda: tokenize(self._engine, data, add_special, parse_special))
 
     async def detokenize(self, tokens: bytes) -> str:
-        return await self._in_thread(lambda: self.piece(tokens))
+        return await self.in_thread(lambda: self.piece(tokens))
 
     def piece(self, tokens: bytes) -> str:
         """The text of a few tokens, control tokens shown. For many, `detokenize`."""
@@ -295,7 +295,8 @@ class Engine:
         """The bytes that a client gets for these tokens: control tokens have none."""
         return spell(self._engine, tokens, special=False)
 
-    async def _in_thread(self, call: Callable[[], T]) -> T:
+    async def in_thread(self, call: Callable[[], T]) -> T:
+        """What would keep the loop busy, in a thread for text. `piece` and `spell` may be called there."""
         return await self.loop.run_in_executor(self._text_threads, call)
 
 

@@ -25,12 +25,15 @@ async def tokenize(request: web.Request) -> web.Response:
     tokens.frombytes(
         await engine.tokenize(text, add_special=bool(wanted.add_special), parse_special=bool(wanted.parse_special))
     )
-    listed: list[int | TokenPiece] = _pieces(engine, tokens) if wanted.with_pieces else list(tokens)
-    return respond(Tokens(listed, count=len(tokens), max_model_len=engine.info.n_ctx))
+    return await engine.in_thread(lambda: respond(_answer(engine, tokens, bool(wanted.with_pieces))))
 
 
-def _pieces(engine: Engine, tokens: array[int]) -> list[int | TokenPiece]:
-    return [TokenPiece(token, engine.piece(array("i", [token]).tobytes())) for token in tokens]
+def _answer(engine: Engine, tokens: array[int], with_pieces: bool) -> Tokens:
+    """Each piece is a call into libllm: a long text has too many of them for the event loop."""
+    listed: list[int | TokenPiece] = list(tokens)
+    if with_pieces:
+        listed = [TokenPiece(token, engine.piece(array("i", [token]).tobytes())) for token in tokens]
+    return Tokens(listed, count=len(tokens), max_model_len=engine.info.n_ctx)
 
 
 async def detokenize(request: web.Request) -> web.Response:
