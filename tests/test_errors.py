@@ -30,6 +30,13 @@ def test_retry_after() -> None:
     assert retried == {code for code, kind in CODES.items() if kind.status in (429, 503)}
 
 
+def test_what_took_too_long_is_not_tried_again() -> None:
+    """The official clients retry a 408 by themselves, and the same request would take as long again."""
+    marked = {code for code in CODES if "x-should-retry" in ApiError(code).headers()}
+    assert marked == {code for code, kind in CODES.items() if kind.status == 408}
+    assert ApiError("deadline_exceeded").headers() == {"x-should-retry": "false"}
+
+
 @pytest.mark.parametrize("word", native.STATUS_WORDS)
 def test_every_status_of_the_engine_has_a_code(word: str) -> None:
     assert code_of_status(word) in CODES

@@ -105,6 +105,8 @@ class ApiError(Exception):
     def headers(self) -> dict[str, str]:
         if self.status in (429, 503):
             return {"Retry-After": str(limits.RETRY_AFTER_S)}
+        if self.status == 408:
+            return {"x-should-retry": "false"}  # the official clients would have it generated from the start, twice
         if self.status == 401:
             return {"WWW-Authenticate": "Bearer"}
         return {}

@@ -123,7 +123,7 @@ async def add_cors_headers(request: web.Request, response: web.StreamResponse) -
     facts = request.get(FACTS)
     if facts is not None and facts.cors_origin is not None:
         response.headers["Access-Control-Allow-Origin"] = facts.cors_origin
-        response.headers["Access-Control-Expose-Headers"] = "X-LLM-Session-Id, Retry-After"
+        response.headers["Access-Control-Expose-Headers"] = "X-LLM-Session-Id, Retry-After, X-Should-Retry"
         response.headers["Vary"] = "Origin"
 
 
