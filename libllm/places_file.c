@@ -430,9 +430,9 @@ void places_adopt(places *p)
     }
 }
 
-/* True if a timeline of that name already holds these tokens, or the first of them: then it is that timeline as its
+/* The timeline of that name that already holds these tokens, or the first of them, or NULL: it is that timeline as its
  * file knew it, and what the file lacks is refilled, not all. */
-static bool is_known(places *p, const llm_session_view *view, const int32_t *tokens, uint32_t n_tokens)
+static session *known(places *p, const llm_session_view *view, const int32_t *tokens, uint32_t n_tokens)
 {
     const size_t n_name = strlen(view->name);
     session *s = NULL;
@@ -440,10 +440,25 @@ static bool is_known(places *p, const llm_session_view *view, const int32_t *tok
         const uint32_t n = session_n_tokens(s);
         const uint32_t common = resume_common_prefix(session_tokens(s), n, tokens, n_tokens);
         if (common == n_tokens || (common == n && s->parked.where == PARKED_ON_DISK)) {
-            return true;
+            return s;
         }
     }
-    return false;
+    return NULL;
+}
+
+/* Of use and pin the segment knows more than the file, unless another daemon went on from the file. */
+static void adopt_use(places *p, session *s, const llm_session_view *view)
+{
+    if (view->used_ms < s->record.used_ms) {
+        return;
+    }
+    const bool was_pinned = s->record.is_pinned != 0;
+    s->record.used_ms = view->used_ms;
+    s->record.is_pinned = view->is_pinned;
+    session_publish(s);
+    if (s->parked.where == PARKED_ON_DISK && was_pinned != (view->is_pinned != 0)) {
+        places_relabel_file(p, s);
+    }
 }
 
 static void adopt_slot(places *p, const llm_page *dead, uint32_t slot, int32_t *tokens)
@@ -454,14 +469,18 @@ static void adopt_slot(places *p, const llm_page *dead, uint32_t slot, int32_t *
         !are_tokens(p, tokens, (uint32_t)n)) {
         return;
     }
-    session *s = NULL;
-    if (is_known(p, &view, tokens, (uint32_t)n) ||
-        places_open_named(p, view.owner, view.name, strlen(view.name), &s) != LLM_OK) {
+    session *s = known(p, &view, tokens, (uint32_t)n);
+    if (s != NULL) {
+        adopt_use(p, s, &view);
+        return;
+    }
+    if (places_open_named(p, view.owner, view.name, strlen(view.name), &s) != LLM_OK) {
         return;
     }
     page_append(p->ground.page, s->slot, tokens, (uint32_t)n);
     s->record.state = LLM_STATE_PARKED;
     s->record.used_ms = view.used_ms;
+    s->record.is_pinned = view.is_pinned;
     session_publish(s);
 }
 

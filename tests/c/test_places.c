@@ -1,12 +1,17 @@
 /* Sessions beyond their seats, through the engine: forks, names, saved snapshots, restarts. */
 #include <dirent.h>
+#include <fcntl.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include "check.h"
 #include "engine_driver.h"
+#include "page.h"
+#include "page_layout.h"
 
 enum { LONG = 400, N_BOUNDARIES = 300 };
 
@@ -247,6 +252,101 @@ static void test_sessions_come_back_under_every_policy(void)
     }
 }
 
+/* ---- kills: the segment of a dead process stays ---- */
+
+typedef struct dead_session {
+    const char *name;
+    const int32_t *tokens;
+    uint32_t n_tokens;
+    uint64_t used_ms;
+    bool is_pinned;
+} dead_session;
+
+static const char *segment_name(void)
+{
+    static char name[64];
+    snprintf(name, sizeof name, "/llmd-test-places-%d", (int)getpid());
+    return name;
+}
+
+/* A segment as an engine like `d` leaves it when its process is killed. */
+static page *leave_segment(const driver *d, const dead_session *sessions, uint32_t n)
+{
+    llm_page_view view;
+    llm_page_read(d->page, &view);
+    page *p = NULL;
+    char error[LLM_TEXT_BYTES_MAX];
+    if (page_open(segment_name(), view.n_slots, view.n_ctx, view.model, view.fingerprint, &p, error, sizeof error) !=
+        LLM_OK) {
+        abort();
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        page_slot_open(p, i, 0, sessions[i].name);
+        page_append(p, i, sessions[i].tokens, sessions[i].n_tokens);
+        page_record_store(p, i,
+                          &(page_record){.state = LLM_STATE_IDLE,
+                                         .diverged_at = -1,
+                                         .used_ms = sessions[i].used_ms,
+                                         .is_pinned = sessions[i].is_pinned});
+    }
+    const uint64_t another_start = 1; /* no process is as old as that: the owner is dead */
+    const int fd = shm_open(segment_name(), O_RDWR, 0);
+    if (pwrite(fd, &another_start, sizeof another_start, offsetof(page_header, pid_start)) != sizeof another_start) {
+        abort();
+    }
+    close(fd);
+    return p;
+}
+
+static driver *open_after_kill(const char *directory, uint32_t n_parked_max)
+{
+    return driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
+                                             .n_sessions = 2,
+                                             .capacity_policy = LLM_POLICY_PARK,
+                                             .n_parked_max = n_parked_max,
+                                             .page_name = segment_name(),
+                                             .state_dir = directory});
+}
+
+/* The open session of that name. */
+static llm_session_view view_of(const driver *d, const char *name)
+{
+    llm_page_view page_view;
+    llm_page_read(d->page, &page_view);
+    for (uint32_t slot = 0; slot < page_view.n_slots; slot++) {
+        llm_session_view view;
+        if (llm_page_session(d->page, slot, &view) == LLM_OK && strcmp(view.name, name) == 0) {
+            return view;
+        }
+    }
+    return (llm_session_view){.slot = UINT32_MAX};
+}
+
+/* Known from its file or only from the segment: a session was used and pinned when the segment says so. */
+static void test_a_kill_forgets_neither_use_nor_pin(void)
+{
+    enum { HOUR_MS = 3600 * 1000 };
+    const char *directory = new_directory();
+    driver *d = open_with(directory, 2, LLM_POLICY_PARK);
+    int32_t tokens[1024];
+    const uint32_t n = driver_tokens(d, say(d, "filed", 1)->slot, tokens, 1024);
+    const uint64_t later_ms = view_of(d, "filed").used_ms + HOUR_MS;
+    const dead_session sessions[] = {{"filed", tokens, n, later_ms, true}, {"only", tokens, n, later_ms + 1, true}};
+    page *dead = leave_segment(d, sessions, 2);
+    CHECK_INT(driver_close(d), 0);
+    d = open_after_kill(directory, 0);
+    CHECK_INT(view_of(d, "filed").used_ms, later_ms);
+    CHECK_INT(view_of(d, "filed").is_pinned, 1);
+    CHECK_INT(view_of(d, "only").used_ms, later_ms + 1);
+    CHECK_INT(view_of(d, "only").is_pinned, 1);
+    CHECK_INT(driver_close(d), 0);
+    page_close(dead);
+    d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK_INT(view_of(d, "filed").is_pinned, 1); /* its file knows it now */
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
+}
+
 /* The most memory this process ever had; 0 under a sanitizer, which keeps what was freed. */
 static long peak_kb(void)
 {
@@ -313,6 +413,7 @@ int main(void)
     RUN(test_a_new_name_outlives_a_restart);
     RUN(test_what_was_reset_or_closed_stays_so_after_a_restart);
     RUN(test_sessions_come_back_under_every_policy);
+    RUN(test_a_kill_forgets_neither_use_nor_pin);
     RUN(test_direct_mode_reads_what_lies_on_the_disk);
     return CHECK_RESULT();
 }
