@@ -191,8 +191,9 @@ def test_addresses_in_use(start: Start) -> None:
     ("arguments", "status", "part"),
     [
         (["--port", "x"], 2, "--port: 'x'"),
-        (["--model", "sim:nonsense"], 1, "--model sim:nonsense"),
-        (["--model", "/no/such/model.gguf"], 1, "/no/such/model.gguf"),
+        (["--model", "sim:nonsense"], 1, "--model: sim:nonsense: unknown"),
+        (["--model", "sim:dense,x=1"], 1, "--model sim:dense,x=1: "),
+        (["--model", "/no/such/model.gguf"], 1, "--model: cannot open the model /no/such/model.gguf: "),
         (["--api-key-file", "/no/such/file"], 2, "--api-key-file"),
         (["--chat-template-file", "/no/such/file"], 2, "--chat-template-file"),
         (["--host", "256.0.0.1"], 1, "256.0.0.1"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from llmd import options
+from llmd.__main__ import main
 from llmd.engine import Engine
 from llmd.engine_open import EngineOptions
 from llmd.listen import ListenError, open_listeners
@@ -129,3 +130,34 @@ async def test_a_template_of_ones_own_helps_a_model_without(tmp_path: Path, capl
     engine = await Engine.open(EngineOptions(model=model, n_ctx=64, chat_template=own))
     await engine.close()
     assert "chat requests" not in caplog.text
+
+
+# --- who is to blame -------------------------------------------------------------------------------------------------
+
+
+def test_a_state_directory_that_cannot_be_written_ends_the_start_before_the_model_loads(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Asked of the system, and not tried: root may write anywhere."""
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path / "state")
+    monkeypatch.setattr("llmd.logs.configure", lambda *_: None)
+    monkeypatch.setattr("sys.argv", start.arguments()[2:])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 1
+    assert capsys.readouterr().err == f"llmd: --state-dir: {tmp_path / 'state'} cannot be written to by this user\n"
+    assert not (tmp_path / "run").exists(), "nothing else was begun"
+
+
+def test_a_state_directory_in_use_is_not_blamed_on_the_model(start: Start, tmp_path: Path) -> None:
+    start()
+    status, errors = start.fails("--socket", str(tmp_path / "other" / "llmd.sock"))
+    last = errors.strip().splitlines()[-1]
+    assert status == 1 and last.startswith("llmd: --state-dir: state directory ") and "--model" not in last
+
+
+def test_a_context_beyond_the_model_is_blamed_on_its_option(start: Start, tmp_path: Path) -> None:
+    model = model_with_template(tmp_path, tokenizer.build().chat_template)
+    status, errors = start.fails("--model", model, "--ctx-size", "100000")
+    last = errors.strip().splitlines()[-1]
+    assert status == 1 and last.startswith("llmd: --ctx-size is 100000, but this model") and "--model" not in last

@@ -62,6 +62,8 @@ def _make_state_dir(config: Config) -> None:
         config.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise StartError(f"--state-dir: cannot make {config.state_dir}: {error.strerror}") from None
+    if not os.access(config.state_dir, os.W_OK | os.X_OK):
+        raise StartError(f"--state-dir: {config.state_dir} cannot be written to by this user")
 
 
 async def _serve(config: Config, listeners: Listeners) -> None:
@@ -101,14 +103,28 @@ def _create_app(config: Config) -> web.Application:
 
 
 async def _set_up(runner: web.AppRunner, config: Config) -> None:
-    from .engine_open import EngineError, TemplateError
+    from .engine_open import EngineError
 
     try:
         await runner.setup()
-    except TemplateError as error:
-        raise StartError(f"--chat-template-file {config.chat_template_file}: {error}", EXIT_USAGE) from None
     except EngineError as error:
-        raise StartError(f"--model {config.model}: {error}") from None
+        status = EXIT_USAGE if error.field == "chat_template" else EXIT_FAILED
+        raise StartError(_blamed(config, error.field, str(error)), status) from None
+
+
+# Fields of EngineOptions that can be wrong in a way only the engine finds out, and the options that set them.
+_OPTIONS = {"model": "model", "n_ctx": "ctx_size", "state_dir": "state_dir", "chat_template": "chat_template_file"}
+
+
+def _blamed(config: Config, field: str, message: str) -> str:
+    """The message with the option that it is about, and its value unless the message has it."""
+    if field not in _OPTIONS:
+        return message
+    name = _OPTIONS[field]
+    flag, value = f"--{name.replace('_', '-')}", str(getattr(config, name))
+    if message.startswith(f"{field} "):
+        return flag + message.removeprefix(field)
+    return f"{flag}: {message}" if value in message else f"{flag} {value}: {message}"
 
 
 class _Signals:

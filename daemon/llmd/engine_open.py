@@ -25,9 +25,10 @@ _NUMBERS = (
 class EngineError(Exception):
     """The engine could not be opened or started."""
 
-
-class TemplateError(EngineError):
-    """The chat template that was given instead of the model's own cannot be used."""
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+        """Of EngineOptions: what the error is about; "" when it is about none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +109,20 @@ def open_engine(options: EngineOptions) -> Any:
     error = ffi.new("char[]", _ERROR_BYTES)
     status = lib.llm_engine_open(raw, out, error, _ERROR_BYTES)
     if status != Status.OK:
-        raise EngineError(text_of(error) or STATUS_TEXTS[status])
+        message = text_of(error) or STATUS_TEXTS[status]
+        raise EngineError(message, _field_of(message, status))
     _check_template(out[0], options.chat_template)
     return out[0]
+
+
+def _field_of(message: str, status: int) -> str:
+    """libllm begins a complaint about a number with its field, and one about the state directory with these words."""
+    first = message.split(maxsplit=1)[0].rstrip(":")
+    if first in _NUMBERS:
+        return first
+    if message.startswith("state directory "):
+        return "state_dir"
+    return "model" if status in (lib.LLM_MODEL_LOAD, lib.LLM_INVALID) else ""
 
 
 def _check_template(pointer: Any, given: str | None) -> None:
@@ -122,7 +134,7 @@ def _check_template(pointer: Any, given: str | None) -> None:
         return
     trouble = _template_trouble(pointer) if given else "it is empty"
     lib.llm_engine_close(pointer)
-    raise TemplateError(trouble)
+    raise EngineError(trouble, "chat_template")
 
 
 def _template_trouble(pointer: Any) -> str:
