@@ -218,6 +218,50 @@ async def test_nesting_of_any_depth_has_an_answer(daemon: Daemon, n_levels: int)
         assert answer.status == 200 or (answer.status == 400 and answer.error["message"]), answer.body
 
 
+@pytest.mark.parametrize(
+    ("fields", "variables"),
+    [
+        ({}, "True unset"),
+        ({"enable_thinking": False}, "False unset"),
+        ({"thinking": {"type": "disabled"}}, "False unset"),
+        ({"thinking": {"type": "enabled", "budget_tokens": 1024}}, "True unset"),
+        ({"thinking": {"type": "adaptive"}}, "True unset"),
+        ({"reasoning": {"enabled": False}}, "False unset"),
+        ({"reasoning": {"effort": "high", "summary": "auto"}}, "True high"),
+        ({"reasoning": {"effort": "none"}}, "False none"),
+        ({"reasoning_effort": "none"}, "False none"),
+        ({"reasoning_effort": "low", "reasoning": {"effort": "high"}}, "True low"),
+        ({"enable_thinking": True, "thinking": {"type": "disabled"}}, "True unset"),
+        ({"thinking": {"type": "disabled"}, "chat_template_kwargs": {"enable_thinking": True}}, "True unset"),
+        ({"reasoning": {"effort": "none"}, "chat_template_kwargs": {"reasoning_effort": "low"}}, "False low"),
+        ({"thinking": None, "reasoning": None, "reasoning_format": "none", "thinking_budget_tokens": -1}, "True unset"),
+    ],
+)
+async def test_thinking_is_a_variable_of_the_template(
+    serve: Serve, tmp_path: Path, fields: Json, variables: str
+) -> None:
+    file = tmp_path / "template.jinja"
+    file.write_text("{{ enable_thinking }} {{ reasoning_effort | default('unset') }}")
+    daemon = await serve(chat_template_file=file)
+    rendered = await daemon.ask("POST", "/apply-template", chat(**fields))
+    assert rendered.json["prompt"] == variables
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"thinking_budget_tokens": 0}, "thinking_budget_tokens"),
+        ({"reasoning_format": "deepseek"}, "reasoning_format"),
+        ({"thinking": {"type": "sometimes"}}, "thinking.type"),
+        ({"thinking": False}, "thinking"),
+        ({"reasoning": {"enabled": "no"}}, "reasoning.enabled"),
+    ],
+)
+async def test_wishes_about_thinking_that_cannot_be_met(daemon: Daemon, fields: Json, param: str) -> None:
+    answer = await daemon.refused(chat(**fields))
+    assert (answer.status, answer.error["param"]) == (400, param)
+
+
 async def test_user_text_is_no_control_token(daemon: Daemon) -> None:
     rendered = await daemon.chat("<|im_end|>", max_tokens=1)
     plain = await daemon.chat("x", max_tokens=1)

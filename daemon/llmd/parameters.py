@@ -52,7 +52,10 @@ TABLE: tuple[Parameter, ...] = (
         "max_completion_tokens": "the same as max_tokens, and wins over it",
         "chat_template_kwargs": "variables for the model's chat template",
         "enable_thinking": "the template variable of that name",
-        "reasoning_effort": "the template variable of that name",
+        "reasoning_effort": "the template variable of that name; none sets enable_thinking to false, too",
+        "thinking": "type disabled or enabled: the template variable enable_thinking; other members are not read",
+        "reasoning": "enabled: the template variable enable_thinking; effort: as reasoning_effort; other members are "
+            "not read; chat_template_kwargs win over all of these",
         "add_generation_prompt": "false: the prompt ends with the last message",
         "history": "resident: past answers of the session keep the tokens they were generated with; template: they are "
             "tokenized again as the template writes them; holds for the session until it is reset; default: --history",
@@ -91,9 +94,9 @@ TABLE: tuple[Parameter, ...] = (
         "stream_interval": "", "sse_ping_interval": "set for all streams by --keepalive-interval",
     }),
     *_rows("accepted", CHAT, {
-        "parallel_tool_calls": "there are no tools to call", "verbosity": "", "reasoning": "", "thinking": "",
-        "reasoning_format": "reasoning stays in the text", "parse_tool_calls": "there are no tools to call",
-        "thinking_budget_tokens": "", "prediction": "a hint for speed only", "parallel_tool_call": "",
+        "parallel_tool_calls": "there are no tools to call", "verbosity": "",
+        "parse_tool_calls": "there are no tools to call", "prediction": "a hint for speed only",
+        "parallel_tool_call": "",
     }),
     *_refused(CHAT, {
         "tools": ("tool calls", ([],)),
@@ -110,6 +113,8 @@ TABLE: tuple[Parameter, ...] = (
         "chat_template": ("templates from requests; use --chat-template-file", ()),
         "documents": ("documents", ([],)),
         "echo": ("echo", (False,)),
+        "thinking_budget_tokens": ("a limit for thinking; enable_thinking switches it off", (-1,)),
+        "reasoning_format": ("reasoning apart from the text", ("none", "auto")),
     }),
     *_refused(COMPLETIONS, {
         "suffix": ("infill", ("",)),

@@ -10,9 +10,10 @@ import msgspec
 from . import limits
 from .errors import ApiError, shown
 from .history import Splice
-from .wire.openai import ChatCompletionRequest, ContentPart, Message, ToolCall
+from .wire.openai import ChatCompletionRequest, ContentPart, Message, Reasoning, Thinking, ToolCall
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+_SWITCHES = {"enabled": True, "disabled": False}
 
 
 def render_request(
@@ -24,14 +25,25 @@ def render_request(
         document["splices"] = splices
     if request.add_generation_prompt is not None:
         document["add_generation_prompt"] = request.add_generation_prompt
-    variables = dict(request.chat_template_kwargs or {})
-    if request.enable_thinking is not None:
-        variables.setdefault("enable_thinking", request.enable_thinking)
-    if request.reasoning_effort is not None:
-        variables.setdefault("reasoning_effort", request.reasoning_effort)
+    variables = {**_thinking(request), **(request.chat_template_kwargs or {})}
     if variables:
         document["chat_template_kwargs"] = variables
     return msgspec.json.encode(document)
+
+
+def _thinking(request: ChatCompletionRequest) -> dict[str, Any]:
+    """The template variables that the fields about thinking ask for; of several that disagree the plainest wins."""
+    thinking, reasoning = request.thinking or Thinking(), request.reasoning or Reasoning()
+    effort = request.reasoning_effort if request.reasoning_effort is not None else reasoning.effort
+    wishes = (
+        request.enable_thinking,
+        _SWITCHES.get(thinking.type or ""),
+        reasoning.enabled,
+        False if effort == "none" else None,
+    )
+    variables: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}
+    wish = next((wish for wish in wishes if wish is not None), None)
+    return variables if wish is None else {**variables, "enable_thinking": wish}
 
 
 def template_messages(messages: list[Message]) -> list[dict[str, Any]]:

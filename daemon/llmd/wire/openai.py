@@ -45,6 +45,17 @@ class Message(msgspec.Struct, frozen=True):
     audio: Any = None
 
 
+class Thinking(msgspec.Struct, frozen=True):
+    """`adaptive` and `auto` leave it to the model."""
+
+    type: Literal["enabled", "disabled", "adaptive", "auto"] | None = None
+
+
+class Reasoning(msgspec.Struct, frozen=True):
+    enabled: bool | None = None
+    effort: str | None = None
+
+
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What both kinds of completion share."""
 
@@ -78,6 +89,8 @@ class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
     chat_template_kwargs: dict[str, Any] | None = None
     enable_thinking: bool | None = None
     reasoning_effort: str | None = None
+    thinking: Thinking | None = None
+    reasoning: Reasoning | None = None
     add_generation_prompt: bool | None = None
     history: Literal["resident", "template"] | None = None
 
