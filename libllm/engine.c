@@ -158,10 +158,7 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
         status = places_open(&e->places, &e->ground, &seating, e->store);
     }
     if (status == LLM_OK) {
-        places_adopt(&e->places);
-    }
-    if (status == LLM_OK && dead != NULL) {
-        places_adopt_page(&e->places, dead);
+        places_adopt(&e->places, dead);
     }
     llm_page_close(dead);
     return status;

@@ -104,6 +104,9 @@ typedef struct places_label {
 /* Reads what was saved under a label; the result comes through places_take_stored. LLM_OK, LLM_NO_MEMORY, LLM_IO. */
 int places_load(places *p, const places_label *from, uint64_t request);
 
+/* A prompt could be these tokens: at least one, all of the model's vocabulary, no more than its context. */
+bool places_are_tokens(const places *p, const int32_t *tokens, uint32_t n_tokens);
+
 /* True if what was read is what was asked for, and can be a session of this model. */
 bool places_can_become(const places *p, const store_job *job);
 
@@ -114,10 +117,9 @@ void places_become(places *p, session *s, snapshot *from);
  * places_take_stored. */
 void places_save_all(places *p, void (*done)(void *context, store_job *job), void *context);
 
-void places_adopt(places *p); /* start: the sessions that lie in the store, parked */
-
-/* After a crash: the sessions that the dead daemon's segment names and the store does not, with their tokens only. */
-void places_adopt_page(places *p, const llm_page *dead);
+/* places_adopt.c, at a start: the sessions that lie in the store; and those that the segment of a killed daemon (NULL:
+ * none) names and the store does not, with their tokens only. Parked, and in the order of their last use. */
+void places_adopt(places *p, const llm_page *dead);
 
 /* Forgets idle sessions not used since `before_ms` (CLOCK_REALTIME), pinned ones excepted. Returns the stamp of the
  * oldest one left that may expire, or 0. */

@@ -1,4 +1,4 @@
-/* places_file.c: sessions and the store: spilling parked states to disk, saving, adopting what an earlier daemon left. */
+/* places_file.c: sessions and the store: spilling parked states to disk, saving, loading. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -352,7 +352,7 @@ int places_load(places *p, const places_label *from, uint64_t request)
     return LLM_OK;
 }
 
-static bool are_tokens(const places *p, const int32_t *tokens, uint32_t n_tokens)
+bool places_are_tokens(const places *p, const int32_t *tokens, uint32_t n_tokens)
 {
     for (uint32_t i = 0; i < n_tokens; i++) {
         if (tokens[i] < 0 || (uint32_t)tokens[i] >= p->ground.model->info.n_vocab) {
@@ -366,7 +366,7 @@ bool places_can_become(const places *p, const store_job *job)
 {
     const snapshot *from = &job->snapshot;
     return from->owner == job->owner && strcmp(from->name, job->label) == 0 &&
-           are_tokens(p, from->tokens, from->n_tokens);
+           places_are_tokens(p, from->tokens, from->n_tokens);
 }
 
 void places_become(places *p, session *s, snapshot *from)
@@ -399,98 +399,4 @@ void places_save_all(places *p, void (*done)(void *context, store_job *job), voi
         store_wait(p->store); /* one at a time: a copy of each is in memory until its result is taken */
         (void)places_take_stored(p, done, context);
     }
-}
-
-/* ---- adopting ---- */
-
-static void adopt(void *context, snapshot *head)
-{
-    places *p = context;
-    session *s = NULL;
-    if (!are_tokens(p, head->tokens, head->n_tokens) || head->name[0] == '\0') {
-        return;
-    }
-    if (places_open_named(p, head->owner, head->name, strlen(head->name), &s) != LLM_OK) {
-        return;
-    }
-    s->id = head->id;
-    s->record.is_pinned = head->is_pinned;
-    page_append(p->ground.page, s->slot, head->tokens, head->n_tokens);
-    s->parked = (parked){.where = PARKED_ON_DISK};
-    s->record.state = LLM_STATE_PARKED;
-    s->record.n_visible = head->n_tokens;
-    s->record.used_ms = head->used_ms;
-    session_publish(s);
-}
-
-void places_adopt(places *p)
-{
-    if (p->store != NULL) {
-        store_scan(p->store, adopt, p);
-    }
-}
-
-/* The timeline of that name that already holds these tokens, or the first of them, or NULL: it is that timeline as its
- * file knew it, and what the file lacks is refilled, not all. */
-static session *known(places *p, const llm_session_view *view, const int32_t *tokens, uint32_t n_tokens)
-{
-    const size_t n_name = strlen(view->name);
-    session *s = NULL;
-    while ((s = places_next(p, view->owner, view->name, n_name, s)) != NULL) {
-        const uint32_t n = session_n_tokens(s);
-        const uint32_t common = resume_common_prefix(session_tokens(s), n, tokens, n_tokens);
-        if (common == n_tokens || (common == n && s->parked.where == PARKED_ON_DISK)) {
-            return s;
-        }
-    }
-    return NULL;
-}
-
-/* Of use and pin the segment knows more than the file, unless another daemon went on from the file. */
-static void adopt_use(places *p, session *s, const llm_session_view *view)
-{
-    if (view->used_ms < s->record.used_ms) {
-        return;
-    }
-    const bool was_pinned = s->record.is_pinned != 0;
-    s->record.used_ms = view->used_ms;
-    s->record.is_pinned = view->is_pinned;
-    session_publish(s);
-    if (s->parked.where == PARKED_ON_DISK && was_pinned != (view->is_pinned != 0)) {
-        places_relabel_file(p, s);
-    }
-}
-
-static void adopt_slot(places *p, const llm_page *dead, uint32_t slot, int32_t *tokens)
-{
-    llm_session_view view;
-    const int64_t n = llm_page_tokens(dead, slot, tokens, p->ground.model->info.n_ctx, NULL);
-    if (n <= 0 || llm_page_session(dead, slot, &view) != LLM_OK || view.name[0] == '\0' ||
-        !are_tokens(p, tokens, (uint32_t)n)) {
-        return;
-    }
-    session *s = known(p, &view, tokens, (uint32_t)n);
-    if (s != NULL) {
-        adopt_use(p, s, &view);
-        return;
-    }
-    if (places_open_named(p, view.owner, view.name, strlen(view.name), &s) != LLM_OK) {
-        return;
-    }
-    page_append(p->ground.page, s->slot, tokens, (uint32_t)n);
-    s->record.state = LLM_STATE_PARKED;
-    s->record.used_ms = view.used_ms;
-    s->record.is_pinned = view.is_pinned;
-    session_publish(s);
-}
-
-void places_adopt_page(places *p, const llm_page *dead)
-{
-    llm_page_view view;
-    llm_page_read(dead, &view);
-    int32_t *tokens = malloc(p->ground.model->info.n_ctx * sizeof *tokens);
-    for (uint32_t slot = 0; tokens != NULL && slot < view.n_slots; slot++) {
-        adopt_slot(p, dead, slot, tokens);
-    }
-    free(tokens);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -347,6 +348,100 @@ static void test_a_kill_forgets_neither_use_nor_pin(void)
     remove_directory(directory);
 }
 
+/* ---- the order of last use ---- */
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
+}
+
+/* s0 to s7, used in this order. Stamps count milliseconds: the clock moves on between two. */
+static void leave_eight(const char *directory)
+{
+    driver *d = open_with(directory, 8, LLM_POLICY_PARK);
+    for (uint64_t i = 0; i < 8; i++) {
+        const char name[] = {'s', (char)('0' + i), '\0'};
+        say(d, name, i);
+        const uint64_t used_ms = view_of(d, name).used_ms;
+        while (now_ms() == used_ms) {
+        }
+    }
+    driver_close(d);
+}
+
+/* Whether exactly s<first> to s7 are open. */
+static bool are_open_from(const driver *d, uint32_t first)
+{
+    bool good = true;
+    for (uint32_t i = 0; i < 8; i++) {
+        const char name[] = {'s', (char)('0' + i), '\0'};
+        good = good && (view_of(d, name).slot != UINT32_MAX) == (i >= first);
+    }
+    return good;
+}
+
+static void test_the_newest_of_too_many_files_come_back(void)
+{
+    for (llm_policy policy = LLM_POLICY_REFUSE; policy < LLM_POLICY_N; policy++) {
+        const char *directory = new_directory();
+        leave_eight(directory);
+        driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
+                                                      .n_sessions = 2,
+                                                      .capacity_policy = policy,
+                                                      .n_parked_max = 1,
+                                                      .state_dir = directory});
+        CHECK(are_open_from(d, policy == LLM_POLICY_PARK ? 5 : 6));
+        CHECK_INT(driver_close(d), 0);
+        remove_directory(directory);
+    }
+}
+
+static void test_the_order_of_last_use_outlives_a_restart(void)
+{
+    const char *directory = new_directory();
+    leave_eight(directory);
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
+                                                  .n_sessions = 2,
+                                                  .capacity_policy = LLM_POLICY_PARK,
+                                                  .n_parked_max = 6,
+                                                  .state_dir = directory});
+    for (uint32_t i = 0; i < 4; i++) { /* each takes the place of the one that was not used for longest */
+        const char name[] = {'n', (char)('0' + i), '\0'};
+        CHECK(are_open_from(d, i));
+        CHECK_INT(say(d, name, 10 + i)->status, LLM_OK);
+    }
+    CHECK(are_open_from(d, 4));
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
+}
+
+/* A file, a file that the segment knows to have been used since, and a session between them that only the segment knows. */
+static void test_files_and_segment_are_one_order(void)
+{
+    enum { HOUR_MS = 3600 * 1000 };
+    const char *directory = new_directory();
+    driver *d = open_with(directory, 2, LLM_POLICY_PARK);
+    int32_t tokens[1024];
+    CHECK_INT(say(d, "oldest", 2)->status, LLM_OK);
+    const uint32_t n = driver_tokens(d, say(d, "newest", 1)->slot, tokens, 1024);
+    const uint64_t later_ms = now_ms() + HOUR_MS;
+    const dead_session sessions[] = {{"newest", tokens, n, later_ms + 1, false},
+                                     {"middle", tokens, n, later_ms, false}};
+    page *dead = leave_segment(d, sessions, 2);
+    CHECK_INT(driver_close(d), 0);
+    d = open_after_kill(directory, 1);
+    CHECK(view_of(d, "oldest").slot != UINT32_MAX);
+    CHECK_INT(say(d, "another", 3)->status, LLM_OK);
+    CHECK(view_of(d, "oldest").slot == UINT32_MAX && view_of(d, "middle").slot != UINT32_MAX);
+    CHECK_INT(say(d, "last", 4)->status, LLM_OK);
+    CHECK(view_of(d, "middle").slot == UINT32_MAX && view_of(d, "newest").slot != UINT32_MAX);
+    CHECK_INT(driver_close(d), 0);
+    page_close(dead);
+    remove_directory(directory);
+}
+
 /* The most memory this process ever had; 0 under a sanitizer, which keeps what was freed. */
 static long peak_kb(void)
 {
@@ -414,6 +509,9 @@ int main(void)
     RUN(test_what_was_reset_or_closed_stays_so_after_a_restart);
     RUN(test_sessions_come_back_under_every_policy);
     RUN(test_a_kill_forgets_neither_use_nor_pin);
+    RUN(test_the_newest_of_too_many_files_come_back);
+    RUN(test_the_order_of_last_use_outlives_a_restart);
+    RUN(test_files_and_segment_are_one_order);
     RUN(test_direct_mode_reads_what_lies_on_the_disk);
     return CHECK_RESULT();
 }
