@@ -164,6 +164,17 @@ def test_what_is_no_socket(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "cannot be connected to: AF_UNIX path too long" in capsys.readouterr().err
 
 
+def test_a_fallback_socket_in_somebody_elses_directory(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shared = tmp_path / "llmd-1000"
+    shared.mkdir()
+    shared.chmod(0o777)
+    monkeypatch.setattr(llmd.options, "_socket_in_tmp", lambda: shared / "llmd.sock")
+    assert ctl.main(["--socket", str(shared / "llmd.sock"), "status"]) == EXIT_ABSENT
+    assert "only this user may write" in capsys.readouterr().err
+
+
 def test_a_daemon_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = str(tmp_path / "busy.sock")
     with socket.socket(socket.AF_UNIX) as listener:

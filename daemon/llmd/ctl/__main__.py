@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import llmd.options
 from llmd.ctl import advice, chat, models, resident, sessions, status, version
@@ -100,9 +101,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    client = Client(options.socket or default_socket(), options.timeout or TIMEOUT_S_DEFAULT, options.timeout)
+    socket_path = options.socket or default_socket()
+    client = Client(socket_path, options.timeout or TIMEOUT_S_DEFAULT, options.timeout)
     try:
+        llmd.options.check_socket(Path(socket_path))
         code: int = options.run(Context(client, options, options.json))
+    except llmd.options.UntrustedSocketError as error:
+        complain(options.json, {"code": "socket_untrusted", "message": str(error)}, str(error))
+        return EXIT_ABSENT
     except DaemonAbsent as absent:
         complain(options.json, {"code": f"daemon_{absent.reason}", "message": str(absent)}, advice.advice(absent))
         return EXIT_ABSENT
