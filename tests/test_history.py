@@ -246,6 +246,45 @@ async def test_a_turn_consumes_what_is_added_in_every_form_of_template(serve: Se
     assert [report["session_reset_reason"] for report in reports] == ["new", *["exact_prefix"] * 3]
 
 
+@pytest.fixture
+def alternating(tmp_path: Path) -> Path:
+    """A template that demands that user and assistant take turns."""
+    file = tmp_path / "alternating.jinja"
+    refusal = "{{ raise_exception('roles must alternate') }}"
+    file.write_text(
+        "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}" + refusal + "{% endif %}"
+        "{% endfor %}" + CHATML
+    )
+    return file
+
+
+async def test_an_aborted_turn_stays_in_the_history(serve: Serve, alternating: Path) -> None:
+    """Two messages of the user in a row, in every request from then on: they are one, and the session is warm."""
+    daemon = await serve(model="sim:hybrid", chat_template_file=alternating)
+    before = [user("Never answered."), assistant(""), user("Nor this.")]
+    _, reports = await talk(daemon, 4, messages_before=before)
+    assert [report["session_reset_reason"] for report in reports] == ["new", *["exact_prefix"] * 3]
+    for earlier, later in zip(reports, reports[1:], strict=False):
+        assert later["prefilled_prompt_tokens"] == needed(earlier, later)
+
+
+async def test_joined_messages_are_one_message(serve: Serve, alternating: Path) -> None:
+    daemon = await serve(model="sim:hybrid", chat_template_file=alternating)
+    talked = [message for n in range(5) for message in (assistant(f"Answer {n}."), user(f"Question {n}."))]
+    for session, first in (("a", [user("one"), user("two")]), ("b", [user("one\n\ntwo")])):
+        await daemon.chat(messages=[*first, *talked], session_id=session)
+    starts = [daemon.state.turns.user_starts(OWNER, session) for session in ("a", "b")]
+    assert starts[0] == starts[1] and max(starts[0]) == 6
+
+
+async def test_other_refusals_of_a_template_stay(serve: Serve, alternating: Path) -> None:
+    daemon = await serve(model="sim:hybrid", chat_template_file=alternating)
+    answers = [assistant("One."), assistant("Two.")]
+    for messages in ([user("x"), *answers], [user("x"), user("y"), *answers]):
+        refused = await daemon.refused({"messages": messages})
+        assert (refused.status, refused.error["code"]) == (400, "template_failed")
+
+
 async def test_without_the_history_a_turn_costs_more(serve: Serve) -> None:
     """Or else the tests above prove nothing: the simulated model does not write as its encoder reads."""
     daemon = await serve(model="sim:hybrid")

@@ -48,7 +48,8 @@ def _refused(
 TABLE: tuple[Parameter, ...] = (
     *_rows("honoured", CHAT, {
         "messages": "the conversation; roles system, developer, user, assistant, tool; text only; of each message the "
-            "template reads role, content, name, tool_calls, tool_call_id, reasoning_content",
+            "template reads role, content, name, tool_calls, tool_call_id, reasoning_content; several of the user in a "
+            "row are joined where the template refuses them",
         "max_completion_tokens": "the same as max_tokens, and wins over it",
         "chat_template_kwargs": "variables for the model's chat template",
         "enable_thinking": "the template variable of that name",

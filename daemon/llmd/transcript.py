@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -61,9 +62,20 @@ def template_messages(messages: list[Message]) -> list[dict[str, Any]]:
     return rendered
 
 
-def roles(messages: list[Message]) -> list[str]:
-    """Of the messages that `template_messages` renders."""
-    return [_ROLES[message.role] for message in messages if not _is_empty_answer(message)]
+def joined_users(
+    messages: Sequence[dict[str, Any]], splices: Sequence[Splice]
+) -> tuple[list[dict[str, Any]], list[Splice]]:
+    """The same conversation with one message where the user has several in a row, as after an aborted answer."""
+    joined: list[dict[str, Any]] = []
+    places = []
+    for message in messages:
+        before = joined[-1] if joined else {}
+        if message["role"] == before.get("role") == "user" and message.get("name") == before.get("name"):
+            joined[-1] = {**before, "content": f"{before['content']}\n\n{message['content']}"}
+        else:
+            joined.append(message)
+        places.append(len(joined) - 1)
+    return joined, [dataclasses.replace(splice, message=places[splice.message]) for splice in splices]
 
 
 def _is_empty_answer(message: Message) -> bool:

@@ -7,14 +7,13 @@ import dataclasses
 from aiohttp import web
 
 from ..sampling import max_tokens_of
-from ..transcript import roles
 from ..turns import user_starts
 from ..wire.openai import ChatCompletionRequest
 from ..wire.sessions import RenderedTemplate
 from . import body
 from .answer import answer
 from .context import STATE
-from .history import prompt_of
+from .history import rendered
 from .respond import respond
 from .work import delivery_of, key_of, work_of
 
@@ -24,10 +23,10 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     wanted = await body.read_generation(request, "chat", ChatCompletionRequest)
     key = key_of(request, wanted)
     max_tokens = _max_tokens(wanted, engine.info.n_ctx)
-    prompt, history = await prompt_of(request, wanted, key)
-    work = work_of(request, wanted, key, prompt, max_tokens, history)
+    chat = await rendered(request, wanted, key)
+    work = work_of(request, wanted, key, chat.prompt, max_tokens, chat.digest)
     if wanted.add_generation_prompt is not False:
-        work = dataclasses.replace(work, user_starts=user_starts(roles(wanted.messages), prompt.boundaries))
+        work = dataclasses.replace(work, user_starts=user_starts(chat.roles, chat.prompt.boundaries))
     return await answer(request, work, delivery_of("chat", wanted))
 
 
@@ -41,5 +40,5 @@ def _max_tokens(wanted: ChatCompletionRequest, n_ctx: int) -> int:
 
 async def apply_template(request: web.Request) -> web.Response:
     wanted = await body.read_generation(request, "chat", ChatCompletionRequest)
-    prompt, _ = await prompt_of(request, wanted, key_of(request, wanted))
-    return respond(RenderedTemplate(prompt.text))
+    chat = await rendered(request, wanted, key_of(request, wanted))
+    return respond(RenderedTemplate(chat.prompt.text))

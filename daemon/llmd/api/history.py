@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import cast
 
 from aiohttp import web
 
 from ..engine_text import Prompt
+from ..errors import ApiError
 from ..generation import Generation
 from ..history import Mode, answer_of, digest_of
 from ..native import Page
 from ..session_key import SessionKey, parent_of
-from ..transcript import render_request, template_messages
+from ..transcript import joined_users, render_request, template_messages
 from ..wire.openai import ChatCompletionRequest
 from .context import FACTS, STATE, State
 
 
-async def prompt_of(request: web.Request, wanted: ChatCompletionRequest, key: SessionKey) -> tuple[Prompt, bytes]:
-    """The prompt, with the session's own answers as they were generated, and the digest of the conversation."""
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    prompt: Prompt
+    digest: bytes
+    """Of the conversation, as Work has it."""
+    roles: list[str]
+    """Of the messages in the prompt."""
+
+
+async def rendered(request: web.Request, wanted: ChatCompletionRequest, key: SessionKey) -> Rendered:
+    """The conversation as a prompt, with the session's own answers as they were generated."""
     state, owner = request.app[STATE], request[FACTS].caller.owner
     messages = template_messages(wanted.messages)
     state.histories.inherit(owner, parent_of(request.headers.items(), key), key.id)
     digest, splices = state.histories.splices(owner, key.id, messages)
     if state.histories.mode(owner, key.id, wanted.history, cast(Mode, state.config.history)) == "template":
         splices = []
-    prompt = await state.engine.render_chat(render_request(wanted, messages, splices))
+    try:
+        prompt = await state.engine.render_chat(render_request(wanted, messages, splices))
+    except ApiError as error:
+        n_messages = len(messages)
+        messages, splices = joined_users(messages, splices)
+        if error.code != "template_failed" or len(messages) == n_messages:
+            raise
+        # Many templates refuse what clients send after an aborted answer, and would for as long as the history lasts.
+        prompt = await state.engine.render_chat(render_request(wanted, messages, splices))
     can_be_kept = prompt.n_history > 0 and wanted.add_generation_prompt is not False
-    return prompt, digest if can_be_kept else b""
+    return Rendered(prompt, digest if can_be_kept else b"", [message["role"] for message in messages])
 
 
 def keep_answer(state: State, generation: Generation) -> None:
