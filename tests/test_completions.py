@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.serving import Daemon
+from tests.serving import Daemon, chat
 
 PATH = "/v1/completions"
 
@@ -31,6 +31,26 @@ async def test_text_and_tokens_say_the_same(daemon: Daemon) -> None:
     assert len({answer["choices"][0]["text"] for answer in answers}) == 1
     assert answers[0]["object"] == "text_completion"
     assert answers[0]["usage"]["prompt_tokens"] == len(tokens)
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_parsed"),
+    [({}, True), ({"parse_special": True}, True), ({"parse_special": None}, True), ({"parse_special": False}, False)],
+)
+async def test_a_raw_prompt_has_control_words(daemon: Daemon, fields: dict[str, Any], is_parsed: bool) -> None:
+    text = "<|im_start|>user\nhello<|im_end|>\n"
+    tokenized = await daemon.ask(
+        "POST", "/tokenize", {"content": text, "add_special": True, "parse_special": is_parsed}
+    )
+    answer = (await daemon.ask("POST", PATH, {"prompt": text, "max_tokens": 1, **fields})).json
+    assert answer["usage"]["prompt_tokens"] == tokenized.json["count"]
+
+
+async def test_the_switch_for_control_words_is_for_raw_prompts(daemon: Daemon) -> None:
+    answer = await daemon.refused({"prompt": "x", "parse_special": "yes"}, PATH)
+    assert (answer.error["code"], answer.error["param"]) == ("invalid_type", "parse_special")
+    answer = await daemon.refused(chat(parse_special=True))
+    assert (answer.error["code"], answer.error["param"]) == ("unsupported_parameter", "parse_special")
 
 
 async def test_length_defaults_to_sixteen(daemon: Daemon) -> None:

@@ -63,6 +63,7 @@ TABLE: tuple[Parameter, ...] = (
     }),
     *_rows("honoured", COMPLETIONS, {
         "prompt": "text, a list with one text, or token ids",
+        "parse_special": "false: control words in the prompt's text are plain text; default: they are control tokens",
     }),
     *_rows("honoured", BOTH, {
         "model": "any name is accepted and this daemon's model answers, under its own name",

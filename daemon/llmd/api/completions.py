@@ -24,7 +24,7 @@ async def completions(request: web.Request) -> web.StreamResponse:
     wanted = await body.read_generation(request, "completions", CompletionRequest)
     key = key_of(request, wanted)
     max_tokens = _max_tokens(wanted, engine.info.n_ctx)
-    prompt = await _prompt(engine, wanted.prompt)
+    prompt = await _prompt(engine, wanted)
     return await answer(request, work_of(request, wanted, key, prompt, max_tokens), delivery_of("completions", wanted))
 
 
@@ -36,10 +36,11 @@ def _max_tokens(wanted: CompletionRequest, n_ctx: int) -> int:
     return MAX_TOKENS_DEFAULT
 
 
-async def _prompt(engine: Engine, prompt: str | list[int | str | list[int]]) -> Prompt:
-    text_or_tokens = _single(prompt)
+async def _prompt(engine: Engine, wanted: CompletionRequest) -> Prompt:
+    text_or_tokens = _single(wanted.prompt)
     if isinstance(text_or_tokens, str):
-        tokens = await engine.tokenize(text_or_tokens, add_special=True)
+        parse_special = wanted.parse_special is not False  # there is no template but the client
+        tokens = await engine.tokenize(text_or_tokens, add_special=True, parse_special=parse_special)
     else:
         tokens = checked_tokens(text_or_tokens, engine.info.n_vocab, "prompt")
     if not tokens:

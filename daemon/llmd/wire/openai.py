@@ -97,6 +97,7 @@ class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
 
 class CompletionRequest(GenerationRequest, frozen=True, kw_only=True):
     prompt: str | list[int | str | list[int]]
+    parse_special: bool | None = None
 
 
 # --- responses -------------------------------------------------------------------------------------------------------
