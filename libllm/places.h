@@ -28,7 +28,7 @@ typedef struct places {
     session_ground ground;
     places_options options;
     store *store;         /* NULL: no disk */
-    size_t writing_bytes; /* of states that the store has still to write */
+    size_t writing_bytes; /* of states and checkpoints that the store has still to write */
     uint64_t clock;       /* counts uses; orders sessions by recency */
     uint32_t n_slots;     /* n_named + n_scratch + n_parked_max */
     session *sessions;    /* n_slots */

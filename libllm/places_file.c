@@ -5,7 +5,10 @@
 
 #include "places.h"
 
-enum { WRITING_BYTES_MIN = 1 << 28 };
+enum {
+    WRITING_BYTES_MIN = 1 << 28,
+    SPILL_PARTS_BYTES_MIN = 1 << 26, /* copied in some ten milliseconds */
+};
 
 static store_job *new_job(store_verb verb, const session *s, uint64_t request)
 {
@@ -34,6 +37,42 @@ static bool describe(const places *p, const session *s, snapshot *out)
     return true;
 }
 
+static bool copy_part(const checkpoint *c, snapshot_part *out, uint32_t n_vocab)
+{
+    *out = (snapshot_part){.k = c->k, .is_whole = c->is_whole, .n_state_bytes = c->n_state_bytes};
+    out->state = malloc(c->n_state_bytes);
+    out->logits = c->logits != NULL ? malloc(n_vocab * sizeof(float)) : NULL;
+    if (out->state == NULL || (c->logits != NULL && out->logits == NULL)) {
+        free(out->state);
+        free(out->logits);
+        return false;
+    }
+    memcpy(out->state, c->state, c->n_state_bytes);
+    if (c->logits != NULL) {
+        out->n_logits = n_vocab;
+        memcpy(out->logits, c->logits, n_vocab * sizeof(float));
+    }
+    return true;
+}
+
+/* The checkpoints of its tokens, the longest first, as far as there is room for them. */
+static void copy_parts(const places *p, snapshot *out, size_t n_bytes_max)
+{
+    const uint32_t n_vocab = p->ground.model->info.n_vocab;
+    size_t n_bytes = 0;
+    checkpoint *matching[SNAPSHOT_PARTS_MAX];
+    const uint32_t n =
+        checkpoint_match(p->ground.checkpoints, out->owner, out->tokens, out->n_tokens, matching, SNAPSHOT_PARTS_MAX);
+    for (uint32_t i = 0; i < n; i++) {
+        const checkpoint *c = matching[i];
+        const size_t n_more = c->n_state_bytes + (c->logits != NULL ? n_vocab * sizeof(float) : 0);
+        if (n_more <= n_bytes_max - n_bytes && copy_part(c, &out->parts[out->n_parts], n_vocab)) {
+            out->n_parts++;
+            n_bytes += n_more;
+        }
+    }
+}
+
 /* ---- spilling ---- */
 
 static size_t parked_bytes(const places *p)
@@ -59,30 +98,52 @@ static session *oldest_parked(places *p)
     return oldest;
 }
 
+static size_t bytes_of(const snapshot *s)
+{
+    size_t n = s->n_state_bytes;
+    for (uint32_t i = 0; i < s->n_parts; i++) {
+        n += s->parts[i].n_state_bytes + s->parts[i].n_logits * sizeof(float);
+    }
+    return n;
+}
+
 static void push_write(places *p, store_job *job)
 {
-    p->writing_bytes += job->snapshot.n_state_bytes;
+    p->writing_bytes += bytes_of(&job->snapshot);
     store_push(p->store, job);
 }
 
 /* A disk that is slower than the parking must not fill the memory: as much again as may be parked waits for it. */
-static bool may_write(const places *p, size_t n_bytes)
+static size_t room_to_write(const places *p)
 {
     const size_t n_max =
         p->options.parked_bytes_max > WRITING_BYTES_MIN ? p->options.parked_bytes_max : WRITING_BYTES_MIN;
-    return p->writing_bytes == 0 || p->writing_bytes + n_bytes <= n_max;
+    return p->writing_bytes < n_max ? n_max - p->writing_bytes : 0;
 }
 
-/* The state goes to the store; until it is written the session may still load it from where it lies. */
+/* Checkpoints that may go with a state: the state counts more where room is short, and others decode meanwhile, so that
+ * copying them should take no longer than parking did. */
+static size_t spill_parts_max(size_t n_state_bytes, size_t room)
+{
+    const size_t n_max = n_state_bytes > SPILL_PARTS_BYTES_MIN ? n_state_bytes : SPILL_PARTS_BYTES_MIN;
+    const size_t n_left = n_state_bytes < room ? room - n_state_bytes : 0;
+    return n_left < n_max ? n_left : n_max;
+}
+
+/* The state goes to the store with its last checkpoints; until it is written the session may still load it from where it
+ * lies. */
 static bool spill(places *p, session *s)
 {
-    store_job *job = may_write(p, s->parked.n_bytes) ? new_job(STORE_WRITE, s, 0) : NULL;
+    const size_t n_state_bytes = s->parked.n_bytes;
+    const size_t room = room_to_write(p);
+    store_job *job = p->writing_bytes == 0 || n_state_bytes <= room ? new_job(STORE_WRITE, s, 0) : NULL;
     if (job == NULL || !describe(p, s, &job->snapshot)) {
         store_job_free(job);
         return false;
     }
+    copy_parts(p, &job->snapshot, spill_parts_max(n_state_bytes, room));
     job->snapshot.state = s->parked.state;
-    job->snapshot.n_state_bytes = s->parked.n_bytes;
+    job->snapshot.n_state_bytes = n_state_bytes;
     s->parked.where = PARKED_WRITING;
     push_write(p, job);
     return true;
@@ -214,7 +275,7 @@ bool places_take_stored(places *p, void (*done)(void *context, store_job *job), 
     store_job *job;
     bool any = false;
     while (p->store != NULL && (job = store_take(p->store)) != NULL) {
-        p->writing_bytes -= job->verb == STORE_WRITE ? job->snapshot.n_state_bytes : 0;
+        p->writing_bytes -= job->verb == STORE_WRITE ? bytes_of(&job->snapshot) : 0;
         if (job->verb == STORE_WRITE && !job->is_saved) {
             written(p, job);
         } else if (job->verb == STORE_READ && !job->is_saved) {
@@ -230,36 +291,6 @@ bool places_take_stored(places *p, void (*done)(void *context, store_job *job), 
 }
 
 /* ---- saving ---- */
-
-static bool copy_part(const checkpoint *c, snapshot_part *out, uint32_t n_vocab)
-{
-    *out = (snapshot_part){.k = c->k, .is_whole = c->is_whole, .n_state_bytes = c->n_state_bytes};
-    out->state = malloc(c->n_state_bytes);
-    out->logits = c->logits != NULL ? malloc(n_vocab * sizeof(float)) : NULL;
-    if (out->state == NULL || (c->logits != NULL && out->logits == NULL)) {
-        free(out->state);
-        free(out->logits);
-        return false;
-    }
-    memcpy(out->state, c->state, c->n_state_bytes);
-    if (c->logits != NULL) {
-        out->n_logits = n_vocab;
-        memcpy(out->logits, c->logits, n_vocab * sizeof(float));
-    }
-    return true;
-}
-
-static void copy_parts(const places *p, snapshot *out)
-{
-    checkpoint *matching[SNAPSHOT_PARTS_MAX];
-    const uint32_t n =
-        checkpoint_match(p->ground.checkpoints, out->owner, out->tokens, out->n_tokens, matching, SNAPSHOT_PARTS_MAX);
-    for (uint32_t i = 0; i < n; i++) {
-        if (copy_part(matching[i], &out->parts[out->n_parts], p->ground.model->info.n_vocab)) {
-            out->n_parts++;
-        }
-    }
-}
 
 static bool copy_state(const places *p, const session *s, snapshot *out)
 {
@@ -330,7 +361,7 @@ int places_save(places *p, session *s, const char *label, size_t n_label_bytes, 
         memcpy(job->snapshot.name, label, n_label_bytes);
         job->snapshot.id = label_id(s->owner, label, n_label_bytes);
     }
-    copy_parts(p, &job->snapshot);
+    copy_parts(p, &job->snapshot, SIZE_MAX);
     push_write(p, job);
     return LLM_OK;
 }

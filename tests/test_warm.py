@@ -225,6 +225,19 @@ def test_a_restarted_engine_goes_on(tmp_path: Path) -> None:
             assert reused >= len(talk.before_last), "its checkpoints came back, too"
 
 
+@pytest.mark.parametrize("memory", ["dense", "window,window=16", "recurrent", "hybrid"])
+def test_a_session_moved_to_the_disk_keeps_its_checkpoints(tmp_path: Path, memory: str) -> None:
+    """It lay there when the engine stopped, and the first thing after the start is an edit of its last message."""
+    places = Places(n_sessions=1, parked_bytes=1, state_dir=tmp_path)
+    with serving_engine(f"sim:{memory},length=0", places) as engine:
+        talk, _ = conversation(engine, 3)
+        Talk(engine, "b", SYSTEMS[1]).turn(0)  # takes the only seat
+    with serving_engine(f"sim:{memory},length=0", places) as engine:
+        talk.engine = engine
+        _, reused, _ = talk.ask([*talk.before_last, *talk.user(60)])
+        assert reused >= len(talk.before_last)
+
+
 def test_a_shared_system_text_is_consumed_once(engine: Engine) -> None:
     system = [300 + i % 190 for i in range(200)]
     Talk(engine, "a", system).turn(0)
