@@ -305,6 +305,16 @@ bool converse(const chat *c, const control_markers &markers, std::time_t now, co
     return refused.empty();
 }
 
+/* A template that failed on a request with arguments that are no JSON mostly did so because of them. */
+[[noreturn]] void rethrow(const std::exception &e, const chat_request &request)
+{
+    if (request.unread_arguments.empty()) {
+        throw;
+    }
+    throw chat_invalid(message_of(e) +
+                       " (the arguments of a tool call are not JSON: " + request.unread_arguments.substr(0, 200) + ")");
+}
+
 /* Splices that do not fit the template are left out, rather than the request refused. */
 conversation converse_somehow(const chat *c, const std::string &json, const control_markers &markers, std::time_t now)
 {
@@ -319,9 +329,9 @@ conversation converse_somehow(const chat *c, const std::string &json, const cont
             }
         } catch (const std::bad_alloc &) {
             throw;
-        } catch (const std::exception &) {
+        } catch (const std::exception &e) {
             if (out.request.splices.empty()) {
-                throw;
+                rethrow(e, out.request);
             }
             for (const chat_splice &splice : out.request.splices) {
                 unspliced.insert(splice.message);

@@ -1,6 +1,7 @@
 #include "chat_request.h"
 
 #include <algorithm>
+#include <new>
 
 namespace {
 
@@ -15,7 +16,7 @@ template <size_t N> bool is_in(const char *const (&table)[N], const std::string 
     return std::find(std::begin(table), std::end(table), name) != std::end(table);
 }
 
-void check_depth(const std::string &json)
+bool is_too_deep(const std::string &json)
 {
     size_t depth = 0;
     bool is_string = false;
@@ -28,17 +29,20 @@ void check_depth(const std::string &json)
             is_string = true;
         } else if (c == '[' || c == '{') {
             if (++depth > DEPTH_MAX) {
-                throw chat_invalid("the request nests deeper than " + std::to_string(DEPTH_MAX) + " levels");
+                return true;
             }
         } else if ((c == ']' || c == '}') && depth > 0) {
             depth--;
         }
     }
+    return false;
 }
 
 common_json parse(const std::string &json)
 {
-    check_depth(json);
+    if (is_too_deep(json)) {
+        throw chat_invalid("the request nests deeper than " + std::to_string(DEPTH_MAX) + " levels");
+    }
     common_json request;
     try {
         request = common_json::parse(json);
@@ -199,8 +203,25 @@ void fit_content(common_json &messages, const chat_template_caps &caps)
     }
 }
 
-void fit_arguments(common_json &messages)
+bool read_arguments(const std::string &text, common_json *out)
 {
+    if (is_too_deep(text)) {
+        return false;
+    }
+    try {
+        *out = text.empty() ? common_json::object() : common_json::parse(text);
+        return true;
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &) {
+        return false;
+    }
+}
+
+/* Where this template takes objects. Returns the first that cannot be read, or "". */
+std::string fit_arguments(common_json &messages)
+{
+    std::string unread;
     for (common_json &message : messages) {
         if (!message.contains("tool_calls")) {
             continue;
@@ -211,14 +232,12 @@ void fit_arguments(common_json &messages)
                 continue;
             }
             const std::string text = arguments.get<std::string>();
-            check_depth(text);
-            try {
-                arguments = text.empty() ? common_json::object() : common_json::parse(text);
-            } catch (const std::exception &) {
-                throw chat_invalid("the arguments of a tool call are not JSON: " + text.substr(0, 200));
+            if (!read_arguments(text, &arguments)) {
+                unread = unread.empty() ? text : unread;
             }
         }
     }
+    return unread;
 }
 
 /* A template that knows no system role gets the system's text in front of the first message after it. */
@@ -237,7 +256,7 @@ void fit_system(common_json &messages, const chat_template_caps &caps)
     content = content.is_array() ? as_parts(joined) : common_json::make(joined);
 }
 
-common_json fit_messages(const common_json &messages, const common_chat_template &tmpl)
+common_json fit_messages(const common_json &messages, const common_chat_template &tmpl, std::string *unread_arguments)
 {
     const chat_template_caps caps = tmpl.original_caps();
     common_json out = common_json::array();
@@ -257,7 +276,7 @@ common_json fit_messages(const common_json &messages, const common_chat_template
     fit_content(out, caps);
     fit_system(out, caps);
     if (caps.supports_object_arguments) {
-        fit_arguments(out);
+        *unread_arguments = fit_arguments(out);
     }
     return out;
 }
@@ -311,7 +330,7 @@ chat_request chat_request_read(const std::string &json, const common_chat_templa
     chat_request out;
     out.splices = read_splices(request, unspliced);
     const common_json messages = with_sentinels(request.at("messages"), out.splices, markers);
-    out.messages = wrapped(fit_messages(without_nulls(messages), tmpl), markers);
+    out.messages = wrapped(fit_messages(without_nulls(messages), tmpl, &out.unread_arguments), markers);
     if (request.contains("tools") && !request.at("tools").is_null()) {
         out.tools = wrapped(fit_tools(request.at("tools")), markers);
     }

@@ -176,12 +176,52 @@ static void test_tool_calls_reach_the_template(void)
     CHECK(has_text(&r,
                    "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"d\", \"parameters\": "
                    "{\"a\": 1}}}][u][f:x=y;][r]"));
+    done(&r);
+}
+
+/* The model wrote them, and the history says so for good: it must not make every later turn an error. */
+static void test_arguments_that_are_no_json_stay_text(void)
+{
+    char deep[200 + 1];
+    memset(deep, '[', 200);
+    deep[200] = '\0';
+    const char *const arguments[] = {"{broken", "no json", deep};
+    for (size_t i = 0; i < sizeof arguments / sizeof arguments[0]; i++) {
+        rendered r;
+        char request[1024], expected[256];
+        start(&r,
+              "{% for m in messages %}[{{ m.content }}{% for c in m.tool_calls or [] %}{{ c.function.name }}:"
+              "{% if c.function.arguments is string %}{{ c.function.arguments }}{% else %}"
+              "{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }};{% endfor %}{% endif %}"
+              "{% endfor %}]{% endfor %}",
+              false);
+        snprintf(
+            request, sizeof request,
+            "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":["
+            "{\"id\":\"1\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"%s\"}},"
+            "{\"id\":\"2\",\"type\":\"function\",\"function\":{\"name\":\"g\",\"arguments\":\"{\\\"x\\\":1}\"}}]}]}",
+            arguments[i]);
+        render(&r, request);
+        CHECK_STR(r.error, "");
+        snprintf(expected, sizeof expected, "[f:%sg:x=1;]", arguments[i]);
+        CHECK(has_text(&r, expected));
+        done(&r);
+    }
+}
+
+static void test_a_template_that_takes_only_objects_names_the_arguments(void)
+{
+    rendered r;
+    start(&r,
+          "{% for m in messages %}[{{ m.content }}{% for c in m.tool_calls or [] %}"
+          "{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }};{% endfor %}{% endfor %}]{% endfor %}",
+          false);
     render(
         &r,
         "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\","
         "\"function\":{\"name\":\"f\",\"arguments\":\"{broken\"}}]}]}");
     CHECK_INT(r.status, LLM_INVALID);
-    CHECK(strstr(r.error, "{broken") != NULL);
+    CHECK(strstr(r.error, "not JSON: {broken") != NULL);
     done(&r);
 }
 
@@ -461,6 +501,8 @@ int main(void)
     RUN(test_bos_comes_once);
     RUN(test_content_fits_the_template);
     RUN(test_tool_calls_reach_the_template);
+    RUN(test_arguments_that_are_no_json_stay_text);
+    RUN(test_a_template_that_takes_only_objects_names_the_arguments);
     RUN(test_variables_reach_the_template);
     RUN(test_messages_cannot_write_control_tokens);
     RUN(test_functions_of_the_template_do_not_launder);
