@@ -78,7 +78,7 @@ checkpoint *checkpoint_find(const checkpoint_store *store, uint32_t owner, const
 }
 
 uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const int32_t *prompt, uint32_t n_prompt,
-                          checkpoint **out, uint32_t n_out)
+                          uint32_t attention, checkpoint **out, uint32_t n_out)
 {
     checkpoint_hash h = hash_begin(owner);
     uint32_t hashed = 0;
@@ -88,7 +88,8 @@ uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const i
         while (hashed < c->k) {
             hash_token(&h, prompt[hashed++]);
         }
-        if (c->owner != owner || !same_hash(h, c->hash) || !same_tokens(c, prompt)) {
+        const bool is_usable = c->is_whole || c->k <= attention;
+        if (c->owner != owner || !is_usable || !same_hash(h, c->hash) || !same_tokens(c, prompt)) {
             continue;
         }
         if (n == n_out) {

@@ -58,9 +58,10 @@ void checkpoint_store_close(checkpoint_store *store);
 /* The entry for exactly these tokens, or NULL. */
 checkpoint *checkpoint_find(const checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k);
 
-/* Entries whose tokens are the prompt's first k, k <= n_prompt: the longest first, at most n_out. */
+/* Entries whose tokens are the prompt's first k, k <= n_prompt: the longest first, at most n_out. Those that do not stand
+ * alone only if k <= attention: somebody must hold what they need. */
 uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const int32_t *prompt, uint32_t n_prompt,
-                          checkpoint **out, uint32_t n_out);
+                          uint32_t attention, checkpoint **out, uint32_t n_out);
 
 /* Makes room and adds an entry with n_state_bytes of state and, if n_logits > 0, as many floats, both to be filled by the
  * caller at once. NULL when it is too large for the budget or memory is short: then there is no checkpoint. */

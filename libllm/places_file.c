@@ -61,8 +61,8 @@ static void copy_parts(const places *p, snapshot *out, size_t n_bytes_max)
     const uint32_t n_vocab = p->ground.model->info.n_vocab;
     size_t n_bytes = 0;
     checkpoint *matching[SNAPSHOT_PARTS_MAX];
-    const uint32_t n =
-        checkpoint_match(p->ground.checkpoints, out->owner, out->tokens, out->n_tokens, matching, SNAPSHOT_PARTS_MAX);
+    const uint32_t n = checkpoint_match(p->ground.checkpoints, out->owner, out->tokens, out->n_tokens, out->n_tokens,
+                                        matching, SNAPSHOT_PARTS_MAX);
     for (uint32_t i = 0; i < n; i++) {
         const checkpoint *c = matching[i];
         const size_t n_more = c->n_state_bytes + (c->logits != NULL ? n_vocab * sizeof(float) : 0);

@@ -59,13 +59,28 @@ static void gather_donors(places *p, const session *s, bool seated, warm_sources
     }
 }
 
+/* How many of the prompt's first tokens the session or a donor holds: checkpoints that need more are of no use, and would
+ * crowd out those that stand alone. */
+static uint32_t attention_of(const session *s, const int32_t *prompt, uint32_t n_prompt, const warm_sources *sources)
+{
+    const bool is_trusted = s->record.state != LLM_STATE_TORN;
+    uint32_t most = is_trusted ? resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt, n_prompt) : 0;
+    for (uint32_t i = 0; i < sources->n_donors && most < n_prompt; i++) {
+        const resume_source *donor = &sources->donors[i];
+        const uint32_t common = resume_common_prefix(donor->tokens, donor->n_tokens, prompt, n_prompt);
+        most = common > most ? common : most;
+    }
+    return most;
+}
+
 static void gather(places *p, const session *s, const int32_t *prompt, uint32_t n_prompt, warm_sources *out)
 {
     out->n_donors = 0;
     gather_donors(p, s, true, out); /* cheaper to copy: they win where both hold as much */
     gather_donors(p, s, false, out);
-    out->n_checkpoints = checkpoint_match(p->ground.checkpoints, s->owner, prompt, n_prompt, out->checkpoint_entries,
-                                          CHECKPOINTS_LOOKED_AT);
+    out->n_checkpoints =
+        checkpoint_match(p->ground.checkpoints, s->owner, prompt, n_prompt, attention_of(s, prompt, n_prompt, out),
+                         out->checkpoint_entries, CHECKPOINTS_LOOKED_AT);
     for (uint32_t i = 0; i < out->n_checkpoints; i++) {
         const checkpoint *c = out->checkpoint_entries[i];
         out->checkpoints[i] = (resume_checkpoint){.k = c->k, .is_whole = c->is_whole, .has_logits = c->logits != NULL};

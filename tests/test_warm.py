@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llmd.wire.engine import ALL_TOKENS, Fork, Load, Park, Save
+from llmd.wire.engine import ALL_TOKENS, Close, Fork, Load, Park, Save
 from tests.storm.engine import POLICY_EVICT, Engine, Places, serving_engine
 from tests.storm.storm import (
     NEWLINE,
@@ -244,6 +244,20 @@ def test_a_shared_system_text_is_consumed_once(engine: Engine) -> None:
     for number, name in enumerate("bcd"):
         reason, reused, _ = Talk(engine, name, system).turn(number + 1)
         assert reason == "shared" and reused >= len(system)
+
+
+def test_a_shared_system_text_is_found_behind_what_a_closed_session_left(engine: Engine) -> None:
+    """A hundred longer checkpoints match as well, but need the attention that went with their session."""
+    system = [300 + i % 190 for i in range(200)]
+    talk = Talk(engine, "a")
+    prompt = [*system, *talk.user(0)]
+    engine.say("a", prompt, 100 * engine.places.checkpoint_every, boundaries=boundaries_of(prompt))
+    history = next(iter(engine.resident("a")))
+    assert engine.do(Close, "a").status == 0
+    again = [*history, TURN_END, NEWLINE, *talk.user(1)]
+    warm, cold = engine.say("b", again, 12, boundaries=boundaries_of(again)), engine.cold(again, 12)
+    assert warm.reason == "shared" and warm.reused >= len(system)
+    assert warm.text == cold.text
 
 
 # --- the states in which a server that judges by memory positions loses a valid checkpoint ----------------------------

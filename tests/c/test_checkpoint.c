@@ -79,7 +79,7 @@ static void a_match_is_a_prefix_and_the_longest_come_first(void)
         int32_t tokens[N_TOKENS_MAX];
         const uint32_t n = make_tokens(&r, tokens);
         checkpoint *found[4];
-        const uint32_t n_found = checkpoint_match(&store, 0, tokens, n, found, 4);
+        const uint32_t n_found = checkpoint_match(&store, 0, tokens, n, n, found, 4);
         for (uint32_t i = 0; i < n_found; i++) {
             CHECK(found[i]->owner == 0 && found[i]->k <= n);
             CHECK(memcmp(found[i]->tokens, tokens, found[i]->k * sizeof *tokens) == 0);
@@ -92,6 +92,24 @@ static void a_match_is_a_prefix_and_the_longest_come_first(void)
             CHECK(n_found > 0 && found[0]->k == n);
         }
     }
+    checkpoint_store_close(&store);
+}
+
+/* However many longer ones there are: without the attention that they need they take no room. */
+static void what_stands_alone_is_not_crowded_out(void)
+{
+    checkpoint_store store;
+    checkpoint_store_open(&store, 1 << 20);
+    int32_t tokens[N_TOKENS_MAX] = {0};
+    for (uint32_t k = 1; k <= N_TOKENS_MAX; k++) {
+        CHECK(checkpoint_add(&store, 0, tokens, k, STATE_BYTES, 0, k == 3) != NULL);
+    }
+    checkpoint *found[4];
+    CHECK_INT(checkpoint_match(&store, 0, tokens, N_TOKENS_MAX, 0, found, 4), 1);
+    CHECK_INT(found[0]->k, 3);
+    CHECK_INT(checkpoint_match(&store, 0, tokens, N_TOKENS_MAX, 2, found, 4), 3);
+    CHECK_INT(checkpoint_match(&store, 0, tokens, N_TOKENS_MAX, 9, found, 4), 4);
+    CHECK_INT(found[0]->k, 9);
     checkpoint_store_close(&store);
 }
 
@@ -140,7 +158,7 @@ static void owners_never_share(void)
     checkpoint *mine = checkpoint_add(&store, 1, tokens, 3, STATE_BYTES, 0, true);
     CHECK(mine != NULL && checkpoint_find(&store, 1, tokens, 3) == mine);
     CHECK(checkpoint_find(&store, 2, tokens, 3) == NULL);
-    CHECK_INT(checkpoint_match(&store, 2, tokens, 3, found, 4), 0);
+    CHECK_INT(checkpoint_match(&store, 2, tokens, 3, 3, found, 4), 0);
     checkpoint_store_close(&store);
 }
 
@@ -178,6 +196,7 @@ int main(void)
 {
     RUN(entries_know_their_relatives);
     RUN(a_match_is_a_prefix_and_the_longest_come_first);
+    RUN(what_stands_alone_is_not_crowded_out);
     RUN(what_is_pinned_stays);
     RUN(pins_leave_half_of_the_room);
     RUN(owners_never_share);
