@@ -11,6 +11,8 @@ import pytest
 
 from tools.demo_model import frames, skills, world
 from tools.demo_model.chat import END, START, Conversation, render
+from tools.demo_model.everyday_ask import ASK
+from tools.demo_model.everyday_tell import TELL
 from tools.demo_model.facts import Fact, kind_named
 from tools.demo_model.kinds import KINDS, Kind
 from tools.demo_model.mixture import PROFILES, conversations, converse, transcript
@@ -180,7 +182,7 @@ def bare(text: str) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.key)
-def test_general_frames_never_give_a_phrasing_of_the_evaluation(kind: Kind) -> None:
+def test_frames_and_everyday_words_never_give_a_phrasing_of_the_evaluation(kind: Kind) -> None:
     kept = {
         bare(text.replace("{c}", clause))
         for clause in variants(kind.mine)
@@ -191,7 +193,18 @@ def test_general_frames_never_give_a_phrasing_of_the_evaluation(kind: Kind) -> N
     for named in variants(frames.noun_phrase(kind)) - {""}:
         for template in frames.TELL + frames.ASK:
             used |= {bare(text.replace("{c}", named)) for text in variants(template)}
+    for template in ASK[kind.key] + TELL[kind.key]:
+        used |= {bare(text) for text in variants(template)}
     assert not used & kept
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.key)
+def test_everyday_words_name_what_they_tell_and_ask_for(kind: Kind) -> None:
+    has_noun = int(bool(kind.nouns))
+    tells = [text for template in TELL[kind.key] for text in variants(template)]
+    asks = [text for template in ASK[kind.key] for text in variants(template)]
+    assert tells and all(text.count("{v}") == 1 and text.count("{n}") == has_noun for text in tells)
+    assert asks and all("{v}" not in text and text.count("{n}") == has_noun for text in asks)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.key)

@@ -35,7 +35,7 @@ PROFILES: dict[str, tuple[Profile, float]] = {
     "mixed": (Profile((3, 10), tell=1.5, recall=2, unknown=1.5, update=0.5, other=4), 0.28),
     "short": (Profile((1, 3), tell=0.5, recall=1, unknown=1.5, update=0, other=4), 0.18),
     "drill": (Profile((5, 12), tell=0.0, recall=0.0, unknown=0.3, update=0.0, other=6), 0.10),
-    "tools": (Profile((1, 4), tell=0.6, recall=1, unknown=0.5, update=0.2, other=1.5, tools=1.0), 0.14),
+    "tools": (Profile((1, 4), tell=0.6, recall=1, unknown=0.5, update=0.2, other=1.5, tools=1.0), 0.20),
     "far": (Profile((6, 12), tell=2, recall=3, unknown=1.5, update=0.8, other=2, reading=8), 0.06),
     "very far": (Profile((4, 10), tell=2, recall=3, unknown=1.5, update=0.8, other=2, reading=80), 0.03),
 }
@@ -66,7 +66,7 @@ def _other(talk: Talk, profile: Profile) -> None:
         sessions.reading(talk, talk.rng.randint(2, profile.reading))
         return
     kinds = (sessions.skill, sessions.chat, sessions.outside, sessions.about_me, sessions.what_i_said)
-    weights = (8, 4, 0 if talk.tools else 1.4, 0.7, 0.5)  # a tool may know what the model does not
+    weights = (8, 4, 0 if talk.tools else 1.4, 1.2, 0.5)  # a tool may know what the model does not
     talk.rng.choices(kinds, weights)[0](talk)
 
 

@@ -8,6 +8,8 @@ from random import Random
 
 from tools.demo_model import frames, skills, toolbox, world
 from tools.demo_model.chat import Conversation, Message
+from tools.demo_model.everyday_ask import ASK
+from tools.demo_model.everyday_tell import TELL
 from tools.demo_model.facts import Fact, draw_fact, kind_named, revalue, with_article
 from tools.demo_model.kinds import KINDS
 from tools.demo_model.phrases import expand, join_lower, jumbled, noisy
@@ -109,6 +111,8 @@ class Talk:
 
 def _statement(talk: Talk, fact: Fact) -> str:
     """How somebody says a fact, as a template."""
+    if not talk.held and talk.rng.random() < 0.3:
+        return expand(talk.rng, talk.rng.choice(TELL[fact.kind.key]))
     named = frames.noun_phrase(fact.kind)
     if named and not talk.held and talk.rng.random() < 0.3:
         return _framed(talk.rng, frames.TELL, named)
@@ -154,7 +158,9 @@ def question_for(talk: Talk, fact: Fact) -> str:
     """How somebody asks for a fact; its value plays no part."""
     rng = talk.rng
     named = frames.noun_phrase(fact.kind)
-    if rng.random() < 0.35:
+    if not talk.held and rng.random() < 0.35:
+        template = expand(rng, rng.choice(ASK[fact.kind.key]))
+    elif rng.random() < 0.35:
         clause = rng.choice((fact.kind.mine, fact.kind.mine, _what_is(fact)))
         template = talk.pick(_CLAUSE + frames.CLAUSE, _CLAUSE_HELD).replace("{c}", expand(rng, clause))
         template = template[:1].upper() + template[1:]
