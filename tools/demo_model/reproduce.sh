@@ -7,7 +7,7 @@ ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 mkdir -p "${1:-$ROOT/build/demo_model}"
 DIR=$(cd "${1:-$ROOT/build/demo_model}" && pwd)
 PYTHON=${PYTHON:-python3}
-STEPS=${STEPS:-7600}
+STEPS=${STEPS:-9200}
 
 # A machine that does other things besides must not make the trainer's threads wait for each other in busy loops.
 export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000} OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-passive}

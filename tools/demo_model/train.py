@@ -1,6 +1,6 @@
 """Train the demo model; an interrupted run goes on from its last checkpoint.
 
-    python -m tools.demo_model.train --out /tmp/demo-model --steps 7600
+    python -m tools.demo_model.train --out /tmp/demo-model --steps 9200
 
 The learning rate is constant after a short warm-up and falls to zero over the last part of the run, so a run can be
 ended early, or made longer, by starting it again with another `--steps` before the fall begins.
@@ -29,7 +29,7 @@ from tools.demo_model.tokenizer import Encoder, load_or_train
 def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="where tokenizer, checkpoints and the log go")
-    parser.add_argument("--steps", type=int, default=7600)
+    parser.add_argument("--steps", type=int, default=9200)
     parser.add_argument("--batch", type=int, default=6144, help="tokens in a step")
     parser.add_argument("--decay", type=float, default=0.6, help="last part of the run, in which the rate falls to 0")
     parser.add_argument("--warmup", type=int, default=60, help="steps of rising learning rate")
