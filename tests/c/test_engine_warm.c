@@ -258,7 +258,8 @@ static void run_party(const char *name, llm_policy policy, uint32_t n_sessions, 
     CHECK_STILL_GOOD();
     CHECK_INT(n_faults, 0);
     CHECK(n_reasons[LLM_REASON_EXACT_PREFIX] > 0 && n_reasons[LLM_REASON_NEW] > 0); /* the traffic was not dull */
-    bool cuts = memory == LLM_MEMORY_DENSE || memory == LLM_MEMORY_WINDOW;
+    /* Who finds its session parked gets it whole: with fewer places than talks a cut is a matter of how the steps fall. */
+    bool cuts = (memory == LLM_MEMORY_DENSE || memory == LLM_MEMORY_WINDOW) && n_sessions >= N_TALKS;
     CHECK(!cuts || n_reasons[LLM_REASON_REWIND] > 0);
     CHECK(n_reasons[LLM_REASON_EQUAL] > 0);
     CHECK(memory == LLM_MEMORY_DENSE || n_reasons[LLM_REASON_CHECKPOINT] > 0);
