@@ -2,7 +2,8 @@
 
 enum {
     CHUNK_MIN = 32,   /* below this a step's fixed costs dominate */
-    CHUNK_FIRST = 128 /* before anything has been measured */
+    CHUNK_FIRST = 128, /* before anything has been measured */
+    ALONE_MS = 500     /* a step in which nobody decodes: only a cancel or a newcomer waits for its end */
 };
 
 uint32_t schedule_chunk(const schedule_input *in, uint32_t n_decoding)
@@ -15,7 +16,8 @@ uint32_t schedule_chunk(const schedule_input *in, uint32_t n_decoding)
         return CHUNK_FIRST < room ? CHUNK_FIRST : room;
     }
     const double step_us = n_decoding > 0 ? in->pace.decode_us : 0;
-    const double target_us = 1000.0 * in->gap_ms_target;
+    const uint32_t target_ms = n_decoding > 0 || in->gap_ms_target > ALONE_MS ? in->gap_ms_target : ALONE_MS;
+    const double target_us = 1000.0 * target_ms;
     const double gap_us = target_us > 2 * step_us ? target_us : 2 * step_us;
     const double fits = (gap_us - step_us) / in->pace.prefill_token_us;
     uint32_t chunk = fits < CHUNK_MIN ? CHUNK_MIN : (fits < room ? (uint32_t)fits : room);

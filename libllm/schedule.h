@@ -26,7 +26,8 @@ typedef struct schedule_input {
  *   - prefill shares what the chunk allows: with mixed calls evenly among all that wait (a short prompt is done
  *     early, a long one does not starve); without, to one run at a time, in rotation
  *   - the chunk is sized in time, so that the gap it causes to decoding runs stays at the larger of twice the plain
- *     step and gap_ms_target, and a cancel is seen within as much */
+ *     step and gap_ms_target. Where nobody decodes it takes half a second (or gap_ms_target, if that is longer), as
+ *     large calls cost less per token; a cancel is seen, and a newcomer gets its share, within as much */
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
 /* The prefill tokens one step may hold. */

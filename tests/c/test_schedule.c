@@ -41,11 +41,27 @@ static void test_prefill_is_sized_in_time(void)
     CHECK_INT(take[1], 128);
 }
 
+static void test_where_nobody_decodes_calls_are_larger(void)
+{
+    const uint32_t left[2] = {10000, 0};
+    uint32_t take[2];
+    schedule_input in = input(1, left, true);
+    in.pace.prefill_token_us = 5000;
+    CHECK_INT(schedule_step(&in, take), 100); /* 500 ms / 5 ms */
+    in.gap_ms_target = 1000;
+    CHECK_INT(schedule_step(&in, take), 200);
+    in.n_runs = 2;
+    in.gap_ms_target = 200;
+    schedule_step(&in, take);
+    CHECK_INT(take[0], 36); /* (200 ms - 20 ms) / 5 ms */
+}
+
 static void test_mixed_prefill_is_shared_and_short_ones_finish(void)
 {
     const uint32_t left[3] = {1000, 5, 1000};
     uint32_t take[3];
-    const schedule_input in = input(3, left, true);
+    schedule_input in = input(3, left, true);
+    in.pace.prefill_token_us = 2500;
     const uint32_t total = schedule_step(&in, take);
     CHECK_INT(total, 200);
     CHECK_INT(take[1], 5);
@@ -138,6 +154,7 @@ int main(void)
 {
     RUN(test_decoding_runs_take_one_each);
     RUN(test_prefill_is_sized_in_time);
+    RUN(test_where_nobody_decodes_calls_are_larger);
     RUN(test_mixed_prefill_is_shared_and_short_ones_finish);
     RUN(test_unmixed_prefill_goes_in_turn);
     RUN(test_bounds_hold_for_random_inputs);
