@@ -1,7 +1,7 @@
 #include "schedule.h"
 
 enum {
-    CHUNK_MIN = 32,   /* below this a step's fixed costs dominate */
+    CHUNK_MIN = 32,    /* below this a step's fixed costs dominate */
     CHUNK_FIRST = 128, /* before anything has been measured */
     ALONE_MS = 500     /* a step in which nobody decodes: only a cancel or a newcomer waits for its end */
 };
