@@ -33,8 +33,9 @@ static uint64_t now_ms(void)
 
 /* ---- the owner of a segment ---- */
 
-/* Start time of a process in clock ticks after boot, or 0 when there is none. Field 22 of /proc/PID/stat, counted from
- * the last ')': the command name before it may contain anything. */
+/* Start time of a process in clock ticks after boot, or 0 when there is none, or only what its parent has not asked for
+ * yet (a zombie). Fields 3 and 22 of /proc/PID/stat, counted from the last ')': the command name before it may contain
+ * anything. */
 static uint64_t process_start(int64_t pid)
 {
     char path[64];
@@ -48,6 +49,9 @@ static uint64_t process_start(int64_t pid)
     close(fd);
     text[n > 0 ? n : 0] = '\0';
     const char *at = strrchr(text, ')');
+    if (at != NULL && (strncmp(at, ") Z", 3) == 0 || strncmp(at, ") X", 3) == 0)) {
+        return 0;
+    }
     for (int field = 2; at != NULL && field < 22; field++) {
         at = strchr(at + 1, ' ');
     }

@@ -195,11 +195,11 @@ static void a_living_owner_keeps_its_segment(void)
     page_close(p);
 }
 
-/* A process that opens the segment and dies without closing it. */
-static void leave_segment_behind(void)
+/* A process that opens the segment and dies without closing it; nobody has asked for its exit status yet. */
+static void die_with_segment(pid_t *child)
 {
-    pid_t child = fork();
-    if (child == 0) {
+    *child = fork();
+    if (*child == 0) {
         page *p = open_page(segment, 1, 16);
         if (p != NULL) {
             const int32_t tokens[2] = {5, 6};
@@ -208,9 +208,27 @@ static void leave_segment_behind(void)
         }
         _exit(p != NULL ? 0 : 1);
     }
-    int status = -1;
-    waitpid(child, &status, 0);
-    CHECK_INT(status, 0);
+    siginfo_t died;
+    CHECK_INT(waitid(P_PID, (id_t)*child, &died, WEXITED | WNOWAIT), 0);
+    CHECK_INT(died.si_status, 0);
+}
+
+static void leave_segment_behind(void)
+{
+    pid_t child;
+    die_with_segment(&child);
+    waitpid(child, NULL, 0);
+}
+
+static void a_zombie_owns_nothing(void)
+{
+    pid_t child;
+    die_with_segment(&child);
+    CHECK_STILL_GOOD();
+    page *p = open_page(segment, 2, 32);
+    CHECK(p != NULL);
+    page_close(p);
+    waitpid(child, NULL, 0);
 }
 
 static void a_dead_owner_is_readable_and_replaced(void)
@@ -489,6 +507,7 @@ int main(void)
     RUN(another_mapping_reads_what_is_written);
     RUN(a_living_owner_keeps_its_segment);
     RUN(a_dead_owner_is_readable_and_replaced);
+    RUN(a_zombie_owns_nothing);
     RUN(segments_of_the_long_dead_are_removed);
     RUN(what_cannot_be_had_is_named);
     RUN(random_bytes_are_not_a_segment);
