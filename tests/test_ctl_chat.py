@@ -67,7 +67,7 @@ def asked(daemon: FakeDaemon) -> list[dict[str, Any]]:
 
 
 def test_each_line_is_a_turn_and_the_history_is_sent_whole(daemon: FakeDaemon) -> None:
-    done = llmctl(daemon, "chat", "--session", "work", "--system", "Be loud.", lines="one\ntwo\n")
+    done = llmctl(daemon, "chat", "--session", "desk", "--system", "Be loud.", lines="one\ntwo\n")
     report = "[3 new tokens, 12 reused (exact_prefix), 2 generated]"
     assert (done.returncode, done.stdout, done.stderr) == (0, "ONE\nTWO\n", f"{report}\n{report}\n")
     first, second = asked(daemon)
@@ -80,7 +80,7 @@ def test_each_line_is_a_turn_and_the_history_is_sent_whole(daemon: FakeDaemon) -
         {"role": "assistant", "content": "ONE"},
         {"role": "user", "content": "two"},
     ]
-    assert {request["session_id"] for request in asked(daemon)} == {"work"}
+    assert {request["session_id"] for request in asked(daemon)} == {"desk"}
 
 
 def test_parameters_are_sent_only_when_given(daemon: FakeDaemon) -> None:
@@ -99,16 +99,16 @@ def test_a_chat_without_a_name_closes_its_session(daemon: FakeDaemon) -> None:
 
 
 def test_a_named_session_is_left_warm(daemon: FakeDaemon) -> None:
-    llmctl(daemon, "chat", "--session", "work", lines="x\n")
+    llmctl(daemon, "chat", "--session", "desk", lines="x\n")
     assert [request.method for request in daemon.asked] == ["POST"]
 
 
 def test_a_named_conversation_goes_on(daemon: FakeDaemon) -> None:
-    daemon.route("GET /v1/sessions/work", {"id": "work", "tokens": 20})
-    llmctl(daemon, "chat", "--session", "work", "--system", "S", lines="one\n")
-    llmctl(daemon, "chat", "--session", "work", lines="two\n")
+    daemon.route("GET /v1/sessions/desk", {"id": "desk", "tokens": 20})
+    llmctl(daemon, "chat", "--session", "desk", "--system", "S", lines="one\n")
+    llmctl(daemon, "chat", "--session", "desk", lines="two\n")
     assert [message["content"] for message in asked(daemon)[-1]["messages"]] == ["S", "one", "ONE", "two"]
-    llmctl(daemon, "chat", "--session", "work", "--system", "T", lines="three\n")
+    llmctl(daemon, "chat", "--session", "desk", "--system", "T", lines="three\n")
     assert [message["content"] for message in asked(daemon)[-1]["messages"]][:2] == ["T", "one"]
     llmctl(daemon, "chat", "--session", "other", lines="two\n")
     assert len(asked(daemon)[-1]["messages"]) == 1
@@ -117,39 +117,39 @@ def test_a_named_conversation_goes_on(daemon: FakeDaemon) -> None:
 @pytest.mark.parametrize("gone", ["reset", "closed"])
 def test_a_conversation_lasts_as_long_as_its_session(daemon: FakeDaemon, gone: str) -> None:
     """Whoever reset or closed it: what was said in it is not told to the model again."""
-    llmctl(daemon, "chat", "--session", "work", lines="one\n")
+    llmctl(daemon, "chat", "--session", "desk", lines="one\n")
     if gone == "reset":
-        daemon.route("GET /v1/sessions/work", {"id": "work", "tokens": 0})
-    llmctl(daemon, "chat", "--session", "work", lines="two\n")
+        daemon.route("GET /v1/sessions/desk", {"id": "desk", "tokens": 0})
+    llmctl(daemon, "chat", "--session", "desk", lines="two\n")
     assert [message["content"] for message in asked(daemon)[-1]["messages"]] == ["two"]
 
 
 @pytest.mark.parametrize("verb", ["reset", "close"])
 def test_a_verb_that_forgets_a_session_forgets_its_conversation(daemon: FakeDaemon, verb: str) -> None:
-    daemon.route("POST /v1/sessions/work/reset", {"id": "work"})
-    daemon.route("DELETE /v1/sessions/work", {"id": "work"})
-    daemon.route("GET /v1/sessions/work", {"id": "work", "tokens": 20})
-    llmctl(daemon, "chat", "--session", "work", lines="one\n")
-    assert llmctl(daemon, "sessions", verb, "work").returncode == 0
-    llmctl(daemon, "chat", "--session", "work", lines="two\n")
+    daemon.route("POST /v1/sessions/desk/reset", {"id": "desk"})
+    daemon.route("DELETE /v1/sessions/desk", {"id": "desk"})
+    daemon.route("GET /v1/sessions/desk", {"id": "desk", "tokens": 20})
+    llmctl(daemon, "chat", "--session", "desk", lines="one\n")
+    assert llmctl(daemon, "sessions", verb, "desk").returncode == 0
+    llmctl(daemon, "chat", "--session", "desk", lines="two\n")
     assert len(asked(daemon)[-1]["messages"]) == 1
 
 
 def test_a_fork_and_a_renamed_session_take_their_conversation_along(daemon: FakeDaemon) -> None:
     for name in ("try", "new"):
         daemon.route(f"GET /v1/sessions/{name}", {"id": name, "tokens": 20})
-    daemon.route("POST /v1/sessions/work/fork", {"id": "try", "tokens": 20})
-    daemon.route("POST /v1/sessions/work/rename", {"id": "new"})
-    llmctl(daemon, "chat", "--session", "work", lines="one\n")
-    llmctl(daemon, "sessions", "fork", "work", "try")
-    llmctl(daemon, "sessions", "rename", "work", "new")
+    daemon.route("POST /v1/sessions/desk/fork", {"id": "try", "tokens": 20})
+    daemon.route("POST /v1/sessions/desk/rename", {"id": "new"})
+    llmctl(daemon, "chat", "--session", "desk", lines="one\n")
+    llmctl(daemon, "sessions", "fork", "desk", "try")
+    llmctl(daemon, "sessions", "rename", "desk", "new")
     for name in ("try", "new"):
         llmctl(daemon, "chat", "--session", name, lines="two\n")
         assert [message["content"] for message in asked(daemon)[-1]["messages"]] == ["one", "ONE", "two"]
 
 
 def test_kept_conversations_are_readable_by_their_user_only(daemon: FakeDaemon) -> None:
-    llmctl(daemon, "chat", "--session", "work", lines="one\n")
+    llmctl(daemon, "chat", "--session", "desk", lines="one\n")
     llmctl(daemon, "chat", lines="in a session without a name\n")
     (file,) = (Path(daemon.path).parent / "state" / "llmd" / "chats").iterdir()
     assert file.stat().st_mode & 0o777 == 0o600
@@ -304,7 +304,7 @@ def _own_terminal(terminal: int) -> None:
 
 @pytest.fixture
 def person(daemon: FakeDaemon, tmp_path: Path) -> Iterator[Person]:
-    someone = Person(daemon, tmp_path / "state", "--session", "work")
+    someone = Person(daemon, tmp_path / "state", "--session", "desk")
     yield someone
     if someone.process.poll() is None:
         someone.process.kill()

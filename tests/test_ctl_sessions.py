@@ -29,7 +29,7 @@ STORAGE = {
 def session(**changes: Any) -> dict[str, Any]:
     now_ms = int(time.time() * 1000)
     return {
-        "id": "work", "owner": 0, "slot": 1, "state": "idle", "tokens": 1234, "visible_tokens": 1234,
+        "id": "desk", "owner": 0, "slot": 1, "state": "idle", "tokens": 1234, "visible_tokens": 1234,
         "context_tokens": 4096, "waiting": 0, "requests": 7, "prefilled_tokens_total": 100,
         "reused_tokens_total": 300, "generated_tokens_total": 55, "opened_ms": now_ms - 7_200_500,
         "used_ms": now_ms - 180_500, "last": {**LAST, "diverged_at": None}, "pinned": False,
@@ -57,7 +57,7 @@ def test_list(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(daemon, "sessions", "list") == EXIT_OK
     assert capsys.readouterr().out.splitlines() == [
         "ID     STATE  TOKENS  TIMELINES  REUSED  REQUESTS  LAST START    USED    PINNED",
-        "work   idle    1,234          1    75 %         7  exact_prefix  3m ago  -",
+        "desk   idle    1,234          1    75 %         7  exact_prefix  3m ago  -",
         "other  empty       0          1       -         0  -             3m ago  -",
         "2 of 8 places used, 3 parked; a full house means: park",
     ]
@@ -77,8 +77,8 @@ def test_list_of_nothing(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str])
 
 
 def test_show(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
-    daemon.route("GET /v1/sessions/work", session(last={**LAST, "diverged_at": 9}))
-    assert run(daemon, "sessions", "show", "work") == EXIT_OK
+    daemon.route("GET /v1/sessions/desk", session(last={**LAST, "diverged_at": 9}))
+    assert run(daemon, "sessions", "show", "desk") == EXIT_OK
     shown = dict(
         line.split(maxsplit=1) for line in capsys.readouterr().out.replace("last start", "last_start").splitlines()
     )
@@ -97,20 +97,20 @@ def test_nobody_is_exit_status_4(daemon: FakeDaemon, capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize(
     ("verb", "request_line", "said"),
-    [("reset", "POST /v1/sessions/work/reset", "is reset"), ("close", "DELETE /v1/sessions/work", "is closed")],
+    [("reset", "POST /v1/sessions/desk/reset", "is reset"), ("close", "DELETE /v1/sessions/desk", "is closed")],
 )
 def test_reset_and_close(
     daemon: FakeDaemon, verb: str, request_line: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    daemon.route(request_line, {"id": "work"})
-    assert run(daemon, "sessions", verb, "work") == EXIT_OK
-    assert capsys.readouterr().out == f"work {said}\n"
+    daemon.route(request_line, {"id": "desk"})
+    assert run(daemon, "sessions", verb, "desk") == EXIT_OK
+    assert capsys.readouterr().out == f"desk {said}\n"
     assert [f"{one.method} {one.path}" for one in daemon.asked] == [request_line]
 
 
 def test_an_owner_can_be_named(daemon: FakeDaemon) -> None:
-    daemon.route("DELETE /v1/sessions/work?owner=7", {"id": "work"})
-    assert run(daemon, "sessions", "close", "work", "--owner", "7") == EXIT_OK
+    daemon.route("DELETE /v1/sessions/desk?owner=7", {"id": "desk"})
+    assert run(daemon, "sessions", "close", "desk", "--owner", "7") == EXIT_OK
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -219,32 +219,32 @@ def segment(tmp_path: Path) -> Iterator[str]:
     """The socket path of an engine that nobody serves."""
     path = str(tmp_path / "unserved.sock")
     engine = DirectEngine(path)
-    engine.consume("work", TOKENS)
+    engine.consume("desk", TOKENS)
     yield path
     engine.close()
 
 
 def test_tokens_need_no_daemon_to_answer(segment: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ctl.main(["--socket", segment, "sessions", "show", "work", "--tokens"]) == EXIT_OK
+    assert ctl.main(["--socket", segment, "sessions", "show", "desk", "--tokens"]) == EXIT_OK
     head, *lines = capsys.readouterr().out.splitlines()
-    assert head == "work: idle, 40 tokens"
+    assert head == "desk: idle, 40 tokens"
     assert [int(line.split()[0]) for line in lines] == [0, 12, 24, 36]
     assert [int(token) for line in lines for token in line.split()[1:]] == TOKENS
 
 
 def test_tokens_as_json(segment: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ctl.main(["--socket", segment, "sessions", "show", "work", "--tokens", "--json"]) == EXIT_OK
+    assert ctl.main(["--socket", segment, "sessions", "show", "desk", "--tokens", "--json"]) == EXIT_OK
     found = json.loads(capsys.readouterr().out)
     assert (found["tokens"], found["state"], found["reason"], found["pid"]) == (TOKENS, "idle", "new", os.getpid())
 
 
 def test_tokens_of_nobody(segment: str) -> None:
     assert ctl.main(["--socket", segment, "sessions", "show", "nobody", "--tokens"]) == EXIT_NOT_FOUND
-    assert ctl.main(["--socket", segment, "sessions", "show", "work", "--tokens", "--owner", "3"]) == EXIT_NOT_FOUND
+    assert ctl.main(["--socket", segment, "sessions", "show", "desk", "--tokens", "--owner", "3"]) == EXIT_NOT_FOUND
 
 
 def test_tokens_without_a_segment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ctl.main(["--socket", str(tmp_path / "none"), "sessions", "show", "work", "--tokens"]) == EXIT_ABSENT
+    assert ctl.main(["--socket", str(tmp_path / "none"), "sessions", "show", "desk", "--tokens"]) == EXIT_ABSENT
     assert "no shared segment" in capsys.readouterr().err
 
 
@@ -252,5 +252,5 @@ def test_tokens_of_a_daemon_that_died(
     segment: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resident.Resident, "is_daemon_alive", False)
-    assert ctl.main(["--socket", segment, "sessions", "show", "work", "--tokens"]) == EXIT_OK
+    assert ctl.main(["--socket", segment, "sessions", "show", "desk", "--tokens"]) == EXIT_OK
     assert f"its daemon (pid {os.getpid()}) is gone" in capsys.readouterr().err

@@ -230,7 +230,7 @@ def test_the_fullest_file_is_within_its_bound() -> None:
 # --- a daemon --------------------------------------------------------------------------------------------------------
 
 
-async def turn(daemon: Daemon, messages: list[Json], name: str = "work") -> Json:
+async def turn(daemon: Daemon, messages: list[Json], name: str = "desk") -> Json:
     """One more question, answered greedily, and the answer echoed."""
     messages.append(QUESTION)
     answer = await daemon.chat(messages=messages, session_id=name, temperature=0, max_tokens=40)
@@ -295,7 +295,7 @@ async def test_a_damaged_file_costs_nothing_else(tmp_path: Path, caplog: pytest.
 async def test_closed_sessions_leave_no_answers(tmp_path: Path) -> None:
     async with serving(config(tmp_path)) as daemon:
         await turn(daemon, [])
-        assert (await daemon.ask("DELETE", "/v1/sessions/work")).status == 200
+        assert (await daemon.ask("DELETE", "/v1/sessions/desk")).status == 200
     assert files(tmp_path) == []
 
 
@@ -309,10 +309,10 @@ async def test_loading_forgets_the_answers_of_what_was_replaced(tmp_path: Path) 
     async with serving(config(tmp_path)) as daemon:
         messages: list[Json] = []
         await turn(daemon, messages)
-        assert (await daemon.ask("POST", "/v1/sessions/work/save", {"name": "label"})).status == 200
+        assert (await daemon.ask("POST", "/v1/sessions/desk/save", {"name": "label"})).status == 200
         other: list[Json] = [{"role": "system", "content": "Be brief."}]
         await turn(daemon, other, "other")
         assert len(daemon.state.histories.splices(0, "other", other)[1]) == 1
         assert (await daemon.ask("POST", "/v1/sessions/other/load", {"name": "label"})).status == 200
         assert daemon.state.histories.splices(0, "other", other)[1] == []
-        assert len(daemon.state.histories.splices(0, "work", messages)[1]) == 1
+        assert len(daemon.state.histories.splices(0, "desk", messages)[1]) == 1

@@ -30,7 +30,7 @@ def files(directory: Path, suffix: str = "llmd-session") -> list[Path]:
 async def filled(directory: Path, **options: Any) -> Conversation:
     """One conversation with a daemon that has stopped in order."""
     async with serving(config(directory, **options)) as daemon:
-        talk = Conversation(daemon, "work", system="a system prompt of some length, worth keeping")
+        talk = Conversation(daemon, "desk", system="a system prompt of some length, worth keeping")
         for text in ("the first question", "the second question"):
             await talk.ask(text)
     return talk
@@ -47,7 +47,7 @@ async def test_sessions_come_back_after_a_stop(tmp_path: Path, memory: str) -> N
     talk = await filled(tmp_path, model=f"sim:{memory}")
     assert len(files(tmp_path)) == 1
     async with serving(config(tmp_path, model=f"sim:{memory}")) as daemon:
-        found = (await daemon.ask("GET", "/v1/sessions/work")).json
+        found = (await daemon.ask("GET", "/v1/sessions/desk")).json
         assert found["state"] == "parked" and found["tokens"] > 0
         await again(talk, daemon)
     assert talk.report["session_reset_reason"] == "restored"
@@ -56,10 +56,10 @@ async def test_sessions_come_back_after_a_stop(tmp_path: Path, memory: str) -> N
 
 async def test_saved_sessions_outlive_the_daemon(tmp_path: Path) -> None:
     async with serving(config(tmp_path)) as daemon:
-        talk = Conversation(daemon, "work")
+        talk = Conversation(daemon, "desk")
         await talk.ask("a question to be kept for long")
-        assert (await daemon.ask("POST", "/v1/sessions/work/save", {"name": "label"})).status == 200
-        await daemon.ask("DELETE", "/v1/sessions/work")
+        assert (await daemon.ask("POST", "/v1/sessions/desk/save", {"name": "label"})).status == 200
+        await daemon.ask("DELETE", "/v1/sessions/desk")
     async with serving(config(tmp_path)) as daemon:
         assert (await daemon.ask("GET", "/v1/sessions")).json["data"] == []
         assert (await daemon.ask("POST", "/v1/sessions/new/load", {"name": "label"})).status == 200
@@ -71,7 +71,7 @@ async def test_saved_sessions_outlive_the_daemon(tmp_path: Path) -> None:
 async def test_closed_sessions_do_not_come_back(tmp_path: Path) -> None:
     await filled(tmp_path)
     async with serving(config(tmp_path)) as daemon:
-        assert (await daemon.ask("DELETE", "/v1/sessions/work")).status == 200
+        assert (await daemon.ask("DELETE", "/v1/sessions/desk")).status == 200
     assert files(tmp_path) == []
     async with serving(config(tmp_path)) as daemon:
         assert (await daemon.ask("GET", "/v1/sessions")).json["data"] == []
@@ -109,10 +109,10 @@ async def test_files_of_another_model_are_not_read(tmp_path: Path, caplog: pytes
 async def test_a_disk_that_takes_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The directory vanishes under the daemon: it says so, serves on, and stops in order."""
     async with serving(config(tmp_path)) as daemon:
-        talk = Conversation(daemon, "work")
+        talk = Conversation(daemon, "desk")
         await talk.ask("a question")
         shutil.rmtree(tmp_path / "state")
-        answer = await daemon.ask("POST", "/v1/sessions/work/save", {"name": "label"})
+        answer = await daemon.ask("POST", "/v1/sessions/desk/save", {"name": "label"})
         assert answer.status == 500 and answer.error["code"] == "io_error"
         await again(talk, daemon)
         assert talk.report["session_reset_reason"] == "exact_prefix"
@@ -140,7 +140,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
 
 def ask(process: Process, text: str) -> Json:
     messages = [{"role": "user", "content": text}]
-    status, answer = process.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="work"))
+    status, answer = process.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="desk"))
     assert status == 200, json.dumps(answer)
     session = answer["session"]
     assert isinstance(session, dict)
@@ -151,11 +151,11 @@ def test_a_killed_daemon(start: Start) -> None:
     """The shared segment outlives it: the session is known, refilled once, and warm from then on."""
     first = start("--model", "sim:hybrid")
     ask(first, "a question before the crash")
-    held = first.ask("GET", "/v1/sessions/work")[1]["tokens"]
+    held = first.ask("GET", "/v1/sessions/desk")[1]["tokens"]
     first.popen.send_signal(signal.SIGKILL)
     first.popen.wait()
     second = start("--model", "sim:hybrid")
-    found = second.ask("GET", "/v1/sessions/work")[1]
+    found = second.ask("GET", "/v1/sessions/desk")[1]
     assert (found["state"], found["tokens"]) == ("parked", held)
     assert ask(second, "a question before the crash")["session_reset_reason"] == "torn"
     assert ask(second, "a question before the crash")["session_reset_reason"] == "equal"
@@ -165,18 +165,18 @@ def test_a_daemon_killed_after_its_sessions_went_on(start: Start) -> None:
     """A file holds less than the segment knows: it is the same session, and what the file holds is not refilled."""
     first = start("--model", "sim:hybrid")
     messages: list[Json] = [{"role": "user", "content": "a question before the stop"}]
-    _, answer = first.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="work"))
+    _, answer = first.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="desk"))
     first.popen.terminate()
     assert first.popen.wait() == 0
     second = start("--model", "sim:hybrid")
-    in_file = second.ask("GET", "/v1/sessions/work")[1]["tokens"]
+    in_file = second.ask("GET", "/v1/sessions/desk")[1]["tokens"]
     messages += [answer["choices"][0]["message"], {"role": "user", "content": "and one more before the crash"}]
-    assert second.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="work"))[0] == 200
+    assert second.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="desk"))[0] == 200
     second.popen.send_signal(signal.SIGKILL)
     second.popen.wait()
     third = start("--model", "sim:hybrid")
-    assert third.ask("GET", "/v1/sessions/work")[1]["tokens"] == in_file
-    _, answer = third.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="work"))
+    assert third.ask("GET", "/v1/sessions/desk")[1]["tokens"] == in_file
+    _, answer = third.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="desk"))
     assert answer["session"]["session_reset_reason"] in ("restored", "checkpoint")
     assert 0 < answer["session"]["reused_prompt_tokens"] <= in_file
 
