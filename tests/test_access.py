@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from llmd.access import KeyFileError, check_host, check_origin, host_name, owner_of, read_keys
+from llmd import limits
+from llmd.access import KeyFileError, KeyRing, check_host, check_origin, host_name, owner_of, read_keys
 from llmd.errors import ApiError
 from tests.conftest import Serve
 from tests.serving import Daemon, chat
 
 ANN, BOB, ROOT = "sk-ann-1", "sk-bob-2", "sk-root-3"
+OWNERS = {ANN: owner_of("ann", ANN), BOB: owner_of(None, BOB)}
 
 
 def key_file(tmp_path: Path, text: str = f"{ANN} ann\n# comment\n\n{BOB}\n{ROOT} root admin # the boss\n") -> Path:
@@ -31,7 +34,7 @@ def bearer(key: str) -> dict[str, str]:
 def test_keys_are_read(tmp_path: Path) -> None:
     keys = read_keys(key_file(tmp_path))
     ann, bob, root = (keys.caller(f"Bearer {key}", None) for key in (ANN, BOB, ROOT))
-    assert (ann.name, ann.is_admin, ann.owner) == ("ann", False, owner_of(ANN))
+    assert (ann.name, ann.is_admin, ann.owner) == ("ann", False, OWNERS[ANN])
     assert (bob.name, bob.is_admin) == ("key-4", False)
     assert (root.name, root.is_admin) == ("root", True)
     assert len({ann.owner, bob.owner, root.owner, 0}) == 4
@@ -49,22 +52,116 @@ def test_wrong_keys(tmp_path: Path, authorization: str | None, x_api_key: str | 
     assert (caught.value.code, caught.value.status) == ("invalid_api_key", 401)
 
 
+def names(text: str, tmp_path: Path) -> list[tuple[str, str, bool]]:
+    """The keys x to x5 that are valid with this file, their names, and whether they are admins."""
+    keys = read_keys(key_file(tmp_path, text))
+    found = []
+    for key in ("x", "x#1", "x#", "x2", "x3", "x4", "x5"):
+        try:
+            caller = keys.caller(f"Bearer {key}", None)
+        except ApiError:
+            continue
+        found.append((key, caller.name, caller.is_admin))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("x#1 ann admin", [("x#1", "ann", True)]),
+        ("x#1 ann#b # admin", [("x#1", "ann#b", False)]),
+        ("x# #1", [("x#", "key-1", False)]),
+        ("x #1 admin", [("x", "key-1", False)]),
+        ("x\t#1", [("x", "key-1", False)]),
+        ("#x\n  # x2\n\t#x3\nx4", [("x4", "key-4", False)]),
+        ("\ufeffx ann\r\nx2\tbob\tadmin \r\n\r\n", [("x", "ann", False), ("x2", "bob", True)]),
+        ("x admin\nx2 admin ann\nx3 ann", [("x", "key-1", True), ("x2", "ann", True), ("x3", "ann", False)]),
+        ("x ünsal", [("x", "ünsal", False)]),
+        ("# \x0b \x85 \u2028 x2\nx", [("x", "key-2", False)]),
+    ],
+)
+def test_the_form_of_a_line(tmp_path: Path, text: str, found: list[tuple[str, str, bool]]) -> None:
+    assert names(text, tmp_path) == found
+
+
 @pytest.mark.parametrize(
     ("text", "part"),
-    [("", "holds no key"), ("# nothing\n", "holds no key"), ("a b c\n", "line 1"), ("k\nk other\n", "line 2")],
+    [
+        ("", "holds no key"),
+        ("# nothing\n", "holds no key"),
+        ("a b c\n", "line 1: expected KEY"),
+        ("k\nk other\n", "line 2: this key is there twice"),
+        ("a\nb\0\n", "line 2: a key is printable ASCII"),
+        ("a\nschlüssel\n", "line 2: a key is printable ASCII"),
+        ("a\rb\n", "line 1: a key is printable ASCII"),
+        ("a\u2028b\n", "line 1: a key is printable ASCII"),
+        ("a b\0\n", r"line 1: the name 'b\\x00' is not"),
+        (f"a {'b' * 65}\n", "line 1: the name 'bbb.*64 printable"),
+        (f"{'x' * limits.KEY_FILE_BYTES_MAX}\n", "has more than 1048576 bytes"),
+        ("\n".join(f"key-{n} ann" for n in range(limits.KEYS_MAX + 1)), "line 1025: there are more than 1024 keys"),
+        ("a 12\n", "line 1: the name 12 has only digits"),
+        ("a local\n", "line 1: local is the name of those who come without a key"),
+        ("a anybody\n", "line 1: anybody is the name"),
+        ("a n573\nb n74615\n", "line 2: n74615 and n573 have the number"),
+        ("a key-2\nb\n", "line 2: key-2 and key-2 are both called key-2"),
+    ],
 )
 def test_bad_key_files(tmp_path: Path, text: str, part: str) -> None:
     with pytest.raises(KeyFileError, match=part):
         read_keys(key_file(tmp_path, text))
 
 
+def test_an_owner_is_the_name_and_without_one_the_key(tmp_path: Path) -> None:
+    def owners(text: str, *keys: str) -> list[int]:
+        ring = read_keys(key_file(tmp_path, text))
+        return [ring.caller(f"Bearer {key}", None).owner for key in keys]
+
+    [before] = owners("old ann\n", "old")
+    assert owners("new ann admin\nold ann\n", "new", "old") == [before, before]
+    [other, bare] = owners("old bob\nnew\n", "old", "new")
+    assert len({before, other, bare, 0}) == 4
+    assert owners("# moved\nold bob\n\nnew\n", "new") == [bare]
+    assert 0 not in {owner_of(None, str(n)) for n in range(1000)}
+
+
+def test_names_and_numbers_of_owners(tmp_path: Path) -> None:
+    keys = read_keys(key_file(tmp_path))
+    assert keys.n_owners == 4 and len(keys) == 3
+    assert keys.name_of(OWNERS[ANN]) == "ann" and keys.owner_named("ann") == OWNERS[ANN]
+    assert keys.name_of(OWNERS[BOB]) == "key-4" and keys.owner_named("key-4") == OWNERS[BOB]
+    assert keys.name_of(0) == "local" and keys.owner_named("local") == 0
+    assert keys.name_of(1) is None and keys.owner_named("x") is None
+    assert KeyRing().n_owners == 1 and KeyRing().name_of(0) == "local"
+
+
+def test_short_keys_are_named(tmp_path: Path) -> None:
+    assert read_keys(key_file(tmp_path, f"{'k' * 15} ann\n{'k' * 16} bob\nk\n")).guessable() == ["ann", "key-3"]
+
+
 def test_a_key_file_must_be_private(tmp_path: Path) -> None:
     path = key_file(tmp_path)
+    tmp_path.chmod(0o755)
+    read_keys(path)
+    path.chmod(0o640)
+    read_keys(path)
     path.chmod(0o644)
-    with pytest.raises(KeyFileError, match="chmod 600"):
+    with pytest.raises(KeyFileError, match=r"has mode 0644, open to others; use: chmod 640 "):
         read_keys(path)
-    with pytest.raises(KeyFileError, match="cannot read"):
+    with pytest.raises(KeyFileError, match="cannot read .*none: No such file"):
         read_keys(tmp_path / "none")
+
+
+def test_a_key_file_is_a_file(tmp_path: Path) -> None:
+    """A link to one will do, as those of containers are; a pipe would be waited for."""
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    (tmp_path / "link").symlink_to(key_file(tmp_path))
+    for name in ("pipe", "."):
+        with pytest.raises(KeyFileError, match="not a regular file|Is a directory"):
+            read_keys(tmp_path / name)
+    assert len(read_keys(tmp_path / "link")) == 3
+    (tmp_path / "keys").write_bytes(b"a\nb\xff\n")
+    with pytest.raises(KeyFileError, match="line 2: this is not UTF-8"):
+        read_keys(tmp_path / "keys")
 
 
 # --- keys over HTTP --------------------------------------------------------------------------------------------------
@@ -95,7 +192,7 @@ async def test_sessions_of_different_keys_never_meet(locked: Daemon) -> None:
         assert answer.json["session"]["session_reset_reason"] == "new"
     for key in (ANN, BOB):
         data = (await locked.ask("GET", "/v1/sessions", headers=bearer(key))).json["data"]
-        assert [(session["id"], session["owner"]) for session in data] == [("same", owner_of(key))]
+        assert [(session["id"], session["owner"]) for session in data] == [("same", OWNERS[key])]
     await locked.ask("POST", "/v1/chat/completions", chat("hi", session_id="only-bob"), headers=bearer(BOB))
     for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/reset")):
         answer = await locked.ask(method, f"/v1/sessions/only-bob{path}", headers=bearer(ANN))
@@ -107,10 +204,10 @@ async def test_an_admin_sees_all_and_must_name_the_owner(locked: Daemon) -> None
         await locked.ask("POST", "/v1/chat/completions", chat("hi", session_id="same"), headers=bearer(key))
     answer = await locked.ask("GET", "/v1/sessions/same", headers=bearer(ROOT))
     assert answer.status == 409 and answer.error["code"] == "ambiguous_session"
-    assert str(owner_of(ANN)) in answer.error["message"]
-    path = f"/v1/sessions/same?owner={owner_of(ANN)}"
+    assert str(OWNERS[ANN]) in answer.error["message"]
+    path = f"/v1/sessions/same?owner={OWNERS[ANN]}"
     assert (await locked.ask("DELETE", path, headers=bearer(ROOT))).status == 200
-    assert (await locked.ask("GET", "/v1/sessions/same", headers=bearer(ROOT))).json["owner"] == owner_of(BOB)
+    assert (await locked.ask("GET", "/v1/sessions/same", headers=bearer(ROOT))).json["owner"] == OWNERS[BOB]
     assert (await locked.ask("GET", "/v1/sessions/same?owner=x", headers=bearer(ROOT))).status == 400
 
 

@@ -7,11 +7,13 @@ import hashlib
 import hmac
 import ipaddress
 import os
+import re
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from . import limits
 from .errors import ApiError, shown
 
 ADMIN_WORD = "admin"
@@ -41,11 +43,7 @@ ANYBODY = Caller(owner=0, name="anybody", is_admin=False)
 class Key:
     digest: bytes
     caller: Caller
-
-
-def owner_of(key: str) -> int:
-    """A stable number above 0: the key's own, without telling the key."""
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:4], "little") or 1
+    n_chars: int
 
 
 class KeyRing:
@@ -53,10 +51,32 @@ class KeyRing:
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._keys = tuple(keys)
+        callers = [LOCAL, *(key.caller for key in self._keys)]
+        self._names = {caller.owner: caller.name for caller in callers}
+        self._owners = {caller.name: caller.owner for caller in callers}
 
     @property
     def is_open(self) -> bool:
         return not self._keys
+
+    @property
+    def n_owners(self) -> int:
+        """Those who come without a key count as one."""
+        return len(self._names)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def guessable(self) -> list[str]:
+        """Whose keys are so short that a patient stranger finds them."""
+        return [key.caller.name for key in self._keys if key.n_chars < limits.KEY_CHARS_MIN_ADVISED]
+
+    def name_of(self, owner: int) -> str | None:
+        """None: nobody who may come now has this number; a key that was taken out of the file had."""
+        return self._names.get(owner)
+
+    def owner_named(self, name: str) -> int | None:
+        return self._owners.get(name)
 
     def caller(self, authorization: str | None, x_api_key: str | None) -> Caller:
         """Raises ApiError. Looks at every key, so that the time taken tells nothing."""
@@ -74,36 +94,106 @@ class KeyRing:
         return found
 
 
+# --- the key file ----------------------------------------------------------------------------------------------------
+
+_SPACE = re.compile(r"[ \t]+")
+_KEY = re.compile(r"[!-~]+")  # what every client sends in a header in the same bytes
+_RESERVED_NAMES = (LOCAL.name, ANYBODY.name)
+
+
+def owner_of(name: str | None, key: str) -> int:
+    """A stable number above 0. It comes from the name, so that another key under the same name keeps its sessions, and
+    from the key where there is no name; it does not tell the key."""
+    identity = f"name {name}" if name is not None else key
+    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:4], "little") or 1
+
+
 def read_keys(path: Path) -> KeyRing:
-    """Lines of `KEY [NAME] [admin]`; # begins a comment. Raises KeyFileError."""
-    try:
-        mode = stat.S_IMODE(os.stat(path).st_mode)
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise KeyFileError(f"--api-key-file: cannot read {path}: {error}") from None
-    if mode & 0o007:
-        raise KeyFileError(f"--api-key-file: {path} has mode {mode:04o}, open to others; use: chmod 600 {path}")
+    """Lines of `KEY [NAME] [admin]`; a # at the beginning of a line or after a space begins a comment. Raises
+    KeyFileError."""
     keys: dict[bytes, Key] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        words = line.partition("#")[0].split()
-        if words:
-            key = _key(path, number, words)
+    for number, line in enumerate(_text_of(path).split("\n"), 1):
+        if words := _words(line):
+            where = f"--api-key-file: {path} line {number}"
+            key = _key(where, number, words)
             if key.digest in keys:
-                raise KeyFileError(f"--api-key-file: {path} line {number}: this key is there twice")
+                raise KeyFileError(f"{where}: this key is there twice")
+            _check_owner(where, key.caller, (known.caller for known in keys.values()))
             keys[key.digest] = key
+            if len(keys) > limits.KEYS_MAX:
+                raise KeyFileError(f"{where}: there are more than {limits.KEYS_MAX} keys")
     if not keys:
         raise KeyFileError(f"--api-key-file: {path} holds no key")
     return KeyRing(keys.values())
 
 
-def _key(path: Path, number: int, words: list[str]) -> Key:
+def _open_nonblocking(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _text_of(path: Path) -> str:
+    """Asked and read through one descriptor, so that nobody can put another file in its place in between."""
+    try:
+        with open(path, "rb", opener=_open_nonblocking) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise KeyFileError(f"--api-key-file: {path} is not a regular file")
+            mode = stat.S_IMODE(found.st_mode)
+            if mode & 0o007:
+                raise KeyFileError(
+                    f"--api-key-file: {path} has mode {mode:04o}, open to others; use: chmod {mode & 0o770:03o} {path}"
+                )
+            data = file.read(limits.KEY_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise KeyFileError(f"--api-key-file: cannot read {path}: {error.strerror}") from None
+    if len(data) > limits.KEY_FILE_BYTES_MAX:
+        raise KeyFileError(f"--api-key-file: {path} has more than {limits.KEY_FILE_BYTES_MAX} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise KeyFileError(f"--api-key-file: {path} line {line}: this is not UTF-8") from None
+
+
+def _words(line: str) -> list[str]:
+    """Without the comment: a # inside a word belongs to it, keys have them."""
+    words = [word for word in _SPACE.split(line.removesuffix("\r")) if word]
+    comment = next((at for at, word in enumerate(words) if word.startswith("#")), len(words))
+    return words[:comment]
+
+
+def _key(where: str, number: int, words: list[str]) -> Key:
     secret, *rest = words
     is_admin = ADMIN_WORD in rest
     names = [word for word in rest if word != ADMIN_WORD]
     if len(names) > 1:
-        raise KeyFileError(f"--api-key-file: {path} line {number}: expected KEY [NAME] [admin]")
-    caller = Caller(owner_of(secret), names[0] if names else f"key-{number}", is_admin)
-    return Key(hashlib.sha256(secret.encode()).digest(), caller)
+        raise KeyFileError(f"{where}: expected KEY [NAME] [admin]")
+    if not _KEY.fullmatch(secret):
+        raise KeyFileError(f"{where}: a key is printable ASCII; clients send other characters in different ways")
+    name = names[0] if names else None
+    if name is not None:
+        _check_name(where, name)
+    caller = Caller(owner_of(name, secret), name or f"key-{number}", is_admin)
+    return Key(hashlib.sha256(secret.encode()).digest(), caller, len(secret))
+
+
+def _check_name(where: str, name: str) -> None:
+    if not name.isprintable() or len(name) > limits.OWNER_NAME_CHARS_MAX:
+        raise KeyFileError(
+            f"{where}: the name {shown(name)} is not 1 to {limits.OWNER_NAME_CHARS_MAX} printable characters"
+        )
+    if name.isdigit():
+        raise KeyFileError(f"{where}: the name {name} has only digits, as the numbers of owners do")
+    if name in _RESERVED_NAMES:
+        raise KeyFileError(f"{where}: {name} is the name of those who come without a key")
+
+
+def _check_owner(where: str, caller: Caller, others: Iterable[Caller]) -> None:
+    """Names and numbers of owners tell them apart, each by itself. A key without a name is called after its line."""
+    for other in others:
+        if (other.name == caller.name) != (other.owner == caller.owner):
+            both = f"are both called {caller.name}" if other.name == caller.name else f"have the number {caller.owner}"
+            raise KeyFileError(f"{where}: {caller.name} and {other.name} {both}; give one of them another name")
 
 
 # --- browsers --------------------------------------------------------------------------------------------------------

@@ -15,6 +15,14 @@ UINT32_MAX = 0xFFFF_FFFF
 USER_FIELD_SHOWN_CHARS_MAX = 120
 """A value quoted in an error message is cut to this."""
 
+# Who may ask (access.py).
+KEY_FILE_BYTES_MAX = 1024**2
+KEYS_MAX = 1024
+"""Each is compared with what a request brings, the matching one or not."""
+OWNER_NAME_CHARS_MAX = 64
+KEY_CHARS_MIN_ADVISED = 16
+"""Shorter keys are taken, with a warning."""
+
 # What the daemon holds for a client.
 PENDING_TEXT_CHARS_MAX = 65_536
 """Undelivered text of one stream; above it the generation is paused until the client has read."""
