@@ -252,6 +252,25 @@ def test_foreign_hosts(host: str | None) -> None:
     check_host(host, ("*",))
 
 
+@pytest.mark.parametrize("allowed", ["MyHost", "myhost.", "MYHOST:8000", " myhost "])
+@pytest.mark.parametrize("host", ["myhost", "MyHost:8000", "MYHOST."])
+def test_case_and_port_of_an_allowed_host_do_not_matter(allowed: str, host: str) -> None:
+    check_host(host, ("other", allowed))
+
+
+@pytest.mark.parametrize("host", ["", None, ":80"])
+def test_no_name_is_nobodys(host: str | None) -> None:
+    with pytest.raises(ApiError):
+        check_host(host, ("::1",))
+
+
+@pytest.mark.parametrize("allowed", ["http://localhost:3000/", "HTTP://LocalHost:3000", " http://localhost:3000"])
+def test_case_and_slash_of_an_allowed_origin_do_not_matter(allowed: str) -> None:
+    assert check_origin("http://localhost:3000", "localhost:8000", (allowed,)) is True
+    with pytest.raises(ApiError):
+        check_origin("http://localhost:30", "localhost:8000", (allowed,))
+
+
 def test_origins() -> None:
     assert check_origin(None, "localhost:8000", ()) is False
     assert check_origin("http://localhost:8000", "localhost:8000", ()) is False

@@ -202,7 +202,7 @@ def _check_owner(where: str, caller: Caller, others: Iterable[Caller]) -> None:
 def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
     """A web page whose name was rebound to this machine sends that name: only names of our own are answered."""
     name = host_name(host or "")
-    if EVERYBODY in allowed or name in allowed or _is_own_name(name):
+    if EVERYBODY in allowed or _is_own_name(name) or (name and any(host_name(one) == name for one in allowed)):
         return
     raise ApiError("forbidden_host", f"Host {shown(host)} is no name of this server; --allowed-hosts can allow it.")
 
@@ -231,8 +231,13 @@ def check_origin(origin: str | None, host: str | None, allowed: tuple[str, ...])
         return False
     if origin.partition("://")[2].lower() == (host or "").lower() and origin != "null":
         return False
-    if EVERYBODY in allowed or origin.rstrip("/") in allowed:
+    if EVERYBODY in allowed or any(_origin(one) == _origin(origin) for one in allowed):
         return True
     raise ApiError(
         "forbidden_origin", f"Pages of {shown(origin)} may not call this server; --allowed-origins can allow them."
     )
+
+
+def _origin(text: str) -> str:
+    """As browsers send it, who write scheme and host in lower case and no slash; people may not."""
+    return text.strip().lower().rstrip("/")
