@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import socket
+import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from llmd import options
 from llmd.__main__ import main
 from llmd.engine import Engine
 from llmd.engine_open import EngineOptions
-from llmd.listen import ListenError, open_listeners
+from llmd.listen import ListenError, Listeners, open_listeners
 from llmd.options import UntrustedSocketError, check_socket
 from tests.serving import config_of
 from tests.test_process import Start
@@ -85,6 +87,194 @@ def test_a_directory_in_tmp_of_somebody_else_is_refused(
 def test_a_directory_that_somebody_chose_is_theirs_to_judge(tmp_path: Path) -> None:
     tmp_path.chmod(0o770)
     check_socket(tmp_path / "llmd.sock")
+
+
+# --- the unix socket -------------------------------------------------------------------------------------------------
+
+
+def opened(path: Path) -> Listeners:
+    return open_listeners(config_of(path.parent, socket=path))
+
+
+@pytest.mark.parametrize("mask", [0, 0o077, 0o027])
+def test_socket_lock_and_directories_are_for_their_user_only(tmp_path: Path, mask: int) -> None:
+    """From the beginning: at no time does the mode depend on the umask, which is the process's and not the thread's."""
+    path = tmp_path / "a" / "b" / "llmd.sock"
+    before = os.umask(mask)
+    try:
+        listeners = opened(path)
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+    places = {path: 0o600, path.with_name("llmd.sock.lock"): 0o600, path.parent: 0o700, path.parents[1]: 0o700}
+    assert {place: stat.S_IMODE(place.lstat().st_mode) for place in places} == places
+    listeners.close()
+    assert not path.exists()
+
+
+def test_the_socket_is_never_open_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has its mode when it appears."""
+    modes: list[int] = []
+
+    class Watched(socket.socket):
+        def bind(self, address: Any) -> None:
+            super().bind(address)
+            if self.family == socket.AF_UNIX:
+                modes.append(stat.S_IMODE(os.stat(address).st_mode))
+
+    monkeypatch.setattr(socket, "socket", Watched)
+    before = os.umask(0)
+    try:
+        opened(tmp_path / "llmd.sock").close()
+    finally:
+        os.umask(before)
+    assert modes == [0o600]
+
+
+def test_a_dead_socket_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "llmd.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    opened(path).close()
+    assert not path.exists()
+
+
+def _in_the_way(path: Path, what: str) -> None:
+    if what == "file":
+        path.write_text("dear diary")
+    elif what == "directory":
+        path.mkdir()
+    elif what == "pipe":
+        os.mkfifo(path)
+    elif what == "link to a file":
+        path.with_name("diary").write_text("dear diary")
+        path.symlink_to(path.with_name("diary"))
+    else:
+        path.symlink_to(path.with_name("nothing"))
+
+
+KINDS = ("directory", "pipe", "link to a file", "link to nothing")
+
+
+@pytest.mark.parametrize(
+    ("what", "suffix"), [("file", ""), *((what, suffix) for what in KINDS for suffix in ("", ".lock"))]
+)
+def test_what_is_in_the_way_stays_and_is_named(tmp_path: Path, what: str, suffix: str) -> None:
+    path = tmp_path / "llmd.sock"
+    _in_the_way(Path(f"{path}{suffix}"), what)
+    before = {place: place.lstat() for place in tmp_path.iterdir()}
+    with pytest.raises(ListenError, match=rf"llmd\.sock{suffix}.* with --socket"):
+        opened(path)
+    after = {place: place.lstat() for place in tmp_path.iterdir() if place in before}
+    assert {place: found.st_ino for place, found in after.items()} == {p: found.st_ino for p, found in before.items()}
+    assert not (tmp_path / "nothing").exists()
+    assert what != "link to a file" or (tmp_path / "diary").read_text() == "dear diary"
+
+
+def test_a_socket_that_somebody_listens_on_stays(tmp_path: Path) -> None:
+    """One without our lock: systemd's, or another program's. A full queue is no sign of death."""
+    path = tmp_path / "llmd.sock"
+    with socket.socket(socket.AF_UNIX) as theirs:
+        theirs.bind(str(path))
+        theirs.listen(0)
+        for _ in range(3):
+            with pytest.raises(ListenError, match="another program listens on"):
+                opened(path)
+    path.unlink()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as theirs:
+        theirs.bind(str(path))
+        with pytest.raises(ListenError, match="another program listens on"):
+            opened(path)
+
+
+@pytest.mark.parametrize("suffix", ["", ".lock"])
+def test_what_another_user_put_there_is_not_touched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    """Who holds a lock file of theirs could keep us out; who owns a socket there could stand in for us."""
+    path = tmp_path / "llmd.sock"
+    opened(path).close()
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    foreign, real = Path(f"{path}{suffix}").lstat().st_ino, os.geteuid()
+    monkeypatch.setattr("llmd.listen.os.fstat", lambda fd: _owned(os.stat(fd), foreign, real + 1))
+    monkeypatch.setattr("llmd.listen.os.lstat", lambda p: _owned(os.stat(p, follow_symlinks=False), foreign, real + 1))
+    with pytest.raises(ListenError, match=rf"llmd\.sock{suffix} belongs to another user \(uid {real + 1}\)"):
+        opened(path)
+    assert path.exists()
+
+
+def _owned(found: os.stat_result, inode: int, uid: int) -> os.stat_result:
+    return os.stat_result([*found[:4], uid if found.st_ino == inode else found.st_uid, *found[5:]])
+
+
+def test_only_our_own_socket_goes_with_us(tmp_path: Path) -> None:
+    path = tmp_path / "llmd.sock"
+    listeners = opened(path)
+    path.unlink()
+    with socket.socket(socket.AF_UNIX) as successor:
+        successor.bind(str(path))
+        listeners.close()
+        assert path.exists()
+
+
+def test_a_path_that_is_too_long_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(ListenError, match="more than 107 bytes"):
+        opened(tmp_path / "deeper" / ("x" * 100))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_directory_in_which_anybody_may_replace_the_socket(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for mode, warnings in ((0o1777, 0), (0o700, 0), (0o777, 1)):
+        caplog.clear()
+        tmp_path.chmod(mode)
+        opened(tmp_path / "llmd.sock").close()
+        assert len([record for record in caplog.records if "every user" in record.getMessage()]) == warnings
+
+
+def test_a_directory_that_cannot_be_made(tmp_path: Path) -> None:
+    with pytest.raises(ListenError, match=r"cannot make the unix socket .*: /proc/nothing: .*--socket"):
+        open_listeners(config_of(tmp_path, socket=Path("/proc/nothing/llmd.sock")))
+
+
+# --- who can reach it ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "is_public"),
+    [("127.0.0.1", False), ("127.0.0.2", False), ("::1", False), ("localhost", False), ("0.0.0.0", True), ("::", True)],
+)
+def test_which_addresses_other_machines_can_reach(tmp_path: Path, host: str, is_public: bool) -> None:
+    listeners = open_listeners(config_of(tmp_path, host=host))
+    try:
+        assert listeners.public_addresses() == (listeners.addresses()[:1] if is_public else [])
+    finally:
+        listeners.close()
+
+
+def test_passed_sockets_are_judged_by_their_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The configuration says loopback; systemd listens elsewhere."""
+    passed = [socket.create_server(("0.0.0.0", 0)), socket.create_server(("127.0.0.1", 0))]
+    monkeypatch.setattr("llmd.systemd.listen_sockets", lambda: passed)
+    listeners = open_listeners(config_of(tmp_path))
+    assert listeners.public_addresses() == [f"http://0.0.0.0:{passed[0].getsockname()[1]}"]
+    listeners.close()
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM])
+def test_passed_sockets_must_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: socket.SocketKind) -> None:
+    with socket.socket(socket.AF_INET, kind) as passed:
+        monkeypatch.setattr("llmd.systemd.listen_sockets", lambda: [passed])
+        with pytest.raises(ListenError, match="LISTEN_FDS"):
+            open_listeners(config_of(tmp_path))
+
+
+def test_passed_sockets_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llmd.systemd.LISTEN_FDS_START", 100_000)
+    monkeypatch.setenv("LISTEN_FDS", "1000000000")
+    monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
+    with pytest.raises(ListenError, match="LISTEN_FDS: systemd passed no such socket"):
+        open_listeners(config_of(tmp_path))
 
 
 # --- chat templates --------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from . import __version__, logs, systemd
 from .access import KeyFileError
-from .config import PROGRAM, is_loopback, load_or_exit
+from .config import PROGRAM, load_or_exit
 from .listen import BACKLOG, ListenError, Listeners, open_listeners
 from .options import Config
 
@@ -163,8 +163,9 @@ def _announce(state: State, listeners: Listeners) -> None:
             addresses=" ".join(listeners.addresses()),
         ),
     )
-    if not is_loopback(state.config.host) and state.keys.is_open:
-        log.warning("other machines can reach this server, and no --api-key-file is set")
+    public = listeners.public_addresses()
+    if public and state.keys.is_open:
+        log.warning("other machines can reach this server, and no --api-key-file is set: %s", " ".join(public))
     url = next((address for address in listeners.addresses() if address.startswith("http")), None)
     if url is not None and sys.stderr.isatty():
         print(_HOW_TO_TRY.format(url=url), file=sys.stderr)

@@ -112,10 +112,6 @@ def _checked(config: Config) -> Config:
     return config
 
 
-def is_loopback(host: str) -> bool:
-    return host in ("localhost", "::1", "[::1]") or host.startswith("127.")
-
-
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message}; the options are in: {PROGRAM} --help")

@@ -1,24 +1,31 @@
 """The sockets the daemon listens on, opened before the model is loaded.
 
-The TCP socket listens from then on: a port in use is known at once, and no other daemon can take this one. Clients that
-connect while the model loads wait in its queue. The unix socket is only bound and its lock held: llmctl tells from that
-that the daemon is starting.
+A port in use is known at once, and no other daemon can take this one. The unix socket is this user's alone: nothing is
+removed for it but a socket of this user's on which nobody listens.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
+import ipaddress
+import logging
 import os
 import socket
+import stat
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from . import systemd
 from .options import Config, UntrustedSocketError, check_socket
 
+log = logging.getLogger("llmd")
+
 BACKLOG = 128
 """Connections that may wait to be accepted."""
+UNIX_PATH_BYTES_MAX = 107
+"""sun_path less its terminator; see unix(7)."""
 
 
 class ListenError(Exception):
@@ -26,25 +33,57 @@ class ListenError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class UnixSocket:
+    """One that we made, and that goes with us."""
+
+    listener: socket.socket
+    path: Path
+    inode: tuple[int, int]
+    lock: int
+    """Descriptor of the lock file beside it: held as long as the daemon lives. The file stays: who removed it would
+    leave two daemons with a lock each."""
+
+    def close(self) -> None:
+        self.listener.close()
+        try:
+            if _inode(os.lstat(self.path)) == self.inode:
+                self.path.unlink()
+        except OSError:
+            pass  # gone, or in a directory that is no longer ours: there is nothing left to do
+        os.close(self.lock)
+
+
+@dataclass(frozen=True, slots=True)
 class Listeners:
-    """Open sockets, and what was made for them."""
+    """Open sockets; `local` is among them unless systemd passed them."""
 
     sockets: list[socket.socket]
-    lock: int | None
-    """Descriptor of the lock file beside the unix socket: held as long as the daemon lives."""
-    path: Path | None
-    """The unix socket we made, which we remove."""
+    local: UnixSocket | None
 
     def addresses(self) -> list[str]:
         return [address_of(listener) for listener in self.sockets]
 
+    def public_addresses(self) -> list[str]:
+        """Those that other machines can reach."""
+        return [address_of(listener) for listener in self.sockets if not _is_local(listener)]
+
     def close(self) -> None:
         for listener in self.sockets:
             listener.close()
-        if self.path is not None:
-            self.path.unlink(missing_ok=True)
-        if self.lock is not None:
-            os.close(self.lock)
+        if self.local is not None:
+            self.local.close()
+
+
+def _inode(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _is_local(listener: socket.socket) -> bool:
+    if listener.family == socket.AF_UNIX:
+        return True
+    address = ipaddress.ip_address(listener.getsockname()[0].partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
 
 
 def address_of(listener: socket.socket) -> str:
@@ -57,16 +96,31 @@ def address_of(listener: socket.socket) -> str:
 
 def open_listeners(config: Config) -> Listeners:
     """Those that systemd passed, or those of the configuration. Raises ListenError."""
-    passed = systemd.listen_sockets()
+    passed = _passed()
     if passed:
-        return Listeners(passed, None, None)
+        return Listeners(passed, None)
     tcp = _tcp(config.host, config.port)
     try:
-        local, lock = _unix(config.socket)
+        local = _unix(config.socket)
     except BaseException:
         tcp.close()
         raise
-    return Listeners([tcp, local], lock, config.socket)
+    return Listeners([tcp, local.listener], local)
+
+
+def _passed() -> list[socket.socket]:
+    try:
+        passed = systemd.listen_sockets()
+    except OSError as error:
+        raise ListenError(f"LISTEN_FDS: systemd passed no such socket: {error.strerror}") from None
+    for listener in passed:
+        is_known = listener.family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
+        is_stream = listener.type == socket.SOCK_STREAM
+        if not (is_known and is_stream and listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)):
+            raise ListenError(
+                "LISTEN_FDS: systemd passed a socket that does not listen; use ListenStream= and Accept=no"
+            )
+    return passed
 
 
 def _tcp(host: str, port: int) -> socket.socket:
@@ -88,33 +142,97 @@ def _tcp(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _unix(path: Path) -> tuple[socket.socket, int]:
-    """The unix socket, for its user only, and the lock that says that a daemon lives there."""
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        check_socket(path)  # now that the directory is there, nobody can put another in its place
-        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise ListenError(
-            f"cannot make the unix socket {path}: {error.strerror}; choose another with --socket"
-        ) from None
-    except UntrustedSocketError as error:
-        raise ListenError(str(error)) from None
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(lock)
-        raise ListenError(f"another llmd serves {path}; stop it, or choose another with --socket") from None
+# --- the unix socket -------------------------------------------------------------------------------------------------
+
+
+def _unix(path: Path) -> UnixSocket:
+    """For its user only from its first moment on, whatever the umask. Only who holds the lock looks at the path."""
+    if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
+        raise ListenError(f"--socket: {path} has more than {UNIX_PATH_BYTES_MAX} bytes; choose a shorter path")
+    lock = _lock(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    mask = os.umask(0o177)
     try:
-        path.unlink(missing_ok=True)  # of a daemon that died: the lock was free
+        _remove_dead(path)
         listener.setblocking(False)
+        os.fchmod(listener.fileno(), 0o600)  # bind() gives the file this mode
         listener.bind(os.fspath(path))
+        return UnixSocket(listener, path, _inode(os.lstat(path)), lock)
     except OSError as error:
         listener.close()
         os.close(lock)
         raise ListenError(f"cannot listen on {path}: {error.strerror or error}; choose another with --socket") from None
-    finally:
-        os.umask(mask)
-    return listener, lock
+    except ListenError:
+        listener.close()
+        os.close(lock)
+        raise
+
+
+def _lock(path: Path) -> int:
+    """The lock that says that a daemon lives there; it makes the directory."""
+    try:
+        _make_directories(path.parent)
+        check_socket(path)  # now that the directory is there, nobody can put another in its place
+        _warn_of_open(path.parent)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        lock = os.open(f"{path}.lock", flags, 0o600)
+    except OSError as error:
+        reason = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        raise ListenError(
+            f"cannot make the unix socket {path}: {error.filename}: {reason}; choose another with --socket"
+        ) from None
+    except UntrustedSocketError as error:
+        raise ListenError(str(error)) from None
+    try:
+        _check_own(f"{path}.lock", os.fstat(lock), "a regular file", stat.S_ISREG)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException as error:
+        os.close(lock)
+        if isinstance(error, OSError):
+            raise ListenError(f"another llmd serves {path}; stop it, or choose another with --socket") from None
+        raise
+    return lock
+
+
+def _make_directories(directory: Path) -> None:
+    """The missing ones, each for this user only (Path.mkdir leaves the upper ones to the umask)."""
+    if not directory.is_dir():
+        _make_directories(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def _warn_of_open(directory: Path) -> None:
+    mode = directory.stat().st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        log.warning("every user of this machine can put another socket in the place of ours, in %s", directory)
+
+
+def _remove_dead(path: Path) -> None:
+    """What a daemon that died left. Anything else that is there stays, and is an error."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    _check_own(str(path), found, "a socket", stat.S_ISSOCK)
+    if _is_listened_on(path):
+        raise ListenError(f"another program listens on {path}; stop it, or choose another with --socket")
+    path.unlink(missing_ok=True)
+
+
+def _check_own(name: str, found: os.stat_result, kind: str, is_kind: Callable[[int], bool]) -> None:
+    if not is_kind(found.st_mode):
+        raise ListenError(f"{name} is in the way and is not {kind}; choose another place with --socket")
+    if found.st_uid != os.geteuid():
+        raise ListenError(f"{name} belongs to another user (uid {found.st_uid}); choose another place with --socket")
+
+
+def _is_listened_on(path: Path) -> bool:
+    """Only a refused connection says that nobody does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(os.fspath(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True
+    return True
