@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp import web
 
 from llmd.api.context import STATE, State
-from llmd.app import create_app, runner_of
+from llmd.app import OPENING, create_app, runner_of
 from llmd.native import COUNTERS
 from llmd.options import Config
 
@@ -97,8 +97,9 @@ def chat(text: str = "hello", **fields: Any) -> Json:
 class Daemon:
     """A served application and a client for it."""
 
-    def __init__(self, state: State, url: str, config: Config) -> None:
+    def __init__(self, state: State, opening: asyncio.Task[None], url: str, config: Config) -> None:
         self.state = state
+        self.opening = opening
         self.url = url
         self.config = config
         self.http = aiohttp.ClientSession()
@@ -168,18 +169,21 @@ def config_of(directory: Path, **overrides: Any) -> Config:
 
 
 @asynccontextmanager
-async def serving(config: Config) -> AsyncIterator[Daemon]:
-    """Serves on a free port and on the unix socket. In the end, every request must have ended, exactly once."""
+async def serving(config: Config, *, is_loaded: bool = True) -> AsyncIterator[Daemon]:
+    """Serves on a free port and on the unix socket. In the end, every request must have ended, exactly once.
+    `is_loaded`: not before the model is there; without, it must be there in the end."""
     if config.state_dir is not None:
         config.state_dir.mkdir(exist_ok=True)
     app = create_app(config)
     runner = runner_of(app)
     await runner.setup()
     try:
+        if is_loaded:
+            await app[OPENING]
         listener = socket.create_server(("127.0.0.1", 0))
         await web.SockSite(runner, listener).start()
         await web.UnixSite(runner, config.socket).start()
-        daemon = Daemon(app[STATE], f"http://127.0.0.1:{listener.getsockname()[1]}", config)
+        daemon = Daemon(app[STATE], app[OPENING], f"http://127.0.0.1:{listener.getsockname()[1]}", config)
         try:
             yield daemon
         finally:

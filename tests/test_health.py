@@ -27,7 +27,8 @@ async def test_ready(daemon: Daemon) -> None:
 
 async def test_not_ready_when_the_decode_thread_is_stuck(daemon: Daemon) -> None:
     times = iter([0.0, 0.0, limits.STALLED_AFTER_S])
-    daemon.state.progress = Progress(lambda: (7, True), lambda: next(times))
+    assert daemon.state.opened is not None
+    daemon.state.opened.progress = Progress(lambda: (7, True), lambda: next(times))
     assert (await daemon.ask("GET", "/ready")).status == 200
     answer = await daemon.ask("GET", "/ready")
     assert answer.status == 503 and answer.json["status"] == "stalled"

@@ -60,6 +60,7 @@ class Start:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self.program = [sys.executable, "-m", "llmd"]
         self._started: list[subprocess.Popen[str]] = []
 
     def arguments(self, *extra: str) -> list[str]:
@@ -70,7 +71,7 @@ class Start:
             "--state-dir": str(self._directory / "state"),
             "--log-format": "json",
         }
-        return [sys.executable, "-m", "llmd", *(part for pair in fixed.items() for part in pair), *extra]
+        return [*self.program, *(part for pair in fixed.items() for part in pair), *extra]
 
     def popen(self, *extra: str, **environment: str) -> subprocess.Popen[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_")}

@@ -36,21 +36,37 @@ class StartError(Exception):
 
 
 def main() -> None:
+    _open_standard_streams()
     config = load_or_exit(sys.argv[1:])
     logs.configure(config.log_level, config.log_format)
     try:
-        _run(config)
+        was_loading = _run(config)
     except (StartError, ListenError) as error:
         print(f"{PROGRAM}: {error}", file=sys.stderr)
         sys.exit(error.status if isinstance(error, StartError) else EXIT_FAILED)
+    if was_loading:
+        os._exit(0)  # the interpreter would wait for the thread that still loads
 
 
-def _run(config: Config) -> None:
+def _open_standard_streams() -> None:
+    """A stream that the caller closed would have its number taken by the model or a socket, and log lines written to
+    it."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
+    sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)
+
+
+def _run(config: Config) -> bool:
+    """Whether it was told to stop while the model was loading."""
     _make_state_dir(config)
     listeners = open_listeners(config)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_serve(config, listeners))
+            return runner.run(_serve(config, listeners))
     finally:
         listeners.close()
 
@@ -66,26 +82,44 @@ def _make_state_dir(config: Config) -> None:
         raise StartError(f"--state-dir: {config.state_dir} cannot be written to by this user")
 
 
-async def _serve(config: Config, listeners: Listeners) -> None:
-    """Opens, serves until a signal, stops in order."""
-    signals = _Signals(listeners)
+async def _serve(config: Config, listeners: Listeners) -> bool:
+    """Answers, opens, serves until a signal, stops in order. True: the signal came while the model was loading."""
     app = _create_app(config)
-    log.info("starting", extra=logs.fields(version=__version__, pid=os.getpid(), model=config.model))
     from .api.context import STATE
-    from .app import runner_of, stop_serving
+    from .app import OPENING, runner_of, stop_serving
 
-    runner = runner_of(app)
-    await _set_up(runner, config)
+    state, runner = app[STATE], runner_of(app)
+    signals = _Signals(state, listeners)
+    log.info("starting", extra=logs.fields(version=__version__, pid=os.getpid(), model=config.model))
+    await runner.setup()
     try:
         for listener in listeners.sockets:
             await web.SockSite(runner, listener, backlog=BACKLOG).start()
-        signals.is_serving = True
-        _announce(app[STATE], listeners)
-        await signals.first.wait()
-        await stop_serving(app[STATE])
+        log.info("listening", extra=logs.fields(addresses=" ".join(listeners.addresses())))
+        await _first_of(app[OPENING], signals.stop, config)
+        if state.opened is not None:
+            _announce(state, listeners)
+            await signals.stop.wait()
+        await stop_serving(state)
     finally:
         await runner.cleanup()
     log.info("stopped")
+    return state.opened is None
+
+
+async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event, config: Config) -> None:
+    """Returns when the model is there, or when it need not be any more. Raises StartError."""
+    from .engine_open import EngineError
+
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    try:
+        if opening.done():
+            opening.result()
+    except EngineError as error:
+        status = EXIT_USAGE if error.field == "chat_template" else EXIT_FAILED
+        raise StartError(_blamed(config, error.field, str(error)), status) from None
 
 
 def _create_app(config: Config) -> web.Application:
@@ -100,16 +134,6 @@ def _create_app(config: Config) -> web.Application:
         raise StartError(str(error), EXIT_USAGE) from None
     except (OSError, UnicodeDecodeError) as error:
         raise StartError(f"--chat-template-file: {error}", EXIT_USAGE) from None
-
-
-async def _set_up(runner: web.AppRunner, config: Config) -> None:
-    from .engine_open import EngineError
-
-    try:
-        await runner.setup()
-    except EngineError as error:
-        status = EXIT_USAGE if error.field == "chat_template" else EXIT_FAILED
-        raise StartError(_blamed(config, error.field, str(error)), status) from None
 
 
 # Fields of EngineOptions that can be wrong in a way only the engine finds out, and the options that set them.
@@ -128,23 +152,45 @@ def _blamed(config: Config, field: str, message: str) -> str:
 
 
 class _Signals:
-    """SIGTERM and SIGINT: the first stops in order, the second at once. While the model loads, both are the same."""
+    """SIGTERM and SIGINT: the first stops in order, the second exits at once. SIGHUP: the end of the terminal that llmd
+    was started from stops it in order; without one, the key file is read again. nohup's wish is respected."""
 
-    def __init__(self, listeners: Listeners) -> None:
-        self.first = asyncio.Event()
-        self.is_serving = False
+    def __init__(self, state: State, listeners: Listeners) -> None:
+        self.stop = asyncio.Event()
+        self._state = state
         self._listeners = listeners
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal, number)
+            loop.add_signal_handler(number, self._on_end, number)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            loop.add_signal_handler(signal.SIGHUP, self.stop.set if _has_terminal() else self._on_reload)
 
-    def _on_signal(self, number: int) -> None:
-        if self.is_serving and not self.first.is_set():
-            self.first.set()
+    def _on_end(self, number: int) -> None:
+        if not self.stop.is_set():
+            self.stop.set()
             return
         log.warning("exiting at once", extra=logs.fields(signal=signal.Signals(number).name))
         self._listeners.close()
-        os._exit(128 + number if self.first.is_set() else 0)
+        os._exit(128 + number)
+
+    def _on_reload(self) -> None:
+        from .app import reload_keys
+
+        if self._state.opened is None or self._state.is_stopping:
+            reload_keys(self._state)
+            return
+        systemd.notify(systemd.reloading())
+        reload_keys(self._state)
+        systemd.notify("READY=1")
+
+
+def _has_terminal() -> bool:
+    """A controlling one: it is gone by the time that its SIGHUP comes."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
 
 
 def _announce(state: State, listeners: Listeners) -> None:

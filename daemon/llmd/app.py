@@ -11,9 +11,9 @@ from pathlib import Path
 from aiohttp import web
 
 from . import history_file, limits, native, systemd
-from .access import KeyRing, read_keys
+from .access import KeyFileError, KeyRing, read_keys
 from .api.boundary import add_cors_headers, boundary
-from .api.context import STATE, State
+from .api.context import STATE, Opened, State
 from .api.routes import add_routes
 from .engine import Engine
 from .engine_open import EngineOptions
@@ -22,41 +22,63 @@ from .history import Histories
 from .logs import fields
 from .metrics import Metrics
 from .options import Config
-from .progress import Progress
+from .progress import Loading, Progress
 from .turns import Turns
 
 log = logging.getLogger("llmd")
 
+OPENING = web.AppKey("opening", asyncio.Task[None])
+"""Ends when the model is there, or with the EngineError that says why it is not."""
+
 
 def create_app(config: Config) -> web.Application:
-    """The application; starting it loads the model. Reads the files that the configuration names."""
+    """The application. Starting it begins to load the model; until that has ended, only probes are answered. Reads the
+    files that the configuration names."""
     app = web.Application(middlewares=[boundary], client_max_size=config.body_limit)
     wanted = engine_options(config)
-    keys = read_keys(config.api_key_file) if config.api_key_file else KeyRing()
+    app[STATE] = State(
+        config=config,
+        keys=keys_of(config.api_key_file) if config.api_key_file else KeyRing(),
+        metrics=Metrics(),
+        loading=Loading(native.loading_per_mille),
+        created=int(time.time()),
+    )
     app.on_response_prepare.append(add_cors_headers)
     add_routes(app)
 
-    async def engine(app: web.Application) -> AsyncIterator[None]:
-        opened = await Engine.open(wanted)
-        app[STATE] = State(
-            config=config,
-            engine=opened,
-            keys=keys,
-            metrics=Metrics(),
-            progress=Progress(opened.heartbeat),
-            turns=Turns(opened.page),
-            model_id=config.model_id or opened.info.name,
-            created=int(time.time()),
-            histories=await histories_of(config, opened),
-        )
+    async def model(app: web.Application) -> AsyncIterator[None]:
+        state = app[STATE]
+        opening = app[OPENING] = asyncio.create_task(open_model(state, wanted))
+        telling = asyncio.create_task(tell_systemd(state))
         yield
-        await opened.stop()
-        await write_histories(app[STATE])
-        await opened.close()
+        opening.cancel()
+        await asyncio.wait([opening])
+        if state.opened is not None:
+            await save(state)
+        telling.cancel()
+        if state.opened is not None:
+            await state.engine.close()
 
-    app.cleanup_ctx.append(engine)
-    app.cleanup_ctx.append(watchdog)
+    app.cleanup_ctx.append(model)
     return app
+
+
+async def open_model(state: State, wanted: EngineOptions) -> None:
+    """Cancelled while it loads, it leaves the thread that loads: nothing can stop that but the end of the process."""
+    engine = await Engine.open(wanted)
+    try:
+        histories = await histories_of(state.config, engine)
+    except BaseException:
+        await engine.close()
+        raise
+    state.opened = Opened(
+        engine=engine,
+        progress=Progress(engine.heartbeat),
+        turns=Turns(engine.page),
+        model_id=state.config.model_id or engine.info.name,
+        histories=histories,
+    )
+    tell_owners(state)
 
 
 def runner_of(app: web.Application) -> web.AppRunner:
@@ -115,27 +137,92 @@ def _template(path: Path | None) -> str | None:
     return path.read_text("utf-8") if path is not None else None
 
 
-async def watchdog(app: web.Application) -> AsyncIterator[None]:
-    """Feeds systemd's watchdog, as long as the decode thread makes progress."""
-    interval = systemd.watchdog_interval_s()
-    feeding = asyncio.create_task(_feed(Progress(app[STATE].engine.heartbeat), interval)) if interval else None
-    yield
-    if feeding is not None:
-        feeding.cancel()
+# --- keys ------------------------------------------------------------------------------------------------------------
 
 
-async def _feed(progress: Progress, interval_s: float) -> None:
+def keys_of(path: Path) -> KeyRing:
+    """Raises KeyFileError."""
+    keys = read_keys(path)
+    if short := keys.guessable():
+        log.warning(
+            "keys of fewer than %d characters can be guessed: %s", limits.KEY_CHARS_MIN_ADVISED, ", ".join(short)
+        )
+    return keys
+
+
+def reload_keys(state: State) -> None:
+    """The key file as it is now: who has lost a key is refused from the next request on. A file that cannot be used
+    changes nothing."""
+    path = state.config.api_key_file
+    if path is None:
+        log.info("there is nothing to reload: no --api-key-file is set")
+        return
+    try:
+        state.keys = keys_of(path)
+    except KeyFileError as error:
+        log.error("the keys stay as they were: %s", error)
+        return
+    tell_owners(state)
+    log.info("keys reloaded", extra=fields(keys=len(state.keys), owners=state.keys.n_owners))
+
+
+def tell_owners(state: State) -> None:
+    """Shares are per owner: the engine must know how many there are."""
+    set_owners = getattr(state.opened.engine, "set_owners", None) if state.opened is not None else None
+    if set_owners is not None:
+        set_owners(state.keys.n_owners)
+
+
+# --- life ------------------------------------------------------------------------------------------------------------
+
+
+async def save(state: State) -> None:
+    """Ends serving; sessions and answers go to the state directory."""
+    telling = asyncio.create_task(tell_saving(state))
+    try:
+        await state.engine.stop()
+        await write_histories(state)
+    finally:
+        telling.cancel()
+
+
+async def tell_saving(state: State) -> None:
+    """systemd waits as long as something is still being done: the engine counts all that it does."""
+    before: dict[str, int] = {}
     while True:
+        counters = state.engine.page.counters()
+        systemd.notify("STATUS=Saving sessions", *systemd.more_time(limits.SAVE_PATIENCE_S, counters != before))
+        before = counters
+        await asyncio.sleep(limits.SAVE_PROGRESS_S)
+
+
+async def tell_systemd(state: State) -> None:
+    """How far the model is, then the watchdog as long as the decode thread makes progress."""
+    loaded = -1
+    while state.opened is None:
+        before, loaded = loaded, state.loading.per_mille()
+        name = Path(state.config.model).name
+        status = f"STATUS=Loading {name}: {loaded // 10} %"
+        systemd.notify(status, *systemd.more_time(limits.LOAD_PATIENCE_S, loaded > before))
+        await asyncio.sleep(limits.LOAD_PROGRESS_S)
+    interval = systemd.watchdog_interval_s()
+    progress = Progress(state.engine.heartbeat)
+    while interval is not None:
         if progress.seconds_without() == 0:
             systemd.notify("WATCHDOG=1")
-        await asyncio.sleep(interval_s)
+        await asyncio.sleep(interval)
 
 
 async def stop_serving(state: State) -> None:
     """Refuses new work, lets running requests go on until the deadline, then cancels them."""
     state.is_stopping = True
+    if state.opened is None:
+        systemd.notify("STOPPING=1")
+        log.info("stopping", extra=fields(seconds_loading=round(state.loading.seconds())))
+        return
     engine = state.engine
-    systemd.notify("STOPPING=1")
+    patience = state.config.shutdown_timeout + limits.STOP_GRACE_S + limits.SAVE_PATIENCE_S
+    systemd.notify("STOPPING=1", f"STATUS=Waiting for {engine.n_live} requests", *systemd.more_time(patience))
     log.info("stopping", extra=fields(requests=engine.n_live, timeout_s=state.config.shutdown_timeout))
     if await _idle_within(engine, state.config.shutdown_timeout):
         return

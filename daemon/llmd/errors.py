@@ -61,6 +61,7 @@ CODES: dict[str, Kind] = {
     "overloaded": Kind(503, SERVER, "The server holds as many requests as it can; try again."),
     "kv_cache_full": Kind(503, SERVER, "The KV cache has no room left for this session to grow."),
     "no_memory": Kind(503, SERVER, "The host is out of memory."),
+    "model_loading": Kind(503, SERVER, "The model is still loading; GET /ready says how far it is."),
     "shutting_down": Kind(503, SERVER, "The server is stopping."),
     # What went wrong.
     "cancelled": Kind(499, INVALID, "The request was cancelled: its session was reset or closed."),

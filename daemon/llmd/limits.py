@@ -64,6 +64,11 @@ STOP_GRACE_S = 5.0
 """How long cancelled requests may take to deliver their last event when the daemon stops."""
 KEEPALIVE_CONNECTION_S = 75.0
 LOAD_PROGRESS_S = 5.0
+LOAD_PATIENCE_S = 120.0
+"""systemd waits so much longer each time that more of the model has been read."""
+SAVE_PROGRESS_S = 1.0
+SAVE_PATIENCE_S = 60.0
+"""systemd waits so much longer each time that a stopping daemon has saved more."""
 
 # Threads that render and tokenize.
 TEXT_THREADS = 2

@@ -118,6 +118,12 @@ def backend_version() -> str:
 # --- the shared segment ----------------------------------------------------------------------------------------------
 
 
+def loading_per_mille() -> int:
+    """How much of the model that is being opened has been read, in thousandths. Any thread."""
+    ask = getattr(lib, "llm_loading_progress", None)
+    return int(ask()) if ask is not None else 0
+
+
 def segment_name(socket_path: str | os.PathLike[str]) -> str:
     """The shared segment of the daemon that serves this unix socket."""
     absolute = os.path.abspath(os.fspath(socket_path))

@@ -1,4 +1,5 @@
-"""Whether the decode thread makes progress: what /ready answers and what feeds systemd's watchdog."""
+"""How far the loading of the model is, and whether the decode thread makes progress: what /ready answers and what
+systemd is told."""
 
 from __future__ import annotations
 
@@ -6,6 +7,21 @@ import time
 from collections.abc import Callable
 
 Heartbeat = Callable[[], tuple[int, bool]]
+
+
+class Loading:
+    """How much of the model has been read, and for how long."""
+
+    def __init__(self, per_mille: Callable[[], int], clock: Callable[[], float] = time.monotonic) -> None:
+        self._ask = per_mille
+        self._clock = clock
+        self._since = clock()
+
+    def per_mille(self) -> int:
+        return self._ask()
+
+    def seconds(self) -> float:
+        return self._clock() - self._since
 
 
 class Progress:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Mapping, MutableMapping
 
 LISTEN_FDS_START = 3
@@ -22,6 +23,16 @@ def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
         except OSError:
             return False
     return True
+
+
+def more_time(seconds: float, is_wanted: bool = True) -> tuple[str, ...]:
+    """For `notify`: starting or stopping may take so much longer from now, whatever the unit says."""
+    return (f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}",) if is_wanted else ()
+
+
+def reloading() -> str:
+    """For `notify`, before a reload; READY=1 ends it."""
+    return f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
 
 
 def watchdog_interval_s(environment: Mapping[str, str] = os.environ) -> float | None:

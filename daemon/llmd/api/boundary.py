@@ -13,7 +13,7 @@ from ..access import LOCAL, Caller, check_host, check_origin
 from ..errors import ApiError
 from ..logs import fields
 from ..metrics import RESPONSES
-from .context import FACTS, PUBLIC, STATE, Facts, State
+from .context import FACTS, PUBLIC, STATE, UNMATCHED, Facts, State
 
 log = logging.getLogger("llmd.http")
 
@@ -47,6 +47,7 @@ async def _answer(state: State, request: web.Request, handler: Handler, facts: F
             _check_browser(state, request, facts)
             return web.Response(status=204, headers=_CORS_HEADERS)
         facts.caller = _caller(state, request, facts)
+        _check_loaded(state, request, facts)
         return await handler(request)
     except ApiError as error:
         facts.error_code = error.code
@@ -85,7 +86,7 @@ def _http_message(state: State, request: web.Request, code: str) -> str | None:
 def _endpoint(request: web.Request) -> str:
     """The path's pattern, the same with and without /v1."""
     resource = request.match_info.route.resource
-    return "unmatched" if resource is None else resource.canonical.removeprefix("/v1")
+    return UNMATCHED if resource is None else resource.canonical.removeprefix("/v1")
 
 
 # --- who may ask -----------------------------------------------------------------------------------------------------
@@ -113,6 +114,12 @@ def _check_browser(state: State, request: web.Request, facts: Facts) -> None:
     origin = request.headers.get("Origin")
     if check_origin(origin, host, state.config.allowed_origins):
         facts.cors_origin = origin
+
+
+def _check_loaded(state: State, request: web.Request, facts: Facts) -> None:
+    """Before anything is read: nothing but the public endpoints can answer without a model."""
+    if state.opened is None and facts.endpoint not in request.app[PUBLIC] and facts.endpoint != UNMATCHED:
+        raise ApiError("model_loading")
 
 
 def _is_preflight(request: web.Request) -> bool:

@@ -8,32 +8,72 @@ from aiohttp import web
 
 from ..access import ANYBODY, Caller, KeyRing
 from ..engine import Engine
+from ..errors import ApiError
 from ..generation import Generation
 from ..history import Histories
 from ..metrics import Metrics
 from ..options import Config
-from ..progress import Progress
+from ..progress import Loading, Progress
 from ..turns import Turns
 
 
 @dataclass(slots=True, kw_only=True)
-class State:
-    """One per application, made when its engine is open. Owned by the event loop."""
+class Opened:
+    """What there is to serve with once the model is loaded."""
 
-    config: Config
     engine: Engine
-    keys: KeyRing
-    metrics: Metrics
     progress: Progress
     turns: Turns
     model_id: str
-    created: int
     histories: Histories = field(default_factory=Histories)
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """One per application, made before its model is loaded. Owned by the event loop."""
+
+    config: Config
+    keys: KeyRing
+    metrics: Metrics
+    loading: Loading
+    created: int
+    opened: Opened | None = None
     is_stopping: bool = False
+
+    @property
+    def _there(self) -> Opened:
+        if self.opened is None:
+            raise ApiError("model_loading")
+        return self.opened
+
+    @property
+    def engine(self) -> Engine:
+        """This and what follows: raises ApiError while the model is loading."""
+        return self._there.engine
+
+    @property
+    def progress(self) -> Progress:
+        return self._there.progress
+
+    @property
+    def turns(self) -> Turns:
+        return self._there.turns
+
+    @property
+    def histories(self) -> Histories:
+        return self._there.histories
+
+    @property
+    def model_id(self) -> str:
+        return self._there.model_id
 
     @property
     def fingerprint(self) -> str:
         return "llmd-" + self.engine.info.fingerprint[:12]
+
+
+UNMATCHED = "unmatched"
+"""The endpoint of addresses at which there is nothing."""
 
 
 @dataclass(slots=True)
@@ -41,7 +81,7 @@ class Facts:
     """What is known about one request: for its log line and its metrics."""
 
     caller: Caller = ANYBODY
-    endpoint: str = "unmatched"
+    endpoint: str = UNMATCHED
     generation: Generation | None = None
     error_code: str | None = None
     cors_origin: str | None = None

@@ -19,6 +19,8 @@ async def health(_: web.Request) -> web.Response:
 
 
 def readiness(state: State) -> Readiness:
+    if state.opened is None:
+        return _loading(state)
     seconds = state.progress.seconds_without()
     status: Literal["ready", "stalled", "stopping"] = "ready"
     if state.is_stopping:
@@ -33,9 +35,24 @@ def readiness(state: State) -> Readiness:
     )
 
 
+def _loading(state: State) -> Readiness:
+    """The model's own name is in the file that is being read."""
+    return Readiness(
+        status="stopping" if state.is_stopping else "loading",
+        model=state.config.model_id or os.path.basename(state.config.model),
+        requests=0,
+        seconds_without_progress=0.0,
+        loaded_per_mille=state.loading.per_mille(),
+        seconds_loading=round(state.loading.seconds(), 3),
+    )
+
+
 async def ready(request: web.Request) -> web.Response:
     found = readiness(request.app[STATE])
-    return respond(found, status=200 if found.status == "ready" else 503)
+    answer = respond(found, status=200 if found.status == "ready" else 503)
+    if answer.status != 200:
+        answer.headers["Retry-After"] = str(limits.RETRY_AFTER_S)
+    return answer
 
 
 async def metrics(request: web.Request) -> web.Response:

@@ -234,7 +234,7 @@ class _Exchange:
             raise DaemonAbsent(self._socket_path, "foreign", f"it answered {text[:80]!r}")
         return found
 
-    def _refusal(self) -> DaemonRefused:
+    def _refusal(self) -> DaemonRefused | DaemonAbsent:
         text = self.text()
         try:
             error = json.loads(text)["error"]
@@ -242,6 +242,8 @@ class _Exchange:
             error = None
         if not isinstance(error, dict):
             error = {"message": text.strip() or f"HTTP status {self.status}"}
+        if error.get("code") == "model_loading":
+            return DaemonAbsent(self._socket_path, "starting", str(error.get("message")))
         return DaemonRefused(self.status, error, self._response.getheader("retry-after"))
 
     def _absent(self, error: Exception, otherwise: str = "gone") -> DaemonAbsent:

@@ -238,12 +238,17 @@ class Health(msgspec.Struct, frozen=True):
 
 
 class Readiness(msgspec.Struct, frozen=True):
-    """`stalled`: the decode thread has been in one step for `seconds_without_progress`."""
+    """`loading`: the model is being read; `stalled`: the decode thread has been in one step for
+    `seconds_without_progress`."""
 
-    status: Literal["ready", "stalled", "stopping"]
+    status: Literal["loading", "ready", "stalled", "stopping"]
     model: str
     requests: int
     seconds_without_progress: float
+    loaded_per_mille: int = 1000
+    """Of the model."""
+    seconds_loading: float | None = None
+    """Since when it has been loading; null: it is there."""
 
 
 class Props(msgspec.Struct, frozen=True):
