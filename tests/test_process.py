@@ -11,7 +11,7 @@ import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -39,9 +39,10 @@ class Process:
         return self.popen.stderr
 
     def wait_for(self, message: str) -> Json:
+        """The next line with this message, or that begins with it."""
         for line in self.stderr:
             self.log.append(json.loads(line))
-            if self.log[-1]["message"] == message:
+            if self.log[-1]["message"].startswith(message):
                 return self.log[-1]
         raise AssertionError(f"llmd ended without saying {message!r}: {self.log}")
 
@@ -61,6 +62,8 @@ class Start:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.program = [sys.executable, "-m", "llmd"]
+        self.prepare: Callable[[], object] | None = None
+        """What the child does before it becomes the program."""
         self._started: list[subprocess.Popen[str]] = []
 
     def arguments(self, *extra: str) -> list[str]:
@@ -76,7 +79,12 @@ class Start:
     def popen(self, *extra: str, **environment: str) -> subprocess.Popen[str]:
         clean = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_")}
         popen = subprocess.Popen(
-            self.arguments(*extra), stderr=subprocess.PIPE, text=True, env={**clean, **environment}
+            self.arguments(*extra),
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**clean, **environment},
+            start_new_session=True,  # without a terminal, as under systemd
+            preexec_fn=self.prepare,
         )
         self._started.append(popen)
         return popen

@@ -21,6 +21,7 @@ Directives = dict[str, list[str]]
 
 HARDENING = {
     "Type": "notify",
+    "ExecReload": "/bin/kill -HUP $MAINPID",
     "UMask": "0077",
     "ProtectSystem": "strict",
     "ProtectHome": "yes",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import logging
 import os
 import signal
@@ -25,6 +26,8 @@ log = logging.getLogger("llmd")
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
+STDERR = 2
+"""Its descriptor."""
 
 
 class StartError(Exception):
@@ -57,7 +60,7 @@ def _open_standard_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
-    sys.stderr = sys.stderr or open(2, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or open(STDERR, "w", encoding="utf-8", closefd=False)
 
 
 def _run(config: Config) -> bool:
@@ -153,12 +156,15 @@ def _blamed(config: Config, field: str, message: str) -> str:
 
 class _Signals:
     """SIGTERM and SIGINT: the first stops in order, the second exits at once. SIGHUP: the end of the terminal that llmd
-    was started from stops it in order; without one, the key file is read again. nohup's wish is respected."""
+    was started from stops it in order; without one, the key file is read again. nohup's wish is respected. SIGQUIT
+    kills as ever, even when the loop is stuck, and says first what each thread was doing."""
 
     def __init__(self, state: State, listeners: Listeners) -> None:
         self.stop = asyncio.Event()
         self._state = state
         self._listeners = listeners
+        faulthandler.enable(file=STDERR)
+        faulthandler.register(signal.SIGQUIT, file=STDERR, chain=True)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_end, number)

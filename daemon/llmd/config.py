@@ -25,6 +25,16 @@ _EPILOG = """\
 Every option can also be set by environment (--ctx-size is LLMD_CTX_SIZE) and in the TOML file named by --config
 (ctx_size = 8192). The command line wins over the environment, the environment over the file.
 
+signals:
+  SIGTERM, SIGINT   stop in order: running requests end or are cancelled after --shutdown-timeout, sessions are saved;
+                    a second one exits at once, and what was not saved is lost as in a crash
+  SIGHUP            without a terminal, as under systemd: read --api-key-file again (systemctl reload llmd); when llmd
+                    was started from a terminal, the terminal is gone: stop in order
+  SIGQUIT           exit at once and print what every thread was doing
+
+exit status:
+  0  stopped in order     1  could not start     2  wrong options     128 + signal  exited at once
+
 examples:
   llmd --model model.gguf --ctx-size 16384          serve a model, 16k tokens for each conversation
   llmd --model model.gguf --max-sessions 32         keep 32 conversations warm
