@@ -228,6 +228,36 @@ async def test_holders_of_other_keys_are_only_counted(serve: Serve, tmp_path: Pa
     assert "1 of other API keys" in answer.error["message"]
 
 
+# --- whose request it was --------------------------------------------------------------------------------------------
+
+
+def request_lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
+    return [vars(record)["fields"] for record in caplog.records if record.getMessage() == "request"]
+
+
+async def test_the_log_says_where_a_refused_request_came_from(locked: Daemon, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "llmd")
+    await locked.ask("GET", "/v1/models")
+    await locked.ask("GET", "/v1/models", headers={"Host": "evil.example"})
+    await locked.ask("GET", "/v1/models", headers=bearer(ANN))
+    [no_key, no_host] = request_lines(caplog)
+    assert (no_key["status"], no_key["error"]) == (401, "invalid_api_key")
+    assert (no_host["status"], no_host["error"]) == (403, "forbidden_host")
+    for line in (no_key, no_host):
+        host, _, port = str(line["client"]).rpartition(":")
+        assert host == "127.0.0.1" and 0 < int(port) < 65536
+
+
+async def test_the_log_says_which_process_used_the_unix_socket(
+    locked: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "llmd")
+    await locked.ask("POST", "/v1/chat/completions", chat(), local=True)
+    [line] = request_lines(caplog)
+    assert (line["client"], line["caller"], line["uid"]) == ("unix", "local", os.geteuid())
+    assert "pid" in line
+
+
 # --- browsers --------------------------------------------------------------------------------------------------------
 
 

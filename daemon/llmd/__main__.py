@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import faulthandler
 import logging
 import os
+import resource
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -13,7 +15,7 @@ from typing import TYPE_CHECKING
 import uvloop
 from aiohttp import web
 
-from . import __version__, logs, systemd
+from . import __version__, limits, logs, systemd
 from .access import KeyFileError
 from .config import PROGRAM, load_or_exit
 from .listen import BACKLOG, ListenError, Listeners, open_listeners
@@ -26,8 +28,6 @@ log = logging.getLogger("llmd")
 
 EXIT_FAILED = 1
 EXIT_USAGE = 2
-STDERR = 2
-"""Its descriptor."""
 
 
 class StartError(Exception):
@@ -42,10 +42,11 @@ def main() -> None:
     _open_standard_streams()
     config = load_or_exit(sys.argv[1:])
     logs.configure(config.log_level, config.log_format)
+    _raise_descriptor_limit()
     try:
         was_loading = _run(config)
     except (StartError, ListenError) as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        logs.last_words(f"{PROGRAM}: {error}")
         sys.exit(error.status if isinstance(error, StartError) else EXIT_FAILED)
     if was_loading:
         os._exit(0)  # the interpreter would wait for the thread that still loads
@@ -60,7 +61,15 @@ def _open_standard_streams() -> None:
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
-    sys.stderr = sys.stderr or open(STDERR, "w", encoding="utf-8", closefd=False)
+    sys.stderr = sys.stderr or open(logs.STDERR, "w", encoding="utf-8", closefd=False)
+
+
+def _raise_descriptor_limit() -> None:
+    """The soft limit, usually 1024, is for programs that use select(); every connection takes a descriptor."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(hard, limits.DESCRIPTORS_WANTED)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _run(config: Config) -> bool:
@@ -163,8 +172,8 @@ class _Signals:
         self.stop = asyncio.Event()
         self._state = state
         self._listeners = listeners
-        faulthandler.enable(file=STDERR)
-        faulthandler.register(signal.SIGQUIT, file=STDERR, chain=True)
+        faulthandler.enable(file=logs.STDERR)
+        faulthandler.register(signal.SIGQUIT, file=logs.STDERR, chain=True)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_end, number)
@@ -220,7 +229,8 @@ def _announce(state: State, listeners: Listeners) -> None:
         log.warning("other machines can reach this server, and no --api-key-file is set: %s", " ".join(public))
     url = next((address for address in listeners.addresses() if address.startswith("http")), None)
     if url is not None and sys.stderr.isatty():
-        print(_HOW_TO_TRY.format(url=url), file=sys.stderr)
+        with contextlib.suppress(OSError):
+            print(_HOW_TO_TRY.format(url=url), file=sys.stderr)
     systemd.notify("READY=1", f"STATUS=Serving {state.model_id}")
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from . import __version__
+from . import __version__, logs
 from .options import OPTIONS, PLACES_MAX, Config, Option
 
 PROGRAM = "llmd"
@@ -73,7 +72,7 @@ def load_or_exit(arguments: Sequence[str]) -> Config:
     try:
         return load(arguments)
     except ConfigError as error:
-        print(f"{PROGRAM}: {error}", file=sys.stderr)
+        logs.last_words(f"{PROGRAM}: {error}")
         raise SystemExit(USAGE_ERROR) from None
 
 

@@ -31,6 +31,9 @@ LIVE_REQUESTS_MAX = 256
 DIVERGENCE_TOKENS_SHOWN = 12
 """Prompt tokens shown on each side of the point where histories diverged."""
 
+DESCRIPTORS_WANTED = 65_536
+"""Open files, connections included, as far as the system's hard limit allows."""
+
 # What is told about sessions (turns.py).
 TOLD_TURNS_MAX = 16
 TOLD_SESSIONS_MAX = 1024
@@ -63,6 +66,8 @@ STALLED_AFTER_S = 30.0
 STOP_GRACE_S = 5.0
 """How long cancelled requests may take to deliver their last event when the daemon stops."""
 KEEPALIVE_CONNECTION_S = 75.0
+LOG_PATIENCE_MS = 5
+"""How long a log line waits for whoever reads standard error."""
 LOAD_PROGRESS_S = 5.0
 LOAD_PATIENCE_S = 120.0
 """systemd waits so much longer each time that more of the model has been read."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import struct
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -19,6 +20,9 @@ log = logging.getLogger("llmd.http")
 
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed", 413: "request_too_large"}
 _CLIENT_GONE = 499
+_READING = ("GET", "HEAD", "OPTIONS")
+_CREDENTIALS = struct.Struct("iII")
+"""pid, uid, gid."""
 _CORS_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",
     "Access-Control-Allow-Headers": "*, Authorization",
@@ -29,7 +33,7 @@ _CORS_HEADERS = {
 @web.middleware
 async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse:
     state = request.app[STATE]
-    facts = request[FACTS] = Facts(endpoint=_endpoint(request))
+    facts = request[FACTS] = Facts(endpoint=_endpoint(request), client=client_of(request))
     started = asyncio.get_running_loop().time()
     status = _CLIENT_GONE
     try:
@@ -99,6 +103,30 @@ def is_local(request: web.Request) -> bool:
     return connection is not None and connection.family == socket.AF_UNIX
 
 
+def client_of(request: web.Request) -> dict[str, object]:
+    """The other end of the connection: an address, or a process of this machine."""
+    if is_local(request):
+        return {"client": "unix", **_process_of(request)}
+    peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+    if not isinstance(peer, tuple):
+        return {}  # it has gone already
+    host, port = peer[:2]
+    return {"client": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"}
+
+
+def _process_of(request: web.Request) -> dict[str, object]:
+    """Its user and number when it connected; see SO_PEERCRED in unix(7)."""
+    connection = request.transport.get_extra_info("socket") if request.transport is not None else None
+    if connection is None:
+        return {}
+    try:
+        found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    except OSError:
+        return {}
+    pid, uid, _ = _CREDENTIALS.unpack(found)
+    return {"uid": uid, "pid": pid}
+
+
 def _caller(state: State, request: web.Request, facts: Facts) -> Caller:
     if is_local(request):
         return LOCAL
@@ -138,7 +166,8 @@ async def add_cors_headers(request: web.Request, response: web.StreamResponse) -
 
 
 def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -> None:
-    level = logging.INFO if facts.generation is not None or request.method != "GET" else logging.DEBUG
+    is_news = facts.generation is not None or facts.error_code is not None or request.method not in _READING
+    level = logging.INFO if is_news else logging.DEBUG
     if not log.isEnabledFor(level):
         return
     values: dict[str, object] = {
@@ -147,6 +176,7 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
         "status": status,
         "ms": round(1000 * seconds),
         "caller": facts.caller.name,
+        **facts.client,
         "error": facts.error_code,
     }
     generation = facts.generation
@@ -159,4 +189,4 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
         if generation.finished is not None:
             values["reused_tokens"] = generation.finished.n_reused
             values["generated_tokens"] = generation.finished.n_generated
-    log.log(level, "request", extra=fields(**values, **facts.extra))
+    log.log(level, "request", extra=fields(**values))

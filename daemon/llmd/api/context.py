@@ -85,7 +85,8 @@ class Facts:
     generation: Generation | None = None
     error_code: str | None = None
     cors_origin: str | None = None
-    extra: dict[str, object] = field(default_factory=dict)
+    client: dict[str, object] = field(default_factory=dict)
+    """Where it came from, as its log line says it."""
 
 
 STATE = web.AppKey("state", State)
