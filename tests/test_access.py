@@ -9,6 +9,7 @@ import pytest
 
 from llmd import limits
 from llmd.access import KeyFileError, KeyRing, check_host, check_origin, host_name, owner_of, read_keys
+from llmd.app import reload_keys
 from llmd.errors import ApiError
 from tests.conftest import Serve
 from tests.serving import Daemon, chat
@@ -204,11 +205,38 @@ async def test_an_admin_sees_all_and_must_name_the_owner(locked: Daemon) -> None
         await locked.ask("POST", "/v1/chat/completions", chat("hi", session_id="same"), headers=bearer(key))
     answer = await locked.ask("GET", "/v1/sessions/same", headers=bearer(ROOT))
     assert answer.status == 409 and answer.error["code"] == "ambiguous_session"
-    assert str(OWNERS[ANN]) in answer.error["message"]
+    message = answer.error["message"]
+    assert "ann" in message and "key-4" in message and "?owner=NAME" in message and "--owner NAME" in message
+    found = (await locked.ask("GET", "/v1/sessions/same?owner=key-4", headers=bearer(ROOT))).json
+    assert (found["owner"], found["owner_name"]) == (OWNERS[BOB], "key-4")
     path = f"/v1/sessions/same?owner={OWNERS[ANN]}"
+    assert (await locked.ask("GET", "/v1/sessions/same?owner=ann", headers=bearer(ROOT))).json["owner"] == OWNERS[ANN]
     assert (await locked.ask("DELETE", path, headers=bearer(ROOT))).status == 200
     assert (await locked.ask("GET", "/v1/sessions/same", headers=bearer(ROOT))).json["owner"] == OWNERS[BOB]
-    assert (await locked.ask("GET", "/v1/sessions/same?owner=x", headers=bearer(ROOT))).status == 400
+    refused = await locked.ask("GET", "/v1/sessions/same?owner=x", headers=bearer(ROOT))
+    assert refused.status == 400 and "'x' is no owner's name" in refused.error["message"]
+
+
+async def test_names_of_owners_are_for_those_who_may_know_them(locked: Daemon) -> None:
+    await locked.ask("POST", "/v1/chat/completions", chat("hi", session_id="a"), headers=bearer(ANN))
+    answers = [await locked.ask("GET", f"/v1/sessions/a?owner={name}", headers=bearer(BOB)) for name in ("ann", "x")]
+    assert [answer.status for answer in answers] == [400, 400]
+    assert answers[0].error["message"] == answers[1].error["message"].replace("'x'", "'ann'")
+    assert (await locked.ask("GET", "/v1/sessions/a?owner=ann", headers=bearer(ANN))).json["owner_name"] == "ann"
+
+
+async def test_another_key_of_the_same_name_finds_the_sessions(serve: Serve, tmp_path: Path) -> None:
+    keys = key_file(tmp_path, f"{ANN} ann\n")
+    daemon = await serve(api_key_file=keys)
+    await daemon.ask("POST", "/v1/chat/completions", chat("hi", session_id="a"), headers=bearer(ANN))
+    keys.write_text(f"{BOB} ann\n{ROOT} root admin\n")
+    reload_keys(daemon.state)
+    assert (await daemon.ask("GET", "/v1/sessions/a", headers=bearer(ANN))).status == 401
+    assert (await daemon.ask("GET", "/v1/sessions/a", headers=bearer(BOB))).json["owner_name"] == "ann"
+    keys.write_text(f"{ROOT} root admin\n")
+    reload_keys(daemon.state)
+    found = (await daemon.ask("GET", "/v1/sessions/a", headers=bearer(ROOT))).json
+    assert (found["owner"], found["owner_name"]) == (OWNERS[ANN], None)
 
 
 async def test_the_unix_socket_is_admin(locked: Daemon) -> None:

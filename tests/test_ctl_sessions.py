@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import pytest
 
 from llmd import native
 from llmd.ctl import __main__ as ctl
-from llmd.ctl import resident
-from llmd.ctl.context import EXIT_ABSENT, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED
+from llmd.ctl import resident, sessions
+from llmd.ctl.client import Client, DaemonRefused
+from llmd.ctl.context import EXIT_ABSENT, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, Context
 from llmd.native import ffi, lib
 from tests.fake_daemon import FakeDaemon
 
@@ -64,10 +66,11 @@ def test_list(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_list_shows_owners_when_there_are_several(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
-    daemon.route("GET /v1/sessions", {"data": [session(owner=77), session()], "places": PLACES})
+    named = session(owner=78, owner_name="ann")
+    daemon.route("GET /v1/sessions", {"data": [session(owner=77), session(), named], "places": PLACES})
     run(daemon, "sessions", "list")
-    header, first, second, _ = capsys.readouterr().out.splitlines()
-    assert (header.split()[-1], first.split()[-1], second.split()[-1]) == ("OWNER", "77", "0")
+    *lines, _ = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in lines] == ["OWNER", "77", "0", "ann"]
 
 
 def test_list_of_nothing(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,6 +114,8 @@ def test_reset_and_close(
 def test_an_owner_can_be_named(daemon: FakeDaemon) -> None:
     daemon.route("DELETE /v1/sessions/desk?owner=7", {"id": "desk"})
     assert run(daemon, "sessions", "close", "desk", "--owner", "7") == EXIT_OK
+    daemon.route("DELETE /v1/sessions/desk?owner=a%26b", {"id": "desk"})
+    assert run(daemon, "sessions", "close", "desk", "--owner", "a&b") == EXIT_OK
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -241,6 +246,18 @@ def test_tokens_as_json(segment: str, capsys: pytest.CaptureFixture[str]) -> Non
 def test_tokens_of_nobody(segment: str) -> None:
     assert ctl.main(["--socket", segment, "sessions", "show", "nobody", "--tokens"]) == EXIT_NOT_FOUND
     assert ctl.main(["--socket", segment, "sessions", "show", "desk", "--tokens", "--owner", "3"]) == EXIT_NOT_FOUND
+
+
+def test_only_a_name_needs_the_daemon(daemon: FakeDaemon) -> None:
+    daemon.route("GET /v1/sessions/desk?owner=ann", session(owner=3))
+    client = Client(daemon.path, 60)
+
+    def number(owner: str | None) -> int | None:
+        return sessions.owner_number(Context(client, Namespace(id="desk", owner=owner), False))
+
+    assert [number(owner) for owner in (None, "7", "ann")] == [None, 7, 3]
+    with pytest.raises(DaemonRefused):
+        number("bob")
 
 
 def test_tokens_without_a_segment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

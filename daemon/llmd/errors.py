@@ -48,7 +48,7 @@ CODES: dict[str, Kind] = {
     "snapshot_not_found": Kind(404, NOT_FOUND, "No session was saved under this name, or its file was refused."),
     "method_not_allowed": Kind(405, INVALID, "This address does not answer this method."),
     "deadline_exceeded": Kind(408, INVALID, "The request took longer than the server allows and was cancelled."),
-    "ambiguous_session": Kind(409, INVALID, "Several owners have a session of this id: name one with ?owner=."),
+    "ambiguous_session": Kind(409, INVALID, "Several owners have a session of this id: name one (?owner=, --owner)."),
     "session_busy": Kind(409, INVALID, "A request is using the session; try again when it has ended."),
     "session_exists": Kind(409, INVALID, "Another session has that name."),
     "snapshot_refused": Kind(409, INVALID, "The saved session is damaged or another model's, and was set aside."),

@@ -65,8 +65,12 @@ def find(request: web.Request) -> Session:
     if not found:
         raise ApiError("session_not_found", f"There is no session {shown(name)}.", "id")
     if len(found) > 1:
-        owners = ", ".join(str(session.owner) for session in found)
-        raise ApiError("ambiguous_session", f"Owners {owners} have a session {name}: name one with ?owner=.", "owner")
+        owners = ", ".join(session.owner_name or str(session.owner) for session in found)
+        raise ApiError(
+            "ambiguous_session",
+            f"Owners {owners} have a session {name}: name one with ?owner=NAME (llmctl: --owner NAME).",
+            "owner",
+        )
     return found[0]
 
 
@@ -81,12 +85,18 @@ def again(state: State, owner: int, name: str) -> Session:
 
 
 def owner_asked(request: web.Request) -> int | None:
-    text = request.query.get("owner")
+    """By name or by number. Who is no admin learns no names."""
+    text, caller = request.query.get("owner"), request[FACTS].caller
     if text is None:
         return None
-    owner = uint32_of(text)
+    named = request.app[STATE].keys.owner_named(text)
+    owner = named if named is not None and may_see(caller, named) else uint32_of(text)
     if owner is None:
-        raise ApiError("invalid_value", f"owner: {shown(text)} is not a number from 0 to {limits.UINT32_MAX}.", "owner")
+        raise ApiError(
+            "invalid_value",
+            f"owner: {shown(text)} is no owner's name, and not a number from 0 to {limits.UINT32_MAX}.",
+            "owner",
+        )
     return owner
 
 
@@ -117,21 +127,22 @@ def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
     for group in groups.values():
         group.sort(key=lambda view: (view.used_ms, view.n_requests), reverse=True)
     ordered = sorted(groups.values(), key=lambda group: group[0].used_ms, reverse=True)
-    return [_session(group, state.engine.info.n_ctx) for group in ordered]
+    return [_session(state, group) for group in ordered]
 
 
-def _session(views: list[SessionView], n_ctx: int) -> Session:
+def _session(state: State, views: list[SessionView]) -> Session:
     timelines = [_timeline(view) for view in views]
     latest = timelines[0]
     return Session(
         id=views[0].name,
         owner=views[0].owner,
+        owner_name=state.keys.name_of(views[0].owner),
         slot=latest.slot,
         state=next((one.state for one in timelines if one.state in _RUNNING), latest.state),
         pinned=any(view.is_pinned for view in views),
         tokens=sum(one.tokens for one in timelines),
         visible_tokens=sum(one.visible_tokens for one in timelines),
-        context_tokens=n_ctx,
+        context_tokens=state.engine.info.n_ctx,
         waiting=sum(one.waiting for one in timelines),
         requests=sum(one.requests for one in timelines),
         prefilled_tokens_total=sum(one.prefilled_tokens_total for one in timelines),

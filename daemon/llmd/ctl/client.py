@@ -102,35 +102,35 @@ class Client:
     def sessions(self) -> Json:
         return self._ask("GET", "/v1/sessions").body
 
-    def session(self, name: str, owner: int | None = None) -> Json:
+    def session(self, name: str, owner: str | None = None) -> Json:
         return self._ask("GET", _session_path(name, "", owner)).body
 
-    def reset(self, name: str, owner: int | None = None) -> Json:
+    def reset(self, name: str, owner: str | None = None) -> Json:
         return self._ask("POST", _session_path(name, "/reset", owner)).body
 
-    def close(self, name: str, owner: int | None = None) -> Json:
+    def close(self, name: str, owner: str | None = None) -> Json:
         return self._ask("DELETE", _session_path(name, "", owner)).body
 
-    def fork(self, name: str, new_name: str, at: int | str | None, owner: int | None = None) -> Json:
+    def fork(self, name: str, new_name: str, at: int | str | None, owner: str | None = None) -> Json:
         body = {"session_id": new_name} | ({} if at is None else {"at": at})
         return self._ask("POST", _session_path(name, "/fork", owner), body).body
 
-    def park(self, name: str, owner: int | None = None) -> Json:
+    def park(self, name: str, owner: str | None = None) -> Json:
         return self._ask("POST", _session_path(name, "/park", owner)).body
 
-    def pin(self, name: str, pinned: bool, owner: int | None = None) -> Json:
+    def pin(self, name: str, pinned: bool, owner: str | None = None) -> Json:
         return self._ask("POST", _session_path(name, "/pin", owner), {"pinned": pinned}).body
 
-    def rename(self, name: str, new_name: str, owner: int | None = None) -> Json:
+    def rename(self, name: str, new_name: str, owner: str | None = None) -> Json:
         return self._ask("POST", _session_path(name, "/rename", owner), {"session_id": new_name}).body
 
-    def save(self, name: str, label: str, owner: int | None = None) -> Json:
+    def save(self, name: str, label: str, owner: str | None = None) -> Json:
         return self._ask("POST", _session_path(name, "/save", owner), {"name": label}).body
 
-    def load(self, name: str, label: str, owner: int | None = None) -> Json:
+    def load(self, name: str, label: str, owner: str | None = None) -> Json:
         return self._ask("POST", _session_path(name, "/load", owner), {"name": label}).body
 
-    def explain(self, name: str, owner: int | None = None) -> Json:
+    def explain(self, name: str, owner: str | None = None) -> Json:
         return self._ask("GET", _session_path(name, "/explain", owner)).body
 
     def chat(self, request: Json) -> Generator[Json, None, None]:
@@ -278,6 +278,6 @@ def samples(text: str) -> dict[str, float]:
     return found
 
 
-def _session_path(name: str, action: str, owner: int | None) -> str:
-    query = "" if owner is None else f"?owner={owner}"
+def _session_path(name: str, action: str, owner: str | None) -> str:
+    query = "" if owner is None else f"?owner={quote(owner, safe='')}"
     return f"/v1/sessions/{quote(name, safe='')}{action}{query}"

@@ -57,4 +57,4 @@ def add_verb(
 def add_id(parser: argparse.ArgumentParser) -> None:
     """The session that a verb is about."""
     parser.add_argument("id", metavar="ID", help="the session's id")
-    parser.add_argument("--owner", metavar="N", type=int, help="whose, when several API keys have this id")
+    parser.add_argument("--owner", metavar="NAME", help="whose, when several owners have this id: a name, or a number")

@@ -34,7 +34,7 @@ def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
     load = add_verb(actions, shared, "load", run_load, "make a session what was saved under a name")
     load.add_argument("name", metavar="NAME", help="the name it was saved under")
     load.add_argument("--as", metavar="ID", dest="id", help="the session (default: NAME); one that exists is replaced")
-    load.add_argument("--owner", metavar="N", type=int, help="whose (default: the unix socket's own)")
+    load.add_argument("--owner", metavar="NAME", help="whose (default: the unix socket's own)")
 
 
 def point(text: str) -> int | str:

@@ -48,10 +48,18 @@ def run_list(context: Context) -> int:
 def run_show(context: Context) -> int:
     options = context.options
     if options.tokens:
-        return show_tokens(context, resident.read(context.client.socket_path, options.id, options.owner))
+        return show_tokens(context, resident.read(context.client.socket_path, options.id, owner_number(context)))
     raw = context.client.session(options.id, options.owner)
     context.say(raw, lambda: details(raw))
     return EXIT_OK
+
+
+def owner_number(context: Context) -> int | None:
+    """The segment knows owners by number; what number a name has, the daemon must say."""
+    owner = context.options.owner
+    if owner is None or (owner.isascii() and owner.isdigit()):
+        return int(owner) if owner is not None else None
+    return int(context.client.session(context.options.id, owner)["owner"])
 
 
 def show_tokens(context: Context, found: resident.Resident) -> int:
@@ -110,8 +118,13 @@ def _row(session: Json) -> list[str]:
         text.scalar((session.get("last") or {}).get("reason")),
         _age(session.get("used_ms", 0)),
         "yes" if session.get("pinned") else text.NOTHING,
-        str(session.get("owner", 0)),
+        owner(session),
     ]
+
+
+def owner(session: Json) -> str:
+    """The name; the number where no key has it any more."""
+    return text.scalar(session.get("owner_name") or session.get("owner", 0))
 
 
 def timelines(session: Json) -> str:
@@ -138,7 +151,7 @@ def details(session: Json) -> str:
     if session.get("pinned"):
         pairs.append(("pinned", "yes"))
     if session.get("owner"):
-        pairs.append(("owner", str(session["owner"])))
+        pairs.append(("owner", owner(session)))
     return text.fields(pairs)
 
 

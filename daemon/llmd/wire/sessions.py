@@ -41,6 +41,8 @@ class Session(msgspec.Struct, frozen=True):
 
     id: str
     owner: int
+    owner_name: str | None
+    """From the key file; null: no key has this owner any more."""
     slot: int
     """Of the timeline used last."""
     state: str
