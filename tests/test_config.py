@@ -118,7 +118,12 @@ def test_bad_values_in_environment_and_file_say_where(tmp_path: Path) -> None:
     for text, part in (
         ("port = 70000", "port: '70000'"),
         ("prot = 1", "no option 'prot'"),
-        ("port = {}", "a dict as its value"),
+        ("port = {}", "port is a table; expected text, a number, true, false or a list of texts"),
+        ("port = [1, 2]", "port is a list in which not everything is text; expected text, .* or a list of texts"),
+        ("allowed-hosts = [['a']]", "allowed-hosts is a list in which not everything is text; expected"),
+        ("allowed_hosts = ['a', 1]", "allowed_hosts is a list in which not everything is text; expected"),
+        ("port = 2026-01-01", "port is a date; expected"),
+        ("ctx_size = 1\nctx-size = 2", "ctx_size and ctx-size are the same option"),
         ("port", "not valid TOML"),
         ("config = 'x'", "no option 'config'"),
     ):
@@ -127,6 +132,12 @@ def test_bad_values_in_environment_and_file_say_where(tmp_path: Path) -> None:
             load(["--config", str(file)], {})
     with pytest.raises(ConfigError, match="cannot read"):
         load(["--config", str(tmp_path / "none")], {})
+
+
+def test_a_home_that_is_not_there() -> None:
+    for flag in ("--socket", "--state-dir", "--config", "--api-key-file"):
+        with pytest.raises(ConfigError, match=f"^{flag}: '~no-such-user/x' is not valid; expected a path"):
+            load([flag, "~no-such-user/x"], {})
 
 
 def test_places_are_limited_together() -> None:

@@ -46,6 +46,9 @@ examples:
 """
 
 
+_CONFIG = next(option for option in OPTIONS if option.name == "config")
+
+
 class ConfigError(Exception):
     """An option with a bad value, or a file that cannot be read; the message names it."""
 
@@ -55,7 +58,7 @@ def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
     environment = os.environ if environment is None else environment
     given = {name: value for name, value in vars(_parser().parse_args(arguments)).items() if value is not None}
     path = given.get("config") or environment.get("LLMD_CONFIG")
-    from_file = _read_file(Path(path).expanduser()) if path else {}
+    from_file = _read_file(_parse(_CONFIG, path, "--config")) if path else {}
     values: dict[str, Any] = {}
     for option in OPTIONS:
         if option.name in given:
@@ -91,13 +94,20 @@ def _read_file(path: Path) -> dict[str, str]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise ConfigError(f"--config: {path} is not valid TOML: {error}") from None
     known = {option.name for option in OPTIONS} - {"config"}
+    spellings: dict[str, str] = {}
     values = {}
     for key, value in document.items():
         name = key.replace("-", "_")
         if name not in known:
             raise ConfigError(f"{path}: there is no option {key!r}; the options are in: {PROGRAM} --help")
+        if name in spellings:
+            raise ConfigError(f"{path}: {spellings[name]} and {key} are the same option; keep one of them")
+        spellings[name] = key
         values[name] = _toml_text(path, key, value)
     return values
+
+
+_TOML_KINDS: dict[type, str] = {dict: "a table", list: "a list in which not everything is text"}
 
 
 def _toml_text(path: Path, key: str, value: object) -> str:
@@ -108,7 +118,8 @@ def _toml_text(path: Path, key: str, value: object) -> str:
         return ",".join(value)
     if isinstance(value, str | int | float):
         return str(value)
-    raise ConfigError(f"{path}: {key} has a {type(value).__name__} as its value; expected text, a number or a list")
+    kind = _TOML_KINDS.get(type(value), f"a {type(value).__name__}")
+    raise ConfigError(f"{path}: {key} is {kind}; expected text, a number, true, false or a list of texts")
 
 
 def _checked(config: Config) -> Config:

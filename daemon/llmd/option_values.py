@@ -75,7 +75,10 @@ def words(value: str) -> tuple[str, ...]:
 
 
 def path(value: str) -> Path:
-    return Path(text(value)).expanduser()
+    try:
+        return Path(text(value)).expanduser()
+    except RuntimeError as error:  # ~ of a user that the system does not know
+        raise ValueError from error
 
 
 def path_or_none(value: str) -> Path | None:

@@ -99,7 +99,7 @@ def default_state_dir() -> Path:
     if os.geteuid() == 0:
         return Path("/var/lib/llmd")
     state = os.environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "llmd"
+    return (Path(state) if state else Path(os.path.expanduser("~/.local/state"))) / "llmd"
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
