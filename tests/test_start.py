@@ -6,6 +6,8 @@ import dataclasses
 import os
 import socket
 import stat
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -335,8 +337,36 @@ def test_a_state_directory_that_cannot_be_written_ends_the_start_before_the_mode
     with pytest.raises(SystemExit) as caught:
         main()
     assert caught.value.code == 1
-    assert capsys.readouterr().err == f"llmd: --state-dir: {tmp_path / 'state'} cannot be written to by this user\n"
+    assert (
+        capsys.readouterr().err
+        == f"llmd: --state-dir: {tmp_path / 'state'} cannot be written to by this user; " + OTHER
+    )
     assert not (tmp_path / "run").exists(), "nothing else was begun"
+
+
+OTHER = "choose another, or none to keep sessions in memory only\n"
+
+
+def test_a_user_without_a_home_has_no_directory_called_tilde(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    clean = {name: value for name, value in os.environ.items() if name not in ("HOME", "XDG_STATE_HOME")}
+    program = "import os, sys; os.geteuid = lambda: 1; sys.argv[0] = 'llmd'\n" + NOBODY
+    shown = subprocess.run(
+        [sys.executable, "-c", program, "--socket", "s"], capture_output=True, text=True, env=clean, check=False
+    )
+    assert (shown.returncode, shown.stderr) == (2, f"llmd: --state-dir: this user has no home directory; {OTHER}")
+    assert list(tmp_path.iterdir()) == []
+
+
+NOBODY = """
+import pwd
+def nobody(uid): raise KeyError(uid)
+pwd.getpwuid = nobody
+from llmd.__main__ import main
+main()
+"""
 
 
 def test_a_state_directory_in_use_is_not_blamed_on_the_model(start: Start, tmp_path: Path) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from llmd import config, limits
+from llmd import app, config, limits
+from llmd.api.context import State
 from llmd.options import OPTIONS, Config
+from tests.conftest import Serve
 
 SYSTEMD = Path(__file__).parents[1] / "systemd"
 UNITS = ("llmd.service", "llmd@.service")
@@ -185,3 +190,72 @@ def test_exposure_is_low_with_a_gpu(installed: Path) -> None:
     shutil.copy(SYSTEMD / "gpu.conf", drop_ins)
     assert analyze("verify", "--recursive-errors=no", str(installed / "llmd.service")).stderr == ""
     assert closed < exposure(installed / "llmd.service") < EXPOSURE_MAX
+
+
+# --- what it hears ---------------------------------------------------------------------------------------------------
+
+
+class Heard(list[str]):
+    """What systemd is told, until `n` notifications have come."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, n: int) -> None:
+        super().__init__()
+        self.all = asyncio.Event()
+
+        def notify(*lines: str) -> bool:
+            self.append(" ".join(lines))
+            if len(self) >= n:
+                self.all.set()
+            return True
+
+        monkeypatch.setattr("llmd.systemd.notify", notify)
+
+
+async def test_a_stop_gets_more_time_as_long_as_it_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    counters = iter([(0, 0), (2, 0), (2, 0), (2, 1)])
+
+    def now() -> dict[str, int]:
+        saved, others = next(counters)
+        return {"sessions_saved_total": saved, "sessions_named": 3, "others": others}
+
+    state = cast(State, SimpleNamespace(engine=SimpleNamespace(page=SimpleNamespace(counters=now))))
+    monkeypatch.setattr(limits, "SAVE_PROGRESS_S", 0.0)
+    heard = Heard(monkeypatch, 4)
+    saving = asyncio.create_task(app.tell_saving(state))
+    await asyncio.wait_for(heard.all.wait(), 60)
+    saving.cancel()
+    assert heard == [
+        "STATUS=Saving sessions: 0 of 3 EXTEND_TIMEOUT_USEC=60000000",
+        "STATUS=Saving sessions: 2 of 3 EXTEND_TIMEOUT_USEC=60000000",
+        "STATUS=Saving sessions: 2 of 3",
+        "STATUS=Saving sessions: 2 of 3 EXTEND_TIMEOUT_USEC=60000000",
+    ]
+
+
+async def test_a_start_gets_more_time_as_long_as_it_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = iter([0, 431, 431, 1000])
+    state = SimpleNamespace(
+        opened=None, loading=SimpleNamespace(per_mille=lambda: next(loaded)), config=Config(model="/m/x.gguf")
+    )
+    monkeypatch.setattr(limits, "LOAD_PROGRESS_S", 0.0)
+    heard = Heard(monkeypatch, 4)
+    loading = asyncio.create_task(app.tell_systemd(cast(State, state)))
+    await asyncio.wait_for(heard.all.wait(), 60)
+    loading.cancel()
+    assert heard == [
+        "STATUS=Loading x.gguf: 0 % EXTEND_TIMEOUT_USEC=120000000",
+        "STATUS=Loading x.gguf: 43 % EXTEND_TIMEOUT_USEC=120000000",
+        "STATUS=Loading x.gguf: 43 %",
+        "STATUS=Loading x.gguf: 100 % EXTEND_TIMEOUT_USEC=120000000",
+    ]
+
+
+async def test_a_stopping_daemon_asks_for_the_time_that_it_may_take(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    daemon = await serve(shutdown_timeout=300.0)
+    heard = Heard(monkeypatch, 1)
+    await app.stop_serving(daemon.state)
+    assert heard == ["STOPPING=1 STATUS=Waiting for 0 requests EXTEND_TIMEOUT_USEC=365000000"]
+    await app.save(daemon.state)
+    assert heard[1] == "STATUS=Saving sessions: 0 of 0 EXTEND_TIMEOUT_USEC=60000000"

@@ -18,7 +18,7 @@ from aiohttp import web
 from . import __version__, limits, logs, systemd
 from .access import KeyFileError
 from .config import PROGRAM, load_or_exit
-from .listen import BACKLOG, ListenError, Listeners, open_listeners
+from .listen import BACKLOG, ListenError, Listeners, make_private, open_listeners
 from .options import Config
 
 if TYPE_CHECKING:
@@ -84,14 +84,20 @@ def _run(config: Config) -> bool:
 
 
 def _make_state_dir(config: Config) -> None:
-    if config.state_dir is None:
+    directory = config.state_dir
+    if directory is None:
         return
+    if directory.parts[:1] == ("~",):
+        raise StartError(f"--state-dir: this user has no home directory; {_OTHER_DIRECTORY}", EXIT_USAGE)
     try:
-        config.state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_private(directory)
     except OSError as error:
-        raise StartError(f"--state-dir: cannot make {config.state_dir}: {error.strerror}") from None
-    if not os.access(config.state_dir, os.W_OK | os.X_OK):
-        raise StartError(f"--state-dir: {config.state_dir} cannot be written to by this user")
+        raise StartError(f"--state-dir: cannot make {directory}: {error.strerror}; {_OTHER_DIRECTORY}") from None
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise StartError(f"--state-dir: {directory} cannot be written to by this user; {_OTHER_DIRECTORY}")
+
+
+_OTHER_DIRECTORY = "choose another, or none to keep sessions in memory only"
 
 
 async def _serve(config: Config, listeners: Listeners) -> bool:

@@ -191,7 +191,8 @@ async def tell_saving(state: State) -> None:
     before: dict[str, int] = {}
     while True:
         counters = state.engine.page.counters()
-        systemd.notify("STATUS=Saving sessions", *systemd.more_time(limits.SAVE_PATIENCE_S, counters != before))
+        status = f"STATUS=Saving sessions: {counters.get('sessions_saved_total', 0)} of {counters['sessions_named']}"
+        systemd.notify(status, *systemd.more_time(limits.SAVE_PATIENCE_S, counters != before))
         before = counters
         await asyncio.sleep(limits.SAVE_PROGRESS_S)
 

@@ -170,7 +170,7 @@ def _unix(path: Path) -> UnixSocket:
 def _lock(path: Path) -> int:
     """The lock that says that a daemon lives there; it makes the directory."""
     try:
-        _make_directories(path.parent)
+        make_private(path.parent)
         check_socket(path)  # now that the directory is there, nobody can put another in its place
         _warn_of_open(path.parent)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
@@ -193,10 +193,11 @@ def _lock(path: Path) -> int:
     return lock
 
 
-def _make_directories(directory: Path) -> None:
-    """The missing ones, each for this user only (Path.mkdir leaves the upper ones to the umask)."""
+def make_private(directory: Path) -> None:
+    """Makes the directory and those above it that are missing, each for this user only, whatever the umask, to which
+    Path.mkdir leaves the upper ones."""
     if not directory.is_dir():
-        _make_directories(directory.parent)
+        make_private(directory.parent)
         directory.mkdir(mode=0o700, exist_ok=True)
 
 
