@@ -127,7 +127,7 @@ def test_an_owner_is_the_name_and_without_one_the_key(tmp_path: Path) -> None:
 
 def test_names_and_numbers_of_owners(tmp_path: Path) -> None:
     keys = read_keys(key_file(tmp_path))
-    assert keys.n_owners == 4 and len(keys) == 3
+    assert keys.n_owners == 3 and len(keys) == 3
     assert keys.name_of(OWNERS[ANN]) == "ann" and keys.owner_named("ann") == OWNERS[ANN]
     assert keys.name_of(OWNERS[BOB]) == "key-4" and keys.owner_named("key-4") == OWNERS[BOB]
     assert keys.name_of(0) == "local" and keys.owner_named("local") == 0

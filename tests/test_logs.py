@@ -154,6 +154,13 @@ def test_notify(tmp_path: Path) -> None:
             assert manager.recv(100) == b"READY=1\nSTATUS=x"
 
 
+def test_a_manager_that_does_not_listen_holds_up_nobody(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        environment = {"NOTIFY_SOCKET": str(tmp_path / "notify")}
+        assert any(not systemd.notify("x" * 1000, environment=environment) for _ in range(10_000))
+
+
 def test_watchdog_interval() -> None:
     assert systemd.watchdog_interval_s({}) is None
     assert systemd.watchdog_interval_s({"WATCHDOG_USEC": "60000000"}) == 30

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
+import shutil
 import socket
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +211,57 @@ def test_what_another_user_put_there_is_not_touched(
 
 def _owned(found: os.stat_result, inode: int, uid: int) -> os.stat_result:
     return os.stat_result([*found[:4], uid if found.st_ino == inode else found.st_uid, *found[5:]])
+
+
+NOBODY_UID = 65534
+
+
+def as_nobody(act: Callable[[], object]) -> int:
+    """What another user gets: 0, or the error's number. The child does nothing but this."""
+    child = os.fork()
+    if child == 0:
+        status = 255
+        try:
+            os.setgroups([])
+            os.setgid(NOBODY_UID)
+            os.setuid(NOBODY_UID)
+            act()
+            status = 0
+        except OSError as error:
+            status = error.errno or 255
+        finally:
+            os._exit(status)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
+def test_another_user_can_neither_connect_nor_stand_in(tmp_path: Path) -> None:
+    """The directories above are open, so that it is ours that keep them out."""
+    shared = Path(tempfile.mkdtemp(dir="/tmp"))
+    shared.chmod(0o1777)
+    path = shared / "own" / "llmd.sock"
+    listeners = open_listeners(config_of(tmp_path, socket=path))
+    try:
+        listeners.sockets[1].listen()
+        for mode in (0o700, 0o755):  # with the second, only the modes of the files keep them out
+            path.parent.chmod(mode)
+            with socket.socket(socket.AF_UNIX) as client:
+                assert as_nobody(lambda: client.connect(str(path))) == errno.EACCES
+            assert as_nobody(lambda: os.open(f"{path}.lock", os.O_RDONLY)) == errno.EACCES
+            assert as_nobody(path.unlink) == errno.EACCES
+            assert as_nobody(lambda: path.rename(path.with_name("other"))) == errno.EACCES
+        squatted = shared / "squatted.sock"
+        assert as_nobody(lambda: os.close(os.open(f"{squatted}.lock", os.O_CREAT | os.O_RDWR, 0o666))) == 0
+        with pytest.raises(ListenError, match=r"squatted\.sock"):
+            open_listeners(config_of(tmp_path, socket=squatted))
+        assert as_nobody(lambda: socket.socket(socket.AF_UNIX).bind(str(shared / "dead.sock"))) == 0
+        with pytest.raises(ListenError, match=r"dead\.sock belongs to another user \(uid 65534\)"):
+            open_listeners(config_of(tmp_path, socket=shared / "dead.sock"))
+        assert (shared / "dead.sock").exists()
+    finally:
+        listeners.close()
+        shutil.rmtree(shared)
 
 
 def test_only_our_own_socket_goes_with_us(tmp_path: Path) -> None:

@@ -239,9 +239,8 @@ async def test_a_start_gets_more_time_as_long_as_it_gets_on(monkeypatch: pytest.
     )
     monkeypatch.setattr(limits, "LOAD_PROGRESS_S", 0.0)
     heard = Heard(monkeypatch, 4)
-    loading = asyncio.create_task(app.tell_systemd(cast(State, state)))
-    await asyncio.wait_for(heard.all.wait(), 60)
-    loading.cancel()
+    opening = asyncio.create_task(heard.all.wait())
+    await asyncio.wait_for(app.tell_systemd(cast(State, state), cast("asyncio.Task[None]", opening)), 60)
     assert heard == [
         "STATUS=Loading x.gguf: 0 % EXTEND_TIMEOUT_USEC=120000000",
         "STATUS=Loading x.gguf: 43 % EXTEND_TIMEOUT_USEC=120000000",

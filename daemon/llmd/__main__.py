@@ -48,6 +48,8 @@ def main() -> None:
     except (StartError, ListenError) as error:
         logs.last_words(f"{PROGRAM}: {error}")
         sys.exit(error.status if isinstance(error, StartError) else EXIT_FAILED)
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)  # before there was anything to stop
     if was_loading:
         os._exit(0)  # the interpreter would wait for the thread that still loads
 

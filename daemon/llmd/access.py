@@ -51,9 +51,8 @@ class KeyRing:
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._keys = tuple(keys)
-        callers = [LOCAL, *(key.caller for key in self._keys)]
-        self._names = {caller.owner: caller.name for caller in callers}
-        self._owners = {caller.name: caller.owner for caller in callers}
+        self._owners = {caller.name: caller.owner for caller in (LOCAL, *(key.caller for key in self._keys))}
+        self._names = {owner: name for name, owner in self._owners.items()}
 
     @property
     def is_open(self) -> bool:
@@ -61,8 +60,8 @@ class KeyRing:
 
     @property
     def n_owners(self) -> int:
-        """Those who come without a key count as one."""
-        return len(self._names)
+        """Who share the daemon. The unix socket's own is no party beside keys: it administers."""
+        return max(1, len({key.caller.owner for key in self._keys}))
 
     def __len__(self) -> int:
         return len(self._keys)

@@ -49,7 +49,7 @@ def create_app(config: Config) -> web.Application:
     async def model(app: web.Application) -> AsyncIterator[None]:
         state = app[STATE]
         opening = app[OPENING] = asyncio.create_task(open_model(state, wanted))
-        telling = asyncio.create_task(tell_systemd(state))
+        telling = asyncio.create_task(tell_systemd(state, opening))
         yield
         opening.cancel()
         await asyncio.wait([opening])
@@ -197,18 +197,19 @@ async def tell_saving(state: State) -> None:
         await asyncio.sleep(limits.SAVE_PROGRESS_S)
 
 
-async def tell_systemd(state: State) -> None:
+async def tell_systemd(state: State, opening: asyncio.Task[None]) -> None:
     """How far the model is, then the watchdog as long as the decode thread makes progress."""
     loaded = -1
-    while state.opened is None:
+    while not opening.done():
         before, loaded = loaded, state.loading.per_mille()
-        name = Path(state.config.model).name
-        status = f"STATUS=Loading {name}: {loaded // 10} %"
+        status = f"STATUS=Loading {Path(state.config.model).name}: {loaded // 10} %"
         systemd.notify(status, *systemd.more_time(limits.LOAD_PATIENCE_S, loaded > before))
-        await asyncio.sleep(limits.LOAD_PROGRESS_S)
+        await asyncio.wait([opening], timeout=limits.LOAD_PROGRESS_S)
     interval = systemd.watchdog_interval_s()
+    if state.opened is None or interval is None:
+        return
     progress = Progress(state.engine.heartbeat)
-    while interval is not None:
+    while True:
         if progress.seconds_without() == 0:
             systemd.notify("WATCHDOG=1")
         await asyncio.sleep(interval)

@@ -66,6 +66,8 @@ STALLED_AFTER_S = 30.0
 STOP_GRACE_S = 5.0
 """How long cancelled requests may take to deliver their last event when the daemon stops."""
 KEEPALIVE_CONNECTION_S = 75.0
+NOTIFY_PATIENCE_S = 0.02
+"""How long a notification waits for a service manager whose queue is full."""
 LOG_PATIENCE_MS = 5
 """How long a log line waits for whoever reads standard error."""
 LOAD_PROGRESS_S = 5.0

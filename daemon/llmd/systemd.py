@@ -7,17 +7,20 @@ import socket
 import time
 from collections.abc import Mapping, MutableMapping
 
+from . import limits
+
 LISTEN_FDS_START = 3
 
 
 def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Tells the service manager, as in sd_notify(3). False when there is none."""
+    """Tells the service manager, as in sd_notify(3). False when there is none, or when it does not listen."""
     address = environment.get("NOTIFY_SOCKET")
     if not address:
         return False
     if address.startswith("@"):
         address = "\0" + address[1:]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        sender.settimeout(limits.NOTIFY_PATIENCE_S)
         try:
             sender.sendto("\n".join(lines).encode(), address)
         except OSError:
