@@ -98,6 +98,17 @@ async def test_everything_else_is_told_to_come_back(tmp_path: Path, gate: thread
     assert daemon.state.metrics.streams_open == 0
 
 
+@pytest.mark.parametrize(
+    ("per_mille", "seconds", "after"), [(0, 50.0, 1), (500, 6.5, 7), (999, 60.0, 1), (1000, 60.0, 1), (1, 60.0, 30)]
+)
+async def test_how_long_to_wait_is_foretold(
+    tmp_path: Path, gate: threading.Event, per_mille: int, seconds: float, after: int
+) -> None:
+    async with loading(tmp_path, gate) as daemon:
+        daemon.state.loading = Loading(lambda: per_mille, iter([0.0, seconds]).__next__)
+        assert (await daemon.ask("GET", "/v1/models")).headers["Retry-After"] == str(after)
+
+
 async def test_then_it_serves(tmp_path: Path, gate: threading.Event) -> None:
     async with loading(tmp_path, gate) as daemon:
         gate.set()

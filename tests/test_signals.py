@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from llmd.__main__ import main
 from llmd.access import KeyRing
 from llmd.api.context import STATE
 from llmd.app import create_app, reload_keys
@@ -111,6 +112,18 @@ def test_sigquit_says_what_the_threads_were_doing(start: Start) -> None:
     _, said = process.popen.communicate(timeout=60)
     assert process.popen.returncode == -signal.SIGQUIT and "most recent call first" in said
     assert start().ask("GET", "/ready")[0] == 200
+
+
+def test_ctrl_c_before_there_is_anything_to_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("llmd.__main__._run", interrupted)
+    monkeypatch.setattr("llmd.logs.configure", lambda *_: None)
+    monkeypatch.setattr("sys.argv", ["llmd"])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 128 + signal.SIGINT
 
 
 async def test_owners_are_told_to_the_engine(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

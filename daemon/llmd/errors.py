@@ -92,8 +92,15 @@ class ErrorEnvelope(msgspec.Struct, frozen=True):
 class ApiError(Exception):
     """A refusal or failure with a code of the table; the HTTP layer turns it into a response or a stream event."""
 
-    def __init__(self, code: str, message: str | None = None, param: str | None = None) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str | None = None,
+        param: str | None = None,
+        retry_after_s: int = limits.RETRY_AFTER_S,
+    ) -> None:
         self.code = code
+        self.retry_after_s = retry_after_s
         self.kind = CODES[code]
         self.message = message or self.kind.text
         self.param = param
@@ -105,7 +112,7 @@ class ApiError(Exception):
 
     def headers(self) -> dict[str, str]:
         if self.status in (429, 503):
-            return {"Retry-After": str(limits.RETRY_AFTER_S)}
+            return {"Retry-After": str(self.retry_after_s)}
         if self.status == 408:
             return {"x-should-retry": "false"}  # the official clients would have it generated from the start, twice
         if self.status == 401:

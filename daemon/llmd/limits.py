@@ -57,6 +57,8 @@ ANSWER_FILE_BYTES_MAX = ANSWER_BYTES_MAX + ANSWER_SESSIONS_MAX * (SESSION_ID_CHA
 # Times.
 RETRY_AFTER_S = 1
 """Advice on 429 and 503."""
+LOAD_RETRY_AFTER_S_MAX = 30
+"""The most while the model loads, where what has been read foretells the rest. Clients heed up to a minute."""
 COMPLAINT_POLL_S = 1.0
 """How often the engine is asked whether a session's file caused trouble."""
 COMMAND_RETRY_S = 0.005

@@ -333,7 +333,7 @@ class Config:
         "a path",
         ACCESS,
         "FILE",
-        "keys that may use the TCP port, one 'KEY [NAME] [admin]' per line; must not be readable by others",
+        "keys for the TCP port, a 'KEY [NAME] [admin]' per line, not readable by others; SIGHUP reads it again",
     )
     allowed_hosts: tuple[str, ...] = option(
         (),

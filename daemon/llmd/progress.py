@@ -3,8 +3,11 @@ systemd is told."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
+
+from . import limits
 
 Heartbeat = Callable[[], tuple[int, bool]]
 
@@ -22,6 +25,12 @@ class Loading:
 
     def seconds(self) -> float:
         return self._clock() - self._since
+
+    def retry_after_s(self) -> int:
+        """When to ask again, if the rest goes as fast as what has been read."""
+        per_mille = self.per_mille()
+        left = self.seconds() * (1000 - per_mille) / per_mille if per_mille > 0 else 0.0
+        return min(max(math.ceil(left), limits.RETRY_AFTER_S), limits.LOAD_RETRY_AFTER_S_MAX)
 
 
 class Progress:

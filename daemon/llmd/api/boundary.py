@@ -147,7 +147,7 @@ def _check_browser(state: State, request: web.Request, facts: Facts) -> None:
 def _check_loaded(state: State, request: web.Request, facts: Facts) -> None:
     """Before anything is read: nothing but the public endpoints can answer without a model."""
     if state.opened is None and facts.endpoint not in request.app[PUBLIC] and facts.endpoint != UNMATCHED:
-        raise ApiError("model_loading")
+        raise ApiError("model_loading", retry_after_s=state.loading.retry_after_s())
 
 
 def _is_preflight(request: web.Request) -> bool:
