@@ -94,6 +94,21 @@ def test_a_directory_that_somebody_chose_is_theirs_to_judge(tmp_path: Path) -> N
     check_socket(tmp_path / "llmd.sock")
 
 
+@pytest.mark.parametrize("host", ["256.0.0.1", "a" * 64, "a..b", "\udcff"])
+def test_a_host_that_is_no_address(tmp_path: Path, host: str) -> None:
+    with pytest.raises(ListenError, match="--host: .* is no address: "):
+        open_listeners(config_of(tmp_path, host=host))
+
+
+def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("llmd.listen.fcntl.flock", flock)
+    with pytest.raises(ListenError, match=r"llmd\.sock\.lock cannot be locked: No locks available"):
+        open_listeners(config_of(tmp_path))
+
+
 # --- the unix socket -------------------------------------------------------------------------------------------------
 
 

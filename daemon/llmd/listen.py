@@ -126,8 +126,8 @@ def _passed() -> list[socket.socket]:
 def _tcp(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    except socket.gaierror as error:
-        raise ListenError(f"--host: {host} is no address: {error.strerror}") from None
+    except (socket.gaierror, UnicodeError) as error:
+        raise ListenError(f"--host: {host} is no address: {getattr(error, 'strerror', error)}") from None
     family, kind, protocol, _, address = found[0]
     listener = socket.socket(family, kind, protocol)
     try:
@@ -185,10 +185,14 @@ def _lock(path: Path) -> int:
     try:
         _check_own(f"{path}.lock", os.fstat(lock), "a regular file", stat.S_ISREG)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException as error:
+    except BlockingIOError:
         os.close(lock)
-        if isinstance(error, OSError):
-            raise ListenError(f"another llmd serves {path}; stop it, or choose another with --socket") from None
+        raise ListenError(f"another llmd serves {path}; stop it, or choose another with --socket") from None
+    except OSError as error:
+        os.close(lock)
+        raise ListenError(f"{path}.lock cannot be locked: {error.strerror}; choose another with --socket") from None
+    except ListenError:
+        os.close(lock)
         raise
     return lock
 
