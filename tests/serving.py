@@ -97,9 +97,9 @@ def chat(text: str = "hello", **fields: Any) -> Json:
 class Daemon:
     """A served application and a client for it."""
 
-    def __init__(self, state: State, opening: asyncio.Task[None], url: str, config: Config) -> None:
-        self.state = state
-        self.opening = opening
+    def __init__(self, app: web.Application, url: str, config: Config) -> None:
+        self.app = app
+        self.state: State = app[STATE]
         self.url = url
         self.config = config
         self.http = aiohttp.ClientSession()
@@ -183,7 +183,7 @@ async def serving(config: Config, *, is_loaded: bool = True) -> AsyncIterator[Da
         listener = socket.create_server(("127.0.0.1", 0))
         await web.SockSite(runner, listener).start()
         await web.UnixSite(runner, config.socket).start()
-        daemon = Daemon(app[STATE], app[OPENING], f"http://127.0.0.1:{listener.getsockname()[1]}", config)
+        daemon = Daemon(app, f"http://127.0.0.1:{listener.getsockname()[1]}", config)
         try:
             yield daemon
         finally:

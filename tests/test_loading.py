@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from llmd.app import OPENING
 from llmd.ctl import __main__ as ctl
 from llmd.ctl.context import EXIT_ABSENT
 from llmd.engine_open import EngineOptions, open_engine
@@ -59,7 +60,7 @@ async def loading(directory: Path, gate: threading.Event, **options: Any) -> Asy
         finally:
             gate.set()
             async with asyncio.timeout(SETTLE_S):
-                await daemon.opening
+                await daemon.app[OPENING]
 
 
 async def test_probes_are_answered(tmp_path: Path, gate: threading.Event) -> None:
@@ -113,7 +114,7 @@ async def test_then_it_serves(tmp_path: Path, gate: threading.Event) -> None:
     async with loading(tmp_path, gate) as daemon:
         gate.set()
         async with asyncio.timeout(SETTLE_S):
-            await daemon.opening
+            await daemon.app[OPENING]
         await daemon.chat()
         ready = (await daemon.ask("GET", "/ready")).json
         assert (ready["status"], ready["loaded_per_mille"], ready["seconds_loading"]) == ("ready", 1000, None)

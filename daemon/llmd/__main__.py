@@ -7,7 +7,6 @@ import contextlib
 import faulthandler
 import logging
 import os
-import resource
 import signal
 import sys
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 import uvloop
 from aiohttp import web
 
-from . import __version__, limits, logs, systemd
+from . import __version__, logs, systemd
 from .access import KeyFileError
 from .config import PROGRAM, load_or_exit
 from .listen import BACKLOG, ListenError, Listeners, make_private, open_listeners
@@ -42,7 +41,6 @@ def main() -> None:
     _open_standard_streams()
     config = load_or_exit(sys.argv[1:])
     logs.configure(config.log_level, config.log_format)
-    _raise_descriptor_limit()
     try:
         was_loading = _run(config)
     except (StartError, ListenError) as error:
@@ -64,14 +62,6 @@ def _open_standard_streams() -> None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number
     sys.stdout = sys.stdout or open(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = sys.stderr or open(logs.STDERR, "w", encoding="utf-8", closefd=False)
-
-
-def _raise_descriptor_limit() -> None:
-    """The soft limit, usually 1024, is for programs that use select(); every connection takes a descriptor."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = limits.DESCRIPTORS_WANTED if hard == resource.RLIM_INFINITY else min(hard, limits.DESCRIPTORS_WANTED)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _run(config: Config) -> bool:

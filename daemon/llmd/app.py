@@ -78,7 +78,7 @@ async def open_model(state: State, wanted: EngineOptions) -> None:
         model_id=state.config.model_id or engine.info.name,
         histories=histories,
     )
-    tell_owners(state)
+    state.use_keys(state.keys)
 
 
 def runner_of(app: web.Application) -> web.AppRunner:
@@ -158,19 +158,11 @@ def reload_keys(state: State) -> None:
         log.info("there is nothing to reload: no --api-key-file is set")
         return
     try:
-        state.keys = keys_of(path)
+        state.use_keys(keys_of(path))
     except KeyFileError as error:
         log.error("the keys stay as they were: %s", error)
         return
-    tell_owners(state)
     log.info("keys reloaded", extra=fields(keys=len(state.keys), owners=state.keys.n_owners))
-
-
-def tell_owners(state: State) -> None:
-    """Shares are per owner: the engine must know how many there are."""
-    set_owners = getattr(state.opened.engine, "set_owners", None) if state.opened is not None else None
-    if set_owners is not None:
-        set_owners(state.keys.n_owners)
 
 
 # --- life ------------------------------------------------------------------------------------------------------------

@@ -31,9 +31,6 @@ LIVE_REQUESTS_MAX = 256
 DIVERGENCE_TOKENS_SHOWN = 12
 """Prompt tokens shown on each side of the point where histories diverged."""
 
-DESCRIPTORS_WANTED = 65_536
-"""Open files, connections included, as far as the system's hard limit allows."""
-
 # What is told about sessions (turns.py).
 TOLD_TURNS_MAX = 16
 TOLD_SESSIONS_MAX = 1024

@@ -40,6 +40,13 @@ class State:
     opened: Opened | None = None
     is_stopping: bool = False
 
+    def use_keys(self, keys: KeyRing) -> None:
+        """From here these are the keys, and between their owners is shared."""
+        self.keys = keys
+        set_owners = getattr(self.opened.engine, "set_owners", None) if self.opened is not None else None
+        if set_owners is not None:
+            set_owners(keys.n_owners)
+
     @property
     def _there(self) -> Opened:
         if self.opened is None:
