@@ -104,7 +104,7 @@ def test_the_form_of_a_line(tmp_path: Path, text: str, found: list[tuple[str, st
         ("a local\n", "line 1: local is the name of those who come without a key"),
         ("a anybody\n", "line 1: anybody is the name"),
         ("a n573\nb n74615\n", "line 2: n74615 and n573 have the number"),
-        ("a key-2\nb\n", "line 2: key-2 and key-2 are both called key-2"),
+        ("a key-2\nb\n", "line 2: two owners are called key-2"),
     ],
 )
 def test_bad_key_files(tmp_path: Path, text: str, part: str) -> None:

@@ -111,13 +111,15 @@ def read_keys(path: Path) -> KeyRing:
     """Lines of `KEY [NAME] [admin]`; a # at the beginning of a line or after a space begins a comment. Raises
     KeyFileError."""
     keys: dict[bytes, Key] = {}
+    names: dict[int, str] = {}
+    owners: dict[str, int] = {}
     for number, line in enumerate(_text_of(path).split("\n"), 1):
         if words := _words(line):
             where = f"--api-key-file: {path} line {number}"
             key = _key(where, number, words)
             if key.digest in keys:
                 raise KeyFileError(f"{where}: this key is there twice")
-            _check_owner(where, key.caller, (known.caller for known in keys.values()))
+            _check_owner(where, key.caller, names, owners)
             keys[key.digest] = key
             if len(keys) > limits.KEYS_MAX:
                 raise KeyFileError(f"{where}: there are more than {limits.KEYS_MAX} keys")
@@ -187,12 +189,17 @@ def _check_name(where: str, name: str) -> None:
         raise KeyFileError(f"{where}: {name} is the name of those who come without a key")
 
 
-def _check_owner(where: str, caller: Caller, others: Iterable[Caller]) -> None:
-    """Names and numbers of owners tell them apart, each by itself. A key without a name is called after its line."""
-    for other in others:
-        if (other.name == caller.name) != (other.owner == caller.owner):
-            both = f"are both called {caller.name}" if other.name == caller.name else f"have the number {caller.owner}"
-            raise KeyFileError(f"{where}: {caller.name} and {other.name} {both}; give one of them another name")
+def _check_owner(where: str, caller: Caller, names: dict[int, str], owners: dict[str, int]) -> None:
+    """Names and numbers of owners tell them apart, each by itself."""
+    other = names.setdefault(caller.owner, caller.name)
+    if other != caller.name:
+        raise KeyFileError(
+            f"{where}: {caller.name} and {other} have the number {caller.owner}; give one of them another name"
+        )
+    if owners.setdefault(caller.name, caller.owner) != caller.owner:
+        raise KeyFileError(
+            f"{where}: two owners are called {caller.name}: a key without a name is called after its line; give it one"
+        )
 
 
 # --- browsers --------------------------------------------------------------------------------------------------------
