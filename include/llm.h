@@ -49,6 +49,7 @@ enum {
     LLM_SCRATCH_QUEUE_MAX = 64,   /* requests waiting for a scratch session */
     LLM_OUTBOX_BYTES_MAX = 65536, /* undelivered text of one request; above it the request is not stepped */
     LLM_TEXT_BYTES_MAX = 256,
+    LLM_JSON_DEPTH_MAX = 1024, /* levels that llm_json_scan can follow */
 };
 
 /* ---- words ------------------------------------------------------------------------------------------------
@@ -125,12 +126,35 @@ enum {
     X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                               \
     X(PARK, 2, "park", "Move the least recently used idle session to host memory, then to disk.")
 
+/* What llm_json_scan found: what is no JSON, then what is more than the limits allow. */
+#define LLM_JSON_TABLE(X)                                                                                              \
+    X(OK, 0, "ok", "JSON within the limits.")                                                                          \
+    X(END, 1, "truncated", "it ends too early")                                                                        \
+    X(VALUE, 2, "value", "a value is expected")                                                                        \
+    X(KEY, 3, "key", "a name in quotes is expected")                                                                   \
+    X(COLON, 4, "colon", "a colon is expected")                                                                        \
+    X(COMMA, 5, "comma", "a comma or the closing bracket is expected")                                                 \
+    X(NUMBER, 6, "number", "a digit is expected")                                                                      \
+    X(ESCAPE, 7, "escape", "there is no such escape")                                                                  \
+    X(CONTROL, 8, "control", "a control character must be escaped")                                                    \
+    X(UTF8, 9, "utf8", "the bytes are not UTF-8")                                                                      \
+    X(TRAILING, 10, "trailing", "something follows the value")                                                         \
+    X(VALUES, 11, "values", "values")                                                                                  \
+    X(CONTAINERS, 12, "containers", "objects and lists")                                                               \
+    X(KEYS, 13, "keys", "names in objects")                                                                            \
+    X(DEPTH, 14, "depth", "levels of objects and lists")                                                               \
+    X(KEY_BYTES, 15, "key_bytes", "bytes in a name")                                                                   \
+    X(NUMBER_BYTES, 16, "number_bytes", "bytes in a number")                                                           \
+    X(FLOATS, 17, "floats", "numbers that are no integers of up to 18 digits")                                         \
+    X(TEXT_BYTES, 18, "text_bytes", "bytes in all texts")
+
 #define LLM_STATUS_ENUM(name, number, word, text) LLM_##name = number,
 #define LLM_REASON_ENUM(name, number, word, text) LLM_REASON_##name = number,
 #define LLM_OUTCOME_ENUM(name, number, word, text) LLM_OUTCOME_##name = number,
 #define LLM_STATE_ENUM(name, number, word, text) LLM_STATE_##name = number,
 #define LLM_MEMORY_ENUM(name, number, word, text) LLM_MEMORY_##name = number,
 #define LLM_POLICY_ENUM(name, number, word, text) LLM_POLICY_##name = number,
+#define LLM_JSON_ENUM(name, number, word, text) LLM_JSON_##name = number,
 
 typedef enum llm_status { LLM_STATUS_TABLE(LLM_STATUS_ENUM) LLM_STATUS_N } llm_status;
 typedef enum llm_reason { LLM_REASON_TABLE(LLM_REASON_ENUM) LLM_REASON_N } llm_reason;
@@ -138,6 +162,7 @@ typedef enum llm_outcome { LLM_OUTCOME_TABLE(LLM_OUTCOME_ENUM) LLM_OUTCOME_N } l
 typedef enum llm_state { LLM_STATE_TABLE(LLM_STATE_ENUM) LLM_STATE_N } llm_state;
 typedef enum llm_memory { LLM_MEMORY_TABLE(LLM_MEMORY_ENUM) LLM_MEMORY_N } llm_memory;
 typedef enum llm_policy { LLM_POLICY_TABLE(LLM_POLICY_ENUM) LLM_POLICY_N } llm_policy;
+typedef enum llm_json_verdict { LLM_JSON_TABLE(LLM_JSON_ENUM) LLM_JSON_N } llm_json_verdict;
 
 /* Word and sentence of a number; "unknown" and "" outside the table. Any thread; static strings. */
 LLM_API const char *llm_status_word(int status);
@@ -152,6 +177,8 @@ LLM_API const char *llm_memory_word(int memory);
 LLM_API const char *llm_memory_text(int memory);
 LLM_API const char *llm_policy_word(int policy);
 LLM_API const char *llm_policy_text(int policy);
+LLM_API const char *llm_json_word(int verdict);
+LLM_API const char *llm_json_text(int verdict);
 
 /* Version of this library ("0.1.0") and of the llama.cpp inside it. Any thread; static strings. */
 LLM_API const char *llm_version(void);
@@ -218,6 +245,7 @@ typedef struct llm_info {
     uint32_t n_slots;     /* of the page: places and parked sessions */
     uint64_t parked_bytes_max;
     uint64_t checkpoint_bytes_max;
+    uint32_t token_bytes_max; /* of the text that one token may stand for: n bytes are at least n / this tokens */
     llm_sampling sampling_default;
     char name[128]; /* general.name, or the file's stem */
     char arch[64];
@@ -288,6 +316,41 @@ typedef struct llm_prompt {
 LLM_API int llm_chat_render(const llm_engine *engine, const char *request, size_t n_bytes, llm_prompt *out, char *error,
                             size_t error_bytes);
 LLM_API void llm_prompt_free(llm_prompt *prompt);
+
+/* ---- JSON ------------------------------------------------------------------------------------------------- */
+
+/* Most that may be in one document. */
+typedef struct llm_json_limits {
+    uint64_t n_values;       /* of every kind, names in objects not counted */
+    uint64_t n_containers;   /* objects and lists */
+    uint64_t n_keys;         /* names in objects */
+    uint64_t depth;          /* levels of objects and lists; never more than LLM_JSON_DEPTH_MAX */
+    uint64_t n_key_bytes;    /* of one name, as it is copied */
+    uint64_t n_number_bytes; /* of one number */
+    uint64_t n_floats;       /* numbers that are no integers of up to 18 digits: slow to decode */
+    uint64_t n_text_bytes;   /* of all names and strings together, as they are copied */
+} llm_json_limits;
+
+typedef struct llm_json {
+    char *text; /* the copy; owned; not NUL-terminated */
+    size_t n_bytes;
+    uint32_t verdict; /* llm_json_verdict */
+    uint32_t depth;   /* levels still open where the scan ended: 0 for a whole document */
+    size_t offset;    /* bytes read: where the verdict was found */
+    uint64_t n_values;
+    uint64_t n_containers;
+    uint64_t n_keys;
+    uint64_t n_floats;
+    uint64_t n_text_bytes;
+} llm_json;
+
+/* Reads JSON (RFC 8259, strictly, in UTF-8) in one pass, and copies it so that a decoder has little to do: no space
+ * between values, \uXXXX as the character itself where it may stand so, half a surrogate pair as U+FFFD; everything else
+ * as it came. Stops at the first fault or limit. Takes time and memory linear in n_bytes, and no stack per level.
+ * Any thread. LLM_INVALID (`out` says what and where, and has no text), LLM_NO_MEMORY. Free with llm_json_free, which
+ * allows NULL. */
+LLM_API int llm_json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, llm_json *out);
+LLM_API void llm_json_free(llm_json *document);
 
 /* ---- sessions, direct mode --------------------------------------------------------------------------------- *
  * Owner thread only, before llm_engine_start or after llm_engine_stop; otherwise LLM_MISUSE.

@@ -298,6 +298,7 @@ void llm_engine_info(const llm_engine *engine, llm_info *out)
         .n_params = m->n_params,
         .model_bytes = m->model_bytes,
         .state_bytes = m->state_bytes,
+        .token_bytes_max = m->token_bytes_max,
         .sampling_default = m->sampling_default,
     };
     memcpy(out->name, m->name, sizeof out->name);

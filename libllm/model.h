@@ -63,6 +63,7 @@ typedef struct model_info {
     uint64_t n_params;
     uint64_t model_bytes;
     uint64_t state_bytes;
+    uint32_t token_bytes_max; /* see llm_info */
     llm_sampling sampling_default;
     char name[128];
     char arch[64];

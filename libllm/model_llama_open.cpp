@@ -21,6 +21,7 @@ constexpr uint32_t N_BATCH_DEFAULT = 512;
 constexpr uint32_t N_BATCH_MIN = 32;
 constexpr uint32_t CELLS_STEP = 256; /* llama.cpp's own padding */
 constexpr uint32_t CELLS_MAX = 1u << 30;
+constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* for tokenizers that drop text, runs of blanks most of all */
 
 /* Why a model cannot be opened: a status of llm.h and a sentence. */
 struct refusal : std::runtime_error {
@@ -187,6 +188,17 @@ uint32_t n_ctx_of(const model_llama *m, const model_options &o)
     return o.n_ctx != 0 ? o.n_ctx : std::min(most, N_CTX_DEFAULT_MAX);
 }
 
+uint32_t token_bytes_max(const model_llama *m)
+{
+    const auto type = llama_vocab_type(m->vocab);
+    const bool normalizes = type == LLAMA_VOCAB_TYPE_WPM || type == LLAMA_VOCAB_TYPE_UGM;
+    int32_t longest = normalizes ? TOKEN_BYTES_NORMALIZED : 1;
+    for (int32_t token = 0; token < llama_vocab_n_tokens(m->vocab); token++) {
+        longest = std::max(longest, -llama_token_to_piece(m->vocab, token, nullptr, 0, 0, true));
+    }
+    return static_cast<uint32_t>(longest);
+}
+
 void describe(model_llama *m, const model_options &o)
 {
     model_info &info = m->info;
@@ -195,6 +207,7 @@ void describe(model_llama *m, const model_options &o)
     info.n_ctx_train = n_train < 0 ? 0 : static_cast<uint32_t>(n_train);
     info.n_ctx = n_ctx_of(m, o);
     info.n_vocab = static_cast<uint32_t>(llama_vocab_n_tokens(m->vocab));
+    info.token_bytes_max = token_bytes_max(m);
     info.n_seq = o.n_seq;
     info.memory = memory_of(m);
     info.n_window = static_cast<uint32_t>(std::max(0, llama_model_n_swa(m->weights)));

@@ -135,6 +135,7 @@ static void info_fill(sim_model *m, const model_options *options)
                          .shares_cells = !options->exact,
                          .mixed_calls = o->memory == LLM_MEMORY_DENSE || o->memory == LLM_MEMORY_WINDOW,
                          .n_threads = 1,
+                         .token_bytes_max = sim_token_bytes_max(),
                          .sampling_default = {NAN, NAN, NAN, NAN, NAN, NAN, 0, 64, UINT64_MAX}};
     info->n_cells = cells_of(o, info->n_ctx, info->n_seq);
     m->n_kept = states_per_sequence(o, info->n_ctx);

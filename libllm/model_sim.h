@@ -171,6 +171,7 @@ enum {
 
 extern const char sim_chat_template[];
 
+uint32_t sim_token_bytes_max(void);
 uint32_t sim_n_words(void); /* pieces the model writes: ids from SIM_TOKEN_WORDS */
 bool sim_token_is_control(int32_t token);
 

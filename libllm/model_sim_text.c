@@ -73,6 +73,16 @@ static const char *piece_text(int32_t token)
     return i < N_WORDS ? words[i] : fragments[i - N_WORDS];
 }
 
+uint32_t sim_token_bytes_max(void)
+{
+    size_t longest = 1;
+    for (int32_t token = 256; token < SIM_VOCABULARY; token++) {
+        const size_t n = strlen(piece_text(token));
+        longest = n > longest ? n : longest;
+    }
+    return (uint32_t)longest;
+}
+
 int32_t sim_piece(const model *m, int32_t token, bool special, char *out, size_t n_out)
 {
     (void)m;

@@ -16,6 +16,7 @@ static const word outcome_words[] = {LLM_OUTCOME_TABLE(WORD_ROW)};
 static const word state_words[] = {LLM_STATE_TABLE(WORD_ROW)};
 static const word memory_words[] = {LLM_MEMORY_TABLE(WORD_ROW)};
 static const word policy_words[] = {LLM_POLICY_TABLE(WORD_ROW)};
+static const word json_words[] = {LLM_JSON_TABLE(WORD_ROW)};
 
 static const word *word_find(const word *table, size_t n, int number)
 {
@@ -88,6 +89,16 @@ const char *llm_policy_word(int policy)
 const char *llm_policy_text(int policy)
 {
     return WORD_FIND(policy_words, policy)->text;
+}
+
+const char *llm_json_word(int verdict)
+{
+    return WORD_FIND(json_words, verdict)->word;
+}
+
+const char *llm_json_text(int verdict)
+{
+    return WORD_FIND(json_words, verdict)->text;
 }
 
 /* ---- counters ---- */

@@ -72,6 +72,8 @@ class EngineInfo:
     n_params: int
     model_bytes: int
     state_bytes: int
+    token_bytes_max: int
+    """Longest text of one token."""
     parked_bytes_max: int
     checkpoint_bytes_max: int
     memory: str
@@ -86,7 +88,7 @@ class EngineInfo:
 
 _FACTS = (
     "n_ctx", "n_ctx_train", "n_vocab", "n_sessions", "n_scratch", "n_slots", "n_cells", "n_threads", "n_params",
-    "model_bytes", "state_bytes", "parked_bytes_max", "checkpoint_bytes_max",
+    "model_bytes", "state_bytes", "token_bytes_max", "parked_bytes_max", "checkpoint_bytes_max",
 )  # fmt: skip
 
 

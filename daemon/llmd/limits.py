@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+# What a request's JSON may hold: what passes is decoded within a few tens of milliseconds (json_scan.py).
+JSON_VALUES_MAX = 65_536
+"""Beside two for each token of the context."""
+JSON_CONTAINERS_MAX = 131_072
+JSON_KEYS_MAX = 131_072
+JSON_DEPTH_MAX = 256
+JSON_KEY_BYTES_MAX = 65_536
+JSON_NUMBER_BYTES_MAX = 128
+JSON_FLOATS_MAX = 2048
+"""Numbers that are no integers of up to 18 digits: some take msgspec 14 us each."""
+JSON_TEXT_BYTES_MAX = 16 * 1024**2
+
 # What a request may carry.
 MESSAGES_MAX = 16_384
 STOP_STRINGS_MAX = 16
@@ -78,3 +90,8 @@ SAVE_PATIENCE_S = 60.0
 
 # Threads that render and tokenize.
 TEXT_THREADS = 2
+
+
+def json_values_max(n_ctx: int) -> int:
+    """A prompt may be one list of token ids."""
+    return JSON_VALUES_MAX + 2 * n_ctx

@@ -1,0 +1,63 @@
+"""A stranger's JSON, judged and cleaned by libllm before Python sees it.
+
+msgspec holds the interpreter lock for a whole decode, so that a body of many values would stop the event loop even from
+a thread. libllm reads it without that lock, refuses what would take long, and what it passes is decoded in a bounded
+time. Pure; any thread.
+"""
+
+from __future__ import annotations
+
+from . import limits
+from .errors import ApiError
+from .native import JSON_TEXTS, JSON_WORDS, Status, ffi, lib
+
+_FIELDS = {
+    "values": "n_values",
+    "containers": "n_containers",
+    "keys": "n_keys",
+    "depth": "depth",
+    "key_bytes": "n_key_bytes",
+    "number_bytes": "n_number_bytes",
+    "floats": "n_floats",
+    "text_bytes": "n_text_bytes",
+}
+"""Word of a limit to its field in llm_json_limits."""
+
+
+class JsonScan:
+    """The limits for one model."""
+
+    def __init__(self, n_ctx: int) -> None:
+        self.limits = {
+            "values": limits.json_values_max(n_ctx),
+            "containers": limits.JSON_CONTAINERS_MAX,
+            "keys": limits.JSON_KEYS_MAX,
+            "depth": limits.JSON_DEPTH_MAX,
+            "key_bytes": limits.JSON_KEY_BYTES_MAX,
+            "number_bytes": limits.JSON_NUMBER_BYTES_MAX,
+            "floats": limits.JSON_FLOATS_MAX,
+            "text_bytes": limits.JSON_TEXT_BYTES_MAX,
+        }
+        self._limits = ffi.new("llm_json_limits *", {_FIELDS[word]: value for word, value in self.limits.items()})
+
+    def clean(self, data: bytes) -> bytes:
+        """The same JSON, quick to decode. Raises ApiError saying what is wrong, and where."""
+        document = ffi.new("llm_json *")
+        status = lib.llm_json_scan(data, len(data), self._limits, document)
+        if status == Status.OK:
+            try:
+                return bytes(ffi.buffer(document.text, document.n_bytes))
+            finally:
+                lib.llm_json_free(document)
+        if status != Status.INVALID:
+            raise ApiError("no_memory")
+        raise self._refusal(document.verdict, document.offset)
+
+    def _refusal(self, verdict: int, offset: int) -> ApiError:
+        word = JSON_WORDS[verdict]
+        if word in self.limits:
+            return ApiError(
+                "request_too_large",
+                f"The body has more than {self.limits[word]} {JSON_TEXTS[verdict]} (at byte {offset}).",
+            )
+        return ApiError("invalid_json", f"The body is not valid JSON: {JSON_TEXTS[verdict]} (at byte {offset}).")
