@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import socket
 from collections.abc import AsyncIterator
@@ -105,7 +106,7 @@ class Daemon:
         self.http = aiohttp.ClientSession()
         self.local = aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(config.socket)))
 
-    async def ask(self, method: str, path: str, body: Json | bytes | None = None, **kwargs: Any) -> Answer:
+    async def ask(self, method: str, path: str, body: Json | bytes | io.BytesIO | None = None, **kwargs: Any) -> Answer:
         """Over TCP; `local=True` over the unix socket."""
         client, base = (self.local, "http://llmd") if kwargs.pop("local", False) else (self.http, self.url)
         data = json.dumps(body).encode() if isinstance(body, dict) else body

@@ -52,8 +52,8 @@ def test_what_clients_cause_is_no_internal_error() -> None:
 
 
 def test_overflow() -> None:
-    error = context_length_error(4096, 5000)
-    assert error.code == "context_length_exceeded" and error.status == 400
+    error = context_length_error(4096, 5000, "prompt")
+    assert (error.code, error.status, error.param) == ("context_length_exceeded", 400, "prompt")
     assert error.message.startswith(
         "This model's maximum context length is 4096 tokens. However, you requested 5001 tokens"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,13 +12,17 @@ from llmd.engine import Engine
 from llmd.engine_open import EngineError, EngineOptions
 from llmd.engine_text import Prompt
 from llmd.errors import ApiError
-from llmd.generation import CancelReason, Generation, Work, token_bytes
+from llmd.generation import CancelReason, Generation, Work
 from llmd.native import GenerateFlag, Status, lib
 from llmd.session_key import SCRATCH, SessionKey
 from llmd.wire.engine import Sampling
 
 GREEDY = Sampling(temperature=0.0)
 PAGE = "/llmd-test-lives"
+
+
+def tokens_of(tokens: list[int]) -> bytes:
+    return array("i", tokens).tobytes()
 
 
 @pytest.fixture
@@ -36,7 +41,8 @@ def generation(
     work = Work(
         owner=0,
         key=SessionKey(name, "session_id") if name else SCRATCH,
-        prompt=Prompt(prompt or token_bytes([300, 301, 302]), ""),
+        prompt=Prompt(prompt or tokens_of([300, 301, 302])),
+        prompt_param="prompt",
         max_tokens=n,
         sampling=GREEDY,
         logit_bias=b"",
@@ -116,9 +122,9 @@ async def test_full_refuses_a_generation(engine: Engine, monkeypatch: pytest.Mon
 
 async def test_a_prompt_that_does_not_fit(engine: Engine) -> None:
     with pytest.raises(ApiError) as caught:
-        generation(engine, prompt=token_bytes([300] * 100_001))
+        generation(engine, prompt=tokens_of([300] * 100_001))
     assert caught.value.code == "context_length_exceeded"
-    exact = generation(engine, prompt=token_bytes([300] * 100_000))
+    exact = generation(engine, prompt=tokens_of([300] * 100_000))
     try:
         await exact.admission()
         await exact.whole_text()
@@ -164,9 +170,3 @@ async def test_fifty_lives_leave_nothing() -> None:
 
 def test_the_buffer_is_large_enough() -> None:
     assert lib.LLM_DRAIN_BYTES_MIN >= lib.LLM_OUTBOX_BYTES_MAX
-
-
-def test_token_bytes() -> None:
-    assert token_bytes([1, 2**31 - 1, -1]) == b"\x01\0\0\0\xff\xff\xff\x7f\xff\xff\xff\xff"
-    with pytest.raises(ApiError):
-        token_bytes([2**31])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llmd.history import Answer, Histories, answer_of, digest_of
+from llmd.history import Answer, Histories, answer_of, digest_of, digests_of
 from tests.conftest import Serve
 from tests.serving import Daemon, Json
 
@@ -156,7 +156,10 @@ def filled(histories: Histories, session: str, n: int) -> list[Json]:
 
 
 def found(histories: Histories, session: str, messages: list[Json], owner: int = OWNER) -> list[tuple[int, Any]]:
-    return [(splice.message, splice.tokens) for splice in histories.splices(owner, session, messages)[1]]
+    return [
+        (splice.message, splice.rendered()["tokens"])
+        for splice in histories.splices(owner, session, digests_of(messages))
+    ]
 
 
 def test_answers_are_found_at_their_places() -> None:
@@ -325,9 +328,9 @@ async def test_a_stream_is_remembered(daemon: Daemon) -> None:
 
 async def test_reset_forgets(daemon: Daemon) -> None:
     messages, _ = await talk(daemon, 2)
-    assert len(daemon.state.histories.splices(OWNER, "s", messages)[1]) == 2
+    assert len(daemon.state.histories.splices(OWNER, "s", digests_of(messages))) == 2
     assert (await daemon.ask("POST", "/v1/sessions/s/reset")).status == 200
-    assert daemon.state.histories.splices(OWNER, "s", messages)[1] == []
+    assert daemon.state.histories.splices(OWNER, "s", digests_of(messages)) == []
 
 
 async def test_a_cancelled_answer_is_not_kept(daemon: Daemon) -> None:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from llmd import history_file, limits
-from llmd.history import Answer, Histories, StoredAnswer, StoredSession, digest_of
+from llmd.history import Answer, Histories, StoredAnswer, StoredSession, digest_of, digests_of
 from llmd.history_file import RefusedError, decode, encode, take, write
 from tests.serving import Daemon, Json, config_of, serving
 
@@ -312,7 +312,7 @@ async def test_loading_forgets_the_answers_of_what_was_replaced(tmp_path: Path) 
         assert (await daemon.ask("POST", "/v1/sessions/desk/save", {"name": "label"})).status == 200
         other: list[Json] = [{"role": "system", "content": "Be brief."}]
         await turn(daemon, other, "other")
-        assert len(daemon.state.histories.splices(0, "other", other)[1]) == 1
+        assert len(daemon.state.histories.splices(0, "other", digests_of(other))) == 1
         assert (await daemon.ask("POST", "/v1/sessions/other/load", {"name": "label"})).status == 200
-        assert daemon.state.histories.splices(0, "other", other)[1] == []
-        assert len(daemon.state.histories.splices(0, "desk", messages)[1]) == 1
+        assert daemon.state.histories.splices(0, "other", digests_of(other)) == []
+        assert len(daemon.state.histories.splices(0, "desk", digests_of(messages))) == 1

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from llmd import limits
 from llmd.errors import ApiError
-from llmd.json_scan import JsonScan
+from llmd.json_scan import body_scan
 
-SCAN = JsonScan(512)
+SCAN = body_scan(512)
 FRAGMENTS = (
     b"\\ud83d", b"\\ude00", b"\\u0041", b"\\u0022", b"\\u005c", b"\\u0000", b"\\n", b"\\", b'"', b"{", b"}", b"[", b"]",
     b",", b":", b"1", b"-", b".", b"e", b"0", b"null", b"NaN", b"tru", b" ", b"\n", b"\xc3", b"\xbc", b"\xed\xa0\x80",
@@ -106,7 +106,7 @@ def test_a_clean_document_has_no_unicode_escapes() -> None:
 @pytest.mark.parametrize(
     ("word", "body"),
     [
-        ("values", b"[" + b"1," * (limits.json_values_max(512) - 1) + b"1]"),
+        ("values", b"[" + b"1," * (SCAN.allowed["values"] - 1) + b"1]"),
         ("objects and lists", b"[" + b"[]," * (limits.JSON_CONTAINERS_MAX - 1) + b"[]]"),
         ("names in objects", b"{" + b'"":1,' * limits.JSON_KEYS_MAX + b'"":1}'),
         ("levels of objects and lists", b"[" * (limits.JSON_DEPTH_MAX + 1) + b"]" * (limits.JSON_DEPTH_MAX + 1)),
@@ -119,8 +119,10 @@ def test_a_clean_document_has_no_unicode_escapes() -> None:
 )
 def test_a_limit_is_named(word: str, body: bytes) -> None:
     with pytest.raises(ApiError) as refused:
-        JsonScan(1 << 20 if word.startswith(("objects", "names")) else 512).clean(body)
-    assert refused.value.code == "request_too_large" and f" {word}" in refused.value.message
+        body_scan(1 << 20 if word.startswith(("objects", "names")) else 512).clean(body)
+    is_size = word.startswith(("values", "objects", "names", "numbers", "bytes in all"))
+    assert refused.value.code == ("request_too_large" if is_size else "invalid_json")
+    assert f" {word}" in refused.value.message
     assert "(at byte " in refused.value.message
 
 

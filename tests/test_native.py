@@ -56,7 +56,7 @@ async def test_the_page_is_readable_by_name(daemon: Daemon) -> None:
     tokens = page.tokens(session.slot)
     assert tokens is not None and len(tokens) == session.n_tokens
     prompt = (await daemon.ask("POST", "/apply-template", chat("what it consumed"))).json["prompt"]
-    assert (await daemon.state.engine.detokenize(tokens.tobytes())).startswith(prompt)
+    assert (await daemon.state.engine.detokenize(0, tokens.tobytes())).startswith(prompt)
     free = next(slot for slot in range(view.n_slots) if slot != session.slot)
     assert page.session(free) is None and page.tokens(free) is None
     assert page.counters() == daemon.state.engine.page.counters() | {

@@ -21,7 +21,10 @@ from . import limits
 from .engine_open import EngineOptions, info_of, open_engine, start_engine
 from .engine_text import Prompt, detokenize, render_chat, spell, tokenize
 from .errors import ApiError, code_of_status
+from .json_scan import body_scan
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
+from .room import Room
+from .text_threads import TextThreads
 from .wire.engine import (
     ALL_TOKENS,
     Admitted,
@@ -68,8 +71,8 @@ class Engine:
     def __init__(self, pointer: Any, owner_thread: ThreadPoolExecutor) -> None:
         self._engine = pointer
         self._owner_thread = owner_thread
-        self._text_threads = ThreadPoolExecutor(limits.TEXT_THREADS, "llmd-text")
         self.loop = asyncio.get_running_loop()
+        self._text_threads = TextThreads(self.loop)
         self._buffer = bytearray(lib.LLM_DRAIN_BYTES_MIN)
         self._out = ffi.from_buffer(self._buffer)
         self._view = memoryview(self._buffer)
@@ -83,6 +86,8 @@ class Engine:
         self._idle.set()
         self.page = Page.of_engine(pointer)
         self.info = info_of(pointer)
+        self.room = Room(self.info.n_ctx, self.info.token_bytes_max)
+        self.json = body_scan(self.info.n_ctx)
         self.events_drained = 0
         self.loop.add_reader(lib.llm_events_fd(pointer), self._drain)
         self._complaints = self.loop.call_soon(self._poll_complaints)
@@ -119,7 +124,7 @@ class Engine:
         for future in list(self._replies.values()):
             if not future.done():
                 future.set_exception(ApiError("shutting_down"))
-        self._text_threads.shutdown(wait=True)
+        await self._text_threads.close()
         await self.loop.run_in_executor(self._owner_thread, lib.llm_engine_close, self._engine)
         self._owner_thread.shutdown(wait=True)
 
@@ -276,16 +281,17 @@ class Engine:
 
     # --- text --------------------------------------------------------------------------------------------------------
 
-    async def render_chat(self, request: bytes) -> Prompt:
-        """`request`: see llm_chat_render in llm.h. Raises ApiError when the template refuses."""
-        return await self.in_thread(lambda: render_chat(self._engine, request))
+    async def render_chat(self, owner: int, n_bytes: int, request: Callable[[], bytes]) -> Prompt:
+        """`request` makes what llm_chat_render takes, in the thread. Raises ApiError when the template refuses."""
+        return await self.in_thread(owner, n_bytes, lambda: render_chat(self._engine, request()))
 
-    async def tokenize(self, text: str, *, add_special: bool, parse_special: bool = False) -> bytes:
-        data = text.encode("utf-8")
-        return await self.in_thread(lambda: tokenize(self._engine, data, add_special, parse_special))
+    async def tokenize(self, owner: int, text: str, *, add_special: bool, parse_special: bool = False) -> bytes:
+        return await self.in_thread(
+            owner, len(text), lambda: tokenize(self._engine, text.encode(), add_special, parse_special)
+        )
 
-    async def detokenize(self, tokens: bytes) -> str:
-        return await self.in_thread(lambda: self.piece(tokens))
+    async def detokenize(self, owner: int, tokens: bytes) -> str:
+        return await self.in_thread(owner, len(tokens), lambda: self.piece(tokens))
 
     def piece(self, tokens: bytes) -> str:
         """The text of a few tokens, control tokens shown. For many, `detokenize`."""
@@ -295,9 +301,10 @@ class Engine:
         """The bytes that a client gets for these tokens: control tokens have none."""
         return spell(self._engine, tokens, special=False)
 
-    async def in_thread(self, call: Callable[[], T]) -> T:
-        """What would keep the loop busy, in a thread for text. `piece` and `spell` may be called there."""
-        return await self.loop.run_in_executor(self._text_threads, call)
+    async def in_thread(self, owner: int, n_bytes: int, call: Callable[[], T]) -> T:
+        """What would keep the loop busy, in a thread for text; `n_bytes`: what it reads. Raises ApiError when too much
+        waits there. `piece` and `spell` may be called in it."""
+        return await self._text_threads.run(owner, n_bytes, call)
 
 
 def _refuse(status: int) -> None:

@@ -23,7 +23,8 @@ class Prompt:
 
     tokens: bytes
     """int32 little-endian"""
-    text: str
+    text: bytes = b""
+    """As the template wrote it, for people."""
     boundaries: bytes = b""
     """int32 little-endian: token counts at which histories are likely to diverge"""
     n_history: int = 0
@@ -50,7 +51,7 @@ def render_chat(engine: Any, request: bytes) -> Prompt:
         text = bytes(ffi.buffer(prompt.text, prompt.n_text_bytes)) if prompt.n_text_bytes else b""
         tokens = bytes(ffi.buffer(prompt.tokens, 4 * prompt.n_tokens)) if prompt.n_tokens else b""
         boundaries = bytes(ffi.buffer(prompt.boundaries, 4 * prompt.n_boundaries)) if prompt.n_boundaries else b""
-        return Prompt(tokens, text.decode("utf-8", "replace"), boundaries, int(prompt.n_history))
+        return Prompt(tokens, text, boundaries, int(prompt.n_history))
     finally:
         lib.llm_prompt_free(prompt)
 

@@ -5,6 +5,7 @@ The words of `llm_status` are codes here too, so that a status of the engine nee
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import dataclass
 
 import msgspec
@@ -64,7 +65,9 @@ CODES: dict[str, Kind] = {
     "model_loading": Kind(503, SERVER, "The model is still loading; GET /ready says how far it is."),
     "shutting_down": Kind(503, SERVER, "The server is stopping."),
     # What went wrong.
-    "cancelled": Kind(499, INVALID, "The request was cancelled: its session was reset or closed."),
+    "cancelled": Kind(
+        499, INVALID, "The request was cancelled: its session was reset, closed, or replaced by a fork or a load."
+    ),
     "slow_reader": Kind(499, INVALID, "The client stopped reading and the request was cancelled."),
     "step_failed": Kind(500, SERVER, "The model failed a step; the session will be refilled by its next request."),
     "torn": Kind(500, SERVER, "The session's state is not trusted; reset it."),
@@ -130,18 +133,30 @@ def code_of_status(word: str) -> str:
     return code if code in CODES else "internal_error"
 
 
-def context_length_error(n_ctx: int, n_prompt: int) -> ApiError:
-    """Agents recognise the overflow by this text and compact their history."""
+def context_length_error(n_ctx: int, n_prompt: int, param: str) -> ApiError:
+    """Agents recognise the overflow by this text and compact their history. `param`: where the prompt came from."""
     return ApiError(
         "context_length_exceeded",
         f"This model's maximum context length is {n_ctx} tokens. However, you requested {n_prompt + 1} tokens "
         f"({n_prompt} in the prompt, at least 1 for the answer). Please shorten the prompt.",
-        "messages",
+        param,
     )
 
 
 def shown(value: object) -> str:
-    """A client's value as an error message may quote it."""
-    text = repr(value)
+    """A client's value as an error message may quote it. Looks at no more of it than that takes."""
     limit = limits.USER_FIELD_SHOWN_CHARS_MAX
+    if isinstance(value, str | bytes):
+        text = repr(value[: limit + 1])
+    elif isinstance(value, msgspec.Raw):
+        text = bytes(memoryview(value)[: 4 * limit + 4]).decode("utf-8", "replace")
+    elif isinstance(value, int) and value.bit_length() > limit * 4:
+        text = f"a number of {value.bit_length()} bits"
+    else:
+        text = _REPR.repr(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+_REPR = reprlib.Repr()
+_REPR.maxdict = _REPR.maxlist = _REPR.maxtuple = _REPR.maxset = 8
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = limits.USER_FIELD_SHOWN_CHARS_MAX

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import enum
-import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -43,6 +42,8 @@ class Work:
     owner: int
     key: SessionKey
     prompt: Prompt
+    prompt_param: str
+    """The field that it came from."""
     max_tokens: int
     sampling: Sampling
     logit_bias: bytes
@@ -89,7 +90,7 @@ class Generation:
         self._said: list[str] | None = [] if work.history else None
         self._waiter: asyncio.Future[None] | None = None
         if work.prompt.n_tokens > engine.info.n_ctx:
-            raise context_length_error(engine.info.n_ctx, work.prompt.n_tokens)
+            raise context_length_error(engine.info.n_ctx, work.prompt.n_tokens, work.prompt_param)
         self._request = engine.generate(
             self,
             owner=work.owner,
@@ -224,7 +225,7 @@ class Generation:
             reason = self.cancel_reason
             return ApiError("cancelled" if reason in (None, CancelReason.CLIENT_GONE) else str(reason))
         if finished.status == Status.CONTEXT_LENGTH:
-            return context_length_error(self._engine.info.n_ctx, self.work.prompt.n_tokens)
+            return context_length_error(self._engine.info.n_ctx, self.work.prompt.n_tokens, self.work.prompt_param)
         if finished.status == Status.CAPACITY:
             return self._capacity_error()
         return ApiError(code_of_status(STATUS_WORDS[finished.status]))
@@ -273,11 +274,3 @@ class Generation:
             n_generated=finished.n_generated if finished is not None else 0,
             divergence=divergence,
         )
-
-
-def token_bytes(tokens: list[int]) -> bytes:
-    """Token ids as the engine takes them. Raises ApiError for what is no token id."""
-    try:
-        return struct.pack(f"<{len(tokens)}i", *tokens)
-    except struct.error:
-        raise ApiError("invalid_token", "A token id does not fit 32 bits.", "tokens") from None

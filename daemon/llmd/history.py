@@ -15,11 +15,14 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Annotated, Any, Literal
 
 import msgspec
 
 from . import limits
+from .errors import ApiError
+from .json_scan import ARGUMENTS
 
 Mode = Literal["resident", "template"]
 """resident: answers keep the tokens they were generated with; template: all is tokenized as the template has it."""
@@ -39,6 +42,11 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 def digest_of(previous: bytes, message: Message) -> bytes:
     """Of a conversation that goes on with this message; b"" before the first."""
     return hashlib.blake2b(previous + _encode(_meaning(message)), digest_size=_DIGEST_BYTES).digest()
+
+
+def digests_of(messages: Sequence[Message]) -> list[bytes]:
+    """Of the conversation up to and including each message."""
+    return list(accumulate(messages, digest_of, initial=b""))[1:]
 
 
 def _meaning(message: Message) -> list[Any]:
@@ -63,13 +71,13 @@ def _without_reasoning(text: str) -> str:
 
 
 def _arguments(function: Message) -> Any:
-    """What is no JSON, or nests deeper than any tool's arguments do, is compared as text."""
+    """What is no JSON, or more of it than any tool's arguments have, is compared as text."""
     arguments = function.get("arguments")
     if not isinstance(arguments, str):
         return _plain(arguments)
     try:
-        return _plain(msgspec.json.decode(arguments) if arguments.strip() else {})
-    except (msgspec.DecodeError, RecursionError):
+        return _plain(msgspec.json.decode(ARGUMENTS.clean(arguments.encode())) if arguments.strip() else {})
+    except (ApiError, msgspec.DecodeError, RecursionError):
         return arguments
 
 
@@ -118,11 +126,16 @@ def answer_of(opening: bytes, generated: bytes, text: str, spell: Callable[[byte
 
 @dataclass(frozen=True, slots=True)
 class Splice:
-    """Tokens for one message of a request; as llm_chat_render takes it."""
+    """Tokens for one message of a request."""
 
     message: int
-    tokens: Sequence[int]
+    tokens: bytes
+    """As Answer has them."""
     rest: str
+
+    def rendered(self) -> dict[str, Any]:
+        """As llm_chat_render takes it."""
+        return {"message": self.message, "tokens": memoryview(self.tokens).cast("i").tolist(), "rest": self.rest}
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -171,19 +184,20 @@ class Histories:
         kept = self._kept.get((owner, session))
         return (kept.mode if kept is not None else None) or default
 
-    def splices(self, owner: int, session: str, messages: Sequence[Message]) -> tuple[bytes, list[Splice]]:
-        """The digest of these messages, and the answers among them that this session gave."""
+    def splices(self, owner: int, session: str, digests: Sequence[bytes]) -> list[Splice]:
+        """The answers of this session in a conversation with these digests (digests_of)."""
         kept = self._kept.get((owner, session))
-        digest, found = b"", []
-        for index, message in enumerate(messages):
-            digest = digest_of(digest, message)
-            answer = kept.answers.get(digest) if kept is not None and message["role"] == "assistant" else None
-            if kept is not None and answer is not None:
+        if kept is None:
+            return []
+        found = []
+        for index, digest in enumerate(digests):
+            answer = kept.answers.get(digest)
+            if answer is not None:
                 kept.answers.move_to_end(digest)
-                found.append(Splice(index, memoryview(answer.tokens).cast("i").tolist(), answer.rest))
+                found.append(Splice(index, answer.tokens, answer.rest))
         if found:
             self._kept.move_to_end((owner, session))
-        return digest, found
+        return found
 
     def keep(self, owner: int, session: str, digest: bytes, answer: Answer) -> None:
         """`digest`: of the conversation with the answer as its last message."""

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 # What a request's JSON may hold: what passes is decoded within a few tens of milliseconds (json_scan.py).
 JSON_VALUES_MAX = 65_536
-"""Beside two for each token of the context."""
+JSON_VALUES_PER_TOKEN = 2
+"""More values for each token of the context: a prompt may be a list of token ids."""
 JSON_CONTAINERS_MAX = 131_072
 JSON_KEYS_MAX = 131_072
 JSON_DEPTH_MAX = 256
-JSON_KEY_BYTES_MAX = 65_536
+JSON_KEY_BYTES_MAX = 1024
 JSON_NUMBER_BYTES_MAX = 128
 JSON_FLOATS_MAX = 2048
 """Numbers that are no integers of up to 18 digits: some take msgspec 14 us each."""
 JSON_TEXT_BYTES_MAX = 16 * 1024**2
 
 # What a request may carry.
+FIELD_BYTES_MAX = 65_536
+"""JSON of one field that is not the prompt."""
+NEUTRAL_BYTES_MAX = 256
+"""JSON of a refused parameter that is looked at: those that ask for nothing are short."""
+TOKENIZE_BYTES_MAX = 4 * 1024**2
+DETOKENIZE_TOKENS_MAX = 65_536
+"""Or as many as the context holds."""
 MESSAGES_MAX = 16_384
 STOP_STRINGS_MAX = 16
 STOP_STRING_BYTES_MAX = 256
@@ -22,6 +30,9 @@ LOGIT_BIASES_MAX = 1024
 SESSION_ID_CHARS_MAX = 128
 ARGUMENTS_DEPTH_MAX = 128
 """Levels of a tool call's arguments that are compared as values; libllm renders no more either (chat_request.cpp)."""
+ARGUMENTS_VALUES_MAX = 16_384
+ARGUMENTS_FLOATS_MAX = 512
+"""Arguments with more of either are compared as text."""
 UINT32_MAX = 0xFFFF_FFFF
 """Owners and counts of tokens, as the engine takes them."""
 USER_FIELD_SHOWN_CHARS_MAX = 120
@@ -89,9 +100,9 @@ SAVE_PATIENCE_S = 60.0
 """systemd waits so much longer each time that a stopping daemon has saved more."""
 
 # Threads that render and tokenize.
-TEXT_THREADS = 2
-
-
-def json_values_max(n_ctx: int) -> int:
-    """A prompt may be one list of token ids."""
-    return JSON_VALUES_MAX + 2 * n_ctx
+TEXT_THREADS = 3
+"""One of them for short work only."""
+TEXT_SHORT_BYTES = 65_536
+"""Work on no more than that is short. Bodies up to this size are decoded on the event loop."""
+TEXT_JOBS_MAX = 256
+TEXT_JOBS_BYTES_MAX = 256 * 1024**2

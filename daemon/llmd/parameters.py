@@ -13,10 +13,13 @@ from typing import Any, Literal
 
 import msgspec
 
+from . import limits
 from .errors import ApiError, shown
 
 Treatment = Literal["honoured", "accepted", "refused"]
 Endpoint = Literal["chat", "completions"]
+PROMPTS = ("messages", "prompt")
+"""Bounded by the context, not by bytes of their own."""
 BOTH: tuple[Endpoint, ...] = ("chat", "completions")
 CHAT: tuple[Endpoint, ...] = ("chat",)
 COMPLETIONS: tuple[Endpoint, ...] = ("completions",)
@@ -180,17 +183,31 @@ _BY_ENDPOINT: dict[Endpoint, dict[str, Parameter]] = {
 
 
 def check(endpoint: Endpoint, fields: Mapping[str, msgspec.Raw]) -> None:
-    """Refuses the first field that would change the answer and is not there."""
+    """Refuses the first field that would change the answer and is not there, or is larger than it may be."""
     known = _BY_ENDPOINT[endpoint]
     for name, raw in fields.items():
         row = known.get(name)
         if row is None:
-            raise ApiError("unsupported_parameter", f"{shown(name)} is not a parameter of this endpoint.", name)
+            raise ApiError("unsupported_parameter", f"{shown(name)} is not a parameter of this endpoint.", _param(name))
         if row.treatment == "refused":
-            value = msgspec.json.decode(raw)
-            if not row.is_neutral(value):
-                message = f"{name}: {shown(value)} asks for {row.note}, which this server does not support."
-                raise ApiError("unsupported_parameter", message, name)
+            _check_neutral(row, raw)
+        elif row.treatment == "honoured" and len(raw) > limits.FIELD_BYTES_MAX and name not in PROMPTS:
+            message = f"{name}: {len(raw)} bytes of JSON; at most {limits.FIELD_BYTES_MAX} are taken."
+            raise ApiError("invalid_value", message, name)
+
+
+def _check_neutral(row: Parameter, raw: msgspec.Raw) -> None:
+    """Every neutral value is short: what is long needs no decoding."""
+    is_short = len(raw) <= limits.NEUTRAL_BYTES_MAX
+    value = msgspec.json.decode(raw) if is_short else raw
+    if not is_short or not row.is_neutral(value):
+        message = f"{row.name}: {shown(value)} asks for {row.note}, which this server does not support."
+        raise ApiError("unsupported_parameter", message, row.name)
+
+
+def _param(name: str) -> str:
+    """A client's own name for a field, as far as it is worth repeating."""
+    return name[: limits.USER_FIELD_SHOWN_CHARS_MAX]
 
 
 def reference() -> str:

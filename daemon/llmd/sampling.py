@@ -9,6 +9,7 @@ from typing import TypeVar
 
 from . import limits
 from .errors import ApiError, shown
+from .room import utf8_bytes
 from .wire.engine import Sampling
 from .wire.openai import GenerationRequest
 
@@ -88,7 +89,7 @@ def max_tokens_of(name: str, value: int | None, n_ctx: int) -> int:
     if value is None or value == -1:
         return 0
     if value < 1:
-        raise ApiError("invalid_value", f"{name}: {value} is less than 1; -1 means no limit.", name)
+        raise ApiError("invalid_value", f"{name}: {shown(value)} is less than 1; -1 means no limit.", name)
     return min(value, n_ctx)
 
 
@@ -99,7 +100,7 @@ def stops_of(stop: str | list[str] | None) -> list[str]:
             "invalid_value", f"stop: {len(stops)} texts; at most {limits.STOP_STRINGS_MAX} are taken.", "stop"
         )
     for text in stops:
-        n_bytes = len(text.encode("utf-8", "surrogatepass"))
+        n_bytes = utf8_bytes(text)
         if n_bytes > limits.STOP_STRING_BYTES_MAX:
             maximum = limits.STOP_STRING_BYTES_MAX
             raise ApiError("invalid_value", f"stop: a text of {n_bytes} bytes; at most {maximum} are taken.", "stop")

@@ -11,6 +11,7 @@ import msgspec
 from . import limits
 from .errors import ApiError, shown
 from .history import Splice
+from .room import utf8_bytes
 from .wire.openai import ChatCompletionRequest, ContentPart, Message, Reasoning, Thinking, ToolCall
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
@@ -23,7 +24,7 @@ def render_request(
     """The JSON that `llm_chat_render` takes. `messages`: those of the request, in the template's form."""
     document: dict[str, Any] = {"messages": messages}
     if splices:
-        document["splices"] = splices
+        document["splices"] = [splice.rendered() for splice in splices]
     if request.add_generation_prompt is not None:
         document["add_generation_prompt"] = request.add_generation_prompt
     variables = {**_thinking(request), **(request.chat_template_kwargs or {})}
@@ -66,16 +67,29 @@ def joined_users(
     messages: Sequence[dict[str, Any]], splices: Sequence[Splice]
 ) -> tuple[list[dict[str, Any]], list[Splice]]:
     """The same conversation with one message where the user has several in a row, as after an aborted answer."""
-    joined: list[dict[str, Any]] = []
+    runs: list[list[dict[str, Any]]] = []
     places = []
     for message in messages:
-        before = joined[-1] if joined else {}
+        before = runs[-1][-1] if runs else {}
         if message["role"] == before.get("role") == "user" and message.get("name") == before.get("name"):
-            joined[-1] = {**before, "content": f"{before['content']}\n\n{message['content']}"}
+            runs[-1].append(message)
         else:
-            joined.append(message)
-        places.append(len(joined) - 1)
+            runs.append([message])
+        places.append(len(runs) - 1)
+    joined = [{**run[0], "content": "\n\n".join(message["content"] for message in run)} for run in runs]
     return joined, [dataclasses.replace(splice, message=places[splice.message]) for splice in splices]
+
+
+def text_bytes_of(messages: Sequence[dict[str, Any]]) -> int:
+    """Of all that a template may write."""
+    return sum(_bytes_of(value) for message in messages for name, value in message.items() if name != "role")
+
+
+def _bytes_of(value: Any) -> int:
+    if isinstance(value, str):
+        return utf8_bytes(value)
+    calls = [call["function"] for call in value]  # of tools
+    return sum(_bytes_of(call["name"]) + _bytes_of(call["arguments"]) for call in calls)
 
 
 def _is_empty_answer(message: Message) -> bool:

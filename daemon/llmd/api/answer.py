@@ -32,6 +32,7 @@ from ..wire.openai import (
     error_event,
 )
 from .context import FACTS, STATE, State
+from .deadline import deadline_of
 from .history import keep_answer
 
 SESSION_HEADER = "X-LLM-Session-Id"
@@ -61,7 +62,7 @@ async def answer(request: web.Request, work: Work, delivery: Delivery) -> web.St
         raise ApiError("shutting_down")
     generation = _begin(state, request[FACTS].endpoint, work, delivery.is_stream)
     request[FACTS].generation = generation
-    deadline = _deadline(state, generation)
+    deadline = _deadline(request, generation)
     try:
         await generation.admission()
         if delivery.is_stream:
@@ -88,11 +89,11 @@ def _begin(state: State, endpoint: str, work: Work, is_stream: bool) -> Generati
     return Generation(state.engine, work, is_stream=is_stream, on_start=on_start, on_end=on_end)
 
 
-def _deadline(state: State, generation: Generation) -> asyncio.TimerHandle | None:
-    seconds = state.config.request_timeout
-    if not seconds:
+def _deadline(request: web.Request, generation: Generation) -> asyncio.TimerHandle | None:
+    end = deadline_of(request)
+    if end is None:
         return None
-    return asyncio.get_running_loop().call_later(seconds, generation.cancel, CancelReason.DEADLINE)
+    return asyncio.get_running_loop().call_at(end, generation.cancel, CancelReason.DEADLINE)
 
 
 def _answer_id(kind: Kind) -> str:

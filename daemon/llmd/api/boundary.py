@@ -33,8 +33,8 @@ _CORS_HEADERS = {
 @web.middleware
 async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse:
     state = request.app[STATE]
-    facts = request[FACTS] = Facts(endpoint=_endpoint(request), client=client_of(request))
     started = asyncio.get_running_loop().time()
+    facts = request[FACTS] = Facts(endpoint=_endpoint(request), came_at=started, client=client_of(request))
     status = _CLIENT_GONE
     try:
         response = await _answer(state, request, handler, facts)

@@ -12,19 +12,21 @@ from ..wire.openai import ChatCompletionRequest
 from ..wire.sessions import RenderedTemplate
 from . import body
 from .answer import answer
-from .context import STATE
+from .context import FACTS, STATE
+from .deadline import in_time
 from .history import rendered
 from .respond import respond
 from .work import delivery_of, key_of, work_of
 
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
-    engine = request.app[STATE].engine
-    wanted = await body.read_generation(request, "chat", ChatCompletionRequest)
-    key = key_of(request, wanted)
-    max_tokens = _max_tokens(wanted, engine.info.n_ctx)
-    chat = await rendered(request, wanted, key)
-    work = work_of(request, wanted, key, chat.prompt, max_tokens, chat.digest)
+    async with in_time(request):
+        wanted = await body.read_generation(request, "chat", ChatCompletionRequest)
+        key = key_of(request, wanted)
+        max_tokens = _max_tokens(wanted, request.app[STATE].engine.info.n_ctx)
+        work = work_of(request, wanted, key, max_tokens, "messages")
+        chat = await rendered(request, wanted, key)
+    work = dataclasses.replace(work, prompt=chat.prompt, history=chat.digest)
     if wanted.add_generation_prompt is not False:
         work = dataclasses.replace(work, user_starts=user_starts(chat.roles, chat.prompt.boundaries))
     return await answer(request, work, delivery_of("chat", wanted))
@@ -39,6 +41,10 @@ def _max_tokens(wanted: ChatCompletionRequest, n_ctx: int) -> int:
 
 
 async def apply_template(request: web.Request) -> web.Response:
-    wanted = await body.read_generation(request, "chat", ChatCompletionRequest)
-    chat = await rendered(request, wanted, key_of(request, wanted))
-    return respond(RenderedTemplate(chat.prompt.text))
+    engine, owner = request.app[STATE].engine, request[FACTS].caller.owner
+    async with in_time(request):
+        wanted = await body.read_generation(request, "chat", ChatCompletionRequest)
+        text = (await rendered(request, wanted, key_of(request, wanted))).prompt.text
+        return await engine.in_thread(
+            owner, len(text), lambda: respond(RenderedTemplate(text.decode(errors="replace")))
+        )

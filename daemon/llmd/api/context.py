@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from .. import limits
 from ..access import ANYBODY, Caller, KeyRing
 from ..engine import Engine
 from ..errors import ApiError
@@ -89,11 +90,19 @@ class Facts:
 
     caller: Caller = ANYBODY
     endpoint: str = UNMATCHED
+    came_at: float = 0.0
+    """Time of the event loop."""
+    n_body_bytes: int = 0
     generation: Generation | None = None
     error_code: str | None = None
     cors_origin: str | None = None
     client: dict[str, object] = field(default_factory=dict)
     """Where it came from, as its log line says it."""
+
+    @property
+    def is_large(self) -> bool:
+        """Work that grows with the body belongs into a text thread."""
+        return self.n_body_bytes > limits.TEXT_SHORT_BYTES
 
 
 STATE = web.AppKey("state", State)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from aiohttp import web
 
 from ..engine_text import Prompt
 from ..errors import ApiError
 from ..generation import Generation
-from ..history import Mode, answer_of, digest_of
+from ..history import Mode, Splice, answer_of, digest_of, digests_of
 from ..native import Page
 from ..session_key import SessionKey, parent_of
-from ..transcript import joined_users, render_request, template_messages
+from ..transcript import joined_users, render_request, template_messages, text_bytes_of
 from ..wire.openai import ChatCompletionRequest
 from .context import FACTS, STATE, State
 
@@ -29,23 +29,46 @@ class Rendered:
 
 async def rendered(request: web.Request, wanted: ChatCompletionRequest, key: SessionKey) -> Rendered:
     """The conversation as a prompt, with the session's own answers as they were generated."""
-    state, owner = request.app[STATE], request[FACTS].caller.owner
-    messages = template_messages(wanted.messages)
+    state, facts = request.app[STATE], request[FACTS]
+    owner, n_bytes = facts.caller.owner, facts.n_body_bytes
+    if facts.is_large:
+        messages, digests = await state.engine.in_thread(owner, n_bytes, lambda: _conversation(state, wanted))
+    else:
+        messages, digests = _conversation(state, wanted)
     state.histories.inherit(owner, parent_of(request.headers.items(), key), key.id)
-    digest, splices = state.histories.splices(owner, key.id, messages)
-    if state.histories.mode(owner, key.id, wanted.history, cast(Mode, state.config.history)) == "template":
-        splices = []
+    splices = _splices(state, wanted, owner, key, digests)
+
+    async def render(messages: list[dict[str, Any]], splices: list[Splice]) -> Prompt:
+        return await state.engine.render_chat(owner, n_bytes, lambda: render_request(wanted, messages, splices))
+
     try:
-        prompt = await state.engine.render_chat(render_request(wanted, messages, splices))
+        prompt = await render(messages, splices)
     except ApiError as error:
         n_messages = len(messages)
         messages, splices = joined_users(messages, splices)
         if error.code != "template_failed" or len(messages) == n_messages:
             raise
         # Many templates refuse what clients send after an aborted answer, and would for as long as the history lasts.
-        prompt = await state.engine.render_chat(render_request(wanted, messages, splices))
+        prompt = await render(messages, splices)
     can_be_kept = prompt.n_history > 0 and wanted.add_generation_prompt is not False
-    return Rendered(prompt, digest if can_be_kept else b"", [message["role"] for message in messages])
+    return Rendered(prompt, digests[-1] if can_be_kept else b"", [message["role"] for message in messages])
+
+
+def _conversation(state: State, wanted: ChatCompletionRequest) -> tuple[list[dict[str, Any]], list[bytes]]:
+    """The messages in the template's form, and their digests."""
+    messages = template_messages(wanted.messages)
+    state.engine.room.check_bytes(text_bytes_of(messages), "messages")
+    return messages, digests_of(messages)
+
+
+def _splices(
+    state: State, wanted: ChatCompletionRequest, owner: int, key: SessionKey, digests: list[bytes]
+) -> list[Splice]:
+    if state.histories.mode(owner, key.id, wanted.history, cast(Mode, state.config.history)) == "template":
+        return []
+    splices = state.histories.splices(owner, key.id, digests)
+    n_tokens = sum(len(splice.tokens) for splice in splices) // 4
+    return splices if n_tokens <= state.engine.info.n_ctx else []  # then it fits as the template has it, or not at all
 
 
 def keep_answer(state: State, generation: Generation) -> None:

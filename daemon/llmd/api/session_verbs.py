@@ -94,7 +94,7 @@ async def save_session(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await body.read(request, SaveRequest)
     found = find(request)
     _check_state_dir(state)
-    label = _name_for(wanted.name, "name")
+    label = _label(wanted)
     reply = await state.engine.save(found.owner, found.id, label)
     if reply.status == Status.NOT_FOUND:
         raise ApiError("nothing_to_save", None, "id")
@@ -107,7 +107,7 @@ async def load_session(request: web.Request) -> web.Response:
     caller, owner = request[FACTS].caller, owner_asked(request)
     _check_state_dir(state)
     name = _name_for(request.match_info["id"], "id")
-    label = _name_for(wanted.name, "name")
+    label = _label(wanted)
     owner = caller.owner if owner is None else owner
     if not may_see(caller, owner):
         raise ApiError("admin_required", None, "owner")
@@ -122,12 +122,23 @@ async def load_session(request: web.Request) -> web.Response:
 
 
 def _name_for(value: str, param: str, old: str | None = None) -> str:
-    """A session's id or a saved one's name, other than `old`."""
+    """A session's id, other than `old`."""
     if not session_key.is_valid(value):
         raise session_key.invalid(value, param)
     if value == old:
         raise ApiError("invalid_value", f"{param}: the session has this id already.", param)
     return value
+
+
+def _label(wanted: SaveRequest) -> str:
+    if not session_key.is_valid(wanted.name):
+        raise ApiError(
+            "invalid_value",
+            f"name: {shown(wanted.name)} is no name for a saved session; it needs 1 to {limits.SESSION_ID_CHARS_MAX} "
+            "printable ASCII characters without spaces.",
+            "name",
+        )
+    return wanted.name
 
 
 def _check_state_dir(state: State) -> None:

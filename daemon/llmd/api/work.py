@@ -23,11 +23,10 @@ def work_of(
     request: web.Request,
     wanted: GenerationRequest,
     key: SessionKey,
-    prompt: Prompt,
     max_tokens: int,
-    history: bytes = b"",
+    prompt_param: str,
 ) -> Work:
-    """`history`: see Work."""
+    """All but the prompt, which is dear: what is wrong with the rest is said before it is made."""
     state = request.app[STATE]
     info = state.engine.info
     flags = GenerateFlag(0)
@@ -38,13 +37,13 @@ def work_of(
     return Work(
         owner=request[FACTS].caller.owner,
         key=key,
-        prompt=prompt,
+        prompt=Prompt(b""),
+        prompt_param=prompt_param,
         max_tokens=max_tokens,
         sampling=sampling_of(wanted, info.sampling, info.n_ctx),
         logit_bias=logit_bias_of(wanted.logit_bias, info.n_vocab),
         stop=stops_of(wanted.stop),
         flags=flags,
-        history=history,
         parent=parent_of(request.headers.items(), key),
     )
 

@@ -1,0 +1,38 @@
+"""What can never fit the context is refused by its bytes, before anything is rendered or tokenized. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .errors import ApiError, context_length_error
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a prompt has at most, and how much text one token may stand for."""
+
+    n_ctx: int
+    token_bytes_max: int
+
+    @property
+    def n_bytes(self) -> int:
+        """A text of more can not be few enough tokens, whatever it says."""
+        return self.n_ctx * self.token_bytes_max
+
+    def check_bytes(self, n_bytes: int, param: str) -> None:
+        if n_bytes > self.n_bytes:
+            n_tokens = -(-n_bytes // self.token_bytes_max)
+            raise ApiError(
+                "context_length_exceeded",
+                f"This model's maximum context length is {self.n_ctx} tokens. However, you requested at least "
+                f"{n_tokens} tokens ({n_bytes} bytes of text in {param}). Please shorten the prompt.",
+                param,
+            )
+
+    def check_tokens(self, n_tokens: int, param: str) -> None:
+        if n_tokens > self.n_ctx:
+            raise context_length_error(self.n_ctx, n_tokens, param)
+
+
+def utf8_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode())

@@ -1,0 +1,298 @@
+"""From the bytes of a body to a typed request: every sentence of msgspec that we read, and bounds before work."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from typing import Any
+
+import msgspec
+import pytest
+
+from llmd import limits, parameters
+from llmd.api import body
+from llmd.errors import ApiError, shown
+from llmd.history import digest_of
+from llmd.native import JSON_WORDS
+from llmd.room import Room
+from llmd.transcript import joined_users, text_bytes_of
+from llmd.wire.openai import ChatCompletionRequest, CompletionRequest
+from llmd.wire.sessions import ForkRequest
+from tests.conftest import Serve
+from tests.serving import Daemon, chat
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+LONG = limits.TEXT_SHORT_BYTES + 1
+
+
+def refusal(kind: type[Any], document: str) -> ApiError:
+    with pytest.raises(ApiError) as refused:
+        body._decode(document.encode(), kind)
+    return refused.value
+
+
+# --- the contract with msgspec ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("kind", "document", "code", "param", "message"),
+    [
+        (ForkRequest, "[]", "invalid_type", None, "The body: expected `object`, got `array`."),
+        (ForkRequest, "{}", "missing_parameter", "session_id", "session_id is missing."),
+        (ForkRequest, '{"session_id":5}', "invalid_session_id", "session_id", "session_id: expected `str`, got `int`."),
+        (ForkRequest, '{"session_id":"a","at":0.5}', "invalid_type", "at",
+         "at: expected `int | str | null`, got `float`."),
+        (ForkRequest, '{"session_id":"a","an`odd - at `$.b`\\n":1}', "unsupported_parameter", "an`odd - at `$.b`\n",
+         "'an`odd - at `$.b`\\n' is not a parameter of this endpoint."),
+        (ChatCompletionRequest, '{"messages":[{"content":"x"}]}', "missing_parameter", "messages[0].role",
+         "messages[0].role is missing."),
+        (ChatCompletionRequest, '{"messages":[{"role":"a","tool_calls":[{}]}]}', "missing_parameter",
+         "messages[0].tool_calls[0].function", "messages[0].tool_calls[0].function is missing."),
+        (ChatCompletionRequest, '{"messages":[{"role":"a","content":true}]}', "invalid_type", "messages[0].content",
+         "messages[0].content: expected `str | array | null`, got `bool`."),
+        (ChatCompletionRequest, '{"messages":[],"logit_bias":{"x":1}}', "invalid_type", "logit_bias",
+         "logit_bias: expected `int`, got `str`."),
+        (ChatCompletionRequest, '{"messages":[],"logit_bias":{"1":"x"}}', "invalid_type", "logit_bias[...]",
+         "logit_bias[...]: expected `float`, got `str`."),
+        (ChatCompletionRequest, '{"messages":[],"temperature":1e999}', "invalid_type", "temperature",
+         "temperature: number out of range."),
+        (ChatCompletionRequest, '{"messages":[],"history":"all"}', "invalid_type", "history",
+         "history: invalid enum value 'all'."),
+        (CompletionRequest, '{"prompt":[1.5]}', "invalid_type", "prompt[0]",
+         "prompt[0]: expected `int | str | array`, got `float`."),
+    ],
+)  # fmt: skip
+def test_what_msgspec_says(kind: type[Any], document: str, code: str, param: str | None, message: str) -> None:
+    error = refusal(kind, document)
+    assert (error.code, error.param, error.message) == (code, param, message)
+
+
+def test_a_refused_value_is_not_repeated_whole() -> None:
+    error = refusal(ChatCompletionRequest, json.dumps({"messages": [], "history": "x - at `$." * 6000}))
+    assert error.param == "history" and len(error.message) < 2 * limits.USER_FIELD_SHOWN_CHARS_MAX
+    error = refusal(ForkRequest, json.dumps({"session_id": "a", "y" * 6000: 1}))
+    assert len(error.message) + len(error.param or "") < 3 * limits.USER_FIELD_SHOWN_CHARS_MAX
+
+
+# --- texts as they come ----------------------------------------------------------------------------------------------
+
+
+async def test_half_a_pair_of_surrogates_is_a_replacement_character(daemon: Daemon) -> None:
+    """JavaScript cuts strings in the middle of a pair, and JSON.stringify writes what is left as an escape."""
+    cut = chat().copy()
+    cut["messages"] = [{"role": "user", "content": "cut here: \ud83d"}]
+    answer = await daemon.ask("POST", "/apply-template", json.dumps({"messages": cut["messages"]}).encode())
+    assert answer.status == 200 and "cut here: \ufffd<" in answer.json["prompt"]
+    assert (await daemon.ask("POST", CHAT, json.dumps(cut).encode())).status == 200
+    tokens = [await daemon.ask("POST", "/tokenize", b'{"content": %s}' % text) for text in (b'"\\udc00"', b'"\\ufffd"')]
+    assert tokens[0].json == tokens[1].json
+
+
+@pytest.mark.parametrize("filler", ["", "x" * LONG])
+async def test_small_and_large_bodies_are_read_alike(daemon: Daemon, filler: str) -> None:
+    """`user` is accepted and not read: it makes the body large, and nothing else."""
+    text = json.dumps('ä€😀\n"\\ and\u2028')
+    sent = f'{{"user": {json.dumps(filler)}, "messages": [{{"role": "user", "content": {text}}}]}}'
+    answer = await daemon.ask("POST", "/apply-template", sent.encode())
+    assert json.loads(text) in answer.json["prompt"]
+    for wrong, code in ((b"{,}", "invalid_json"), (b'{"messages": 5}', "invalid_type"), (b"{}", "missing_parameter")):
+        padded = wrong + b" " * len(filler)
+        assert (await daemon.ask("POST", CHAT, padded)).error["code"] == code
+
+
+async def test_a_large_body_is_read_in_a_text_thread(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    clean = daemon.state.engine.json.clean
+
+    def watched(data: bytes) -> bytes:
+        seen.append(threading.current_thread().name)
+        return clean(data)
+
+    monkeypatch.setattr(daemon.state.engine.json, "clean", watched)
+    await daemon.chat()
+    await daemon.chat(user="x" * LONG)
+    assert seen[0] == threading.main_thread().name and seen[1].startswith("llmd-text")
+
+
+# --- bounds before work ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("document", "code", "word"),
+    [
+        (b'{"prompt":[' + b"1," * 10_000_000 + b"1]}", "request_too_large", "values"),
+        (b'{"prompt":[' + b"[]," * 200_000 + b"[]]}", "request_too_large", "objects and lists"),
+        (b'{"prompt":' + b"[" * 300 + b"]" * 300 + b"}", "invalid_json", "levels"),
+        (b'{"prompt":"x","seed":' + b"1" * 200 + b"}", "invalid_json", "bytes in a number"),
+        (b'{"' + b"x" * 2000 + b'":"x"}', "invalid_json", "bytes in a name"),
+        (b'{"metadata":[' + b"1e300," * 3000 + b'1],"prompt":"x"}', "request_too_large", "no integers"),
+        (b'{"prompt":"' + b"x" * (17 * 1024**2) + b'"}', "request_too_large", "bytes in all texts"),
+    ],
+    ids=["values", "containers", "depth", "number_bytes", "key_bytes", "floats", "text_bytes"],
+)
+async def test_json_is_bounded(serve: Serve, document: bytes, code: str, word: str) -> None:
+    daemon = await serve(ctx_size=100_000)
+    answer = await daemon.ask("POST", COMPLETIONS, io.BytesIO(document))
+    assert answer.error["code"] == code and word in answer.error["message"] and answer.error["param"] is None
+    assert answer.status == (413 if code == "request_too_large" else 400)
+
+
+def test_every_limit_of_the_scan_has_a_value(daemon: Daemon) -> None:
+    first = JSON_WORDS.index("values")
+    assert set(daemon.state.engine.json.allowed) == set(JSON_WORDS[first:])
+
+
+@pytest.mark.parametrize(
+    ("path", "request_", "param"),
+    [
+        (CHAT, {"messages": [{"role": "user", "content": "x" * 500_000}]}, "messages"),
+        (CHAT, {"messages": [{"role": "user", "content": "ä" * 8_000}] * 10}, "messages"),
+        (CHAT, {"messages": [{"role": "assistant", "content": "x", "reasoning_content": "x" * 500_000}]}, "messages"),
+        (CHAT, {"messages": [{"role": "assistant", "tool_calls": [
+            {"function": {"name": "f", "arguments": {"a": "x" * 500_000}}}]}]}, "messages"),
+        ("/apply-template", {"messages": [{"role": "user", "content": "x" * 500_000}]}, "messages"),
+        (COMPLETIONS, {"prompt": "x" * 500_000}, "prompt"),
+    ],
+)  # fmt: skip
+async def test_text_that_cannot_fit_is_refused_by_its_bytes(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, path: str, request_: dict[str, Any], param: str
+) -> None:
+    """Before it is rendered or tokenized."""
+    for name in ("render_chat", "tokenize"):
+        monkeypatch.setattr(daemon.state.engine, name, None)
+    answer = await daemon.refused(request_, path)
+    assert (answer.error["code"], answer.error["param"]) == ("context_length_exceeded", param)
+    n_ctx = daemon.state.engine.info.n_ctx
+    opening = f"This model's maximum context length is {n_ctx} tokens. However, you requested at least "
+    assert answer.error["message"].startswith(opening)
+    assert f" bytes of text in {param})" in answer.error["message"]
+
+
+def test_room_is_exact() -> None:
+    room = Room(n_ctx=100, token_bytes_max=7)
+    room.check_bytes(700, "prompt")
+    room.check_tokens(100, "prompt")
+    with pytest.raises(ApiError, match="at least 101 tokens"):
+        room.check_bytes(701, "prompt")
+    with pytest.raises(ApiError, match="you requested 102 tokens"):
+        room.check_tokens(101, "prompt")
+
+
+def test_the_text_of_a_conversation_is_counted_whole() -> None:
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "ä", "name": "me"},
+        {"role": "assistant", "content": "", "reasoning_content": "abc",
+         "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]},
+        {"role": "tool", "content": "12345", "tool_call_id": "id"},
+    ]  # fmt: skip
+    assert text_bytes_of(messages) == 2 + 2 + 3 + 1 + 2 + 5 + 2
+
+
+async def test_a_prompt_that_is_too_long_is_called_by_its_name(daemon: Daemon) -> None:
+    n_ctx = daemon.state.engine.info.n_ctx
+    for prompt in ([300] * (n_ctx + 1), [[300] * (n_ctx + 1)], " the of" * n_ctx):
+        answer = await daemon.refused({"prompt": prompt}, COMPLETIONS)
+        assert (answer.error["code"], answer.error["param"]) == ("context_length_exceeded", "prompt")
+
+
+@pytest.mark.parametrize("wrong", [-1, 1 << 20, 1 << 31, 1 << 80])
+async def test_the_first_wrong_token_is_named(daemon: Daemon, wrong: int) -> None:
+    answer = await daemon.refused({"prompt": [300, 301, wrong, -7]}, COMPLETIONS)
+    assert (answer.error["code"], answer.error["param"]) == ("invalid_token", "prompt")
+    assert answer.error["message"].startswith("prompt[2]: the vocabulary has tokens 0 to ")
+    answer = await daemon.refused({"tokens": [wrong]}, "/detokenize")
+    assert answer.error["message"].startswith("tokens[0]: ")
+
+
+@pytest.mark.parametrize("prompt", [[1, "x"], ["x", 1], [1, [2]], ["x", "y"], [[1], [2]]])
+async def test_several_prompts_are_refused(daemon: Daemon, prompt: list[Any]) -> None:
+    answer = await daemon.refused({"prompt": prompt}, COMPLETIONS)
+    assert (answer.error["code"], answer.error["param"]) == ("unsupported_parameter", "prompt")
+
+
+async def test_texts_have_limits_beside_the_context(daemon: Daemon) -> None:
+    answer = await daemon.ask(
+        "POST", "/tokenize", io.BytesIO(b'{"content": "%s"}' % (b"x" * (limits.TOKENIZE_BYTES_MAX + 1)))
+    )
+    assert (answer.error["code"], answer.error["param"]) == ("invalid_value", "content")
+    assert str(limits.TOKENIZE_BYTES_MAX) in answer.error["message"]
+    answer = await daemon.refused({"tokens": [300] * (limits.DETOKENIZE_TOKENS_MAX + 1)}, "/detokenize")
+    assert (answer.error["code"], answer.error["param"]) == ("invalid_value", "tokens")
+
+
+@pytest.mark.parametrize("with_pieces", [False, True])
+async def test_more_text_than_the_context_holds_can_be_tokenized(daemon: Daemon, with_pieces: bool) -> None:
+    """In several parts, which are one list."""
+    text = " the of" * 10_000
+    answer = (await daemon.ask("POST", "/tokenize", {"content": text, "with_pieces": with_pieces})).json
+    assert answer["count"] == len(answer["tokens"]) == 20_000 > daemon.state.engine.info.n_ctx
+    if with_pieces:
+        assert "".join(token["piece"] for token in answer["tokens"]) == text
+    else:
+        assert (await daemon.ask("POST", "/detokenize", {"tokens": answer["tokens"]})).json["content"] == text
+
+
+@pytest.mark.parametrize("field", ["metadata", "chat_template_kwargs"])
+async def test_fields_beside_the_prompt_are_bounded(daemon: Daemon, field: str) -> None:
+    answer = await daemon.refused({**chat(), field: {"a": "x" * limits.FIELD_BYTES_MAX}})
+    assert (answer.error["code"], answer.error["param"]) == ("invalid_value", field)
+    assert f"at most {limits.FIELD_BYTES_MAX} are taken" in answer.error["message"]
+    assert (await daemon.chat(prediction={"type": "content", "content": "x" * LONG}))["object"] == "chat.completion"
+
+
+async def test_what_is_cheap_to_check_is_checked_before_the_prompt_is_made(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("render_chat", "tokenize"):
+        monkeypatch.setattr(daemon.state.engine, name, None)
+    for fields in ({"top_p": 5}, {"stop": ["x"] * 17}, {"stop": "x" * 257}, {"logit_bias": {"-1": 0}}):
+        assert (await daemon.refused(chat(**fields))).error["code"] == "invalid_value"
+        assert (await daemon.refused({"prompt": "x", **fields}, COMPLETIONS)).error["code"] == "invalid_value"
+
+
+# --- values in messages ----------------------------------------------------------------------------------------------
+
+
+class Untouchable(str):
+    """Its repr would be as long as itself."""
+
+    def __repr__(self) -> str:
+        raise AssertionError("all of it was shown")
+
+
+def test_shown_looks_at_no_more_than_it_shows() -> None:
+    assert shown(Untouchable("x" * 10_000)) == "'" + "x" * (limits.USER_FIELD_SHOWN_CHARS_MAX - 2) + "…"
+    assert shown([1, 2]) == "[1, 2]" and shown({"a": None}) == "{'a': None}" and shown(None) == "None"
+    assert len(shown([[["x" * 1000] * 1000] * 1000] * 1000)) <= limits.USER_FIELD_SHOWN_CHARS_MAX
+    assert shown(1 << 70) == str(1 << 70) and shown(10**5000) == "a number of 16610 bits"
+    assert shown(msgspec.Raw(b'{"a": 1}')) == '{"a": 1}'
+    assert len(shown(msgspec.Raw("ä".encode() * 10_000))) == limits.USER_FIELD_SHOWN_CHARS_MAX
+
+
+def test_a_refused_parameter_is_shown_without_being_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(msgspec.json, "decode", None)
+    with pytest.raises(ApiError) as refused:
+        parameters.check("chat", {"tools": msgspec.Raw(b'[{"type": "function", ' + b" " * 1000 + b"}]")})
+    assert refused.value.param == "tools" and refused.value.message.startswith('tools: [{"type": "function"')
+    assert len(refused.value.message) < 2 * limits.USER_FIELD_SHOWN_CHARS_MAX
+
+
+# --- conversations ---------------------------------------------------------------------------------------------------
+
+
+def test_a_long_run_of_the_user_is_joined_in_one_go() -> None:
+    """Joining them one by one would copy the text once for each message."""
+    messages = [{"role": "user", "content": "x" * 1000}] * 16_000
+    joined, _ = joined_users(messages, [])
+    assert len(joined) == 1 and len(joined[0]["content"]) == 16_000 * 1002 - 2
+
+
+def test_arguments_that_would_take_long_are_compared_as_text() -> None:
+    def digest(arguments: str) -> bytes:
+        call = {"function": {"name": "f", "arguments": arguments}}
+        return digest_of(b"", {"role": "assistant", "content": "", "tool_calls": [call]})
+
+    few, many = (", ".join(["1.0"] * n) for n in (limits.ARGUMENTS_FLOATS_MAX, limits.ARGUMENTS_FLOATS_MAX + 1))
+    assert digest(f"[{few}]") == digest(f"[{few.replace('.0', '')}]")
+    assert digest(f"[{many}]") != digest(f"[{many.replace('.0', '')}]")
