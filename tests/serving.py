@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -16,6 +17,7 @@ import aiohttp
 from aiohttp import web
 
 from llmd.api.context import STATE, State
+from llmd.api.routes import ENDPOINTS
 from llmd.app import OPENING, create_app, runner_of
 from llmd.native import COUNTERS
 from llmd.options import Config
@@ -95,6 +97,16 @@ def chat(text: str = "hello", **fields: Any) -> Json:
     return {"messages": [{"role": "user", "content": text}], "max_tokens": 8, "ignore_eos": True, **fields}
 
 
+def documented_codes(method: str, path: str) -> frozenset[str] | None:
+    """What /openapi.json says that this may be refused with; None: there is no such address."""
+    bare = path.split("?")[0]
+    for row in ENDPOINTS:
+        patterns = (re.sub(r"{\w+}", "[^/]+", spelling) for spelling in row.spellings)
+        if row.method == method and any(re.fullmatch(pattern, bare) for pattern in patterns):
+            return row.codes
+    return None
+
+
 class Daemon:
     """A served application and a client for it."""
 
@@ -111,7 +123,11 @@ class Daemon:
         client, base = (self.local, "http://llmd") if kwargs.pop("local", False) else (self.http, self.url)
         data = json.dumps(body).encode() if isinstance(body, dict) else body
         async with client.request(method, base + path, data=data, **kwargs) as response:
-            return Answer(response.status, dict(response.headers), await response.read())
+            answer = Answer(response.status, dict(response.headers), await response.read())
+        codes = documented_codes(method, path)
+        if answer.status >= 400 and codes is not None and path.split("?")[0] != "/ready":
+            assert answer.error["code"] in codes, "this refusal is not documented for this endpoint"
+        return answer
 
     async def chat(self, text: str = "hello", **fields: Any) -> Json:
         answer = await self.ask("POST", "/v1/chat/completions", chat(text, **fields))

@@ -9,6 +9,7 @@ import pytest
 
 from llmd import __version__, limits
 from llmd.api.routes import ENDPOINTS
+from llmd.errors import CODES
 from llmd.metrics import METRICS, PREFIX, Metrics
 from llmd.native import COUNTERS, OUTCOME_WORDS
 from llmd.progress import Progress
@@ -139,3 +140,28 @@ async def test_every_described_address_answers(daemon: Daemon) -> None:
         for path in endpoint.spellings:
             answer = await daemon.ask(endpoint.method, path.replace("{id}", "x"))
             assert answer.status != 405 and (answer.status != 404 or answer.error["code"] != "not_found")
+
+
+def test_every_refusal_is_described_where_it_can_be_met(description: Json) -> None:
+    for endpoint in ENDPOINTS:
+        responses = description["paths"][endpoint.path][endpoint.method.lower()]["responses"]
+        told = {(int(status), code) for status, told in responses.items() for code in codes_in(told["description"])}
+        wanted = {(CODES[code].status, code) for code in endpoint.codes}
+        assert told == {(status, code) for status, code in wanted if (endpoint.path, status) != ("/ready", 503)}
+        assert "200" in responses and "default" not in responses
+    assert {code for endpoint in ENDPOINTS for code in endpoint.codes} == set(CODES)
+
+
+def codes_in(text: str) -> list[str]:
+    return text.removeprefix("A code of: ").split(", ") if text.startswith("A code of: ") else []
+
+
+def test_limits_are_described(description: Json) -> None:
+    found = {limit["name"]: limit for limit in description["x-limits"]}
+    assert len(found) == len(limits.TABLE) and found["stop"]["most"] == limits.STOP_STRINGS_MAX
+    assert {limit["code"] for limit in found.values()} <= set(CODES)
+    chat_request = description["components"]["schemas"]["ChatCompletionRequest"]["properties"]
+    assert chat_request["messages"]["maxItems"] == limits.MESSAGES_MAX
+    assert chat_request["stop"]["maxItems"] == limits.STOP_STRINGS_MAX
+    assert chat_request["logit_bias"]["maxProperties"] == limits.LOGIT_BIASES_MAX
+    assert chat_request["session_id"]["maxLength"] == limits.SESSION_ID_CHARS_MAX

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from llmd import errors, parameters
+from llmd import errors, limits, parameters
 from llmd.options import OPTIONS, Option
 
 ROOT = Path(__file__).parents[1]
@@ -73,6 +73,11 @@ def error_codes() -> str:
     return markdown(("code", "status", "meaning"), rows)
 
 
+def limit_table() -> str:
+    rows = ((f"`{row.name}`", str(row.most), row.unit, row.bounds, f"`{row.code}`") for row in limits.TABLE)
+    return markdown(("limit", "most", "of", "bounds", "refused with"), rows)
+
+
 def metrics() -> str:
     from llmd import metrics as loop  # loads libllm
 
@@ -98,6 +103,7 @@ def blocks() -> dict[str, str]:
         "endpoints": endpoints(),
         "options": option_table(),
         "parameters": request_parameters(),
+        "limits": limit_table(),
         "errors": error_codes(),
         "metrics": metrics(),
     }

@@ -35,7 +35,6 @@ CODES: dict[str, Kind] = {
     "missing_parameter": Kind(400, INVALID, "A required field is missing."),
     "unsupported_parameter": Kind(400, INVALID, "This parameter is not supported."),
     "invalid_session_id": Kind(400, INVALID, "A session id is 1 to 128 printable ASCII characters without spaces."),
-    "unsupported_session": Kind(400, INVALID, "The model's memory cannot hold such a session."),
     "context_length_exceeded": Kind(400, INVALID, "The prompt does not fit the model's context."),
     "template_failed": Kind(400, INVALID, "The model's chat template could not be rendered for these messages."),
     "invalid_token": Kind(400, INVALID, "A token id is outside the model's vocabulary."),

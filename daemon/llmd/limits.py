@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 # What a request's JSON may hold: what passes is decoded within a few tens of milliseconds (json_scan.py).
 JSON_VALUES_MAX = 65_536
 JSON_VALUES_PER_TOKEN = 2
@@ -106,3 +108,52 @@ TEXT_SHORT_BYTES = 65_536
 """Work on no more than that is short. Bodies up to this size are decoded on the event loop."""
 TEXT_JOBS_MAX = 256
 TEXT_JOBS_BYTES_MAX = 256 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One that a client can meet."""
+
+    name: str
+    most: int | str
+    """A number, or the option or fact that decides."""
+    unit: str
+    bounds: str
+    code: str
+    """Of the refusal (errors.py)."""
+
+
+TABLE = (
+    Limit("body", "--body-limit", "bytes", "a body", "request_too_large"),
+    Limit("body.values", f"{JSON_VALUES_MAX} + {JSON_VALUES_PER_TOKEN} for each token of the context", "values",
+          "a body's JSON", "request_too_large"),
+    Limit("body.containers", JSON_CONTAINERS_MAX, "objects and lists", "a body's JSON", "request_too_large"),
+    Limit("body.names", JSON_KEYS_MAX, "names in objects", "a body's JSON", "request_too_large"),
+    Limit("body.floats", JSON_FLOATS_MAX, "numbers that are no integers of up to 18 digits", "a body's JSON",
+          "request_too_large"),
+    Limit("body.texts", JSON_TEXT_BYTES_MAX, "bytes in all texts", "a body's JSON", "request_too_large"),
+    Limit("body.depth", JSON_DEPTH_MAX, "levels", "a body's JSON", "invalid_json"),
+    Limit("body.name", JSON_KEY_BYTES_MAX, "bytes", "a name in a body's JSON", "invalid_json"),
+    Limit("body.number", JSON_NUMBER_BYTES_MAX, "bytes", "a number in a body's JSON", "invalid_json"),
+    Limit("messages", MESSAGES_MAX, "messages", "a conversation", "invalid_value"),
+    Limit("messages.text", "the context x the longest token", "bytes", "the text of all messages",
+          "context_length_exceeded"),
+    Limit("prompt", "--ctx-size", "tokens", "a prompt, and the answer with it", "context_length_exceeded"),
+    Limit("prompt.text", "the context x the longest token", "bytes", "a prompt that is a text",
+          "context_length_exceeded"),
+    Limit("field", FIELD_BYTES_MAX, "bytes of JSON", "any other honoured field of a completion", "invalid_value"),
+    Limit("stop", STOP_STRINGS_MAX, "texts", "stop", "invalid_value"),
+    Limit("stop.text", STOP_STRING_BYTES_MAX, "bytes", "one of stop", "invalid_value"),
+    Limit("logit_bias", LOGIT_BIASES_MAX, "tokens", "logit_bias", "invalid_value"),
+    Limit("session_id", SESSION_ID_CHARS_MAX, "characters", "a session's id", "invalid_session_id"),
+    Limit("name", SESSION_ID_CHARS_MAX, "characters", "the name of a saved session", "invalid_value"),
+    Limit("content", TOKENIZE_BYTES_MAX, "bytes", "a text to tokenize", "invalid_value"),
+    Limit("tokens", f"{DETOKENIZE_TOKENS_MAX}, or the context if it is larger", "token ids", "a list to detokenize",
+          "invalid_value"),
+    Limit("time", "--request-timeout", "seconds", "a request, from its arrival", "deadline_exceeded"),
+    Limit("requests", LIVE_REQUESTS_MAX, "requests", "what the model works on or has queued", "overloaded"),
+    Limit("texts", TEXT_JOBS_MAX, "jobs", "what waits to be rendered or tokenized; an owner has a share of it",
+          "overloaded"),
+    Limit("texts.bytes", TEXT_JOBS_BYTES_MAX, "bytes", "the bodies of those; an owner has a share of it", "overloaded"),
+)  # fmt: skip
+"""In README.md and in /openapi.json."""

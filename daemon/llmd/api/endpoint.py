@@ -8,6 +8,8 @@ from typing import Any
 
 from aiohttp import web
 
+from .failures import BODY, EVERYWHERE, KEYED
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 VERSION_PREFIX = "/v1"
 
@@ -22,6 +24,14 @@ class Endpoint:
     answer: type[Any] | None
     takes: type[Any] | None = None
     is_public: bool = False
+    failures: tuple[str, ...] = ()
+    """Codes of errors.CODES, beside those of every endpoint and of every body."""
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """All errors that it may answer."""
+        keyed = () if self.is_public else KEYED
+        return frozenset((*EVERYWHERE, *keyed, *(BODY if self.takes else ()), *self.failures))
 
     @property
     def spellings(self) -> tuple[str, str]:

@@ -8,15 +8,17 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from .. import __version__
-from ..errors import CODES, ErrorEnvelope
+from .. import __version__, limits
+from ..errors import ErrorEnvelope
 from ..session_key import HEADERS
 from .context import OPENAPI
 from .endpoint import Endpoint
+from .failures import by_status
 
 _REF = "#/components/schemas/{name}"
 _JSON = "application/json"
 _PARAMETER = re.compile(r"{(\w+)}")
+_SESSION = "/v1/sessions/{id}"
 _GENERATES = ("/v1/chat/completions", "/v1/completions")
 
 
@@ -40,6 +42,7 @@ def document(endpoints: tuple[Endpoint, ...]) -> bytes:
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
         "security": [{}, {"key": []}],
+        "x-limits": limits.TABLE,
     }
     return msgspec.json.encode(description)
 
@@ -48,29 +51,47 @@ def _operation(row: Endpoint) -> dict[str, Any]:
     operation: dict[str, Any] = {
         "operationId": row.handler.__name__,
         "summary": row.summary,
-        "responses": {"200": _success(row), "default": _failure(), **_known_failures(row)},
+        "responses": {"200": _success(row), **_failures(row)},
     }
     if row.is_public:
         operation["security"] = []
-    parameters = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
-        for name in _PARAMETER.findall(row.path)
-    ]
-    if row.path in _GENERATES:
-        parameters.append(
-            {
-                "name": "X-LLM-Session-Id",
-                "in": "header",
-                "required": False,
-                "description": "The session this request continues. Also read: " + ", ".join(h[0] for h in HEADERS[1:]),
-                "schema": {"type": "string", "maxLength": 128},
-            }
-        )
+    parameters = _parameters(row)
     if parameters:
         operation["parameters"] = parameters
     if row.takes is not None:
         operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": _ref(row.takes)}}}
     return operation
+
+
+def _parameters(row: Endpoint) -> list[dict[str, Any]]:
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PARAMETER.findall(row.path)
+    ]
+    if row.path.startswith(_SESSION):
+        description = "Where several owners have a session of this id: one of them, as the list shows it."
+        parameters.append(
+            {
+                "name": "owner",
+                "in": "query",
+                "required": False,
+                "description": description,
+                "schema": {"type": "string"},
+            }
+        )
+    if row.path in _GENERATES:
+        description = "The session this request continues. Also read: " + ", ".join(names[0] for names in HEADERS[1:])
+        schema = {"type": "string", "minLength": 1, "maxLength": limits.SESSION_ID_CHARS_MAX, "pattern": "^[!-~]*$"}
+        parameters.append(
+            {
+                "name": "X-LLM-Session-Id",
+                "in": "header",
+                "required": False,
+                "description": description,
+                "schema": schema,
+            }
+        )
+    return parameters
 
 
 def _success(row: Endpoint) -> dict[str, Any]:
@@ -82,16 +103,18 @@ def _success(row: Endpoint) -> dict[str, Any]:
     return {"description": row.summary, "content": content}
 
 
-def _known_failures(row: Endpoint) -> dict[str, Any]:
+def _failures(row: Endpoint) -> dict[str, Any]:
     """Readiness is the one answer that is not an error envelope when it is not 200."""
-    if row.path != "/ready" or row.answer is None:
-        return {}
-    return {"503": {"description": "It cannot serve", "content": {_JSON: {"schema": _ref(row.answer)}}}}
-
-
-def _failure() -> dict[str, Any]:
-    codes = ", ".join(f"{code} ({kind.status})" for code, kind in CODES.items())
-    return {"description": f"A code of: {codes}", "content": {_JSON: {"schema": _ref(ErrorEnvelope)}}}
+    failures = {
+        str(status): {
+            "description": "A code of: " + ", ".join(codes),
+            "content": {_JSON: {"schema": _ref(ErrorEnvelope)}},
+        }
+        for status, codes in by_status(row.codes).items()
+    }
+    if row.path == "/ready" and row.answer is not None:
+        failures["503"] = {"description": "It cannot serve", "content": {_JSON: {"schema": _ref(row.answer)}}}
+    return failures
 
 
 def _ref(kind: type[Any]) -> dict[str, str]:

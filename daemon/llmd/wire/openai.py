@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+
+from .. import limits
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
@@ -56,13 +58,18 @@ class Reasoning(msgspec.Struct, frozen=True):
     effort: str | None = None
 
 
+def _bounds(**words: int) -> msgspec.Meta:
+    """Told in /openapi.json; checked where the refusal can say more than that it is too much."""
+    return msgspec.Meta(extra_json_schema=words)
+
+
 class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What both kinds of completion share."""
 
     model: str | None = None
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    session_id: str | None = None
+    session_id: Annotated[str | None, _bounds(minLength=1, maxLength=limits.SESSION_ID_CHARS_MAX)] = None
     prompt_cache_key: str | None = None
     metadata: Any = None
     max_tokens: int | None = None
@@ -72,19 +79,19 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     top_k: int | None = None
     min_p: float | None = None
     seed: int | None = None
-    stop: str | list[str] | None = None
+    stop: Annotated[str | list[str] | None, _bounds(maxItems=limits.STOP_STRINGS_MAX)] = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repeat_penalty: float | None = None
     repetition_penalty: float | None = None
     repeat_last_n: int | None = None
-    logit_bias: dict[int, float] | None = None
+    logit_bias: Annotated[dict[int, float] | None, _bounds(maxProperties=limits.LOGIT_BIASES_MAX)] = None
     ignore_eos: bool | None = None
     cache_prompt: bool | None = None
 
 
 class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
-    messages: list[Message]
+    messages: Annotated[list[Message], _bounds(minItems=1, maxItems=limits.MESSAGES_MAX)]
     max_completion_tokens: int | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     enable_thinking: bool | None = None
