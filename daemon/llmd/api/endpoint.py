@@ -24,6 +24,7 @@ class Endpoint:
     answer: type[Any] | None
     takes: type[Any] | None = None
     is_public: bool = False
+    media: str = "application/json"
     failures: tuple[str, ...] = ()
     """Codes of errors.CODES, beside those of every endpoint and of every body."""
 

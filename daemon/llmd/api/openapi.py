@@ -96,7 +96,8 @@ def _parameters(row: Endpoint) -> list[dict[str, Any]]:
 
 def _success(row: Endpoint) -> dict[str, Any]:
     if row.answer is None:
-        return {"description": row.summary, "content": {"text/plain": {"schema": {"type": "string"}}}}
+        schema = {"type": "object" if row.media == _JSON else "string"}
+        return {"description": row.summary, "content": {row.media: {"schema": schema}}}
     content: dict[str, Any] = {_JSON: {"schema": _ref(row.answer)}}
     if row.path in _GENERATES:
         content["text/event-stream"] = {"schema": {"type": "string"}}

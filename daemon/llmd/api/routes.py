@@ -51,7 +51,7 @@ ENDPOINTS = (
     Endpoint("GET", "/props", models.show_props, "Facts for llama.cpp-aware tools", wire.Props),
     Endpoint("GET", "/health", health.health, "Whether the process is alive", wire.Health, is_public=True),
     Endpoint("GET", "/ready", health.ready, "Whether it can serve; 503 when not", wire.Readiness, is_public=True),
-    Endpoint("GET", "/metrics", health.metrics, "Counters in Prometheus' text form", None),
+    Endpoint("GET", "/metrics", health.metrics, "Counters in Prometheus' text form", None, media="text/plain"),
     Endpoint("GET", "/openapi.json", openapi.show_openapi, "This description", None, is_public=True),
 )  # fmt: skip
 
