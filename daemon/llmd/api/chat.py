@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from aiohttp import web
 
 from ..sampling import max_tokens_of
@@ -26,10 +24,10 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
         max_tokens = _max_tokens(wanted, request.app[STATE].engine.info.n_ctx)
         work = work_of(request, wanted, key, max_tokens, "messages")
         chat = await rendered(request, wanted, key)
-    work = dataclasses.replace(work, prompt=chat.prompt, history=chat.digest)
-    if wanted.add_generation_prompt is not False:
-        work = dataclasses.replace(work, user_starts=user_starts(chat.roles, chat.prompt.boundaries))
-    return await answer(request, work, delivery_of("chat", wanted))
+    has_opening = wanted.add_generation_prompt is not False
+    starts = user_starts(chat.roles, chat.prompt.boundaries) if has_opening else {}
+    whole = work(prompt=chat.prompt, history=chat.digest, user_starts=starts)
+    return await answer(request, whole, delivery_of("chat", wanted))
 
 
 def _max_tokens(wanted: ChatCompletionRequest, n_ctx: int) -> int:

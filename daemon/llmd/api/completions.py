@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 from aiohttp import web
 
 from ..engine_text import Prompt
@@ -27,8 +25,8 @@ async def completions(request: web.Request) -> web.StreamResponse:
         wanted = await body.read_generation(request, "completions", CompletionRequest)
         max_tokens = _max_tokens(wanted, request.app[STATE].engine.info.n_ctx)
         work = work_of(request, wanted, key_of(request, wanted), max_tokens, "prompt")
-        work = dataclasses.replace(work, prompt=await _prompt(request, wanted))
-    return await answer(request, work, delivery_of("completions", wanted))
+        prompt = await _prompt(request, wanted)
+    return await answer(request, work(prompt=prompt), delivery_of("completions", wanted))
 
 
 def _max_tokens(wanted: CompletionRequest, n_ctx: int) -> int:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from types import TracebackType
 
 from aiohttp import web
 
@@ -18,14 +17,23 @@ def deadline_of(request: web.Request) -> float | None:
     return request[FACTS].came_at + seconds if seconds else None
 
 
-@asynccontextmanager
-async def in_time(request: web.Request) -> AsyncIterator[None]:
+class in_time:  # noqa: N801  # used as a statement, like asyncio.timeout
     """Reading, rendering and tokenizing. Work that waits for a text thread is taken back when time is up."""
-    scope = asyncio.timeout_at(deadline_of(request))
-    try:
-        async with scope:
-            yield
-    except TimeoutError:
-        if scope.expired():
+
+    def __init__(self, request: web.Request) -> None:
+        deadline = deadline_of(request)
+        self._scope = asyncio.timeout_at(deadline) if deadline is not None else None
+
+    async def __aenter__(self) -> None:
+        if self._scope is not None:
+            await self._scope.__aenter__()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._scope is None:
+            return
+        try:
+            await self._scope.__aexit__(kind, error, trace)
+        except TimeoutError:
             raise ApiError("deadline_exceeded") from None
-        raise

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from aiohttp import web
 
-from ..engine_text import Prompt
 from ..generation import Work
 from ..native import GenerateFlag
 from ..sampling import logit_bias_of, sampling_of, stops_of
@@ -25,7 +26,7 @@ def work_of(
     key: SessionKey,
     max_tokens: int,
     prompt_param: str,
-) -> Work:
+) -> partial[Work]:
     """All but the prompt, which is dear: what is wrong with the rest is said before it is made."""
     state = request.app[STATE]
     info = state.engine.info
@@ -34,10 +35,10 @@ def work_of(
         flags |= GenerateFlag.IGNORE_END
     if wanted.cache_prompt is False or (key.is_scratch and not state.config.scratch_reuse):
         flags |= GenerateFlag.COLD
-    return Work(
+    return partial(
+        Work,
         owner=request[FACTS].caller.owner,
         key=key,
-        prompt=Prompt(b""),
         prompt_param=prompt_param,
         max_tokens=max_tokens,
         sampling=sampling_of(wanted, info.sampling, info.n_ctx),
