@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,11 @@ from typing import Any
 
 import pytest
 
-from llmd.history import Answer, Histories, answer_of, digest_of, digests_of
+from llmd import limits
+from llmd.api import history as api_history
+from llmd.history import Answer, Histories, Splice, answer_of, digest_of, digests_of
+from llmd.transcript import render_request
+from llmd.wire.openai import ChatCompletionRequest
 from tests.conftest import Serve
 from tests.serving import Daemon, Json
 
@@ -316,6 +321,32 @@ async def test_the_option_sets_the_default(serve: Serve) -> None:
 async def test_however_it_ends_and_whoever_asks(daemon: Daemon, fields: Json) -> None:
     _, reports = await talk(daemon, 4, **fields)
     assert [report["session_reset_reason"] for report in reports] == ["new", *["exact_prefix"] * 3]
+
+
+async def test_a_conversation_that_is_read_in_a_text_thread(serve: Serve) -> None:
+    daemon = await serve(model="sim:dense,ctx=65536", ctx_size=65_536)
+    before = [{"role": "system", "content": " important children" * (limits.TEXT_SHORT_BYTES // 18)}]
+    _, reports = await talk(daemon, 3, messages_before=before)
+    assert [report["session_reset_reason"] for report in reports] == ["new", "exact_prefix", "exact_prefix"]
+
+
+async def test_answers_that_no_prompt_could_hold_are_left_to_the_template(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    messages, _ = await talk(daemon, 2)
+    spliced: list[int] = []
+
+    def watched(wanted: ChatCompletionRequest, messages: list[Json], splices: list[Splice]) -> bytes:
+        spliced.append(len(splices))
+        return render_request(wanted, messages, splices)
+
+    monkeypatch.setattr(api_history, "render_request", watched)
+    n_tokens = sum(len(s.tokens) // 4 for s in daemon.state.histories.splices(OWNER, "s", digests_of(messages)))
+    for n_ctx in (n_tokens, n_tokens - 1):
+        monkeypatch.setattr(daemon.state.engine, "info", dataclasses.replace(daemon.state.engine.info, n_ctx=n_ctx))
+        asked = {"messages": [*messages, user("more")], "session_id": "s"}
+        assert (await daemon.ask("POST", "/apply-template", asked)).status == 200
+    assert spliced == [2, 0]
 
 
 async def test_a_stream_is_remembered(daemon: Daemon) -> None:

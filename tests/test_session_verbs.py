@@ -330,3 +330,21 @@ def test_common_prefix() -> None:
 async def test_the_comparison_is_sensitive(daemon: Daemon) -> None:
     one, other = ([{"role": "user", "content": text}] for text in ("one thing", "two thing"))
     assert await cold(daemon, one) != await cold(daemon, other)
+
+
+@pytest.mark.parametrize("verb", ["save", "load"])
+@pytest.mark.parametrize("name", ["", "no good", "x" * 129, "\u00fc"])
+async def test_a_bad_label_is_called_a_name(daemon: Daemon, verb: str, name: str) -> None:
+    await daemon.chat(session_id="a")
+    answer = await post(daemon, "a", verb, {"name": name})
+    assert (answer.status, answer.error["code"], answer.error["param"]) == (400, "invalid_value", "name")
+    assert "is no name for a saved session" in answer.error["message"] and len(answer.error["message"]) < 300
+
+
+async def test_who_loses_the_session_to_a_fork_hears_of_it(daemon: Daemon) -> None:
+    await daemon.chat(session_id="a")
+    body = chat(session_id="b", max_tokens=100_000, ignore_eos=True)
+    async with daemon.streaming(body) as response:
+        assert (await post(daemon, "a", "fork", {"session_id": "b"})).status == 200
+        rest = (await response.read()).decode()
+    assert '"code":"cancelled"' in rest and "replaced by a fork or a load" in rest
