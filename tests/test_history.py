@@ -152,6 +152,36 @@ def test_tokens_of_quite_another_text_are_not_kept() -> None:
     assert answer_of(tokens(0), tokens(*[2] * 1000), "one", SPELL) is None
 
 
+def test_a_long_answer_is_judged_as_a_short_one() -> None:
+    """Only its end is tried token by token: what stands before cannot be left out."""
+    chance, most = random.Random(7), limits.ANSWER_TOKENS_LEFT_OUT_MAX
+    for _ in range(60):
+        generated = chance.choices((0, 1, 2, 3, 4, 5), k=most + chance.randrange(-2, 6))
+        n_said = max(len(generated) - chance.randrange(most + 4), 0)
+        text = SPELL(tokens(*generated[:n_said])).decode("utf-8", "replace") + chance.choice(("", "x", "\ufffd"))
+        fits = [
+            n
+            for n in range(len(generated), max(len(generated) - most, 0) - 1, -1)
+            if text.startswith(SPELL(tokens(*generated[:n])).decode("utf-8", "replace"))
+        ]
+        answer = answer_of(b"", tokens(*generated), text, SPELL)
+        assert (answer is None) == (not fits)
+        if answer is not None:
+            said = SPELL(answer.tokens).decode("utf-8", "replace")
+            assert answer.tokens == tokens(*generated[: fits[0]]) and said + answer.rest == text
+
+
+def test_an_answer_of_others_is_noticed_at_once() -> None:
+    asked: list[int] = []
+
+    def spell(ids: bytes) -> bytes:
+        asked.append(len(ids))
+        return SPELL(ids)
+
+    assert answer_of(b"", tokens(*[1] * 100_000), "two", spell) is None
+    assert asked == [4 * (100_000 - limits.ANSWER_TOKENS_LEFT_OUT_MAX)]
+
+
 def filled(histories: Histories, session: str, n: int) -> list[Json]:
     messages: list[Json] = []
     for number in range(n):

@@ -11,6 +11,7 @@ calls are compared as values; ids of calls and reasoning are left out. Owned by 
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -112,15 +113,20 @@ def answer_of(opening: bytes, generated: bytes, text: str, spell: Callable[[byte
 
     What was cut off by a stop string, or in the middle of a character, is spelled out beyond the text and left out.
     """
-    spelled = spell(generated)
     n_left_out_max = limits.ANSWER_TOKENS_LEFT_OUT_MAX
+    sure, end = generated[: -_TOKEN_BYTES * n_left_out_max], generated[-_TOKEN_BYTES * n_left_out_max :]
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    head = decoder.decode(spell(sure))
+    if not text.startswith(head):
+        return None
+    tail, spelled = text[len(head) :], decoder.getstate()[0] + spell(end)
     for _ in range(n_left_out_max + 1):
         said = spelled.decode("utf-8", "replace")
-        if text.startswith(said):
-            return Answer(opening + generated, text[len(said) :])
-        last = spell(generated[-_TOKEN_BYTES:])
+        if tail.startswith(said):
+            return Answer(opening + sure + end, tail[len(said) :])
+        last = spell(end[-_TOKEN_BYTES:])
         spelled = spelled[: len(spelled) - len(last)]
-        generated = generated[:-_TOKEN_BYTES]
+        end = end[:-_TOKEN_BYTES]
     return None
 
 
