@@ -1,13 +1,10 @@
-"""How much of something bounded one owner may hold while others hold some of it. Pure."""
+"""Between owners: what one may take of what all share. The rule is libllm's, for the daemon's own limits. Pure."""
 
 from __future__ import annotations
 
 
 def share_of(limit: int, n_owners: int) -> int:
-    """Of `limit`, for each of `n_owners` who hold some or ask for it.
-
-    One alone may have all; the more there are, the closer to half of it. What the others leave is there for whoever
-    comes, so that nobody who comes finds everything taken for good.
-    """
-    n = max(n_owners, 1)
-    return limit - (n - 1) * limit // (2 * n)
+    """The most one owner may hold: half of each other one's equal part stays free, and at least one in all."""
+    if n_owners <= 1 or limit <= 1:
+        return max(limit, 1)
+    return limit - max((n_owners - 1) * (limit // (2 * n_owners)), 1)
