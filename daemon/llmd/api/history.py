@@ -32,9 +32,9 @@ async def rendered(request: web.Request, wanted: ChatCompletionRequest, key: Ses
     state, facts = request.app[STATE], request[FACTS]
     owner, n_bytes = facts.caller.owner, facts.n_body_bytes
     if facts.is_large:
-        messages, digests = await state.engine.in_thread(owner, n_bytes, lambda: _conversation(state, wanted))
+        messages, digests = await state.engine.in_thread(owner, n_bytes, lambda: _conversation(state, wanted, n_bytes))
     else:
-        messages, digests = _conversation(state, wanted)
+        messages, digests = _conversation(state, wanted, n_bytes)
     state.histories.inherit(owner, parent_of(request.headers.items(), key), key.id)
     splices = _splices(state, wanted, owner, key, digests)
 
@@ -54,10 +54,13 @@ async def rendered(request: web.Request, wanted: ChatCompletionRequest, key: Ses
     return Rendered(prompt, digests[-1] if can_be_kept else b"", [message["role"] for message in messages])
 
 
-def _conversation(state: State, wanted: ChatCompletionRequest) -> tuple[list[dict[str, Any]], list[bytes]]:
+def _conversation(
+    state: State, wanted: ChatCompletionRequest, n_body_bytes: int
+) -> tuple[list[dict[str, Any]], list[bytes]]:
     """The messages in the template's form, and their digests."""
     messages = template_messages(wanted.messages)
-    state.engine.room.check_bytes(text_bytes_of(messages), "messages")
+    if n_body_bytes > state.engine.room.n_bytes:  # or they cannot be too long
+        state.engine.room.check_bytes(text_bytes_of(messages), "messages")
     return messages, digests_of(messages)
 
 
