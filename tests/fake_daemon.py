@@ -1,9 +1,13 @@
-"""A small HTTP server on a unix socket that answers what a test tells it to, and remembers what it was asked."""
+"""A small HTTP server on a unix socket that answers what a test tells it to, and remembers what it was asked; and
+llmctl as its client, in a process and with a home of its own."""
 
 from __future__ import annotations
 
 import json
+import os
 import socketserver
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,6 +16,10 @@ from pathlib import Path
 from typing import Any
 
 Json = dict[str, Any]
+
+CHAT = "POST /v1/chat/completions"
+USAGE = {"prompt_tokens": 15, "completion_tokens": 2}
+SESSION = {"reused_prompt_tokens": 12, "prefilled_prompt_tokens": 3, "session_reset_reason": "exact_prefix"}
 
 
 @dataclass
@@ -104,3 +112,44 @@ class FakeDaemon(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self.shutdown()
         self._thread.join()
         self.server_close()
+
+
+# --- a chat ----------------------------------------------------------------------------------------------------------
+
+
+def chunk(content: str) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": {"content": content}, "finish_reason": None}]}
+
+
+LAST = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+REPORT = {"choices": [], "usage": USAGE, "session": SESSION}
+
+
+def echo(exchange: Exchange) -> None:
+    """Answers with the last message in capitals, in two pieces, a comment between."""
+    question = str(exchange.server.asked[-1].body["messages"][-1]["content"]).upper()  # type: ignore[index]
+    exchange.begin_stream()
+    exchange.send({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]})
+    exchange.send(chunk(question[:1]))
+    exchange.send(": keep-alive")
+    exchange.send(chunk(question[1:]))
+    exchange.send(LAST)
+    exchange.send(REPORT)
+    exchange.end_stream()
+
+
+def home(daemon: FakeDaemon) -> Path:
+    """Where its llmctl keeps what it knows."""
+    return Path(daemon.path).parent / "state"
+
+
+def llmctl(daemon: FakeDaemon, *arguments: str, lines: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "llmd.ctl", "--socket", daemon.path, *arguments]
+    environment = os.environ | {"XDG_STATE_HOME": str(home(daemon))}
+    return subprocess.run(
+        command, input=lines, capture_output=True, text=True, check=False, timeout=60, env=environment
+    )
+
+
+def asked(daemon: FakeDaemon) -> list[dict[str, Any]]:
+    return [request.body for request in daemon.asked if request.body is not None]

@@ -13,16 +13,13 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.fake_daemon import Exchange, FakeDaemon
+from llmd.ctl.context import EXIT_USAGE
+from tests.fake_daemon import CHAT, SESSION, USAGE, Exchange, FakeDaemon, asked, chunk, echo, llmctl
 
-CHAT = "POST /v1/chat/completions"
 READ_DEADLINE_S = 20.0
-USAGE = {"prompt_tokens": 15, "completion_tokens": 2}
-SESSION = {"reused_prompt_tokens": 12, "prefilled_prompt_tokens": 3, "session_reset_reason": "exact_prefix"}
 
 
 @pytest.fixture
@@ -31,39 +28,6 @@ def daemon(tmp_path: Path) -> Iterator[FakeDaemon]:
     fake.route(CHAT, echo)
     yield fake
     fake.stop()
-
-
-def chunk(content: str) -> dict[str, Any]:
-    return {"choices": [{"index": 0, "delta": {"content": content}, "finish_reason": None}]}
-
-
-LAST = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-REPORT = {"choices": [], "usage": USAGE, "session": SESSION}
-
-
-def echo(exchange: Exchange) -> None:
-    """Answers with the last message in capitals, in two pieces, a comment between."""
-    question = str(exchange.server.asked[-1].body["messages"][-1]["content"]).upper()  # type: ignore[index]
-    exchange.begin_stream()
-    exchange.send({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None}]})
-    exchange.send(chunk(question[:1]))
-    exchange.send(": keep-alive")
-    exchange.send(chunk(question[1:]))
-    exchange.send(LAST)
-    exchange.send(REPORT)
-    exchange.end_stream()
-
-
-def llmctl(daemon: FakeDaemon, *arguments: str, lines: str = "") -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "llmd.ctl", "--socket", daemon.path, *arguments]
-    environment = os.environ | {"XDG_STATE_HOME": str(Path(daemon.path).parent / "state")}
-    return subprocess.run(
-        command, input=lines, capture_output=True, text=True, check=False, timeout=60, env=environment
-    )
-
-
-def asked(daemon: FakeDaemon) -> list[dict[str, Any]]:
-    return [request.body for request in daemon.asked if request.body is not None]
 
 
 def test_each_line_is_a_turn_and_the_history_is_sent_whole(daemon: FakeDaemon) -> None:
@@ -103,58 +67,6 @@ def test_a_named_session_is_left_warm(daemon: FakeDaemon) -> None:
     assert [request.method for request in daemon.asked] == ["POST"]
 
 
-def test_a_named_conversation_goes_on(daemon: FakeDaemon) -> None:
-    daemon.route("GET /v1/sessions/desk", {"id": "desk", "tokens": 20})
-    llmctl(daemon, "chat", "--session", "desk", "--system", "S", lines="one\n")
-    llmctl(daemon, "chat", "--session", "desk", lines="two\n")
-    assert [message["content"] for message in asked(daemon)[-1]["messages"]] == ["S", "one", "ONE", "two"]
-    llmctl(daemon, "chat", "--session", "desk", "--system", "T", lines="three\n")
-    assert [message["content"] for message in asked(daemon)[-1]["messages"]][:2] == ["T", "one"]
-    llmctl(daemon, "chat", "--session", "other", lines="two\n")
-    assert len(asked(daemon)[-1]["messages"]) == 1
-
-
-@pytest.mark.parametrize("gone", ["reset", "closed"])
-def test_a_conversation_lasts_as_long_as_its_session(daemon: FakeDaemon, gone: str) -> None:
-    """Whoever reset or closed it: what was said in it is not told to the model again."""
-    llmctl(daemon, "chat", "--session", "desk", lines="one\n")
-    if gone == "reset":
-        daemon.route("GET /v1/sessions/desk", {"id": "desk", "tokens": 0})
-    llmctl(daemon, "chat", "--session", "desk", lines="two\n")
-    assert [message["content"] for message in asked(daemon)[-1]["messages"]] == ["two"]
-
-
-@pytest.mark.parametrize("verb", ["reset", "close"])
-def test_a_verb_that_forgets_a_session_forgets_its_conversation(daemon: FakeDaemon, verb: str) -> None:
-    daemon.route("POST /v1/sessions/desk/reset", {"id": "desk"})
-    daemon.route("DELETE /v1/sessions/desk", {"id": "desk"})
-    daemon.route("GET /v1/sessions/desk", {"id": "desk", "tokens": 20})
-    llmctl(daemon, "chat", "--session", "desk", lines="one\n")
-    assert llmctl(daemon, "sessions", verb, "desk").returncode == 0
-    llmctl(daemon, "chat", "--session", "desk", lines="two\n")
-    assert len(asked(daemon)[-1]["messages"]) == 1
-
-
-def test_a_fork_and_a_renamed_session_take_their_conversation_along(daemon: FakeDaemon) -> None:
-    for name in ("try", "new"):
-        daemon.route(f"GET /v1/sessions/{name}", {"id": name, "tokens": 20})
-    daemon.route("POST /v1/sessions/desk/fork", {"id": "try", "tokens": 20})
-    daemon.route("POST /v1/sessions/desk/rename", {"id": "new"})
-    llmctl(daemon, "chat", "--session", "desk", lines="one\n")
-    llmctl(daemon, "sessions", "fork", "desk", "try")
-    llmctl(daemon, "sessions", "rename", "desk", "new")
-    for name in ("try", "new"):
-        llmctl(daemon, "chat", "--session", name, lines="two\n")
-        assert [message["content"] for message in asked(daemon)[-1]["messages"]] == ["one", "ONE", "two"]
-
-
-def test_kept_conversations_are_readable_by_their_user_only(daemon: FakeDaemon) -> None:
-    llmctl(daemon, "chat", "--session", "desk", lines="one\n")
-    llmctl(daemon, "chat", lines="in a session without a name\n")
-    (file,) = (Path(daemon.path).parent / "state" / "llmd" / "chats").iterdir()
-    assert file.stat().st_mode & 0o777 == 0o600
-
-
 def test_json_is_one_object_per_turn(daemon: FakeDaemon) -> None:
     done = llmctl(daemon, "chat", "--session", "a", "--json", lines="one\ntwo\n")
     turns = [json.loads(line) for line in done.stdout.splitlines()]
@@ -172,6 +84,17 @@ def test_reset_forgets_on_both_sides(daemon: FakeDaemon) -> None:
     llmctl(daemon, "chat", "--session", "a", "--system", "S", lines="one\n/reset\ntwo\n")
     assert [message["content"] for message in asked(daemon)[-1]["messages"]] == ["S", "two"]
     assert "/v1/sessions/a/reset" in [request.path for request in daemon.asked]
+
+
+def test_what_is_no_session_id_is_refused_at_once(daemon: FakeDaemon) -> None:
+    done = llmctl(daemon, "chat", "--session", "a", lines="/session b c\none\n")
+    assert "'b c' is no session id" in done.stderr and "[session b c]" not in done.stderr
+    assert [request["session_id"] for request in asked(daemon)] == ["a"]
+    for name in ("b c", "", "é"):
+        done = llmctl(daemon, "chat", "--session", name, lines="one\n")
+        assert (done.returncode, done.stdout) == (EXIT_USAGE, "")
+        assert "is no session id" in done.stderr
+    assert len(asked(daemon)) == 1
 
 
 def test_each_session_keeps_its_own_history(daemon: FakeDaemon) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import llmd.options
-from llmd.ctl import advice, chat, models, resident, sessions, status, version
+from llmd.ctl import advice, chat, models, output, resident, sessions, status, version
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused
 from llmd.ctl.context import (
     EXIT_ABSENT,
@@ -18,8 +18,10 @@ from llmd.ctl.context import (
     EXIT_NOT_FOUND,
     EXIT_PIPE_CLOSED,
     EXIT_REFUSED,
+    EXIT_STREAM,
     Context,
 )
+from llmd.ctl.text import printable
 
 VERB_GROUPS = (status, sessions, chat, models, version)
 TIMEOUT_S_DEFAULT = 10.0
@@ -35,7 +37,7 @@ examples:
 
 exit status:
   0  done          1  the daemon refused, failed or is not ready    2  wrong usage
-  3  no daemon     4  no such session                              130  interrupted
+  3  no daemon     4  no such session     5  standard input or output failed    130  interrupted
 """
 
 
@@ -87,17 +89,24 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parser().parse_args(arguments)
     try:
-        code = run(options)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        # The reader of our output has seen enough. Nothing more may be written, at interpreter exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        output.prepare()
+        return run(parsed(arguments))
+    except BrokenPipeError:  # the reader of our output has seen enough
         return EXIT_PIPE_CLOSED
+    except output.StreamFailed as error:
+        output.remark(f"llmctl: {error}")
+        return EXIT_STREAM
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    return code
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    try:
+        return parser().parse_args(arguments)
+    except SystemExit:
+        output.finish()
+        raise
 
 
 def run(options: argparse.Namespace) -> int:
@@ -132,7 +141,7 @@ def refusal(refused: DaemonRefused) -> str:
 
 
 def complain(as_json: bool, error: dict[str, object], text: str) -> None:
-    print(json.dumps({"error": error}) if as_json else f"llmctl: {text}", file=sys.stderr)
+    output.remark(json.dumps({"error": error}) if as_json else printable(f"llmctl: {text}"))
 
 
 if __name__ == "__main__":

@@ -5,17 +5,18 @@ program, but not the session."""
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
+from typing import TextIO
 
-from llmd.ctl import advice, kept, text
-from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
-from llmd.ctl.context import EXIT_OK, Context, Verbs
+from llmd import session_key
+from llmd.ctl import advice, kept, output, text
+from llmd.ctl.client import DaemonAbsent, DaemonRefused
+from llmd.ctl.context import EXIT_OK, EXIT_USAGE, Context, Verbs
+from llmd.ctl.conversation import Conversation, turns
 
 HISTORY_LINES_MAX = 1000
 
@@ -29,7 +30,7 @@ Ctrl-C stops an answer. A line that ends in \\ goes on in the next one."""
 
 EPILOG = f"""\
 Without --session the conversation gets a session of its own, which is closed in the end. A named one goes on where the
-last chat under that id left it, until the session is reset or closed.
+last chat under that id left it, until the session is reset or closed; if the daemon has lost it, it reads it again.
 If standard input is not a terminal, each line is one turn.
 
 In the chat:
@@ -58,99 +59,8 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
     parser.set_defaults(run=run)
 
 
-@dataclass
-class Turn:
-    """What one answer turned out to be, as far as it got."""
-
-    reply: str = ""
-    finish_reason: str = ""
-    usage: Json = field(default_factory=dict)
-    session: Json = field(default_factory=dict)
-
-    def take(self, chunk: Json) -> str:
-        """The text that this chunk adds."""
-        self.usage = chunk.get("usage") or self.usage
-        self.session = chunk.get("session") or self.session
-        added = ""
-        for choice in chunk.get("choices") or []:
-            added += choice.get("delta", {}).get("content") or ""
-            self.finish_reason = choice.get("finish_reason") or self.finish_reason
-        self.reply += added
-        return added
-
-    def summary(self) -> str:
-        """ "3 new tokens, 412 reused (exact_prefix), 57 generated" """
-        reused = self.session.get("reused_prompt_tokens", 0)
-        new = self.session.get("prefilled_prompt_tokens", self.usage.get("prompt_tokens", 0) - reused)
-        reason = self.session.get("session_reset_reason") or "unknown"
-        plural = "" if new == 1 else "s"
-        length = ", cut at its length" if self.finish_reason == "length" else ""
-        generated = self.usage.get("completion_tokens", 0)
-        return f"{new} new token{plural}, {reused} reused ({reason}), {generated} generated{length}"
-
-
-class Conversation:
-    """The histories of this program's sessions, and the one that is on. `own`: the one that ends with this program."""
-
-    def __init__(self, client: Client, name: str, own: bool, system: str | None, options: Json) -> None:
-        self.client = client
-        self.name = name
-        self._own = name if own else None
-        self._system = system
-        self._options = options
-        self._histories: dict[str, list[Json]] = {}
-
-    @property
-    def history(self) -> list[Json]:
-        if self.name not in self._histories:
-            self._histories[self.name] = self._earlier()
-        return self._histories[self.name]
-
-    @property
-    def n_turns(self) -> int:
-        return sum(message["role"] == "user" for message in self.history)
-
-    def _earlier(self) -> list[Json]:
-        """What earlier chats left, if the session still knows it; the system message of this one replaces theirs."""
-        messages = [] if self.name == self._own else kept.load(self.client.socket_path, self.name)
-        if messages and not self._is_resident():
-            kept.forget(self.client.socket_path, self.name)
-            messages = []
-        if self._system:
-            said = [message for message in messages if message["role"] != "system"]
-            messages = [{"role": "system", "content": self._system}, *said]
-        return messages
-
-    def _is_resident(self) -> bool:
-        try:
-            return int(self.client.session(self.name).get("tokens", 0)) > 0
-        except DaemonRefused as error:
-            if error.status != 404:
-                raise
-            return False
-
-    def ask(self, question: str, show: Callable[[str], None]) -> Turn:
-        """One turn. Interrupted, it keeps what was said so far: exactly that is resident in the session."""
-        turn = Turn()
-        messages = [*self.history, {"role": "user", "content": question}]
-        request = self._options | {"messages": messages, "session_id": self.name}
-        try:
-            with closing(self.client.chat(request)) as chunks:
-                for chunk in chunks:
-                    show(turn.take(chunk))
-        except KeyboardInterrupt:
-            turn.finish_reason = "cancelled"
-        if turn.reply:
-            self._histories[self.name] = [*messages, {"role": "assistant", "content": turn.reply}]
-            if self.name != self._own:
-                kept.save(self.client.socket_path, self.name, self._histories[self.name])
-        return turn
-
-    def reset(self) -> None:
-        with suppress(DaemonRefused):  # a session that has not begun has nothing to forget
-            self.client.reset(self.name)
-        kept.forget(self.client.socket_path, self.name)
-        self._histories.pop(self.name, None)
+def is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()
 
 
 class Terminal:
@@ -159,7 +69,7 @@ class Terminal:
     def __init__(self, context: Context, conversation: Conversation) -> None:
         self._context = context
         self._conversation = conversation
-        self._interactive = sys.stdin.isatty()
+        self._interactive = is_terminal(sys.stdin)
 
     def run(self) -> None:
         if self._interactive and not self._context.json:
@@ -173,7 +83,7 @@ class Terminal:
     def _place(self) -> str:
         """The session that is on, and how far its conversation has come."""
         n = self._conversation.n_turns
-        return f"session {self._conversation.name}" + (f", after {n} turn{'' if n == 1 else 's'}" if n else "")
+        return f"session {self._conversation.name}" + (f", after {turns(n)}" if n else "")
 
     def _answer(self, line: str) -> None:
         try:
@@ -187,7 +97,7 @@ class Terminal:
         except (DaemonAbsent, DaemonRefused) as error:
             if not self._interactive:
                 raise
-            print(f"llmctl: {advice.advice(error) if isinstance(error, DaemonAbsent) else error}", file=sys.stderr)
+            self._context.warn(advice.advice(error) if isinstance(error, DaemonAbsent) else str(error))
 
     def _read(self) -> str | None:
         """The next turn, continuation lines joined; None at the end of input. Ctrl-C drops the line."""
@@ -195,15 +105,15 @@ class Terminal:
         while True:
             prompt = ("... " if lines else "> ") if self._interactive else ""
             try:
-                line = input(prompt)
+                line = output.line(prompt)
             except EOFError:
                 if self._interactive:
-                    print()
+                    output.answer("")
                 return "\n".join(lines) if lines else None
             except KeyboardInterrupt:
                 if not self._interactive:
                     raise
-                print()
+                output.answer("")
                 return ""
             lines.append(line.removesuffix("\\"))
             if not line.endswith("\\"):
@@ -212,7 +122,7 @@ class Terminal:
     def _turn(self, question: str) -> None:
         if self._context.json:
             turn = self._conversation.ask(question, lambda _: None)
-            print(json.dumps(vars(turn), ensure_ascii=False), flush=True)
+            output.answer(output.as_json(vars(turn)))
         else:
             shown = _Shown()
             try:
@@ -229,26 +139,36 @@ class Terminal:
             self._conversation.reset()
             _note("forgotten")
         elif verb == "/session" and argument.strip():
-            self._conversation.name = argument.strip()
-            _note(self._place())
+            self._go_on_in(argument.strip())
         elif verb == "/session":
             from llmd.ctl import sessions
 
-            print(sessions.details(self._conversation.client.session(self._conversation.name)))
+            raw = self._conversation.client.session(self._conversation.name)
+            self._context.say(raw, lambda: sessions.details(raw))
         elif verb == "/help":
-            print(COMMANDS)
+            output.answer(COMMANDS)
         else:
-            print(f"llmctl: no such command: {verb} (/help lists them)", file=sys.stderr)
+            self._context.warn(f"no such command: {verb} (/help lists them)")
+
+    def _go_on_in(self, name: str) -> None:
+        if not session_key.is_valid(name):
+            self._context.warn(session_key.invalid(name, "/session").message)
+            return
+        self._conversation.name = name
+        _note(self._place())
 
 
 def run(context: Context) -> int:
     options = context.options
     own = options.session is None
     name = f"chat-{secrets.token_hex(4)}" if own else options.session
+    if not session_key.is_valid(name):  # before anything is said in vain
+        context.warn(session_key.invalid(name, "--session").message)
+        return EXIT_USAGE
     wanted = {"max_tokens": options.max_tokens, "temperature": options.temperature}
     settings = {key: value for key, value in wanted.items() if value is not None}
-    conversation = Conversation(context.client, name, own, options.system, settings)
-    remember = _history_file() if sys.stdin.isatty() else None
+    conversation = Conversation(context.client, name, own, options.system, settings, _note)
+    remember = _history_file() if is_terminal(sys.stdin) else None
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the parent had it ignored
     for number in (signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # a closed window closes its session, too
@@ -270,18 +190,18 @@ class _Shown:
         self._any = False
 
     def add(self, added: str) -> None:
-        sys.stdout.write(text.printable(added))
-        sys.stdout.flush()
-        self._any = self._any or bool(added)
+        if added:
+            output.answer(text.printable(added), end="")
+            self._any = True
 
     def end(self) -> None:
         if self._any:
-            print(flush=True)
+            output.answer("")
 
 
 def _note(said: str) -> None:
     """About the answer, not part of it: on standard error, so that a pipe gets answers only."""
-    print(text.dim(f"[{said}]", sys.stderr), file=sys.stderr, flush=True)
+    output.remark(text.dim(f"[{said}]", sys.stderr))
 
 
 def _history_file() -> Callable[[], None]:

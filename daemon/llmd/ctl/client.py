@@ -9,6 +9,7 @@ import os
 import socket
 import stat
 from collections.abc import Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -58,6 +59,8 @@ _REASONS: tuple[tuple[type[Exception], str], ...] = (
     (TimeoutError, "silent"),
     (http.client.RemoteDisconnected, "gone"),
     (http.client.BadStatusLine, "foreign"),
+    (http.client.UnknownProtocol, "foreign"),
+    (http.client.LineTooLong, "foreign"),
 )
 
 
@@ -190,7 +193,8 @@ class _Exchange:
             payload = json.dumps(body).encode()
             headers["content-type"] = "application/json"
         try:
-            self._connection.request(method, path, body=payload, headers=headers)
+            with suppress(BrokenPipeError, ConnectionResetError):  # refused before it was read: the answer says why
+                self._connection.request(method, path, body=payload, headers=headers)
             self._response = self._connection.getresponse()
         except (OSError, http.client.HTTPException) as error:
             raise self._absent(error) from error
@@ -228,7 +232,7 @@ class _Exchange:
     def _object(self, text: str) -> Json:
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict):
             raise DaemonAbsent(self._socket_path, "foreign", f"it answered {text[:80]!r}")
@@ -238,7 +242,7 @@ class _Exchange:
         text = self.text()
         try:
             error = json.loads(text)["error"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, LookupError, TypeError, RecursionError):
             error = None
         if not isinstance(error, dict):
             error = {"message": text.strip() or f"HTTP status {self.status}"}
@@ -279,5 +283,9 @@ def samples(text: str) -> dict[str, float]:
 
 
 def _session_path(name: str, action: str, owner: str | None) -> str:
-    query = "" if owner is None else f"?owner={quote(owner, safe='')}"
-    return f"/v1/sessions/{quote(name, safe='')}{action}{query}"
+    query = "" if owner is None else f"?owner={_quoted(owner)}"
+    return f"/v1/sessions/{_quoted(name)}{action}{query}"
+
+
+def _quoted(text: str) -> str:
+    return quote(text, safe="", errors="surrogateescape")

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from llmd.ctl.client import Client, Json
+from llmd.ctl import output
+from llmd.ctl.client import Client, DaemonAbsent, Json
+from llmd.ctl.text import printable
 
 EXIT_OK = 0
 EXIT_REFUSED = 1
 EXIT_USAGE = 2  # argparse's own
 EXIT_ABSENT = 3
 EXIT_NOT_FOUND = 4
+EXIT_STREAM = 5
 EXIT_INTERRUPTED = 130  # as a shell reports SIGINT
 EXIT_PIPE_CLOSED = 141  # as a shell reports SIGPIPE
 
@@ -30,10 +31,17 @@ class Context:
 
     def say(self, raw: Json, text: Callable[[], str]) -> None:
         """The answer itself with --json, its rendering for people otherwise."""
-        print(json.dumps(raw, ensure_ascii=False) if self.json else text())
+        output.answer(output.as_json(raw) if self.json else self._rendered(text))
+
+    def _rendered(self, text: Callable[[], str]) -> str:
+        """An answer that has JSON's form and not the form of llmd's answers is a stranger's."""
+        try:
+            return text()
+        except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+            raise DaemonAbsent(self.client.socket_path, "foreign", f"its answer has another form: {error}") from error
 
     def warn(self, text: str) -> None:
-        print(f"llmctl: {text}", file=sys.stderr)
+        output.remark(printable(f"llmctl: {text}"))
 
 
 Run = Callable[[Context], int]

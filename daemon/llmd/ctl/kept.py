@@ -1,18 +1,30 @@
-"""The messages of named chats, kept between runs of llmctl: one file per session, readable by its user only.
+"""The messages of named chats, kept between runs of llmctl: one file per session and one per label that a session was
+saved under, readable by their user only.
 
-They last as long as the session they were said in: chat asks the daemon before it goes on with them. What cannot be
-read or written is as if it were not kept.
+They are their user's own text: the daemon's state is a cache of it, and may be lost. Only a reset and a close forget a
+conversation. Whatever else would overwrite one that goes on otherwise (another llmctl in the same session, a load, a
+fork, a reset that did not come from here) first sets it aside, under a name that ends in .previous-N.json.
+A file is written beside its place, synced and renamed; a failure leaves what was there, and is said: NotKept.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import json
 import os
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 
 from llmd.ctl.client import Json
+
+PREVIOUS_MAX = 16
+"""Conversations set aside of one session; the oldest go."""
+
+
+class NotKept(Exception):
+    """What could not be read or written, as a sentence."""
 
 
 def directory() -> Path:
@@ -21,41 +33,184 @@ def directory() -> Path:
     return Path(base) / "llmd"
 
 
+# --- a session's conversation ----------------------------------------------------------------------------------------
+
+
 def load(socket_path: str, session: str) -> list[Json]:
     """The messages of a session, oldest first; none when there are none."""
-    try:
-        found = json.loads(_path(socket_path, session).read_bytes())
-        return [{"role": str(one["role"]), "content": str(one["content"])} for one in found["messages"]]
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-
-
-def save(socket_path: str, session: str, messages: list[Json]) -> None:
     path = _path(socket_path, session)
-    partial = path.with_suffix(".partial")
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        partial.unlink(missing_ok=True)
-        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            json.dump({"session": session, "socket": socket_path, "messages": messages}, file, ensure_ascii=False)
-        os.replace(partial, path)
+    with _saying("cannot be read"):
+        try:
+            return _read(path)
+        except ValueError:
+            with _locked():
+                aside = _set_aside(path)
+    raise NotKept(f"the conversation kept of session {session} is damaged; it lies in {aside}")
+
+
+def save(socket_path: str, session: str, messages: list[Json]) -> Path | None:
+    """What somebody else has written there meanwhile, and is no beginning of this, was set aside under that name."""
+    with _saying("is not kept"), _locked():
+        return _write(_path(socket_path, session), session, socket_path, messages)
+
+
+def set_aside(socket_path: str, session: str) -> Path | None:
+    with _saying("cannot be moved"), _locked():
+        return _set_aside(_path(socket_path, session))
 
 
 def forget(socket_path: str, session: str) -> None:
-    with suppress(OSError):
-        _path(socket_path, session).unlink()
+    path = _path(socket_path, session)
+    with _saying("cannot be removed"):
+        if path.exists():  # or nothing is made in a home that may be read-only
+            with _locked():
+                path.unlink(missing_ok=True)
 
 
 def rename(socket_path: str, session: str, new: str) -> None:
-    with suppress(OSError):
-        os.replace(_path(socket_path, session), _path(socket_path, new))
+    copy(socket_path, session, new)
+    forget(socket_path, session)
 
 
-def copy(socket_path: str, session: str, new: str) -> None:
-    if messages := load(socket_path, session):
-        save(socket_path, new, messages)
+def copy(socket_path: str, session: str, new: str, n_turns: int | None = None) -> None:
+    """The first turns of it, or all: what was said as `new` is set aside."""
+    _copy(_path(socket_path, session), _path(socket_path, new), new, socket_path, n_turns)
 
 
-def _path(socket_path: str, session: str) -> Path:
-    mark = hashlib.sha256(f"{os.path.abspath(socket_path)}\0{session}".encode()).hexdigest()[:32]
+def n_turns(messages: list[Json]) -> int:
+    return sum(message["role"] == "user" for message in messages)
+
+
+# --- what travels with a saved session -------------------------------------------------------------------------------
+
+
+def save_as(socket_path: str, session: str, label: str) -> None:
+    _copy(_path(socket_path, session), _path(socket_path, label, "label"), session, socket_path)
+
+
+def load_as(socket_path: str, label: str, session: str) -> None:
+    """A label without a conversation leaves the session without one, too: what it had belongs to another state."""
+    _copy(_path(socket_path, label, "label"), _path(socket_path, session), session, socket_path)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def _path(socket_path: str, name: str, kind: str = "") -> Path:
+    words = "\0".join([os.path.abspath(socket_path), name, *([kind] if kind else [])])
+    mark = hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:32]
     return directory() / "chats" / f"{mark}.json"
+
+
+@contextlib.contextmanager
+def _saying(what: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        place = error.filename or directory()
+        raise NotKept(f"the conversation {what}: {error.strerror or error} ({place})") from error
+
+
+@contextlib.contextmanager
+def _locked() -> Iterator[None]:
+    """One llmctl at a time changes files; each change takes milliseconds. Reading needs no lock: files are renamed."""
+    folder = directory()
+    (folder / "chats").mkdir(parents=True, exist_ok=True, mode=0o700)
+    with open(os.open(folder / "chats.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _read(path: Path) -> list[Json]:
+    """None of a file that is not there. Raises ValueError when it is not one of ours."""
+    try:
+        found = json.loads(path.read_bytes())
+        return [{"role": str(one["role"]), "content": str(one["content"])} for one in found["messages"]]
+    except FileNotFoundError:
+        return []
+    except (KeyError, TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _write(path: Path, session: str, socket_path: str, messages: list[Json]) -> Path | None:
+    partial = path.with_name(f"{path.stem}.partial")  # one at a time: the lock is held
+    content = json.dumps({"session": session, "socket": socket_path, "messages": messages})
+    try:
+        partial.unlink(missing_ok=True)
+        with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        aside = None if _begins(path, messages) else _set_aside(path)
+        os.replace(partial, path)
+    except OSError:
+        partial.unlink(missing_ok=True)
+        raise
+    _sync(path.parent)
+    return aside
+
+
+def _sync(folder: Path) -> None:
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def _copy(source: Path, target: Path, session: str, socket_path: str, n_turns: int | None = None) -> None:
+    with _saying("is not copied"):
+        try:
+            messages = _read(source)
+        except ValueError:  # whoever goes on with it is told
+            messages = []
+        messages = messages[: _end_of(messages, n_turns)]
+        if not messages and not target.exists():
+            return
+        with _locked():
+            if messages:
+                _write(target, session, socket_path, messages)
+            else:
+                _set_aside(target)
+
+
+def _end_of(messages: list[Json], n_turns: int | None) -> int:
+    """Where the turn behind the first `n_turns` begins."""
+    users = [index for index, message in enumerate(messages) if message["role"] == "user"]
+    return len(messages) if n_turns is None or n_turns >= len(users) else users[n_turns] if n_turns else 0
+
+
+def _begins(path: Path, messages: list[Json]) -> bool:
+    """Whether nothing is lost of a file when these messages replace it. A system message is no part of what was said:
+    each run of chat may bring its own."""
+    try:
+        old, new = _said(_read(path)), _said(messages)
+    except ValueError:
+        return False
+    return new[: len(old)] == old
+
+
+def _said(messages: list[Json]) -> list[Json]:
+    return [message for message in messages if message["role"] != "system"]
+
+
+def _set_aside(path: Path) -> Path | None:
+    """Under the next number; those that have become a beginning of it go, and the oldest beyond a bound."""
+    numbered = {int(one.name.split("-")[-1].removesuffix(".json")): one for one in path.parent.glob(_pattern(path))}
+    aside = path.with_name(f"{path.stem}.previous-{max(numbered, default=0) + 1}.json")
+    try:
+        os.rename(path, aside)
+    except FileNotFoundError:
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        messages = _read(aside)
+        for one in numbered.values():
+            if _begins(one, messages):
+                one.unlink(missing_ok=True)
+    for number in sorted(numbered)[: max(0, len(numbered) + 1 - PREVIOUS_MAX)]:
+        numbered[number].unlink(missing_ok=True)
+    return aside
+
+
+def _pattern(path: Path) -> str:
+    return f"{path.stem}.previous-[0-9]*.json"

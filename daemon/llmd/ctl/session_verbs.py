@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 
 from llmd.ctl import kept, text
 from llmd.ctl.client import Json
@@ -48,10 +49,30 @@ def tokens(raw: Json) -> str:
 def run_fork(context: Context) -> int:
     options = context.options
     raw = context.client.fork(options.id, options.new, options.at, options.owner)
-    if options.at is None and options.owner is None:
-        kept.copy(context.client.socket_path, options.id, options.new)
+    _kept(context, lambda socket_path: _copy_chat(socket_path, options))
     context.say(raw, lambda: f"{options.new} begins with {tokens(raw)} of {options.id}")
     return EXIT_OK
+
+
+def _copy_chat(socket_path: str, options: argparse.Namespace) -> None:
+    """As far as the fork goes. How many turns a number of tokens is, only the daemon could say: none."""
+    at = options.at
+    if at is None:
+        n_turns = None
+    elif at == "last_user":
+        n_turns = max(0, kept.n_turns(kept.load(socket_path, options.id)) - 1)
+    else:
+        n_turns = int(at.removeprefix("turn:")) - 1 if isinstance(at, str) else 0
+    kept.copy(socket_path, options.id, options.new, n_turns)
+
+
+def _kept(context: Context, act: Callable[[str], None]) -> None:
+    """The daemon has done it; the conversation that llmctl keeps follows. Those of other users are not kept here."""
+    if context.options.owner is None:
+        try:
+            act(context.client.socket_path)
+        except kept.NotKept as error:
+            context.warn(str(error))
 
 
 def run_park(context: Context) -> int:
@@ -70,8 +91,7 @@ def run_pin(context: Context) -> int:
 def run_rename(context: Context) -> int:
     options = context.options
     raw = context.client.rename(options.id, options.new, options.owner)
-    if options.owner is None:
-        kept.rename(context.client.socket_path, options.id, options.new)
+    _kept(context, lambda socket_path: kept.rename(socket_path, options.id, options.new))
     context.say(raw, lambda: f"{options.id} is {options.new}")
     return EXIT_OK
 
@@ -79,6 +99,7 @@ def run_rename(context: Context) -> int:
 def run_save(context: Context) -> int:
     options = context.options
     raw = context.client.save(options.id, options.name, options.owner)
+    _kept(context, lambda socket_path: kept.save_as(socket_path, options.id, options.name))
     context.say(raw, lambda: f"{options.id} is saved as {options.name}, {tokens(raw)}")
     return EXIT_OK
 
@@ -87,5 +108,6 @@ def run_load(context: Context) -> int:
     options = context.options
     name = options.id or options.name
     raw = context.client.load(name, options.name, options.owner)
+    _kept(context, lambda socket_path: kept.load_as(socket_path, options.name, name))
     context.say(raw, lambda: f"{name} is what was saved as {options.name}, {tokens(raw)}")
     return EXIT_OK

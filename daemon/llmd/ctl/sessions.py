@@ -85,7 +85,10 @@ def run_close(context: Context) -> int:
 
 def _forget_chat(context: Context) -> None:
     if context.options.owner is None:
-        kept.forget(context.client.socket_path, context.options.id)
+        try:
+            kept.forget(context.client.socket_path, context.options.id)
+        except kept.NotKept as error:
+            context.warn(str(error))
 
 
 def overview(raw: Json) -> str:

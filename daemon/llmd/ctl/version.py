@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 import llmd
+from llmd.ctl import output
 from llmd.ctl.context import EXIT_OK, Context, Verbs
 
 
@@ -20,7 +21,7 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
 
 def run(context: Context) -> int:
     if not context.json:
-        print(f"llmctl  {llmd.__version__}", flush=True)
+        output.answer(f"llmctl  {llmd.__version__}")
     health = context.client.health().body
     raw = {"llmctl": llmd.__version__, "llmd": health}
     context.say(raw, lambda: f"llmd    {health.get('version', 'unknown')}")

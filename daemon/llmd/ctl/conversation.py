@@ -1,0 +1,166 @@
+"""What is said in the sessions of one chat: histories that are sent whole with every turn, and kept between runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from llmd.ctl import kept
+from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
+
+T = TypeVar("T")
+OWN = 0
+"""The owner of what comes over the unix socket."""
+
+
+@dataclass
+class Turn:
+    """What one answer turned out to be, as far as it got."""
+
+    reply: str = ""
+    finish_reason: str = ""
+    usage: Json = field(default_factory=dict)
+    session: Json = field(default_factory=dict)
+
+    def take(self, chunk: Json) -> str:
+        """The text that this chunk adds."""
+        self.usage = chunk.get("usage") or self.usage
+        self.session = chunk.get("session") or self.session
+        added = ""
+        for choice in chunk.get("choices") or []:
+            added += choice.get("delta", {}).get("content") or ""
+            self.finish_reason = choice.get("finish_reason") or self.finish_reason
+        self.reply += added
+        return added
+
+    def summary(self) -> str:
+        """ "3 new tokens, 412 reused (exact_prefix), 57 generated" """
+        reused = self.session.get("reused_prompt_tokens", 0)
+        new = self.session.get("prefilled_prompt_tokens", self.usage.get("prompt_tokens", 0) - reused)
+        reason = self.session.get("session_reset_reason") or "unknown"
+        plural = "" if new == 1 else "s"
+        length = ", cut at its length" if self.finish_reason == "length" else ""
+        generated = self.usage.get("completion_tokens", 0)
+        return f"{new} new token{plural}, {reused} reused ({reason}), {generated} generated{length}"
+
+
+def turns(n: int) -> str:
+    return f"{n} turn{'' if n == 1 else 's'}"
+
+
+class Conversation:
+    """The histories of this program's sessions, and the one that is on. `own`: the one that ends with this program.
+    `note` tells the user what happened to one of them."""
+
+    def __init__(
+        self, client: Client, name: str, own: bool, system: str | None, options: Json, note: Callable[[str], None]
+    ) -> None:
+        self.client = client
+        self.name = name
+        self._own = name if own else None
+        self._system = system
+        self._options = options
+        self._note = note
+        self._noted: set[str] = set()
+        self._histories: dict[str, list[Json]] = {}
+
+    @property
+    def history(self) -> list[Json]:
+        if self.name not in self._histories:
+            self._histories[self.name] = self._earlier()
+        return self._histories[self.name]
+
+    @property
+    def n_turns(self) -> int:
+        return kept.n_turns(self.history)
+
+    def ask(self, question: str, show: Callable[[str], None]) -> Turn:
+        """One turn. Interrupted, it keeps what was said so far: exactly that is resident in the session."""
+        turn = Turn()
+        messages = [*self.history, {"role": "user", "content": question}]
+        request = self._options | {"messages": messages, "session_id": self.name}
+        try:
+            with closing(self.client.chat(request)) as chunks:
+                for chunk in chunks:
+                    show(self._taken(turn, chunk))
+        except KeyboardInterrupt:
+            turn.finish_reason = "cancelled"
+        if turn.reply:
+            self._histories[self.name] = [*messages, {"role": "assistant", "content": turn.reply}]
+            if self.name != self._own:
+                self._keep()
+        return turn
+
+    def _taken(self, turn: Turn, chunk: Json) -> str:
+        try:
+            return turn.take(chunk)
+        except (TypeError, AttributeError) as error:
+            raise DaemonAbsent(self.client.socket_path, "foreign", f"its answer has another form: {error}") from error
+
+    def reset(self) -> None:
+        with suppress(DaemonRefused):  # a session that has not begun has nothing to forget
+            self.client.reset(self.name)
+        self._kept(lambda: kept.forget(self.client.socket_path, self.name))
+        self._histories.pop(self.name, None)
+
+    # --- kept between runs -------------------------------------------------------------------------------------------
+
+    def _earlier(self) -> list[Json]:
+        """What earlier chats left; the system message of this one replaces theirs."""
+        messages: list[Json] = []
+        if self.name != self._own:
+            messages = self._kept(lambda: kept.load(self.client.socket_path, self.name)) or []
+        if messages:
+            messages = self._still_said(messages)
+        if self._system:
+            said = [message for message in messages if message["role"] != "system"]
+            messages = [{"role": "system", "content": self._system}, *said]
+        return messages
+
+    def _still_said(self, messages: list[Json]) -> list[Json]:
+        """All of it, unless the session was reset. What the daemon has lost, it reads again."""
+        session = self._session()
+        if session is not None and _was_reset(session):
+            aside = self._kept(lambda: kept.set_aside(self.client.socket_path, self.name))
+            where = f"; what was said in it before lies in {aside}" if aside is not None else ""
+            self._note(f"session {self.name} was reset{where}")
+            return []
+        if session is None or not session.get("tokens"):
+            again = turns(kept.n_turns(messages))
+            self._note(f"the daemon no longer holds session {self.name}: it reads {again} again")
+        return messages
+
+    def _session(self) -> Json | None:
+        try:
+            return self.client.session(self.name)
+        except DaemonRefused as error:
+            if error.status == 404:
+                return None
+            if error.status == 409:  # other owners have one of this id: no answer is about ours
+                return {"tokens": 1}
+            raise
+
+    def _keep(self) -> None:
+        aside = self._kept(lambda: kept.save(self.client.socket_path, self.name, self._histories[self.name]))
+        if aside is not None:
+            self._note_once(f"another chat goes on in session {self.name}; what was said there lies in {aside.parent}")
+
+    def _kept(self, act: Callable[[], T]) -> T | None:
+        """A disk that fails ends no conversation."""
+        try:
+            return act()
+        except kept.NotKept as error:
+            self._note_once(str(error))
+            return None
+
+    def _note_once(self, said: str) -> None:
+        if said not in self._noted:
+            self._noted.add(said)
+            self._note(said)
+
+
+def _was_reset(session: Json) -> bool:
+    """A session that was used and holds nothing, not even tokens to refill it from: nothing but a reset leaves that."""
+    return session.get("owner", OWN) == OWN and session.get("state") == "empty" and bool(session.get("requests"))
