@@ -280,6 +280,7 @@ void session_consumed(session *s, const int32_t *tokens, uint32_t n)
     page_append(page_of(s), s->slot, tokens, n);
     if (s->record.state == LLM_STATE_PREFILL) {
         s->record.n_prefilled_total += n;
+        session_publish(s); /* a long prompt is watched while it is read */
     }
     assert_invariant(s);
 }

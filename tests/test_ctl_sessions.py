@@ -65,6 +65,20 @@ def test_list(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_what_is_being_read_counts(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    """A session of 100 reused tokens and a prompt of 20,000 to come is not one that reuses everything."""
+    last = {**LAST, "prompt_tokens": 20_100, "reused_tokens": 100, "diverged_at": None}
+    reading = [{"slot": 1, "state": "prefill", "tokens": 500, "last": last}, {"slot": 2, "state": "idle", "tokens": 9}]
+    totals = {"prefilled_tokens_total": 400, "reused_tokens_total": 100}
+    busy = session(state="prefill", last=last, timelines=reading, **totals)
+    daemon.route("GET /v1/sessions", {"data": [busy], "places": PLACES})
+    run(daemon, "sessions", "list")
+    assert " 0 % " in capsys.readouterr().out.splitlines()[1]
+    daemon.route("GET /v1/sessions/desk", busy)
+    run(daemon, "sessions", "show", "desk")
+    assert "400 tokens consumed, 100 reused, 19,600 being read" in capsys.readouterr().out
+
+
 def test_list_shows_owners_when_there_are_several(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     named = session(owner=78, owner_name="ann")
     daemon.route("GET /v1/sessions", {"data": [session(owner=77), session(), named], "places": PLACES})

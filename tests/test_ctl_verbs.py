@@ -114,6 +114,20 @@ def test_a_story(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None
     ]
 
 
+@pytest.mark.parametrize("longer", ["", " and more"])
+def test_sides_that_read_the_same_are_told_apart(
+    daemon: FakeDaemon, longer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    parted = {"resident": "hello", "prompt": f"hello{longer}", "resident_tokens": [9, 10], "prompt_tokens": [11]}
+    explained(daemon, turn(divergence={"at": 3, "before": "say ", **parted}))
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        '      session  "hello"  tokens 9 10',
+        f'      prompt   "hello{longer}"  tokens 11',
+    ]
+    explained(daemon, turn(divergence={"at": 3, "before": "say ", **parted, "resident": "hallo"}))
+    assert "tokens 9" not in capsys.readouterr().out
+
+
 def test_what_is_not_known(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     explained(daemon, turn(divergence={"at": 1, "before": "", "resident": None, "prompt": "x"}))
     assert "      session  not known" in capsys.readouterr().out.splitlines()

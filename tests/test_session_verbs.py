@@ -311,6 +311,9 @@ async def test_explain_tells_where_histories_parted(daemon: Daemon) -> None:
     parted = second["divergence"]
     assert parted["resident"].startswith("APPLES") and parted["prompt"].startswith("PEARS")
     assert "then ends in " in parted["before"]
+    for side in ("resident", "prompt"):
+        answer = await daemon.ask("POST", "/detokenize", {"tokens": parted[f"{side}_tokens"]})
+        assert answer.json["content"] == parted[side]
     assert second["reused_tokens"] + second["prefilled_tokens"] == second["prompt_tokens"]
 
 

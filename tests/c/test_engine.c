@@ -95,6 +95,28 @@ static uint64_t tokens_held(const driver *d)
     return n;
 }
 
+/* Whoever looks at a session meanwhile sees how far it is. */
+static void a_prompt_counts_while_it_is_read(void)
+{
+    enum { N_PROMPT = 900, CALL = 16 };
+    driver *d = driver_open_model("sim:dense,batch=16,step_us=50000"); /* seconds, if it were read to its end */
+    int32_t prompt[N_PROMPT];
+    make_prompt(prompt, N_PROMPT, 1);
+    generate_call call = {.session = "a", .prompt = prompt, .n_prompt = N_PROMPT, .max_tokens = 1};
+    uint64_t request = driver_generate(d, &call);
+    uint32_t slot = driver_wait_started(d, request)->slot;
+    llm_session_view view;
+    do {
+        driver_loop(d);
+        CHECK_INT(llm_page_session(d->page, slot, &view), LLM_OK);
+    } while (view.n_tokens < 3 * CALL);
+    CHECK_STR(llm_state_word((int)view.state), "prefill");
+    CHECK(view.n_prefilled_total > CALL && view.n_prefilled_total <= view.n_tokens);
+    driver_cancel(d, request);
+    driver_wait(d, request);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* Nobody drains: the ring fills, then the outboxes, then the generations stand still. Then all of it arrives. */
 static void a_reader_that_stalls_loses_nothing(void)
 {
@@ -282,6 +304,7 @@ int main(void)
 {
     RUN(malformed_commands_are_refused);
     RUN(options_out_of_range_are_refused);
+    RUN(a_prompt_counts_while_it_is_read);
     RUN(a_reader_that_stalls_loses_nothing);
     RUN(more_answers_than_room_wait);
     RUN(more_requests_than_the_engine_holds_are_refused);

@@ -176,4 +176,10 @@ def _divergence(engine: Engine, found: DivergedTokens) -> Divergence:
         before=engine.piece(found.before),
         resident=engine.piece(found.resident) if found.resident is not None else None,
         prompt=engine.piece(found.prompt),
+        resident_tokens=_ids(found.resident) if found.resident is not None else None,
+        prompt_tokens=_ids(found.prompt),
     )
+
+
+def _ids(tokens: bytes) -> list[int]:
+    return memoryview(tokens).cast("i").tolist()

@@ -58,12 +58,21 @@ def counts(turn: Json) -> str:
 
 
 def divergence(found: Json) -> list[str]:
-    """The three texts on a line each."""
+    """The three texts on a line each; where both sides read the same, what they are made of."""
     lines = [f"{INDENT}the histories part at token {text.count(found.get('at', 0))}"]
+    read_the_same = _read_the_same(found.get("resident") or "", found.get("prompt") or "")
     for name, key in (("after", "before"), ("session", "resident"), ("prompt", "prompt")):
         value = found.get(key)
-        lines.append(f"{INDENT}  {name:<8} {'not known' if value is None else quoted(value)}")
+        ids = found.get(f"{key}_tokens") if read_the_same else None
+        tokens = f"  tokens {' '.join(map(str, ids))}" if ids else ""
+        lines.append(f"{INDENT}  {name:<8} {'not known' if value is None else quoted(value) + tokens}")
     return lines
+
+
+def _read_the_same(resident: str, prompt: str) -> bool:
+    """As far as both are shown; one may have more text in as many tokens."""
+    n = min(len(resident), len(prompt))
+    return n > 0 and resident[:n] == prompt[:n]
 
 
 def quoted(value: str) -> str:

@@ -108,9 +108,15 @@ def places(raw: Json) -> str:
     return f"{used} of {named} places used{parked}; a full house means: {text.scalar(raw.get('policy'))}"
 
 
+def still_to_read(session: Json) -> int:
+    """Prompt tokens that are neither consumed nor reused yet, of the timelines that are at it."""
+    reading = (one for one in session.get("timelines") or [] if one.get("state") == "prefill")
+    return sum(max(0, (one.get("last") or {}).get("prompt_tokens", 0) - one.get("tokens", 0)) for one in reading)
+
+
 def _row(session: Json) -> list[str]:
     reused = session.get("reused_tokens_total", 0)
-    consumed = session.get("prefilled_tokens_total", 0)
+    consumed = session.get("prefilled_tokens_total", 0) + still_to_read(session)
     return [
         text.scalar(session.get("id")),
         text.scalar(session.get("state")),
@@ -139,12 +145,13 @@ def timelines(session: Json) -> str:
 
 def details(session: Json) -> str:
     reused, consumed = session.get("reused_tokens_total", 0), session.get("prefilled_tokens_total", 0)
+    reading = f", {text.count(n)} being read" if (n := still_to_read(session)) else ""
     pairs = [
         ("session", text.scalar(session.get("id"))),
         ("state", text.scalar(session.get("state"))),
         *held(session),
         ("requests", f"{text.count(session.get('requests', 0))}, {session.get('waiting', 0)} waiting"),
-        ("prompts", f"{text.count(consumed)} tokens consumed, {text.count(reused)} reused"),
+        ("prompts", f"{text.count(consumed)} tokens consumed, {text.count(reused)} reused{reading}"),
         ("answers", f"{text.count(session.get('generated_tokens_total', 0))} tokens"),
         ("opened", _age(session.get("opened_ms", 0))),
         ("used", _age(session.get("used_ms", 0))),

@@ -126,7 +126,8 @@ class SessionSaved(msgspec.Struct, frozen=True):
 
 
 class Divergence(msgspec.Struct, frozen=True):
-    """Where the prompt left what the session held, as text."""
+    """Where the prompt left what the session held: as text, and as the tokens of each side, which may differ where the
+    text does not."""
 
     at: int
     before: str
@@ -134,6 +135,8 @@ class Divergence(msgspec.Struct, frozen=True):
     resident: str | None
     """What the session held from there; null: not known for certain."""
     prompt: str
+    resident_tokens: list[int] | None
+    prompt_tokens: list[int]
 
 
 class ExplainedTurn(msgspec.Struct, frozen=True):
