@@ -26,13 +26,13 @@ extern "C" {
 #endif
 #endif
 
-enum { LLM_PAGE_VERSION = 2 };
+enum { LLM_PAGE_VERSION = 3 };
 
-/* X(NAME, prometheus name, kind c|g, help). One table feeds the segment, /metrics and llmctl. */
+/* X(NAME, prometheus name, kind c|t|g, help). One table feeds the segment, /metrics and llmctl. A kind is a counter, a
+ * counter of time (microseconds here, seconds in its name and wherever it is shown), or a gauge. */
 #define LLM_COUNTER_TABLE(X)                                                                                           \
     X(STEPS, "steps_total", 'c', "Model steps run.")                                                                   \
-    X(STEP_US, "step_microseconds_total", 'c', "Time spent inside model steps.")                                       \
-    X(STEP_US_MAX, "step_microseconds_max", 'g', "Longest model step.")                                                \
+    X(STEP_US, "step_seconds_total", 't', "Time spent inside model steps.")                                            \
     X(PREFILL_TOKENS, "prefill_tokens_total", 'c', "Prompt tokens consumed.")                                          \
     X(DECODE_TOKENS, "decode_tokens_total", 'c', "Tokens generated.")                                                  \
     X(REUSED_TOKENS, "reused_tokens_total", 'c', "Prompt tokens whose state was already there.")                       \
@@ -72,7 +72,7 @@ enum { LLM_PAGE_VERSION = 2 };
     X(PARKED_BYTES, "parked_bytes", 'g', "Host memory and disk holding parked states.")                                \
     X(CHECKPOINTS, "checkpoints", 'g', "Checkpoints in memory.")                                                       \
     X(CHECKPOINT_BYTES, "checkpoint_bytes", 'g', "Host memory holding checkpoints.")                                   \
-    X(CHECKPOINTS_EVICTED, "checkpoints_evicted", 'g', "Checkpoints dropped for the budget so far.")                   \
+    X(CHECKPOINTS_EVICTED, "checkpoints_evicted_total", 'c', "Checkpoints dropped for the budget.")                    \
     X(CELLS_USED, "kv_cells_used", 'g', "KV cells holding resident tokens.")
 
 #define LLM_COUNTER_ENUM(name, metric, kind, help) LLM_COUNTER_##name,
@@ -81,6 +81,7 @@ typedef enum llm_counter { LLM_COUNTER_TABLE(LLM_COUNTER_ENUM) LLM_COUNTER_N } l
 LLM_API const char *llm_counter_name(int counter); /* "steps_total"; NULL outside the table */
 LLM_API const char *llm_counter_help(int counter);
 LLM_API int llm_counter_is_gauge(int counter);
+LLM_API int llm_counter_is_time(int counter); /* the segment holds microseconds, the name says seconds */
 
 /* A consistent copy of one session's record. */
 typedef struct llm_session_view {

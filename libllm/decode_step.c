@@ -93,9 +93,6 @@ static model_result call_model(decode *d)
 
     page_count(d->page, LLM_COUNTER_STEPS, 1);
     page_count(d->page, LLM_COUNTER_STEP_US, us);
-    if (us > page_counter(d->page, LLM_COUNTER_STEP_US_MAX)) {
-        page_gauge(d->page, LLM_COUNTER_STEP_US_MAX, us);
-    }
     if (result == MODEL_OK) {
         schedule_learn(&d->pace, d->batch.n - n_decode, n_decode, (double)us);
         page_count(d->page, LLM_COUNTER_PREFILL_TOKENS, d->batch.n - n_decode);

@@ -132,3 +132,8 @@ int llm_counter_is_gauge(int counter)
 {
     return counter_is_known(counter) && counters[counter].kind == 'g';
 }
+
+int llm_counter_is_time(int counter)
+{
+    return counter_is_known(counter) && counters[counter].kind == 't';
+}

@@ -214,7 +214,7 @@ async def serving(config: Config, *, is_loaded: bool = True) -> AsyncIterator[Da
 def assert_all_ended(daemon: Daemon) -> None:
     finished = sum(daemon.counter(c.name) for c in COUNTERS if c.name.startswith("finished_"))
     rendered = daemon.state.metrics.render(daemon.state.engine, True).decode().splitlines()
-    heard = sum(int(line.rpartition(" ")[2]) for line in rendered if line.startswith("llmd_requests_total{"))
+    heard = sum(int(float(line.rpartition(" ")[2])) for line in rendered if line.startswith("llmd_requests_total{"))
     assert finished == heard, "the engine ended another number of requests than the daemon heard of"
     assert daemon.state.engine.n_live == 0
     assert daemon.state.metrics.streams_open == 0

@@ -145,8 +145,10 @@ def test_options_stand_anywhere(daemon: FakeDaemon, before: bool, capsys: pytest
 METRICS = """\
 # HELP llmd_steps_total Model steps run.
 llmd_steps_total 10
-llmd_step_microseconds_total 55000
-llmd_step_microseconds_max 9000
+llmd_step_seconds_total 0.055
+llmd_time_to_first_token_seconds_bucket{le="+Inf"} 4.0
+llmd_time_to_first_token_seconds_count 4.0
+llmd_time_to_first_token_seconds_sum 1.0
 llmd_prefill_tokens_total 100
 llmd_reused_tokens_total 300
 llmd_decode_tokens_total 55
@@ -178,7 +180,9 @@ def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
         "starts       6 exact_prefix",
         "prompts      100 tokens consumed, 300 reused",
         "answers      55 tokens",
-        "steps        10, 5.5 ms each, longest 9.0 ms",
+        "first token  250.0 ms each",
+        "next token   none yet",
+        "steps        10, 5.5 ms each",
         "memory       weights 1.0 MiB, state 0 B (1,234 cells used), process 0 B",
         "checkpoints  5, 2.0 MiB of 2.0 GiB",
         "parked       3 sessions, 1.0 MiB of 1.0 GiB",

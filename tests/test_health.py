@@ -1,4 +1,4 @@
-"""/health, /ready, /metrics, /openapi.json, /v1/models, /props, and addresses that do not exist."""
+"""/health, /ready, /openapi.json, /v1/models, /props, and addresses that do not exist."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import pytest
 from llmd import __version__, limits
 from llmd.api.routes import ENDPOINTS
 from llmd.errors import CODES
-from llmd.metrics import METRICS, PREFIX, Metrics
-from llmd.native import COUNTERS, OUTCOME_WORDS
 from llmd.progress import Progress
-from tests.serving import Daemon, Json, chat
+from tests.serving import Daemon, Json
 
 
 async def test_health(daemon: Daemon) -> None:
@@ -48,40 +46,6 @@ def test_progress() -> None:
     assert progress.seconds_without() == 0
     now, heartbeat = 101.0, (2, True)
     assert progress.seconds_without() == 1
-
-
-SAMPLE = re.compile(r'[a-zA-Z_]\w*(\{\w+="(?:[^"\\\n]|\\.)*"(?:,\w+="(?:[^"\\\n]|\\.)*")*\})? -?\d+(\.\d+)?')
-
-
-async def test_metrics(daemon: Daemon) -> None:
-    await daemon.chat(session_id="a")
-    await daemon.refused(chat(n=2))
-    answer = await daemon.ask("GET", "/metrics")
-    assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-    text = answer.body.decode()
-    assert text.endswith("\n")
-    assert all(SAMPLE.fullmatch(line) for line in text.splitlines() if not line.startswith("#"))
-    for name in [counter.name for counter in COUNTERS] + [metric.name for metric in METRICS]:
-        assert text.count(f"# TYPE {PREFIX}{name} ") == 1
-        assert text.count(f"# HELP {PREFIX}{name} ") == 1
-    values = await daemon.metrics()
-    assert values["llmd_decode_tokens_total"] == 8
-    assert values["llmd_started_new_total"] == 1
-    assert values["llmd_sessions_named"] == 1
-    assert values["llmd_ready"] == 1
-    assert values['llmd_requests_total{endpoint="/chat/completions",outcome="length"}'] == 1
-    assert values['llmd_http_responses_total{endpoint="/chat/completions",status="400"}'] == 1
-    assert values["llmd_process_resident_memory_bytes"] > 1 << 20
-
-
-def test_outcomes_have_counters() -> None:
-    assert {f"finished_{word}_total" for word in OUTCOME_WORDS} <= {counter.name for counter in COUNTERS}
-
-
-async def test_labels_are_escaped(daemon: Daemon) -> None:
-    metrics = Metrics()
-    metrics.add(METRICS[0], endpoint='a"b\\c\nd')
-    assert b'endpoint="a\\"b\\\\c\\nd"' in metrics.render(daemon.state.engine, True)
 
 
 async def test_models_and_props(daemon: Daemon) -> None:

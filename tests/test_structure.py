@@ -136,6 +136,7 @@ DOORS = {
     "aiohttp": ("llmd.api.", "llmd.app.", "llmd.__main__."),
     "uvloop": ("llmd.app.", "llmd.__main__."),
     "cffi": ("llmd._native_build.",),
+    "prometheus_client": ("llmd.metrics.",),
 }
 
 
@@ -165,7 +166,7 @@ def test_llmctl_knows_only_its_client() -> None:
 
 
 def test_llmctl_starts_light() -> None:
-    heavy = "aiohttp", "uvloop", "asyncio", "cffi", "_libllm", "llmd.native", "llmd.engine"
+    heavy = "aiohttp", "uvloop", "prometheus_client", "asyncio", "cffi", "_libllm", "llmd.native", "llmd.engine"
     program = f"import sys, llmd.ctl.__main__; print([name for name in {heavy!r} if name in sys.modules])"
     loaded = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PACKAGE.parent

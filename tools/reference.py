@@ -82,7 +82,7 @@ def metrics() -> str:
     from llmd import metrics as loop  # loads libllm
 
     rows = [
-        (name, {"c": "counter", "g": "gauge"}[kind], text)
+        (name, {"c": "counter", "t": "counter", "g": "gauge"}[kind], text)
         for name, kind, text in c_table("llm_page.h", "LLM_COUNTER_TABLE")
     ]
     rows += [(metric.name, metric.kind, metric.help) for metric in loop.METRICS]

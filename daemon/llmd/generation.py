@@ -59,8 +59,9 @@ class Work:
 
 class Generation:
     __slots__ = (
-        "_create_future", "_delivering", "_engine", "_on_end", "_on_start", "_parts", "_paused", "_pending_chars",
-        "_request", "_said", "_waiter", "admitted", "cancel_reason", "finished", "is_stream", "started", "work",
+        "_create_future", "_delivering", "_engine", "_on_end", "_on_start", "_on_text", "_parts", "_paused",
+        "_pending_chars", "_request", "_said", "_waiter", "admitted", "cancel_reason", "finished", "is_stream",
+        "started", "work",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +71,7 @@ class Generation:
         *,
         is_stream: bool,
         on_start: Callable[[Generation], None] | None = None,
+        on_text: Callable[[], None] | None = None,
         on_end: Callable[[Generation], None],
     ) -> None:
         """Queues the work. Raises ApiError when the engine cannot take it."""
@@ -82,6 +84,7 @@ class Generation:
         self._engine = engine
         self._create_future = engine.loop.create_future  # get_running_loop() costs a system call each time
         self._on_start = on_start
+        self._on_text = on_text
         self._on_end = on_end
         self._parts: list[str] = []
         self._pending_chars = 0
@@ -91,7 +94,11 @@ class Generation:
         self._waiter: asyncio.Future[None] | None = None
         if work.prompt.n_tokens > engine.info.n_ctx:
             raise context_length_error(engine.info.n_ctx, work.prompt.n_tokens, work.prompt_param)
-        self._request = engine.generate(
+        self._request = self._queued()
+
+    def _queued(self) -> int:
+        work = self.work
+        return self._engine.generate(
             self,
             owner=work.owner,
             session=work.key.id,
@@ -118,6 +125,8 @@ class Generation:
     def on_text(self, event: Text) -> None:
         if not self._delivering:
             return
+        if self._on_text is not None:
+            self._on_text()
         text = event.text
         self._parts.append(text)
         if self._said is not None:

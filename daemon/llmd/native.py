@@ -145,10 +145,17 @@ class Counter:
     name: str
     help: str
     is_gauge: bool
+    is_time: bool
+    """The page holds microseconds."""
 
 
 COUNTERS = tuple(
-    Counter(text_of(lib.llm_counter_name(n)), text_of(lib.llm_counter_help(n)), bool(lib.llm_counter_is_gauge(n)))
+    Counter(
+        name=text_of(lib.llm_counter_name(n)),
+        help=text_of(lib.llm_counter_help(n)),
+        is_gauge=bool(lib.llm_counter_is_gauge(n)),
+        is_time=bool(lib.llm_counter_is_time(n)),
+    )
     for n in range(lib.LLM_COUNTER_N)
 )
 

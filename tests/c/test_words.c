@@ -60,6 +60,7 @@ static void counters_are_named_as_prometheus_wants(void)
         bool ends_in_total = n > 6 && strcmp(name + n - 6, "_total") == 0;
         CHECK(is_word(name));
         CHECK_INT(ends_in_total, !llm_counter_is_gauge(i));
+        CHECK_INT(strstr(llm_counter_name(i), "_seconds_") != NULL, llm_counter_is_time(i));
         CHECK(llm_counter_help(i)[0] != '\0');
         for (int j = 0; j < i; j++) {
             CHECK(strcmp(name, llm_counter_name(j)) != 0);
@@ -68,6 +69,8 @@ static void counters_are_named_as_prometheus_wants(void)
     CHECK(llm_counter_name(LLM_COUNTER_N) == NULL);
     CHECK(llm_counter_help(-1) == NULL);
     CHECK_INT(llm_counter_is_gauge(LLM_COUNTER_N), 0);
+    CHECK_INT(llm_counter_is_time(LLM_COUNTER_N), 0);
+    CHECK_INT(llm_counter_is_time(LLM_COUNTER_STEP_US), 1);
     CHECK_INT(llm_counter_is_gauge(LLM_COUNTER_CELLS_USED), 1);
 }
 

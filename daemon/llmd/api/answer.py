@@ -17,6 +17,7 @@ from aiohttp import web
 
 from ..errors import ApiError
 from ..generation import CancelReason, Generation, Work
+from ..metrics import STREAM_BYTES
 from ..wire.openai import (
     DONE,
     KEEP_ALIVE,
@@ -31,7 +32,7 @@ from ..wire.openai import (
     Usage,
     error_event,
 )
-from .context import FACTS, STATE, State
+from .context import FACTS, STATE, Facts, State
 from .deadline import deadline_of
 from .history import keep_answer
 
@@ -60,7 +61,7 @@ async def answer(request: web.Request, work: Work, delivery: Delivery) -> web.St
     state = request.app[STATE]
     if state.is_stopping:
         raise ApiError("shutting_down")
-    generation = _begin(state, request[FACTS].endpoint, work, delivery.is_stream)
+    generation = _begin(state, request[FACTS], work, delivery.is_stream)
     request[FACTS].generation = generation
     deadline = _deadline(request, generation)
     try:
@@ -74,19 +75,20 @@ async def answer(request: web.Request, work: Work, delivery: Delivery) -> web.St
         generation.release()
 
 
-def _begin(state: State, endpoint: str, work: Work, is_stream: bool) -> Generation:
+def _begin(state: State, facts: Facts, work: Work, is_stream: bool) -> Generation:
     came_ms = int(time.time() * 1000)
+    watch = state.metrics.watch(facts.came_s)
     sights = state.turns.look(work.owner, work.key.id, work.prompt.tokens)
 
     def on_start(_: Generation) -> None:
         state.turns.started(work.owner, work.key.id, work.user_starts)
 
     def on_end(ended: Generation) -> None:
-        state.metrics.generation_ended(endpoint, ended)
+        state.metrics.generation_ended(facts.endpoint, ended, watch.seconds())
         state.turns.add(work.owner, work.key.id, ended.turn(came_ms, sights))
         keep_answer(state, ended)
 
-    return Generation(state.engine, work, is_stream=is_stream, on_start=on_start, on_end=on_end)
+    return Generation(state.engine, work, is_stream=is_stream, on_start=on_start, on_text=watch.text, on_end=on_end)
 
 
 def _deadline(request: web.Request, generation: Generation) -> asyncio.TimerHandle | None:
@@ -236,7 +238,7 @@ class _Stream:
         await self._response.write(data)
         self._is_writing = False
         self._n_writes += 1
-        self._state.metrics.stream_bytes += len(data)
+        self._state.metrics.add(STREAM_BYTES, len(data))
 
     def _tick(self) -> None:
         now = self._loop.time()

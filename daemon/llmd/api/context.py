@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -98,6 +99,7 @@ class Facts:
     cors_origin: str | None = None
     client: dict[str, object] = field(default_factory=dict)
     """Where it came from, as its log line says it."""
+    came_s: float = field(default_factory=time.monotonic)
 
     @property
     def is_large(self) -> bool:

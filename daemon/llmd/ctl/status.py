@@ -41,7 +41,7 @@ def overview(raw: Json, counters: Counters) -> str:
         return int(counters.get(name, 0))
 
     consumed, reused = counter("prefill_tokens_total"), counter("reused_tokens_total")
-    steps, step_us = counter("steps_total"), counter("step_microseconds_total")
+    steps = counter("steps_total")
     running, waiting = counter("requests_running"), counter("requests_waiting")
     pairs = [
         ("llmd", f"{text.scalar(health.get('version'))}, pid {health.get('pid')}, {state(ready)}"),
@@ -51,7 +51,9 @@ def overview(raw: Json, counters: Counters) -> str:
         ("starts", words(counters, "started_")),
         ("prompts", f"{text.count(consumed)} tokens consumed, {text.count(reused)} reused"),
         ("answers", f"{text.count(counter('decode_tokens_total'))} tokens"),
-        ("steps", f"{text.count(steps)}, {milliseconds(step_us, steps)} each, longest {longest(counters)}"),
+        ("first token", each(counters, "time_to_first_token_seconds_sum", "time_to_first_token_seconds_count")),
+        ("next token", each(counters, "time_between_tokens_seconds_sum", "time_between_tokens_seconds_count")),
+        ("steps", f"{text.count(steps)}, {each(counters, 'step_seconds_total', 'steps_total')}"),
         ("memory", memory(counters)),
         ("checkpoints", checkpoints(storage)),
         ("parked", f"{text.count(raw['places'].get('parked', 0))} sessions, {share_of(storage, 'parked_bytes')}"),
@@ -87,12 +89,10 @@ def words(counters: Counters, prefix: str) -> str:
     )
 
 
-def milliseconds(us: int, n: int) -> str:
-    return f"{us / n / 1000:.1f} ms" if n else text.NOTHING
-
-
-def longest(counters: Counters) -> str:
-    return milliseconds(int(counters.get("step_microseconds_max", 0)), 1)
+def each(counters: Counters, seconds: str, number: str) -> str:
+    """The mean of what was counted since the daemon started."""
+    n = counters.get(number, 0)
+    return f"{1000 * counters.get(seconds, 0) / n:.1f} ms each" if n else "none yet"
 
 
 def memory(counters: Counters) -> str:
