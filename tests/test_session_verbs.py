@@ -234,6 +234,14 @@ async def test_save_and_load(serve: Serve, memory: str) -> None:
     assert then.report["prefilled_prompt_tokens"] < then.n_prompt
 
 
+async def test_an_empty_session_is_not_saved(daemon: Daemon) -> None:
+    await daemon.chat(session_id="a")
+    await post(daemon, "a", "reset", {})
+    answer = await post(daemon, "a", "save", {"name": "label"})
+    assert (answer.status, answer.error["code"]) == (409, "nothing_to_save")
+    assert answer.error["message"] == "The session is empty: there is nothing to save."
+
+
 async def test_load_of_nothing_loses_nothing(daemon: Daemon) -> None:
     await daemon.chat(session_id="a")
     held = (await show(daemon, "a"))["tokens"]
