@@ -86,6 +86,15 @@ def test_reset_forgets_on_both_sides(daemon: FakeDaemon) -> None:
     assert "/v1/sessions/a/reset" in [request.path for request in daemon.asked]
 
 
+def test_a_reset_that_is_refused_forgets_nothing(daemon: FakeDaemon) -> None:
+    daemon.route("POST /v1/sessions/a/reset", lambda exchange: exchange.refuse(503, "overloaded", "Too much."))
+    done = llmctl(daemon, "chat", "--session", "a", lines="one\n/reset\n")
+    assert done.returncode == 1 and "forgotten" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "llmctl: Too much. (overloaded)"
+    llmctl(daemon, "chat", "--session", "a", lines="two\n")
+    assert len(asked(daemon)[-1]["messages"]) == 3
+
+
 def test_what_is_no_session_id_is_refused_at_once(daemon: FakeDaemon) -> None:
     done = llmctl(daemon, "chat", "--session", "a", lines="/session b c\none\n")
     assert "'b c' is no session id" in done.stderr and "[session b c]" not in done.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -100,8 +100,11 @@ class Conversation:
             raise DaemonAbsent(self.client.socket_path, "foreign", f"its answer has another form: {error}") from error
 
     def reset(self) -> None:
-        with suppress(DaemonRefused):  # a session that has not begun has nothing to forget
+        try:
             self.client.reset(self.name)
+        except DaemonRefused as error:
+            if error.status != 404:  # a session that has not begun has nothing to forget
+                raise
         self._kept(lambda: kept.forget(self.client.socket_path, self.name))
         self._histories.pop(self.name, None)
 
