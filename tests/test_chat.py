@@ -166,14 +166,31 @@ async def test_empty_answers_are_dropped_and_roles_may_repeat(daemon: Daemon) ->
     assert rendered[0].json == rendered[1].json
 
 
-async def test_tool_messages_of_the_past_are_rendered(daemon: Daemon) -> None:
+SHOWS_TOOLS = (
+    "{% for m in messages %}{{ '<|im_start|>' + m.role }}[{{ m.tool_call_id }}]{{ m.content }}"
+    "{% for call in m.tool_calls or [] %}({{ call.id }} {{ call.type }} {{ call.function.name }}"
+    "{% for name, value in call.function.arguments.items() %} {{ name }}={{ value }}{% endfor %}){% endfor %}"
+    "{{ '<|im_end|>' }}{% endfor %}"
+)
+
+
+async def test_tool_messages_of_the_past_are_rendered(serve: Serve, tmp_path: Path) -> None:
+    """The template gets them whole: the call with its arguments as an object, and the answer with the call's id."""
+    file = tmp_path / "template.jinja"
+    file.write_text(SHOWS_TOOLS)
+    daemon = await serve(chat_template_file=file)
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": '{"x": 1}'}}
     messages = [
         {"role": "user", "content": "use it"},
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "42"}]},
     ]
-    await daemon.chat(messages=messages)
+    rendered = (await daemon.ask("POST", "/apply-template", {"messages": messages})).json["prompt"]
+    turns = [turn.removeprefix("<|im_start|>") for turn in rendered.split("<|im_end|>") if turn]
+    assert turns == ["user[]use it", "assistant[](c1 function f x=1)", "tool[c1]42"]
+    answer = await daemon.chat(messages=messages)
+    tokens = (await daemon.ask("POST", "/tokenize", {"content": rendered, "parse_special": True})).json
+    assert answer["usage"]["prompt_tokens"] == tokens["count"]
 
 
 TAKES_OBJECTS = (

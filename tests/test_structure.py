@@ -110,11 +110,17 @@ def test_layers_import_downwards() -> None:
     assert wrong == []
 
 
+def knows_who_serves(one: Import) -> bool:
+    """From beside the layers into one above native."""
+    imported = layer(one.imported)
+    return layer(one.importer) is None and imported is not None and imported < LAYERS.index("native")
+
+
 def test_what_stands_beside_the_layers_knows_none_of_them() -> None:
     """options, errors, limits, wire, ... may know libllm's words, not the parts that serve."""
-    native = LAYERS.index("native")
-    wrong = [one for one in all_imports() if layer(one.importer) is None and (layer(one.imported) or native) < native]
-    assert wrong == []
+    assert [one for one in all_imports() if knows_who_serves(one)] == []
+    for name in LAYERS:
+        assert knows_who_serves(Import("llmd.limits", f"llmd.{name}", False, False)) == (name != "native")
 
 
 def test_no_module_imports_itself_through_others() -> None:
