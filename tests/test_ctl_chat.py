@@ -201,7 +201,10 @@ class Person:
         self.seen = ""
 
     def type(self, text: str) -> None:
-        os.write(self._master, text.encode())
+        self.type_bytes(text.encode())
+
+    def type_bytes(self, typed: bytes) -> None:
+        os.write(self._master, typed)
 
     def wait_for(self, text: str) -> str:
         """What came before; the rest stays for the next call."""
@@ -211,7 +214,7 @@ class Person:
             except OSError:
                 read = b""
             assert read, f"llmctl ended before {text!r}: {self.seen!r}"
-            self.seen += read.decode()
+            self.seen += read.decode(errors="replace")
         before, _, self.seen = self.seen.partition(text)
         return before
 
@@ -254,6 +257,17 @@ def test_a_person_talks_and_leaves(person: Person, tmp_path: Path) -> None:
     remembered = tmp_path / "state" / "llmd" / "chat_history"
     assert "hello" in remembered.read_text()
     assert remembered.stat().st_mode & 0o777 == 0o600
+
+
+def test_whatever_is_typed_is_a_turn(daemon: FakeDaemon, person: Person) -> None:
+    for typed in (b"bad \xff\xfe bytes", b"x" * 400):
+        person.wait_for("> ")
+        person.type_bytes(typed + b"\n")
+        person.wait_for("generated]")
+    person.wait_for("> ")
+    bad, long = (request["messages"][-1]["content"] for request in asked(daemon))
+    assert bad.startswith("bad ") and bad.endswith(" bytes") and bad.isprintable()
+    assert long == "x" * 400
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(daemon: FakeDaemon, person: Person) -> None:
