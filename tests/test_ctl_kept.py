@@ -122,7 +122,9 @@ def test_a_conversation_travels_with_its_label(daemon: FakeDaemon) -> None:
     assert llmctl(daemon, "sessions", "save", "desk", "L").returncode == 0
     llmctl(daemon, "chat", "--session", "desk", lines="never saved\n")
     llmctl(daemon, "chat", "--session", "d", lines="replaced\n")
-    assert llmctl(daemon, "sessions", "load", "L", "--as", "d").returncode == 0
+    done = llmctl(daemon, "sessions", "load", "L", "--as", "d")
+    assert done.returncode == 0 and "llmctl: the conversation that was kept there lies in " in done.stderr
+    assert Path(done.stderr.split()[-1]).exists()
     llmctl(daemon, "chat", "--session", "d", lines="two\n")
     assert last_contents(daemon) == ["one", "ONE", "two"]
     assert "replaced REPLACED" in files(home(daemon))

@@ -67,14 +67,15 @@ def forget(socket_path: str, session: str) -> None:
                 path.unlink(missing_ok=True)
 
 
-def rename(socket_path: str, session: str, new: str) -> None:
-    copy(socket_path, session, new)
+def rename(socket_path: str, session: str, new: str) -> Path | None:
+    aside = copy(socket_path, session, new)
     forget(socket_path, session)
+    return aside
 
 
-def copy(socket_path: str, session: str, new: str, n_turns: int | None = None) -> None:
-    """The first turns of it, or all: what was said as `new` is set aside."""
-    _copy(_path(socket_path, session), _path(socket_path, new), new, socket_path, n_turns)
+def copy(socket_path: str, session: str, new: str, n_turns: int | None = None) -> Path | None:
+    """The first turns of it, or all: what was said as `new` is set aside under that name."""
+    return _copy(_path(socket_path, session), _path(socket_path, new), new, socket_path, n_turns)
 
 
 def n_turns(messages: list[Json]) -> int:
@@ -84,13 +85,13 @@ def n_turns(messages: list[Json]) -> int:
 # --- what travels with a saved session -------------------------------------------------------------------------------
 
 
-def save_as(socket_path: str, session: str, label: str) -> None:
-    _copy(_path(socket_path, session), _path(socket_path, label, "label"), session, socket_path)
+def save_as(socket_path: str, session: str, label: str) -> Path | None:
+    return _copy(_path(socket_path, session), _path(socket_path, label, "label"), session, socket_path)
 
 
-def load_as(socket_path: str, label: str, session: str) -> None:
+def load_as(socket_path: str, label: str, session: str) -> Path | None:
     """A label without a conversation leaves the session without one, too: what it had belongs to another state."""
-    _copy(_path(socket_path, label, "label"), _path(socket_path, session), session, socket_path)
+    return _copy(_path(socket_path, label, "label"), _path(socket_path, session), session, socket_path)
 
 
 # --- files -----------------------------------------------------------------------------------------------------------
@@ -158,7 +159,7 @@ def _sync(folder: Path) -> None:
         os.close(opened)
 
 
-def _copy(source: Path, target: Path, session: str, socket_path: str, n_turns: int | None = None) -> None:
+def _copy(source: Path, target: Path, session: str, socket_path: str, n_turns: int | None = None) -> Path | None:
     with _saying("is not copied"):
         try:
             messages = _read(source)
@@ -166,12 +167,9 @@ def _copy(source: Path, target: Path, session: str, socket_path: str, n_turns: i
             messages = []
         messages = messages[: _end_of(messages, n_turns)]
         if not messages and not target.exists():
-            return
+            return None
         with _locked():
-            if messages:
-                _write(target, session, socket_path, messages)
-            else:
-                _set_aside(target)
+            return _write(target, session, socket_path, messages) if messages else _set_aside(target)
 
 
 def _end_of(messages: list[Json], n_turns: int | None) -> int:

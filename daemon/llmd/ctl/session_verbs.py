@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from pathlib import Path
 
 from llmd.ctl import kept, text
 from llmd.ctl.client import Json
@@ -54,7 +55,7 @@ def run_fork(context: Context) -> int:
     return EXIT_OK
 
 
-def _copy_chat(socket_path: str, options: argparse.Namespace) -> None:
+def _copy_chat(socket_path: str, options: argparse.Namespace) -> Path | None:
     """As far as the fork goes. How many turns a number of tokens is, only the daemon could say: none."""
     at = options.at
     if at is None:
@@ -63,14 +64,15 @@ def _copy_chat(socket_path: str, options: argparse.Namespace) -> None:
         n_turns = max(0, kept.n_turns(kept.load(socket_path, options.id)) - 1)
     else:
         n_turns = int(at.removeprefix("turn:")) - 1 if isinstance(at, str) else 0
-    kept.copy(socket_path, options.id, options.new, n_turns)
+    return kept.copy(socket_path, options.id, options.new, n_turns)
 
 
-def _kept(context: Context, act: Callable[[str], None]) -> None:
+def _kept(context: Context, act: Callable[[str], Path | None]) -> None:
     """The daemon has done it; the conversation that llmctl keeps follows. Those of other users are not kept here."""
     if context.options.owner is None:
         try:
-            act(context.client.socket_path)
+            if (aside := act(context.client.socket_path)) is not None:
+                context.warn(f"the conversation that was kept there lies in {aside}")
         except kept.NotKept as error:
             context.warn(str(error))
 
