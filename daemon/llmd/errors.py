@@ -52,7 +52,7 @@ CODES: dict[str, Kind] = {
     "session_busy": Kind(409, INVALID, "A request is using the session; try again when it has ended."),
     "session_exists": Kind(409, INVALID, "Another session has that name."),
     "snapshot_refused": Kind(409, INVALID, "The saved session is damaged or another model's, and was set aside."),
-    "nothing_to_save": Kind(409, INVALID, "The session is empty: there is nothing to save."),
+    "nothing_to_save": Kind(409, INVALID, "The session holds nothing that could be saved: it is empty."),
     "no_state_dir": Kind(409, INVALID, "This server keeps sessions in memory only (--state-dir none)."),
     "request_too_large": Kind(413, INVALID, "The body is larger than the server accepts."),
     # What the daemon is short of.
