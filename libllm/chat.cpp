@@ -24,6 +24,9 @@ namespace {
  * regenerates one of the latest. Each costs a rendering of what precedes it. */
 constexpr size_t USER_BOUNDARIES_MAX = 4;
 
+/* Attempts at rendering with splices, each without those that the ones before refused; then all are left out. */
+constexpr size_t SPLICE_PASSES_MAX = 4;
+
 const char *const ROLES[] = {"system", "developer", "user", "assistant", "tool", "function"};
 
 std::string text_of(const model *m, int32_t token) /* -1: none */
@@ -319,10 +322,11 @@ bool converse(const chat *c, const control_markers &markers, std::time_t now, co
 conversation converse_somehow(const chat *c, const std::string &json, const control_markers &markers, std::time_t now)
 {
     std::set<size_t> unspliced;
-    for (;;) {
+    for (size_t n_passes = 1;; n_passes++) {
         conversation out;
         out.request = chat_request_read(json, *c->tmpl, markers, unspliced);
         check_tokens(c->m, out.request.splices);
+        bool leaves_out_all = n_passes == SPLICE_PASSES_MAX;
         try {
             if (converse(c, markers, now, &out, &unspliced)) {
                 return out;
@@ -333,9 +337,10 @@ conversation converse_somehow(const chat *c, const std::string &json, const cont
             if (out.request.splices.empty()) {
                 rethrow(e, out.request);
             }
-            for (const chat_splice &splice : out.request.splices) {
-                unspliced.insert(splice.message);
-            }
+            leaves_out_all = true;
+        }
+        for (size_t i = 0; leaves_out_all && i < out.request.splices.size(); i++) {
+            unspliced.insert(out.request.splices[i].message);
         }
     }
 }

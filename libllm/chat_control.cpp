@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <sys/random.h>
 
 namespace {
 
 constexpr char DELETE = '\x7f'; /* survives JSON encoding, case changes and trimming */
+constexpr size_t SECRET_DIGITS = 16;
 
 void append_tokens(const model *m, std::string_view text, bool parse_special, std::vector<int32_t> *out)
 {
@@ -25,6 +27,20 @@ void append_tokens(const model *m, std::string_view text, bool parse_special, st
         throw std::runtime_error("the rendered prompt cannot be tokenized");
     }
     out->resize(before + static_cast<size_t>(n));
+}
+
+/* Digits, since filters that change the case leave them alone. */
+std::string secret_number()
+{
+    uint64_t random;
+    if (getentropy(&random, sizeof random) != 0) {
+        throw std::runtime_error("the system gives no random numbers");
+    }
+    std::string digits;
+    for (size_t i = 0; i < SECRET_DIGITS; i++, random /= 10) {
+        digits += static_cast<char>('0' + random % 10);
+    }
+    return digits;
 }
 
 struct range {
@@ -155,14 +171,10 @@ int32_t control_words::token_of(std::string_view text) const
 
 control_markers::control_markers(const control_words &words_, std::string_view request) : words(words_)
 {
-    const bool has_delete = request.find(DELETE) != std::string_view::npos ||
-                            request.find("007f") != std::string_view::npos ||
-                            request.find("007F") != std::string_view::npos; /* as itself or as an escape of JSON */
-    uint64_t n = 0;
-    while (has_delete && request.find(std::to_string(n)) != std::string_view::npos) {
-        n++;
-    }
-    const std::string number = std::to_string(n);
+    /* However often it is decoded (arguments of a call are JSON inside JSON), a DELETE begins as itself or with \u. */
+    const bool may_have_delete =
+        request.find(DELETE) != std::string_view::npos || request.find("\\u") != std::string_view::npos;
+    const std::string number = may_have_delete ? secret_number() : "0";
     open = DELETE + number + "(";
     close = DELETE + number + ")";
     cut = DELETE + number + "|";

@@ -63,7 +63,7 @@ class control_words {
     size_t longest = 0;
 };
 
-/* The markers of one request: text that occurs nowhere in it. */
+/* The markers of one request: text that does not occur in it, as itself or escaped, or that its author cannot guess. */
 class control_markers {
   public:
     /* `request`: the JSON that all marked text comes from. */

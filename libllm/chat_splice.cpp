@@ -61,33 +61,29 @@ struct sentinel_places {
 
 /* Templates without a generation prompt: the answer follows what asks for it, and the blanks between are the answer's,
  * but for those that also end the prompt. */
-size_t begin_of_bare_answer(const std::string &text, size_t from, size_t at)
+size_t begin_of_bare_answer(std::string_view all, std::string_view blanks_at_end, size_t from, size_t at)
 {
-    const std::string_view all = text;
-    const size_t body = std::max(from, without_blanks_behind(all.substr(0, at)).size());
-    const size_t end = without_blanks_behind(all).size();
-    const std::string_view kept = all.substr(end);
-    return begins_with(all.substr(body, at - body), kept) ? body + kept.size() : at;
+    const size_t body = from + without_blanks_behind(all.substr(from, at - from)).size();
+    return begins_with(all.substr(body, at - body), blanks_at_end) ? body + blanks_at_end.size() : at;
 }
 
-/* Where the opening of the answer begins whose text begins at `at`; npos when that is not certain. */
+/* Where the opening of the answer begins whose text begins at `at`, behind `from`; npos when that is not certain. */
 size_t begin_of_answer(const control_words &words, const chat_text &t, const std::string &opening, size_t from,
                        size_t at)
 {
-    if (opening.empty()) {
-        return begin_of_bare_answer(t.text, from, at);
-    }
     const size_t n_blanks = std::min(opening.find_first_not_of(BLANKS), opening.size());
     const std::string_view wanted = core_of(std::string_view(opening).substr(n_blanks));
     if (wanted.empty()) {
         return std::string::npos;
     }
     const size_t n_control = words.longest_at(wanted, 0);
-    const size_t found =
-        std::string_view(t.text).substr(0, at).rfind(wanted.substr(0, n_control > 0 ? n_control : wanted.size()));
-    if (found == std::string::npos || found < from + n_blanks) {
+    const size_t behind = std::string_view(t.text)
+                              .substr(from, at - from)
+                              .rfind(wanted.substr(0, n_control > 0 ? n_control : wanted.size()));
+    if (behind == std::string::npos || behind < n_blanks) {
         return std::string::npos;
     }
+    const size_t found = from + behind;
     const size_t begin = found - n_blanks;
     const std::string_view core = core_of(std::string_view(t.text).substr(found, at - found));
     const bool is_alike = begins_with(core, wanted) || (core.size() > n_control && begins_with(wanted, core));
@@ -113,17 +109,22 @@ std::vector<size_t> spliced_text::place(const control_markers &markers, const st
 {
     std::vector<size_t> refused;
     const sentinel_places places(rendered.text, markers, splices.size());
-    size_t from = 0;
+    const std::string_view all = rendered.text, blanks_at_end = all.substr(without_blanks_behind(all).size());
+    size_t from = 0; /* behind the last sentinel, so that no two searches go over the same text */
     for (size_t i = 0; i < splices.size(); i++) {
         const size_t at = places.at[i];
-        const bool is_there = opening.has_value() && at != std::string::npos && at >= from;
-        const size_t begin = is_there ? begin_of_answer(*words, rendered, *opening, from, at) : std::string::npos;
-        if (begin == std::string::npos) {
+        if (!opening.has_value() || at == std::string::npos || at < from) {
             refused.push_back(splices[i].message);
             continue;
         }
+        const size_t begin = opening->empty() ? begin_of_bare_answer(all, blanks_at_end, from, at)
+                                              : begin_of_answer(*words, rendered, *opening, from, at);
         from = at + markers.sentinel(i).size();
-        ranges.push_back({begin, from});
+        if (begin == std::string::npos) {
+            refused.push_back(splices[i].message);
+        } else {
+            ranges.push_back({begin, from});
+        }
     }
     return refused;
 }

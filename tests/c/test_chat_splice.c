@@ -346,6 +346,32 @@ static void test_one_refused_splice_leaves_the_others(void)
     done(&p);
 }
 
+/* Each attempt without the last splice hides the one before. Of 8, the first two would be left after 6 more attempts:
+ * it gives up before, for a request costs a bounded number of renderings. */
+static void test_splices_that_refuse_each_other_are_all_left_out(void)
+{
+    prompter p;
+    answer a;
+    start(&p,
+          "{% for m in messages %}{% if m.role == 'user' or loop.index0 < 4 or (loop.index0 + 2 < messages|length and "
+          "messages[loop.index0 + 2].content|length > 3) %}" CHATML_MESSAGE "{% endif %}{% endfor %}" CHATML_ASK);
+    render(&p, USER("a"), "");
+    generate(&p, "x", &a);
+    static char messages[8192], more[32768];
+    size_t n = 0, n_more = (size_t)snprintf(more, sizeof more, ",\"splices\":[");
+    for (int i = 0; i < 8; i++) {
+        n += (size_t)snprintf(messages + n, sizeof messages - n, "%s,%s,", USER("a"), ASSISTANT("x"));
+        n_more += (size_t)snprintf(more + n_more, sizeof more - n_more, "%s{\"message\":%d,\"tokens\":[%s]}",
+                                   i > 0 ? "," : "", 2 * i + 1, a.tokens);
+    }
+    snprintf(messages + n, sizeof messages - n, "%s", USER("b"));
+    snprintf(more + n_more, sizeof more - n_more, "]");
+    render(&p, messages, more);
+    CHECK_INT(p.status, LLM_OK);
+    CHECK_INT(p.prompt.n_spliced, 0);
+    done(&p);
+}
+
 static void test_malformed_splices_are_refused(void)
 {
     static const char *const wrong[] = {
@@ -382,6 +408,7 @@ int main(void)
     RUN(test_what_does_not_fit_is_rendered_as_ever);
     RUN(test_an_empty_message_is_not_swallowed);
     RUN(test_one_refused_splice_leaves_the_others);
+    RUN(test_splices_that_refuse_each_other_are_all_left_out);
     RUN(test_malformed_splices_are_refused);
     return CHECK_RESULT();
 }
