@@ -233,14 +233,16 @@ int64_t op_tokenize(const model *base, const char *text, size_t n_bytes, bool ad
                     int32_t *out, size_t n_out)
 {
     constexpr size_t most = std::numeric_limits<int32_t>::max();
-    if (n_bytes > most) {
+    if (n_bytes > most || llama_vocab_type(self(base)->vocab) == LLAMA_VOCAB_TYPE_NONE) { /* it would abort */
         return INT64_MIN;
     }
     try {
         const int32_t room = static_cast<int32_t>(std::min(n_out, most));
         const int32_t n = llama_tokenize(self(base)->vocab, text == nullptr ? "" : text, static_cast<int32_t>(n_bytes),
                                          out, room, add_special, parse_special);
-        return n == INT32_MIN ? INT64_MIN : n;
+        /* A vocabulary without a token for what it does not know answers with -1. */
+        const auto is_none = [base](int32_t token) { return !is_token(self(base), token); };
+        return n == INT32_MIN || std::any_of(out, out + std::max(n, 0), is_none) ? INT64_MIN : n;
     } catch (...) {
         return INT64_MIN;
     }

@@ -14,6 +14,7 @@ from tools.tiny_models import tokenizer, writer
 from tools.tiny_models.__main__ import main, make
 from tools.tiny_models.catalog import BENCH, RECIPES, TINY, Recipe
 from tools.tiny_models.plan import Matrix, Plan
+from tools.tiny_models.vocabularies import VOCABULARIES
 from tools.tiny_models.weights import BLOCK_ROWS, DRAWN_ENTRIES_MAX, rows, stored
 
 ROOT = Path(__file__).parents[1]
@@ -87,10 +88,11 @@ def test_tensors_are_finite_and_of_the_named_type(made: Path, name: str) -> None
 
 
 def test_another_process_makes_the_same_bytes(made: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tools.tiny_models", "--out", str(tmp_path), *TINY_NAMES]
+    command = [sys.executable, "-m", "tools.tiny_models", "--out", str(tmp_path)]
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "1"})
-    assert {name: digest(tmp_path / f"{name}.gguf") for name in TINY_NAMES} == {
-        name: digest(made / f"{name}.gguf") for name in TINY_NAMES
+    names = (*TINY_NAMES, *VOCABULARIES)
+    assert {name: digest(tmp_path / f"{name}.gguf") for name in names} == {
+        name: digest(made / f"{name}.gguf") for name in names
     }
 
 

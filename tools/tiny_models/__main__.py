@@ -7,6 +7,7 @@ from pathlib import Path
 
 from . import tokenizer, writer
 from .catalog import BENCH, RECIPES, TINY, Recipe
+from .vocabularies import VOCABULARIES
 
 
 def make(recipe: Recipe, out: Path) -> Path:
@@ -22,6 +23,13 @@ def make(recipe: Recipe, out: Path) -> Path:
     return path
 
 
+def make_vocabulary(name: str, out: Path) -> Path:
+    path = out / f"{name}.gguf"
+    if not writer.is_current(path):
+        writer.write_vocabulary(path, name, VOCABULARIES[name]())
+    return path
+
+
 def main(arguments: list[str]) -> int:
     options = _parser().parse_args(arguments)
     unknown = [name for name in options.names if name not in RECIPES]
@@ -34,6 +42,8 @@ def main(arguments: list[str]) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     for recipe in recipes:
         make(recipe, options.out)
+    for name in [] if options.names else VOCABULARIES:
+        make_vocabulary(name, options.out)
     return 0
 
 
@@ -44,7 +54,12 @@ def _parser() -> argparse.ArgumentParser:
         epilog="models:\n" + "\n".join(f"  {recipe.name:<16} {recipe.summary}" for recipe in RECIPES.values()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help="the models to make; without a name all tiny-* models")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="the models to make; without a name all tiny-* models and the vocab-* files",
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where NAME.gguf is written")
     parser.add_argument("--bench", action="store_true", help="make the bench-* models too (1.5 GB)")
     return parser

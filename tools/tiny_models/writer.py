@@ -2,6 +2,8 @@
 
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -10,9 +12,18 @@ import numpy as np
 
 from .plan import MetadataValue, Plan, Tensor, Vector
 from .tokenizer import END_OF_TEXT, END_OF_TURN, PRE_TOKENIZER, Tokenizer
+from .vocabularies import Vocabulary
 from .weights import Stored, stored, stored_shape
 
 VERSION_SEARCH_BYTES = 1024
+SPECIAL_KEYS = {
+    "bos": gguf.Keys.Tokenizer.BOS_ID,
+    "eos": gguf.Keys.Tokenizer.EOS_ID,
+    "unk": gguf.Keys.Tokenizer.UNK_ID,
+    "sep": gguf.Keys.Tokenizer.SEP_ID,
+    "pad": gguf.Keys.Tokenizer.PAD_ID,
+    "mask": gguf.Keys.Tokenizer.MASK_ID,
+}
 
 
 def generator_version() -> str:
@@ -35,9 +46,20 @@ def is_current(path: Path) -> bool:
 
 
 def write(path: Path, name: str, plan: Plan, tokenizer: Tokenizer, quantized: bool) -> None:
+    with _whole(path) as partial:
+        _write(partial, name, plan, tokenizer, quantized)
+
+
+def write_vocabulary(path: Path, name: str, vocabulary: Vocabulary) -> None:
+    with _whole(path) as partial:
+        _write_vocabulary(partial, name, vocabulary)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        _write(partial, name, plan, tokenizer, quantized)
+        yield partial
         partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
@@ -60,6 +82,27 @@ def _write(path: Path, name: str, plan: Plan, tokenizer: Tokenizer, quantized: b
     writer.write_ti_data_to_file()
     for tensor in plan.tensors:
         writer.write_tensor_data(_data(tensor, plan.seed, quantized))
+    writer.close()
+
+
+def _write_vocabulary(path: Path, name: str, vocabulary: Vocabulary) -> None:
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_string("general.version", generator_version())
+    writer.add_type("vocab")
+    writer.add_name(name)
+    writer.add_tokenizer_model(vocabulary.model)
+    if vocabulary.pre:
+        writer.add_tokenizer_pre(vocabulary.pre)
+    writer.add_token_list([text for text, _ in vocabulary.tokens])
+    writer.add_token_types([kind for _, kind in vocabulary.tokens])
+    writer.add_token_scores([-float(rank) for rank in range(len(vocabulary.tokens))])
+    if vocabulary.merges:
+        writer.add_token_merges(vocabulary.merges)
+    for kind, text in vocabulary.specials.items():
+        writer.add_uint32(SPECIAL_KEYS[kind], vocabulary.id_of(text))
+    writer.add_add_space_prefix(vocabulary.adds_space)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
     writer.close()
 
 

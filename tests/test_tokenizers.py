@@ -1,0 +1,48 @@
+"""The tokenizers that the C tests walk over are all that the pinned llama.cpp knows."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tools.tiny_models.vocabularies import VOCABULARIES
+
+ROOT = Path(__file__).parents[1]
+ROW = re.compile(r'\{"([^"]+)", "([^"]*)", "([^"]*)", "[^"]*", (?:0x[0-9a-f]{16}ull|0)\}')
+WITHOUT_WORDS = {"none", "no_vocab"}  # llm_tokenize answers that it cannot
+
+
+def rows() -> list[tuple[str, ...]]:
+    found = [match.groups() for match in ROW.finditer((ROOT / "tests/c/tokenizer_digests.h").read_text())]
+    assert len(found) > 100
+    return found
+
+
+@pytest.fixture
+def source() -> str:
+    """llama-vocab.cpp as build.sh unpacked it."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "llmd"
+    pins = dict(re.findall(r"^(LLAMA_SDIST_\w+)=(\S+)", (ROOT / "cmake/llama.sh").read_text(), re.MULTILINE))
+    name = f"source-{pins['LLAMA_SDIST_VERSION']}-{pins['LLAMA_SDIST_SHA256'][:12]}"
+    path = Path(os.environ.get("LLMD_CACHE_DIR", cache)) / "llama" / name / "src/llama-vocab.cpp"
+    if not path.exists():
+        pytest.skip(f"the source of llama.cpp is not unpacked here: {path}")
+    return path.read_text()
+
+
+def test_every_pre_tokenizer_is_tested(source: str) -> None:
+    known = set(re.findall(r'tokenizer_pre == "([^"]+)"', source))
+    assert known - {pre for _, _, pre in rows()} == set()
+
+
+def test_every_kind_of_vocabulary_is_tested(source: str) -> None:
+    known = set(re.findall(r'tokenizer_model == "([^"]+)"', source))
+    tested = {model or VOCABULARIES[file]().model for file, model, _ in rows()}
+    assert known - tested == WITHOUT_WORDS
+
+
+def test_published_llama_survives_all_but_known_ones() -> None:
+    """A digest of 0 compares nothing: only where the published llama.cpp aborts."""
+    text = (ROOT / "tests/c/tokenizer_digests.h").read_text()
+    assert set(re.findall(r'"([^"]*)", "", 0\},', text)) == {"whitespace"}
