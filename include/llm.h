@@ -407,7 +407,7 @@ LLM_API void llm_session_cancel(llm_session *session);
  *   SAVE      [10, request, owner, session, label]
  *   LOAD      [11, request, owner, session, label]
  *
- *   request     uint64, chosen by the caller, unique among live requests. For CANCEL and PAUSE: the generation meant
+ *   request     uint64 above 0, chosen by the caller, unique among live requests. For CANCEL and PAUSE: the generation meant
  *               (an unknown one is ignored: it has just ended).
  *   owner       uint32: who asks. Sessions of different owners never meet, whatever their names.
  *   session     str, "" for scratch

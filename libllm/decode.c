@@ -85,6 +85,7 @@ void decode_deliver(decode *d)
         /* Announce the wait, then try once more: either this attempt sees the room that the reader made before it saw
          * the flag, or the reader sees the flag and rings (llm_events_drain). */
         atomic_store(&d->events_blocked, true);
+        atomic_thread_fence(memory_order_seq_cst); /* pairs with the one in announce_room */
         all = deliver_all(d);
     }
     d->is_undelivered = !all;
@@ -197,23 +198,24 @@ int decode_start(decode *d)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&d->stop_asked, false);
+    atomic_store(&d->life, DECODE_SERVING); /* before the thread exists: whoever may push once this returns, may push */
     const int failed = pthread_create(&d->thread, NULL, run, d);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) {
+        atomic_store(&d->life, DECODE_NEW);
         return LLM_IO;
     }
     pthread_setname_np(d->thread, "llm-decode");
-    d->is_running = true;
     return LLM_OK;
 }
 
 void decode_stop(decode *d)
 {
-    if (!d->is_running) {
+    if (atomic_load(&d->life) != DECODE_SERVING) {
         return;
     }
     atomic_store(&d->stop_asked, true);
     doorbell_ring(d->command_bell);
     pthread_join(d->thread, NULL);
-    d->is_running = false;
+    atomic_store(&d->life, DECODE_JOINED);
 }

@@ -28,6 +28,12 @@ typedef struct notice {
     uint32_t n_bytes;
 } notice;
 
+typedef enum decode_life {
+    DECODE_NEW,
+    DECODE_SERVING, /* the thread exists, or is just being made: commands pushed now are carried out */
+    DECODE_JOINED   /* what is left is the caller's (decode_finish) */
+} decode_life;
+
 typedef struct decode {
     model *model;   /* the engine's, used here only */
     page *page;     /* idem */
@@ -40,7 +46,7 @@ typedef struct decode {
     doorbell *event_bell;   /* rung here, once a loop */
 
     pthread_t thread;
-    bool is_running;             /* owner thread: the thread exists */
+    _Atomic(decode_life) life;   /* writer: the owner thread */
     _Atomic bool stop_asked;     /* writer: the owner thread */
     _Atomic bool events_blocked; /* set here, taken by the loop thread: events wait for room in the ring */
 

@@ -20,7 +20,7 @@ struct llm_session {
 
 static bool is_serving(const llm_engine *engine)
 {
-    return engine->decode.is_running;
+    return atomic_load(&engine->decode.life) == DECODE_SERVING;
 }
 
 static bool is_name(const char *name)

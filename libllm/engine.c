@@ -330,7 +330,7 @@ int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes)
 
 int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes)
 {
-    if (!engine->decode.is_running) {
+    if (atomic_load(&engine->decode.life) != DECODE_SERVING) {
         return LLM_SHUTDOWN;
     }
     wire_command command;
@@ -371,9 +371,8 @@ static uint32_t move_events(llm_engine *engine, uint8_t *out, size_t n_bytes, si
 /* Tells the decode thread, if it waits for it, that the event ring has room again (decode_deliver). */
 static void announce_room(llm_engine *engine)
 {
-    if (!engine->decode.is_running) {
-        decode_finish(&engine->decode);
-    } else if (atomic_exchange(&engine->decode.events_blocked, false)) {
+    atomic_thread_fence(memory_order_seq_cst); /* the room first, then the look: pairs with the one in decode_deliver */
+    if (atomic_exchange(&engine->decode.events_blocked, false)) {
         doorbell_ring(engine->command_bell);
     }
 }
@@ -387,9 +386,12 @@ int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes)
     size_t at = ARRAY32_BYTES;
     doorbell_clear(engine->event_bell);
     uint32_t count = move_events(engine, bytes, n_bytes, &at);
-    announce_room(engine);
+    if (atomic_load(&engine->decode.life) == DECODE_JOINED) {
+        decode_finish(&engine->decode);
+    }
     doorbell_arm(engine->event_bell);
     count += move_events(engine, bytes, n_bytes, &at);
+    announce_room(engine); /* after the last room is made: a wait announced before that is not seen again */
     if (!ring_is_empty(engine->events)) {
         doorbell_ring(engine->event_bell); /* the rest did not fit: stay readable */
     }

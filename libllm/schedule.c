@@ -51,16 +51,17 @@ static uint32_t share_evenly(const schedule_input *in, uint32_t chunk, uint32_t 
     }
 }
 
-static uint32_t one_in_turn(const schedule_input *in, uint32_t chunk, uint32_t *take)
+/* The turns are counted among those that prefill: those that decode between them would give theirs to the next one. */
+static uint32_t one_in_turn(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
 {
-    for (uint32_t k = 0; k < in->n_runs; k++) {
-        const uint32_t i = (k + in->turn) % in->n_runs;
-        if (in->prefill_left[i] > 0) {
-            take[i] = in->prefill_left[i] < chunk ? in->prefill_left[i] : chunk;
-            return take[i];
-        }
+    uint32_t before = in->turn % n_prefilling;
+    uint32_t i = 0;
+    while (in->prefill_left[i] == 0 || before > 0) {
+        before -= in->prefill_left[i] > 0;
+        i++;
     }
-    return 0;
+    take[i] = in->prefill_left[i] < chunk ? in->prefill_left[i] : chunk;
+    return take[i];
 }
 
 uint32_t schedule_step(const schedule_input *in, uint32_t *take)
@@ -75,7 +76,7 @@ uint32_t schedule_step(const schedule_input *in, uint32_t *take)
         return n_decoding;
     }
     const uint32_t chunk = schedule_chunk(in, n_decoding);
-    return n_decoding + (in->mixed_calls ? share_evenly(in, chunk, take) : one_in_turn(in, chunk, take));
+    return n_decoding + (in->mixed_calls ? share_evenly(in, chunk, take) : one_in_turn(in, chunk, in->n_runs - n_decoding, take));
 }
 
 static void average(double *value, double sample)

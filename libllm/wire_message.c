@@ -118,9 +118,19 @@ static void read_stops(wire_reader *r, wire_command *c)
     }
 }
 
+/* 0 stands for no request: what nobody asked for gets no answer. */
+static uint64_t read_request(wire_reader *r)
+{
+    const uint64_t request = wire_read_uint(r, UINT64_MAX);
+    if (request == 0) {
+        r->failed = true;
+    }
+    return request;
+}
+
 static void read_generate(wire_reader *r, wire_command *c)
 {
-    c->request = wire_read_uint(r, UINT64_MAX);
+    c->request = read_request(r);
     c->owner = (uint32_t)wire_read_uint(r, UINT32_MAX);
     c->session = read_name(r, 0, &c->n_session_bytes);
     read_prompt(r, c);
@@ -139,7 +149,7 @@ static void read_generate(wire_reader *r, wire_command *c)
 /* What all commands about a named session begin with. */
 static void read_session(wire_reader *r, wire_command *c)
 {
-    c->request = wire_read_uint(r, UINT64_MAX);
+    c->request = read_request(r);
     c->owner = (uint32_t)wire_read_uint(r, UINT32_MAX);
     c->session = read_name(r, 1, &c->n_session_bytes);
 }
@@ -167,9 +177,9 @@ static void read_fields(wire_reader *r, wire_command *c)
 {
     switch (c->op) {
     case LLM_COMMAND_GENERATE: read_generate(r, c); return;
-    case LLM_COMMAND_CANCEL: c->request = wire_read_uint(r, UINT64_MAX); return;
+    case LLM_COMMAND_CANCEL: c->request = read_request(r); return;
     case LLM_COMMAND_PAUSE:
-        c->request = wire_read_uint(r, UINT64_MAX);
+        c->request = read_request(r);
         c->is_on = wire_read_bool(r);
         return;
     default: read_session(r, c); break;

@@ -85,6 +85,23 @@ static void test_unmixed_prefill_goes_in_turn(void)
     CHECK(seen[0] > 0 && seen[1] > 0);
 }
 
+/* Two that prefill are served alike, wherever those that decode stand between them. */
+static void test_turns_are_counted_among_those_that_prefill(void)
+{
+    const uint32_t left[5] = {4000, 0, 0, 0, 4000};
+    uint32_t turns[2] = {0};
+    for (uint32_t step = 0; step < 100; step++) {
+        uint32_t take[5];
+        schedule_input in = input(5, left, false);
+        in.turn = step;
+        schedule_step(&in, take);
+        CHECK((take[0] > 0) != (take[4] > 0));
+        turns[take[4] > 0]++;
+    }
+    CHECK_INT(turns[0], 50);
+    CHECK_INT(turns[1], 50);
+}
+
 static void test_bounds_hold_for_random_inputs(void)
 {
     random_source random = {.state = 99};
@@ -157,6 +174,7 @@ int main(void)
     RUN(test_where_nobody_decodes_calls_are_larger);
     RUN(test_mixed_prefill_is_shared_and_short_ones_finish);
     RUN(test_unmixed_prefill_goes_in_turn);
+    RUN(test_turns_are_counted_among_those_that_prefill);
     RUN(test_bounds_hold_for_random_inputs);
     RUN(test_nobody_starves);
     RUN(test_learning_ignores_tiny_prefills);

@@ -294,6 +294,22 @@ static void the_short_commands_are_understood(void)
 
 /* ---- malformed commands ---- */
 
+/* 0 stands for no request: nobody could be answered. */
+static void a_request_without_a_number_is_refused(void)
+{
+    static const size_t number_at[] = {0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2}; /* 0: not one byte long */
+    uint32_t n_tried = 0;
+    for (size_t m = 0; m < sizeof messages / sizeof messages[0]; m++) {
+        uint8_t changed[256];
+        wire_command c;
+        memcpy(changed, messages[m].at, messages[m].n);
+        changed[2] = number_at[m] == 0 ? changed[2] : 0;
+        n_tried += number_at[m] != 0;
+        CHECK_INT(read_exact(changed, messages[m].n, &c), number_at[m] == 0 ? LLM_OK : LLM_INVALID);
+    }
+    CHECK_INT(n_tried, 7);
+}
+
 static void every_cut_message_is_refused(void)
 {
     for (size_t m = 0; m < sizeof messages / sizeof messages[0]; m++) {
@@ -571,6 +587,7 @@ int main(void)
     RUN(a_value_that_does_not_fit_is_not_written);
     RUN(a_generate_is_understood);
     RUN(the_short_commands_are_understood);
+    RUN(a_request_without_a_number_is_refused);
     RUN(every_cut_message_is_refused);
     RUN(bytes_after_a_message_are_refused);
     RUN(shapes_and_ops_must_agree);
