@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from array import array
 from collections.abc import AsyncIterator
@@ -68,6 +69,22 @@ async def test_a_life(engine: Engine) -> None:
     one.release()
     one.cancel(CancelReason.DEADLINE)  # after the end: nothing
     assert one.outcome_word == "length"
+
+
+async def test_a_failing_listener_harms_nobody_else(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """The events of many requests come in one batch."""
+
+    def fail(_: Generation) -> None:
+        raise ValueError("of one only")
+
+    failing = [generation(engine, n=3) for _ in range(3)]
+    for one in failing:
+        one._on_end = fail
+    others = [generation(engine, n=3) for _ in range(3)]
+    async with asyncio.timeout(30):
+        texts = [await one.whole_text() for one in (*failing, *others)]
+    assert all(texts) and engine.n_live == 0
+    assert sum("could not be handled" in record.message for record in caplog.records) == 3
 
 
 async def test_pieces_add_up(engine: Engine) -> None:

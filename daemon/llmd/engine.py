@@ -22,6 +22,7 @@ from .engine_open import EngineOptions, info_of, open_engine, start_engine
 from .engine_text import Prompt, detokenize, render_chat, spell, tokenize
 from .errors import ApiError, code_of_status
 from .json_scan import body_scan
+from .logs import fields
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
 from .room import Room
 from .text_threads import TextThreads
@@ -258,10 +259,13 @@ class Engine:
         self.events_drained += len(events)
         listeners = self._listeners
         for event in events:
-            if type(event) is Text:
-                listeners[event.request].on_text(event)
-            else:
-                self._dispatch(event)
+            try:
+                if type(event) is Text:
+                    listeners[event.request].on_text(event)
+                else:
+                    self._dispatch(event)
+            except Exception:  # of one listener: the events behind it are others'
+                log.exception("an event could not be handled", extra=fields(event=type(event).__name__))
         return True
 
     def _dispatch(self, event: Event) -> None:

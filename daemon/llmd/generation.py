@@ -143,8 +143,8 @@ class Generation:
 
     def on_finished(self, event: Finished) -> None:
         self.finished = event
-        self._on_end(self)
         self.nudge()
+        self._on_end(self)
 
     # --- the handler's side ------------------------------------------------------------------------------------------
 
