@@ -302,6 +302,8 @@ typedef struct llm_prompt {
     size_t n_boundaries;
     size_t n_history; /* tokens before the generation prompt: the last boundary; 0: they cannot be told apart */
     size_t n_spliced; /* messages whose tokens were spliced in */
+    size_t n_head;    /* tokens of the system messages in front, which many conversations share; 0: there are none, or
+                       * the template does not say where they end */
 } llm_prompt;
 
 /* Renders a chat with the model's template and tokenizes it. `request` is JSON: {"messages": [...], "tools": [...]
@@ -395,7 +397,8 @@ LLM_API void llm_session_cancel(llm_session *session);
 /* ---- serving: commands ------------------------------------------------------------------------------------- *
  * One thread pushes, and the same thread drains. A command is one MessagePack array, nothing after it:
  *
- *   GENERATE  [1, request, owner, session, prompt, max_tokens, sampling, logit_bias, stop, flags, boundaries, parent]
+ *   GENERATE  [1, request, owner, session, prompt, max_tokens, sampling, logit_bias, stop, flags, boundaries, parent,
+ *              n_head]
  *   CANCEL    [2, request]
  *   RESET     [3, request, owner, session]
  *   CLOSE     [4, request, owner, session]
@@ -421,6 +424,8 @@ LLM_API void llm_session_cancel(llm_session *session);
  *   boundaries  bin: ascending int32 little-endian token counts at which histories are likely to diverge (llm_prompt):
  *               checkpoints are taken there
  *   parent      str: if the session does not exist, it begins as a fork of this one; "": no parent
+ *   n_head      uint32, at most the prompt's tokens: so many at its beginning belong to no conversation in particular
+ *               (llm_prompt). That they agree says nothing about what a prompt continues; their state is kept for all.
  *   paused      bool: a paused generation keeps its place and is not stepped
  *   at          uint32: the fork begins with that many of the session's tokens, or as close below as its memory and
  *               checkpoints allow; UINT32_MAX: all

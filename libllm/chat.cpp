@@ -172,19 +172,25 @@ chat_text render(const rendering &r, size_t n_messages, bool add_generation_prom
 
 /* ---- boundaries ---------------------------------------------------------------------------------------------------- */
 
+/* How many messages the head has that many conversations share. */
+size_t head_messages(const common_json &messages)
+{
+    size_t head = 0;
+    while (head < messages.size() && messages.at(head).at("role") == "system") {
+        head++;
+    }
+    return head;
+}
+
 /* How many messages to render for each boundary, ascending: the head that many conversations share, then the starts of
  * the latest user messages. The end of the history is the caller's. */
-std::vector<size_t> message_counts(const common_json &messages)
+std::vector<size_t> message_counts(const common_json &messages, size_t head)
 {
     std::vector<size_t> out;
     for (size_t i = messages.size(); i-- > 1 && out.size() < USER_BOUNDARIES_MAX;) {
         if (messages.at(i).at("role") == "user") {
             out.push_back(i);
         }
-    }
-    size_t head = 0;
-    while (head < messages.size() && messages.at(head).at("role") == "system") {
-        head++;
     }
     if (head > 0 && head < messages.size() && (out.empty() || head < out.back())) {
         out.push_back(head);
@@ -244,15 +250,26 @@ void add_boundary(int32_t n_tokens, std::vector<int32_t> *out)
     }
 }
 
+/* Token counts of the whole; n_head and n_history are 0 where the template does not say. */
+struct marks {
+    int32_t n_head = 0;
+    int32_t n_history = 0;
+    std::vector<int32_t> boundaries;
+};
+
 /* A shorter conversation counts only if it is a prefix of the whole, in text and in tokens. */
-std::vector<int32_t> boundaries_of(const rendering &r, const spliced_text &all, const chat_tokens &t, int32_t n_history)
+marks marks_of(const rendering &r, const spliced_text &all, const chat_tokens &t, size_t n_history_bytes)
 {
-    std::vector<int32_t> out;
-    for (const size_t n : message_counts(r.request->messages)) {
+    marks out;
+    const size_t head = head_messages(r.request->messages);
+    for (const size_t n : message_counts(r.request->messages, head)) {
         const size_t n_bytes = bytes_of_head(r, n, all.rendered.text);
-        add_boundary(n_bytes > 0 ? tokens_before(all, t, n_bytes) : -1, &out);
+        const int32_t n_tokens = n_bytes > 0 ? tokens_before(all, t, n_bytes) : -1;
+        out.n_head = n == head ? std::max(n_tokens, 0) : out.n_head;
+        add_boundary(n_tokens, &out.boundaries);
     }
-    add_boundary(n_history, &out);
+    out.n_history = n_history_bytes > 0 ? std::max(tokens_before(all, t, n_history_bytes), 0) : 0;
+    add_boundary(out.n_history, &out.boundaries);
     return out;
 }
 
@@ -360,20 +377,21 @@ template <typename T> struct owned {
     }
 };
 
-void fill_prompt(llm_prompt *out, const conversation &all, int32_t n_history, const std::vector<int32_t> &boundaries)
+void fill_prompt(llm_prompt *out, const conversation &all, const marks &at)
 {
     const std::string shown = all.text.shown();
     owned<int32_t> tokens(all.tokens.tokens.data(), all.tokens.tokens.size());
     owned<char> text(shown.data(), shown.size());
-    owned<int32_t> bounds(boundaries.data(), boundaries.size());
+    owned<int32_t> bounds(at.boundaries.data(), at.boundaries.size());
     *out = {tokens.bytes.release(),
             tokens.n,
             text.bytes.release(),
             text.n,
             bounds.bytes.release(),
             bounds.n,
-            static_cast<size_t>(std::max(n_history, 0)),
-            all.text.splices.size()};
+            static_cast<size_t>(at.n_history),
+            all.text.splices.size(),
+            static_cast<size_t>(at.n_head)};
 }
 
 } // namespace
@@ -423,9 +441,7 @@ int chat_render(const chat *c, const char *request, size_t n_bytes, llm_prompt *
         const std::time_t now = std::time(nullptr);
         const conversation all = converse_somehow(c, json, markers, now);
         const rendering r = {c, &all.request, &markers, now};
-        const int32_t n_history =
-            all.n_history_bytes > 0 ? tokens_before(all.text, all.tokens, all.n_history_bytes) : -1;
-        fill_prompt(out, all, n_history, boundaries_of(r, all.text, all.tokens, n_history));
+        fill_prompt(out, all, marks_of(r, all.text, all.tokens, all.n_history_bytes));
         return LLM_OK;
     } catch (const chat_invalid &e) {
         return refuse(LLM_INVALID, e.what());

@@ -116,13 +116,19 @@ static int fork_parent(decode *d, const wire_command *c)
     return status == LLM_BUSY ? LLM_OK : status; /* a parent that cannot be copied now is only a lost warmth */
 }
 
+static places_prompt prompt_of(const request *r)
+{
+    return (places_prompt){.tokens = r->prompt, .n_tokens = r->n_prompt, .n_head = r->n_head};
+}
+
 /* Behind the timeline it goes to, or a status that says why not. */
 static llm_status admit_named(decode *d, request *r, const wire_command *c)
 {
     session *s = NULL;
     int status = fork_parent(d, c);
     if (status == LLM_OK) {
-        status = places_admit(d->places, c->owner, c->session, c->n_session_bytes, r->prompt, r->n_prompt, &s);
+        const places_prompt prompt = prompt_of(r);
+        status = places_admit(d->places, c->owner, c->session, c->n_session_bytes, &prompt, &s);
     }
     if (status != LLM_OK) {
         return (llm_status)status;
@@ -191,7 +197,8 @@ static session *ready_session(decode *d, request *r)
 {
     session *s = r->session;
     if (s == NULL) {
-        s = r == d->scratch_queue ? places_scratch(d->places, r->owner, r->prompt, r->n_prompt) : NULL;
+        const places_prompt prompt = prompt_of(r);
+        s = r == d->scratch_queue ? places_scratch(d->places, r->owner, &prompt) : NULL;
     } else if (s->running != NULL || s->waiting != r) {
         s = NULL;
     }

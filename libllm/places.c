@@ -170,31 +170,33 @@ static uint32_t n_history(const session *s)
     return n_prompt > 0 && n_prompt < n ? n_prompt : n;
 }
 
-static timeline describe(const session *s, const int32_t *prompt, uint32_t n_prompt)
+static timeline describe(const session *s, const places_prompt *prompt)
 {
-    uint32_t n_common = resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt, n_prompt);
+    uint32_t n_common =
+        resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt->tokens, prompt->n_tokens);
     const request *r = s->running != NULL ? s->running : s->waiting;
     if (r != NULL && r->n_prompt > session_n_tokens(s)) { /* it will hold at least this */
-        n_common = resume_common_prefix(r->prompt, r->n_prompt, prompt, n_prompt);
+        n_common = resume_common_prefix(r->prompt, r->n_prompt, prompt->tokens, prompt->n_tokens);
     }
     return (timeline){
         .n_history = r != NULL ? r->n_prompt : n_history(s),
         .n_common = n_common,
+        .n_head = prompt->n_head,
         .n_waiting = s->record.n_waiting,
         .is_busy = !session_is_idle(s),
         .used = s->used,
     };
 }
 
-int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const int32_t *prompt,
-                 uint32_t n_prompt, session **out)
+int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const places_prompt *prompt,
+                 session **out)
 {
     timeline timelines[TIMELINES_LOOKED_AT];
     session *sessions[TIMELINES_LOOKED_AT];
     uint32_t n = 0;
     session *s = NULL;
     while (n < TIMELINES_LOOKED_AT && (s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
-        timelines[n] = describe(s, prompt, n_prompt);
+        timelines[n] = describe(s, prompt);
         sessions[n++] = s;
     }
     uint32_t n_max = p->options.timelines_max;
@@ -211,7 +213,7 @@ int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_byte
 }
 
 /* The idle scratch session that this prompt continues. */
-static session *continued_scratch(places *p, uint32_t owner, const int32_t *prompt, uint32_t n_prompt)
+static session *continued_scratch(places *p, uint32_t owner, const places_prompt *prompt)
 {
     session *best = NULL;
     uint32_t best_common = 0;
@@ -220,18 +222,18 @@ static session *continued_scratch(places *p, uint32_t owner, const int32_t *prom
         if (!session_is_idle(s) || is_named(s) || s->owner != owner) {
             continue;
         }
-        const uint32_t common = resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt, n_prompt);
-        if (timeline_continues(common, n_history(s)) && common > best_common) {
+        const timeline t = describe(s, prompt);
+        if (timeline_continues(&t) && t.n_common > best_common) {
             best = s;
-            best_common = common;
+            best_common = t.n_common;
         }
     }
     return best;
 }
 
-session *places_scratch(places *p, uint32_t owner, const int32_t *prompt, uint32_t n_prompt)
+session *places_scratch(places *p, uint32_t owner, const places_prompt *prompt)
 {
-    session *s = continued_scratch(p, owner, prompt, n_prompt);
+    session *s = continued_scratch(p, owner, prompt);
     if (s == NULL && count_open(p, false) == p->options.n_scratch) {
         s = oldest_idle(p, &(idle_wanted){.named = false, .seated = true});
         if (s == NULL) {

@@ -24,6 +24,13 @@ typedef struct places_options {
     size_t parked_bytes_max; /* of parked states in memory; beyond it they go to the store, or are forgotten */
 } places_options;
 
+/* What a request begins with. */
+typedef struct places_prompt {
+    const int32_t *tokens;
+    uint32_t n_tokens;
+    uint32_t n_head; /* timeline.h */
+} places_prompt;
+
 typedef struct places {
     session_ground ground;
     places_options options;
@@ -45,15 +52,15 @@ session *places_next(places *p, uint32_t owner, const char *name, size_t n_name_
 
 /* The timeline that a request for this name goes to (timeline.h), opened now if need be, not necessarily seated.
  * LLM_CAPACITY: none can be opened. */
-int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const int32_t *prompt,
-                 uint32_t n_prompt, session **out);
+int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const places_prompt *prompt,
+                 session **out);
 
 /* A new timeline of this name, without looking at the others. */
 int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out);
 
 /* A scratch session for this prompt that no request holds: the one of the same owner that the prompt continues, else a
  * free one, else the least recently used. NULL: all are busy. */
-session *places_scratch(places *p, uint32_t owner, const int32_t *prompt, uint32_t n_prompt);
+session *places_scratch(places *p, uint32_t owner, const places_prompt *prompt);
 
 /* `to`, open, empty and without a seat, becomes a copy of `from`, parked. What is torn, or lies on the disk, or is too
  * large for the memory, is not copied: then `to` stays empty. */

@@ -43,8 +43,8 @@ static int set_cuts(request *r, const model *m, const wire_command *command)
     if (r->cuts == NULL) {
         return LLM_NO_MEMORY;
     }
-    if (n > 1 && wire_boundary(command, 0) >= PREFIX_TOKENS_MIN) {
-        r->prefix_at = (uint32_t)wire_boundary(command, 0);
+    if (r->n_head >= PREFIX_TOKENS_MIN && r->n_head < r->n_prompt) {
+        r->prefix_at = r->n_head;
         r->cuts[r->n_cuts++] = r->prefix_at;
     }
     for (size_t i = skip; i < n && m->info.checkpoint != MODEL_CHECKPOINT_NONE; i++) {
@@ -63,6 +63,7 @@ static int fill(request *r, const model *m, const wire_command *command)
         return LLM_CONTEXT_LENGTH;
     }
     r->n_prompt = (uint32_t)command->n_prompt;
+    r->n_head = command->n_head;
     const uint32_t room = m->info.n_ctx - r->n_prompt;
     r->max_tokens = command->max_tokens == 0 || command->max_tokens > room ? room : command->max_tokens;
 

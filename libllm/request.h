@@ -43,6 +43,7 @@ typedef struct request {
 
     int32_t *prompt; /* owned */
     uint32_t n_prompt;
+    uint32_t n_head;     /* of the prompt: what many conversations begin with */
     uint32_t max_tokens; /* > 0, clamped to the context */
     sampler *sampler;    /* owned */
     stop stop;           /* owned */
@@ -50,7 +51,7 @@ typedef struct request {
     uint32_t *cuts; /* owned: ascending token counts at which prefill pauses for a checkpoint; the last is n_prompt */
     uint32_t n_cuts;
     uint32_t next_cut;
-    uint32_t prefix_at; /* the cut that ends the prefix many sessions share; 0: none */
+    uint32_t prefix_at; /* the cut that ends the head, if it is worth keeping; 0: none */
 
     resume_plan plan;     /* valid from PREFILL on */
     uint32_t n_generated; /* sampled tokens, the one that ended the turn included */

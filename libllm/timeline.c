@@ -1,8 +1,9 @@
 #include "timeline.h"
 
-bool timeline_continues(uint32_t n_common, uint32_t n_history)
+bool timeline_continues(const timeline *t)
 {
-    return n_history == 0 || n_common > n_history / 2;
+    const uint32_t n_head = t->n_history > t->n_head ? t->n_head : 0;
+    return t->n_history == 0 || (t->n_common > n_head && t->n_common - n_head > (t->n_history - n_head) / 2);
 }
 
 static bool is_better(const timeline *a, const timeline *b)
@@ -22,7 +23,7 @@ static uint32_t best_of(const timeline *timelines, uint32_t n, bool all)
     uint32_t best = n;
     for (uint32_t i = 0; i < n; i++) {
         const timeline *t = &timelines[i];
-        if (!all && !timeline_continues(t->n_common, t->n_history)) {
+        if (!all && !timeline_continues(t)) {
             continue;
         }
         if (best == n || is_better(t, &timelines[best])) {

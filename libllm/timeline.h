@@ -12,6 +12,7 @@
 typedef struct timeline {
     uint32_t n_history; /* tokens of its last prompt: what came after is one answer, which may be asked for again */
     uint32_t n_common;  /* tokens it shares with the request's prompt from the start */
+    uint32_t n_head;    /* of the prompt: how many at its beginning many conversations share (llm_prompt) */
     uint32_t n_waiting;
     bool is_busy;  /* a generation holds it or waits for it */
     uint64_t used; /* larger is more recent */
@@ -28,9 +29,9 @@ typedef struct timeline_choice {
     uint32_t index;
 } timeline_choice;
 
-/* True if a prompt that shares n_common tokens goes on with that history rather than starting another one: it keeps more
- * than half of it. An empty history is continued by everything. */
-bool timeline_continues(uint32_t n_common, uint32_t n_history);
+/* True if the prompt goes on with that history rather than starting another one: it keeps more than half of what lies
+ * behind the head, or of the whole where nothing lies behind it. An empty history is continued by everything. */
+bool timeline_continues(const timeline *t);
 
 /* n_max: how many timelines the session may have; 1 makes everything continue the only one. With several that the prompt
  * continues: the longest common prefix, then the one that is not busy, then the most recent. */

@@ -73,6 +73,7 @@ typedef struct wire_command {
     size_t n_boundaries;
     const char *other; /* GENERATE: parent; FORK, RENAME: new_session; SAVE, LOAD: label. Not NUL-terminated */
     size_t n_other_bytes;
+    uint32_t n_head;
     uint32_t at;
     bool is_on; /* PAUSE: paused; PIN: pinned */
 } wire_command;

@@ -7,7 +7,7 @@
 /* ---- commands: read ---- */
 
 enum {
-    GENERATE_FIELDS = 12,
+    GENERATE_FIELDS = 13,
     CANCEL_FIELDS = 2,
     SESSION_FIELDS = 4, /* RESET, CLOSE, PARK */
     PAUSE_FIELDS = 3,
@@ -144,6 +144,7 @@ static void read_generate(wire_reader *r, wire_command *c)
     }
     read_boundaries(r, c);
     c->other = read_name(r, 0, &c->n_other_bytes);
+    c->n_head = (uint32_t)wire_read_uint(r, c->n_prompt < UINT32_MAX ? c->n_prompt : UINT32_MAX);
 }
 
 /* What all commands about a named session begin with. */

@@ -178,7 +178,7 @@ class Engine:
         request = self._next_request()
         command = Generate(
             request, owner, session, prompt.tokens, max_tokens, sampling, logit_bias, stop, flags, prompt.boundaries,
-            parent,
+            parent, prompt.n_head,
         )  # fmt: skip
         _refuse(self._push(command))
         self._listeners[request] = listener

@@ -29,6 +29,8 @@ class Prompt:
     """int32 little-endian: token counts at which histories are likely to diverge"""
     n_history: int = 0
     """Tokens before the generation prompt; 0: they cannot be told apart."""
+    n_head: int = 0
+    """Tokens of the system messages in front, which many conversations share; 0: none, or not known."""
 
     @property
     def n_tokens(self) -> int:
@@ -51,7 +53,7 @@ def render_chat(engine: Any, request: bytes) -> Prompt:
         text = bytes(ffi.buffer(prompt.text, prompt.n_text_bytes)) if prompt.n_text_bytes else b""
         tokens = bytes(ffi.buffer(prompt.tokens, 4 * prompt.n_tokens)) if prompt.n_tokens else b""
         boundaries = bytes(ffi.buffer(prompt.boundaries, 4 * prompt.n_boundaries)) if prompt.n_boundaries else b""
-        return Prompt(tokens, text, boundaries, int(prompt.n_history))
+        return Prompt(tokens, text, boundaries, int(prompt.n_history), int(prompt.n_head))
     finally:
         lib.llm_prompt_free(prompt)
 

@@ -67,7 +67,7 @@ size_t driver_write_generate(uint64_t request, const generate_call *c, void *out
 {
     const char *session = c->session != NULL ? c->session : "";
     wire_writer w = wire_writer_open(out, n_bytes);
-    wire_write_array(&w, 12);
+    wire_write_array(&w, 13);
     wire_write_uint(&w, LLM_COMMAND_GENERATE);
     wire_write_uint(&w, request);
     wire_write_uint(&w, c->owner);
@@ -90,6 +90,7 @@ size_t driver_write_generate(uint64_t request, const generate_call *c, void *out
     wire_write_uint(&w, c->flags);
     wire_write_bin(&w, c->boundaries, c->n_boundaries * sizeof *c->boundaries);
     wire_write_str(&w, c->parent != NULL ? c->parent : "", c->parent != NULL ? strlen(c->parent) : 0);
+    wire_write_uint(&w, c->n_head);
     return w.failed ? 0 : wire_size(&w);
 }
 

@@ -62,6 +62,7 @@ typedef struct generate_call {
     const int32_t *boundaries; /* n_boundaries of them */
     uint32_t n_boundaries;
     const char *parent; /* NULL: none */
+    uint32_t n_head;
 } generate_call;
 
 uint64_t driver_generate(driver *d, const generate_call *call);

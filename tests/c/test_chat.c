@@ -393,6 +393,31 @@ static void test_earlier_turns_keep_their_tokens(void)
 
 /* ---- boundaries ---------------------------------------------------------------------------------------------------- */
 
+static void test_the_head_is_the_system_messages_in_front(void)
+{
+    static const struct {
+        const char *messages;
+        size_t n_head;
+    } rows[] = {
+        {"{\"role\":\"system\",\"content\":\"ab\"},{\"role\":\"user\",\"content\":\"x\"}", 12},
+        {"{\"role\":\"system\",\"content\":\"ab\"},{\"role\":\"assistant\",\"content\":\"x\"},"
+         "{\"role\":\"user\",\"content\":\"x\"}", 12},
+        {"{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"system\",\"content\":\"ab\"},"
+         "{\"role\":\"user\",\"content\":\"x\"}", 0},
+        {"{\"role\":\"system\",\"content\":\"ab\"}", 0}, /* nothing follows it */
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        rendered r;
+        char request[512];
+        start(&r, CHATML, false);
+        snprintf(request, sizeof request, "{\"messages\":[%s]}", rows[i].messages);
+        render(&r, request);
+        CHECK_INT(r.status, LLM_OK);
+        CHECK_INT(r.prompt.n_head, rows[i].n_head);
+        done(&r);
+    }
+}
+
 static void test_boundaries_without_control_tokens_are_still_exact(void)
 {
     rendered r;
@@ -557,6 +582,7 @@ int main(void)
     RUN(test_templates_may_look_for_control_words_in_messages);
     RUN(test_known_roles_may_be_part_of_control_tokens);
     RUN(test_earlier_turns_keep_their_tokens);
+    RUN(test_the_head_is_the_system_messages_in_front);
     RUN(test_boundaries_without_control_tokens_are_still_exact);
     RUN(test_a_boundary_inside_a_token_is_dropped);
     RUN(test_templates_that_rewrite_earlier_turns_lose_only_their_boundaries);

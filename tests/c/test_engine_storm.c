@@ -47,6 +47,7 @@ static void generate(storm *s)
                               .seed = random_below(r, 9),
                               .boundaries = boundaries,
                               .n_boundaries = n_prompt >= 90 ? random_below(r, 3) : 0,
+                              .n_head = n_prompt >= 40 && random_below(r, 2) == 0 ? 40 : 0,
                               .parent = random_below(r, 10) == 0 ? any_name(s) : NULL};
     a->request = driver_generate(s->d, &a->call);
 }

@@ -158,7 +158,8 @@ static void ask_next(party *p, talk *t)
                               .temperature = draws ? 1 : 0,
                               .seed = random_below(r, 1000),
                               .boundaries = t->boundaries,
-                              .n_boundaries = n_boundaries};
+                              .n_boundaries = n_boundaries,
+                              .n_head = n_boundaries > 1 ? (uint32_t)t->boundaries[0] : 0};
     t->is_cancelled = random_below(r, 6) == 0;
     t->request = driver_generate(p->warm, &t->call);
 }

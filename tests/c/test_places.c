@@ -74,6 +74,54 @@ static void test_many_boundaries(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* Two conversations behind one long system prompt. */
+static void check_that_both_stay_warm(const char *session)
+{
+    enum { HEAD = 300 };
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0", .n_scratch = 3});
+    int32_t talks[2][LONG];
+    uint64_t requests[4];
+    for (uint32_t i = 0; i < 4; i++) {
+        make_prompt(talks[i % 2], LONG, 7);
+        make_prompt(talks[i % 2] + HEAD, LONG - HEAD, 8 + i % 2);
+        generate_call call = call_of(session, 0);
+        call.prompt = talks[i % 2];
+        call.n_prompt = i < 2 ? LONG - 30 : LONG;
+        call.n_head = HEAD;
+        call.max_tokens = 1;
+        requests[i] = driver_generate(d, &call);
+        driver_wait(d, requests[i]);
+    }
+    const answer *again = driver_answer(d, requests[2]);
+    CHECK_INT(again->reason, LLM_REASON_EXACT_PREFIX);
+    CHECK_INT(again->n_reused, LONG - 30);
+    CHECK_INT(driver_answer(d, requests[3])->reason, LLM_REASON_EXACT_PREFIX);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void test_a_shared_head_steals_no_conversation(void)
+{
+    check_that_both_stay_warm("it");
+    check_that_both_stay_warm(NULL);
+}
+
+/* What only begins like a shared prefix is private: nothing of it is kept whole for others. */
+static void test_without_a_head_no_prefix_is_kept(void)
+{
+    for (uint32_t with_head = 0; with_head < 2; with_head++) {
+        driver *d = driver_open_model("sim:dense");
+        const int32_t boundaries[] = {100, 300};
+        generate_call call = call_of("it", 1);
+        call.boundaries = boundaries;
+        call.n_boundaries = 2;
+        call.n_head = with_head * 100;
+        CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
+        driver_fence(d);
+        CHECK_INT(driver_counter(d, LLM_COUNTER_CHECKPOINTS), with_head);
+        CHECK_INT(driver_close(d), 0);
+    }
+}
+
 /* Seated by a fork, parked again and dropped for lack of memory: its tokens prove nothing any more. */
 static void test_a_dropped_state_is_never_taken_for_a_loaded_one(void)
 {
@@ -498,6 +546,8 @@ int main(void)
 {
     RUN(test_a_stop_holds_a_copy_of_one_session_at_a_time); /* the first: what others had would hide it */
     RUN(test_many_boundaries);
+    RUN(test_a_shared_head_steals_no_conversation);
+    RUN(test_without_a_head_no_prefix_is_kept);
     RUN(test_a_dropped_state_is_never_taken_for_a_loaded_one);
     RUN(test_fork_of_the_only_seated_session);
     RUN(test_a_fork_never_costs_its_parent);

@@ -10,13 +10,39 @@ static void test_the_first_request_opens(void)
     CHECK_INT(timeline_choose(NULL, 0, 1).verb, TIMELINE_OPEN);
 }
 
+static bool continues(uint32_t n_common, uint32_t n_history, uint32_t n_head)
+{
+    return timeline_continues(&(timeline){.n_history = n_history, .n_common = n_common, .n_head = n_head});
+}
+
 static void test_more_than_half_of_a_history_continues_it(void)
 {
-    CHECK(timeline_continues(0, 0));
-    CHECK(timeline_continues(1, 1));
-    CHECK(!timeline_continues(5, 10));
-    CHECK(timeline_continues(6, 10));
-    CHECK(timeline_continues(UINT32_MAX, UINT32_MAX));
+    CHECK(continues(0, 0, 0));
+    CHECK(continues(1, 1, 0));
+    CHECK(!continues(5, 10, 0));
+    CHECK(continues(6, 10, 0));
+    CHECK(continues(UINT32_MAX, UINT32_MAX, 0));
+}
+
+/* A long system prompt and a short talk: the next conversation behind the same system prompt is another one. */
+static void test_a_shared_head_is_no_common_history(void)
+{
+    CHECK(!continues(3000, 3500, 3000));
+    CHECK(!continues(3003, 3500, 3000)); /* the role's tokens */
+    CHECK(!continues(3250, 3500, 3000));
+    CHECK(continues(3251, 3500, 3000));
+    CHECK(continues(3500, 3500, 3000));
+    const timeline other = {.n_history = 3500, .n_common = 3003, .n_head = 3000, .used = 1};
+    CHECK_INT(timeline_choose(&other, 1, 3).verb, TIMELINE_OPEN);
+}
+
+/* Of a history within the head there is nothing behind it to compare. */
+static void test_a_history_within_the_head(void)
+{
+    CHECK(continues(3000, 3000, 3000));
+    CHECK(continues(200, 200, 3000));
+    CHECK(!continues(20, 200, 3000)); /* it is not of this head */
+    CHECK(continues(0, 0, 3000));
 }
 
 /* A title request under the id of a long conversation: it shares the system prompt and little else. */
@@ -73,6 +99,7 @@ static timeline any_timeline(random_source *r, uint64_t used)
     return (timeline){
         .n_history = n_history,
         .n_common = random_below(r, n_history + 3),
+        .n_head = random_below(r, 6),
         .is_busy = random_below(r, 2) == 1,
         .used = used,
     };
@@ -84,10 +111,10 @@ static void check_choice(const timeline *t, uint32_t n, uint32_t n_max)
     uint32_t n_continued = 0;
     uint32_t n_idle = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const int continues = timeline_continues(t[i].n_common, t[i].n_history);
-        n_continued += continues;
+        const bool is_continued = timeline_continues(&t[i]);
+        n_continued += is_continued;
         n_idle += !t[i].is_busy;
-        if (continues) {
+        if (is_continued) {
             CHECK_INT(c.verb, TIMELINE_CONTINUE);
             CHECK(t[c.index].n_common >= t[i].n_common);
         }
@@ -121,6 +148,8 @@ int main(void)
 {
     RUN(test_the_first_request_opens);
     RUN(test_more_than_half_of_a_history_continues_it);
+    RUN(test_a_shared_head_is_no_common_history);
+    RUN(test_a_history_within_the_head);
     RUN(test_an_early_divergence_opens_another);
     RUN(test_the_longest_common_prefix_wins);
     RUN(test_of_equals_the_free_one_then_the_recent_one);

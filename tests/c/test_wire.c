@@ -210,15 +210,15 @@ static void a_value_that_does_not_fit_is_not_written(void)
 /* ---- commands as msgspec writes them ---- */
 
 /* Generate(7, 3, "chat-1", [1, -2, 70000], 256, Sampling(0.7, 0.9, 0.05, 1.1, -0.5, 0.25, 40, 64, 1234567890123),
- * [(5, -1.5)], ["\n\n", "é"], 1, [1, 3], "p") */
+ * [(5, -1.5)], ["\n\n", "é"], 1, [1, 3], "p", 2) */
 static const uint8_t generate_message[] = {
-    0x9c, 0x01, 0x07, 0x03, 0xa6, 0x63, 0x68, 0x61, 0x74, 0x2d, 0x31, 0xc4, 0x0c, 0x01, 0x00, 0x00, 0x00, 0xfe, 0xff,
+    0x9d, 0x01, 0x07, 0x03, 0xa6, 0x63, 0x68, 0x61, 0x74, 0x2d, 0x31, 0xc4, 0x0c, 0x01, 0x00, 0x00, 0x00, 0xfe, 0xff,
     0xff, 0xff, 0x70, 0x11, 0x01, 0x00, 0xcd, 0x01, 0x00, 0x99, 0xcb, 0x3f, 0xe6, 0x66, 0x66, 0x66, 0x66, 0x66, 0x66,
     0xcb, 0x3f, 0xec, 0xcc, 0xcc, 0xcc, 0xcc, 0xcc, 0xcd, 0xcb, 0x3f, 0xa9, 0x99, 0x99, 0x99, 0x99, 0x99, 0x9a, 0xcb,
     0x3f, 0xf1, 0x99, 0x99, 0x99, 0x99, 0x99, 0x9a, 0xcb, 0xbf, 0xe0, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xcb, 0x3f,
     0xd0, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x28, 0x40, 0xcf, 0x00, 0x00, 0x01, 0x1f, 0x71, 0xfb, 0x04, 0xcb, 0xc4,
     0x08, 0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0xc0, 0xbf, 0x92, 0xa2, 0x0a, 0x0a, 0xa2, 0xc3, 0xa9, 0x01,
-    0xc4, 0x08, 0x01, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 0xa1, 0x70};
+    0xc4, 0x08, 0x01, 0x00, 0x00, 0x00, 0x03, 0x00, 0x00, 0x00, 0xa1, 0x70, 0x02};
 
 static const uint8_t cancel_message[] = {0x92, 0x02, 0xcd, 0x01, 0x2c};
 static const uint8_t reset_message[] = {0x94, 0x03, 0xce, 0x00, 0x01, 0x00, 0x00, 0x01, 0xa1, 0x61};
@@ -271,6 +271,7 @@ static void a_generate_is_understood(void)
     CHECK_INT(c.n_boundaries, 2);
     CHECK(wire_boundary(&c, 0) == 1 && wire_boundary(&c, 1) == 3);
     CHECK(c.n_other_bytes == 1 && c.other[0] == 'p');
+    CHECK_INT(c.n_head, 2);
 }
 
 static void the_short_commands_are_understood(void)
@@ -353,13 +354,13 @@ static void shapes_and_ops_must_agree(void)
 /* A command put together from encoded parts, of which one may be replaced. */
 enum { PART_REQUEST = 2, PART_OWNER, PART_SESSION, PART_PROMPT, PART_MAX_TOKENS, PART_SAMPLING, PART_TEMPERATURE,
        PART_TOP_P, PART_MIN_P, PART_REPEAT, PART_PRESENCE, PART_FREQUENCY, PART_TOP_K, PART_LAST_N, PART_SEED,
-       PART_BIASES, PART_STOPS, PART_FLAGS, PART_BOUNDARIES, PART_PARENT, PARTS };
+       PART_BIASES, PART_STOPS, PART_FLAGS, PART_BOUNDARIES, PART_PARENT, PART_HEAD, PARTS };
 
 static const bytes good_parts[PARTS] = {
-    BYTES("\x9c"), BYTES("\x01"), BYTES("\x07"), BYTES("\x03"), BYTES("\xa1" "s"), BYTES("\xc4\x04\x01\x00\x00\x00"),
+    BYTES("\x9d"), BYTES("\x01"), BYTES("\x07"), BYTES("\x03"), BYTES("\xa1" "s"), BYTES("\xc4\x04\x01\x00\x00\x00"),
     BYTES("\x09"), BYTES("\x99"), BYTES("\x00"), BYTES("\x01"), BYTES("\x00"), BYTES("\x01"), BYTES("\x00"),
     BYTES("\x00"), BYTES("\x00"), BYTES("\x40"), BYTES("\xc0"), BYTES("\xc4\x00"), BYTES("\x90"), BYTES("\x00"),
-    BYTES("\xc4\x00"), BYTES("\xa0"),
+    BYTES("\xc4\x00"), BYTES("\xa0"), BYTES("\x00"),
 };
 
 static int read_with(size_t part, const void *replacement, size_t n_replacement)
@@ -383,7 +384,7 @@ static void every_part_is_checked(void)
         bytes replacement;
         int status;
     } rows[] = {
-        {0, BYTES("\xdc\x00\x0c"), LLM_OK}, {0, BYTES("\xdd\x00\x00\x00\x0c"), LLM_OK}, {0, BYTES("\x99"), LLM_INVALID},
+        {0, BYTES("\xdc\x00\x0d"), LLM_OK}, {0, BYTES("\xdd\x00\x00\x00\x0d"), LLM_OK}, {0, BYTES("\x99"), LLM_INVALID},
         {0, BYTES("\x9b"), LLM_INVALID}, {0, BYTES("\x8a"), LLM_INVALID},
         {0, BYTES("\xdd\xff\xff\xff\xff"), LLM_INVALID},
         {1, BYTES("\xcc\x01"), LLM_OK}, {1, BYTES("\xd3\x00\x00\x00\x00\x00\x00\x00\x01"), LLM_OK},
@@ -435,6 +436,8 @@ static void every_part_is_checked(void)
         {PART_STOPS, BYTES("\x91\xc4\x01" "x"), LLM_INVALID}, {PART_STOPS, BYTES("\x91\xc0"), LLM_INVALID},
         {PART_FLAGS, BYTES("\x03"), LLM_OK}, {PART_FLAGS, BYTES("\x04"), LLM_INVALID},
         {PART_FLAGS, BYTES("\xff"), LLM_INVALID},
+        {PART_HEAD, BYTES("\x01"), LLM_OK}, {PART_HEAD, BYTES("\x02"), LLM_INVALID}, /* more than the prompt */
+        {PART_HEAD, BYTES("\xff"), LLM_INVALID}, {PART_HEAD, BYTES("\xc0"), LLM_INVALID},
     };
     CHECK_INT(read_with(PARTS, NULL, 0), LLM_OK);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

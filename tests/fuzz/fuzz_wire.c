@@ -77,6 +77,7 @@ static void require_generate(const wire_command *c, const uint8_t *message, size
         require((size_t)wire_boundary(c, i) <= c->n_prompt);
     }
     require_inside(c->other, c->n_other_bytes, message, n);
+    require(c->n_head <= c->n_prompt);
 }
 
 /* Reads from an allocation of exactly the message's size; true if it was accepted. */
@@ -174,16 +175,17 @@ static void write_generate(wire_writer *w, recipe *r)
     const uint8_t boundary[4] = {1};
     wire_write_bin(w, boundary, next_byte(r) % 2 == 0 ? 4 : 0);
     write_text(w, r, 0);
+    wire_write_uint(w, next_byte(r) % 2);
 }
 
 static size_t write_command(uint8_t *out, size_t n_out, recipe *r)
 {
-    static const uint32_t fields[] = {12, 2, 4, 4, 3, 6, 4, 5, 5, 5, 5};
+    static const uint32_t fields[] = {13, 2, 4, 4, 3, 6, 4, 5, 5, 5, 5};
     uint32_t op = LLM_COMMAND_GENERATE + next_byte(r) % 11;
     wire_writer w = wire_writer_open(out, n_out);
     wire_write_array(&w, fields[op - LLM_COMMAND_GENERATE]);
     wire_write_uint(&w, op);
-    wire_write_uint(&w, next_number(r));
+    wire_write_uint(&w, 1 + next_number(r) % UINT64_MAX);
     if (op == LLM_COMMAND_PAUSE) {
         wire_write_bool(&w, next_byte(r) % 2 == 0);
     } else if (op != LLM_COMMAND_CANCEL) {

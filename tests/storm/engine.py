@@ -155,8 +155,10 @@ class Engine:
         owner: int = 0,
         sampling: Sampling = GREEDY,
     ) -> int:
+        """Of several boundaries the first is where the system text ends."""
         request = self.new_request()
         self.answers[request] = Answer()
+        ends = sorted(set(boundaries))
         return self.push(
             Generate(
                 request,
@@ -168,8 +170,9 @@ class Engine:
                 b"",
                 [],
                 flags,
-                as_bytes(sorted(set(boundaries))),
+                as_bytes(ends),
                 parent,
+                ends[0] if len(ends) > 1 else 0,
             )
         )
 

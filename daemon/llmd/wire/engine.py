@@ -43,6 +43,8 @@ class Generate(msgspec.Struct, array_like=True, frozen=True, tag=1):
     """int32 little-endian token counts at which histories are likely to diverge, ascending."""
     parent: str = ""
     """If the session does not exist yet, it begins as a fork of this one."""
+    n_head: int = 0
+    """Tokens at its beginning that belong to no conversation in particular."""
 
 
 class Cancel(msgspec.Struct, array_like=True, frozen=True, tag=2, gc=False):
