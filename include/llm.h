@@ -80,7 +80,8 @@ enum {
     X(VERSION, 19, "version_mismatch", "The segment was written by another version.")                                  \
     X(SMALL_BUFFER, 20, "small_buffer", "The caller's buffer is too small.")                                           \
     X(BUSY, 21, "session_busy", "A generation is using the session.")                                                  \
-    X(EXISTS, 22, "session_exists", "Another session has that name.")
+    X(EXISTS, 22, "session_exists", "Another session has that name.")                                                  \
+    X(PINS, 23, "pins_exhausted", "As many histories are pinned as may be.")
 
 /* Why a request started with the state it did (the resume decision). */
 #define LLM_REASON_TABLE(X)                                                                                            \
@@ -209,6 +210,7 @@ typedef struct llm_engine_options {
     int32_t n_gpu_layers;          /* -1: all; ignored without a GPU backend */
     uint32_t n_batch;              /* most tokens of one model step; 0: 512 */
     uint32_t gap_ms_target;        /* longest inter-token gap that prefill may cause to decoding sessions; 0: 100 */
+    uint32_t n_owners;             /* who share the engine; 0: 1. See llm_engine_set_owners */
     uint32_t exact;                /* nonzero: bit-exact configuration (separate KV streams, no flash attention) */
     uint32_t command_ring_bytes;   /* 0: sized for two prompts of n_ctx tokens, at least 1 MiB */
     uint32_t event_ring_bytes;     /* 0: 1 MiB */
@@ -243,6 +245,7 @@ typedef struct llm_info {
     uint64_t model_bytes; /* weights */
     uint64_t state_bytes; /* KV cache and recurrent state reserved */
     uint32_t n_slots;     /* of the page: places and parked sessions */
+    uint32_t n_pins_max;  /* histories that may be pinned in all */
     uint64_t parked_bytes_max;
     uint64_t checkpoint_bytes_max;
     uint32_t token_bytes_max; /* of the text that one token may stand for: n bytes are at least n / this tokens */
@@ -271,6 +274,11 @@ LLM_API int llm_engine_stop(llm_engine *engine);
 
 /* Stops if needed and frees everything, the segment's name included. NULL is allowed. Owner thread. */
 LLM_API void llm_engine_close(llm_engine *engine);
+
+/* How many owners there are to be fair between: while there are several, none of them takes all places, queues or pins, and
+ * what is given up for lack of room is taken from the one who holds most (share.h). Any thread; holds from the next
+ * decision on. 0 counts as 1. */
+LLM_API void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners);
 
 /* Fixed facts about the open engine. Any thread. */
 LLM_API void llm_engine_info(const llm_engine *engine, llm_info *out);
@@ -429,7 +437,9 @@ LLM_API void llm_session_cancel(llm_session *session);
  *   paused      bool: a paused generation keeps its place and is not stepped
  *   at          uint32: the fork begins with that many of the session's tokens, or as close below as its memory and
  *               checkpoints allow; UINT32_MAX: all
- *   pinned      bool: a pinned session is never forgotten or expired; it may be parked
+ *   pinned      bool: a pinned session is never forgotten or expired; it may be parked. Its timelines of that moment are
+ *               kept: what continues none of them gets another timeline. Of all histories a quarter stays unpinned, and
+ *               of the rest one owner has its share: beyond that LLM_PINS, and nothing is changed.
  *   label       str: the name of a snapshot in the state directory
  *
  * A session is a few timelines (see --session-timelines): GENERATE goes to the one whose history the prompt continues;

@@ -83,6 +83,13 @@ LLM_API const char *llm_counter_help(int counter);
 LLM_API int llm_counter_is_gauge(int counter);
 LLM_API int llm_counter_is_time(int counter); /* the segment holds microseconds, the name says seconds */
 
+/* Of one timeline. */
+typedef enum llm_pin {
+    LLM_PIN_NONE = 0,
+    LLM_PIN_ANCHORED = 1, /* it was there when its session was pinned: never forgotten, expired or replaced */
+    LLM_PIN_SESSION = 2,  /* opened later: never forgotten or expired, but it may make way for the session's next one */
+} llm_pin;
+
 /* A consistent copy of one session's record. */
 typedef struct llm_session_view {
     uint32_t slot;
@@ -94,7 +101,7 @@ typedef struct llm_session_view {
     uint32_t n_visible;
     uint32_t n_waiting;  /* requests queued behind the running one */
     uint32_t n_requests; /* generations started */
-    uint32_t is_pinned;
+    uint32_t is_pinned;  /* llm_pin */
     int32_t diverged_at; /* of the last start */
     uint32_t n_last_prompt;
     uint32_t n_last_reused;

@@ -136,6 +136,9 @@ static llm_status admit_named(decode *d, request *r, const wire_command *c)
     if (s->record.n_waiting >= LLM_SESSION_QUEUE_MAX) {
         return LLM_QUEUE_FULL;
     }
+    if (session_is_idle(s) && !places_may_be_busy(d->places, c->owner)) {
+        return LLM_OVERLOADED;
+    }
     r->session = s;
     r->slot = s->slot;
     queue_push(&s->waiting, r);
@@ -146,12 +149,27 @@ static llm_status admit_named(decode *d, request *r, const wire_command *c)
 
 static llm_status admit_scratch(decode *d, request *r)
 {
-    if (d->n_scratch_waiting >= LLM_SCRATCH_QUEUE_MAX) {
+    const uint32_t n_max = share_of(LLM_SCRATCH_QUEUE_MAX, atomic_load(&d->places->n_owners));
+    uint32_t n_own = 0;
+    for (const request *other = d->scratch_queue; other != NULL; other = other->next) {
+        n_own += other->owner == r->owner;
+    }
+    if (d->n_scratch_waiting >= LLM_SCRATCH_QUEUE_MAX || n_own >= n_max) {
         return LLM_QUEUE_FULL;
     }
     queue_push(&d->scratch_queue, r);
     d->n_scratch_waiting++;
     return LLM_OK;
+}
+
+static bool has_room_for(const decode *d, uint32_t owner)
+{
+    uint32_t n_own = 0;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        n_own += d->requests[i]->owner == owner;
+    }
+    return d->n_requests < LLM_REQUESTS_MAX &&
+           n_own < share_of(LLM_REQUESTS_MAX, atomic_load(&d->places->n_owners));
 }
 
 static void generate(decode *d, const wire_command *c)
@@ -160,7 +178,7 @@ static void generate(decode *d, const wire_command *c)
         refuse(d, c, LLM_SHUTDOWN);
         return;
     }
-    if (d->n_requests == LLM_REQUESTS_MAX) {
+    if (!has_room_for(d, c->owner)) {
         refuse(d, c, LLM_OVERLOADED);
         return;
     }
@@ -192,43 +210,123 @@ static void begin(decode *d, request *r, session *s)
     }
 }
 
-/* The session this waiting request may begin with now, seated; or NULL. */
-static session *ready_session(decode *d, request *r)
+/* ---- seats ---- */
+
+/* Who asks for a seat, and how many of that kind its owner's generations have. */
+typedef struct turn {
+    request *r; /* NULL: has been asked */
+    bool named;
+    uint32_t n_seated;
+} turn;
+
+static bool is_for_named(const request *r)
+{
+    return r->session != NULL && r->session->name[0] != '\0';
+}
+
+static uint32_t n_seated(const decode *d, uint32_t owner, bool named)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        const request *r = d->requests[i];
+        n += r->owner == owner && (r->phase == REQUEST_PREFILL || r->phase == REQUEST_DECODE) &&
+             r->session->seat != SESSION_NO_SEAT && is_for_named(r) == named;
+    }
+    return n;
+}
+
+/* What may go on once it has a seat: it waits for any scratch session, is the first that waits for its own, or was parked
+ * under its request (decode_step.c). */
+static bool wants_seat(const request *r, bool may_reseat, bool has_scratch)
+{
+    switch (r->phase) {
+    case REQUEST_WAITING:
+        return r->session == NULL ? has_scratch : r->session->running == NULL && r->session->waiting == r;
+    case REQUEST_PREFILL:
+    case REQUEST_DECODE: return may_reseat && r->session->seat == SESSION_NO_SEAT;
+    case REQUEST_ENDED: break;
+    }
+    return false;
+}
+
+static uint32_t collect_turns(decode *d, turn *out)
+{
+    const bool may_reseat = d->may_reseat;
+    const bool has_scratch = d->n_scratch_waiting > 0 && places_has_scratch(d->places);
+    uint32_t n = 0;
+    d->may_reseat = false;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        request *r = d->requests[i];
+        if (wants_seat(r, may_reseat, has_scratch)) {
+            const bool named = is_for_named(r);
+            out[n++] = (turn){.r = r, .named = named, .n_seated = n_seated(d, r->owner, named)};
+        }
+    }
+    return n;
+}
+
+/* The next to be asked: of the owner with the fewest seats, within its share of them, who has waited longest. NULL: no
+ * more. */
+static request *next_turn(const decode *d, turn *turns, uint32_t n)
+{
+    const uint32_t n_owners = atomic_load(&d->places->n_owners);
+    turn *best = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        turn *t = &turns[i];
+        const uint32_t n_max = t->named ? d->places->options.n_named : d->places->options.n_scratch;
+        if (t->r != NULL && t->n_seated < share_of(n_max, n_owners) && (best == NULL || t->n_seated < best->n_seated)) {
+            best = t;
+        }
+    }
+    if (best == NULL) {
+        return NULL;
+    }
+    request *r = best->r;
+    best->r = NULL;
+    return r;
+}
+
+static void count_seat(turn *turns, uint32_t n, const request *seated)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        turns[i].n_seated +=
+            turns[i].r != NULL && turns[i].r->owner == seated->owner && turns[i].named == is_for_named(seated);
+    }
+}
+
+/* Begins, goes on, waits, or ends: what nothing in progress can ever seat is not left to wait. */
+static void ask_for_seat(decode *d, request *r)
 {
     session *s = r->session;
     if (s == NULL) {
         const places_prompt prompt = prompt_of(r);
-        s = r == d->scratch_queue ? places_scratch(d->places, r->owner, &prompt) : NULL;
-    } else if (s->running != NULL || s->waiting != r) {
-        s = NULL;
+        s = places_scratch(d->places, r->owner, &prompt);
     }
-    return s != NULL && places_seat(d->places, s) ? s : NULL;
+    const bool begins = r->phase == REQUEST_WAITING;
+    switch (s != NULL ? places_seat(d->places, s) : SEAT_LATER) {
+    case SEATED:
+        if (begins) {
+            begin(d, r, s);
+        } else if (s->record.state == LLM_STATE_TORN) { /* before it could spoil a step of others */
+            decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
+        }
+        break;
+    case SEAT_LATER: break;
+    case SEAT_NEVER: decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_CAPACITY); break;
+    case SEAT_NO_CELLS: decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS); break;
+    }
 }
 
-/* A state that cannot be brought back ends this request, before it could spoil a step of others. */
-static void reseat(decode *d, request *r)
-{
-    if (places_seat(d->places, r->session) && r->session->record.state == LLM_STATE_TORN) {
-        decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
-    }
-}
-
-/* In order of arrival, so that whoever has waited longest gets the first seat that is free. A request whose session was
- * parked under it (decode_step.c) only needs the seat back. What ends here leaves may_reseat set: those before it in the
- * order are to be asked again. */
+/* What ends here leaves may_reseat set: those before it in the order are to be asked again. */
 void decode_start_waiting(decode *d)
 {
-    const bool may_reseat = d->may_reseat;
-    d->may_reseat = false;
-    for (uint32_t i = 0; i < d->n_requests; i++) {
-        request *r = d->requests[i];
-        if (r->phase == REQUEST_WAITING) {
-            session *s = ready_session(d, r);
-            if (s != NULL) {
-                begin(d, r, s);
-            }
-        } else if (r->phase != REQUEST_ENDED && r->session->seat == SESSION_NO_SEAT && may_reseat) {
-            reseat(d, r);
+    turn turns[LLM_REQUESTS_MAX];
+    const uint32_t n = collect_turns(d, turns);
+    request *r;
+    while ((r = next_turn(d, turns, n)) != NULL) {
+        ask_for_seat(d, r);
+        if (r->phase != REQUEST_ENDED && r->session != NULL && r->session->seat != SESSION_NO_SEAT) {
+            count_seat(turns, n, r);
         }
     }
 }

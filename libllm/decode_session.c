@@ -92,7 +92,7 @@ static bool can_be_forked(decode *d, session *from)
 /* `to` is open and empty. With two seats the model copies; with one, what is saved of `from` is copied. */
 static void fill_fork(decode *d, session *from, session *to, uint32_t at)
 {
-    if (places_seat(d->places, to) && from->seat != SESSION_NO_SEAT) {
+    if (places_seat(d->places, to) == SEATED && from->seat != SESSION_NO_SEAT) {
         (void)warm_fork(d->places, from, to, at);
         return;
     }
@@ -100,7 +100,7 @@ static void fill_fork(decode *d, session *from, session *to, uint32_t at)
         (void)places_park(d->places, to); /* empty: cannot fail */
     }
     places_copy_state(d->places, from, to);
-    if (at < session_n_tokens(to) && places_seat(d->places, to)) {
+    if (at < session_n_tokens(to) && places_seat(d->places, to) == SEATED) {
         (void)warm_fork(d->places, to, to, at);
     }
 }
@@ -165,12 +165,11 @@ void decode_park(decode *d, const wire_command *c)
 void decode_pin(decode *d, const wire_command *c)
 {
     session *s = NULL;
-    while ((s = next(d, c, s)) != NULL) {
-        s->record.is_pinned = c->is_on;
-        session_publish(s);
+    const int status = places_pin(d->places, c->owner, c->session, c->n_session_bytes, c->is_on);
+    while (status == LLM_OK && (s = next(d, c, s)) != NULL) {
         places_relabel_file(d->places, s);
     }
-    decode_reply(d, c->request, latest_of(d, c) == NULL ? LLM_NOT_FOUND : LLM_OK, latest_of(d, c));
+    decode_reply(d, c->request, (llm_status)status, latest_of(d, c));
 }
 
 void decode_rename(decode *d, const wire_command *c)

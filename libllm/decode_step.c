@@ -148,9 +148,8 @@ static bool is_hungrier(const decode *d, uint32_t a, uint32_t b)
     return d->take[a] != d->take[b] ? d->take[a] > d->take[b] : d->runs[a]->queued_us > d->runs[b]->queued_us;
 }
 
-/* Nobody can make way: the run that wants most fails, the newest of equals, and gives its cells
- * back, so that the others go on. */
-static void fail_hungriest(decode *d)
+/* The run of the call in hand that wants most, the newest of equals. */
+static request *hungriest(const decode *d)
 {
     uint32_t worst = d->n_runs;
     for (uint32_t i = 0; i < d->n_runs; i++) {
@@ -159,9 +158,19 @@ static void fail_hungriest(decode *d)
         }
     }
     assert(worst < d->n_runs);
-    session *s = d->runs[worst]->session;
-    decode_end_request(d, d->runs[worst], LLM_OUTCOME_FAILED, LLM_NO_CELLS);
-    places_reset_session(d->places, s);
+    return d->runs[worst];
+}
+
+/* The KV cache is full: who is idle makes way, or else the newest generation waits, or else the hungriest run fails and
+ * gives its cells back, so that the others go on. */
+static void make_room(decode *d)
+{
+    request *r = hungriest(d);
+    session *s = r->session;
+    if (!places_free_cells(d->places, s) && !preempt_newest(d)) {
+        decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS);
+        places_reset_session(d->places, s);
+    }
 }
 
 static void tear(decode *d, session *s)
@@ -201,11 +210,7 @@ static void run_call(decode *d, unsigned parts)
         const model_result result = call_model(d);
         switch (result) {
         case MODEL_OK: advance_runs(d); return;
-        case MODEL_NO_CELLS:
-            if (!places_free_cells(d->places, NULL) && !preempt_newest(d)) {
-                fail_hungriest(d);
-            }
-            break;
+        case MODEL_NO_CELLS: make_room(d); break;
         case MODEL_INVALID:
         case MODEL_FAILED_BATCH:
         case MODEL_FAILED_ALL: fail_call(d, result); return;

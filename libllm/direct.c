@@ -52,11 +52,11 @@ static void nobody_waits(void *context, store_job *job)
 /* What lies on the disk is read first: nobody else takes the store's results in direct mode. */
 static bool seat_now(places *p, session *s)
 {
-    bool is_seated = places_seat(p, s);
+    bool is_seated = places_seat(p, s) == SEATED;
     if (!is_seated && s->parked.where == PARKED_READING) {
         store_wait(p->store);
         places_take_stored(p, nobody_waits, NULL);
-        is_seated = places_seat(p, s);
+        is_seated = places_seat(p, s) == SEATED;
     }
     return is_seated;
 }

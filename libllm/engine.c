@@ -104,6 +104,7 @@ static places_options options_of(const llm_engine_options *o)
         .n_named = o->n_sessions,
         .n_scratch = o->n_scratch,
         .n_parked_max = parks ? n_parked : 0,
+        .n_owners = o->n_owners,
         .timelines_max = o->timelines_max != 0 ? o->timelines_max : TIMELINES_DEFAULT,
         .parked_bytes_max = o->parked_bytes_max != 0 ? o->parked_bytes_max : memory_share(),
     };
@@ -148,14 +149,14 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
     const model_info *info = &e->model->info;
     char fingerprint[33];
     fingerprint_hex(info, fingerprint);
-    const places_options seating = options_of(o);
+    const places_options sizes = options_of(o);
     llm_page *dead = dead_page(o, fingerprint);
-    int status = page_open(o->page_name, info->n_seq + seating.n_parked_max, info->n_ctx, info->name, fingerprint,
+    int status = page_open(o->page_name, info->n_seq + sizes.n_parked_max, info->n_ctx, info->name, fingerprint,
                            &e->page, error, error_bytes);
     if (status == LLM_OK) {
         checkpoint_store_open(&e->checkpoints, o->checkpoint_bytes_max != 0 ? o->checkpoint_bytes_max : memory_share());
         e->ground = (session_ground){.model = e->model, .page = e->page, .checkpoints = &e->checkpoints};
-        status = places_open(&e->places, &e->ground, &seating, e->store);
+        status = places_open(&e->places, &e->ground, &sizes, e->store);
     }
     if (status == LLM_OK) {
         places_adopt(&e->places, dead);
@@ -277,6 +278,11 @@ void llm_engine_close(llm_engine *e)
     free(e);
 }
 
+void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners)
+{
+    atomic_store(&engine->places.n_owners, n_owners);
+}
+
 void llm_engine_info(const llm_engine *engine, llm_info *out)
 {
     const model_info *m = &engine->model->info;
@@ -287,6 +293,7 @@ void llm_engine_info(const llm_engine *engine, llm_info *out)
         .n_sessions = engine->places.options.n_named,
         .n_scratch = engine->places.options.n_scratch,
         .n_slots = engine->places.n_slots,
+        .n_pins_max = places_pins_max(&engine->places),
         .parked_bytes_max = engine->places.options.parked_bytes_max,
         .checkpoint_bytes_max = engine->checkpoints.n_bytes_max,
         .n_cells = m->n_cells,

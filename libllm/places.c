@@ -13,9 +13,11 @@ int places_open(places *p, const session_ground *ground, const places_options *o
 {
     const uint32_t n_seats = options->n_named + options->n_scratch;
     *p = (places){.ground = *ground, .options = *options, .store = disk, .n_slots = n_seats + options->n_parked_max};
+    atomic_init(&p->n_owners, options->n_owners);
     p->sessions = calloc(p->n_slots, sizeof *p->sessions);
     p->seats = calloc(n_seats, sizeof(session *));
-    if (p->sessions == NULL || p->seats == NULL) {
+    p->holdings = calloc(p->n_slots, sizeof *p->holdings);
+    if (p->sessions == NULL || p->seats == NULL || p->holdings == NULL) {
         places_close(p);
         return LLM_NO_MEMORY;
     }
@@ -37,6 +39,8 @@ void places_close(places *p)
     }
     free(p->sessions);
     free(p->seats);
+    free(p->holdings);
+    p->holdings = NULL;
     p->sessions = NULL;
     p->seats = NULL;
 }
@@ -89,48 +93,133 @@ static uint32_t count_open(const places *p, bool named)
     return n;
 }
 
-/* What a choice among idle sessions looks for. */
-typedef struct idle_wanted {
-    bool named;
-    bool seated; /* only seated ones; otherwise only those without a seat */
-    bool pinned; /* pinned ones, too */
-    uint32_t n_tokens_min;
-    const session *except;
-} idle_wanted;
+/* What runs short, and who may be given up for it. */
+typedef struct shortage {
+    const session *asker; /* NULL: a session not yet opened */
+    uint32_t owner;       /* the asker's */
+    uint32_t limit;       /* of what all hold together */
+    bool named;           /* whose kind */
+    bool seated;          /* seats or their cells are short, not slots */
+    bool in_tokens;       /* cells are */
+    bool pinned;          /* pinned ones may go, too */
+    bool is_lost;         /* who goes is forgotten, not parked */
+} shortage;
 
-static session *oldest_idle(places *p, const idle_wanted *wanted)
+static share_holding holding_of(const places *p, const session *s, const shortage *of)
 {
-    session *oldest = NULL;
+    if (!s->is_open || is_named(s) != of->named || (of->seated && !is_seated(s))) {
+        return (share_holding){.amount = 0};
+    }
+    /* The oldest first; for a slot, those whose going leaves everything else as it is before any other. */
+    const bool is_last_resort = is_seated(s) == (is_named(s) && p->options.policy == LLM_POLICY_PARK);
+    const uint32_t amount = of->in_tokens ? session_n_tokens(s) : 1;
+    return (share_holding){
+        .owner = s->owner,
+        .amount = amount,
+        .may_go = amount > 0 && session_is_idle(s) && s != of->asker && (of->pinned || !s->record.is_pinned),
+        .order = s->used | (is_last_resort ? (uint64_t)1 << 63 : 0),
+    };
+}
+
+/* The idle session that makes way, or NULL. */
+static session *victim(places *p, const shortage *of)
+{
     for (uint32_t i = 0; i < p->n_slots; i++) {
-        session *s = &p->sessions[i];
-        if (!session_is_idle(s) || s == wanted->except || is_named(s) != wanted->named ||
-            is_seated(s) != wanted->seated || (s->record.is_pinned && !wanted->pinned)) {
-            continue;
-        }
-        if (session_n_tokens(s) >= wanted->n_tokens_min && (oldest == NULL || s->used < oldest->used)) {
-            oldest = s;
-        }
+        p->holdings[i] = holding_of(p, &p->sessions[i], of);
     }
-    return oldest;
+    const share_claim claim = {.asker = of->owner,
+                               .limit = of->limit,
+                               .n_owners = atomic_load(&p->n_owners),
+                               .is_lost = of->is_lost};
+    const uint32_t slot = share_victim(p->holdings, p->n_slots, &claim);
+    return slot < p->n_slots ? &p->sessions[slot] : NULL;
 }
 
-/* The named session that the policy gives up for a new one, or NULL. */
-static session *dispensable(places *p)
+static uint32_t n_names_max(const places *p)
 {
-    switch (p->options.policy) {
-    case LLM_POLICY_REFUSE: break;
-    case LLM_POLICY_EVICT: {
-        session *s = oldest_idle(p, &(idle_wanted){.named = true, .seated = true});
-        return s != NULL ? s : oldest_idle(p, &(idle_wanted){.named = true, .seated = false});
-    }
-    case LLM_POLICY_PARK: {
-        session *s = oldest_idle(p, &(idle_wanted){.named = true, .seated = false});
-        return s != NULL ? s : oldest_idle(p, &(idle_wanted){.named = true, .seated = true});
-    }
-    case LLM_POLICY_N: break;
-    }
-    return NULL;
+    return p->options.n_named + p->options.n_parked_max;
 }
+
+/* The named session that the policy gives up for a new one of this owner, or NULL. */
+static session *dispensable(places *p, uint32_t owner)
+{
+    if (p->options.policy == LLM_POLICY_REFUSE) {
+        return NULL;
+    }
+    return victim(p, &(shortage){.owner = owner, .limit = n_names_max(p), .named = true, .is_lost = true});
+}
+
+/* ---- pins ---- */
+
+static uint32_t count_pinned(const places *p, const uint32_t *owner)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        const session *s = &p->sessions[i];
+        n += s->is_open && s->record.is_pinned && (owner == NULL || s->owner == *owner);
+    }
+    return n;
+}
+
+uint32_t places_pins_max(const places *p)
+{
+    enum { UNPINNED_SHARE = 4 }; /* one in so many slots stays free for what is not pinned */
+    const uint32_t n = n_names_max(p);
+    return n - (n >= UNPINNED_SHARE ? n / UNPINNED_SHARE : 1);
+}
+
+static bool may_pin(places *p, uint32_t owner, uint32_t n_more)
+{
+    const uint32_t n_max = places_pins_max(p);
+    return count_pinned(p, NULL) + n_more <= n_max &&
+           count_pinned(p, &owner) + n_more <= share_of(n_max, atomic_load(&p->n_owners));
+}
+
+int places_pin(places *p, uint32_t owner, const char *name, size_t n_name_bytes, bool pinned)
+{
+    uint32_t n_timelines = 0;
+    uint32_t n_more = 0;
+    session *s = NULL;
+    while ((s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+        n_timelines++;
+        n_more += s->record.is_pinned == LLM_PIN_NONE;
+    }
+    if (n_timelines == 0) {
+        return LLM_NOT_FOUND;
+    }
+    if (pinned && ((n_more > 0 && !may_pin(p, owner, n_more)) || n_timelines == TIMELINES_LOOKED_AT)) {
+        return LLM_PINS;
+    }
+    while ((s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+        s->record.is_pinned = pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
+        session_publish(s);
+    }
+    return LLM_OK;
+}
+
+/* A timeline of a pinned session that was not there when it was pinned. */
+static void pin_with_others(places *p, session *s)
+{
+    session *other = NULL;
+    while (s->record.is_pinned == LLM_PIN_NONE &&
+           (other = places_next(p, s->owner, s->name, strlen(s->name), other)) != NULL) {
+        if (other->record.is_pinned == LLM_PIN_ANCHORED && may_pin(p, s->owner, 1)) {
+            s->record.is_pinned = LLM_PIN_SESSION;
+            session_publish(s);
+        }
+    }
+}
+
+void places_pin_later_timelines(places *p)
+{
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        if (p->sessions[i].is_open && is_named(&p->sessions[i])) {
+            pin_with_others(p, &p->sessions[i]);
+        }
+    }
+}
+
+/* ---- opening ---- */
 
 static session *open_slot(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
 {
@@ -144,14 +233,15 @@ static session *open_slot(places *p, uint32_t owner, const char *name, size_t n_
 
 int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
 {
-    if (count_open(p, true) == p->options.n_named + p->options.n_parked_max) {
-        session *s = dispensable(p);
+    if (count_open(p, true) == n_names_max(p)) {
+        session *s = dispensable(p, owner);
         if (s == NULL) {
             return LLM_CAPACITY;
         }
         places_forget(p, s);
     }
     *out = open_slot(p, owner, name, n_name_bytes);
+    pin_with_others(p, *out);
     page_count(p->ground.page, LLM_COUNTER_SESSIONS_OPENED, 1);
     return LLM_OK;
 }
@@ -184,6 +274,7 @@ static timeline describe(const session *s, const places_prompt *prompt)
         .n_head = prompt->n_head,
         .n_waiting = s->record.n_waiting,
         .is_busy = !session_is_idle(s),
+        .is_anchored = s->record.is_pinned == LLM_PIN_ANCHORED,
         .used = s->used,
     };
 }
@@ -235,10 +326,7 @@ session *places_scratch(places *p, uint32_t owner, const places_prompt *prompt)
 {
     session *s = continued_scratch(p, owner, prompt);
     if (s == NULL && count_open(p, false) == p->options.n_scratch) {
-        s = oldest_idle(p, &(idle_wanted){.named = false, .seated = true});
-        if (s == NULL) {
-            s = oldest_idle(p, &(idle_wanted){.named = false, .seated = false});
-        }
+        s = victim(p, &(shortage){.owner = owner, .limit = p->options.n_scratch});
         if (s == NULL) {
             return NULL;
         }
@@ -246,6 +334,26 @@ session *places_scratch(places *p, uint32_t owner, const places_prompt *prompt)
         s = NULL;
     }
     return s != NULL ? s : open_slot(p, owner, "", 0);
+}
+
+bool places_has_scratch(const places *p)
+{
+    uint32_t n_busy = 0;
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        const session *s = &p->sessions[i];
+        n_busy += s->is_open && !is_named(s) && !session_is_idle(s);
+    }
+    return n_busy < p->options.n_scratch;
+}
+
+bool places_may_be_busy(const places *p, uint32_t owner)
+{
+    uint32_t n_busy = 0;
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        const session *s = &p->sessions[i];
+        n_busy += s->is_open && is_named(s) && s->owner == owner && !session_is_idle(s);
+    }
+    return n_busy < share_of(n_names_max(p), atomic_load(&p->n_owners));
 }
 
 /* ---- closing ---- */
@@ -327,20 +435,23 @@ static bool vacate(places *p, session *s)
     return false;
 }
 
-bool places_free_cells(places *p, const session *except)
+bool places_free_cells(places *p, const session *s)
 {
-    idle_wanted wanted = {.named = false, .seated = true, .pinned = true, .n_tokens_min = 1, .except = except};
-    session *s = oldest_idle(p, &wanted);
-    if (s == NULL) {
-        wanted.named = true;
-        wanted.pinned = p->options.policy == LLM_POLICY_PARK;
-        s = oldest_idle(p, &wanted);
+    const bool parks = p->options.policy == LLM_POLICY_PARK;
+    shortage of = {.asker = s, .owner = s->owner, .limit = p->ground.model->info.n_cells, .seated = true, .in_tokens = true};
+    session *idle = victim(p, &of); /* scratch sessions first: nobody counts on them */
+    if (idle == NULL) {
+        of.named = true;
+        of.pinned = parks;
+        of.is_lost = !parks;
+        idle = victim(p, &of);
     }
-    return s != NULL && vacate(p, s);
+    return idle != NULL && vacate(p, idle);
 }
 
 static bool find_seat(places *p, const session *s, uint16_t *out)
 {
+    const bool parks = p->options.policy == LLM_POLICY_PARK;
     const uint32_t from = is_named(s) ? 0 : p->options.n_named;
     const uint32_t to = is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
     for (uint32_t pass = 0; pass < 2; pass++) {
@@ -350,9 +461,15 @@ static bool find_seat(places *p, const session *s, uint16_t *out)
                 return true;
             }
         }
-        const idle_wanted wanted = {
-            .named = is_named(s), .seated = true, .pinned = p->options.policy == LLM_POLICY_PARK, .except = s};
-        session *idle = oldest_idle(p, &wanted);
+        session *idle = victim(p, &(shortage){
+                                      .asker = s,
+                                      .owner = s->owner,
+                                      .limit = to - from,
+                                      .named = is_named(s),
+                                      .seated = true,
+                                      .pinned = parks,
+                                      .is_lost = is_named(s) && !parks,
+                                  });
         if (idle == NULL || !vacate(p, idle)) {
             return false;
         }
@@ -360,29 +477,49 @@ static bool find_seat(places *p, const session *s, uint16_t *out)
     return false;
 }
 
-bool places_seat(places *p, session *s)
+/* What keeps a seat of that kind, or any, is in progress and will end: a generation in another session, or a state that
+ * the store has still to write. */
+static bool is_in_progress(const places *p, const session *s, bool any_kind)
+{
+    if (p->writing_bytes > 0) {
+        return true;
+    }
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        const session *other = &p->sessions[i];
+        if (other != s && other->is_open && is_seated(other) && !session_is_idle(other) &&
+            (any_kind || is_named(other) == is_named(s))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+seating places_seat(places *p, session *s)
 {
     if (is_seated(s)) {
-        return true;
+        return SEATED;
     }
     if (s->parked.where == PARKED_ON_DISK) {
         places_read_file(p, s);
     }
+    if (s->parked.where == PARKED_READING) {
+        return SEAT_LATER;
+    }
     uint16_t seat = 0;
-    if (s->parked.where == PARKED_READING || !find_seat(p, s, &seat)) {
-        return false;
+    if (!find_seat(p, s, &seat)) {
+        return is_in_progress(p, s, false) ? SEAT_LATER : SEAT_NEVER;
     }
     const bool had_state = s->parked.state != NULL;
     while (session_take_seat(s, seat) == MODEL_NO_CELLS) {
         if (!places_free_cells(p, s)) {
-            return false;
+            return is_in_progress(p, s, true) ? SEAT_LATER : SEAT_NO_CELLS;
         }
     }
     p->seats[seat] = s;
     if (had_state) {
         page_count(p->ground.page, LLM_COUNTER_SESSIONS_UNPARKED_TOTAL, 1);
     }
-    return true;
+    return SEATED;
 }
 
 void places_publish(places *p)

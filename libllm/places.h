@@ -8,11 +8,13 @@
 #ifndef LLM_PLACES_H
 #define LLM_PLACES_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "llm.h"
 #include "session.h"
+#include "share.h"
 #include "store.h"
 
 typedef struct places_options {
@@ -21,6 +23,7 @@ typedef struct places_options {
     uint32_t n_scratch;      /* seats */
     uint32_t n_parked_max;   /* sessions beyond the named seats that may be open; 0 unless the policy is park */
     uint32_t timelines_max;  /* of one name */
+    uint32_t n_owners;       /* at the start */
     size_t parked_bytes_max; /* of parked states in memory; beyond it they go to the store, or are forgotten */
 } places_options;
 
@@ -37,6 +40,8 @@ typedef struct places {
     store *store;         /* NULL: no disk */
     size_t writing_bytes; /* of states and checkpoints that the store has still to write */
     uint64_t clock;       /* counts uses; orders sessions by recency */
+    _Atomic uint32_t n_owners; /* writer: any thread; between whom to be fair */
+    share_holding *holdings;   /* n_slots: of one choice */
     uint32_t n_slots;     /* n_named + n_scratch + n_parked_max */
     session *sessions;    /* n_slots */
     session **seats;      /* n_named + n_scratch: who sits there, or NULL */
@@ -66,16 +71,39 @@ session *places_scratch(places *p, uint32_t owner, const places_prompt *prompt);
  * large for the memory, is not copied: then `to` stays empty. */
 void places_copy_state(places *p, const session *from, session *to);
 
+/* Some scratch session is idle, or not yet open. */
+bool places_has_scratch(const places *p);
+
+/* This owner's busy sessions, which nobody else can have the slots of, are fewer than its share. */
+bool places_may_be_busy(const places *p, uint32_t owner);
+
 void places_used(places *p, session *s); /* s is the most recent now */
+
+/* ---- pins ---- */
+
+/* Pins all timelines of a name, or none any more. LLM_OK, LLM_NOT_FOUND, LLM_PINS (nothing is changed). */
+int places_pin(places *p, uint32_t owner, const char *name, size_t n_name_bytes, bool pinned);
+
+/* After an adoption, which knows the anchored ones only: the other timelines of pinned sessions are pinned with them. */
+void places_pin_later_timelines(places *p);
+
+/* How many histories may be pinned in all. */
+uint32_t places_pins_max(const places *p);
 
 /* ---- seats ---- */
 
-/* Seats the session, parking or forgetting idle ones if the policy allows it. False: not now; its state is being read, or
- * everyone else is busy. */
-bool places_seat(places *p, session *s);
+typedef enum seating {
+    SEATED,
+    SEAT_LATER,    /* what is in progress can still free what is missing: a generation, or the store */
+    SEAT_NEVER,    /* everybody is idle, and the policy lets none of them go */
+    SEAT_NO_CELLS, /* idem, of KV cells */
+} seating;
 
-/* Frees KV cells: one idle session other than `except` (may be NULL) leaves the model's memory. False: none can. */
-bool places_free_cells(places *p, const session *except);
+/* Seats the session, parking or forgetting idle ones if the policy allows it. */
+seating places_seat(places *p, session *s);
+
+/* Frees KV cells for `s`: another idle session leaves the model's memory. False: none can. */
+bool places_free_cells(places *p, const session *s);
 
 bool places_park(places *p, session *s);          /* gives up its seat; it may be running (decode_step.c) */
 void places_forget(places *p, session *s);        /* closes an idle session that the policy gives up, and counts it */

@@ -100,7 +100,7 @@ static void look_at_slot(adoption *a, const llm_page *dead, uint32_t slot, int32
         return;
     }
     candidate c = {
-        .is_pinned = view.is_pinned != 0,
+        .is_pinned = view.is_pinned == LLM_PIN_ANCHORED,
         .owner = view.owner,
         .used_ms = view.used_ms,
         .tokens = tokens,
@@ -153,7 +153,7 @@ static void become(places *p, const candidate *c)
     }
     s->record.state = LLM_STATE_PARKED;
     s->record.used_ms = c->used_ms;
-    s->record.is_pinned = c->is_pinned;
+    s->record.is_pinned = c->is_pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
     session_publish(s);
     if (c->is_relabelled) {
         places_relabel_file(p, s);
@@ -182,5 +182,6 @@ void places_adopt(places *p, const llm_page *dead)
     for (uint32_t i = 0; i < a.n; i++) {
         free(a.candidates[i].tokens);
     }
+    places_pin_later_timelines(p);
     free(a.candidates);
 }

@@ -25,7 +25,7 @@ static bool describe(const places *p, const session *s, snapshot *out)
 {
     const uint32_t n_tokens = session_n_tokens(s);
     *out =
-        (snapshot){.id = s->id, .owner = s->owner, .is_pinned = s->record.is_pinned != 0, .used_ms = s->record.used_ms};
+        (snapshot){.id = s->id, .owner = s->owner, .is_pinned = s->record.is_pinned == LLM_PIN_ANCHORED, .used_ms = s->record.used_ms};
     memcpy(out->name, s->name, sizeof out->name);
     memcpy(out->fingerprint, p->ground.model->info.fingerprint, sizeof out->fingerprint);
     out->tokens = malloc(n_tokens * sizeof *out->tokens);
@@ -184,7 +184,7 @@ void places_relabel_file(places *p, const session *s)
     store_job *job = p->store != NULL ? new_job(STORE_RELABEL, s, 0) : NULL;
     if (job != NULL) {
         memcpy(job->snapshot.name, s->name, sizeof job->snapshot.name);
-        job->snapshot.is_pinned = s->record.is_pinned != 0;
+        job->snapshot.is_pinned = s->record.is_pinned == LLM_PIN_ANCHORED;
         store_push(p->store, job);
     }
 }

@@ -14,7 +14,8 @@ typedef struct timeline {
     uint32_t n_common;  /* tokens it shares with the request's prompt from the start */
     uint32_t n_head;    /* of the prompt: how many at its beginning many conversations share (llm_prompt) */
     uint32_t n_waiting;
-    bool is_busy;  /* a generation holds it or waits for it */
+    bool is_busy;     /* a generation holds it or waits for it */
+    bool is_anchored; /* it was there when its session was pinned: it may be gone on with, but not be replaced */
     uint64_t used; /* larger is more recent */
 } timeline;
 
@@ -33,8 +34,9 @@ typedef struct timeline_choice {
  * behind the head, or of the whole where nothing lies behind it. An empty history is continued by everything. */
 bool timeline_continues(const timeline *t);
 
-/* n_max: how many timelines the session may have; 1 makes everything continue the only one. With several that the prompt
- * continues: the longest common prefix, then the one that is not busy, then the most recent. */
+/* n_max: how many timelines the session may have; 1 makes everything continue the only one. One beside those that are
+ * anchored may always be there. With several that the prompt continues: the longest common prefix, then the one that is
+ * not busy, then the most recent. */
 timeline_choice timeline_choose(const timeline *timelines, uint32_t n, uint32_t n_max);
 
 #endif

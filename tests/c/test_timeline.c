@@ -93,6 +93,27 @@ static void test_the_oldest_idle_one_makes_way(void)
     CHECK_INT(waits.index, 1);
 }
 
+static void test_an_anchored_one_is_never_replaced(void)
+{
+    timeline t[] = {
+        {.n_history = 100, .n_common = 1, .used = 1, .is_anchored = true},
+        {.n_history = 100, .n_common = 2, .used = 2, .is_anchored = true},
+        {.n_history = 100, .n_common = 1, .used = 3},
+    };
+    CHECK_INT(timeline_choose(t, 2, 2).verb, TIMELINE_OPEN); /* one beside them */
+    CHECK_INT(timeline_choose(t, 1, 1).verb, TIMELINE_OPEN);
+    for (uint32_t n_max = 1; n_max <= 3; n_max++) {
+        const timeline_choice c = timeline_choose(t, 3, n_max);
+        CHECK_INT(c.verb, TIMELINE_REPLACE);
+        CHECK_INT(c.index, 2);
+    }
+    t[2].is_busy = true; /* then it waits there, and does not write over the others */
+    CHECK_INT(timeline_choose(t, 3, 2).verb, TIMELINE_CONTINUE);
+    CHECK_INT(timeline_choose(t, 3, 2).index, 2);
+    t[1].n_common = 80;
+    CHECK_INT(timeline_choose(t, 3, 2).index, 1);
+}
+
 static timeline any_timeline(random_source *r, uint64_t used)
 {
     const uint32_t n_history = random_below(r, 8);
@@ -101,6 +122,7 @@ static timeline any_timeline(random_source *r, uint64_t used)
         .n_common = random_below(r, n_history + 3),
         .n_head = random_below(r, 6),
         .is_busy = random_below(r, 2) == 1,
+        .is_anchored = random_below(r, 3) == 0,
         .used = used,
     };
 }
@@ -110,23 +132,28 @@ static void check_choice(const timeline *t, uint32_t n, uint32_t n_max)
     const timeline_choice c = timeline_choose(t, n, n_max);
     uint32_t n_continued = 0;
     uint32_t n_idle = 0;
+    uint32_t n_anchored = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        n_anchored += t[i].is_anchored;
+    }
+    const uint32_t limit = n_anchored + (n_max > n_anchored ? n_max - n_anchored : 1);
     for (uint32_t i = 0; i < n; i++) {
         const bool is_continued = timeline_continues(&t[i]);
         n_continued += is_continued;
-        n_idle += !t[i].is_busy;
+        n_idle += !t[i].is_busy && !t[i].is_anchored;
         if (is_continued) {
             CHECK_INT(c.verb, TIMELINE_CONTINUE);
             CHECK(t[c.index].n_common >= t[i].n_common);
         }
     }
-    CHECK(c.verb != TIMELINE_OPEN || n < n_max || n == 0);
+    CHECK(c.verb != TIMELINE_OPEN || n < limit);
     CHECK(c.verb == TIMELINE_OPEN || c.index < n);
     if (c.verb == TIMELINE_REPLACE) {
         CHECK_INT(n_continued, 0);
-        CHECK(!t[c.index].is_busy && n >= n_max && n_max > 1);
+        CHECK(!t[c.index].is_busy && !t[c.index].is_anchored && n >= limit && limit > 1);
     }
     if (c.verb == TIMELINE_CONTINUE && n_continued == 0) { /* only where nothing else is allowed */
-        CHECK(n >= n_max && (n_idle == 0 || n_max == 1));
+        CHECK(n >= limit && (n_idle == 0 || limit == 1) && !t[c.index].is_anchored);
     }
 }
 
@@ -154,6 +181,7 @@ int main(void)
     RUN(test_the_longest_common_prefix_wins);
     RUN(test_of_equals_the_free_one_then_the_recent_one);
     RUN(test_the_oldest_idle_one_makes_way);
+    RUN(test_an_anchored_one_is_never_replaced);
     RUN(test_any_timelines);
     return CHECK_RESULT();
 }

@@ -1,0 +1,32 @@
+/* share.h: what one of several owners may take of what they share, and whose is given up when it runs short. Pure. The
+ * daemon's own queues use the same rule (shares.py). */
+#ifndef LLM_SHARE_H
+#define LLM_SHARE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* The most that one of n owners may hold of a limit: half of each other one's equal part stays free, and at least one in
+ * all, so that nobody is locked out. One owner alone may hold everything. At least 1. */
+uint32_t share_of(uint32_t limit, uint32_t n_owners);
+
+typedef struct share_holding {
+    uint32_t owner;
+    uint32_t amount;
+    bool may_go;
+    uint64_t order; /* of those that may go the smallest is the first */
+} share_holding;
+
+typedef struct share_claim {
+    uint32_t asker;    /* owner of whom room is made for */
+    uint32_t limit;    /* of what all may hold together */
+    uint32_t n_owners; /* who share it */
+    bool is_lost;      /* what goes is gone for good, not just moved elsewhere */
+} share_claim;
+
+/* Which holding makes way, or n: none. The first of the owner who holds most beyond an equal part; where nobody does, the
+ * first of all. What would be lost is never the last one that another owner could lose, if the asker has an equal part
+ * already. */
+uint32_t share_victim(const share_holding *holdings, uint32_t n, const share_claim *claim);
+
+#endif
