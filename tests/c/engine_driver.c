@@ -189,6 +189,21 @@ uint64_t driver_command(driver *d, llm_command_op op, uint32_t owner, const char
     return request;
 }
 
+uint64_t driver_pin(driver *d, uint32_t owner, const char *session, bool pinned)
+{
+    uint64_t request = expect(d, ASK_REPLY);
+    uint8_t message[512];
+    wire_writer w = wire_writer_open(message, sizeof message);
+    wire_write_array(&w, 5);
+    wire_write_uint(&w, LLM_COMMAND_PIN);
+    wire_write_uint(&w, request);
+    wire_write_uint(&w, owner);
+    wire_write_str(&w, session, strlen(session));
+    wire_write_bool(&w, pinned);
+    push(d, message, wire_size(&w));
+    return request;
+}
+
 void driver_cancel(driver *d, uint64_t request)
 {
     uint8_t message[32];

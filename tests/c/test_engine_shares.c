@@ -1,0 +1,335 @@
+/* Owners beside each other, pins, and memory too short for all: who is served, what is kept, and that everything ends. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "engine_driver.h"
+
+enum { LONG = 300, OWN = 1, OTHER = 2 };
+
+static const generate_call *call_of(uint32_t owner, const char *session, uint64_t seed)
+{
+    static int32_t tokens[LONG];
+    static generate_call call;
+    make_prompt(tokens, LONG, seed);
+    call =
+        (generate_call){.owner = owner, .session = session, .prompt = tokens, .n_prompt = LONG, .max_tokens = 5};
+    return &call;
+}
+
+static const answer *say(driver *d, uint32_t owner, const char *session, uint64_t seed)
+{
+    return driver_wait(d, driver_generate(d, call_of(owner, session, seed)));
+}
+
+static uint64_t endless(driver *d, uint32_t owner, const char *session, uint64_t seed)
+{
+    generate_call call = *call_of(owner, session, seed);
+    call.max_tokens = 0;
+    return driver_generate(d, &call);
+}
+
+static uint32_t pin(driver *d, uint32_t owner, const char *session, bool pinned)
+{
+    return driver_wait(d, driver_pin(d, owner, session, pinned))->status;
+}
+
+static bool is_open(const driver *d, uint32_t owner, const char *name)
+{
+    for (uint32_t slot = 0; slot < d->info.n_slots; slot++) {
+        llm_session_view view;
+        if (llm_page_session(d->page, slot, &view) == LLM_OK && view.owner == owner && strcmp(view.name, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- pins ---- */
+
+/* Whatever else is asked under its name, the history that was pinned is gone on with. */
+static void test_a_pinned_history_outlives_other_prompts(void)
+{
+    static const llm_policy policies[] = {LLM_POLICY_REFUSE, LLM_POLICY_EVICT, LLM_POLICY_PARK};
+    for (size_t i = 0; i < 3; i++) {
+        for (uint32_t timelines_max = 1; timelines_max <= 3; timelines_max++) {
+            driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
+                                                          .n_sessions = 5,
+                                                          .timelines_max = timelines_max,
+                                                          .capacity_policy = policies[i]});
+            generate_call first = *call_of(OWN, "a", 1);
+            first.n_prompt = LONG - 50;
+            CHECK_INT(driver_wait(d, driver_generate(d, &first))->status, LLM_OK);
+            CHECK_INT(pin(d, OWN, "a", true), LLM_OK);
+            for (uint64_t seed = 10; seed < 14; seed++) {
+                CHECK_INT(say(d, OWN, "a", seed)->status, LLM_OK);
+            }
+            const answer *again = say(d, OWN, "a", 1);
+            CHECK(again->n_reused >= LONG - 50);
+            CHECK_INT(driver_close(d), 0);
+        }
+    }
+}
+
+/* A timeline opened later is pinned with its session, makes way for the next one, and is free again with the others. */
+static void test_later_timelines_are_pinned_with_their_session(void)
+{
+    driver *d = driver_open(&(llm_engine_options){
+        .model = "sim:dense,length=0", .n_sessions = 5, .timelines_max = 2, .capacity_policy = LLM_POLICY_EVICT});
+    llm_session_view view;
+    CHECK_INT(say(d, OWN, "a", 1)->status, LLM_OK);
+    CHECK_INT(pin(d, OWN, "a", true), LLM_OK);
+    const uint32_t slot = say(d, OWN, "a", 2)->slot;
+    CHECK_INT(llm_page_session(d->page, slot, &view), LLM_OK);
+    CHECK_INT(view.is_pinned, LLM_PIN_SESSION);
+    CHECK_INT(say(d, OWN, "a", 3)->status, LLM_OK); /* in place of the second */
+    CHECK(say(d, OWN, "a", 2)->n_reused == 0);
+    CHECK(say(d, OWN, "a", 1)->n_reused > 0);
+    CHECK_INT(pin(d, OWN, "a", false), LLM_OK);
+    for (uint64_t i = 0; i < 5; i++) {
+        const char name[] = {'n', (char)('0' + i), '\0'};
+        CHECK_INT(say(d, OWN, name, 20 + i)->status, LLM_OK);
+    }
+    driver_fence(d);
+    CHECK(!is_open(d, OWN, "a"));
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void test_pins_leave_room(void)
+{
+    driver *d = driver_open(&(llm_engine_options){
+        .model = "sim:dense", .n_sessions = 8, .n_owners = 2, .capacity_policy = LLM_POLICY_EVICT});
+    CHECK_INT(d->info.n_pins_max, 6);
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+    for (uint32_t i = 0; i < 6; i++) { /* 6 in all, of one owner 5 */
+        CHECK_INT(say(d, OWN, names[i], i)->status, LLM_OK);
+        CHECK_INT(pin(d, OWN, names[i], true), i < 5 ? LLM_OK : LLM_PINS);
+    }
+    CHECK_INT(say(d, OTHER, "a", 1)->status, LLM_OK);
+    CHECK_INT(pin(d, OTHER, "a", true), LLM_OK);
+    CHECK_INT(say(d, OTHER, "b", 1)->status, LLM_OK);
+    CHECK_INT(pin(d, OTHER, "b", true), LLM_PINS);
+    CHECK_INT(pin(d, OWN, "a", true), LLM_OK); /* it is pinned already */
+    CHECK_INT(pin(d, OWN, "a", false), LLM_OK);
+    CHECK_INT(pin(d, OTHER, "b", true), LLM_OK);
+    CHECK_INT(pin(d, OTHER, "nobody", true), LLM_NOT_FOUND);
+    CHECK_INT(say(d, OWN, "new", 9)->status, LLM_OK); /* there is always room for another session */
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* ---- what cannot come is not waited for ---- */
+
+static void test_a_parked_session_that_can_never_come_back_fails(void)
+{
+    for (uint32_t pins = 0; pins < 2; pins++) { /* refuse; or evict, and the other one is pinned */
+        driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=500",
+                                                      .n_sessions = 3,
+                                                      .capacity_policy = pins ? LLM_POLICY_EVICT : LLM_POLICY_REFUSE});
+        CHECK_INT(say(d, OWN, "parked", 1)->status, LLM_OK);
+        CHECK_INT(driver_wait(d, driver_park(d, OWN, "parked"))->status, LLM_OK);
+        CHECK_INT(say(d, OWN, "other", 2)->status, LLM_OK);
+        CHECK_INT(pin(d, OWN, "other", pins == 1), LLM_OK);
+        const answer *a = say(d, OWN, "parked", 1);
+        CHECK_INT(a->finished.outcome, LLM_OUTCOME_FAILED);
+        CHECK_STR(llm_status_word((int)a->status), "kv_cache_full");
+        CHECK_INT(driver_wait(d, driver_close_session(d, OWN, "other"))->status, LLM_OK);
+        CHECK(say(d, OWN, "parked", 1)->n_reused > 0); /* nothing was lost by asking */
+        CHECK_INT(driver_close(d), 0);
+    }
+}
+
+/* While another one runs there is something to wait for. */
+static void test_a_parked_session_waits_for_who_runs(void)
+{
+    driver *d = driver_open(&(llm_engine_options){
+        .model = "sim:dense,length=0,cells=700", .n_sessions = 3, .capacity_policy = LLM_POLICY_EVICT});
+    CHECK_INT(say(d, OWN, "parked", 1)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_park(d, OWN, "parked"))->status, LLM_OK);
+    const uint64_t running = endless(d, OWN, "other", 2);
+    driver_wait_text(d, running);
+    driver_pause(d, running, true);
+    CHECK_INT(say(d, OWN, "third", 3)->status, LLM_OK);
+    const uint64_t waiting = driver_generate(d, call_of(OWN, "parked", 1));
+    driver_loop(d);
+    driver_cancel(d, running);
+    CHECK_INT(driver_wait(d, waiting)->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* ---- one owner beside another ---- */
+
+static driver *open_for_two(llm_policy policy, uint32_t n_sessions)
+{
+    return driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=200,ctx=100000",
+                                             .n_ctx = 100000,
+                                             .n_sessions = n_sessions,
+                                             .n_owners = 2,
+                                             .capacity_policy = policy});
+}
+
+static void test_endless_generations_leave_a_seat_to_others(void)
+{
+    driver *d = open_for_two(LLM_POLICY_PARK, 2);
+    uint64_t greedy[6];
+    for (uint32_t i = 0; i < 6; i++) {
+        const char name[] = {'a', (char)('0' + i), '\0'};
+        greedy[i] = endless(d, OWN, i < 3 ? name : NULL, i);
+    }
+    driver_wait_text(d, greedy[0]);
+    CHECK_INT(say(d, OTHER, "hi", 9)->status, LLM_OK);
+    CHECK_INT(say(d, OTHER, NULL, 9)->status, LLM_OK);
+    for (uint32_t i = 0; i < 6; i++) {
+        CHECK(!driver_answer(d, greedy[i])->is_over);
+        driver_cancel(d, greedy[i]);
+    }
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* Who has fewer seats is served first, though another has waited longer. */
+static void test_the_owner_with_the_fewest_seats_is_next(void)
+{
+    driver *d = open_for_two(LLM_POLICY_PARK, 4);
+    const uint64_t first = endless(d, OWN, "a0", 0);
+    const uint64_t second = endless(d, OWN, "a1", 1);
+    const uint64_t last = endless(d, OWN, "a2", 2);
+    const uint64_t others = endless(d, OTHER, "b0", 3);
+    driver_wait_text(d, others);
+    driver_wait_text(d, last);
+    const uint64_t third = endless(d, OWN, "a3", 5);
+    const uint64_t next = endless(d, OTHER, "b1", 4);
+    driver_loop(d);
+    CHECK(!driver_answer(d, third)->is_started && !driver_answer(d, next)->is_started);
+    driver_cancel(d, first);
+    CHECK(driver_wait_started(d, next)->is_started);
+    CHECK(!driver_answer(d, third)->is_started);
+    driver_cancel(d, second);
+    CHECK(driver_wait_started(d, third)->is_started);
+    driver_cancel(d, third);
+    driver_cancel(d, last);
+    driver_cancel(d, next);
+    driver_cancel(d, others);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void test_queues_have_room_for_others(void)
+{
+    enum { N = LLM_SCRATCH_QUEUE_MAX + 10 };
+    driver *d = open_for_two(LLM_POLICY_PARK, 2);
+    uint64_t requests[N];
+    uint32_t n_refused = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        requests[i] = endless(d, OWN, NULL, i);
+        if (i == 0) { /* it has begun: the others wait */
+            driver_wait_text(d, requests[i]);
+        }
+    }
+    const uint64_t other = driver_generate(d, call_of(OTHER, NULL, 99));
+    CHECK_INT(driver_wait(d, other)->status, LLM_OK);
+    for (uint32_t i = 0; i < N; i++) {
+        n_refused += driver_answer(d, requests[i])->status == LLM_QUEUE_FULL;
+        driver_cancel(d, requests[i]);
+    }
+    driver_wait_all(d);
+    CHECK_INT(n_refused, N - 48 - 1); /* three quarters of the queue, and the one that runs */
+    llm_engine_set_owners(d->engine, 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void test_the_greedy_owner_gives_first(void)
+{
+    driver *d = driver_open(&(llm_engine_options){
+        .model = "sim:dense", .n_sessions = 4, .n_owners = 2, .capacity_policy = LLM_POLICY_EVICT});
+    CHECK_INT(say(d, OTHER, "oldest", 0)->status, LLM_OK);
+    static const char *const names[] = {"a", "b", "c", "d", "e"};
+    for (uint32_t i = 0; i < 5; i++) {
+        CHECK_INT(say(d, OWN, names[i], 1 + i)->status, LLM_OK);
+    }
+    driver_fence(d);
+    CHECK(is_open(d, OTHER, "oldest"));
+    CHECK(!is_open(d, OWN, "a") && !is_open(d, OWN, "b") && is_open(d, OWN, "c"));
+    for (uint32_t i = 0; i < 2; i++) { /* up to an equal part the other takes from it */
+        CHECK_INT(say(d, OTHER, names[i], 1 + i)->status, LLM_OK);
+    }
+    driver_fence(d);
+    CHECK(is_open(d, OTHER, "b") && is_open(d, OWN, "e"));
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* ---- storm ---- */
+
+/* Random commands of three owners on pools that are too small: every request ends, whatever the policy. */
+static void rage(const char *class, llm_policy policy, uint64_t seed, const char *directory)
+{
+    enum { N_COMMANDS = 500 };
+    static const char *const names[] = {"a", "b", "c", "d"};
+    driver *d = driver_open(&(llm_engine_options){.model = class,
+                                                  .n_sessions = 3,
+                                                  .n_scratch = 1,
+                                                  .n_owners = 3,
+                                                  .n_parked_max = 3,
+                                                  .timelines_max = 2,
+                                                  .parked_bytes_max = 1 << 13,
+                                                  .capacity_policy = policy,
+                                                  .state_dir = directory});
+    random_source r = {.state = seed};
+    for (uint32_t i = 0; i < N_COMMANDS; i++) {
+        const uint32_t owner = random_below(&r, 3);
+        const char *name = names[random_below(&r, 4)];
+        const uint32_t kind = random_below(&r, 20);
+        if (kind < 10) {
+            generate_call call = *call_of(owner, kind == 0 ? NULL : name, random_below(&r, 5));
+            call.n_prompt = 1 + random_below(&r, LONG);
+            call.max_tokens = 1 + random_below(&r, 200);
+            driver_generate(d, &call);
+        } else if (kind < 13) {
+            driver_park(d, owner, name);
+        } else if (kind < 15) {
+            driver_pin(d, owner, name, kind == 13);
+        } else if (kind < 17) {
+            driver_command(d, kind == 15 ? LLM_COMMAND_SAVE : LLM_COMMAND_LOAD, owner, name, "label");
+        } else if (kind == 17) {
+            driver_fork(d, owner, name, names[random_below(&r, 4)], UINT32_MAX);
+        } else if (kind == 18) {
+            driver_close_session(d, owner, name);
+        } else {
+            driver_wait_all(d);
+        }
+    }
+    driver_wait_all(d);
+    const bool is_idle = driver_is_idle(d);
+    CHECK_INT(driver_close(d), 0);
+    CHECK(is_idle);
+}
+
+static void test_everything_ends(void)
+{
+    static const char *const models[] = {"sim:dense,cells=400", "sim:hybrid,cells=700", "sim:window,window=50"};
+    for (uint64_t i = 0; i < 3; i++) {
+        for (llm_policy policy = LLM_POLICY_REFUSE; policy < LLM_POLICY_N; policy++) {
+            char directory[] = "/tmp/test_shares.XXXXXX";
+            char removal[64];
+            CHECK(mkdtemp(directory) != NULL);
+            rage(models[i], policy, 1 + 3 * i + (uint64_t)policy, directory);
+            snprintf(removal, sizeof removal, "rm -rf %s", directory);
+            CHECK_INT(system(removal), 0);
+            CHECK_STILL_GOOD();
+        }
+    }
+}
+
+int main(void)
+{
+    RUN(test_a_pinned_history_outlives_other_prompts);
+    RUN(test_later_timelines_are_pinned_with_their_session);
+    RUN(test_pins_leave_room);
+    RUN(test_a_parked_session_that_can_never_come_back_fails);
+    RUN(test_a_parked_session_waits_for_who_runs);
+    RUN(test_endless_generations_leave_a_seat_to_others);
+    RUN(test_the_owner_with_the_fewest_seats_is_next);
+    RUN(test_queues_have_room_for_others);
+    RUN(test_the_greedy_owner_gives_first);
+    RUN(test_everything_ends);
+    return CHECK_RESULT();
+}
