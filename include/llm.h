@@ -411,7 +411,7 @@ LLM_API void llm_session_cancel(llm_session *session);
  *   RESET     [3, request, owner, session]
  *   CLOSE     [4, request, owner, session]
  *   PAUSE     [5, request, paused]
- *   FORK      [6, request, owner, session, new_session, at]
+ *   FORK      [6, request, owner, session, new_session, at, replace]
  *   PARK      [7, request, owner, session]
  *   PIN       [8, request, owner, session, pinned]
  *   RENAME    [9, request, owner, session, new_session]
@@ -437,14 +437,15 @@ LLM_API void llm_session_cancel(llm_session *session);
  *   paused      bool: a paused generation keeps its place and is not stepped
  *   at          uint32: the fork begins with that many of the session's tokens, or as close below as its memory and
  *               checkpoints allow; UINT32_MAX: all
+ *   replace     bool: a session that has the new name already is closed for the fork; else it is LLM_EXISTS
  *   pinned      bool: a pinned session is never forgotten or expired; it may be parked. Its timelines of that moment are
  *               kept: what continues none of them gets another timeline. Of all histories a quarter stays unpinned, and
  *               of the rest one owner has its share: beyond that LLM_PINS, and nothing is changed.
  *   label       str: the name of a snapshot in the state directory
  *
  * A session is a few timelines (see --session-timelines): GENERATE goes to the one whose history the prompt continues;
- * RESET, CLOSE, PARK, PIN and RENAME act on all; FORK and SAVE take the one used last. FORK and LOAD replace a session
- * that has the name already, a LOAD when it has read the snapshot. A FORK of what is just being read from the disk is
+ * RESET, CLOSE, PARK, PIN and RENAME act on all; FORK and SAVE take the one used last. A LOAD replaces a session that
+ * has the name already, when it has read the snapshot. A FORK of what is just being read from the disk is
  * LLM_BUSY: ask again. PARK leaves out what is busy.
  *
  * The reader is strict: any other shape, count, type, range or trailing byte is LLM_INVALID and the message is
@@ -485,10 +486,12 @@ LLM_API int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes);
  *   FINISHED  [4, request, outcome, status, n_prompt, n_reused, n_prefilled, n_generated, n_resident, n_visible,
  *                 stop_index, queue_us, prefill_us, decode_us, seed]
  *   REPLY     [5, request, status, slot, n_tokens]
+ *   FORGOTTEN [6, owner, session]
  *
  * A GENERATE gets either FINISHED(refused) alone, or ADMITTED, then STARTED when its session is free and its resume
  * is decided (absent if it is cancelled before), then TEXT..., then FINISHED. All other commands but CANCEL and PAUSE
- * get one REPLY.
+ * get one REPLY. FORGOTTEN says that a session was given up without anybody having asked for it, by the capacity policy
+ * or because its time was over; it comes before any event of a later session of that name.
  *
  *   slot         the session's slot in the shared page; UINT32_MAX in ADMITTED: not known yet (scratch)
  *   n_tokens     of REPLY: tokens the session holds afterwards
@@ -508,6 +511,7 @@ typedef enum llm_event_op {
     LLM_EVENT_TEXT = 3,
     LLM_EVENT_FINISHED = 4,
     LLM_EVENT_REPLY = 5,
+    LLM_EVENT_FORGOTTEN = 6,
 } llm_event_op;
 
 /* Readable when events wait: add it to the event loop. Owned by the engine. Loop thread. */

@@ -12,7 +12,12 @@ int decode_open(decode *d)
     d->seqs = malloc(n * sizeof *d->seqs);
     d->outputs = malloc(n * sizeof *d->outputs);
     d->logits = malloc(d->model->info.n_vocab * sizeof *d->logits);
-    if (d->logits == NULL || d->tokens == NULL || d->positions == NULL || d->seqs == NULL || d->outputs == NULL) {
+    /* A command is taken while fewer than LLM_REQUESTS_MAX notices wait or are due (decode_take_commands), and leaves at
+     * most one more, and three names that it drives out. Until the next is taken, each of those due may add one, and a
+     * name that it drives out, and every open session may be forgotten, once: nothing opens one meanwhile. */
+    d->n_notices_max = 2 * LLM_REQUESTS_MAX + d->places->n_slots + 4;
+    d->notices = malloc(d->n_notices_max * sizeof *d->notices);
+    if (d->notices == NULL || d->logits == NULL || d->tokens == NULL || d->positions == NULL || d->seqs == NULL || d->outputs == NULL) {
         decode_close(d);
         return LLM_NO_MEMORY;
     }
@@ -27,6 +32,8 @@ void decode_close(decode *d)
         decode_end_request(d, r, LLM_OUTCOME_SHUTDOWN, LLM_SHUTDOWN);
         request_close(r);
     }
+    free(d->notices);
+    d->notices = NULL;
     free(d->logits);
     free(d->tokens);
     free(d->positions);
@@ -57,10 +64,14 @@ static bool deliver_notices(decode *d)
     return d->n_notices == 0;
 }
 
-/* Delivers what it can and frees the requests that are through. True when nothing is left to deliver. */
+/* Delivers what it can and frees the requests that are through. True when nothing is left to deliver. That a session was
+ * forgotten is told before anything of a later one of its name: a notice that has no room holds all others back. */
 static bool deliver_all(decode *d)
 {
     bool all = deliver_notices(d);
+    if (!all) {
+        return false;
+    }
     uint32_t kept = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
@@ -198,6 +209,8 @@ int decode_start(decode *d)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&d->stop_asked, false);
+    d->places->forgotten = decode_forgotten;
+    d->places->forgotten_context = d;
     atomic_store(&d->life, DECODE_SERVING); /* before the thread exists: whoever may push once this returns, may push */
     const int failed = pthread_create(&d->thread, NULL, run, d);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -217,5 +230,6 @@ void decode_stop(decode *d)
     atomic_store(&d->stop_asked, true);
     doorbell_ring(d->command_bell);
     pthread_join(d->thread, NULL);
+    d->places->forgotten = NULL;
     atomic_store(&d->life, DECODE_JOINED);
 }

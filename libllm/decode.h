@@ -22,7 +22,7 @@
 #include "ring.h"
 #include "schedule.h"
 
-/* A terminal event that belongs to no live request: a refusal, or the reply to a reset or close. */
+/* An event that belongs to no live request: a refusal, a reply, a session that was forgotten. */
 typedef struct notice {
     uint8_t bytes[WIRE_EVENT_BYTES_MAX];
     uint32_t n_bytes;
@@ -54,8 +54,9 @@ typedef struct decode {
     uint32_t n_requests;
     request *scratch_queue; /* first of those that wait for any scratch session */
     uint32_t n_scratch_waiting;
-    notice notices[LLM_REQUESTS_MAX];
+    notice *notices; /* owned */
     uint32_t n_notices;
+    uint32_t n_notices_max; /* see decode_open */
     uint32_t n_replies_due; /* commands whose reply waits for the store */
     bool is_undelivered;    /* something is left that the event ring did not take */
 
@@ -98,6 +99,7 @@ void decode_finish(decode *d);
 /* decode_command.c: takes commands off the ring as long as their answers have room. */
 void decode_take_commands(decode *d);
 void decode_start_waiting(decode *d);
+void decode_forgotten(void *d, uint32_t owner, const char *name); /* places.h */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status);
 void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm_status status);
 

@@ -7,7 +7,7 @@
 
 static wire_writer notice_writer(decode *d)
 {
-    assert(d->n_notices < LLM_REQUESTS_MAX);
+    assert(d->n_notices < d->n_notices_max);
     return wire_writer_open(d->notices[d->n_notices].bytes, WIRE_EVENT_BYTES_MAX);
 }
 
@@ -35,6 +35,14 @@ void decode_reply(decode *d, uint64_t request_id, llm_status status, const sessi
 {
     wire_writer w = notice_writer(d);
     wire_write_reply(&w, request_id, status, s != NULL ? s->slot : 0, s != NULL ? session_n_tokens(s) : 0);
+    notice_add(d, &w);
+}
+
+void decode_forgotten(void *context, uint32_t owner, const char *name)
+{
+    decode *d = context;
+    wire_writer w = notice_writer(d);
+    wire_write_forgotten(&w, owner, name, strlen(name));
     notice_add(d, &w);
 }
 

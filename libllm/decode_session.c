@@ -136,6 +136,10 @@ void decode_fork_command(decode *d, const wire_command *c)
         decode_reply(d, c->request, LLM_INVALID, from);
         return;
     }
+    if (!c->is_on && places_next(d->places, c->owner, c->other, c->n_other_bytes, NULL) != NULL) {
+        decode_reply(d, c->request, LLM_EXISTS, from);
+        return;
+    }
     if (!can_be_forked(d, from)) { /* before anything is closed for it */
         decode_reply(d, c->request, LLM_BUSY, from);
         return;

@@ -377,13 +377,26 @@ void places_reset_session(places *p, session *s)
     session_reset(s);
 }
 
-void places_forget(places *p, session *s)
+/* Nobody asked for it: with its last timeline the name is told. */
+static void give_up(places *p, session *s, llm_counter counter)
 {
     assert(session_is_idle(s));
-    if (is_named(s)) {
-        page_count(p->ground.page, LLM_COUNTER_SESSIONS_EVICTED, 1);
-    }
+    const uint32_t owner = s->owner;
+    char name[LLM_SESSION_NAME_BYTES_MAX + 1];
+    memcpy(name, s->name, sizeof name);
     places_close_session(p, s);
+    if (name[0] == '\0') {
+        return;
+    }
+    page_count(p->ground.page, counter, 1);
+    if (p->forgotten != NULL && places_next(p, owner, name, strlen(name), NULL) == NULL) {
+        p->forgotten(p->forgotten_context, owner, name);
+    }
+}
+
+void places_forget(places *p, session *s)
+{
+    give_up(p, s, LLM_COUNTER_SESSIONS_EVICTED);
 }
 
 uint64_t places_expire(places *p, uint64_t before_ms)
@@ -395,8 +408,7 @@ uint64_t places_expire(places *p, uint64_t before_ms)
             continue;
         }
         if (s->record.used_ms < before_ms) {
-            places_close_session(p, s);
-            page_count(p->ground.page, LLM_COUNTER_SESSIONS_EXPIRED, 1);
+            give_up(p, s, LLM_COUNTER_SESSIONS_EXPIRED);
         } else if (oldest == 0 || s->record.used_ms < oldest) {
             oldest = s->record.used_ms;
         }

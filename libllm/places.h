@@ -39,6 +39,8 @@ typedef struct places {
     places_options options;
     store *store;         /* NULL: no disk */
     size_t writing_bytes; /* of states and checkpoints that the store has still to write */
+    void (*forgotten)(void *context, uint32_t owner, const char *name); /* NULL, or who hears of names given up */
+    void *forgotten_context;
     uint64_t clock;       /* counts uses; orders sessions by recency */
     _Atomic uint32_t n_owners; /* writer: any thread; between whom to be fair */
     share_holding *holdings;   /* n_slots: of one choice */
@@ -106,7 +108,7 @@ seating places_seat(places *p, session *s);
 bool places_free_cells(places *p, const session *s);
 
 bool places_park(places *p, session *s);          /* gives up its seat; it may be running (decode_step.c) */
-void places_forget(places *p, session *s);        /* closes an idle session that the policy gives up, and counts it */
+void places_forget(places *p, session *s);        /* closes an idle session that is given up, and counts and tells it */
 void places_close_session(places *p, session *s); /* the file in the state directory goes, too */
 void places_reset_session(places *p, session *s); /* idem */
 

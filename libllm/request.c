@@ -366,7 +366,8 @@ static bool deliver_event(request *r, ring *events, llm_event_op op)
         break;
     case LLM_EVENT_TEXT: wire_write_text(&w, r->id, r->out.text, r->out.n_text, r->n_generated); break;
     case LLM_EVENT_FINISHED: wire_write_finished(&w, &r->finished); break;
-    case LLM_EVENT_REPLY: break;
+    case LLM_EVENT_REPLY:
+    case LLM_EVENT_FORGOTTEN: break;
     }
     assert(!w.failed);
     ring_commit(events, wire_size(&w));

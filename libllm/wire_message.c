@@ -11,7 +11,7 @@ enum {
     CANCEL_FIELDS = 2,
     SESSION_FIELDS = 4, /* RESET, CLOSE, PARK */
     PAUSE_FIELDS = 3,
-    FORK_FIELDS = 6,
+    FORK_FIELDS = 7,
     PIN_FIELDS = 5,
     TWO_NAME_FIELDS = 5, /* RENAME, SAVE, LOAD */
     SAMPLING_FIELDS = 9,
@@ -190,6 +190,7 @@ static void read_fields(wire_reader *r, wire_command *c)
     case LLM_COMMAND_FORK:
         c->other = read_name(r, 1, &c->n_other_bytes);
         c->at = (uint32_t)wire_read_uint(r, UINT32_MAX);
+        c->is_on = wire_read_bool(r);
         break;
     case LLM_COMMAND_RENAME:
     case LLM_COMMAND_SAVE:
@@ -296,6 +297,16 @@ void wire_write_finished(wire_writer *w, const wire_finished *f)
     wire_write_uint(w, f->prefill_us);
     wire_write_uint(w, f->decode_us);
     wire_write_uint(w, f->seed);
+    end_event(w, begin);
+}
+
+void wire_write_forgotten(wire_writer *w, uint32_t owner, const char *session, size_t n_session_bytes)
+{
+    uint8_t *begin = w->at;
+    wire_write_array(w, 3);
+    wire_write_uint(w, LLM_EVENT_FORGOTTEN);
+    wire_write_uint(w, owner);
+    wire_write_str(w, session, n_session_bytes);
     end_event(w, begin);
 }
 

@@ -134,14 +134,14 @@ uint64_t driver_generate(driver *d, const generate_call *call)
     return request;
 }
 
-/* [op, request, owner, session], and two more if there is a second name. */
+/* [op, request, owner, session], and three more if there is a second name. */
 static uint64_t push_for_session(driver *d, llm_command_op op, uint32_t owner, const char *session, const char *to,
                                  uint32_t at)
 {
     uint64_t request = expect(d, ASK_REPLY);
     uint8_t message[512];
     wire_writer w = wire_writer_open(message, sizeof message);
-    wire_write_array(&w, to != NULL ? 6 : 4);
+    wire_write_array(&w, to != NULL ? 7 : 4);
     wire_write_uint(&w, op);
     wire_write_uint(&w, request);
     wire_write_uint(&w, owner);
@@ -149,6 +149,7 @@ static uint64_t push_for_session(driver *d, llm_command_op op, uint32_t owner, c
     if (to != NULL) {
         wire_write_str(&w, to, strlen(to));
         wire_write_uint(&w, at);
+        wire_write_bool(&w, !d->forks_beside);
     }
     push(d, message, wire_size(&w));
     return request;
@@ -304,11 +305,29 @@ static void take_finished(driver *d, uint64_t request, answer *a, wire_reader *r
     a->status = f->status;
 }
 
+static void take_forgotten(driver *d, wire_reader *r)
+{
+    size_t n = 0;
+    d->forgotten_owner = (uint32_t)wire_read_uint(r, UINT32_MAX);
+    const char *name = wire_read_str(r, LLM_SESSION_NAME_BYTES_MAX, &n);
+    if (r->failed || n == 0) {
+        fault(d, 0, "FORGOTTEN without a name");
+        return;
+    }
+    memcpy(d->forgotten, name, n);
+    d->forgotten[n] = '\0';
+    d->n_forgotten++;
+}
+
 static void take_event(driver *d, wire_reader *r)
 {
-    static const uint32_t counts[] = {0, 3, 6, 4, 15, 5};
+    static const uint32_t counts[] = {0, 3, 6, 4, 15, 5, 3};
     uint32_t count = wire_read_array(r, 16);
-    uint32_t op = (uint32_t)wire_read_uint(r, LLM_EVENT_REPLY);
+    uint32_t op = (uint32_t)wire_read_uint(r, LLM_EVENT_FORGOTTEN);
+    if (op == LLM_EVENT_FORGOTTEN && count == counts[op]) {
+        take_forgotten(d, r);
+        return;
+    }
     uint64_t request = wire_read_uint(r, UINT64_MAX);
     if (r->failed || op == 0 || count != counts[op] || request == 0 || request > d->n_requests) {
         fault(d, request, "an event that is none, or of a request that was never made");

@@ -37,6 +37,10 @@ typedef struct driver {
     uint64_t n_open;       /* not over */
     uint32_t n_faults;     /* breaches of the protocol, each printed */
     bool expects_nonsense; /* " WRONG-STATE" is what this test is about */
+    bool forks_beside;     /* a FORK replaces nothing */
+    uint64_t n_forgotten;  /* FORGOTTEN events; of the last one: */
+    uint32_t forgotten_owner;
+    char forgotten[LLM_SESSION_NAME_BYTES_MAX + 1];
     bool drains_late;      /* takes no event before the engine had to wait for room */
     uint8_t *buffer;
 } driver;

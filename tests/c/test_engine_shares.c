@@ -257,6 +257,68 @@ static void test_the_greedy_owner_gives_first(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* ---- what is given up is told ---- */
+
+static void test_a_session_that_is_evicted_is_told(void)
+{
+    driver *d = driver_open(
+        &(llm_engine_options){.model = "sim:dense", .n_sessions = 3, .capacity_policy = LLM_POLICY_EVICT});
+    CHECK_INT(say(d, OWN, "a", 1)->status, LLM_OK);
+    CHECK_INT(say(d, OWN, "a", 2)->status, LLM_OK); /* another timeline */
+    CHECK_INT(say(d, OTHER, "b", 3)->status, LLM_OK);
+    CHECK_INT(say(d, OTHER, "c", 4)->status, LLM_OK);
+    CHECK_INT(d->n_forgotten, 0); /* a timeline has gone, not the session */
+    CHECK_INT(say(d, OTHER, "d", 5)->status, LLM_OK);
+    CHECK_INT(d->n_forgotten, 1);
+    CHECK(d->forgotten_owner == OWN && strcmp(d->forgotten, "a") == 0);
+    CHECK_INT(driver_wait(d, driver_close_session(d, OTHER, "d"))->status, LLM_OK); /* who asked for it knows */
+    CHECK_INT(say(d, OTHER, NULL, 6)->status, LLM_OK);
+    driver_fence(d);
+    CHECK_INT(d->n_forgotten, 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* More than the event ring takes: a name for each session is driven out by the next, and nobody drains. */
+static void test_names_given_up_wait_for_room(void)
+{
+    enum { N = 3000 };
+    driver *d = driver_open(&(llm_engine_options){
+        .model = "sim:dense", .n_sessions = 1, .event_ring_bytes = 1, .capacity_policy = LLM_POLICY_EVICT});
+    d->drains_late = true;
+    uint64_t last = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        char name[LLM_SESSION_NAME_BYTES_MAX + 1];
+        snprintf(name, sizeof name, "%0128u", i);
+        generate_call call = *call_of(OWN, name, i % 7);
+        call.n_prompt = 1;
+        call.max_tokens = 1;
+        last = driver_generate(d, &call);
+        while (!driver_answer(d, last)->is_over && i % 8 == 7) {
+            driver_drain(d);
+        }
+    }
+    driver_wait_all(d);
+    driver_fence(d);
+    uint64_t n_answered = 0;
+    for (uint64_t i = 1; i <= last; i++) {
+        n_answered += driver_answer(d, i)->status == LLM_OK;
+    }
+    CHECK(n_answered > 0);
+    CHECK_INT(d->n_forgotten, n_answered - 1); /* all but the one that is open */
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void test_a_session_whose_time_is_over_is_told(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense", .idle_s_max = 1});
+    CHECK_INT(say(d, OWN, "a", 1)->status, LLM_OK);
+    while (d->n_forgotten == 0) {
+        driver_wait(d, driver_reset(d, UINT32_MAX, "never-opened"));
+    }
+    CHECK(d->forgotten_owner == OWN && strcmp(d->forgotten, "a") == 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* ---- storm ---- */
 
 /* Random commands of three owners on pools that are too small: every request ends, whatever the policy. */
@@ -330,6 +392,9 @@ int main(void)
     RUN(test_the_owner_with_the_fewest_seats_is_next);
     RUN(test_queues_have_room_for_others);
     RUN(test_the_greedy_owner_gives_first);
+    RUN(test_a_session_that_is_evicted_is_told);
+    RUN(test_names_given_up_wait_for_room);
+    RUN(test_a_session_whose_time_is_over_is_told);
     RUN(test_everything_ends);
     return CHECK_RESULT();
 }

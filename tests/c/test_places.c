@@ -171,6 +171,22 @@ static void test_a_fork_never_costs_its_parent(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+static void test_a_fork_replaces_only_what_it_may(void)
+{
+    driver *d = driver_open_model("sim:dense,length=0");
+    CHECK_INT(say(d, "parent", 1)->status, LLM_OK);
+    const uint32_t slot = say(d, "child", 2)->slot;
+    d->forks_beside = true;
+    CHECK_INT(driver_wait(d, driver_fork(d, 0, "parent", "child", UINT32_MAX))->status, LLM_EXISTS);
+    int32_t tokens[1024];
+    CHECK(driver_tokens(d, slot, tokens, 1024) >= LONG);
+    CHECK_INT(driver_wait(d, driver_fork(d, 0, "parent", "another", UINT32_MAX))->status, LLM_OK);
+    d->forks_beside = false;
+    CHECK_INT(driver_wait(d, driver_fork(d, 0, "parent", "child", UINT32_MAX))->status, LLM_OK);
+    CHECK(say(d, "child", 1)->n_reused > 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* A fork that has to wait for the disk has not closed the session whose name it will take. */
 static void test_a_fork_that_must_wait_replaces_nothing(void)
 {
@@ -551,6 +567,7 @@ int main(void)
     RUN(test_a_dropped_state_is_never_taken_for_a_loaded_one);
     RUN(test_fork_of_the_only_seated_session);
     RUN(test_a_fork_never_costs_its_parent);
+    RUN(test_a_fork_replaces_only_what_it_may);
     RUN(test_a_fork_that_must_wait_replaces_nothing);
     RUN(test_what_cannot_be_loaded_replaces_nothing);
     RUN(test_a_saved_session_comes_back);

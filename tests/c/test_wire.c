@@ -225,7 +225,7 @@ static const uint8_t reset_message[] = {0x94, 0x03, 0xce, 0x00, 0x01, 0x00, 0x00
 static const uint8_t close_message[] = {0x94, 0x04, 0xcf, 0x00, 0x00, 0x00, 0x01,
                                         0x00, 0x00, 0x00, 0x00, 0x01, 0xa1, 0x61};
 static const uint8_t pause_message[] = {0x93, 0x05, 0x01, 0xc3};
-static const uint8_t fork_message[] = {0x96, 0x06, 0x02, 0x00, 0xa1, 0x61, 0xa1, 0x62, 0xcd, 0x03, 0xe8};
+static const uint8_t fork_message[] = {0x97, 0x06, 0x02, 0x00, 0xa1, 0x61, 0xa1, 0x62, 0xcd, 0x03, 0xe8, 0xc3};
 static const uint8_t park_message[] = {0x94, 0x07, 0x02, 0x00, 0xa1, 0x61};
 static const uint8_t pin_message[] = {0x95, 0x08, 0x02, 0x00, 0xa1, 0x61, 0xc3};
 static const uint8_t rename_message[] = {0x95, 0x09, 0x02, 0x00, 0xa1, 0x61, 0xa1, 0x62};
@@ -286,7 +286,7 @@ static void the_short_commands_are_understood(void)
     CHECK_INT(wire_command_read(pause_message, sizeof pause_message, &c), LLM_OK);
     CHECK(c.op == LLM_COMMAND_PAUSE && c.request == 1 && c.is_on);
     CHECK_INT(wire_command_read(fork_message, sizeof fork_message, &c), LLM_OK);
-    CHECK(c.op == LLM_COMMAND_FORK && c.session[0] == 'a' && c.other[0] == 'b' && c.at == 1000);
+    CHECK(c.op == LLM_COMMAND_FORK && c.session[0] == 'a' && c.other[0] == 'b' && c.at == 1000 && c.is_on);
     CHECK_INT(wire_command_read(pin_message, sizeof pin_message, &c), LLM_OK);
     CHECK(c.op == LLM_COMMAND_PIN && c.session[0] == 'a' && c.is_on);
     CHECK_INT(wire_command_read(save_message, sizeof save_message, &c), LLM_OK);
@@ -524,6 +524,7 @@ static void events_are_exact_to_the_byte(void)
     wire_write_started(&w, 7, LLM_REASON_REWIND, 1000, 900, -1);
     wire_write_text(&w, 7, "h\xc3\xa9", 3, 4);
     wire_write_reply(&w, 8, LLM_NOT_FOUND, 0, 5);
+    wire_write_forgotten(&w, 300, "ab", 2);
     const wire_finished f = {.request = 7, .outcome = LLM_OUTCOME_STOP, .status = LLM_OK, .n_prompt = 1000,
                              .n_reused = 900, .n_prefilled = 100, .n_generated = 5, .n_resident = 1004,
                              .n_visible = 1003, .stop_index = 0, .queue_us = 1, .prefill_us = 70000,
@@ -534,6 +535,7 @@ static void events_are_exact_to_the_byte(void)
         0x96, 0x02, 0x07, 0x03, 0xcd, 0x03, 0xe8, 0xcd, 0x03, 0x84, 0xff, /* STARTED */
         0x94, 0x03, 0x07, 0xa3, 0x68, 0xc3, 0xa9, 0x04, /* TEXT */
         0x95, 0x05, 0x08, 0x03, 0x00, 0x05, /* REPLY */
+        0x93, 0x06, 0xcd, 0x01, 0x2c, 0xa2, 0x61, 0x62, /* FORGOTTEN */
         0x9f, 0x04, 0x07, 0x01, 0x00, 0xcd, 0x03, 0xe8, 0xcd, 0x03, 0x84, 0x64, 0x05, 0xcd, 0x03, 0xec, 0xcd, 0x03,
         0xeb, 0x00, 0x01, 0xce, 0x00, 0x01, 0x11, 0x70, 0xcf, 0x00, 0x00, 0x00, 0x01, 0x2a, 0x05, 0xf2, 0x00, 0xcf,
         0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}; /* FINISHED */
@@ -553,6 +555,7 @@ static void write_largest(wire_writer *w, int which)
     case 1: wire_write_started(w, UINT64_MAX, LLM_REASON_TORN, UINT32_MAX, UINT32_MAX, INT32_MIN); break;
     case 2: wire_write_text(w, UINT64_MAX, text, sizeof text, UINT32_MAX); break;
     case 3: wire_write_finished(w, &f); break;
+    case 4: wire_write_forgotten(w, UINT32_MAX, text, LLM_SESSION_NAME_BYTES_MAX); break;
     default: wire_write_reply(w, UINT64_MAX, LLM_SMALL_BUFFER, UINT32_MAX, UINT32_MAX); break;
     }
 }
@@ -560,7 +563,7 @@ static void write_largest(wire_writer *w, int which)
 static void events_fit_their_stated_size_or_are_not_written(void)
 {
     static uint8_t message[71000];
-    for (int which = 0; which < 5; which++) {
+    for (int which = 0; which < 6; which++) {
         size_t text = which == 2 ? 70000 : 0;
         wire_writer w = wire_writer_open(message, text + WIRE_EVENT_BYTES_MAX);
         write_largest(&w, which);

@@ -180,7 +180,7 @@ static void write_generate(wire_writer *w, recipe *r)
 
 static size_t write_command(uint8_t *out, size_t n_out, recipe *r)
 {
-    static const uint32_t fields[] = {13, 2, 4, 4, 3, 6, 4, 5, 5, 5, 5};
+    static const uint32_t fields[] = {13, 2, 4, 4, 3, 7, 4, 5, 5, 5, 5};
     uint32_t op = LLM_COMMAND_GENERATE + next_byte(r) % 11;
     wire_writer w = wire_writer_open(out, n_out);
     wire_write_array(&w, fields[op - LLM_COMMAND_GENERATE]);
@@ -202,6 +202,7 @@ static size_t write_command(uint8_t *out, size_t n_out, recipe *r)
         }
         if (op == LLM_COMMAND_FORK) {
             wire_write_uint(&w, next_number(r) & UINT32_MAX);
+            wire_write_bool(&w, next_byte(r) % 2 == 0);
         }
     }
     require(!w.failed);
