@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import random
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from llmd.history import Answer, Histories, Splice, answer_of, digest_of, digest
 from llmd.transcript import render_request
 from llmd.wire.openai import ChatCompletionRequest
 from tests.conftest import Serve
-from tests.serving import Daemon, Json
+from tests.serving import SETTLE_S, Daemon, Json
 
 OWNER = 0
 
@@ -232,6 +233,27 @@ def test_a_fork_and_a_renamed_session_know_what_was_said() -> None:
     assert [len(found(histories, name, messages)) for name in ("fork", "child")] == [0, 2]
 
 
+def test_an_answer_follows_its_session_and_not_its_name() -> None:
+    histories = Histories()
+    visited = histories.visit(OWNER, "s")
+    histories.rename(OWNER, "s", "new")
+    histories.keep_for(visited, digest(user("q"), assistant("a")), Answer(tokens(1), ""))
+    assert histories.n_bytes > 0 and len(histories.stored()) == 1 and histories.stored()[0].name == "new"
+    histories.forget(OWNER, "new")
+    histories.visit(OWNER, "new")  # another session of that name
+    histories.keep_for(visited, digest(user("q"), assistant("b")), Answer(tokens(2), ""))
+    assert histories.n_bytes == 0
+
+
+def test_a_renamed_session_is_not_counted_twice() -> None:
+    n_bytes = 10 * (len(tokens(0)) + limits.ANSWER_BYTES_OVERHEAD)
+    histories = Histories(bytes_max=n_bytes)
+    messages = filled(histories, "s", 10)
+    assert histories.n_bytes == n_bytes
+    histories.rename(OWNER, "s", "new")
+    assert len(found(histories, "new", messages)) == 10 and histories.n_bytes == n_bytes
+
+
 def test_the_mode_holds_for_the_session() -> None:
     histories = Histories()
     assert histories.mode(OWNER, "s", None, "resident") == "resident"
@@ -392,6 +414,42 @@ async def test_reset_forgets(daemon: Daemon) -> None:
     assert len(daemon.state.histories.splices(OWNER, "s", digests_of(messages))) == 2
     assert (await daemon.ask("POST", "/v1/sessions/s/reset")).status == 200
     assert daemon.state.histories.splices(OWNER, "s", digests_of(messages)) == []
+
+
+@pytest.mark.parametrize("verb", ["close_session", "reset"])
+async def test_a_client_that_has_gone_changes_nothing_about_what_is_forgotten(daemon: Daemon, verb: str) -> None:
+    messages, _ = await talk(daemon, 2)
+    asked = asyncio.create_task(getattr(daemon.state.engine, verb)(OWNER, "s"))
+    await asyncio.sleep(0)  # it is queued
+    asked.cancel()
+    await daemon.state.engine.reset(OWNER, "behind-it")
+    assert asked.cancelled()
+    assert daemon.state.histories.splices(OWNER, "s", digests_of(messages)) == []
+    assert daemon.state.turns.story(OWNER, "s") == []
+
+
+async def test_a_client_that_has_gone_takes_no_answers_from_a_renamed_session(daemon: Daemon) -> None:
+    messages, _ = await talk(daemon, 2)
+    asked = asyncio.create_task(daemon.state.engine.rename(OWNER, "s", "new"))
+    await asyncio.sleep(0)
+    asked.cancel()
+    await daemon.state.engine.reset(OWNER, "behind-it")
+    assert len(daemon.state.histories.splices(OWNER, "new", digests_of(messages))) == 2
+    assert len(daemon.state.turns.story(OWNER, "new")) == 2
+
+
+@pytest.mark.parametrize("options", [{"capacity_policy": "evict", "max_sessions": 1}, {"session_idle_time": 1}])
+async def test_a_session_that_is_given_up_takes_its_answers_along(serve: Serve, options: Json) -> None:
+    daemon = await serve(**options)
+    messages, _ = await talk(daemon, 2)
+    if "max_sessions" in options:
+        await daemon.chat("another one", session_id="other")
+        daemon.state.histories.forget(OWNER, "other")
+    async with asyncio.timeout(SETTLE_S):
+        while daemon.state.histories.n_bytes:
+            await daemon.state.engine.reset(OWNER, "nobody")
+    assert daemon.state.histories.splices(OWNER, "s", digests_of(messages)) == []
+    assert daemon.state.turns.story(OWNER, "s") == []
 
 
 async def test_a_cancelled_answer_is_not_kept(daemon: Daemon) -> None:

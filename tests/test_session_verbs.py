@@ -57,7 +57,7 @@ async def test_a_fork_before_the_last_message(serve: Serve, memory: str) -> None
     starts = daemon.state.turns.user_starts(0, "parent")
     assert sorted(starts) == [1, 2, 3] and list(starts.values()) == sorted(starts.values())
     for at, turn in (("last_user", 3), ("turn:2", 2)):
-        answer = await post(daemon, "parent", "fork", {"session_id": "child", "at": at})
+        answer = await post(daemon, "parent", "fork", {"session_id": "child", "at": at, "replace": True})
         assert answer.status == 200 and 0 < answer.json["tokens"] <= starts[turn]
         child = parent.continued_as("child", 1 + 2 * (turn - 1))
         await child.ask("another question")
@@ -84,10 +84,14 @@ async def test_a_refused_request_moves_no_message(serve: Serve) -> None:
     assert held[1] == held[2] < held[0]
 
 
-async def test_a_fork_replaces_what_has_the_name(daemon: Daemon) -> None:
+async def test_a_fork_replaces_only_what_it_is_told_to(daemon: Daemon) -> None:
     await daemon.chat("one", session_id="a")
     await daemon.chat("a quite different one", session_id="b")
-    forked = (await post(daemon, "a", "fork", {"session_id": "b"})).json
+    before = await show(daemon, "b")
+    answer = await post(daemon, "a", "fork", {"session_id": "b"})
+    assert answer.status == 409 and answer.error["code"] == "session_exists" and "replace" in answer.error["message"]
+    assert await show(daemon, "b") == before
+    forked = (await post(daemon, "a", "fork", {"session_id": "b", "replace": True})).json
     assert forked["tokens"] == (await show(daemon, "a"))["tokens"]
 
 
@@ -323,6 +327,19 @@ async def test_explain_tells_where_histories_parted(daemon: Daemon) -> None:
         answer = await daemon.ask("POST", "/detokenize", {"tokens": parted[f"{side}_tokens"]})
         assert answer.json["content"] == parted[side]
     assert second["reused_tokens"] + second["prefilled_tokens"] == second["prompt_tokens"]
+
+
+async def test_explain_tells_nothing_from_before_a_reset(serve: Serve) -> None:
+    """Not even of a turn that the reset ends."""
+    daemon = await serve(model="sim:dense,length=0,step_us=500,ctx=100000", ctx_size=100_000)
+    await daemon.chat("a secret that is long enough", session_id="a", max_tokens=4)
+    async with daemon.streaming(chat("a secret that is changed", session_id="a", max_tokens=90_000)):
+        assert (await post(daemon, "a", "reset")).status == 200
+    await daemon.idle()
+    assert (await daemon.ask("GET", "/v1/sessions/a/explain")).json["turns"] == []
+    await daemon.chat("hello", session_id="a", max_tokens=4)
+    turns = (await daemon.ask("GET", "/v1/sessions/a/explain")).json["turns"]
+    assert [turn["reason"] for turn in turns] == ["new"]
 
 
 async def test_explain_is_bounded(daemon: Daemon) -> None:

@@ -203,7 +203,7 @@ def test_the_way_back_is_warm_after_each_kind_of_leave(engine: Engine) -> None:
     other = Talk(engine, "b")
     other.prompt, other.has_answer = talk.prompt, True
     assert other.turn(9)[1] == len(other.before_last) - 2
-    assert engine.do(Fork, "a", "c", ALL_TOKENS).status == 0
+    assert engine.do(Fork, "a", "c", ALL_TOKENS, True).status == 0
     fork = Talk(engine, "c")
     fork.prompt, fork.has_answer = talk.prompt, True
     assert fork.turn(10)[1] >= len(fork.before_last) - 2

@@ -23,6 +23,7 @@ from .logs import fields
 from .metrics import Metrics
 from .options import Config
 from .progress import Loading, Progress
+from .session_memory import SessionMemory
 from .turns import Turns
 
 log = logging.getLogger("llmd")
@@ -78,6 +79,7 @@ async def open_model(state: State, wanted: EngineOptions) -> None:
         model_id=state.config.model_id or engine.info.name,
         histories=histories,
     )
+    engine.watcher = SessionMemory(state.histories, state.turns, state.is_in_use)
     state.use_keys(state.keys)
 
 

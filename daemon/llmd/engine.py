@@ -34,12 +34,14 @@ from .wire.engine import (
     Command,
     Event,
     Finished,
+    Forgotten,
     Fork,
     Generate,
     Load,
     Park,
     Pause,
     Pin,
+    Question,
     Rename,
     Reply,
     Reset,
@@ -51,9 +53,6 @@ from .wire.engine import (
 
 log = logging.getLogger("llmd.engine")
 T = TypeVar("T")
-Question = Reset | Close | Fork | Park | Pin | Rename | Save | Load
-"""Commands that get one reply."""
-
 _COMPLAINT_BYTES = 1024
 
 
@@ -64,6 +63,13 @@ class Listener(Protocol):
     def on_started(self, event: Started) -> None: ...
     def on_text(self, event: Text) -> None: ...
     def on_finished(self, event: Finished) -> None: ...
+
+
+class Watcher(Protocol):
+    """Who hears what has become of sessions, in the order in which it did, whoever still waits for the answer."""
+
+    def on_done(self, command: Question) -> None: ...
+    def on_forgotten(self, owner: int, session: str) -> None: ...
 
 
 class Engine:
@@ -80,7 +86,8 @@ class Engine:
         self._decode_events = msgspec.msgpack.Decoder(list[Event]).decode
         self._encode = msgspec.msgpack.Encoder().encode
         self._listeners: dict[int, Listener] = {}
-        self._replies: dict[int, asyncio.Future[Reply]] = {}
+        self._asked: dict[int, tuple[Question, asyncio.Future[Reply]]] = {}
+        self.watcher: Watcher | None = None
         self._unsent: deque[Command] = deque()
         self._last_request = 0
         self._idle = asyncio.Event()
@@ -122,7 +129,7 @@ class Engine:
         self._complaints.cancel()
         self._log_complaints()
         self.loop.remove_reader(lib.llm_events_fd(self._engine))
-        for future in list(self._replies.values()):
+        for _, future in self._asked.values():
             if not future.done():
                 future.set_exception(ApiError("shutting_down"))
         await self._text_threads.close()
@@ -198,10 +205,10 @@ class Engine:
     async def close_session(self, owner: int, session: str) -> Reply:
         return await self._ask(Close(self._next_request(), owner, session))
 
-    async def fork(self, owner: int, session: str, new_session: str, at: int | None) -> Reply:
+    async def fork(self, owner: int, session: str, new_session: str, at: int | None, *, replace: bool) -> Reply:
         """`at`: tokens; None: all."""
         n_tokens = ALL_TOKENS if at is None else at
-        return await self._ask(Fork(self._next_request(), owner, session, new_session, n_tokens))
+        return await self._ask(Fork(self._next_request(), owner, session, new_session, n_tokens, replace))
 
     async def park(self, owner: int, session: str) -> Reply:
         return await self._ask(Park(self._next_request(), owner, session))
@@ -222,8 +229,7 @@ class Engine:
     async def _ask(self, command: Question) -> Reply:
         future: asyncio.Future[Reply] = self.loop.create_future()
         _refuse(self._push(command))
-        self._replies[command.request] = future
-        future.add_done_callback(lambda _: self._replies.pop(command.request, None))
+        self._asked[command.request] = command, future
         return await future
 
     def _next_request(self) -> int:
@@ -270,9 +276,10 @@ class Engine:
 
     def _dispatch(self, event: Event) -> None:
         if isinstance(event, Reply):
-            future = self._replies.get(event.request)
-            if future is not None and not future.done():
-                future.set_result(event)
+            self._answer(event)
+        elif isinstance(event, Forgotten):
+            if self.watcher is not None:
+                self.watcher.on_forgotten(event.owner, event.session)
         elif isinstance(event, Finished):
             listener = self._listeners.pop(event.request)
             if not self._listeners:
@@ -282,6 +289,14 @@ class Engine:
             self._listeners[event.request].on_admitted(event)
         elif isinstance(event, Started):
             self._listeners[event.request].on_started(event)
+
+    def _answer(self, reply: Reply) -> None:
+        """A client that has gone does not hear it; the command was carried out all the same."""
+        command, future = self._asked.pop(reply.request)
+        if not future.done():
+            future.set_result(reply)
+        if reply.status == Status.OK and self.watcher is not None:
+            self.watcher.on_done(command)
 
     # --- text --------------------------------------------------------------------------------------------------------
 

@@ -162,9 +162,11 @@ class StoredSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 
 @dataclass(slots=True)
-class _Kept:
+class Kept:
     """One session. Both are in order of use."""
 
+    owner: int
+    name: str
     answers: OrderedDict[bytes, Answer] = field(default_factory=OrderedDict)
     mode: Mode | None = None
     """What the client last asked for."""
@@ -176,7 +178,7 @@ class Histories:
     def __init__(
         self, bytes_max: int = limits.ANSWER_BYTES_MAX, answers_max: int = limits.ANSWERS_PER_SESSION_MAX
     ) -> None:
-        self._kept: OrderedDict[tuple[int, str], _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, str], Kept] = OrderedDict()
         self._bytes_max = bytes_max
         self._answers_max = answers_max
         self.n_bytes = 0
@@ -204,6 +206,15 @@ class Histories:
         if found:
             self._kept.move_to_end((owner, session))
         return found
+
+    def visit(self, owner: int, session: str) -> Kept:
+        """The session as it is now, for an answer that comes later."""
+        return self._of(owner, session)
+
+    def keep_for(self, visited: Kept, digest: bytes, answer: Answer) -> None:
+        """As `keep`, under the name that the session has by now; nothing if it was forgotten since the visit."""
+        if self._kept.get((visited.owner, visited.name)) is visited:
+            self.keep(visited.owner, visited.name, digest, answer)
 
     def keep(self, owner: int, session: str, digest: bytes, answer: Answer) -> None:
         """`digest`: of the conversation with the answer as its last message."""
@@ -237,8 +248,11 @@ class Histories:
             self.copy(owner, parent, session)
 
     def rename(self, owner: int, session: str, new_session: str) -> None:
-        self.copy(owner, session, new_session)
-        self.forget(owner, session)
+        self.forget(owner, new_session)
+        kept = self._kept.pop((owner, session), None)
+        if kept is not None:
+            kept.name = new_session
+            self._kept[owner, new_session] = kept
 
     def stored(self) -> list[StoredSession]:
         """All that named sessions have, the least recently used first."""
@@ -255,14 +269,14 @@ class Histories:
         for answer in session.answers:
             self.keep(session.owner, session.name, answer.digest, Answer(answer.tokens, answer.rest))
 
-    def _of(self, owner: int, session: str) -> _Kept:
-        kept = self._kept.setdefault((owner, session), _Kept())
+    def _of(self, owner: int, session: str) -> Kept:
+        kept = self._kept.setdefault((owner, session), Kept(owner, session))
         self._kept.move_to_end((owner, session))
         while len(self._kept) > limits.ANSWER_SESSIONS_MAX:
             self.forget(*next(iter(self._kept)))
         return kept
 
-    def _drop(self, kept: _Kept, digest: bytes) -> None:
+    def _drop(self, kept: Kept, digest: bytes) -> None:
         answer = kept.answers.pop(digest, None)
         if answer is not None:
             self.n_bytes -= _bytes_of(answer)

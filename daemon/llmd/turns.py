@@ -52,29 +52,40 @@ class Turn:
 
 
 @dataclass(slots=True)
-class _Told:
+class Told:
+    """Of one session. Whoever was there before it was forgotten adds to what nobody is told any more."""
+
     turns: deque[Turn] = field(default_factory=lambda: deque(maxlen=limits.TOLD_TURNS_MAX))
     slots: set[int] = field(default_factory=set)
     user_starts: dict[int, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """One request of a session, from its arrival on."""
+
+    told: Told | None
+    """None: of no session."""
+    sights: dict[int, Sight]
+
+
 class Turns:
     def __init__(self, page: Page) -> None:
         self._page = page
-        self._told: OrderedDict[tuple[int, str], _Told] = OrderedDict()
+        self._told: OrderedDict[tuple[int, str], Told] = OrderedDict()
 
     # --- a request comes ---------------------------------------------------------------------------------------------
 
-    def look(self, owner: int, name: str, prompt: bytes) -> dict[int, Sight]:
+    def look(self, owner: int, name: str, prompt: bytes) -> Visit:
         """What the timelines of this session hold beside the prompt, by slot. Before the request is queued."""
         if not name:
-            return {}
+            return Visit(None, {})
         told = self._of(owner, name)
         sights = self._sights(told.slots, owner, name, prompt)
         if not sights:
             told.slots = self._page.slots_of(owner, name)
             sights = self._sights(told.slots, owner, name, prompt)
-        return sights
+        return Visit(told, sights)
 
     def _sights(self, slots: set[int], owner: int, name: str, prompt: bytes) -> dict[int, Sight]:
         found = {}
@@ -87,8 +98,8 @@ class Turns:
                 found[slot] = _sight(tokens.tobytes(), prompt)
         return found
 
-    def _of(self, owner: int, name: str) -> _Told:
-        told = self._told.setdefault((owner, name), _Told())
+    def _of(self, owner: int, name: str) -> Told:
+        told = self._told.setdefault((owner, name), Told())
         self._told.move_to_end((owner, name))
         while len(self._told) > limits.TOLD_SESSIONS_MAX:
             self._told.popitem(last=False)
@@ -96,19 +107,18 @@ class Turns:
 
     # --- it starts ---------------------------------------------------------------------------------------------------
 
-    def started(self, owner: int, name: str, user_starts: dict[int, int]) -> None:
+    def started(self, visit: Visit, user_starts: dict[int, int]) -> None:
         """From here the session holds this prompt; one that was refused before leaves it as it is."""
-        if name:
-            self._of(owner, name).user_starts = user_starts
+        if visit.told is not None:
+            visit.told.user_starts = user_starts
 
     # --- it has ended ------------------------------------------------------------------------------------------------
 
-    def add(self, owner: int, name: str, turn: Turn) -> None:
-        if name:
-            told = self._of(owner, name)
-            told.turns.append(turn)
+    def add(self, visit: Visit, turn: Turn) -> None:
+        if visit.told is not None:
+            visit.told.turns.append(turn)
             if turn.slot is not None:
-                told.slots.add(turn.slot)
+                visit.told.slots.add(turn.slot)
 
     # --- telling -----------------------------------------------------------------------------------------------------
 

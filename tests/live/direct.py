@@ -159,11 +159,11 @@ class Bench:
             self.look("park to disk", engine, "a", held + SUFFIX + words(8, 5))
         with self.served() as engine:
             held = self.served_history(engine)
-            assert engine.do(Fork, "a", "b", ALL_TOKENS).status == Status.OK
+            assert engine.do(Fork, "a", "b", ALL_TOKENS, True).status == Status.OK
             self.look("fork", engine, "b", held + SUFFIX)
         with self.served() as engine:
             held = self.served_history(engine)
-            assert engine.do(Fork, "a", "b", N_HISTORY).status == Status.OK
+            assert engine.do(Fork, "a", "b", N_HISTORY, True).status == Status.OK
             self.look("fork at a checkpoint", engine, "b", HISTORY + words(7, 9))
         with self.served() as engine:
             held = self.served_history(engine)

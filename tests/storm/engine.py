@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from llmd.native import REASON_WORDS, GenerateFlag, Outcome, Page, Status, ffi, lib, text_of
-from llmd.wire.engine import Admitted, Command, Event, Finished, Generate, Reply, Sampling, Started, Text
+from llmd.wire.engine import Admitted, Command, Event, Finished, Forgotten, Generate, Reply, Sampling, Started, Text
 
 DEADLINE_S = 20.0
 """For what must happen, never a wait."""
@@ -185,6 +185,8 @@ class Engine:
                 self._take(event)
 
     def _take(self, event: Event) -> None:
+        if isinstance(event, Forgotten):
+            return
         answer = self.answers[event.request]
         assert not answer.has_ended, f"something came after the end: {event}"
         match event:

@@ -128,7 +128,7 @@ class Storm:
         choose, name = self.random.choice, self.random.choice(NAMES)
         match choose([Reset, Close, Park, Park, Fork, Fork, Save, Load, Pin, Rename]):
             case other if other is Fork:
-                self.engine.ask(Fork, name, choose("abcdefxy"), choose([ALL_TOKENS, 50, 120]))
+                self.engine.ask(Fork, name, choose("abcdefxy"), choose([ALL_TOKENS, 50, 120]), True)
             case other if other is Save:
                 self.engine.ask(Save, name, "saved-" + name)
             case other if other is Load:

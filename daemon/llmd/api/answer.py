@@ -78,15 +78,17 @@ async def answer(request: web.Request, work: Work, delivery: Delivery) -> web.St
 def _begin(state: State, facts: Facts, work: Work, is_stream: bool) -> Generation:
     came_ms = int(time.time() * 1000)
     watch = state.metrics.watch(facts.came_s)
-    sights = state.turns.look(work.owner, work.key.id, work.prompt.tokens)
+    visit = state.turns.look(work.owner, work.key.id, work.prompt.tokens)
+    kept = state.histories.visit(work.owner, work.key.id) if work.history else None
 
     def on_start(_: Generation) -> None:
-        state.turns.started(work.owner, work.key.id, work.user_starts)
+        state.turns.started(visit, work.user_starts)
 
     def on_end(ended: Generation) -> None:
         state.metrics.generation_ended(facts.endpoint, ended, watch.seconds())
-        state.turns.add(work.owner, work.key.id, ended.turn(came_ms, sights))
-        keep_answer(state, ended)
+        state.turns.add(visit, ended.turn(came_ms, visit.sights))
+        if kept is not None:
+            keep_answer(state, kept, ended)
 
     return Generation(state.engine, work, is_stream=is_stream, on_start=on_start, on_text=watch.text, on_end=on_end)
 

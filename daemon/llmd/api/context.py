@@ -76,6 +76,13 @@ class State:
     def model_id(self) -> str:
         return self._there.model_id
 
+    def is_in_use(self, owner: int, session: str) -> bool:
+        """Whether a generation of that owner and session is live."""
+        return any(
+            isinstance(one, Generation) and (one.work.owner, one.work.key.id) == (owner, session)
+            for one in self.engine.live()
+        )
+
     @property
     def fingerprint(self) -> str:
         return "llmd-" + self.engine.info.fingerprint[:12]

@@ -10,7 +10,7 @@ from aiohttp import web
 from ..engine_text import Prompt
 from ..errors import ApiError
 from ..generation import Generation
-from ..history import Mode, Splice, answer_of, digest_of, digests_of
+from ..history import Kept, Mode, Splice, answer_of, digest_of, digests_of
 from ..native import Page
 from ..session_key import SessionKey, parent_of
 from ..transcript import joined_users, render_request, template_messages, text_bytes_of
@@ -74,8 +74,11 @@ def _splices(
     return splices if n_tokens <= state.engine.info.n_ctx else []  # then it fits as the template has it, or not at all
 
 
-def keep_answer(state: State, generation: Generation) -> None:
-    """Called when the generation ends, before its session can be used again by whoever got the answer."""
+def keep_answer(state: State, kept: Kept, generation: Generation) -> None:
+    """Called when the generation ends, before its session can be used again by whoever got the answer.
+
+    `kept`: the session as it was when the request came.
+    """
     text, work = generation.said(), generation.work
     if text is None or not text.strip():
         return
@@ -83,7 +86,7 @@ def keep_answer(state: State, generation: Generation) -> None:
     answer = None if generated is None else answer_of(work.prompt.opening, generated, text, state.engine.spell)
     if answer is not None:
         digest = digest_of(work.history, {"role": "assistant", "content": text})
-        state.histories.keep(work.owner, work.key.id, digest, answer)
+        state.histories.keep_for(kept, digest, answer)
 
 
 def _generated(page: Page, generation: Generation) -> bytes | None:

@@ -37,9 +37,10 @@ async def fork_session(request: web.Request) -> web.Response:
     found = find(request)
     name = _name_for(wanted.session_id, "session_id", found.id)
     at = fork_point(wanted.at, state.turns.user_starts(found.owner, found.id))
-    check(found, await state.engine.fork(found.owner, found.id, name, at))
-    state.turns.forget(found.owner, name)
-    state.histories.copy(found.owner, found.id, name)
+    reply = await state.engine.fork(found.owner, found.id, name, at, replace=wanted.replace)
+    if reply.status == Status.EXISTS:
+        raise _exists(name, "with replace the fork takes its place")
+    check(found, reply)
     return respond(again(state, found.owner, name))
 
 
@@ -83,10 +84,8 @@ async def rename_session(request: web.Request) -> web.Response:
     name = _name_for(wanted.session_id, "session_id", found.id)
     reply = await state.engine.rename(found.owner, found.id, name)
     if reply.status == Status.EXISTS:
-        raise ApiError("session_exists", f"There is a session {shown(name)} already.", "session_id")
+        raise _exists(name, "close it first")
     check(found, reply)
-    state.turns.renamed(found.owner, found.id, name)
-    state.histories.rename(found.owner, found.id, name)
     return respond(again(state, found.owner, name))
 
 
@@ -116,9 +115,11 @@ async def load_session(request: web.Request) -> web.Response:
         raise ApiError("snapshot_not_found", f"No session was saved as {shown(label)}.", "name")
     if reply.status != Status.OK:
         raise ApiError(code_of_status(STATUS_WORDS[reply.status]), None, "name")
-    state.turns.forget(owner, name)
-    state.histories.forget(owner, name)
     return respond(again(state, owner, name))
+
+
+def _exists(name: str, advice: str) -> ApiError:
+    return ApiError("session_exists", f"session_id: there is a session {shown(name)} already; {advice}.", "session_id")
 
 
 def _name_for(value: str, param: str, old: str | None = None) -> str:

@@ -36,7 +36,6 @@ async def reset_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
     found = find(request)
     check(found, await state.engine.reset(found.owner, found.id))
-    state.histories.forget(found.owner, found.id)
     return respond(again(state, found.owner, found.id))
 
 
@@ -44,8 +43,6 @@ async def delete_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
     found = find(request)
     check(found, await state.engine.close_session(found.owner, found.id))
-    state.turns.forget(found.owner, found.id)
-    state.histories.forget(found.owner, found.id)
     return respond(SessionDeleted(found.id))
 
 

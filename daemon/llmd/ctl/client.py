@@ -114,8 +114,10 @@ class Client:
     def close(self, name: str, owner: str | None = None) -> Json:
         return self._ask("DELETE", _session_path(name, "", owner)).body
 
-    def fork(self, name: str, new_name: str, at: int | str | None, owner: str | None = None) -> Json:
-        body = {"session_id": new_name} | ({} if at is None else {"at": at})
+    def fork(
+        self, name: str, new_name: str, at: int | str | None, owner: str | None = None, *, replace: bool = False
+    ) -> Json:
+        body = {"session_id": new_name} | ({} if at is None else {"at": at}) | ({"replace": True} if replace else {})
         return self._ask("POST", _session_path(name, "/fork", owner), body).body
 
     def park(self, name: str, owner: str | None = None) -> Json:

@@ -31,6 +31,7 @@ def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
     for parser in (fork, rename):
         parser.add_argument("new", metavar="NEW", help="the other id")
     fork.add_argument("--at", metavar="POINT", type=point, help="tokens, last_user or turn:N (default: all)")
+    fork.add_argument("--replace", action="store_true", help="a session of that id makes way")
     pin.add_argument("--off", action="store_true", help="no longer")
     save.add_argument("name", metavar="NAME", help="the name to load it by")
     load = add_verb(actions, shared, "load", run_load, "make a session what was saved under a name")
@@ -49,7 +50,7 @@ def tokens(raw: Json) -> str:
 
 def run_fork(context: Context) -> int:
     options = context.options
-    raw = context.client.fork(options.id, options.new, options.at, options.owner)
+    raw = context.client.fork(options.id, options.new, options.at, options.owner, replace=options.replace)
     _kept(context, lambda socket_path: _copy_chat(socket_path, options))
     context.say(raw, lambda: f"{options.new} begins with {tokens(raw)} of {options.id}")
     return EXIT_OK

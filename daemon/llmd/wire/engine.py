@@ -75,6 +75,8 @@ class Fork(msgspec.Struct, array_like=True, frozen=True, tag=6, gc=False):
     new_session: str
     at: int
     """Tokens of the session that the fork begins with, or ALL_TOKENS."""
+    replace: bool
+    """A session that has the new name already is closed for it."""
 
 
 class Park(msgspec.Struct, array_like=True, frozen=True, tag=7, gc=False):
@@ -111,7 +113,10 @@ class Load(msgspec.Struct, array_like=True, frozen=True, tag=11, gc=False):
     label: str
 
 
-Command = Generate | Cancel | Reset | Close | Pause | Fork | Park | Pin | Rename | Save | Load
+Question = Reset | Close | Fork | Park | Pin | Rename | Save | Load
+"""Commands that get one reply."""
+
+Command = Generate | Cancel | Pause | Question
 
 
 class Admitted(msgspec.Struct, array_like=True, frozen=True, tag=1, gc=False):
@@ -157,4 +162,11 @@ class Reply(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):
     n_tokens: int
 
 
-Event = Admitted | Started | Text | Finished | Reply
+class Forgotten(msgspec.Struct, array_like=True, frozen=True, tag=6, gc=False):
+    """A session was given up without anybody having asked for it."""
+
+    owner: int
+    session: str
+
+
+Event = Admitted | Started | Text | Finished | Reply | Forgotten

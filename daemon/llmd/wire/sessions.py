@@ -99,9 +99,11 @@ class SessionList(msgspec.Struct, frozen=True):
 
 class ForkRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     session_id: str
-    """The new session; one that has this id is replaced."""
+    """The new session."""
     at: int | str | None = None
     """A count of tokens, `last_user`, or `turn:N`: before the last message of the user, or the N-th. Default: all."""
+    replace: bool = False
+    """A session that has the id already is closed for the fork; otherwise it is session_exists."""
 
 
 class PinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
