@@ -136,6 +136,10 @@ class Engine:
         await self.loop.run_in_executor(self._owner_thread, lib.llm_engine_close, self._engine)
         self._owner_thread.shutdown(wait=True)
 
+    def set_owners(self, n_owners: int) -> None:
+        """How many owners there are to be fair between."""
+        lib.llm_engine_set_owners(self._engine, n_owners)
+
     def heartbeat(self) -> tuple[int, bool]:
         """Completed loops of the decode thread, and whether it is inside a model step."""
         busy = ffi.new("uint32_t *")

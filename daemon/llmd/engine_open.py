@@ -67,6 +67,8 @@ class EngineInfo:
     n_scratch: int
     n_slots: int
     """Places and sessions that may be parked beyond them."""
+    n_pins_max: int
+    """Histories that may be pinned in all."""
     n_cells: int
     n_threads: int
     n_params: int
@@ -87,8 +89,8 @@ class EngineInfo:
 
 
 _FACTS = (
-    "n_ctx", "n_ctx_train", "n_vocab", "n_sessions", "n_scratch", "n_slots", "n_cells", "n_threads", "n_params",
-    "model_bytes", "state_bytes", "token_bytes_max", "parked_bytes_max", "checkpoint_bytes_max",
+    "n_ctx", "n_ctx_train", "n_vocab", "n_sessions", "n_scratch", "n_slots", "n_pins_max", "n_cells", "n_threads",
+    "n_params", "model_bytes", "state_bytes", "token_bytes_max", "parked_bytes_max", "checkpoint_bytes_max",
 )  # fmt: skip
 
 

@@ -57,6 +57,7 @@ CODES: dict[str, Kind] = {
     "request_too_large": Kind(413, INVALID, "The body is larger than the server accepts."),
     # What the daemon is short of.
     "capacity_exhausted": Kind(429, RATE, "All session places are taken and the capacity policy frees none."),
+    "pins_exhausted": Kind(429, RATE, "As many histories are pinned as may be; unpin one first."),
     "queue_full": Kind(429, RATE, "Too many requests are waiting for this session."),
     "overloaded": Kind(503, SERVER, "The server holds as many requests as it can; try again."),
     "kv_cache_full": Kind(503, SERVER, "The KV cache has no room left for this session to grow."),

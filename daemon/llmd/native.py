@@ -74,6 +74,7 @@ class Status(enum.IntEnum):
     VERSION = lib.LLM_VERSION
     BUSY = lib.LLM_BUSY
     EXISTS = lib.LLM_EXISTS
+    PINS = lib.LLM_PINS
 
 
 class Outcome(enum.IntEnum):

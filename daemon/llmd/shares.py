@@ -1,6 +1,15 @@
-"""Between owners: what one may take of what all share. The rule is libllm's, for the daemon's own limits. Pure."""
+"""Between owners: what one may take of what all share. The rule is libllm's (share.h), for the daemon's own limits.
+
+Owned by the event loop.
+"""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from .errors import ApiError
 
 
 def share_of(limit: int, n_owners: int) -> int:
@@ -8,3 +17,37 @@ def share_of(limit: int, n_owners: int) -> int:
     if n_owners <= 1 or limit <= 1:
         return max(limit, 1)
     return limit - max((n_owners - 1) * (limit // (2 * n_owners)), 1)
+
+
+class Admission:
+    """Counts the requests that are being worked on, from before their bodies are read."""
+
+    def __init__(self, limit: int, n_owners: int = 1) -> None:
+        self.limit = limit
+        self.n_owners = n_owners
+        self.n_live = 0
+        self._of_owner: Counter[int] = Counter()
+
+    @contextmanager
+    def entered(self, owner: int) -> Iterator[None]:
+        """Raises ApiError when there is no room, in all or for this owner."""
+        self._check(owner)
+        self.n_live += 1
+        self._of_owner[owner] += 1
+        try:
+            yield
+        finally:
+            self.n_live -= 1
+            self._of_owner[owner] -= 1
+            if not self._of_owner[owner]:
+                del self._of_owner[owner]
+
+    def _check(self, owner: int) -> None:
+        share = share_of(self.limit, self.n_owners)
+        if self.n_live >= self.limit:
+            raise ApiError("overloaded", f"The server is working on {self.limit} requests, its limit; try again.")
+        if self._of_owner[owner] >= share:
+            raise ApiError(
+                "overloaded",
+                f"The server is working on {share} requests of this API key, its share of {self.limit}; try again.",
+            )

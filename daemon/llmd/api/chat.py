@@ -14,10 +14,15 @@ from .context import FACTS, STATE
 from .deadline import in_time
 from .history import rendered
 from .respond import respond
-from .work import delivery_of, key_of, work_of
+from .work import admitted, delivery_of, key_of, work_of
 
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
+    with admitted(request):
+        return await _completed(request)
+
+
+async def _completed(request: web.Request) -> web.StreamResponse:
     async with in_time(request):
         wanted = await body.read_generation(request, "chat", ChatCompletionRequest)
         key = key_of(request, wanted)

@@ -14,13 +14,18 @@ from .answer import answer
 from .context import FACTS, STATE
 from .deadline import in_time
 from .token_ids import token_bytes
-from .work import delivery_of, key_of, work_of
+from .work import admitted, delivery_of, key_of, work_of
 
 MAX_TOKENS_DEFAULT = 16
 """OpenAI's default for this endpoint."""
 
 
 async def completions(request: web.Request) -> web.StreamResponse:
+    with admitted(request):
+        return await _completed(request)
+
+
+async def _completed(request: web.Request) -> web.StreamResponse:
     async with in_time(request):
         wanted = await body.read_generation(request, "completions", CompletionRequest)
         max_tokens = _max_tokens(wanted, request.app[STATE].engine.info.n_ctx)

@@ -16,6 +16,7 @@ from ..history import Histories
 from ..metrics import Metrics
 from ..options import Config
 from ..progress import Loading, Progress
+from ..shares import Admission
 from ..turns import Turns
 
 
@@ -40,14 +41,15 @@ class State:
     loading: Loading
     created: int
     opened: Opened | None = None
+    admission: Admission = field(default_factory=lambda: Admission(limits.LIVE_REQUESTS_MAX))
     is_stopping: bool = False
 
     def use_keys(self, keys: KeyRing) -> None:
         """From here these are the keys, and between their owners is shared."""
         self.keys = keys
-        set_owners = getattr(self.opened.engine, "set_owners", None) if self.opened is not None else None
-        if set_owners is not None:
-            set_owners(keys.n_owners)
+        self.admission.n_owners = keys.n_owners
+        if self.opened is not None:
+            self.opened.engine.set_owners(keys.n_owners)
 
     @property
     def _there(self) -> Opened:

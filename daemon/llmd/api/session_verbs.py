@@ -8,6 +8,7 @@ from .. import limits, session_key
 from ..engine import Engine
 from ..errors import ApiError, code_of_status, shown
 from ..native import REASON_TEXTS, REASON_WORDS, STATUS_WORDS, Status
+from ..shares import share_of
 from ..turns import Divergence as DivergedTokens
 from ..turns import Turn
 from ..wire.engine import ALL_TOKENS
@@ -74,7 +75,10 @@ async def park_session(request: web.Request) -> web.Response:
 async def pin_session(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await body.read(request, PinRequest)
     found = find(request)
-    check(found, await state.engine.pin(found.owner, found.id, wanted.pinned))
+    reply = await state.engine.pin(found.owner, found.id, wanted.pinned)
+    if reply.status == Status.PINS:
+        raise _pins_exhausted(state)
+    check(found, reply)
     return respond(again(state, found.owner, found.id))
 
 
@@ -116,6 +120,16 @@ async def load_session(request: web.Request) -> web.Response:
     if reply.status != Status.OK:
         raise ApiError(code_of_status(STATUS_WORDS[reply.status]), None, "name")
     return respond(again(state, owner, name))
+
+
+def _pins_exhausted(state: State) -> ApiError:
+    n_max = state.engine.info.n_pins_max
+    share = share_of(n_max, state.keys.n_owners)
+    return ApiError(
+        "pins_exhausted",
+        f"pinned: of all sessions at most {n_max} histories may be pinned, {share} of them by one API key; unpin one.",
+        "pinned",
+    )
 
 
 def _exists(name: str, advice: str) -> ApiError:

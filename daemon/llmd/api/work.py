@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from functools import partial
 
 from aiohttp import web
@@ -13,6 +14,11 @@ from ..session_key import SessionKey, parent_of, resolve
 from ..wire.openai import GenerationRequest
 from .answer import Delivery, Kind
 from .context import FACTS, STATE
+
+
+def admitted(request: web.Request) -> AbstractContextManager[None]:
+    """Around a whole generation request: without room its body is not even read."""
+    return request.app[STATE].admission.entered(request[FACTS].caller.owner)
 
 
 def key_of(request: web.Request, wanted: GenerationRequest) -> SessionKey:
