@@ -283,8 +283,8 @@ LLM_API void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners);
 /* Fixed facts about the open engine. Any thread. */
 LLM_API void llm_engine_info(const llm_engine *engine, llm_info *out);
 
-/* Counts completed loops of the decode thread, idle waits included: it stands still only while a step hangs. Any
- * thread. `busy` (may be NULL) tells whether the thread is inside a model step. */
+/* Counts completed loops of the decode thread. It stands still while the thread sleeps, for want of work, and while a step
+ * goes on: `busy` (may be NULL) tells whether the thread is inside one. Any thread. */
 LLM_API uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy);
 
 /* ---- text ------------------------------------------------------------------------------------------------- *

@@ -231,8 +231,21 @@ static session *open_slot(places *p, uint32_t owner, const char *name, size_t n_
     return s;
 }
 
+/* Where the policy takes nothing from anybody, room is left for the others before it is gone. */
+static bool is_within_share(const places *p, uint32_t owner)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        n += p->sessions[i].is_open && is_named(&p->sessions[i]) && p->sessions[i].owner == owner;
+    }
+    return p->options.policy != LLM_POLICY_REFUSE || n < share_of(n_names_max(p), atomic_load(&p->n_owners));
+}
+
 int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
 {
+    if (!is_within_share(p, owner)) {
+        return LLM_CAPACITY;
+    }
     if (count_open(p, true) == n_names_max(p)) {
         session *s = dispensable(p, owner);
         if (s == NULL) {
@@ -247,9 +260,10 @@ int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name
 }
 
 /* Another timeline of a session that has some: only where it costs no other session its place. */
-static bool has_room_for_another(const places *p)
+static bool has_room_for_another(const places *p, uint32_t owner)
 {
-    return p->options.policy == LLM_POLICY_PARK || count_open(p, true) < p->options.n_named;
+    return p->options.policy == LLM_POLICY_PARK ||
+           (count_open(p, true) < p->options.n_named && is_within_share(p, owner));
 }
 
 /* Tokens of the last prompt, as far as they were consumed and are still there. */
@@ -291,7 +305,7 @@ int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_byte
         sessions[n++] = s;
     }
     uint32_t n_max = p->options.timelines_max;
-    if (n > 0 && n < n_max && !has_room_for_another(p)) {
+    if (n > 0 && n < n_max && !has_room_for_another(p, owner)) {
         n_max = n;
     }
     const timeline_choice choice = timeline_choose(timelines, n, n_max);

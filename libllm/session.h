@@ -22,7 +22,8 @@
  *
  * Invariant of a seated session that is not torn:  resident tokens == position == what the model's memory holds.
  * Of one without a seat: the resident tokens are what its parked state holds, or will be refilled from.
- * The resident tokens lie in the shared page; session.c is their only writer. */
+ * The resident tokens lie in the shared page: session.c writes those of a session with a seat; those that a session without
+ * one begins with come from places_file.c (read or copied) and places_adopt.c (an earlier daemon's). */
 #ifndef LLM_SESSION_H
 #define LLM_SESSION_H
 

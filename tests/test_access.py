@@ -12,7 +12,7 @@ from llmd.access import KeyFileError, KeyRing, check_host, check_origin, host_na
 from llmd.app import reload_keys
 from llmd.errors import ApiError
 from tests.conftest import Serve
-from tests.serving import Daemon, chat
+from tests.serving import Answer, Daemon, chat
 
 ANN, BOB, ROOT = "sk-ann-1", "sk-bob-2", "sk-root-3"
 OWNERS = {ANN: owner_of("ann", ANN), BOB: owner_of(None, BOB)}
@@ -254,6 +254,43 @@ async def test_holders_of_other_keys_are_only_counted(serve: Serve, tmp_path: Pa
     assert answer.status == 429
     assert "anns" in answer.error["message"] and "bobs" not in answer.error["message"]
     assert "1 of other API keys" in answer.error["message"]
+
+
+async def test_one_key_leaves_places_and_pins_to_others(serve: Serve, tmp_path: Path) -> None:
+    """Of 8 places one of three owners takes 6 at most, and of 6 pins 4."""
+    daemon = await serve(api_key_file=key_file(tmp_path), max_sessions=8, capacity_policy="refuse")
+
+    async def say(key: str, name: str) -> Answer:
+        body = chat(f"talk of {name}", session_id=name)
+        return await daemon.ask("POST", "/v1/chat/completions", body, headers=bearer(key))
+
+    async def pin(key: str, name: str) -> Answer:
+        return await daemon.ask("POST", f"/v1/sessions/{name}/pin", {"pinned": True}, headers=bearer(key))
+
+    assert [(await say(ANN, f"s{number}")).status for number in range(6)] == [200] * 6
+    answer = await say(ANN, "more")
+    assert answer.status == 429 and answer.error["code"] == "capacity_exhausted"
+    assert "6 of 8" in answer.error["message"] and "s0" in answer.error["message"]
+    assert [(await pin(ANN, f"s{number}")).status for number in range(4)] == [200] * 4
+    answer = await pin(ANN, "s4")
+    assert answer.status == 429 and answer.error["code"] == "pins_exhausted"
+    assert "6" in answer.error["message"] and "4" in answer.error["message"]
+    for name in ("bobs", "other"):
+        assert (await say(BOB, name)).status == 200 and (await pin(BOB, name)).status == 200
+
+
+async def test_pinned_sessions_of_one_key_lock_nobody_out(serve: Serve, tmp_path: Path) -> None:
+    daemon = await serve(api_key_file=key_file(tmp_path), max_sessions=2, max_parked=2, capacity_policy="park")
+    n_pinned = 0
+    for number in range(4):
+        name = f"s{number}"
+        body = chat(f"talk {number}", session_id=name)
+        await daemon.ask("POST", "/v1/chat/completions", body, headers=bearer(ANN))
+        pin = await daemon.ask("POST", f"/v1/sessions/{name}/pin", {"pinned": True}, headers=bearer(ANN))
+        n_pinned += pin.status == 200
+    assert n_pinned == 2  # of 4 slots 3 may be pinned, and not all by one
+    answer = await daemon.ask("POST", "/v1/chat/completions", chat(session_id="bobs"), headers=bearer(BOB))
+    assert answer.status == 200
 
 
 # --- whose request it was --------------------------------------------------------------------------------------------

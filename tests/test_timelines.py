@@ -137,6 +137,27 @@ async def test_timelines_are_bounded(serve: Serve) -> None:
     assert len(await timelines(daemon, "main")) == 2
 
 
+async def test_a_pinned_history_outlives_other_prompts_under_its_id(daemon: Daemon) -> None:
+    main = await talk(daemon, 2)
+    answer = await daemon.ask("POST", "/v1/sessions/main/pin", {"pinned": True})
+    assert answer.json["pinned"] is True
+    for text in ("alpha " * 9, "beta " * 9, "gamma " * 9, "delta " * 9):
+        await daemon.chat(text, session_id="main")
+    await main.ask("and the pinned conversation goes on")
+    assert main.report["session_reset_reason"] == "exact_prefix"
+    assert (await daemon.ask("GET", "/v1/sessions/main")).json["pinned"] is True
+
+
+async def test_conversations_behind_one_system_prompt_stay_apart(daemon: Daemon) -> None:
+    """A long system prompt and short talks: each goes on where it was, under one id and under none."""
+    talks = [Conversation(daemon, "main", system=SYSTEM * 8) for _ in range(2)]
+    for texts in (("which way to the station?", "how do birds sleep?"), ("and by bus?", "and fishes?")):
+        for one, text in zip(talks, texts, strict=True):
+            await one.ask(text)
+    assert len(await timelines(daemon, "main")) == 2
+    assert [one.report["session_reset_reason"] for one in talks] == ["exact_prefix"] * 2
+
+
 async def test_verbs_act_on_all_timelines(daemon: Daemon) -> None:
     async def open_two() -> None:
         for text in ("alpha " * 9, "beta " * 9):

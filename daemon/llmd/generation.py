@@ -249,10 +249,13 @@ class Generation:
                 others += 1
         holders = ", ".join(sorted(set(own))) or "none of yours"
         more = f" and {others} of other API keys" if others else ""
+        n_places = self._engine.info.n_sessions
+        taken = f"All {n_places} session places are taken"
+        if len(own) + others < n_places:
+            taken = f"{len(own)} of {n_places} session places, the share of one API key, are taken"
         return ApiError(
             "capacity_exhausted",
-            f"All {self._engine.info.n_sessions} session places are taken (by {holders}{more}). "
-            "Close one with DELETE /v1/sessions/ID.",
+            f"{taken} (by {holders}{more}). Close one with DELETE /v1/sessions/ID.",
             "session_id",
         )
 

@@ -51,7 +51,6 @@ KEY_CHARS_MIN_ADVISED = 16
 # What the daemon holds for a client.
 PENDING_TEXT_CHARS_MAX = 65_536
 """Undelivered text of one stream; above it the generation is paused until the client has read."""
-PENDING_TEXT_CHARS_RESUME = 16_384
 LIVE_REQUESTS_MAX = 256
 DIVERGENCE_TOKENS_SHOWN = 12
 """Prompt tokens shown on each side of the point where histories diverged."""

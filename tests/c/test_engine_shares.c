@@ -237,6 +237,20 @@ static void test_queues_have_room_for_others(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* Nobody is given up under refuse: room for the others is left before it is gone. */
+static void test_places_that_nobody_gives_up_are_not_all_for_one(void)
+{
+    driver *d = driver_open(&(llm_engine_options){
+        .model = "sim:dense", .n_sessions = 4, .n_owners = 2, .capacity_policy = LLM_POLICY_REFUSE});
+    static const char *const names[] = {"a", "b", "c", "d"};
+    for (uint32_t i = 0; i < 4; i++) {
+        CHECK_INT(say(d, OWN, names[i], i)->status, i < 3 ? LLM_OK : LLM_CAPACITY);
+    }
+    CHECK_INT(say(d, OWN, "a", 9)->status, LLM_OK); /* in its only timeline */
+    CHECK_INT(say(d, OTHER, "a", 1)->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+}
+
 static void test_the_greedy_owner_gives_first(void)
 {
     driver *d = driver_open(&(llm_engine_options){
@@ -391,6 +405,7 @@ int main(void)
     RUN(test_endless_generations_leave_a_seat_to_others);
     RUN(test_the_owner_with_the_fewest_seats_is_next);
     RUN(test_queues_have_room_for_others);
+    RUN(test_places_that_nobody_gives_up_are_not_all_for_one);
     RUN(test_the_greedy_owner_gives_first);
     RUN(test_a_session_that_is_evicted_is_told);
     RUN(test_names_given_up_wait_for_room);
