@@ -17,7 +17,8 @@ int decode_open(decode *d)
      * name that it drives out, and every open session may be forgotten, once: nothing opens one meanwhile. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + d->places->n_slots + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
-    if (d->notices == NULL || d->logits == NULL || d->tokens == NULL || d->positions == NULL || d->seqs == NULL || d->outputs == NULL) {
+    if (d->notices == NULL || d->logits == NULL || d->tokens == NULL || d->positions == NULL || d->seqs == NULL ||
+        d->outputs == NULL) {
         decode_close(d);
         return LLM_NO_MEMORY;
     }

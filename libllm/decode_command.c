@@ -176,8 +176,7 @@ static bool has_room_for(const decode *d, uint32_t owner)
     for (uint32_t i = 0; i < d->n_requests; i++) {
         n_own += d->requests[i]->owner == owner;
     }
-    return d->n_requests < LLM_REQUESTS_MAX &&
-           n_own < share_of(LLM_REQUESTS_MAX, atomic_load(&d->places->n_owners));
+    return d->n_requests < LLM_REQUESTS_MAX && n_own < share_of(LLM_REQUESTS_MAX, atomic_load(&d->places->n_owners));
 }
 
 static void generate(decode *d, const wire_command *c)

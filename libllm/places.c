@@ -127,10 +127,8 @@ static session *victim(places *p, const shortage *of)
     for (uint32_t i = 0; i < p->n_slots; i++) {
         p->holdings[i] = holding_of(p, &p->sessions[i], of);
     }
-    const share_claim claim = {.asker = of->owner,
-                               .limit = of->limit,
-                               .n_owners = atomic_load(&p->n_owners),
-                               .is_lost = of->is_lost};
+    const share_claim claim = {
+        .asker = of->owner, .limit = of->limit, .n_owners = atomic_load(&p->n_owners), .is_lost = of->is_lost};
     const uint32_t slot = share_victim(p->holdings, p->n_slots, &claim);
     return slot < p->n_slots ? &p->sessions[slot] : NULL;
 }
@@ -276,8 +274,7 @@ static uint32_t n_history(const session *s)
 
 static timeline describe(const session *s, const places_prompt *prompt)
 {
-    uint32_t n_common =
-        resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt->tokens, prompt->n_tokens);
+    uint32_t n_common = resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt->tokens, prompt->n_tokens);
     const request *r = s->running != NULL ? s->running : s->waiting;
     if (r != NULL && r->n_prompt > session_n_tokens(s)) { /* it will hold at least this */
         n_common = resume_common_prefix(r->prompt, r->n_prompt, prompt->tokens, prompt->n_tokens);
@@ -464,7 +461,8 @@ static bool vacate(places *p, session *s)
 bool places_free_cells(places *p, const session *s)
 {
     const bool parks = p->options.policy == LLM_POLICY_PARK;
-    shortage of = {.asker = s, .owner = s->owner, .limit = p->ground.model->info.n_cells, .seated = true, .in_tokens = true};
+    shortage of = {
+        .asker = s, .owner = s->owner, .limit = p->ground.model->info.n_cells, .seated = true, .in_tokens = true};
     session *idle = victim(p, &of); /* scratch sessions first: nobody counts on them */
     if (idle == NULL) {
         of.named = true;

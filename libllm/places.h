@@ -41,12 +41,12 @@ typedef struct places {
     size_t writing_bytes; /* of states and checkpoints that the store has still to write */
     void (*forgotten)(void *context, uint32_t owner, const char *name); /* NULL, or who hears of names given up */
     void *forgotten_context;
-    uint64_t clock;       /* counts uses; orders sessions by recency */
+    uint64_t clock;            /* counts uses; orders sessions by recency */
     _Atomic uint32_t n_owners; /* writer: any thread; between whom to be fair */
     share_holding *holdings;   /* n_slots: of one choice */
-    uint32_t n_slots;     /* n_named + n_scratch + n_parked_max */
-    session *sessions;    /* n_slots */
-    session **seats;      /* n_named + n_scratch: who sits there, or NULL */
+    uint32_t n_slots;          /* n_named + n_scratch + n_parked_max */
+    session *sessions;         /* n_slots */
+    session **seats;           /* n_named + n_scratch: who sits there, or NULL */
 } places;
 
 int places_open(places *p, const session_ground *ground, const places_options *options, store *disk);

@@ -24,8 +24,10 @@ static store_job *new_job(store_verb verb, const session *s, uint64_t request)
 static bool describe(const places *p, const session *s, snapshot *out)
 {
     const uint32_t n_tokens = session_n_tokens(s);
-    *out =
-        (snapshot){.id = s->id, .owner = s->owner, .is_pinned = s->record.is_pinned == LLM_PIN_ANCHORED, .used_ms = s->record.used_ms};
+    *out = (snapshot){.id = s->id,
+                      .owner = s->owner,
+                      .is_pinned = s->record.is_pinned == LLM_PIN_ANCHORED,
+                      .used_ms = s->record.used_ms};
     memcpy(out->name, s->name, sizeof out->name);
     memcpy(out->fingerprint, p->ground.model->info.fingerprint, sizeof out->fingerprint);
     out->tokens = malloc(n_tokens * sizeof *out->tokens);

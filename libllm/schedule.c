@@ -76,7 +76,8 @@ uint32_t schedule_step(const schedule_input *in, uint32_t *take)
         return n_decoding;
     }
     const uint32_t chunk = schedule_chunk(in, n_decoding);
-    return n_decoding + (in->mixed_calls ? share_evenly(in, chunk, take) : one_in_turn(in, chunk, in->n_runs - n_decoding, take));
+    return n_decoding +
+           (in->mixed_calls ? share_evenly(in, chunk, take) : one_in_turn(in, chunk, in->n_runs - n_decoding, take));
 }
 
 static void average(double *value, double sample)

@@ -16,7 +16,7 @@ typedef struct timeline {
     uint32_t n_waiting;
     bool is_busy;     /* a generation holds it or waits for it */
     bool is_anchored; /* it was there when its session was pinned: it may be gone on with, but not be replaced */
-    uint64_t used; /* larger is more recent */
+    uint64_t used;    /* larger is more recent */
 } timeline;
 
 typedef enum timeline_verb {

@@ -41,7 +41,7 @@ typedef struct driver {
     uint64_t n_forgotten;  /* FORGOTTEN events; of the last one: */
     uint32_t forgotten_owner;
     char forgotten[LLM_SESSION_NAME_BYTES_MAX + 1];
-    bool drains_late;      /* takes no event before the engine had to wait for room */
+    bool drains_late; /* takes no event before the engine had to wait for room */
     uint8_t *buffer;
 } driver;
 

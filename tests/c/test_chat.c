@@ -401,9 +401,11 @@ static void test_the_head_is_the_system_messages_in_front(void)
     } rows[] = {
         {"{\"role\":\"system\",\"content\":\"ab\"},{\"role\":\"user\",\"content\":\"x\"}", 12},
         {"{\"role\":\"system\",\"content\":\"ab\"},{\"role\":\"assistant\",\"content\":\"x\"},"
-         "{\"role\":\"user\",\"content\":\"x\"}", 12},
+         "{\"role\":\"user\",\"content\":\"x\"}",
+         12},
         {"{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"system\",\"content\":\"ab\"},"
-         "{\"role\":\"user\",\"content\":\"x\"}", 0},
+         "{\"role\":\"user\",\"content\":\"x\"}",
+         0},
         {"{\"role\":\"system\",\"content\":\"ab\"}", 0}, /* nothing follows it */
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {

@@ -12,8 +12,7 @@ static const generate_call *call_of(uint32_t owner, const char *session, uint64_
     static int32_t tokens[LONG];
     static generate_call call;
     make_prompt(tokens, LONG, seed);
-    call =
-        (generate_call){.owner = owner, .session = session, .prompt = tokens, .n_prompt = LONG, .max_tokens = 5};
+    call = (generate_call){.owner = owner, .session = session, .prompt = tokens, .n_prompt = LONG, .max_tokens = 5};
     return &call;
 }
 
@@ -275,8 +274,8 @@ static void test_the_greedy_owner_gives_first(void)
 
 static void test_a_session_that_is_evicted_is_told(void)
 {
-    driver *d = driver_open(
-        &(llm_engine_options){.model = "sim:dense", .n_sessions = 3, .capacity_policy = LLM_POLICY_EVICT});
+    driver *d =
+        driver_open(&(llm_engine_options){.model = "sim:dense", .n_sessions = 3, .capacity_policy = LLM_POLICY_EVICT});
     CHECK_INT(say(d, OWN, "a", 1)->status, LLM_OK);
     CHECK_INT(say(d, OWN, "a", 2)->status, LLM_OK); /* another timeline */
     CHECK_INT(say(d, OTHER, "b", 3)->status, LLM_OK);

@@ -93,7 +93,8 @@ static void check_victim(const share_holding *h, uint32_t n, const share_claim *
     const bool has_enough = sum_of(h, n, claim->asker) >= equal;
     if (v == n) { /* only what is spared is left */
         for (uint32_t owner = 0; owner < N_MAX; owner++) {
-            CHECK(n_going[owner] == 0 || (has_enough && claim->is_lost && owner != claim->asker && n_going[owner] == 1));
+            CHECK(n_going[owner] == 0 ||
+                  (has_enough && claim->is_lost && owner != claim->asker && n_going[owner] == 1));
         }
         return;
     }
