@@ -147,6 +147,26 @@ static session *dispensable(places *p, uint32_t owner)
     return victim(p, &(shortage){.owner = owner, .limit = n_names_max(p), .named = true, .is_lost = true});
 }
 
+session *places_parked_victim(places *p)
+{
+    enum { UNIT_BYTES = 4096 };
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        const session *s = &p->sessions[i];
+        const bool counts = s->is_open && s->parked.where == PARKED_IN_MEMORY;
+        p->holdings[i] = (share_holding){
+            .owner = s->owner,
+            .amount = counts ? (uint32_t)(s->parked.n_bytes / UNIT_BYTES) + 1 : 0,
+            .may_go = counts && session_is_idle(s),
+            .order = s->used,
+        };
+    }
+    const size_t limit = p->options.parked_bytes_max / UNIT_BYTES;
+    const share_claim claim = {.limit = limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX,
+                               .n_owners = atomic_load(&p->n_owners)};
+    const uint32_t slot = share_victim(p->holdings, p->n_slots, &claim);
+    return slot < p->n_slots ? &p->sessions[slot] : NULL;
+}
+
 /* ---- pins ---- */
 
 static uint32_t count_pinned(const places *p, const uint32_t *owner)

@@ -122,6 +122,10 @@ void places_read_file(places *p, session *s);          /* its parked state comes
 void places_remove_file(places *p, const session *s);  /* its snapshot is out of date for good */
 void places_relabel_file(places *p, const session *s); /* its name or pin changed: so it does in its snapshot, if any */
 
+/* Whose parked state leaves the memory next; NULL: none can. One that a request waits for stays where it can be loaded
+ * from. */
+session *places_parked_victim(places *p);
+
 /* Parks are moved from memory to the store until the budget holds. */
 void places_spill(places *p);
 

@@ -87,19 +87,6 @@ static size_t parked_bytes(const places *p)
     return n;
 }
 
-/* One that a request waits for stays where it can be loaded from. */
-static session *oldest_parked(places *p)
-{
-    session *oldest = NULL;
-    for (uint32_t i = 0; i < p->n_slots; i++) {
-        session *s = &p->sessions[i];
-        if (session_is_idle(s) && s->parked.where == PARKED_IN_MEMORY && (oldest == NULL || s->used < oldest->used)) {
-            oldest = s;
-        }
-    }
-    return oldest;
-}
-
 static size_t bytes_of(const snapshot *s)
 {
     size_t n = s->n_state_bytes;
@@ -162,7 +149,7 @@ static void drop_state(places *p, session *s)
 void places_spill(places *p)
 {
     while (parked_bytes(p) > p->options.parked_bytes_max) {
-        session *s = oldest_parked(p);
+        session *s = places_parked_victim(p);
         if (s == NULL) {
             return;
         }

@@ -270,6 +270,25 @@ static void test_the_greedy_owner_gives_first(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* The one state of another owner stays in memory, though it has waited longest: who parks more gives first. */
+static void test_the_budget_of_parked_states_is_shared(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=64",
+                                                  .n_sessions = 1,
+                                                  .n_owners = 2,
+                                                  .parked_bytes_max = 300 << 10,
+                                                  .capacity_policy = LLM_POLICY_PARK});
+    CHECK_INT(say(d, OTHER, "oldest", 0)->status, LLM_OK);
+    static const char *const names[] = {"a", "b", "c", "d", "e", "f"};
+    for (uint32_t i = 0; i < 6; i++) {
+        CHECK_INT(say(d, OWN, names[i], 1 + i)->status, LLM_OK);
+    }
+    CHECK(driver_counter(d, LLM_COUNTER_PARKED_DROPPED) > 0);
+    CHECK(say(d, OTHER, "oldest", 0)->n_reused > 0);
+    CHECK_STR(llm_reason_word((int)say(d, OWN, "a", 1)->reason), "torn");
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* ---- what is given up is told ---- */
 
 static void test_a_session_that_is_evicted_is_told(void)
@@ -406,6 +425,7 @@ int main(void)
     RUN(test_queues_have_room_for_others);
     RUN(test_places_that_nobody_gives_up_are_not_all_for_one);
     RUN(test_the_greedy_owner_gives_first);
+    RUN(test_the_budget_of_parked_states_is_shared);
     RUN(test_a_session_that_is_evicted_is_told);
     RUN(test_names_given_up_wait_for_room);
     RUN(test_a_session_whose_time_is_over_is_told);
