@@ -94,10 +94,10 @@ void decode_deliver(decode *d)
     bool all = deliver_all(d);
     if (!all) {
         page_count(d->page, LLM_COUNTER_OUTBOX_STALLS, 1);
-        /* Announce the wait, then try once more: either this attempt sees the room that the reader made before it saw
-         * the flag, or the reader sees the flag and rings (llm_events_drain). */
-        atomic_store(&d->events_blocked, true);
-        atomic_thread_fence(memory_order_seq_cst); /* pairs with the one in announce_room */
+        /* Announce the wait, then try once more: either this attempt sees the room that the reader made before it looked
+         * at the flag, or the reader sees the flag and rings (announce_room). Both exchange it, so that these stand in one
+         * order and the second synchronizes with the first (doorbell.c); a store could pass the look at the ring. */
+        (void)atomic_exchange(&d->events_blocked, true);
         all = deliver_all(d);
     }
     d->is_undelivered = !all;

@@ -378,7 +378,6 @@ static uint32_t move_events(llm_engine *engine, uint8_t *out, size_t n_bytes, si
 /* Tells the decode thread, if it waits for it, that the event ring has room again (decode_deliver). */
 static void announce_room(llm_engine *engine)
 {
-    atomic_thread_fence(memory_order_seq_cst); /* the room first, then the look: pairs with the one in decode_deliver */
     if (atomic_exchange(&engine->decode.events_blocked, false)) {
         doorbell_ring(engine->command_bell);
     }

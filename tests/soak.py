@@ -154,7 +154,7 @@ class Client:
             await self.soak.call("DELETE", f"/v1/sessions/{self.id}")
             return
         bodies: dict[str, Json] = {
-            "fork": {"session_id": f"{self.id}-fork", "at": self.random.choice([None, 20])},
+            "fork": {"session_id": f"{self.id}-fork", "at": self.random.choice([None, 20]), "replace": True},
             "pin": {"pinned": self.random.random() < 0.3},
         }
         body = {name: value for name, value in bodies.get(verb, {}).items() if value is not None}

@@ -31,6 +31,7 @@ def run(daemon: FakeDaemon, *arguments: str) -> int:
 VERBS: list[tuple[list[str], str, Json | None, str]] = [
     (["fork", "a", "b"], "/v1/sessions/a/fork", {"session_id": "b"}, "b begins with 1,234 tokens of a"),
     (["fork", "a", "b", "--at", "400"], "/v1/sessions/a/fork", {"session_id": "b", "at": 400}, "b begins"),
+    (["fork", "a", "b", "--replace"], "/v1/sessions/a/fork", {"session_id": "b", "replace": True}, "b begins"),
     (["fork", "a", "b", "--at", "turn:3"], "/v1/sessions/a/fork", {"session_id": "b", "at": "turn:3"}, "b begins"),
     (["fork", "a", "b", "--at", "last_user", "--owner", "7"], "/v1/sessions/a/fork?owner=7",
      {"session_id": "b", "at": "last_user"}, "b begins"),
