@@ -12,9 +12,9 @@ int decode_open(decode *d)
     d->seqs = malloc(n * sizeof *d->seqs);
     d->outputs = malloc(n * sizeof *d->outputs);
     d->logits = malloc(d->model->info.n_vocab * sizeof *d->logits);
-    /* A command is taken while fewer than LLM_REQUESTS_MAX notices wait or are due (decode_take_commands), and leaves at
-     * most one more, and three names that it drives out. Until the next is taken, each of those due may add one, and a
-     * name that it drives out, and every open session may be forgotten, once: nothing opens one meanwhile. */
+    /* A command is taken while fewer than LLM_REQUESTS_MAX notices wait or are due (decode_take_commands). It adds at most
+     * one, and opens at most two sessions; each one that is due opens one. Until the next command is taken, whatever is
+     * open by then may be forgotten, once. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + d->places->n_slots + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
     if (d->notices == NULL || d->logits == NULL || d->tokens == NULL || d->positions == NULL || d->seqs == NULL ||

@@ -34,7 +34,16 @@ REQUEST_S_MAX = 60.0
 SETTLE_S = 30.0
 MESSAGES_MAX = 14
 FAULTS = ",fail_every=1009,fail_kind=half,step_us=200"
-REFUSALS = {"capacity_exhausted", "queue_full", "overloaded", "session_busy", "session_exists", "not_found"}
+REFUSALS = {
+    "capacity_exhausted",
+    "queue_full",
+    "overloaded",
+    "session_busy",
+    "session_exists",
+    "pins_exhausted",
+    "kv_cache_full",
+    "not_found",
+}
 """A busy daemon may say so."""
 NEAR_TIES_SHARE = 0.05
 """Of the answers of a real model in the production build: other batches round differently, and a near tie tips."""
