@@ -129,11 +129,22 @@ static places_prompt prompt_of(const request *r)
     return (places_prompt){.tokens = r->prompt, .n_tokens = r->n_prompt, .n_head = r->n_head};
 }
 
+/* Whether the session may be made busy, or is: before anything is opened for it. */
+static bool may_be_busy(const decode *d, const wire_command *c)
+{
+    bool may = places_may_be_busy(d->places, c->owner);
+    session *s = NULL;
+    while (!may && (s = places_next(d->places, c->owner, c->session, c->n_session_bytes, s)) != NULL) {
+        may = !session_is_idle(s);
+    }
+    return may;
+}
+
 /* Behind the timeline it goes to, or a status that says why not. */
 static llm_status admit_named(decode *d, request *r, const wire_command *c)
 {
     session *s = NULL;
-    int status = fork_parent(d, c);
+    int status = may_be_busy(d, c) ? fork_parent(d, c) : LLM_OVERLOADED;
     if (status == LLM_OK) {
         const places_prompt prompt = prompt_of(r);
         status = places_admit(d->places, c->owner, c->session, c->n_session_bytes, &prompt, &s);

@@ -236,6 +236,26 @@ static void test_queues_have_room_for_others(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* Busy sessions cannot be given up for others: of their slots, too, one owner has its share. */
+static void test_busy_sessions_leave_slots_to_others(void)
+{
+    driver *d = open_for_two(LLM_POLICY_EVICT, 4);
+    const uint64_t busy[] = {endless(d, OWN, "a", 0), endless(d, OWN, "b", 1), endless(d, OWN, "c", 2)};
+    const answer *more = say(d, OWN, "d", 3);
+    CHECK_INT(more->finished.outcome, LLM_OUTCOME_REFUSED);
+    CHECK_STR(llm_status_word((int)more->status), "overloaded");
+    driver_fence(d);
+    CHECK(!is_open(d, OWN, "d"));
+    const uint64_t behind = driver_generate(d, call_of(OWN, "a", 0)); /* it goes on with what runs there */
+    CHECK_INT(say(d, OTHER, "d", 3)->status, LLM_OK);
+    driver_cancel(d, busy[0]);
+    CHECK_INT(driver_wait(d, behind)->status, LLM_OK);
+    driver_cancel(d, busy[1]);
+    driver_cancel(d, busy[2]);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* Nobody is given up under refuse: room for the others is left before it is gone. */
 static void test_places_that_nobody_gives_up_are_not_all_for_one(void)
 {
@@ -423,6 +443,7 @@ int main(void)
     RUN(test_endless_generations_leave_a_seat_to_others);
     RUN(test_the_owner_with_the_fewest_seats_is_next);
     RUN(test_queues_have_room_for_others);
+    RUN(test_busy_sessions_leave_slots_to_others);
     RUN(test_places_that_nobody_gives_up_are_not_all_for_one);
     RUN(test_the_greedy_owner_gives_first);
     RUN(test_the_budget_of_parked_states_is_shared);
