@@ -144,7 +144,7 @@ static bool may_be_busy(const decode *d, const wire_command *c)
 static llm_status admit_named(decode *d, request *r, const wire_command *c)
 {
     session *s = NULL;
-    int status = may_be_busy(d, c) ? fork_parent(d, c) : LLM_OVERLOADED;
+    int status = may_be_busy(d, c) ? fork_parent(d, c) : LLM_CAPACITY;
     if (status == LLM_OK) {
         const places_prompt prompt = prompt_of(r);
         status = places_admit(d->places, c->owner, c->session, c->n_session_bytes, &prompt, &s);
@@ -156,7 +156,7 @@ static llm_status admit_named(decode *d, request *r, const wire_command *c)
         return LLM_QUEUE_FULL;
     }
     if (session_is_idle(s) && !places_may_be_busy(d->places, c->owner)) {
-        return LLM_OVERLOADED;
+        return LLM_CAPACITY;
     }
     r->session = s;
     r->slot = s->slot;

@@ -243,7 +243,7 @@ static void test_busy_sessions_leave_slots_to_others(void)
     const uint64_t busy[] = {endless(d, OWN, "a", 0), endless(d, OWN, "b", 1), endless(d, OWN, "c", 2)};
     const answer *more = say(d, OWN, "d", 3);
     CHECK_INT(more->finished.outcome, LLM_OUTCOME_REFUSED);
-    CHECK_STR(llm_status_word((int)more->status), "overloaded");
+    CHECK_STR(llm_status_word((int)more->status), "capacity_exhausted");
     driver_fence(d);
     CHECK(!is_open(d, OWN, "d"));
     const uint64_t behind = driver_generate(d, call_of(OWN, "a", 0)); /* it goes on with what runs there */
