@@ -373,6 +373,6 @@ async def test_who_loses_the_session_to_a_fork_hears_of_it(daemon: Daemon) -> No
     await daemon.chat(session_id="a")
     body = chat(session_id="b", max_tokens=100_000, ignore_eos=True)
     async with daemon.streaming(body) as response:
-        assert (await post(daemon, "a", "fork", {"session_id": "b"})).status == 200
+        assert (await post(daemon, "a", "fork", {"session_id": "b", "replace": True})).status == 200
         rest = (await response.read()).decode()
     assert '"code":"cancelled"' in rest and "replaced by a fork or a load" in rest
