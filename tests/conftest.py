@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from tests.serving import Daemon, config_of, serving
 
 Serve = Callable[..., Awaitable[Daemon]]
+
+
+LoopFactories = dict[str, Callable[[], asyncio.AbstractEventLoop]]
+
+
+def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> LoopFactories:
+    """Connections are tested on the daemon's own event loop too, which treats the end of one in its own way."""
+    factories: LoopFactories = {"asyncio": asyncio.new_event_loop}
+    return factories | {"uvloop": uvloop.new_event_loop} if item.path.stem == "test_connections" else factories
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,7 @@ from llmd import __version__, limits
 from llmd.api.routes import ENDPOINTS
 from llmd.errors import CODES
 from llmd.progress import Progress
+from tests.conftest import Serve
 from tests.serving import Daemon, Json
 
 
@@ -63,6 +65,30 @@ async def test_unknown_addresses(daemon: Daemon) -> None:
     answer = await daemon.ask("GET", "/v1/chat/completions")
     assert answer.status == 405 and answer.error["code"] == "method_not_allowed"
     assert answer.headers["Content-Type"].startswith("application/json")
+
+
+@pytest.mark.parametrize("path", ["/health", "/ready", "/v1/models", "/metrics", "/openapi.json"])
+async def test_head(daemon: Daemon, path: str) -> None:
+    got, headed = [await daemon.ask(method, path) for method in ("GET", "HEAD")]
+    assert headed.status == got.status == 200 and headed.body == b""
+    assert headed.headers["Content-Type"] == got.headers["Content-Type"] and int(headed.headers["Content-Length"]) > 0
+
+
+async def test_options_and_what_is_allowed(serve: Serve, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("secret\n")
+    keys.chmod(0o600)
+    daemon = await serve(api_key_file=keys)
+    key = {"Authorization": "Bearer secret"}
+    for path, allow in (("/health", "GET, HEAD, OPTIONS"), ("/v1/sessions/x", "DELETE, GET, HEAD, OPTIONS"),
+                        ("/v1/chat/completions", "OPTIONS, POST")):  # fmt: skip
+        asked = await daemon.ask("OPTIONS", path)  # an uptime monitor has no key
+        assert asked.status == 204 and asked.headers["Allow"] == allow
+        refused = await daemon.ask("PATCH", path, headers=key)
+        assert refused.status == 405 and refused.headers["Allow"] == allow
+        assert refused.error["code"] == "method_not_allowed"
+    assert (await daemon.ask("OPTIONS", "/nothing")).error["code"] == "not_found"
+    assert (await daemon.ask("OPTIONS", "/health", headers={"Host": "evil.example"})).status == 403
 
 
 # --- the description -------------------------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 import uvloop
 from aiohttp import web
 
-from . import __version__, logs, systemd
+from . import __version__, limits, logs, systemd
 from .access import KeyFileError
 from .config import PROGRAM, load_or_exit
-from .listen import BACKLOG, ListenError, Listeners, make_private, open_listeners
+from .listen import ListenError, Listeners, make_private, open_listeners
 from .options import Config
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ async def _serve(config: Config, listeners: Listeners) -> bool:
     await runner.setup()
     try:
         for listener in listeners.sockets:
-            await web.SockSite(runner, listener, backlog=BACKLOG).start()
+            await web.SockSite(runner, listener, backlog=limits.BACKLOG).start()
         log.info("listening", extra=logs.fields(addresses=" ".join(listeners.addresses())))
         await _first_of(app[OPENING], signals.stop, config)
         if state.opened is not None:

@@ -13,7 +13,9 @@ from aiohttp import web
 from . import history_file, limits, native, systemd
 from .access import KeyFileError, KeyRing, read_keys
 from .api.boundary import add_cors_headers, boundary
+from .api.connections import Runner
 from .api.context import STATE, Opened, State
+from .api.receive import BODIES, Bodies
 from .api.routes import add_routes
 from .engine import Engine
 from .engine_open import EngineOptions
@@ -35,7 +37,7 @@ OPENING = web.AppKey("opening", asyncio.Task[None])
 def create_app(config: Config) -> web.Application:
     """The application. Starting it begins to load the model; until that has ended, only probes are answered. Reads the
     files that the configuration names."""
-    app = web.Application(middlewares=[boundary], client_max_size=config.body_limit)
+    app = web.Application(middlewares=[boundary])
     wanted = engine_options(config)
     app[STATE] = State(
         config=config,
@@ -46,6 +48,7 @@ def create_app(config: Config) -> web.Application:
     )
     app.on_response_prepare.append(add_cors_headers)
     add_routes(app)
+    app[BODIES] = Bodies()
 
     async def model(app: web.Application) -> AsyncIterator[None]:
         state = app[STATE]
@@ -85,13 +88,17 @@ async def open_model(state: State, wanted: EngineOptions) -> None:
 
 def runner_of(app: web.Application) -> web.AppRunner:
     """What serves the application: handlers of clients that have gone are cancelled."""
-    return web.AppRunner(
+    return Runner(
         app,
-        handle_signals=False,
-        handler_cancellation=True,
+        shutdown_timeout=limits.STOP_GRACE_S,
         access_log=None,
         keepalive_timeout=limits.KEEPALIVE_CONNECTION_S,
-        shutdown_timeout=limits.STOP_GRACE_S,
+        lingering_time=limits.LINGER_S,
+        max_line_size=limits.HEAD_LINE_BYTES_MAX,
+        max_field_size=limits.HEAD_LINE_BYTES_MAX,
+        max_headers=limits.HEADERS_MAX,
+        read_bufsize=limits.READ_BUFFER_BYTES,
+        auto_decompress=False,
     )
 
 

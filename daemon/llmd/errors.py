@@ -29,6 +29,7 @@ class Kind:
 
 CODES: dict[str, Kind] = {
     # What the client sent.
+    "invalid_http": Kind(400, INVALID, "The request is not valid HTTP."),
     "invalid_json": Kind(400, INVALID, "The body is not valid JSON."),
     "invalid_type": Kind(400, INVALID, "A field has the wrong type."),
     "invalid_value": Kind(400, INVALID, "A field has a value outside its range."),
@@ -48,6 +49,7 @@ CODES: dict[str, Kind] = {
     "snapshot_not_found": Kind(404, NOT_FOUND, "No session was saved under this name, or its file was refused."),
     "method_not_allowed": Kind(405, INVALID, "This address does not answer this method."),
     "deadline_exceeded": Kind(408, INVALID, "The request took longer than the server allows and was cancelled."),
+    "request_timeout": Kind(408, INVALID, "The request did not arrive in time."),
     "ambiguous_session": Kind(409, INVALID, "Several owners have a session of this id: name one (?owner=, --owner)."),
     "session_busy": Kind(409, INVALID, "A request is using the session; try again when it has ended."),
     "session_exists": Kind(409, INVALID, "Another session has that name."),
@@ -55,11 +57,15 @@ CODES: dict[str, Kind] = {
     "nothing_to_save": Kind(409, INVALID, "The session holds nothing that could be saved: it is empty."),
     "no_state_dir": Kind(409, INVALID, "This server keeps sessions in memory only (--state-dir none)."),
     "request_too_large": Kind(413, INVALID, "The body is larger than the server accepts."),
+    "unsupported_encoding": Kind(415, INVALID, "The body has a content encoding: send it as it is."),
+    "expectation_failed": Kind(417, INVALID, "The only expectation that can be met is 100-continue."),
+    "headers_too_large": Kind(431, INVALID, "The head of the request is larger than the server accepts."),
     # What the daemon is short of.
     "capacity_exhausted": Kind(429, RATE, "All session places are taken and the capacity policy frees none."),
     "pins_exhausted": Kind(429, RATE, "As many histories are pinned as may be; unpin one first."),
     "queue_full": Kind(429, RATE, "Too many requests are waiting for this session."),
     "overloaded": Kind(503, SERVER, "The server holds as many requests as it can; try again."),
+    "too_many_connections": Kind(503, SERVER, "The server holds as many connections as it can; try again."),
     "kv_cache_full": Kind(503, SERVER, "The KV cache has no room left for this session to grow."),
     "no_memory": Kind(503, SERVER, "The host is out of memory."),
     "model_loading": Kind(503, SERVER, "The model is still loading; GET /ready says how far it is."),
@@ -116,7 +122,7 @@ class ApiError(Exception):
     def headers(self) -> dict[str, str]:
         if self.status in (429, 503):
             return {"Retry-After": str(self.retry_after_s)}
-        if self.status == 408:
+        if self.code == "deadline_exceeded":
             return {"x-should-retry": "false"}  # the official clients would have it generated from the start, twice
         if self.status == 401:
             return {"WWW-Authenticate": "Bearer"}

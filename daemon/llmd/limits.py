@@ -4,6 +4,49 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+# What a connection may hold and how long it may take (api/connection.py).
+CONNECTIONS_MAX = 1024
+"""Over TCP. Above it the one that has been idle longest makes room; if none is, the newcomer is refused."""
+CONNECTIONS_PER_PEER_MAX = 256
+"""From one address that is not this machine's own (where a proxy may stand for everybody)."""
+CONNECTIONS_LOCAL_MAX = 256
+"""Over the unix socket: beside the others, so that its user always gets in."""
+CONNECTIONS_REFUSED_MAX = 64
+"""Connections that are told why they are refused, at a time; more are just closed."""
+CONNECTION_IDLE_SPARED_S = 1.0
+"""So long a new or idle connection is not closed to make room for another."""
+DESCRIPTORS_RESERVED = 256
+"""File descriptors for everything that is no connection, where there are twice as many."""
+BACKLOG = 1024
+"""Connections that may wait to be accepted: who finds no room tries again after a second."""
+HEAD_BYTES_MAX = 64 * 1024
+HEAD_LINE_BYTES_MAX = 8 * 1024
+"""Of the request line, and of each header."""
+HEADERS_MAX = 100
+HEAD_S_MAX = 20.0
+"""From connecting, or from the first byte of a later request, to the end of its head."""
+READ_BUFFER_BYTES = 64 * 1024
+"""Of a body that nobody reads at the moment; twice as much is held."""
+BODY_SILENCE_S_MAX = 20.0
+"""Without a byte of a body."""
+BODY_S_MAX = 30.0
+"""For a whole body, and more as it comes: see BODY_BYTES_PER_S_MIN."""
+BODY_BYTES_PER_S_MIN = 32 * 1024
+BODIES_BYTES_IN_FLIGHT_MAX = 1024**3
+"""Of all bodies being received."""
+BODY_JOINED_ON_LOOP_BYTES_MAX = 1024**2
+"""A larger body is put together in a thread."""
+LINGER_S = 2.0
+"""How long what a refused client still sends is read and thrown away, so that it can read why."""
+CLOSE_S_MAX = 10.0
+"""Within it a closed connection's last bytes are taken by the client, or thrown away."""
+UNREAD_S_MAX = 60.0
+"""So long a client may leave an answer unread; --slow-reader-timeout is a stream's own."""
+HALF_CLOSED_LOOK_S_MAX = 0.5
+"""How often it is checked whether a client that sends no more has gone."""
+PROBE_S = 5.0
+"""How often it is sent something to that end."""
+
 # What a request's JSON may hold: what passes is decoded within a few tens of milliseconds (json_scan.py).
 JSON_VALUES_MAX = 65_536
 JSON_VALUES_PER_TOKEN = 2
@@ -89,6 +132,8 @@ STALLED_AFTER_S = 30.0
 STOP_GRACE_S = 5.0
 """How long cancelled requests may take to deliver their last event when the daemon stops."""
 KEEPALIVE_CONNECTION_S = 75.0
+LOOP_CLOCK_S = 0.01
+"""Period of the clock by which the event loop is measured: shorter blocks are not seen."""
 NOTIFY_PATIENCE_S = 0.02
 """How long a notification waits for a service manager whose queue is full."""
 LOG_PATIENCE_MS = 5
@@ -123,6 +168,18 @@ class Limit:
 
 
 TABLE = (
+    Limit("connections", CONNECTIONS_MAX, "connections", "all clients over TCP", "too_many_connections"),
+    Limit("connections.peer", CONNECTIONS_PER_PEER_MAX, "connections", "one address of another machine",
+          "too_many_connections"),
+    Limit("connections.unix", CONNECTIONS_LOCAL_MAX, "connections", "the unix socket", "too_many_connections"),
+    Limit("head", HEAD_BYTES_MAX, "bytes", "the head of a request", "headers_too_large"),
+    Limit("head.line", HEAD_LINE_BYTES_MAX, "bytes", "the first line, and each header", "headers_too_large"),
+    Limit("head.headers", HEADERS_MAX, "headers", "the head of a request", "headers_too_large"),
+    Limit("head.time", f"{HEAD_S_MAX:g}", "seconds", "the arrival of a head", "request_timeout"),
+    Limit("body.silence", f"{BODY_SILENCE_S_MAX:g}", "seconds", "a pause in a body", "request_timeout"),
+    Limit("body.time", f"{BODY_S_MAX:g}, and one more for each {BODY_BYTES_PER_S_MIN} bytes", "seconds",
+          "the arrival of a body", "request_timeout"),
+    Limit("bodies", BODIES_BYTES_IN_FLIGHT_MAX, "bytes", "all bodies that are arriving", "overloaded"),
     Limit("body", "--body-limit", "bytes", "a body", "request_too_large"),
     Limit("body.values", f"{JSON_VALUES_MAX} + {JSON_VALUES_PER_TOKEN} for each token of the context", "values",
           "a body's JSON", "request_too_large"),

@@ -11,19 +11,18 @@ import fcntl
 import ipaddress
 import logging
 import os
+import resource
 import socket
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import systemd
+from . import limits, systemd
 from .options import Config, UntrustedSocketError, check_socket
 
 log = logging.getLogger("llmd")
 
-BACKLOG = 128
-"""Connections that may wait to be accepted."""
 UNIX_PATH_BYTES_MAX = 107
 """sun_path less its terminator; see unix(7)."""
 
@@ -134,7 +133,7 @@ def _tcp(host: str, port: int) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.setblocking(False)
         listener.bind(address)
-        listener.listen(BACKLOG)
+        listener.listen(limits.BACKLOG)
     except OSError as error:
         listener.close()
         advice = "; choose another with --port" if error.errno == errno.EADDRINUSE else ""
@@ -241,3 +240,15 @@ def _is_listened_on(path: Path) -> bool:
         except OSError:
             return True
     return True
+
+
+def descriptors_for(n_connections: int) -> int:
+    """How many of these connections the process may have; raises its own limit of open files as far as it can."""
+    wanted = n_connections + limits.DESCRIPTORS_RESERVED
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY:
+        return n_connections
+    return min(n_connections, max(soft - limits.DESCRIPTORS_RESERVED, soft // 2))

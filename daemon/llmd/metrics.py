@@ -40,6 +40,7 @@ class Metric:
 
 _WAITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 _GAPS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 10)
+_DELAYS_S = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2, 5, 10)
 
 REQUESTS = Metric("requests_total", "counter", "Generations by endpoint and how they ended.", ("endpoint", "outcome"))
 RESPONSES = Metric("http_responses_total", "counter", "HTTP responses by endpoint and status.", ("endpoint", "status"))
@@ -55,9 +56,16 @@ BETWEEN = Metric("time_between_tokens_seconds", "histogram", "From one text of a
 DURATION = Metric(
     "request_seconds", "histogram", "From a request's arrival to the end of its generation.", ("endpoint",), _WAITS_S
 )
+LOOP_LAG = Metric(
+    "event_loop_lag_seconds", "histogram", "How late a clock of the event loop struck, every 10 ms.", buckets=_DELAYS_S
+)
+LOOP_WORK = Metric(
+    "event_loop_work_seconds", "histogram", "Of that, what the event loop itself was at work.", buckets=_DELAYS_S
+)
 EVENTS = Metric("engine_events_total", "counter", "Events taken from the decode thread.")
 STREAMS = Metric("streams_open", "gauge", "Streams being written.")
 LIVE = Metric("requests_live", "gauge", "Generations that have not ended, waiting ones included.")
+CONNECTIONS = Metric("connections_open", "gauge", "Connections of clients.")
 MODEL_BYTES = Metric("model_bytes", "gauge", "Bytes of the model's weights.")
 STATE_BYTES = Metric("state_bytes", "gauge", "Bytes reserved for the KV cache and recurrent state.")
 RESIDENT_BYTES = Metric("process_resident_memory_bytes", "gauge", "Resident memory of the process.")
@@ -67,8 +75,20 @@ READY = Metric("ready", "gauge", "1 while the daemon can serve.")
 BUILD = Metric("build_info", "gauge", "Version, model and backend as labels.", ("version", "model", "arch", "backend"))
 
 _COUNTED = (REQUESTS, RESPONSES, STREAM_BYTES, PREFILL_S, DECODE_S)
-_MEASURED = (QUEUE, FIRST, BETWEEN, DURATION)
-_LOOKED_UP = (EVENTS, STREAMS, LIVE, MODEL_BYTES, STATE_BYTES, RESIDENT_BYTES, PLACES, CONTEXT, READY, BUILD)
+_MEASURED = (QUEUE, FIRST, BETWEEN, DURATION, LOOP_LAG, LOOP_WORK)
+_LOOKED_UP = (
+    EVENTS,
+    STREAMS,
+    LIVE,
+    CONNECTIONS,
+    MODEL_BYTES,
+    STATE_BYTES,
+    RESIDENT_BYTES,
+    PLACES,
+    CONTEXT,
+    READY,
+    BUILD,
+)
 METRICS = (*_COUNTED, *_MEASURED, *_LOOKED_UP)
 
 Observe = Callable[[float], None]
@@ -92,10 +112,15 @@ class Metrics:
             for metric in _MEASURED
         }
         self.streams_open = 0
+        self.connections_open = 0
 
     def add(self, metric: Metric, amount: float = 1, **labels: str) -> None:
         counter = self._counters[metric]
         (counter.labels(**labels) if labels else counter).inc(amount)
+
+    def loop_was_late(self, late_s: float, worked_s: float) -> None:
+        self._histograms[LOOP_LAG].observe(late_s)
+        self._histograms[LOOP_WORK].observe(worked_s)
 
     def watch(self, came_s: float) -> Watch:
         """Of one generation, whose request came at that time of the clock."""
@@ -122,6 +147,7 @@ class Metrics:
             EVENTS: engine.events_drained,
             STREAMS: self.streams_open,
             LIVE: engine.n_live,
+            CONNECTIONS: self.connections_open,
             MODEL_BYTES: info.model_bytes,
             STATE_BYTES: info.state_bytes,
             RESIDENT_BYTES: _resident_bytes(),

@@ -14,6 +14,7 @@ from aiohttp import web
 from .. import limits, parameters
 from ..errors import ApiError, shown
 from .context import FACTS, STATE
+from .receive import received
 
 T = TypeVar("T")
 
@@ -37,8 +38,9 @@ async def read_generation(request: web.Request, endpoint: parameters.Endpoint, k
 
 
 async def _read(request: web.Request, parse: Callable[[bytes], T]) -> T:
-    engine, facts = request.app[STATE].engine, request[FACTS]
-    data = await request.read()
+    state, facts = request.app[STATE], request[FACTS]
+    engine = state.engine
+    data = await received(request, state.config.body_limit)
     facts.n_body_bytes = len(data)
     if not facts.is_large:
         return parse(engine.json.clean(data))

@@ -11,14 +11,16 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from ..access import LOCAL, Caller, check_host, check_origin
-from ..errors import ApiError
+from ..errors import ApiError, shown
 from ..logs import fields
 from ..metrics import RESPONSES
 from .context import FACTS, PUBLIC, STATE, UNMATCHED, Facts, State
 
 log = logging.getLogger("llmd.http")
 
-_HTTP_CODES = {404: "not_found", 405: "method_not_allowed", 413: "request_too_large"}
+_HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
+_CLOSING_CODES = ("invalid_http", "request_timeout")
+"""After these nobody knows where the next request would begin."""
 _CLIENT_GONE = 499
 _READING = ("GET", "HEAD", "OPTIONS")
 _CREDENTIALS = struct.Struct("iII")
@@ -50,6 +52,9 @@ async def _answer(state: State, request: web.Request, handler: Handler, facts: F
         if _is_preflight(request):
             _check_browser(state, request, facts)
             return web.Response(status=204, headers=_CORS_HEADERS)
+        check_expectation(request)
+        if request.method == "OPTIONS":
+            return await _options(state, request, handler, facts)
         facts.caller = _caller(state, request, facts)
         _check_loaded(state, request, facts)
         return await handler(request)
@@ -61,7 +66,10 @@ async def _answer(state: State, request: web.Request, handler: Handler, facts: F
         if code is None:
             raise
         facts.error_code = code
-        return error_response(ApiError(code, _http_message(state, request, code)))
+        response = error_response(ApiError(code, _http_message(request, code)))
+        if isinstance(error, web.HTTPMethodNotAllowed):
+            response.headers["Allow"] = _allow(error)
+        return response
     except Exception:
         log.exception("a handler failed", extra=fields(method=request.method, path=request.path))
         facts.error_code = "internal_error"
@@ -70,18 +78,33 @@ async def _answer(state: State, request: web.Request, handler: Handler, facts: F
 
 def error_response(error: ApiError) -> web.Response:
     reason = "Request Cancelled" if error.status == _CLIENT_GONE else None
-    return web.Response(
+    response = web.Response(
         status=error.status,
         reason=reason,
         body=error.body(),
         content_type="application/json",
         headers=error.headers(),
     )
+    if error.code in _CLOSING_CODES:
+        response.force_close()
+    return response
 
 
-def _http_message(state: State, request: web.Request, code: str) -> str | None:
-    if code == "request_too_large":
-        return f"The body is larger than {state.config.body_limit} bytes; --body-limit sets the limit."
+async def _options(state: State, request: web.Request, handler: Handler, facts: Facts) -> web.StreamResponse:
+    """What the address answers. Needs no key, as the description of all of them needs none."""
+    if not is_local(request):
+        _check_browser(state, request, facts)
+    try:
+        return await handler(request)
+    except web.HTTPMethodNotAllowed as error:
+        return web.Response(status=204, headers={"Allow": _allow(error)})
+
+
+def _allow(error: web.HTTPMethodNotAllowed) -> str:
+    return ", ".join(sorted({*error.allowed_methods, "OPTIONS"}))
+
+
+def _http_message(request: web.Request, code: str) -> str | None:
     if code == "not_found":
         return f"There is nothing at {request.method} {request.path}; GET /openapi.json lists what there is."
     return f"{request.path} does not answer {request.method}."
@@ -96,14 +119,20 @@ def _endpoint(request: web.Request) -> str:
 # --- who may ask -----------------------------------------------------------------------------------------------------
 
 
-def is_local(request: web.Request) -> bool:
+def check_expectation(request: web.Request) -> None:
+    expected = request.headers.get("Expect")
+    if expected is not None and expected.lower() != "100-continue":
+        raise ApiError("expectation_failed", f"Expect: {shown(expected)} cannot be met; 100-continue can.", "Expect")
+
+
+def is_local(request: web.BaseRequest) -> bool:
     """Whether it came over the unix socket."""
     transport = request.transport
     connection = transport.get_extra_info("socket") if transport is not None else None
     return connection is not None and connection.family == socket.AF_UNIX
 
 
-def client_of(request: web.Request) -> dict[str, object]:
+def client_of(request: web.BaseRequest) -> dict[str, object]:
     """The other end of the connection: an address, or a process of this machine."""
     if is_local(request):
         return {"client": "unix", **_process_of(request)}
@@ -114,7 +143,7 @@ def client_of(request: web.Request) -> dict[str, object]:
     return {"client": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"}
 
 
-def _process_of(request: web.Request) -> dict[str, object]:
+def _process_of(request: web.BaseRequest) -> dict[str, object]:
     """Its user and number when it connected; see SO_PEERCRED in unix(7)."""
     connection = request.transport.get_extra_info("socket") if request.transport is not None else None
     if connection is None:

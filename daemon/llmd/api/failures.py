@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from ..errors import CODES
 
-EVERYWHERE = ("forbidden_host", "forbidden_origin", "not_found", "method_not_allowed", "internal_error")
+EVERYWHERE = (
+    "invalid_http", "headers_too_large", "request_timeout", "too_many_connections", "expectation_failed",
+    "forbidden_host", "forbidden_origin", "not_found", "method_not_allowed", "internal_error",
+)  # fmt: skip
 KEYED = ("invalid_api_key", "model_loading")
 """Of what is not public: it needs a key where there are any, and the model."""
 BODY = (
     "invalid_json", "invalid_type", "invalid_value", "missing_parameter", "unsupported_parameter", "request_too_large",
-    "overloaded", "no_memory", "shutting_down",
+    "unsupported_encoding", "overloaded", "no_memory", "shutting_down",
 )  # fmt: skip
 TEXT = ("invalid_token", "deadline_exceeded")
 RENDERS = (*TEXT, "invalid_session_id", "template_failed", "context_length_exceeded")

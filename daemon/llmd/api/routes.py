@@ -10,6 +10,7 @@ from . import chat, completions, health, models, openapi, session_verbs, session
 from .context import OPENAPI, PUBLIC
 from .endpoint import Endpoint
 from .failures import COMMAND, GENERATES, NAMES, RENDERS, SESSION, STORE, TEXT
+from .receive import leave_expectation
 
 ENDPOINTS = (
     Endpoint("POST", "/v1/chat/completions", chat.chat_completions, "Answer a conversation, as one answer or a stream",
@@ -60,6 +61,8 @@ ENDPOINTS = (
 def add_routes(app: web.Application) -> None:
     for endpoint in ENDPOINTS:
         for path in endpoint.spellings:
-            app.router.add_route(endpoint.method, path, endpoint.handler)
+            methods = (endpoint.method, "HEAD") if endpoint.method == "GET" else (endpoint.method,)
+            for method in methods:
+                app.router.add_route(method, path, endpoint.handler, expect_handler=leave_expectation)
     app[PUBLIC] = frozenset(endpoint.spellings[0] for endpoint in ENDPOINTS if endpoint.is_public)
     app[OPENAPI] = openapi.document(ENDPOINTS)

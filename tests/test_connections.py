@@ -1,0 +1,502 @@
+# ruff: noqa: ASYNC110 - conditions here have no event of their own
+"""What lies between a socket and a handler: bounds of heads, bodies, times and connections; clients that half-close."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import inspect
+import json
+import logging
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import pytest
+from aiohttp import web
+
+from llmd import limits
+from llmd.api import connections
+from llmd.api.connection import Connection
+from llmd.api.loop_lag import LoopLag
+from llmd.api.receive import BODIES
+from llmd.metrics import LOOP_LAG
+from tests.conftest import Serve
+from tests.serving import SETTLE_S, Daemon, Json, chat, parse_events
+from tests.test_delivery import outcomes
+from tests.test_sessions import ENDLESS, SLOW
+
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+CHAT = "/v1/chat/completions"
+
+
+@dataclass
+class Raw:
+    """One answer as it came over the wire."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def error(self) -> Json:
+        error = json.loads(self.body)["error"]
+        assert isinstance(error, dict) and set(error) == {"message", "type", "code", "param"}
+        return error
+
+
+Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def connected(daemon: Daemon, local: bool = False) -> AsyncIterator[Wire]:
+    """Whatever is awaited inside has a deadline."""
+    async with asyncio.timeout(SETTLE_S):
+        if local:
+            reader, writer = await asyncio.open_unix_connection(str(daemon.config.socket))
+        else:
+            reader, writer = await asyncio.open_connection("127.0.0.1", int(daemon.url.rpartition(":")[2]))
+        try:
+            yield reader, writer
+        finally:
+            writer.transport.abort()
+
+
+async def read_answer(reader: asyncio.StreamReader) -> Raw:
+    """Skips interim ones."""
+    while True:
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        status = int(lines[0].split(" ")[1])
+        if status >= 200:
+            break
+    headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines[1:] if line)}
+    if "content-length" in headers:
+        return Raw(status, headers, await reader.readexactly(int(headers["content-length"])))
+    body = b""
+    while (size := int(await reader.readline(), 16)) > 0:
+        body += (await reader.readexactly(size + 2))[:-2]
+    await reader.readexactly(2)
+    return Raw(status, headers, body)
+
+
+async def told(daemon: Daemon, data: bytes) -> Raw:
+    """The answer to these bytes, after which the server has closed."""
+    async with connected(daemon) as (reader, writer):
+        writer.write(data)
+        answer = await read_answer(reader)
+        writer.close()
+        assert await reader.read() == b""
+        return answer
+
+
+def post(body: bytes, *headers: str, path: str = CHAT, length: int | None = None) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {len(body) if length is None else length}"]
+    return "\r\n".join([*lines, *headers, "\r\n"]).encode() + body
+
+
+# --- aiohttp ---------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_used_of_aiohttp_is_there() -> None:
+    """If this fails, aiohttp has changed: read its web_protocol.py, then api/connection.py and api/connections.py."""
+    ours = {name for name, one in vars(Connection).items() if inspect.isfunction(one)}
+    assert {"data_received", "eof_received", "finish_response", "handle_error", "connection_made"} <= ours
+    for name in ("data_received", "eof_received", "connection_made", "connection_lost", "pause_writing",
+                 "resume_writing", "finish_response", "handle_error", "force_close"):  # fmt: skip
+        theirs = inspect.signature(getattr(web.RequestHandler, name))
+        assert list(inspect.signature(getattr(Connection, name)).parameters) == list(theirs.parameters)
+    assert "_messages" in web.RequestHandler.__slots__
+    settings = set(inspect.signature(web.RequestHandler.__init__).parameters)
+    assert {"max_line_size", "max_field_size", "max_headers", "auto_decompress", "lingering_time"} <= settings
+    assert inspect.iscoroutinefunction(web.AppRunner._make_server)
+
+
+async def test_every_connection_is_ours(daemon: Daemon) -> None:
+    assert (await daemon.ask("GET", "/health")).status == 200
+    assert (await daemon.metrics())["llmd_connections_open"] >= 1
+
+
+# --- heads -----------------------------------------------------------------------------------------------------------
+
+MALFORMED = {
+    "no HTTP": b"hello\r\n\r\n",
+    "TLS": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "two hosts": b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n",
+    "length and encoding": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
+    "negative length": b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -3\r\n\r\n",
+    "header without colon": b"GET / HTTP/1.1\r\nHost: a\r\nnonsense\r\n\r\n",
+    "NUL in a header": b"GET / HTTP/1.1\r\nHost: a\r\nX: a\0b\r\n\r\n",
+    "space in the URL": b"GET /a b HTTP/1.1\r\nHost: a\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("data", MALFORMED.values(), ids=MALFORMED.keys())
+async def test_malformed_http_is_told_so(daemon: Daemon, data: bytes, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        answer = await told(daemon, data)
+    assert answer.status == 400 and answer.error["code"] == "invalid_http"
+    assert answer.headers["connection"] == "close"
+    [record] = [record for record in caplog.records if record.name.startswith(("llmd", "aiohttp"))]
+    assert record.exc_info is None and "\n" not in str(vars(record)["fields"])
+    assert (await daemon.ask("GET", "/health")).status == 200
+    assert (await daemon.metrics())['llmd_http_responses_total{endpoint="unmatched",status="400"}'] == 1
+
+
+LARGE_HEADS = {
+    "headers": HEALTH[:-2] + b"X-A: b\r\n" * 10_000 + b"\r\n",
+    "header": HEALTH[:-2] + b"X-A: " + b"b" * 100_000 + b"\r\n\r\n",
+    "name": HEALTH[:-2] + b"b" * 100_000 + b": x\r\n\r\n",
+    "URL": b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+    "sum": HEALTH[:-2] + (b"X-A: " + b"b" * 8000 + b"\r\n") * 99 + b"\r\n",
+}
+
+
+@pytest.mark.parametrize("data", LARGE_HEADS.values(), ids=LARGE_HEADS.keys())
+async def test_a_head_has_a_size(daemon: Daemon, data: bytes) -> None:
+    answer = await told(daemon, data)
+    assert answer.status == 431 and answer.error["code"] == "headers_too_large"
+    assert str(limits.HEADERS_MAX) in answer.error["message"]
+
+
+async def test_a_head_has_a_time(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "HEAD_S_MAX", 0.1)
+    monkeypatch.setattr(connections, "_SWEEP_S", 0.05)
+    daemon = await serve()
+    answer = await told(daemon, HEALTH[:-4])
+    assert answer.status == 408 and answer.error["code"] == "request_timeout"
+    async with connected(daemon) as (reader, _):
+        assert await reader.read() == b""  # who says nothing is told nothing
+    async with connected(daemon) as (reader, writer):
+        writer.write(HEALTH)
+        assert (await read_answer(reader)).status == 200
+        writer.write(b"G")
+        assert (await read_answer(reader)).error["code"] == "request_timeout"
+
+
+async def test_headers_come_in_any_pieces(daemon: Daemon) -> None:
+    async with connected(daemon) as (reader, writer):
+        for byte in HEALTH:
+            writer.write(bytes([byte]))
+            await writer.drain()
+            await asyncio.sleep(0)
+        assert (await read_answer(reader)).status == 200
+
+
+# --- bodies ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "gzip, gzip", "unknown"])
+async def test_compressed_bodies_are_refused(daemon: Daemon, encoding: str) -> None:
+    body = gzip.compress(json.dumps(chat()).encode())
+    for data in (body, b"no gzip"):
+        answer = await told_and_open(daemon, post(data, f"Content-Encoding: {encoding}"))
+        assert answer.status == 415 and answer.error["code"] == "unsupported_encoding"
+        assert answer.error["param"] == "Content-Encoding"
+    answer = await told_and_open(daemon, post(body, f"Content-Encoding: {encoding}", path="/nothing"))
+    assert answer.status == 404
+    identity = await told_and_open(daemon, post(json.dumps(chat()).encode(), "Content-Encoding: identity"))
+    assert identity.status == 200
+
+
+async def told_and_open(daemon: Daemon, data: bytes) -> Raw:
+    """The answer to these bytes, after which the connection is as good as before."""
+    async with connected(daemon) as (reader, writer):
+        writer.write(data)
+        answer = await read_answer(reader)
+        writer.write(HEALTH)
+        assert (await read_answer(reader)).status == 200
+        return answer
+
+
+async def test_a_compressed_transfer_is_refused(daemon: Daemon) -> None:
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"
+    answer = await told_and_open(daemon, head.encode())
+    assert answer.status == 415 and answer.error["param"] == "Transfer-Encoding"
+
+
+async def test_a_body_may_come_in_chunks(daemon: Daemon) -> None:
+    body = json.dumps(chat()).encode()
+    chunks = b"".join(b"%x\r\n%s\r\n" % (1, bytes([byte])) for byte in body) + b"0\r\n\r\n"
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    assert (await told_and_open(daemon, head.encode() + chunks)).status == 200
+
+
+async def test_a_broken_chunk_ends_the_request(daemon: Daemon) -> None:
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nabcde\r\n".encode()
+    async with connected(daemon) as (reader, writer):
+        writer.write(head)
+        await writer.drain()
+        while (await daemon.metrics()).get("llmd_connections_open", 0) < 2:
+            pass
+        writer.write(b"no size\r\n")
+        answer = await read_answer(reader)
+        assert answer.status == 400 and answer.error["code"] == "invalid_http"
+        assert await reader.read() == b""
+
+
+async def test_a_body_may_not_stall(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = await serve()
+    monkeypatch.setattr(limits, "BODY_SILENCE_S_MAX", 0.1)
+    answer = await told(daemon, post(b"{", length=100))
+    assert answer.status == 408 and answer.error["code"] == "request_timeout" and "1 bytes" in answer.error["message"]
+    assert answer.headers["connection"] == "close" and "x-should-retry" not in answer.headers
+
+
+async def test_a_body_may_not_trickle(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = await serve()
+    monkeypatch.setattr(limits, "BODY_S_MAX", 0.2)
+    async with connected(daemon) as (reader, writer):
+        writer.write(post(b"{", length=100_000))
+        answer = asyncio.create_task(read_answer(reader))
+        while not answer.done():
+            writer.write(b" ")
+            await asyncio.wait([answer], timeout=0.02)
+        assert (await answer).error["code"] == "request_timeout"
+
+
+async def test_what_is_too_large_is_not_asked_for(serve: Serve) -> None:
+    """With Expect: 100-continue nothing of the body is sent."""
+    daemon = await serve(body_limit=4096)
+    async with connected(daemon) as (reader, writer):
+        writer.write(post(b"", "Expect: 100-continue", length=5000))
+        assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 413 ")
+    body = json.dumps(chat()).encode()
+    async with connected(daemon) as (reader, writer):
+        writer.write(post(b"", "Expect: 100-continue", length=len(body)))
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        writer.write(body)
+        assert (await read_answer(reader)).status == 200
+    answer = await told_and_open(daemon, post(body, "Expect: miracles"))
+    assert answer.status == 417 and answer.error["code"] == "expectation_failed"
+
+
+async def test_a_body_of_exactly_the_limit(serve: Serve) -> None:
+    daemon = await serve(body_limit=3_000_000, model="sim:dense,ctx=1000", ctx_size=1000)
+    body = json.dumps(chat()).encode()
+    whole = body + b" " * (3_000_000 - len(body))
+    assert (await told_and_open(daemon, post(whole))).status == 200
+    assert (await told(daemon, post(whole + b" "))).status == 413
+
+
+async def test_bodies_in_flight_are_bounded(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = await serve()
+    monkeypatch.setattr(limits, "BODIES_BYTES_IN_FLIGHT_MAX", 60_000)
+    async with connected(daemon) as (_, writer):
+        writer.write(post(b"x" * 40_000, length=50_000))
+        bodies = daemon.app[BODIES]
+        while bodies.n_bytes < 40_000:
+            await asyncio.sleep(0)
+        answer = await told(daemon, post(b"x" * 40_000, length=50_000))
+        assert answer.status == 503 and answer.error["code"] == "overloaded" and "retry-after" in answer.headers
+    async with asyncio.timeout(SETTLE_S):
+        while bodies.n_bytes:
+            await asyncio.sleep(0)
+    assert (await told_and_open(daemon, post(b"x" * 50_000))).error["code"] == "invalid_json"
+
+
+# --- many connections ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def small(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> Daemon:
+    """A daemon of three connections over TCP, and one over the unix socket; none is spared."""
+    monkeypatch.setattr(limits, "CONNECTIONS_MAX", 3)
+    monkeypatch.setattr(limits, "CONNECTIONS_LOCAL_MAX", 1)
+    monkeypatch.setattr(limits, "CONNECTION_IDLE_SPARED_S", 0.0)
+    return await serve(model=SLOW, ctx_size=200_000)
+
+
+async def test_idle_connections_make_room(small: Daemon) -> None:
+    async with connected(small) as first, connected(small) as second, connected(small):
+        for reader, writer in (second, first):
+            writer.write(HEALTH)
+            assert (await read_answer(reader)).status == 200
+        assert (await small.ask("GET", "/health")).status == 200  # in the place of the third, which never asked
+        async with connected(small) as (reader, writer):
+            writer.write(HEALTH)
+            assert (await read_answer(reader)).status == 200
+        assert await second[0].read() == b""
+        first[1].write(HEALTH)
+        assert (await read_answer(first[0])).status == 200
+
+
+async def test_busy_connections_stay(small: Daemon) -> None:
+    body = json.dumps(chat(stream=True, **ENDLESS)).encode()
+    async with connected(small) as one, connected(small) as two, connected(small) as three:
+        for reader, writer in (one, two, three):
+            writer.write(post(body))
+            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+        answer = await told(small, HEALTH)
+        assert answer.status == 503 and answer.error["code"] == "too_many_connections"
+        assert answer.headers["retry-after"] == str(limits.RETRY_AFTER_S)
+        assert (await small.ask("GET", "/health", local=True)).status == 200  # has a place of its own
+    await small.idle()
+    assert (await small.ask("GET", "/health")).status == 200
+
+
+async def test_one_peer_may_not_take_all(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CONNECTIONS_PER_PEER_MAX", 2)
+    monkeypatch.setattr(connections, "_LOOPBACK", "nobody")
+    peers = iter(["1.2.3.4", "1.2.3.4", "1.2.3.4", "5.6.7.8"])
+    monkeypatch.setattr(connections, "_peer_of", lambda _: next(peers))
+    daemon = await serve()
+    async with connected(daemon) as first, connected(daemon) as second:
+        for reader, writer in (first, second):
+            writer.write(HEALTH)
+            assert (await read_answer(reader)).status == 200
+        assert (await told(daemon, HEALTH)).error["code"] == "too_many_connections"
+        assert (await told_and_open(daemon, HEALTH)).status == 200
+
+
+async def test_more_refused_than_can_be_told(small: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "CONNECTIONS_REFUSED_MAX", 0)
+    monkeypatch.setattr(limits, "CONNECTION_IDLE_SPARED_S", 1e9)
+    async with connected(small) as one, connected(small) as two, connected(small) as three:
+        for reader, writer in (one, two, three):
+            writer.write(HEALTH)
+            assert (await read_answer(reader)).status == 200
+        async with connected(small) as (reader, _):
+            assert await reader.read() == b""
+
+
+async def test_pipelined_requests_are_answered_in_order(daemon: Daemon) -> None:
+    n = 500
+    async with connected(daemon) as (reader, writer):
+        for number in range(n):
+            writer.write(HEALTH.replace(b"/health", b"/nothing-%d" % number))
+        for number in range(n):
+            assert f"/nothing-{number};" in (await read_answer(reader)).error["message"]
+
+
+async def test_answers_that_nobody_reads(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "UNREAD_S_MAX", 0.1)
+    monkeypatch.setattr(connections, "_SWEEP_S", 0.05)
+    daemon = await serve(slow_reader_timeout=0.05)
+    async with connected(daemon) as (_, writer):
+        writer.write(HEALTH.replace(b"/health", b"/openapi.json") * 1000)
+        before = (await daemon.metrics())["llmd_connections_open"]
+        while (await daemon.metrics())["llmd_connections_open"] >= before:
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(("soft", "hard", "n"), [(64, 1000, 500), (64, 300, 150), (64, 100, 50), (1000, 1000, 500)])
+def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(soft: int, hard: int, n: int) -> None:
+    program = (
+        "import resource; from llmd.listen import descriptors_for\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))\n"
+        "print(descriptors_for(500), resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    wanted = 500 + limits.DESCRIPTORS_RESERVED
+    assert [int(word) for word in done.stdout.split()] == [n, max(soft, min(wanted, hard))]
+
+
+# --- the event loop's clock ------------------------------------------------------------------------------------------
+
+
+async def blocked(block: Callable[[], None]) -> tuple[float, float]:
+    """The longest that the clock tells of, and what of it was work."""
+    told: list[tuple[float, float]] = []
+    clock = LoopLag(asyncio.get_running_loop(), lambda late_s, worked_s: told.append((late_s, worked_s)))
+    clock.start()
+    clock.start()
+    block()
+    async with asyncio.timeout(SETTLE_S):
+        while not told:
+            await asyncio.sleep(0.001)
+    clock.stop()
+    return told[0]
+
+
+async def test_the_clock_tells_of_blocks() -> None:
+    late_s, worked_s = await blocked(lambda: time.sleep(0.2))
+    assert late_s >= 0.15 and worked_s < late_s
+
+    def work() -> None:
+        until = time.thread_time() + 0.2
+        while time.thread_time() < until:
+            pass
+
+    late_s, worked_s = await blocked(work)
+    assert late_s >= worked_s >= 0.15
+
+
+async def test_the_clock_rests_while_nobody_is_connected(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "_SWEEP_S", 0.05)
+    daemon = await serve()
+    strikes: list[float] = []
+    histogram = daemon.state.metrics._histograms[LOOP_LAG]
+    monkeypatch.setattr(histogram, "observe", strikes.append)
+    assert "llmd_event_loop_lag_seconds_count" in await daemon.metrics()
+    await daemon.http.close()
+    async with asyncio.timeout(SETTLE_S):
+        n = -1
+        while n != len(strikes):
+            n = len(strikes)
+            await asyncio.sleep(0.3)
+
+
+# --- clients that half-close -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("local", [False, True], ids=["tcp", "unix"])
+async def test_a_client_that_sends_no_more_gets_its_answers(serve: Serve, local: bool) -> None:
+    daemon = await serve(model="sim:dense,step_us=2000")
+    whole, stream = (json.dumps(chat(max_tokens=50, stream=is_stream)).encode() for is_stream in (False, True))
+    async with connected(daemon, local) as (reader, writer):
+        writer.write(post(whole) + post(stream) + HEALTH)
+        writer.write_eof()
+        answer = await read_answer(reader)
+        assert json.loads(answer.body)["usage"]["completion_tokens"] == 50
+        assert parse_events((await read_answer(reader)).body).done
+        assert (await read_answer(reader)).status == 200
+        assert await reader.read() == b""
+
+
+async def test_a_client_that_sends_nonsense_and_no_more(daemon: Daemon) -> None:
+    async with connected(daemon) as (reader, writer):
+        writer.write(b"nonsense\r\n\r\n")
+        writer.write_eof()
+        assert (await read_answer(reader)).error["code"] == "invalid_http"
+        assert await reader.read() == b""
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("local", [False, True], ids=["tcp", "unix"])
+@pytest.mark.parametrize("version", ["HTTP/1.1", "HTTP/1.0"])
+async def test_a_client_that_goes_is_noticed(serve: Serve, local: bool, is_stream: bool, version: str) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000)
+    body = json.dumps(chat(session_id="a", stream=is_stream, **ENDLESS)).encode()
+    async with connected(daemon, local) as (_, writer):
+        writer.write(post(body).replace(b"HTTP/1.1", version.encode()))
+        while daemon.state.engine.n_live == 0:
+            await asyncio.sleep(0.001)
+        writer.close()
+        await daemon.idle()
+    assert await outcomes(daemon) == {"client_gone": 1}
+
+
+async def test_a_client_that_half_closes_and_goes_later(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PROBE_S", 0.1)
+    daemon = await serve(model=SLOW, ctx_size=200_000)
+    async with connected(daemon) as (reader, writer):
+        writer.write(post(json.dumps(chat(**ENDLESS)).encode()))
+        writer.write_eof()
+        assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        while daemon.state.engine.n_live == 0:
+            await asyncio.sleep(0)
+        writer.transport.abort()
+        await daemon.idle()
+    assert await outcomes(daemon) == {"client_gone": 1}
+
+
+async def test_a_client_that_goes_within_its_body(daemon: Daemon) -> None:
+    async with connected(daemon) as (reader, writer):
+        writer.write(post(b"{", length=100))
+        writer.write_eof()
+        assert await reader.read() == b""
