@@ -1,0 +1,123 @@
+"""What the worst inputs cost everybody else: the longest block of the event loop, the longest wait of a bystander who
+says "hi" in a warm session, and the memory that was taken at the peak.
+
+The block is the daemon's own measurement: the upper end of the largest class of delays that was met. "loop blocked" is
+by the clock (llmd_event_loop_lag_seconds); on a machine that does other things, too, it may be their doing, and
+"nothing" says how much. "of that at work" is processor time of the event loop alone (llmd_event_loop_work_seconds).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import models
+from .client import RefusedError, ask, chat
+from .daemon import Server, daemon
+from .inputs import INPUTS
+from .report import Figure, Report
+
+BLOCK_MS = 50.0
+DELAYS = re.compile(r'^llmd_event_loop_(lag|work)_seconds_bucket{le="(.+)"} (\S+)$', re.MULTILINE)
+HELLO = [{"role": "user", "content": "hi"}]
+PAUSE_S = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    block_ms: float
+    work_ms: float
+    wait_ms: float
+    peak_mb: float
+
+
+def main(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    report = Report("abuse", f"{options.model}, bodies of at most {options.body_limit / 1e6:.0f} MB")
+    costs: dict[str, list[Cost]] = {name: [] for name in INPUTS if re.search(options.only, name)}
+    path = models.path_of(options.model)
+    with daemon(path, ctx_size=options.context, body_limit=options.body_limit) as server:
+        _say_hi(server)
+        for name, measured in costs.items():
+            for _ in range(options.repeats):
+                measured.append(_cost(server, name, options.body_limit))
+            report.progress(f"{name}: {max(cost.work_ms for cost in measured):.0f} ms")
+    for name, measured in costs.items():
+        blocks, works = [cost.block_ms for cost in measured], [cost.work_ms for cost in measured]
+        report.add(Figure(case=name, quantity="loop blocked", unit="ms", values=blocks))
+        report.add(Figure(case=name, quantity="of that at work", unit="ms", values=works, at_most=BLOCK_MS))
+        report.add(
+            Figure(case=name, quantity="bystander waited", unit="ms", values=[cost.wait_ms for cost in measured])
+        )
+        report.add(Figure(case=name, quantity="memory", unit="MB", values=[cost.peak_mb for cost in measured]))
+    return report.close()
+
+
+def _cost(server: Server, name: str, body_limit: int) -> Cost:
+    """Of one round of this input."""
+    command = [sys.executable, "-m", "bench.inputs", name, str(server.port), str(body_limit), "1"]
+    root = Path(__file__).parents[1]
+    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as sender:
+        assert sender.stdin is not None and sender.stdout is not None
+        sender.stdout.readline()
+        before_mb = _memory_mb(server.pid, "VmRSS")
+        Path(f"/proc/{server.pid}/clear_refs").write_text("5")  # forgets the peak
+        before = _delays(server)
+        sender.stdin.write(b"\n")
+        sender.stdin.close()
+        waits = [_say_hi(server)]
+        while sender.poll() is None:
+            time.sleep(PAUSE_S)
+            waits.append(_say_hi(server))
+    peak_mb = _memory_mb(server.pid, "VmHWM")
+    after = _delays(server)
+    block_ms, work_ms = (_longest_ms(before[kind], after[kind]) for kind in ("lag", "work"))
+    return Cost(block_ms, work_ms, max(waits), max(peak_mb - before_mb, 0.0))
+
+
+def _say_hi(server: Server) -> float:
+    """Milliseconds to the end of the answer, with all that is tried again."""
+    started_s = time.monotonic()
+    while True:
+        try:
+            chat(server.port, HELLO, session_id="bystander", max_tokens=1)
+        except (RefusedError, OSError, KeyError):
+            time.sleep(PAUSE_S)
+        else:
+            return (time.monotonic() - started_s) * 1e3
+
+
+def _delays(server: Server) -> dict[str, dict[float, int]]:
+    """How many delays of each kind were at most so long."""
+    found: dict[str, dict[float, int]] = {"lag": {}, "work": {}}
+    for kind, bound, count in DELAYS.findall(ask(server.port, "GET", "/metrics").decode()):
+        found[kind][float(bound)] = int(float(count))
+    return found
+
+
+def _longest_ms(before: dict[float, int], after: dict[float, int]) -> float:
+    """The smallest bound that holds all delays between the two."""
+    n_all = max(after.values()) - max(before.values())
+    bound = min(bound for bound in after if after[bound] - before[bound] >= n_all)
+    return min(bound, 60.0) * 1e3
+
+
+def _memory_mb(pid: int, field: str) -> float:
+    match = re.search(rf"^{field}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert match is not None
+    return int(match[1]) * 1024 / 1e6
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench abuse", description=__doc__)
+    parser.add_argument("--model", default="sim:dense,step_us=200,ctx=8192", help=models.HELP)
+    parser.add_argument("--context", type=int, default=512, metavar="N", help="tokens of a session (%(default)s)")
+    parser.add_argument("--body-limit", type=int, default=64 * 1024**2, metavar="BYTES", help="(%(default)s)")
+    parser.add_argument("--only", default="", metavar="REGEX", help="inputs whose names match")
+    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="(%(default)s)")
+    return parser

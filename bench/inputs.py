@@ -1,0 +1,197 @@
+"""The worst that a client can send, one kind each: python -m bench.inputs NAME PORT BODY_LIMIT TIMES.
+
+In a process of its own, so that what it costs is not what is measured. Says "ready" when everything is made, and sends
+when a line comes.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import socket
+import sys
+import time
+import zlib
+from collections.abc import Callable, Mapping
+
+Send = Callable[[int], None]
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+MB = 1_000_000
+HELD_S = 3.0
+"""How long connections are held that do nothing or little."""
+TIMEOUT_S = 120.0
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
+
+
+def exchange(port: int, data: bytes) -> None:
+    """Sends, half-closes and reads to the end. That a server stops reading is its right."""
+    with connect(port) as connection:
+        try:
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(65536):
+                pass
+        except OSError:
+            pass
+
+
+def head(path: str, length: int, *headers: str) -> bytes:
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", f"Content-Length: {length}", "Connection: close", *headers]
+    return "\r\n".join([*lines, "\r\n"]).encode()
+
+
+def body(data: bytes, path: str = CHAT, *headers: str) -> Send:
+    whole = head(path, len(data), *headers) + data
+    return lambda port: exchange(port, whole)
+
+
+def fields(values: Mapping[str, object], path: str = CHAT) -> Send:
+    messages = {"messages": [{"role": "user", "content": "hi"}]} if path == CHAT else {"prompt": "hi"}
+    return body(json.dumps({**messages, "max_tokens": 1, **values}).encode(), path)
+
+
+def content(text: bytes) -> Send:
+    """A message whose content is this JSON string, without its quotes."""
+    return body(b'{"max_tokens":1,"messages":[{"role":"user","content":"' + text + b'"}]}')
+
+
+def padded(limit: int, filler: bytes) -> Send:
+    """A body of exactly the limit."""
+    start, end = b'{"max_tokens":1,"messages":[{"role":"user","content":"', b'"}]}'
+    return body(start + filler * ((limit - len(start) - len(end)) // len(filler)) + end)
+
+
+def bomb() -> Send:
+    """Some hundred kilobytes that unpack to 300 MB."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    packed = b"".join(packer.compress(bytes(MB)) for _ in range(300)) + packer.flush()
+    return body(packed, CHAT, "Content-Encoding: gzip")
+
+
+# --- connections -----------------------------------------------------------------------------------------------------
+
+
+def held(n: int, data: bytes, drip: bytes = b"") -> Send:
+    """So many connections at once, that send this and then nothing, or a little now and then."""
+
+    def send(port: int) -> None:
+        connections = []
+        for _ in range(n):
+            try:
+                connections.append(connect(port))
+                connections[-1].sendall(data)
+            except OSError:
+                pass
+        until = time.monotonic() + HELD_S
+        while time.monotonic() < until:
+            time.sleep(0.1)
+            for connection in connections if drip else ():
+                try:
+                    connection.sendall(drip)
+                except OSError:
+                    pass
+        for connection in connections:
+            connection.close()
+
+    return send
+
+
+def many(n: int, data: bytes) -> Send:
+    """One connection after the other."""
+
+    def send(port: int) -> None:
+        for _ in range(n):
+            exchange(port, data)
+
+    return send
+
+
+def get(path: str = "/health", *headers: str) -> bytes:
+    return "\r\n".join([f"GET {path} HTTP/1.1", "Host: localhost", *headers, "\r\n"]).encode()
+
+
+def unread(port: int) -> None:
+    """Asks for much and reads nothing."""
+    with connect(port) as connection:
+        connection.settimeout(HELD_S)
+        try:
+            while True:
+                connection.sendall(get("/openapi.json") * 100)
+        except OSError:
+            pass
+
+
+def left(n: int) -> Send:
+    """Requests whose clients go before the answer."""
+    data = json.dumps({"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1000, "ignore_eos": True})
+    whole = head(CHAT, len(data)) + data.encode()
+
+    def send(port: int) -> None:
+        connections = [connect(port) for _ in range(n)]
+        for connection in connections:
+            connection.sendall(whole)
+        for connection in connections:
+            connection.close()
+
+    return send
+
+
+INPUTS: dict[str, Callable[[int], Send]] = {
+    "nothing": lambda _: lambda _: time.sleep(HELD_S),
+    "arrays, 8 MB deep": lambda _: body(b'{"messages":' + b"[" * (8 * MB)),
+    "objects, 8 MB deep": lambda _: body(b'{"metadata":' + b'{"a":' * (8 * MB // 5)),
+    "a string of 8 MB": lambda _: content(b"a" * (8 * MB)),
+    "a string of 8 MB, escaped": lambda _: content(b"\\n" * (4 * MB)),
+    "spaces, 8 MB": lambda _: content(b" " * (8 * MB)),
+    "emoji, 8 MB": lambda _: content("\N{GRINNING FACE}".encode() * (2 * MB)),
+    "digits, 8 MB": lambda _: content(b"1" * (8 * MB)),
+    "numbers after a DEL, 1 MB": lambda _: content(b"\\u007f " + " ".join(map(str, range(150_000))).encode()),
+    "invalid UTF-8, 8 MB": lambda _: content(b"\xff" * (8 * MB)),
+    "lone surrogates, 8 MB": lambda _: content(b"\\ud800" * (8 * MB // 6)),
+    "300,000 messages": lambda _: fields({"messages": [{"role": "user", "content": "x"}] * 300_000}),
+    "500,000 stop strings": lambda _: fields({"stop": ["x"] * 500_000}),
+    "500,000 unknown fields": lambda _: fields({f"k{n}": n for n in range(500_000)}),
+    "500,000 keys in metadata": lambda _: fields({"metadata": {f"k{n}": n for n in range(500_000)}}),
+    "500,000 logit biases": lambda _: fields({"logit_bias": {str(n): 1 for n in range(500_000)}}),
+    "a key of 8 MB": lambda _: fields({"k" * (8 * MB): 1}),
+    "a wrong value of 8 MB": lambda _: fields({"temperature": ["x" * 70] * (8 * MB // 75)}),
+    "an integer of 8 MB": lambda _: body(b'{"seed":' + b"9" * (8 * MB) + b"}"),
+    "a fraction of 8 MB": lambda _: body(b'{"temperature":0.' + b"9" * (8 * MB) + b"}"),
+    "4,000,000 token ids": lambda _: fields({"prompt": [1] * 4_000_000}, COMPLETIONS),
+    "a prompt of 1.6 MB": lambda _: fields({"prompt": "word " * 320_000}, COMPLETIONS),
+    "1.6 MB to tokenize": lambda _: body(json.dumps({"content": "word " * 320_000}).encode(), "/tokenize"),
+    "4,000,000 ids to detokenize": lambda _: body(json.dumps({"tokens": [1] * 4_000_000}).encode(), "/detokenize"),
+    "the limit, one string": lambda limit: padded(limit, b"a"),
+    "the limit, many values": lambda limit: body(b'{"messages":[' + b"1," * ((limit - 16) // 2) + b"1]}"),
+    "the limit and one byte": lambda limit: body(b" " * (limit + 1)),
+    "a gzip bomb of 300 MB": lambda _: bomb(),
+    "10,000 headers": lambda _: many(20, get("/health", *["X-A: b"] * 10_000)),
+    "a header of 1 MB": lambda _: many(20, get("/health", "X-A: " + "b" * MB)),
+    "no HTTP, 1,000 times": lambda _: many(1000, b"no HTTP\r\n\r\n"),
+    "20,000 pipelined requests": lambda _: many(1, get() * 20_000),
+    "answers that nobody reads": lambda _: unread,
+    "200 clients that leave": lambda _: left(200),
+    "500 slow heads": lambda _: held(500, b"GET /health HT", b"T"),
+    "500 slow bodies": lambda _: held(500, head(CHAT, 100_000), b" "),
+    "1,000 silent connections": lambda _: held(1000, b""),
+    "5,000 connections": lambda _: held(5000, b""),
+    "5,000 connections, each a request": lambda _: held(5000, get()),
+}
+
+
+def main(name: str, port: int, limit: int, times: int) -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    send = INPUTS[name](limit)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    for _ in range(times):
+        send(port)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], *map(int, sys.argv[2:5]))
