@@ -214,6 +214,9 @@ typedef struct llm_engine_options {
     uint32_t exact;                /* nonzero: bit-exact configuration (separate KV streams, no flash attention) */
     uint32_t command_ring_bytes;   /* 0: sized for two prompts of n_ctx tokens, at least 1 MiB */
     uint32_t event_ring_bytes;     /* 0: 1 MiB */
+    uint32_t allow_oversize;  /* nonzero: load a model whose weights are larger than the memory that is available */
+    const char *crash_notice; /* written to stderr before the process ends with status 1, when llama.cpp crashes
+                                      while it opens the model; NULL: crashes stay crashes */
 } llm_engine_options;
 
 /* Sampling. NaN in a default (llm_info.sampling_default) means that the model states none. */
@@ -261,6 +264,10 @@ typedef struct llm_info {
  * large file. On error *out is NULL and `error` (capacity `error_bytes`, may be NULL) says what and why.
  * LLM_INVALID (an option is out of range), LLM_MODEL_LOAD, LLM_IO (the segment: name and errno), LLM_NO_MEMORY. */
 LLM_API int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes);
+
+/* How much of the model that is being opened has been loaded, in thousandths; 0 before, 1000 when all of it is there. One
+ * model of the process at a time. Any thread. */
+LLM_API uint32_t llm_loading_progress(void);
 
 /* Starts the decode thread: from here llm_session_open answers LLM_MISUSE and commands are served. Closes the sessions
  * that direct mode left open: their pointers are invalid. Owner thread.

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "cgroup.h"
+
 enum {
     N_BATCH_DEFAULT = 512,
     N_BATCH_MIN = 32, /* beside one token for every session */
@@ -75,6 +77,8 @@ static int open_model(llm_engine *e, const llm_engine_options *o, char *error, s
         .n_threads = o->n_threads,
         .n_gpu_layers = o->n_gpu_layers,
         .exact = o->exact != 0,
+        .allow_oversize = o->allow_oversize != 0,
+        .crash_notice = o->crash_notice,
     };
     const int status = model_open(o->model, &options, &e->model, error, error_bytes);
     return status != LLM_OK ? status : chat_open(e->model, &e->chat, error, error_bytes);
@@ -87,12 +91,17 @@ static void fingerprint_hex(const model_info *info, char out[33])
     }
 }
 
-/* Of the memory that is free now; a container's limit is the model's business (model_llama_memory.cpp), this is a default. */
+/* Of the memory that is free now, for the machine or for this service. */
 static uint64_t memory_share(void)
 {
     const long n_pages = sysconf(_SC_AVPHYS_PAGES);
     const long page_bytes = sysconf(_SC_PAGESIZE);
-    return n_pages > 0 && page_bytes > 0 ? (uint64_t)n_pages * (uint64_t)page_bytes / MEMORY_SHARE : (uint64_t)1 << 28;
+    const uint64_t allowed = cgroup_memory_free(CGROUP_MOUNT, CGROUP_SELF);
+    if (n_pages <= 0 || page_bytes <= 0) {
+        return (uint64_t)1 << 28;
+    }
+    const uint64_t free_bytes = (uint64_t)n_pages * (uint64_t)page_bytes;
+    return (allowed < free_bytes ? allowed : free_bytes) / MEMORY_SHARE;
 }
 
 static places_options options_of(const llm_engine_options *o)
@@ -236,6 +245,11 @@ int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *e
     }
     *out = e;
     return LLM_OK;
+}
+
+uint32_t llm_loading_progress(void)
+{
+    return model_llama_progress();
 }
 
 int llm_engine_start(llm_engine *engine)

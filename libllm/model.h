@@ -32,6 +32,8 @@ typedef struct model_options {
     int32_t n_threads;     /* 0: by the machine */
     int32_t n_gpu_layers;
     bool exact;
+    bool allow_oversize;
+    const char *crash_notice; /* see llm_engine_options */
 } model_options;
 
 /* What a saved state holds. */
@@ -149,6 +151,7 @@ struct model {
 int model_open(const char *name, const model_options *options, model **out, char *error, size_t error_bytes);
 
 int model_llama_open(const model_options *options, model **out, char *error, size_t error_bytes);
+uint32_t model_llama_progress(void); /* see llm_loading_progress */
 int model_sim_open(const model_options *options, model **out, char *error, size_t error_bytes);
 
 #ifdef __cplusplus

@@ -3,6 +3,10 @@
  *   model_llama.cpp           sequences and text: the operations
  *   model_llama_state.cpp     sequences as bytes: copies, checkpoints, parked states
  *   model_llama_open.cpp      loading, context, warm-up, facts
+ *   model_llama_path.cpp      what is named instead of a model file
+ *   model_llama_file.cpp      the header of a model file, read before llama.cpp does
+ *   model_llama_vocabulary.cpp  what a vocabulary must be able to do
+ *   model_llama_crash.cpp     failed assertions and crashes of llama.cpp while a model is opened
  *   model_llama_log.cpp       llama.cpp's log, and the global set-up of the backends
  *   model_llama_memory.cpp    how many KV cells the machine pays for
  *   model_llama_identity.cpp  the fingerprint of weights and context
@@ -62,6 +66,15 @@ void model_llama_backend_open(); /* once per process; any number of calls, any t
 void model_llama_log_clear();
 std::string model_llama_log_cause(); /* the error llama.cpp logged since the last clear, for people; may be empty */
 
+/* ---- model_llama_path.cpp ------------------------------------------------------------------------------------------ */
+
+std::string model_llama_path_trouble(
+    const std::string &path); /* why this is no GGUF file, and what to do; "": it is one */
+
+/* ---- model_llama_vocabulary.cpp ------------------------------------------------------------------------------------ */
+
+void model_llama_vocabulary_check(const llama_vocab *vocab); /* throws std::runtime_error with a reason */
+
 /* ---- model_llama_memory.cpp ---------------------------------------------------------------------------------------- */
 
 struct model_llama_cells {
@@ -79,6 +92,9 @@ struct model_llama_no_room : std::runtime_error {
  * use. */
 model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
                                          const llama_context_params &params, uint32_t n_ctx_min, uint64_t budget);
+
+/* Throws model_llama_no_room when weights of so many bytes are larger than the memory of the host and of these devices. */
+void model_llama_weights_check(uint64_t weight_bytes, const std::vector<ggml_backend_dev_t> &devices);
 
 uint64_t model_llama_memory_free(); /* bytes of host memory that can be had without swapping */
 int32_t model_llama_cores();        /* physical cores that this process may use */

@@ -11,6 +11,8 @@
 #include <dlfcn.h>
 #endif
 
+#include "model_llama_crash.h"
+
 namespace {
 
 constexpr size_t LOG_BYTES_MAX = 8192;
@@ -70,6 +72,7 @@ void model_llama_backend_open()
         setenv("GGML_NO_BACKTRACE", "1", 0); /* a failed assertion would start a debugger and wait for it */
         common_log_set_verbosity_thold(-1);  /* `common` logs by itself, and to stderr */
         llama_log_set(on_log, nullptr);
+        model_llama_crash_init();
 #ifdef LLM_BACKEND_DL
         backends_load();
 #endif

@@ -7,7 +7,8 @@
 #include <cstdio>
 #include <fstream>
 #include <set>
-#include <sstream>
+
+#include "cgroup.h"
 
 namespace {
 
@@ -85,44 +86,46 @@ void check_fits(const measure &smallest)
     }
 }
 
-uint64_t read_number(const char *path, const char *key)
+uint64_t memory_available()
 {
-    std::ifstream file(path);
+    std::ifstream file("/proc/meminfo");
     std::string line;
     while (std::getline(file, line)) {
-        std::istringstream words(line);
-        std::string name;
-        uint64_t value = 0;
-        if (*key == '\0' ? static_cast<bool>(words >> value) : (words >> name >> value) && name == key) {
-            return value;
+        unsigned long long kib = 0;
+        if (sscanf(line.c_str(), "MemAvailable: %llu", &kib) == 1) {
+            return kib * 1024;
         }
     }
-    return UINT64_MAX;
-}
-
-/* Processors that a control group's quota is worth, rounded up. */
-int32_t quota_cores()
-{
-    std::ifstream file("/sys/fs/cgroup/cpu.max");
-    double quota = 0, period = 0;
-    if (!(file >> quota >> period) || quota <= 0 || period <= 0) { /* "max": no quota */
-        return INT32_MAX;
-    }
-    return std::max(1, static_cast<int32_t>((quota + period - 1) / period));
+    return UINT64_MAX / 4;
 }
 
 } // namespace
 
 uint64_t model_llama_memory_free()
 {
-    const uint64_t kib = read_number("/proc/meminfo", "MemAvailable:");
-    uint64_t bytes = kib == UINT64_MAX ? UINT64_MAX / 4 : kib * 1024;
-    const uint64_t limit = read_number("/sys/fs/cgroup/memory.max", "");
-    const uint64_t used = read_number("/sys/fs/cgroup/memory.current", "");
-    if (limit != UINT64_MAX && used != UINT64_MAX) {
-        bytes = std::min(bytes, limit > used ? limit - used : 0);
+    return std::min(memory_available(), cgroup_memory_free(CGROUP_MOUNT, CGROUP_SELF));
+}
+
+void model_llama_weights_check(uint64_t weight_bytes, const std::vector<ggml_backend_dev_t> &devices)
+{
+    const uint64_t host_bytes = model_llama_memory_free();
+    uint64_t device_bytes = 0;
+    for (ggml_backend_dev_t device : devices) {
+        size_t n_free = 0, n_total = 0;
+        ggml_backend_dev_memory(device, &n_free, &n_total);
+        /* an integrated device's memory is the host's */
+        device_bytes += ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_GPU ? n_free : 0;
     }
-    return bytes;
+    if (weight_bytes > host_bytes + device_bytes) {
+        char text[256];
+        const double gib = 1 << 30;
+        snprintf(
+            text, sizeof text,
+            "its weights take %.1f GiB, but %.1f GiB of memory are available (--oversize allow loads it all the same, "
+            "and reads the rest from the disk for every token)",
+            static_cast<double>(weight_bytes) / gib, static_cast<double>(host_bytes + device_bytes) / gib);
+        throw model_llama_no_room(text);
+    }
 }
 
 /* Hyperthreads of one core share its arithmetic units: a second thread there only gets in the way. */
@@ -145,7 +148,7 @@ int32_t model_llama_cores()
         cores.insert(std::getline(file, siblings) ? siblings : std::to_string(cpu));
     }
     const int32_t n = static_cast<int32_t>(std::max<size_t>(1, cores.size()));
-    return std::min(n, quota_cores());
+    return std::min(n, cgroup_cores(CGROUP_MOUNT, CGROUP_SELF));
 }
 
 model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,

@@ -1,10 +1,9 @@
 #include "model_llama.h"
 
 #include <ggml-backend.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +12,9 @@
 #include <mutex>
 #include <new>
 #include <stdexcept>
+
+#include "model_llama_crash.h"
+#include "model_llama_file.h"
 
 namespace {
 
@@ -36,22 +38,25 @@ uint32_t padded(uint32_t n)
 
 /* ---- the file ------------------------------------------------------------------------------------------------------ */
 
-void check_file(const std::string &path)
+/* What can be known without llama.cpp. */
+void check_file(const model_options &o, const std::vector<ggml_backend_dev_t> &devices)
 {
-    struct stat facts;
-    if (stat(path.c_str(), &facts) != 0) {
-        throw refusal(LLM_MODEL_LOAD, "cannot open the model " + path + ": " + strerror(errno));
+    char error[512];
+    model_file file;
+    const std::string trouble = model_llama_path_trouble(o.path);
+    if (!trouble.empty()) {
+        throw refusal(LLM_MODEL_LOAD, std::string("cannot open the model ") + o.path + ": " + trouble);
     }
-    if (!S_ISREG(facts.st_mode)) {
-        throw refusal(LLM_MODEL_LOAD, "cannot open the model " + path + ": it is not a regular file");
+    const int status = model_file_check(o.path, &file, error, sizeof error);
+    if (status != LLM_OK) {
+        throw refusal(status, error);
     }
-    const std::unique_ptr<FILE, int (*)(FILE *)> file(fopen(path.c_str(), "rb"), fclose);
-    if (file == nullptr) {
-        throw refusal(LLM_MODEL_LOAD, "cannot open the model " + path + ": " + strerror(errno));
-    }
-    char magic[4] = {0};
-    if (fread(magic, 1, sizeof magic, file.get()) != sizeof magic || memcmp(magic, "GGUF", sizeof magic) != 0) {
-        throw refusal(LLM_MODEL_LOAD, path + " is not a GGUF model file");
+    try {
+        if (!o.allow_oversize) {
+            model_llama_weights_check(file.weight_bytes, devices);
+        }
+    } catch (const model_llama_no_room &e) {
+        throw refusal(LLM_NO_MEMORY, std::string("no memory for the model ") + o.path + ": " + e.what());
     }
 }
 
@@ -80,22 +85,42 @@ llama_model_params weights_params(const model_options &o)
 {
     llama_model_params params = llama_model_default_params();
     params.n_gpu_layers = o.exact ? 0 : o.n_gpu_layers;
-    params.progress_callback = [](float, void *) { return true; };
+    params.progress_callback = [](float, void *) { return true; }; /* or it prints dots */
     return params;
+}
+
+/* Read by any thread, written by the one that loads. */
+std::atomic<uint32_t> loaded_thousandths;
+
+bool on_progress(float share, void *)
+{
+    loaded_thousandths = static_cast<uint32_t>(1000 * std::clamp(share, 0.0f, 1.0f));
+    return true;
 }
 
 void load(model_llama *m, const model_options &o)
 {
-    m->weights = llama_model_load_from_file(o.path, weights_params(o));
+    llama_model_params params = weights_params(o);
+    params.progress_callback = on_progress;
+    loaded_thousandths = 0;
+    m->weights = llama_model_load_from_file(o.path, params);
     if (m->weights == nullptr) {
         refuse_load(o.path);
     }
     if (llama_model_has_encoder(m->weights) || !llama_model_has_decoder(m->weights) ||
         llama_model_is_diffusion(m->weights)) {
-        throw refusal(LLM_MODEL_LOAD,
-                      std::string("cannot serve the model ") + o.path + ": it does not generate text token by token");
+        throw refusal(
+            LLM_MODEL_LOAD,
+            std::string("cannot serve the model ") + o.path +
+                ": it does not generate text token by token (a model for embeddings or translation, perhaps); "
+                "choose a chat model");
     }
     m->vocab = llama_model_get_vocab(m->weights);
+    try {
+        model_llama_vocabulary_check(m->vocab);
+    } catch (const std::runtime_error &e) {
+        throw refusal(LLM_MODEL_LOAD, std::string("cannot serve the model ") + o.path + ": " + e.what());
+    }
     const char *source = o.chat_template != nullptr ? o.chat_template : llama_model_chat_template(m->weights, nullptr);
     m->template_source = source == nullptr ? "" : source;
 }
@@ -199,10 +224,30 @@ uint32_t token_bytes_max(const model_llama *m)
     return static_cast<uint32_t>(longest);
 }
 
+/* "qwen3 0.6B Q8_0". llama.cpp knows the size of models that it has seen, and says "?B" of others. */
+std::string description_of(const model_llama *m)
+{
+    char text[128] = "";
+    llama_model_desc(m->weights, text, sizeof text);
+    std::string out = text;
+    const size_t unknown = out.find("?B");
+    if (unknown != std::string::npos) {
+        const double n = static_cast<double>(llama_model_n_params(m->weights));
+        snprintf(text, sizeof text,
+                 n < 1e6   ? "%.0fK"
+                 : n < 1e9 ? "%.0fM"
+                           : "%.1fB",
+                 n < 1e6   ? n / 1e3
+                 : n < 1e9 ? n / 1e6
+                           : n / 1e9);
+        out.replace(unknown, 2, text);
+    }
+    return out;
+}
+
 void describe(model_llama *m, const model_options &o)
 {
     model_info &info = m->info;
-    char text[128] = "";
     const int32_t n_train = llama_model_n_ctx_train(m->weights);
     info.n_ctx_train = n_train < 0 ? 0 : static_cast<uint32_t>(n_train);
     info.n_ctx = n_ctx_of(m, o);
@@ -220,8 +265,7 @@ void describe(model_llama *m, const model_options &o)
     const std::string name = metadata(m, "general.name");
     copy_text(info.name, name.empty() ? stem_of(o.path) : name);
     copy_text(info.arch, metadata(m, "general.architecture"));
-    llama_model_desc(m->weights, text, sizeof text);
-    copy_text(info.description, text);
+    copy_text(info.description, description_of(m));
     copy_text(info.backend, backend_of(o));
 }
 
@@ -316,7 +360,8 @@ void allocate(model_llama *m)
 void warm_up(model_llama *m, const char *path)
 {
     const int32_t first[] = {llama_vocab_bos(m->vocab), llama_vocab_eos(m->vocab), 0};
-    const int32_t *token = std::find_if(first, first + 2, [](int32_t t) { return t >= 0; });
+    const int32_t n_vocab = llama_vocab_n_tokens(m->vocab);
+    const int32_t *token = std::find_if(first, first + 2, [n_vocab](int32_t t) { return t >= 0 && t < n_vocab; });
     const int32_t position = 0;
     const uint16_t seq = 0;
     const uint8_t output = 1;
@@ -351,6 +396,11 @@ void check_options(const model_options &o)
 
 } // namespace
 
+uint32_t model_llama_progress(void)
+{
+    return loaded_thousandths;
+}
+
 int model_llama_open(const model_options *options, model **out, char *error, size_t error_bytes)
 {
     static std::mutex one_at_a_time; /* measuring memory and the log of causes are global to llama.cpp */
@@ -366,7 +416,8 @@ int model_llama_open(const model_options *options, model **out, char *error, siz
         model_llama_backend_open();
         model_llama_log_clear();
         check_options(*options);
-        check_file(options->path);
+        check_file(*options, gpus_of(*options));
+        const model_llama_opening opening(options->crash_notice);
         auto m = std::make_unique<model_llama>();
         m->ops = &model_llama_ops;
         m->info = model_info();
@@ -377,6 +428,7 @@ int model_llama_open(const model_options *options, model **out, char *error, siz
         allocate(m.get());
         identify(m.get(), *options);
         warm_up(m.get(), options->path);
+        loaded_thousandths = 1000;
         *out = m.release();
         return LLM_OK;
     } catch (const refusal &r) {

@@ -325,13 +325,168 @@ static void test_bad_files_are_explained(void)
     write_part("/proc/self/exe", broken, 4096);
     check_refused(broken, usual(NULL), LLM_MODEL_LOAD, "not a GGUF");
     write_part(good, broken, (size_t)facts.st_size - 100000);
-    check_refused(broken, usual(NULL), LLM_MODEL_LOAD, "incomplete");
+    check_refused(broken, usual(NULL), LLM_MODEL_LOAD, "it was cut off");
+    check_refused(folder, usual(NULL), LLM_MODEL_LOAD, "broken.gguf");
     write_part(good, broken, 1000);
     check_refused(broken, usual(NULL), LLM_MODEL_LOAD, broken);
     write_part(good, broken, 4);
     check_refused(broken, usual(NULL), LLM_MODEL_LOAD, broken);
     unlink(broken);
     rmdir(folder);
+}
+
+static void put(const char *path, const char *bytes, size_t n)
+{
+    FILE *file = fopen(path, "wb");
+    CHECK(file != NULL && fwrite(bytes, 1, n, file) == n && fclose(file) == 0);
+}
+
+/* What people name instead of a GGUF file. */
+static void test_what_is_no_model_file_is_recognized(void)
+{
+    static const struct {
+        const char *bytes;
+        size_t n;
+        const char *part;
+    } files[] = {
+        {"\x40\x00\x00\x00\x00\x00\x00\x00{\"__metadata__\"", 23, "safetensors"},
+        {"PK\x03\x04pytorch", 11, "convert_hf_to_gguf.py"},
+        {"version https://git-lfs.github.com/spec/v1\n", 43, "git lfs pull"},
+        {"<!DOCTYPE html>", 15, "web page"},
+        {"tjgg....", 8, "before GGUF"},
+        {"", 0, "it is empty"},
+        {"GGUF\x01\0\0\0", 8, "convert it again"},
+        {"GGUF\0\0\0\x03", 8, "byte order"},
+        {"GGUF\x09\0\0\0", 8, "GGUF version 9"},
+    };
+    char folder[] = "/tmp/llm-test-XXXXXX", path[64];
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/model", folder);
+    check_refused("https://huggingface.co/a/b.gguf", usual(NULL), LLM_MODEL_LOAD, "download the file first");
+    check_refused("Qwen/Qwen3-0.6B-GGUF", usual(NULL), LLM_MODEL_LOAD, "hf download");
+    check_refused("~/model.gguf", usual(NULL), LLM_MODEL_LOAD, "'~' was not replaced");
+    check_refused(folder, usual(NULL), LLM_MODEL_LOAD, "it is a directory");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        put(path, files[i].bytes, files[i].n);
+        check_refused(path, usual(NULL), LLM_MODEL_LOAD, files[i].part);
+    }
+    unlink(path);
+    snprintf(path, sizeof path, "%s/a.safetensors", folder);
+    put(path, "", 0);
+    check_refused(folder, usual(NULL), LLM_MODEL_LOAD, "a directory with safetensors");
+    unlink(path);
+    rmdir(folder);
+}
+
+/* ---- a header of one's own: a file that claims more than it holds costs nothing --------------------------------------- */
+
+static char *text_at(char *at, const char *text)
+{
+    const uint64_t n = strlen(text);
+    memcpy(at, &n, 8);
+    memcpy(at + 8, text, n);
+    return at + 8 + n;
+}
+
+static char *number_at(char *at, uint64_t value, size_t n)
+{
+    memcpy(at, &value, n);
+    return at + n;
+}
+
+/* One tensor of bytes of this size, in a file that is as long as it says but takes no room on the disk. */
+static void put_huge_model(const char *path, uint64_t n_bytes)
+{
+    char header[256] = "GGUF", *at = header + 4;
+    at = number_at(at, 3, 4);
+    at = number_at(at, 1, 8);
+    at = number_at(at, 1, 8);
+    at = number_at(text_at(at, "general.architecture"), 8, 4);
+    at = text_at(at, "qwen3");
+    at = number_at(text_at(at, "token_embd.weight"), 1, 4);
+    at = number_at(at, n_bytes, 8);
+    at = number_at(at, 24, 4); /* I8 */
+    at = number_at(at, 0, 8);
+    put(path, header, (size_t)(at - header));
+    CHECK_INT(truncate(path, (off_t)(n_bytes + 4096)), 0);
+}
+
+static void test_a_model_larger_than_memory_is_refused_before_it_is_read(void)
+{
+    char folder[] = "/tmp/llm-test-XXXXXX", path[64];
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/huge.gguf", folder);
+    put_huge_model(path, 1ull << 40);
+    check_refused(path, usual(NULL), LLM_NO_MEMORY, "its weights take 1024.0 GiB");
+    check_refused(path, usual(NULL), LLM_NO_MEMORY, "--oversize allow");
+    model_options o = usual(NULL);
+    o.allow_oversize = true;
+    check_refused(path, o, LLM_MODEL_LOAD, "key not found"); /* that far it gets then */
+    unlink(path);
+    rmdir(folder);
+}
+
+/* ---- failures inside llama.cpp --------------------------------------------------------------------------------------- */
+
+/* Makes the first place that holds `old` hold `new`, of the same length. */
+static void change(const char *from, const char *to, const char *old, const char *new, size_t n)
+{
+    struct stat facts;
+    CHECK(stat(from, &facts) == 0);
+    char *bytes = malloc((size_t)facts.st_size), *found;
+    FILE *file = fopen(from, "rb");
+    CHECK(file != NULL && fread(bytes, 1, (size_t)facts.st_size, file) == (size_t)facts.st_size);
+    fclose(file);
+    found = memmem(bytes, (size_t)facts.st_size, old, n);
+    CHECK(found != NULL);
+    memcpy(found, new, n);
+    put(to, bytes, (size_t)facts.st_size);
+    free(bytes);
+}
+
+static void test_an_assertion_of_llama_is_a_refusal(void)
+{
+    char good[512], folder[] = "/tmp/llm-test-XXXXXX", path[64];
+    CHECK(mkdtemp(folder) != NULL);
+    path_of("tiny-dense.gguf", good, sizeof good);
+    snprintf(path, sizeof path, "%s/twice.gguf", folder);
+    /* two tokens of the vocabulary become the same */
+    change(good, path, "\1\0\0\0\0\0\0\0#", "\1\0\0\0\0\0\0\0$", 9);
+    for (int i = 0; i < 2; i++) {
+        check_refused(path, usual(NULL), LLM_MODEL_LOAD, "the file contradicts itself");
+    }
+    CHECK_INT(llm_loading_progress(), 0);
+    model *m = NULL;
+    const model_options o = usual(good);
+    CHECK_INT(model_open(good, &o, &m, NULL, 0), LLM_OK); /* the process is none the worse */
+    CHECK_INT(llm_loading_progress(), 1000);
+    m->ops->close(m);
+    unlink(path);
+    rmdir(folder);
+}
+
+static void test_a_vocabulary_that_cannot_be_used_is_refused(void)
+{
+    char good[512], folder[] = "/tmp/llm-test-XXXXXX", path[64];
+    CHECK(mkdtemp(folder) != NULL);
+    path_of("tiny-dense.gguf", good, sizeof good);
+    snprintf(path, sizeof path, "%s/model.gguf", folder);
+    change(good, path, "gpt2", "none", 4);
+    check_refused(path, usual(NULL), LLM_MODEL_LOAD, "it has no vocabulary");
+    unlink(path);
+    rmdir(folder);
+}
+
+static void test_the_size_of_an_unknown_model_is_counted(void)
+{
+    char path[512];
+    model *m = NULL;
+    path_of("tiny-dense-q8.gguf", path, sizeof path);
+    const model_options o = usual(path);
+    CHECK_INT(model_open(path, &o, &m, NULL, 0), LLM_OK);
+    CHECK(strchr(m->info.description, '?') == NULL);
+    CHECK(strstr(m->info.description, "M Q8_0") != NULL);
+    m->ops->close(m);
 }
 
 static void test_bad_options_are_explained(void)
@@ -384,6 +539,11 @@ int main(void)
     for_each_model(test_model);
     if (models != NULL) {
         RUN(test_bad_files_are_explained);
+        RUN(test_what_is_no_model_file_is_recognized);
+        RUN(test_a_model_larger_than_memory_is_refused_before_it_is_read);
+        RUN(test_an_assertion_of_llama_is_a_refusal);
+        RUN(test_a_vocabulary_that_cannot_be_used_is_refused);
+        RUN(test_the_size_of_an_unknown_model_is_counted);
         RUN(test_bad_options_are_explained);
         RUN(test_the_fingerprint_tells_models_and_configurations_apart);
     }
