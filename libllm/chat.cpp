@@ -8,12 +8,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
 #include <set>
+#include <stdexcept>
 
+#include "chat_budget.h"
+#include "chat_compile.h"
 #include "chat_control.h"
 #include "chat_request.h"
 #include "chat_splice.h"
@@ -45,16 +49,6 @@ std::string message_of(const std::exception &e)
     return text;
 }
 
-/* Workarounds for particular templates live in llama.cpp; they are applied to the source. */
-std::string patched_source(const std::string &source)
-{
-    try {
-        return common_chat_templates_source(common_chat_templates_init(nullptr, source).get());
-    } catch (...) {
-        return source; /* compiling it next says what is wrong */
-    }
-}
-
 } // namespace
 
 struct chat {
@@ -75,13 +69,15 @@ void compile(chat *c)
 {
     const char *source = c->m->ops->chat_template(c->m);
     if (source == nullptr || *source == '\0') {
-        c->refusal = "the model has no chat template; give one, or use plain completions";
+        c->refusal = "the model has no chat template; give one with --chat-template-file, or use plain completions";
         return;
     }
     try {
-        c->tmpl = std::make_unique<common_chat_template>(patched_source(source), text_of(c->m, c->m->ops->bos(c->m)),
-                                                         text_of(c->m, c->m->ops->eos(c->m)));
+        const chat_budget budget(0);
+        c->tmpl = chat_compile(source, text_of(c->m, c->m->ops->bos(c->m)), text_of(c->m, c->m->ops->eos(c->m)));
         c->has_clock = c->tmpl->source().find("strftime_now") != std::string::npos;
+    } catch (const std::bad_alloc &) {
+        throw;
     } catch (const std::exception &e) {
         c->refusal = std::string("the model's chat template cannot be read: ") + e.what();
     }
@@ -238,6 +234,8 @@ size_t bytes_of_head(const rendering &r, size_t n_messages, const std::string &a
         return is_prefix_of(head, all) ? head.size() : 0;
     } catch (const std::bad_alloc &) {
         throw;
+    } catch (const chat_limit &) {
+        throw;
     } catch (const std::exception &) { /* the template's refusal */
         return 0;
     }
@@ -350,6 +348,8 @@ conversation converse_somehow(const chat *c, const std::string &json, const cont
             }
         } catch (const std::bad_alloc &) {
             throw;
+        } catch (const chat_limit &) {
+            throw;
         } catch (const std::exception &e) {
             if (out.request.splices.empty()) {
                 rethrow(e, out.request);
@@ -394,28 +394,79 @@ void fill_prompt(llm_prompt *out, const conversation &all, const marks &at)
             static_cast<size_t>(at.n_head)};
 }
 
+/* ---- the doors ----------------------------------------------------------------------------------------------------- *
+ * Both work on a stack of their own, and nothing is thrown out of them. */
+
+struct outcome {
+    int status = LLM_OK;
+    char *error;
+    size_t error_bytes;
+
+    void refuse(int status_, const char *text)
+    {
+        status = status_;
+        if (error != nullptr && error_bytes > 0) {
+            snprintf(error, error_bytes, "%s", text);
+        }
+    }
+};
+
+/* What a failure means. Runs inside a handler, so that memory that runs out here is caught by the one around it. */
+void explain(outcome *out)
+{
+    try {
+        throw;
+    } catch (const chat_invalid &e) {
+        out->refuse(LLM_INVALID, e.what());
+    } catch (const common_json_error &e) { /* a member of an unexpected type */
+        out->refuse(LLM_INVALID, e.what());
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &e) {
+        out->refuse(LLM_TEMPLATE, message_of(e).c_str());
+    }
+}
+
+template <typename F> int on_own_stack(char *error, size_t error_bytes, const F &work)
+{
+    outcome out = {LLM_OK, error, error_bytes};
+    const auto attempt = [&]() noexcept {
+        try {
+            try {
+                work();
+            } catch (...) {
+                explain(&out);
+            }
+        } catch (const std::bad_alloc &) {
+            out.refuse(LLM_NO_MEMORY, "out of memory while working with the chat template");
+        } catch (...) {
+            out.refuse(LLM_TEMPLATE, "the chat template failed in an unknown way");
+        }
+    };
+    if (!chat_call_with_stack(std::cref(attempt))) { /* a reference: nothing is allocated for it */
+        out.refuse(LLM_NO_MEMORY, "out of memory while working with the chat template");
+    }
+    return out.status;
+}
+
 } // namespace
 
 int chat_open(const model *m, chat **out, char *error, size_t error_bytes)
 {
     *out = nullptr;
-    try {
+    return on_own_stack(error, error_bytes, [&] {
         common_log_set_verbosity_thold(-1); /* `common` logs by itself, and to stderr */
         auto c = std::make_unique<chat>(m);
         compile(c.get());
         *out = c.release();
-        return LLM_OK;
-    } catch (...) {
-        if (error != nullptr && error_bytes > 0) {
-            snprintf(error, error_bytes, "out of memory while reading the chat template");
-        }
-        return LLM_NO_MEMORY;
-    }
+    });
 }
 
 void chat_close(chat *c)
 {
-    delete c;
+    if (c != nullptr && !chat_call_with_stack([&] { delete c; })) {
+        delete c;
+    }
 }
 
 int chat_has_template(const chat *c)
@@ -425,33 +476,17 @@ int chat_has_template(const chat *c)
 
 int chat_render(const chat *c, const char *request, size_t n_bytes, llm_prompt *out, char *error, size_t error_bytes)
 {
-    const auto refuse = [&](int status, const std::string &text) {
-        if (error != nullptr && error_bytes > 0) {
-            snprintf(error, error_bytes, "%s", text.c_str());
-        }
-        return status;
-    };
     memset(out, 0, sizeof *out);
-    try {
+    return on_own_stack(error, error_bytes, [&] {
         if (c->tmpl == nullptr) {
-            return refuse(LLM_TEMPLATE, c->refusal);
+            throw std::runtime_error(c->refusal);
         }
+        const chat_budget budget(n_bytes);
         const std::string json(request, n_bytes);
         const control_markers markers(c->words, json);
         const std::time_t now = std::time(nullptr);
         const conversation all = converse_somehow(c, json, markers, now);
         const rendering r = {c, &all.request, &markers, now};
         fill_prompt(out, all, marks_of(r, all.text, all.tokens, all.n_history_bytes));
-        return LLM_OK;
-    } catch (const chat_invalid &e) {
-        return refuse(LLM_INVALID, e.what());
-    } catch (const common_json_error &e) { /* a member of an unexpected type */
-        return refuse(LLM_INVALID, e.what());
-    } catch (const std::bad_alloc &) {
-        return refuse(LLM_NO_MEMORY, "out of memory while rendering the chat");
-    } catch (const std::exception &e) {
-        return refuse(LLM_TEMPLATE, message_of(e));
-    } catch (...) {
-        return refuse(LLM_TEMPLATE, "the chat template failed in an unknown way");
-    }
+    });
 }
