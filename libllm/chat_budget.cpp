@@ -9,10 +9,10 @@ namespace {
 
 /* A request of a few messages takes some hundred steps, one of a megabyte some hundred thousand. */
 constexpr uint64_t STEPS_MIN = 500'000, STEPS_PER_BYTE = 256, STEPS_MAX = 20'000'000;
-constexpr uint64_t BYTES_MIN = 64ull << 20, BYTES_PER_BYTE = 100, BYTES_MAX = 1ull << 30;
+constexpr uint64_t BYTES_MIN = 64ull << 20, BYTES_PER_BYTE = 512, BYTES_MAX = 2ull << 30;
 constexpr uint32_t LINKS_MAX = 20'000;
 constexpr uint32_t DEPTH_MAX = 256; /* of values: requests nest half as deep */
-constexpr uint64_t CPU_SECONDS_MAX = 30;
+constexpr uint64_t CPU_SECONDS_MAX = 60;
 constexpr uint64_t CLOCK_EVERY = 256; /* steps between two looks at the clock */
 
 /* The stack is for two things: the template's own recursion, which is stopped at half of it, and destructors of chains of
@@ -56,8 +56,8 @@ chat_budget &chat_budget::current()
 
 void chat_budget::refuse(const char *why)
 {
-    exceeded = true;
-    throw chat_limit(why);
+    exceeded = exceeded == nullptr ? why : exceeded;
+    throw chat_limit(exceeded);
 }
 
 void chat_budget::enter()
@@ -70,20 +70,20 @@ void chat_budget::enter()
 
 void chat_budget::spend(uint64_t n)
 {
-    if (exceeded || n > steps_max - steps) {
-        refuse("the chat template does too much for these messages: it may loop for ever");
+    if (exceeded != nullptr || n > steps_max - steps) {
+        refuse("the chat template does too much: it may loop for ever");
     }
     const bool is_time_to_look = (steps + n) / CLOCK_EVERY != steps / CLOCK_EVERY;
     steps += n;
     if (is_time_to_look && cpu_seconds() >= CPU_SECONDS_MAX) {
-        refuse("the chat template takes too long for these messages");
+        refuse("the chat template takes too long");
     }
 }
 
 void chat_budget::produce(uint64_t n)
 {
-    if (exceeded || n > bytes_max - bytes) {
-        refuse("the chat template makes too much text of these messages");
+    if (exceeded != nullptr || n > bytes_max - bytes) {
+        refuse("the chat template makes too much text");
     }
     bytes += n;
 }

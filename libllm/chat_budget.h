@@ -42,13 +42,10 @@ class chat_budget {
     /* Spends one step for each part. `forbidden` must not be a part (NULL: anything may). */
     value_weight weigh(const jinja::value &value, const jinja::value_t *forbidden = nullptr);
 
-    bool is_exceeded() const
+    /* The sentence; NULL: no limit was. */
+    const char *exceeded_by() const
     {
         return exceeded;
-    }
-    uint64_t steps_spent() const
-    {
-        return steps;
     }
 
   private:
@@ -57,8 +54,8 @@ class chat_budget {
     uint64_t steps = 0, steps_max;
     uint64_t bytes = 0, bytes_max;
     uint32_t links = 0;
-    const char *stack_low; /* of this thread; the stack grows down to here */
-    bool exceeded = false;
+    const char *stack_low;          /* of this thread; the stack grows down to here */
+    const char *exceeded = nullptr; /* the sentence */
 };
 
 /* Calls `work` on a stack that is deep enough for what the limits allow, and waits for it. `work` must not throw. False: there

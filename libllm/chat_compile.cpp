@@ -152,8 +152,8 @@ std::unique_ptr<const common_chat_template> chat_compile(const std::string &sour
     out->src = words.source;
     chat_guard(&out->prog);
     out->caps = jinja::caps_get(out->prog);
-    if (chat_budget::current().is_exceeded()) {
-        refuse("it does too much for a few short messages: it may loop for ever");
+    if (const char *why = chat_budget::current().exceeded_by()) { /* on a few short messages */
+        refuse(why);
     }
     return out;
 }

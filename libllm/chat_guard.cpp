@@ -14,7 +14,7 @@ using jinja::statement_ptr;
 using jinja::statements;
 using jinja::value;
 
-constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 1024; /* scopes and the loop variable */
+constexpr uint64_t ITERATION_STEPS = 8, ITERATION_BYTES = 128; /* scopes and the loop variable */
 
 /* What a node's result is used for. */
 enum class use {

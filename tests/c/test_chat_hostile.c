@@ -11,7 +11,7 @@
 #include "fake_model.h"
 #include "random.h"
 
-enum { SOURCE_MAX = 1 << 20, SECONDS_MAX = 120, MEMORY_MAX_MIB = 3072, PROGRAMS = 400 };
+enum { SOURCE_MAX = 1 << 20, SECONDS_MAX = 120, MEMORY_MAX_MIB = 3072, PROGRAMS = 200 };
 
 #define REQUEST "{\"messages\":[{\"role\":\"user\",\"content\":\"go\"}]}"
 #define NS(members) "{% set ns = namespace(" members ") %}"
@@ -49,6 +49,10 @@ static int outcome_in_child(const char *source)
         setrlimit(RLIMIT_AS, &memory);
 #endif
         const int status = outcome_of(source, error);
+        if (getenv("LLMD_HOSTILE_SHOW") != NULL) {
+            printf("    %d %s | %.70s\n", status, error, source);
+            fflush(stdout);
+        }
         _exit(status != LLM_OK && error[0] == '\0' ? 99 : status);
     }
     waitpid(child, &how, 0);
@@ -132,12 +136,12 @@ static void test_lists_end(void)
     static const char *const sources[] = {
         NS("a=[1]") TIMES(100, "{% set ns.a = ns.a + ns.a %}"),
         NS("a=[1]") TIMES(64, "{% set ns.a = [ns.a, ns.a] %}") "{{ ns.a }}",
-        NS("a=(1,)") TIMES(64, "{% set ns.a = (ns.a, ns.a) %}") "{{ ns.a == ns.a }}",
-        NS("a=(1,)") TIMES(64, "{% set ns.a = (ns.a, ns.a) %}") "{{ {ns.a: 1} }}",
+        NS("a=(1,1)") TIMES(64, "{% set ns.a = (ns.a, ns.a) %}") "{{ ns.a == ns.a }}",
+        NS("a=(1,1)") TIMES(64, "{% set ns.a = (ns.a, ns.a) %}") "{{ {ns.a: 1} }}",
         NS("a={'b':1}") TIMES(64, "{% set ns.a = {'b': ns.a, 'c': ns.a} %}") "{{ ns.a | tojson }}",
-        NS("a=[1]") TIMES(100000, "{% set ns.a = [ns.a] %}"),
-        NS("a=1") TIMES(100000, "{% set ns.a = namespace(a=ns.a) %}"),
-        NS("a=[]") TIMES(100000, "{% set b = [] %}{{ ns.a.append(b) or '' }}{% set ns.a = b %}"),
+        NS("a=[1]") TIMES(15000, "{% set ns.a = [ns.a] %}"),
+        NS("a=1") TIMES(15000, "{% set ns.a = namespace(a=ns.a) %}"),
+        NS("a=[]") TIMES(15000, "{% set b = [] %}{{ ns.a.append(b) or '' }}{% set ns.a = b %}"),
         NS("a=1") "{% set ns.a = ns %}",
         NS("a=1") "{% set ns.a = [ns] %}",
         "{% set a = [] %}{{ a.append(a) }}",
@@ -155,7 +159,7 @@ static void test_what_crashes_jinja_is_refused(void)
         "{{ (0 - 9223372036854775807 - 1) is divisibleby(-1) }}",
         "{{ range(3) | select('divisibleby', 0) | list }}",
         "{{ [{'a': 1}] | selectattr('a', 'divisibleby', 0) | list }}",
-        "{{ (range(100) | list + ['9', '91x', '10'] * 1) | sort }}",
+        "{{ ((range(100) | list) + ['9', '91x', '10']) | sort }}",
         "{{ ([10, '9', 11, '1x', 2] + (range(90) | list)) | sort }}",
         "{{ ([1.0, 'nan' | float, 2.0] + (range(90) | list)) | sort }}",
         "{{ {1: 1, 'a': 2} | dictsort }}",
@@ -177,24 +181,25 @@ static void check_repeated(const char *begin, const char *part, size_t n, const 
 
 static void test_sources_that_nest_without_end_are_refused(void)
 {
-    check_repeated("{{ ", "(", 100000, " }}");
-    check_repeated("{{ ", "[", 100000, " }}");
-    check_repeated("{{ ", "not ", 100000, "1 }}");
-    check_repeated("{{ ", "- ", 100000, "1 }}");
-    check_repeated("{{ 1", " + 1", 100000, " }}");
-    check_repeated("{{ 'a'", " ~ 'a'", 60000, " }}");
-    check_repeated("{{ a", ".a", 100000, " }}");
-    check_repeated("{{ a", "()", 100000, " }}");
-    check_repeated("{{ a", "[0]", 100000, " }}");
-    check_repeated("{{ a", "|e", 100000, " }}");
-    check_repeated("{{ ", "1 if 0 else ", 50000, "1 }}");
-    check_repeated("{% if 0 %}", "{% elif 0 %}", 50000, "{% endif %}");
-    check_repeated("", "{% if 1 %}", 50000, "");
-    check_repeated("", "{% for i in a %}", 50000, "");
-    check_repeated("", "{% set a %}", 50000, "");
-    check_repeated("", "{% macro a() %}", 50000, "");
-    check_repeated("", "{% filter e %}", 50000, "");
-    check_repeated("", "{{ 1 }}", 140000, "");
+    check_repeated("{{ ", "(", 15000, " }}");
+    check_repeated("{{ ", "[", 15000, " }}");
+    check_repeated("{{ ", "not ", 15000, "1 }}");
+    check_repeated("{{ ", "- ", 15000, "1 }}");
+    check_repeated("{{ 1", " + 1", 15000, " }}");
+    check_repeated("{{ 'a'", " ~ 'a'", 15000, " }}");
+    check_repeated("{{ a", ".a", 15000, " }}");
+    check_repeated("{{ a", "()", 15000, " }}");
+    check_repeated("{{ a", "[0]", 15000, " }}");
+    check_repeated("{{ a", "|e", 15000, " }}");
+    check_repeated("{{ ", "1 if 0 else ", 8000, "1 }}");
+    check_repeated("{% if 0 %}", "{% elif 0 %}", 8000, "{% endif %}");
+    check_repeated("", "{% if 1 %}", 8000, "");
+    check_repeated("", "{% for i in a %}", 8000, "");
+    check_repeated("", "{% set a %}", 8000, "");
+    check_repeated("", "{% macro a() %}", 8000, "");
+    check_repeated("", "{% filter e %}", 8000, "");
+    check_repeated("", "{{ 1 }}", 60000, "");
+    check_repeated("{{ '", "x", 600000, "' }}");
 }
 
 /* What stays within the limits is rendered, as deep as they allow. */
@@ -249,8 +254,8 @@ static const char *one_of(program *p, const char *const *words, uint32_t n)
 
 static void put_expression(program *p)
 {
-    static const char *const atoms[] = {"ns.a", "ns.b",    "'x'", "3",  "1000000",    "messages", "a",       "''",
-                                        "[]",   "{'k':1}", "0",   "-1", "2147483647", "caller",   "'\\n a'", "1.5"};
+    static const char *const atoms[] = {"ns.a", "ns.b",    "'x'", "3",  "5000",   "messages", "a",       "''",
+                                        "[]",   "{'k':1}", "0",   "-1", "100000", "caller",   "'\\n a'", "1.5"};
     static const char *const operators[] = {" + ", " * ", " ~ ", " in ", " == ", " and ", " % ", " < ", " - "};
     static const char *const filters[] = {"|string",
                                           "|tojson",

@@ -1,0 +1,85 @@
+/* Memory that runs out while a failure is being explained, at every allocation in turn: a status, and nothing thrown.
+ * Elsewhere it cannot be tried: the JSON library allocates in destructors. */
+#include <stdlib.h>
+
+#include "chat.h"
+#include "check.h"
+#include "fake_model.h"
+
+#define SOURCE                                                                                                         \
+    "{% macro say(m) %}{{ '<|im_start|>' + m.role + '\\n' + (m.content | trim) ~ '<|im_end|>' }}{% endmacro %}"        \
+    "{% set ns = namespace(n=0) %}{% for m in messages %}{% set ns.n = ns.n + 1 %}{{ say(m) }}{% endfor %}"            \
+    "{% if messages[0].content == 'no' %}{{ raise_exception('I will not') }}{% endif %}"
+
+static long n_left = -1; /* allocations in handlers until one fails; negative: none does */
+
+/* The C++ runtime's view of this thread: the exceptions whose handlers are running, and the number of those in flight. */
+typedef struct exceptions {
+    const void *caught;
+    unsigned n_uncaught;
+} exceptions;
+exceptions *__cxa_get_globals(void);
+void _ZSt17__throw_bad_allocv(void) __attribute__((noreturn)); /* std::__throw_bad_alloc() */
+
+/* operator new(size_t), for the whole program. */
+__attribute__((visibility("default"))) void *_Znwm(size_t n)
+{
+    const bool counts = n_left >= 0 && __cxa_get_globals()->caught != NULL;
+    void *out = counts && n_left == 0 ? NULL : malloc(n > 0 ? n : 1);
+    n_left -= counts;
+    if (out == NULL) {
+        _ZSt17__throw_bad_allocv();
+    }
+    return out;
+}
+
+__attribute__((visibility("default"))) void _ZdlPv(void *p)
+{
+    free(p);
+}
+
+__attribute__((visibility("default"))) void _ZdlPvm(void *p, size_t n)
+{
+    (void)n;
+    free(p);
+}
+
+/* Until a run needs no more than was there; returns how many failed. */
+static int renderings_that_fail(const chat *c, const char *request, int expected)
+{
+    for (int n = 0;; n++) {
+        llm_prompt p = {0};
+        char error[256] = "";
+        n_left = n;
+        const int status = chat_render(c, request, strlen(request), &p, error, sizeof error);
+        const bool has_failed = n_left < 0;
+        n_left = -1;
+        free(p.tokens);
+        free(p.text);
+        free(p.boundaries);
+        if (!has_failed) {
+            return status == expected ? n : -1;
+        }
+        if (status != LLM_OK && (error[0] == '\0' || p.n_tokens != 0)) {
+            return -1;
+        }
+    }
+}
+
+static void test_memory_that_runs_out_in_a_handler_is_a_status(void)
+{
+    fake_model m = fake_model_open(SOURCE);
+    chat *c = NULL;
+    CHECK_INT(chat_open(&m.base, &c, NULL, 0), LLM_OK);
+    CHECK(chat_has_template(c));
+    CHECK_INT(renderings_that_fail(c, "{\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}", LLM_OK), 0);
+    CHECK(renderings_that_fail(c, "{\"messages\":[{\"role\":\"user\",\"content\":\"no\"}]}", LLM_TEMPLATE) > 10);
+    CHECK(renderings_that_fail(c, "{\"messages\":[{\"role\":\"user\"", LLM_INVALID) > 0);
+    chat_close(c);
+}
+
+int main(void)
+{
+    RUN(test_memory_that_runs_out_in_a_handler_is_a_status);
+    return CHECK_RESULT();
+}
