@@ -86,7 +86,8 @@ class source {
     void read(void *out, size_t n, const char *what)
     {
         if (n > n_bytes - at) {
-            throw damaged("the file ends in the middle of its header, at " + std::string(what));
+            throw damaged("the file ends in the middle of its header, at " + std::string(what) +
+                          ": it was cut off, or is damaged");
         }
         if (at + n > MODEL_FILE_HEADER_BYTES_MAX) {
             throw damaged("its header is longer than " + number(MODEL_FILE_HEADER_BYTES_MAX >> 20) + " MiB");
@@ -147,7 +148,7 @@ std::string take_string(source &from, uint64_t n_max, const char *what)
         throw damaged(std::string(what) + " has " + number(n) + " bytes; " + number(n_max) + " are allowed");
     }
     if (n > from.size() - from.position()) {
-        throw damaged(std::string(what) + " is longer than the rest of the file");
+        throw damaged(std::string(what) + " is longer than the rest of the file: it was cut off, or is damaged");
     }
     std::string out(static_cast<size_t>(n), '\0');
     from.read(&out[0], out.size(), what);

@@ -38,6 +38,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "threads": ("4", 4),
     "gpu_layers": ("12", 12),
     "kv_memory": ("2GiB", 2 << 30),
+    "oversize": ("allow", "allow"),
     "gap_target_ms": ("50", 50),
     "api_key_file": ("/tmp/keys", Path("/tmp/keys")),
     "allowed_hosts": ("a.example, b.example", ("a.example", "b.example")),
@@ -63,6 +64,7 @@ BAD: dict[str, tuple[str, ...]] = {
     "keepalive_interval": ("0", "nan", "inf", "x"),
     "log_format": ("xml",),
     "gpu_layers": ("-2",),
+    "oversize": ("", "yes"),
     "model": ("a\nb",),
 }
 SETTABLE = [option for option in OPTIONS if option.name != "config"]
@@ -145,7 +147,7 @@ def test_places_are_limited_together() -> None:
         load(["--max-sessions", "255", "--scratch-sessions", "2"], {})
 
 
-@pytest.mark.parametrize("arguments", [["--nonsense"], ["--port"], ["stray"], ["--ctx", "1"]])
+@pytest.mark.parametrize("arguments", [["--nonsense"], ["--port"], ["stray", "words"], ["--ctx", "1"]])
 def test_a_usage_error_is_one_sentence_and_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         config.load_or_exit(arguments)
@@ -198,3 +200,28 @@ def test_default_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["none", ""])
 def test_no_state_directory(text: str) -> None:
     assert load(["--state-dir", text], {}).state_dir is None
+
+
+# --- the model -------------------------------------------------------------------------------------------------------
+
+
+def test_a_model_needs_no_flag() -> None:
+    assert load(["models/a.gguf", "--port", "0"], {}).model == "models/a.gguf"
+    assert load(["--port", "0", "a.gguf"], {"LLMD_MODEL": "b.gguf"}).model == "a.gguf"
+
+
+def test_two_models_are_one_too_many() -> None:
+    with pytest.raises(ConfigError, match=r"--model a\.gguf and b\.gguf: only one model"):
+        load(["--model", "a.gguf", "b.gguf"], {})
+    with pytest.raises(ConfigError, match=r"unrecognized arguments: b\.gguf"):
+        load(["a.gguf", "b.gguf"], {})
+
+
+def test_home_is_found_wherever_a_model_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ann")
+    file = tmp_path / "llmd.toml"
+    file.write_text('model = "~/a.gguf"')
+    assert load(["--config", str(file)], {}).model == "/home/ann/a.gguf"
+    assert load([], {"LLMD_MODEL": "~/a.gguf"}).model == "/home/ann/a.gguf"
+    assert load(["--model=~/a.gguf"], {}).model == "/home/ann/a.gguf"
+    assert load(["sim:dense,seed=~"], {}).model == "sim:dense,seed=~"

@@ -373,7 +373,14 @@ def test_a_template_that_cannot_be_used_is_a_usage_error(
 
 
 @pytest.mark.parametrize(
-    ("template", "why"), [("{% if %}", "cannot be read: Unexpected token"), ("", "has no chat template")]
+    ("template", "why"),
+    [
+        ("{% if %}", "cannot be read: Unexpected token"),
+        ("", "has no chat template; give one with --chat-template-file"),
+        ("{% for i in range(10000000) %}{% endfor %}", "it may loop for ever"),
+        ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "calls itself too deeply"),
+        ("{{ 'x' * 100000000000 }}", "it may loop for ever"),
+    ],
 )
 async def test_a_model_without_a_usable_template_is_served_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, template: str, why: str
@@ -391,6 +398,49 @@ async def test_a_template_of_ones_own_helps_a_model_without(tmp_path: Path, capl
     engine = await Engine.open(EngineOptions(model=model, n_ctx=64, chat_template=own))
     await engine.close()
     assert "chat requests" not in caplog.text
+
+
+# --- models that cannot be served ------------------------------------------------------------------------------------
+
+
+def refusal(start: Start, model: str) -> str:
+    """The last line of a start that fails, with a sentence and in time."""
+    status, errors = start.fails("--model", model)
+    last = errors.strip().splitlines()[-1]
+    assert status == 1 and last.startswith("llmd: ") and "Traceback" not in errors
+    return last
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("Qwen/Qwen3-0.6B-GGUF:Q8_0", "hf download"),
+        ("https://example.org/model.gguf", "download the file first"),
+    ],
+)
+def test_what_other_programs_take_is_explained(start: Start, name: str, advice: str) -> None:
+    assert advice in refusal(start, name)
+
+
+def test_a_directory_is_no_model(start: Start, tmp_path: Path) -> None:
+    model = model_with_template(tmp_path, tokenizer.build().chat_template)
+    assert f"name a file in it, such as {model}" in refusal(start, str(tmp_path))
+
+
+def test_broken_models_end_the_start_with_a_sentence(start: Start, tmp_path: Path) -> None:
+    good = Path(model_with_template(tmp_path, tokenizer.build().chat_template)).read_bytes()
+    broken = tmp_path / "broken.gguf"
+    merges = good.index(b"tokenizer.ggml.merges")
+    for content, why in (
+        (good[:-1000], "it was cut off"),
+        (good[:merges], "it was cut off, or is damaged"),
+        (good[:8] + b"\xff" * 16 + good[24:], "it claims 18446744073709551615 tensors"),
+        (good.replace(b"tokenizer.ggml.tokens", b"tokenizer.ggml.tokenz", 1), "cannot find tokenizer vocab"),
+        (good.replace(b"gpt2", b"none", 1), "it has no vocabulary"),
+        (b"", "it is empty"),
+    ):
+        broken.write_bytes(content)
+        assert why in refusal(start, str(broken))
 
 
 # --- who is to blame -------------------------------------------------------------------------------------------------

@@ -139,7 +139,15 @@ def engine_options(config: Config) -> EngineOptions:
         n_threads=config.threads,
         n_gpu_layers=config.gpu_layers,
         gap_ms_target=config.gap_target_ms,
+        allow_oversize=config.oversize == "allow",
+        crash_notice=_CRASH_NOTICE.format(model=config.model),
     )
+
+
+_CRASH_NOTICE = (
+    "llmd: --model: cannot load the model {model}: reading it crashed llama.cpp; the file is damaged or not what it "
+    "claims to be, or llama.cpp has a defect"
+)
 
 
 def _template(path: Path | None) -> str | None:

@@ -35,7 +35,7 @@ exit status:
   0  stopped in order     1  could not start     2  wrong options     128 + signal  exited at once
 
 examples:
-  llmd --model model.gguf --ctx-size 16384          serve a model, 16k tokens for each conversation
+  llmd model.gguf --ctx-size 16384                  serve a model, 16k tokens for each conversation
   llmd --model model.gguf --max-sessions 32         keep 32 conversations warm
   llmd --host 0.0.0.0 --api-key-file keys.txt       let others in, with a key
   llmd --model sim:hybrid --port 0                  a simulated model, on a free port
@@ -47,6 +47,7 @@ examples:
 
 
 _CONFIG = next(option for option in OPTIONS if option.name == "config")
+_MODEL = "positional_model"
 
 
 class ConfigError(Exception):
@@ -57,6 +58,10 @@ def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
     """The configuration. Raises ConfigError; `--help` and `--version` exit."""
     environment = os.environ if environment is None else environment
     given = {name: value for name, value in vars(_parser().parse_args(arguments)).items() if value is not None}
+    if _MODEL in given:
+        if "model" in given:
+            raise ConfigError(f"--model {given['model']} and {given[_MODEL]}: only one model can be served")
+        given["model"] = given[_MODEL]
     path = given.get("config") or environment.get("LLMD_CONFIG")
     from_file = _read_file(_parse(_CONFIG, path, "--config")) if path else {}
     values: dict[str, Any] = {}
@@ -140,7 +145,7 @@ class _Parser(argparse.ArgumentParser):
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog=PROGRAM,
-        usage="llmd [options]",
+        usage="llmd [options] [MODEL]",
         description=_DESCRIPTION,
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -151,6 +156,7 @@ def _parser() -> argparse.ArgumentParser:
         if option.group not in groups:
             groups[option.group] = parser.add_argument_group(option.group)
         groups[option.group].add_argument(option.flag, dest=option.name, metavar=option.metavar, help=_help(option))
+    parser.add_argument(_MODEL, nargs="?", metavar="MODEL", help="the same as --model MODEL")
     parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
     return parser
 

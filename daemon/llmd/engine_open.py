@@ -19,6 +19,7 @@ _TRIAL_CHAT = b'{"messages": [{"role": "user", "content": "hello"}]}'
 _NUMBERS = (
     "n_ctx", "n_sessions", "n_scratch", "kv_bytes_max", "n_parked_max", "timelines_max", "parked_bytes_max",
     "checkpoint_bytes_max", "checkpoint_every", "idle_s_max", "n_threads", "n_gpu_layers", "gap_ms_target", "exact",
+    "allow_oversize",
 )  # fmt: skip
 
 
@@ -54,6 +55,8 @@ class EngineOptions:
     n_gpu_layers: int = -1
     gap_ms_target: int = 0
     exact: bool = False
+    allow_oversize: bool = False
+    crash_notice: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +105,7 @@ def open_engine(options: EngineOptions) -> Any:
             ("page_name", options.page_name),
             ("chat_template", options.chat_template),
             ("state_dir", options.state_dir),
+            ("crash_notice", options.crash_notice),
         )
         if value is not None
     }

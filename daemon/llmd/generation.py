@@ -93,7 +93,7 @@ class Generation:
         self._said: list[str] | None = [] if work.history else None
         self._waiter: asyncio.Future[None] | None = None
         if work.prompt.n_tokens > engine.info.n_ctx:
-            raise context_length_error(engine.info.n_ctx, work.prompt.n_tokens, work.prompt_param)
+            raise self._length_error()
         self._request = self._queued()
 
     def _queued(self) -> int:
@@ -234,10 +234,14 @@ class Generation:
             reason = self.cancel_reason
             return ApiError("cancelled" if reason in (None, CancelReason.CLIENT_GONE) else str(reason))
         if finished.status == Status.CONTEXT_LENGTH:
-            return context_length_error(self._engine.info.n_ctx, self.work.prompt.n_tokens, self.work.prompt_param)
+            return self._length_error()
         if finished.status == Status.CAPACITY:
             return self._capacity_error()
         return ApiError(code_of_status(STATUS_WORDS[finished.status]))
+
+    def _length_error(self) -> ApiError:
+        info, work = self._engine.info, self.work
+        return context_length_error(info.n_ctx, work.prompt.n_tokens, work.prompt_param, info.n_ctx_train)
 
     def _capacity_error(self) -> ApiError:
         """Names the holders of this owner; others are only counted."""

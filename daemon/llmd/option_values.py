@@ -4,6 +4,7 @@ what was expected."""
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -72,6 +73,11 @@ def switch(value: str) -> bool:
 
 def words(value: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def model(value: str) -> str:
+    """A path as `path` reads it, or the name of a simulated model."""
+    return os.path.expanduser(text(value))
 
 
 def path(value: str) -> Path:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .option_values import KIB, Parser, choice, integer, number, path, path_or_none, size, switch, text, words
+from .option_values import KIB, Parser, choice, integer, model, number, path, path_or_none, size, switch, text, words
 
 # What is served without --model.
 DEMO_MODEL = Path(__file__).parent / "data" / "llmd-demo.gguf"
@@ -125,7 +125,7 @@ class Config:
 
     model: str = option(
         str(EMBEDDED_MODEL),
-        text,
+        model,
         "a path or sim:CLASS",
         MODEL,
         "PATH",
@@ -201,20 +201,10 @@ class Config:
         "tokens",
     )
     max_sessions: int = option(
-        8,
-        integer(1, PLACES_MAX - 1),
-        f"1 to {PLACES_MAX - 1}",
-        SESSIONS,
-        "N",
-        "places for named sessions",
+        8, integer(1, PLACES_MAX - 1), f"1 to {PLACES_MAX - 1}", SESSIONS, "N", "places for named sessions"
     )
     scratch_sessions: int = option(
-        2,
-        integer(1, PLACES_MAX - 1),
-        f"1 to {PLACES_MAX - 1}",
-        SESSIONS,
-        "N",
-        "places for requests without a session",
+        2, integer(1, PLACES_MAX - 1), f"1 to {PLACES_MAX - 1}", SESSIONS, "N", "places for requests without a session"
     )
     scratch_reuse: bool = option(
         True,
@@ -317,6 +307,14 @@ class Config:
         "SIZE",
         "memory for the KV cache; 0: a fraction of what is free",
         "bytes",
+    )
+    oversize: str = option(
+        "refuse",
+        choice("refuse", "allow"),
+        "refuse or allow",
+        MACHINE,
+        "refuse|allow",
+        "a model larger than the memory that is available; allow reads it from the disk again and again",
     )
     gap_target_ms: int = option(
         100,
