@@ -410,6 +410,13 @@ int model_llama_open(const model_options *options, model **out, char *error, siz
         }
         return status;
     };
+    const auto fail = [&](const char *why) { /* in llama.cpp; no memory is taken here */
+                                             if (error != nullptr && error_bytes > 0) {
+                                                 snprintf(error, error_bytes, "cannot load the model %s: %s",
+                                                          options->path, why);
+                                             }
+                                             return LLM_MODEL_LOAD;
+    };
     *out = nullptr;
     try {
         const std::lock_guard<std::mutex> hold(one_at_a_time);
@@ -436,8 +443,8 @@ int model_llama_open(const model_options *options, model **out, char *error, siz
     } catch (const std::bad_alloc &) {
         return refuse(LLM_NO_MEMORY, "out of memory while opening the model");
     } catch (const std::exception &e) {
-        return refuse(LLM_MODEL_LOAD, e.what());
+        return fail(e.what());
     } catch (...) {
-        return refuse(LLM_MODEL_LOAD, "llama.cpp failed in an unknown way");
+        return fail("llama.cpp failed in an unknown way");
     }
 }

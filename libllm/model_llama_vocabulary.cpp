@@ -70,6 +70,10 @@ void model_llama_vocabulary_check(const llama_vocab *vocab)
     if (llama_vocab_get_add_eos(vocab) && llama_vocab_eos(vocab) == LLAMA_TOKEN_NULL) {
         throw std::runtime_error("its texts end with a token that it does not name (tokenizer.ggml.eos_token_id)");
     }
-    try_pieces(vocab);
-    try_texts(vocab);
+    try {
+        try_pieces(vocab);
+        try_texts(vocab);
+    } catch (const std::logic_error &e) { /* of a table in llama.cpp that lacks something */
+        throw std::runtime_error(std::string("its vocabulary contradicts itself (") + e.what() + ")");
+    }
 }

@@ -11,7 +11,13 @@
 #include "fake_model.h"
 #include "random.h"
 
-enum { SOURCE_MAX = 1 << 20, SECONDS_MAX = 120, MEMORY_MAX_MIB = 3072, PROGRAMS = 200 };
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define IS_SANITIZED
+enum { PROGRAMS = 40 };
+#else
+enum { PROGRAMS = 200 };
+#endif
+enum { SOURCE_MAX = 1 << 20, SECONDS_MAX = 120, MEMORY_MAX_MIB = 3072 };
 
 #define REQUEST "{\"messages\":[{\"role\":\"user\",\"content\":\"go\"}]}"
 #define NS(members) "{% set ns = namespace(" members ") %}"
@@ -43,10 +49,9 @@ static int outcome_in_child(const char *source)
     const pid_t child = fork();
     if (child == 0) {
         char error[512];
-        const struct rlimit memory = {(rlim_t)MEMORY_MAX_MIB << 20, (rlim_t)MEMORY_MAX_MIB << 20};
         alarm(SECONDS_MAX);
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-        setrlimit(RLIMIT_AS, &memory);
+#ifndef IS_SANITIZED /* their shadows take any amount of addresses */
+        setrlimit(RLIMIT_AS, &(struct rlimit){(rlim_t)MEMORY_MAX_MIB << 20, (rlim_t)MEMORY_MAX_MIB << 20});
 #endif
         const int status = outcome_of(source, error);
         if (getenv("LLMD_HOSTILE_SHOW") != NULL) {
