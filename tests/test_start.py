@@ -23,7 +23,7 @@ from llmd.engine import Engine
 from llmd.engine_open import EngineOptions
 from llmd.listen import ListenError, Listeners, open_listeners
 from llmd.options import UntrustedSocketError, check_socket
-from tests.serving import config_of
+from tests.serving import chat, config_of
 from tests.test_process import Start
 from tools.tiny_models import tokenizer, writer
 from tools.tiny_models.catalog import RECIPES
@@ -441,6 +441,36 @@ def test_broken_models_end_the_start_with_a_sentence(start: Start, tmp_path: Pat
     ):
         broken.write_bytes(content)
         assert why in refusal(start, str(broken))
+
+
+# --- models that are served all the same -----------------------------------------------------------------------------
+
+
+def test_a_template_that_loops_costs_one_request(start: Start, tmp_path: Path) -> None:
+    """It does so only for a message that nobody tries at the start."""
+    loop = "{% if messages[0].content == 'go' %}{% for i in range(10000000) %}{% endfor %}{% endif %}"
+    process = start(
+        "--model", model_with_template(tmp_path, loop + tokenizer.build().chat_template), "--ctx-size", "64"
+    )
+    status, answer = process.ask("POST", "/v1/chat/completions", chat("go", max_tokens=1))
+    assert status == 400 and answer["error"]["code"] == "template_failed"
+    assert "it may loop for ever" in answer["error"]["message"]
+    assert process.ask("POST", "/v1/chat/completions", chat("hello", max_tokens=1))[0] == 200
+
+
+def test_a_vocabulary_without_an_end_is_ended_by_the_context(start: Start, tmp_path: Path) -> None:
+    path = Path(model_with_template(tmp_path, tokenizer.build().chat_template))
+    content = path.read_bytes()
+    for key in (b"bos", b"eos", b"eot", b"padding"):
+        at = content.index(b"tokenizer.ggml." + key + b"_token_id") + len(key) + 24
+        assert content[at : at + 4] == b"\x04\0\0\0"
+        content = content[: at + 4] + b"\xf0\xff\xff\xff" + content[at + 8 :]
+    for word in (b"<|im_end|>", b"<|endoftext|>"):
+        content = content.replace(word, word.replace(b"e", b"X"))
+    path.write_bytes(content)
+    process = start("--model", str(path), "--ctx-size", "64")
+    status, answer = process.ask("POST", "/v1/chat/completions", chat("hello"))
+    assert status == 200 and answer["choices"][0]["finish_reason"] in ("length", "stop")
 
 
 # --- who is to blame -------------------------------------------------------------------------------------------------
