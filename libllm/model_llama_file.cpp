@@ -388,6 +388,10 @@ void read_header(source &from, model_file *out)
     const entries all = take_entries(from, n_keys);
     const uint64_t alignment = alignment_of(all);
     read_parts(all, out);
+    const auto architecture = all.find("general.architecture");
+    if (architecture != all.end()) {
+        snprintf(out->architecture, sizeof out->architecture, "%s", architecture->second.text.c_str());
+    }
     out->n_bytes = from.size();
     out->n_tensors = static_cast<uint32_t>(n_tensors);
     out->weight_bytes = 0;

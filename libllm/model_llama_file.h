@@ -30,6 +30,7 @@ typedef struct model_file {
     uint32_t part; /* of a split model, from 0 */
     uint32_t n_parts;
     uint32_t n_tensors_all; /* of all parts; 0: the file does not say */
+    char architecture[64];  /* as far as it fits; "": the file does not say */
 } model_file;
 
 /* LLM_OK; LLM_MODEL_LOAD with a sentence about `name`, LLM_NO_MEMORY. */

@@ -38,6 +38,24 @@ uint32_t padded(uint32_t n)
 
 /* ---- the file ------------------------------------------------------------------------------------------------------ */
 
+/* Architectures of files that people take for chat models. */
+const char *const EMBEDDING[] = {"bert",      "modern-bert",     "nomic-bert",   "nomic-bert-moe",
+                                 "neo-bert",  "jina-bert-v2",    "jina-bert-v3", "eurobert",
+                                 "t5encoder", "gemma-embedding", "llama-embed"};
+
+void check_architecture(const std::string &path, const std::string &name)
+{
+    const std::string sentence = "cannot serve the model " + path + ": ";
+    if (std::find(std::begin(EMBEDDING), std::end(EMBEDDING), name) != std::end(EMBEDDING)) {
+        throw refusal(LLM_MODEL_LOAD, sentence + "it makes embeddings and no text; choose a chat model");
+    }
+    if (name == "clip") {
+        throw refusal(LLM_MODEL_LOAD, sentence +
+                                          "it is the part of a model that sees or hears (mmproj); name the file with "
+                                          "the language model");
+    }
+}
+
 /* What can be known without llama.cpp. */
 void check_file(const model_options &o, const std::vector<ggml_backend_dev_t> &devices)
 {
@@ -51,6 +69,7 @@ void check_file(const model_options &o, const std::vector<ggml_backend_dev_t> &d
     if (status != LLM_OK) {
         throw refusal(status, error);
     }
+    check_architecture(o.path, file.architecture);
     try {
         if (!o.allow_oversize) {
             model_llama_weights_check(file.weight_bytes, devices);
@@ -332,7 +351,8 @@ void make_context(model_llama *m, const model_options &o)
     }
     m->memory = llama_get_memory(m->context);
     if (m->memory == nullptr) {
-        throw refusal(LLM_MODEL_LOAD, std::string("cannot serve the model ") + o.path + ": it keeps no context");
+        throw refusal(LLM_MODEL_LOAD,
+                      std::string("cannot serve the model ") + o.path + ": it keeps no context; choose a chat model");
     }
     m->info.n_batch = llama_n_batch(m->context);
     m->info.n_threads = llama_n_threads(m->context);

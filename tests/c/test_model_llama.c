@@ -394,15 +394,15 @@ static char *number_at(char *at, uint64_t value, size_t n)
     return at + n;
 }
 
-/* One tensor of bytes of this size, in a file that is as long as it says but takes no room on the disk. */
-static void put_huge_model(const char *path, uint64_t n_bytes)
+/* One tensor of so many bytes, in a file that is as long as it says but takes no room on the disk. */
+static void put_model(const char *path, const char *architecture, uint64_t n_bytes)
 {
     char header[256] = "GGUF", *at = header + 4;
     at = number_at(at, 3, 4);
     at = number_at(at, 1, 8);
     at = number_at(at, 1, 8);
     at = number_at(text_at(at, "general.architecture"), 8, 4);
-    at = text_at(at, "qwen3");
+    at = text_at(at, architecture);
     at = number_at(text_at(at, "token_embd.weight"), 1, 4);
     at = number_at(at, n_bytes, 8);
     at = number_at(at, 24, 4); /* I8 */
@@ -416,12 +416,25 @@ static void test_a_model_larger_than_memory_is_refused_before_it_is_read(void)
     char folder[] = "/tmp/llm-test-XXXXXX", path[64];
     CHECK(mkdtemp(folder) != NULL);
     snprintf(path, sizeof path, "%s/huge.gguf", folder);
-    put_huge_model(path, 1ull << 40);
+    put_model(path, "qwen3", 1ull << 40);
     check_refused(path, usual(NULL), LLM_NO_MEMORY, "its weights take 1024.0 GiB");
     check_refused(path, usual(NULL), LLM_NO_MEMORY, "--oversize allow");
     model_options o = usual(NULL);
     o.allow_oversize = true;
     check_refused(path, o, LLM_MODEL_LOAD, "key not found"); /* that far it gets then */
+    unlink(path);
+    rmdir(folder);
+}
+
+static void test_models_for_something_else_are_recognized(void)
+{
+    char folder[] = "/tmp/llm-test-XXXXXX", path[64];
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/model.gguf", folder);
+    put_model(path, "nomic-bert", 4096);
+    check_refused(path, usual(NULL), LLM_MODEL_LOAD, "it makes embeddings and no text; choose a chat model");
+    put_model(path, "clip", 4096);
+    check_refused(path, usual(NULL), LLM_MODEL_LOAD, "name the file with the language model");
     unlink(path);
     rmdir(folder);
 }
@@ -541,6 +554,7 @@ int main(void)
         RUN(test_bad_files_are_explained);
         RUN(test_what_is_no_model_file_is_recognized);
         RUN(test_a_model_larger_than_memory_is_refused_before_it_is_read);
+        RUN(test_models_for_something_else_are_recognized);
         RUN(test_an_assertion_of_llama_is_a_refusal);
         RUN(test_a_vocabulary_that_cannot_be_used_is_refused);
         RUN(test_the_size_of_an_unknown_model_is_counted);
