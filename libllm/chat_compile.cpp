@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "chat_budget.h"
 #include "chat_guard.h"
@@ -19,6 +20,8 @@ constexpr size_t SOURCE_BYTES_MAX = 512 << 10, TOKENS_MAX = 50'000;
 constexpr size_t NESTING_MAX = 200; /* brackets and blocks, each */
 constexpr size_t CHAIN_MAX =
     4'000; /* words that make the parser or the tree one level deeper: not, else, elif, operators */
+
+constexpr size_t NAMES_MAX = 256; /* of variables */
 
 using jinja::token;
 
@@ -97,6 +100,27 @@ void check_nesting(const std::vector<token> &tokens)
     }
 }
 
+/* Every call and every turn of a loop copies all variables into a scope of its own. */
+void check_names(const std::vector<token> &tokens)
+{
+    std::set<std::string> names;
+    bool is_naming = false;
+    for (size_t i = 1; i < tokens.size(); i++) {
+        const token &t = tokens[i];
+        if (tokens[i - 1].t == token::open_statement) {
+            is_naming = t.t == token::identifier && is_one_of(t.value, {"set", "for", "macro", "call"});
+        } else if (t.t == token::equals || t.t == token::close_statement ||
+                   (t.t == token::identifier && t.value == "in")) {
+            is_naming = false;
+        } else if (is_naming && t.t == token::identifier) {
+            names.insert(t.value);
+        }
+    }
+    if (names.size() > NAMES_MAX) {
+        refuse("it has " + std::to_string(names.size()) + " variables; " + std::to_string(NAMES_MAX) + " are allowed");
+    }
+}
+
 void replace_in(std::string *source, const char *where, const char *mark, const char *what, const char *by)
 {
     if (source->find(where) != std::string::npos && source->find(mark) != std::string::npos) {
@@ -147,6 +171,7 @@ std::unique_ptr<const common_chat_template> chat_compile(const std::string &sour
         refuse("it has more than " + std::to_string(TOKENS_MAX) + " words");
     }
     check_nesting(words.tokens);
+    check_names(words.tokens);
     auto out = std::make_unique<common_chat_template>("", bos, eos); /* its constructor would run what it compiles */
     out->prog = jinja::parse_from_tokens(words);
     out->src = words.source;

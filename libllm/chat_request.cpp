@@ -5,7 +5,8 @@
 
 namespace {
 
-constexpr size_t DEPTH_MAX = 128; /* reading and rendering recurse once per level of nesting */
+constexpr size_t VARIABLES_MAX = 64; /* every scope of a template copies them */
+constexpr size_t DEPTH_MAX = 128;    /* reading and rendering recurse once per level of nesting */
 
 /* What a template's variables may not be called: the request or the model decides these. */
 const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
@@ -309,6 +310,10 @@ common_json read_kwargs(const common_json &request)
     }
     if (!request.at(name).is_object()) {
         throw chat_invalid(std::string(name) + " is not an object");
+    }
+    if (request.at(name).size() > VARIABLES_MAX) {
+        throw chat_invalid(std::string(name) + " has " + std::to_string(request.at(name).size()) +
+                           " members; at most " + std::to_string(VARIABLES_MAX) + " are allowed");
     }
     for (const auto &[key, value] : request.at(name).items()) {
         if (is_in(RESERVED, key)) {

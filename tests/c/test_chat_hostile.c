@@ -207,6 +207,28 @@ static void test_sources_that_nest_without_end_are_refused(void)
     check_repeated("{{ '", "x", 600000, "' }}");
 }
 
+static void test_variables_without_end_are_refused(void)
+{
+    static char source[SOURCE_MAX], request[SOURCE_MAX];
+    char error[512], *at = source;
+    for (int i = 0; i < 300; i++) {
+        at += sprintf(at, "{%% set a%d = 1 %%}", i);
+    }
+    check_refused(source);
+    fake_model m = fake_model_open("{{ messages[0].content }}");
+    chat *c = NULL;
+    llm_prompt p;
+    at = stpcpy(request, "{\"messages\":[{\"role\":\"user\",\"content\":\"go\"}],\"chat_template_kwargs\":{\"a\":1");
+    for (int i = 0; i < 64; i++) {
+        at += sprintf(at, ",\"a%d\":1", i);
+    }
+    strcpy(at, "}}");
+    CHECK_INT(chat_open(&m.base, &c, NULL, 0), LLM_OK);
+    CHECK_INT(chat_render(c, request, strlen(request), &p, error, sizeof error), LLM_INVALID);
+    CHECK_STR(error, "chat_template_kwargs has 65 members; at most 64 are allowed");
+    chat_close(c);
+}
+
 /* What stays within the limits is rendered, as deep as they allow. */
 static void test_templates_at_the_limits_work(void)
 {
@@ -396,6 +418,7 @@ int main(void)
     RUN(test_lists_end);
     RUN(test_what_crashes_jinja_is_refused);
     RUN(test_sources_that_nest_without_end_are_refused);
+    RUN(test_variables_without_end_are_refused);
     RUN(test_templates_at_the_limits_work);
     RUN(test_random_programs_stay_within_the_bounds);
     return CHECK_RESULT();
