@@ -262,7 +262,9 @@ typedef struct llm_info {
 
 /* Loads the model and opens everything. The calling thread owns the engine in direct mode. Takes seconds for a
  * large file. On error *out is NULL and `error` (capacity `error_bytes`, may be NULL) says what and why.
- * LLM_INVALID (an option is out of range), LLM_MODEL_LOAD, LLM_IO (the segment: name and errno), LLM_NO_MEMORY. */
+ * LLM_INVALID (an option is out of range), LLM_MODEL_LOAD (the file is missing, damaged, or no model for text: it is
+ * checked before llama.cpp sees it, and llama.cpp's failed assertions are refusals, too), LLM_IO (the segment: name and
+ * errno), LLM_NO_MEMORY (the weights or the state are larger than what is available). */
 LLM_API int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes);
 
 /* How much of the model that is being opened has been loaded, in thousandths; 0 before, 1000 when all of it is there. One
@@ -328,7 +330,10 @@ typedef struct llm_prompt {
  * A splice gives the tokens of an assistant message as they were generated, with the generation prompt in front (the
  * prompt's tokens from n_history on) and what of the answer's text they do not cover. They take the place of the message
  * whole, its reasoning and tool calls included. One that does not fit how the template writes the message is left out.
- * LLM_INVALID (not such JSON), LLM_TEMPLATE (the template refused or failed, or there is none): `error` says why.
+ * A template is a program from somewhere: all renderings of one request together have a bound in time and memory that
+ * grows with the request, and their recursion has one.
+ * LLM_INVALID (not such JSON), LLM_TEMPLATE (the template refused, failed or went beyond the bound, or there is none):
+ * `error` says why.
  * Free with llm_prompt_free, which allows NULL members and clears the struct. */
 LLM_API int llm_chat_render(const llm_engine *engine, const char *request, size_t n_bytes, llm_prompt *out, char *error,
                             size_t error_bytes);
