@@ -123,8 +123,7 @@ def backend_version() -> str:
 
 def loading_per_mille() -> int:
     """How much of the model that is being opened has been read, in thousandths. Any thread."""
-    ask = getattr(lib, "llm_loading_progress", None)
-    return int(ask()) if ask is not None else 0
+    return int(lib.llm_loading_progress())
 
 
 def segment_name(socket_path: str | os.PathLike[str]) -> str:
