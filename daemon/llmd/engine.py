@@ -94,7 +94,7 @@ class Engine:
         self._idle.set()
         self.page = Page.of_engine(pointer)
         self.info = info_of(pointer)
-        self.room = Room(self.info.n_ctx, self.info.token_bytes_max)
+        self.room = Room(self.info.n_ctx, self.info.token_bytes_max, self.info.n_ctx_train)
         self.json = body_scan(self.info.n_ctx)
         self.events_drained = 0
         self.loop.add_reader(lib.llm_events_fd(pointer), self._drain)

@@ -139,18 +139,19 @@ def code_of_status(word: str) -> str:
     return code if code in CODES else "internal_error"
 
 
+def advice_on_length(n_ctx: int, n_ctx_train: int) -> str:
+    """Who asked can shorten the prompt; who serves may be able to do more."""
+    if n_ctx_train <= n_ctx:
+        return "Please shorten the prompt."
+    return f"Please shorten the prompt, or serve with a larger --ctx-size: the model was trained for {n_ctx_train}."
+
+
 def context_length_error(n_ctx: int, n_prompt: int, param: str, n_ctx_train: int = 0) -> ApiError:
-    """Agents recognise the overflow by this text and compact their history. `param`: where the prompt came from. The
-    model was trained for n_ctx_train."""
-    advice = "Please shorten the prompt."
-    if n_ctx_train > n_ctx:
-        advice = (
-            f"Please shorten the prompt, or serve with a larger --ctx-size: the model was trained for {n_ctx_train}."
-        )
+    """Agents recognise the overflow by this text and compact their history. `param`: where the prompt came from."""
     return ApiError(
         "context_length_exceeded",
         f"This model's maximum context length is {n_ctx} tokens. However, you requested {n_prompt + 1} tokens "
-        f"({n_prompt} in the prompt, at least 1 for the answer). {advice}",
+        f"({n_prompt} in the prompt, at least 1 for the answer). {advice_on_length(n_ctx, n_ctx_train)}",
         param,
     )
 

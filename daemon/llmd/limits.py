@@ -72,6 +72,8 @@ MESSAGES_MAX = 16_384
 STOP_STRINGS_MAX = 16
 STOP_STRING_BYTES_MAX = 256
 LOGIT_BIASES_MAX = 1024
+TEMPLATE_VARIABLES_MAX = 64
+"""Of chat_template_kwargs; libllm refuses more (chat_request.cpp)."""
 SESSION_ID_CHARS_MAX = 128
 ARGUMENTS_DEPTH_MAX = 128
 """Levels of a tool call's arguments that are compared as values; libllm renders no more either (chat_request.cpp)."""
@@ -197,6 +199,7 @@ TABLE = (
     Limit("prompt", "--ctx-size", "tokens", "a prompt, and the answer with it", "context_length_exceeded"),
     Limit("prompt.text", "the context x the longest token", "bytes", "a prompt that is a text",
           "context_length_exceeded"),
+    Limit("chat_template_kwargs", TEMPLATE_VARIABLES_MAX, "members", "chat_template_kwargs", "invalid_value"),
     Limit("field", FIELD_BYTES_MAX, "bytes of JSON", "any other honoured field of a completion", "invalid_value"),
     Limit("stop", STOP_STRINGS_MAX, "texts", "stop", "invalid_value"),
     Limit("stop.text", STOP_STRING_BYTES_MAX, "bytes", "one of stop", "invalid_value"),

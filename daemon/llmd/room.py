@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .errors import ApiError, context_length_error
+from .errors import ApiError, advice_on_length, context_length_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +13,8 @@ class Room:
 
     n_ctx: int
     token_bytes_max: int
+    n_ctx_train: int = 0
+    """What the model could hold."""
 
     @property
     def n_bytes(self) -> int:
@@ -25,13 +27,14 @@ class Room:
             raise ApiError(
                 "context_length_exceeded",
                 f"This model's maximum context length is {self.n_ctx} tokens. However, you requested at least "
-                f"{n_tokens} tokens ({n_bytes} bytes of text in {param}). Please shorten the prompt.",
+                f"{n_tokens} tokens ({n_bytes} bytes of text in {param}). "
+                f"{advice_on_length(self.n_ctx, self.n_ctx_train)}",
                 param,
             )
 
     def check_tokens(self, n_tokens: int, param: str) -> None:
         if n_tokens > self.n_ctx:
-            raise context_length_error(self.n_ctx, n_tokens, param)
+            raise context_length_error(self.n_ctx, n_tokens, param, self.n_ctx_train)
 
 
 def utf8_bytes(text: str) -> int:
