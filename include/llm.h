@@ -40,10 +40,12 @@ enum {
     LLM_STOPS_MAX = 16,               /* stop strings of one request */
     LLM_STOP_BYTES_MAX = 256,         /* bytes of one stop string */
     LLM_LOGIT_BIASES_MAX = 1024,
-    LLM_SEQUENCES_MAX = 256,      /* seats in the model's memory: named + scratch */
-    LLM_PARKED_MAX = 1024,        /* sessions beyond them that may be parked */
-    LLM_BOUNDARIES_MAX = 256,     /* of one prompt; of more the last ones count */
-    LLM_LABEL_BYTES_MAX = 128,    /* of a saved session: printable ASCII without spaces */
+    LLM_SEQUENCES_MAX = 256,   /* seats in the model's memory: named + scratch */
+    LLM_PARKED_MAX = 1024,     /* sessions beyond them that may be parked */
+    LLM_BOUNDARIES_MAX = 256,  /* of one prompt; of more the last ones count */
+    LLM_LABEL_BYTES_MAX = 128, /* of a saved session: printable ASCII without spaces */
+    LLM_SAVED_MAX = 1024,      /* labels of one model's state directory */
+    LLM_SAVED_PER_OWNER_MAX = 128,
     LLM_REQUESTS_MAX = 256,       /* live generations of one engine, waiting ones included */
     LLM_SESSION_QUEUE_MAX = 8,    /* requests waiting for one busy session */
     LLM_SCRATCH_QUEUE_MAX = 64,   /* requests waiting for a scratch session */
@@ -81,7 +83,8 @@ enum {
     X(SMALL_BUFFER, 20, "small_buffer", "The caller's buffer is too small.")                                           \
     X(BUSY, 21, "session_busy", "A generation is using the session.")                                                  \
     X(EXISTS, 22, "session_exists", "Another session has that name.")                                                  \
-    X(PINS, 23, "pins_exhausted", "As many histories are pinned as may be.")
+    X(PINS, 23, "pins_exhausted", "As many histories are pinned as may be.")                                           \
+    X(SAVED_FULL, 24, "saved_full", "As many sessions are saved as may be; remove one first.")
 
 /* Why a request started with the state it did (the resume decision). */
 #define LLM_REASON_TABLE(X)                                                                                            \
@@ -257,7 +260,7 @@ typedef struct llm_info {
     char arch[64];
     char description[128]; /* "qwen3 0.6B Q8_0" */
     char backend[128];     /* devices in use: "CPU", "CUDA0 (NVIDIA ...)" */
-    char fingerprint[33];  /* hex of 128 bits over weights identity and context configuration */
+    char fingerprint[33]; /* hex of 128 bits over the model's file: whatever the options, the same model has the same */
 } llm_info;
 
 /* Loads the model and opens everything. The calling thread owns the engine in direct mode. Takes seconds for a
@@ -414,6 +417,21 @@ LLM_API int llm_session_close(llm_session *session); /* frees the place; the poi
  * the flag is cleared when a prefill or decode has answered it. */
 LLM_API void llm_session_cancel(llm_session *session);
 
+/* ---- saved sessions --------------------------------------------------------------------------------------- */
+
+/* What was saved under a label (SAVE). */
+typedef struct llm_saved {
+    uint32_t owner;
+    uint32_t n_tokens;
+    uint64_t n_bytes;  /* of its state; 0: its tokens only, or a state that is of no use to this engine */
+    uint64_t saved_ms; /* CLOCK_REALTIME */
+    char label[LLM_LABEL_BYTES_MAX + 8];
+} llm_saved;
+
+/* Copies what is saved for this model, of all owners, in no order. Returns how many there are, at most LLM_SAVED_MAX; of
+ * more than n_out, n_out were copied. 0 without a state directory. Any thread. */
+LLM_API int64_t llm_engine_saved(llm_engine *engine, llm_saved *out, size_t n_out);
+
 /* ---- serving: commands ------------------------------------------------------------------------------------- *
  * One thread pushes, and the same thread drains. A command is one MessagePack array, nothing after it:
  *
@@ -429,6 +447,7 @@ LLM_API void llm_session_cancel(llm_session *session);
  *   RENAME    [9, request, owner, session, new_session]
  *   SAVE      [10, request, owner, session, label]
  *   LOAD      [11, request, owner, session, label]
+ *   UNSAVE    [12, request, owner, label]
  *
  *   request     uint64 above 0, chosen by the caller, unique among live requests. For CANCEL and PAUSE: the generation meant
  *               (an unknown one is ignored: it has just ended).
@@ -476,6 +495,7 @@ typedef enum llm_command_op {
     LLM_COMMAND_RENAME = 9,
     LLM_COMMAND_SAVE = 10,
     LLM_COMMAND_LOAD = 11,
+    LLM_COMMAND_UNSAVE = 12,
 } llm_command_op;
 
 typedef enum llm_generate_flag {

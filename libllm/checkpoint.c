@@ -9,46 +9,25 @@ enum {
     ENTRIES_MAX = 4096, /* looking through them takes less than a millisecond */
 };
 
-void checkpoint_store_open(checkpoint_store *store, size_t n_bytes_max)
+void checkpoint_store_open(checkpoint_store *store, ledger *l, size_t n_bytes_max)
 {
-    *store = (checkpoint_store){.n_bytes_max = n_bytes_max};
+    *store = (checkpoint_store){.ledger = l, .n_bytes_max = n_bytes_max};
 }
 
-static void free_entry(checkpoint *c)
+static void free_entry(const checkpoint_store *store, checkpoint *c)
 {
+    ledger_drop(store->ledger, LEDGER_CHECKPOINT, c->held);
     free(c->tokens);
-    free(c->state);
-    free(c->logits);
     free(c);
 }
 
 void checkpoint_store_close(checkpoint_store *store)
 {
     for (uint32_t i = 0; i < store->n_entries; i++) {
-        free_entry(store->entries[i]);
+        free_entry(store, store->entries[i]);
     }
     free(store->entries);
     *store = (checkpoint_store){0};
-}
-
-/* Two independent multiply-xor lanes (constants of splitmix64, Steele et al. 2014). */
-static checkpoint_hash hash_begin(uint32_t owner)
-{
-    return (checkpoint_hash){{0x9e3779b97f4a7c15ull + owner, 0xd1b54a32d192ed03ull ^ owner}};
-}
-
-static void hash_token(checkpoint_hash *h, int32_t token)
-{
-    const uint64_t x = (uint32_t)token + 1u;
-    h->lane[0] = (h->lane[0] ^ x) * 0xbf58476d1ce4e5b9ull;
-    h->lane[0] ^= h->lane[0] >> 29;
-    h->lane[1] = (h->lane[1] + x) * 0x94d049bb133111ebull;
-    h->lane[1] ^= h->lane[1] >> 31;
-}
-
-static bool same_hash(checkpoint_hash a, checkpoint_hash b)
-{
-    return a.lane[0] == b.lane[0] && a.lane[1] == b.lane[1];
 }
 
 static bool same_tokens(const checkpoint *c, const int32_t *tokens)
@@ -56,21 +35,12 @@ static bool same_tokens(const checkpoint *c, const int32_t *tokens)
     return memcmp(c->tokens, tokens, c->k * sizeof *tokens) == 0;
 }
 
-static checkpoint_hash hash_of(uint32_t owner, const int32_t *tokens, uint32_t k)
-{
-    checkpoint_hash h = hash_begin(owner);
-    for (uint32_t i = 0; i < k; i++) {
-        hash_token(&h, tokens[i]);
-    }
-    return h;
-}
-
 checkpoint *checkpoint_find(const checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k)
 {
-    const checkpoint_hash h = hash_of(owner, tokens, k);
+    const token_hash h = token_hash_of(owner, tokens, k);
     for (uint32_t i = 0; i < store->n_entries; i++) {
         checkpoint *c = store->entries[i];
-        if (c->k == k && c->owner == owner && same_hash(c->hash, h) && same_tokens(c, tokens)) {
+        if (c->k == k && c->owner == owner && token_hash_equal(c->hash, h) && same_tokens(c, tokens)) {
             return c;
         }
     }
@@ -80,16 +50,16 @@ checkpoint *checkpoint_find(const checkpoint_store *store, uint32_t owner, const
 uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const int32_t *prompt, uint32_t n_prompt,
                           uint32_t attention, checkpoint **out, uint32_t n_out)
 {
-    checkpoint_hash h = hash_begin(owner);
+    token_hash h = token_hash_begin(owner);
     uint32_t hashed = 0;
     uint32_t n = 0;
     for (uint32_t i = 0; i < store->n_entries && store->entries[i]->k <= n_prompt; i++) {
         checkpoint *c = store->entries[i];
         while (hashed < c->k) {
-            hash_token(&h, prompt[hashed++]);
+            token_hash_add(&h, prompt[hashed++]);
         }
         const bool is_usable = c->is_whole || c->k <= attention;
-        if (c->owner != owner || !is_usable || !same_hash(h, c->hash) || !same_tokens(c, prompt)) {
+        if (c->owner != owner || !is_usable || !token_hash_equal(h, c->hash) || !same_tokens(c, prompt)) {
             continue;
         }
         if (n == n_out) {
@@ -189,7 +159,7 @@ void checkpoint_remove(checkpoint_store *store, checkpoint *c)
     memmove(store->entries + i, store->entries + i + 1, (store->n_entries - i) * sizeof(checkpoint *));
     store->n_bytes -= c->n_bytes;
     unrelate(store, c);
-    free_entry(c);
+    free_entry(store, c);
 }
 
 static bool make_room(checkpoint_store *store, size_t n_bytes)
@@ -233,32 +203,67 @@ static void insert(checkpoint_store *store, checkpoint *c)
     store->n_bytes += c->n_bytes;
 }
 
-checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
-                           size_t n_state_bytes, uint32_t n_logits, bool is_whole)
+/* The logits lie behind the state, where floats may lie. */
+static size_t logits_at(size_t n_state_bytes)
 {
-    assert(k > 0);
-    const size_t n_bytes = sizeof(checkpoint) + k * sizeof *tokens + n_state_bytes + n_logits * sizeof(float);
+    return (n_state_bytes + sizeof(float) - 1) / sizeof(float) * sizeof(float);
+}
+
+size_t checkpoint_blob_bytes(size_t n_state_bytes, uint32_t n_logits)
+{
+    return n_logits > 0 ? logits_at(n_state_bytes) + n_logits * sizeof(float) : n_state_bytes;
+}
+
+checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
+                             const checkpoint_parts *parts, blob *held)
+{
+    assert(k > 0 && held->n_bytes >= checkpoint_blob_bytes(parts->n_state_bytes, parts->n_logits));
+    const size_t n_bytes = sizeof(checkpoint) + k * sizeof *tokens + held->n_bytes;
     if (n_bytes > store->n_bytes_max / 2 || !grow(store) || !make_room(store, n_bytes)) {
         return NULL;
     }
     checkpoint *c = calloc(1, sizeof *c);
-    if (c == NULL) {
+    int32_t *own_tokens = malloc(k * sizeof *tokens);
+    if (c == NULL || own_tokens == NULL) {
+        free(c);
+        free(own_tokens);
         return NULL;
     }
+    memcpy(own_tokens, tokens, k * sizeof *tokens);
     *c = (checkpoint){
-        .k = k, .owner = owner, .hash = hash_of(owner, tokens, k), .is_whole = is_whole, .n_bytes = n_bytes};
-    c->tokens = malloc(k * sizeof *tokens);
-    c->state = n_state_bytes > 0 ? malloc(n_state_bytes) : NULL;
-    c->logits = n_logits > 0 ? malloc(n_logits * sizeof *c->logits) : NULL;
-    if (c->tokens == NULL || (n_state_bytes > 0 && c->state == NULL) || (n_logits > 0 && c->logits == NULL)) {
-        free_entry(c);
-        return NULL;
-    }
-    memcpy(c->tokens, tokens, k * sizeof *tokens);
-    c->n_state_bytes = n_state_bytes;
-    c->used = ++store->clock;
+        .k = k,
+        .owner = owner,
+        .hash = token_hash_of(owner, tokens, k),
+        .tokens = own_tokens,
+        .held = held,
+        .state = held->bytes,
+        .n_state_bytes = parts->n_state_bytes,
+        .is_whole = parts->is_whole,
+        .logits = parts->n_logits > 0 ? (float *)(void *)(held->bytes + logits_at(parts->n_state_bytes)) : NULL,
+        .n_logits = parts->n_logits,
+        .n_bytes = n_bytes,
+        .used = ++store->clock,
+    };
+    ledger_hold(store->ledger, LEDGER_CHECKPOINT, held);
     insert(store, c);
     relate(store, c);
+    return c;
+}
+
+checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
+                           size_t n_state_bytes, uint32_t n_logits, bool is_whole)
+{
+    const size_t n_blob_bytes = checkpoint_blob_bytes(n_state_bytes, n_logits);
+    if (n_blob_bytes > store->n_bytes_max / 2 || !make_room(store, n_blob_bytes)) {
+        return NULL; /* before it is allocated: the budget holds meanwhile, too */
+    }
+    blob *held = ledger_new(store->ledger, LEDGER_CHECKPOINT, n_blob_bytes);
+    if (held == NULL) {
+        return NULL;
+    }
+    const checkpoint_parts parts = {.n_state_bytes = n_state_bytes, .n_logits = n_logits, .is_whole = is_whole};
+    checkpoint *c = checkpoint_adopt(store, owner, tokens, k, &parts, held);
+    ledger_drop(store->ledger, LEDGER_CHECKPOINT, held); /* the entry holds it, or nobody */
     return c;
 }
 

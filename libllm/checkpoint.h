@@ -21,27 +21,32 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct checkpoint_hash {
-    uint64_t lane[2];
-} checkpoint_hash;
+#include "ledger.h"
+#include "token_hash.h"
 
 typedef struct checkpoint {
     uint32_t k;
-    uint32_t owner;       /* owners do not even share what they could time */
-    checkpoint_hash hash; /* of the k tokens: finds candidates; the tokens prove */
+    uint32_t owner;  /* owners do not even share what they could time */
+    token_hash hash; /* of the k tokens: finds candidates; the tokens prove */
     int32_t *tokens;
-    void *state;
+    blob *held;  /* of the ledger: the state and behind it the logits. A checkpoint that is being saved is not copied */
+    void *state; /* in `held` */
     size_t n_state_bytes; /* 0: only logits are kept */
     bool is_whole;        /* stands alone (model.h: FULL, or a WHOLE checkpoint) */
-    float *logits;        /* after token k: n_vocab floats, or NULL */
-    uint32_t n_pins;      /* sessions that began with it: the shared prefix */
-    uint64_t used;        /* clock of the last use, of it or of one that continues it */
-    uint32_t shorter;     /* k of the longest entry that is a shorter prefix of this one; 0: none */
-    uint32_t longest;     /* k of the longest entry that this one is a prefix of, itself included */
-    size_t n_bytes;       /* all of it, this struct included */
+    float *logits;        /* in `held`, after token k; or NULL */
+    uint32_t n_logits;
+    uint32_t n_pins;  /* sessions that began with it: the shared prefix */
+    uint64_t used;    /* clock of the last use, of it or of one that continues it */
+    uint32_t shorter; /* k of the longest entry that is a shorter prefix of this one; 0: none */
+    uint32_t longest; /* k of the longest entry that this one is a prefix of, itself included */
+    size_t n_bytes;   /* all of it, this struct included */
 } checkpoint;
 
+/* Bytes of a checkpoint's blob: the state, and the logits behind it. */
+size_t checkpoint_blob_bytes(size_t n_state_bytes, uint32_t n_logits);
+
 typedef struct checkpoint_store {
+    ledger *ledger;
     checkpoint **entries; /* by k, ascending */
     uint32_t n_entries;
     uint32_t capacity;
@@ -52,7 +57,7 @@ typedef struct checkpoint_store {
     uint64_t n_evicted;
 } checkpoint_store;
 
-void checkpoint_store_open(checkpoint_store *store, size_t n_bytes_max);
+void checkpoint_store_open(checkpoint_store *store, ledger *l, size_t n_bytes_max);
 void checkpoint_store_close(checkpoint_store *store);
 
 /* The entry for exactly these tokens, or NULL. */
@@ -67,6 +72,17 @@ uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const i
  * caller at once. NULL when it is too large for the budget or memory is short: then there is no checkpoint. */
 checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
                            size_t n_state_bytes, uint32_t n_logits, bool is_whole);
+
+/* What of a checkpoint lies in its blob. */
+typedef struct checkpoint_parts {
+    size_t n_state_bytes;
+    uint32_t n_logits; /* 0: none */
+    bool is_whole;
+} checkpoint_parts;
+
+/* Idem, of a blob that is filled already; it is held once more. */
+checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
+                             const checkpoint_parts *parts, blob *held);
 void checkpoint_remove(checkpoint_store *store, checkpoint *c);
 
 /* Pins are counted. False: the pinned ones would leave too little room for the rest; c is as it was. */

@@ -114,6 +114,7 @@ void decode_pin(decode *d, const wire_command *c);
 void decode_rename(decode *d, const wire_command *c);
 void decode_save(decode *d, const wire_command *c);
 void decode_load(decode *d, const wire_command *c);
+void decode_unsave(decode *d, const wire_command *c);
 void decode_take_stored(decode *d); /* results of the store */
 void decode_save_all(decode *d);    /* orderly stop: what commands wait for gets its replies, too */
 

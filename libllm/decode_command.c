@@ -381,6 +381,7 @@ static void apply(decode *d, const wire_command *c)
     case LLM_COMMAND_RENAME: decode_rename(d, c); break;
     case LLM_COMMAND_SAVE: decode_save(d, c); break;
     case LLM_COMMAND_LOAD: decode_load(d, c); break;
+    case LLM_COMMAND_UNSAVE: decode_unsave(d, c); break;
     }
 }
 

@@ -40,6 +40,7 @@ static void close_all(decode *d, uint32_t owner, const char *name, size_t n_name
         end_requests(d, s);
         places_close_session(d->places, s);
     }
+    (void)places_dormant_remove(d->places, owner, name, n_name_bytes);
     d->may_reseat = true;
 }
 
@@ -60,18 +61,32 @@ static session *reset_all(decode *d, const wire_command *c)
     return kept;
 }
 
+static bool is_known(decode *d, const wire_command *c)
+{
+    return latest_of(d, c) != NULL ||
+           (c->op == LLM_COMMAND_CLOSE &&
+            places_dormant_find(d->places, c->owner, c->session, c->n_session_bytes) != NULL);
+}
+
+/* The answer comes when the files are gone. */
 void decode_reset_or_close(decode *d, const wire_command *c)
 {
-    if (latest_of(d, c) == NULL) {
+    if (!is_known(d, c)) {
         decode_reply(d, c->request, LLM_NOT_FOUND, NULL);
         return;
     }
+    session *kept = NULL;
+    places_removing_begin(d->places);
     if (c->op == LLM_COMMAND_RESET) {
-        decode_reply(d, c->request, LLM_OK, reset_all(d, c));
-        return;
+        kept = reset_all(d, c);
+    } else {
+        close_all(d, c->owner, c->session, c->n_session_bytes);
     }
-    close_all(d, c->owner, c->session, c->n_session_bytes);
-    decode_reply(d, c->request, LLM_OK, NULL);
+    if (places_removing_end(d->places, c->owner, c->session, c->n_session_bytes, c->request)) {
+        d->n_replies_due++;
+    } else {
+        decode_reply(d, c->request, LLM_OK, kept);
+    }
 }
 
 /* ---- fork ---- */
@@ -166,29 +181,64 @@ void decode_park(decode *d, const wire_command *c)
     decode_reply(d, c->request, status, latest_of(d, c));
 }
 
+/* The answer comes when what was changed is written; if it cannot be, it is undone, so that the answer, the memory and
+ * the disk agree. */
+static void end_change(decode *d, const wire_command *c, store_job *job)
+{
+    llm_status status = LLM_OK;
+    if (places_change_end(d->places, job, c->request, &status)) {
+        d->n_replies_due++;
+    } else {
+        decode_reply(d, c->request, status,
+                     c->op == LLM_COMMAND_RENAME ? decode_latest(d, c->owner, c->other, c->n_other_bytes)
+                                                 : latest_of(d, c));
+    }
+}
+
 void decode_pin(decode *d, const wire_command *c)
 {
-    session *s = NULL;
-    const int status = places_pin(d->places, c->owner, c->session, c->n_session_bytes, c->is_on);
-    while (status == LLM_OK && (s = next(d, c, s)) != NULL) {
-        places_relabel_file(d->places, s);
+    session *s = latest_of(d, c);
+    store_job *job = s != NULL ? places_change_begin(d->places, c->owner, c->session, c->n_session_bytes) : NULL;
+    if (job == NULL) {
+        decode_reply(d, c->request, s == NULL ? LLM_NOT_FOUND : LLM_NO_MEMORY, s);
+        return;
     }
-    decode_reply(d, c->request, (llm_status)status, latest_of(d, c));
+    const int status = places_pin(d->places, c->owner, c->session, c->n_session_bytes, c->is_on);
+    if (status != LLM_OK) { /* nothing was changed */
+        store_job_free(job);
+        decode_reply(d, c->request, (llm_status)status, s);
+        return;
+    }
+    end_change(d, c, job);
+}
+
+static llm_status may_rename(decode *d, const wire_command *c)
+{
+    if (latest_of(d, c) == NULL) {
+        return LLM_NOT_FOUND;
+    }
+    const bool is_taken = places_next(d->places, c->owner, c->other, c->n_other_bytes, NULL) != NULL ||
+                          places_dormant_find(d->places, c->owner, c->other, c->n_other_bytes) != NULL;
+    return is_taken ? LLM_EXISTS : LLM_OK;
 }
 
 void decode_rename(decode *d, const wire_command *c)
 {
-    session *s = latest_of(d, c);
-    if (s == NULL || places_next(d->places, c->owner, c->other, c->n_other_bytes, NULL) != NULL) {
-        decode_reply(d, c->request, s == NULL ? LLM_NOT_FOUND : LLM_EXISTS, s);
+    llm_status status = may_rename(d, c);
+    store_job *job = NULL;
+    if (status == LLM_OK) {
+        job = places_change_begin(d->places, c->owner, c->session, c->n_session_bytes);
+        status = job != NULL ? LLM_OK : LLM_NO_MEMORY;
+    }
+    if (status != LLM_OK) {
+        decode_reply(d, c->request, status, latest_of(d, c));
         return;
     }
     session *timeline;
     while ((timeline = next(d, c, NULL)) != NULL) {
         session_rename(timeline, c->other, c->n_other_bytes);
-        places_relabel_file(d->places, timeline);
     }
-    decode_reply(d, c->request, LLM_OK, s);
+    end_change(d, c, job);
 }
 
 /* ---- save, load ---- */
@@ -204,18 +254,34 @@ void decode_save(decode *d, const wire_command *c)
     }
 }
 
+static places_label label_of(const wire_command *c)
+{
+    return (places_label){
+        .owner = c->owner,
+        .session = c->session,
+        .n_session_bytes = c->n_session_bytes,
+        .label = c->other,
+        .n_label_bytes = c->n_other_bytes,
+    };
+}
+
 /* The session is replaced when the store has read what was saved: what cannot be read replaces nothing. */
 void decode_load(decode *d, const wire_command *c)
 {
-    const int status = places_load(d->places,
-                                   &(places_label){
-                                       .owner = c->owner,
-                                       .session = c->session,
-                                       .n_session_bytes = c->n_session_bytes,
-                                       .label = c->other,
-                                       .n_label_bytes = c->n_other_bytes,
-                                   },
-                                   c->request);
+    const places_label from = label_of(c);
+    const int status = places_load(d->places, &from, c->request);
+    if (status != LLM_OK) {
+        decode_reply(d, c->request, (llm_status)status, latest_of(d, c));
+    } else {
+        d->n_replies_due++;
+    }
+}
+
+void decode_unsave(decode *d, const wire_command *c)
+{
+    places_label what = label_of(c);
+    what.n_session_bytes = 0; /* it is about no session */
+    const int status = places_unsave(d->places, &what, c->request);
     if (status != LLM_OK) {
         decode_reply(d, c->request, (llm_status)status, NULL);
     } else {
@@ -227,13 +293,16 @@ static llm_status become_loaded(decode *d, store_job *job)
 {
     const size_t n_name = strlen(job->name);
     session *s = NULL;
-    if (!places_can_become(d->places, job)) {
-        return LLM_NOT_FOUND;
+    if (job->file.n_tokens > d->model->info.n_ctx) {
+        return LLM_CONTEXT_LENGTH;
+    }
+    if (!places_are_tokens(d->places, job->file.tokens, job->file.n_tokens)) {
+        return LLM_VERSION;
     }
     close_all(d, job->owner, job->name, n_name);
     const int status = places_open_named(d->places, job->owner, job->name, n_name, &s);
     if (status == LLM_OK) {
-        places_become(d->places, s, &job->snapshot);
+        places_become(d->places, s, job);
     }
     return (llm_status)status;
 }
@@ -242,8 +311,10 @@ static void stored(void *context, store_job *job)
 {
     decode *d = context;
     llm_status status = job->status;
-    if (job->verb == STORE_READ && status == LLM_OK) {
+    if (job->verb == STORE_LOAD && status == LLM_OK) {
         status = become_loaded(d, job);
+    } else if (job->verb == STORE_CHANGE && status != LLM_OK) {
+        places_change_undo(d->places, job);
     }
     d->n_replies_due--;
     decode_reply(d, job->request, status, decode_latest(d, job->owner, job->name, strlen(job->name)));

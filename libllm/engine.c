@@ -19,7 +19,8 @@ enum {
     N_PARKED_DEFAULT = 64,
     TIMELINES_DEFAULT = 3,
     CHECKPOINT_EVERY = 256,
-    MEMORY_SHARE = 10, /* one in so many free bytes for checkpoints, as many for parked sessions */
+    IN_FLIGHT_BYTES_MIN = 1 << 28, /* on their way to the disk or from it, if no more may be parked */
+    MEMORY_SHARE = 10,             /* one in so many free bytes for checkpoints, as many for parked sessions */
 };
 
 static int say(char *error, size_t error_bytes, int status, const char *format, ...)
@@ -84,10 +85,10 @@ static int open_model(llm_engine *e, const llm_engine_options *o, char *error, s
     return status != LLM_OK ? status : chat_open(e->model, &e->chat, error, error_bytes);
 }
 
-static void fingerprint_hex(const model_info *info, char out[33])
+static void identity_hex(const model_info *info, char out[33])
 {
-    for (size_t i = 0; i < sizeof info->fingerprint; i++) {
-        snprintf(out + 2 * i, 3, "%02x", info->fingerprint[i]);
+    for (size_t i = 0; i < sizeof info->identity; i++) {
+        snprintf(out + 2 * i, 3, "%02x", info->identity[i]);
     }
 }
 
@@ -119,20 +120,22 @@ static places_options options_of(const llm_engine_options *o)
     };
 }
 
-/* One directory for each model and context configuration: their states are of no use to each other. */
+/* One directory for each model: what its sessions hold is of no use to another. */
 static int open_store(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
 {
     if (o->state_dir == NULL || o->state_dir[0] == '\0') {
         return LLM_OK;
     }
+    const model_info *info = &e->model->info;
     char hex[33];
     char *directory = NULL;
-    fingerprint_hex(&e->model->info, hex);
+    identity_hex(info, hex);
     if (asprintf(&directory, "%s/%.16s", o->state_dir, hex) < 0) {
         return LLM_NO_MEMORY;
     }
-    const int status =
-        store_open(directory, e->model->info.fingerprint, e->command_bell, &e->store, error, error_bytes);
+    const store_options options = {
+        .directory = directory, .model = info->name, .identity = info->identity, .geometry = info->geometry};
+    const int status = store_open(&options, e->command_bell, &e->store, error, error_bytes);
     free(directory);
     return status;
 }
@@ -141,7 +144,7 @@ static int open_store(llm_engine *e, const llm_engine_options *o, char *error, s
 static llm_page *dead_page(const llm_engine_options *o, const char *fingerprint)
 {
     llm_page *dead = NULL;
-    if (o->page_name == NULL || o->capacity_policy != LLM_POLICY_PARK || llm_page_open(o->page_name, &dead) != LLM_OK) {
+    if (o->page_name == NULL || llm_page_open(o->page_name, &dead) != LLM_OK) {
         return NULL;
     }
     llm_page_view view;
@@ -157,14 +160,18 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
 {
     const model_info *info = &e->model->info;
     char fingerprint[33];
-    fingerprint_hex(info, fingerprint);
+    identity_hex(info, fingerprint);
     const places_options sizes = options_of(o);
     llm_page *dead = dead_page(o, fingerprint);
     int status = page_open(o->page_name, info->n_seq + sizes.n_parked_max, info->n_ctx, info->name, fingerprint,
                            &e->page, error, error_bytes);
     if (status == LLM_OK) {
-        checkpoint_store_open(&e->checkpoints, o->checkpoint_bytes_max != 0 ? o->checkpoint_bytes_max : memory_share());
-        e->ground = (session_ground){.model = e->model, .page = e->page, .checkpoints = &e->checkpoints};
+        const size_t n_parked = sizes.parked_bytes_max;
+        ledger_open(&e->ledger, n_parked > IN_FLIGHT_BYTES_MIN ? n_parked : IN_FLIGHT_BYTES_MIN);
+        checkpoint_store_open(&e->checkpoints, &e->ledger,
+                              o->checkpoint_bytes_max != 0 ? o->checkpoint_bytes_max : memory_share());
+        e->ground =
+            (session_ground){.model = e->model, .page = e->page, .checkpoints = &e->checkpoints, .ledger = &e->ledger};
         status = places_open(&e->places, &e->ground, &sizes, e->store);
     }
     if (status == LLM_OK) {
@@ -326,7 +333,7 @@ void llm_engine_info(const llm_engine *engine, llm_info *out)
     memcpy(out->arch, m->arch, sizeof out->arch);
     memcpy(out->description, m->description, sizeof out->description);
     memcpy(out->backend, m->backend, sizeof out->backend);
-    fingerprint_hex(m, out->fingerprint);
+    identity_hex(m, out->fingerprint);
 }
 
 uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy)
@@ -345,6 +352,12 @@ const llm_page *llm_engine_page(const llm_engine *engine)
 int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes)
 {
     return engine->store != NULL && store_complaint(engine->store, out, n_bytes) ? LLM_OK : LLM_NOT_FOUND;
+}
+
+int64_t llm_engine_saved(llm_engine *engine, llm_saved *out, size_t n_out)
+{
+    const uint32_t n_max = n_out < LLM_SAVED_MAX ? (uint32_t)n_out : LLM_SAVED_MAX;
+    return engine->store != NULL ? store_list_saved(engine->store, out, n_max) : 0;
 }
 
 /* ---- serving ---- */

@@ -19,6 +19,7 @@ struct llm_engine {
     model *model;
     page *page;
     chat *chat;
+    ledger ledger;
     checkpoint_store checkpoints;
     session_ground ground;
     places places;

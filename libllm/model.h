@@ -71,7 +71,8 @@ typedef struct model_info {
     char arch[64];
     char description[128];
     char backend[128];
-    uint8_t fingerprint[16]; /* weights identity, memory layout, context configuration */
+    uint8_t identity[16]; /* the model's file alone: whatever the options, its tokens mean the same */
+    uint8_t geometry[16]; /* what the bytes of a saved state depend on beside the model: see state_load */
 } model_info;
 
 /* Tokens of one decode call. Tokens of one sequence are consecutive and in order, and start at its position. */
@@ -114,7 +115,7 @@ typedef struct model_ops {
     void (*clear)(model *m, uint16_t seq);              /* always succeeds; also heals a sequence that is not trusted */
     uint32_t (*position)(const model *m, uint16_t seq); /* tokens consumed, as the model's memory sees it */
 
-    /* ---- state: owner thread, between decode calls. A state is meaningful only to a model of the same fingerprint. ---- */
+    /* ---- state: owner thread, between decode calls. A state is meaningful only to a model of the same identity and geometry. ---- */
 
     /* Makes dst, which is empty, an exact copy of src. False: refused, dst is empty. */
     bool (*copy)(model *m, uint16_t src, uint16_t dst);

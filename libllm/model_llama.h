@@ -9,7 +9,7 @@
  *   model_llama_crash.cpp     failed assertions and crashes of llama.cpp while a model is opened
  *   model_llama_log.cpp       llama.cpp's log, and the global set-up of the backends
  *   model_llama_memory.cpp    how many KV cells the machine pays for
- *   model_llama_identity.cpp  the fingerprint of weights and context
+ *   model_llama_identity.cpp  what tells models, and layouts of their states, apart
  */
 #ifndef LLM_MODEL_LLAMA_H
 #define LLM_MODEL_LLAMA_H
@@ -101,8 +101,12 @@ int32_t model_llama_cores();        /* physical cores that this process may use 
 
 /* ---- model_llama_identity.cpp -------------------------------------------------------------------------------------- */
 
-/* 128 bits over the file (all of its metadata, samples of its weights, every part of a split model) and `configuration`.
- * False if a part cannot be read. */
-bool model_llama_fingerprint(const char *path, const std::string &configuration, uint8_t out[16]);
+/* 128 bits over the file: all of its metadata, samples of its weights, every part of a split model. False if a part cannot
+ * be read. `has_long_rope`: the model encodes positions in another way where the context is longer than what it was first
+ * trained for. */
+bool model_llama_identity(const char *path, uint8_t out[16], bool *has_long_rope);
+
+/* 128 bits over what a saved state depends on beside the model. */
+void model_llama_geometry(const std::string &configuration, uint8_t out[16]);
 
 #endif

@@ -1,4 +1,4 @@
-/* The fingerprint decides whether saved state belongs to a model. Hashing gigabytes at every start would cost minutes,
+/* The identity decides whether saved tokens and states belong to a model; it follows from the file alone. Hashing gigabytes at every start would cost minutes,
  * so that all metadata and evenly spread samples of the weights stand for the whole: a fine-tune of the same shape
  * changes practically every tensor. */
 #include "model_llama.h"
@@ -121,6 +121,7 @@ bool add_samples(hash128 &hash, const file &f, uint64_t begin)
 struct layout {
     uint64_t data_offset;
     int32_t n_parts;
+    bool has_long_rope; /* positions are encoded in one of two ways, by the length of the context */
 };
 
 bool read_layout(const char *path, layout *out)
@@ -134,10 +135,11 @@ bool read_layout(const char *path, layout *out)
     out->data_offset = gguf_get_data_offset(gguf.get());
     out->n_parts =
         key >= 0 && gguf_get_kv_type(gguf.get(), key) == GGUF_TYPE_UINT16 ? gguf_get_val_u16(gguf.get(), key) : 1;
+    out->has_long_rope = gguf_find_tensor(gguf.get(), "rope_factors_long.weight") >= 0;
     return true;
 }
 
-bool add_part(hash128 &hash, const char *path, int32_t *n_parts)
+bool add_part(hash128 &hash, const char *path, int32_t *n_parts, bool *has_long_rope)
 {
     layout where;
     const file f(path);
@@ -145,17 +147,19 @@ bool add_part(hash128 &hash, const char *path, int32_t *n_parts)
         return false;
     }
     *n_parts = where.n_parts;
+    *has_long_rope = *has_long_rope || where.has_long_rope;
     hash.add_word(f.bytes);
     return add_range(hash, f, 0, std::min(where.data_offset, f.bytes)) && add_samples(hash, f, where.data_offset);
 }
 
 } // namespace
 
-bool model_llama_fingerprint(const char *path, const std::string &configuration, uint8_t out[16])
+bool model_llama_identity(const char *path, uint8_t out[16], bool *has_long_rope)
 {
     hash128 hash;
     int32_t n_parts = 1;
-    if (!add_part(hash, path, &n_parts)) {
+    *has_long_rope = false;
+    if (!add_part(hash, path, &n_parts, has_long_rope)) {
         return false;
     }
     char prefix[PATH_MAX], part[PATH_MAX];
@@ -163,11 +167,17 @@ bool model_llama_fingerprint(const char *path, const std::string &configuration,
     for (int32_t i = 1; is_split && i < n_parts; i++) {
         int32_t ignored;
         llama_split_path(part, sizeof part, prefix, i, n_parts);
-        if (!add_part(hash, part, &ignored)) {
+        if (!add_part(hash, part, &ignored, has_long_rope)) {
             return false;
         }
     }
-    hash.add(configuration.data(), configuration.size());
     hash.finish(out);
     return true;
+}
+
+void model_llama_geometry(const std::string &configuration, uint8_t out[16])
+{
+    hash128 hash;
+    hash.add(configuration.data(), configuration.size());
+    hash.finish(out);
 }

@@ -392,15 +392,28 @@ void warm_up(model_llama *m, const char *path)
     m->ops->clear(m, 0);
 }
 
+/* Tokens up to which positions are encoded in the first of the two ways, where there are two. */
+uint32_t short_rope_tokens(const model_llama *m)
+{
+    char text[32] = "";
+    const std::string key = std::string(m->info.arch) + ".rope.scaling.original_context_length";
+    return llama_model_meta_val_str(m->weights, key.c_str(), text, sizeof text) > 0
+               ? static_cast<uint32_t>(strtoul(text, nullptr, 10))
+               : m->info.n_ctx_train;
+}
+
+/* How many sequences there are, and how long, is part of a state only where each has its own stream. */
 void identify(model_llama *m, const model_options &o)
 {
-    const std::string configuration = std::string("llama ") + llama_version() + " n_ctx " +
-                                      std::to_string(m->info.n_ctx) + " k f16 v f16 flash " +
-                                      (gpus_of(o).empty() ? "off" : "auto") +
-                                      (m->info.shares_cells ? " unified" : " streams " + std::to_string(o.n_seq));
-    if (!model_llama_fingerprint(o.path, configuration, m->info.fingerprint)) {
+    bool has_long_rope = false;
+    if (!model_llama_identity(o.path, m->info.identity, &has_long_rope)) {
         throw refusal(LLM_MODEL_LOAD, std::string("cannot read the model ") + o.path + " to its end");
     }
+    const bool is_long = has_long_rope && llama_n_ctx_seq(m->context) > short_rope_tokens(m);
+    model_llama_geometry(std::string("llama ") + llama_version() + " k f16 v f16 flash " +
+                             (gpus_of(o).empty() ? "off" : "auto") + (is_long ? " rope long" : " rope short") +
+                             (m->info.shares_cells ? " unified" : " streams " + std::to_string(o.n_seq)),
+                         m->info.geometry);
 }
 
 void check_options(const model_options &o)

@@ -106,17 +106,25 @@ static uint32_t batch_of(const sim_options *o, uint32_t wanted)
     return (uint32_t)(o->batch < n_batch ? o->batch : n_batch);
 }
 
-/* FNV-1a of what the state and its meaning depend on; speed and faults do not matter. */
-static void fingerprint_fill(const sim_options *o, uint32_t n_ctx, uint8_t out[16])
+/* FNV-1a, twice. */
+static void hash_fill(const uint64_t *facts, size_t n, uint8_t out[16])
 {
-    const uint64_t facts[] = {1 /* version of the vocabulary and the state */, o->memory, o->window, o->length, n_ctx};
     for (size_t half = 0; half < 2; half++) {
         uint64_t hash = UINT64_C(0xcbf29ce484222325) + half;
-        for (size_t i = 0; i < sizeof facts; i++) {
+        for (size_t i = 0; i < n * sizeof *facts; i++) {
             hash = (hash ^ ((const uint8_t *)facts)[i]) * UINT64_C(0x100000001b3);
         }
         memcpy(out + 8 * half, &hash, sizeof hash);
     }
+}
+
+/* What the text depends on is the model; speed and faults do not matter. */
+static void identity_fill(const sim_options *o, const model_options *options, model_info *info)
+{
+    const uint64_t model_facts[] = {2 /* version of the vocabulary and the state */, o->memory, o->window, o->length};
+    const uint64_t layout_facts[] = {2, o->layout, o->state_kb, options->exact ? options->n_seq : 0};
+    hash_fill(model_facts, sizeof model_facts / sizeof *model_facts, info->identity);
+    hash_fill(layout_facts, sizeof layout_facts / sizeof *layout_facts, info->geometry);
 }
 
 static void info_fill(sim_model *m, const model_options *options)
@@ -144,7 +152,7 @@ static void info_fill(sim_model *m, const model_options *options)
     snprintf(info->arch, sizeof info->arch, "sim");
     snprintf(info->description, sizeof info->description, "simulated %s model", llm_memory_word((int)o->memory));
     snprintf(info->backend, sizeof info->backend, "sim");
-    fingerprint_fill(o, info->n_ctx, info->fingerprint);
+    identity_fill(o, options, info);
 }
 
 static bool memory_open(sim_model *m, const char *chat_template)

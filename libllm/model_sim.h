@@ -33,6 +33,7 @@
  *   window=N     tokens a sliding window keeps, 1..1048576 (64); sim:window only
  *   batch=N      most tokens of one decode call, 1..65536 (what the caller asks for, else 512)
  *   state_kb=N   a saved state takes at least this many KiB, 0..1048576 (0)
+ *   layout=N     as if states were laid out in another way in memory: saved ones are of no use to other N, 0..255 (0)
  *   length=N     mean length of a turn in tokens, 0..1000000; 0: the model never ends a turn (48)
  *   step_us=N    a decode call takes at least this long, 0..60000000 (0)
  *   token_us=N   ... and this much longer for each token without output, 0..1000000 (0)
@@ -64,7 +65,7 @@ typedef enum sim_fail_kind { SIM_FAIL_BATCH, SIM_FAIL_ALL, SIM_FAIL_CELLS, SIM_F
 
 typedef struct sim_options {
     llm_memory memory;
-    uint64_t ctx, cells, window, batch, state_kb, length, step_us, token_us, fail_at, fail_every, fail_seq;
+    uint64_t ctx, cells, window, batch, state_kb, layout, length, step_us, token_us, fail_at, fail_every, fail_seq;
     sim_fail_kind fail_kind;
 } sim_options;
 

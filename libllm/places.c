@@ -41,8 +41,10 @@ void places_close(places *p)
     free(p->seats);
     free(p->holdings);
     p->holdings = NULL;
+    free(p->dormant);
     p->sessions = NULL;
     p->seats = NULL;
+    p->dormant = NULL;
 }
 
 static bool is_named(const session *s)
@@ -321,6 +323,9 @@ int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_byte
         timelines[n] = describe(s, prompt);
         sessions[n++] = s;
     }
+    if (n == 0 && places_dormant_find(p, owner, name, n_name_bytes) != NULL) {
+        return places_wake(p, owner, name, n_name_bytes, out);
+    }
     uint32_t n_max = p->options.timelines_max;
     if (n > 0 && n < n_max && !has_room_for_another(p, owner)) {
         n_max = n;
@@ -394,18 +399,14 @@ void places_close_session(places *p, session *s)
     if (is_seated(s)) {
         p->seats[s->seat] = NULL;
     }
-    if (is_named(s) && p->store != NULL) {
-        places_remove_file(p, s);
-    }
+    places_remove_file(p, s);
     session_close(s);
 }
 
 void places_reset_session(places *p, session *s)
 {
-    if (is_named(s) && p->store != NULL) {
-        places_remove_file(p, s);
-    }
     session_reset(s);
+    places_reset_file(p, s);
 }
 
 /* Nobody asked for it: with its last timeline the name is told. */
@@ -432,7 +433,7 @@ void places_forget(places *p, session *s)
 
 uint64_t places_expire(places *p, uint64_t before_ms)
 {
-    uint64_t oldest = 0;
+    uint64_t oldest = places_dormant_expire(p, before_ms);
     for (uint32_t i = 0; i < p->n_slots; i++) {
         session *s = &p->sessions[i];
         if (!session_is_idle(s) || s->record.is_pinned) {
@@ -521,11 +522,11 @@ static bool find_seat(places *p, const session *s, uint16_t *out)
     return false;
 }
 
-/* What keeps a seat of that kind, or any, is in progress and will end: a generation in another session, or a state that
- * the store has still to write. */
+/* What keeps a seat of that kind, or any, is in progress and will end: a generation in another session, or a state on its
+ * way to the disk or from it. */
 static bool is_in_progress(const places *p, const session *s, bool any_kind)
 {
-    if (p->writing_bytes > 0) {
+    if (p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0) {
         return true;
     }
     for (uint32_t i = 0; i < p->n_slots; i++) {
@@ -538,13 +539,49 @@ static bool is_in_progress(const places *p, const session *s, bool any_kind)
     return false;
 }
 
+/* Whether the session would give its seat up for another (find_seat). */
+static bool would_vacate(const places *p, const session *s)
+{
+    return session_is_idle(s) && (!is_named(s) || p->options.policy == LLM_POLICY_PARK ||
+                                  (p->options.policy == LLM_POLICY_EVICT && !s->record.is_pinned));
+}
+
+/* Whether a state on the disk should be read now: there are more seats to be had than sessions whose state is at hand, or on
+ * its way, for a request that waits. What could not be seated is not read. */
+static seating may_be_seated(const places *p, const session *s)
+{
+    const uint32_t from = is_named(s) ? 0 : p->options.n_named;
+    const uint32_t to = is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
+    uint32_t n_seats = 0;
+    uint32_t n_coming = 0;
+    for (uint32_t i = from; i < to; i++) {
+        n_seats += p->seats[i] == NULL || would_vacate(p, p->seats[i]);
+    }
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        const session *other = &p->sessions[i];
+        const bool is_coming = other->parked.where == PARKED_READING || other->parked.state != NULL;
+        n_coming += other != s && other->is_open && !is_seated(other) && is_named(other) == is_named(s) &&
+                    !session_is_idle(other) && is_coming;
+    }
+    if (n_seats > n_coming) {
+        return SEATED;
+    }
+    return n_coming > 0 || is_in_progress(p, s, false) ? SEAT_LATER : SEAT_NEVER;
+}
+
 seating places_seat(places *p, session *s)
 {
     if (is_seated(s)) {
         return SEATED;
     }
     if (s->parked.where == PARKED_ON_DISK) {
-        places_read_file(p, s);
+        const seating expected = may_be_seated(p, s);
+        if (expected != SEATED) {
+            return expected;
+        }
+        if (!places_read_file(p, s)) {
+            return SEAT_LATER;
+        }
     }
     if (s->parked.where == PARKED_READING) {
         return SEAT_LATER;
@@ -589,6 +626,9 @@ void places_publish(places *p)
     page_gauge(segment, LLM_COUNTER_SESSIONS_PARKED, n_parked);
     page_gauge(segment, LLM_COUNTER_CELLS_USED, cells);
     page_gauge(segment, LLM_COUNTER_PARKED_BYTES, parked_bytes);
+    page_gauge(segment, LLM_COUNTER_PARKED_MEMORY_BYTES, p->ground.ledger->n_bytes[LEDGER_PARKED]);
+    page_gauge(segment, LLM_COUNTER_IN_FLIGHT_BYTES, p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT]);
+    page_gauge(segment, LLM_COUNTER_SESSIONS_DORMANT, p->n_dormant);
     page_gauge(segment, LLM_COUNTER_CHECKPOINTS, p->ground.checkpoints->n_entries);
     page_gauge(segment, LLM_COUNTER_CHECKPOINT_BYTES, p->ground.checkpoints->n_bytes);
     page_gauge(segment, LLM_COUNTER_CHECKPOINTS_EVICTED, p->ground.checkpoints->n_evicted);

@@ -69,11 +69,11 @@ std::vector<int32_t> end_tokens(const model *m)
 {
     static std::mutex mutex;
     static const model *of = nullptr;
-    static uint8_t fingerprint[sizeof m->info.fingerprint];
+    static uint8_t identity[sizeof m->info.identity];
     static std::vector<int32_t> *tokens = new std::vector<int32_t>;
 
     const std::lock_guard<std::mutex> hold(mutex);
-    if (of != m || memcmp(fingerprint, m->info.fingerprint, sizeof fingerprint) != 0) {
+    if (of != m || memcmp(identity, m->info.identity, sizeof identity) != 0) {
         of = nullptr; /* nothing is kept should this run out of memory */
         tokens->clear();
         for (uint32_t t = 0; t < m->info.n_vocab; t++) {
@@ -82,7 +82,7 @@ std::vector<int32_t> end_tokens(const model *m)
             }
         }
         of = m;
-        memcpy(fingerprint, m->info.fingerprint, sizeof fingerprint);
+        memcpy(identity, m->info.identity, sizeof identity);
     }
     return *tokens;
 }

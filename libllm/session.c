@@ -88,11 +88,10 @@ static void truncate_tokens(session *s, uint32_t n)
     }
 }
 
-static void forget_parked(session *s)
+void session_forget_parked(session *s)
 {
-    if (s->parked.where != PARKED_WRITING) { /* then the store owns it, and frees it when it is written */
-        free(s->parked.state);
-    }
+    const ledger_use use = s->parked.where == PARKED_WRITING ? LEDGER_IN_FLIGHT : LEDGER_PARKED;
+    ledger_drop(s->ground->ledger, use, s->parked.state);
     s->parked = (parked){.where = PARKED_NOWHERE};
 }
 
@@ -110,7 +109,7 @@ static void clear(session *s)
     if (is_seated(s)) {
         model_of(s)->ops->clear(model_of(s), seat(s));
     }
-    forget_parked(s);
+    session_forget_parked(s);
     truncate_tokens(s, 0);
 }
 
@@ -210,18 +209,24 @@ static void adopt_tokens(session *s, const int32_t *prompt, uint32_t k)
     page_append(page_of(s), s->slot, prompt + same, k - same);
 }
 
+static model_result load_parked(session *s, uint16_t to, const parked *from)
+{
+    model *m = model_of(s);
+    return m->ops->state_load(m, to, MODEL_STATE_FULL, from->k, from->state->bytes, from->state->n_bytes);
+}
+
 static bool copy_donor(session *s, const session *donor)
 {
     model *m = model_of(s);
+    const uint32_t n = is_seated(donor) ? session_n_tokens(donor) : donor->parked.k;
     m->ops->clear(m, seat(s));
     truncate_tokens(s, 0);
-    const bool copied = is_seated(donor) ? m->ops->copy(m, seat(donor), seat(s))
-                                         : m->ops->state_load(m, seat(s), MODEL_STATE_FULL, session_n_tokens(donor),
-                                                              donor->parked.state, donor->parked.n_bytes) == MODEL_OK;
+    const bool copied =
+        is_seated(donor) ? m->ops->copy(m, seat(donor), seat(s)) : load_parked(s, seat(s), &donor->parked) == MODEL_OK;
     if (!copied) {
         return false;
     }
-    page_append(page_of(s), s->slot, session_tokens(donor), session_n_tokens(donor));
+    page_append(page_of(s), s->slot, session_tokens(donor), n);
     return true;
 }
 
@@ -381,20 +386,32 @@ void session_checkpoint(session *s, const float *logits, bool prefix)
 
 /* ---- seats ---- */
 
+blob *session_save_state(session *s, ledger_use use)
+{
+    model *m = model_of(s);
+    const size_t n_bytes = m->ops->state_bytes(m, seat(s), MODEL_STATE_FULL);
+    blob *state = n_bytes > 0 ? ledger_new(s->ground->ledger, use, n_bytes) : NULL;
+    if (state != NULL && m->ops->state_save(m, seat(s), MODEL_STATE_FULL, state->bytes, n_bytes) != n_bytes) {
+        ledger_drop(s->ground->ledger, use, state);
+        state = NULL;
+    }
+    return state;
+}
+
 bool session_park(session *s)
 {
     model *m = model_of(s);
     if (is_torn(s) || session_n_tokens(s) == 0) {
-        clear(s);
+        m->ops->clear(m, seat(s));
+        session_forget_parked(s);
     } else {
-        const size_t n_bytes = m->ops->state_bytes(m, seat(s), MODEL_STATE_FULL);
-        void *state = n_bytes > 0 ? malloc(n_bytes) : NULL;
-        if (state == NULL || m->ops->state_save(m, seat(s), MODEL_STATE_FULL, state, n_bytes) != n_bytes) {
-            free(state);
+        blob *state = session_save_state(s, LEDGER_PARKED);
+        if (state == NULL) {
             return false;
         }
-        forget_parked(s);
-        s->parked = (parked){.where = PARKED_IN_MEMORY, .state = state, .n_bytes = n_bytes};
+        session_forget_parked(s);
+        s->parked =
+            (parked){.where = PARKED_IN_MEMORY, .state = state, .k = session_n_tokens(s), .n_bytes = state->n_bytes};
         m->ops->clear(m, seat(s));
     }
     s->seat = SESSION_NO_SEAT;
@@ -407,12 +424,10 @@ bool session_park(session *s)
 model_result session_take_seat(session *s, uint16_t free_seat)
 {
     assert(!is_seated(s));
-    model *m = model_of(s);
     const uint32_t n_tokens = session_n_tokens(s);
     bool is_loaded = false;
     if (s->parked.state != NULL && n_tokens > 0) {
-        const model_result result =
-            m->ops->state_load(m, free_seat, MODEL_STATE_FULL, n_tokens, s->parked.state, s->parked.n_bytes);
+        const model_result result = load_parked(s, free_seat, &s->parked);
         if (result == MODEL_NO_CELLS) {
             return result;
         }
@@ -420,8 +435,11 @@ model_result session_take_seat(session *s, uint16_t free_seat)
     }
     s->seat = free_seat;
     s->was_parked = is_loaded && s->running == NULL;
+    if (is_loaded && s->parked.k < n_tokens) {
+        truncate_tokens(s, s->parked.k);
+    }
     const bool is_lost = n_tokens > 0 && !is_loaded; /* the tokens are known, their state is gone */
-    forget_parked(s);
+    session_forget_parked(s);
     if (is_lost) {
         set_state(s, LLM_STATE_TORN);
     } else if (s->running == NULL) {

@@ -21,7 +21,8 @@
  * in the model's memory. PREFILL and DECODE may lose the seat for a while, when the memory is short (decode_step.c).
  *
  * Invariant of a seated session that is not torn:  resident tokens == position == what the model's memory holds.
- * Of one without a seat: the resident tokens are what its parked state holds, or will be refilled from.
+ * Of one without a seat: its parked state, if there is one, holds the first `parked.k` of the resident tokens. With a seat
+ * it keeps these; what is behind them is consumed again.
  * The resident tokens lie in the shared page: session.c writes those of a session with a seat; those that a session without
  * one begins with come from places_file.c (read or copied) and places_adopt.c (an earlier daemon's). */
 #ifndef LLM_SESSION_H
@@ -51,8 +52,11 @@ typedef enum parked_where {
 
 typedef struct parked {
     parked_where where;
-    void *state; /* owned: MODEL_STATE_FULL */
-    size_t n_bytes;
+    blob *state;         /* IN_MEMORY: held as parked, WRITING: as in flight; MODEL_STATE_FULL */
+    uint32_t k;          /* tokens that the state covers */
+    size_t n_bytes;      /* of the state, wherever it lies */
+    bool is_on_disk;     /* its file holds this state */
+    size_t n_disk_bytes; /* is_on_disk: what reading it takes, checkpoints included */
 } parked;
 
 /* What all sessions of an engine share. */
@@ -60,6 +64,7 @@ typedef struct session_ground {
     model *model;
     page *page;
     checkpoint_store *checkpoints;
+    ledger *ledger;
 } session_ground;
 
 typedef struct session {
@@ -70,7 +75,8 @@ typedef struct session {
     bool is_held; /* by the direct mode's caller: never idle */
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
-    uint64_t id;                               /* of this timeline, for good: names its file */
+    uint64_t id;                               /* of this timeline, for good: names its files */
+    bool has_file;                             /* its session file is in the store, or on its way */
     uint64_t used;                             /* order of last use: larger is more recent */
     page_record record;
     parked parked;
@@ -119,12 +125,19 @@ void session_keep_logits(session *s, const float *logits);
 
 /* ---- seats ---- */
 
+/* The parked state is forgotten, wherever it lies; its file stays. */
+void session_forget_parked(session *s);
+
+/* Saves the state of a seated session that has one. NULL: memory is short. */
+blob *session_save_state(session *s, ledger_use use);
+
 /* Saves the state and gives the seat up. False (memory is short): nothing changed. A torn or empty session saves
  * nothing and always succeeds. */
 bool session_park(session *s);
 
-/* Takes a free seat and loads the parked state, if there is one in memory. MODEL_OK; MODEL_NO_CELLS: nothing changed;
- * MODEL_INVALID: there was no state for its tokens, or it was refused; the session is seated and torn. */
+/* Takes a free seat and loads the parked state, if there is one in memory; tokens that it does not cover are cut off.
+ * MODEL_OK; MODEL_NO_CELLS: nothing changed; MODEL_INVALID: there was no state for its tokens, or it was refused; the
+ * session is seated and torn. */
 model_result session_take_seat(session *s, uint16_t seat);
 
 void session_publish(session *s); /* what changed in `record` */

@@ -1,15 +1,21 @@
-/* snapshot.h: a session as bytes in a file: parked, saved, or from before a restart. No thread of its own: the store
- * thread writes and reads, the opener scans.
+/* snapshot.h: a session as two files. No thread of its own: the store thread writes and reads, the opener scans.
  *
- *   snapshot_head    magic, version, sizes, identity, fingerprint, checksum of the head
- *   tokens           int32[n_tokens]
- *   state            MODEL_STATE_FULL after exactly these tokens
- *   parts            snapshot_part_head + state + logits, each: checkpoints of prefixes of these tokens
- *   checksum         of everything behind the head
+ *   ID.llmd-session   small, written anew whenever something of it must last: who the session is, and all its tokens
+ *       head          magic, version, sizes, id, name, pin, stamps, model identity, checksum of the head
+ *       tokens        int32[n_tokens]
+ *       checksum      of the tokens
  *
- * All in the byte order and layout of the writing machine: the fingerprint and the head's size refuse any other. A file
- * is written to a temporary name, synced, and renamed, so that a name always holds a whole file. Nothing in a file is
- * trusted before its checksum is right, and nothing at all if the fingerprint is another model's. */
+ *   ID.llmd-state     large, and never changed: what the model's memory held after the first k of these tokens
+ *       head          magic, version, sizes, k, hash of the k tokens, geometry, checksum of the head
+ *       parts         part head + state + logits, each: first the whole state, then checkpoints of shorter prefixes
+ *       checksum      of everything behind the head
+ *
+ * The session file knows nothing of the state file: a state is one of this session iff its hash is that of the session's
+ * first k tokens. So any mix that a crash leaves is safe, and a session whose state is gone is read again from its tokens.
+ *
+ * All in the byte order and layout of the writing machine: the heads' sizes refuse any other. Nothing in a file is trusted
+ * before its checksum is right; a session file of another model (identity) and a state of another memory layout (geometry)
+ * are told apart from damage. */
 #ifndef LLM_SNAPSHOT_H
 #define LLM_SNAPSHOT_H
 
@@ -17,53 +23,97 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "ledger.h"
 #include "llm.h"
+#include "token_hash.h"
 
 enum { SNAPSHOT_PARTS_MAX = 64 };
 
-/* A checkpoint. */
-typedef struct snapshot_part {
-    uint32_t k;
-    bool is_whole;
-    void *state;
-    size_t n_state_bytes;
-    float *logits; /* or NULL */
-    uint32_t n_logits;
-} snapshot_part;
-
-typedef struct snapshot {
+typedef struct session_file {
     uint64_t id;
     uint32_t owner;
     bool is_pinned;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
-    uint8_t fingerprint[16];
     uint64_t opened_ms;
     uint64_t used_ms;
-    int32_t *tokens;
+    int32_t *tokens; /* owned */
     uint32_t n_tokens;
-    void *state;
+} session_file;
+
+/* A state after k tokens and, if there are any, the logits after the k-th: laid out as a checkpoint's blob. */
+typedef struct state_part {
+    uint32_t k;
+    bool is_whole;
     size_t n_state_bytes;
-    uint32_t n_parts;
-    snapshot_part parts[SNAPSHOT_PARTS_MAX];
-} snapshot;
+    uint32_t n_logits;
+    void *bytes;
+    size_t n_bytes;
+    blob *held; /* whose bytes these are; NULL: the part's own, from malloc */
+} state_part;
 
-/* Frees what the members point to. */
-void snapshot_clear(snapshot *s);
+typedef struct state_file {
+    uint32_t k; /* tokens that the state covers */
+    token_hash hash;
+    uint32_t n_parts; /* 0: there is no state */
+    state_part parts[SNAPSHOT_PARTS_MAX];
+} state_file;
 
-/* Writes DIRECTORY/ID.llmd-session durably. LLM_OK, or LLM_IO with errno; a failed write leaves no file behind. */
-int snapshot_write(const char *directory, const snapshot *s);
+/* What the head of a state file says. */
+typedef struct state_facts {
+    bool is_there;
+    bool is_of_other_geometry;
+    uint32_t k;
+    token_hash hash;
+    uint64_t n_bytes; /* of all parts: what reading it takes */
+} state_facts;
 
-/* Reads one file. head_only: all but state and parts, and without their checksum. LLM_OK; LLM_NOT_FOUND; LLM_IO;
- * LLM_VERSION (not a snapshot, damaged, or of another model; `why` says which); LLM_NO_MEMORY. */
-int snapshot_read(const char *directory, uint64_t id, const uint8_t fingerprint[16], bool head_only, snapshot *out,
-                  const char **why);
+void session_file_clear(session_file *f); /* frees the tokens */
+void state_file_clear(state_file *f);     /* frees what is its own; blobs are dropped before (ledger.h) */
+uint64_t state_file_bytes(const state_file *f);
 
-int snapshot_remove(const char *directory, uint64_t id);
+/* Whether a state of k tokens with that hash belongs to these tokens. */
+bool state_matches(uint32_t k, token_hash hash, const int32_t *tokens, uint32_t n_tokens);
 
-/* Calls `found` for each snapshot file in the directory; removes temporary files that a crash left. LLM_OK or LLM_IO. */
+/* ---- the session file ---- */
+
+/* Writes it under its temporary name; session_file_commit makes it the file, but for durable_sync. LLM_OK, or LLM_IO with
+ * errno: then there is no temporary file. */
+int session_file_prepare(const char *directory, const uint8_t identity[16], const session_file *f);
+int session_file_commit(const char *directory, uint64_t id);
+void session_file_abandon(const char *directory, uint64_t id);
+
+/* All three, and durable_sync. */
+int session_file_write(const char *directory, const uint8_t identity[16], const session_file *f);
+
+/* LLM_OK; LLM_NOT_FOUND; LLM_IO; LLM_VERSION (no session file, damaged, or of another model; `why` says which);
+ * LLM_NO_MEMORY. */
+int session_file_read(const char *directory, uint64_t id, const uint8_t identity[16], session_file *out,
+                      const char **why);
+
+/* ---- the state file ---- */
+
+int state_file_write(const char *directory, uint64_t id, const uint8_t geometry[16], const state_file *f);
+
+/* The head alone. LLM_OK with is_there false where there is none. */
+int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], state_facts *out, const char **why);
+
+/* Allocates no more than n_bytes_max, whatever the file says. As session_file_read; LLM_VERSION also for another
+ * geometry. */
+int state_file_read(const char *directory, uint64_t id, const uint8_t geometry[16], uint64_t n_bytes_max,
+                    state_file *out, const char **why);
+
+/* ---- both ---- */
+
+/* The session file first: a state alone is nothing, and is removed at the next start. LLM_OK or LLM_IO. */
+int snapshot_remove_session(const char *directory, uint64_t id);
+int snapshot_remove_state(const char *directory, uint64_t id);
+
+/* Renames a file that must not be read again to ID.refused or ID.refused-state. */
+void snapshot_set_session_aside(const char *directory, uint64_t id);
+void snapshot_set_state_aside(const char *directory, uint64_t id);
+
+/* Calls `found` for each session file in the directory; then removes temporary files and states without a session, which
+ * a crash left. LLM_OK or LLM_IO. */
 int snapshot_scan(const char *directory, void (*found)(void *context, uint64_t id), void *context);
-
-/* Renames a file that must not be read again to ID.refused. */
-void snapshot_set_aside(const char *directory, uint64_t id);
 
 #endif

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { COMPLAINTS_MAX = 16, COMPLAINT_BYTES = 512 };
+#include "store_files.h"
 
 typedef struct job_queue {
     store_job *first;
@@ -20,20 +20,17 @@ typedef struct job_queue {
 } job_queue;
 
 struct store {
-    char *directory;
-    char *saved_directory;
-    uint8_t fingerprint[16];
+    store_files files; /* of the store thread, but for what its own mutex guards */
     doorbell *bell;
     int lock_fd;
     pthread_t thread;
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t changed;
-    job_queue queued;
+    job_queue changes; /* of session files: before all others */
+    job_queue states;
     job_queue done;
-    bool is_working;
+    uint32_t n_jobs; /* in `changes`, in `states`, or in work */
     bool is_closing;
-    uint32_t n_complaints;
-    char complaints[COMPLAINTS_MAX][COMPLAINT_BYTES];
 };
 
 static void queue_push(job_queue *q, store_job *job)
@@ -57,129 +54,103 @@ static store_job *queue_pop(job_queue *q)
     return job;
 }
 
-/* ---- complaints ---- */
+/* ---- jobs ---- */
 
-void store_complain(store *s, const char *format, ...)
+store_job *store_job_new(store_verb verb, uint32_t n_changes)
 {
-    char text[COMPLAINT_BYTES];
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text, sizeof text, format, arguments);
-    va_end(arguments);
-    pthread_mutex_lock(&s->mutex);
-    if (s->n_complaints == COMPLAINTS_MAX) { /* nobody reads: the oldest goes */
-        memmove(s->complaints[0], s->complaints[1], sizeof s->complaints - sizeof s->complaints[0]);
-        s->n_complaints--;
+    store_job *job = calloc(1, sizeof *job);
+    if (job == NULL) {
+        return NULL;
     }
-    memcpy(s->complaints[s->n_complaints++], text, sizeof text);
-    pthread_mutex_unlock(&s->mutex);
+    job->verb = verb;
+    job->changes = n_changes > 0 ? calloc(n_changes, sizeof *job->changes) : NULL;
+    if (n_changes > 0 && job->changes == NULL) {
+        free(job);
+        return NULL;
+    }
+    job->n_changes = n_changes;
+    for (uint32_t i = 0; i < n_changes; i++) {
+        job->changes[i].verb = CHANGE_NONE;
+    }
+    return job;
 }
 
-bool store_complaint(store *s, char *out, size_t n_bytes)
+void store_job_free(store_job *job)
 {
-    pthread_mutex_lock(&s->mutex);
-    const bool any = s->n_complaints > 0;
-    if (any) {
-        snprintf(out, n_bytes, "%s", s->complaints[0]);
-        s->n_complaints--;
-        memmove(s->complaints[0], s->complaints[1], s->n_complaints * sizeof s->complaints[0]);
+    if (job == NULL) {
+        return;
     }
-    pthread_mutex_unlock(&s->mutex);
-    return any;
+    for (uint32_t i = 0; i < job->n_changes; i++) {
+        session_file_clear(&job->changes[i].file);
+    }
+    free(job->changes);
+    session_file_clear(&job->file);
+    state_file_clear(&job->state);
+    free(job);
+}
+
+/* The states of sessions whose files go: behind what may still write them, before what is written from now on. NULL:
+ * there are none, or memory is short: then they go at the next start. */
+static store_job *sweep_after(const store_job *job)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < job->n_changes; i++) {
+        any = any || job->changes[i].verb == CHANGE_REMOVE || job->changes[i].verb == CHANGE_RESET;
+    }
+    store_job *sweep = any && job->verb == STORE_CHANGE ? store_job_new(STORE_SWEEP, job->n_changes) : NULL;
+    for (uint32_t i = 0; sweep != NULL && i < job->n_changes; i++) {
+        sweep->changes[i].verb = job->changes[i].verb;
+        sweep->changes[i].file.id = job->changes[i].file.id;
+    }
+    return sweep;
 }
 
 /* ---- the thread ---- */
 
-static void refuse_file(store *s, const char *directory, uint64_t id, int status, const char *why)
-{
-    if (status == LLM_VERSION) {
-        snapshot_set_aside(directory, id);
-        store_complain(s, "session file %016llx was refused and set aside: %s", (unsigned long long)id, why);
-    } else {
-        store_complain(s, "session file %016llx cannot be read: %s", (unsigned long long)id, why);
-    }
-}
-
-/* LLM_NOT_FOUND is fine: there is no file to say something wrong. */
-static void relabel(store *s, store_job *job)
-{
-    snapshot file;
-    const char *why = "";
-    const uint64_t id = job->snapshot.id;
-    job->status = (llm_status)snapshot_read(s->directory, id, s->fingerprint, false, &file, &why);
-    if (job->status == LLM_NOT_FOUND) {
-        return;
-    }
-    if (job->status != LLM_OK) {
-        refuse_file(s, s->directory, id, job->status, why);
-        return;
-    }
-    memcpy(file.name, job->snapshot.name, sizeof file.name);
-    file.is_pinned = job->snapshot.is_pinned;
-    job->status = (llm_status)snapshot_write(s->directory, &file);
-    if (job->status != LLM_OK) {
-        store_complain(s, "session \"%s\" cannot be written to %s: %s", file.name, s->directory, strerror(errno));
-    }
-    snapshot_clear(&file);
-}
-
 static void work(store *s, store_job *job)
 {
-    const uint64_t id = job->snapshot.id;
-    const char *directory = job->is_saved ? s->saved_directory : s->directory;
-    const char *why = "";
-    switch (job->verb) {
-    case STORE_WRITE:
-        job->status = (llm_status)snapshot_write(directory, &job->snapshot);
-        if (job->status != LLM_OK) {
-            store_complain(s, "session \"%s\" cannot be written to %s: %s", job->snapshot.name, directory,
-                           strerror(errno));
-        }
-        break;
-    case STORE_READ:
-        job->status = (llm_status)snapshot_read(directory, id, s->fingerprint, false, &job->snapshot, &why);
-        job->snapshot.id = id;
-        if (job->status != LLM_OK && !(job->is_saved && job->status == LLM_NOT_FOUND)) { /* a label nobody saved */
-            refuse_file(s, directory, id, job->status, why);
-        }
-        break;
-    case STORE_RELABEL: relabel(s, job); break;
-    case STORE_REMOVE: job->status = (llm_status)snapshot_remove(directory, id); break;
+    store_files_work(&s->files, job);
+    pthread_mutex_lock(&s->mutex);
+    s->n_jobs--;
+    if (job->verb == STORE_SWEEP) {
+        store_job_free(job);
+    } else {
+        queue_push(&s->done, job);
     }
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->mutex);
+    doorbell_ring(s->bell);
 }
 
 static void *run(void *context)
 {
     store *s = context;
-    pthread_mutex_lock(&s->mutex);
     for (;;) {
-        store_job *job = queue_pop(&s->queued);
-        if (job == NULL && s->is_closing) {
-            break;
-        }
-        if (job == NULL) {
-            pthread_cond_wait(&s->changed, &s->mutex);
-            continue;
-        }
-        s->is_working = true;
-        pthread_mutex_unlock(&s->mutex);
-        work(s, job);
         pthread_mutex_lock(&s->mutex);
-        s->is_working = false;
-        queue_push(&s->done, job);
-        pthread_cond_broadcast(&s->changed);
-        doorbell_ring(s->bell);
+        store_job *job = NULL;
+        while ((job = queue_pop(&s->changes)) == NULL && (job = queue_pop(&s->states)) == NULL && !s->is_closing) {
+            pthread_cond_wait(&s->changed, &s->mutex);
+        }
+        pthread_mutex_unlock(&s->mutex);
+        if (job == NULL) {
+            return NULL;
+        }
+        work(s, job);
     }
-    pthread_mutex_unlock(&s->mutex);
-    return NULL;
 }
 
 /* ---- the other side ---- */
 
 void store_push(store *s, store_job *job)
 {
+    store_job *sweep = sweep_after(job);
     pthread_mutex_lock(&s->mutex);
-    queue_push(&s->queued, job);
+    queue_push(job->verb == STORE_CHANGE ? &s->changes : &s->states, job);
+    s->n_jobs++;
+    if (sweep != NULL) {
+        queue_push(&s->states, sweep);
+        s->n_jobs++;
+    }
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->mutex);
 }
@@ -200,21 +171,60 @@ bool store_has_result(store *s)
     return any;
 }
 
-void store_job_free(store_job *job)
+uint32_t store_n_jobs(store *s)
 {
-    if (job != NULL) {
-        snapshot_clear(&job->snapshot);
-        free(job);
-    }
+    pthread_mutex_lock(&s->mutex);
+    const uint32_t n = s->n_jobs;
+    pthread_mutex_unlock(&s->mutex);
+    return n;
 }
 
 void store_wait(store *s)
 {
     pthread_mutex_lock(&s->mutex);
-    while (s->queued.first != NULL || s->is_working) {
+    while (s->n_jobs > 0) {
         pthread_cond_wait(&s->changed, &s->mutex);
     }
     pthread_mutex_unlock(&s->mutex);
+}
+
+void store_complain(store *s, const char *format, ...)
+{
+    char text[COMPLAINT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    store_files_complain(&s->files, "%s", text);
+}
+
+bool store_complaint(store *s, char *out, size_t n_bytes)
+{
+    return store_files_complaint(&s->files, out, n_bytes);
+}
+
+void store_scan(store *s, void (*found)(void *context, session_file *file, const state_facts *state), void *context)
+{
+    store_files_scan(&s->files, found, context);
+}
+
+bool store_find_saved(store *s, uint32_t owner, const char *label, uint64_t *n_bytes)
+{
+    saved_entry entry;
+    const bool found = store_saved_find(&s->files, owner, label, &entry);
+    *n_bytes = found ? entry.facts.n_bytes : 0;
+    return found;
+}
+
+uint32_t store_list_saved(store *s, llm_saved *out, uint32_t n_out)
+{
+    pthread_mutex_lock(&s->files.mutex);
+    const uint32_t n = s->files.n_saved;
+    for (uint32_t i = 0; i < n && i < n_out; i++) {
+        out[i] = s->files.saved[i].facts;
+    }
+    pthread_mutex_unlock(&s->files.mutex);
+    return n;
 }
 
 /* ---- opening ---- */
@@ -227,18 +237,19 @@ static int say(char *error, size_t error_bytes, const char *directory, const cha
 
 static int lock_directory(store *s, char *error, size_t error_bytes)
 {
+    const char *directory = s->files.directory;
     char path[4096];
-    snprintf(path, sizeof path, "%s/lock", s->directory);
-    if ((mkdir(s->directory, 0700) != 0 && errno != EEXIST) ||
-        (mkdir(s->saved_directory, 0700) != 0 && errno != EEXIST)) {
-        return say(error, error_bytes, s->directory, strerror(errno));
+    snprintf(path, sizeof path, "%s/lock", directory);
+    if ((mkdir(directory, 0700) != 0 && errno != EEXIST) ||
+        (mkdir(s->files.saved_directory, 0700) != 0 && errno != EEXIST)) {
+        return say(error, error_bytes, directory, strerror(errno));
     }
     s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (s->lock_fd < 0) {
-        return say(error, error_bytes, s->directory, strerror(errno));
+        return say(error, error_bytes, directory, strerror(errno));
     }
     if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-        return say(error, error_bytes, s->directory, "another daemon uses it; give each its own --state-dir");
+        return say(error, error_bytes, directory, "another daemon uses it; give each its own --state-dir");
     }
     return LLM_OK;
 }
@@ -265,32 +276,28 @@ static void free_store(store *s)
     }
     pthread_mutex_destroy(&s->mutex);
     pthread_cond_destroy(&s->changed);
-    free(s->directory);
-    free(s->saved_directory);
+    store_files_close(&s->files);
     free(s);
 }
 
-int store_open(const char *directory, const uint8_t fingerprint[16], doorbell *bell, store **out, char *error,
-               size_t error_bytes)
+int store_open(const store_options *options, doorbell *bell, store **out, char *error, size_t error_bytes)
 {
     store *s = calloc(1, sizeof *s);
-    char *copy = strdup(directory);
-    char *saved = NULL;
-    if (s == NULL || copy == NULL || asprintf(&saved, "%s/saved", directory) < 0) {
-        free(s);
-        free(copy);
+    if (s == NULL) {
         return LLM_NO_MEMORY;
     }
-    s->directory = copy;
-    s->saved_directory = saved;
-    memcpy(s->fingerprint, fingerprint, sizeof s->fingerprint);
     s->bell = bell;
     s->lock_fd = -1;
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->changed, NULL);
-    int status = lock_directory(s, error, error_bytes);
-    if (status == LLM_OK && start(s) != LLM_OK) {
-        status = say(error, error_bytes, directory, "no thread can be made");
+    int status = store_files_open(&s->files, options);
+    if (status == LLM_OK) {
+        status = lock_directory(s, error, error_bytes);
+    }
+    if (status == LLM_OK) {
+        store_others_tell(&s->files, options->model);
+        store_saved_scan(&s->files);
+        status = start(s) == LLM_OK ? LLM_OK : say(error, error_bytes, options->directory, "no thread can be made");
     }
     if (status != LLM_OK) {
         free_store(s);
@@ -315,39 +322,4 @@ void store_close(store *s)
         store_job_free(job);
     }
     free_store(s);
-}
-
-typedef struct scan {
-    store *store;
-    void (*found)(void *context, snapshot *head);
-    void *context;
-} scan;
-
-static void scan_one(void *context, uint64_t id)
-{
-    const scan *c = context;
-    snapshot head;
-    const char *why = "";
-    const int status = snapshot_read(c->store->directory, id, c->store->fingerprint, true, &head, &why);
-    if (status != LLM_OK) {
-        refuse_file(c->store, c->store->directory, id, status, why);
-        return;
-    }
-    c->found(c->context, &head);
-    snapshot_clear(&head);
-}
-
-static void leave(void *context, uint64_t id)
-{
-    (void)context;
-    (void)id;
-}
-
-void store_scan(store *s, void (*found)(void *context, snapshot *head), void *context)
-{
-    (void)snapshot_scan(s->saved_directory, leave, NULL); /* only for what a crash left */
-    scan c = {.store = s, .found = found, .context = context};
-    if (snapshot_scan(s->directory, scan_one, &c) != LLM_OK) {
-        store_complain(s, "state directory %s cannot be listed: %s", s->directory, strerror(errno));
-    }
 }

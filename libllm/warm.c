@@ -25,7 +25,7 @@ static bool can_give(const session *donor, const session *s)
 /* A parked state is loaded whole; only dense memory can be cut back from there. */
 static resume_source parked_source(const model *m, const session *donor)
 {
-    const uint32_t n = session_n_tokens(donor);
+    const uint32_t n = donor->parked.k;
     return (resume_source){
         .tokens = session_tokens(donor),
         .n_tokens = n,

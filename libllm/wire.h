@@ -71,7 +71,7 @@ typedef struct wire_command {
     uint32_t flags;
     const uint8_t *boundaries; /* int32 little-endian, unaligned */
     size_t n_boundaries;
-    const char *other; /* GENERATE: parent; FORK, RENAME: new_session; SAVE, LOAD: label. Not NUL-terminated */
+    const char *other; /* GENERATE: parent; FORK, RENAME: new_session; SAVE, LOAD, UNSAVE: label. Not NUL-terminated */
     size_t n_other_bytes;
     uint32_t n_head;
     uint32_t at;

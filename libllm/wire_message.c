@@ -163,7 +163,8 @@ static uint32_t fields_of(llm_command_op op)
     case LLM_COMMAND_CANCEL: return CANCEL_FIELDS;
     case LLM_COMMAND_RESET:
     case LLM_COMMAND_CLOSE:
-    case LLM_COMMAND_PARK: return SESSION_FIELDS;
+    case LLM_COMMAND_PARK:
+    case LLM_COMMAND_UNSAVE: return SESSION_FIELDS;
     case LLM_COMMAND_PAUSE: return PAUSE_FIELDS;
     case LLM_COMMAND_FORK: return FORK_FIELDS;
     case LLM_COMMAND_PIN: return PIN_FIELDS;
@@ -195,6 +196,10 @@ static void read_fields(wire_reader *r, wire_command *c)
     case LLM_COMMAND_RENAME:
     case LLM_COMMAND_SAVE:
     case LLM_COMMAND_LOAD: c->other = read_name(r, 1, &c->n_other_bytes); break;
+    case LLM_COMMAND_UNSAVE: /* what it names is a label */
+        c->other = c->session;
+        c->n_other_bytes = c->n_session_bytes;
+        break;
     default: break;
     }
 }
@@ -203,7 +208,7 @@ int wire_command_read(const void *message, size_t n_bytes, wire_command *out)
 {
     wire_reader r = wire_reader_open(message, n_bytes);
     uint32_t n_fields = wire_read_array(&r, GENERATE_FIELDS);
-    wire_command c = {.op = (llm_command_op)wire_read_uint(&r, LLM_COMMAND_LOAD)};
+    wire_command c = {.op = (llm_command_op)wire_read_uint(&r, LLM_COMMAND_UNSAVE)};
     if (r.failed || n_fields == 0 || n_fields != fields_of(c.op)) {
         return LLM_INVALID;
     }

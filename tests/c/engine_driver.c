@@ -175,6 +175,11 @@ uint64_t driver_fork(driver *d, uint32_t owner, const char *session, const char 
     return push_for_session(d, LLM_COMMAND_FORK, owner, session, to, at);
 }
 
+uint64_t driver_unsave(driver *d, uint32_t owner, const char *label)
+{
+    return push_for_session(d, LLM_COMMAND_UNSAVE, owner, label, NULL, 0);
+}
+
 uint64_t driver_command(driver *d, llm_command_op op, uint32_t owner, const char *session, const char *other)
 {
     uint64_t request = expect(d, ASK_REPLY);

@@ -76,6 +76,7 @@ uint64_t driver_park(driver *d, uint32_t owner, const char *session);
 uint64_t driver_fork(driver *d, uint32_t owner, const char *session, const char *to, uint32_t at);
 /* RENAME, SAVE, LOAD: [op, request, owner, session, other]. */
 uint64_t driver_command(driver *d, llm_command_op op, uint32_t owner, const char *session, const char *other);
+uint64_t driver_unsave(driver *d, uint32_t owner, const char *label);
 uint64_t driver_pin(driver *d, uint32_t owner, const char *session, bool pinned);
 void driver_cancel(driver *d, uint64_t request);
 void driver_pause(driver *d, uint64_t request, bool paused);

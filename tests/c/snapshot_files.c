@@ -4,9 +4,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-const uint8_t files_fingerprint[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+#include "checkpoint.h"
+
+const uint8_t files_identity[16] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+const uint8_t files_geometry[16] = {16, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1};
 
 void files_make_directory(char path[FILES_PATH_BYTES])
 {
@@ -35,37 +39,49 @@ static void *bytes_of(size_t n, uint8_t first)
     return bytes;
 }
 
-snapshot files_snapshot(uint64_t id)
+session_file files_session(uint64_t id)
 {
-    snapshot s = {.id = id, .owner = 7, .is_pinned = true, .name = "it", .opened_ms = 5, .used_ms = 6};
-    memcpy(s.fingerprint, files_fingerprint, sizeof s.fingerprint);
-    s.n_tokens = 9;
-    s.tokens = bytes_of(s.n_tokens * sizeof *s.tokens, 1);
-    s.n_state_bytes = 77;
-    s.state = bytes_of(s.n_state_bytes, 50);
-    s.n_parts = 2;
-    s.parts[0] = (snapshot_part){.k = 3, .n_state_bytes = 21, .state = bytes_of(21, 90)};
-    s.parts[1] =
-        (snapshot_part){.k = 9, .is_whole = true, .n_state_bytes = 5, .state = bytes_of(5, 120), .n_logits = 4};
-    s.parts[1].logits = bytes_of(4 * sizeof(float), 0);
-    return s;
+    session_file f = {.id = id, .owner = 7, .is_pinned = true, .name = "it", .opened_ms = 5, .used_ms = 6};
+    f.n_tokens = FILES_TOKENS;
+    f.tokens = bytes_of(f.n_tokens * sizeof *f.tokens, 1);
+    return f;
 }
 
-static int parts_equal(const snapshot_part *a, const snapshot_part *b)
+static state_part part_of(uint32_t k, bool is_whole, size_t n_state_bytes, uint32_t n_logits)
+{
+    state_part part = {.k = k, .is_whole = is_whole, .n_state_bytes = n_state_bytes, .n_logits = n_logits};
+    part.n_bytes = checkpoint_blob_bytes(n_state_bytes, n_logits);
+    part.bytes = bytes_of(part.n_bytes, (uint8_t)(10 * k));
+    return part;
+}
+
+state_file files_state(void)
+{
+    session_file of = files_session(0);
+    state_file f = {.k = FILES_COVERED, .hash = token_hash_of(0, of.tokens, FILES_COVERED), .n_parts = 3};
+    f.parts[0] = part_of(FILES_COVERED, true, 77, 0);
+    f.parts[1] = part_of(3, false, 21, 0);
+    f.parts[2] = part_of(FILES_COVERED, true, 5, 4);
+    session_file_clear(&of);
+    return f;
+}
+
+int files_sessions_equal(const session_file *a, const session_file *b)
+{
+    return a->id == b->id && a->owner == b->owner && a->is_pinned == b->is_pinned && strcmp(a->name, b->name) == 0 &&
+           a->opened_ms == b->opened_ms && a->used_ms == b->used_ms && a->n_tokens == b->n_tokens &&
+           memcmp(a->tokens, b->tokens, a->n_tokens * sizeof *a->tokens) == 0;
+}
+
+static int parts_equal(const state_part *a, const state_part *b)
 {
     return a->k == b->k && a->is_whole == b->is_whole && a->n_state_bytes == b->n_state_bytes &&
-           a->n_logits == b->n_logits && memcmp(a->state, b->state, a->n_state_bytes) == 0 &&
-           (a->n_logits == 0 || memcmp(a->logits, b->logits, a->n_logits * sizeof(float)) == 0);
+           a->n_logits == b->n_logits && a->n_bytes == b->n_bytes && memcmp(a->bytes, b->bytes, a->n_bytes) == 0;
 }
 
-int files_equal(const snapshot *a, const snapshot *b)
+int files_states_equal(const state_file *a, const state_file *b)
 {
-    if (a->id != b->id || a->owner != b->owner || a->is_pinned != b->is_pinned || strcmp(a->name, b->name) != 0 ||
-        a->opened_ms != b->opened_ms || a->used_ms != b->used_ms || a->n_tokens != b->n_tokens ||
-        a->n_state_bytes != b->n_state_bytes || a->n_parts != b->n_parts ||
-        memcmp(a->fingerprint, b->fingerprint, sizeof a->fingerprint) != 0 ||
-        memcmp(a->tokens, b->tokens, a->n_tokens * sizeof *a->tokens) != 0 ||
-        memcmp(a->state, b->state, a->n_state_bytes) != 0) {
+    if (a->k != b->k || !token_hash_equal(a->hash, b->hash) || a->n_parts != b->n_parts) {
         return 0;
     }
     for (uint32_t i = 0; i < a->n_parts; i++) {
@@ -81,10 +97,10 @@ static void path_of(char *out, size_t n, const char *directory, uint64_t id, con
     snprintf(out, n, "%s/%016" PRIx64 ".%s", directory, id, ending);
 }
 
-uint8_t *files_read(const char *directory, uint64_t id, size_t *n_bytes)
+uint8_t *files_read(const char *directory, uint64_t id, const char *ending, size_t *n_bytes)
 {
     char path[2 * FILES_PATH_BYTES];
-    path_of(path, sizeof path, directory, id, "llmd-session");
+    path_of(path, sizeof path, directory, id, ending);
     FILE *f = fopen(path, "rb");
     if (f == NULL) {
         return NULL;
@@ -111,4 +127,19 @@ int files_exists(const char *directory, uint64_t id, const char *ending)
     char path[2 * FILES_PATH_BYTES];
     path_of(path, sizeof path, directory, id, ending);
     return access(path, F_OK) == 0;
+}
+
+void files_obstruct(const char *directory, uint64_t id, const char *ending)
+{
+    char path[2 * FILES_PATH_BYTES];
+    path_of(path, sizeof path, directory, id, ending);
+    (void)unlink(path);
+    if (mkdir(path, 0700) != 0) {
+        perror(path);
+        abort();
+    }
+    strcat(path, "/inside"); /* so that no file can take its place */
+    if (mkdir(path, 0700) != 0) {
+        abort();
+    }
 }

@@ -1,24 +1,31 @@
-/* snapshot_files.h: directories, snapshots and their files, for tests of what lies on a disk. */
+/* snapshot_files.h: directories, sessions, states and their files, for tests of what lies on a disk. */
 #ifndef SNAPSHOT_FILES_H
 #define SNAPSHOT_FILES_H
 
 #include "snapshot.h"
 
-enum { FILES_PATH_BYTES = 128 };
+enum { FILES_PATH_BYTES = 128, FILES_TOKENS = 9, FILES_COVERED = 7 };
 
-extern const uint8_t files_fingerprint[16];
+extern const uint8_t files_identity[16];
+extern const uint8_t files_geometry[16];
 
 /* A directory of its own under /tmp; removed with all that is in it. */
 void files_make_directory(char path[FILES_PATH_BYTES]);
 void files_remove_directory(const char *path);
 
-/* A small snapshot with two checkpoints, one with logits. Freed with snapshot_clear. */
-snapshot files_snapshot(uint64_t id);
-int files_equal(const snapshot *a, const snapshot *b);
+/* A session of FILES_TOKENS tokens, owner 7, name "it", pinned. Freed with session_file_clear. */
+session_file files_session(uint64_t id);
+/* A state of its first FILES_COVERED tokens with two checkpoints, one with logits. Freed with state_file_clear. */
+state_file files_state(void);
+int files_sessions_equal(const session_file *a, const session_file *b);
+int files_states_equal(const state_file *a, const state_file *b);
 
 /* The whole file, or NULL; freed by the caller. */
-uint8_t *files_read(const char *directory, uint64_t id, size_t *n_bytes);
+uint8_t *files_read(const char *directory, uint64_t id, const char *ending, size_t *n_bytes);
 void files_write(const char *directory, uint64_t id, const char *ending, const void *bytes, size_t n_bytes);
 int files_exists(const char *directory, uint64_t id, const char *ending);
+
+/* A directory under that name: nothing can be written to it, renamed to it, or removed, as on a disk that fails. */
+void files_obstruct(const char *directory, uint64_t id, const char *ending);
 
 #endif

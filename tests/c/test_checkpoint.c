@@ -7,6 +7,8 @@
 #include "check.h"
 #include "random.h"
 
+static ledger account;
+
 enum { N_TOKENS_MAX = 24, N_ROUNDS = 4000, STATE_BYTES = 100 };
 
 /* Two words only, so that histories share prefixes. */
@@ -49,7 +51,7 @@ static void entries_know_their_relatives(void)
 {
     random_source r = {.state = 7};
     checkpoint_store store;
-    checkpoint_store_open(&store, 60 * (sizeof(checkpoint) + STATE_BYTES));
+    checkpoint_store_open(&store, &account, 60 * (sizeof(checkpoint) + STATE_BYTES));
     for (uint32_t round = 0; round < N_ROUNDS; round++) {
         int32_t tokens[N_TOKENS_MAX];
         const uint32_t n = make_tokens(&r, tokens);
@@ -74,7 +76,7 @@ static void a_match_is_a_prefix_and_the_longest_come_first(void)
 {
     random_source r = {.state = 11};
     checkpoint_store store;
-    checkpoint_store_open(&store, 1 << 20);
+    checkpoint_store_open(&store, &account, 1 << 20);
     for (uint32_t round = 0; round < N_ROUNDS; round++) {
         int32_t tokens[N_TOKENS_MAX];
         const uint32_t n = make_tokens(&r, tokens);
@@ -99,7 +101,7 @@ static void a_match_is_a_prefix_and_the_longest_come_first(void)
 static void what_stands_alone_is_not_crowded_out(void)
 {
     checkpoint_store store;
-    checkpoint_store_open(&store, 1 << 20);
+    checkpoint_store_open(&store, &account, 1 << 20);
     int32_t tokens[N_TOKENS_MAX] = {0};
     for (uint32_t k = 1; k <= N_TOKENS_MAX; k++) {
         CHECK(checkpoint_add(&store, 0, tokens, k, STATE_BYTES, 0, k == 3) != NULL);
@@ -116,7 +118,7 @@ static void what_stands_alone_is_not_crowded_out(void)
 static void what_is_pinned_stays(void)
 {
     checkpoint_store store;
-    checkpoint_store_open(&store, 8 * (sizeof(checkpoint) + STATE_BYTES));
+    checkpoint_store_open(&store, &account, 8 * (sizeof(checkpoint) + STATE_BYTES));
     const int32_t system[2] = {1, 2};
     checkpoint *pinned = checkpoint_add(&store, 0, system, 2, STATE_BYTES, 0, true);
     CHECK(pinned != NULL);
@@ -132,7 +134,7 @@ static void what_is_pinned_stays(void)
 static void pins_leave_half_of_the_room(void)
 {
     checkpoint_store store;
-    checkpoint_store_open(&store, 10 * (sizeof(checkpoint) + STATE_BYTES + sizeof(int32_t)));
+    checkpoint_store_open(&store, &account, 10 * (sizeof(checkpoint) + STATE_BYTES + sizeof(int32_t)));
     checkpoint *entries[10];
     uint32_t n_pinned = 0;
     for (int32_t i = 0; i < 10; i++) {
@@ -152,7 +154,7 @@ static void pins_leave_half_of_the_room(void)
 static void owners_never_share(void)
 {
     checkpoint_store store;
-    checkpoint_store_open(&store, 1 << 16);
+    checkpoint_store_open(&store, &account, 1 << 16);
     const int32_t tokens[3] = {1, 2, 3};
     checkpoint *found[4];
     checkpoint *mine = checkpoint_add(&store, 1, tokens, 3, STATE_BYTES, 0, true);
@@ -169,7 +171,7 @@ static void anchors_of_a_long_history_thin_out_backwards(void)
     static int32_t tokens[N];
     checkpoint_store store;
     const size_t n_bytes_mean = sizeof(checkpoint) + N / 2 * sizeof(int32_t) + (1 << 20);
-    checkpoint_store_open(&store, N_KEPT * n_bytes_mean);
+    checkpoint_store_open(&store, &account, N_KEPT * n_bytes_mean);
     for (uint32_t k = EVERY; k <= N; k += EVERY) {
         CHECK(checkpoint_add(&store, 0, tokens, k, 1 << 20, 0, false) != NULL);
     }
@@ -185,7 +187,7 @@ static void anchors_of_a_long_history_thin_out_backwards(void)
 static void what_is_too_large_is_not_kept(void)
 {
     checkpoint_store store;
-    checkpoint_store_open(&store, 1000);
+    checkpoint_store_open(&store, &account, 1000);
     const int32_t token = 1;
     CHECK(checkpoint_add(&store, 0, &token, 1, 600, 0, true) == NULL);
     CHECK_INT(store.n_entries, 0);

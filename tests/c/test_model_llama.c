@@ -25,7 +25,8 @@ static void test_facts(void)
     CHECK_INT(m->info.mixed_calls, attends_only && m->info.shares_cells);
     CHECK(m->info.name[0] != '\0' && m->info.arch[0] != '\0' && m->info.description[0] != '\0');
     CHECK(strstr(m->info.backend, "CPU") != NULL || strchr(m->info.backend, '(') != NULL);
-    CHECK(memcmp(m->info.fingerprint, again->info.fingerprint, 16) == 0);
+    CHECK(memcmp(m->info.identity, again->info.identity, 16) == 0);
+    CHECK(memcmp(m->info.geometry, again->info.geometry, 16) == 0);
     CHECK(m->ops->chat_template(m) != NULL);
     CHECK_INT(m->ops->position(m, 0), 0);
     m->ops->close(m);
@@ -516,22 +517,30 @@ static void test_bad_options_are_explained(void)
     check_refused(path, o, LLM_INVALID, "n_seq");
 }
 
-static void test_the_fingerprint_tells_models_and_configurations_apart(void)
+/* The identity is the file's alone; the geometry of a state is that of its memory. Where sequences have streams of their
+ * own, their number counts, too. */
+static void test_identity_and_geometry(void)
 {
     char path[512];
-    model *a = NULL, *b = NULL, *c = NULL;
+    model *a = NULL, *b = NULL, *c = NULL, *d = NULL;
     path_of("tiny-dense.gguf", path, sizeof path);
     model_options o = usual(NULL);
+    o.exact = true;
     CHECK_INT(model_open(path, &o, &a, NULL, 0), LLM_OK);
     o.n_ctx = 256;
     CHECK_INT(model_open(path, &o, &b, NULL, 0), LLM_OK);
-    path_of("tiny-dense-q8.gguf", path, sizeof path);
+    o.n_seq++;
     CHECK_INT(model_open(path, &o, &c, NULL, 0), LLM_OK);
-    CHECK(memcmp(a->info.fingerprint, b->info.fingerprint, 16) != 0);
-    CHECK(memcmp(b->info.fingerprint, c->info.fingerprint, 16) != 0);
+    path_of("tiny-dense-q8.gguf", path, sizeof path);
+    CHECK_INT(model_open(path, &o, &d, NULL, 0), LLM_OK);
+    CHECK(memcmp(a->info.identity, b->info.identity, 16) == 0 && memcmp(a->info.identity, c->info.identity, 16) == 0);
+    CHECK(memcmp(a->info.identity, d->info.identity, 16) != 0);
+    CHECK(memcmp(a->info.geometry, b->info.geometry, 16) == 0);
+    CHECK(memcmp(a->info.geometry, c->info.geometry, 16) != 0);
     a->ops->close(a);
     b->ops->close(b);
     c->ops->close(c);
+    d->ops->close(d);
 }
 
 static void test_model(void)
@@ -559,7 +568,7 @@ int main(void)
         RUN(test_a_vocabulary_that_cannot_be_used_is_refused);
         RUN(test_the_size_of_an_unknown_model_is_counted);
         RUN(test_bad_options_are_explained);
-        RUN(test_the_fingerprint_tells_models_and_configurations_apart);
+        RUN(test_identity_and_geometry);
     }
     return CHECK_RESULT();
 }

@@ -142,7 +142,11 @@ static void facts_follow_the_options(void)
     CHECK(small->info.n_batch == 16 && small->info.n_window == 7 && small->info.n_cells == 99);
     CHECK_INT(small->info.n_ctx_train, 100);
     model *other = open_sim("window,batch=16,window=8");
-    CHECK(memcmp(small->info.fingerprint, other->info.fingerprint, 16) != 0);
+    CHECK(memcmp(small->info.identity, other->info.identity, 16) != 0);
+    small->ops->close(small);
+    small = open_sim("window,batch=16,window=8,ctx=50,cells=500,layout=1");
+    CHECK(memcmp(small->info.identity, other->info.identity, 16) == 0);
+    CHECK(memcmp(small->info.geometry, other->info.geometry, 16) != 0);
     small->ops->close(small);
     other->ops->close(other);
     model_options by_itself = {.path = "dense,ctx=100", .n_seq = 1, .chat_template = "{{ messages }}"};

@@ -1,4 +1,4 @@
-/* Session files: what was written comes back, and nothing else is ever taken for it. */
+/* The two files of a session: what was written comes back, and nothing else is ever taken for it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,79 +9,128 @@ enum { ID = 0xabc };
 
 static char directory[FILES_PATH_BYTES];
 
-static int read_it(uint64_t id, const uint8_t *fingerprint, snapshot *out, const char **why)
+static int read_session(uint64_t id, session_file *out, const char **why)
 {
-    return snapshot_read(directory, id, fingerprint, false, out, why);
+    return session_file_read(directory, id, files_identity, out, why);
+}
+
+static int read_state(uint64_t id, state_file *out, const char **why)
+{
+    return state_file_read(directory, id, files_geometry, UINT64_MAX, out, why);
+}
+
+static void write_both(const char *where, uint64_t id)
+{
+    session_file session = files_session(id);
+    state_file state = files_state();
+    CHECK_INT(session_file_write(where, files_identity, &session), LLM_OK);
+    CHECK_INT(state_file_write(where, id, files_geometry, &state), LLM_OK);
+    session_file_clear(&session);
+    state_file_clear(&state);
 }
 
 static void test_round_trip(void)
 {
-    snapshot s = files_snapshot(ID);
-    snapshot back;
+    session_file session = files_session(ID), session_back;
+    state_file state = files_state(), state_back;
+    state_facts facts;
     const char *why = "";
-    CHECK_INT(snapshot_write(directory, &s), LLM_OK);
-    CHECK(!files_exists(directory, ID, "writing"));
-    CHECK_INT(read_it(ID, files_fingerprint, &back, &why), LLM_OK);
-    CHECK(files_equal(&s, &back));
-    snapshot_clear(&back);
-    CHECK_INT(snapshot_read(directory, ID, files_fingerprint, true, &back, &why), LLM_OK);
-    CHECK_INT(back.n_tokens, s.n_tokens);
-    CHECK(back.state == NULL && back.n_parts == 0);
-    snapshot_clear(&back);
-    snapshot_clear(&s);
+    write_both(directory, ID);
+    CHECK(!files_exists(directory, ID, "writing") && !files_exists(directory, ID, "writing-state"));
+    CHECK_INT(read_session(ID, &session_back, &why), LLM_OK);
+    CHECK(files_sessions_equal(&session, &session_back));
+    CHECK_INT(read_state(ID, &state_back, &why), LLM_OK);
+    CHECK(files_states_equal(&state, &state_back));
+    CHECK_INT(state_file_look(directory, ID, files_geometry, &facts, &why), LLM_OK);
+    CHECK(facts.is_there && !facts.is_of_other_geometry && facts.k == FILES_COVERED);
+    CHECK_INT(facts.n_bytes, state_file_bytes(&state));
+    CHECK(state_matches(facts.k, facts.hash, session.tokens, session.n_tokens));
+    session_file_clear(&session);
+    session_file_clear(&session_back);
+    state_file_clear(&state);
+    state_file_clear(&state_back);
 }
 
 static void test_the_smallest_one(void)
 {
-    snapshot s = {.id = ID + 1};
-    snapshot back;
+    const session_file s = {.id = ID + 1};
+    session_file back;
     const char *why = "";
-    memcpy(s.fingerprint, files_fingerprint, sizeof s.fingerprint);
-    CHECK_INT(snapshot_write(directory, &s), LLM_OK);
-    CHECK_INT(read_it(ID + 1, files_fingerprint, &back, &why), LLM_OK);
+    CHECK_INT(session_file_write(directory, files_identity, &s), LLM_OK);
+    CHECK_INT(read_session(ID + 1, &back, &why), LLM_OK);
     CHECK_INT(back.n_tokens, 0);
-    snapshot_clear(&back);
+    session_file_clear(&back);
+}
+
+/* A state belongs to a session iff its tokens are the session's first ones, whatever the files are called. */
+static void test_a_state_is_known_by_its_tokens(void)
+{
+    session_file s = files_session(ID);
+    const state_file state = {.k = FILES_COVERED, .hash = token_hash_of(0, s.tokens, FILES_COVERED)};
+    CHECK(state_matches(state.k, state.hash, s.tokens, s.n_tokens));
+    CHECK(state_matches(state.k, state.hash, s.tokens, FILES_COVERED));
+    CHECK(!state_matches(state.k, state.hash, s.tokens, FILES_COVERED - 1));
+    CHECK(!state_matches(state.k - 1, state.hash, s.tokens, s.n_tokens));
+    CHECK(!state_matches(0, token_hash_of(0, s.tokens, 0), s.tokens, s.n_tokens));
+    s.tokens[FILES_COVERED - 1]++;
+    CHECK(!state_matches(state.k, state.hash, s.tokens, s.n_tokens));
+    session_file_clear(&s);
 }
 
 /* The file is put there by hand; reading must fail, say why, and give nothing. */
-static void check_refused(const uint8_t *bytes, size_t n_bytes)
+static void check_refused(bool is_state, const uint8_t *bytes, size_t n_bytes)
 {
-    snapshot back;
     const char *why = "";
-    files_write(directory, ID, "llmd-session", bytes, n_bytes);
-    CHECK_INT(read_it(ID, files_fingerprint, &back, &why), LLM_VERSION);
-    CHECK(why[0] != '\0' && back.tokens == NULL && back.state == NULL && back.n_parts == 0);
+    files_write(directory, ID, is_state ? "llmd-state" : "llmd-session", bytes, n_bytes);
+    if (is_state) {
+        state_file back;
+        CHECK_INT(read_state(ID, &back, &why), LLM_VERSION);
+        CHECK(back.n_parts == 0);
+    } else {
+        session_file back;
+        CHECK_INT(read_session(ID, &back, &why), LLM_VERSION);
+        CHECK(back.tokens == NULL);
+    }
+    CHECK(why[0] != '\0');
 }
 
-static uint8_t *written(size_t *n_bytes)
+static uint8_t *written(bool is_state, size_t *n_bytes)
 {
-    snapshot s = files_snapshot(ID);
-    const int status = snapshot_write(directory, &s);
-    snapshot_clear(&s);
-    return status == LLM_OK ? files_read(directory, ID, n_bytes) : NULL;
+    write_both(directory, ID);
+    uint8_t *bytes = files_read(directory, ID, is_state ? "llmd-state" : "llmd-session", n_bytes);
+    if (bytes == NULL) {
+        abort();
+    }
+    return bytes;
+}
+
+static void check_every_cut(bool is_state)
+{
+    size_t n = 0;
+    uint8_t *bytes = written(is_state, &n);
+    for (size_t length = 0; length < n; length++) {
+        check_refused(is_state, bytes, length);
+        CHECK_STILL_GOOD();
+    }
+    bytes[n] = 0;
+    check_refused(is_state, bytes, n + 1);
+    free(bytes);
 }
 
 static void test_every_cut_is_refused(void)
 {
-    size_t n = 0;
-    uint8_t *bytes = written(&n);
-    CHECK(bytes != NULL);
-    for (size_t length = 0; length < n; length++) {
-        check_refused(bytes, length);
-        CHECK_STILL_GOOD();
-    }
-    free(bytes);
+    check_every_cut(false);
+    check_every_cut(true);
 }
 
-static void test_every_flipped_byte_is_refused(void)
+static void check_every_flip(bool is_state)
 {
     size_t n = 0;
-    uint8_t *bytes = written(&n);
-    CHECK(bytes != NULL);
+    uint8_t *bytes = written(is_state, &n);
     for (size_t i = 0; i < n; i++) {
         for (unsigned bit = 1; bit < 256; bit <<= 1) {
             bytes[i] = (uint8_t)(bytes[i] ^ bit);
-            check_refused(bytes, n);
+            check_refused(is_state, bytes, n);
             bytes[i] = (uint8_t)(bytes[i] ^ bit);
         }
         CHECK_STILL_GOOD();
@@ -89,59 +138,97 @@ static void test_every_flipped_byte_is_refused(void)
     free(bytes);
 }
 
-static void test_anything_behind_the_end_is_refused(void)
+static void test_every_flipped_byte_is_refused(void)
 {
-    size_t n = 0;
-    uint8_t *bytes = written(&n);
-    CHECK(bytes != NULL);
-    bytes[n] = 0;
-    check_refused(bytes, n + 1);
-    free(bytes);
+    check_every_flip(false);
+    check_every_flip(true);
 }
 
 static void test_a_file_of_another_model_is_refused(void)
 {
-    size_t n = 0;
-    free(written(&n));
-    uint8_t other[16] = {9};
-    snapshot back;
+    const uint8_t other[16] = {9};
+    session_file back;
     const char *why = "";
-    CHECK_INT(read_it(ID, other, &back, &why), LLM_VERSION);
+    write_both(directory, ID);
+    CHECK_INT(session_file_read(directory, ID, other, &back, &why), LLM_VERSION);
     CHECK(strstr(why, "another model") != NULL);
+}
+
+static void test_a_state_of_another_geometry_is_told_apart(void)
+{
+    const uint8_t other[16] = {9};
+    state_facts facts;
+    state_file back;
+    const char *why = "";
+    write_both(directory, ID);
+    CHECK_INT(state_file_look(directory, ID, other, &facts, &why), LLM_OK);
+    CHECK(facts.is_there && facts.is_of_other_geometry);
+    CHECK_INT(state_file_read(directory, ID, other, UINT64_MAX, &back, &why), LLM_VERSION);
+    CHECK(strstr(why, "memory layout") != NULL);
+}
+
+/* Whatever a file claims, no more is allocated than was said. */
+static void test_a_limit_is_kept(void)
+{
+    state_file state = files_state(), back;
+    const char *why = "";
+    write_both(directory, ID);
+    const uint64_t n = state_file_bytes(&state);
+    CHECK_INT(state_file_read(directory, ID, files_geometry, n - 1, &back, &why), LLM_VERSION);
+    CHECK_INT(back.n_parts, 0);
+    CHECK_INT(state_file_read(directory, ID, files_geometry, n, &back, &why), LLM_OK);
+    state_file_clear(&back);
+    state_file_clear(&state);
 }
 
 static void test_a_file_under_another_id_is_refused(void)
 {
     size_t n = 0;
-    uint8_t *bytes = written(&n);
-    CHECK(bytes != NULL);
-    snapshot back;
+    uint8_t *bytes = written(false, &n);
+    session_file back;
     const char *why = "";
     files_write(directory, ID + 9, "llmd-session", bytes, n);
-    CHECK_INT(read_it(ID + 9, files_fingerprint, &back, &why), LLM_VERSION);
+    CHECK_INT(read_session(ID + 9, &back, &why), LLM_VERSION);
     free(bytes);
 }
 
 static void test_remove_and_set_aside(void)
 {
-    size_t n = 0;
-    snapshot back;
+    session_file session;
+    state_file state;
+    state_facts facts;
     const char *why = "";
-    free(written(&n));
-    CHECK_INT(snapshot_remove(directory, ID), LLM_OK);
-    CHECK_INT(snapshot_remove(directory, ID), LLM_OK);
-    CHECK_INT(read_it(ID, files_fingerprint, &back, &why), LLM_NOT_FOUND);
-    free(written(&n));
-    snapshot_set_aside(directory, ID);
-    CHECK(files_exists(directory, ID, "refused"));
-    CHECK_INT(read_it(ID, files_fingerprint, &back, &why), LLM_NOT_FOUND);
+    write_both(directory, ID);
+    for (int i = 0; i < 2; i++) { /* what is not there is removed */
+        CHECK_INT(snapshot_remove_session(directory, ID), LLM_OK);
+        CHECK_INT(snapshot_remove_state(directory, ID), LLM_OK);
+    }
+    CHECK_INT(read_session(ID, &session, &why), LLM_NOT_FOUND);
+    CHECK_INT(read_state(ID, &state, &why), LLM_NOT_FOUND);
+    CHECK_INT(state_file_look(directory, ID, files_geometry, &facts, &why), LLM_OK);
+    CHECK(!facts.is_there);
+    write_both(directory, ID);
+    snapshot_set_session_aside(directory, ID);
+    snapshot_set_state_aside(directory, ID);
+    CHECK(files_exists(directory, ID, "refused") && files_exists(directory, ID, "refused-state"));
+    CHECK_INT(read_session(ID, &session, &why), LLM_NOT_FOUND);
 }
 
-static void test_a_directory_that_is_not_there(void)
+static void test_what_is_no_file(void)
 {
-    snapshot s = files_snapshot(ID);
-    CHECK_INT(snapshot_write("/nonexistent-directory", &s), LLM_IO);
-    snapshot_clear(&s);
+    session_file session;
+    state_file state = files_state();
+    const char *why = "";
+    files_obstruct(directory, ID + 2, "llmd-session");
+    files_obstruct(directory, ID + 2, "llmd-state");
+    CHECK_INT(read_session(ID + 2, &session, &why), LLM_VERSION);
+    session = files_session(ID + 2);
+    CHECK_INT(session_file_write(directory, files_identity, &session), LLM_IO);
+    CHECK_INT(state_file_write(directory, ID + 2, files_geometry, &state), LLM_IO);
+    CHECK(!files_exists(directory, ID + 2, "writing") && !files_exists(directory, ID + 2, "writing-state"));
+    CHECK_INT(session_file_write("/nonexistent-directory", files_identity, &session), LLM_IO);
+    session_file_clear(&session);
+    state_file_clear(&state);
 }
 
 typedef struct found {
@@ -160,17 +247,18 @@ static void test_scan(void)
 {
     char own[FILES_PATH_BYTES];
     files_make_directory(own);
-    snapshot s = files_snapshot(ID);
-    CHECK_INT(snapshot_write(own, &s), LLM_OK);
-    snapshot_clear(&s);
+    write_both(own, ID);
     files_write(own, 5, "writing", "half", 4);
+    files_write(own, 5, "writing-state", "half", 4);
+    files_write(own, 8, "llmd-state", "no session has it", 17);
     files_write(own, 6, "refused", "old", 3);
     files_write(own, 7, "llmd-session.bak", "mine", 4);
     found f = {0};
     CHECK_INT(snapshot_scan(own, remember, &f), LLM_OK);
     CHECK_INT(f.n, 1);
     CHECK_INT(f.ids[0], ID);
-    CHECK(!files_exists(own, 5, "writing"));
+    CHECK(!files_exists(own, 5, "writing") && !files_exists(own, 5, "writing-state"));
+    CHECK(!files_exists(own, 8, "llmd-state") && files_exists(own, ID, "llmd-state"));
     CHECK(files_exists(own, 6, "refused") && files_exists(own, 7, "llmd-session.bak"));
     CHECK_INT(snapshot_scan("/nonexistent-directory", remember, &f), LLM_IO);
     files_remove_directory(own);
@@ -181,13 +269,15 @@ int main(void)
     files_make_directory(directory);
     RUN(test_round_trip);
     RUN(test_the_smallest_one);
+    RUN(test_a_state_is_known_by_its_tokens);
     RUN(test_every_cut_is_refused);
     RUN(test_every_flipped_byte_is_refused);
-    RUN(test_anything_behind_the_end_is_refused);
     RUN(test_a_file_of_another_model_is_refused);
+    RUN(test_a_state_of_another_geometry_is_told_apart);
+    RUN(test_a_limit_is_kept);
     RUN(test_a_file_under_another_id_is_refused);
     RUN(test_remove_and_set_aside);
-    RUN(test_a_directory_that_is_not_there);
+    RUN(test_what_is_no_file);
     RUN(test_scan);
     files_remove_directory(directory);
     return CHECK_RESULT();

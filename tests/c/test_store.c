@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "check.h"
 #include "snapshot_files.h"
@@ -16,15 +17,27 @@ typedef struct fixture {
     store *store;
 } fixture;
 
-static void open_store(fixture *f)
+static int try_open(const char *directory, const uint8_t *geometry, doorbell *bell, store **out, char *error, size_t n)
+{
+    const store_options options = {
+        .directory = directory, .model = "a model", .identity = files_identity, .geometry = geometry};
+    return store_open(&options, bell, out, error, n);
+}
+
+static void open_in(fixture *f)
 {
     char error[256] = "";
-    files_make_directory(f->directory);
     if (doorbell_open(&f->bell) != LLM_OK ||
-        store_open(f->directory, files_fingerprint, f->bell, &f->store, error, sizeof error) != LLM_OK) {
+        try_open(f->directory, files_geometry, f->bell, &f->store, error, sizeof error) != LLM_OK) {
         printf("%s\n", error);
         abort();
     }
+}
+
+static void open_store(fixture *f)
+{
+    files_make_directory(f->directory);
+    open_in(f);
 }
 
 static void close_store(fixture *f)
@@ -34,46 +47,119 @@ static void close_store(fixture *f)
     files_remove_directory(f->directory);
 }
 
-static void push(fixture *f, store_verb verb, uint64_t id, uint64_t request)
+static void close_and_open(fixture *f)
 {
-    store_job *job = calloc(1, sizeof *job);
-    *job = (store_job){.verb = verb, .request = request};
-    if (verb == STORE_WRITE) {
-        job->snapshot = files_snapshot(id);
-    }
-    job->snapshot.id = id;
+    store_close(f->store);
+    doorbell_close(f->bell);
+    open_in(f);
+}
+
+static store_job *asked(store_job *job, uint64_t request)
+{
+    job->is_asked = true;
+    job->request = request;
+    return job;
+}
+
+static void push_change(fixture *f, change_verb verb, uint64_t id, uint64_t request)
+{
+    store_job *job = asked(store_job_new(STORE_CHANGE, 1), request);
+    job->changes[0].verb = verb;
+    job->changes[0].file = files_session(id);
     store_push(f->store, job);
+}
+
+static void push_state(fixture *f, store_verb verb, uint64_t id, uint64_t request)
+{
+    store_job *job = asked(store_job_new(verb, 0), request);
+    job->id = id;
+    job->n_bytes_max = 1 << 20;
+    if (verb == STORE_WRITE) {
+        job->state = files_state();
+    }
+    store_push(f->store, job);
+}
+
+static store_job *about_label(store_verb verb, const char *label, uint64_t request)
+{
+    store_job *job = asked(store_job_new(verb, 0), request);
+    job->owner = 7;
+    job->n_bytes_max = 1 << 20;
+    strcpy(job->label, label);
+    return job;
+}
+
+static void push_save(fixture *f, const char *label, uint64_t request)
+{
+    store_job *job = about_label(STORE_SAVE, label, request);
+    job->file = files_session(0);
+    memset(job->file.name, 0, sizeof job->file.name);
+    strcpy(job->file.name, label);
+    job->state = files_state();
+    store_push(f->store, job);
+}
+
+static store_job *take(fixture *f, uint64_t request)
+{
+    store_wait(f->store);
+    store_job *job = store_take(f->store);
+    if (job != NULL && job->request != request) {
+        store_job_free(job);
+        job = NULL;
+    }
+    return job;
 }
 
 /* The next result's status, which must be that of `request`; -1: it is another one's, or there is none. */
 static int take_status(fixture *f, uint64_t request)
 {
-    store_wait(f->store);
-    store_job *job = store_take(f->store);
-    const int status = job != NULL && job->request == request ? (int)job->status : -1;
+    store_job *job = take(f, request);
+    const int status = job != NULL ? (int)job->status : -1;
     store_job_free(job);
     return status;
 }
 
-static void test_jobs_are_done_in_order(void)
+static void test_states_are_done_in_order(void)
 {
     fixture f;
     open_store(&f);
     for (uint64_t i = 0; i < N_JOBS; i++) {
-        push(&f, STORE_WRITE, i % 5, 4 * i + 1);
-        push(&f, STORE_READ, i % 5, 4 * i + 2);
-        push(&f, STORE_REMOVE, i % 5, 4 * i + 3);
-        push(&f, STORE_READ, i % 5, 4 * i + 4);
-    }
-    store_wait(f.store);
-    CHECK(store_has_result(f.store));
-    for (uint64_t i = 0; i < N_JOBS; i++) {
-        CHECK_INT(take_status(&f, 4 * i + 1), LLM_OK);
+        push_change(&f, CHANGE_WRITE, i, 1000 + i);
+        CHECK_INT(take_status(&f, 1000 + i), LLM_OK);
+        push_state(&f, STORE_READ, i, 4 * i + 1);
+        push_state(&f, STORE_WRITE, i, 4 * i + 2);
+        push_state(&f, STORE_READ, i, 4 * i + 3);
+        store_wait(f.store);
+        CHECK(store_has_result(f.store));
+        CHECK_INT(take_status(&f, 4 * i + 1), LLM_NOT_FOUND);
         CHECK_INT(take_status(&f, 4 * i + 2), LLM_OK);
         CHECK_INT(take_status(&f, 4 * i + 3), LLM_OK);
-        CHECK_INT(take_status(&f, 4 * i + 4), LLM_NOT_FOUND);
     }
     CHECK(!store_has_result(f.store));
+    CHECK_INT(store_n_jobs(f.store), 0);
+    close_store(&f);
+}
+
+/* Whatever waits to be written: what somebody waits for is small, and comes first. */
+static void test_changes_go_before_states(void)
+{
+    fixture f;
+    open_store(&f);
+    push_change(&f, CHANGE_WRITE, 1, 1);
+    CHECK_INT(take_status(&f, 1), LLM_OK);
+    for (uint64_t i = 0; i < N_JOBS; i++) {
+        push_state(&f, STORE_WRITE, 1, 10 + i);
+    }
+    push_change(&f, CHANGE_WRITE, 1, 2);
+    store_wait(f.store);
+    uint32_t n_before = 0;
+    store_job *job;
+    while ((job = store_take(f.store)) != NULL && job->request != 2) {
+        n_before++;
+        store_job_free(job);
+    }
+    store_job_free(job);
+    CHECK(n_before < N_JOBS);
     close_store(&f);
 }
 
@@ -82,12 +168,14 @@ static void test_what_is_queued_at_the_close_is_written(void)
     fixture f;
     open_store(&f);
     for (uint64_t i = 0; i < N_JOBS; i++) {
-        push(&f, STORE_WRITE, i, 0);
+        push_state(&f, STORE_WRITE, i, 0);
+        push_change(&f, CHANGE_WRITE, i, 0);
     }
     store_close(f.store);
-    for (uint64_t i = 0; i < N_JOBS; i++) {
+    for (uint64_t i = 1; i < N_JOBS; i++) { /* the first may have been taken up before its session file was there */
         CHECK(files_exists(f.directory, i, "llmd-session"));
     }
+    CHECK(files_exists(f.directory, N_JOBS - 1, "llmd-state"));
     f.store = NULL;
     close_store(&f);
 }
@@ -96,54 +184,84 @@ static void test_read_gives_what_was_written(void)
 {
     fixture f;
     open_store(&f);
-    push(&f, STORE_WRITE, 3, 1);
-    push(&f, STORE_READ, 3, 2);
+    push_change(&f, CHANGE_WRITE, 3, 1);
     CHECK_INT(take_status(&f, 1), LLM_OK);
-    store_wait(f.store);
-    store_job *job = store_take(f.store);
-    snapshot expected = files_snapshot(3);
-    CHECK(job != NULL && files_equal(&job->snapshot, &expected));
-    snapshot_clear(&expected);
-    store_job_free(job);
-    close_store(&f);
-}
-
-static void test_relabel_changes_the_name_and_nothing_else(void)
-{
-    fixture f;
-    open_store(&f);
-    push(&f, STORE_WRITE, 3, 1);
-    store_job *job = calloc(1, sizeof *job);
-    *job = (store_job){.verb = STORE_RELABEL, .request = 2};
-    job->snapshot.id = 3;
-    memcpy(job->snapshot.name, "other", 6);
-    store_push(f.store, job);
-    CHECK_INT(take_status(&f, 1), LLM_OK);
+    push_state(&f, STORE_WRITE, 3, 2);
     CHECK_INT(take_status(&f, 2), LLM_OK);
-    snapshot expected = files_snapshot(3);
-    memcpy(expected.name, "other", 6);
-    expected.is_pinned = false;
-    snapshot back;
-    const char *why = "";
-    CHECK_INT(snapshot_read(f.directory, 3, files_fingerprint, false, &back, &why), LLM_OK);
-    CHECK(files_equal(&back, &expected));
-    snapshot_clear(&back);
-    snapshot_clear(&expected);
-    push(&f, STORE_RELABEL, 4, 3);
-    CHECK_INT(take_status(&f, 3), LLM_NOT_FOUND);
-    char text[256];
-    CHECK(!store_complaint(f.store, text, sizeof text));
+    store_job *job = asked(store_job_new(STORE_READ, 0), 3);
+    job->id = 3;
+    job->n_bytes_max = 1 << 20;
+    job->wants_session = true;
+    store_push(f.store, job);
+    session_file session = files_session(3);
+    state_file state = files_state();
+    job = take(&f, 3);
+    CHECK(job != NULL && files_sessions_equal(&job->file, &session) && files_states_equal(&job->state, &state));
+    store_job_free(job);
+    session_file_clear(&session);
+    state_file_clear(&state);
     close_store(&f);
 }
 
-static void test_a_damaged_file_is_set_aside_and_told(void)
+/* What is closed goes with its state, and a state that was to be written meanwhile does not stay behind. */
+static void test_what_is_removed_is_gone(void)
 {
     fixture f;
     open_store(&f);
-    files_write(f.directory, 8, "llmd-session", "nonsense", 8);
-    push(&f, STORE_READ, 8, 1);
+    for (uint64_t i = 0; i < N_JOBS; i++) {
+        push_change(&f, CHANGE_WRITE, i, 1);
+        push_state(&f, STORE_WRITE, i, 2);
+        push_state(&f, STORE_WRITE, i, 3);
+        push_change(&f, i % 2 == 0 ? CHANGE_REMOVE : CHANGE_RESET, i, 4);
+    }
+    store_wait(f.store);
+    for (uint64_t i = 0; i < N_JOBS; i++) {
+        CHECK_INT(files_exists(f.directory, i, "llmd-session"), i % 2 == 1);
+        CHECK(!files_exists(f.directory, i, "llmd-state"));
+    }
+    close_store(&f);
+}
+
+/* A change is made whole or not at all. */
+static void test_a_change_that_fails_changes_nothing(void)
+{
+    fixture f;
+    open_store(&f);
+    push_change(&f, CHANGE_WRITE, 1, 1);
+    CHECK_INT(take_status(&f, 1), LLM_OK);
+    files_obstruct(f.directory, 2, "writing");
+    store_job *job = asked(store_job_new(STORE_CHANGE, 2), 2);
+    for (uint64_t i = 0; i < 2; i++) {
+        job->changes[i].verb = CHANGE_WRITE;
+        job->changes[i].file = files_session(i + 1);
+        strcpy(job->changes[i].file.name, "other");
+    }
+    store_push(f.store, job);
+    CHECK_INT(take_status(&f, 2), LLM_IO);
+    session_file back, expected = files_session(1);
+    const char *why = "";
+    CHECK_INT(session_file_read(f.directory, 1, files_identity, &back, &why), LLM_OK);
+    CHECK(files_sessions_equal(&back, &expected));
+    CHECK(!files_exists(f.directory, 1, "writing"));
+    char text[256];
+    CHECK(store_complaint(f.store, text, sizeof text) && strstr(text, "cannot be written") != NULL);
+    session_file_clear(&back);
+    session_file_clear(&expected);
+    files_obstruct(f.directory, 1, "llmd-session");
+    push_change(&f, CHANGE_REMOVE, 1, 3);
+    CHECK_INT(take_status(&f, 3), LLM_IO);
+    CHECK(store_complaint(f.store, text, sizeof text) && strstr(text, "cannot be removed") != NULL);
+    close_store(&f);
+}
+
+static void test_a_damaged_state_is_set_aside_and_told(void)
+{
+    fixture f;
+    open_store(&f);
+    files_write(f.directory, 8, "llmd-state", "nonsense", 8);
+    push_state(&f, STORE_READ, 8, 1);
     CHECK_INT(take_status(&f, 1), LLM_VERSION);
-    CHECK(files_exists(f.directory, 8, "refused"));
+    CHECK(files_exists(f.directory, 8, "refused-state"));
     char text[256];
     CHECK(store_complaint(f.store, text, sizeof text));
     CHECK(strstr(text, "refused and set aside") != NULL);
@@ -156,7 +274,7 @@ static void test_a_directory_that_vanishes(void)
     fixture f;
     open_store(&f);
     files_remove_directory(f.directory);
-    push(&f, STORE_WRITE, 1, 1);
+    push_change(&f, CHANGE_WRITE, 1, 1);
     CHECK_INT(take_status(&f, 1), LLM_IO);
     char text[256];
     CHECK(store_complaint(f.store, text, sizeof text));
@@ -169,21 +287,30 @@ static void test_a_full_disk(void)
 {
     fixture f;
     open_store(&f);
+    push_change(&f, CHANGE_WRITE, 1, 1);
+    CHECK_INT(take_status(&f, 1), LLM_OK);
     struct rlimit before;
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &before);
-    setrlimit(RLIMIT_FSIZE, &(struct rlimit){.rlim_cur = 300, .rlim_max = before.rlim_max});
-    push(&f, STORE_WRITE, 1, 1);
-    const int status = take_status(&f, 1);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){.rlim_cur = 100, .rlim_max = before.rlim_max});
+    push_change(&f, CHANGE_WRITE, 1, 2);
+    const int session = take_status(&f, 2);
+    push_state(&f, STORE_WRITE, 1, 3);
+    const int state = take_status(&f, 3);
+    push_save(&f, "label", 4);
+    const int saved = take_status(&f, 4);
     setrlimit(RLIMIT_FSIZE, &before);
-    CHECK_INT(status, LLM_IO);
-    CHECK(!files_exists(f.directory, 1, "writing") && !files_exists(f.directory, 1, "llmd-session"));
-    push(&f, STORE_WRITE, 1, 2);
-    CHECK_INT(take_status(&f, 2), LLM_OK);
+    CHECK(session == LLM_IO && state == LLM_IO && saved == LLM_IO);
+    CHECK(!files_exists(f.directory, 1, "writing") && !files_exists(f.directory, 1, "writing-state"));
+    CHECK(files_exists(f.directory, 1, "llmd-session") && !files_exists(f.directory, 1, "llmd-state"));
+    llm_saved found;
+    CHECK_INT(store_list_saved(f.store, &found, 1), 0);
+    push_state(&f, STORE_WRITE, 1, 5);
+    CHECK_INT(take_status(&f, 5), LLM_OK);
     close_store(&f);
 }
 
-static void test_only_the_last_complaints_are_kept(void)
+static void test_what_is_not_told_is_counted(void)
 {
     fixture f;
     open_store(&f);
@@ -192,11 +319,14 @@ static void test_only_the_last_complaints_are_kept(void)
     }
     char text[256];
     int n = 0;
-    while (store_complaint(f.store, text, sizeof text)) {
-        n++;
+    CHECK(store_complaint(f.store, text, sizeof text));
+    CHECK_STR(text, "complaint 0");
+    for (n = 1; store_complaint(f.store, text, sizeof text); n++) {
     }
-    CHECK(n > 0 && n < 100);
-    CHECK_STR(text, "complaint 99");
+    CHECK(n > 1 && n < 100);
+    char expected[128];
+    snprintf(expected, sizeof expected, "and %d more", 100 - (n - 1));
+    CHECK(strncmp(text, expected, strlen(expected)) == 0);
     close_store(&f);
 }
 
@@ -206,46 +336,159 @@ static void test_a_second_store_is_refused(void)
     open_store(&f);
     store *second = NULL;
     char error[512] = "";
-    CHECK_INT(store_open(f.directory, files_fingerprint, f.bell, &second, error, sizeof error), LLM_IO);
+    CHECK_INT(try_open(f.directory, files_geometry, f.bell, &second, error, sizeof error), LLM_IO);
     CHECK(strstr(error, "another daemon") != NULL);
-    CHECK_INT(store_open("/proc/nonexistent", files_fingerprint, f.bell, &second, error, sizeof error), LLM_IO);
+    CHECK_INT(try_open("/proc/nonexistent", files_geometry, f.bell, &second, error, sizeof error), LLM_IO);
     close_store(&f);
 }
 
-static void count(void *context, snapshot *head)
+typedef struct scanned {
+    uint32_t n;
+    uint32_t n_states;
+} scanned;
+
+static void count(void *context, session_file *file, const state_facts *state)
 {
-    *(uint32_t *)context += head->n_tokens == 9 && head->state == NULL;
+    scanned *found = context;
+    found->n += file->n_tokens == FILES_TOKENS;
+    found->n_states += state->is_there && state_matches(state->k, state->hash, file->tokens, file->n_tokens);
 }
 
 static void test_scan_sets_aside_what_is_refused(void)
 {
     fixture f;
     open_store(&f);
-    push(&f, STORE_WRITE, 1, 1);
+    push_change(&f, CHANGE_WRITE, 1, 1);
     CHECK_INT(take_status(&f, 1), LLM_OK);
+    push_state(&f, STORE_WRITE, 1, 2);
+    CHECK_INT(take_status(&f, 2), LLM_OK);
+    push_change(&f, CHANGE_WRITE, 4, 3);
+    CHECK_INT(take_status(&f, 3), LLM_OK);
     files_write(f.directory, 2, "llmd-session", "nonsense", 8);
-    char saved[FILES_PATH_BYTES + 8];
-    snprintf(saved, sizeof saved, "%s/saved", f.directory);
-    files_write(saved, 3, "writing", "half", 4);
-    uint32_t n = 0;
-    store_scan(f.store, count, &n);
-    CHECK_INT(n, 1);
-    CHECK(files_exists(f.directory, 2, "refused"));
-    CHECK(!files_exists(saved, 3, "writing"));
+    files_write(f.directory, 2, "llmd-state", "nonsense", 8);
+    files_write(f.directory, 4, "llmd-state", "nonsense", 8);
+    scanned found = {0};
+    store_scan(f.store, count, &found);
+    CHECK_INT(found.n, 2);
+    CHECK_INT(found.n_states, 1);
+    CHECK(files_exists(f.directory, 2, "refused") && !files_exists(f.directory, 2, "llmd-state"));
+    CHECK(files_exists(f.directory, 4, "refused-state") && files_exists(f.directory, 4, "llmd-session"));
+    close_store(&f);
+}
+
+/* Sessions of other models lie beside: whose they are is said once. */
+static void test_other_models_are_told(void)
+{
+    fixture f;
+    char parent[FILES_PATH_BYTES], other[FILES_PATH_BYTES + 32], text[512];
+    files_make_directory(parent);
+    snprintf(other, sizeof other, "%s/00000000000000aa", parent);
+    snprintf(f.directory, sizeof f.directory, "%.*s/00000000000000bb", 64, parent);
+    mkdir(other, 0700);
+    files_write(other, 5, "llmd-session", "anything", 8);
+    snprintf(text, sizeof text, "echo 'Another Model' > %s/model.txt", other);
+    CHECK_INT(system(text), 0);
+    open_in(&f);
+    CHECK(store_complaint(f.store, text, sizeof text));
+    CHECK(strstr(text, "1 session of Another Model lies in") != NULL);
+    CHECK(!store_complaint(f.store, text, sizeof text));
+    close_and_open(&f);
+    close_store(&f);
+    files_remove_directory(parent);
+}
+
+/* ---- labels ---- */
+
+static int load(fixture *f, const char *label, bool *has_state)
+{
+    store_push(f->store, about_label(STORE_LOAD, label, 99));
+    store_job *job = take(f, 99);
+    const int status = job != NULL ? (int)job->status : -1;
+    *has_state = job != NULL && job->state.n_parts > 0;
+    store_job_free(job);
+    return status;
+}
+
+static void test_labels(void)
+{
+    fixture f;
+    llm_saved found[4];
+    bool has_state = false;
+    open_store(&f);
+    push_save(&f, "one", 1);
+    push_save(&f, "two", 2);
+    push_save(&f, "one", 3);
+    CHECK(take_status(&f, 1) == LLM_OK && take_status(&f, 2) == LLM_OK && take_status(&f, 3) == LLM_OK);
+    CHECK_INT(store_list_saved(f.store, found, 4), 2);
+    CHECK(found[0].owner == 7 && found[0].n_tokens == FILES_TOKENS && found[0].n_bytes > 0 && found[0].saved_ms > 0);
+    close_and_open(&f);
+    CHECK_INT(store_list_saved(f.store, found, 4), 2);
+    CHECK(load(&f, "one", &has_state) == LLM_OK && has_state);
+    CHECK_INT(load(&f, "three", &has_state), LLM_NOT_FOUND);
+    store_push(f.store, about_label(STORE_UNSAVE, "one", 5));
+    store_push(f.store, about_label(STORE_UNSAVE, "one", 6));
+    CHECK(take_status(&f, 5) == LLM_OK && take_status(&f, 6) == LLM_NOT_FOUND);
+    CHECK_INT(store_list_saved(f.store, found, 4), 1);
+    CHECK_STR(found[0].label, "two");
+    close_store(&f);
+}
+
+/* One daemon, other options: the label is there, its state is not of use. */
+static void test_a_label_outlives_its_geometry(void)
+{
+    fixture f;
+    char error[256];
+    const uint8_t other[16] = {1};
+    bool has_state = true;
+    open_store(&f);
+    push_save(&f, "one", 1);
+    CHECK_INT(take_status(&f, 1), LLM_OK);
+    store_close(f.store);
+    CHECK_INT(try_open(f.directory, other, f.bell, &f.store, error, sizeof error), LLM_OK);
+    CHECK(load(&f, "one", &has_state) == LLM_OK && !has_state);
+    close_store(&f);
+}
+
+static void test_labels_are_bounded_for_each_owner(void)
+{
+    fixture f;
+    char label[16];
+    open_store(&f);
+    for (uint64_t i = 0; i < LLM_SAVED_PER_OWNER_MAX; i++) {
+        snprintf(label, sizeof label, "l%d", (int)i);
+        push_save(&f, label, i);
+        CHECK_INT(take_status(&f, i), LLM_OK);
+    }
+    push_save(&f, "more", 1);
+    CHECK_INT(take_status(&f, 1), LLM_SAVED_FULL);
+    push_save(&f, "l3", 2); /* in the place of the one that is there */
+    CHECK_INT(take_status(&f, 2), LLM_OK);
+    store_job *job = about_label(STORE_SAVE, "theirs", 3);
+    job->file = files_session(0);
+    job->file.owner = job->owner = 8;
+    strcpy(job->file.name, "theirs");
+    store_push(f.store, job);
+    CHECK_INT(take_status(&f, 3), LLM_OK);
     close_store(&f);
 }
 
 int main(void)
 {
-    RUN(test_jobs_are_done_in_order);
+    RUN(test_states_are_done_in_order);
+    RUN(test_changes_go_before_states);
     RUN(test_what_is_queued_at_the_close_is_written);
     RUN(test_read_gives_what_was_written);
-    RUN(test_relabel_changes_the_name_and_nothing_else);
-    RUN(test_a_damaged_file_is_set_aside_and_told);
+    RUN(test_what_is_removed_is_gone);
+    RUN(test_a_change_that_fails_changes_nothing);
+    RUN(test_a_damaged_state_is_set_aside_and_told);
     RUN(test_a_directory_that_vanishes);
     RUN(test_a_full_disk);
-    RUN(test_only_the_last_complaints_are_kept);
+    RUN(test_what_is_not_told_is_counted);
     RUN(test_a_second_store_is_refused);
     RUN(test_scan_sets_aside_what_is_refused);
+    RUN(test_other_models_are_told);
+    RUN(test_labels);
+    RUN(test_a_label_outlives_its_geometry);
+    RUN(test_labels_are_bounded_for_each_owner);
     return CHECK_RESULT();
 }

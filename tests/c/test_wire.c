@@ -232,21 +232,24 @@ static const uint8_t rename_message[] = {0x95, 0x09, 0x02, 0x00, 0xa1, 0x61, 0xa
 static const uint8_t save_message[] = {0x95, 0x0a, 0x02, 0x00, 0xa1, 0x61, 0xa1, 0x62};
 static const uint8_t load_message[] = {0x95, 0x0b, 0x02, 0x00, 0xa1, 0x61, 0xa1, 0x62};
 
+static const uint8_t unsave_message[] = {0x94, 0x0c, 0x02, 0x00, 0xa1, 0x61};
+
 static const struct {
     const uint8_t *at;
     size_t n;
     int n_alike; /* commands of the same shape, itself included */
 } messages[] = {{generate_message, sizeof generate_message, 1},
                 {cancel_message, sizeof cancel_message, 1},
-                {reset_message, sizeof reset_message, 3},
-                {close_message, sizeof close_message, 3},
+                {reset_message, sizeof reset_message, 4},
+                {close_message, sizeof close_message, 4},
                 {pause_message, sizeof pause_message, 1},
                 {fork_message, sizeof fork_message, 1},
-                {park_message, sizeof park_message, 3},
+                {park_message, sizeof park_message, 4},
                 {pin_message, sizeof pin_message, 1},
                 {rename_message, sizeof rename_message, 3},
                 {save_message, sizeof save_message, 3},
-                {load_message, sizeof load_message, 3}};
+                {load_message, sizeof load_message, 3},
+                {unsave_message, sizeof unsave_message, 4}};
 
 static void a_generate_is_understood(void)
 {
@@ -291,6 +294,8 @@ static void the_short_commands_are_understood(void)
     CHECK(c.op == LLM_COMMAND_PIN && c.session[0] == 'a' && c.is_on);
     CHECK_INT(wire_command_read(save_message, sizeof save_message, &c), LLM_OK);
     CHECK(c.op == LLM_COMMAND_SAVE && c.session[0] == 'a' && c.n_other_bytes == 1 && c.other[0] == 'b');
+    CHECK_INT(wire_command_read(unsave_message, sizeof unsave_message, &c), LLM_OK);
+    CHECK(c.op == LLM_COMMAND_UNSAVE && c.n_other_bytes == 1 && c.other[0] == 'a');
 }
 
 /* ---- malformed commands ---- */

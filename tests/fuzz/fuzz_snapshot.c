@@ -1,16 +1,19 @@
-/* fuzz_snapshot.c: the reader of session files. Arbitrary bytes, and a file that was written and then changed: raw bytes
- * alone would never have the right checksum. Whatever is accepted must be what was written. The first byte chooses. */
+/* fuzz_snapshot.c: the readers of session files and of state files. Arbitrary bytes, and a file that was written and then
+ * changed: raw bytes alone would never have the right checksum. Whatever is accepted must be what was written. The first
+ * byte chooses which file, and how. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "checkpoint.h"
 #include "snapshot.h"
 
 enum { ID = 1, STATE_BYTES = 40, FILE_BYTES_MAX = 1 << 16 };
 
-static const uint8_t fingerprint[16] = {1, 2, 3};
+static const uint8_t identity[16] = {1, 2, 3};
+static const uint8_t geometry[16] = {4, 5, 6};
 static char directory[64];
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
@@ -29,29 +32,29 @@ static void remove_directory(void)
     require(system(command) == 0);
 }
 
-static void path_of_it(char *out, size_t n)
+static void path_of_it(char *out, size_t n, bool is_state)
 {
     if (directory[0] == '\0') {
         strcpy(directory, "/tmp/fuzz_snapshot.XXXXXX");
         require(mkdtemp(directory) != NULL);
         atexit(remove_directory);
     }
-    snprintf(out, n, "%s/%016x.llmd-session", directory, ID);
+    snprintf(out, n, "%s/%016x.%s", directory, ID, is_state ? "llmd-state" : "llmd-session");
 }
 
-static void put(const void *bytes, size_t n)
+static void put(bool is_state, const void *bytes, size_t n)
 {
     char path[128];
-    path_of_it(path, sizeof path);
+    path_of_it(path, sizeof path, is_state);
     const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
     require(fd >= 0 && write(fd, bytes, n) == (ssize_t)n);
     close(fd);
 }
 
-static size_t get(uint8_t *bytes)
+static size_t get(bool is_state, uint8_t *bytes)
 {
     char path[128];
-    path_of_it(path, sizeof path);
+    path_of_it(path, sizeof path, is_state);
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     require(fd >= 0);
     const ssize_t n = read(fd, bytes, FILE_BYTES_MAX);
@@ -60,56 +63,73 @@ static size_t get(uint8_t *bytes)
     return (size_t)n;
 }
 
-static void require_whole(const snapshot *s)
+static bool is_session_accepted(void)
 {
-    require(s->id == ID && memcmp(s->fingerprint, fingerprint, sizeof fingerprint) == 0);
-    require(strnlen(s->name, sizeof s->name) <= LLM_SESSION_NAME_BYTES_MAX && s->n_parts <= SNAPSHOT_PARTS_MAX);
-    require(s->n_tokens == 0 || s->tokens != NULL);
-    for (uint32_t i = 0; i < s->n_parts; i++) {
-        require(s->parts[i].k > 0 && s->parts[i].k <= s->n_tokens && s->parts[i].state != NULL);
-        require((s->parts[i].n_logits > 0) == (s->parts[i].logits != NULL));
-    }
-}
-
-/* Reads the file whole and its head alone. True if it was accepted whole. */
-static bool is_accepted(void)
-{
-    snapshot s;
+    session_file f;
     const char *why = "";
-    const int head_status = snapshot_read(directory, ID, fingerprint, true, &s, &why);
-    snapshot_clear(&s);
-    const int status = snapshot_read(directory, ID, fingerprint, false, &s, &why);
+    const int status = session_file_read(directory, ID, identity, &f, &why);
     if (status == LLM_OK) {
-        require(head_status == LLM_OK);
-        require_whole(&s);
+        require(f.id == ID && strnlen(f.name, sizeof f.name) <= LLM_SESSION_NAME_BYTES_MAX);
+        require(f.n_tokens == 0 || f.tokens != NULL);
     } else {
-        require(why[0] != '\0' && s.tokens == NULL && s.state == NULL && s.n_parts == 0);
+        require(why[0] != '\0' && f.tokens == NULL);
     }
-    snapshot_clear(&s);
+    session_file_clear(&f);
     return status == LLM_OK;
 }
 
-/* A snapshot made of the input's bytes. */
-static void write_one(const uint8_t *data, size_t n_bytes)
+/* Reads the head alone, and the file with the limit that it names. */
+static bool is_state_accepted(void)
 {
-    snapshot s = {.id = ID, .owner = data[0], .n_tokens = (uint32_t)(n_bytes / sizeof(int32_t)), .name = "it"};
-    uint8_t state[STATE_BYTES] = {0};
-    float logits[2] = {1, 2};
-    int32_t *tokens = malloc(n_bytes + sizeof *tokens);
-    require(tokens != NULL);
-    memcpy(tokens, data, n_bytes);
-    memcpy(s.fingerprint, fingerprint, sizeof fingerprint);
-    s.tokens = tokens;
-    s.state = state;
-    s.n_state_bytes = n_bytes % STATE_BYTES;
-    s.n_parts = s.n_tokens > 0 ? data[0] % 3u : 0;
-    for (uint32_t i = 0; i < s.n_parts; i++) {
-        s.parts[i] = (snapshot_part){.k = 1 + i % s.n_tokens, .state = state, .n_state_bytes = i, .is_whole = i == 1};
-        s.parts[i].n_logits = i == 1 ? 2 : 0;
-        s.parts[i].logits = i == 1 ? logits : NULL;
+    state_file f;
+    state_facts facts;
+    const char *why = "";
+    const int head_status = state_file_look(directory, ID, geometry, &facts, &why);
+    const int status = state_file_read(directory, ID, geometry, facts.n_bytes, &f, &why);
+    if (status == LLM_OK) {
+        require(head_status == LLM_OK && facts.is_there && !facts.is_of_other_geometry);
+        require(f.k == facts.k && f.n_parts > 0 && f.n_parts <= SNAPSHOT_PARTS_MAX && f.parts[0].k == f.k);
+        require(state_file_bytes(&f) == facts.n_bytes);
+        for (uint32_t i = 0; i < f.n_parts; i++) {
+            const state_part *p = &f.parts[i];
+            require(p->k > 0 && p->k <= f.k && p->bytes != NULL);
+            require(p->n_bytes == checkpoint_blob_bytes(p->n_state_bytes, p->n_logits));
+        }
+    } else {
+        require(why[0] != '\0' && f.n_parts == 0);
     }
-    require(snapshot_write(directory, &s) == LLM_OK);
-    free(tokens);
+    state_file_clear(&f);
+    return status == LLM_OK;
+}
+
+static bool is_accepted(bool is_state)
+{
+    return is_state ? is_state_accepted() : is_session_accepted();
+}
+
+/* Made of the input's bytes. */
+static void write_session(const uint8_t *data, size_t n_bytes)
+{
+    session_file f = {.id = ID, .owner = data[0], .n_tokens = (uint32_t)(n_bytes / sizeof(int32_t)), .name = "it"};
+    f.tokens = malloc(n_bytes + sizeof *f.tokens);
+    require(f.tokens != NULL);
+    memcpy(f.tokens, data, n_bytes);
+    require(session_file_write(directory, identity, &f) == LLM_OK);
+    session_file_clear(&f);
+}
+
+static void write_state(const uint8_t *data, size_t n_bytes)
+{
+    uint8_t bytes[STATE_BYTES + 2 * sizeof(float)] = {0};
+    state_file f = {.k = (uint32_t)n_bytes, .hash = {{data[0], n_bytes}}, .n_parts = 1 + data[0] % 3u};
+    for (uint32_t i = 0; i < f.n_parts; i++) {
+        state_part *p = &f.parts[i];
+        *p = (state_part){.k = i == 0 ? f.k : 1 + data[0] % f.k, .is_whole = i != 1, .bytes = bytes};
+        p->n_state_bytes = i == 0 ? n_bytes % STATE_BYTES : i;
+        p->n_logits = i == 1 ? 2 : 0;
+        p->n_bytes = checkpoint_blob_bytes(p->n_state_bytes, p->n_logits);
+    }
+    require(state_file_write(directory, ID, geometry, &f) == LLM_OK);
 }
 
 /* Three bytes of input: where, and what becomes of that byte. */
@@ -127,20 +147,25 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     if (n_bytes < 2 || n_bytes > FILE_BYTES_MAX / 4) {
         return 0;
     }
+    const bool is_state = data[0] % 4 >= 2;
     if (data[0] % 2 == 0) {
-        put(data + 1, n_bytes - 1);
-        (void)is_accepted();
+        put(is_state, data + 1, n_bytes - 1);
+        (void)is_accepted(is_state);
         return 0;
     }
     char path[128];
-    path_of_it(path, sizeof path);
+    path_of_it(path, sizeof path, is_state);
     const size_t n_contents = 1 + (n_bytes - 1) / 2;
-    write_one(data + 1, n_contents);
-    const size_t n_file = get(original);
-    require(is_accepted());
+    if (is_state) {
+        write_state(data + 1, n_contents);
+    } else {
+        write_session(data + 1, n_contents);
+    }
+    const size_t n_file = get(is_state, original);
+    require(is_accepted(is_state));
     memcpy(changed, original, n_file);
     change(changed, n_file, data + 1 + n_contents, n_bytes - 1 - n_contents);
-    put(changed, n_file);
-    require(is_accepted() == (memcmp(original, changed, n_file) == 0));
+    put(is_state, changed, n_file);
+    require(is_accepted(is_state) == (memcmp(original, changed, n_file) == 0));
     return 0;
 }

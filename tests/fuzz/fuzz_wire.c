@@ -90,7 +90,7 @@ static bool read_and_require(const uint8_t *bytes, size_t n)
     int status = wire_command_read(message, n, &c);
     require(status == LLM_OK || status == LLM_INVALID);
     if (status == LLM_OK) {
-        require(c.op >= LLM_COMMAND_GENERATE && c.op <= LLM_COMMAND_LOAD);
+        require(c.op >= LLM_COMMAND_GENERATE && c.op <= LLM_COMMAND_UNSAVE);
         if (c.op == LLM_COMMAND_GENERATE) {
             require_generate(&c, message, n);
         }
@@ -180,8 +180,8 @@ static void write_generate(wire_writer *w, recipe *r)
 
 static size_t write_command(uint8_t *out, size_t n_out, recipe *r)
 {
-    static const uint32_t fields[] = {13, 2, 4, 4, 3, 7, 4, 5, 5, 5, 5};
-    uint32_t op = LLM_COMMAND_GENERATE + next_byte(r) % 11;
+    static const uint32_t fields[] = {13, 2, 4, 4, 3, 7, 4, 5, 5, 5, 5, 4};
+    uint32_t op = LLM_COMMAND_GENERATE + next_byte(r) % 12;
     wire_writer w = wire_writer_open(out, n_out);
     wire_write_array(&w, fields[op - LLM_COMMAND_GENERATE]);
     wire_write_uint(&w, op);
@@ -197,7 +197,7 @@ static size_t write_command(uint8_t *out, size_t n_out, recipe *r)
         }
         if (op == LLM_COMMAND_PIN) {
             wire_write_bool(&w, next_byte(r) % 2 == 0);
-        } else if (op >= LLM_COMMAND_FORK && op != LLM_COMMAND_PARK) {
+        } else if (op >= LLM_COMMAND_FORK && op != LLM_COMMAND_PARK && op != LLM_COMMAND_UNSAVE) {
             write_text(&w, r, 1);
         }
         if (op == LLM_COMMAND_FORK) {

@@ -1,0 +1,98 @@
+/* The account of saved states: every holder counts where it should, once, and the last one frees. */
+#include <stdlib.h>
+
+#include "check.h"
+#include "ledger.h"
+#include "random.h"
+
+enum { N_BLOBS = 12, N_ROUNDS = 20000, N_HOLDERS_MAX = 3 };
+
+static void test_a_blob_counts_once_for_each_use(void)
+{
+    ledger l;
+    ledger_open(&l, 100);
+    blob *b = ledger_new(&l, LEDGER_PARKED, 40);
+    ledger_hold(&l, LEDGER_PARKED, b);
+    CHECK_INT(l.n_bytes[LEDGER_PARKED], 40);
+    ledger_hold(&l, LEDGER_IN_FLIGHT, b);
+    CHECK_INT(l.n_bytes[LEDGER_IN_FLIGHT], 40);
+    ledger_drop(&l, LEDGER_PARKED, b);
+    CHECK_INT(l.n_bytes[LEDGER_PARKED], 40);
+    ledger_drop(&l, LEDGER_PARKED, b);
+    CHECK_INT(l.n_bytes[LEDGER_PARKED], 0);
+    ledger_drop(&l, LEDGER_IN_FLIGHT, b);
+    CHECK_INT(l.n_bytes[LEDGER_IN_FLIGHT], 0);
+    ledger_drop(&l, LEDGER_PARKED, NULL);
+}
+
+static void test_one_state_may_always_move(void)
+{
+    ledger l;
+    ledger_open(&l, 100);
+    CHECK(ledger_admits(&l, 1000));
+    ledger_reserve(&l, 60);
+    CHECK(ledger_admits(&l, 40) && !ledger_admits(&l, 41));
+    ledger_reserve(&l, 60);
+    CHECK_INT(ledger_room(&l), 0);
+    CHECK(!ledger_admits(&l, 1));
+    ledger_release(&l, 120);
+    CHECK(ledger_admits(&l, 101));
+}
+
+static size_t expected(blob *const *blobs, ledger_use use)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < N_BLOBS; i++) {
+        n += blobs[i] != NULL && blobs[i]->n_holders[use] > 0 ? blobs[i]->n_bytes : 0;
+    }
+    return n;
+}
+
+static uint32_t holders(const blob *b)
+{
+    return b->n_holders[LEDGER_PARKED] + b->n_holders[LEDGER_CHECKPOINT] + b->n_holders[LEDGER_IN_FLIGHT];
+}
+
+static void test_random_holders(void)
+{
+    random_source r = {.state = 3};
+    ledger l;
+    blob *blobs[N_BLOBS] = {0};
+    ledger_open(&l, 100);
+    for (uint32_t round = 0; round < N_ROUNDS; round++) {
+        const uint32_t i = random_below(&r, N_BLOBS);
+        const ledger_use use = (ledger_use)random_below(&r, LEDGER_USES);
+        if (blobs[i] == NULL) {
+            blobs[i] =
+                random_below(&r, 2) ? ledger_new(&l, use, random_below(&r, 50)) : ledger_take(&l, use, malloc(30), 30);
+        } else if (random_below(&r, 2) == 0 && holders(blobs[i]) < N_HOLDERS_MAX) {
+            ledger_hold(&l, use, blobs[i]);
+        } else if (blobs[i]->n_holders[use] > 0) {
+            const bool is_last = holders(blobs[i]) == 1;
+            ledger_drop(&l, use, blobs[i]);
+            blobs[i] = is_last ? NULL : blobs[i];
+        }
+        for (int each = 0; each < LEDGER_USES; each++) {
+            CHECK_INT(l.n_bytes[each], expected(blobs, (ledger_use)each));
+        }
+        CHECK_STILL_GOOD();
+    }
+    for (uint32_t i = 0; i < N_BLOBS; i++) {
+        for (int use = 0; use < LEDGER_USES; use++) {
+            for (uint32_t n = blobs[i] != NULL ? blobs[i]->n_holders[use] : 0; n > 0; n--) {
+                const bool is_last = holders(blobs[i]) == 1;
+                ledger_drop(&l, (ledger_use)use, blobs[i]);
+                blobs[i] = is_last ? NULL : blobs[i];
+            }
+        }
+    }
+    CHECK_INT(l.n_bytes[0] + l.n_bytes[1] + l.n_bytes[2], 0);
+}
+
+int main(void)
+{
+    RUN(test_a_blob_counts_once_for_each_use);
+    RUN(test_one_state_may_always_move);
+    RUN(test_random_holders);
+    return CHECK_RESULT();
+}
