@@ -68,6 +68,61 @@ async def test_saved_sessions_outlive_the_daemon(tmp_path: Path) -> None:
         assert then.report["reused_prompt_tokens"] > 0
 
 
+CAPACITY = {"max_sessions": 3, "scratch_sessions": 1, "ctx_size": 2048, "session_timelines": 2}
+
+
+async def test_other_options_keep_sessions_and_labels(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """More or fewer places, a longer context: even the states are of use."""
+    async with serving(config(tmp_path)) as daemon:
+        talk = Conversation(daemon, "desk")
+        await talk.ask("a question to be kept for long")
+        assert (await daemon.ask("POST", "/v1/sessions/desk/save", {"name": "label"})).status == 200
+    async with serving(config(tmp_path, **CAPACITY)) as daemon:
+        await again(talk, daemon)
+        assert talk.report["session_reset_reason"] == "restored"
+        assert [one["name"] for one in (await daemon.ask("GET", "/v1/saved")).json["data"]] == ["label"]
+        assert (await daemon.ask("POST", "/v1/sessions/new/load", {"name": "label"})).status == 200
+    assert "memory layout" not in caplog.text
+
+
+async def test_another_memory_layout_keeps_tokens_and_pins(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    talk = await filled(tmp_path)
+    async with serving(config(tmp_path)) as daemon:
+        held = (await daemon.ask("POST", "/v1/sessions/desk/pin", {"pinned": True})).json["tokens"]
+    async with serving(config(tmp_path, model="sim:hybrid,layout=1")) as daemon:
+        found = (await daemon.ask("GET", "/v1/sessions/desk")).json
+        assert (found["tokens"], found["pinned"]) == (held, True)
+        await again(talk, daemon)
+        assert talk.report["session_reset_reason"] == "torn"
+    assert "1 session was saved under another memory layout" in caplog.text
+
+
+async def test_whose_the_other_sessions_are(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    await filled(tmp_path, model="sim:dense")
+    async with serving(config(tmp_path)):
+        pass
+    assert "1 session of sim-dense lies in" in caplog.text
+
+
+async def test_more_sessions_than_places(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The pinned one gets the place; the others sleep, and one that is closed asleep never comes back."""
+    options = {"capacity_policy": "refuse", "max_sessions": 1}
+    async with serving(config(tmp_path)) as daemon:
+        for name in ("desk", "lamp", "sofa"):
+            await Conversation(daemon, name).ask(f"a question about the {name}")
+        assert (await daemon.ask("POST", "/v1/sessions/desk/pin", {"pinned": True})).status == 200
+    async with serving(config(tmp_path, **options)) as daemon:
+        listed = (await daemon.ask("GET", "/v1/sessions")).json
+        assert [one["id"] for one in listed["data"]] == ["desk"] and listed["places"]["dormant"] == 2
+        assert (await daemon.ask("DELETE", "/v1/sessions/lamp")).status == 200
+        assert (await daemon.ask("DELETE", "/v1/sessions/lamp")).status == 404
+        assert (await daemon.ask("DELETE", "/v1/sessions/desk")).status == 200
+        await daemon.chat(session_id="sofa")
+    assert 'session "sofa" found no place' in caplog.text
+    async with serving(config(tmp_path)) as daemon:
+        assert [one["id"] for one in (await daemon.ask("GET", "/v1/sessions")).json["data"]] == ["sofa"]
+
+
 async def test_closed_sessions_do_not_come_back(tmp_path: Path) -> None:
     await filled(tmp_path)
     async with serving(config(tmp_path)) as daemon:
@@ -112,8 +167,10 @@ async def test_a_disk_that_takes_nothing(tmp_path: Path, caplog: pytest.LogCaptu
         talk = Conversation(daemon, "desk")
         await talk.ask("a question")
         shutil.rmtree(tmp_path / "state")
-        answer = await daemon.ask("POST", "/v1/sessions/desk/save", {"name": "label"})
-        assert answer.status == 500 and answer.error["code"] == "io_error"
+        for verb, body in (("save", {"name": "label"}), ("pin", {"pinned": True})):
+            answer = await daemon.ask("POST", f"/v1/sessions/desk/{verb}", body)
+            assert answer.status == 500 and answer.error["code"] == "io_error", verb
+        assert (await daemon.ask("GET", "/v1/sessions/desk")).json["pinned"] is False
         await again(talk, daemon)
         assert talk.report["session_reset_reason"] == "exact_prefix"
     assert "cannot be written" in caplog.text
@@ -145,6 +202,20 @@ def ask(process: Process, text: str) -> Json:
     session = answer["session"]
     assert isinstance(session, dict)
     return session
+
+
+def test_killed_then_stopped(start: Start) -> None:
+    """Between the two nobody used the session: it is known, and pinned."""
+    first = start("--model", "sim:hybrid")
+    ask(first, "a question before the crash")
+    held = first.ask("POST", "/v1/sessions/desk/pin", {"pinned": True})[1]["tokens"]
+    first.popen.send_signal(signal.SIGKILL)
+    first.popen.wait()
+    second = start("--model", "sim:hybrid")
+    second.popen.terminate()
+    assert second.popen.wait() == 0
+    found = start("--model", "sim:hybrid").ask("GET", "/v1/sessions/desk")[1]
+    assert (found["tokens"], found["pinned"]) == (held, True)
 
 
 def test_a_killed_daemon(start: Start) -> None:

@@ -35,7 +35,8 @@ async def test_list_and_show(daemon: Daemon) -> None:
     answer = (await daemon.ask("GET", "/v1/sessions")).json
     assert {session["id"] for session in answer["data"]} == {"first", "second"}
     assert answer["places"] == {
-        "named": 8, "named_used": 2, "scratch": 2, "parked": 0, "parked_max": 64, "policy": "park",
+        "named": 8, "named_used": 2, "scratch": 2, "parked": 0, "parked_max": 64, "dormant": 0,
+        "policy": "park",
     }  # fmt: skip
     shown = (await daemon.ask("GET", "/v1/sessions/second")).json
     assert shown["state"] == "idle" and shown["requests"] == 1 and shown["generated_tokens_total"] == 8

@@ -25,6 +25,7 @@ from .logs import fields
 from .metrics import Metrics
 from .options import Config
 from .progress import Loading, Progress
+from .saved_answers import SavedAnswers
 from .session_memory import SessionMemory
 from .turns import Turns
 
@@ -72,6 +73,7 @@ async def open_model(state: State, wanted: EngineOptions) -> None:
     engine = await Engine.open(wanted)
     try:
         histories = await histories_of(state.config, engine)
+        saved_answers = await saved_answers_of(state.config, engine)
     except BaseException:
         await engine.close()
         raise
@@ -81,6 +83,7 @@ async def open_model(state: State, wanted: EngineOptions) -> None:
         turns=Turns(engine.page),
         model_id=state.config.model_id or engine.info.name,
         histories=histories,
+        saved_answers=saved_answers,
     )
     engine.watcher = SessionMemory(state.histories, state.turns, state.is_in_use)
     state.use_keys(state.keys)
@@ -109,6 +112,15 @@ async def histories_of(config: Config, engine: Engine) -> Histories:
         path = history_file.path_of(config.state_dir, info.fingerprint)
         await asyncio.to_thread(history_file.take, path, histories, info.fingerprint, info.n_vocab)
     return histories
+
+
+async def saved_answers_of(config: Config, engine: Engine) -> SavedAnswers | None:
+    if config.state_dir is None:
+        return None
+    found = SavedAnswers(config.state_dir, engine.info.fingerprint, engine.info.n_vocab)
+    labels = [(saved.owner, saved.label) for saved in engine.saved()]
+    await asyncio.to_thread(found.sweep, labels)
+    return found
 
 
 async def write_histories(state: State) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from . import limits
-from .engine_open import EngineOptions, info_of, open_engine, start_engine
+from .engine_open import EngineOptions, Saved, info_of, open_engine, saved_of, start_engine
 from .engine_text import Prompt, detokenize, render_chat, spell, tokenize
 from .errors import ApiError, code_of_status
 from .json_scan import body_scan
@@ -49,6 +49,7 @@ from .wire.engine import (
     Save,
     Started,
     Text,
+    Unsave,
 )
 
 log = logging.getLogger("llmd.engine")
@@ -229,6 +230,13 @@ class Engine:
     async def load(self, owner: int, session: str, label: str) -> Reply:
         """A session that has the name already is replaced when the snapshot has been read."""
         return await self._ask(Load(self._next_request(), owner, session, label))
+
+    async def unsave(self, owner: int, label: str) -> Reply:
+        return await self._ask(Unsave(self._next_request(), owner, label))
+
+    def saved(self) -> list[Saved]:
+        """What is saved under labels, of all owners."""
+        return saved_of(self._engine)
 
     async def _ask(self, command: Question) -> Reply:
         future: asyncio.Future[Reply] = self.loop.create_future()

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from .native import MEMORY_WORDS, POLICY_WORDS, STATUS_TEXTS, Status, ffi, lib, text_of
+from .native import MEMORY_WORDS, POLICY_WORDS, SAVED_MAX, STATUS_TEXTS, Status, ffi, lib, text_of
 from .sampling import SamplingDefaults
 
 log = logging.getLogger("llmd.engine")
@@ -173,6 +173,27 @@ def info_of(pointer: Any) -> EngineInfo:
         has_chat_template=bool(raw.has_chat_template),
         sampling=_sampling_defaults(raw.sampling_default),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A session saved under a label; see llm_saved in llm.h."""
+
+    owner: int
+    label: str
+    n_tokens: int
+    n_bytes: int
+    saved_ms: int
+
+
+def saved_of(pointer: Any) -> list[Saved]:
+    """Any thread."""
+    raw = ffi.new("llm_saved[]", SAVED_MAX)
+    count = int(lib.llm_engine_saved(pointer, raw, SAVED_MAX))
+    return [
+        Saved(int(one.owner), text_of(one.label), int(one.n_tokens), int(one.n_bytes), int(one.saved_ms))
+        for one in (raw[i] for i in range(count))
+    ]
 
 
 def _sampling_defaults(raw: Any) -> SamplingDefaults:

@@ -64,10 +64,11 @@ CODES: dict[str, Kind] = {
     "capacity_exhausted": Kind(429, RATE, "All session places are taken and the capacity policy frees none."),
     "pins_exhausted": Kind(429, RATE, "As many histories are pinned as may be; unpin one first."),
     "queue_full": Kind(429, RATE, "Too many requests are waiting for this session."),
+    "saved_full": Kind(429, RATE, "As many sessions are saved as may be; remove one first."),
     "overloaded": Kind(503, SERVER, "The server holds as many requests as it can; try again."),
     "too_many_connections": Kind(503, SERVER, "The server holds as many connections as it can; try again."),
     "kv_cache_full": Kind(503, SERVER, "The KV cache has no room left for this session to grow."),
-    "no_memory": Kind(503, SERVER, "The host is out of memory."),
+    "no_memory": Kind(503, SERVER, "The host is short of memory, or too much is on its way to the disk or from it."),
     "model_loading": Kind(503, SERVER, "The model is still loading; GET /ready says how far it is."),
     "shutting_down": Kind(503, SERVER, "The server is stopping."),
     # What went wrong.

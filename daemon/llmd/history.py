@@ -256,11 +256,16 @@ class Histories:
 
     def stored(self) -> list[StoredSession]:
         """All that named sessions have, the least recently used first."""
-        return [
-            StoredSession(owner, name, kept.mode, [StoredAnswer(d, a.tokens, a.rest) for d, a in kept.answers.items()])
-            for (owner, name), kept in self._kept.items()
-            if name and (kept.answers or kept.mode is not None)
-        ]
+        found = (self.stored_of(owner, name) for owner, name in self._kept if name)
+        return [session for session in found if session is not None]
+
+    def stored_of(self, owner: int, session: str) -> StoredSession | None:
+        """None: it has nothing."""
+        kept = self._kept.get((owner, session))
+        if kept is None or not (kept.answers or kept.mode is not None):
+            return None
+        answers = [StoredAnswer(digest, answer.tokens, answer.rest) for digest, answer in kept.answers.items()]
+        return StoredSession(owner, session, kept.mode, answers)
 
     def restore(self, session: StoredSession) -> None:
         """As if it had been used just now; the bounds hold."""
@@ -268,6 +273,11 @@ class Histories:
             self._of(session.owner, session.name).mode = session.mode
         for answer in session.answers:
             self.keep(session.owner, session.name, answer.digest, Answer(answer.tokens, answer.rest))
+
+    def restore_as(self, owner: int, name: str, session: StoredSession | None) -> None:
+        """What was stored of one session, for another. None: nothing was."""
+        if session is not None:
+            self.restore(msgspec.structs.replace(session, owner=owner, name=name))
 
     def _of(self, owner: int, session: str) -> Kept:
         kept = self._kept.setdefault((owner, session), Kept(owner, session))

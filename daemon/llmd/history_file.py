@@ -1,4 +1,5 @@
-"""The answers of named sessions on disk, from an orderly stop to the next start.
+"""The answers of named sessions on disk, from an orderly stop to the next start; and those of a saved session, as long
+as it is saved (saved_answers.py).
 
     magic     8 bytes
     version   u32, little-endian
@@ -50,8 +51,12 @@ class RefusedError(Exception):
     """The file is not what this daemon wrote for this model; the message says why."""
 
 
+def directory_of(state_dir: Path, fingerprint: str) -> Path:
+    return state_dir / fingerprint[:_DIRECTORY_CHARS]
+
+
 def path_of(state_dir: Path, fingerprint: str) -> Path:
-    return state_dir / fingerprint[:_DIRECTORY_CHARS] / FILE_NAME
+    return directory_of(state_dir, fingerprint) / FILE_NAME
 
 
 # --- bytes -----------------------------------------------------------------------------------------------------------
@@ -108,7 +113,7 @@ def write(path: Path, histories: Histories, fingerprint: str) -> None:
     sessions = histories.stored()
     try:
         if sessions:
-            _replace(path, encode(sessions, fingerprint))
+            replace(path, encode(sessions, fingerprint))
         else:
             path.unlink(missing_ok=True)
     except OSError as error:
@@ -118,7 +123,7 @@ def write(path: Path, histories: Histories, fingerprint: str) -> None:
 def take(path: Path, histories: Histories, fingerprint: str, n_vocab: int) -> None:
     """Reads what the daemon before this one wrote, if there is any, and removes it."""
     try:
-        data = _read(path)
+        data = read(path)
         for session in decode(data, fingerprint, n_vocab):
             histories.restore(session)
         path.unlink()
@@ -131,7 +136,7 @@ def take(path: Path, histories: Histories, fingerprint: str, n_vocab: int) -> No
         log.warning("the answers of sessions cannot be read", extra=_about(path, error.strerror))
 
 
-def _read(path: Path) -> bytes:
+def read(path: Path) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     with open(descriptor, "rb") as file:
         found = os.fstat(descriptor)
@@ -142,7 +147,7 @@ def _read(path: Path) -> bytes:
         return file.read(found.st_size)
 
 
-def _replace(path: Path, data: bytes) -> None:
+def replace(path: Path, data: bytes) -> None:
     """Whole or not at all, whenever the machine stops."""
     partial = path.with_suffix(".partial")
     partial.unlink(missing_ok=True)

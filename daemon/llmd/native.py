@@ -75,6 +75,7 @@ class Status(enum.IntEnum):
     BUSY = lib.LLM_BUSY
     EXISTS = lib.LLM_EXISTS
     PINS = lib.LLM_PINS
+    SAVED_FULL = lib.LLM_SAVED_FULL
 
 
 class Outcome(enum.IntEnum):
@@ -108,6 +109,10 @@ MEMORY_WORDS = _table(lib.llm_memory_word, lib.LLM_MEMORY_N)
 POLICY_WORDS = _table(lib.llm_policy_word, lib.LLM_POLICY_N)
 JSON_WORDS = _table(lib.llm_json_word, lib.LLM_JSON_N)
 JSON_TEXTS = _table(lib.llm_json_text, lib.LLM_JSON_N)
+
+
+SAVED_MAX = int(lib.LLM_SAVED_MAX)
+SAVED_PER_OWNER_MAX = int(lib.LLM_SAVED_PER_OWNER_MAX)
 
 
 def version() -> str:

@@ -24,16 +24,16 @@ class SessionMemory:
     """Whether a generation of that owner and session is live."""
 
     def on_done(self, command: Question) -> None:
-        owner, name = command.owner, command.session
+        owner = command.owner
         match command:
             case Reset() | Close() | Load():
-                self._forget(owner, name)
+                self._forget(owner, command.session)
             case Fork():
                 self.turns.forget(owner, command.new_session)
-                self.histories.copy(owner, name, command.new_session)
+                self.histories.copy(owner, command.session, command.new_session)
             case Rename():
-                self.turns.renamed(owner, name, command.new_session)
-                self.histories.rename(owner, name, command.new_session)
+                self.turns.renamed(owner, command.session, command.new_session)
+                self.histories.rename(owner, command.session, command.new_session)
 
     def on_forgotten(self, owner: int, session: str) -> None:
         """One that has come back already goes on with what it said."""

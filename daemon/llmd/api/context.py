@@ -16,6 +16,7 @@ from ..history import Histories
 from ..metrics import Metrics
 from ..options import Config
 from ..progress import Loading, Progress
+from ..saved_answers import SavedAnswers
 from ..shares import Admission
 from ..turns import Turns
 
@@ -29,6 +30,8 @@ class Opened:
     turns: Turns
     model_id: str
     histories: Histories = field(default_factory=Histories)
+    saved_answers: SavedAnswers | None = None
+    """None: there is no state directory."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -73,6 +76,10 @@ class State:
     @property
     def histories(self) -> Histories:
         return self._there.histories
+
+    @property
+    def saved_answers(self) -> SavedAnswers | None:
+        return self._there.saved_answers
 
     @property
     def model_id(self) -> str:

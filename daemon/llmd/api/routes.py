@@ -6,7 +6,7 @@ from aiohttp import web
 
 from ..wire import openai
 from ..wire import sessions as wire
-from . import chat, completions, health, models, openapi, session_verbs, sessions, text
+from . import chat, completions, health, models, openapi, saved, session_verbs, sessions, text
 from .context import OPENAPI, PUBLIC
 from .endpoint import Endpoint
 from .failures import COMMAND, GENERATES, NAMES, RENDERS, SESSION, STORE, TEXT
@@ -37,14 +37,18 @@ ENDPOINTS = (
              failures=(*COMMAND, "pins_exhausted")),
     Endpoint("POST", "/v1/sessions/{id}/rename", session_verbs.rename_session,
              "Give a session another id", wire.Session, wire.RenameRequest, failures=(*NAMES, "session_exists")),
-    Endpoint("POST", "/v1/sessions/{id}/save", session_verbs.save_session,
+    Endpoint("POST", "/v1/sessions/{id}/save", saved.save_session,
              "Write a session to the state directory under a name", wire.SessionSaved, wire.SaveRequest,
-             failures=(*STORE, "nothing_to_save")),
-    Endpoint("POST", "/v1/sessions/{id}/load", session_verbs.load_session,
+             failures=(*STORE, "nothing_to_save", "saved_full")),
+    Endpoint("POST", "/v1/sessions/{id}/load", saved.load_session,
              "Make this session what was saved under a name", wire.Session, wire.SaveRequest,
              failures=(*NAMES, *STORE, "admin_required", "snapshot_not_found", "snapshot_refused")),
     Endpoint("GET", "/v1/sessions/{id}/explain", session_verbs.explain_session,
              "The last turns of a session: what was reused, and why not more", wire.Explanation, failures=SESSION),
+    Endpoint("GET", "/v1/saved", saved.list_saved, "Sessions saved under a name, the newest first", wire.SavedList,
+             failures=("invalid_value",)),
+    Endpoint("DELETE", "/v1/saved/{name}", saved.delete_saved, "Remove what was saved under a name", wire.SavedDeleted,
+             failures=(*STORE, "admin_required", "invalid_value", "snapshot_not_found")),
     Endpoint("POST", "/tokenize", text.tokenize, "Text to tokens", wire.Tokens, wire.TokenizeRequest, failures=TEXT),
     Endpoint("POST", "/detokenize", text.detokenize, "Tokens to text", wire.DetokenizedText, wire.DetokenizeRequest,
              failures=TEXT),

@@ -1,4 +1,4 @@
-"""/v1/sessions/{id}/...: fork, park, pin, rename, save, load, explain."""
+"""/v1/sessions/{id}/...: fork, park, pin, rename, explain."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from aiohttp import web
 
 from .. import limits, session_key
 from ..engine import Engine
-from ..errors import ApiError, code_of_status, shown
-from ..native import REASON_TEXTS, REASON_WORDS, STATUS_WORDS, Status
+from ..errors import ApiError, shown
+from ..native import REASON_TEXTS, REASON_WORDS, Status
 from ..shares import share_of
 from ..turns import Divergence as DivergedTokens
 from ..turns import Turn
@@ -19,13 +19,11 @@ from ..wire.sessions import (
     ForkRequest,
     PinRequest,
     RenameRequest,
-    SaveRequest,
-    SessionSaved,
 )
 from . import body
-from .context import FACTS, STATE, State
+from .context import STATE
 from .respond import respond
-from .sessions import again, check, find, may_see, owner_asked, uint32_of
+from .sessions import again, check, find, uint32_of
 
 LAST_USER = "last_user"
 TURN_PREFIX = "turn:"
@@ -36,7 +34,7 @@ _AT_EXPECTED = f"a count of tokens up to {AT_MAX}, last_user, or turn:N with N f
 async def fork_session(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await body.read(request, ForkRequest)
     found = find(request)
-    name = _name_for(wanted.session_id, "session_id", found.id)
+    name = name_for(wanted.session_id, "session_id", found.id)
     at = fork_point(wanted.at, state.turns.user_starts(found.owner, found.id))
     reply = await state.engine.fork(found.owner, found.id, name, at, replace=wanted.replace)
     if reply.status == Status.EXISTS:
@@ -85,41 +83,12 @@ async def pin_session(request: web.Request) -> web.Response:
 async def rename_session(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await body.read(request, RenameRequest)
     found = find(request)
-    name = _name_for(wanted.session_id, "session_id", found.id)
+    name = name_for(wanted.session_id, "session_id", found.id)
     reply = await state.engine.rename(found.owner, found.id, name)
     if reply.status == Status.EXISTS:
         raise _exists(name, "close it first")
     check(found, reply)
     return respond(again(state, found.owner, name))
-
-
-async def save_session(request: web.Request) -> web.Response:
-    state, wanted = request.app[STATE], await body.read(request, SaveRequest)
-    found = find(request)
-    _check_state_dir(state)
-    label = _label(wanted)
-    reply = await state.engine.save(found.owner, found.id, label)
-    if reply.status == Status.NOT_FOUND:
-        raise ApiError("nothing_to_save", None, "id")
-    check(found, reply)
-    return respond(SessionSaved(found.id, label, reply.n_tokens))
-
-
-async def load_session(request: web.Request) -> web.Response:
-    state, wanted = request.app[STATE], await body.read(request, SaveRequest)
-    caller, owner = request[FACTS].caller, owner_asked(request)
-    _check_state_dir(state)
-    name = _name_for(request.match_info["id"], "id")
-    label = _label(wanted)
-    owner = caller.owner if owner is None else owner
-    if not may_see(caller, owner):
-        raise ApiError("admin_required", None, "owner")
-    reply = await state.engine.load(owner, name, label)
-    if reply.status == Status.NOT_FOUND:
-        raise ApiError("snapshot_not_found", f"No session was saved as {shown(label)}.", "name")
-    if reply.status != Status.OK:
-        raise ApiError(code_of_status(STATUS_WORDS[reply.status]), None, "name")
-    return respond(again(state, owner, name))
 
 
 def _pins_exhausted(state: State) -> ApiError:
@@ -136,29 +105,13 @@ def _exists(name: str, advice: str) -> ApiError:
     return ApiError("session_exists", f"session_id: there is a session {shown(name)} already; {advice}.", "session_id")
 
 
-def _name_for(value: str, param: str, old: str | None = None) -> str:
+def name_for(value: str, param: str, old: str | None = None) -> str:
     """A session's id, other than `old`."""
     if not session_key.is_valid(value):
         raise session_key.invalid(value, param)
     if value == old:
         raise ApiError("invalid_value", f"{param}: the session has this id already.", param)
     return value
-
-
-def _label(wanted: SaveRequest) -> str:
-    if not session_key.is_valid(wanted.name):
-        raise ApiError(
-            "invalid_value",
-            f"name: {shown(wanted.name)} is no name for a saved session; it needs 1 to {limits.SESSION_ID_CHARS_MAX} "
-            "printable ASCII characters without spaces.",
-            "name",
-        )
-    return wanted.name
-
-
-def _check_state_dir(state: State) -> None:
-    if state.config.state_dir is None:
-        raise ApiError("no_state_dir")
 
 
 # --- explain ---------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from aiohttp import web
 
-from .. import limits
+from .. import limits, session_key
 from ..access import Caller
 from ..errors import ApiError, code_of_status, shown
 from ..native import REASON_TEXTS, REASON_WORDS, STATE_WORDS, STATUS_WORDS, SessionView, Status
@@ -41,9 +41,26 @@ async def reset_session(request: web.Request) -> web.Response:
 
 async def delete_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
-    found = find(request)
-    check(found, await state.engine.close_session(found.owner, found.id))
-    return respond(SessionDeleted(found.id))
+    owner, name = _meant(request)
+    reply = await state.engine.close_session(owner, name)
+    if reply.status == Status.NOT_FOUND:
+        raise ApiError("session_not_found", f"There is no session {shown(name)}.", "id")
+    if reply.status != Status.OK:
+        raise ApiError(code_of_status(STATUS_WORDS[reply.status]))
+    return respond(SessionDeleted(name))
+
+
+def _meant(request: web.Request) -> tuple[int, str]:
+    """An open session's owner and name, or what may be those of one that sleeps on the disk: the engine knows."""
+    try:
+        found = find(request)
+    except ApiError as error:
+        caller, owner, name = request[FACTS].caller, owner_asked(request), request.match_info["id"]
+        owner = caller.owner if owner is None else owner
+        if error.code != "session_not_found" or not may_see(caller, owner) or not session_key.is_valid(name):
+            raise
+        return owner, name
+    return found.owner, found.id
 
 
 # --- finding ---------------------------------------------------------------------------------------------------------
@@ -187,6 +204,7 @@ def _places(state: State, named: list[SessionView]) -> Places:
         scratch=info.n_scratch,
         parked=n_parked,
         parked_max=info.n_slots - info.n_sessions - info.n_scratch,
+        dormant=state.engine.page.counters()["sessions_dormant"],
         policy=state.config.capacity_policy,
     )
 

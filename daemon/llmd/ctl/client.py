@@ -135,6 +135,12 @@ class Client:
     def load(self, name: str, label: str, owner: str | None = None) -> Json:
         return self._ask("POST", _session_path(name, "/load", owner), {"name": label}).body
 
+    def saved(self, owner: str | None = None) -> Json:
+        return self._ask("GET", f"/v1/saved{_query(owner)}").body
+
+    def remove_saved(self, label: str, owner: str | None = None) -> Json:
+        return self._ask("DELETE", f"/v1/saved/{_quoted(label)}{_query(owner)}").body
+
     def explain(self, name: str, owner: str | None = None) -> Json:
         return self._ask("GET", _session_path(name, "/explain", owner)).body
 
@@ -285,8 +291,11 @@ def samples(text: str) -> dict[str, float]:
 
 
 def _session_path(name: str, action: str, owner: str | None) -> str:
-    query = "" if owner is None else f"?owner={_quoted(owner)}"
-    return f"/v1/sessions/{_quoted(name)}{action}{query}"
+    return f"/v1/sessions/{_quoted(name)}{action}{_query(owner)}"
+
+
+def _query(owner: str | None) -> str:
+    return "" if owner is None else f"?owner={_quoted(owner)}"
 
 
 def _quoted(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from llmd.ctl import explain, kept, resident, session_verbs, text
+from llmd.ctl import explain, kept, resident, saved, session_verbs, text
 from llmd.ctl.client import Json
 from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb
 
@@ -22,7 +22,7 @@ examples:
 def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
     group = verbs.add_parser(
         "sessions",
-        help="list, show, explain, fork, park, pin, rename, save, load, reset, close",
+        help="list, show, explain, fork, park, pin, rename, save, load, saved, reset, close",
         description="The sessions of the daemon.",
         parents=[shared],
     )
@@ -37,6 +37,7 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
         add_id(parser)
     explain.register(actions, shared)
     session_verbs.register(actions, shared)
+    saved.register(actions, shared)
 
 
 def run_list(context: Context) -> int:
@@ -105,7 +106,8 @@ def overview(raw: Json) -> str:
 def places(raw: Json) -> str:
     used, named = raw.get("named_used", 0), raw.get("named", 0)
     parked = f", {text.count(raw['parked'])} parked" if raw.get("parked") else ""
-    return f"{used} of {named} places used{parked}; a full house means: {text.scalar(raw.get('policy'))}"
+    asleep = f", {text.count(raw['dormant'])} on disk for want of a place" if raw.get("dormant") else ""
+    return f"{used} of {named} places used{parked}{asleep}; a full house means: {text.scalar(raw.get('policy'))}"
 
 
 def still_to_read(session: Json) -> int:

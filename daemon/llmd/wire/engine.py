@@ -113,7 +113,13 @@ class Load(msgspec.Struct, array_like=True, frozen=True, tag=11, gc=False):
     label: str
 
 
-Question = Reset | Close | Fork | Park | Pin | Rename | Save | Load
+class Unsave(msgspec.Struct, array_like=True, frozen=True, tag=12, gc=False):
+    request: int
+    owner: int
+    label: str
+
+
+Question = Reset | Close | Fork | Park | Pin | Rename | Save | Load | Unsave
 """Commands that get one reply."""
 
 Command = Generate | Cancel | Pause | Question

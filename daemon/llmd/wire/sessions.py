@@ -73,6 +73,8 @@ class Places(msgspec.Struct, frozen=True):
     scratch: int
     parked: int
     parked_max: int
+    dormant: int
+    """Sessions on disk that found no place at the start; a request that names one takes it in."""
     policy: str
 
 
@@ -125,6 +127,34 @@ class SessionSaved(msgspec.Struct, frozen=True):
     name: str
     tokens: int
     object: Literal["session.saved"] = "session.saved"
+
+
+class Saved(msgspec.Struct, frozen=True):
+    name: str
+    owner: int
+    owner_name: str | None
+    tokens: int
+    state_bytes: int
+    """0: its tokens are read again when it is loaded."""
+    saved_ms: int
+    object: Literal["saved_session"] = "saved_session"
+
+
+class SavedList(msgspec.Struct, frozen=True):
+    """Saved sessions, the newest first."""
+
+    data: list[Saved]
+    own_max: int
+    """As many may one owner save,"""
+    all_max: int
+    """and all together."""
+    object: Literal["list"] = "list"
+
+
+class SavedDeleted(msgspec.Struct, frozen=True):
+    name: str
+    deleted: bool = True
+    object: Literal["saved_session.deleted"] = "saved_session.deleted"
 
 
 class Divergence(msgspec.Struct, frozen=True):

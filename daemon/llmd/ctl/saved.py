@@ -1,0 +1,54 @@
+"""llmctl sessions saved list | remove."""
+
+from __future__ import annotations
+
+import argparse
+import time
+
+from llmd.ctl import text
+from llmd.ctl.client import Json
+from llmd.ctl.context import EXIT_OK, Context, Verbs, add_verb
+
+
+def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
+    group = actions.add_parser(
+        "saved",
+        help="list, remove",
+        description="Sessions saved under a name (sessions save).",
+        parents=[shared],
+    )
+    verbs = group.add_subparsers(title="verbs", metavar="VERB", required=True)
+    listed = add_verb(verbs, shared, "list", run_list, "what is saved, the newest first")
+    remove = add_verb(verbs, shared, "remove", run_remove, "remove what was saved under a name")
+    remove.add_argument("name", metavar="NAME", help="the name it was saved under")
+    for parser in (listed, remove):
+        parser.add_argument("--owner", metavar="NAME", help="whose (default: list all, remove one's own)")
+
+
+def run_list(context: Context) -> int:
+    raw = context.client.saved(context.options.owner)
+    context.say(raw, lambda: overview(raw))
+    return EXIT_OK
+
+
+def run_remove(context: Context) -> int:
+    raw = context.client.remove_saved(context.options.name, context.options.owner)
+    context.say(raw, lambda: f"{context.options.name} is removed")
+    return EXIT_OK
+
+
+def overview(raw: Json) -> str:
+    found = raw.get("data") or []
+    if not found:
+        return "nothing is saved"
+    rows = [
+        [
+            text.scalar(one.get("name")),
+            text.count(one.get("tokens", 0)),
+            text.count(one.get("state_bytes", 0)),
+            text.age(one.get("saved_ms", 0) / 1000, time.time()),
+            str(one.get("owner_name") or one.get("owner", 0)),
+        ]
+        for one in found
+    ]
+    return text.table(["NAME", "TOKENS>", "BYTES>", "SAVED", "OWNER"], rows)

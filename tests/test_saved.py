@@ -1,0 +1,131 @@
+"""Sessions saved under a name: what is listed, who may remove, how many there may be, and that answers come along."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from llmd import native
+from llmd.history import StoredAnswer, StoredSession
+from llmd.saved_answers import SavedAnswers
+from tests.conversation import Conversation
+from tests.serving import Daemon, Json, config_of, serving
+
+FINGERPRINT = "0123456789abcdef" * 2
+N_VOCAB = 100
+
+
+async def saved(daemon: Daemon, query: str = "", **kwargs: object) -> list[Json]:
+    answer = await daemon.ask("GET", f"/v1/saved{query}", **kwargs)
+    assert answer.status == 200, answer.body
+    return list(answer.json["data"])
+
+
+async def save(daemon: Daemon, session: str, label: str) -> None:
+    answer = await daemon.ask("POST", f"/v1/sessions/{session}/save", {"name": label})
+    assert answer.status == 200, answer.body
+
+
+async def test_list_and_remove(tmp_path: Path) -> None:
+    async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
+        assert await saved(daemon) == []
+        await Conversation(daemon, "a").ask("what is to be kept")
+        await save(daemon, "a", "first")
+        await save(daemon, "a", "second")
+        await save(daemon, "a", "first")
+        found = await saved(daemon)
+        assert sorted(one["name"] for one in found) == ["first", "second"]
+        assert all(one["tokens"] > 0 and one["state_bytes"] > 0 and one["saved_ms"] > 0 for one in found)
+        assert (await daemon.ask("DELETE", "/v1/saved/first")).json["deleted"] is True
+        gone = await daemon.ask("DELETE", "/v1/saved/first")
+        assert (gone.status, gone.error["code"]) == (404, "snapshot_not_found")
+        assert (await daemon.ask("POST", "/v1/sessions/a/load", {"name": "first"})).status == 404
+        assert [one["name"] for one in await saved(daemon)] == ["second"]
+    assert len(list((tmp_path / "state").rglob("saved/*"))) == 3  # session, state, answers
+
+
+async def test_owners_see_their_own(tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("first-key first\nsecond-key second\nboss-key boss admin\n")
+    keys.chmod(0o600)
+    first, second, boss = ({"Authorization": f"Bearer {name}-key"} for name in ("first", "second", "boss"))
+    async with serving(config_of(tmp_path, model="sim:hybrid", api_key_file=keys)) as daemon:
+        body: Json = {"messages": [{"role": "user", "content": "hello"}], "session_id": "a", "max_tokens": 4}
+        assert (await daemon.ask("POST", "/v1/chat/completions", body, headers=first)).status == 200
+        assert (await daemon.ask("POST", "/v1/sessions/a/save", {"name": "mine"}, headers=first)).status == 200
+        owner = (await saved(daemon, headers=first))[0]["owner"]
+        assert await saved(daemon, headers=second) == []
+        assert (await daemon.ask("DELETE", "/v1/saved/mine", headers=second)).status == 404
+        assert (await daemon.ask("DELETE", f"/v1/saved/mine?owner={owner}", headers=second)).status == 403
+        assert len(await saved(daemon, headers=boss)) == 1 and await saved(daemon, "?owner=0", headers=boss) == []
+        assert (await daemon.ask("DELETE", f"/v1/saved/mine?owner={owner}", headers=boss)).status == 200
+
+
+async def test_no_more_than_may_be(tmp_path: Path) -> None:
+    async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
+        await Conversation(daemon, "a").ask("hello")
+        for number in range(native.SAVED_PER_OWNER_MAX):
+            await save(daemon, "a", f"label-{number}")
+        refused = await daemon.ask("POST", "/v1/sessions/a/save", {"name": "one-more"})
+        assert (refused.status, refused.error["code"]) == (429, "saved_full")
+        assert str(native.SAVED_PER_OWNER_MAX) in refused.error["message"]
+        await save(daemon, "a", "label-0")
+
+
+async def test_answers_come_along(tmp_path: Path) -> None:
+    async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
+        talk = Conversation(daemon, "a")
+        await talk.ask("what is to be kept")
+        await save(daemon, "a", "label")
+        await daemon.ask("DELETE", "/v1/sessions/a")
+    async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
+        assert (await daemon.ask("POST", "/v1/sessions/b/load", {"name": "label"})).status == 200
+        assert len(daemon.state.histories.splices(0, "b", talk.messages)[1]) == 1
+        talk.daemon, talk.session = daemon, "b"
+        await talk.ask("and then?")
+        assert talk.report["session_reset_reason"] == "restored"
+
+
+# --- the files -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def answers(tmp_path: Path) -> SavedAnswers:
+    found = SavedAnswers(tmp_path, FINGERPRINT, N_VOCAB)
+    found.path_of(0, "x").parent.mkdir(parents=True)
+    return found
+
+
+def session(name: str = "desk") -> StoredSession:
+    return StoredSession(3, name, "resident", [StoredAnswer(b"d" * 16, b"\1\0\0\0", "rest")])
+
+
+def test_what_is_written_is_read(answers: SavedAnswers) -> None:
+    answers.write(7, "label", session())
+    found = answers.read(7, "label")
+    assert found is not None and (found.owner, found.name, found.answers) == (7, "label", session().answers)
+    assert answers.read(8, "label") is None and answers.read(7, "other") is None
+    answers.write(7, "label", None)
+    assert answers.read(7, "label") is None
+
+
+def test_what_is_not_as_it_was_is_refused(answers: SavedAnswers) -> None:
+    answers.write(7, "label", session())
+    path = answers.path_of(7, "label")
+    data = path.read_bytes()
+    for damaged in (b"", data[:-1], data[:-1] + b"x", b"nonsense" * 20):
+        path.write_bytes(damaged)
+        assert answers.read(7, "label") is None
+    path.write_bytes(data)
+    path.rename(answers.path_of(7, "another"))
+    assert answers.read(7, "another") is None
+
+
+def test_a_sweep_leaves_what_has_a_label(answers: SavedAnswers) -> None:
+    for label in ("kept", "gone"):
+        answers.write(7, label, session())
+    answers.path_of(7, "kept").with_suffix(".partial").write_bytes(b"half")
+    answers.sweep([(7, "kept")])
+    assert answers.read(7, "kept") is not None and answers.read(7, "gone") is None
+    assert len(list(answers.path_of(7, "kept").parent.iterdir())) == 1
