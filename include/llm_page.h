@@ -131,9 +131,11 @@ typedef struct llm_page_view {
 
 typedef struct llm_page llm_page;
 
-/* Maps another engine's segment read-only. Any process. LLM_NOT_FOUND, LLM_VERSION (another version or not ours),
- * LLM_IO. Close with llm_page_close. */
-LLM_API int llm_page_open(const char *name, llm_page **out);
+/* Opens another engine's segment for reading. It must be the file of `owner` (a user id; -1: of this process's user) and
+ * of nobody else's to write, since anybody may put something under any name there. Nothing is mapped: whatever becomes of
+ * it, a reader gets an answer. Any process. LLM_NOT_FOUND, LLM_VERSION (another version or not ours), LLM_IO (also: not
+ * the owner's alone). Close with llm_page_close. */
+LLM_API int llm_page_open(const char *name, int64_t owner, llm_page **out);
 LLM_API void llm_page_close(llm_page *page);
 
 /* The engine's own segment, for readers in this process. Not to be closed. Any thread. */

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "cgroup.h"
@@ -140,16 +141,16 @@ static int open_store(llm_engine *e, const llm_engine_options *o, char *error, s
     return status;
 }
 
-/* The segment that a daemon which died left under our name, or NULL. */
+/* The segment that a daemon which died left, or NULL. Another model's stays for that one. */
 static llm_page *dead_page(const llm_engine_options *o, const char *fingerprint)
 {
     llm_page *dead = NULL;
-    if (o->page_name == NULL || llm_page_open(o->page_name, &dead) != LLM_OK) {
+    if (o->dead_page_name == NULL || llm_page_open(o->dead_page_name, -1, &dead) != LLM_OK) {
         return NULL;
     }
     llm_page_view view;
     llm_page_read(dead, &view);
-    if (strcmp(view.fingerprint, fingerprint) != 0) {
+    if (strcmp(view.fingerprint, fingerprint) != 0 || page_owner_lives(dead)) {
         llm_page_close(dead);
         return NULL;
     }
@@ -176,6 +177,9 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
     }
     if (status == LLM_OK) {
         places_adopt(&e->places, dead);
+        if (dead != NULL) {
+            shm_unlink(o->dead_page_name);
+        }
     }
     llm_page_close(dead);
     return status;

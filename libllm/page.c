@@ -58,6 +58,11 @@ static uint64_t process_start(int64_t pid)
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
 }
 
+bool page_owner_lives(const llm_page *p)
+{
+    return p->pid_start != 0 && process_start(p->view.pid) == p->pid_start;
+}
+
 /* The pid of the living process that made this segment, or 0. Does not ask for the magic: an owner that is still
  * filling in the header is alive too. */
 static int64_t living_owner(const char *name)
@@ -85,7 +90,7 @@ static const char ORPHAN_PREFIX[] = "llmd-";
 static uint64_t last_use_ms(const char *name)
 {
     llm_page *reader;
-    if (llm_page_open(name, &reader) != LLM_OK) {
+    if (llm_page_open(name, -1, &reader) != LLM_OK) { /* other users' are none of our business */
         return UINT64_MAX;
     }
     llm_page_view view;
@@ -153,22 +158,6 @@ static page_header header_plan(uint32_t n_slots, uint32_t n_ctx)
     return h;
 }
 
-static int create_exclusively(const char *name, char *error, size_t error_bytes)
-{
-    int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
-    if (fd >= 0 || errno != EEXIST) {
-        return fd;
-    }
-    int64_t owner = living_owner(name);
-    if (owner != 0) {
-        snprintf(error, error_bytes, "shared segment %s is in use by process %" PRId64, name, owner);
-        return -1;
-    }
-    /* Unlinked, not truncated: whoever still reads the dead owner's segment keeps it. */
-    shm_unlink(name);
-    return shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
-}
-
 /* Puts the owner in before the rest is allocated, so that nobody takes the segment for a dead one meanwhile. */
 static int allocate(int fd, const page_header *h)
 {
@@ -186,11 +175,10 @@ static int allocate(int fd, const page_header *h)
 static uint8_t *map_named(const char *name, const page_header *h, char *error, size_t error_bytes)
 {
     sweep_orphans(name);
-    int fd = create_exclusively(name, error, error_bytes);
+    /* Whatever lies under that name already is not ours: not read, not removed, not written to. */
+    int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
     if (fd < 0) {
-        if (error[0] == '\0') {
-            snprintf(error, error_bytes, "shared segment %s cannot be made: %s", name, strerror(errno));
-        }
+        snprintf(error, error_bytes, "shared segment %s cannot be made: %s", name, strerror(errno));
         return NULL;
     }
     void *base = MAP_FAILED;
@@ -269,6 +257,7 @@ int page_open(const char *name, uint32_t n_slots, uint32_t n_ctx, const char *mo
     int status = page_layout_read(base, h.bytes, &p->reader);
     assert(status == LLM_OK);
     (void)status;
+    p->reader.base = base;
     *out = p;
     return LLM_OK;
 }

@@ -4,6 +4,7 @@
 #ifndef LLM_PAGE_WRITER_H
 #define LLM_PAGE_WRITER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,13 +13,16 @@
 
 typedef struct page page;
 
-/* Creates the segment (name NULL: private memory). A segment of the same name whose owner (pid and start time) is dead
- * is replaced; a live owner's gives LLM_IO with a message. Other daemons' segments whose owner is dead and which nobody
- * used for a week are removed. Memory is really allocated (posix_fallocate), so that a full
+/* Creates the segment (name NULL: private memory), which must not be there yet: names are drawn, so that nobody can be
+ * there first. Segments of this user whose owner (pid and start time) is dead and which nobody used for a week are
+ * removed. Memory is really allocated (posix_fallocate), so that a full
  * tmpfs is an error here and not a SIGBUS later. */
 int page_open(const char *name, uint32_t n_slots, uint32_t n_ctx, const char *model, const char *fingerprint,
               page **out, char *error, size_t error_bytes);
 void page_close(page *p); /* unmaps and unlinks; NULL is allowed */
+
+/* Whether the process that made it still runs. */
+bool page_owner_lives(const llm_page *p);
 
 const llm_page *page_reader(const page *p); /* valid until page_close */
 

@@ -76,18 +76,22 @@ static inline uint32_t commit_count(uint64_t word)
     return (uint32_t)word & ~(uint32_t)COMMIT_CLOSED;
 }
 
-/* A mapped segment as its readers know it. The facts are copied from the header when it is checked and never read
- * there again: what another process writes later cannot lead a reader out of the mapping. */
+/* A segment as its readers know it: the engine's own, mapped; or another process's, of which every piece is read into
+ * a buffer, so that nobody can take the bytes away under a reader. The facts are copied from the header when it is
+ * checked and never read there again: what another process writes later cannot lead a reader out of its bounds. */
 struct llm_page {
-    const uint8_t *base;
-    uint64_t bytes; /* mapped */
+    const uint8_t *base; /* NULL: read through fd */
+    int fd;              /* -1: mapped */
+    uint64_t bytes;
+    uint64_t pid_start; /* of the owner, with view.pid */
     uint64_t slots_at;
     uint64_t tokens_at;
     uint64_t counters_at;
     llm_page_view view;
 };
 
-/* Checks the header of `bytes` mapped at `base` and fills *out. LLM_OK, LLM_NOT_FOUND (no magic: not a segment, or not
+/* Checks the header of a segment of `bytes`, of which at least the header lies at `base`, and fills *out but for where it
+ * is read from. LLM_OK, LLM_NOT_FOUND (no magic: not a segment, or not
  * ready), LLM_VERSION (another layout, or sizes that contradict each other). */
 int page_layout_read(const void *base, uint64_t bytes, llm_page *out);
 

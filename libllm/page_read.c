@@ -1,6 +1,8 @@
 /* page_read.c: the reading side of the shared segment, for any thread and any process. */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -46,8 +48,9 @@ int page_layout_read(const void *base, uint64_t bytes, llm_page *out)
     if (h.version != LLM_PAGE_VERSION || !sizes_agree(&h, bytes)) {
         return LLM_VERSION;
     }
-    *out = (llm_page){.base = base,
+    *out = (llm_page){.fd = -1,
                       .bytes = bytes,
+                      .pid_start = h.pid_start,
                       .slots_at = h.slots_at,
                       .tokens_at = h.tokens_at,
                       .counters_at = h.counters_at,
@@ -63,38 +66,56 @@ int page_layout_read(const void *base, uint64_t bytes, llm_page *out)
     return LLM_OK;
 }
 
-static int map_descriptor(int fd, llm_page *page)
+/* All n of them, or false: the segment has become shorter. */
+static bool read_at(int fd, uint64_t at, void *out, size_t n)
+{
+    uint8_t *to = out;
+    while (n > 0) {
+        const ssize_t done = pread(fd, to, n, (off_t)at);
+        if (done < 0 && errno == EINTR) {
+            continue;
+        }
+        if (done <= 0) {
+            return false;
+        }
+        to += done;
+        at += (uint64_t)done;
+        n -= (size_t)done;
+    }
+    return true;
+}
+
+static int check_descriptor(int fd, int64_t owner, llm_page *page)
 {
     struct stat facts;
     if (fstat(fd, &facts) < 0) {
         return LLM_IO;
     }
-    if (facts.st_size < (off_t)sizeof(page_header)) {
-        return LLM_VERSION;
-    }
-    size_t bytes = (size_t)facts.st_size;
-    void *base = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
-    if (base == MAP_FAILED) {
+    const uid_t wanted = owner >= 0 ? (uid_t)owner : geteuid();
+    if (!S_ISREG(facts.st_mode) || facts.st_uid != wanted || (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
         return LLM_IO;
     }
-    int status = page_layout_read(base, bytes, page);
-    if (status != LLM_OK) {
-        munmap(base, bytes);
+    _Alignas(page_header) uint8_t header[sizeof(page_header)];
+    if (facts.st_size < (off_t)sizeof header || !read_at(fd, 0, header, sizeof header)) {
+        return LLM_VERSION;
+    }
+    if (page_layout_read(header, (uint64_t)facts.st_size, page) != LLM_OK) {
         return LLM_VERSION; /* it is there, but it is not ours */
     }
+    page->fd = fd;
     return LLM_OK;
 }
 
-int llm_page_open(const char *name, llm_page **out)
+int llm_page_open(const char *name, int64_t owner, llm_page **out)
 {
-    int fd = shm_open(name, O_RDONLY, 0);
+    const int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0);
     if (fd < 0) {
         return errno == ENOENT || errno == EINVAL || errno == ENAMETOOLONG ? LLM_NOT_FOUND : LLM_IO;
     }
     llm_page *page = malloc(sizeof *page);
-    int status = page != NULL ? map_descriptor(fd, page) : LLM_NO_MEMORY;
-    close(fd); /* the mapping holds the segment */
+    const int status = page != NULL ? check_descriptor(fd, owner, page) : LLM_NO_MEMORY;
     if (status != LLM_OK) {
+        close(fd);
         free(page);
         return status;
     }
@@ -105,7 +126,7 @@ int llm_page_open(const char *name, llm_page **out)
 void llm_page_close(llm_page *page)
 {
     if (page != NULL) {
-        munmap((void *)(uintptr_t)page->base, page->bytes);
+        close(page->fd);
         free(page);
     }
 }
@@ -117,6 +138,11 @@ static const page_slot *slot_at(const llm_page *page, uint32_t slot)
     return (const page_slot *)(const void *)(page->base + page->slots_at) + slot;
 }
 
+static uint64_t offset_of_slot(const llm_page *page, uint32_t slot)
+{
+    return page->slots_at + (uint64_t)slot * sizeof(page_slot);
+}
+
 void llm_page_read(const llm_page *page, llm_page_view *out)
 {
     *out = page->view;
@@ -126,6 +152,11 @@ uint64_t llm_page_counter(const llm_page *page, int counter)
 {
     if (counter < 0 || (uint32_t)counter >= page->view.n_counters) {
         return 0;
+    }
+    if (page->base == NULL) {
+        uint64_t value = 0;
+        return read_at(page->fd, page->counters_at + (uint64_t)counter * sizeof value, &value, sizeof value) ? value
+                                                                                                             : 0;
     }
     const _Atomic uint64_t *counters = (const void *)(page->base + page->counters_at);
     return atomic_load_explicit(&counters[counter], memory_order_relaxed);
@@ -158,38 +189,85 @@ static void record_copy(const page_slot *s, llm_session_view *out)
     out->name[sizeof out->name - 1] = '\0';
 }
 
-/* The commit word of an open slot, or COMMIT_CLOSED. Pairs with the releases in page.c. A count beyond the array can
- * only come from a damaged segment: such a slot is not there. */
+/* The commit word as it is now. Pairs with the releases in page.c. What is read through a descriptor is ordered by fences,
+ * and comes whole: the word is aligned. */
+static uint64_t commit_now(const llm_page *page, uint32_t slot)
+{
+    uint64_t word = COMMIT_CLOSED;
+    if (page->base != NULL) {
+        return atomic_load_explicit(&slot_at(page, slot)->commit, memory_order_acquire);
+    }
+    atomic_thread_fence(memory_order_acquire);
+    if (!read_at(page->fd, offset_of_slot(page, slot) + offsetof(page_slot, commit), &word, sizeof word)) {
+        word = COMMIT_CLOSED;
+    }
+    atomic_thread_fence(memory_order_acquire);
+    return word;
+}
+
+/* The commit word of an open slot, or COMMIT_CLOSED. A count beyond the array can only come from a damaged segment: such a
+ * slot is not there. */
 static uint64_t commit_load(const llm_page *page, uint32_t slot)
 {
-    uint64_t word = atomic_load_explicit(&slot_at(page, slot)->commit, memory_order_acquire);
+    const uint64_t word = commit_now(page, slot);
     return (word & COMMIT_CLOSED) != 0 || commit_count(word) > page->view.n_ctx ? COMMIT_CLOSED : word;
 }
 
-static int same_generation(const llm_page *page, uint32_t slot, uint64_t word)
+static bool same_generation(const llm_page *page, uint32_t slot, uint64_t word)
 {
-    uint64_t again = atomic_load_explicit(&slot_at(page, slot)->commit, memory_order_acquire);
-    return commit_generation(again) == commit_generation(word);
+    return commit_generation(commit_now(page, slot)) == commit_generation(word);
 }
+
+/* False: the segment has become shorter. */
+static bool record_load(const llm_page *page, uint32_t slot, llm_session_view *out)
+{
+    if (page->base != NULL) {
+        record_copy(slot_at(page, slot), out);
+        return true;
+    }
+    page_slot copy;
+    const bool is_there = read_at(page->fd, offset_of_slot(page, slot), &copy, sizeof copy);
+    if (is_there) {
+        record_copy(&copy, out);
+    }
+    return is_there;
+}
+
+static bool tokens_load(const llm_page *page, uint32_t slot, int32_t *out, uint32_t n)
+{
+    const uint64_t at = page->tokens_at + (uint64_t)slot * page->view.n_ctx * sizeof *out;
+    if (page->base == NULL) {
+        return read_at(page->fd, at, out, n * sizeof *out);
+    }
+    const int32_t *tokens = (const int32_t *)(const void *)(page->base + at);
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = __atomic_load_n(&tokens[i], __ATOMIC_ACQUIRE); /* pairs with page.c's tokens_store */
+    }
+    return true;
+}
+
+/* A writer that changes the slot faster than it can be copied, for ever, is none of ours. */
+enum { TRIES_MAX = 100000 };
 
 int llm_page_session(const llm_page *page, uint32_t slot, llm_session_view *out)
 {
     if (slot >= page->view.n_slots) {
         return LLM_NOT_FOUND;
     }
-    llm_session_view view = {.slot = slot};
-    uint64_t word;
-    do {
-        word = commit_load(page, slot);
-        if (word == COMMIT_CLOSED) {
+    for (uint32_t i = 0; i < TRIES_MAX; i++) {
+        llm_session_view view = {.slot = slot};
+        const uint64_t word = commit_load(page, slot);
+        if (word == COMMIT_CLOSED || !record_load(page, slot, &view)) {
             return LLM_NOT_FOUND;
         }
-        record_copy(slot_at(page, slot), &view);
-    } while (!same_generation(page, slot, word));
-    view.generation = commit_generation(word);
-    view.n_tokens = commit_count(word);
-    *out = view;
-    return LLM_OK;
+        if (same_generation(page, slot, word)) {
+            view.generation = commit_generation(word);
+            view.n_tokens = commit_count(word);
+            *out = view;
+            return LLM_OK;
+        }
+    }
+    return LLM_NOT_FOUND;
 }
 
 int64_t llm_page_tokens(const llm_page *page, uint32_t slot, int32_t *out, size_t n_out, uint32_t *generation)
@@ -197,23 +275,24 @@ int64_t llm_page_tokens(const llm_page *page, uint32_t slot, int32_t *out, size_
     if (slot >= page->view.n_slots) {
         return -1;
     }
-    const int32_t *tokens = (const int32_t *)(const void *)(page->base + page->tokens_at);
-    tokens += (size_t)slot * page->view.n_ctx;
-    uint64_t word;
-    do {
-        word = commit_load(page, slot);
+    for (uint32_t i = 0; i < TRIES_MAX; i++) {
+        const uint64_t word = commit_load(page, slot);
+        const uint32_t n = commit_count(word);
         if (word == COMMIT_CLOSED) {
             return -1;
         }
-        if (commit_count(word) > n_out) {
-            return -(int64_t)commit_count(word) - 1;
+        if (n > n_out) {
+            return -(int64_t)n - 1;
         }
-        for (uint32_t i = 0; i < commit_count(word); i++) {
-            out[i] = __atomic_load_n(&tokens[i], __ATOMIC_ACQUIRE); /* pairs with page.c's tokens_store */
+        if (!tokens_load(page, slot, out, n)) {
+            return -1;
         }
-    } while (!same_generation(page, slot, word));
-    if (generation != NULL) {
-        *generation = commit_generation(word);
+        if (same_generation(page, slot, word)) {
+            if (generation != NULL) {
+                *generation = commit_generation(word);
+            }
+            return n;
+        }
     }
-    return commit_count(word);
+    return -1;
 }

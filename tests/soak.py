@@ -25,7 +25,8 @@ from typing import Any
 
 import aiohttp
 
-from llmd.native import Page, segment_name
+from llmd import segment
+from llmd.native import Page
 
 Json = dict[str, Any]
 
@@ -213,7 +214,7 @@ class Soak:
                 with contextlib.suppress(aiohttp.ClientError, FileNotFoundError):
                     async with self.http.get(self.url + "/ready") as response:
                         if response.status == 200:
-                            self.page = Page.open(segment_name(self.socket))
+                            self.page = Page.open(segment.name_in_use(self.socket) or "")
                             return
                 await asyncio.sleep(0.1)
         raise SystemExit((self.directory / "log").read_text())
@@ -307,7 +308,7 @@ class Soak:
                 daemon.terminate()
                 if daemon.wait(SETTLE_S) != 0:
                     self.found.wrong.append(f"llmd ended with status {daemon.returncode}")
-        if (Path("/dev/shm") / segment_name(self.socket).lstrip("/")).exists():
+        if segment.name_in_use(self.socket) is not None:
             self.found.wrong.append("the shared segment is still there")
 
     def _judge_growth(self, last: Process) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from llmd import native
+from llmd import native, segment
 from llmd.ctl import __main__ as ctl
 from llmd.ctl import resident, sessions
 from llmd.ctl.client import Client, DaemonRefused
@@ -221,7 +221,9 @@ class DirectEngine:
 
     def __init__(self, socket_path: str) -> None:
         options = ffi.new("llm_engine_options *")
-        kept = [ffi.new("char[]", text.encode()) for text in ("sim:dense", native.segment_name(socket_path))]
+        name = segment.new_name(socket_path)
+        segment.write(socket_path, name)
+        kept = [ffi.new("char[]", text.encode()) for text in ("sim:dense", name)]
         options.model, options.page_name = kept
         options.n_sessions, options.n_scratch, options.n_ctx = 4, 1, 512
         opened, error = ffi.new("llm_engine **"), ffi.new("char[256]")
@@ -238,7 +240,7 @@ class DirectEngine:
 
 
 @pytest.fixture
-def segment(tmp_path: Path) -> Iterator[str]:
+def unserved(tmp_path: Path) -> Iterator[str]:
     """The socket path of an engine that nobody serves."""
     path = str(tmp_path / "unserved.sock")
     engine = DirectEngine(path)
@@ -247,23 +249,23 @@ def segment(tmp_path: Path) -> Iterator[str]:
     engine.close()
 
 
-def test_tokens_need_no_daemon_to_answer(segment: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ctl.main(["--socket", segment, "sessions", "show", "desk", "--tokens"]) == EXIT_OK
+def test_tokens_need_no_daemon_to_answer(unserved: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ctl.main(["--socket", unserved, "sessions", "show", "desk", "--tokens"]) == EXIT_OK
     head, *lines = capsys.readouterr().out.splitlines()
     assert head == "desk: idle, 40 tokens"
     assert [int(line.split()[0]) for line in lines] == [0, 12, 24, 36]
     assert [int(token) for line in lines for token in line.split()[1:]] == TOKENS
 
 
-def test_tokens_as_json(segment: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ctl.main(["--socket", segment, "sessions", "show", "desk", "--tokens", "--json"]) == EXIT_OK
+def test_tokens_as_json(unserved: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ctl.main(["--socket", unserved, "sessions", "show", "desk", "--tokens", "--json"]) == EXIT_OK
     found = json.loads(capsys.readouterr().out)
     assert (found["tokens"], found["state"], found["reason"], found["pid"]) == (TOKENS, "idle", "new", os.getpid())
 
 
-def test_tokens_of_nobody(segment: str) -> None:
-    assert ctl.main(["--socket", segment, "sessions", "show", "nobody", "--tokens"]) == EXIT_NOT_FOUND
-    assert ctl.main(["--socket", segment, "sessions", "show", "desk", "--tokens", "--owner", "3"]) == EXIT_NOT_FOUND
+def test_tokens_of_nobody(unserved: str) -> None:
+    assert ctl.main(["--socket", unserved, "sessions", "show", "nobody", "--tokens"]) == EXIT_NOT_FOUND
+    assert ctl.main(["--socket", unserved, "sessions", "show", "desk", "--tokens", "--owner", "3"]) == EXIT_NOT_FOUND
 
 
 def test_only_a_name_needs_the_daemon(daemon: FakeDaemon) -> None:
@@ -284,8 +286,8 @@ def test_tokens_without_a_segment(tmp_path: Path, capsys: pytest.CaptureFixture[
 
 
 def test_tokens_of_a_daemon_that_died(
-    segment: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    unserved: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(resident.Resident, "is_daemon_alive", False)
-    assert ctl.main(["--socket", segment, "sessions", "show", "desk", "--tokens"]) == EXIT_OK
+    assert ctl.main(["--socket", unserved, "sessions", "show", "desk", "--tokens"]) == EXIT_OK
     assert f"its daemon (pid {os.getpid()}) is gone" in capsys.readouterr().err

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from pathlib import Path
 
 import pytest
 
-from llmd import native
-from llmd.native import Page, SegmentError, segment_name
+from llmd import native, segment
+from llmd.native import Page, SegmentError
 from tests.serving import Daemon, chat
 
 
@@ -33,18 +32,11 @@ def test_numbers_and_words_agree(enum: type[native.Status] | type[native.Outcome
         assert member.name.split("_")[0].lower() in words[member] or member in (native.Status.SHUTDOWN,)
 
 
-def test_segment_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = segment_name("/run/llmd/llmd.sock")
-    assert name == "/llmd-" + name[6:] and len(name) == 6 + 16 and int(name[6:], 16)
-    assert segment_name(Path("/run/llmd/../llmd/llmd.sock")) == name
-    assert segment_name("/run/llmd/other.sock") != name
-    monkeypatch.chdir(tmp_path)
-    assert segment_name("s.sock") == segment_name(tmp_path / "s.sock")
-
-
 async def test_the_page_is_readable_by_name(daemon: Daemon) -> None:
     await daemon.chat("what it consumed", session_id="a")
-    page = Page.open(segment_name(daemon.config.socket))
+    name = segment.name_in_use(daemon.config.socket)
+    assert name is not None
+    page = Page.open(name)
     view = page.read()
     assert (
         view.pid == os.getpid()

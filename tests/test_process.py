@@ -18,7 +18,7 @@ from typing import IO
 
 import pytest
 
-from llmd.native import segment_name
+from llmd import segment
 from tests.serving import Json, chat
 
 ENDLESS = "sim:dense,ctx=1000000,step_us=1000,length=0"
@@ -108,8 +108,8 @@ class Start:
             popen.wait()
             if popen.stderr is not None:
                 popen.stderr.close()
-        segment = segment_name(self._directory / "run" / "llmd.sock")  # a killed daemon leaves it for a successor
-        (Path("/dev/shm") / segment.lstrip("/")).unlink(missing_ok=True)
+        for name in segment.names(self._directory / "run" / "llmd.sock"):  # a killed daemon leaves it for a successor
+            (Path("/dev/shm") / name.lstrip("/")).unlink(missing_ok=True)
 
 
 @pytest.fixture
@@ -130,8 +130,7 @@ def stream(process: Process, body: Json) -> tuple[http.client.HTTPConnection, ht
 
 def test_a_whole_life(start: Start) -> None:
     process = start()
-    segment = Path("/dev/shm") / segment_name(process.socket).lstrip("/")
-    assert segment.exists()
+    assert segment.name_in_use(process.socket) is not None
     assert stat.S_IMODE(process.socket.stat().st_mode) == 0o600
     assert stat.S_IMODE(process.socket.parent.stat().st_mode) == 0o700
     status, answer = process.ask("POST", "/v1/chat/completions", chat(session_id="a"))
@@ -141,7 +140,7 @@ def test_a_whole_life(start: Start) -> None:
     assert line["status"] == 200 and line["session"] == "a" and line["reason"] == "new" and line["outcome"] == "length"
     process.wait_for("stopped")
     assert process.popen.wait(timeout=60) == 0
-    assert not process.socket.exists() and not segment.exists()
+    assert not process.socket.exists() and segment.name_in_use(process.socket) is None
 
 
 def test_sigterm_lets_a_stream_finish(start: Start) -> None:

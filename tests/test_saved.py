@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ FINGERPRINT = "0123456789abcdef" * 2
 N_VOCAB = 100
 
 
-async def saved(daemon: Daemon, query: str = "", **kwargs: object) -> list[Json]:
+async def saved(daemon: Daemon, query: str = "", **kwargs: Any) -> list[Json]:
     answer = await daemon.ask("GET", f"/v1/saved{query}", **kwargs)
     assert answer.status == 200, answer.body
     return list(answer.json["data"])

@@ -167,7 +167,7 @@ def test_llmctl_knows_only_its_client() -> None:
     """options for the socket's default, session_key for what an id is; libllm's readers only when a verb asks."""
     ours = [one for one in all_imports() if one.importer.startswith("llmd.ctl") and one.imported.startswith("llmd")]
     outside = {one for one in ours if one.imported != "llmd" and not one.imported.startswith("llmd.ctl")}
-    assert {one.imported for one in outside} <= {"llmd.options", "llmd.session_key", "llmd.native"}
+    assert {one.imported for one in outside} <= {"llmd.options", "llmd.session_key", "llmd.native", "llmd.segment"}
     assert {one.importer for one in outside if one.imported == "llmd.native" and not one.lazy} == set()
 
 

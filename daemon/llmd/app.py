@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from . import history_file, limits, native, systemd
+from . import history_file, limits, native, segment, systemd
 from .access import KeyFileError, KeyRing, read_keys
 from .api.boundary import add_cors_headers, boundary
 from .api.connections import Runner
@@ -70,7 +70,7 @@ def create_app(config: Config) -> web.Application:
 
 async def open_model(state: State, wanted: EngineOptions) -> None:
     """Cancelled while it loads, it leaves the thread that loads: nothing can stop that but the end of the process."""
-    engine = await Engine.open(wanted)
+    engine = await _open(state.config, wanted)
     try:
         histories = await histories_of(state.config, engine)
         saved_answers = await saved_answers_of(state.config, engine)
@@ -87,6 +87,24 @@ async def open_model(state: State, wanted: EngineOptions) -> None:
     )
     engine.watcher = SessionMemory(state.histories, state.turns, state.is_in_use)
     state.use_keys(state.keys)
+
+
+async def _open(config: Config, wanted: EngineOptions) -> Engine:
+    """What a killed daemon left is named until this one has taken it over, and from then on this one alone."""
+    name_segments(config, [name for name in (wanted.page_name, wanted.dead_page_name) if name is not None])
+    opened = await Engine.open(wanted)
+    name_segments(config, [wanted.page_name] if wanted.page_name is not None else [])
+    return opened
+
+
+def name_segments(config: Config, names: list[str]) -> None:
+    try:
+        segment.write(config.socket, *names)
+    except OSError as error:
+        log.warning(
+            "nobody will find the shared segment: llmctl shows no tokens, and a kill costs what is not on the disk",
+            extra=fields(reason=f"{config.socket}.lock: {error.strerror}"),
+        )
 
 
 def runner_of(app: web.Application) -> web.AppRunner:
@@ -134,7 +152,8 @@ async def write_histories(state: State) -> None:
 def engine_options(config: Config) -> EngineOptions:
     return EngineOptions(
         model=config.model,
-        page_name=native.segment_name(config.socket),
+        page_name=segment.new_name(config.socket),
+        dead_page_name=_left_behind(config.socket),
         chat_template=_template(config.chat_template_file),
         n_ctx=config.ctx_size,
         n_sessions=config.max_sessions,
@@ -160,6 +179,13 @@ _CRASH_NOTICE = (
     "llmd: --model: cannot load the model {model}: reading it crashed llama.cpp; the file is damaged or not what it "
     "claims to be, or llama.cpp has a defect"
 )
+
+
+def _left_behind(socket: Path) -> str | None:
+    try:
+        return segment.name_in_use(socket)
+    except PermissionError:
+        return None  # writing to it fails, too, and is told
 
 
 def _template(path: Path | None) -> str | None:

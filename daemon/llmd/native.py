@@ -7,7 +7,6 @@ decoding many times slower as soon as another process wants a core; so this modu
 from __future__ import annotations
 
 import enum
-import hashlib
 import importlib.machinery
 import importlib.util
 import os
@@ -131,12 +130,6 @@ def loading_per_mille() -> int:
     return int(lib.llm_loading_progress())
 
 
-def segment_name(socket_path: str | os.PathLike[str]) -> str:
-    """The shared segment of the daemon that serves this unix socket."""
-    absolute = os.path.abspath(os.fspath(socket_path))
-    return "/llmd-" + hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]
-
-
 class SegmentError(Exception):
     """A shared segment could not be opened; `word` is the status word."""
 
@@ -213,9 +206,10 @@ class Page:
         self._pointer = pointer
 
     @classmethod
-    def open(cls, name: str) -> Page:
+    def open(cls, name: str, owner: int = -1) -> Page:
+        """`owner`: the user whose it must be; -1: this process's."""
         out = ffi.new("llm_page **")
-        status = lib.llm_page_open(name.encode(), out)
+        status = lib.llm_page_open(name.encode(), owner, out)
         if status != Status.OK:
             raise SegmentError(name, status)
         return cls(ffi.gc(out[0], lib.llm_page_close))

@@ -172,7 +172,7 @@ static driver *open_after_kill(void)
     return driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
                                              .n_sessions = 2,
                                              .capacity_policy = LLM_POLICY_PARK,
-                                             .page_name = segment_name(),
+                                             .dead_page_name = segment_name(),
                                              .state_dir = directory});
 }
 

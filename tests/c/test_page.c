@@ -161,7 +161,7 @@ static void another_mapping_reads_what_is_written(void)
     llm_page_view view;
     const int32_t tokens[3] = {1, -2, 3};
     int32_t copy[16];
-    CHECK_INT(llm_page_open(segment, &other), LLM_OK);
+    CHECK_INT(llm_page_open(segment, -1, &other), LLM_OK);
     llm_page_read(other, &view);
     CHECK_INT(view.n_ctx, 16);
     CHECK_STR(view.model, "a model");
@@ -172,25 +172,80 @@ static void another_mapping_reads_what_is_written(void)
     page_close(p);
     CHECK_INT(llm_page_tokens(other, 0, copy, 16, NULL), 3); /* a mapping outlives the name */
     llm_page_close(other);
-    CHECK_INT(llm_page_open(segment, &other), LLM_NOT_FOUND);
-    CHECK_INT(llm_page_open("no-slash/inside", &other), LLM_NOT_FOUND);
+    CHECK_INT(llm_page_open(segment, -1, &other), LLM_NOT_FOUND);
+    CHECK_INT(llm_page_open("no-slash/inside", -1, &other), LLM_NOT_FOUND);
     llm_page_close(NULL);
 }
 
-static void a_living_owner_keeps_its_segment(void)
+/* Whosever it is, alive or not: what has the name already is neither read nor removed. */
+static void a_name_that_is_taken_is_left_alone(void)
 {
     page *p = open_page(segment, 1, 16);
     CHECK(p != NULL);
     page *second;
     char error[LLM_TEXT_BYTES_MAX];
-    char pid[32];
-    snprintf(pid, sizeof pid, "process %d", (int)getpid());
     CHECK_INT(page_open(segment, 1, 16, "m", "f", &second, error, sizeof error), LLM_IO);
-    CHECK(strstr(error, pid) != NULL);
-    CHECK(strstr(error, segment) != NULL);
+    CHECK(strstr(error, segment) != NULL && strstr(error, strerror(EEXIST)) != NULL);
     CHECK_INT(page_open(segment, 1, 16, "m", "f", &second, NULL, 0), LLM_IO);
     llm_page *reader;
-    CHECK_INT(llm_page_open(segment, &reader), LLM_OK); /* the refused ones did not harm it */
+    CHECK_INT(llm_page_open(segment, -1, &reader), LLM_OK); /* the refused ones did not harm it */
+    CHECK(page_owner_lives(reader));
+    llm_page_close(reader);
+    page_close(p);
+}
+
+/* Only its owner's, and nobody else's to write or read: anybody may put anything under a name. */
+static void a_segment_of_others_is_not_read(void)
+{
+    page *p = open_page(segment, 1, 16);
+    CHECK(p != NULL);
+    llm_page *reader;
+    const int fd = shm_open(segment, O_RDWR, 0);
+    CHECK(fd >= 0);
+    const mode_t modes[] = {0620, 0602, 0640, 0604};
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
+        CHECK_INT(fchmod(fd, modes[i]), 0);
+        CHECK_INT(llm_page_open(segment, -1, &reader), LLM_IO);
+    }
+    CHECK_INT(fchmod(fd, 0600), 0);
+    CHECK_INT(llm_page_open(segment, geteuid(), &reader), LLM_OK);
+    llm_page_close(reader);
+    CHECK_INT(llm_page_open(segment, (int64_t)geteuid() + 1, &reader), LLM_IO);
+    if (geteuid() == 0) { /* root may read all: it asks for the owner that it expects */
+        CHECK_INT(fchown(fd, 1, 1), 0);
+        CHECK_INT(llm_page_open(segment, -1, &reader), LLM_IO);
+        CHECK_INT(llm_page_open(segment, 1, &reader), LLM_OK);
+        llm_page_close(reader);
+    }
+    close(fd);
+    page_close(p);
+}
+
+/* The bytes are taken away under the reader: it gets no signal, only nothing. */
+static void a_segment_that_shrinks_harms_no_reader(void)
+{
+    page *p = open_page(segment, 2, 16);
+    CHECK(p != NULL);
+    const int32_t tokens[2] = {5, 6};
+    page_slot_open(p, 1, 1, "it");
+    page_append(p, 1, tokens, 2);
+    llm_page_view view;
+    llm_page *reader;
+    CHECK_INT(llm_page_open(segment, -1, &reader), LLM_OK);
+    llm_page_read(reader, &view);
+    const int fd = shm_open(segment, O_RDWR, 0);
+    int32_t copy[16];
+    llm_session_view session;
+    CHECK_INT(llm_page_tokens(reader, 1, copy, 16, NULL), 2);
+    for (uint64_t n = view.bytes; n > 0; n -= 32) {
+        CHECK_INT(ftruncate(fd, (off_t)n), 0);
+        llm_page_counter(reader, 0);
+        CHECK(llm_page_tokens(reader, 1, copy, 16, NULL) == (n >= reader->tokens_at + 18 * sizeof *copy ? 2 : -1));
+        (void)llm_page_session(reader, 1, &session);
+    }
+    CHECK_INT(llm_page_session(reader, 1, &session), LLM_NOT_FOUND);
+    CHECK_INT(ftruncate(fd, (off_t)view.bytes), 0); /* for the writer, which has it mapped */
+    close(fd);
     llm_page_close(reader);
     page_close(p);
 }
@@ -220,37 +275,42 @@ static void leave_segment_behind(void)
     waitpid(child, NULL, 0);
 }
 
+static bool owner_lives(void)
+{
+    llm_page *reader;
+    if (llm_page_open(segment, -1, &reader) != LLM_OK) {
+        return true;
+    }
+    const bool lives = page_owner_lives(reader);
+    llm_page_close(reader);
+    return lives;
+}
+
 static void a_zombie_owns_nothing(void)
 {
     pid_t child;
     die_with_segment(&child);
     CHECK_STILL_GOOD();
-    page *p = open_page(segment, 2, 32);
-    CHECK(p != NULL);
-    page_close(p);
+    CHECK(!owner_lives());
     waitpid(child, NULL, 0);
+    shm_unlink(segment);
 }
 
-static void a_dead_owner_is_readable_and_replaced(void)
+static void a_dead_owners_segment_is_readable(void)
 {
     leave_segment_behind();
     CHECK_STILL_GOOD();
     llm_page *orphan;
     int32_t copy[16];
-    CHECK_INT(llm_page_open(segment, &orphan), LLM_OK);
+    CHECK(!owner_lives());
+    CHECK_INT(llm_page_open(segment, -1, &orphan), LLM_OK);
     CHECK_INT(llm_page_tokens(orphan, 0, copy, 16, NULL), 2);
+    shm_unlink(segment);
     page *p = open_page(segment, 2, 32);
     CHECK(p != NULL);
-    CHECK_INT(copy[1], 6);
     CHECK_INT(llm_page_tokens(orphan, 0, copy, 16, NULL), 2); /* its reader is not pulled away */
+    CHECK_INT(copy[1], 6);
     llm_page_close(orphan);
-    llm_page *reader;
-    llm_page_view view;
-    CHECK_INT(llm_page_open(segment, &reader), LLM_OK);
-    llm_page_read(reader, &view);
-    CHECK_INT(view.n_ctx, 32);
-    CHECK_INT(view.pid, getpid());
-    llm_page_close(reader);
     page_close(p);
 }
 
@@ -266,7 +326,7 @@ static void what_cannot_be_had_is_named(void)
     CHECK(strstr(error, strerror(ENOSPC)) != NULL || strstr(error, strerror(EFBIG)) != NULL ||
           strstr(error, strerror(ENOMEM)) != NULL);
     llm_page *reader;
-    CHECK_INT(llm_page_open(segment, &reader), LLM_NOT_FOUND); /* nothing is left behind */
+    CHECK_INT(llm_page_open(segment, -1, &reader), LLM_NOT_FOUND); /* nothing is left behind */
 }
 
 /* ---- segments that nobody should trust ---- */
@@ -318,11 +378,9 @@ static void random_bytes_are_not_a_segment(void)
             bytes[i] = random_bits();
         }
         CHECK(write_segment(bytes, n));
-        CHECK_INT(llm_page_open(segment, &reader), LLM_VERSION);
+        CHECK_INT(llm_page_open(segment, -1, &reader), LLM_VERSION);
     }
-    page *p = open_page(segment, 1, 1); /* and no owner of one */
-    CHECK(p != NULL);
-    page_close(p);
+    shm_unlink(segment);
 }
 
 /* A true segment with bytes changed: either refused, or readable without harm. */
@@ -349,7 +407,7 @@ static void a_damaged_segment_harms_no_reader(void)
         size_t n = round % 5 == 0 ? random_bits() % view.bytes : view.bytes;
         CHECK(write_segment(damaged, n));
         llm_page *reader;
-        int status = llm_page_open(segment, &reader);
+        int status = llm_page_open(segment, -1, &reader);
         CHECK(status == LLM_OK || status == LLM_VERSION);
         if (status == LLM_OK) {
             read_all(reader);
@@ -370,9 +428,9 @@ static void another_version_is_refused(void)
     page_header *h = (page_header *)(uintptr_t)page_reader(p)->base;
     llm_page *reader;
     h->version = LLM_PAGE_VERSION + 1;
-    CHECK_INT(llm_page_open(segment, &reader), LLM_VERSION);
+    CHECK_INT(llm_page_open(segment, -1, &reader), LLM_VERSION);
     h->version = LLM_PAGE_VERSION;
-    CHECK_INT(llm_page_open(segment, &reader), LLM_OK);
+    CHECK_INT(llm_page_open(segment, -1, &reader), LLM_OK);
     llm_page_close(reader);
     page_close(p);
 }
@@ -429,7 +487,7 @@ static void a_reader_never_sees_a_torn_copy(void)
     CHECK(t.p != NULL);
     page_slot_open(t.p, 0, 1, "torture");
     llm_page *reader;
-    CHECK_INT(llm_page_open(segment, &reader), LLM_OK);
+    CHECK_INT(llm_page_open(segment, -1, &reader), LLM_OK);
     pthread_t writer;
     CHECK_INT(pthread_create(&writer, NULL, rewrite, &t), 0);
     int32_t copy[TORTURE_CTX];
@@ -505,8 +563,10 @@ int main(void)
     RUN(a_record_is_shown_and_leaves_with_its_session);
     RUN(counters_count);
     RUN(another_mapping_reads_what_is_written);
-    RUN(a_living_owner_keeps_its_segment);
-    RUN(a_dead_owner_is_readable_and_replaced);
+    RUN(a_name_that_is_taken_is_left_alone);
+    RUN(a_segment_of_others_is_not_read);
+    RUN(a_segment_that_shrinks_harms_no_reader);
+    RUN(a_dead_owners_segment_is_readable);
     RUN(a_zombie_owns_nothing);
     RUN(segments_of_the_long_dead_are_removed);
     RUN(what_cannot_be_had_is_named);

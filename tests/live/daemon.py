@@ -13,14 +13,17 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmd.native import Page, segment_name
+from llmd import segment
+from llmd.native import Page
 from tests.serving import Events, Json, parse_events
 
 DEADLINE_S = 60.0
 
 
 def segment_file(socket: Path) -> Path:
-    return Path("/dev/shm") / segment_name(socket).lstrip("/")
+    """Where it lies, or lay: the newest that the lock file names."""
+    named = segment.names(socket)
+    return Path("/dev/shm") / (named[0].lstrip("/") if named else "none")
 
 
 @dataclass
@@ -83,7 +86,7 @@ class Process:
         return segment_file(self.socket)
 
     def page(self) -> Page:
-        return Page.open(segment_name(self.socket))
+        return Page.open(segment.name_in_use(self.socket) or "")
 
     def stop(self) -> None:
         self.popen.send_signal(signal.SIGTERM)

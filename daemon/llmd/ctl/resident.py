@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from llmd import segment
 from llmd.ctl import text
 from llmd.ctl.client import DaemonAbsent, DaemonRefused
 
@@ -45,7 +46,13 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
     except ImportError as error:
         raise Unreadable(str(error)) from error
     try:
-        page = native.Page.open(native.segment_name(socket_path))
+        segment_name = segment.name_in_use(socket_path)
+    except PermissionError as error:
+        raise DaemonAbsent(socket_path, "segment_forbidden", str(error)) from error
+    if segment_name is None:
+        raise DaemonAbsent(socket_path, "segment_missing", f"no shared segment is named in {socket_path}.lock")
+    try:
+        page = native.Page.open(segment_name, segment.owner(socket_path))
     except native.SegmentError as error:
         raise DaemonAbsent(socket_path, _REASONS.get(error.word, "segment_missing"), str(error)) from error
     found = [view for view in page.sessions() if view.name == name and owner in (None, view.owner)]

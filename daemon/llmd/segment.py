@@ -1,0 +1,81 @@
+"""The name of the shared segment, and where it is written: in the lock file beside the unix socket.
+
+The name is drawn anew for each daemon, so that no other user can be there first with something of that name. The lock
+file lies in a directory that is the daemon's alone; its lines are names, the one in use first. While a daemon starts,
+the ones before it follow: what a killed daemon left is lost only when a later one has taken it over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+import stat
+from pathlib import Path
+
+PREFIX = "/llmd-"
+_PATTERN = re.compile(re.escape(PREFIX) + r"[0-9a-f]{16}-[0-9a-f]{16}")
+_NAMES_MAX = 4
+_FILE_BYTES_MAX = 1024
+_SHARED_MEMORY = Path("/dev/shm")
+
+
+def new_name(socket_path: str | os.PathLike[str]) -> str:
+    """For a daemon at this unix socket; its first half is that of all daemons there, for people."""
+    absolute = os.path.abspath(os.fspath(socket_path))
+    return f"{PREFIX}{hashlib.sha256(os.fsencode(absolute)).hexdigest()[:16]}-{secrets.token_hex(8)}"
+
+
+def names(socket_path: str | os.PathLike[str]) -> list[str]:
+    """Those in the lock file, the newest first; none where it is not there, or of another than `owner`. Raises
+    PermissionError."""
+    try:
+        descriptor = os.open(_lock_of(socket_path), os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except PermissionError:
+        raise
+    except OSError:
+        return []
+    with open(descriptor, "rb") as file:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode) or found.st_uid != owner(socket_path) or found.st_mode & 0o022:
+            return []
+        lines = file.read(_FILE_BYTES_MAX).decode("ascii", "replace").split("\n")
+    return [line for line in lines if _PATTERN.fullmatch(line)][:_NAMES_MAX]
+
+
+def name_in_use(socket_path: str | os.PathLike[str]) -> str | None:
+    """Of the daemon at this socket, or of the one that was killed there last. Raises PermissionError."""
+    return next((name for name in names(socket_path) if exists(name)), None)
+
+
+def write(socket_path: str | os.PathLike[str], *in_use: str) -> None:
+    """Raises OSError: then neither llmctl nor the next daemon will find the segment."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+    descriptor = os.open(_lock_of(socket_path), flags, 0o600)
+    try:
+        data = "".join(f"{name}\n" for name in in_use[:_NAMES_MAX]).encode()
+        os.pwrite(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
+    finally:
+        os.close(descriptor)
+
+
+def exists(name: str) -> bool:
+    return (_SHARED_MEMORY / name.removeprefix("/")).exists()
+
+
+def owner(socket_path: str | os.PathLike[str]) -> int:
+    """Whose the segment must be: this user's; root looks at those of whoever has the socket."""
+    if os.geteuid() != 0:
+        return os.geteuid()
+    for path in (socket_path, _lock_of(socket_path)):
+        try:
+            return os.lstat(path).st_uid
+        except OSError:
+            continue
+    return os.geteuid()
+
+
+def _lock_of(socket_path: str | os.PathLike[str]) -> str:
+    return f"{os.fspath(socket_path)}.lock"
