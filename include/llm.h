@@ -474,12 +474,20 @@ LLM_API int64_t llm_engine_saved(llm_engine *engine, llm_saved *out, size_t n_ou
  *   pinned      bool: a pinned session is never forgotten or expired; it may be parked. Its timelines of that moment are
  *               kept: what continues none of them gets another timeline. Of all histories a quarter stays unpinned, and
  *               of the rest one owner has its share: beyond that LLM_PINS, and nothing is changed.
- *   label       str: the name of a snapshot in the state directory
+ *   label       str: the name of a saved session in the state directory
  *
  * A session is a few timelines (see --session-timelines): GENERATE goes to the one whose history the prompt continues;
  * RESET, CLOSE, PARK, PIN and RENAME act on all; FORK and SAVE take the one used last. A LOAD replaces a session that
- * has the name already, when it has read the snapshot. A FORK of what is just being read from the disk is
+ * has the name already, when it has read what was saved. A FORK of what is just being read from the disk is
  * LLM_BUSY: ask again. PARK leaves out what is busy.
+ *
+ * With a state directory, what must last is on the disk before the answer comes: PIN, RENAME, RESET and CLOSE answer when
+ * their files are written or gone, SAVE and UNSAVE likewise. LLM_IO: the disk refused it. A pin or a name is then what it
+ * was before; a session that was reset or closed is so, but its file may come back with the next start.
+ * SAVE and LOAD: LLM_NO_MEMORY also when as many bytes as may be are on their way to the disk or from it: ask again.
+ * SAVE: LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL. A session whose state is lost is saved with its tokens, and read
+ * again when it is used. LOAD: LLM_NOT_FOUND (no such label), LLM_CONTEXT_LENGTH (more tokens than a session holds now),
+ * LLM_VERSION (its file was refused and set aside), LLM_CAPACITY.
  *
  * The reader is strict: any other shape, count, type, range or trailing byte is LLM_INVALID and the message is
  * dropped before it enters the ring.

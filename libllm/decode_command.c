@@ -114,7 +114,8 @@ void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm
 /* A session that does not exist yet begins as a fork of its parent, if it has one. */
 static int fork_parent(decode *d, const wire_command *c)
 {
-    if (c->n_other_bytes == 0 || places_next(d->places, c->owner, c->session, c->n_session_bytes, NULL) != NULL) {
+    if (c->n_other_bytes == 0 || places_next(d->places, c->owner, c->session, c->n_session_bytes, NULL) != NULL ||
+        places_dormant_find(d->places, c->owner, c->session, c->n_session_bytes) != NULL) {
         return LLM_OK;
     }
     session *parent = decode_latest(d, c->owner, c->other, c->n_other_bytes);

@@ -288,6 +288,7 @@ void llm_engine_close(llm_engine *e)
     llm_engine_stop(e);
     direct_close_all(e);
     decode_close(&e->decode);
+    places_settle(&e->places);
     store_close(e->store);
     places_close(&e->places);
     checkpoint_store_close(&e->checkpoints);

@@ -130,6 +130,9 @@ void places_reset_session(places *p, session *s); /* idem */
 /* Takes what the store has finished; `done` is called for jobs that a command waits for. False: there was nothing. */
 bool places_take_stored(places *p, void (*done)(void *context, store_job *job), void *context);
 
+/* Waits for the store and takes what it has finished: before it is closed, and where nobody waits for results. */
+void places_settle(places *p);
+
 /* Its parked state is asked for. False: too much is on its way already; ask again when something has come. */
 bool places_read_file(places *p, session *s);
 

@@ -340,6 +340,20 @@ bool places_take_stored(places *p, void (*done)(void *context, store_job *job), 
     return any;
 }
 
+static void nobody_waits(void *context, store_job *job)
+{
+    (void)context;
+    (void)job;
+}
+
+void places_settle(places *p)
+{
+    if (p->store != NULL) {
+        store_wait(p->store);
+        (void)places_take_stored(p, nobody_waits, NULL);
+    }
+}
+
 /* ---- a fork ---- */
 
 void places_copy_state(places *p, session *from, session *to)

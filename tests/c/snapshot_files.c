@@ -105,8 +105,8 @@ uint8_t *files_read(const char *directory, uint64_t id, const char *ending, size
     if (f == NULL) {
         return NULL;
     }
-    uint8_t *bytes = malloc(1 << 16);
-    *n_bytes = fread(bytes, 1, 1 << 16, f);
+    uint8_t *bytes = malloc(1 << 20);
+    *n_bytes = fread(bytes, 1, 1 << 20, f);
     fclose(f);
     return bytes;
 }
