@@ -91,13 +91,15 @@ async def open_model(state: State, wanted: EngineOptions) -> None:
 
 async def _open(config: Config, wanted: EngineOptions) -> Engine:
     """What a killed daemon left is named until this one has taken it over, and from then on this one alone."""
-    name_segments(config, [name for name in (wanted.page_name, wanted.dead_page_name) if name is not None])
+    names = [name for name in (wanted.page_name, wanted.dead_page_name) if name is not None]
+    is_named = name_segments(config, names)
     opened = await Engine.open(wanted)
-    name_segments(config, [wanted.page_name] if wanted.page_name is not None else [])
+    if is_named:
+        name_segments(config, names[:1])
     return opened
 
 
-def name_segments(config: Config, names: list[str]) -> None:
+def name_segments(config: Config, names: list[str]) -> bool:
     try:
         segment.write(config.socket, *names)
     except OSError as error:
@@ -105,6 +107,8 @@ def name_segments(config: Config, names: list[str]) -> None:
             "nobody will find the shared segment: llmctl shows no tokens, and a kill costs what is not on the disk",
             extra=fields(reason=f"{config.socket}.lock: {error.strerror}"),
         )
+        return False
+    return True
 
 
 def runner_of(app: web.Application) -> web.AppRunner:

@@ -12,17 +12,18 @@
 #include "engine_driver.h"
 #include "page.h"
 #include "page_layout.h"
+#include "session.h"
 #include "snapshot_files.h"
 
 enum { LONG = 400, N_MANY = 24, MANY_STATE_KB = 512 };
 
 static char directory[FILES_PATH_BYTES];
 
-static const answer *say(driver *d, const char *session, uint64_t seed)
+static const answer *say(driver *d, const char *name, uint64_t seed)
 {
     static int32_t tokens[LONG];
     make_prompt(tokens, LONG, seed);
-    const generate_call call = {.session = session, .prompt = tokens, .n_prompt = LONG, .max_tokens = 5};
+    const generate_call call = {.session = name, .prompt = tokens, .n_prompt = LONG, .max_tokens = 5};
     return driver_wait(d, driver_generate(d, &call));
 }
 
@@ -365,12 +366,12 @@ static void test_no_damage_gives_a_wrong_answer(void)
     CHECK(talks[0].files[0].id == talks[1].files[0].id && talks[0].files[1].id == talks[1].files[1].id);
     driver *reference = driver_open_model("sim:hybrid,length=0");
     for (int round = 0; round < ROUNDS; round++) {
-        const held_file *session = &talks[random_below(&r, 2)].files[0];
-        const held_file *state = &talks[random_below(&r, 2)].files[1];
-        put(path, session);
-        put(path, state);
+        const held_file *small = &talks[random_below(&r, 2)].files[0];
+        const held_file *large = &talks[random_below(&r, 2)].files[1];
+        put(path, small);
+        put(path, large);
         if (round % 2 != 0) { /* else only the mix */
-            put_damaged(path, random_below(&r, 2) == 0 ? session : state, &r);
+            put_damaged(path, random_below(&r, 2) == 0 ? small : large, &r);
         }
         driver *d = open_usual(2);
         const llm_session_view view = view_of(d, "it");
@@ -401,7 +402,9 @@ static void leave_four(llm_policy policy)
     driver *d = open_sim("sim:hybrid,length=0", 4, policy);
     for (uint64_t i = 0; i < 4; i++) {
         say(d, names[i], i);
-        usleep(2000); /* stamps count milliseconds */
+        const uint64_t used_ms = view_of(d, names[i]).used_ms;
+        while (session_clock_ms() == used_ms) { /* the next stamp is another one */
+        }
     }
     driver_wait(d, driver_pin(d, 0, "pinned", true));
     driver_close(d);
