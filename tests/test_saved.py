@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from llmd import native
-from llmd.history import StoredAnswer, StoredSession
+from llmd.history import StoredAnswer, StoredSession, digests_of
 from llmd.saved_answers import SavedAnswers
 from tests.conversation import Conversation
 from tests.serving import Daemon, Json, config_of, serving
@@ -82,7 +82,7 @@ async def test_answers_come_along(tmp_path: Path) -> None:
         await daemon.ask("DELETE", "/v1/sessions/a")
     async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
         assert (await daemon.ask("POST", "/v1/sessions/b/load", {"name": "label"})).status == 200
-        assert len(daemon.state.histories.splices(0, "b", talk.messages)[1]) == 1
+        assert len(daemon.state.histories.splices(0, "b", digests_of(talk.messages))) == 1
         talk.daemon, talk.session = daemon, "b"
         await talk.ask("and then?")
         assert talk.report["session_reset_reason"] == "restored"

@@ -31,7 +31,7 @@ async def save_session(request: web.Request) -> web.Response:
         raise ApiError(
             "saved_full",
             f"name: one owner may save {SAVED_PER_OWNER_MAX} sessions and all owners {SAVED_MAX}; remove one with "
-            "DELETE /v1/saved/{name}.",
+            "DELETE /v1/saved/NAME.",
             "name",
         )
     check(found, reply)
@@ -64,7 +64,7 @@ async def list_saved(request: web.Request) -> web.Response:
 
 async def delete_saved(request: web.Request) -> web.Response:
     state, answers = request.app[STATE], _answers_of(request.app[STATE])
-    label = _label(request.match_info["name"])
+    label = _label(request.match_info["id"])
     owner = _owner_meant(request)
     reply = await state.engine.unsave(owner, label)
     _check_label(label, reply.status)
