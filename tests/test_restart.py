@@ -237,19 +237,21 @@ def test_a_daemon_killed_after_its_sessions_went_on(start: Start) -> None:
     of their state is not refilled."""
     first = start("--model", "sim:hybrid")
     messages: list[Json] = [{"role": "user", "content": "a question before the stop"}]
-    _, answer = first.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="desk"))
+    _, answer = first.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="desk", temperature=0))
     first.popen.terminate()
     assert first.popen.wait() == 0
     second = start("--model", "sim:hybrid")
     in_file = second.ask("GET", "/v1/sessions/desk")[1]["tokens"]
     messages += [answer["choices"][0]["message"], {"role": "user", "content": "and one more before the crash"}]
-    assert second.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="desk"))[0] == 200
+    assert (
+        second.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="desk", temperature=0))[0] == 200
+    )
     held = second.ask("GET", "/v1/sessions/desk")[1]["tokens"]
     second.popen.send_signal(signal.SIGKILL)
     second.popen.wait()
     third = start("--model", "sim:hybrid")
     assert third.ask("GET", "/v1/sessions/desk")[1]["tokens"] == held > in_file
-    _, answer = third.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="desk"))
+    _, answer = third.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="desk", temperature=0))
     assert answer["session"]["session_reset_reason"] in ("restored", "checkpoint")
     assert 0 < answer["session"]["reused_prompt_tokens"] <= in_file
 
