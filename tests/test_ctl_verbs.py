@@ -144,3 +144,24 @@ def test_several_timelines_and_a_refusal(daemon: FakeDaemon, capsys: pytest.Capt
 def test_no_turn(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     explained(daemon)
     assert capsys.readouterr().out == "a: no turn since the daemon started\n"
+
+
+# --- what is saved ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_saved_is_listed(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    one: Json = {"name": "label", "owner": 7, "owner_name": "ann", "tokens": 1234, "state_bytes": 5678, "saved_ms": 0}
+    daemon.route("GET /v1/saved", {"data": [one]})
+    daemon.route("GET /v1/saved?owner=ann", {"data": []})
+    assert run(daemon, "saved", "list") == EXIT_OK
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == ["NAME", "TOKENS", "BYTES", "SAVED", "OWNER"]
+    assert row.split()[:3] == ["label", "1,234", "5,678"] and row.endswith("ann")
+    assert run(daemon, "saved", "list", "--owner", "ann") == EXIT_OK
+    assert capsys.readouterr().out == "nothing is saved\n"
+
+
+def test_what_is_saved_is_removed(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.route("DELETE /v1/saved/a%2Fb", {"name": "a/b", "deleted": True})
+    assert run(daemon, "saved", "remove", "a/b") == EXIT_OK
+    assert capsys.readouterr().out == "a/b is removed\n"
