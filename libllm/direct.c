@@ -66,15 +66,9 @@ static session *take_place(llm_engine *engine, const char *name)
     places *p = &engine->places;
     session *s = name[0] != '\0' ? places_next(p, 0, name, strlen(name), NULL) : NULL;
     if (s == NULL && name[0] == '\0') {
-<<<<<<< HEAD
         const places_prompt none = {.tokens = NULL};
         s = places_scratch(p, 0, &none);
-    } else if (s == NULL && places_open_named(p, 0, name, strlen(name), &s) != LLM_OK) {
-=======
-        const int32_t none = 0;
-        s = places_scratch(p, 0, &none, 0);
     } else if (s == NULL && open_or_wake(p, name, &s) != LLM_OK) {
->>>>>>> 3514d23 (tests: files that were mixed, cut or changed never give a wrong answer; what cannot be seated is not read)
         return NULL;
     }
     if (s == NULL) {

@@ -21,7 +21,7 @@ from ..wire.sessions import (
     RenameRequest,
 )
 from . import body
-from .context import STATE
+from .context import STATE, State
 from .respond import respond
 from .sessions import again, check, find, uint32_of
 
