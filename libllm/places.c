@@ -552,8 +552,7 @@ static seating may_be_seated(const places *p, const session *s)
 {
     const uint32_t from = is_named(s) ? 0 : p->options.n_named;
     const uint32_t to = is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
-    uint32_t n_seats = 0;
-    uint32_t n_coming = 0;
+    uint32_t n_seats = 0, n_coming = 0;
     for (uint32_t i = from; i < to; i++) {
         n_seats += p->seats[i] == NULL || would_vacate(p, p->seats[i]);
     }
@@ -576,11 +575,8 @@ seating places_seat(places *p, session *s)
     }
     if (s->parked.where == PARKED_ON_DISK) {
         const seating expected = may_be_seated(p, s);
-        if (expected != SEATED) {
-            return expected;
-        }
-        if (!places_read_file(p, s)) {
-            return SEAT_LATER;
+        if (expected != SEATED || !places_read_file(p, s)) {
+            return expected != SEATED ? expected : SEAT_LATER;
         }
     }
     if (s->parked.where == PARKED_READING) {
