@@ -303,7 +303,8 @@ static void the_short_commands_are_understood(void)
 /* 0 stands for no request: nobody could be answered. */
 static void a_request_without_a_number_is_refused(void)
 {
-    static const size_t number_at[] = {0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2}; /* 0: not one byte long */
+    static const size_t number_at[] = {0, 0, 0, 0, 2, 2, 2, 2, 2, 2, 2, 2}; /* 0: not one byte long */
+    _Static_assert(sizeof number_at / sizeof number_at[0] == sizeof messages / sizeof messages[0], "one for each");
     uint32_t n_tried = 0;
     for (size_t m = 0; m < sizeof messages / sizeof messages[0]; m++) {
         uint8_t changed[256];
@@ -313,7 +314,7 @@ static void a_request_without_a_number_is_refused(void)
         n_tried += number_at[m] != 0;
         CHECK_INT(read_exact(changed, messages[m].n, &c), number_at[m] == 0 ? LLM_OK : LLM_INVALID);
     }
-    CHECK_INT(n_tried, 7);
+    CHECK_INT(n_tried, 8);
 }
 
 static void every_cut_message_is_refused(void)
