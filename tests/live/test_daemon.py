@@ -6,6 +6,7 @@ session has consumed, read from the shared segment.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Iterator
@@ -167,6 +168,12 @@ def test_fork_knows_what_its_parent_knew(daemons: Daemons, tiny: str) -> None:
     assert resident(process, "a") == held, "the parent does not notice"
 
 
+def fill(path: Path) -> None:
+    with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while file.write(bytes(256)):
+            pass
+
+
 def test_a_full_disk_costs_warmth_and_nothing_else(daemons: Daemons, hybrid: str, tmp_path: Path) -> None:
     state = tmp_path / "small"
     state.mkdir()
@@ -183,8 +190,11 @@ def test_a_full_disk_costs_warmth_and_nothing_else(daemons: Daemons, hybrid: str
                 talk.say(f"turn {turn}")
         for talk in talks:
             talk.check(talks)
-        status, answer = process.ask("POST", "/v1/sessions/talk-0/save", {"name": "kept"})
-        assert status >= 400 and answer["error"]["message"]
+        fill(state / "something else")
+        for verb, body in (("save", {"name": "kept"}), ("pin", {"pinned": True}), ("rename", {"session_id": "other"})):
+            status, answer = process.ask("POST", f"/v1/sessions/talk-0/{verb}", body)
+            assert (status, answer["error"]["code"]) == (500, "io_error"), verb
+        assert not process.do("GET", "/v1/sessions/talk-0")["pinned"], "what failed has changed nothing"
         process.stop()
     finally:
         daemons.close()
