@@ -45,6 +45,19 @@ def test_a_line_stays_a_line() -> None:
         assert "\n" not in formatter.format(record("request", session="a\nb", user="\r\n"))
 
 
+@pytest.mark.parametrize("end", ["\x85", "\u2028", "\u2029", "\x9b31m", "\x7f", "\u202e"])
+def test_a_client_neither_ends_a_line_nor_paints_one(end: str) -> None:
+    made = record("request", path=f"/a{end}<3>forged")
+    line = logs.TextFormatter(has_stamp=False).format(made)
+    assert line.isprintable() and json.loads(line.partition("path=")[2]) == f"/a{end}<3>forged"
+    for formatter in (logs.TextFormatter(), logs.JsonFormatter()):
+        assert logs.JournalFormatter(formatter).format(made).count("<6>") == 1
+
+
+def test_letters_of_all_languages_stay_as_they_are() -> None:
+    assert logs.TextFormatter(has_stamp=False).format(record("x", path="/ä 字")).endswith('path="/ä 字"')
+
+
 # --- the sink --------------------------------------------------------------------------------------------------------
 
 

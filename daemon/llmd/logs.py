@@ -4,6 +4,7 @@ bring down who writes them."""
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import re
@@ -114,8 +115,11 @@ class TextFormatter(logging.Formatter):
 
 
 def _value(value: object) -> str:
+    """On one line, whatever a client sent: what ends a line or moves a terminal's cursor is spelled out."""
     text = str(value)
-    return text if _PLAIN.fullmatch(text) else msgspec.json.encode(text).decode()
+    if _PLAIN.fullmatch(text):
+        return text
+    return json.dumps(text, ensure_ascii=not text.isprintable())
 
 
 class JsonFormatter(logging.Formatter):
@@ -145,4 +149,4 @@ class JournalFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         prefix = f"<{_PRIORITIES.get(record.levelno, 6)}>"
-        return "\n".join(prefix + line for line in self._lines.format(record).splitlines())
+        return "\n".join(prefix + line for line in self._lines.format(record).split("\n"))
