@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from llmd import limits
 from llmd.engine import Engine
 from llmd.engine_open import EngineError, EngineOptions
 from llmd.engine_text import Prompt
@@ -16,7 +17,7 @@ from llmd.errors import ApiError
 from llmd.generation import CancelReason, Generation, Work
 from llmd.native import GenerateFlag, Status, lib
 from llmd.session_key import SCRATCH, SessionKey
-from llmd.wire.engine import Sampling
+from llmd.wire.engine import Command, Sampling
 
 GREEDY = Sampling(temperature=0.0)
 PAGE = "/llmd-test-lives"
@@ -162,6 +163,22 @@ async def test_closing_the_engine_ends_what_runs() -> None:
     await engine.close()
     assert [one.outcome_word for one in many] == ["shutdown"] * 8
     assert {error.code for one in many if (error := one.error())} == {"shutting_down"}
+
+
+async def test_nothing_is_pushed_to_an_engine_that_is_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = await Engine.open(EngineOptions(model="sim:dense,ctx=100000,length=0", n_ctx=100_000))
+    pushed: list[Command] = []
+
+    def full(command: Command) -> int:
+        pushed.append(command)
+        return int(Status.FULL)
+
+    monkeypatch.setattr(engine, "_push", full)
+    engine.cancel(1)
+    await engine.close()
+    pushed.clear()
+    await asyncio.sleep(4 * limits.COMMAND_RETRY_S)
+    assert not pushed
 
 
 @pytest.mark.parametrize("model", ["sim:none", "sim:dense,nonsense=1", "/no/such/file.gguf"])

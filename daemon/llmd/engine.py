@@ -128,6 +128,7 @@ class Engine:
         """Stops, and frees everything."""
         await self.stop()
         self._complaints.cancel()
+        self._unsent.clear()  # the timer that would push them may strike when the engine is no more
         self._log_complaints()
         self.loop.remove_reader(lib.llm_events_fd(self._engine))
         for _, future in self._asked.values():
