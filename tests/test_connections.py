@@ -8,12 +8,14 @@ import gzip
 import inspect
 import json
 import logging
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -299,6 +301,30 @@ async def test_bodies_in_flight_are_bounded(serve: Serve, monkeypatch: pytest.Mo
     assert (await told_and_open(daemon, post(b"x" * 50_000))).error["code"] == "invalid_json"
 
 
+async def test_bodies_of_one_owner_leave_room_for_others(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("sk-one one\nsk-two two\n")
+    keys.chmod(0o600)
+    daemon = await serve(api_key_file=keys)
+    monkeypatch.setattr(limits, "BODIES_BYTES_IN_FLIGHT_MAX", 80_000)  # 60 000 for each
+    one, two = "Authorization: Bearer sk-one", "Authorization: Bearer sk-two"
+    async with connected(daemon) as (_, writer):
+        writer.write(post(b"x" * 40_000, one, length=50_000))
+        bodies = daemon.app[BODIES]
+        while bodies.n_bytes < 40_000:
+            await asyncio.sleep(0)
+        answer = await told(daemon, post(b"x" * 30_000, one, length=50_000))
+        assert answer.status == 503 and answer.error["code"] == "overloaded" and "share" in answer.error["message"]
+        assert (await told_and_open(daemon, post(b"x" * 30_000, two))).error["code"] == "invalid_json"
+    async with asyncio.timeout(SETTLE_S):
+        while bodies.n_bytes:
+            await asyncio.sleep(0)
+    whole = post(b"x" * 70_000, one)  # the only one of its owner
+    assert (await told_and_open(daemon, whole)).error["code"] == "invalid_json"
+
+
 # --- many connections ------------------------------------------------------------------------------------------------
 
 
@@ -351,6 +377,27 @@ async def test_one_peer_may_not_take_all(serve: Serve, monkeypatch: pytest.Monke
             assert (await read_answer(reader)).status == 200
         assert (await told(daemon, HEALTH)).error["code"] == "too_many_connections"
         assert (await told_and_open(daemon, HEALTH)).status == 200
+
+
+@pytest.mark.parametrize(
+    ("address", "peer"),
+    [
+        ("127.0.0.1", "loopback"),
+        ("::1", "loopback"),
+        ("::ffff:127.0.0.1", "loopback"),
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+    ],
+)
+def test_who_counts_as_one_peer(address: str, peer: str) -> None:
+    class Pipe(asyncio.Transport):
+        def get_extra_info(self, name: str, default: object = None) -> object:
+            return (address, 1) if name == "peername" else made
+
+    with socket.socket(socket.AF_INET6) as made:
+        assert connections._peer_of(Pipe()) == peer
 
 
 async def test_more_refused_than_can_be_told(small: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:

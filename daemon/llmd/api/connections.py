@@ -7,7 +7,7 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from ipaddress import ip_address, ip_network
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any, cast
 
 from aiohttp import web
@@ -240,6 +240,8 @@ def _peer_of(transport: asyncio.Transport) -> str:
     if not name:
         return "gone"
     address = ip_address(name[0].partition("%")[0])
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped  # as a socket of both families tells of a client of IPv4
     if address.is_loopback:
         return _LOOPBACK
     return str(ip_network((address, _IPV6_CUSTOMER_BITS), strict=False)) if address.version == 6 else str(address)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -10,37 +11,60 @@ from aiohttp import web
 
 from .. import limits
 from ..errors import ApiError, shown
+from ..shares import share_of
 from .connection import broken_body
+from .context import FACTS, STATE
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Bodies:
-    """The bytes of all bodies being received. Owned by the event loop."""
+    """The bytes of all bodies being received, shared by the owners. Owned by the event loop."""
 
     def __init__(self) -> None:
         self.n_bytes = 0
+        self._of_owner: Counter[int] = Counter()
 
     @contextmanager
-    def receiving(self) -> Iterator[_Share]:
-        share = _Share(self)
+    def receiving(self, owner: int, n_owners: int) -> Iterator[_Share]:
+        share = _Share(self, owner, n_owners)
         try:
             yield share
         finally:
-            self.n_bytes -= share.n_bytes
+            self._add(owner, -share.n_bytes)
+
+    def _add(self, owner: int, n_bytes: int) -> None:
+        self.n_bytes += n_bytes
+        self._of_owner[owner] += n_bytes
+        if not self._of_owner[owner]:
+            del self._of_owner[owner]
+
+    def take(self, owner: int, n_bytes: int, n_own_bytes: int, n_owners: int) -> None:
+        """More of a body that has `n_own_bytes`. Raises ApiError; an owner's only body is bounded by its own limit."""
+        most, others = limits.BODIES_BYTES_IN_FLIGHT_MAX, self._of_owner[owner] - n_own_bytes
+        if self.n_bytes + n_bytes > most:
+            raise ApiError("overloaded", "The server is receiving as many bytes of requests as it can hold; try again.")
+        share = share_of(most, n_owners)
+        if others and self._of_owner[owner] + n_bytes > share:
+            raise ApiError(
+                "overloaded",
+                f"The server is receiving {self._of_owner[owner]} bytes of requests of this API key, of {share} that "
+                "are its share; try again.",
+            )
+        self._add(owner, n_bytes)
 
 
 class _Share:
     """Of one body."""
 
-    def __init__(self, bodies: Bodies) -> None:
+    def __init__(self, bodies: Bodies, owner: int, n_owners: int) -> None:
         self._bodies = bodies
+        self._owner = owner
+        self._n_owners = n_owners
         self.n_bytes = 0
 
     def take(self, n_bytes: int) -> None:
-        if self._bodies.n_bytes + n_bytes > limits.BODIES_BYTES_IN_FLIGHT_MAX:
-            raise ApiError("overloaded", "The server is receiving as many bytes of requests as it can hold; try again.")
-        self._bodies.n_bytes += n_bytes
+        self._bodies.take(self._owner, n_bytes, self.n_bytes, self._n_owners)
         self.n_bytes += n_bytes
 
 
@@ -53,7 +77,8 @@ async def received(request: web.Request, limit: int) -> bytes:
     if (request.content_length or 0) > limit:
         raise _too_large(limit)
     await _ask_for_it(request)
-    with request.app[BODIES].receiving() as share:
+    owner, n_owners = request[FACTS].caller.owner, request.app[STATE].keys.n_owners
+    with request.app[BODIES].receiving(owner, n_owners) as share:
         chunks = await _chunks(request, limit, share)
         if share.n_bytes > limits.BODY_JOINED_ON_LOOP_BYTES_MAX:
             return await asyncio.to_thread(b"".join, chunks)
