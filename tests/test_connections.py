@@ -9,6 +9,7 @@ import inspect
 import json
 import logging
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -323,6 +324,29 @@ async def test_bodies_of_one_owner_leave_room_for_others(
             await asyncio.sleep(0)
     whole = post(b"x" * 70_000, one)  # the only one of its owner
     assert (await told_and_open(daemon, whole)).error["code"] == "invalid_json"
+
+
+async def test_a_refused_client_that_resets_is_no_error(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    linger, lingered = Connection._linger, asyncio.Event()
+    with socket.create_connection(("127.0.0.1", int(daemon.url.rpartition(":")[2]))) as client:
+
+        async def reset_first(connection: Connection) -> None:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.close()
+            try:
+                await linger(connection)
+            finally:
+                lingered.set()
+
+        monkeypatch.setattr(Connection, "_linger", reset_first)
+        client.sendall(b"no HTTP\r\n\r\n")
+        async with asyncio.timeout(SETTLE_S):
+            await lingered.wait()
+            while daemon.state.metrics.connections_open:
+                await asyncio.sleep(0)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 # --- many connections ------------------------------------------------------------------------------------------------

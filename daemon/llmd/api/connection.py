@@ -157,7 +157,10 @@ class Connection(web.RequestHandler):
         """Closing at once would make the kernel throw away the refusal where bytes have come that were not read."""
         if self._pipe is None or self._pipe.is_closing() or self._is_half_closed:
             return
-        self._pipe.write_eof()
+        try:
+            self._pipe.write_eof()
+        except OSError:
+            return  # the client has reset the connection
         self._client_done = self._loop.create_future()
         try:
             async with asyncio.timeout(limits.LINGER_S):

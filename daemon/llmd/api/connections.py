@@ -4,6 +4,7 @@ long. Owned by the event loop."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 from collections import Counter
@@ -194,7 +195,8 @@ class Farewell(asyncio.Protocol):
             return
         self._all.add(self)
         pipe.write(_REFUSAL)
-        pipe.write_eof()
+        with contextlib.suppress(OSError):  # of a client that has reset the connection
+            pipe.write_eof()
         self._timer = asyncio.get_running_loop().call_later(limits.LINGER_S, self.end)
 
     def connection_lost(self, exc: BaseException | None) -> None:
