@@ -185,3 +185,18 @@ async def test_the_time_of_a_request_counts_from_its_arrival(serve: Serve) -> No
     assert engine.n_live == 0
     gate.open()
     await asyncio.gather(*blocking)
+
+
+async def test_a_thread_that_cannot_be_started_costs_one_job(
+    threads: TextThreads, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_thread(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threads._threads, "submit", no_thread)
+        for n_bytes in (SHORT, LONG, SHORT, LONG):
+            with pytest.raises(ApiError) as error:
+                await threads.run(1, n_bytes, int)
+            assert error.value.code == "no_memory" and threads.n_jobs == 0
+    assert [await threads.run(1, n_bytes, int) for n_bytes in (SHORT, LONG, SHORT, LONG)] == [0] * 4

@@ -149,7 +149,12 @@ class TextThreads:
         def ended(future: Future[Any]) -> None:
             self._loop.call_soon_threadsafe(self._ended, job, is_short_thread, future)
 
-        self._threads.submit(job.call).add_done_callback(ended)
+        try:
+            running = self._threads.submit(job.call)
+        except RuntimeError:  # the system has no thread for us now
+            running = Future()
+            running.set_exception(ApiError("no_memory"))
+        running.add_done_callback(ended)
 
     def _ended(self, job: _Job, is_short_thread: bool, future: Future[Any]) -> None:
         self._release(job)
