@@ -221,6 +221,14 @@ def test_what_is_kept_is_bounded() -> None:
     assert histories.n_bytes == 0
 
 
+def test_the_sessions_of_one_owner_never_push_out_those_of_others() -> None:
+    histories = Histories()
+    messages = filled(histories, "s", 3)
+    for number in range(limits.ANSWER_SESSIONS_MAX + 10):
+        histories.mode(OWNER + 1, f"s{number}", "resident", "resident")
+    assert len(found(histories, "s", messages)) == 3
+
+
 def test_a_fork_and_a_renamed_session_know_what_was_said() -> None:
     histories = Histories()
     messages = filled(histories, "s", 2)

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
+from llmd import limits
 from llmd.api.session_verbs import fork_point
 from llmd.errors import ApiError
-from llmd.turns import n_common, user_starts
+from llmd.turns import Turns, n_common, user_starts
 from tests.conftest import Serve
 from tests.conversation import Conversation, cold
 from tests.serving import Answer, Daemon, Json, chat
@@ -376,3 +377,11 @@ async def test_who_loses_the_session_to_a_fork_hears_of_it(daemon: Daemon) -> No
         assert (await post(daemon, "a", "fork", {"session_id": "b", "replace": True})).status == 200
         rest = (await response.read()).decode()
     assert '"code":"cancelled"' in rest and "replaced by a fork or a load" in rest
+
+
+async def test_what_is_told_of_a_session_outlives_the_many_of_another_owner(daemon: Daemon) -> None:
+    turns = Turns(daemon.state.engine.page)
+    turns.started(turns.look(1, "a", b""), {1: 0})
+    for number in range(limits.TOLD_SESSIONS_MAX + 10):
+        turns.look(2, f"s{number}", b"")
+    assert turns.user_starts(1, "a") == {1: 0}

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 import pytest
 
 from llmd.errors import ApiError
-from llmd.shares import Admission, share_of
+from llmd.shares import Admission, share_of, who_must_go
 from tests.conftest import Serve
 from tests.serving import chat
 
@@ -28,6 +28,12 @@ def test_whoever_takes_all_it_may_locks_nobody_out() -> None:
             most = share_of(limit, n_owners)
             assert 1 <= most < limit
             assert limit - most >= (n_owners - 1) * (limit // (2 * n_owners))
+
+
+def test_where_there_are_too_many_the_one_who_has_most_loses() -> None:
+    assert who_must_go([(1, "a"), (2, "b"), (2, "c"), (1, "d"), (2, "e")]) == (2, "b")
+    assert who_must_go([(1, "a"), (2, "b")]) == (1, "a")
+    assert who_must_go([(7, "z")]) == (7, "z")
 
 
 INSIDE: list[object] = []

@@ -24,6 +24,7 @@ import msgspec
 from . import limits
 from .errors import ApiError
 from .json_scan import ARGUMENTS
+from .shares import who_must_go
 
 Mode = Literal["resident", "template"]
 """resident: answers keep the tokens they were generated with; template: all is tokenized as the template has it."""
@@ -283,7 +284,7 @@ class Histories:
         kept = self._kept.setdefault((owner, session), Kept(owner, session))
         self._kept.move_to_end((owner, session))
         while len(self._kept) > limits.ANSWER_SESSIONS_MAX:
-            self.forget(*next(iter(self._kept)))
+            self.forget(*who_must_go(self._kept))
         return kept
 
     def _drop(self, kept: Kept, digest: bytes) -> None:

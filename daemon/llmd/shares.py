@@ -6,7 +6,7 @@ Owned by the event loop.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from .errors import ApiError
@@ -17,6 +17,14 @@ def share_of(limit: int, n_owners: int) -> int:
     if n_owners <= 1 or limit <= 1:
         return max(limit, 1)
     return limit - max((n_owners - 1) * (limit // (2 * n_owners)), 1)
+
+
+def who_must_go(held: Iterable[tuple[int, str]]) -> tuple[int, str]:
+    """Of sessions by owner and name, the least recently used first, where there are too many: the first one of the
+    owner who has the most, so that nobody's leave for those of a greedy other."""
+    held = list(held)
+    [(greediest, _)] = Counter(owner for owner, _ in held).most_common(1)
+    return next(key for key in held if key[0] == greediest)
 
 
 class Admission:

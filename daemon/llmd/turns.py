@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from . import limits
 from .native import STATE_WORDS, Page
+from .shares import who_must_go
 
 _TOKEN_BYTES = 4
 _BUSY = frozenset(STATE_WORDS.index(word) for word in ("prefill", "decode"))
@@ -102,7 +103,7 @@ class Turns:
         told = self._told.setdefault((owner, name), Told())
         self._told.move_to_end((owner, name))
         while len(self._told) > limits.TOLD_SESSIONS_MAX:
-            self._told.popitem(last=False)
+            self.forget(*who_must_go(self._told))
         return told
 
     # --- it starts ---------------------------------------------------------------------------------------------------
