@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import pytest
 from llmd import native
 from llmd.history import StoredAnswer, StoredSession, digests_of
 from llmd.saved_answers import SavedAnswers
+from llmd.wire.engine import Reply
 from tests.conversation import Conversation
-from tests.serving import Daemon, Json, config_of, serving
+from tests.serving import SETTLE_S, Daemon, Json, config_of, serving
 
 FINGERPRINT = "0123456789abcdef" * 2
 N_VOCAB = 100
@@ -44,6 +46,29 @@ async def test_list_and_remove(tmp_path: Path) -> None:
         assert (await daemon.ask("POST", "/v1/sessions/a/load", {"name": "first"})).status == 404
         assert [one["name"] for one in await saved(daemon)] == ["second"]
     assert len(list((tmp_path / "state").rglob("saved/*"))) == 3  # session, state, answers
+
+
+async def test_a_client_that_goes_while_it_removes_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
+        await Conversation(daemon, "a").ask("what is to be kept")
+        await save(daemon, "a", "label")
+        unsave, removed = daemon.state.engine.unsave, asyncio.Event()
+
+        async def unsave_slowly(owner: int, label: str) -> Reply:
+            await unsave(owner, label)
+            removed.set()
+            await asyncio.Event().wait()
+            raise AssertionError("nobody waits for it any more")
+
+        monkeypatch.setattr(daemon.state.engine, "unsave", unsave_slowly)
+        asking = asyncio.create_task(daemon.ask("DELETE", "/v1/saved/label"))
+        async with asyncio.timeout(SETTLE_S):
+            await removed.wait()
+        asking.cancel()
+        await asyncio.wait([asking])
+    assert not list((tmp_path / "state").rglob("saved/*"))
 
 
 async def test_owners_see_their_own(tmp_path: Path) -> None:

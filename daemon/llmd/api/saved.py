@@ -66,9 +66,10 @@ async def delete_saved(request: web.Request) -> web.Response:
     state, answers = request.app[STATE], _answers_of(request.app[STATE])
     label = _label(request.match_info["id"])
     owner = _owner_meant(request)
+    # First, for a client that goes in between cannot ask again: there is no such label any more.
+    await asyncio.to_thread(answers.write, owner, label, None)
     reply = await state.engine.unsave(owner, label)
     _check_label(label, reply.status)
-    await asyncio.to_thread(answers.write, owner, label, None)
     return respond(SavedDeleted(label))
 
 
