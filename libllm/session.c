@@ -153,7 +153,7 @@ void session_reset(session *s)
     assert(s->is_open && s->running == NULL);
     clear(s);
     unpin(s);
-    set_state(s, LLM_STATE_EMPTY);
+    set_state(s, is_seated(s) ? LLM_STATE_EMPTY : LLM_STATE_PARKED);
 }
 
 uint32_t session_n_tokens(const session *s)

@@ -180,6 +180,20 @@ async def test_park_and_come_back(serve: Serve, memory: str) -> None:
     assert talk.report["prefilled_prompt_tokens"] < talk.n_prompt
 
 
+async def test_a_parked_session_that_is_reset_takes_no_place(serve: Serve) -> None:
+    daemon = await serve()
+    await Conversation(daemon, "a").ask("a question")
+    await post(daemon, "a", "park")
+    reset = (await post(daemon, "a", "reset")).json
+    assert (reset["state"], reset["tokens"]) == ("parked", 0)
+    places = (await daemon.ask("GET", "/v1/sessions", local=True)).json["places"]
+    assert (places["named_used"], places["parked"]) == (0, 1)
+    talk = Conversation(daemon, "a")
+    await talk.ask("a new beginning")
+    assert talk.report["session_reset_reason"] != "restored"
+    assert (await daemon.ask("GET", "/v1/sessions/a", local=True)).json["state"] == "idle"
+
+
 async def test_the_state_directory_is_no_business_of_everybody(daemon: Daemon) -> None:
     assert (await daemon.ask("GET", "/v1/sessions")).json["storage"]["state_dir"] is None
 
