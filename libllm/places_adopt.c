@@ -280,12 +280,12 @@ void places_adopt(places *p, const llm_page *dead)
         look_at_page(&a, dead);
     }
     if (a.n_other_geometry > 0) {
+        const char *of_them = a.n_other_geometry == 1 ? "its" : "their";
         store_complain(
             p->store,
             "%u session%s saved under another memory layout (--max-sessions, --scratch-sessions, --ctx-size, "
-            "--kv-memory, free memory, or another llama.cpp): their tokens are kept and read again on their "
-            "next use",
-            a.n_other_geometry, a.n_other_geometry == 1 ? " was" : "s were");
+            "--kv-memory, free memory, or another llama.cpp): %s tokens are kept and read again on %s next use",
+            a.n_other_geometry, a.n_other_geometry == 1 ? " was" : "s were", of_them, of_them);
     }
     if (a.n > 0) {
         open_all(&a);

@@ -95,6 +95,7 @@ async def test_another_memory_layout_keeps_tokens_and_pins(tmp_path: Path, caplo
         await again(talk, daemon)
         assert talk.report["session_reset_reason"] == "torn"
     assert "1 session was saved under another memory layout" in caplog.text
+    assert "its tokens are kept and read again on its next use" in caplog.text
 
 
 async def test_whose_the_other_sessions_are(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
