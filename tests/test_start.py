@@ -360,7 +360,7 @@ def model_with_template(directory: Path, template: str) -> str:
 
 @pytest.mark.parametrize(
     ("template", "why"),
-    [(b"{% if %}", "cannot be read: Unexpected token"), (b"", "it is empty"), (b"\xff", "'utf-8' codec can't decode")],
+    [(b"{% if %}", "cannot be read: Unexpected token"), (b"", "it is empty"), (b"\xff", "invalid start byte at byte 0; it must be text in UTF-8")],
 )
 def test_a_template_that_cannot_be_used_is_a_usage_error(
     start: Start, tmp_path: Path, template: bytes, why: str
@@ -370,6 +370,13 @@ def test_a_template_that_cannot_be_used_is_a_usage_error(
     status, errors = start.fails("--chat-template-file", str(path))
     last = errors.strip().splitlines()[-1]
     assert status == 2 and last.startswith("llmd: --chat-template-file") and why in last
+
+
+def test_a_template_that_is_not_there_is_named_without_numbers(start: Start, tmp_path: Path) -> None:
+    missing = tmp_path / "none.jinja"
+    for path, why in ((missing, "No such file or directory"), (tmp_path, "Is a directory")):
+        status, errors = start.fails("--chat-template-file", str(path))
+        assert status == 2 and errors.splitlines()[-1] == f"llmd: --chat-template-file: cannot read {path}: {why}"
 
 
 @pytest.mark.parametrize(

@@ -142,8 +142,14 @@ def _create_app(config: Config) -> web.Application:
         raise StartError(str(error)) from error
     except KeyFileError as error:
         raise StartError(str(error), EXIT_USAGE) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise StartError(f"--chat-template-file: {error}", EXIT_USAGE) from None
+    except UnicodeDecodeError as error:
+        raise _unreadable_template(config, f"{error.reason} at byte {error.start}; it must be text in UTF-8") from None
+    except OSError as error:
+        raise _unreadable_template(config, error.strerror or str(error)) from None
+
+
+def _unreadable_template(config: Config, why: str) -> StartError:
+    return StartError(f"--chat-template-file: cannot read {config.chat_template_file}: {why}", EXIT_USAGE)
 
 
 # Fields of EngineOptions that can be wrong in a way only the engine finds out, and the options that set them.
