@@ -143,6 +143,7 @@ async def test_malformed_http_is_told_so(daemon: Daemon, data: bytes, caplog: py
     with caplog.at_level(logging.DEBUG):
         answer = await told(daemon, data)
     assert answer.status == 400 and answer.error["code"] == "invalid_http"
+    assert answer.error["message"].endswith(".") and not answer.error["message"].endswith("..")
     assert answer.headers["connection"] == "close"
     [record] = [record for record in caplog.records if record.name.startswith(("llmd", "aiohttp"))]
     assert record.exc_info is None and "\n" not in str(vars(record)["fields"])

@@ -151,12 +151,13 @@ def test_no_turn(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None
 
 def test_what_is_saved_is_listed(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     one: Json = {"name": "label", "owner": 7, "owner_name": "ann", "tokens": 1234, "state_bytes": 5678, "saved_ms": 0}
-    daemon.route("GET /v1/saved", {"data": [one]})
+    daemon.route("GET /v1/saved", {"data": [one, one | {"state_bytes": 0}]})
     daemon.route("GET /v1/saved?owner=ann", {"data": []})
     assert run(daemon, "saved", "list") == EXIT_OK
-    header, row = capsys.readouterr().out.splitlines()
+    header, row, without_state = capsys.readouterr().out.splitlines()
     assert header.split() == ["NAME", "TOKENS", "BYTES", "SAVED", "OWNER"]
     assert row.split()[:3] == ["label", "1,234", "5,678"] and row.endswith("ann")
+    assert without_state.split()[:3] == ["label", "1,234", "-"]
     assert run(daemon, "saved", "list", "--owner", "ann") == EXIT_OK
     assert capsys.readouterr().out == "nothing is saved\n"
 

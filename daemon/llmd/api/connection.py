@@ -258,7 +258,7 @@ def _error_of(message: str) -> ApiError:
     """Of aiohttp's words, which quote what was sent: only the first line is passed on."""
     if message.startswith(("Got more than", "Too many headers")):
         return _head_too_large()
-    reason = message.partition("\n")[0].rstrip(" :")
+    reason = message.partition("\n")[0].rstrip(" :.")
     return ApiError("invalid_http", f"The request is not valid HTTP: {reason}.")
 
 

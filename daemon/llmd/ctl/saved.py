@@ -45,7 +45,7 @@ def overview(raw: Json) -> str:
         [
             text.scalar(one.get("name")),
             text.count(one.get("tokens", 0)),
-            text.count(one.get("state_bytes", 0)),
+            text.count(one["state_bytes"]) if one.get("state_bytes") else text.NOTHING,
             text.age(one.get("saved_ms", 0) / 1000, time.time()),
             str(one.get("owner_name") or one.get("owner", 0)),
         ]
