@@ -360,7 +360,11 @@ def model_with_template(directory: Path, template: str) -> str:
 
 @pytest.mark.parametrize(
     ("template", "why"),
-    [(b"{% if %}", "cannot be read: Unexpected token"), (b"", "it is empty"), (b"\xff", "invalid start byte at byte 0; it must be text in UTF-8")],
+    [
+        (b"{% if %}", "cannot be read: Unexpected token"),
+        (b"", "it is empty"),
+        (b"\xff", "invalid start byte at byte 0; it must be text in UTF-8"),
+    ],
 )
 def test_a_template_that_cannot_be_used_is_a_usage_error(
     start: Start, tmp_path: Path, template: bytes, why: str
