@@ -351,7 +351,7 @@ verb_test() {
 # Left out: what needs packages that only develop or generate, and what tests no package (llmctl, libllm, the sources).
 verb_test_lowest() {
     locked prepare_lowest
-    local left_out=(tests/live tests/test_{tiny_models,openai_client,demo_model_data,start,structure,documented}.py)
+    local left_out=(tests/live tests/test_{tiny_models,openai_client,demo_model_data,start,structure,documented,schema}.py)
     in_root env PYTHONPATH="$ROOT/daemon" "$BUILD/lowest/bin/python" -m pytest -m "not live" "${left_out[@]/#/--ignore=}" \
         --ignore-glob='tests/test_ctl*' "$@"
 }
