@@ -60,8 +60,8 @@ void model_llama_crash_init()
 
 model_llama_opening::model_llama_opening(const char *notice)
 {
-    is_opening = true;
     if (notice == nullptr) {
+        is_opening = true;
         return;
     }
     crash_notice = notice;
@@ -78,6 +78,7 @@ model_llama_opening::model_llama_opening(const char *notice)
     for (size_t i = 0; i < N_SIGNALS; i++) {
         sigaction(SIGNALS[i], &action, &old->actions[i]);
     }
+    is_opening = true; /* last: nothing throws any more, so the destructor will run */
 }
 
 model_llama_opening::~model_llama_opening()
