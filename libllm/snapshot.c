@@ -439,9 +439,13 @@ static int read_state(reading *r, const uint8_t geometry[16], uint64_t n_bytes_m
     if (facts.is_of_other_geometry) {
         return refuse(r, "it was saved under another memory layout");
     }
+    if (facts.n_bytes > n_bytes_max) { /* nothing is wrong with the file */
+        r->why = "it is larger than there is room for";
+        return LLM_NO_MEMORY;
+    }
     out->k = facts.k;
     out->hash = facts.hash;
-    r->n_bytes_left = n_bytes_max < facts.n_bytes ? n_bytes_max : facts.n_bytes;
+    r->n_bytes_left = facts.n_bytes;
     for (uint32_t i = 0; status == LLM_OK && i < head.n_parts; i++) {
         out->n_parts = i + 1;
         status = read_part(r, out->k, &out->parts[i]);

@@ -124,11 +124,14 @@ static void change(store_files *f, store_job *job)
 {
     int status = prepare_all(f, job);
     const bool is_prepared = status == LLM_OK;
-    for (uint32_t i = 0; is_prepared && i < job->n_changes; i++) {
+    for (uint32_t i = 0; i < job->n_changes; i++) {
+        if (!is_prepared && is_written(&job->changes[i])) {
+            continue; /* nothing is written; what goes needs no room */
+        }
         const int one = commit(f, &job->changes[i]);
         status = one != LLM_OK ? one : status;
     }
-    if (is_prepared && !durable_sync(f->directory)) {
+    if (!durable_sync(f->directory) && is_prepared) {
         complain_of_write(f, job->name);
         status = LLM_IO;
     }

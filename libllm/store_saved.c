@@ -208,7 +208,7 @@ static void load_state(store_files *f, store_job *job, uint64_t id)
     const char *why = "";
     state_facts facts;
     const int status = state_file_look(f->saved_directory, id, f->geometry, &facts, &why);
-    if (status != LLM_OK || !facts.is_there || facts.is_of_other_geometry ||
+    if (status != LLM_OK || !facts.is_there || facts.is_of_other_geometry || facts.n_bytes > job->n_bytes_max ||
         !state_matches(facts.k, facts.hash, job->file.tokens, job->file.n_tokens)) {
         return;
     }

@@ -254,6 +254,43 @@ static void test_a_change_that_fails_changes_nothing(void)
     close_store(&f);
 }
 
+/* A reset writes an empty file and removes others: on a full disk these go all the same. */
+static void test_what_goes_needs_no_room(void)
+{
+    fixture f;
+    open_store(&f);
+    push_change(&f, CHANGE_WRITE, 1, 1);
+    push_change(&f, CHANGE_WRITE, 2, 2);
+    CHECK(take_status(&f, 1) == LLM_OK && take_status(&f, 2) == LLM_OK);
+    files_obstruct(f.directory, 1, "writing");
+    store_job *job = asked(store_job_new(STORE_CHANGE, 2), 3);
+    job->changes[0].verb = CHANGE_RESET;
+    job->changes[0].file = files_session(1);
+    job->changes[1].verb = CHANGE_REMOVE;
+    job->changes[1].file.id = 2;
+    store_push(f.store, job);
+    CHECK_INT(take_status(&f, 3), LLM_IO);
+    CHECK(files_exists(f.directory, 1, "llmd-session") && !files_exists(f.directory, 2, "llmd-session"));
+    close_store(&f);
+}
+
+/* It is not the file that is wrong. */
+static void test_a_state_without_room_is_not_set_aside(void)
+{
+    fixture f;
+    open_store(&f);
+    push_change(&f, CHANGE_WRITE, 1, 1);
+    push_state(&f, STORE_WRITE, 1, 2);
+    CHECK(take_status(&f, 1) == LLM_OK && take_status(&f, 2) == LLM_OK);
+    store_job *job = asked(store_job_new(STORE_READ, 0), 3);
+    job->id = 1;
+    job->n_bytes_max = 1;
+    store_push(f.store, job);
+    CHECK_INT(take_status(&f, 3), LLM_NO_MEMORY);
+    CHECK(files_exists(f.directory, 1, "llmd-state"));
+    close_store(&f);
+}
+
 static void test_a_damaged_state_is_set_aside_and_told(void)
 {
     fixture f;
@@ -480,6 +517,8 @@ int main(void)
     RUN(test_read_gives_what_was_written);
     RUN(test_what_is_removed_is_gone);
     RUN(test_a_change_that_fails_changes_nothing);
+    RUN(test_what_goes_needs_no_room);
+    RUN(test_a_state_without_room_is_not_set_aside);
     RUN(test_a_damaged_state_is_set_aside_and_told);
     RUN(test_a_directory_that_vanishes);
     RUN(test_a_full_disk);
