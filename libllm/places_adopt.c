@@ -102,8 +102,9 @@ static candidate *known(const adoption *a, const candidate *c)
     return NULL;
 }
 
-/* Of use, pin and later tokens the segment knows more than the file, unless another daemon went on from the file. The
- * state in the file is that of its first tokens still. False: memory is short. */
+/* Of use, pin and later tokens the segment knows more than the file, unless another daemon went on from the file. That a
+ * pin is off, it does not: that is in the file before it is answered, and this may be another timeline that has begun with
+ * the same tokens. The state in the file is that of its first tokens still. False: memory is short. */
 static bool learn(candidate *c, const candidate *from_segment)
 {
     if (from_segment->n_tokens > c->n_tokens) {
@@ -118,8 +119,8 @@ static bool learn(candidate *c, const candidate *from_segment)
     }
     if (from_segment->used_ms >= c->used_ms) {
         c->used_ms = from_segment->used_ms;
-        c->is_changed = c->is_changed || c->is_pinned != from_segment->is_pinned;
-        c->is_pinned = from_segment->is_pinned;
+        c->is_changed = c->is_changed || (from_segment->is_pinned && !c->is_pinned);
+        c->is_pinned = c->is_pinned || from_segment->is_pinned;
     }
     return true;
 }

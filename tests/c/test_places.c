@@ -412,6 +412,26 @@ static void test_a_kill_forgets_neither_use_nor_pin(void)
     remove_directory(directory);
 }
 
+/* Killed while a new conversation under the name of a pinned one was read: it begins with the same tokens, and is newer. */
+static void test_a_kill_takes_no_pin_from_another_timeline(void)
+{
+    const char *directory = new_directory();
+    driver *d = open_with(directory, 2, LLM_POLICY_PARK);
+    int32_t tokens[1024];
+    const uint32_t n = driver_tokens(d, say(d, "it", 1)->slot, tokens, 1024);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
+    const uint64_t used_ms = view_of(d, "it").used_ms;
+    const dead_session sessions[] = {{"it", tokens, n, used_ms, true}, {"it", tokens, n / 2, used_ms + 1, false}};
+    page *dead = leave_segment(d, sessions, 2);
+    CHECK_INT(driver_close(d), 0);
+    d = open_after_kill(directory, 0);
+    CHECK_INT(view_of(d, "it").n_tokens, n);
+    CHECK_INT(view_of(d, "it").is_pinned, LLM_PIN_ANCHORED);
+    CHECK_INT(driver_close(d), 0);
+    page_close(dead);
+    remove_directory(directory);
+}
+
 /* ---- the order of last use ---- */
 
 static uint64_t now_ms(void)
@@ -576,6 +596,7 @@ int main(void)
     RUN(test_what_was_reset_or_closed_stays_so_after_a_restart);
     RUN(test_sessions_come_back_under_every_policy);
     RUN(test_a_kill_forgets_neither_use_nor_pin);
+    RUN(test_a_kill_takes_no_pin_from_another_timeline);
     RUN(test_the_newest_of_too_many_files_come_back);
     RUN(test_the_order_of_last_use_outlives_a_restart);
     RUN(test_files_and_segment_are_one_order);
