@@ -91,7 +91,7 @@ void places_change_undo(places *p, const store_job *job)
         }
         s->record.is_pinned = c->was.is_pinned;
         session_publish(s);
-        if (c->was.has_file) { /* should anything have been written since */
+        if (c->was.has_file || c->verb == CHANGE_WRITE) { /* some of it, or something since, may have been written */
             store_job *again = places_change_of(p, s, CHANGE_WRITE);
             if (again != NULL) {
                 store_push(p->store, again);
