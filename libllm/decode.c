@@ -135,11 +135,17 @@ static bool has_work(void *context)
     return d->n_notices + d->n_replies_due < LLM_REQUESTS_MAX && !ring_is_empty(d->commands);
 }
 
-/* Idle sessions whose time is over. Looked for when the oldest one's is. */
+static uint64_t idle_now(decode *d)
+{
+    return idle_clock_now(&d->idle_clock, session_clock_ms(), session_clock_elapsed_ms());
+}
+
+/* Idle sessions whose time is over. Looked for when the oldest one's is, and all that was told before is on its way:
+ * each of them may be told, too. */
 static void expire(decode *d)
 {
-    const uint64_t now = session_clock_ms();
-    if (d->idle_ms_max == 0 || now < d->expire_at_ms) {
+    const uint64_t now = idle_now(d);
+    if (d->idle_ms_max == 0 || now < d->expire_at_ms || d->n_notices > 0) {
         return;
     }
     const uint64_t oldest = places_expire(d->places, now > d->idle_ms_max ? now - d->idle_ms_max : 0);
@@ -148,12 +154,12 @@ static void expire(decode *d)
 }
 
 /* How long the thread may sleep: until the next expiry, or for ever. */
-static int wait_ms(const decode *d)
+static int wait_ms(decode *d)
 {
     if (d->idle_ms_max == 0) {
         return -1;
     }
-    const uint64_t now = session_clock_ms();
+    const uint64_t now = idle_now(d);
     const uint64_t left = d->expire_at_ms > now ? d->expire_at_ms - now : 1;
     return left < INT32_MAX ? (int)left : INT32_MAX;
 }

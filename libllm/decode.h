@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "doorbell.h"
+#include "idle_clock.h"
 #include "llm.h"
 #include "model.h"
 #include "page.h"
@@ -73,8 +74,9 @@ typedef struct decode {
     bool may_reseat; /* a request has ended, KV cells were given back, or the store has read a state: who has no seat
                       * may try again */
     uint32_t checkpoint_every;
-    uint64_t idle_ms_max;  /* 0: sessions do not expire */
-    uint64_t expire_at_ms; /* CLOCK_REALTIME: when to look for expired sessions next; 0: nothing expires */
+    uint64_t idle_ms_max; /* 0: sessions do not expire */
+    idle_clock idle_clock;
+    uint64_t expire_at_ms; /* by idle_clock: when to look for expired sessions next; 0: nothing expires */
     float *logits;         /* n_vocab, owned: a copy that a sampler may modify */
     int32_t *tokens;       /* n_batch each, owned */
     int32_t *positions;

@@ -24,6 +24,11 @@ uint64_t session_clock_ms(void)
     return clock_ns(CLOCK_REALTIME) / 1000000u;
 }
 
+uint64_t session_clock_elapsed_ms(void)
+{
+    return clock_ns(CLOCK_BOOTTIME) / 1000000u;
+}
+
 static model *model_of(const session *s)
 {
     return s->ground->model;

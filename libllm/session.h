@@ -142,7 +142,8 @@ model_result session_take_seat(session *s, uint16_t seat);
 
 void session_publish(session *s); /* what changed in `record` */
 
-uint64_t session_clock_us(void); /* CLOCK_MONOTONIC */
-uint64_t session_clock_ms(void); /* CLOCK_REALTIME */
+uint64_t session_clock_us(void);         /* CLOCK_MONOTONIC */
+uint64_t session_clock_ms(void);         /* CLOCK_REALTIME */
+uint64_t session_clock_elapsed_ms(void); /* CLOCK_BOOTTIME */
 
 #endif
