@@ -478,8 +478,8 @@ LLM_API int64_t llm_engine_saved(llm_engine *engine, llm_saved *out, size_t n_ou
  *
  * A session is a few timelines (see --session-timelines): GENERATE goes to the one whose history the prompt continues;
  * RESET, CLOSE, PARK, PIN and RENAME act on all; FORK and SAVE take the one used last. A LOAD replaces a session that
- * has the name already, when it has read what was saved. A FORK of what is just being read from the disk is
- * LLM_BUSY: ask again. PARK leaves out what is busy.
+ * has the name already, when it has read what was saved. A FORK, PIN, RENAME or SAVE of what is just being read
+ * from the disk may be LLM_BUSY: ask again. PARK leaves out what is busy.
  *
  * With a state directory, what must last is on the disk before the answer comes: PIN, RENAME, RESET and CLOSE answer when
  * their files are written or gone, SAVE and UNSAVE likewise. LLM_IO: the disk refused it. A pin or a name is then what it

@@ -44,11 +44,16 @@ static void close_all(decode *d, uint32_t owner, const char *name, size_t n_name
     d->may_reseat = true;
 }
 
-/* The timeline used last stays, empty; the others go. */
+/* The timeline used last stays, empty; the others go, and what sleeps. */
 static session *reset_all(decode *d, const wire_command *c)
 {
     session *kept = latest_of(d, c);
     session *s = NULL;
+    while ((s = next(d, c, s)) != NULL) {
+        if (s->record.is_pinned == LLM_PIN_ANCHORED) {
+            kept->record.is_pinned = LLM_PIN_ANCHORED; /* the session stays pinned: its file says so */
+        }
+    }
     while ((s = next(d, c, s)) != NULL) {
         end_requests(d, s);
         if (s == kept) {
@@ -57,15 +62,14 @@ static session *reset_all(decode *d, const wire_command *c)
             places_close_session(d->places, s);
         }
     }
+    (void)places_dormant_remove(d->places, c->owner, c->session, c->n_session_bytes);
     d->may_reseat = true;
     return kept;
 }
 
 static bool is_known(decode *d, const wire_command *c)
 {
-    return latest_of(d, c) != NULL ||
-           (c->op == LLM_COMMAND_CLOSE &&
-            places_dormant_find(d->places, c->owner, c->session, c->n_session_bytes) != NULL);
+    return places_knows(d->places, c->owner, c->session, c->n_session_bytes);
 }
 
 /* The answer comes when the files are gone. */
@@ -101,7 +105,8 @@ static bool can_be_forked(decode *d, session *from)
 {
     places_used(d->places, from); /* so that it is not the one to be parked */
     (void)places_seat(d->places, from);
-    return from->seat != SESSION_NO_SEAT || from->parked.state != NULL || session_n_tokens(from) == 0;
+    return from->seat != SESSION_NO_SEAT || from->parked.state != NULL ||
+           (session_n_tokens(from) == 0 && !places_is_waking(from));
 }
 
 /* `to` is open and empty. With two seats the model copies; with one, what is saved of `from` is copied. */
@@ -151,7 +156,7 @@ void decode_fork_command(decode *d, const wire_command *c)
         decode_reply(d, c->request, LLM_INVALID, from);
         return;
     }
-    if (!c->is_on && places_next(d->places, c->owner, c->other, c->n_other_bytes, NULL) != NULL) {
+    if (!c->is_on && places_knows(d->places, c->owner, c->other, c->n_other_bytes)) {
         decode_reply(d, c->request, LLM_EXISTS, from);
         return;
     }
@@ -195,9 +200,25 @@ static void end_change(decode *d, const wire_command *c, store_job *job)
     }
 }
 
+/* Some timeline is: what was written of it now would lack its tokens. */
+static bool is_waking(decode *d, const wire_command *c)
+{
+    session *s = NULL;
+    while ((s = next(d, c, s)) != NULL) {
+        if (places_is_waking(s)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void decode_pin(decode *d, const wire_command *c)
 {
     session *s = latest_of(d, c);
+    if (is_waking(d, c)) {
+        decode_reply(d, c->request, LLM_BUSY, s);
+        return;
+    }
     store_job *job = s != NULL ? places_change_begin(d->places, c->owner, c->session, c->n_session_bytes) : NULL;
     if (job == NULL) {
         decode_reply(d, c->request, s == NULL ? LLM_NOT_FOUND : LLM_NO_MEMORY, s);
@@ -217,9 +238,10 @@ static llm_status may_rename(decode *d, const wire_command *c)
     if (latest_of(d, c) == NULL) {
         return LLM_NOT_FOUND;
     }
-    const bool is_taken = places_next(d->places, c->owner, c->other, c->n_other_bytes, NULL) != NULL ||
-                          places_dormant_find(d->places, c->owner, c->other, c->n_other_bytes) != NULL;
-    return is_taken ? LLM_EXISTS : LLM_OK;
+    if (is_waking(d, c)) {
+        return LLM_BUSY;
+    }
+    return places_knows(d->places, c->owner, c->other, c->n_other_bytes) ? LLM_EXISTS : LLM_OK;
 }
 
 void decode_rename(decode *d, const wire_command *c)
@@ -246,7 +268,10 @@ void decode_rename(decode *d, const wire_command *c)
 void decode_save(decode *d, const wire_command *c)
 {
     session *s = latest_of(d, c);
-    const int status = s == NULL ? LLM_NOT_FOUND : places_save(d->places, s, c->other, c->n_other_bytes, c->request);
+    int status = s == NULL ? LLM_NOT_FOUND : is_waking(d, c) ? LLM_BUSY : LLM_OK;
+    if (status == LLM_OK) {
+        status = places_save(d->places, s, c->other, c->n_other_bytes, c->request);
+    }
     if (status != LLM_OK) {
         decode_reply(d, c->request, (llm_status)status, s);
     } else {

@@ -246,7 +246,7 @@ static session *open_slot(places *p, uint32_t owner, const char *name, size_t n_
     session *s = closed_slot(p);
     assert(s != NULL);
     session_open(s, owner, name, n_name_bytes);
-    s->id = session_clock_us() ^ ((uint64_t)++p->clock << 48) ^ ((uint64_t)session_clock_ms() << 12);
+    s->id = places_new_id(p);
     places_used(p, s);
     return s;
 }
@@ -421,7 +421,7 @@ static void give_up(places *p, session *s, llm_counter counter)
         return;
     }
     page_count(p->ground.page, counter, 1);
-    if (p->forgotten != NULL && places_next(p, owner, name, strlen(name), NULL) == NULL) {
+    if (p->forgotten != NULL && !places_knows(p, owner, name, strlen(name))) {
         p->forgotten(p->forgotten_context, owner, name);
     }
 }
@@ -576,7 +576,7 @@ seating places_seat(places *p, session *s)
     if (s->parked.where == PARKED_ON_DISK) {
         const seating expected = may_be_seated(p, s);
         if (expected != SEATED || !places_read_file(p, s)) {
-            return expected != SEATED ? expected : SEAT_LATER;
+            return expected != SEATED ? expected : is_in_progress(p, s, false) ? SEAT_LATER : SEAT_NEVER;
         }
     }
     if (s->parked.where == PARKED_READING) {

@@ -27,6 +27,8 @@ typedef struct places_options {
     size_t parked_bytes_max; /* of parked states in memory; beyond it they go to the store, or are forgotten */
 } places_options;
 
+enum { DORMANT_EXPIRED_MAX = 64 };
+
 /* What a request begins with. */
 typedef struct places_prompt {
     const int32_t *tokens;
@@ -70,6 +72,9 @@ void places_close(places *p);
 /* The open timelines of a name, from `after` on (NULL: from the first). NULL: no more. */
 session *places_next(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session *after);
 
+/* Some timeline of that name is open, or sleeps. */
+bool places_knows(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
+
 /* The timeline that a request for this name goes to (timeline.h), opened now if need be, not necessarily seated.
  * LLM_CAPACITY: none can be opened. */
 int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const places_prompt *prompt,
@@ -93,6 +98,7 @@ bool places_has_scratch(const places *p);
 bool places_may_be_busy(const places *p, uint32_t owner);
 
 void places_used(places *p, session *s); /* s is the most recent now */
+uint64_t places_new_id(places *p);       /* for files */
 
 /* ---- pins ---- */
 
@@ -214,9 +220,14 @@ void places_dormant_add(places *p, const dormant *d);
 const dormant *places_dormant_find(const places *p, uint32_t owner, const char *name, size_t n_name_bytes);
 /* The newest of that name gets a place and is read; LLM_NOT_FOUND: none sleeps. LLM_CAPACITY, LLM_NO_MEMORY. */
 int places_wake(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out);
+/* It has been woken, and its tokens are still on their way: nothing may be written or copied of it. */
+bool places_is_waking(const session *s);
+/* What it slept in could not be read: that stays for the next start, and the session goes on without it. */
+void places_wake_failed(places *p, session *s);
 /* All of that name go, with their files. How many. */
 uint32_t places_dormant_remove(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
-/* Those not used since before_ms go; the oldest stamp of the others that may expire, or 0. */
+/* Those not used since before_ms go, at most DORMANT_EXPIRED_MAX at once, and their names are told; the oldest stamp of the
+ * others that may expire, or 0. */
 uint64_t places_dormant_expire(places *p, uint64_t before_ms);
 
 /* Forgets idle sessions not used since `before_ms` (CLOCK_REALTIME), pinned ones excepted. Returns the stamp of the

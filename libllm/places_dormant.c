@@ -41,6 +41,28 @@ const dormant *places_dormant_find(const places *p, uint32_t owner, const char *
     return newest;
 }
 
+bool places_knows(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+{
+    return places_next(p, owner, name, n_name_bytes, NULL) != NULL ||
+           places_dormant_find(p, owner, name, n_name_bytes) != NULL;
+}
+
+uint64_t places_new_id(places *p)
+{
+    return session_clock_us() ^ ((uint64_t)++p->clock << 48) ^ ((uint64_t)session_clock_ms() << 12);
+}
+
+bool places_is_waking(const session *s)
+{
+    return s->parked.where == PARKED_READING && session_n_tokens(s) == 0;
+}
+
+void places_wake_failed(places *p, session *s)
+{
+    s->id = places_new_id(p);
+    s->has_file = false;
+}
+
 int places_wake(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
 {
     const dormant *found = places_dormant_find(p, owner, name, n_name_bytes);
@@ -89,18 +111,29 @@ uint32_t places_dormant_remove(places *p, uint32_t owner, const char *name, size
     return n;
 }
 
+static void expire_one(places *p, uint32_t i)
+{
+    const dormant d = p->dormant[i];
+    places_remove_id(p, d.id);
+    page_count(p->ground.page, LLM_COUNTER_SESSIONS_EXPIRED, 1);
+    take_out(p, i);
+    if (p->forgotten != NULL && !places_knows(p, d.owner, d.name, strlen(d.name))) {
+        p->forgotten(p->forgotten_context, d.owner, d.name);
+    }
+}
+
 uint64_t places_dormant_expire(places *p, uint64_t before_ms)
 {
     uint64_t oldest = 0;
+    uint32_t n_gone = 0;
     for (uint32_t i = p->n_dormant; i > 0; i--) {
         const dormant *d = &p->dormant[i - 1];
         if (d->is_pinned) {
             continue;
         }
-        if (d->used_ms < before_ms) {
-            places_remove_id(p, d->id);
-            page_count(p->ground.page, LLM_COUNTER_SESSIONS_EXPIRED, 1);
-            take_out(p, i - 1);
+        if (d->used_ms < before_ms && n_gone < DORMANT_EXPIRED_MAX) {
+            n_gone++;
+            expire_one(p, i - 1);
         } else if (oldest == 0 || d->used_ms < oldest) {
             oldest = d->used_ms;
         }

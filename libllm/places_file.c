@@ -301,6 +301,8 @@ static void read_back(places *p, store_job *job)
     s->parked = (parked){.where = PARKED_NOWHERE};
     if (job->wants_session && job->status == LLM_OK) {
         wake(p, s, &job->file);
+    } else if (job->wants_session) {
+        places_wake_failed(p, s);
     }
     if (job->status == LLM_OK && places_take_state(p, s, &job->state)) {
         s->parked.is_on_disk = true;

@@ -1,0 +1,252 @@
+/* Sessions that sleep in the store, and those just woken: no command costs them what they hold. */
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "engine_driver.h"
+#include "snapshot_files.h"
+
+enum { LONG = 400 };
+
+static char directory[FILES_PATH_BYTES];
+
+static uint64_t ask_for(driver *d, const char *name, uint64_t seed, uint32_t max_tokens)
+{
+    static int32_t tokens[LONG];
+    make_prompt(tokens, LONG, seed);
+    return driver_generate(
+        d, &(generate_call){.session = name, .prompt = tokens, .n_prompt = LONG, .max_tokens = max_tokens});
+}
+
+static const answer *say(driver *d, const char *name, uint64_t seed)
+{
+    return driver_wait(d, ask_for(d, name, seed, 5));
+}
+
+static driver *open_with(const char *simulated, uint32_t n_sessions, uint32_t idle_s_max)
+{
+    return driver_open(&(llm_engine_options){.model = simulated,
+                                             .n_sessions = n_sessions,
+                                             .capacity_policy = LLM_POLICY_EVICT,
+                                             .idle_s_max = idle_s_max,
+                                             .state_dir = directory});
+}
+
+static driver *open_sim(uint32_t n_sessions)
+{
+    return open_with("sim:hybrid,length=0", n_sessions, 0);
+}
+
+/* Three sessions; with two places a, the oldest, sleeps. */
+static void leave_three(void)
+{
+    const char *names[] = {"a", "b", "c"};
+    driver *d = open_sim(3);
+    for (uint64_t i = 0; i < 3; i++) {
+        CHECK_INT(say(d, names[i], i + 1)->status, LLM_OK);
+        usleep(2000); /* the next stamp is another one */
+    }
+    CHECK_INT(driver_close(d), 0);
+}
+
+static driver *open_with_a_asleep(const char *simulated)
+{
+    leave_three();
+    driver *d = open_with(simulated, 2, 0);
+    driver_loop(d);
+    if (driver_counter(d, LLM_COUNTER_SESSIONS_DORMANT) != 1) {
+        abort();
+    }
+    return d;
+}
+
+static uint32_t n_reused(uint32_t n_sessions, const char *name, uint64_t seed)
+{
+    driver *d = open_sim(n_sessions);
+    const uint32_t n = say(d, name, seed)->n_reused;
+    driver_close(d);
+    return n;
+}
+
+/* While its tokens are on their way, nothing may write a file without them. The step of another request lets both commands
+ * arrive together. */
+static void test_what_wakes_is_not_written_over(void)
+{
+    const llm_command_op ops[] = {LLM_COMMAND_PIN, LLM_COMMAND_RENAME, LLM_COMMAND_SAVE, LLM_COMMAND_FORK};
+    for (int i = 0; i < 4; i++) {
+        driver *d = open_with_a_asleep("sim:hybrid,length=0,step_us=100000");
+        const uint64_t scratch = ask_for(d, NULL, 9, 3);
+        driver_wait_started(d, scratch);
+        const uint64_t woken = ask_for(d, "a", 1, 1);
+        const uint64_t asked = ops[i] == LLM_COMMAND_PIN    ? driver_pin(d, 0, "a", true)
+                               : ops[i] == LLM_COMMAND_FORK ? driver_fork(d, 0, "a", "other", UINT32_MAX)
+                                                            : driver_command(d, ops[i], 0, "a", "other");
+        driver_cancel(d, woken);
+        const uint32_t status = driver_wait(d, asked)->status;
+        CHECK(status == LLM_BUSY || status == LLM_OK);
+        driver_cancel(d, scratch);
+        driver_wait_all(d);
+        const bool is_renamed = ops[i] == LLM_COMMAND_RENAME && status == LLM_OK;
+        CHECK_INT(driver_close(d), 0);
+        CHECK_INT(n_reused(4, is_renamed ? "other" : "a", 1), LONG);
+        files_remove_directory(directory);
+        files_make_directory(directory);
+    }
+}
+
+static void test_a_fork_replaces_no_sleeper(void)
+{
+    driver *d = open_with_a_asleep("sim:hybrid,length=0");
+    d->forks_beside = true;
+    CHECK_INT(driver_wait(d, driver_fork(d, 0, "b", "a", UINT32_MAX))->status, LLM_EXISTS);
+    CHECK_INT(driver_close(d), 0);
+    CHECK_INT(n_reused(2, "a", 1), LONG);
+}
+
+static void test_what_was_reset_asleep_does_not_wake(void)
+{
+    driver *d = open_with_a_asleep("sim:hybrid,length=0");
+    CHECK_INT(driver_wait(d, driver_reset(d, 0, "a"))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_reset(d, 0, "a"))->status, LLM_NOT_FOUND);
+    CHECK_INT(say(d, "a", 1)->n_reused, 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* The only directory in `directory`. */
+static void model_directory(char *out, size_t n)
+{
+    DIR *d = opendir(directory);
+    const struct dirent *entry;
+    while ((entry = readdir(d)) != NULL) {
+        if (entry->d_name[0] != '.') {
+            snprintf(out, n, "%.100s/%.16s", directory, entry->d_name);
+        }
+    }
+    closedir(d);
+}
+
+/* Away from the store, or back to it. */
+static void move_session_files(bool away)
+{
+    char path[FILES_PATH_BYTES], from[2 * FILES_PATH_BYTES], to[2 * FILES_PATH_BYTES];
+    model_directory(path, sizeof path);
+    DIR *d = opendir(path);
+    const struct dirent *entry;
+    while ((entry = readdir(d)) != NULL) {
+        const char *dot = strstr(entry->d_name, ".llmd-session");
+        if (dot == NULL || (dot[13] == '\0') != away) {
+            continue;
+        }
+        snprintf(from, sizeof from, "%s/%.40s", path, entry->d_name);
+        snprintf(to, sizeof to, "%s/%.16s.llmd-session%s", path, entry->d_name, away ? ".away" : "");
+        CHECK_INT(rename(from, to), 0);
+    }
+    closedir(d);
+}
+
+/* What could not be read this time stays as it is: what is written later is another session's file. */
+static void test_a_failed_waking_writes_over_nothing(void)
+{
+    driver *d = open_with_a_asleep("sim:hybrid,length=0");
+    move_session_files(true);
+    const answer *a = say(d, "a", 3);
+    CHECK_INT(a->status, LLM_OK);
+    CHECK_INT(a->n_reused, 0);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "a", true))->status, LLM_OK);
+    move_session_files(false);
+    CHECK_INT(driver_close(d), 0);
+    CHECK_INT(n_reused(4, "a", 1), LONG);
+}
+
+/* A session is forgotten when nothing of it is left, open or asleep. */
+static void test_a_name_is_forgotten_with_the_last_of_it(void)
+{
+    driver *d = open_sim(4);
+    CHECK_INT(say(d, "a", 1)->status, LLM_OK);
+    CHECK_INT(say(d, "a", 2)->status, LLM_OK); /* another timeline */
+    CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_OPENED), 2);
+    CHECK_INT(driver_close(d), 0);
+    d = open_sim(1);
+    CHECK_INT(say(d, "c", 3)->status, LLM_OK);
+    CHECK_INT(d->n_forgotten, 0); /* the other timeline of a sleeps */
+    CHECK_INT(say(d, "a", 1)->status, LLM_OK);
+    CHECK_INT(d->n_forgotten, 1);
+    CHECK_STR(d->forgotten, "c");
+    CHECK_INT(say(d, "c", 3)->status, LLM_OK);
+    CHECK_INT(d->n_forgotten, 2);
+    CHECK_STR(d->forgotten, "a");
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void test_a_sleeper_that_expires_is_told(void)
+{
+    leave_three();
+    sleep(2);
+    driver *d = open_with("sim:hybrid,length=0", 2, 1);
+    while (d->n_forgotten < 3) {
+        driver_drain(d);
+    }
+    CHECK_INT(driver_close(d), 0);
+    d = open_sim(2);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_OPEN), 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static uint32_t n_pinned(const driver *d, const char *name)
+{
+    uint32_t n = 0;
+    llm_page_view page_view;
+    llm_page_read(d->page, &page_view);
+    for (uint32_t slot = 0; slot < page_view.n_slots; slot++) {
+        llm_session_view view;
+        n += llm_page_session(d->page, slot, &view) == LLM_OK && strcmp(view.name, name) == 0 &&
+             view.is_pinned == LLM_PIN_ANCHORED;
+    }
+    return n;
+}
+
+/* The timeline used last stays, and it is not the one that was pinned. */
+static void test_a_pinned_session_that_is_reset_stays_pinned(void)
+{
+    driver *d = open_sim(4);
+    CHECK_INT(say(d, "a", 1)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "a", true))->status, LLM_OK);
+    CHECK_INT(say(d, "a", 2)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_reset(d, 0, "a"))->status, LLM_OK);
+    CHECK_INT(n_pinned(d, "a"), 1);
+    CHECK_INT(driver_close(d), 0);
+    d = open_sim(4);
+    CHECK_INT(n_pinned(d, "a"), 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void in_its_own_directory(void (*test)(void))
+{
+    files_make_directory(directory);
+    test();
+    files_remove_directory(directory);
+}
+
+#define RUN_FILES(test)                                                                                                \
+    do {                                                                                                               \
+        int check_before = check_failures;                                                                             \
+        in_its_own_directory(test);                                                                                    \
+        printf("%s %s\n", check_failures == check_before ? "ok" : "FAILED", #test);                                    \
+        fflush(stdout);                                                                                                \
+    } while (0)
+
+int main(void)
+{
+    RUN_FILES(test_what_wakes_is_not_written_over);
+    RUN_FILES(test_a_fork_replaces_no_sleeper);
+    RUN_FILES(test_what_was_reset_asleep_does_not_wake);
+    RUN_FILES(test_a_failed_waking_writes_over_nothing);
+    RUN_FILES(test_a_name_is_forgotten_with_the_last_of_it);
+    RUN_FILES(test_a_sleeper_that_expires_is_told);
+    RUN_FILES(test_a_pinned_session_that_is_reset_stays_pinned);
+    return CHECK_RESULT();
+}
