@@ -1,0 +1,129 @@
+"""One life of a daemon on a bad disk."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+Json = dict[str, Any]
+
+ANSWER_S_MAX = 60.0
+START_S_MAX = 60.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Disk:
+    """See disk.c."""
+
+    seed: int = 0
+    fails_of_10000: int = 0
+    crash_at: int = 0
+    loses_power: bool = False
+    has_bad_clock: bool = False
+
+    def environment(self, directory: Path) -> dict[str, str]:
+        return {
+            "LD_PRELOAD": str(shim()),
+            "CRASH_DIR": str(directory),
+            "CRASH_SEED": str(self.seed),
+            "CRASH_FAIL": str(self.fails_of_10000),
+            "CRASH_AT": str(self.crash_at),
+            "CRASH_POWER": str(int(self.loses_power)),
+            "CRASH_CLOCK": str(int(self.has_bad_clock)),
+        }
+
+
+@cache
+def shim() -> Path:
+    """The compiled disk.c."""
+    source, made = Path(__file__).with_name("disk.c"), Path(__file__).parents[2] / "build" / "crash" / "disk.so"
+    if not made.exists() or made.stat().st_mtime < source.stat().st_mtime:
+        made.parent.mkdir(parents=True, exist_ok=True)
+        compiler = os.environ.get("CC", "gcc")
+        flags = ["-O2", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-D_GNU_SOURCE"]
+        partial = made.with_suffix(f".{os.getpid()}")
+        subprocess.run([compiler, *flags, "-o", partial, source, "-ldl"], check=True)
+        partial.rename(made)
+    return made
+
+
+class DaemonEnded(Exception):
+    """It is gone; asking again is for its next life."""
+
+
+@dataclass
+class Daemon:
+    """A running one."""
+
+    process: subprocess.Popen[bytes]
+    http: aiohttp.ClientSession
+    log: Path
+    segments: set[Path] = field(default_factory=set)
+
+    async def ask(self, method: str, path: str, body: Json | None = None) -> tuple[int, Json]:
+        """Raises DaemonEnded when no whole answer came."""
+        try:
+            async with asyncio.timeout(ANSWER_S_MAX):
+                async with self.http.request(method, "http://llmd" + path, json=body) as response:
+                    data = await response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise DaemonEnded(str(error)) from error
+        return response.status, json.loads(data)
+
+    async def kill(self) -> None:
+        self.process.kill()
+        await self.end()
+
+    async def stop(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        await self.end()
+
+    async def end(self) -> None:
+        await asyncio.to_thread(self.process.wait, START_S_MAX)
+        await self.http.close()
+
+    def lose_memory(self) -> None:
+        """As a machine without power does."""
+        for segment in self.segments:
+            segment.unlink(missing_ok=True)
+
+
+def _segments_of(pid: int) -> set[Path]:
+    mapped = Path(f"/proc/{pid}/maps").read_text()
+    return {Path(line.split()[-1]) for line in mapped.splitlines() if "/dev/shm/llmd-" in line}
+
+
+async def start(directory: Path, disk: Disk | None, *options: str) -> Daemon | None:
+    """None: it ended before it served, with its exit status and its reason in the log."""
+    socket, log, state = directory / "llmd.sock", directory / "log", directory / "state"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_")}
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "llmd", "--port", "0", "--socket", socket, "--state-dir", state, *options],
+            stdout=output,
+            stderr=output,
+            env=environment | (disk.environment(state) if disk is not None else {}),
+        )
+    http = aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket), limit=0))
+    daemon = Daemon(process, http, log)
+    async with asyncio.timeout(START_S_MAX):
+        while process.poll() is None:
+            with contextlib.suppress(DaemonEnded, json.JSONDecodeError):
+                status, _ = await daemon.ask("GET", "/ready")
+                if status == 200:
+                    daemon.segments = _segments_of(process.pid)
+                    return daemon
+            await asyncio.sleep(0.05)
+    await http.close()
+    return None

@@ -1,0 +1,49 @@
+"""What a client may rely on after an answer: kept by name, for sessions and for saved ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass
+class Promise:
+    """About one session. None: the last command about it was not acknowledged, so that either may be true."""
+
+    is_open: bool | None = False
+    is_pinned: bool | None = False
+
+    def unknown(self) -> None:
+        self.is_open = self.is_pinned = None
+
+
+@dataclass
+class Promises:
+    sessions: dict[str, Promise] = field(default_factory=dict)
+    saved: dict[str, list[Json] | None] = field(default_factory=dict)
+    """By label: the conversation that was saved; None: it may be one or another."""
+
+    def of(self, name: str) -> Promise:
+        return self.sessions.setdefault(name, Promise())
+
+    def forget_unpinned(self) -> None:
+        """Without power only pinned ones come back for certain: others may have lived in memory alone."""
+        for promise in self.sessions.values():
+            if promise.is_open and not promise.is_pinned:
+                promise.is_open = None
+
+    def broken_by(self, sessions: list[Json]) -> list[str]:
+        """`sessions`: as /v1/sessions lists them."""
+        listed = {one["id"]: one for one in sessions}
+        broken = []
+        for name, promise in self.sessions.items():
+            found = listed.get(name)
+            if promise.is_open is False and found is not None:
+                broken.append(f"{name} was closed and is back with {found['tokens']} tokens")
+            if promise.is_open and found is None:
+                broken.append(f"{name} is gone{', although it was pinned' if promise.is_pinned else ''}")
+            if found is not None and promise.is_pinned is not None and found["pinned"] != promise.is_pinned:
+                broken.append(f"{name} is{'' if found['pinned'] else ' not'} pinned")
+        return broken
