@@ -27,6 +27,7 @@ usage: ./build.sh VERB [arguments]
   asan | tsan              the C tests under address+undefined or thread sanitizer
   fuzz [name...]           fuzz the parsers of foreign bytes, each for LLMD_FUZZ_SECONDS (default 20)
   soak [arguments]         minutes of random clients against a daemon (--minutes 5 --model sim:hybrid --seed 1)
+  storm [arguments]        hundreds of kills, power cuts and failing disks, every answer compared (--kills 300 --seed 1)
   bench [name...]          measure what the documentation claims; without a name, everything
   wheel                    a wheel with the native library for any processor of this architecture, in dist/
   setup                    only set up: private environment, native library, package
@@ -448,6 +449,10 @@ verb_soak() {
     locked prepare_bench
     in_root "$PYTHON_ENV/bin/python" -m tests.soak "$@"
 }
+verb_storm() {
+    locked prepare_bench
+    in_root "$PYTHON_ENV/bin/python" -m tests.crash "$@"
+}
 verb_bench() {
     locked prepare_bench
     in_root "$PYTHON_ENV/bin/python" -m bench "$@"
@@ -484,7 +489,7 @@ main() {
     local verb=${1:---help}
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | test-lowest | check | format | asan | tsan | fuzz | soak | bench | wheel | setup | prerequisites | clean)
+    serve | test | test-lowest | check | format | asan | tsan | fuzz | soak | storm | bench | wheel | setup | prerequisites | clean)
         shift
         "verb_${verb//-/_}" "$@"
         ;;

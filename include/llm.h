@@ -196,17 +196,18 @@ typedef struct llm_session llm_session;
 typedef struct llm_engine_options {
     const char *model;     /* path of a GGUF file, or "sim:CLASS[,option=value...]" (model_sim.h lists them) */
     const char *page_name; /* POSIX shared-memory name ("/llmd-...") that nobody has yet, or NULL: private memory */
-    const char
-        *dead_page_name;       /* of a daemon that was killed: its sessions are taken over and it is removed; or NULL */
-    const char *chat_template; /* Jinja source that replaces the model's own, or NULL */
-    uint32_t n_ctx;            /* tokens one session may hold; 0: the model's training context, at most 8192 */
-    uint32_t n_sessions;       /* places for named sessions, >= 1 */
-    uint32_t n_scratch;        /* places for anonymous requests, >= 1 */
-    uint64_t kv_bytes_max;     /* budget for the KV cache; 0: a fraction of free memory (llm_info reports cells) */
-    uint32_t capacity_policy;  /* llm_policy */
-    uint32_t n_parked_max;     /* sessions that may be parked beyond the places (policy park); 0: 64 */
-    uint32_t timelines_max;    /* timelines of one session; 0: 3 */
-    uint64_t parked_bytes_max; /* host memory for parked sessions; 0: a tenth of what is free */
+    const char *dead_page_names;   /* of daemons that were killed, the newest first, separated by spaces; or NULL. The
+                                  * sessions of the first one of this model are taken over, then all of this model are
+                                  * removed. page_name is there when that is done: whoever dies before it leaves these */
+    const char *chat_template;     /* Jinja source that replaces the model's own, or NULL */
+    uint32_t n_ctx;                /* tokens one session may hold; 0: the model's training context, at most 8192 */
+    uint32_t n_sessions;           /* places for named sessions, >= 1 */
+    uint32_t n_scratch;            /* places for anonymous requests, >= 1 */
+    uint64_t kv_bytes_max;         /* budget for the KV cache; 0: a fraction of free memory (llm_info reports cells) */
+    uint32_t capacity_policy;      /* llm_policy */
+    uint32_t n_parked_max;         /* sessions that may be parked beyond the places (policy park); 0: 64 */
+    uint32_t timelines_max;        /* timelines of one session; 0: 3 */
+    uint64_t parked_bytes_max;     /* host memory for parked sessions; 0: a tenth of what is free */
     uint64_t checkpoint_bytes_max; /* host memory for checkpoints; 0: a tenth of what is free */
     uint32_t checkpoint_every;     /* generated tokens between checkpoints; 0: 256 */
     uint32_t idle_s_max;           /* idle sessions are forgotten after that many seconds; 0: never */

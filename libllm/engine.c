@@ -20,6 +20,7 @@ enum {
     N_PARKED_DEFAULT = 64,
     TIMELINES_DEFAULT = 3,
     CHECKPOINT_EVERY = 256,
+    DEAD_SEGMENTS_MAX = 4,
     IN_FLIGHT_BYTES_MIN = 1 << 28, /* on their way to the disk or from it, if no more may be parked */
     MEMORY_SHARE = 10,             /* one in so many free bytes for checkpoints, as many for parked sessions */
 };
@@ -142,10 +143,10 @@ static int open_store(llm_engine *e, const llm_engine_options *o, char *error, s
 }
 
 /* The segment that a daemon which died left, or NULL. Another model's stays for that one. */
-static llm_page *dead_page(const llm_engine_options *o, const char *fingerprint)
+static llm_page *dead_page(const char *name, const char *fingerprint)
 {
     llm_page *dead = NULL;
-    if (o->dead_page_name == NULL || llm_page_open(o->dead_page_name, -1, &dead) != LLM_OK) {
+    if (llm_page_open(name, -1, &dead) != LLM_OK) {
         return NULL;
     }
     llm_page_view view;
@@ -157,15 +158,67 @@ static llm_page *dead_page(const llm_engine_options *o, const char *fingerprint)
     return dead;
 }
 
+typedef struct dead_segment {
+    const char *name;
+    llm_page *left;
+} dead_segment;
+
+static uint32_t find_dead(char *names, const char *fingerprint, dead_segment out[DEAD_SEGMENTS_MAX])
+{
+    uint32_t n = 0;
+    char *rest = NULL;
+    for (char *name = strtok_r(names, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest)) {
+        llm_page *left = n < DEAD_SEGMENTS_MAX ? dead_page(name, fingerprint) : NULL;
+        if (left != NULL) {
+            out[n++] = (dead_segment){.name = name, .left = left};
+        }
+    }
+    return n;
+}
+
+/* A segment is there under its name when it knows all that the one before it knew, and only then that one goes: whenever
+ * a start is killed, one of them is whole. An older one was taken over by the one before it. */
+static int take_over(llm_engine *e, const char *dead_names, const char *fingerprint)
+{
+    dead_segment dead[DEAD_SEGMENTS_MAX];
+    char *names = strdup(dead_names != NULL ? dead_names : "");
+    if (names == NULL) {
+        return LLM_NO_MEMORY;
+    }
+    const uint32_t n = find_dead(names, fingerprint, dead);
+    places_adopt(&e->places, n > 0 ? dead[0].left : NULL);
+    places_settle(&e->places);
+    const int status = page_publish(e->page);
+    for (uint32_t i = 0; i < n; i++) {
+        if (status == LLM_OK) {
+            shm_unlink(dead[i].name);
+        }
+        llm_page_close(dead[i].left);
+    }
+    free(names);
+    return status;
+}
+
+static int open_page(llm_engine *e, const char *page_name, uint32_t n_slots, const char *fingerprint, char *error,
+                     size_t error_bytes)
+{
+    const model_info *info = &e->model->info;
+    char *opening = NULL;
+    if (page_name != NULL && asprintf(&opening, "%s%s", page_name, PAGE_OPENING) < 0) {
+        return LLM_NO_MEMORY;
+    }
+    const int status = page_open(opening, n_slots, info->n_ctx, info->name, fingerprint, &e->page, error, error_bytes);
+    free(opening);
+    return status;
+}
+
 static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
 {
     const model_info *info = &e->model->info;
     char fingerprint[33];
     identity_hex(info, fingerprint);
     const places_options sizes = options_of(o);
-    llm_page *dead = dead_page(o, fingerprint);
-    int status = page_open(o->page_name, info->n_seq + sizes.n_parked_max, info->n_ctx, info->name, fingerprint,
-                           &e->page, error, error_bytes);
+    int status = open_page(e, o->page_name, info->n_seq + sizes.n_parked_max, fingerprint, error, error_bytes);
     if (status == LLM_OK) {
         const size_t n_parked = sizes.parked_bytes_max;
         ledger_open(&e->ledger, n_parked > IN_FLIGHT_BYTES_MIN ? n_parked : IN_FLIGHT_BYTES_MIN);
@@ -176,12 +229,8 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
         status = places_open(&e->places, &e->ground, &sizes, e->store);
     }
     if (status == LLM_OK) {
-        places_adopt(&e->places, dead);
-        if (dead != NULL) {
-            shm_unlink(o->dead_page_name);
-        }
+        status = take_over(e, o->dead_page_names, fingerprint);
     }
-    llm_page_close(dead);
     return status;
 }
 
@@ -288,6 +337,9 @@ void llm_engine_close(llm_engine *e)
     llm_engine_stop(e);
     direct_close_all(e);
     decode_close(&e->decode);
+    if (e->places.is_unsaved) { /* the disk refused what should come back: the next start has it from the segment */
+        page_leave(e->page);
+    }
     places_settle(&e->places);
     store_close(e->store);
     places_close(&e->places);

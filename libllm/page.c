@@ -21,7 +21,7 @@
 struct page {
     llm_page reader; /* the checked facts about this mapping */
     uint8_t *base;   /* the same bytes, writable */
-    char *name;      /* NULL: private memory */
+    char *name;      /* under which it lies; NULL: private memory */
 };
 
 static uint64_t now_ms(void)
@@ -85,6 +85,7 @@ static int64_t living_owner(const char *name)
 enum { ORPHAN_DAYS = 7 }; /* until then its own daemon may come back and adopt it */
 
 static const char ORPHAN_PREFIX[] = "llmd-";
+static const char SHARED_MEMORY[] = "/dev/shm"; /* where shm_open has its names */
 
 /* When the segment was last used, or UINT64_MAX: it cannot be read. */
 static uint64_t last_use_ms(const char *name)
@@ -106,17 +107,23 @@ static uint64_t last_use_ms(const char *name)
     return last;
 }
 
+static bool is_opening(const char *name)
+{
+    const size_t n = strlen(name);
+    return n > strlen(PAGE_OPENING) && strcmp(name + n - strlen(PAGE_OPENING), PAGE_OPENING) == 0;
+}
+
 static bool is_orphan(const char *name)
 {
     const uint64_t last = last_use_ms(name);
-    const uint64_t patience_ms = (uint64_t)ORPHAN_DAYS * 24 * 3600 * 1000;
+    const uint64_t patience_ms = is_opening(name) ? 0 : (uint64_t)ORPHAN_DAYS * 24 * 3600 * 1000;
     return last != UINT64_MAX && last < now_ms() - patience_ms && living_owner(name) == 0;
 }
 
 /* Segments of daemons that were killed and never came back would hold memory until the machine restarts. */
 static void sweep_orphans(const char *own_name)
 {
-    DIR *directory = opendir("/dev/shm");
+    DIR *directory = opendir(SHARED_MEMORY);
     if (directory == NULL) {
         return;
     }
@@ -273,6 +280,40 @@ void page_close(page *p)
     munmap(p->base, p->reader.bytes);
     free(p->name);
     free(p);
+}
+
+int page_publish(page *p)
+{
+    char *name = p->name != NULL ? strdup(p->name) : NULL;
+    if (name == NULL) {
+        return p->name == NULL ? LLM_OK : LLM_NO_MEMORY;
+    }
+    assert(is_opening(name));
+    name[strlen(name) - strlen(PAGE_OPENING)] = '\0';
+    char from[PATH_MAX];
+    char to[PATH_MAX];
+    snprintf(from, sizeof from, "%s%s", SHARED_MEMORY, p->name);
+    snprintf(to, sizeof to, "%s%s", SHARED_MEMORY, name);
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) != 0) {
+        free(name);
+        return LLM_IO;
+    }
+    free(p->name);
+    p->name = name;
+    return LLM_OK;
+}
+
+void page_leave(page *p)
+{
+    const int fd = p->name != NULL ? shm_open(p->name, O_RDWR, 0) : -1;
+    if (fd < 0) {
+        return;
+    }
+    if (mmap(p->base, p->reader.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED) {
+        free(p->name);
+        p->name = NULL;
+    }
+    close(fd);
 }
 
 const llm_page *page_reader(const page *p)

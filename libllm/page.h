@@ -21,6 +21,14 @@ int page_open(const char *name, uint32_t n_slots, uint32_t n_ctx, const char *mo
               page **out, char *error, size_t error_bytes);
 void page_close(page *p); /* unmaps and unlinks; NULL is allowed */
 
+/* Until it is published, it has the name with PAGE_OPENING behind it: what a daemon that dies meanwhile leaves is nobody's
+ * to take over. LLM_IO: the name is taken. */
+#define PAGE_OPENING ".opening"
+int page_publish(page *p);
+
+/* As if the process were killed now: the segment stays as it is, and what is written from now on does not reach it. */
+void page_leave(page *p);
+
 /* Whether the process that made it still runs. */
 bool page_owner_lives(const llm_page *p);
 

@@ -62,6 +62,8 @@ typedef struct places {
     uint32_t n_dormant;
     uint32_t dormant_capacity;
     dormant *dormant; /* n_dormant */
+    bool is_saving;   /* an orderly stop has begun */
+    bool is_unsaved;  /* and the disk refused a session's file */
 } places;
 
 int places_open(places *p, const session_ground *ground, const places_options *options, store *disk);
@@ -98,7 +100,6 @@ bool places_has_scratch(const places *p);
 bool places_may_be_busy(const places *p, uint32_t owner);
 
 void places_used(places *p, session *s); /* s is the most recent now */
-uint64_t places_new_id(places *p);       /* for files */
 
 /* ---- pins ---- */
 
@@ -200,6 +201,7 @@ void places_become(places *p, session *s, store_job *from);
 
 /* ---- for the files above ---- */
 
+uint64_t places_new_id(places *p); /* of a session and its files */
 /* Tokens, name, pin and stamps, to be written. False: memory is short. */
 bool places_describe(const session *s, session_file *out);
 /* The state of the session's first k tokens with its checkpoints, as far as room allows; all are held as in flight. */

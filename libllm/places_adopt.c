@@ -223,10 +223,33 @@ static bool become(places *p, const candidate *c)
     return true;
 }
 
-/* Without a file there is nothing to sleep in: the segment alone knew it. */
-static void sleep_in_store(places *p, const candidate *c, uint32_t *n)
+/* What the segment alone knew gets a file to sleep in. False: there is no store, or memory is short. */
+static bool write_sleeper(places *p, candidate *c)
 {
-    if (!c->has_file) {
+    store_job *job = p->store != NULL ? store_job_new(STORE_CHANGE, 1) : NULL;
+    if (job == NULL) {
+        return false;
+    }
+    c->id = places_new_id(p);
+    c->has_file = true;
+    store_change *change = &job->changes[0];
+    change->verb = CHANGE_WRITE;
+    change->file = (session_file){.id = c->id,
+                                  .owner = c->owner,
+                                  .is_pinned = c->is_pinned,
+                                  .used_ms = c->used_ms,
+                                  .tokens = c->tokens,
+                                  .n_tokens = c->n_tokens};
+    memcpy(change->file.name, c->name, sizeof c->name);
+    memcpy(job->name, c->name, sizeof c->name);
+    c->tokens = NULL; /* the job's */
+    store_push(p->store, job);
+    return true;
+}
+
+static void sleep_in_store(places *p, candidate *c, uint32_t *n)
+{
+    if (!c->has_file && !write_sleeper(p, c)) {
         return;
     }
     dormant d = {.id = c->id,

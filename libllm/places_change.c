@@ -78,6 +78,12 @@ bool places_change_end(places *p, store_job *job, uint64_t request, llm_status *
     return true;
 }
 
+/* Its state has a file, or is getting one, which is nothing without the session's. */
+static bool lies_on_disk(const session *s)
+{
+    return s->parked.where == PARKED_WRITING || s->parked.where == PARKED_ON_DISK || s->parked.where == PARKED_READING;
+}
+
 void places_change_undo(places *p, const store_job *job)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
@@ -91,8 +97,8 @@ void places_change_undo(places *p, const store_job *job)
         }
         s->record.is_pinned = c->was.is_pinned;
         session_publish(s);
-        if (c->was.has_file || c->verb == CHANGE_WRITE) { /* some of it, or something since, may have been written */
-            store_job *again = places_change_of(p, s, CHANGE_WRITE);
+        if (c->was.has_file || c->verb == CHANGE_WRITE) { /* it may have been written after all */
+            store_job *again = places_change_of(p, s, c->was.has_file || lies_on_disk(s) ? CHANGE_WRITE : CHANGE_REMOVE);
             if (again != NULL) {
                 store_push(p->store, again);
             }

@@ -319,7 +319,7 @@ static void take_one(places *p, store_job *job)
     case STORE_WRITE: written(p, job); break;
     case STORE_READ: read_back(p, job); break;
     case STORE_LOAD: ledger_release(p->ground.ledger, job->n_bytes_max); break;
-    case STORE_CHANGE:
+    case STORE_CHANGE: p->is_unsaved = p->is_unsaved || (p->is_saving && job->status != LLM_OK); break;
     case STORE_SAVE:
     case STORE_UNSAVE:
     case STORE_SWEEP: break;
@@ -402,6 +402,7 @@ static void save_one(places *p, session *s)
     uint32_t k = 0;
     if (!write_session_file(p, s)) {
         store_complain(p->store, "session \"%s\" could not be saved: memory is short", s->name);
+        p->is_unsaved = true;
         return;
     }
     blob *state = state_to_save(p, s, &k);
@@ -423,6 +424,7 @@ void places_save_all(places *p, void (*done)(void *context, store_job *job), voi
     }
     store_wait(p->store); /* what is still being read is to be saved, what is being written is not */
     (void)places_take_stored(p, done, context);
+    p->is_saving = true;
     for (uint32_t i = 0; i < p->n_slots; i++) {
         session *s = &p->sessions[i];
         if (s->is_open && is_named(s) && (session_n_tokens(s) > 0 || s->record.is_pinned)) {

@@ -90,12 +90,12 @@ async def open_model(state: State, wanted: EngineOptions) -> None:
 
 
 async def _open(config: Config, wanted: EngineOptions) -> Engine:
-    """What a killed daemon left is named until this one has taken it over, and from then on this one alone."""
-    names = [name for name in (wanted.page_name, wanted.dead_page_name) if name is not None]
+    """What killed daemons left is named as long as it is there: until a daemon of its model has taken it over."""
+    names = [*filter(None, [wanted.page_name]), *(wanted.dead_page_names or "").split()]
     is_named = name_segments(config, names)
     opened = await Engine.open(wanted)
     if is_named:
-        name_segments(config, names[:1])
+        name_segments(config, [name for name in names if segment.exists(name)])
     return opened
 
 
@@ -157,7 +157,7 @@ def engine_options(config: Config) -> EngineOptions:
     return EngineOptions(
         model=config.model,
         page_name=segment.new_name(config.socket),
-        dead_page_name=_left_behind(config.socket),
+        dead_page_names=_left_behind(config.socket),
         chat_template=_template(config.chat_template_file),
         n_ctx=config.ctx_size,
         n_sessions=config.max_sessions,
@@ -187,7 +187,7 @@ _CRASH_NOTICE = (
 
 def _left_behind(socket: Path) -> str | None:
     try:
-        return segment.name_in_use(socket)
+        return " ".join(name for name in segment.names(socket) if segment.exists(name)) or None
     except PermissionError:
         return None  # writing to it fails, too, and is told
 

@@ -38,7 +38,7 @@ class EngineOptions:
 
     model: str
     page_name: str | None = None
-    dead_page_name: str | None = None
+    dead_page_names: str | None = None
     chat_template: str | None = None
     n_ctx: int = 0
     n_sessions: int = 8
@@ -104,7 +104,7 @@ def open_engine(options: EngineOptions) -> Any:
         for name, value in (
             ("model", options.model),
             ("page_name", options.page_name),
-            ("dead_page_name", options.dead_page_name),
+            ("dead_page_names", options.dead_page_names),
             ("chat_template", options.chat_template),
             ("state_dir", options.state_dir),
             ("crash_notice", options.crash_notice),

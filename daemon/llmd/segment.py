@@ -1,8 +1,9 @@
 """The name of the shared segment, and where it is written: in the lock file beside the unix socket.
 
 The name is drawn anew for each daemon, so that no other user can be there first with something of that name. The lock
-file lies in a directory that is the daemon's alone; its lines are names, the one in use first. While a daemon starts,
-the ones before it follow: what a killed daemon left is lost only when a later one has taken it over.
+file lies in a directory that is the daemon's alone; its lines are names, the one in use first. Behind it
+follow those that killed daemons left: each is there until a later daemon of its model has taken it over, and the newest
+is there only from then on.
 """
 
 from __future__ import annotations

@@ -168,13 +168,18 @@ static page *leave_segment(const driver *d, const char *name, const int32_t *tok
     return p;
 }
 
-static driver *open_after_kill(void)
+static driver *open_dead(const char *names)
 {
     return driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
                                              .n_sessions = 2,
                                              .capacity_policy = LLM_POLICY_PARK,
-                                             .dead_page_name = segment_name(),
+                                             .dead_page_names = names,
                                              .state_dir = directory});
+}
+
+static driver *open_after_kill(void)
+{
+    return open_dead(segment_name());
 }
 
 /* Killed, started, stopped in order before anybody used it: the session is known, pinned or not. */
@@ -196,6 +201,79 @@ static void test_an_orderly_stop_knows_no_less_than_a_kill(void)
         CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
         CHECK_INT(driver_close(d), 0);
     }
+}
+
+/* Pinned, reset, asked again: the timeline that the kill leaves is not the one that was pinned. */
+static void test_a_pin_outlives_a_reset_and_a_kill(void)
+{
+    driver *d = open_usual(2);
+    int32_t tokens[LONG];
+    make_prompt(tokens, LONG, 7);
+    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_OK);
+    page *dead = leave_segment(d, "it", tokens, LONG, false);
+    page_record_store(dead, 0, &(page_record){.state = LLM_STATE_IDLE, .diverged_at = -1, .used_ms = INT64_MAX});
+    CHECK_INT(driver_close(d), 0);
+    d = open_after_kill();
+    CHECK_INT(view_of(d, "it").n_tokens, LONG);
+    CHECK_INT(view_of(d, "it").is_pinned, LLM_PIN_ANCHORED);
+    CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+    page_close(dead);
+}
+
+/* A start that was killed before it had taken over leaves a segment that knows nothing, and the one before it. */
+static void test_a_start_that_was_killed_takes_nothing_along(void)
+{
+    char names[512];
+    char opening[128];
+    char error[LLM_TEXT_BYTES_MAX];
+    page *killed = NULL;
+    llm_page *reader = NULL;
+    driver *d = open_usual(2);
+    int32_t tokens[LONG];
+    make_prompt(tokens, LONG, 7);
+    page *dead = leave_segment(d, "it", tokens, LONG, false);
+    CHECK_INT(driver_close(d), 0);
+    snprintf(opening, sizeof opening, "%s-killed%s", segment_name(), PAGE_OPENING);
+    CHECK_INT(page_open(opening, 4, 64, "other", "other", &killed, error, sizeof error), LLM_OK);
+    snprintf(names, sizeof names, "%s-killed %s-other %s", segment_name(), segment_name(), segment_name());
+    d = open_dead(names);
+    CHECK_INT(view_of(d, "it").n_tokens, LONG);
+    CHECK_INT(llm_page_open(segment_name(), -1, &reader), LLM_NOT_FOUND); /* it was taken over */
+    CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+    page_close(killed);
+    page_close(dead);
+}
+
+/* An orderly stop on a disk that refuses to keep a session leaves what a kill would leave. */
+static void test_what_cannot_be_saved_stays_in_the_segment(void)
+{
+    char path[FILES_PATH_BYTES];
+    char name[128];
+    llm_page *left = NULL;
+    snprintf(name, sizeof name, "%s-unsaved", segment_name());
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
+                                                  .page_name = name,
+                                                  .n_sessions = 2,
+                                                  .capacity_policy = LLM_POLICY_PARK,
+                                                  .state_dir = directory});
+    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+    const uint32_t n_tokens = view_of(d, "it").n_tokens;
+    model_directory(path, sizeof path);
+    files_remove_directory(path);
+    CHECK_INT(driver_close(d), 0);
+    CHECK_INT(llm_page_open(name, -1, &left), LLM_OK);
+    llm_session_view view;
+    bool is_there = false;
+    for (uint32_t slot = 0; llm_page_session(left, slot, &view) != LLM_INVALID && slot < 8; slot++) {
+        is_there = is_there || (strcmp(view.name, "it") == 0 && view.n_tokens == n_tokens);
+    }
+    CHECK(is_there);
+    llm_page_close(left);
+    shm_unlink(name);
 }
 
 /* The file holds the state of fewer tokens than the segment knows: both are of use, together. */
@@ -570,6 +648,9 @@ int main(void)
     RUN_FILES(test_another_layout_keeps_the_session);
     RUN_FILES(test_more_places_keep_the_state);
     RUN_FILES(test_an_orderly_stop_knows_no_less_than_a_kill);
+    RUN_FILES(test_a_pin_outlives_a_reset_and_a_kill);
+    RUN_FILES(test_a_start_that_was_killed_takes_nothing_along);
+    RUN_FILES(test_what_cannot_be_saved_stays_in_the_segment);
     RUN_FILES(test_longer_tokens_keep_the_older_state);
     RUN_FILES(test_a_pin_that_cannot_be_written_is_none);
     RUN_FILES(test_a_close_that_cannot_be_written_is_told);

@@ -369,7 +369,7 @@ static driver *open_after_kill(const char *directory, uint32_t n_parked_max)
                                              .n_sessions = 2,
                                              .capacity_policy = LLM_POLICY_PARK,
                                              .n_parked_max = n_parked_max,
-                                             .dead_page_name = segment_name(),
+                                             .dead_page_names = segment_name(),
                                              .state_dir = directory});
 }
 

@@ -5,27 +5,30 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.crash.daemon import Daemon, DaemonEnded, Disk, Json, start
 from tests.crash.promises import Promises
 
 N_CLIENTS = 5
-N_LABELS = 4
+N_LABELS = 2
+RENAMED = "-renamed"
 MESSAGES_MAX = 8
 LIFE_S_MAX = 2.0
 OPERATIONS_MAX = 400
 """A life whose disk decides its end ends within so many operations, if it makes as many."""
+VERBS = ("pin", "pin", "unpin", "close", "reset", "park", "save", "load", "unsave", "rename", "fork")
 WORDS = "red green blue iron tin gold river lake hill road stone tree bird fish horse seven nine cold warm".split()
 OPTIONS = (
     "--max-sessions", "3", "--scratch-sessions", "1", "--ctx-size", "1024", "--park-memory", "64K",
     "--checkpoint-memory", "1M", "--checkpoint-every", "16", "--session-timelines", "2", "--history", "template",
     "--shutdown-timeout", "1", "--log-format", "json",
 )  # fmt: skip
+COMPLAINTS = ("cannot be removed", "cannot be read", "cannot be listed", "of such messages")
 CALM = {"capacity_exhausted", "queue_full", "overloaded", "session_busy", "session_exists", "session_not_found",
         "snapshot_not_found", "nothing_to_save", "io_error", "cancelled", "shutting_down", "no_memory",
-        "pins_exhausted", "saved_exhausted", "ambiguous_session"}  # fmt: skip
+        "pins_exhausted", "saved_full", "not_found"}  # fmt: skip
 """What a daemon that is busy, short of something, or on a failing disk may say."""
 
 
@@ -72,23 +75,28 @@ class Client:
         if status != 200:
             self.storm.refused(answer["error"])
             return
-        if promise.is_open is None:
-            promise.is_open, promise.is_pinned = True, promise.is_pinned
+        promise.is_open = True
         choice, session = answer["choices"][0]["message"], answer["session"]
+        promise.trail.append(f"answer: {session['session_reset_reason']}")
         self.storm.asked.append(Asked(body, choice["content"], session["session_reset_reason"] or "none"))
         if self.random.random() < 0.8:
             self.messages = [*self.messages, {"role": "assistant", "content": choice["content"]}]
 
     async def _verb(self, daemon: Daemon) -> None:
-        verb = self.random.choice(("pin", "pin", "unpin", "close", "reset", "park", "save", "load"))
+        verb = self.random.choice(VERBS)
         self.storm.did[verb] += 1
         await getattr(self, f"_{verb}")(daemon)
 
     async def _command(self, daemon: Daemon, method: str, path: str, body: Json | None = None) -> bool:
         """False: it was refused, and then nothing has changed."""
+        trail = self.storm.promises.of(self.name).trail
+        trail.append(f"{method} {path} {body or ''}")
         status, answer = await daemon.ask(method, f"/v1/sessions/{self.name}{path}", body)
+        trail.append(str(status) if status == 200 else answer["error"]["code"])
         if status != 200:
             self.storm.refused(answer["error"])
+        if status == 500:
+            self.storm.promises.of(self.name).haunted()
         return status == 200
 
     async def _set_pinned(self, daemon: Daemon, pinned: bool) -> None:
@@ -110,22 +118,60 @@ class Client:
             promise.is_open = promise.is_pinned = False
 
     async def _reset(self, daemon: Daemon) -> None:
+        promise = self.storm.promises.of(self.name)
+        if not promise.is_pinned:
+            promise.is_open = None  # of an empty one that is not pinned nothing is kept
         await self._command(daemon, "POST", "/reset")
 
     async def _park(self, daemon: Daemon) -> None:
         await self._command(daemon, "POST", "/park")
 
+    def _label(self) -> str:
+        """Of this client alone: of two who save at once nobody could say who was the last."""
+        return f"{self.name.removesuffix(RENAMED)}-{self.random.randrange(N_LABELS)}"
+
     async def _save(self, daemon: Daemon) -> None:
-        label = f"label-{self.random.randrange(N_LABELS)}"
-        saved = self.storm.promises.saved
+        label, saved, messages = self._label(), self.storm.promises.saved, self.messages
         before, saved[label] = saved.get(label), None
-        if await self._command(daemon, "POST", "/save", {"name": label}):
-            saved[label] = self.messages
-        elif before is not None:
-            saved[label] = before
+        status, answer = await daemon.ask("POST", f"/v1/sessions/{self.name}/save", {"name": label})
+        self._saved(label, status, answer, before, messages)
+
+    async def _unsave(self, daemon: Daemon) -> None:
+        label, saved = self._label(), self.storm.promises.saved
+        before, saved[label] = saved.get(label), None
+        status, answer = await daemon.ask("DELETE", f"/v1/saved/{label}")
+        self._saved(label, status, answer, before, [])
+
+    def _saved(self, label: str, status: int, answer: Json, before: list[Json] | None, after: list[Json]) -> None:
+        if status == 200:
+            self.storm.promises.saved[label] = after
+            return
+        self.storm.refused(answer["error"])
+        if status != 500:
+            self.storm.promises.saved[label] = before
+
+    async def _rename(self, daemon: Daemon) -> None:
+        """To its other name and back."""
+        old, promises = self.name, self.storm.promises
+        new = old.removesuffix(RENAMED) if old.endswith(RENAMED) else old + RENAMED
+        was = replace(promises.of(old))
+        promises.of(old).unknown()
+        promises.of(new).unknown()
+        if await self._command(daemon, "POST", "/rename", {"session_id": new}):
+            promises.of(new).is_open, promises.of(new).is_pinned = was.is_open, was.is_pinned
+            promises.of(new).trail.append(f"renamed from {old}, pinned: {was.is_pinned}")
+            promises.of(old).is_open = promises.of(old).is_pinned = False
+            self.name = new
+
+    async def _fork(self, daemon: Daemon) -> None:
+        fork = self.storm.promises.of(f"{self.name}-fork")
+        fork.unknown()
+        fork.haunted()  # what it replaces goes without an answer of its own
+        if await self._command(daemon, "POST", "/fork", {"session_id": f"{self.name}-fork", "replace": True}):
+            fork.is_open = True
 
     async def _load(self, daemon: Daemon) -> None:
-        label = self.random.choice([*self.storm.promises.saved, "label-0"])
+        label = self.random.choice([*self.storm.promises.saved, "none"])
         saved, promise = self.storm.promises.saved.get(label), self.storm.promises.of(self.name)
         promise.unknown()
         if await self._command(daemon, "POST", "/load", {"name": label}):
@@ -187,6 +233,10 @@ class Storm:
         end = self.random.choice(("kill", "operation", "power", "stop", "kill in stop"))
         disk = self._disk(end)
         self.did[end] += 1
+        for promise in self.promises.sessions.values():
+            promise.trail.append(f"[life {self.did.total()} {end} fails {disk.fails_of_10000}]")
+        log = self.directory / "daemon" / "log"
+        since = len(log.read_text()) if log.exists() else 0
         daemon = await self._born(disk)
         if daemon is None:
             self.did["ended at start"] += 1
@@ -200,6 +250,8 @@ class Storm:
             await self._end(daemon, end)
         except DaemonEnded:
             await daemon.end()
+        if disk.fails_of_10000 > 0:
+            self._complaints(since)
         if daemon.process.returncode not in (0, -9):
             self.wrong.append(f"it ended with status {daemon.process.returncode}: {self._log()}")
         if disk.loses_power and daemon.process.returncode != 0:
@@ -209,10 +261,21 @@ class Storm:
     def _log(self) -> str:
         return (self.directory / "daemon" / "log").read_text()[-2000:]
 
+    def _complaints(self, since: int) -> None:
+        """What the daemon says that its disk refused to read or to remove is excused, until it can be read."""
+        log = (self.directory / "daemon" / "log").read_text()[since:]
+        if any(told in log for told in COMPLAINTS):
+            self.did["lives with complaints"] += 1
+            for promise in self.promises.sessions.values():
+                promise.haunted()
+            self.promises.saved.clear()
+
     async def _check_promises(self, daemon: Daemon) -> None:
         _, listed = await daemon.ask("GET", "/v1/sessions")
-        for broken in self.promises.broken_by(listed["data"]):
-            self.wrong.append(f"a promise: {broken}")
+        _, saved = await daemon.ask("GET", "/v1/saved")
+        broken = self.promises.broken_by(listed["data"])
+        broken += self.promises.broken_by_saved({one["name"] for one in saved["data"]})
+        self.wrong += [f"a promise: {told}" for told in broken]
         self.did["promises checked"] += 1
 
     async def _serve(self, daemon: Daemon) -> None:

@@ -1,0 +1,17 @@
+"""A few lives of the storm of crashes (tests/crash), with a fixed seed; ``./build.sh storm`` has hundreds."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from tests.crash.storm import Storm
+
+KILLS = 6
+
+
+async def test_no_crash_breaks_a_promise_or_changes_an_answer(tmp_path: Path) -> None:
+    storm = Storm("sim:hybrid", tmp_path, random.Random(7))
+    await storm.run(KILLS)
+    assert storm.wrong == []
+    assert storm.n_compared > 0 and storm.did["promises checked"] > 0
