@@ -49,6 +49,11 @@ REFUSALS = {
 NEAR_TIES_SHARE = 0.05
 """Of the answers of a real model in the production build: other batches round differently, and a near tie tips."""
 GROWTH_MIB_MAX = 48
+PARK_MIB, CHECKPOINT_MIB = 1, 8
+IN_FLIGHT_MIB = 256
+"""What may be on its way to the disk or from it: as much as may be parked, and at least this (IN_FLIGHT_BYTES_MIN)."""
+REST_MIB_MAX = 64
+"""For requests, texts, kept answers, and what the allocator does not give back: beside weights, KV cache and budgets."""
 WORDS = "red green blue iron tin gold river lake hill road stone tree bird fish horse seven nine cold warm".split()
 
 
@@ -59,12 +64,21 @@ class Process:
     rss_mib: float
     descriptors: int
     threads: int
+    peak_mib: float
+    """The most it held since it was ready."""
 
     @classmethod
     def of(cls, pid: int) -> Process:
         status = Path(f"/proc/{pid}/status").read_text()
         values = dict(line.split(":", 1) for line in status.splitlines() if ":" in line)
-        return cls(int(values["VmRSS"].split()[0]) / 1024, len(os.listdir(f"/proc/{pid}/fd")), int(values["Threads"]))
+        rss, peak = (int(values[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
+        return cls(rss, len(os.listdir(f"/proc/{pid}/fd")), int(values["Threads"]), peak)
+
+    @classmethod
+    def ready(cls, pid: int) -> Process:
+        """Forgets the peak so far: while it loads, a model may be in memory twice."""
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+        return cls.of(pid)
 
 
 @dataclass
@@ -183,6 +197,8 @@ class Soak:
         self.url = "http://llmd"
         self.http: aiohttp.ClientSession
         self.page: Page
+        self.at_ready: Process
+        self.in_flight_bytes_max = 0
         self.pending_looks: list[tuple[str, str, list[int]]] = []
         self.clients = [Client(self, number, seed) for number in range(N_CLIENTS)]
 
@@ -197,8 +213,8 @@ class Soak:
             "--max-sessions": "3",
             "--capacity-policy": "park",
             "--ctx-size": "2048",
-            "--park-memory": "1M",
-            "--checkpoint-memory": "8M",
+            "--park-memory": f"{PARK_MIB}M",
+            "--checkpoint-memory": f"{CHECKPOINT_MIB}M",
             "--checkpoint-every": "16",
             "--session-timelines": "2",
             "--history": "template",  # a cold prompt has no generated tokens to splice in
@@ -290,7 +306,9 @@ class Soak:
         while time.monotonic() < until:
             self.found.samples.append(Process.of(pid))
             await self.judge_looks()
-            await asyncio.sleep(2)
+            for _ in range(20):
+                self.in_flight_bytes_max = max(self.in_flight_bytes_max, self.page.counters()["in_flight_bytes"])
+                await asyncio.sleep(0.1)
 
     async def run(self, minutes: float) -> None:
         daemon = self.start()
@@ -298,6 +316,7 @@ class Soak:
         async with aiohttp.ClientSession(connector=connector) as self.http:
             try:
                 await self.ready(daemon)
+                self.at_ready = Process.ready(daemon.pid)
                 until = time.monotonic() + 60 * minutes
                 tasks = [self._client(client, until) for client in self.clients]
                 await asyncio.gather(self._watch(daemon.pid, until), *tasks)
@@ -319,6 +338,20 @@ class Soak:
         if last.rss_mib > early.rss_mib + GROWTH_MIB_MAX:
             self.found.wrong.append(f"memory grew: {early} to {last}")
         self.found.samples.append(last)
+        self._judge_peak(last.peak_mib)
+
+    def _judge_peak(self, peak_mib: float) -> None:
+        """Weights, KV cache and program are there when it is ready; what comes then has budgets."""
+        in_flight_mib = max(PARK_MIB, IN_FLIGHT_MIB)
+        seen_mib = self.in_flight_bytes_max / 2**20
+        rest_mib = peak_mib - self.at_ready.rss_mib - PARK_MIB - CHECKPOINT_MIB - seen_mib
+        print(
+            f"soak: memory: peak {peak_mib:.0f} MiB, {self.at_ready.rss_mib:.0f} when ready; budgets: parked {PARK_MIB}, "
+            f"checkpoints {CHECKPOINT_MIB}, in flight {in_flight_mib} (most seen {seen_mib:.1f}); "
+            f"the rest {rest_mib:.0f} of {REST_MIB_MAX}"
+        )
+        if seen_mib > in_flight_mib or rest_mib > REST_MIB_MAX:
+            self.found.wrong.append(f"memory beyond its budgets: the rest {rest_mib:.0f} MiB, in flight {seen_mib:.1f}")
 
     def verdict(self) -> bool:
         found, n_compared = self.found, self.found.did["compared"]
