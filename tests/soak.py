@@ -53,7 +53,7 @@ PARK_MIB, CHECKPOINT_MIB = 1, 8
 IN_FLIGHT_MIB = 256
 """What may be on its way to the disk or from it: as much as may be parked, and at least this (IN_FLIGHT_BYTES_MIN)."""
 REST_MIB_MAX = 64
-"""For requests, texts, kept answers, and what the allocator does not give back: beside weights, KV cache and budgets."""
+"""For requests, texts, kept answers and what the allocator does not give back: beside weights, KV cache, budgets."""
 WORDS = "red green blue iron tin gold river lake hill road stone tree bird fish horse seven nine cold warm".split()
 
 
@@ -346,7 +346,7 @@ class Soak:
         seen_mib = self.in_flight_bytes_max / 2**20
         rest_mib = peak_mib - self.at_ready.rss_mib - PARK_MIB - CHECKPOINT_MIB - seen_mib
         print(
-            f"soak: memory: peak {peak_mib:.0f} MiB, {self.at_ready.rss_mib:.0f} when ready; budgets: parked {PARK_MIB}, "
+            f"soak: memory: peak {peak_mib:.0f} MiB, {self.at_ready.rss_mib:.0f} when ready; parked {PARK_MIB}, "
             f"checkpoints {CHECKPOINT_MIB}, in flight {in_flight_mib} (most seen {seen_mib:.1f}); "
             f"the rest {rest_mib:.0f} of {REST_MIB_MAX}"
         )

@@ -109,7 +109,7 @@ async def start(directory: Path, disk: Disk | None, *options: str) -> Daemon | N
     socket, log, state = directory / "llmd.sock", directory / "log", directory / "state"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_")}
     with log.open("ab") as output:
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: ASYNC220 -- it is killed and waited for, whatever the loop does
             [sys.executable, "-m", "llmd", "--port", "0", "--socket", socket, "--state-dir", state, *options],
             stdout=output,
             stderr=output,
