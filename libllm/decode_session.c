@@ -44,7 +44,8 @@ static void close_all(decode *d, uint32_t owner, const char *name, size_t n_name
     d->may_reseat = true;
 }
 
-/* The timeline used last stays, empty; the others go, and what sleeps. */
+/* The timeline used last stays, empty; the others go, and what sleeps. It alone holds the pin then, even where it came
+ * later. */
 static session *reset_all(decode *d, const wire_command *c)
 {
     session *kept = latest_of(d, c);

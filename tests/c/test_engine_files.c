@@ -223,6 +223,22 @@ static void test_a_pin_outlives_a_reset_and_a_kill(void)
     page_close(dead);
 }
 
+/* Of a pinned session, a timeline that came after the pin is the one that stays. */
+static void test_a_reset_keeps_the_pin_of_the_session(void)
+{
+    driver *d = open_usual(2);
+    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
+    CHECK_INT(say(d, "it", 2)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_OK);
+    CHECK_INT(count_files("llmd-session"), 1); /* now, not at the stop */
+    CHECK_INT(driver_close(d), 0);
+    d = open_usual(2);
+    CHECK_INT(view_of(d, "it").is_pinned, LLM_PIN_ANCHORED);
+    CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* A start that was killed before it had taken over leaves a segment that knows nothing, and the one before it. */
 static void test_a_start_that_was_killed_takes_nothing_along(void)
 {
@@ -649,6 +665,7 @@ int main(void)
     RUN_FILES(test_more_places_keep_the_state);
     RUN_FILES(test_an_orderly_stop_knows_no_less_than_a_kill);
     RUN_FILES(test_a_pin_outlives_a_reset_and_a_kill);
+    RUN_FILES(test_a_reset_keeps_the_pin_of_the_session);
     RUN_FILES(test_a_start_that_was_killed_takes_nothing_along);
     RUN_FILES(test_what_cannot_be_saved_stays_in_the_segment);
     RUN_FILES(test_longer_tokens_keep_the_older_state);

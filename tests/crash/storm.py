@@ -250,6 +250,8 @@ class Storm:
             await self._end(daemon, end)
         except DaemonEnded:
             await daemon.end()
+        finally:
+            daemon.process.kill()  # of one that has ended nothing comes of it
         if disk.fails_of_10000 > 0:
             self._complaints(since)
         if daemon.process.returncode not in (0, -9):
