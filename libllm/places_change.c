@@ -98,7 +98,8 @@ void places_change_undo(places *p, const store_job *job)
         s->record.is_pinned = c->was.is_pinned;
         session_publish(s);
         if (c->was.has_file || c->verb == CHANGE_WRITE) { /* it may have been written after all */
-            store_job *again = places_change_of(p, s, c->was.has_file || lies_on_disk(s) ? CHANGE_WRITE : CHANGE_REMOVE);
+            store_job *again =
+                places_change_of(p, s, c->was.has_file || lies_on_disk(s) ? CHANGE_WRITE : CHANGE_REMOVE);
             if (again != NULL) {
                 store_push(p->store, again);
             }
