@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "model.h"
+#include "model/model.h"
 
 enum { FIRST_TOKEN = 300, N_PLAIN_TOKENS = 2000 };
 

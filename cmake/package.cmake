@@ -13,7 +13,7 @@ target_link_options(llm PRIVATE
 
 find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 set(module_source "${CMAKE_BINARY_DIR}/_libllm.c")
-set(module_builder "${CMAKE_SOURCE_DIR}/daemon/llmd/_native_build.py")
+set(module_builder "${CMAKE_SOURCE_DIR}/daemon/llmd/engine/_native_build.py")
 add_custom_command(
     OUTPUT "${module_source}"
     COMMAND ${Python_EXECUTABLE} "${module_builder}"

@@ -16,11 +16,11 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from llmd.api.context import STATE, State
-from llmd.api.routes import ENDPOINTS
 from llmd.app import OPENING, create_app, runner_of
-from llmd.native import COUNTERS
-from llmd.options import Config
+from llmd.engine.native import COUNTERS
+from llmd.http.context import STATE, State
+from llmd.http.routes import ENDPOINTS
+from llmd.process.options import Config
 
 Json = dict[str, Any]
 

@@ -25,8 +25,8 @@ from typing import Any
 
 import aiohttp
 
-from llmd import segment
-from llmd.native import Page
+from llmd.engine import segment
+from llmd.engine.native import Page
 
 Json = dict[str, Any]
 

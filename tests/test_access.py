@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from llmd import limits
-from llmd.access import KeyFileError, KeyRing, check_host, check_origin, host_name, owner_of, read_keys
 from llmd.app import reload_keys
-from llmd.errors import ApiError
+from llmd.core import limits
+from llmd.core.errors import ApiError
+from llmd.http.access import KeyFileError, KeyRing, check_host, check_origin, host_name, owner_of, read_keys
 from tests.conftest import Serve
 from tests.serving import Answer, Daemon, chat
 

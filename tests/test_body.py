@@ -10,15 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from llmd import limits, parameters
-from llmd.api import body
-from llmd.errors import ApiError, shown
-from llmd.history import digest_of
-from llmd.native import JSON_WORDS
-from llmd.room import Room
-from llmd.transcript import joined_users, text_bytes_of
-from llmd.wire.openai import ChatCompletionRequest, CompletionRequest
-from llmd.wire.sessions import ForkRequest
+from llmd.core import limits
+from llmd.core.errors import ApiError, shown
+from llmd.core.room import Room
+from llmd.dialects.openai import parameters
+from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
+from llmd.engine.native import JSON_WORDS
+from llmd.history.history import digest_of
+from llmd.history.transcript import joined_users, text_bytes_of
+from llmd.http import body
+from llmd.http.wire import ForkRequest
 from tests.conftest import Serve
 from tests.serving import Daemon, chat
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from llmd import config, options
-from llmd.config import ConfigError, load
-from llmd.options import OPTIONS, Config, Option
+from llmd.process import config, options
+from llmd.process.config import ConfigError, load
+from llmd.process.options import OPTIONS, Config, Option
 
 GOOD: dict[str, tuple[str, object]] = {
     "model": ("sim:hybrid", "sim:hybrid"),

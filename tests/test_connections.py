@@ -21,12 +21,12 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from llmd import limits
-from llmd.api import connections
-from llmd.api.connection import Connection
-from llmd.api.loop_lag import LoopLag
-from llmd.api.receive import BODIES
-from llmd.metrics import LOOP_LAG
+from llmd.core import limits
+from llmd.http import connections
+from llmd.http.connection import Connection
+from llmd.http.loop_lag import LoopLag
+from llmd.http.metrics import LOOP_LAG
+from llmd.http.receive import BODIES
 from tests.conftest import Serve
 from tests.serving import SETTLE_S, Daemon, Json, chat, parse_events
 from tests.test_delivery import outcomes
@@ -104,7 +104,7 @@ def post(body: bytes, *headers: str, path: str = CHAT, length: int | None = None
 
 
 def test_what_is_used_of_aiohttp_is_there() -> None:
-    """If this fails, aiohttp has changed: read its web_protocol.py, then api/connection.py and api/connections.py."""
+    """If this fails, aiohttp has changed: read its web_protocol.py, then http/connection.py and http/connections.py."""
     ours = {name for name, one in vars(Connection).items() if inspect.isfunction(one)}
     assert {"data_received", "eof_received", "finish_response", "handle_error", "connection_made"} <= ours
     for name in ("data_received", "eof_received", "connection_made", "connection_lost", "pause_writing",
@@ -459,7 +459,7 @@ async def test_answers_that_nobody_reads(serve: Serve, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(("soft", "hard", "n"), [(64, 1000, 500), (64, 300, 150), (64, 100, 50), (1000, 1000, 500)])
 def test_the_limit_of_open_files_is_raised_as_far_as_it_goes(soft: int, hard: int, n: int) -> None:
     program = (
-        "import resource; from llmd.listen import descriptors_for\n"
+        "import resource; from llmd.process.listen import descriptors_for\n"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))\n"
         "print(descriptors_for(500), resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
     )

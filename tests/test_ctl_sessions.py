@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from llmd import native, segment
 from llmd.ctl import __main__ as ctl
 from llmd.ctl import resident, sessions
 from llmd.ctl.client import Client, DaemonRefused
 from llmd.ctl.context import EXIT_ABSENT, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, Context
-from llmd.native import ffi, lib
+from llmd.engine import native, segment
+from llmd.engine.native import ffi, lib
 from tests.fake_daemon import FakeDaemon
 
 LAST = {"reason": "exact_prefix", "reason_text": "Extends.", "prompt_tokens": 415, "reused_tokens": 412}

@@ -7,10 +7,13 @@ import re
 
 import pytest
 
-from llmd import errors, metrics, native, parameters
+from llmd.core import errors
 from llmd.ctl import __main__ as ctl
 from llmd.ctl import context
-from llmd.options import OPTIONS
+from llmd.dialects.openai import parameters
+from llmd.engine import native
+from llmd.http import metrics
+from llmd.process.options import OPTIONS
 from tools import reference
 
 README = reference.README.read_text()

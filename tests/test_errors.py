@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from llmd import limits, native
-from llmd.errors import CODES, ApiError, code_of_status, context_length_error, shown
+from llmd.core import limits
+from llmd.core.errors import CODES, ApiError, code_of_status, context_length_error, shown
+from llmd.engine import native
 
 WORDS_AGENTS_MISREAD = ("too many tokens", "token limit exceeded", "quota", "billing", "500", "502", "timeout")
 

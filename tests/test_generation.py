@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from llmd import limits
-from llmd.engine import Engine
-from llmd.engine_open import EngineError, EngineOptions
-from llmd.engine_text import Prompt
-from llmd.errors import ApiError
-from llmd.generation import CancelReason, Generation, Work
-from llmd.native import GenerateFlag, Status, lib
-from llmd.session_key import SCRATCH, SessionKey
-from llmd.wire.engine import Command, Sampling
+from llmd.core import limits
+from llmd.core.errors import ApiError
+from llmd.core.session_key import SCRATCH, SessionKey
+from llmd.engine.engine import Engine
+from llmd.engine.engine_open import EngineError, EngineOptions
+from llmd.engine.engine_text import Prompt
+from llmd.engine.generation import CancelReason, Generation, Work
+from llmd.engine.native import GenerateFlag, Status, lib
+from llmd.engine.wire import Command, Sampling
 
 GREEDY = Sampling(temperature=0.0)
 PAGE = "/llmd-test-lives"

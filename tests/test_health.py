@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from llmd import __version__, limits
-from llmd.api.routes import ENDPOINTS
-from llmd.errors import CODES
-from llmd.progress import Progress
+from llmd import __version__
+from llmd.core import limits
+from llmd.core.errors import CODES
+from llmd.http.routes import ENDPOINTS
+from llmd.process.progress import Progress
 from tests.conftest import Serve
 from tests.serving import Daemon, Json
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from llmd import limits
-from llmd.api import history as api_history
-from llmd.history import Answer, Histories, Splice, answer_of, digest_of, digests_of
-from llmd.transcript import render_request
-from llmd.wire.openai import ChatCompletionRequest
+from llmd.core import limits
+from llmd.dialects.openai.wire import ChatCompletionRequest
+from llmd.history.history import Answer, Histories, Splice, answer_of, digest_of, digests_of
+from llmd.history.transcript import render_request
+from llmd.http import history as api_history
 from tests.conftest import Serve
 from tests.serving import SETTLE_S, Daemon, Json
 

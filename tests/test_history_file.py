@@ -12,9 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from llmd import history_file, limits
-from llmd.history import Answer, Histories, StoredAnswer, StoredSession, digest_of, digests_of
-from llmd.history_file import RefusedError, decode, encode, take, write
+from llmd.core import limits
+from llmd.history import history_file
+from llmd.history.history import Answer, Histories, StoredAnswer, StoredSession, digest_of, digests_of
+from llmd.history.history_file import RefusedError, decode, encode, take, write
 from tests.serving import Daemon, Json, config_of, serving
 
 MODEL, OTHER_MODEL = "0123456789abcdef" * 2, "fedcba9876543210" * 2

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from llmd import limits
-from llmd.errors import ApiError
-from llmd.json_scan import body_scan
+from llmd.core import limits
+from llmd.core.errors import ApiError
+from llmd.core.json_scan import body_scan
 
 SCAN = body_scan(512)
 FRAGMENTS = (

@@ -17,9 +17,9 @@ import pytest
 from llmd.app import OPENING
 from llmd.ctl import __main__ as ctl
 from llmd.ctl.context import EXIT_ABSENT
-from llmd.engine_open import EngineOptions, open_engine
-from llmd.progress import Loading
-from llmd.wire.sessions import Readiness
+from llmd.engine.engine_open import EngineOptions, open_engine
+from llmd.http.wire import Readiness
+from llmd.process.progress import Loading
 from tests.serving import SETTLE_S, Daemon, config_of, serving
 from tests.test_access import ANN, bearer, key_file
 from tests.test_process import Process, Start
@@ -47,7 +47,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         event.wait()
         return open_engine(options)
 
-    monkeypatch.setattr("llmd.engine.open_engine", open_later)
+    monkeypatch.setattr("llmd.engine.engine.open_engine", open_later)
     yield event
     event.set()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from llmd import logs, systemd
+from llmd.process import logs, systemd
 
 
 def record(message: str, **fields: object) -> logging.LogRecord:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llmd.wire.openai import ChatCompletionRequest, CompletionRequest
+from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
 from tests.serving import Answer, Daemon, chat
 
 ODD_VALUES: tuple[Any, ...] = (

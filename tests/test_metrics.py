@@ -12,8 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from llmd import __version__
 from llmd.ctl.client import samples
-from llmd.metrics import CONTENT_TYPE, METRICS, PREFIX, RESPONSES, Metrics
-from llmd.native import COUNTERS, OUTCOME_WORDS
+from llmd.engine.native import COUNTERS, OUTCOME_WORDS
+from llmd.http.metrics import CONTENT_TYPE, METRICS, PREFIX, RESPONSES, Metrics
 from tests.conftest import Serve
 from tests.serving import Daemon, chat
 

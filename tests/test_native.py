@@ -7,8 +7,8 @@ import os
 
 import pytest
 
-from llmd import native, segment
-from llmd.native import Page, SegmentError
+from llmd.engine import native, segment
+from llmd.engine.native import Page, SegmentError
 from tests.serving import Daemon, chat
 
 

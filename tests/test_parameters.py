@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from llmd import parameters
-from llmd.errors import ApiError
-from llmd.wire.openai import ChatCompletionRequest, CompletionRequest
+from llmd.core.errors import ApiError
+from llmd.dialects.openai import parameters
+from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
 from tests.serving import Daemon, chat
 
 LOUD: dict[str, Any] = {

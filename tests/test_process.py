@@ -18,7 +18,7 @@ from typing import IO
 
 import pytest
 
-from llmd import segment
+from llmd.engine import segment
 from tests.serving import Json, chat
 
 ENDLESS = "sim:dense,ctx=1000000,step_us=1000,length=0"
@@ -271,7 +271,7 @@ def test_openmp_is_told_to_wait_quietly(start: Start) -> None:
     process = start()
     pid = process.popen.pid
     program = (
-        "import os, llmd.native; "
+        "import os, llmd.engine.native; "
         "print(os.environ.get('GOMP_SPINCOUNT'), os.environ.get('OMP_WAIT_POLICY'), os.environ['GGML_NO_BACKTRACE'])"
     )
     clean = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}

@@ -21,8 +21,8 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from llmd.api.openapi import document
-from llmd.api.routes import ENDPOINTS
+from llmd.http.openapi import document
+from llmd.http.routes import ENDPOINTS
 from tests.serving import SETTLE_S, chat, config_of, serving
 
 N_EXAMPLES = 10

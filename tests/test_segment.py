@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from llmd import segment
-from llmd.native import Page, SegmentError
+from llmd.engine import segment
+from llmd.engine.native import Page, SegmentError
 from tests.serving import chat
 from tests.test_process import Start
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmd.errors import ApiError
-from llmd.session_key import HEADERS, SCRATCH, is_valid, resolve
+from llmd.core.errors import ApiError
+from llmd.core.session_key import HEADERS, SCRATCH, is_valid, resolve
 
 Headers = list[tuple[str, str]]
 

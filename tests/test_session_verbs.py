@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from llmd import limits
-from llmd.api.session_verbs import fork_point
-from llmd.errors import ApiError
-from llmd.turns import Turns, n_common, user_starts
+from llmd.core import limits
+from llmd.core.errors import ApiError
+from llmd.history.turns import Turns, n_common, user_starts
+from llmd.http.session_verbs import fork_point
 from tests.conftest import Serve
 from tests.conversation import Conversation, cold
 from tests.serving import Answer, Daemon, Json, chat

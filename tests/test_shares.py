@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from llmd.errors import ApiError
-from llmd.shares import Admission, share_of, who_must_go
+from llmd.core.errors import ApiError
+from llmd.core.shares import Admission, share_of, who_must_go
 from tests.conftest import Serve
 from tests.serving import chat
 

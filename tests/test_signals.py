@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from llmd.__main__ import main
-from llmd.access import KeyRing
-from llmd.api.context import STATE
 from llmd.app import create_app, reload_keys
+from llmd.http.access import KeyRing
+from llmd.http.context import STATE
 from tests.conftest import Serve
 from tests.serving import config_of
 from tests.test_access import ANN, BOB, ROOT, bearer, key_file
@@ -119,7 +119,7 @@ def test_ctrl_c_before_there_is_anything_to_stop(monkeypatch: pytest.MonkeyPatch
         raise KeyboardInterrupt
 
     monkeypatch.setattr("llmd.__main__._run", interrupted)
-    monkeypatch.setattr("llmd.logs.configure", lambda *_: None)
+    monkeypatch.setattr("llmd.process.logs.configure", lambda *_: None)
     monkeypatch.setattr("sys.argv", ["llmd"])
     with pytest.raises(SystemExit) as caught:
         main()
@@ -128,7 +128,7 @@ def test_ctrl_c_before_there_is_anything_to_stop(monkeypatch: pytest.MonkeyPatch
 
 async def test_owners_are_told_to_the_engine(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
-    monkeypatch.setattr("llmd.engine.Engine.set_owners", lambda _, n: told.append(n), raising=False)
+    monkeypatch.setattr("llmd.engine.engine.Engine.set_owners", lambda _, n: told.append(n), raising=False)
     keys = key_file(tmp_path)
     daemon = await serve(api_key_file=keys)
     keys.write_text(f"{ANN} ann\n")

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from llmd import options
 from llmd.__main__ import main
-from llmd.engine import Engine
-from llmd.engine_open import EngineOptions
-from llmd.listen import ListenError, Listeners, open_listeners
-from llmd.options import UntrustedSocketError, check_socket
+from llmd.engine.engine import Engine
+from llmd.engine.engine_open import EngineOptions
+from llmd.process import options
+from llmd.process.listen import ListenError, Listeners, open_listeners
+from llmd.process.options import UntrustedSocketError, check_socket
 from tests.serving import chat, config_of
 from tests.test_process import Start
 from tools.tiny_models import tokenizer, writer
@@ -104,7 +104,7 @@ def test_a_file_system_without_locks(tmp_path: Path, monkeypatch: pytest.MonkeyP
     def flock(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr("llmd.listen.fcntl.flock", flock)
+    monkeypatch.setattr("llmd.process.listen.fcntl.flock", flock)
     with pytest.raises(ListenError, match=r"llmd\.sock\.lock cannot be locked: No locks available"):
         open_listeners(config_of(tmp_path))
 
@@ -217,8 +217,8 @@ def test_what_another_user_put_there_is_not_touched(
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
     foreign, real = Path(f"{path}{suffix}").lstat().st_ino, os.geteuid()
-    monkeypatch.setattr("llmd.listen.os.fstat", lambda fd: _owned(os.stat(fd), foreign, real + 1))
-    monkeypatch.setattr("llmd.listen.os.lstat", lambda p: _owned(os.stat(p, follow_symlinks=False), foreign, real + 1))
+    monkeypatch.setattr("llmd.process.listen.os.fstat", lambda fd: _owned(os.stat(fd), foreign, real + 1))
+    monkeypatch.setattr("llmd.process.listen.os.lstat", lambda p: _owned(os.stat(p, follow_symlinks=False), foreign, real + 1))
     with pytest.raises(ListenError, match=rf"llmd\.sock{suffix} belongs to another user \(uid {real + 1}\)"):
         opened(path)
     assert path.exists()
@@ -326,7 +326,7 @@ def test_which_addresses_other_machines_can_reach(tmp_path: Path, host: str, is_
 def test_passed_sockets_are_judged_by_their_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The configuration says loopback; systemd listens elsewhere."""
     passed = [socket.create_server(("0.0.0.0", 0)), socket.create_server(("127.0.0.1", 0))]
-    monkeypatch.setattr("llmd.systemd.listen_sockets", lambda: passed)
+    monkeypatch.setattr("llmd.process.systemd.listen_sockets", lambda: passed)
     listeners = open_listeners(config_of(tmp_path))
     assert listeners.public_addresses() == [f"http://0.0.0.0:{passed[0].getsockname()[1]}"]
     listeners.close()
@@ -335,13 +335,13 @@ def test_passed_sockets_are_judged_by_their_addresses(tmp_path: Path, monkeypatc
 @pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM])
 def test_passed_sockets_must_listen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: socket.SocketKind) -> None:
     with socket.socket(socket.AF_INET, kind) as passed:
-        monkeypatch.setattr("llmd.systemd.listen_sockets", lambda: [passed])
+        monkeypatch.setattr("llmd.process.systemd.listen_sockets", lambda: [passed])
         with pytest.raises(ListenError, match="LISTEN_FDS"):
             open_listeners(config_of(tmp_path))
 
 
 def test_passed_sockets_that_are_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("llmd.systemd.LISTEN_FDS_START", 100_000)
+    monkeypatch.setattr("llmd.process.systemd.LISTEN_FDS_START", 100_000)
     monkeypatch.setenv("LISTEN_FDS", "1000000000")
     monkeypatch.setenv("LISTEN_PID", str(os.getpid()))
     with pytest.raises(ListenError, match="LISTEN_FDS: systemd passed no such socket"):
@@ -492,7 +492,7 @@ def test_a_state_directory_that_cannot_be_written_ends_the_start_before_the_mode
 ) -> None:
     """Asked of the system, and not tried: root may write anywhere."""
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path / "state")
-    monkeypatch.setattr("llmd.logs.configure", lambda *_: None)
+    monkeypatch.setattr("llmd.process.logs.configure", lambda *_: None)
     monkeypatch.setattr("sys.argv", start.arguments()[2:])
     with pytest.raises(SystemExit) as caught:
         main()

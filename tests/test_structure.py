@@ -17,7 +17,17 @@ PACKAGE = ROOT / "daemon" / "llmd"
 LIBLLM = ROOT / "libllm"
 
 # Each may import those after it, never those before it.
-LAYERS = ("__main__", "app", "api", "metrics", "generation", "engine", "native")
+LAYERS = (
+    "__main__",
+    "app",
+    "http.routes",
+    "dialects.openai.chat",
+    "dialects.openai.completions",
+    "http",
+    "engine.generation",
+    "engine.engine",
+    "engine.native",
+)
 BANNED_WORDS = {"manager", "util", "utils", "helper", "helpers", "misc", "common"}
 C_FILE_LINES_MAX, C_FUNCTION_LINES_MAX = 600, 60
 PYTHON_FILE_LINES_MAX, PYTHON_FUNCTION_LINES_MAX = 400, 40
@@ -47,7 +57,7 @@ def relative(path: Path) -> str:
 
 @dataclass(frozen=True)
 class Import:
-    importer: str  # "llmd.api.chat"
+    importer: str  # "llmd.http.answer"
     imported: str  # "llmd.generation", "aiohttp.web"
     lazy: bool  # inside a function
     typing: bool  # under TYPE_CHECKING
@@ -89,14 +99,14 @@ def all_imports() -> list[Import]:
 
 
 def layer(module: str) -> int | None:
-    top = module.split(".")[1] if module.startswith("llmd.") else ""
-    return LAYERS.index(top) if top in LAYERS else None
+    named = [name for name in LAYERS if f"{module}.".startswith(f"llmd.{name}.")]
+    return LAYERS.index(max(named, key=len)) if named else None
 
 
 def test_the_walker_sees_imports() -> None:
     found = {(one.importer, one.imported) for one in all_imports()}
     assert ("llmd.ctl.__main__", "llmd.ctl.client") in found
-    assert ("llmd.native", "importlib.util") in found
+    assert ("llmd.engine.native", "importlib.util") in found
 
 
 def test_layers_import_downwards() -> None:
@@ -113,14 +123,14 @@ def test_layers_import_downwards() -> None:
 def knows_who_serves(one: Import) -> bool:
     """From beside the layers into one above native."""
     imported = layer(one.imported)
-    return layer(one.importer) is None and imported is not None and imported < LAYERS.index("native")
+    return layer(one.importer) is None and imported is not None and imported < LAYERS.index("engine.native")
 
 
 def test_what_stands_beside_the_layers_knows_none_of_them() -> None:
     """options, errors, limits, wire, ... may know libllm's words, not the parts that serve."""
     assert [one for one in all_imports() if knows_who_serves(one)] == []
     for name in LAYERS:
-        assert knows_who_serves(Import("llmd.limits", f"llmd.{name}", False, False)) == (name != "native")
+        assert knows_who_serves(Import("llmd.limits", f"llmd.{name}", False, False)) == (name != "engine.native")
 
 
 def test_no_module_imports_itself_through_others() -> None:
@@ -139,10 +149,10 @@ def test_no_module_imports_itself_through_others() -> None:
 
 # Import name → the only modules and packages that may use it.
 DOORS = {
-    "aiohttp": ("llmd.api.", "llmd.app.", "llmd.__main__."),
+    "aiohttp": ("llmd.http.", "llmd.dialects.", "llmd.app.", "llmd.__main__."),
     "uvloop": ("llmd.app.", "llmd.__main__."),
-    "cffi": ("llmd._native_build.",),
-    "prometheus_client": ("llmd.metrics.",),
+    "cffi": ("llmd.engine._native_build.",),
+    "prometheus_client": ("llmd.http.metrics.",),
 }
 
 
@@ -154,12 +164,12 @@ def test_foreign_packages_have_one_door(name: str) -> None:
 
 def test_the_extension_module_has_one_door() -> None:
     users = {relative(path) for path in PACKAGE.rglob("*.py") if "_libllm" in path.read_text()}
-    assert users == {"daemon/llmd/native.py", "daemon/llmd/_native_build.py"}
+    assert users == {"daemon/llmd/engine/native.py", "daemon/llmd/engine/_native_build.py"}
 
 
 def test_wire_types_do_no_io() -> None:
     allowed = {"__future__", "collections", "dataclasses", "enum", "msgspec", "typing", "llmd", "json", "re"}
-    used = {one.imported.split(".")[0] for one in all_imports() if one.importer.startswith("llmd.wire")}
+    used = {one.imported.split(".")[0] for one in all_imports() if one.importer.split(".")[-1] == "wire"}
     assert used <= allowed
 
 
@@ -167,12 +177,26 @@ def test_llmctl_knows_only_its_client() -> None:
     """options for the socket's default, session_key for what an id is; libllm's readers only when a verb asks."""
     ours = [one for one in all_imports() if one.importer.startswith("llmd.ctl") and one.imported.startswith("llmd")]
     outside = {one for one in ours if one.imported != "llmd" and not one.imported.startswith("llmd.ctl")}
-    assert {one.imported for one in outside} <= {"llmd.options", "llmd.session_key", "llmd.native", "llmd.segment"}
-    assert {one.importer for one in outside if one.imported == "llmd.native" and not one.lazy} == set()
+    assert {one.imported for one in outside} <= {
+        "llmd.process.options",
+        "llmd.core.session_key",
+        "llmd.engine.native",
+        "llmd.engine.segment",
+    }
+    assert {one.importer for one in outside if one.imported == "llmd.engine.native" and not one.lazy} == set()
 
 
 def test_llmctl_starts_light() -> None:
-    heavy = "aiohttp", "uvloop", "prometheus_client", "asyncio", "cffi", "_libllm", "llmd.native", "llmd.engine"
+    heavy = (
+        "aiohttp",
+        "uvloop",
+        "prometheus_client",
+        "asyncio",
+        "cffi",
+        "_libllm",
+        "llmd.engine.native",
+        "llmd.engine.engine",
+    )
     program = f"import sys, llmd.ctl.__main__; print([name for name in {heavy!r} if name in sys.modules])"
     loaded = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=PACKAGE.parent
@@ -184,27 +208,45 @@ def test_llmctl_starts_light() -> None:
 
 FOREIGN_HEADER = re.compile(r'^\s*#\s*include\s*[<"]((?:llama|ggml|gguf|common/|nlohmann/)[^>"]*)[>"]', re.MULTILINE)
 OWN_HEADER = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-LLAMA_DOORS = re.compile(r"(model_llama\w*|sampler\w*|chat\w*)\.(c|cpp|h)")
-PURE = ("resume", "schedule", "stop")
+LLAMA_DOORS = re.compile(r"(model/llama/\w+|text/\w+)\.(cpp|h)")
+PURE = sorted(path.stem for path in (LIBLLM / "policy").glob("*.c"))
+
+# Each folder may include those after it and itself. policy decides on plain values, so everything above may ask it.
+C_LAYERS = ("engine", "sessions", "states", "boundary", "policy", "text", "model", "machine")
 
 
 def test_llama_has_few_doors() -> None:
-    users = {path.name for path in LIBLLM.rglob("*") if path.is_file() and FOREIGN_HEADER.search(path.read_text())}
+    users = {
+        path.relative_to(LIBLLM).as_posix()
+        for path in LIBLLM.rglob("*")
+        if path.is_file() and FOREIGN_HEADER.search(path.read_text())
+    }
     assert {name for name in users if not LLAMA_DOORS.fullmatch(name)} == set()
 
 
 def test_headers_of_doors_show_nothing_foreign() -> None:
     """Whoever includes model.h, sampler.h or chat.h must not get llama.cpp with it."""
-    leaks = {name: FOREIGN_HEADER.findall((LIBLLM / name).read_text()) for name in ("model.h", "sampler.h", "chat.h")}
-    assert leaks == {"model.h": [], "sampler.h": [], "chat.h": []}
+    doors = "model/model.h", "text/sampler.h", "text/chat.h"
+    assert {name: FOREIGN_HEADER.findall((LIBLLM / name).read_text()) for name in doors} == {name: [] for name in doors}
+
+
+def test_c_folders_include_downwards() -> None:
+    wrong = [
+        f"{relative(path)} includes {included}"
+        for path in LIBLLM.rglob("*.[ch]*")
+        for included in OWN_HEADER.findall(path.read_text())
+        if "/" in included
+        if C_LAYERS.index(included.split("/")[0]) < C_LAYERS.index(path.relative_to(LIBLLM).parts[0])
+    ]
+    assert wrong == ["libllm/sessions/places.c includes engine/request.h"]
 
 
 @pytest.mark.parametrize("name", PURE)
 def test_decisions_are_pure(name: str) -> None:
     """They take values and return values: no model, no segment, no ring, no clock."""
-    text = (LIBLLM / f"{name}.c").read_text() + (LIBLLM / f"{name}.h").read_text()
-    own = set(OWN_HEADER.findall(text)) - {f"{name}.h", "llm.h"}
-    assert own & {"model.h", "page.h", "ring.h", "doorbell.h", "session.h", "decode.h", "engine.h"} == set()
+    text = "".join((LIBLLM / "policy" / name).with_suffix(suffix).read_text() for suffix in (".c", ".h"))
+    own = set(OWN_HEADER.findall(text)) - {"llm.h"}
+    assert {header for header in own if not header.startswith("policy/")} == set()
     assert not re.search(r"\b(clock_gettime|gettimeofday|time|rand|fopen|open|read|write|printf|getenv)\s*\(", text)
 
 

@@ -12,9 +12,11 @@ from typing import cast
 
 import pytest
 
-from llmd import app, config, limits
-from llmd.api.context import State
-from llmd.options import OPTIONS, Config
+from llmd import app
+from llmd.core import limits
+from llmd.http.context import State
+from llmd.process import config
+from llmd.process.options import OPTIONS, Config
 from tests.conftest import Serve
 
 SYSTEMD = Path(__file__).parents[1] / "systemd"
@@ -208,7 +210,7 @@ class Heard(list[str]):
                 self.all.set()
             return True
 
-        monkeypatch.setattr("llmd.systemd.notify", notify)
+        monkeypatch.setattr("llmd.process.systemd.notify", notify)
 
 
 async def test_a_stop_gets_more_time_as_long_as_it_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from llmd import limits
-from llmd.errors import ApiError
-from llmd.shares import share_of
-from llmd.text_threads import TextThreads
+from llmd.core import limits
+from llmd.core.errors import ApiError
+from llmd.core.shares import share_of
+from llmd.engine.text_threads import TextThreads
 from tests.conftest import Serve
 from tests.serving import SETTLE_S, chat
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llmd.wire.engine import ALL_TOKENS, Close, Fork, Load, Park, Save
+from llmd.engine.wire import ALL_TOKENS, Close, Fork, Load, Park, Save
 from tests.storm.engine import POLICY_EVICT, Engine, Places, serving_engine
 from tests.storm.storm import (
     NEWLINE,

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from llmd import errors, limits, parameters
-from llmd.options import OPTIONS, Option
+from llmd.core import errors, limits
+from llmd.dialects.openai import parameters
+from llmd.process.options import OPTIONS, Option
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -79,7 +80,7 @@ def limit_table() -> str:
 
 
 def metrics() -> str:
-    from llmd import metrics as loop  # loads libllm
+    from llmd.http import metrics as loop  # loads libllm
 
     rows = [
         (name, {"c": "counter", "t": "counter", "g": "gauge"}[kind], text)
@@ -92,7 +93,7 @@ def metrics() -> str:
 
 
 def endpoints() -> str:
-    from llmd.api.routes import ENDPOINTS  # loads libllm
+    from llmd.http.routes import ENDPOINTS  # loads libllm
 
     return markdown(("endpoint", "what"), ((f"`{row.method} {row.path}`", row.summary) for row in ENDPOINTS))
 

@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING
 import uvloop
 from aiohttp import web
 
-from . import __version__, limits, logs, systemd
-from .access import KeyFileError
-from .config import PROGRAM, load_or_exit
-from .listen import ListenError, Listeners, make_private, open_listeners
-from .options import Config
+from . import __version__
+from .core import limits
+from .http.access import KeyFileError
+from .process import logs, systemd
+from .process.config import PROGRAM, load_or_exit
+from .process.listen import ListenError, Listeners, make_private, open_listeners
+from .process.options import Config
 
 if TYPE_CHECKING:
-    from .api.context import State
+    from .http.context import State
 
 log = logging.getLogger("llmd")
 
@@ -95,8 +97,8 @@ _OTHER_DIRECTORY = "choose another, or none to keep sessions in memory only"
 async def _serve(config: Config, listeners: Listeners) -> bool:
     """Answers, opens, serves until a signal, stops in order. True: the signal came while the model was loading."""
     app = _create_app(config)
-    from .api.context import STATE
     from .app import OPENING, runner_of, stop_serving
+    from .http.context import STATE
 
     state, runner = app[STATE], runner_of(app)
     signals = _Signals(state, listeners)
@@ -119,7 +121,7 @@ async def _serve(config: Config, listeners: Listeners) -> bool:
 
 async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event, config: Config) -> None:
     """Returns when the model is there, or when it need not be any more. Raises StartError."""
-    from .engine_open import EngineError
+    from .engine.engine_open import EngineError
 
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)

@@ -10,24 +10,27 @@ from pathlib import Path
 
 from aiohttp import web
 
-from . import history_file, limits, native, segment, systemd
-from .access import KeyFileError, KeyRing, read_keys
-from .api.boundary import add_cors_headers, boundary
-from .api.connections import Runner
-from .api.context import STATE, Opened, State
-from .api.receive import BODIES, Bodies
-from .api.routes import add_routes
-from .engine import Engine
-from .engine_open import EngineOptions
-from .generation import CancelReason, Generation
-from .history import Histories
-from .logs import fields
-from .metrics import Metrics
-from .options import Config
-from .progress import Loading, Progress
-from .saved_answers import SavedAnswers
-from .session_memory import SessionMemory
-from .turns import Turns
+from .core import limits
+from .engine import native, segment
+from .engine.engine import Engine
+from .engine.engine_open import EngineOptions
+from .engine.generation import CancelReason, Generation
+from .history import history_file
+from .history.history import Histories
+from .history.saved_answers import SavedAnswers
+from .history.session_memory import SessionMemory
+from .history.turns import Turns
+from .http.access import KeyFileError, KeyRing, read_keys
+from .http.boundary import add_cors_headers, boundary
+from .http.connections import Runner
+from .http.context import STATE, Opened, State
+from .http.metrics import Metrics
+from .http.receive import BODIES, Bodies
+from .http.routes import add_routes
+from .process import systemd
+from .process.logs import fields
+from .process.options import Config
+from .process.progress import Loading, Progress
 
 log = logging.getLogger("llmd")
 

@@ -10,7 +10,7 @@
 #include "llm.h"
 #include "llm_page.h"
 #include "random.h"
-#include "wire.h"
+#include "boundary/wire.h"
 
 typedef enum ask { ASK_GENERATE, ASK_REPLY } ask;
 

@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "model.h"
+#include "model/model.h"
 
 enum {
     FAKE_BOS = 256,

@@ -2,7 +2,7 @@
 #ifndef SNAPSHOT_FILES_H
 #define SNAPSHOT_FILES_H
 
-#include "snapshot.h"
+#include "states/snapshot.h"
 
 enum { FILES_PATH_BYTES = 128, FILES_TOKENS = 9, FILES_COVERED = 7 };
 

@@ -4,7 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cgroup.h"
+#include "machine/cgroup.h"
 #include "check.h"
 
 static char mount[] = "/tmp/llm-cgroup-XXXXXX";

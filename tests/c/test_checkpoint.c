@@ -1,5 +1,5 @@
 /* The store of checkpoints: what it finds, what it evicts, and what entries know of each other without looking. */
-#include "checkpoint.h"
+#include "states/checkpoint.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* The doorbell: what it promises one by one, then two threads that hand each other a number and sleep in between: one
  * lost wake-up and the game stands still, which the test's alarm turns into a failure. */
-#include "doorbell.h"
+#include "boundary/doorbell.h"
 
 #include <poll.h>
 #include <pthread.h>

@@ -10,9 +10,9 @@
 
 #include "check.h"
 #include "engine_driver.h"
-#include "page.h"
-#include "page_layout.h"
-#include "session.h"
+#include "boundary/page.h"
+#include "boundary/page_layout.h"
+#include "sessions/session.h"
 #include "snapshot_files.h"
 
 enum { LONG = 400, N_MANY = 24, MANY_STATE_KB = 512 };

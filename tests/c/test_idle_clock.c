@@ -1,5 +1,5 @@
 #include "check.h"
-#include "idle_clock.h"
+#include "machine/idle_clock.h"
 
 enum { DAY_MS = 24 * 3600 * 1000 };
 

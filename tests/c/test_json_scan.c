@@ -1,7 +1,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "json_scan.h"
+#include "boundary/json_scan.h"
 
 static const llm_json_limits WIDE = {.n_values = 100000,
                                      .n_containers = 100000,

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "ledger.h"
+#include "states/ledger.h"
 #include "random.h"
 
 enum { N_BLOBS = 12, N_ROUNDS = 20000, N_HOLDERS_MAX = 3 };

@@ -2,7 +2,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "chat.h"
+#include "text/chat.h"
 #include "tiny_models.h"
 
 /* ---- tests, each for every model ----------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* The simulated model: its text, its memory rules by class, its batch rules and its faults. */
-#include "model_sim.h"
+#include "model/sim/sim_model.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* The simulated model's copies and saved states: what comes back is what was saved, on every class; what should not have
  * been loaded shows. */
-#include "model_sim.h"
+#include "model/sim/sim_model.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* The shared page: its life, its rules, readers against a busy writer, and against bytes that nobody should trust. */
-#include "page.h"
+#include "boundary/page.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "page_layout.h"
+#include "boundary/page_layout.h"
 
 static char segment[64]; /* this process's own name */
 

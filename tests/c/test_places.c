@@ -11,8 +11,8 @@
 
 #include "check.h"
 #include "engine_driver.h"
-#include "page.h"
-#include "page_layout.h"
+#include "boundary/page.h"
+#include "boundary/page_layout.h"
 
 enum { LONG = 400, N_BOUNDARIES = 300 };
 

@@ -1,6 +1,6 @@
 #include "check.h"
 #include "random.h"
-#include "resume.h"
+#include "policy/resume.h"
 
 enum { N_MAX = 40 };
 

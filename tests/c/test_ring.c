@@ -1,5 +1,5 @@
 /* The ring: its rules one by one, then two threads that push and drain records of random sizes as fast as they can. */
-#include "ring.h"
+#include "boundary/ring.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -4,7 +4,7 @@
 
 #include "check.h"
 #include "fake_model.h"
-#include "sampler.h"
+#include "text/sampler.h"
 
 enum { N = FAKE_VOCABULARY };
 

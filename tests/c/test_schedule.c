@@ -1,6 +1,6 @@
 #include "check.h"
 #include "random.h"
-#include "schedule.h"
+#include "policy/schedule.h"
 
 enum { N_RUNS_MAX = 40 };
 

@@ -1,6 +1,6 @@
 #include "check.h"
 #include "random.h"
-#include "share.h"
+#include "policy/share.h"
 
 enum { N_MAX = 12 };
 

@@ -3,7 +3,7 @@
 
 #include "check.h"
 #include "random.h"
-#include "stop.h"
+#include "policy/stop.h"
 
 /* Feeds `text` in pieces of the given size and returns what left; `index` is the stop string found, or -1. */
 static char *filter(const char *text, size_t n, uint32_t piece, uint32_t n_stops, const char *const *stops,

@@ -7,7 +7,7 @@
 
 #include "check.h"
 #include "snapshot_files.h"
-#include "store.h"
+#include "states/store.h"
 
 enum { N_JOBS = 40 };
 

@@ -1,6 +1,6 @@
 #include "check.h"
 #include "random.h"
-#include "timeline.h"
+#include "policy/timeline.h"
 
 enum { N_MAX = 6 };
 

@@ -1,6 +1,6 @@
 /* MessagePack: primitives, commands as msgspec writes them, every kind of malformed command, and events to the byte.
  * Messages are read from allocations of exactly their size, so that AddressSanitizer sees any byte read beyond. */
-#include "wire.h"
+#include "boundary/wire.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "check.h"
-#include "model.h"
+#include "model/model.h"
 
 enum { N_CTX = 512, N_SEQ = 4, N_BATCH = 64 };
 

@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "model_llama.h"
+#include "model/llama/llama_model.h"
 
 namespace {
 

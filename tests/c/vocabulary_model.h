@@ -2,7 +2,7 @@
 #ifndef VOCABULARY_MODEL_H
 #define VOCABULARY_MODEL_H
 
-#include "model.h"
+#include "model/model.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "llm.h"
-#include "model_llama_file.h"
+#include "model/llama/file.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

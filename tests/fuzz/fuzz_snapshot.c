@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "checkpoint.h"
-#include "snapshot.h"
+#include "states/checkpoint.h"
+#include "states/snapshot.h"
 
 enum { ID = 1, STATE_BYTES = 40, FILE_BYTES_MAX = 1 << 16 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "../c/fake_model.h"
-#include "chat.h"
+#include "text/chat.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 

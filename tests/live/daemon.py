@@ -13,8 +13,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmd import segment
-from llmd.native import Page
+from llmd.engine import segment
+from llmd.engine.native import Page
 from tests.serving import Events, Json, parse_events
 
 DEADLINE_S = 60.0

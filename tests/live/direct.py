@@ -21,8 +21,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llmd.native import REASON_WORDS, Status, ffi, lib
-from llmd.wire.engine import ALL_TOKENS, Fork, Load, Park, Save
+from llmd.engine.native import REASON_WORDS, Status, ffi, lib
+from llmd.engine.wire import ALL_TOKENS, Fork, Load, Park, Save
 from tests.storm.engine import Engine, Places, open_engine
 
 IS_EXACT = os.environ.get("LLMD_LIBLLM_VARIANT") == "exact"

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from llmd.native import REASON_WORDS, GenerateFlag, Outcome, Page, Status, ffi, lib, text_of
-from llmd.wire.engine import Admitted, Command, Event, Finished, Forgotten, Generate, Reply, Sampling, Started, Text
+from llmd.engine.native import REASON_WORDS, GenerateFlag, Outcome, Page, Status, ffi, lib, text_of
+from llmd.engine.wire import Admitted, Command, Event, Finished, Forgotten, Generate, Reply, Sampling, Started, Text
 
 DEADLINE_S = 20.0
 """For what must happen, never a wait."""

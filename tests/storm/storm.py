@@ -6,8 +6,8 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field, replace
 
-from llmd.native import OUTCOME_WORDS, STATUS_WORDS, GenerateFlag, Outcome
-from llmd.wire.engine import ALL_TOKENS, Cancel, Close, Fork, Load, Park, Pin, Rename, Reset, Save
+from llmd.engine.native import OUTCOME_WORDS, STATUS_WORDS, GenerateFlag, Outcome
+from llmd.engine.wire import ALL_TOKENS, Cancel, Close, Fork, Load, Park, Pin, Rename, Reset, Save
 from tests.storm.engine import Answer, Engine, Places
 
 TURN_START, TURN_END, NEWLINE = 257, 258, 10

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
 
-from llmd import session_key
+from llmd.core import session_key
 from llmd.ctl import advice, kept, output, text
 from llmd.ctl.client import DaemonAbsent, DaemonRefused
 from llmd.ctl.context import EXIT_OK, EXIT_USAGE, Context, Verbs

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from llmd import segment
 from llmd.ctl import text
 from llmd.ctl.client import DaemonAbsent, DaemonRefused
+from llmd.engine import segment
 
 TOKENS_PER_LINE = 12
 
@@ -42,7 +42,7 @@ class Resident:
 
 def read(socket_path: str, name: str, owner: int | None) -> Resident:
     try:
-        from llmd import native  # here only: it loads libllm, which no other verb needs
+        from llmd.engine import native  # here only: it loads libllm, which no other verb needs
     except ImportError as error:
         raise Unreadable(str(error)) from error
     try:

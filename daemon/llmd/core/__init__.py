@@ -1,0 +1,1 @@
+"""Values and pure functions that every layer may use: limits, errors, names of sessions, shares of owners."""

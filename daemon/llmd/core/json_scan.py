@@ -1,0 +1,87 @@
+"""A stranger's JSON, judged and cleaned by libllm before Python sees it.
+
+msgspec holds the interpreter lock for a whole decode, so that a body of many values would stop the event loop even from
+a thread. libllm reads it without that lock, refuses what would take long, and what it passes is decoded in a bounded
+time. Pure; any thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..engine.native import JSON_TEXTS, JSON_WORDS, Status, ffi, lib
+from . import limits
+from .errors import ApiError
+
+_FIELDS = {
+    "values": "n_values",
+    "containers": "n_containers",
+    "keys": "n_keys",
+    "depth": "depth",
+    "key_bytes": "n_key_bytes",
+    "number_bytes": "n_number_bytes",
+    "floats": "n_floats",
+    "text_bytes": "n_text_bytes",
+}
+"""Word of a limit to its field in llm_json_limits."""
+_TOO_MUCH = ("values", "containers", "keys", "floats", "text_bytes")
+"""Limits of the whole; the others say what is not read as JSON here."""
+
+
+class JsonScan:
+    """Reads JSON within limits: their words to their values."""
+
+    def __init__(self, allowed: Mapping[str, int]) -> None:
+        self.allowed = allowed
+        self._limits = ffi.new("llm_json_limits *", {_FIELDS[word]: value for word, value in allowed.items()})
+
+    def clean(self, data: bytes | bytearray) -> bytes:
+        """The same JSON, quick to decode. Raises ApiError saying what is wrong, and where."""
+        document = ffi.new("llm_json *")
+        status = lib.llm_json_scan(ffi.from_buffer(data), len(data), self._limits, document)
+        if status == Status.OK:
+            try:
+                return bytes(ffi.buffer(document.text, document.n_bytes))
+            finally:
+                lib.llm_json_free(document)
+        if status != Status.INVALID:
+            raise ApiError("no_memory")
+        raise self._refusal(document.verdict, document.offset)
+
+    def _refusal(self, verdict: int, offset: int) -> ApiError:
+        word, text = JSON_WORDS[verdict], JSON_TEXTS[verdict]
+        if word not in self.allowed:
+            return ApiError("invalid_json", f"The body is not valid JSON: {text} (at byte {offset}).")
+        code = "request_too_large" if word in _TOO_MUCH else "invalid_json"
+        return ApiError(code, f"The body has more than {self.allowed[word]} {text} (at byte {offset}).")
+
+
+def body_scan(n_ctx: int) -> JsonScan:
+    """For the requests to a model with this context."""
+    return JsonScan(
+        {
+            "values": limits.JSON_VALUES_MAX + limits.JSON_VALUES_PER_TOKEN * n_ctx,
+            "containers": limits.JSON_CONTAINERS_MAX,
+            "keys": limits.JSON_KEYS_MAX,
+            "depth": limits.JSON_DEPTH_MAX,
+            "key_bytes": limits.JSON_KEY_BYTES_MAX,
+            "number_bytes": limits.JSON_NUMBER_BYTES_MAX,
+            "floats": limits.JSON_FLOATS_MAX,
+            "text_bytes": limits.JSON_TEXT_BYTES_MAX,
+        }
+    )
+
+
+ARGUMENTS = JsonScan(
+    {
+        "values": limits.ARGUMENTS_VALUES_MAX,
+        "containers": limits.ARGUMENTS_VALUES_MAX,
+        "keys": limits.ARGUMENTS_VALUES_MAX,
+        "depth": limits.ARGUMENTS_DEPTH_MAX,
+        "key_bytes": limits.JSON_KEY_BYTES_MAX,
+        "number_bytes": limits.JSON_NUMBER_BYTES_MAX,
+        "floats": limits.ARGUMENTS_FLOATS_MAX,
+        "text_bytes": limits.JSON_TEXT_BYTES_MAX,
+    }
+)
+"""For the arguments of one tool call, which are JSON in a text."""

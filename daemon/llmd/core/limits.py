@@ -1,0 +1,219 @@
+"""Every bound of the control plane, in one place. Those of the decode thread are in include/llm.h."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+# What a connection may hold and how long it may take (http/connection.py).
+CONNECTIONS_MAX = 1024
+"""Over TCP. Above it the one that has been idle longest makes room; if none is, the newcomer is refused."""
+CONNECTIONS_PER_PEER_MAX = 256
+"""From one address that is not this machine's own (where a proxy may stand for everybody)."""
+CONNECTIONS_LOCAL_MAX = 256
+"""Over the unix socket: beside the others, so that its user always gets in."""
+CONNECTIONS_REFUSED_MAX = 64
+"""Connections that are told why they are refused, at a time; more are just closed."""
+CONNECTION_IDLE_SPARED_S = 1.0
+"""So long a new or idle connection is not closed to make room for another."""
+DESCRIPTORS_RESERVED = 256
+"""File descriptors for everything that is no connection, where there are twice as many."""
+BACKLOG = 1024
+"""Connections that may wait to be accepted: who finds no room tries again after a second."""
+HEAD_BYTES_MAX = 64 * 1024
+HEAD_LINE_BYTES_MAX = 8 * 1024
+"""Of the request line, and of each header."""
+HEADERS_MAX = 100
+HEAD_S_MAX = 20.0
+"""From connecting, or from the first byte of a later request, to the end of its head."""
+READ_BUFFER_BYTES = 64 * 1024
+"""Of a body that nobody reads at the moment; twice as much is held."""
+BODY_SILENCE_S_MAX = 20.0
+"""Without a byte of a body."""
+BODY_S_MAX = 30.0
+"""For a whole body, and more as it comes: see BODY_BYTES_PER_S_MIN."""
+BODY_BYTES_PER_S_MIN = 32 * 1024
+BODIES_BYTES_IN_FLIGHT_MAX = 1024**3
+"""Of all bodies being received."""
+BODY_JOINED_ON_LOOP_BYTES_MAX = 1024**2
+"""A larger body is put together in a thread."""
+LINGER_S = 2.0
+"""How long what a refused client still sends is read and thrown away, so that it can read why."""
+CLOSE_S_MAX = 10.0
+"""Within it a closed connection's last bytes are taken by the client, or thrown away."""
+UNREAD_S_MAX = 60.0
+"""So long a client may leave an answer unread; --slow-reader-timeout is a stream's own."""
+HALF_CLOSED_LOOK_S_MAX = 0.5
+"""How often it is checked whether a client that sends no more has gone."""
+PROBE_S = 5.0
+"""How often it is sent something to that end."""
+
+# What a request's JSON may hold: what passes is decoded within a few tens of milliseconds (json_scan.py).
+JSON_VALUES_MAX = 65_536
+JSON_VALUES_PER_TOKEN = 2
+"""More values for each token of the context: a prompt may be a list of token ids."""
+JSON_CONTAINERS_MAX = 131_072
+JSON_KEYS_MAX = 131_072
+JSON_DEPTH_MAX = 256
+JSON_KEY_BYTES_MAX = 1024
+JSON_NUMBER_BYTES_MAX = 128
+JSON_FLOATS_MAX = 2048
+"""Numbers that are no integers of up to 18 digits: some take msgspec 14 us each."""
+JSON_TEXT_BYTES_MAX = 16 * 1024**2
+
+# What a request may carry.
+FIELD_BYTES_MAX = 65_536
+"""JSON of one field that is not the prompt."""
+NEUTRAL_BYTES_MAX = 256
+"""JSON of a refused parameter that is looked at: those that ask for nothing are short."""
+TOKENIZE_BYTES_MAX = 4 * 1024**2
+DETOKENIZE_TOKENS_MAX = 65_536
+"""Or as many as the context holds."""
+MESSAGES_MAX = 16_384
+STOP_STRINGS_MAX = 16
+STOP_STRING_BYTES_MAX = 256
+LOGIT_BIASES_MAX = 1024
+TEMPLATE_VARIABLES_MAX = 64
+"""Of chat_template_kwargs; libllm refuses more (chat_request.cpp)."""
+SESSION_ID_CHARS_MAX = 128
+ARGUMENTS_DEPTH_MAX = 128
+"""Levels of a tool call's arguments that are compared as values; libllm renders no more either (chat_request.cpp)."""
+ARGUMENTS_VALUES_MAX = 16_384
+ARGUMENTS_FLOATS_MAX = 512
+"""Arguments with more of either are compared as text."""
+UINT32_MAX = 0xFFFF_FFFF
+"""Owners and counts of tokens, as the engine takes them."""
+USER_FIELD_SHOWN_CHARS_MAX = 120
+"""A value quoted in an error message is cut to this."""
+
+# Who may ask (access.py).
+KEY_FILE_BYTES_MAX = 1024**2
+KEYS_MAX = 1024
+"""Each is compared with what a request brings, the matching one or not."""
+OWNER_NAME_CHARS_MAX = 64
+KEY_CHARS_MIN_ADVISED = 16
+"""Shorter keys are taken, with a warning."""
+
+# What the daemon holds for a client.
+PENDING_TEXT_CHARS_MAX = 65_536
+"""Undelivered text of one stream; above it the generation is paused until the client has read."""
+LIVE_REQUESTS_MAX = 256
+DIVERGENCE_TOKENS_SHOWN = 12
+"""Prompt tokens shown on each side of the point where histories diverged."""
+
+# What is told about sessions (turns.py).
+TOLD_TURNS_MAX = 16
+TOLD_SESSIONS_MAX = 1024
+DIVERGENCE_TOKENS_KEPT = 16
+"""Tokens kept on each side of the point where the histories of a turn diverged."""
+USER_BOUNDARIES_MAX = 4
+"""Messages of the user, from the last one back, whose beginnings libllm finds in a prompt (chat.cpp)."""
+
+# Answers kept with their tokens (history.py).
+ANSWER_BYTES_MAX = 64 * 1024**2
+ANSWER_BYTES_OVERHEAD = 256
+"""Counted for each answer beside its tokens and text."""
+ANSWERS_PER_SESSION_MAX = 4096
+ANSWER_SESSIONS_MAX = 4096
+ANSWER_TOKENS_LEFT_OUT_MAX = STOP_STRING_BYTES_MAX + 8
+"""Tokens at the end of an answer that its text may lack: a stop string, a cut character."""
+
+ANSWER_FILE_BYTES_MAX = ANSWER_BYTES_MAX + ANSWER_SESSIONS_MAX * (SESSION_ID_CHARS_MAX + 64) + 1024
+"""Of a file with as many answers as are ever kept (history_file.py): a larger one is not read."""
+
+# Times.
+RETRY_AFTER_S = 1
+"""Advice on 429 and 503."""
+LOAD_RETRY_AFTER_S_MAX = 30
+"""The most while the model loads, where what has been read foretells the rest. Clients heed up to a minute."""
+COMPLAINT_POLL_S = 1.0
+"""How often the engine is asked whether a session's file caused trouble."""
+COMMAND_RETRY_S = 0.005
+"""A command that found the ring full is pushed again after this."""
+STALLED_AFTER_S = 30.0
+"""Without a finished step for so long, the daemon is not ready."""
+STOP_GRACE_S = 5.0
+"""How long cancelled requests may take to deliver their last event when the daemon stops."""
+KEEPALIVE_CONNECTION_S = 75.0
+LOOP_CLOCK_S = 0.01
+"""Period of the clock by which the event loop is measured: shorter blocks are not seen."""
+NOTIFY_PATIENCE_S = 0.02
+"""How long a notification waits for a service manager whose queue is full."""
+LOG_PATIENCE_MS = 5
+"""How long a log line waits for whoever reads standard error."""
+LOAD_PROGRESS_S = 5.0
+LOAD_PATIENCE_S = 120.0
+"""systemd waits so much longer each time that more of the model has been read."""
+SAVE_PROGRESS_S = 1.0
+SAVE_PATIENCE_S = 60.0
+"""systemd waits so much longer each time that a stopping daemon has saved more."""
+
+# Threads that render and tokenize.
+TEXT_THREADS = 3
+"""One of them for short work only."""
+TEXT_SHORT_BYTES = 65_536
+"""Work on no more than that is short. Bodies up to this size are decoded on the event loop."""
+TEXT_JOBS_MAX = 256
+TEXT_JOBS_BYTES_MAX = 256 * 1024**2
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """One that a client can meet."""
+
+    name: str
+    most: int | str
+    """A number, or the option or fact that decides."""
+    unit: str
+    bounds: str
+    code: str
+    """Of the refusal (errors.py)."""
+
+
+TABLE = (
+    Limit("connections", CONNECTIONS_MAX, "connections", "all clients over TCP", "too_many_connections"),
+    Limit("connections.peer", CONNECTIONS_PER_PEER_MAX, "connections", "one address of another machine",
+          "too_many_connections"),
+    Limit("connections.unix", CONNECTIONS_LOCAL_MAX, "connections", "the unix socket", "too_many_connections"),
+    Limit("head", HEAD_BYTES_MAX, "bytes", "the head of a request", "headers_too_large"),
+    Limit("head.line", HEAD_LINE_BYTES_MAX, "bytes", "the first line, and each header", "headers_too_large"),
+    Limit("head.headers", HEADERS_MAX, "headers", "the head of a request", "headers_too_large"),
+    Limit("head.time", f"{HEAD_S_MAX:g}", "seconds", "the arrival of a head", "request_timeout"),
+    Limit("body.silence", f"{BODY_SILENCE_S_MAX:g}", "seconds", "a pause in a body", "request_timeout"),
+    Limit("body.time", f"{BODY_S_MAX:g}, and one more for each {BODY_BYTES_PER_S_MIN} bytes", "seconds",
+          "the arrival of a body", "request_timeout"),
+    Limit("bodies", BODIES_BYTES_IN_FLIGHT_MAX, "bytes", "all bodies that are arriving; an owner has a share of it",
+          "overloaded"),
+    Limit("body", "--body-limit", "bytes", "a body", "request_too_large"),
+    Limit("body.values", f"{JSON_VALUES_MAX} + {JSON_VALUES_PER_TOKEN} for each token of the context", "values",
+          "a body's JSON", "request_too_large"),
+    Limit("body.containers", JSON_CONTAINERS_MAX, "objects and lists", "a body's JSON", "request_too_large"),
+    Limit("body.names", JSON_KEYS_MAX, "names in objects", "a body's JSON", "request_too_large"),
+    Limit("body.floats", JSON_FLOATS_MAX, "numbers that are no integers of up to 18 digits", "a body's JSON",
+          "request_too_large"),
+    Limit("body.texts", JSON_TEXT_BYTES_MAX, "bytes in all texts", "a body's JSON", "request_too_large"),
+    Limit("body.depth", JSON_DEPTH_MAX, "levels", "a body's JSON", "invalid_json"),
+    Limit("body.name", JSON_KEY_BYTES_MAX, "bytes", "a name in a body's JSON", "invalid_json"),
+    Limit("body.number", JSON_NUMBER_BYTES_MAX, "bytes", "a number in a body's JSON", "invalid_json"),
+    Limit("messages", MESSAGES_MAX, "messages", "a conversation", "invalid_value"),
+    Limit("messages.text", "the context x the longest token", "bytes", "the text of all messages",
+          "context_length_exceeded"),
+    Limit("prompt", "--ctx-size", "tokens", "a prompt, and the answer with it", "context_length_exceeded"),
+    Limit("prompt.text", "the context x the longest token", "bytes", "a prompt that is a text",
+          "context_length_exceeded"),
+    Limit("chat_template_kwargs", TEMPLATE_VARIABLES_MAX, "members", "chat_template_kwargs", "invalid_value"),
+    Limit("field", FIELD_BYTES_MAX, "bytes of JSON", "any other honoured field of a completion", "invalid_value"),
+    Limit("stop", STOP_STRINGS_MAX, "texts", "stop", "invalid_value"),
+    Limit("stop.text", STOP_STRING_BYTES_MAX, "bytes", "one of stop", "invalid_value"),
+    Limit("logit_bias", LOGIT_BIASES_MAX, "tokens", "logit_bias", "invalid_value"),
+    Limit("session_id", SESSION_ID_CHARS_MAX, "characters", "a session's id", "invalid_session_id"),
+    Limit("name", SESSION_ID_CHARS_MAX, "characters", "the name of a saved session", "invalid_value"),
+    Limit("content", TOKENIZE_BYTES_MAX, "bytes", "a text to tokenize", "invalid_value"),
+    Limit("tokens", f"{DETOKENIZE_TOKENS_MAX}, or the context if it is larger", "token ids", "a list to detokenize",
+          "invalid_value"),
+    Limit("time", "--request-timeout", "seconds", "a request, from its arrival", "deadline_exceeded"),
+    Limit("requests", LIVE_REQUESTS_MAX, "requests", "what the model works on or has queued", "overloaded"),
+    Limit("texts", TEXT_JOBS_MAX, "jobs", "what waits to be rendered or tokenized; an owner has a share of it",
+          "overloaded"),
+    Limit("texts.bytes", TEXT_JOBS_BYTES_MAX, "bytes", "the bodies of those; an owner has a share of it", "overloaded"),
+)  # fmt: skip
+"""In README.md and in /openapi.json."""

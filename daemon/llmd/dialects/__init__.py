@@ -1,0 +1,1 @@
+"""What clients speak: a folder each."""

@@ -1,0 +1,226 @@
+"""Which request fields are honoured, accepted or refused: one table, which also writes its own documentation.
+
+honoured   changes the answer as documented
+accepted   cannot change the text of the answer; clients send it, nothing happens
+refused    would change the answer and is not there: 400 `unsupported_parameter`, unless the value is neutral
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from ...core import limits
+from ...core.errors import ApiError, shown
+
+Treatment = Literal["honoured", "accepted", "refused"]
+Endpoint = Literal["chat", "completions"]
+PROMPTS = ("messages", "prompt")
+"""Bounded by the context, not by bytes of their own."""
+BOTH: tuple[Endpoint, ...] = ("chat", "completions")
+CHAT: tuple[Endpoint, ...] = ("chat",)
+COMPLETIONS: tuple[Endpoint, ...] = ("completions",)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    treatment: Treatment
+    note: str
+    endpoints: tuple[Endpoint, ...] = BOTH
+    neutral: tuple[Any, ...] = ()
+    """For refused ones: values, besides null, that ask for nothing."""
+
+    def is_neutral(self, value: object) -> bool:
+        return value is None or any(value == v and isinstance(value, bool) == isinstance(v, bool) for v in self.neutral)
+
+
+def _rows(treatment: Treatment, endpoints: tuple[Endpoint, ...], notes: Mapping[str, str]) -> tuple[Parameter, ...]:
+    return tuple(Parameter(name, treatment, note, endpoints) for name, note in notes.items())
+
+
+def _refused(
+    endpoints: tuple[Endpoint, ...], notes: Mapping[str, tuple[str, tuple[Any, ...]]]
+) -> tuple[Parameter, ...]:
+    return tuple(Parameter(name, "refused", note, endpoints, neutral) for name, (note, neutral) in notes.items())
+
+
+TABLE: tuple[Parameter, ...] = (
+    *_rows("honoured", CHAT, {
+        "messages": "the conversation; roles system, developer, user, assistant, tool; text only; of each message the "
+            "template reads role, content, name, tool_calls, tool_call_id, reasoning_content; several of the user in a "
+            "row are joined where the template refuses them",
+        "max_completion_tokens": "the same as max_tokens, and wins over it",
+        "chat_template_kwargs": "variables for the model's chat template",
+        "enable_thinking": "the template variable of that name",
+        "reasoning_effort": "the template variable of that name; none sets enable_thinking to false, too",
+        "thinking": "type disabled or enabled: the template variable enable_thinking; other members are not read",
+        "reasoning": "enabled: the template variable enable_thinking; effort: as reasoning_effort; other members are "
+            "not read; chat_template_kwargs win over all of these",
+        "add_generation_prompt": "false: the prompt ends with the last message",
+        "history": "resident: past answers of the session keep the tokens they were generated with; template: they are "
+            "tokenized again as the template writes them; holds for the session until it is reset; default: --history",
+    }),
+    *_rows("honoured", COMPLETIONS, {
+        "prompt": "text, a list with one text, or token ids",
+        "parse_special": "false: control words in the prompt's text are plain text; default: they are control tokens",
+    }),
+    *_rows("honoured", BOTH, {
+        "model": "any name is accepted and this daemon's model answers, under its own name",
+        "stream": "server-sent events instead of one answer",
+        "stream_options": "include_usage: a last chunk with usage and session",
+        "session_id": "the session that this request continues",
+        "prompt_cache_key": "names the session when neither session_id nor a header does",
+        "metadata": "session_id in it names the session when nothing else does",
+        "max_tokens": "longest answer; cut to the room left in the context; -1: no limit",
+        "n_predict": "the same as max_tokens",
+        "temperature": "0 to 2; 0 is greedy",
+        "top_p": "0 to 1",
+        "top_k": "0 or -1: off",
+        "min_p": "0 to 1",
+        "seed": "the same seed and prompt draw the same tokens; -1: random",
+        "stop": "text or up to 16 texts that end the answer and are not part of it",
+        "presence_penalty": "-2 to 2",
+        "frequency_penalty": "-2 to 2",
+        "repeat_penalty": "0.01 to 2; 1 is off",
+        "repetition_penalty": "the same as repeat_penalty",
+        "repeat_last_n": "tokens that the penalties look back over; -1: all",
+        "logit_bias": "token id to bias, -100 to 100",
+        "ignore_eos": "true: the answer goes on until its length",
+        "cache_prompt": "false: nothing that is resident is reused",
+    }),
+    *_rows("accepted", BOTH, {
+        "user": "", "store": "", "service_tier": "", "safety_identifier": "", "prompt_cache_retention": "",
+        "client_metadata": "", "include": "", "request_id": "", "priority": "", "cache_salt": "",
+        "timings_per_token": "timings are in the session object", "return_progress": "",
+        "stream_interval": "", "sse_ping_interval": "set for all streams by --keepalive-interval",
+    }),
+    *_rows("accepted", CHAT, {
+        "parallel_tool_calls": "there are no tools to call", "verbosity": "",
+        "parse_tool_calls": "there are no tools to call", "prediction": "a hint for speed only",
+        "parallel_tool_call": "",
+    }),
+    *_refused(CHAT, {
+        "tools": ("tool calls", ([],)),
+        "tool_choice": ("tool calls", ("none", "auto")),
+        "functions": ("function calls", ([],)),
+        "function_call": ("function calls", ("none", "auto")),
+        "response_format": ("structured answers", ({"type": "text"},)),
+        "logprobs": ("log probabilities", (False,)),
+        "top_logprobs": ("log probabilities", (0,)),
+        "modalities": ("anything but text", (["text"],)),
+        "audio": ("audio", ()),
+        "web_search_options": ("web search", ()),
+        "continue_final_message": ("continuing a message", (False,)),
+        "chat_template": ("templates from requests; use --chat-template-file", ()),
+        "documents": ("documents", ([],)),
+        "echo": ("echo", (False,)),
+        "thinking_budget_tokens": ("a limit for thinking; enable_thinking switches it off", (-1,)),
+        "reasoning_format": ("reasoning apart from the text", ("none", "auto")),
+    }),
+    *_refused(COMPLETIONS, {
+        "suffix": ("infill", ("",)),
+        "echo": ("echo", (False,)),
+        "logprobs": ("log probabilities", (False,)),
+        "response_format": ("structured answers", ({"type": "text"},)),
+    }),
+    *_refused(BOTH, {
+        "n": ("several answers", (1,)),
+        "best_of": ("several answers", (1,)),
+        "use_beam_search": ("beam search", (False,)),
+        "length_penalty": ("beam search", (1,)),
+        "early_stopping": ("beam search", (False,)),
+        "grammar": ("grammars", ("",)),
+        "grammar_lazy": ("grammars", (False,)),
+        "json_schema": ("structured answers", ({},)),
+        "structured_outputs": ("structured answers", ({},)),
+        "guided_json": ("structured answers", ()),
+        "guided_regex": ("structured answers", ("",)),
+        "guided_choice": ("structured answers", ([],)),
+        "guided_grammar": ("structured answers", ("",)),
+        "typical_p": ("this sampler", (1,)),
+        "tfs_z": ("this sampler", (1,)),
+        "top_a": ("this sampler", (0,)),
+        "top_n_sigma": ("this sampler", (-1,)),
+        "mirostat": ("this sampler", (0,)),
+        "mirostat_tau": ("this sampler", (5,)),
+        "mirostat_eta": ("this sampler", (0.1,)),
+        "dynatemp_range": ("this sampler", (0,)),
+        "dynatemp_exponent": ("this sampler", (1,)),
+        "dry_multiplier": ("this sampler", (0,)),
+        "xtc_probability": ("this sampler", (0,)),
+        "xtc_threshold": ("this sampler", (0.1,)),
+        "samplers": ("another order of samplers", ([],)),
+        "min_keep": ("this sampler", (0,)),
+        "min_tokens": ("a least length", (0,)),
+        "n_probs": ("log probabilities", (0,)),
+        "prompt_logprobs": ("log probabilities", (0,)),
+        "return_tokens": ("token ids in answers", (False,)),
+        "return_token_ids": ("token ids in answers", (False,)),
+        "stop_token_ids": ("stop tokens", ([],)),
+        "allowed_token_ids": ("token sets; use logit_bias", ([],)),
+        "bad_words": ("forbidden words", ([],)),
+        "include_stop_str_in_output": ("stop strings in answers", (False,)),
+        "skip_special_tokens": ("control tokens in answers", (True,)),
+        "add_special_tokens": ("this switch", (True,)),
+        "truncate_prompt_tokens": ("cutting the prompt", (-1,)),
+        "n_keep": ("context shifting", (0, -1)),
+        "n_discard": ("context shifting", (0,)),
+        "t_max_predict_ms": ("a time limit; use --request-timeout", (0,)),
+        "id_slot": ("slots; use session_id", (-1,)),
+        "lora": ("adapters", ([],)),
+        "speculative": ("speculation", ({},)),
+        "mm_processor_kwargs": ("anything but text", ({},)),
+    }),
+)  # fmt: skip
+
+_BY_ENDPOINT: dict[Endpoint, dict[str, Parameter]] = {
+    endpoint: {row.name: row for row in TABLE if endpoint in row.endpoints} for endpoint in BOTH
+}
+
+
+def check(endpoint: Endpoint, fields: Mapping[str, msgspec.Raw]) -> None:
+    """Refuses the first field that would change the answer and is not there, or is larger than it may be."""
+    known = _BY_ENDPOINT[endpoint]
+    for name, raw in fields.items():
+        row = known.get(name)
+        if row is None:
+            raise ApiError("unsupported_parameter", f"{shown(name)} is not a parameter of this endpoint.", _param(name))
+        if row.treatment == "refused":
+            _check_neutral(row, raw)
+        elif row.treatment == "honoured" and len(raw) > limits.FIELD_BYTES_MAX and name not in PROMPTS:
+            message = f"{name}: {len(raw)} bytes of JSON; at most {limits.FIELD_BYTES_MAX} are taken."
+            raise ApiError("invalid_value", message, name)
+
+
+def _check_neutral(row: Parameter, raw: msgspec.Raw) -> None:
+    """Every neutral value is short: what is long needs no decoding."""
+    is_short = len(raw) <= limits.NEUTRAL_BYTES_MAX
+    value = msgspec.json.decode(raw) if is_short else raw
+    if not is_short or not row.is_neutral(value):
+        message = f"{row.name}: {shown(value)} asks for {row.note}, which this server does not support."
+        raise ApiError("unsupported_parameter", message, row.name)
+
+
+def _param(name: str) -> str:
+    """A client's own name for a field, as far as it is worth repeating."""
+    return name[: limits.USER_FIELD_SHOWN_CHARS_MAX]
+
+
+def reference() -> str:
+    """The table as Markdown, for the documentation."""
+    lines = ["| parameter | endpoints | treatment | meaning |", "|---|---|---|---|"]
+    for row in TABLE:
+        note = row.note
+        if row.treatment == "refused":
+            neutral = ", ".join(f"`{msgspec.json.encode(value).decode()}`" for value in (None, *row.neutral))
+            note = f"{note}; allowed: {neutral}"
+        lines.append(f"| `{row.name}` | {', '.join(row.endpoints)} | {row.treatment} | {note} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(reference())

@@ -1,0 +1,232 @@
+"""OpenAI's chat and text completions as they travel: requests, responses, stream chunks. Types only, no I/O."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ...core import limits
+
+# --- requests --------------------------------------------------------------------------------------------------------
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class ContentPart(msgspec.Struct, frozen=True):
+    """One part of a message's content; only text is supported."""
+
+    type: str
+    text: str | None = None
+
+
+class FunctionCall(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str | dict[str, Any] = "{}"
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    function: FunctionCall
+    id: str | None = None
+    type: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message of the history. Fields beyond these do not reach the model."""
+
+    role: str
+    content: str | list[ContentPart] | None = None
+    name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    function_call: Any = None
+    audio: Any = None
+
+
+class Thinking(msgspec.Struct, frozen=True):
+    """`adaptive` and `auto` leave it to the model."""
+
+    type: Literal["enabled", "disabled", "adaptive", "auto"] | None = None
+
+
+class Reasoning(msgspec.Struct, frozen=True):
+    enabled: bool | None = None
+    effort: str | None = None
+
+
+def _bounds(**words: int) -> msgspec.Meta:
+    """Told in /openapi.json; checked where the refusal can say more than that it is too much."""
+    return msgspec.Meta(extra_json_schema=words)
+
+
+class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What both kinds of completion share."""
+
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    session_id: Annotated[str | None, _bounds(minLength=1, maxLength=limits.SESSION_ID_CHARS_MAX)] = None
+    prompt_cache_key: str | None = None
+    metadata: Any = None
+    max_tokens: int | None = None
+    n_predict: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    stop: Annotated[str | list[str] | None, _bounds(maxItems=limits.STOP_STRINGS_MAX)] = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repeat_penalty: float | None = None
+    repetition_penalty: float | None = None
+    repeat_last_n: int | None = None
+    logit_bias: Annotated[dict[int, float] | None, _bounds(maxProperties=limits.LOGIT_BIASES_MAX)] = None
+    ignore_eos: bool | None = None
+    cache_prompt: bool | None = None
+
+
+class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
+    messages: Annotated[list[Message], _bounds(minItems=1, maxItems=limits.MESSAGES_MAX)]
+    max_completion_tokens: int | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    enable_thinking: bool | None = None
+    reasoning_effort: str | None = None
+    thinking: Thinking | None = None
+    reasoning: Reasoning | None = None
+    add_generation_prompt: bool | None = None
+    history: Literal["resident", "template"] | None = None
+
+
+class CompletionRequest(GenerationRequest, frozen=True, kw_only=True):
+    prompt: str | list[int | str | list[int]]
+    parse_special: bool | None = None
+
+
+# --- responses -------------------------------------------------------------------------------------------------------
+
+
+class PromptTokensDetails(msgspec.Struct, frozen=True):
+    cached_tokens: int
+
+
+class Usage(msgspec.Struct, frozen=True):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
+
+
+class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What happened to the session of this request. `id` is null for a request without one."""
+
+    id: str | None
+    reused_prompt_tokens: int
+    prefilled_prompt_tokens: int
+    session_reset_reason: str | None
+    """Word of the resume decision; null when the request ended before it was taken."""
+    queue_ms: float
+    prefill_ms: float
+    decode_ms: float
+    diverged_at: int | None = None
+    """Index of the first prompt token that differs from what was resident."""
+    diverged_before: str | None = None
+    diverged_after: str | None = None
+
+
+FinishReason = Literal["stop", "length"]
+
+
+class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
+    role: Literal["assistant"] = "assistant"
+    content: str
+    refusal: None = None
+
+
+class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
+    index: int = 0
+    message: AssistantMessage
+    finish_reason: FinishReason
+    logprobs: None = None
+
+
+class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[ChatChoice]
+    usage: Usage
+    session: SessionReport
+
+
+class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
+    index: int = 0
+    text: str
+    finish_reason: FinishReason
+    logprobs: None = None
+
+
+class Completion(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    system_fingerprint: str
+    choices: list[CompletionChoice]
+    usage: Usage
+    session: SessionReport
+
+
+# --- streams ---------------------------------------------------------------------------------------------------------
+
+DONE = b"data: [DONE]\n\n"
+KEEP_ALIVE = b": keep-alive\n\n"
+
+
+class ChunkTemplate:
+    """The bytes of one stream's events. All but the text is encoded once, so that a token costs one small join."""
+
+    __slots__ = ("_head", "_is_chat", "_text_head", "_text_tail")
+
+    def __init__(self, id: str, created: int, model: str, is_chat: bool, fingerprint: str) -> None:
+        kind = "chat.completion.chunk" if is_chat else "text_completion"
+        facts = msgspec.json.encode(
+            {"id": id, "object": kind, "created": created, "model": model, "system_fingerprint": fingerprint}
+        )
+        self._is_chat = is_chat
+        self._head = b"data: " + facts[:-1]
+        opening = b',"choices":[{"index":0,"delta":{"content":' if is_chat else b',"choices":[{"index":0,"text":'
+        self._text_head = self._head + opening
+        self._text_tail = b'},"finish_reason":null}]}\n\n' if is_chat else b',"finish_reason":null}]}\n\n'
+
+    def opening(self) -> bytes:
+        """The role, first in a chat; nothing in a text completion."""
+        if not self._is_chat:
+            return b""
+        delta = b',"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+        return self._head + delta
+
+    def text(self, encoded: bytes) -> bytes:
+        """`encoded`: the text as a JSON string."""
+        return self._text_head + encoded + self._text_tail
+
+    def finish(self, reason: FinishReason, session: SessionReport | None) -> bytes:
+        choice = b'{"index":0,"delta":{}' if self._is_chat else b'{"index":0,"text":""'
+        extra = b"" if session is None else b',"session":' + msgspec.json.encode(session)
+        return (
+            self._head + b',"choices":[' + choice + b',"finish_reason":"' + reason.encode() + b'"}]' + extra + b"}\n\n"
+        )
+
+    def usage(self, usage: Usage, session: SessionReport) -> bytes:
+        body = b',"choices":[],"usage":' + msgspec.json.encode(usage) + b',"session":' + msgspec.json.encode(session)
+        return self._head + body + b"}\n\n"
+
+
+def error_event(body: bytes) -> bytes:
+    return b"data: " + body + b"\n\n"

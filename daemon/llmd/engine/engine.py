@@ -1,0 +1,357 @@
+"""The event loop's side of libllm: commands in, events out, and the calls that may take long in threads.
+
+Threads. One thread owns the engine (open, start, stop, close), because libllm asks for that and because these calls
+block. Commands are pushed and events are drained on the event loop, and only there. Rendering and tokenizing are
+allowed from any thread and run in a few of their own; cffi releases the interpreter lock meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from ..core import limits
+from ..core.errors import ApiError, code_of_status
+from ..core.json_scan import body_scan
+from ..core.room import Room
+from ..process.logs import fields
+from .engine_open import EngineOptions, Saved, info_of, open_engine, saved_of, start_engine
+from .engine_text import Prompt, detokenize, render_chat, spell, tokenize
+from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
+from .text_threads import TextThreads
+from .wire import (
+    ALL_TOKENS,
+    Admitted,
+    Cancel,
+    Close,
+    Command,
+    Event,
+    Finished,
+    Forgotten,
+    Fork,
+    Generate,
+    Load,
+    Park,
+    Pause,
+    Pin,
+    Question,
+    Rename,
+    Reply,
+    Reset,
+    Sampling,
+    Save,
+    Started,
+    Text,
+    Unsave,
+)
+
+log = logging.getLogger("llmd.engine")
+T = TypeVar("T")
+_COMPLAINT_BYTES = 1024
+
+
+class Listener(Protocol):
+    """Who hears the events of one generation, on the event loop. `on_finished` is the last and comes exactly once."""
+
+    def on_admitted(self, event: Admitted) -> None: ...
+    def on_started(self, event: Started) -> None: ...
+    def on_text(self, event: Text) -> None: ...
+    def on_finished(self, event: Finished) -> None: ...
+
+
+class Watcher(Protocol):
+    """Who hears what has become of sessions, in the order in which it did, whoever still waits for the answer."""
+
+    def on_done(self, command: Question) -> None: ...
+    def on_forgotten(self, owner: int, session: str) -> None: ...
+
+
+class Engine:
+    """An open, serving engine."""
+
+    def __init__(self, pointer: Any, owner_thread: ThreadPoolExecutor) -> None:
+        self._engine = pointer
+        self._owner_thread = owner_thread
+        self.loop = asyncio.get_running_loop()
+        self._text_threads = TextThreads(self.loop)
+        self._buffer = bytearray(lib.LLM_DRAIN_BYTES_MIN)
+        self._out = ffi.from_buffer(self._buffer)
+        self._view = memoryview(self._buffer)
+        self._decode_events = msgspec.msgpack.Decoder(list[Event]).decode
+        self._encode = msgspec.msgpack.Encoder().encode
+        self._listeners: dict[int, Listener] = {}
+        self._asked: dict[int, tuple[Question, asyncio.Future[Reply]]] = {}
+        self.watcher: Watcher | None = None
+        self._unsent: deque[Command] = deque()
+        self._last_request = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.page = Page.of_engine(pointer)
+        self.info = info_of(pointer)
+        self.room = Room(self.info.n_ctx, self.info.token_bytes_max, self.info.n_ctx_train)
+        self.json = body_scan(self.info.n_ctx)
+        self.events_drained = 0
+        self.loop.add_reader(lib.llm_events_fd(pointer), self._drain)
+        self._complaints = self.loop.call_soon(self._poll_complaints)
+
+    # --- life --------------------------------------------------------------------------------------------------------
+
+    @classmethod
+    async def open(cls, options: EngineOptions) -> Engine:
+        """Loads the model and starts the decode thread. Raises EngineError with a sentence for people."""
+        owner_thread = ThreadPoolExecutor(1, "llmd-engine")
+        loop = asyncio.get_running_loop()
+        opening = loop.run_in_executor(owner_thread, open_engine, options)
+        try:
+            pointer = await _with_progress(opening, options.model)
+            engine = cls(pointer, owner_thread)
+            await loop.run_in_executor(owner_thread, start_engine, pointer)
+        except BaseException:
+            owner_thread.shutdown(wait=False)
+            raise
+        return engine
+
+    async def stop(self) -> None:
+        """Ends serving; every live generation hears its last event. Sessions are written to the state directory."""
+        await self.loop.run_in_executor(self._owner_thread, lib.llm_engine_stop, self._engine)
+        while self._drain():
+            pass
+
+    async def close(self) -> None:
+        """Stops, and frees everything."""
+        await self.stop()
+        self._complaints.cancel()
+        self._unsent.clear()  # the timer that would push them may strike when the engine is no more
+        self._log_complaints()
+        self.loop.remove_reader(lib.llm_events_fd(self._engine))
+        for _, future in self._asked.values():
+            if not future.done():
+                future.set_exception(ApiError("shutting_down"))
+        await self._text_threads.close()
+        await self.loop.run_in_executor(self._owner_thread, lib.llm_engine_close, self._engine)
+        self._owner_thread.shutdown(wait=True)
+
+    def set_owners(self, n_owners: int) -> None:
+        """How many owners there are to be fair between."""
+        lib.llm_engine_set_owners(self._engine, n_owners)
+
+    def heartbeat(self) -> tuple[int, bool]:
+        """Completed loops of the decode thread, and whether it is inside a model step."""
+        busy = ffi.new("uint32_t *")
+        count = lib.llm_engine_heartbeat(self._engine, busy)
+        return int(count), bool(busy[0])
+
+    def _poll_complaints(self) -> None:
+        self._log_complaints()
+        self._complaints = self.loop.call_later(limits.COMPLAINT_POLL_S, self._poll_complaints)
+
+    def _log_complaints(self) -> None:
+        """What a person should know about parked and saved sessions."""
+        text = ffi.new("char[]", _COMPLAINT_BYTES)
+        while lib.llm_engine_complaint(self._engine, text, _COMPLAINT_BYTES) == Status.OK:
+            log.warning("%s", text_of(text))
+
+    # --- commands ----------------------------------------------------------------------------------------------------
+
+    @property
+    def n_live(self) -> int:
+        return len(self._listeners)
+
+    async def idle(self) -> None:
+        """Returns when no generation is live."""
+        await self._idle.wait()
+
+    def live(self) -> list[Listener]:
+        return list(self._listeners.values())
+
+    def generate(
+        self,
+        listener: Listener,
+        *,
+        owner: int,
+        session: str,
+        prompt: Prompt,
+        max_tokens: int,
+        sampling: Sampling,
+        logit_bias: bytes = b"",
+        stop: list[str],
+        flags: int = 0,
+        parent: str = "",
+    ) -> int:
+        """Starts a generation and returns its request number. Raises ApiError when it cannot even be queued."""
+        if len(self._listeners) >= limits.LIVE_REQUESTS_MAX:
+            raise ApiError("overloaded", f"The server is working on {len(self._listeners)} requests; try again.")
+        request = self._next_request()
+        command = Generate(
+            request, owner, session, prompt.tokens, max_tokens, sampling, logit_bias, stop, flags, prompt.boundaries,
+            parent, prompt.n_head,
+        )  # fmt: skip
+        _refuse(self._push(command))
+        self._listeners[request] = listener
+        self._idle.clear()
+        return request
+
+    def cancel(self, request: int) -> None:
+        """Asks for the end; its `on_finished` says when. Never lost, even when the ring is full."""
+        self._push_surely(Cancel(request))
+
+    def pause(self, request: int, paused: bool) -> None:
+        self._push_surely(Pause(request, paused))
+
+    async def reset(self, owner: int, session: str) -> Reply:
+        return await self._ask(Reset(self._next_request(), owner, session))
+
+    async def close_session(self, owner: int, session: str) -> Reply:
+        return await self._ask(Close(self._next_request(), owner, session))
+
+    async def fork(self, owner: int, session: str, new_session: str, at: int | None, *, replace: bool) -> Reply:
+        """`at`: tokens; None: all."""
+        n_tokens = ALL_TOKENS if at is None else at
+        return await self._ask(Fork(self._next_request(), owner, session, new_session, n_tokens, replace))
+
+    async def park(self, owner: int, session: str) -> Reply:
+        return await self._ask(Park(self._next_request(), owner, session))
+
+    async def pin(self, owner: int, session: str, pinned: bool) -> Reply:
+        return await self._ask(Pin(self._next_request(), owner, session, pinned))
+
+    async def rename(self, owner: int, session: str, new_session: str) -> Reply:
+        return await self._ask(Rename(self._next_request(), owner, session, new_session))
+
+    async def save(self, owner: int, session: str, label: str) -> Reply:
+        return await self._ask(Save(self._next_request(), owner, session, label))
+
+    async def load(self, owner: int, session: str, label: str) -> Reply:
+        """A session that has the name already is replaced when the snapshot has been read."""
+        return await self._ask(Load(self._next_request(), owner, session, label))
+
+    async def unsave(self, owner: int, label: str) -> Reply:
+        return await self._ask(Unsave(self._next_request(), owner, label))
+
+    def saved(self) -> list[Saved]:
+        """What is saved under labels, of all owners."""
+        return saved_of(self._engine)
+
+    async def _ask(self, command: Question) -> Reply:
+        future: asyncio.Future[Reply] = self.loop.create_future()
+        _refuse(self._push(command))
+        self._asked[command.request] = command, future
+        return await future
+
+    def _next_request(self) -> int:
+        self._last_request += 1
+        return self._last_request
+
+    def _push(self, command: Command) -> int:
+        message = self._encode(command)
+        return int(lib.llm_command_push(self._engine, message, len(message)))
+
+    def _push_surely(self, command: Command) -> None:
+        if not self._unsent and self._push(command) != Status.FULL:
+            return
+        if not self._unsent:
+            self.loop.call_later(limits.COMMAND_RETRY_S, self._push_unsent)
+        self._unsent.append(command)
+
+    def _push_unsent(self) -> None:
+        while self._unsent:
+            if self._push(self._unsent[0]) == Status.FULL:
+                self.loop.call_later(limits.COMMAND_RETRY_S, self._push_unsent)
+                return
+            self._unsent.popleft()
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def _drain(self) -> bool:
+        """Takes one batch of events; the descriptor stays readable while there are more."""
+        n = lib.llm_events_drain(self._engine, self._out, len(self._buffer))
+        if n <= 0:
+            return False
+        events = self._decode_events(self._view[:n])
+        self.events_drained += len(events)
+        listeners = self._listeners
+        for event in events:
+            try:
+                if type(event) is Text:
+                    listeners[event.request].on_text(event)
+                else:
+                    self._dispatch(event)
+            except Exception:  # of one listener: the events behind it are others'
+                log.exception("an event could not be handled", extra=fields(event=type(event).__name__))
+        return True
+
+    def _dispatch(self, event: Event) -> None:
+        if isinstance(event, Reply):
+            self._answer(event)
+        elif isinstance(event, Forgotten):
+            if self.watcher is not None:
+                self.watcher.on_forgotten(event.owner, event.session)
+        elif isinstance(event, Finished):
+            listener = self._listeners.pop(event.request)
+            if not self._listeners:
+                self._idle.set()
+            listener.on_finished(event)
+        elif isinstance(event, Admitted):
+            self._listeners[event.request].on_admitted(event)
+        elif isinstance(event, Started):
+            self._listeners[event.request].on_started(event)
+
+    def _answer(self, reply: Reply) -> None:
+        """A client that has gone does not hear it; the command was carried out all the same."""
+        command, future = self._asked.pop(reply.request)
+        if not future.done():
+            future.set_result(reply)
+        if reply.status == Status.OK and self.watcher is not None:
+            self.watcher.on_done(command)
+
+    # --- text --------------------------------------------------------------------------------------------------------
+
+    async def render_chat(self, owner: int, n_bytes: int, request: Callable[[], bytes]) -> Prompt:
+        """`request` makes what llm_chat_render takes, in the thread. Raises ApiError when the template refuses."""
+        return await self.in_thread(owner, n_bytes, lambda: render_chat(self._engine, request()))
+
+    async def tokenize(self, owner: int, text: str, *, add_special: bool, parse_special: bool = False) -> bytes:
+        return await self.in_thread(
+            owner, len(text), lambda: tokenize(self._engine, text.encode(), add_special, parse_special)
+        )
+
+    async def detokenize(self, owner: int, tokens: bytes) -> str:
+        return await self.in_thread(owner, len(tokens), lambda: self.piece(tokens))
+
+    def piece(self, tokens: bytes) -> str:
+        """The text of a few tokens, control tokens shown. For many, `detokenize`."""
+        return detokenize(self._engine, tokens)
+
+    def spell(self, tokens: bytes) -> bytes:
+        """The bytes that a client gets for these tokens: control tokens have none."""
+        return spell(self._engine, tokens, special=False)
+
+    async def in_thread(self, owner: int, n_bytes: int, call: Callable[[], T]) -> T:
+        """What would keep the loop busy, in a thread for text; `n_bytes`: what it reads. Raises ApiError when too much
+        waits there. `piece` and `spell` may be called in it."""
+        return await self._text_threads.run(owner, n_bytes, call)
+
+
+def _refuse(status: int) -> None:
+    if status == Status.OK:
+        return
+    if status == Status.INVALID:
+        log.error("the engine refused a command as malformed")
+        raise ApiError("internal_error")
+    raise ApiError(code_of_status(STATUS_WORDS[status]))
+
+
+async def _with_progress(opening: asyncio.Future[Any], model: str) -> Any:
+    started = time.monotonic()
+    while True:
+        done, _ = await asyncio.wait([opening], timeout=limits.LOAD_PROGRESS_S)
+        if done:
+            return opening.result()
+        log.info("loading the model", extra={"fields": {"model": model, "seconds": round(time.monotonic() - started)}})

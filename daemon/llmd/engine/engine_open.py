@@ -1,0 +1,212 @@
+"""Opening an engine and what it says about itself. These calls block: they run in the thread that owns the engine."""
+
+from __future__ import annotations
+
+import logging
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.sampling import SamplingDefaults
+from .native import MEMORY_WORDS, POLICY_WORDS, SAVED_MAX, STATUS_TEXTS, Status, ffi, lib, text_of
+
+log = logging.getLogger("llmd.engine")
+
+_ERROR_BYTES = 1024
+_TRIAL_CHAT = b'{"messages": [{"role": "user", "content": "hello"}]}'
+
+# Fields of llm_engine_options that are passed on as they are.
+_NUMBERS = (
+    "n_ctx", "n_sessions", "n_scratch", "kv_bytes_max", "n_parked_max", "timelines_max", "parked_bytes_max",
+    "checkpoint_bytes_max", "checkpoint_every", "idle_s_max", "n_threads", "n_gpu_layers", "gap_ms_target", "exact",
+    "allow_oversize",
+)  # fmt: skip
+
+
+class EngineError(Exception):
+    """The engine could not be opened or started."""
+
+    def __init__(self, message: str, field: str = "") -> None:
+        super().__init__(message)
+        self.field = field
+        """Of EngineOptions: what the error is about; "" when it is about none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """See llm_engine_options in llm.h."""
+
+    model: str
+    page_name: str | None = None
+    dead_page_names: str | None = None
+    chat_template: str | None = None
+    n_ctx: int = 0
+    n_sessions: int = 8
+    n_scratch: int = 2
+    kv_bytes_max: int = 0
+    capacity_policy: str = "park"
+    n_parked_max: int = 0
+    timelines_max: int = 0
+    parked_bytes_max: int = 0
+    checkpoint_bytes_max: int = 0
+    checkpoint_every: int = 0
+    idle_s_max: int = 0
+    state_dir: str | None = None
+    n_threads: int = 0
+    n_gpu_layers: int = -1
+    gap_ms_target: int = 0
+    exact: bool = False
+    allow_oversize: bool = False
+    crash_notice: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineInfo:
+    """Fixed facts about the open engine; see llm_info in llm.h."""
+
+    n_ctx: int
+    n_ctx_train: int
+    n_vocab: int
+    n_sessions: int
+    n_scratch: int
+    n_slots: int
+    """Places and sessions that may be parked beyond them."""
+    n_pins_max: int
+    """Histories that may be pinned in all."""
+    n_cells: int
+    n_threads: int
+    n_params: int
+    model_bytes: int
+    state_bytes: int
+    token_bytes_max: int
+    """Longest text of one token."""
+    parked_bytes_max: int
+    checkpoint_bytes_max: int
+    memory: str
+    name: str
+    arch: str
+    description: str
+    backend: str
+    fingerprint: str
+    has_chat_template: bool
+    sampling: SamplingDefaults
+
+
+_FACTS = (
+    "n_ctx", "n_ctx_train", "n_vocab", "n_sessions", "n_scratch", "n_slots", "n_pins_max", "n_cells", "n_threads",
+    "n_params", "model_bytes", "state_bytes", "token_bytes_max", "parked_bytes_max", "checkpoint_bytes_max",
+)  # fmt: skip
+
+
+def open_engine(options: EngineOptions) -> Any:
+    strings = {
+        name: ffi.new("char[]", value.encode())
+        for name, value in (
+            ("model", options.model),
+            ("page_name", options.page_name),
+            ("dead_page_names", options.dead_page_names),
+            ("chat_template", options.chat_template),
+            ("state_dir", options.state_dir),
+            ("crash_notice", options.crash_notice),
+        )
+        if value is not None
+    }
+    raw = ffi.new("llm_engine_options *", strings)
+    for field in _NUMBERS:
+        setattr(raw, field, getattr(options, field))
+    raw.capacity_policy = POLICY_WORDS.index(options.capacity_policy)
+    out = ffi.new("llm_engine **")
+    error = ffi.new("char[]", _ERROR_BYTES)
+    status = lib.llm_engine_open(raw, out, error, _ERROR_BYTES)
+    if status != Status.OK:
+        message = text_of(error) or STATUS_TEXTS[status]
+        raise EngineError(message, _field_of(message, status))
+    _check_template(out[0], options.chat_template)
+    return out[0]
+
+
+def _field_of(message: str, status: int) -> str:
+    """libllm begins a complaint about a number with its field, and one about the state directory with these words."""
+    first = message.split(maxsplit=1)[0].rstrip(":")
+    if first in _NUMBERS:
+        return first
+    if message.startswith("state directory "):
+        return "state_dir"
+    return "model" if status in (lib.LLM_MODEL_LOAD, lib.LLM_INVALID) else ""
+
+
+def _check_template(pointer: Any, given: str | None) -> None:
+    """Without a template every chat request is refused: a mistake when one was given, else a property of the model."""
+    if info_of(pointer).has_chat_template:
+        return
+    if given is None:
+        log.warning("chat requests will be refused: %s", _template_trouble(pointer))
+        return
+    trouble = _template_trouble(pointer) if given else "it is empty"
+    lib.llm_engine_close(pointer)
+    raise EngineError(trouble, "chat_template")
+
+
+def _template_trouble(pointer: Any) -> str:
+    """Why there is no template, in one line. Rendering says it."""
+    prompt = ffi.new("llm_prompt *")
+    error = ffi.new("char[]", _ERROR_BYTES)
+    lib.llm_chat_render(pointer, _TRIAL_CHAT, len(_TRIAL_CHAT), prompt, error, _ERROR_BYTES)
+    lib.llm_prompt_free(prompt)
+    return " ".join(text_of(error).split())
+
+
+def start_engine(pointer: Any) -> None:
+    status = lib.llm_engine_start(pointer)
+    if status != Status.OK:
+        lib.llm_engine_close(pointer)
+        raise EngineError(STATUS_TEXTS[status])
+
+
+def info_of(pointer: Any) -> EngineInfo:
+    raw = ffi.new("llm_info *")
+    lib.llm_engine_info(pointer, raw)
+    words = ("name", "arch", "description", "backend", "fingerprint")
+    facts: dict[str, Any] = {field: int(getattr(raw, field)) for field in _FACTS}
+    facts |= {field: text_of(getattr(raw, field)) for field in words}
+    return EngineInfo(
+        **facts,
+        memory=MEMORY_WORDS[raw.memory],
+        has_chat_template=bool(raw.has_chat_template),
+        sampling=_sampling_defaults(raw.sampling_default),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A session saved under a label; see llm_saved in llm.h."""
+
+    owner: int
+    label: str
+    n_tokens: int
+    n_bytes: int
+    saved_ms: int
+
+
+def saved_of(pointer: Any) -> list[Saved]:
+    """Any thread."""
+    raw = ffi.new("llm_saved[]", SAVED_MAX)
+    count = int(lib.llm_engine_saved(pointer, raw, SAVED_MAX))
+    return [
+        Saved(int(one.owner), text_of(one.label), int(one.n_tokens), int(one.n_bytes), int(one.saved_ms))
+        for one in (raw[i] for i in range(count))
+    ]
+
+
+def _sampling_defaults(raw: Any) -> SamplingDefaults:
+    """The model's recommendation, field by field where it has one."""
+    stated: dict[str, Any] = {}
+    for field in ("temperature", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty"):
+        value = float(getattr(raw, field))
+        if not math.isnan(value):
+            stated[field] = round(value, 6)
+    for field in ("top_k", "penalty_last_n"):
+        value = int(getattr(raw, field))
+        if value >= 0:
+            stated[field] = value
+    return SamplingDefaults(**stated)

@@ -1,0 +1,97 @@
+"""Text to tokens and back through the model's own tables. Any thread; these calls may take long."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from ..core.errors import ApiError, code_of_status
+from .native import STATUS_TEXTS, STATUS_WORDS, Status, ffi, lib, text_of
+
+log = logging.getLogger("llmd.engine")
+
+_ERROR_BYTES = 1024
+_INT64_MIN = -(1 << 63)
+_RENDERED = ("messages", "chat_template_kwargs")
+"""Fields of a request that the renderer's reasons may begin with."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A tokenized prompt."""
+
+    tokens: bytes
+    """int32 little-endian"""
+    text: bytes = b""
+    """As the template wrote it, for people."""
+    boundaries: bytes = b""
+    """int32 little-endian: token counts at which histories are likely to diverge"""
+    n_history: int = 0
+    """Tokens before the generation prompt; 0: they cannot be told apart."""
+    n_head: int = 0
+    """Tokens of the system messages in front, which many conversations share; 0: none, or not known."""
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.tokens) // 4
+
+    @property
+    def opening(self) -> bytes:
+        """The tokens of the generation prompt."""
+        return self.tokens[4 * self.n_history :]
+
+
+def render_chat(engine: Any, request: bytes) -> Prompt:
+    prompt = ffi.new("llm_prompt *")
+    error = ffi.new("char[]", _ERROR_BYTES)
+    status = lib.llm_chat_render(engine, request, len(request), prompt, error, _ERROR_BYTES)
+    if status != Status.OK:
+        log.debug("render: %s", text_of(error))
+        raise _render_error(status, text_of(error))
+    try:
+        text = bytes(ffi.buffer(prompt.text, prompt.n_text_bytes)) if prompt.n_text_bytes else b""
+        tokens = bytes(ffi.buffer(prompt.tokens, 4 * prompt.n_tokens)) if prompt.n_tokens else b""
+        boundaries = bytes(ffi.buffer(prompt.boundaries, 4 * prompt.n_boundaries)) if prompt.n_boundaries else b""
+        return Prompt(tokens, text, boundaries, int(prompt.n_history), int(prompt.n_head))
+    finally:
+        lib.llm_prompt_free(prompt)
+
+
+def _render_error(status: int, reason: str) -> ApiError:
+    """What libllm cannot read is the client's mistake: messages and variables are handed on as they came."""
+    param = next((name for name in _RENDERED if reason.startswith(name)), "messages")
+    if status != Status.INVALID:
+        return ApiError(code_of_status(STATUS_WORDS[status]), f"{STATUS_TEXTS[status]} {reason}".strip(), param)
+    return ApiError("invalid_value", reason if reason.startswith(param) else f"{param}: {reason}", param)
+
+
+def tokenize(engine: Any, data: bytes, add_special: bool, parse_special: bool) -> bytes:
+    room = len(data) // 2 + 16
+    while True:
+        out = ffi.new("int32_t[]", room)
+        n = lib.llm_tokenize(engine, data, len(data), add_special, parse_special, out, room)
+        if n >= 0:
+            return bytes(ffi.buffer(out, 4 * n))
+        if n == _INT64_MIN:
+            raise ApiError("no_memory")
+        room = -n
+
+
+def detokenize(engine: Any, tokens: bytes) -> str:
+    """Control tokens are shown."""
+    return spell(engine, tokens, special=True).decode("utf-8", "replace")
+
+
+def spell(engine: Any, tokens: bytes, *, special: bool) -> bytes:
+    n_tokens = len(tokens) // 4
+    raw = ffi.from_buffer("int32_t[]", tokens)
+    room = 8 * n_tokens + 64
+    while True:
+        out = ffi.new("char[]", room)
+        n = lib.llm_detokenize(engine, raw, n_tokens, special, out, room)
+        if n >= 0:
+            return bytes(ffi.buffer(out, n))
+        if n == _INT64_MIN:
+            raise ApiError("invalid_token", None, "tokens")
+        room = -n

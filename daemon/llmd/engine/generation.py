@@ -1,0 +1,292 @@
+"""One request's life in the daemon.
+
+    queued ──admitted──► admitted ──started──► running ──finished──► finished
+      └───────────────────────── finished(refused) ─────────────────────▲
+
+Owned by the event loop. The engine delivers events by the `on_` methods; exactly one web handler awaits `admission` and
+then `text`. Text that piles up is joined, so a handler that falls behind writes less often, not later. Whoever ends the
+request early says why with one word; the engine's last event stays the only end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from ..core import limits
+from ..core.errors import ApiError, code_of_status, context_length_error
+from ..core.session_key import SessionKey
+from ..dialects.openai.wire import FinishReason
+from ..history.turns import Sight, Turn, divergence_of
+from .engine import Engine
+from .engine_text import Prompt
+from .native import OUTCOME_WORDS, REASON_WORDS, STATUS_WORDS, GenerateFlag, Outcome, Status
+from .wire import Admitted, Finished, Sampling, Started, Text
+
+
+class CancelReason(enum.StrEnum):
+    """Who ended a request before its end."""
+
+    CLIENT_GONE = "client_gone"
+    SLOW_READER = "slow_reader"
+    DEADLINE = "deadline_exceeded"
+    SHUTDOWN = "shutting_down"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What one request asks of the engine."""
+
+    owner: int
+    key: SessionKey
+    prompt: Prompt
+    prompt_param: str
+    """The field that it came from."""
+    max_tokens: int
+    sampling: Sampling
+    logit_bias: bytes
+    stop: list[str]
+    flags: GenerateFlag
+    history: bytes = b""
+    """Digest of the conversation that the answer goes on with (history.py); b"": the answer is not kept."""
+    parent: str = ""
+    """If the session does not exist yet, it begins as a fork of this one."""
+    user_starts: dict[int, int] = field(default_factory=dict)
+    """Number of a user's message, from 1, to the tokens before it; what is not known is left out."""
+
+
+class Generation:
+    __slots__ = (
+        "_create_future", "_delivering", "_engine", "_on_end", "_on_start", "_on_text", "_parts", "_paused",
+        "_pending_chars", "_request", "_said", "_waiter", "admitted", "cancel_reason", "finished", "is_stream",
+        "started", "work",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        engine: Engine,
+        work: Work,
+        *,
+        is_stream: bool,
+        on_start: Callable[[Generation], None] | None = None,
+        on_text: Callable[[], None] | None = None,
+        on_end: Callable[[Generation], None],
+    ) -> None:
+        """Queues the work. Raises ApiError when the engine cannot take it."""
+        self.work = work
+        self.is_stream = is_stream
+        self.admitted: Admitted | None = None
+        self.started: Started | None = None
+        self.finished: Finished | None = None
+        self.cancel_reason: CancelReason | None = None
+        self._engine = engine
+        self._create_future = engine.loop.create_future  # get_running_loop() costs a system call each time
+        self._on_start = on_start
+        self._on_text = on_text
+        self._on_end = on_end
+        self._parts: list[str] = []
+        self._pending_chars = 0
+        self._paused = False
+        self._delivering = True
+        self._said: list[str] | None = [] if work.history else None
+        self._waiter: asyncio.Future[None] | None = None
+        if work.prompt.n_tokens > engine.info.n_ctx:
+            raise self._length_error()
+        self._request = self._queued()
+
+    def _queued(self) -> int:
+        work = self.work
+        return self._engine.generate(
+            self,
+            owner=work.owner,
+            session=work.key.id,
+            prompt=work.prompt,
+            max_tokens=work.max_tokens,
+            sampling=work.sampling,
+            logit_bias=work.logit_bias,
+            stop=work.stop,
+            flags=work.flags,
+            parent=work.parent,
+        )
+
+    # --- the engine's side -------------------------------------------------------------------------------------------
+
+    def on_admitted(self, event: Admitted) -> None:
+        self.admitted = event
+        self.nudge()
+
+    def on_started(self, event: Started) -> None:
+        self.started = event
+        if self._on_start is not None:
+            self._on_start(self)
+
+    def on_text(self, event: Text) -> None:
+        if not self._delivering:
+            return
+        if self._on_text is not None:
+            self._on_text()
+        text = event.text
+        self._parts.append(text)
+        if self._said is not None:
+            self._said.append(text)
+        self._pending_chars += len(text)
+        if self._pending_chars > limits.PENDING_TEXT_CHARS_MAX and self.is_stream and not self._paused:
+            self._paused = True
+            self._engine.pause(self._request, True)
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def on_finished(self, event: Finished) -> None:
+        self.finished = event
+        self.nudge()
+        self._on_end(self)
+
+    # --- the handler's side ------------------------------------------------------------------------------------------
+
+    def nudge(self) -> None:
+        """Wakes the handler, with or without news."""
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def _wait(self) -> None:
+        self._waiter = self._create_future()
+        await self._waiter
+
+    async def admission(self) -> None:
+        """Returns when the request has its place; raises ApiError when it never gets one."""
+        while self.admitted is None:
+            if self.finished is not None:
+                raise self.error() or ApiError("internal_error")
+            await self._wait()
+
+    async def text(self) -> str:
+        """What has come since the last call, waiting for it; "" after a nudge or at the end."""
+        parts = self._parts
+        if not parts and self.finished is None:
+            self._waiter = waiter = self._create_future()
+            await waiter
+        text = parts[0] if len(parts) == 1 else "".join(parts)
+        parts.clear()
+        self._pending_chars = 0
+        if self._paused:
+            self._paused = False
+            self._engine.pause(self._request, False)
+        return text
+
+    async def whole_text(self) -> str:
+        """All text, when the generation has ended."""
+        while self.finished is None:
+            await self._wait()
+        return "".join(self._parts)
+
+    def cancel(self, reason: CancelReason) -> None:
+        """Ends the request early; the first reason counts. Nothing happens after the end."""
+        if self.finished is None and self.cancel_reason is None:
+            self.cancel_reason = reason
+            self._engine.cancel(self._request)
+
+    def release(self) -> None:
+        """The handler is done with it, or gone: an unfinished generation is cancelled and its text dropped."""
+        self._delivering = False
+        self._parts.clear()
+        self._waiter = None
+        self.cancel(CancelReason.CLIENT_GONE)
+
+    def said(self) -> str | None:
+        """The whole answer, once it is complete; None when nobody is to remember it."""
+        if self._said is None or not self._delivering or self.finished is None or self.error() is not None:
+            return None
+        return "".join(self._said)
+
+    # --- how it ended ------------------------------------------------------------------------------------------------
+
+    @property
+    def outcome_word(self) -> str:
+        """The outcome, or while it runs or was cut short, who cut it."""
+        if self.cancel_reason is not None and (self.finished is None or self.finished.outcome == Outcome.CANCELLED):
+            return self.cancel_reason
+        return OUTCOME_WORDS[self.finished.outcome] if self.finished is not None else "running"
+
+    @property
+    def reason_word(self) -> str | None:
+        return REASON_WORDS[self.started.reason] if self.started is not None else None
+
+    def finish_reason(self) -> FinishReason:
+        assert self.finished is not None
+        return "length" if self.finished.outcome == Outcome.LENGTH else "stop"
+
+    def error(self) -> ApiError | None:
+        """What the client must hear when it did not end well."""
+        finished = self.finished
+        if finished is None or finished.outcome in (Outcome.END, Outcome.STOP, Outcome.LENGTH):
+            return None
+        if finished.outcome == Outcome.SHUTDOWN:
+            return ApiError("shutting_down")
+        if finished.outcome == Outcome.CANCELLED:
+            reason = self.cancel_reason
+            return ApiError("cancelled" if reason in (None, CancelReason.CLIENT_GONE) else str(reason))
+        if finished.status == Status.CONTEXT_LENGTH:
+            return self._length_error()
+        if finished.status == Status.CAPACITY:
+            return self._capacity_error()
+        return ApiError(code_of_status(STATUS_WORDS[finished.status]))
+
+    def _length_error(self) -> ApiError:
+        info, work = self._engine.info, self.work
+        return context_length_error(info.n_ctx, work.prompt.n_tokens, work.prompt_param, info.n_ctx_train)
+
+    def _capacity_error(self) -> ApiError:
+        """Names the holders of this owner; others are only counted."""
+        own, others = [], 0
+        for view in self._engine.page.sessions():
+            if view.name and view.owner == self.work.owner:
+                own.append(view.name)
+            elif view.name:
+                others += 1
+        holders = ", ".join(sorted(set(own))) or "none of yours"
+        more = f" and {others} of other API keys" if others else ""
+        n_places = self._engine.info.n_sessions
+        taken = f"All {n_places} session places are taken"
+        if len(own) + others < n_places:
+            taken = f"{len(own)} of {n_places} session places, the share of one API key, are taken"
+        return ApiError(
+            "capacity_exhausted",
+            f"{taken} (by {holders}{more}). Close one with DELETE /v1/sessions/ID.",
+            "session_id",
+        )
+
+    def divergence(self) -> tuple[int, str, str] | None:
+        """Where the prompt left what was resident, with its text before and after; None when it did not."""
+        if self.started is None or self.started.diverged_at < 0:
+            return None
+        at, shown = self.started.diverged_at, limits.DIVERGENCE_TOKENS_SHOWN
+        tokens = self.work.prompt.tokens
+        before = tokens[4 * max(at - shown, 0) : 4 * at]
+        after = tokens[4 * at : 4 * (at + shown)]
+        return at, self._engine.piece(before), self._engine.piece(after)
+
+    def turn(self, came_ms: int, sights: Mapping[int, Sight]) -> Turn:
+        """What is told about it afterwards."""
+        finished, started, slot = self.finished, self.started, self.admitted.slot if self.admitted else None
+        divergence = None
+        if started is not None and slot is not None:
+            divergence = divergence_of(self.work.prompt.tokens, started.diverged_at, sights.get(slot))
+        return Turn(
+            at_ms=came_ms,
+            slot=slot,
+            reason=started.reason if started is not None else None,
+            outcome=self.outcome_word,
+            n_prompt=self.work.prompt.n_tokens,
+            n_reused=finished.n_reused if finished is not None else 0,
+            n_prefilled=finished.n_prefilled if finished is not None else 0,
+            n_generated=finished.n_generated if finished is not None else 0,
+            divergence=divergence,
+        )

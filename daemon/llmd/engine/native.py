@@ -1,0 +1,275 @@
+"""The one door to libllm: loads the extension module and gives the C vocabulary Python names.
+
+Loading has an order. OpenMP reads its environment when its library is mapped, and its default busy waiting makes
+decoding many times slower as soon as another process wants a core; so this module must be the first to load libllm.
+"""
+
+from __future__ import annotations
+
+import enum
+import importlib.machinery
+import importlib.util
+import os
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+DEFAULT_VARIANT = "native"
+
+
+class NativeLibraryMissing(ImportError):
+    """libllm has not been built, or not for this machine."""
+
+
+def _prepare_environment() -> None:
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
+
+
+def _load() -> Any:
+    _prepare_environment()
+    variant = os.environ.get("LLMD_LIBLLM_VARIANT", DEFAULT_VARIANT)
+    directory = Path(__file__).parents[1] / "_native" / variant
+    spec = importlib.machinery.PathFinder.find_spec("_libllm", [str(directory)])
+    if spec is None or spec.loader is None:
+        raise NativeLibraryMissing(f"the native library is not in {directory}; build it with: ./build.sh setup")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except ImportError as error:
+        raise NativeLibraryMissing(
+            f"the native library in {directory} does not load ({error}); build it again with: ./build.sh setup"
+        ) from error
+    return module
+
+
+_module = _load()
+lib: Any = _module.lib
+ffi: Any = _module.ffi
+
+
+def text_of(pointer: Any) -> str:
+    """A NUL-terminated C string; "" for NULL."""
+    return bytes(ffi.string(pointer)).decode("utf-8", "replace") if pointer else ""
+
+
+# --- words -----------------------------------------------------------------------------------------------------------
+
+
+class Status(enum.IntEnum):
+    OK = lib.LLM_OK
+    INVALID = lib.LLM_INVALID
+    FULL = lib.LLM_FULL
+    NOT_FOUND = lib.LLM_NOT_FOUND
+    IO = lib.LLM_IO
+    CONTEXT_LENGTH = lib.LLM_CONTEXT_LENGTH
+    CAPACITY = lib.LLM_CAPACITY
+    CANCELLED = lib.LLM_CANCELLED
+    SHUTDOWN = lib.LLM_SHUTDOWN
+    TEMPLATE = lib.LLM_TEMPLATE
+    VERSION = lib.LLM_VERSION
+    BUSY = lib.LLM_BUSY
+    EXISTS = lib.LLM_EXISTS
+    PINS = lib.LLM_PINS
+    SAVED_FULL = lib.LLM_SAVED_FULL
+
+
+class Outcome(enum.IntEnum):
+    END = lib.LLM_OUTCOME_END
+    STOP = lib.LLM_OUTCOME_STOP
+    LENGTH = lib.LLM_OUTCOME_LENGTH
+    CANCELLED = lib.LLM_OUTCOME_CANCELLED
+    REFUSED = lib.LLM_OUTCOME_REFUSED
+    FAILED = lib.LLM_OUTCOME_FAILED
+    SHUTDOWN = lib.LLM_OUTCOME_SHUTDOWN
+
+
+class GenerateFlag(enum.IntFlag):
+    IGNORE_END = lib.LLM_GENERATE_IGNORE_END
+    COLD = lib.LLM_GENERATE_COLD
+
+
+def _table(word: Callable[[int], Any], count: int) -> tuple[str, ...]:
+    return tuple(text_of(word(number)) for number in range(count))
+
+
+STATUS_WORDS = _table(lib.llm_status_word, lib.LLM_STATUS_N)
+STATUS_TEXTS = _table(lib.llm_status_text, lib.LLM_STATUS_N)
+REASON_WORDS = _table(lib.llm_reason_word, lib.LLM_REASON_N)
+REASON_TEXTS = _table(lib.llm_reason_text, lib.LLM_REASON_N)
+OUTCOME_WORDS = _table(lib.llm_outcome_word, lib.LLM_OUTCOME_N)
+OUTCOME_TEXTS = _table(lib.llm_outcome_text, lib.LLM_OUTCOME_N)
+STATE_WORDS = _table(lib.llm_state_word, lib.LLM_STATE_N)
+STATE_TEXTS = _table(lib.llm_state_text, lib.LLM_STATE_N)
+MEMORY_WORDS = _table(lib.llm_memory_word, lib.LLM_MEMORY_N)
+POLICY_WORDS = _table(lib.llm_policy_word, lib.LLM_POLICY_N)
+JSON_WORDS = _table(lib.llm_json_word, lib.LLM_JSON_N)
+JSON_TEXTS = _table(lib.llm_json_text, lib.LLM_JSON_N)
+
+
+SAVED_MAX = int(lib.LLM_SAVED_MAX)
+SAVED_PER_OWNER_MAX = int(lib.LLM_SAVED_PER_OWNER_MAX)
+
+
+def version() -> str:
+    return text_of(lib.llm_version())
+
+
+def backend_version() -> str:
+    return text_of(lib.llm_backend_version())
+
+
+# --- the shared segment ----------------------------------------------------------------------------------------------
+
+
+def loading_per_mille() -> int:
+    """How much of the model that is being opened has been read, in thousandths. Any thread."""
+    return int(lib.llm_loading_progress())
+
+
+class SegmentError(Exception):
+    """A shared segment could not be opened; `word` is the status word."""
+
+    def __init__(self, name: str, status: int) -> None:
+        self.word = STATUS_WORDS[status]
+        super().__init__(f"shared segment {name}: {STATUS_TEXTS[status]}")
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    name: str
+    help: str
+    is_gauge: bool
+    is_time: bool
+    """The page holds microseconds."""
+
+
+COUNTERS = tuple(
+    Counter(
+        name=text_of(lib.llm_counter_name(n)),
+        help=text_of(lib.llm_counter_help(n)),
+        is_gauge=bool(lib.llm_counter_is_gauge(n)),
+        is_time=bool(lib.llm_counter_is_time(n)),
+    )
+    for n in range(lib.LLM_COUNTER_N)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PageView:
+    """Fixed facts of a segment."""
+
+    n_slots: int
+    n_ctx: int
+    pid: int
+    started_ms: int
+    bytes: int
+    model: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class SessionView:
+    """A consistent copy of one session's record; llm_page.h describes the fields."""
+
+    slot: int
+    owner: int
+    state: int
+    reason: int
+    generation: int
+    n_tokens: int
+    n_visible: int
+    n_waiting: int
+    n_requests: int
+    is_pinned: int
+    diverged_at: int
+    n_last_prompt: int
+    n_last_reused: int
+    n_prefilled_total: int
+    n_reused_total: int
+    n_generated_total: int
+    opened_ms: int
+    used_ms: int
+    name: str
+
+
+_SESSION_NUMBERS = SessionView.__slots__[:-1]
+
+
+class Page:
+    """Reads a shared segment: an engine's own, or another process's by name. Any thread; takes no lock."""
+
+    def __init__(self, pointer: Any) -> None:
+        self._pointer = pointer
+
+    @classmethod
+    def open(cls, name: str, owner: int = -1) -> Page:
+        """`owner`: the user whose it must be; -1: this process's."""
+        out = ffi.new("llm_page **")
+        status = lib.llm_page_open(name.encode(), owner, out)
+        if status != Status.OK:
+            raise SegmentError(name, status)
+        return cls(ffi.gc(out[0], lib.llm_page_close))
+
+    @classmethod
+    def of_engine(cls, engine: Any) -> Page:
+        """Valid as long as the engine is open."""
+        return cls(lib.llm_engine_page(engine))
+
+    def read(self) -> PageView:
+        view = ffi.new("llm_page_view *")
+        lib.llm_page_read(self._pointer, view)
+        return PageView(
+            n_slots=view.n_slots,
+            n_ctx=view.n_ctx,
+            pid=view.pid,
+            started_ms=view.started_ms,
+            bytes=view.bytes,
+            model=text_of(view.model),
+            fingerprint=text_of(view.fingerprint),
+        )
+
+    def counter(self, number: int) -> int:
+        return int(lib.llm_page_counter(self._pointer, number))
+
+    def counters(self) -> dict[str, int]:
+        return {counter.name: self.counter(number) for number, counter in enumerate(COUNTERS)}
+
+    def session(self, slot: int) -> SessionView | None:
+        view = ffi.new("llm_session_view *")
+        if lib.llm_page_session(self._pointer, slot, view) != Status.OK:
+            return None
+        numbers: dict[str, Any] = {field: int(getattr(view, field)) for field in _SESSION_NUMBERS}
+        return SessionView(**numbers, name=text_of(view.name))
+
+    def sessions(self) -> Iterator[SessionView]:
+        for slot in range(self.read().n_slots):
+            view = self.session(slot)
+            if view is not None:
+                yield view
+
+    def slots_of(self, owner: int, name: str) -> set[int]:
+        """Where the timelines of a session lie. Looks at every slot, without a copy of each for Python."""
+        view, wanted = ffi.new("llm_session_view *"), name.encode()
+        return {
+            slot
+            for slot in range(self.read().n_slots)
+            if lib.llm_page_session(self._pointer, slot, view) == Status.OK
+            and view.owner == owner
+            and ffi.string(view.name) == wanted
+        }
+
+    def tokens(self, slot: int) -> array[int] | None:
+        """The resident tokens of a session; None when the slot holds none."""
+        wanted = 4096
+        while True:
+            out = array("i", bytes(4 * wanted))
+            n = int(lib.llm_page_tokens(self._pointer, slot, ffi.from_buffer("int32_t[]", out), wanted, ffi.NULL))
+            if n >= 0:
+                return out[:n]
+            if n == -1:
+                return None
+            wanted = -n - 1

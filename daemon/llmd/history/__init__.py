@@ -1,0 +1,1 @@
+"""The answers' tokens, and what is told about past turns."""

@@ -1,0 +1,45 @@
+"""What the daemon remembers of sessions beside the engine, answers and turns, follows what becomes of the sessions.
+
+The engine tells in the order in which things happened, so that what is remembered is never of a session that another
+one has replaced; and it tells whether or not the client that asked for it still waits. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..engine.wire import Close, Fork, Load, Question, Rename, Reset
+from .history import Histories
+from .turns import Turns
+
+
+@dataclass(frozen=True, slots=True)
+class SessionMemory:
+    """Hears of every session (engine.Watcher)."""
+
+    histories: Histories
+    turns: Turns
+    is_in_use: Callable[[int, str], bool]
+    """Whether a generation of that owner and session is live."""
+
+    def on_done(self, command: Question) -> None:
+        owner = command.owner
+        match command:
+            case Reset() | Close() | Load():
+                self._forget(owner, command.session)
+            case Fork():
+                self.turns.forget(owner, command.new_session)
+                self.histories.copy(owner, command.session, command.new_session)
+            case Rename():
+                self.turns.renamed(owner, command.session, command.new_session)
+                self.histories.rename(owner, command.session, command.new_session)
+
+    def on_forgotten(self, owner: int, session: str) -> None:
+        """One that has come back already goes on with what it said."""
+        if not self.is_in_use(owner, session):
+            self._forget(owner, session)
+
+    def _forget(self, owner: int, name: str) -> None:
+        self.turns.forget(owner, name)
+        self.histories.forget(owner, name)

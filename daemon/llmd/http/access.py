@@ -1,0 +1,249 @@
+"""Who may ask: API keys, and the Host and Origin headers that tell a program from a hijacked browser. No I/O but the
+key file's."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import os
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core import limits
+from ..core.errors import ApiError, shown
+
+ADMIN_WORD = "admin"
+EVERYBODY = "*"
+
+
+class KeyFileError(Exception):
+    """The key file cannot be used; the message names the line and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Whose request it is. Sessions of different owners never meet."""
+
+    owner: int
+    name: str
+    is_admin: bool
+
+
+LOCAL = Caller(owner=0, name="local", is_admin=True)
+"""The unix socket: its permissions are the access control."""
+ANYBODY = Caller(owner=0, name="anybody", is_admin=False)
+"""The TCP port of a daemon without keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    digest: bytes
+    caller: Caller
+    n_chars: int
+
+
+class KeyRing:
+    """The keys that may use the TCP port. Without any, everybody may."""
+
+    def __init__(self, keys: Iterable[Key] = ()) -> None:
+        self._keys = tuple(keys)
+        self._owners = {caller.name: caller.owner for caller in (LOCAL, *(key.caller for key in self._keys))}
+        self._names = {owner: name for name, owner in self._owners.items()}
+
+    @property
+    def is_open(self) -> bool:
+        return not self._keys
+
+    @property
+    def n_owners(self) -> int:
+        """Who share the daemon. The unix socket's own is no party beside keys: it administers."""
+        return max(1, len({key.caller.owner for key in self._keys}))
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def guessable(self) -> list[str]:
+        """Whose keys are so short that a patient stranger finds them."""
+        return [key.caller.name for key in self._keys if key.n_chars < limits.KEY_CHARS_MIN_ADVISED]
+
+    def name_of(self, owner: int) -> str | None:
+        """None: nobody who may come now has this number; a key that was taken out of the file had."""
+        return self._names.get(owner)
+
+    def owner_named(self, name: str) -> int | None:
+        return self._owners.get(name)
+
+    def caller(self, authorization: str | None, x_api_key: str | None) -> Caller:
+        """Raises ApiError. Looks at every key, so that the time taken tells nothing."""
+        if self.is_open:
+            return ANYBODY
+        scheme, _, token = (authorization or "").partition(" ")
+        given = token.strip() if scheme.lower() == "bearer" else (x_api_key or "").strip()
+        digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()
+        found: Caller | None = None
+        for key in self._keys:
+            if hmac.compare_digest(key.digest, digest):
+                found = key.caller
+        if found is None:
+            raise ApiError("invalid_api_key")
+        return found
+
+
+# --- the key file ----------------------------------------------------------------------------------------------------
+
+_SPACE = re.compile(r"[ \t]+")
+_KEY = re.compile(r"[!-~]+")  # what every client sends in a header in the same bytes
+_RESERVED_NAMES = (LOCAL.name, ANYBODY.name)
+
+
+def owner_of(name: str | None, key: str) -> int:
+    """A stable number above 0. It comes from the name, so that another key under the same name keeps its sessions, and
+    from the key where there is no name; it does not tell the key."""
+    identity = f"name {name}" if name is not None else key
+    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:4], "little") or 1
+
+
+def read_keys(path: Path) -> KeyRing:
+    """Lines of `KEY [NAME] [admin]`; a # at the beginning of a line or after a space begins a comment. Raises
+    KeyFileError."""
+    keys: dict[bytes, Key] = {}
+    names: dict[int, str] = {}
+    owners: dict[str, int] = {}
+    for number, line in enumerate(_text_of(path).split("\n"), 1):
+        if words := _words(line):
+            where = f"--api-key-file: {path} line {number}"
+            key = _key(where, number, words)
+            if key.digest in keys:
+                raise KeyFileError(f"{where}: this key is there twice")
+            _check_owner(where, key.caller, names, owners)
+            keys[key.digest] = key
+            if len(keys) > limits.KEYS_MAX:
+                raise KeyFileError(f"{where}: there are more than {limits.KEYS_MAX} keys")
+    if not keys:
+        raise KeyFileError(f"--api-key-file: {path} holds no key")
+    return KeyRing(keys.values())
+
+
+def _open_nonblocking(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
+def _text_of(path: Path) -> str:
+    """Asked and read through one descriptor, so that nobody can put another file in its place in between."""
+    try:
+        with open(path, "rb", opener=_open_nonblocking) as file:
+            found = os.fstat(file.fileno())
+            if not stat.S_ISREG(found.st_mode):
+                raise KeyFileError(f"--api-key-file: {path} is not a regular file")
+            mode = stat.S_IMODE(found.st_mode)
+            if mode & 0o007:
+                raise KeyFileError(
+                    f"--api-key-file: {path} has mode {mode:04o}, open to others; use: chmod {mode & 0o770:03o} {path}"
+                )
+            data = file.read(limits.KEY_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise KeyFileError(f"--api-key-file: cannot read {path}: {error.strerror}") from None
+    if len(data) > limits.KEY_FILE_BYTES_MAX:
+        raise KeyFileError(f"--api-key-file: {path} has more than {limits.KEY_FILE_BYTES_MAX} bytes")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise KeyFileError(f"--api-key-file: {path} line {line}: this is not UTF-8") from None
+
+
+def _words(line: str) -> list[str]:
+    """Without the comment: a # inside a word belongs to it, keys have them."""
+    words = [word for word in _SPACE.split(line.removesuffix("\r")) if word]
+    comment = next((at for at, word in enumerate(words) if word.startswith("#")), len(words))
+    return words[:comment]
+
+
+def _key(where: str, number: int, words: list[str]) -> Key:
+    secret, *rest = words
+    is_admin = ADMIN_WORD in rest
+    names = [word for word in rest if word != ADMIN_WORD]
+    if len(names) > 1:
+        raise KeyFileError(f"{where}: expected KEY [NAME] [admin]")
+    if not _KEY.fullmatch(secret):
+        raise KeyFileError(f"{where}: a key is printable ASCII; clients send other characters in different ways")
+    name = names[0] if names else None
+    if name is not None:
+        _check_name(where, name)
+    caller = Caller(owner_of(name, secret), name or f"key-{number}", is_admin)
+    return Key(hashlib.sha256(secret.encode()).digest(), caller, len(secret))
+
+
+def _check_name(where: str, name: str) -> None:
+    if not name.isprintable() or len(name) > limits.OWNER_NAME_CHARS_MAX:
+        raise KeyFileError(
+            f"{where}: the name {shown(name)} is not 1 to {limits.OWNER_NAME_CHARS_MAX} printable characters"
+        )
+    if name.isdigit():
+        raise KeyFileError(f"{where}: the name {name} has only digits, as the numbers of owners do")
+    if name in _RESERVED_NAMES:
+        raise KeyFileError(f"{where}: {name} is the name of those who come without a key")
+
+
+def _check_owner(where: str, caller: Caller, names: dict[int, str], owners: dict[str, int]) -> None:
+    """Names and numbers of owners tell them apart, each by itself."""
+    other = names.setdefault(caller.owner, caller.name)
+    if other != caller.name:
+        raise KeyFileError(
+            f"{where}: {caller.name} and {other} have the number {caller.owner}; give one of them another name"
+        )
+    if owners.setdefault(caller.name, caller.owner) != caller.owner:
+        raise KeyFileError(
+            f"{where}: two owners are called {caller.name}: a key without a name is called after its line; give it one"
+        )
+
+
+# --- browsers --------------------------------------------------------------------------------------------------------
+
+
+def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
+    """A web page whose name was rebound to this machine sends that name: only names of our own are answered."""
+    name = host_name(host or "")
+    if EVERYBODY in allowed or _is_own_name(name) or (name and any(host_name(one) == name for one in allowed)):
+        return
+    raise ApiError("forbidden_host", f"Host {shown(host)} is no name of this server; --allowed-hosts can allow it.")
+
+
+def host_name(host: str) -> str:
+    """The name of a Host header, without port and brackets, in lower case."""
+    host = host.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].rstrip(".")
+
+
+def _is_own_name(name: str) -> bool:
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def check_origin(origin: str | None, host: str | None, allowed: tuple[str, ...]) -> bool:
+    """True when the page is another site's that was allowed, and needs CORS headers; raises ApiError for others."""
+    if origin is None:
+        return False
+    if origin.partition("://")[2].lower() == (host or "").lower() and origin != "null":
+        return False
+    if EVERYBODY in allowed or any(_origin(one) == _origin(origin) for one in allowed):
+        return True
+    raise ApiError(
+        "forbidden_origin", f"Pages of {shown(origin)} may not call this server; --allowed-origins can allow them."
+    )
+
+
+def _origin(text: str) -> str:
+    """As browsers send it, who write scheme and host in lower case and no slash; people may not."""
+    return text.strip().lower().rstrip("/")

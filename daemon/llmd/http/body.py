@@ -1,0 +1,85 @@
+"""Reads a request's body into a typed request, or says what is wrong with which field.
+
+Every body goes through libllm first (json_scan.py). A large one is read in a text thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import msgspec
+from aiohttp import web
+
+from ..core import limits
+from ..core.errors import ApiError, shown
+from ..dialects.openai import parameters
+from .context import FACTS, STATE
+from .receive import received
+
+T = TypeVar("T")
+
+_MISSING = "Object missing required field `"
+_UNKNOWN = "Object contains unknown field `"
+
+
+async def read(request: web.Request, kind: type[T]) -> T:
+    """A request of which every field is known."""
+    return await _read(request, lambda document: _decode(document, kind))
+
+
+async def read_generation(request: web.Request, endpoint: parameters.Endpoint, kind: type[T]) -> T:
+    """A request whose fields the parameter table judges first."""
+
+    def judged(document: bytes) -> T:
+        parameters.check(endpoint, _decode(document, dict[str, msgspec.Raw]))
+        return _decode(document, kind)
+
+    return await _read(request, judged)
+
+
+async def _read(request: web.Request, parse: Callable[[bytes], T]) -> T:
+    state, facts = request.app[STATE], request[FACTS]
+    engine = state.engine
+    data = await received(request, state.config.body_limit)
+    facts.n_body_bytes = len(data)
+    if not facts.is_large:
+        return parse(engine.json.clean(data))
+    return await engine.in_thread(facts.caller.owner, len(data), lambda: parse(engine.json.clean(data)))
+
+
+def _decode(document: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(document, type=kind)
+    except msgspec.ValidationError as error:
+        raise _validation_error(str(error)) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ApiError("invalid_json", f"The body is not valid JSON: {error}.") from None
+
+
+def _validation_error(text: str) -> ApiError:
+    """msgspec says what and where in English only; a test pins each of its sentences."""
+    longest = limits.USER_FIELD_SHOWN_CHARS_MAX
+    if text.startswith(_UNKNOWN):  # only whole requests forbid them: there is no path, and the name may look like one
+        param = text.removeprefix(_UNKNOWN).removesuffix("`")[:longest]
+        return ApiError("unsupported_parameter", f"{shown(param)} is not a parameter of this endpoint.", param)
+    message, path = _parted(text)
+    if message.startswith(_MISSING):
+        param = _joined(path, message.removeprefix(_MISSING).removesuffix("`"))
+        return ApiError("missing_parameter", f"{param} is missing.", param)
+    message = message[:1].lower() + (message[1:] if len(message) <= longest else message[1:longest] + "…")
+    if not path:
+        return ApiError("invalid_type", f"The body: {message}.")
+    code = "invalid_session_id" if path == "session_id" else "invalid_type"
+    return ApiError(code, f"{path}: {message}.", path)
+
+
+def _parted(text: str) -> tuple[str, str]:
+    """What, and the path of the field: names of our own types, never what the client calls something."""
+    message, _, place = text.rpartition(" - at `")
+    place = place.removeprefix("key` in `").removesuffix("`")
+    return (message, place[1:].removeprefix(".")) if place.startswith("$") else (text, "")
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

@@ -1,0 +1,221 @@
+"""What surrounds every handler: who may ask, errors as answers, one log line, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import struct
+
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from ..core.errors import ApiError, shown
+from ..process.logs import fields
+from .access import LOCAL, Caller, check_host, check_origin
+from .context import FACTS, PUBLIC, STATE, UNMATCHED, Facts, State
+from .metrics import RESPONSES
+
+log = logging.getLogger("llmd.http")
+
+_HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
+_CLOSING_CODES = ("invalid_http", "request_timeout")
+"""After these nobody knows where the next request would begin."""
+_CLIENT_GONE = 499
+_READING = ("GET", "HEAD", "OPTIONS")
+_CREDENTIALS = struct.Struct("iII")
+"""pid, uid, gid."""
+_CORS_HEADERS = {
+    "Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",
+    "Access-Control-Allow-Headers": "*, Authorization",
+    "Access-Control-Max-Age": "600",
+}
+
+
+@web.middleware
+async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse:
+    state = request.app[STATE]
+    started = asyncio.get_running_loop().time()
+    facts = request[FACTS] = Facts(endpoint=_endpoint(request), came_at=started, client=client_of(request))
+    status = _CLIENT_GONE
+    try:
+        response = await _answer(state, request, handler, facts)
+        status = response.status
+        return response
+    finally:
+        state.metrics.add(RESPONSES, endpoint=facts.endpoint, status=str(status))
+        _log_line(request, facts, status, asyncio.get_running_loop().time() - started)
+
+
+async def _answer(state: State, request: web.Request, handler: Handler, facts: Facts) -> web.StreamResponse:
+    try:
+        if _is_preflight(request):
+            _check_browser(state, request, facts)
+            return web.Response(status=204, headers=_CORS_HEADERS)
+        check_expectation(request)
+        if request.method == "OPTIONS":
+            return await _options(state, request, handler, facts)
+        facts.caller = _caller(state, request, facts)
+        _check_loaded(state, request, facts)
+        return await handler(request)
+    except ApiError as error:
+        facts.error_code = error.code
+        return error_response(error)
+    except web.HTTPException as error:
+        code = _HTTP_CODES.get(error.status)
+        if code is None:
+            raise
+        facts.error_code = code
+        response = error_response(ApiError(code, _http_message(request, code)))
+        if isinstance(error, web.HTTPMethodNotAllowed):
+            response.headers["Allow"] = _allow(error)
+        return response
+    except Exception:
+        log.exception("a handler failed", extra=fields(method=request.method, path=request.path))
+        facts.error_code = "internal_error"
+        return error_response(ApiError("internal_error"))
+
+
+def error_response(error: ApiError) -> web.Response:
+    reason = "Request Cancelled" if error.status == _CLIENT_GONE else None
+    response = web.Response(
+        status=error.status,
+        reason=reason,
+        body=error.body(),
+        content_type="application/json",
+        headers=error.headers(),
+    )
+    if error.code in _CLOSING_CODES:
+        response.force_close()
+    return response
+
+
+async def _options(state: State, request: web.Request, handler: Handler, facts: Facts) -> web.StreamResponse:
+    """What the address answers. Needs no key, as the description of all of them needs none."""
+    if not is_local(request):
+        _check_browser(state, request, facts)
+    try:
+        return await handler(request)
+    except web.HTTPMethodNotAllowed as error:
+        return web.Response(status=204, headers={"Allow": _allow(error)})
+
+
+def _allow(error: web.HTTPMethodNotAllowed) -> str:
+    return ", ".join(sorted({*error.allowed_methods, "OPTIONS"}))
+
+
+def _http_message(request: web.Request, code: str) -> str | None:
+    if code == "not_found":
+        return f"There is nothing at {request.method} {request.path}; GET /openapi.json lists what there is."
+    return f"{request.path} does not answer {request.method}."
+
+
+def _endpoint(request: web.Request) -> str:
+    """The path's pattern, the same with and without /v1."""
+    resource = request.match_info.route.resource
+    return UNMATCHED if resource is None else resource.canonical.removeprefix("/v1")
+
+
+# --- who may ask -----------------------------------------------------------------------------------------------------
+
+
+def check_expectation(request: web.Request) -> None:
+    expected = request.headers.get("Expect")
+    if expected is not None and expected.lower() != "100-continue":
+        raise ApiError("expectation_failed", f"Expect: {shown(expected)} cannot be met; 100-continue can.", "Expect")
+
+
+def is_local(request: web.BaseRequest) -> bool:
+    """Whether it came over the unix socket."""
+    transport = request.transport
+    connection = transport.get_extra_info("socket") if transport is not None else None
+    return connection is not None and connection.family == socket.AF_UNIX
+
+
+def client_of(request: web.BaseRequest) -> dict[str, object]:
+    """The other end of the connection: an address, or a process of this machine."""
+    if is_local(request):
+        return {"client": "unix", **_process_of(request)}
+    peer = request.transport.get_extra_info("peername") if request.transport is not None else None
+    if not isinstance(peer, tuple):
+        return {}  # it has gone already
+    host, port = peer[:2]
+    return {"client": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"}
+
+
+def _process_of(request: web.BaseRequest) -> dict[str, object]:
+    """Its user and number when it connected; see SO_PEERCRED in unix(7)."""
+    connection = request.transport.get_extra_info("socket") if request.transport is not None else None
+    if connection is None:
+        return {}
+    try:
+        found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    except OSError:
+        return {}
+    pid, uid, _ = _CREDENTIALS.unpack(found)
+    return {"uid": uid, "pid": pid}
+
+
+def _caller(state: State, request: web.Request, facts: Facts) -> Caller:
+    if is_local(request):
+        return LOCAL
+    _check_browser(state, request, facts)
+    if facts.endpoint in request.app[PUBLIC]:
+        return facts.caller
+    return state.keys.caller(request.headers.get("Authorization"), request.headers.get("X-Api-Key"))
+
+
+def _check_browser(state: State, request: web.Request, facts: Facts) -> None:
+    host = request.headers.get("Host")
+    check_host(host, state.config.allowed_hosts)
+    origin = request.headers.get("Origin")
+    if check_origin(origin, host, state.config.allowed_origins):
+        facts.cors_origin = origin
+
+
+def _check_loaded(state: State, request: web.Request, facts: Facts) -> None:
+    """Before anything is read: nothing but the public endpoints can answer without a model."""
+    if state.opened is None and facts.endpoint not in request.app[PUBLIC] and facts.endpoint != UNMATCHED:
+        raise ApiError("model_loading", retry_after_s=state.loading.retry_after_s())
+
+
+def _is_preflight(request: web.Request) -> bool:
+    return request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+
+
+async def add_cors_headers(request: web.Request, response: web.StreamResponse) -> None:
+    facts = request.get(FACTS)
+    if facts is not None and facts.cors_origin is not None:
+        response.headers["Access-Control-Allow-Origin"] = facts.cors_origin
+        response.headers["Access-Control-Expose-Headers"] = "X-LLM-Session-Id, Retry-After, X-Should-Retry"
+        response.headers["Vary"] = "Origin"
+
+
+# --- log -------------------------------------------------------------------------------------------------------------
+
+
+def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -> None:
+    is_news = facts.generation is not None or facts.error_code is not None or request.method not in _READING
+    level = logging.INFO if is_news else logging.DEBUG
+    if not log.isEnabledFor(level):
+        return
+    values: dict[str, object] = {
+        "method": request.method,
+        "path": request.path,
+        "status": status,
+        "ms": round(1000 * seconds),
+        "caller": facts.caller.name,
+        **facts.client,
+        "error": facts.error_code,
+    }
+    generation = facts.generation
+    if generation is not None:
+        values["session"] = generation.work.key.id or "scratch"
+        values["identity"] = generation.work.key.source
+        values["reason"] = generation.reason_word
+        values["outcome"] = generation.outcome_word
+        values["prompt_tokens"] = generation.work.prompt.n_tokens
+        if generation.finished is not None:
+            values["reused_tokens"] = generation.finished.n_reused
+            values["generated_tokens"] = generation.finished.n_generated
+    log.log(level, "request", extra=fields(**values))

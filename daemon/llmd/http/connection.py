@@ -1,0 +1,274 @@
+"""One connection: aiohttp's, with bounds on a request's head, refusals in our own words, and clients that half-close.
+
+What is used of aiohttp here beyond its documentation: `RequestHandler`'s methods that are overridden, and its queue
+`_messages` of parsed requests that wait for their turn (tests/test_connections.py says when that changes).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import select
+from typing import TYPE_CHECKING, Any, cast
+
+from aiohttp import web
+
+from ..core import limits
+from ..core.errors import ApiError
+from ..process.logs import fields
+from .boundary import client_of, error_response
+from .context import FACTS
+
+if TYPE_CHECKING:
+    from .connections import Connections
+
+log = logging.getLogger("llmd.http")
+
+NO_HTTP = b"\0\r\n\r\n"
+"""No state of an HTTP parser takes this: fed to ours, it makes aiohttp answer with an error, by handle_error."""
+# An interim answer that every client of HTTP/1.1 skips. A peer that has gone answers it with a reset.
+_PROBE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_FIRST_LOOK_S = 0.005
+"""Later than answers that take no time."""
+
+
+class Connection(web.RequestHandler):
+    """Made when a client connects; `overdue` is asked every second. Owned by the event loop."""
+
+    def __init__(self, server: Connections, *, loop: asyncio.AbstractEventLoop, **settings: Any) -> None:
+        super().__init__(server, loop=loop, **settings)
+        self._server = server
+        self._pipe: asyncio.Transport | None = None
+        """aiohttp forgets its own when it begins to close; this one is known until it is closed."""
+        self._request: web.BaseRequest | None = None
+        """The one being answered, or whose body still comes."""
+        self._is_answered = False
+        self.idle_since = loop.time()
+        self._head_since: float | None = self.idle_since
+        self._head_bytes = 0
+        self._unread_since: float | None = None
+        self._closing_since: float | None = None
+        self._refusal: ApiError | None = None
+        self._is_half_closed = False
+        """The client sends no more."""
+        self._client_done: asyncio.Future[None] | None = None
+        """While a refused client may still send."""
+        self._probe_due = 0.0
+        self.broken_body: ApiError | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._pipe = cast(asyncio.Transport, transport)
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._pipe = None
+        self._request = None
+        self._server.closed(self)
+        super().connection_lost(exc)
+
+    # --- requests ----------------------------------------------------------------------------------------------------
+
+    @property
+    def is_idle(self) -> bool:
+        """Waiting for a request, or for the rest of one's head."""
+        if self._messages or self._refusal is not None:
+            return False
+        return self._request is None or (self._is_answered and self._request.content.is_eof())
+
+    def data_received(self, data: bytes) -> None:
+        if self._refusal is not None:
+            return
+        if not self.is_idle:
+            self._more_received(data)
+            return
+        if self._head_since is None and data:
+            self._head_since = self._loop.time()
+        super().data_received(data)
+        if self._messages:
+            self._head_since, self._head_bytes = None, 0
+            self._server.busy(self)
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > limits.HEAD_BYTES_MAX:
+            self._refuse(_head_too_large())
+
+    def _more_received(self, data: bytes) -> None:
+        """While a request is answered: its body, or later requests. Behind an unfinished body only an error can follow,
+        of which aiohttp does not tell who reads that body."""
+        n_messages = len(self._messages)
+        super().data_received(data)
+        request = self._request
+        if request is not None and len(self._messages) > n_messages and not request.content.is_eof():
+            self.broken_body = ApiError("invalid_http", "The body is not valid HTTP.")
+            request.content.feed_eof()
+
+    def began(self, request: web.BaseRequest) -> None:
+        """The server hands it to its handler."""
+        self._request = request
+        self._is_answered = False
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        try:
+            finished = await super().finish_response(request, resp, start_time)
+            if self._refusal is not None:
+                await self._linger()
+            return finished
+        finally:
+            self._is_answered = True
+            if request.content.is_eof():
+                self._request = None
+            if self.is_idle:
+                self.idle_since = self._loop.time()
+                self._server.idle(self)
+
+    # --- refusals ----------------------------------------------------------------------------------------------------
+
+    def _refuse(self, error: ApiError) -> None:
+        """Answers a request whose head is not complete, and closes."""
+        self._refusal = error
+        super().data_received(NO_HTTP)
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        """What aiohttp could not make a request of, or a handler that failed outside of `boundary`."""
+        if status >= 500:
+            log.error("a handler failed", exc_info=exc, extra=fields(method=request.method, path=request.path))
+            error = ApiError("internal_error")
+        else:
+            error = self._refusal = self._refusal or _error_of(message or "")
+            values = fields(status=error.status, **client_of(request), error=error.code, reason=error.message)
+            log.info("no request", extra=values)
+        self._server.answered(error.status)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer has begun")
+        response = error_response(error)
+        response.force_close()
+        response.headers["Connection"] = "close"  # aiohttp takes the request for one of HTTP/1.0, and would not say so
+        return response
+
+    async def _linger(self) -> None:
+        """Closing at once would make the kernel throw away the refusal where bytes have come that were not read."""
+        if self._pipe is None or self._pipe.is_closing() or self._is_half_closed:
+            return
+        try:
+            self._pipe.write_eof()
+        except OSError:
+            return  # the client has reset the connection
+        self._client_done = self._loop.create_future()
+        try:
+            async with asyncio.timeout(limits.LINGER_S):
+                await self._client_done
+        except TimeoutError:
+            pass
+
+    # --- clients that send no more -----------------------------------------------------------------------------------
+
+    def eof_received(self) -> bool | None:  # type: ignore[override]
+        """True keeps the connection, for a client that still reads. One that has gone looks the same until something
+        is sent to it."""
+        self._is_half_closed = True
+        if self._client_done is not None and not self._client_done.done():
+            self._client_done.set_result(None)
+        request = self._request
+        if self.is_idle or self._is_gone() or (request is not None and not request.content.is_eof()):
+            return None
+        self._loop.call_later(_FIRST_LOOK_S, self._look, 2 * _FIRST_LOOK_S)
+        return True
+
+    def _is_gone(self) -> bool:
+        """Whether the client has closed both directions, as far as is known."""
+        if self._pipe is None:
+            return True
+        poll = select.poll()
+        poll.register(self._pipe.get_extra_info("socket").fileno(), 0)
+        return bool(poll.poll(0))
+
+    def _look(self, again_in_s: float) -> None:
+        """At a client that has half-closed, until it has its answers."""
+        pipe = self._pipe
+        if pipe is None or pipe.is_closing():
+            return
+        if self.is_idle:
+            pipe.close()
+        elif self._is_gone():
+            pipe.abort()
+        else:
+            now = self._loop.time()
+            if self._request is not None and self._refusal is None and now >= self._probe_due:
+                self._probe_due = now + limits.PROBE_S
+                self._probe(self._request)
+            self._loop.call_later(again_in_s, self._look, min(2 * again_in_s, limits.HALF_CLOSED_LOOK_S_MAX))
+
+    def _probe(self, request: web.BaseRequest) -> None:
+        """Sends something that does no harm. A unix socket needs none."""
+        assert self._pipe is not None
+        if self._server.is_local(self):
+            return
+        if request.writer.output_size > 0:
+            generation = request[FACTS].generation if FACTS in request else None
+            if generation is not None:
+                generation.nudge()  # makes its stream write a comment
+        elif request.version >= (1, 1):
+            self._pipe.write(_PROBE)
+        else:
+            self._pipe.abort()  # nothing can be sent before the answer: taken for gone
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread_since = self._loop.time()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._unread_since = None
+
+    def overdue(self, now: float, unread_s_max: float) -> None:
+        """Ends what has taken too long."""
+        pipe = self._pipe
+        if pipe is None:
+            return
+        if pipe.is_closing():
+            self._closing_since = self._closing_since or now
+            if now - self._closing_since > limits.CLOSE_S_MAX:
+                pipe.abort()
+        elif self._unread_since is not None and now - self._unread_since > unread_s_max:
+            pipe.abort()
+        elif self.is_idle and self._head_since is not None and now - self._head_since > limits.HEAD_S_MAX:
+            if self._head_bytes:
+                self._refuse(_head_too_slow())
+            else:
+                self.force_close()
+
+
+def broken_body(request: web.BaseRequest) -> ApiError | None:
+    """Why the body that ended is none, if so."""
+    connection = request.protocol
+    return connection.broken_body if isinstance(connection, Connection) else None
+
+
+def _error_of(message: str) -> ApiError:
+    """Of aiohttp's words, which quote what was sent: only the first line is passed on."""
+    if message.startswith(("Got more than", "Too many headers")):
+        return _head_too_large()
+    reason = message.partition("\n")[0].rstrip(" :.")
+    return ApiError("invalid_http", f"The request is not valid HTTP: {reason}.")
+
+
+def _head_too_large() -> ApiError:
+    return ApiError(
+        "headers_too_large",
+        f"The head of a request may have {limits.HEAD_BYTES_MAX} bytes, {limits.HEADERS_MAX} headers, and "
+        f"{limits.HEAD_LINE_BYTES_MAX} bytes in its first line and in each header.",
+    )
+
+
+def _head_too_slow() -> ApiError:
+    return ApiError("request_timeout", f"The head of the request did not arrive within {limits.HEAD_S_MAX:g} s.")

@@ -1,0 +1,249 @@
+"""All connections: how many there may be, who makes room or is refused, and a look every second at those that take too
+long. Owned by the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections import Counter
+from ipaddress import IPv6Address, ip_address, ip_network
+from typing import Any, cast
+
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import RawRequestMessage
+from aiohttp.streams import StreamReader
+
+from ..core import limits
+from ..core.errors import ApiError
+from ..process.listen import descriptors_for
+from ..process.logs import fields
+from .boundary import error_response
+from .connection import Connection
+from .context import STATE, UNMATCHED
+from .loop_lag import LoopLag
+from .metrics import RESPONSES
+
+log = logging.getLogger("llmd.http")
+
+_SWEEP_S = 1.0
+_LOOPBACK = "loopback"
+_IPV6_CUSTOMER_BITS = 64
+
+
+class Pool:
+    """Connections that share a bound, and which of them could be closed."""
+
+    def __init__(self, n_max: int) -> None:
+        self.n_max = n_max
+        self.n_open = 0
+        self.idle: dict[Connection, None] = {}
+        """The one that has been idle longest comes first."""
+
+    def make_room(self, now: float) -> bool:
+        if self.n_open < self.n_max:
+            return True
+        oldest = next(iter(self.idle), None)
+        if oldest is None or now - oldest.idle_since < limits.CONNECTION_IDLE_SPARED_S:
+            return False
+        del self.idle[oldest]
+        oldest.force_close()
+        return True
+
+
+class Connections(web.Server):
+    """Serves what `inner`, aiohttp's server of the application, would serve."""
+
+    def __init__(self, app: web.Application, inner: web.Server, **settings: Any) -> None:
+        super().__init__(inner.request_handler, request_factory=self._begin, handler_cancellation=True)
+        self._state = app[STATE]
+        self._make = inner.request_factory
+        self._settings = settings
+        n_wanted = limits.CONNECTIONS_MAX + limits.CONNECTIONS_LOCAL_MAX
+        room = descriptors_for(n_wanted)
+        n_local = max(1, room * limits.CONNECTIONS_LOCAL_MAX // n_wanted)
+        self._local = Pool(n_local)
+        self._remote = Pool(max(1, room - n_local))
+        self._peers: Counter[str] = Counter()
+        self._open: dict[Connection, tuple[Pool, str]] = {}
+        self._refused: set[Farewell] = set()
+        self._n_refused = 0
+        """Since the last sweep."""
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._lag = LoopLag(self._loop, self._state.metrics.loop_was_late)
+
+    # --- what connections tell ---------------------------------------------------------------------------------------
+
+    def busy(self, connection: Connection) -> None:
+        if connection in self._open:
+            self._open[connection][0].idle.pop(connection, None)
+
+    def idle(self, connection: Connection) -> None:
+        if connection in self._open:
+            self._open[connection][0].idle[connection] = None
+
+    def closed(self, connection: Connection) -> None:
+        pool, peer = self._open.pop(connection)
+        pool.idle.pop(connection, None)
+        pool.n_open -= 1
+        self._peers[peer] -= 1
+        if not self._peers[peer]:
+            del self._peers[peer]
+        self._state.metrics.connections_open = len(self._open)
+
+    def is_local(self, connection: Connection) -> bool:
+        return connection in self._open and self._open[connection][0] is self._local
+
+    def answered(self, status: int) -> None:
+        """Without a handler."""
+        self._state.metrics.add(RESPONSES, endpoint=UNMATCHED, status=str(status))
+
+    def _begin(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: web.RequestHandler,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        request = self._make(message, payload, protocol, writer, task)
+        cast(Connection, protocol).began(request)
+        return request
+
+    # --- coming in ---------------------------------------------------------------------------------------------------
+
+    def __call__(self) -> web.RequestHandler:
+        return cast(web.RequestHandler, Entrance(self))  # a protocol, which is all that the event loop needs
+
+    def enter(self, transport: asyncio.Transport) -> asyncio.Protocol:
+        """What speaks to the client."""
+        peer = _peer_of(transport)
+        pool = self._remote if peer else self._local
+        if len(self._open) + len(self._refused) == 0:
+            self._start_clocks()
+        has_share = peer in ("", _LOOPBACK) or self._peers[peer] < limits.CONNECTIONS_PER_PEER_MAX
+        if not has_share or not pool.make_room(self._loop.time()):
+            self._n_refused += 1
+            return Farewell(self._refused)
+        connection = Connection(self, loop=self._loop, **self._settings)
+        self._open[connection] = (pool, peer)
+        pool.n_open += 1
+        pool.idle[connection] = None
+        self._peers[peer] += 1
+        self._state.metrics.connections_open = len(self._open)
+        return connection
+
+    # --- time --------------------------------------------------------------------------------------------------------
+
+    def _start_clocks(self) -> None:
+        """They run while anybody is connected."""
+        self._lag.start()
+        if self._sweeper is None:
+            self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
+
+    def _sweep(self) -> None:
+        now = self._loop.time()
+        # A stream that nobody reads is cut by its own watch first, which knows why.
+        unread_s_max = max(limits.UNREAD_S_MAX, 2 * self._state.config.slow_reader_timeout)
+        for connection in list(self._open):
+            connection.overdue(now, unread_s_max)
+        if self._n_refused:
+            log.warning("refused connections", extra=fields(n=self._n_refused, open=len(self._open)))
+            self._n_refused = 0
+        if self._open or self._refused:
+            self._sweeper = self._loop.call_later(_SWEEP_S, self._sweep)
+        else:
+            self._sweeper = None
+            self._lag.stop()
+
+    async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        await super().shutdown(timeout)
+        for farewell in list(self._refused):
+            farewell.end()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._lag.stop()
+
+
+class Entrance(asyncio.Protocol):
+    """A connection of which nothing is known yet."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        pipe = cast(asyncio.Transport, transport)  # uvloop's is none by descent
+        protocol = self._connections.enter(pipe)
+        pipe.set_protocol(protocol)
+        protocol.connection_made(pipe)
+
+
+class Farewell(asyncio.Protocol):
+    """Tells a client that there is no room, and closes when it has gone, or soon."""
+
+    def __init__(self, all_of_them: set[Farewell]) -> None:
+        self._all = all_of_them
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = pipe = cast(asyncio.Transport, transport)
+        if len(self._all) >= limits.CONNECTIONS_REFUSED_MAX:
+            pipe.abort()
+            return
+        self._all.add(self)
+        pipe.write(_REFUSAL)
+        with contextlib.suppress(OSError):  # of a client that has reset the connection
+            pipe.write_eof()
+        self._timer = asyncio.get_running_loop().call_later(limits.LINGER_S, self.end)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._all.discard(self)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def end(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+class Runner(web.AppRunner):
+    """aiohttp's, with our connections."""
+
+    def __init__(self, app: web.Application, *, shutdown_timeout: float, **settings: Any) -> None:
+        super().__init__(app, handle_signals=False, shutdown_timeout=shutdown_timeout)
+        self._settings = settings
+
+    async def _make_server(self) -> web.Server:
+        inner = await super()._make_server()
+        return Connections(self.app, inner, **self._settings)
+
+
+def _refusal() -> bytes:
+    error = ApiError("too_many_connections")
+    response = error_response(error)
+    assert isinstance(response.body, bytes)
+    head = [f"HTTP/1.1 {error.status} Service Unavailable", "Connection: close"]
+    head += [f"Content-Length: {len(response.body)}", *(f"{name}: {value}" for name, value in response.headers.items())]
+    return "\r\n".join([*head, "\r\n"]).encode() + response.body
+
+
+_REFUSAL = _refusal()
+
+
+def _peer_of(transport: asyncio.Transport) -> str:
+    """The address, without port; of IPv6 the network that one customer has; "" for the unix socket."""
+    connection = transport.get_extra_info("socket")
+    if connection is None or connection.family == socket.AF_UNIX:
+        return ""
+    name = transport.get_extra_info("peername")
+    if not name:
+        return "gone"
+    address = ip_address(name[0].partition("%")[0])
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped  # as a socket of both families tells of a client of IPv4
+    if address.is_loopback:
+        return _LOOPBACK
+    return str(ip_network((address, _IPV6_CUSTOMER_BITS), strict=False)) if address.version == 6 else str(address)

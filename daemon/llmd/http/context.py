@@ -1,0 +1,130 @@
+"""What the web handlers share: the daemon's state, and the facts of one request."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from ..core import limits
+from ..core.errors import ApiError
+from ..core.shares import Admission
+from ..engine.engine import Engine
+from ..engine.generation import Generation
+from ..history.history import Histories
+from ..history.saved_answers import SavedAnswers
+from ..history.turns import Turns
+from ..process.options import Config
+from ..process.progress import Loading, Progress
+from .access import ANYBODY, Caller, KeyRing
+from .metrics import Metrics
+
+
+@dataclass(slots=True, kw_only=True)
+class Opened:
+    """What there is to serve with once the model is loaded."""
+
+    engine: Engine
+    progress: Progress
+    turns: Turns
+    model_id: str
+    histories: Histories = field(default_factory=Histories)
+    saved_answers: SavedAnswers | None = None
+    """None: there is no state directory."""
+
+
+@dataclass(slots=True, kw_only=True)
+class State:
+    """One per application, made before its model is loaded. Owned by the event loop."""
+
+    config: Config
+    keys: KeyRing
+    metrics: Metrics
+    loading: Loading
+    created: int
+    opened: Opened | None = None
+    admission: Admission = field(default_factory=lambda: Admission(limits.LIVE_REQUESTS_MAX))
+    is_stopping: bool = False
+
+    def use_keys(self, keys: KeyRing) -> None:
+        """From here these are the keys, and between their owners is shared."""
+        self.keys = keys
+        self.admission.n_owners = keys.n_owners
+        if self.opened is not None:
+            self.opened.engine.set_owners(keys.n_owners)
+
+    @property
+    def _there(self) -> Opened:
+        if self.opened is None:
+            raise ApiError("model_loading")
+        return self.opened
+
+    @property
+    def engine(self) -> Engine:
+        """This and what follows: raises ApiError while the model is loading."""
+        return self._there.engine
+
+    @property
+    def progress(self) -> Progress:
+        return self._there.progress
+
+    @property
+    def turns(self) -> Turns:
+        return self._there.turns
+
+    @property
+    def histories(self) -> Histories:
+        return self._there.histories
+
+    @property
+    def saved_answers(self) -> SavedAnswers | None:
+        return self._there.saved_answers
+
+    @property
+    def model_id(self) -> str:
+        return self._there.model_id
+
+    def is_in_use(self, owner: int, session: str) -> bool:
+        """Whether a generation of that owner and session is live."""
+        return any(
+            isinstance(one, Generation) and (one.work.owner, one.work.key.id) == (owner, session)
+            for one in self.engine.live()
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        return "llmd-" + self.engine.info.fingerprint[:12]
+
+
+UNMATCHED = "unmatched"
+"""The endpoint of addresses at which there is nothing."""
+
+
+@dataclass(slots=True)
+class Facts:
+    """What is known about one request: for its log line and its metrics."""
+
+    caller: Caller = ANYBODY
+    endpoint: str = UNMATCHED
+    came_at: float = 0.0
+    """Time of the event loop."""
+    n_body_bytes: int = 0
+    generation: Generation | None = None
+    error_code: str | None = None
+    cors_origin: str | None = None
+    client: dict[str, object] = field(default_factory=dict)
+    """Where it came from, as its log line says it."""
+    came_s: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_large(self) -> bool:
+        """Work that grows with the body belongs into a text thread."""
+        return self.n_body_bytes > limits.TEXT_SHORT_BYTES
+
+
+STATE = web.AppKey("state", State)
+PUBLIC = web.AppKey("public", frozenset[str])
+"""Endpoints that need no key, without their /v1."""
+OPENAPI = web.AppKey("openapi", bytes)
+FACTS = web.RequestKey("facts", Facts)

@@ -1,0 +1,37 @@
+"""Which errors an endpoint may answer, by what it does. /openapi.json lists them, and tests hold every answer to it."""
+
+from __future__ import annotations
+
+from ..core.errors import CODES
+
+EVERYWHERE = (
+    "invalid_http", "headers_too_large", "request_timeout", "too_many_connections", "expectation_failed",
+    "forbidden_host", "forbidden_origin", "not_found", "method_not_allowed", "internal_error",
+)  # fmt: skip
+KEYED = ("invalid_api_key", "model_loading")
+"""Of what is not public: it needs a key where there are any, and the model."""
+BODY = (
+    "invalid_json", "invalid_type", "invalid_value", "missing_parameter", "unsupported_parameter", "request_too_large",
+    "unsupported_encoding", "overloaded", "no_memory", "shutting_down",
+)  # fmt: skip
+TEXT = ("invalid_token", "deadline_exceeded")
+RENDERS = (*TEXT, "invalid_session_id", "template_failed", "context_length_exceeded")
+ENGINE = (
+    "capacity_exhausted", "queue_full", "overloaded", "kv_cache_full", "no_memory", "shutting_down", "step_failed",
+    "torn", "io_error",
+)  # fmt: skip
+GENERATES = (*RENDERS, *ENGINE, "cancelled", "slow_reader")
+SESSION = ("session_not_found", "ambiguous_session", "invalid_value")
+COMMAND = (*SESSION, *ENGINE, "session_busy")
+NAMES = (*COMMAND, "invalid_session_id")
+"""Makes a session of a given name."""
+STORE = (*COMMAND, "no_state_dir")
+
+
+def by_status(codes: frozenset[str]) -> dict[int, list[str]]:
+    """In the order of the table."""
+    found: dict[int, list[str]] = {}
+    for code, kind in CODES.items():
+        if code in codes:
+            found.setdefault(kind.status, []).append(code)
+    return dict(sorted(found.items()))

@@ -1,0 +1,62 @@
+"""/health (the process is alive), /ready (it can serve), /metrics."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal
+
+from aiohttp import web
+
+from .. import __version__
+from ..core import limits
+from .context import STATE, State
+from .metrics import CONTENT_TYPE
+from .respond import respond
+from .wire import Health, Readiness
+
+
+async def health(_: web.Request) -> web.Response:
+    return respond(Health(status="ok", version=__version__, pid=os.getpid()))
+
+
+def readiness(state: State) -> Readiness:
+    if state.opened is None:
+        return _loading(state)
+    seconds = state.progress.seconds_without()
+    status: Literal["ready", "stalled", "stopping"] = "ready"
+    if state.is_stopping:
+        status = "stopping"
+    elif seconds >= limits.STALLED_AFTER_S:
+        status = "stalled"
+    return Readiness(
+        status=status,
+        model=state.model_id,
+        requests=state.engine.n_live,
+        seconds_without_progress=round(seconds, 3),
+    )
+
+
+def _loading(state: State) -> Readiness:
+    """The model's own name is in the file that is being read."""
+    return Readiness(
+        status="stopping" if state.is_stopping else "loading",
+        model=state.config.model_id or os.path.basename(state.config.model),
+        requests=0,
+        seconds_without_progress=0.0,
+        loaded_per_mille=state.loading.per_mille(),
+        seconds_loading=round(state.loading.seconds(), 3),
+    )
+
+
+async def ready(request: web.Request) -> web.Response:
+    found = readiness(request.app[STATE])
+    answer = respond(found, status=200 if found.status == "ready" else 503)
+    if answer.status != 200:
+        answer.headers["Retry-After"] = str(limits.RETRY_AFTER_S)
+    return answer
+
+
+async def metrics(request: web.Request) -> web.Response:
+    state = request.app[STATE]
+    body = state.metrics.render(state.engine, readiness(state).status == "ready")
+    return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})

@@ -1,0 +1,205 @@
+"""What the daemon counts, in Prometheus' text form: the engine's counter table, what is so at this moment, and what the
+event loop counts and measures itself. Owned by the event loop; rendering takes about a millisecond.
+
+Units are base units (seconds, bytes); a name that ends in _total is a counter, and only those are.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import prometheus_client
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from .. import __version__
+from ..engine.engine import Engine
+from ..engine.generation import Generation
+from ..engine.native import COUNTERS
+
+PREFIX = "llmd_"
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_MICRO = 1e-6
+
+# When a series began is of no use to anybody who keeps series; it would double their number.
+prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+    """Of a histogram: upper bounds."""
+
+
+_WAITS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+_GAPS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.25, 0.5, 1, 2.5, 10)
+_DELAYS_S = (0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1, 2, 5, 10)
+
+REQUESTS = Metric("requests_total", "counter", "Generations by endpoint and how they ended.", ("endpoint", "outcome"))
+RESPONSES = Metric("http_responses_total", "counter", "HTTP responses by endpoint and status.", ("endpoint", "status"))
+STREAM_BYTES = Metric("stream_bytes_total", "counter", "Bytes of server-sent events written.")
+PREFILL_S = Metric("request_prefill_seconds_total", "counter", "Time from start to the first token of requests.")
+DECODE_S = Metric("request_decode_seconds_total", "counter", "Time that requests spent producing tokens.")
+QUEUE = Metric("request_queue_seconds", "histogram", "Time that a generation waited for its session.", buckets=_WAITS_S)
+FIRST = Metric(
+    "time_to_first_token_seconds", "histogram", "From a request's arrival to the first text of its answer.",
+    buckets=_WAITS_S,
+)  # fmt: skip
+BETWEEN = Metric("time_between_tokens_seconds", "histogram", "From one text of an answer to the next.", buckets=_GAPS_S)
+DURATION = Metric(
+    "request_seconds", "histogram", "From a request's arrival to the end of its generation.", ("endpoint",), _WAITS_S
+)
+LOOP_LAG = Metric(
+    "event_loop_lag_seconds", "histogram", "How late a clock of the event loop struck, every 10 ms.", buckets=_DELAYS_S
+)
+LOOP_WORK = Metric(
+    "event_loop_work_seconds", "histogram", "Of that, what the event loop itself was at work.", buckets=_DELAYS_S
+)
+EVENTS = Metric("engine_events_total", "counter", "Events taken from the decode thread.")
+STREAMS = Metric("streams_open", "gauge", "Streams being written.")
+LIVE = Metric("requests_live", "gauge", "Generations that have not ended, waiting ones included.")
+CONNECTIONS = Metric("connections_open", "gauge", "Connections of clients.")
+MODEL_BYTES = Metric("model_bytes", "gauge", "Bytes of the model's weights.")
+STATE_BYTES = Metric("state_bytes", "gauge", "Bytes reserved for the KV cache and recurrent state.")
+RESIDENT_BYTES = Metric("process_resident_memory_bytes", "gauge", "Resident memory of the process.")
+PLACES = Metric("session_places", "gauge", "Places for named sessions.")
+CONTEXT = Metric("session_context_tokens", "gauge", "Tokens one session may hold.")
+READY = Metric("ready", "gauge", "1 while the daemon can serve.")
+BUILD = Metric("build_info", "gauge", "Version, model and backend as labels.", ("version", "model", "arch", "backend"))
+
+_COUNTED = (REQUESTS, RESPONSES, STREAM_BYTES, PREFILL_S, DECODE_S)
+_MEASURED = (QUEUE, FIRST, BETWEEN, DURATION, LOOP_LAG, LOOP_WORK)
+_LOOKED_UP = (
+    EVENTS,
+    STREAMS,
+    LIVE,
+    CONNECTIONS,
+    MODEL_BYTES,
+    STATE_BYTES,
+    RESIDENT_BYTES,
+    PLACES,
+    CONTEXT,
+    READY,
+    BUILD,
+)
+METRICS = (*_COUNTED, *_MEASURED, *_LOOKED_UP)
+
+Observe = Callable[[float], None]
+Family = CounterMetricFamily | GaugeMetricFamily
+
+
+class Metrics:
+    """The event loop's counters and histograms."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock  # not the loop's: that one counts milliseconds
+        self._registry = prometheus_client.CollectorRegistry(auto_describe=False)
+        self._counters = {
+            metric: prometheus_client.Counter(PREFIX + metric.name, metric.help, metric.labels, registry=self._registry)
+            for metric in _COUNTED
+        }
+        self._histograms = {
+            metric: prometheus_client.Histogram(
+                PREFIX + metric.name, metric.help, metric.labels, registry=self._registry, buckets=metric.buckets
+            )
+            for metric in _MEASURED
+        }
+        self.streams_open = 0
+        self.connections_open = 0
+
+    def add(self, metric: Metric, amount: float = 1, **labels: str) -> None:
+        counter = self._counters[metric]
+        (counter.labels(**labels) if labels else counter).inc(amount)
+
+    def loop_was_late(self, late_s: float, worked_s: float) -> None:
+        self._histograms[LOOP_LAG].observe(late_s)
+        self._histograms[LOOP_WORK].observe(worked_s)
+
+    def watch(self, came_s: float) -> Watch:
+        """Of one generation, whose request came at that time of the clock."""
+        return Watch(self._clock, came_s, self._histograms[FIRST].observe, self._histograms[BETWEEN].observe)
+
+    def generation_ended(self, endpoint: str, generation: Generation, seconds: float) -> None:
+        self.add(REQUESTS, endpoint=endpoint, outcome=generation.outcome_word)
+        self._histograms[DURATION].labels(endpoint=endpoint).observe(seconds)
+        finished = generation.finished
+        if finished is not None:
+            self._histograms[QUEUE].observe(finished.queue_us * _MICRO)
+            self.add(PREFILL_S, finished.prefill_us * _MICRO)
+            self.add(DECODE_S, finished.decode_us * _MICRO)
+
+    def render(self, engine: Engine, ready: bool) -> bytes:
+        return prometheus_client.generate_latest(_Moment(self._registry, self._now(engine, ready)))
+
+    def _now(self, engine: Engine, ready: bool) -> Iterator[Family]:
+        for counter, value in zip(COUNTERS, engine.page.counters().values(), strict=True):
+            kind = GaugeMetricFamily if counter.is_gauge else CounterMetricFamily
+            yield kind(PREFIX + counter.name, counter.help, value * _MICRO if counter.is_time else value)
+        info = engine.info
+        current: dict[Metric, float] = {
+            EVENTS: engine.events_drained,
+            STREAMS: self.streams_open,
+            LIVE: engine.n_live,
+            CONNECTIONS: self.connections_open,
+            MODEL_BYTES: info.model_bytes,
+            STATE_BYTES: info.state_bytes,
+            RESIDENT_BYTES: _resident_bytes(),
+            PLACES: info.n_sessions,
+            CONTEXT: info.n_ctx,
+            READY: int(ready),
+        }
+        for metric, now in current.items():
+            kind = GaugeMetricFamily if metric.kind == "gauge" else CounterMetricFamily
+            yield kind(PREFIX + metric.name, metric.help, now)
+        build = GaugeMetricFamily(PREFIX + BUILD.name, BUILD.help, labels=BUILD.labels)
+        build.add_metric((__version__, info.name, info.arch, info.backend), 1)
+        yield build
+
+
+class Watch:
+    """The clock of one generation."""
+
+    __slots__ = ("_came_s", "_clock", "_last_s", "_observe", "_observe_next")
+
+    def __init__(self, clock: Callable[[], float], came_s: float, first: Observe, following: Observe) -> None:
+        self._clock = clock
+        self._came_s = self._last_s = came_s
+        self._observe = first
+        self._observe_next = following
+
+    def text(self) -> None:
+        """Some came."""
+        now = self._clock()
+        self._observe(now - self._last_s)
+        self._observe = self._observe_next
+        self._last_s = now
+
+    def seconds(self) -> float:
+        return self._clock() - self._came_s
+
+
+class _Moment(Collector):
+    """The registry, and what is looked up when somebody asks."""
+
+    def __init__(self, registry: Collector, now: Iterable[Family]) -> None:
+        self._registry = registry
+        self._now = now
+
+    def collect(self) -> Iterator[prometheus_client.Metric]:
+        yield from self._registry.collect()
+        yield from self._now
+
+
+def _resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm", encoding="ascii") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

@@ -1,0 +1,55 @@
+"""/v1/models: the one model there is, and /props, its facts for llama.cpp-aware tools."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from aiohttp import web
+
+from .. import __version__
+from ..core.errors import ApiError, shown
+from ..engine.native import backend_version
+from .context import STATE, State
+from .respond import respond
+from .wire import Model, ModelList, ModelMeta, Props
+
+
+def model_of(state: State) -> Model:
+    info = state.engine.info
+    meta = ModelMeta(
+        n_ctx=info.n_ctx,
+        n_ctx_train=info.n_ctx_train,
+        n_vocab=info.n_vocab,
+        n_params=info.n_params,
+        size=info.model_bytes,
+        memory=info.memory,
+        architecture=info.arch,
+        description=info.description,
+        backend=info.backend,
+        fingerprint=info.fingerprint,
+    )
+    return Model(id=state.model_id, created=state.created, max_model_len=info.n_ctx, meta=meta)
+
+
+async def list_models(request: web.Request) -> web.Response:
+    return respond(ModelList([model_of(request.app[STATE])]))
+
+
+async def show_model(request: web.Request) -> web.Response:
+    state, name = request.app[STATE], request.match_info["id"]
+    if name != state.model_id:
+        raise ApiError("model_not_found", f"There is no model {shown(name)} here; there is {state.model_id}.", "model")
+    return respond(model_of(state))
+
+
+async def show_props(request: web.Request) -> web.Response:
+    state = request.app[STATE]
+    info = state.engine.info
+    return respond(
+        Props(
+            default_generation_settings={"n_ctx": info.n_ctx, "params": dataclasses.asdict(info.sampling)},
+            total_slots=info.n_sessions + info.n_scratch,
+            model_alias=state.model_id,
+            build_info=f"llmd {__version__} (llama.cpp {backend_version()})",
+        )
+    )

@@ -1,0 +1,127 @@
+"""/openapi.json, generated from the endpoint table and the wire types."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from .. import __version__
+from ..core import limits
+from ..core.errors import ErrorEnvelope
+from ..core.session_key import HEADERS
+from .context import OPENAPI
+from .endpoint import Endpoint
+from .failures import by_status
+
+_REF = "#/components/schemas/{name}"
+_JSON = "application/json"
+_PARAMETER = re.compile(r"{(\w+)}")
+_SESSION = "/v1/sessions/{id}"
+_GENERATES = ("/v1/chat/completions", "/v1/completions")
+
+
+def document(endpoints: tuple[Endpoint, ...]) -> bytes:
+    named = [kind for row in endpoints for kind in (row.takes, row.answer) if kind is not None]
+    types = [ErrorEnvelope, *named]
+    _, components = msgspec.json.schema_components(types, ref_template=_REF)
+    paths: dict[str, Any] = {}
+    for row in endpoints:
+        paths.setdefault(row.path, {})[row.method.lower()] = _operation(row)
+    description = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "llmd",
+            "version": __version__,
+            "description": "One language model, many warm conversations. Every path is served with and without /v1.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{}, {"key": []}],
+        "x-limits": limits.TABLE,
+    }
+    return msgspec.json.encode(description)
+
+
+def _operation(row: Endpoint) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": row.handler.__name__,
+        "summary": row.summary,
+        "responses": {"200": _success(row), **_failures(row)},
+    }
+    if row.is_public:
+        operation["security"] = []
+    parameters = _parameters(row)
+    if parameters:
+        operation["parameters"] = parameters
+    if row.takes is not None:
+        operation["requestBody"] = {"required": True, "content": {_JSON: {"schema": _ref(row.takes)}}}
+    return operation
+
+
+def _parameters(row: Endpoint) -> list[dict[str, Any]]:
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in _PARAMETER.findall(row.path)
+    ]
+    if row.path.startswith(_SESSION):
+        description = "Where several owners have a session of this id: one of them, as the list shows it."
+        parameters.append(
+            {
+                "name": "owner",
+                "in": "query",
+                "required": False,
+                "description": description,
+                "schema": {"type": "string"},
+            }
+        )
+    if row.path in _GENERATES:
+        description = "The session this request continues. Also read: " + ", ".join(names[0] for names in HEADERS[1:])
+        schema = {"type": "string", "minLength": 1, "maxLength": limits.SESSION_ID_CHARS_MAX, "pattern": "^[!-~]*$"}
+        parameters.append(
+            {
+                "name": "X-LLM-Session-Id",
+                "in": "header",
+                "required": False,
+                "description": description,
+                "schema": schema,
+            }
+        )
+    return parameters
+
+
+def _success(row: Endpoint) -> dict[str, Any]:
+    if row.answer is None:
+        schema = {"type": "object" if row.media == _JSON else "string"}
+        return {"description": row.summary, "content": {row.media: {"schema": schema}}}
+    content: dict[str, Any] = {_JSON: {"schema": _ref(row.answer)}}
+    if row.path in _GENERATES:
+        content["text/event-stream"] = {"schema": {"type": "string"}}
+    return {"description": row.summary, "content": content}
+
+
+def _failures(row: Endpoint) -> dict[str, Any]:
+    """Readiness is the one answer that is not an error envelope when it is not 200."""
+    failures = {
+        str(status): {
+            "description": "A code of: " + ", ".join(codes),
+            "content": {_JSON: {"schema": _ref(ErrorEnvelope)}},
+        }
+        for status, codes in by_status(row.codes).items()
+    }
+    if row.path == "/ready" and row.answer is not None:
+        failures["503"] = {"description": "It cannot serve", "content": {_JSON: {"schema": _ref(row.answer)}}}
+    return failures
+
+
+def _ref(kind: type[Any]) -> dict[str, str]:
+    return {"$ref": _REF.format(name=kind.__name__)}
+
+
+async def show_openapi(request: web.Request) -> web.Response:
+    return web.Response(body=request.app[OPENAPI], content_type=_JSON)

@@ -1,0 +1,142 @@
+"""Receives a request's body: what it may not be is refused first, then it is read within bounds of size and time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from aiohttp import web
+
+from ..core import limits
+from ..core.errors import ApiError, shown
+from ..core.shares import share_of
+from .connection import broken_body
+from .context import FACTS, STATE
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class Bodies:
+    """The bytes of all bodies being received, shared by the owners. Owned by the event loop."""
+
+    def __init__(self) -> None:
+        self.n_bytes = 0
+        self._of_owner: Counter[int] = Counter()
+
+    @contextmanager
+    def receiving(self, owner: int, n_owners: int) -> Iterator[_Share]:
+        share = _Share(self, owner, n_owners)
+        try:
+            yield share
+        finally:
+            self._add(owner, -share.n_bytes)
+
+    def _add(self, owner: int, n_bytes: int) -> None:
+        self.n_bytes += n_bytes
+        self._of_owner[owner] += n_bytes
+        if not self._of_owner[owner]:
+            del self._of_owner[owner]
+
+    def take(self, owner: int, n_bytes: int, n_own_bytes: int, n_owners: int) -> None:
+        """More of a body that has `n_own_bytes`. Raises ApiError; an owner's only body is bounded by its own limit."""
+        most, others = limits.BODIES_BYTES_IN_FLIGHT_MAX, self._of_owner[owner] - n_own_bytes
+        if self.n_bytes + n_bytes > most:
+            raise ApiError("overloaded", "The server is receiving as many bytes of requests as it can hold; try again.")
+        share = share_of(most, n_owners)
+        if others and self._of_owner[owner] + n_bytes > share:
+            raise ApiError(
+                "overloaded",
+                f"The server is receiving {self._of_owner[owner]} bytes of requests of this API key, of {share} that "
+                "are its share; try again.",
+            )
+        self._add(owner, n_bytes)
+
+
+class _Share:
+    """Of one body."""
+
+    def __init__(self, bodies: Bodies, owner: int, n_owners: int) -> None:
+        self._bodies = bodies
+        self._owner = owner
+        self._n_owners = n_owners
+        self.n_bytes = 0
+
+    def take(self, n_bytes: int) -> None:
+        self._bodies.take(self._owner, n_bytes, self.n_bytes, self._n_owners)
+        self.n_bytes += n_bytes
+
+
+BODIES = web.AppKey("bodies", Bodies)
+
+
+async def received(request: web.Request, limit: int) -> bytes:
+    """The body, of at most `limit` bytes. Raises ApiError."""
+    _check_encodings(request)
+    if (request.content_length or 0) > limit:
+        raise _too_large(limit)
+    await _ask_for_it(request)
+    owner, n_owners = request[FACTS].caller.owner, request.app[STATE].keys.n_owners
+    with request.app[BODIES].receiving(owner, n_owners) as share:
+        chunks = await _chunks(request, limit, share)
+        if share.n_bytes > limits.BODY_JOINED_ON_LOOP_BYTES_MAX:
+            return await asyncio.to_thread(b"".join, chunks)
+        return b"".join(chunks)
+
+
+def _check_encodings(request: web.Request) -> None:
+    """A small compressed body can be a large one: none is ever unpacked."""
+    for name, plain in (("Content-Encoding", "identity"), ("Transfer-Encoding", "chunked")):
+        for encoding in request.headers.getall(name, ()):
+            if encoding.strip().lower() != plain:
+                raise ApiError(
+                    "unsupported_encoding", f"{name} {shown(encoding)} is not supported: send the body as it is.", name
+                )
+
+
+def _too_large(limit: int) -> ApiError:
+    return ApiError("request_too_large", f"The body is larger than {limit} bytes; --body-limit sets the limit.")
+
+
+async def _chunks(request: web.Request, limit: int, share: _Share) -> list[bytes]:
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    chunks: list[bytes] = []
+    while True:
+        latest = started + limits.BODY_S_MAX + share.n_bytes / limits.BODY_BYTES_PER_S_MIN
+        try:
+            async with asyncio.timeout_at(min(latest, loop.time() + limits.BODY_SILENCE_S_MAX)):
+                chunk = await request.content.readany()
+        except TimeoutError:
+            raise _too_slow(share.n_bytes, loop.time() - started) from None
+        if not chunk:
+            break
+        if share.n_bytes + len(chunk) > limit:
+            raise _too_large(limit)
+        share.take(len(chunk))
+        chunks.append(chunk)
+    error = broken_body(request)
+    if error is not None:
+        raise error
+    return chunks
+
+
+def _too_slow(n_bytes: int, seconds: float) -> ApiError:
+    return ApiError(
+        "request_timeout",
+        f"{n_bytes} bytes of the body came in {seconds:.0f} s. A body may pause for {limits.BODY_SILENCE_S_MAX:g} s, "
+        f"and take {limits.BODY_S_MAX:g} s and a second more for each {limits.BODY_BYTES_PER_S_MIN} bytes.",
+    )
+
+
+# --- Expect: 100-continue --------------------------------------------------------------------------------------------
+
+
+async def leave_expectation(_: web.Request) -> None:
+    """aiohttp would ask for the body before anybody knows whether it is wanted."""
+
+
+async def _ask_for_it(request: web.Request) -> None:
+    if "Expect" in request.headers and request.version >= (1, 1) and request.transport is not None:
+        request.transport.write(_CONTINUE)

@@ -1,0 +1,73 @@
+"""The endpoint table: it makes the routes, each with and without /v1, and /openapi.json."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from ..dialects.openai import chat, completions
+from ..dialects.openai import wire as openai
+from . import health, models, openapi, saved, session_verbs, sessions, text, wire
+from .context import OPENAPI, PUBLIC
+from .endpoint import Endpoint
+from .failures import COMMAND, GENERATES, NAMES, RENDERS, SESSION, STORE, TEXT
+from .receive import leave_expectation
+
+ENDPOINTS = (
+    Endpoint("POST", "/v1/chat/completions", chat.chat_completions, "Answer a conversation, as one answer or a stream",
+             openai.ChatCompletion, openai.ChatCompletionRequest, failures=GENERATES),
+    Endpoint("POST", "/v1/completions", completions.completions, "Continue a text, as one answer or a stream",
+             openai.Completion, openai.CompletionRequest, failures=GENERATES),
+    Endpoint("GET", "/v1/models", models.list_models, "The model being served", wire.ModelList),
+    Endpoint("GET", "/v1/models/{id}", models.show_model, "One model", wire.Model, failures=("model_not_found",)),
+    Endpoint("GET", "/v1/sessions", sessions.list_sessions, "Sessions, the last used first", wire.SessionList),
+    Endpoint("GET", "/v1/sessions/{id}", sessions.show_session, "One session", wire.Session, failures=SESSION),
+    Endpoint("DELETE", "/v1/sessions/{id}", sessions.delete_session,
+             "Close a session and free its place; what runs in it is cancelled", wire.SessionDeleted, failures=COMMAND),
+    Endpoint("POST", "/v1/sessions/{id}/reset", sessions.reset_session,
+             "Clear a session's context and keep its place; what runs in it is cancelled", wire.Session,
+             failures=COMMAND),
+    Endpoint("POST", "/v1/sessions/{id}/fork", session_verbs.fork_session,
+             "A new session that begins as a copy of this one, whole or up to a point", wire.Session, wire.ForkRequest,
+             failures=(*NAMES, "session_exists")),
+    Endpoint("POST", "/v1/sessions/{id}/park", session_verbs.park_session,
+             "Move a session out of the model's memory; its next request brings it back", wire.Session,
+             failures=COMMAND),
+    Endpoint("POST", "/v1/sessions/{id}/pin", session_verbs.pin_session,
+             "Keep a session from being forgotten, or no longer", wire.Session, wire.PinRequest,
+             failures=(*COMMAND, "pins_exhausted")),
+    Endpoint("POST", "/v1/sessions/{id}/rename", session_verbs.rename_session,
+             "Give a session another id", wire.Session, wire.RenameRequest, failures=(*NAMES, "session_exists")),
+    Endpoint("POST", "/v1/sessions/{id}/save", saved.save_session,
+             "Write a session to the state directory under a name", wire.SessionSaved, wire.SaveRequest,
+             failures=(*STORE, "nothing_to_save", "saved_full")),
+    Endpoint("POST", "/v1/sessions/{id}/load", saved.load_session,
+             "Make this session what was saved under a name", wire.Session, wire.SaveRequest,
+             failures=(*NAMES, *STORE, "admin_required", "context_length_exceeded", "snapshot_not_found",
+                       "snapshot_refused")),
+    Endpoint("GET", "/v1/sessions/{id}/explain", session_verbs.explain_session,
+             "The last turns of a session: what was reused, and why not more", wire.Explanation, failures=SESSION),
+    Endpoint("GET", "/v1/saved", saved.list_saved, "Sessions saved under a name, the newest first", wire.SavedList,
+             failures=("invalid_value",)),
+    Endpoint("DELETE", "/v1/saved/{id}", saved.delete_saved, "Remove what was saved under a name", wire.SavedDeleted,
+             failures=(*STORE, "admin_required", "invalid_value", "snapshot_not_found")),
+    Endpoint("POST", "/tokenize", text.tokenize, "Text to tokens", wire.Tokens, wire.TokenizeRequest, failures=TEXT),
+    Endpoint("POST", "/detokenize", text.detokenize, "Tokens to text", wire.DetokenizedText, wire.DetokenizeRequest,
+             failures=TEXT),
+    Endpoint("POST", "/apply-template", chat.apply_template, "The prompt that a conversation makes",
+             wire.RenderedTemplate, openai.ChatCompletionRequest, failures=RENDERS),
+    Endpoint("GET", "/props", models.show_props, "Facts for llama.cpp-aware tools", wire.Props),
+    Endpoint("GET", "/health", health.health, "Whether the process is alive", wire.Health, is_public=True),
+    Endpoint("GET", "/ready", health.ready, "Whether it can serve; 503 when not", wire.Readiness, is_public=True),
+    Endpoint("GET", "/metrics", health.metrics, "Counters in Prometheus' text form", None, media="text/plain"),
+    Endpoint("GET", "/openapi.json", openapi.show_openapi, "This description", None, is_public=True),
+)  # fmt: skip
+
+
+def add_routes(app: web.Application) -> None:
+    for endpoint in ENDPOINTS:
+        for path in endpoint.spellings:
+            methods = (endpoint.method, "HEAD") if endpoint.method == "GET" else (endpoint.method,)
+            for method in methods:
+                app.router.add_route(method, path, endpoint.handler, expect_handler=leave_expectation)
+    app[PUBLIC] = frozenset(endpoint.spellings[0] for endpoint in ENDPOINTS if endpoint.is_public)
+    app[OPENAPI] = openapi.document(ENDPOINTS)

@@ -1,0 +1,105 @@
+"""/v1/saved, and save and load of /v1/sessions/{id}: sessions under a name in the state directory."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aiohttp import web
+
+from ..core import limits, session_key
+from ..core.errors import ApiError, code_of_status, shown
+from ..engine.native import SAVED_MAX, SAVED_PER_OWNER_MAX, STATUS_WORDS, Status
+from ..history.saved_answers import SavedAnswers
+from . import body
+from .context import FACTS, STATE, State
+from .respond import respond
+from .session_verbs import name_for
+from .sessions import again, check, find, may_see, owner_asked
+from .wire import Saved, SavedDeleted, SavedList, SaveRequest, SessionSaved
+
+
+async def save_session(request: web.Request) -> web.Response:
+    state, wanted = request.app[STATE], await body.read(request, SaveRequest)
+    found = find(request)
+    answers = _answers_of(state)
+    label = _label(wanted.name)
+    kept = state.histories.stored_of(found.owner, found.id)
+    reply = await state.engine.save(found.owner, found.id, label)
+    if reply.status == Status.NOT_FOUND:
+        raise ApiError("nothing_to_save", None, "id")
+    if reply.status == Status.SAVED_FULL:
+        raise ApiError(
+            "saved_full",
+            f"name: one owner may save {SAVED_PER_OWNER_MAX} sessions and all owners {SAVED_MAX}; remove one with "
+            "DELETE /v1/saved/NAME.",
+            "name",
+        )
+    check(found, reply)
+    await asyncio.to_thread(answers.write, found.owner, label, kept)
+    return respond(SessionSaved(found.id, label, reply.n_tokens))
+
+
+async def load_session(request: web.Request) -> web.Response:
+    state, wanted = request.app[STATE], await body.read(request, SaveRequest)
+    answers = _answers_of(state)
+    name = name_for(request.match_info["id"], "id")
+    label = _label(wanted.name)
+    owner = _owner_meant(request)
+    reply = await state.engine.load(owner, name, label)
+    _check_label(label, reply.status)
+    state.histories.restore_as(owner, name, await asyncio.to_thread(answers.read, owner, label))
+    return respond(again(state, owner, name))
+
+
+async def list_saved(request: web.Request) -> web.Response:
+    state, caller, owner = request.app[STATE], request[FACTS].caller, owner_asked(request)
+    seen = [one for one in state.engine.saved() if may_see(caller, one.owner) and owner in (None, one.owner)]
+    seen.sort(key=lambda one: one.saved_ms, reverse=True)
+    data = [
+        Saved(one.label, one.owner, state.keys.name_of(one.owner), one.n_tokens, one.n_bytes, one.saved_ms)
+        for one in seen
+    ]
+    return respond(SavedList(data, SAVED_PER_OWNER_MAX, SAVED_MAX))
+
+
+async def delete_saved(request: web.Request) -> web.Response:
+    state, answers = request.app[STATE], _answers_of(request.app[STATE])
+    label = _label(request.match_info["id"])
+    owner = _owner_meant(request)
+    # First, for a client that goes in between cannot ask again: there is no such label any more.
+    await asyncio.to_thread(answers.write, owner, label, None)
+    reply = await state.engine.unsave(owner, label)
+    _check_label(label, reply.status)
+    return respond(SavedDeleted(label))
+
+
+def _label(name: str) -> str:
+    if not session_key.is_valid(name):
+        raise ApiError(
+            "invalid_value",
+            f"name: {shown(name)} is no name for a saved session; it needs 1 to {limits.SESSION_ID_CHARS_MAX} "
+            "printable ASCII characters without spaces.",
+            "name",
+        )
+    return name
+
+
+def _owner_meant(request: web.Request) -> int:
+    caller, owner = request[FACTS].caller, owner_asked(request)
+    owner = caller.owner if owner is None else owner
+    if not may_see(caller, owner):
+        raise ApiError("admin_required", None, "owner")
+    return owner
+
+
+def _check_label(label: str, status: int) -> None:
+    if status == Status.NOT_FOUND:
+        raise ApiError("snapshot_not_found", f"No session was saved as {shown(label)}.", "name")
+    if status != Status.OK:
+        raise ApiError(code_of_status(STATUS_WORDS[status]), None, "name")
+
+
+def _answers_of(state: State) -> SavedAnswers:
+    if state.saved_answers is None:
+        raise ApiError("no_state_dir")
+    return state.saved_answers

@@ -1,0 +1,146 @@
+"""/v1/sessions/{id}/...: fork, park, pin, rename, explain."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from ..core import limits, session_key
+from ..core.errors import ApiError, shown
+from ..core.shares import share_of
+from ..engine.engine import Engine
+from ..engine.native import REASON_TEXTS, REASON_WORDS, Status
+from ..engine.wire import ALL_TOKENS
+from ..history.turns import Divergence as DivergedTokens
+from ..history.turns import Turn
+from . import body
+from .context import STATE, State
+from .respond import respond
+from .sessions import again, check, find, uint32_of
+from .wire import Divergence, ExplainedTurn, Explanation, ForkRequest, PinRequest, RenameRequest
+
+LAST_USER = "last_user"
+TURN_PREFIX = "turn:"
+AT_MAX = ALL_TOKENS - 1
+_AT_EXPECTED = f"a count of tokens up to {AT_MAX}, last_user, or turn:N with N from 1 to {limits.UINT32_MAX}"
+
+
+async def fork_session(request: web.Request) -> web.Response:
+    state, wanted = request.app[STATE], await body.read(request, ForkRequest)
+    found = find(request)
+    name = name_for(wanted.session_id, "session_id", found.id)
+    at = fork_point(wanted.at, state.turns.user_starts(found.owner, found.id))
+    reply = await state.engine.fork(found.owner, found.id, name, at, replace=wanted.replace)
+    if reply.status == Status.EXISTS:
+        raise _exists(name, "with replace the fork takes its place")
+    check(found, reply)
+    return respond(again(state, found.owner, name))
+
+
+def fork_point(at: int | str | None, user_starts: dict[int, int]) -> int | None:
+    """Tokens that the fork begins with; None: all. Raises ApiError naming the field."""
+    if at is None or (isinstance(at, int) and 0 <= at <= AT_MAX):
+        return at
+    is_turn = isinstance(at, str) and at.startswith(TURN_PREFIX)
+    number = uint32_of(str(at).removeprefix(TURN_PREFIX)) if is_turn else None
+    if at != LAST_USER and not number:
+        raise ApiError("invalid_value", f"at: {shown(at)} is not {_AT_EXPECTED}.", "at")
+    if not user_starts:
+        raise ApiError(
+            "invalid_value",
+            "at: where the messages of this session's last prompt begin is not known; give tokens.",
+            "at",
+        )
+    turn = number or max(user_starts)
+    if turn not in user_starts:
+        known = ", ".join(str(number) for number in sorted(user_starts))
+        raise ApiError("invalid_value", f"at: turn {shown(turn)} is not among those known: {known}.", "at")
+    return user_starts[turn]
+
+
+async def park_session(request: web.Request) -> web.Response:
+    state, found = request.app[STATE], find(request)
+    check(found, await state.engine.park(found.owner, found.id))
+    return respond(again(state, found.owner, found.id))
+
+
+async def pin_session(request: web.Request) -> web.Response:
+    state, wanted = request.app[STATE], await body.read(request, PinRequest)
+    found = find(request)
+    reply = await state.engine.pin(found.owner, found.id, wanted.pinned)
+    if reply.status == Status.PINS:
+        raise _pins_exhausted(state)
+    check(found, reply)
+    return respond(again(state, found.owner, found.id))
+
+
+async def rename_session(request: web.Request) -> web.Response:
+    state, wanted = request.app[STATE], await body.read(request, RenameRequest)
+    found = find(request)
+    name = name_for(wanted.session_id, "session_id", found.id)
+    reply = await state.engine.rename(found.owner, found.id, name)
+    if reply.status == Status.EXISTS:
+        raise _exists(name, "close it first")
+    check(found, reply)
+    return respond(again(state, found.owner, name))
+
+
+def _pins_exhausted(state: State) -> ApiError:
+    n_max = state.engine.info.n_pins_max
+    share = share_of(n_max, state.keys.n_owners)
+    return ApiError(
+        "pins_exhausted",
+        f"pinned: of all sessions at most {n_max} histories may be pinned, {share} of them by one API key; unpin one.",
+        "pinned",
+    )
+
+
+def _exists(name: str, advice: str) -> ApiError:
+    return ApiError("session_exists", f"session_id: there is a session {shown(name)} already; {advice}.", "session_id")
+
+
+def name_for(value: str, param: str, old: str | None = None) -> str:
+    """A session's id, other than `old`."""
+    if not session_key.is_valid(value):
+        raise session_key.invalid(value, param)
+    if value == old:
+        raise ApiError("invalid_value", f"{param}: the session has this id already.", param)
+    return value
+
+
+# --- explain ---------------------------------------------------------------------------------------------------------
+
+
+async def explain_session(request: web.Request) -> web.Response:
+    state, found = request.app[STATE], find(request)
+    turns = state.turns.story(found.owner, found.id)
+    return respond(Explanation(found.id, found.owner, [_turn(state.engine, turn) for turn in turns]))
+
+
+def _turn(engine: Engine, turn: Turn) -> ExplainedTurn:
+    return ExplainedTurn(
+        at_ms=turn.at_ms,
+        slot=turn.slot,
+        reason=REASON_WORDS[turn.reason] if turn.reason is not None else None,
+        reason_text=REASON_TEXTS[turn.reason] if turn.reason is not None else None,
+        outcome=turn.outcome,
+        prompt_tokens=turn.n_prompt,
+        reused_tokens=turn.n_reused,
+        prefilled_tokens=turn.n_prefilled,
+        generated_tokens=turn.n_generated,
+        divergence=_divergence(engine, turn.divergence) if turn.divergence is not None else None,
+    )
+
+
+def _divergence(engine: Engine, found: DivergedTokens) -> Divergence:
+    return Divergence(
+        at=found.at,
+        before=engine.piece(found.before),
+        resident=engine.piece(found.resident) if found.resident is not None else None,
+        prompt=engine.piece(found.prompt),
+        resident_tokens=_ids(found.resident) if found.resident is not None else None,
+        prompt_tokens=_ids(found.prompt),
+    )
+
+
+def _ids(tokens: bytes) -> list[int]:
+    return memoryview(tokens).cast("i").tolist()

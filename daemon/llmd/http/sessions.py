@@ -1,0 +1,221 @@
+"""/v1/sessions: list, show, reset, close. Reading goes past the decode thread, to the shared page.
+
+A session is a few timelines: slots of the page with the same owner and name. They are told as one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from aiohttp import web
+
+from ..core import limits, session_key
+from ..core.errors import ApiError, code_of_status, shown
+from ..engine.native import REASON_TEXTS, REASON_WORDS, STATE_WORDS, STATUS_WORDS, SessionView, Status
+from ..engine.wire import Reply
+from .access import Caller
+from .context import FACTS, STATE, State
+from .respond import respond
+from .wire import LastStart, Places, Session, SessionDeleted, SessionList, Storage, Timeline
+
+_RUNNING = ("decode", "prefill")
+
+
+async def list_sessions(request: web.Request) -> web.Response:
+    state, caller = request.app[STATE], request[FACTS].caller
+    views = [view for view in state.engine.page.sessions() if view.name]
+    own = sessions_of(state, (view for view in views if may_see(caller, view.owner)))
+    return respond(SessionList(own, _places(state, views), _storage(state, caller)))
+
+
+async def show_session(request: web.Request) -> web.Response:
+    return respond(find(request))
+
+
+async def reset_session(request: web.Request) -> web.Response:
+    state = request.app[STATE]
+    found = find(request)
+    check(found, await state.engine.reset(found.owner, found.id))
+    return respond(again(state, found.owner, found.id))
+
+
+async def delete_session(request: web.Request) -> web.Response:
+    state = request.app[STATE]
+    owner, name = _meant(request)
+    reply = await state.engine.close_session(owner, name)
+    if reply.status == Status.NOT_FOUND:
+        raise ApiError("session_not_found", f"There is no session {shown(name)}.", "id")
+    if reply.status != Status.OK:
+        raise ApiError(code_of_status(STATUS_WORDS[reply.status]))
+    return respond(SessionDeleted(name))
+
+
+def _meant(request: web.Request) -> tuple[int, str]:
+    """An open session's owner and name, or what may be those of one that sleeps on the disk: the engine knows."""
+    try:
+        found = find(request)
+    except ApiError as error:
+        caller, owner, name = request[FACTS].caller, owner_asked(request), request.match_info["id"]
+        owner = caller.owner if owner is None else owner
+        if error.code != "session_not_found" or not may_see(caller, owner) or not session_key.is_valid(name):
+            raise
+        return owner, name
+    return found.owner, found.id
+
+
+# --- finding ---------------------------------------------------------------------------------------------------------
+
+
+def may_see(caller: Caller, owner: int) -> bool:
+    return caller.is_admin or owner == caller.owner
+
+
+def find(request: web.Request) -> Session:
+    """The session meant by the path, among those the caller may see."""
+    state, caller, name = request.app[STATE], request[FACTS].caller, request.match_info["id"]
+    owner = owner_asked(request)
+    views = (view for view in state.engine.page.sessions() if view.name == name)
+    found = sessions_of(state, (view for view in views if may_see(caller, view.owner) and owner in (None, view.owner)))
+    if not found:
+        raise ApiError("session_not_found", f"There is no session {shown(name)}.", "id")
+    if len(found) > 1:
+        owners = ", ".join(session.owner_name or str(session.owner) for session in found)
+        raise ApiError(
+            "ambiguous_session",
+            f"Owners {owners} have a session {name}: name one with ?owner=NAME (llmctl: --owner NAME).",
+            "owner",
+        )
+    return found[0]
+
+
+def again(state: State, owner: int, name: str) -> Session:
+    """A session as it is after a command about it."""
+    slots = state.engine.page.slots_of(owner, name)
+    views = (state.engine.page.session(slot) for slot in slots)
+    found = sessions_of(state, (view for view in views if view is not None and view.name == name))
+    if not found:
+        raise ApiError("session_not_found", f"There is no session {shown(name)}.", "id")
+    return found[0]
+
+
+def owner_asked(request: web.Request) -> int | None:
+    """By name or by number. Who is no admin learns no names."""
+    text, caller = request.query.get("owner"), request[FACTS].caller
+    if text is None:
+        return None
+    named = request.app[STATE].keys.owner_named(text)
+    owner = named if named is not None and may_see(caller, named) else uint32_of(text)
+    if owner is None:
+        raise ApiError(
+            "invalid_value",
+            f"owner: {shown(text)} is no owner's name, and not a number from 0 to {limits.UINT32_MAX}.",
+            "owner",
+        )
+    return owner
+
+
+def uint32_of(text: str) -> int | None:
+    """A number in a client's text, if the engine can take it; its length first: int() takes no thousands of digits."""
+    if not text.isascii() or not text.isdigit() or len(text) > len(str(limits.UINT32_MAX)):
+        return None
+    number = int(text)
+    return number if number <= limits.UINT32_MAX else None
+
+
+def check(session: Session, reply: Reply) -> None:
+    """A session that was closed in the meantime is not there; anything else is the engine's own refusal."""
+    if reply.status == Status.NOT_FOUND:
+        raise ApiError("session_not_found", f"There is no session {shown(session.id)}.", "id")
+    if reply.status != Status.OK:
+        raise ApiError(code_of_status(STATUS_WORDS[reply.status]))
+
+
+# --- telling ---------------------------------------------------------------------------------------------------------
+
+
+def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
+    """The timelines grouped by session; the last used first."""
+    groups: dict[tuple[int, str], list[SessionView]] = {}
+    for view in views:
+        groups.setdefault((view.owner, view.name), []).append(view)
+    for group in groups.values():
+        group.sort(key=lambda view: (view.used_ms, view.n_requests), reverse=True)
+    ordered = sorted(groups.values(), key=lambda group: group[0].used_ms, reverse=True)
+    return [_session(state, group) for group in ordered]
+
+
+def _session(state: State, views: list[SessionView]) -> Session:
+    timelines = [_timeline(view) for view in views]
+    latest = timelines[0]
+    return Session(
+        id=views[0].name,
+        owner=views[0].owner,
+        owner_name=state.keys.name_of(views[0].owner),
+        slot=latest.slot,
+        state=next((one.state for one in timelines if one.state in _RUNNING), latest.state),
+        pinned=any(view.is_pinned for view in views),
+        tokens=sum(one.tokens for one in timelines),
+        visible_tokens=sum(one.visible_tokens for one in timelines),
+        context_tokens=state.engine.info.n_ctx,
+        waiting=sum(one.waiting for one in timelines),
+        requests=sum(one.requests for one in timelines),
+        prefilled_tokens_total=sum(one.prefilled_tokens_total for one in timelines),
+        reused_tokens_total=sum(one.reused_tokens_total for one in timelines),
+        generated_tokens_total=sum(one.generated_tokens_total for one in timelines),
+        opened_ms=min(one.opened_ms for one in timelines),
+        used_ms=latest.used_ms,
+        last=latest.last,
+        timelines=timelines,
+    )
+
+
+def _timeline(view: SessionView) -> Timeline:
+    last = None
+    if view.n_requests:
+        last = LastStart(
+            reason=REASON_WORDS[view.reason],
+            reason_text=REASON_TEXTS[view.reason],
+            prompt_tokens=view.n_last_prompt,
+            reused_tokens=view.n_last_reused,
+            diverged_at=view.diverged_at if view.diverged_at >= 0 else None,
+        )
+    return Timeline(
+        slot=view.slot,
+        state=STATE_WORDS[view.state],
+        tokens=view.n_tokens,
+        visible_tokens=view.n_visible,
+        waiting=view.n_waiting,
+        requests=view.n_requests,
+        prefilled_tokens_total=view.n_prefilled_total,
+        reused_tokens_total=view.n_reused_total,
+        generated_tokens_total=view.n_generated_total,
+        opened_ms=view.opened_ms,
+        used_ms=view.used_ms,
+        last=last,
+    )
+
+
+def _places(state: State, named: list[SessionView]) -> Places:
+    info = state.engine.info
+    n_parked = sum(STATE_WORDS[view.state] == "parked" for view in named)
+    return Places(
+        named=info.n_sessions,
+        named_used=len(named) - n_parked,
+        scratch=info.n_scratch,
+        parked=n_parked,
+        parked_max=info.n_slots - info.n_sessions - info.n_scratch,
+        dormant=state.engine.page.counters()["sessions_dormant"],
+        policy=state.config.capacity_policy,
+    )
+
+
+def _storage(state: State, caller: Caller) -> Storage:
+    counters, info, directory = state.engine.page.counters(), state.engine.info, state.config.state_dir
+    return Storage(
+        parked_bytes=counters["parked_bytes"],
+        parked_bytes_max=info.parked_bytes_max,
+        checkpoints=counters["checkpoints"],
+        checkpoint_bytes=counters["checkpoint_bytes"],
+        checkpoint_bytes_max=info.checkpoint_bytes_max,
+        state_dir=str(directory) if directory is not None and caller.is_admin else None,
+    )

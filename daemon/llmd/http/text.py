@@ -1,0 +1,68 @@
+"""/tokenize and /detokenize. The context does not bound them: they have limits of their own."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Any, cast
+
+import msgspec
+from aiohttp import web
+
+from ..core import limits
+from ..core.errors import ApiError
+from ..core.room import utf8_bytes
+from ..engine.engine import Engine
+from . import body
+from .context import FACTS, STATE
+from .deadline import in_time
+from .respond import respond
+from .token_ids import token_bytes
+from .wire import DetokenizedText, DetokenizeRequest, TokenizeRequest, TokenPiece, Tokens
+
+_TOKENS_AT_ONCE = 8192
+"""Encoded in one call, which holds the interpreter lock."""
+
+
+async def tokenize(request: web.Request) -> web.Response:
+    engine, owner = request.app[STATE].engine, request[FACTS].caller.owner
+    async with in_time(request):
+        wanted = await body.read(request, TokenizeRequest)
+        name = "content" if wanted.content is not None else "prompt"
+        text = wanted.content if wanted.content is not None else wanted.prompt
+        if text is None:
+            raise ApiError("missing_parameter", "content is missing.", "content")
+        _check(name, utf8_bytes(text), limits.TOKENIZE_BYTES_MAX, "bytes")
+        tokens = await engine.tokenize(
+            owner, text, add_special=bool(wanted.add_special), parse_special=bool(wanted.parse_special)
+        )
+        return await engine.in_thread(
+            owner, len(tokens), lambda: respond(_answer(engine, tokens, bool(wanted.with_pieces)))
+        )
+
+
+def _check(param: str, n: int, most: int, unit: str) -> None:
+    if n > most:
+        raise ApiError("invalid_value", f"{param}: {n} {unit}; at most {most} are taken at once.", param)
+
+
+def _answer(engine: Engine, tokens: bytes, with_pieces: bool) -> Tokens:
+    """Each piece is a call into libllm: a long text has too many of them for the event loop."""
+    ids = array("i", tokens)
+    parts = []
+    for at in range(0, len(ids), _TOKENS_AT_ONCE):
+        listed: list[Any] = ids[at : at + _TOKENS_AT_ONCE].tolist()
+        if with_pieces:
+            listed = [TokenPiece(token, engine.piece(array("i", [token]).tobytes())) for token in listed]
+        parts.append(msgspec.json.encode(listed)[1:-1])
+    encoded = msgspec.Raw(b"[" + b",".join(parts) + b"]")
+    return Tokens(cast("list[int | TokenPiece]", encoded), count=len(ids), max_model_len=engine.info.n_ctx)
+
+
+async def detokenize(request: web.Request) -> web.Response:
+    engine, owner = request.app[STATE].engine, request[FACTS].caller.owner
+    async with in_time(request):
+        wanted = await body.read(request, DetokenizeRequest)
+        _check("tokens", len(wanted.tokens), max(limits.DETOKENIZE_TOKENS_MAX, engine.info.n_ctx), "token ids")
+        tokens = token_bytes(wanted.tokens, engine.info.n_vocab, "tokens")
+        text = await engine.detokenize(owner, tokens)
+        return await engine.in_thread(owner, len(text), lambda: respond(DetokenizedText(content=text, prompt=text)))

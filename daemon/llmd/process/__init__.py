@@ -1,0 +1,1 @@
+"""The daemon as a process: its options, its sockets, its log, systemd."""

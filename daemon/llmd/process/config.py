@@ -1,0 +1,177 @@
+"""Reads the options: command line, then environment, then TOML file, then default."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from .. import __version__
+from . import logs
+from .options import OPTIONS, PLACES_MAX, Config, Option
+
+PROGRAM = "llmd"
+USAGE_ERROR = 2
+
+_DESCRIPTION = """\
+Serves one language model to many independent, named, warm conversations, over an OpenAI-compatible HTTP interface.
+Without arguments it serves the embedded model on http://127.0.0.1:8000 and on a unix socket for llmctl.
+"""
+
+_EPILOG = """\
+Every option can also be set by environment (--ctx-size is LLMD_CTX_SIZE) and in the TOML file named by --config
+(ctx_size = 8192). The command line wins over the environment, the environment over the file.
+
+signals:
+  SIGTERM, SIGINT   stop in order: running requests end or are cancelled after --shutdown-timeout, sessions are saved;
+                    a second one exits at once, and what was not saved is lost as in a crash
+  SIGHUP            without a terminal, as under systemd: read --api-key-file again (systemctl reload llmd); when llmd
+                    was started from a terminal, the terminal is gone: stop in order
+  SIGQUIT           exit at once and print what every thread was doing
+
+exit status:
+  0  stopped in order     1  could not start     2  wrong options     128 + signal  exited at once
+
+examples:
+  llmd model.gguf --ctx-size 16384                  serve a model, 16k tokens for each conversation
+  llmd --model model.gguf --max-sessions 32         keep 32 conversations warm
+  llmd --host 0.0.0.0 --api-key-file keys.txt       let others in, with a key
+  llmd --model sim:hybrid --port 0                  a simulated model, on a free port
+
+  curl -N http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\
+    -d '{"messages":[{"role":"user","content":"hello"}],"stream":true,"session_id":"a"}'
+  llmctl status
+"""
+
+
+_CONFIG = next(option for option in OPTIONS if option.name == "config")
+_MODEL = "positional_model"
+
+
+class ConfigError(Exception):
+    """An option with a bad value, or a file that cannot be read; the message names it."""
+
+
+def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Config:
+    """The configuration. Raises ConfigError; `--help` and `--version` exit."""
+    environment = os.environ if environment is None else environment
+    given = {name: value for name, value in vars(_parser().parse_args(arguments)).items() if value is not None}
+    if _MODEL in given:
+        if "model" in given:
+            raise ConfigError(f"--model {given['model']} and {given[_MODEL]}: only one model can be served")
+        given["model"] = given[_MODEL]
+    path = given.get("config") or environment.get("LLMD_CONFIG")
+    from_file = _read_file(_parse(_CONFIG, path, "--config")) if path else {}
+    values: dict[str, Any] = {}
+    for option in OPTIONS:
+        if option.name in given:
+            values[option.name] = _parse(option, given[option.name], option.flag)
+        elif environment.get(option.environment):
+            values[option.name] = _parse(option, environment[option.environment], option.environment)
+        elif option.name in from_file:
+            values[option.name] = _parse(option, from_file[option.name], f"{path}: {option.name}")
+    return _checked(Config(**values))
+
+
+def load_or_exit(arguments: Sequence[str]) -> Config:
+    """As `load`; a bad option ends the process with a sentence and status 2."""
+    try:
+        return load(arguments)
+    except ConfigError as error:
+        logs.last_words(f"{PROGRAM}: {error}")
+        raise SystemExit(USAGE_ERROR) from None
+
+
+def _parse(option: Option, text: str, where: str) -> Any:
+    try:
+        return option.parse(text)
+    except (ValueError, OverflowError):
+        raise ConfigError(f"{where}: {text!r} is not valid; expected {option.expects}") from None
+
+
+def _read_file(path: Path) -> dict[str, str]:
+    try:
+        document = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise ConfigError(f"--config: cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--config: {path} is not valid TOML: {error}") from None
+    known = {option.name for option in OPTIONS} - {"config"}
+    spellings: dict[str, str] = {}
+    values = {}
+    for key, value in document.items():
+        name = key.replace("-", "_")
+        if name not in known:
+            raise ConfigError(f"{path}: there is no option {key!r}; the options are in: {PROGRAM} --help")
+        if name in spellings:
+            raise ConfigError(f"{path}: {spellings[name]} and {key} are the same option; keep one of them")
+        spellings[name] = key
+        values[name] = _toml_text(path, key, value)
+    return values
+
+
+_TOML_KINDS: dict[type, str] = {dict: "a table", list: "a list in which not everything is text"}
+
+
+def _toml_text(path: Path, key: str, value: object) -> str:
+    """A TOML value as the command line would spell it."""
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return ",".join(value)
+    if isinstance(value, str | int | float):
+        return str(value)
+    kind = _TOML_KINDS.get(type(value), f"a {type(value).__name__}")
+    raise ConfigError(f"{path}: {key} is {kind}; expected text, a number, true, false or a list of texts")
+
+
+def _checked(config: Config) -> Config:
+    """What no single option can know."""
+    if config.max_sessions + config.scratch_sessions > PLACES_MAX:
+        raise ConfigError(
+            f"--max-sessions: {config.max_sessions} and --scratch-sessions: {config.scratch_sessions} "
+            f"are more than {PLACES_MAX} together"
+        )
+    return config
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(f"{message}; the options are in: {PROGRAM} --help")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog=PROGRAM,
+        usage="llmd [options] [MODEL]",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    groups: dict[str, Any] = {}
+    for option in OPTIONS:
+        if option.group not in groups:
+            groups[option.group] = parser.add_argument_group(option.group)
+        groups[option.group].add_argument(option.flag, dest=option.name, metavar=option.metavar, help=_help(option))
+    parser.add_argument(_MODEL, nargs="?", metavar="MODEL", help="the same as --model MODEL")
+    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    return parser
+
+
+def _help(option: Option) -> str:
+    default = option.shown_default()
+    text = option.help.replace("%", "%%")
+    return f"{text} (default: {default})" if default and "(default:" not in text else text
+
+
+def reference() -> str:
+    """The table as Markdown, for the documentation."""
+    lines = ["| option | environment | value | meaning |", "|---|---|---|---|"]
+    for o in OPTIONS:
+        flag = f"{o.flag} {o.metavar}".replace("|", "\\|")
+        lines.append(f"| `{flag}` | `{o.environment}` | {o.expects} | {o.help} |")
+    return "\n".join(lines)

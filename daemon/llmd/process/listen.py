@@ -1,0 +1,255 @@
+"""The sockets the daemon listens on, opened before the model is loaded.
+
+A port in use is known at once, and no other daemon can take this one. The unix socket is this user's alone: nothing is
+removed for it but a socket of this user's on which nobody listens.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import ipaddress
+import logging
+import os
+import resource
+import socket
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core import limits
+from . import systemd
+from .options import Config, UntrustedSocketError, check_socket
+
+log = logging.getLogger("llmd")
+
+UNIX_PATH_BYTES_MAX = 107
+"""sun_path less its terminator; see unix(7)."""
+
+
+class ListenError(Exception):
+    """An address cannot be listened on; the message says which and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnixSocket:
+    """One that we made, and that goes with us."""
+
+    listener: socket.socket
+    path: Path
+    inode: tuple[int, int]
+    lock: int
+    """Descriptor of the lock file beside it: held as long as the daemon lives. The file stays: who removed it would
+    leave two daemons with a lock each."""
+
+    def close(self) -> None:
+        self.listener.close()
+        try:
+            if _inode(os.lstat(self.path)) == self.inode:
+                self.path.unlink()
+        except OSError:
+            pass  # gone, or in a directory that is no longer ours: there is nothing left to do
+        os.close(self.lock)
+
+
+@dataclass(frozen=True, slots=True)
+class Listeners:
+    """Open sockets; `local` is among them unless systemd passed them."""
+
+    sockets: list[socket.socket]
+    local: UnixSocket | None
+
+    def addresses(self) -> list[str]:
+        return [address_of(listener) for listener in self.sockets]
+
+    def public_addresses(self) -> list[str]:
+        """Those that other machines can reach."""
+        return [address_of(listener) for listener in self.sockets if not _is_local(listener)]
+
+    def close(self) -> None:
+        for listener in self.sockets:
+            listener.close()
+        if self.local is not None:
+            self.local.close()
+
+
+def _inode(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _is_local(listener: socket.socket) -> bool:
+    if listener.family == socket.AF_UNIX:
+        return True
+    address = ipaddress.ip_address(listener.getsockname()[0].partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+def address_of(listener: socket.socket) -> str:
+    name = listener.getsockname()
+    if listener.family == socket.AF_UNIX:
+        return f"unix:{name if isinstance(name, str) else os.fsdecode(name)}"
+    host, port = name[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def open_listeners(config: Config) -> Listeners:
+    """Those that systemd passed, or those of the configuration. Raises ListenError."""
+    passed = _passed()
+    if passed:
+        return Listeners(passed, None)
+    tcp = _tcp(config.host, config.port)
+    try:
+        local = _unix(config.socket)
+    except BaseException:
+        tcp.close()
+        raise
+    return Listeners([tcp, local.listener], local)
+
+
+def _passed() -> list[socket.socket]:
+    try:
+        passed = systemd.listen_sockets()
+    except OSError as error:
+        raise ListenError(f"LISTEN_FDS: systemd passed no such socket: {error.strerror}") from None
+    for listener in passed:
+        is_known = listener.family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX)
+        is_stream = listener.type == socket.SOCK_STREAM
+        if not (is_known and is_stream and listener.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)):
+            raise ListenError(
+                "LISTEN_FDS: systemd passed a socket that does not listen; use ListenStream= and Accept=no"
+            )
+    return passed
+
+
+def _tcp(host: str, port: int) -> socket.socket:
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (socket.gaierror, UnicodeError) as error:
+        raise ListenError(f"--host: {host} is no address: {getattr(error, 'strerror', error)}") from None
+    family, kind, protocol, _, address = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setblocking(False)
+        listener.bind(address)
+        listener.listen(limits.BACKLOG)
+    except OSError as error:
+        listener.close()
+        advice = "; choose another with --port" if error.errno == errno.EADDRINUSE else ""
+        raise ListenError(f"cannot listen on {host} port {port}: {os.strerror(error.errno or 0)}{advice}") from None
+    return listener
+
+
+# --- the unix socket -------------------------------------------------------------------------------------------------
+
+
+def _unix(path: Path) -> UnixSocket:
+    """For its user only from its first moment on, whatever the umask. Only who holds the lock looks at the path."""
+    if len(os.fsencode(path)) > UNIX_PATH_BYTES_MAX:
+        raise ListenError(f"--socket: {path} has more than {UNIX_PATH_BYTES_MAX} bytes; choose a shorter path")
+    lock = _lock(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        _remove_dead(path)
+        listener.setblocking(False)
+        os.fchmod(listener.fileno(), 0o600)  # bind() gives the file this mode
+        listener.bind(os.fspath(path))
+        return UnixSocket(listener, path, _inode(os.lstat(path)), lock)
+    except OSError as error:
+        listener.close()
+        os.close(lock)
+        raise ListenError(f"cannot listen on {path}: {error.strerror or error}; choose another with --socket") from None
+    except ListenError:
+        listener.close()
+        os.close(lock)
+        raise
+
+
+def _lock(path: Path) -> int:
+    """The lock that says that a daemon lives there; it makes the directory."""
+    try:
+        make_private(path.parent)
+        check_socket(path)  # now that the directory is there, nobody can put another in its place
+        _warn_of_open(path.parent)
+        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        lock = os.open(f"{path}.lock", flags, 0o600)
+    except OSError as error:
+        reason = "it is a symbolic link" if error.errno == errno.ELOOP else error.strerror
+        raise ListenError(
+            f"cannot make the unix socket {path}: {error.filename}: {reason}; choose another with --socket"
+        ) from None
+    except UntrustedSocketError as error:
+        raise ListenError(str(error)) from None
+    try:
+        _check_own(f"{path}.lock", os.fstat(lock), "a regular file", stat.S_ISREG)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise ListenError(f"another llmd serves {path}; stop it, or choose another with --socket") from None
+    except OSError as error:
+        os.close(lock)
+        raise ListenError(f"{path}.lock cannot be locked: {error.strerror}; choose another with --socket") from None
+    except ListenError:
+        os.close(lock)
+        raise
+    return lock
+
+
+def make_private(directory: Path) -> None:
+    """Makes the directory and those above it that are missing, each for this user only, whatever the umask, to which
+    Path.mkdir leaves the upper ones."""
+    if not directory.is_dir():
+        make_private(directory.parent)
+        directory.mkdir(mode=0o700, exist_ok=True)
+
+
+def _warn_of_open(directory: Path) -> None:
+    mode = directory.stat().st_mode
+    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+        log.warning("every user of this machine can put another socket in the place of ours, in %s", directory)
+
+
+def _remove_dead(path: Path) -> None:
+    """What a daemon that died left. Anything else that is there stays, and is an error."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return
+    _check_own(str(path), found, "a socket", stat.S_ISSOCK)
+    if _is_listened_on(path):
+        raise ListenError(f"another program listens on {path}; stop it, or choose another with --socket")
+    path.unlink(missing_ok=True)
+
+
+def _check_own(name: str, found: os.stat_result, kind: str, is_kind: Callable[[int], bool]) -> None:
+    if not is_kind(found.st_mode):
+        raise ListenError(f"{name} is in the way and is not {kind}; choose another place with --socket")
+    if found.st_uid != os.geteuid():
+        raise ListenError(f"{name} belongs to another user (uid {found.st_uid}); choose another place with --socket")
+
+
+def _is_listened_on(path: Path) -> bool:
+    """Only a refused connection says that nobody does."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.setblocking(False)
+        try:
+            probe.connect(os.fspath(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True
+    return True
+
+
+def descriptors_for(n_connections: int) -> int:
+    """How many of these connections the process may have; raises its own limit of open files as far as it can."""
+    wanted = n_connections + limits.DESCRIPTORS_RESERVED
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        soft = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    if soft == resource.RLIM_INFINITY:
+        return n_connections
+    return min(n_connections, max(soft - limits.DESCRIPTORS_RESERVED, soft // 2))

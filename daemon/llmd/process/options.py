@@ -1,0 +1,398 @@
+"""The option table: what can be set, once. Command line, environment, TOML file, help and documentation read it.
+
+An option is a field of `Config`; its name gives the spelling everywhere: `ctx_size` is `--ctx-size`, `LLMD_CTX_SIZE`
+and `ctx_size` in TOML. A parser turns the text into the value or says in one sentence what it expected.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .option_values import KIB, Parser, choice, integer, model, number, path, path_or_none, size, switch, text, words
+
+# What is served without --model.
+DEMO_MODEL = Path(__file__).parents[1] / "data" / "llmd-demo.gguf"
+STAND_IN_MODEL = Path(__file__).parents[3] / "build" / "models" / "tiny-dense.gguf"
+EMBEDDED_MODEL = DEMO_MODEL if DEMO_MODEL.exists() else STAND_IN_MODEL
+
+PLACES_MAX = 256
+PARKED_MAX = 1024
+TIMELINES_MAX = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One row of the table."""
+
+    name: str
+    default: Any
+    parse: Parser
+    expects: str
+    group: str
+    metavar: str
+    help: str
+    unit: str
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def environment(self) -> str:
+        return "LLMD_" + self.name.upper()
+
+    def shown_default(self) -> str:
+        """The default as the command line would spell it; "" when there is none."""
+        if callable(self.default):
+            return str(self.default())
+        if isinstance(self.default, bool):
+            return "on" if self.default else "off"
+        if isinstance(self.default, float):
+            return f"{self.default:g}"
+        if self.unit == "bytes" and self.default:
+            return f"{self.default // KIB**2}M"
+        return "" if self.default in (None, ()) else str(self.default)
+
+
+# --- defaults that depend on who runs it -----------------------------------------------------------------------------
+
+
+def default_socket() -> Path:
+    """Where the daemon listens, and where llmctl looks, when nobody says."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR")
+    if os.geteuid() == 0:
+        return Path("/run/llmd/llmd.sock")
+    if runtime:
+        return Path(runtime) / "llmd" / "llmd.sock"
+    return _socket_in_tmp()
+
+
+def _socket_in_tmp() -> Path:
+    return Path(f"/tmp/llmd-{os.geteuid()}/llmd.sock")
+
+
+class UntrustedSocketError(Exception):
+    """Another user could stand in for the daemon; the message says where and what to do."""
+
+
+def check_socket(path: Path) -> None:
+    """For the default in /tmp, where anybody can come first. Raises UntrustedSocketError unless the directory is this
+    user's alone; one that is not there yet is no danger."""
+    if path != _socket_in_tmp():
+        return
+    try:
+        found = os.lstat(path.parent)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise UntrustedSocketError(
+            f"{path.parent} is not a directory that only this user may write to; choose another place with --socket"
+        )
+
+
+def default_state_dir() -> Path:
+    if os.geteuid() == 0:
+        return Path("/var/lib/llmd")
+    state = os.environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path(os.path.expanduser("~/.local/state"))) / "llmd"
+
+
+# --- the table -------------------------------------------------------------------------------------------------------
+
+MODEL, SERVER, SESSIONS, MACHINE = "model", "server", "sessions", "machine"
+ACCESS, STREAMS, LOG = "access", "streams", "log"
+
+
+def option(default: Any, parse: Parser, expects: str, group: str, metavar: str, help: str, unit: str = "") -> Any:
+    row = {"parse": parse, "expects": expects, "group": group, "metavar": metavar, "help": help, "unit": unit}
+    if callable(default):
+        return dataclasses.field(default_factory=default, metadata=row)
+    return dataclasses.field(default=default, metadata=row)
+
+
+_POSITIVE_S = "seconds, 0.1 to 86400"
+_S_OR_OFF = "seconds, 0 to 86400; 0 is off"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything that can be set, with its value."""
+
+    model: str = option(
+        str(EMBEDDED_MODEL),
+        model,
+        "a path or sim:CLASS",
+        MODEL,
+        "PATH",
+        "GGUF file to serve, or a simulated model: sim:dense, sim:window, sim:recurrent, "
+        "sim:hybrid (default: the embedded model)",
+    )
+    model_id: str = option(
+        "", text, "a name", MODEL, "NAME", "name of the model in answers (default: the model's own name)"
+    )
+    chat_template_file: Path | None = option(
+        None, path, "a path", MODEL, "FILE", "Jinja chat template that replaces the model's own"
+    )
+    host: str = option(
+        "127.0.0.1",
+        text,
+        "an address",
+        SERVER,
+        "ADDRESS",
+        "address to listen on; give --api-key-file with anything but loopback",
+    )
+    port: int = option(
+        8000, integer(0, 65535), "a port from 0 to 65535; 0 picks a free one", SERVER, "PORT", "TCP port to listen on"
+    )
+    socket: Path = option(
+        default_socket,
+        path,
+        "a path",
+        SERVER,
+        "PATH",
+        "unix socket to listen on; who may open it may administer the daemon",
+    )
+    config: Path | None = option(
+        None,
+        path,
+        "a path",
+        SERVER,
+        "FILE",
+        "TOML file with any of these options (ctx_size = 8192); flags and environment win",
+    )
+    state_dir: Path | None = option(
+        default_state_dir,
+        path_or_none,
+        "a path, or none",
+        SERVER,
+        "DIR",
+        "directory for sessions that outlive the process and for parked ones without room in memory; none: memory only",
+    )
+    body_limit: int = option(
+        64 * KIB**2,
+        size(KIB, 4 * KIB**3),
+        "a size from 1K to 4G",
+        SERVER,
+        "SIZE",
+        "largest request body",
+        "bytes",
+    )
+    shutdown_timeout: float = option(
+        30.0,
+        number(0, 86400),
+        "seconds, 0 to 86400",
+        SERVER,
+        "S",
+        "how long running requests may go on after SIGTERM",
+        "seconds",
+    )
+    ctx_size: int = option(
+        0,
+        integer(0, 1 << 24),
+        "0 to 16777216 tokens; 0 is the model's own, at most 8192",
+        SESSIONS,
+        "N",
+        "tokens one session may hold; 0: what the model was trained for, at most 8192",
+        "tokens",
+    )
+    max_sessions: int = option(
+        8, integer(1, PLACES_MAX - 1), f"1 to {PLACES_MAX - 1}", SESSIONS, "N", "places for named sessions"
+    )
+    scratch_sessions: int = option(
+        2, integer(1, PLACES_MAX - 1), f"1 to {PLACES_MAX - 1}", SESSIONS, "N", "places for requests without a session"
+    )
+    scratch_reuse: bool = option(
+        True,
+        switch,
+        "on or off",
+        SESSIONS,
+        "on|off",
+        "let requests without a session reuse what an earlier one left",
+    )
+    capacity_policy: str = option(
+        "park",
+        choice("park", "evict", "refuse"),
+        "park, evict or refuse",
+        SESSIONS,
+        "POLICY",
+        "when all places are taken: park moves the least recently used idle session to host memory, then to disk; "
+        "evict forgets it; refuse answers 429",
+    )
+    session_timelines: int = option(
+        3,
+        integer(1, TIMELINES_MAX),
+        f"1 to {TIMELINES_MAX}",
+        SESSIONS,
+        "N",
+        "histories that one session may hold side by side; each takes a place",
+    )
+    max_parked: int = option(
+        64,
+        integer(1, PARKED_MAX),
+        f"1 to {PARKED_MAX}",
+        SESSIONS,
+        "N",
+        "sessions that may be parked beyond the places",
+    )
+    park_memory: int = option(
+        0,
+        size(0, 1 << 50),
+        "a size such as 2G; 0 is automatic",
+        SESSIONS,
+        "SIZE",
+        "host memory for parked sessions, before the disk; 0: a tenth of what is free",
+        "bytes",
+    )
+    checkpoint_memory: int = option(
+        0,
+        size(0, 1 << 50),
+        "a size such as 2G; 0 is automatic",
+        SESSIONS,
+        "SIZE",
+        "host memory for checkpoints of all sessions; 0: a tenth of what is free",
+        "bytes",
+    )
+    checkpoint_every: int = option(
+        256,
+        integer(1, 1 << 20),
+        "1 to 1048576 tokens",
+        SESSIONS,
+        "N",
+        "generated tokens between two checkpoints",
+        "tokens",
+    )
+    session_idle_time: int = option(
+        0,
+        integer(0, 1 << 30),
+        "seconds, 0 to 1073741824; 0 is never",
+        SESSIONS,
+        "S",
+        "sessions not used for so long are forgotten, pinned ones excepted; 0: never",
+        "seconds",
+    )
+    history: str = option(
+        "resident",
+        choice("resident", "template"),
+        "resident or template",
+        SESSIONS,
+        "HISTORY",
+        "past answers in a prompt: resident keeps the tokens they were generated with; template tokenizes them again",
+    )
+    threads: int = option(
+        0,
+        integer(0, 1024),
+        "0 to 1024; 0 is one per physical core",
+        MACHINE,
+        "N",
+        "threads for the model; 0: one per physical core",
+    )
+    gpu_layers: int = option(
+        -1,
+        integer(-1, 10_000),
+        "-1 to 10000; -1 is all",
+        MACHINE,
+        "N",
+        "layers on the GPU, where there is one; -1: all",
+    )
+    kv_memory: int = option(
+        0,
+        size(0, 1 << 50),
+        "a size such as 2G; 0 is automatic",
+        MACHINE,
+        "SIZE",
+        "memory for the KV cache; 0: a fraction of what is free",
+        "bytes",
+    )
+    oversize: str = option(
+        "refuse",
+        choice("refuse", "allow"),
+        "refuse or allow",
+        MACHINE,
+        "refuse|allow",
+        "a model larger than the memory that is available; allow reads it from the disk again and again",
+    )
+    gap_target_ms: int = option(
+        100,
+        integer(1, 60_000),
+        "1 to 60000 milliseconds",
+        MACHINE,
+        "MS",
+        "longest pause that a long prompt may cause to running streams",
+        "milliseconds",
+    )
+    api_key_file: Path | None = option(
+        None,
+        path,
+        "a path",
+        ACCESS,
+        "FILE",
+        "keys for the TCP port, a 'KEY [NAME] [admin]' per line, not readable by others; SIGHUP reads it again",
+    )
+    allowed_hosts: tuple[str, ...] = option(
+        (),
+        words,
+        "names separated by commas",
+        ACCESS,
+        "NAMES",
+        "Host names to answer to, besides localhost and addresses; * allows all",
+    )
+    allowed_origins: tuple[str, ...] = option(
+        (),
+        words,
+        "origins separated by commas",
+        ACCESS,
+        "ORIGINS",
+        "web origins whose pages may call, such as http://localhost:3000; * allows all",
+    )
+    keepalive_interval: float = option(
+        10.0,
+        number(0.1, 86400),
+        _POSITIVE_S,
+        STREAMS,
+        "S",
+        "comment in a silent stream after so long",
+        "seconds",
+    )
+    slow_reader_timeout: float = option(
+        30.0,
+        number(0.1, 86400),
+        _POSITIVE_S,
+        STREAMS,
+        "S",
+        "a stream whose client reads nothing for so long is cancelled",
+        "seconds",
+    )
+    request_timeout: float = option(
+        0.0,
+        number(0, 86400),
+        _S_OR_OFF,
+        STREAMS,
+        "S",
+        "longest life of one request; 0: no limit",
+        "seconds",
+    )
+    log_format: str = option("text", choice("text", "json"), "text or json", LOG, "text|json", "form of the log lines")
+    log_level: str = option(
+        "info",
+        choice("debug", "info", "warning", "error"),
+        "debug, info, warning or error",
+        LOG,
+        "LEVEL",
+        "least important lines to log",
+    )
+
+
+def options() -> tuple[Option, ...]:
+    rows = []
+    for field in dataclasses.fields(Config):
+        default = field.default if field.default is not dataclasses.MISSING else field.default_factory
+        rows.append(Option(name=field.name, default=default, **field.metadata))
+    return tuple(rows)
+
+
+OPTIONS = options()

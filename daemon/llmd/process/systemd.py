@@ -1,0 +1,65 @@
+"""systemd's protocols: readiness, watchdog and socket activation. Without systemd, all of it does nothing."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping, MutableMapping
+
+from ..core import limits
+
+LISTEN_FDS_START = 3
+
+
+def notify(*lines: str, environment: Mapping[str, str] = os.environ) -> bool:
+    """Tells the service manager, as in sd_notify(3). False when there is none, or when it does not listen."""
+    address = environment.get("NOTIFY_SOCKET")
+    if not address:
+        return False
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        sender.settimeout(limits.NOTIFY_PATIENCE_S)
+        try:
+            sender.sendto("\n".join(lines).encode(), address)
+        except OSError:
+            return False
+    return True
+
+
+def more_time(seconds: float, is_wanted: bool = True) -> tuple[str, ...]:
+    """For `notify`: starting or stopping may take so much longer from now, whatever the unit says."""
+    return (f"EXTEND_TIMEOUT_USEC={int(seconds * 1_000_000)}",) if is_wanted else ()
+
+
+def reloading() -> str:
+    """For `notify`, before a reload; READY=1 ends it."""
+    return f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}"
+
+
+def watchdog_interval_s(environment: Mapping[str, str] = os.environ) -> float | None:
+    """How often to feed the watchdog: half of what systemd waits. None when it does not wait for us."""
+    if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    try:
+        microseconds = int(environment.get("WATCHDOG_USEC", "0"))
+    except ValueError:
+        return None
+    return microseconds / 2_000_000 if microseconds > 0 else None
+
+
+def listen_sockets(environment: MutableMapping[str, str] = os.environ) -> list[socket.socket]:
+    """Sockets that systemd opened for us (sd_listen_fds(3)), taken once; children do not see them."""
+    count = environment.pop("LISTEN_FDS", "")
+    pid = environment.pop("LISTEN_PID", "")
+    environment.pop("LISTEN_FDNAMES", None)
+    if pid != str(os.getpid()) or not count.isdigit():
+        return []
+    sockets = []
+    for descriptor in range(LISTEN_FDS_START, LISTEN_FDS_START + int(count)):
+        os.set_inheritable(descriptor, False)
+        listener = socket.socket(fileno=descriptor)
+        listener.setblocking(False)
+        sockets.append(listener)
+    return sockets

@@ -1,1 +1,0 @@
-"""Types of every dialect llmd speaks. No I/O."""

@@ -1,0 +1,471 @@
+/* page.c: the writing side of the shared segment: its life, and every store into it. */
+#include "boundary/page.h"
+
+#include <assert.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "boundary/page_layout.h"
+
+struct page {
+    llm_page reader; /* the checked facts about this mapping */
+    uint8_t *base;   /* the same bytes, writable */
+    char *name;      /* under which it lies; NULL: private memory */
+};
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* ---- the owner of a segment ---- */
+
+/* Start time of a process in clock ticks after boot, or 0 when there is none, or only what its parent has not asked for
+ * yet (a zombie). Fields 3 and 22 of /proc/PID/stat, counted from the last ')': the command name before it may contain
+ * anything. */
+static uint64_t process_start(int64_t pid)
+{
+    char path[64];
+    char text[1024];
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return 0;
+    }
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = '\0';
+    const char *at = strrchr(text, ')');
+    if (at != NULL && (strncmp(at, ") Z", 3) == 0 || strncmp(at, ") X", 3) == 0)) {
+        return 0;
+    }
+    for (int field = 2; at != NULL && field < 22; field++) {
+        at = strchr(at + 1, ' ');
+    }
+    return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+bool page_owner_lives(const llm_page *p)
+{
+    return p->pid_start != 0 && process_start(p->view.pid) == p->pid_start;
+}
+
+/* The pid of the living process that made this segment, or 0. Does not ask for the magic: an owner that is still
+ * filling in the header is alive too. */
+static int64_t living_owner(const char *name)
+{
+    int fd = shm_open(name, O_RDONLY, 0);
+    if (fd < 0) {
+        return 0;
+    }
+    page_header h;
+    ssize_t n = pread(fd, &h, sizeof h, 0);
+    close(fd);
+    if (n != (ssize_t)sizeof h || h.pid <= 0 || h.pid_start == 0) {
+        return 0;
+    }
+    return process_start(h.pid) == h.pid_start ? h.pid : 0;
+}
+
+/* ---- what dead owners left ---- */
+
+enum { ORPHAN_DAYS = 7 }; /* until then its own daemon may come back and adopt it */
+
+static const char ORPHAN_PREFIX[] = "llmd-";
+static const char SHARED_MEMORY[] = "/dev/shm"; /* where shm_open has its names */
+
+/* When the segment was last used, or UINT64_MAX: it cannot be read. */
+static uint64_t last_use_ms(const char *name)
+{
+    llm_page *reader;
+    if (llm_page_open(name, -1, &reader) != LLM_OK) { /* other users' are none of our business */
+        return UINT64_MAX;
+    }
+    llm_page_view view;
+    llm_page_read(reader, &view);
+    uint64_t last = view.started_ms;
+    for (uint32_t i = 0; i < view.n_slots; i++) {
+        llm_session_view session;
+        if (llm_page_session(reader, i, &session) == LLM_OK && session.used_ms > last) {
+            last = session.used_ms;
+        }
+    }
+    llm_page_close(reader);
+    return last;
+}
+
+static bool is_opening(const char *name)
+{
+    const size_t n = strlen(name);
+    return n > strlen(PAGE_OPENING) && strcmp(name + n - strlen(PAGE_OPENING), PAGE_OPENING) == 0;
+}
+
+static bool is_orphan(const char *name)
+{
+    const uint64_t last = last_use_ms(name);
+    const uint64_t patience_ms = is_opening(name) ? 0 : (uint64_t)ORPHAN_DAYS * 24 * 3600 * 1000;
+    return last != UINT64_MAX && last < now_ms() - patience_ms && living_owner(name) == 0;
+}
+
+/* Segments of daemons that were killed and never came back would hold memory until the machine restarts. */
+static void sweep_orphans(const char *own_name)
+{
+    DIR *directory = opendir(SHARED_MEMORY);
+    if (directory == NULL) {
+        return;
+    }
+    const struct dirent *entry;
+    while ((entry = readdir(directory)) != NULL) {
+        char name[NAME_MAX + 2];
+        snprintf(name, sizeof name, "/%s", entry->d_name);
+        if (strncmp(entry->d_name, ORPHAN_PREFIX, sizeof ORPHAN_PREFIX - 1) == 0 && strcmp(name, own_name) != 0 &&
+            is_orphan(name)) {
+            shm_unlink(name);
+        }
+    }
+    closedir(directory);
+}
+
+/* ---- open and close ---- */
+
+static uint64_t align_up(uint64_t at)
+{
+    return (at + 63) & ~(uint64_t)63;
+}
+
+/* Everything but the texts and the magic. */
+static page_header header_plan(uint32_t n_slots, uint32_t n_ctx)
+{
+    page_header h = {.version = LLM_PAGE_VERSION,
+                     .header_bytes = sizeof(page_header),
+                     .pid = getpid(),
+                     .pid_start = process_start(getpid()),
+                     .started_ms = now_ms(),
+                     .n_slots = n_slots,
+                     .n_ctx = n_ctx,
+                     .n_counters = LLM_COUNTER_N,
+                     .slot_bytes = sizeof(page_slot)};
+    h.counters_at = align_up(sizeof h);
+    h.slots_at = align_up(h.counters_at + sizeof(uint64_t) * h.n_counters);
+    h.tokens_at = h.slots_at + (uint64_t)sizeof(page_slot) * n_slots;
+    h.bytes = align_up(h.tokens_at + sizeof(int32_t) * (uint64_t)n_slots * n_ctx);
+    return h;
+}
+
+/* Puts the owner in before the rest is allocated, so that nobody takes the segment for a dead one meanwhile. */
+static int allocate(int fd, const page_header *h)
+{
+    ssize_t n = pwrite(fd, h, sizeof *h, 0);
+    if (n != (ssize_t)sizeof *h) {
+        return n < 0 ? errno : ENOSPC;
+    }
+    int failure;
+    do {
+        failure = posix_fallocate(fd, 0, (off_t)h->bytes);
+    } while (failure == EINTR);
+    return failure;
+}
+
+static uint8_t *map_named(const char *name, const page_header *h, char *error, size_t error_bytes)
+{
+    sweep_orphans(name);
+    /* Whatever lies under that name already is not ours: not read, not removed, not written to. */
+    int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    if (fd < 0) {
+        snprintf(error, error_bytes, "shared segment %s cannot be made: %s", name, strerror(errno));
+        return NULL;
+    }
+    void *base = MAP_FAILED;
+    int failure = allocate(fd, h);
+    if (failure == 0) {
+        base = mmap(NULL, h->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        failure = base == MAP_FAILED ? errno : 0;
+    }
+    close(fd);
+    if (failure != 0) {
+        shm_unlink(name);
+        snprintf(error, error_bytes, "shared segment %s needs %" PRIu64 " bytes: %s", name, h->bytes,
+                 strerror(failure));
+        return NULL;
+    }
+    return base;
+}
+
+static uint8_t *map_private(const page_header *h, char *error, size_t error_bytes)
+{
+    void *base = mmap(NULL, h->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) {
+        snprintf(error, error_bytes, "the token arrays need %" PRIu64 " bytes: %s", h->bytes, strerror(errno));
+        return NULL;
+    }
+    return base;
+}
+
+static page_slot *slot_at(const page *p, uint32_t slot)
+{
+    assert(slot < p->reader.view.n_slots);
+    return (page_slot *)(void *)(p->base + p->reader.slots_at) + slot;
+}
+
+static void header_write(uint8_t *base, page_header *h, const char *model, const char *fingerprint)
+{
+    snprintf(h->model, sizeof h->model, "%s", model);
+    snprintf(h->fingerprint, sizeof h->fingerprint, "%s", fingerprint);
+    page_header *shared = (page_header *)(void *)base;
+    memcpy(shared, h, sizeof *h);
+    page_slot *slots = (page_slot *)(void *)(base + h->slots_at);
+    for (uint32_t i = 0; i < h->n_slots; i++) {
+        atomic_init(&slots[i].commit, COMMIT_CLOSED);
+    }
+    /* Pairs with the acquire in page_layout_read. */
+    atomic_store_explicit(&shared->magic, PAGE_MAGIC, memory_order_release);
+}
+
+int page_open(const char *name, uint32_t n_slots, uint32_t n_ctx, const char *model, const char *fingerprint,
+              page **out, char *error, size_t error_bytes)
+{
+    char unheard[1];
+    if (error == NULL || error_bytes == 0) {
+        error = unheard;
+        error_bytes = sizeof unheard;
+    }
+    error[0] = '\0';
+    assert(n_slots > 0 && n_slots <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && n_ctx > 0 && n_ctx <= INT32_MAX);
+    page_header h = header_plan(n_slots, n_ctx);
+    page *p = calloc(1, sizeof *p);
+    char *own_name = name != NULL ? strdup(name) : NULL;
+    if (p == NULL || (name != NULL && own_name == NULL)) {
+        free(own_name);
+        free(p);
+        return LLM_NO_MEMORY;
+    }
+    uint8_t *base = name != NULL ? map_named(name, &h, error, error_bytes) : map_private(&h, error, error_bytes);
+    if (base == NULL) {
+        free(own_name);
+        free(p);
+        return name != NULL ? LLM_IO : LLM_NO_MEMORY;
+    }
+    header_write(base, &h, model, fingerprint);
+    p->base = base;
+    p->name = own_name;
+    int status = page_layout_read(base, h.bytes, &p->reader);
+    assert(status == LLM_OK);
+    (void)status;
+    p->reader.base = base;
+    *out = p;
+    return LLM_OK;
+}
+
+void page_close(page *p)
+{
+    if (p == NULL) {
+        return;
+    }
+    if (p->name != NULL) {
+        shm_unlink(p->name);
+    }
+    munmap(p->base, p->reader.bytes);
+    free(p->name);
+    free(p);
+}
+
+int page_publish(page *p)
+{
+    char *name = p->name != NULL ? strdup(p->name) : NULL;
+    if (name == NULL) {
+        return p->name == NULL ? LLM_OK : LLM_NO_MEMORY;
+    }
+    assert(is_opening(name));
+    name[strlen(name) - strlen(PAGE_OPENING)] = '\0';
+    char from[PATH_MAX];
+    char to[PATH_MAX];
+    snprintf(from, sizeof from, "%s%s", SHARED_MEMORY, p->name);
+    snprintf(to, sizeof to, "%s%s", SHARED_MEMORY, name);
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_NOREPLACE) != 0) {
+        free(name);
+        return LLM_IO;
+    }
+    free(p->name);
+    p->name = name;
+    return LLM_OK;
+}
+
+void page_leave(page *p)
+{
+    const int fd = p->name != NULL ? shm_open(p->name, O_RDWR, 0) : -1;
+    if (fd < 0) {
+        return;
+    }
+    if (mmap(p->base, p->reader.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED) {
+        free(p->name);
+        p->name = NULL;
+    }
+    close(fd);
+}
+
+const llm_page *page_reader(const page *p)
+{
+    return &p->reader;
+}
+
+/* ---- slots ---- */
+
+/* The writer is alone: it may look at its own commit word without ordering. */
+static uint64_t commit_own(const page_slot *s)
+{
+    return atomic_load_explicit(&s->commit, memory_order_relaxed);
+}
+
+/* Pairs with the acquires in page_read.c. */
+static void commit_store(page_slot *s, uint64_t word)
+{
+    atomic_store_explicit(&s->commit, word, memory_order_release);
+}
+
+/* Release: after the commit word that announces the change (page_layout.h). */
+#define STORE(member, value) atomic_store_explicit(&s->member, value, memory_order_release)
+
+static void record_write(page_slot *s, const page_record *record)
+{
+    STORE(state, record->state);
+    STORE(reason, record->reason);
+    STORE(n_visible, record->n_visible);
+    STORE(n_waiting, record->n_waiting);
+    STORE(n_requests, record->n_requests);
+    STORE(is_pinned, record->is_pinned);
+    STORE(diverged_at, record->diverged_at);
+    STORE(n_last_prompt, record->n_last_prompt);
+    STORE(n_last_reused, record->n_last_reused);
+    STORE(n_prefilled_total, record->n_prefilled_total);
+    STORE(n_reused_total, record->n_reused_total);
+    STORE(n_generated_total, record->n_generated_total);
+    STORE(used_ms, record->used_ms);
+}
+
+static void identity_write(page_slot *s, uint32_t owner, const char *name, uint64_t opened_ms)
+{
+    uint64_t words[PAGE_NAME_WORDS] = {0};
+    size_t n_name = strnlen(name, LLM_SESSION_NAME_BYTES_MAX);
+    memcpy(words, name, n_name);
+    STORE(owner, owner);
+    STORE(opened_ms, opened_ms);
+    for (size_t i = 0; i < PAGE_NAME_WORDS; i++) {
+        STORE(name[i], words[i]);
+    }
+}
+
+void page_slot_open(page *p, uint32_t slot, uint32_t owner, const char *name)
+{
+    page_slot *s = slot_at(p, slot);
+    uint32_t generation = commit_generation(commit_own(s)) + 1;
+    uint64_t now = now_ms();
+    page_record record = {.state = LLM_STATE_EMPTY, .reason = LLM_REASON_NEW, .diverged_at = -1, .used_ms = now};
+    commit_store(s, commit_word(generation, 0) | COMMIT_CLOSED);
+    identity_write(s, owner, name, now);
+    record_write(s, &record);
+    commit_store(s, commit_word(generation, 0));
+}
+
+/* The tokens stay: only who they belong to changes, and a reader sees one name or the other. */
+void page_slot_rename(page *p, uint32_t slot, const char *name)
+{
+    page_slot *s = slot_at(p, slot);
+    const uint64_t word = commit_own(s);
+    const uint32_t generation = commit_generation(word) + 1;
+    commit_store(s, commit_word(generation, commit_count(word)) | COMMIT_CLOSED);
+    identity_write(s, (uint32_t)atomic_load_explicit(&s->owner, memory_order_relaxed), name,
+                   atomic_load_explicit(&s->opened_ms, memory_order_relaxed));
+    commit_store(s, commit_word(generation, commit_count(word)));
+}
+
+void page_slot_close(page *p, uint32_t slot)
+{
+    page_slot *s = slot_at(p, slot);
+    commit_store(s, commit_word(commit_generation(commit_own(s)) + 1, 0) | COMMIT_CLOSED);
+}
+
+static int32_t *tokens_at(const page *p, uint32_t slot)
+{
+    int32_t *tokens = (int32_t *)(void *)(p->base + p->reader.tokens_at);
+    return tokens + (size_t)slot * p->reader.view.n_ctx;
+}
+
+const int32_t *page_tokens(const page *p, uint32_t slot)
+{
+    return tokens_at(p, slot);
+}
+
+uint32_t page_n_tokens(const page *p, uint32_t slot)
+{
+    return commit_count(commit_own(slot_at(p, slot)));
+}
+
+/* Pairs with the acquire in llm_page_tokens: a reader that gets one of these also gets the generation under which they
+ * are written, which a truncation has stored before. */
+static void tokens_store(int32_t *to, const int32_t *tokens, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        __atomic_store_n(&to[i], tokens[i], __ATOMIC_RELEASE);
+    }
+}
+
+void page_append(page *p, uint32_t slot, const int32_t *tokens, uint32_t n)
+{
+    page_slot *s = slot_at(p, slot);
+    uint64_t word = commit_own(s);
+    uint32_t count = commit_count(word);
+    assert((word & COMMIT_CLOSED) == 0 && n <= p->reader.view.n_ctx - count);
+    tokens_store(tokens_at(p, slot) + count, tokens, n);
+    commit_store(s, commit_word(commit_generation(word), count + n));
+}
+
+void page_truncate(page *p, uint32_t slot, uint32_t n)
+{
+    page_slot *s = slot_at(p, slot);
+    uint64_t word = commit_own(s);
+    assert((word & COMMIT_CLOSED) == 0 && n <= commit_count(word));
+    if (n < commit_count(word)) {
+        commit_store(s, commit_word(commit_generation(word) + 1, n));
+    }
+}
+
+void page_record_store(page *p, uint32_t slot, const page_record *record)
+{
+    record_write(slot_at(p, slot), record);
+}
+
+/* ---- counters: each by itself, any thread ---- */
+
+static _Atomic uint64_t *counter_at(const page *p, llm_counter counter)
+{
+    assert((unsigned)counter < LLM_COUNTER_N);
+    return (_Atomic uint64_t *)(void *)(p->base + p->reader.counters_at) + counter;
+}
+
+void page_count(page *p, llm_counter counter, uint64_t add)
+{
+    atomic_fetch_add_explicit(counter_at(p, counter), add, memory_order_relaxed);
+}
+
+void page_gauge(page *p, llm_counter counter, uint64_t value)
+{
+    atomic_store_explicit(counter_at(p, counter), value, memory_order_relaxed);
+}
+
+uint64_t page_counter(const page *p, llm_counter counter)
+{
+    return atomic_load_explicit(counter_at(p, counter), memory_order_relaxed);
+}

@@ -1,0 +1,298 @@
+/* page_read.c: the reading side of the shared segment, for any thread and any process. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "boundary/page_layout.h"
+
+/* ---- open ---- */
+
+/* n items of `size` bytes at `at` lie inside `bytes`, aligned. */
+static int range_is_inside(uint64_t at, uint64_t n, uint64_t size, uint64_t bytes, uint64_t alignment)
+{
+    return at % alignment == 0 && at <= bytes && n <= (bytes - at) / size;
+}
+
+static int sizes_agree(const page_header *h, uint64_t bytes)
+{
+    return h->header_bytes == sizeof *h && h->slot_bytes == sizeof(page_slot) && h->bytes == bytes && h->n_slots > 0 &&
+           h->n_slots <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && h->n_ctx > 0 && h->n_ctx <= INT32_MAX &&
+           h->n_counters == LLM_COUNTER_N &&
+           range_is_inside(h->counters_at, h->n_counters, sizeof(uint64_t), bytes, alignof(uint64_t)) &&
+           range_is_inside(h->slots_at, h->n_slots, sizeof(page_slot), bytes, alignof(page_slot)) &&
+           range_is_inside(h->tokens_at, (uint64_t)h->n_slots * h->n_ctx, sizeof(int32_t), bytes, alignof(int32_t));
+}
+
+/* The rest of `out` stays as it is: callers pass zeroed structs. */
+static void copy_text(char *out, size_t n_out, const char *text, size_t n_text)
+{
+    size_t n = strnlen(text, n_text);
+    memcpy(out, text, n < n_out ? n : n_out - 1);
+}
+
+int page_layout_read(const void *base, uint64_t bytes, llm_page *out)
+{
+    const page_header *shared = base;
+    /* Pairs with the release in page.c's header_write. */
+    if (bytes < sizeof *shared || atomic_load_explicit(&shared->magic, memory_order_acquire) != PAGE_MAGIC) {
+        return LLM_NOT_FOUND;
+    }
+    page_header h;
+    memcpy(&h, shared, sizeof h);
+    if (h.version != LLM_PAGE_VERSION || !sizes_agree(&h, bytes)) {
+        return LLM_VERSION;
+    }
+    *out = (llm_page){.fd = -1,
+                      .bytes = bytes,
+                      .pid_start = h.pid_start,
+                      .slots_at = h.slots_at,
+                      .tokens_at = h.tokens_at,
+                      .counters_at = h.counters_at,
+                      .view = {.version = h.version,
+                               .n_slots = h.n_slots,
+                               .n_ctx = h.n_ctx,
+                               .n_counters = h.n_counters,
+                               .pid = h.pid,
+                               .started_ms = h.started_ms,
+                               .bytes = h.bytes}};
+    copy_text(out->view.model, sizeof out->view.model, h.model, sizeof h.model);
+    copy_text(out->view.fingerprint, sizeof out->view.fingerprint, h.fingerprint, sizeof h.fingerprint);
+    return LLM_OK;
+}
+
+/* All n of them, or false: the segment has become shorter. */
+static bool read_at(int fd, uint64_t at, void *out, size_t n)
+{
+    uint8_t *to = out;
+    while (n > 0) {
+        const ssize_t done = pread(fd, to, n, (off_t)at);
+        if (done < 0 && errno == EINTR) {
+            continue;
+        }
+        if (done <= 0) {
+            return false;
+        }
+        to += done;
+        at += (uint64_t)done;
+        n -= (size_t)done;
+    }
+    return true;
+}
+
+static int check_descriptor(int fd, int64_t owner, llm_page *page)
+{
+    struct stat facts;
+    if (fstat(fd, &facts) < 0) {
+        return LLM_IO;
+    }
+    const uid_t wanted = owner >= 0 ? (uid_t)owner : geteuid();
+    if (!S_ISREG(facts.st_mode) || facts.st_uid != wanted || (facts.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
+        return LLM_IO;
+    }
+    _Alignas(page_header) uint8_t header[sizeof(page_header)];
+    if (facts.st_size < (off_t)sizeof header || !read_at(fd, 0, header, sizeof header)) {
+        return LLM_VERSION;
+    }
+    if (page_layout_read(header, (uint64_t)facts.st_size, page) != LLM_OK) {
+        return LLM_VERSION; /* it is there, but it is not ours */
+    }
+    page->fd = fd;
+    return LLM_OK;
+}
+
+int llm_page_open(const char *name, int64_t owner, llm_page **out)
+{
+    const int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0);
+    if (fd < 0) {
+        return errno == ENOENT || errno == EINVAL || errno == ENAMETOOLONG ? LLM_NOT_FOUND : LLM_IO;
+    }
+    llm_page *page = malloc(sizeof *page);
+    const int status = page != NULL ? check_descriptor(fd, owner, page) : LLM_NO_MEMORY;
+    if (status != LLM_OK) {
+        close(fd);
+        free(page);
+        return status;
+    }
+    *out = page;
+    return LLM_OK;
+}
+
+void llm_page_close(llm_page *page)
+{
+    if (page != NULL) {
+        close(page->fd);
+        free(page);
+    }
+}
+
+/* ---- read ---- */
+
+static const page_slot *slot_at(const llm_page *page, uint32_t slot)
+{
+    return (const page_slot *)(const void *)(page->base + page->slots_at) + slot;
+}
+
+static uint64_t offset_of_slot(const llm_page *page, uint32_t slot)
+{
+    return page->slots_at + (uint64_t)slot * sizeof(page_slot);
+}
+
+void llm_page_read(const llm_page *page, llm_page_view *out)
+{
+    *out = page->view;
+}
+
+uint64_t llm_page_counter(const llm_page *page, int counter)
+{
+    if (counter < 0 || (uint32_t)counter >= page->view.n_counters) {
+        return 0;
+    }
+    if (page->base == NULL) {
+        uint64_t value = 0;
+        return read_at(page->fd, page->counters_at + (uint64_t)counter * sizeof value, &value, sizeof value) ? value
+                                                                                                             : 0;
+    }
+    const _Atomic uint64_t *counters = (const void *)(page->base + page->counters_at);
+    return atomic_load_explicit(&counters[counter], memory_order_relaxed);
+}
+
+/* Every load acquires, so that the second look at the commit word cannot come before it (page_layout.h). */
+#define LOAD(member) atomic_load_explicit(&s->member, memory_order_acquire)
+
+static void record_copy(const page_slot *s, llm_session_view *out)
+{
+    out->owner = LOAD(owner);
+    out->state = LOAD(state);
+    out->reason = LOAD(reason);
+    out->n_visible = LOAD(n_visible);
+    out->n_waiting = LOAD(n_waiting);
+    out->n_requests = LOAD(n_requests);
+    out->is_pinned = LOAD(is_pinned);
+    out->diverged_at = LOAD(diverged_at);
+    out->n_last_prompt = LOAD(n_last_prompt);
+    out->n_last_reused = LOAD(n_last_reused);
+    out->n_prefilled_total = LOAD(n_prefilled_total);
+    out->n_reused_total = LOAD(n_reused_total);
+    out->n_generated_total = LOAD(n_generated_total);
+    out->opened_ms = LOAD(opened_ms);
+    out->used_ms = LOAD(used_ms);
+    for (size_t i = 0; i < PAGE_NAME_WORDS; i++) {
+        uint64_t word = LOAD(name[i]);
+        memcpy(out->name + 8 * i, &word, sizeof word);
+    }
+    out->name[sizeof out->name - 1] = '\0';
+}
+
+/* The commit word as it is now. Pairs with the releases in page.c. What is read through a descriptor is ordered by fences,
+ * and comes whole: the word is aligned. */
+static uint64_t commit_now(const llm_page *page, uint32_t slot)
+{
+    uint64_t word = COMMIT_CLOSED;
+    if (page->base != NULL) {
+        return atomic_load_explicit(&slot_at(page, slot)->commit, memory_order_acquire);
+    }
+    atomic_thread_fence(memory_order_acquire);
+    if (!read_at(page->fd, offset_of_slot(page, slot) + offsetof(page_slot, commit), &word, sizeof word)) {
+        word = COMMIT_CLOSED;
+    }
+    atomic_thread_fence(memory_order_acquire);
+    return word;
+}
+
+/* The commit word of an open slot, or COMMIT_CLOSED. A count beyond the array can only come from a damaged segment: such a
+ * slot is not there. */
+static uint64_t commit_load(const llm_page *page, uint32_t slot)
+{
+    const uint64_t word = commit_now(page, slot);
+    return (word & COMMIT_CLOSED) != 0 || commit_count(word) > page->view.n_ctx ? COMMIT_CLOSED : word;
+}
+
+static bool same_generation(const llm_page *page, uint32_t slot, uint64_t word)
+{
+    return commit_generation(commit_now(page, slot)) == commit_generation(word);
+}
+
+/* False: the segment has become shorter. */
+static bool record_load(const llm_page *page, uint32_t slot, llm_session_view *out)
+{
+    if (page->base != NULL) {
+        record_copy(slot_at(page, slot), out);
+        return true;
+    }
+    page_slot copy;
+    const bool is_there = read_at(page->fd, offset_of_slot(page, slot), &copy, sizeof copy);
+    if (is_there) {
+        record_copy(&copy, out);
+    }
+    return is_there;
+}
+
+static bool tokens_load(const llm_page *page, uint32_t slot, int32_t *out, uint32_t n)
+{
+    const uint64_t at = page->tokens_at + (uint64_t)slot * page->view.n_ctx * sizeof *out;
+    if (page->base == NULL) {
+        return read_at(page->fd, at, out, n * sizeof *out);
+    }
+    const int32_t *tokens = (const int32_t *)(const void *)(page->base + at);
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = __atomic_load_n(&tokens[i], __ATOMIC_ACQUIRE); /* pairs with page.c's tokens_store */
+    }
+    return true;
+}
+
+/* A writer that changes the slot faster than it can be copied, for ever, is none of ours. */
+enum { TRIES_MAX = 100000 };
+
+int llm_page_session(const llm_page *page, uint32_t slot, llm_session_view *out)
+{
+    if (slot >= page->view.n_slots) {
+        return LLM_NOT_FOUND;
+    }
+    for (uint32_t i = 0; i < TRIES_MAX; i++) {
+        llm_session_view view = {.slot = slot};
+        const uint64_t word = commit_load(page, slot);
+        if (word == COMMIT_CLOSED || !record_load(page, slot, &view)) {
+            return LLM_NOT_FOUND;
+        }
+        if (same_generation(page, slot, word)) {
+            view.generation = commit_generation(word);
+            view.n_tokens = commit_count(word);
+            *out = view;
+            return LLM_OK;
+        }
+    }
+    return LLM_NOT_FOUND;
+}
+
+int64_t llm_page_tokens(const llm_page *page, uint32_t slot, int32_t *out, size_t n_out, uint32_t *generation)
+{
+    if (slot >= page->view.n_slots) {
+        return -1;
+    }
+    for (uint32_t i = 0; i < TRIES_MAX; i++) {
+        const uint64_t word = commit_load(page, slot);
+        const uint32_t n = commit_count(word);
+        if (word == COMMIT_CLOSED) {
+            return -1;
+        }
+        if (n > n_out) {
+            return -(int64_t)n - 1;
+        }
+        if (!tokens_load(page, slot, out, n)) {
+            return -1;
+        }
+        if (same_generation(page, slot, word)) {
+            if (generation != NULL) {
+                *generation = commit_generation(word);
+            }
+            return n;
+        }
+    }
+    return -1;
+}

@@ -1,0 +1,164 @@
+/* ring.c: see ring.h.
+ *
+ * A record is an 8-byte header (its length, or SKIP) and the payload, rounded up to 8 bytes, so headers and payloads
+ * are always aligned and a header always fits before the end of the buffer. A record that does not fit before the end
+ * starts at the beginning, after a SKIP header that sends the consumer there. Positions count bytes and never wrap;
+ * `position & mask` is the place.
+ *
+ * Ordering: two indices, each with one writer.
+ *   published   stored with release by the producer in ring_commit, loaded with acquire by the consumer in ring_peek
+ *               and ring_is_empty: whoever sees the index sees the record.
+ *   released    stored with release by the consumer in ring_release, loaded with acquire by the producer in
+ *               ring_reserve: whoever sees the room sees that the consumer's reads of it are over.
+ */
+#include "boundary/ring.h"
+
+#include <assert.h>
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "llm.h"
+
+enum {
+    CACHE_LINE_BYTES = 64,
+    RECORD_HEADER_BYTES = 8,
+    CAPACITY_BYTES_MIN = 64,
+};
+#define CAPACITY_BYTES_MAX ((uint64_t)1 << 32)
+#define SKIP UINT64_MAX
+
+struct ring {
+    uint8_t *buffer; /* immutable after ring_open */
+    uint64_t capacity;
+    uint64_t mask;
+
+    /* Producer's line: written by the producer, `published` read by the consumer. */
+    alignas(CACHE_LINE_BYTES) _Atomic uint64_t published;
+    uint64_t released_seen;  /* last value loaded from `released` */
+    uint64_t reserved_at;    /* where the reserved record starts, skipped bytes included */
+    uint64_t reserved_bytes; /* 0: nothing is reserved */
+
+    /* Consumer's line: written by the consumer, `released` read by the producer. */
+    alignas(CACHE_LINE_BYTES) _Atomic uint64_t released;
+    uint64_t published_seen; /* last value loaded from `published` */
+    uint64_t peeked_end;     /* where the peeked record ends; 0: nothing is peeked */
+};
+
+static uint64_t record_size(size_t n_bytes)
+{
+    return RECORD_HEADER_BYTES + (((uint64_t)n_bytes + 7) & ~(uint64_t)7);
+}
+
+static uint64_t *header_at(const ring *r, uint64_t position)
+{
+    return (uint64_t *)(void *)(r->buffer + (position & r->mask));
+}
+
+static uint64_t bytes_to_end(const ring *r, uint64_t position)
+{
+    return r->capacity - (position & r->mask);
+}
+
+int ring_open(size_t capacity_bytes, ring **out)
+{
+    uint64_t capacity = CAPACITY_BYTES_MIN;
+    while (capacity < capacity_bytes && capacity < CAPACITY_BYTES_MAX) {
+        capacity *= 2;
+    }
+    if (capacity < capacity_bytes) {
+        return LLM_NO_MEMORY;
+    }
+    ring *r = aligned_alloc(CACHE_LINE_BYTES, sizeof *r);
+    uint8_t *buffer = aligned_alloc(CACHE_LINE_BYTES, capacity);
+    if (r == NULL || buffer == NULL) {
+        free(r);
+        free(buffer);
+        return LLM_NO_MEMORY;
+    }
+    *r = (ring){.buffer = buffer, .capacity = capacity, .mask = capacity - 1};
+    *out = r;
+    return LLM_OK;
+}
+
+void ring_close(ring *r)
+{
+    if (r != NULL) {
+        free(r->buffer);
+        free(r);
+    }
+}
+
+/* Half the capacity: an empty ring then has room wherever it stands, because what does not fit before the end fits
+ * before the place where it stands. */
+size_t ring_record_max(const ring *r)
+{
+    return (size_t)(r->capacity / 2 - RECORD_HEADER_BYTES);
+}
+
+void *ring_reserve(ring *r, size_t n_bytes)
+{
+    r->reserved_bytes = 0;
+    if (n_bytes == 0 || n_bytes > ring_record_max(r)) {
+        return NULL;
+    }
+    uint64_t at = atomic_load_explicit(&r->published, memory_order_relaxed); /* own index */
+    uint64_t skipped = record_size(n_bytes) > bytes_to_end(r, at) ? bytes_to_end(r, at) : 0;
+    uint64_t needed = skipped + record_size(n_bytes);
+    if (at + needed - r->released_seen > r->capacity) {
+        /* Pairs with the release in ring_release. */
+        r->released_seen = atomic_load_explicit(&r->released, memory_order_acquire);
+        if (at + needed - r->released_seen > r->capacity) {
+            return NULL;
+        }
+    }
+    if (skipped > 0) {
+        *header_at(r, at) = SKIP;
+    }
+    r->reserved_at = at + skipped;
+    r->reserved_bytes = n_bytes;
+    return header_at(r, r->reserved_at) + 1;
+}
+
+void ring_commit(ring *r, size_t n_bytes)
+{
+    assert(n_bytes > 0 && n_bytes <= r->reserved_bytes);
+    *header_at(r, r->reserved_at) = n_bytes;
+    r->reserved_bytes = 0;
+    /* Pairs with the acquire in ring_peek and ring_is_empty. */
+    atomic_store_explicit(&r->published, r->reserved_at + record_size(n_bytes), memory_order_release);
+}
+
+const void *ring_peek(ring *r, size_t *n_bytes)
+{
+    uint64_t at = atomic_load_explicit(&r->released, memory_order_relaxed); /* own index */
+    if (at == r->published_seen) {
+        /* Pairs with the release in ring_commit. */
+        r->published_seen = atomic_load_explicit(&r->published, memory_order_acquire);
+        if (at == r->published_seen) {
+            return NULL;
+        }
+    }
+    if (*header_at(r, at) == SKIP) { /* published together with the record that follows it */
+        at += bytes_to_end(r, at);
+    }
+    const uint64_t *header = header_at(r, at);
+    *n_bytes = (size_t)*header;
+    r->peeked_end = at + record_size(*n_bytes);
+    return header + 1;
+}
+
+void ring_release(ring *r)
+{
+    assert(r->peeked_end != 0);
+    /* Pairs with the acquire in ring_reserve. */
+    atomic_store_explicit(&r->released, r->peeked_end, memory_order_release);
+    r->peeked_end = 0;
+}
+
+bool ring_is_empty(const ring *r)
+{
+    uint64_t released = atomic_load_explicit(&r->released, memory_order_relaxed);
+    /* Pairs with the release in ring_commit. */
+    return atomic_load_explicit(&r->published, memory_order_acquire) == released;
+}

@@ -1,0 +1,458 @@
+/* wire.c: the MessagePack reader and writer of wire.h. */
+#include "boundary/wire.h"
+
+#include <math.h>
+#include <string.h>
+
+/* First bytes of the encodings in use (MessagePack specification, "Formats"). */
+enum {
+    FIXARRAY = 0x90,
+    FIXSTR = 0xa0,
+    NIL = 0xc0,
+    FALSE = 0xc2,
+    TRUE = 0xc3,
+    BIN8 = 0xc4,
+    BIN16 = 0xc5,
+    BIN32 = 0xc6,
+    FLOAT32 = 0xca,
+    FLOAT64 = 0xcb,
+    UINT8 = 0xcc,
+    UINT16 = 0xcd,
+    UINT32 = 0xce,
+    UINT64 = 0xcf,
+    INT8 = 0xd0,
+    INT16 = 0xd1,
+    INT32 = 0xd2,
+    INT64 = 0xd3,
+    STR8 = 0xd9,
+    STR16 = 0xda,
+    STR32 = 0xdb,
+    ARRAY16 = 0xdc,
+    ARRAY32 = 0xdd,
+    NEGATIVE_FIXINT = 0xe0,
+};
+
+/* ---- reader ---- */
+
+wire_reader wire_reader_open(const void *bytes, size_t n_bytes)
+{
+    const uint8_t *begin = bytes;
+    return (wire_reader){.at = begin, .end = begin + n_bytes};
+}
+
+bool wire_is_done(const wire_reader *r)
+{
+    return !r->failed && r->at == r->end;
+}
+
+static size_t bytes_left(const wire_reader *r)
+{
+    return (size_t)(r->end - r->at);
+}
+
+/* A value that is not what was asked for fails the reader for good: nothing after it can be trusted. */
+static void fail(wire_reader *r)
+{
+    r->failed = true;
+    r->at = r->end;
+}
+
+static bool take(wire_reader *r, size_t n, const uint8_t **out)
+{
+    if (r->failed || bytes_left(r) < n) {
+        fail(r);
+        return false;
+    }
+    *out = r->at;
+    r->at += n;
+    return true;
+}
+
+/* A big-endian number of 1, 2, 4 or 8 bytes; 0 after a failure. */
+static uint64_t take_number(wire_reader *r, size_t n)
+{
+    const uint8_t *bytes;
+    if (!take(r, n, &bytes)) {
+        return 0;
+    }
+    uint64_t number = 0;
+    for (size_t i = 0; i < n; i++) {
+        number = number << 8 | bytes[i];
+    }
+    return number;
+}
+
+/* The next value's first byte; NIL after a failure, which no caller but the nil readers accepts. */
+static uint8_t take_head(wire_reader *r)
+{
+    const uint8_t *head;
+    return take(r, 1, &head) ? *head : NIL;
+}
+
+bool wire_is_nil(const wire_reader *r)
+{
+    return !r->failed && bytes_left(r) > 0 && *r->at == NIL;
+}
+
+void wire_read_nil(wire_reader *r)
+{
+    if (take_head(r) != NIL) {
+        fail(r);
+    }
+}
+
+bool wire_read_bool(wire_reader *r)
+{
+    uint8_t head = take_head(r);
+    if (head != TRUE && head != FALSE) {
+        fail(r);
+    }
+    return head == TRUE;
+}
+
+/* Any integer as its 64 bits and its sign. */
+typedef struct integer {
+    uint64_t bits;
+    bool is_negative;
+} integer;
+
+static integer integer_signed(int64_t value)
+{
+    return (integer){.bits = (uint64_t)value, .is_negative = value < 0};
+}
+
+static bool take_integer(wire_reader *r, uint8_t head, integer *out)
+{
+    if (head < 0x80) {
+        *out = (integer){.bits = head};
+        return true;
+    }
+    if (head >= NEGATIVE_FIXINT) {
+        *out = integer_signed((int8_t)head);
+        return true;
+    }
+    switch (head) {
+    case UINT8: *out = (integer){.bits = take_number(r, 1)}; break;
+    case UINT16: *out = (integer){.bits = take_number(r, 2)}; break;
+    case UINT32: *out = (integer){.bits = take_number(r, 4)}; break;
+    case UINT64: *out = (integer){.bits = take_number(r, 8)}; break;
+    case INT8: *out = integer_signed((int8_t)take_number(r, 1)); break;
+    case INT16: *out = integer_signed((int16_t)take_number(r, 2)); break;
+    case INT32: *out = integer_signed((int32_t)take_number(r, 4)); break;
+    case INT64: *out = integer_signed((int64_t)take_number(r, 8)); break;
+    default: return false;
+    }
+    return !r->failed;
+}
+
+uint64_t wire_read_uint(wire_reader *r, uint64_t max)
+{
+    integer value;
+    if (!take_integer(r, take_head(r), &value) || value.is_negative || value.bits > max) {
+        fail(r);
+        return 0;
+    }
+    return value.bits;
+}
+
+int64_t wire_read_int(wire_reader *r, int64_t min, int64_t max)
+{
+    integer value;
+    if (!take_integer(r, take_head(r), &value) || (!value.is_negative && value.bits > INT64_MAX) ||
+        (int64_t)value.bits < min || (int64_t)value.bits > max) {
+        fail(r);
+        return 0;
+    }
+    return (int64_t)value.bits;
+}
+
+static double take_float(wire_reader *r, uint8_t head)
+{
+    if (head == FLOAT32) {
+        uint32_t bits = (uint32_t)take_number(r, 4);
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        return (double)value;
+    }
+    if (head == FLOAT64) {
+        uint64_t bits = take_number(r, 8);
+        double value;
+        memcpy(&value, &bits, sizeof value);
+        return value;
+    }
+    integer value;
+    if (!take_integer(r, head, &value)) {
+        fail(r);
+        return 0;
+    }
+    return value.is_negative ? (double)(int64_t)value.bits : (double)value.bits;
+}
+
+double wire_read_float(wire_reader *r, double min, double max)
+{
+    double value = take_float(r, take_head(r));
+    if (!isfinite(value) || value < min || value > max) {
+        fail(r);
+    }
+    return r->failed ? 0 : value;
+}
+
+uint32_t wire_read_array(wire_reader *r, uint32_t max)
+{
+    uint8_t head = take_head(r);
+    uint64_t count = 0;
+    if ((head & 0xf0) == FIXARRAY) {
+        count = head & 0x0f;
+    } else if (head == ARRAY16) {
+        count = take_number(r, 2);
+    } else if (head == ARRAY32) {
+        count = take_number(r, 4);
+    } else {
+        fail(r);
+    }
+    if (r->failed || count > max || count > bytes_left(r)) { /* an element has at least one byte */
+        fail(r);
+        return 0;
+    }
+    return (uint32_t)count;
+}
+
+static const uint8_t *take_bytes(wire_reader *r, uint64_t count, size_t max, size_t *n_bytes)
+{
+    const uint8_t *bytes;
+    if (r->failed || count > max || !take(r, (size_t)count, &bytes)) {
+        fail(r);
+        return NULL;
+    }
+    *n_bytes = (size_t)count;
+    return bytes;
+}
+
+/* Length in bytes of the UTF-8 character at `at`, or 0: overlong forms, surrogates, values above U+10FFFF and cut
+ * characters are not UTF-8 (Unicode, table 3-7). */
+static size_t utf8_length(const uint8_t *at, size_t n)
+{
+    uint8_t lead = at[0];
+    if (lead < 0x80) {
+        return 1;
+    }
+    size_t length = lead >= 0xc2 && lead <= 0xdf ? 2 : (lead & 0xf0) == 0xe0 ? 3 : lead >= 0xf0 && lead <= 0xf4 ? 4 : 0;
+    if (length == 0 || length > n) {
+        return 0;
+    }
+    uint8_t second_min = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    uint8_t second_max = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    if (at[1] < second_min || at[1] > second_max) {
+        return 0;
+    }
+    for (size_t i = 2; i < length; i++) {
+        if ((at[i] & 0xc0) != 0x80) {
+            return 0;
+        }
+    }
+    return length;
+}
+
+static bool utf8_is_valid(const uint8_t *text, size_t n)
+{
+    for (size_t at = 0; at < n;) {
+        size_t length = utf8_length(text + at, n - at);
+        if (length == 0) {
+            return false;
+        }
+        at += length;
+    }
+    return true;
+}
+
+const char *wire_read_str(wire_reader *r, size_t max, size_t *n_bytes)
+{
+    *n_bytes = 0;
+    uint8_t head = take_head(r);
+    uint64_t count = 0;
+    if ((head & 0xe0) == FIXSTR) {
+        count = head & 0x1f;
+    } else if (head == STR8) {
+        count = take_number(r, 1);
+    } else if (head == STR16) {
+        count = take_number(r, 2);
+    } else if (head == STR32) {
+        count = take_number(r, 4);
+    } else {
+        fail(r);
+    }
+    const uint8_t *text = take_bytes(r, count, max, n_bytes);
+    if (text != NULL && !utf8_is_valid(text, *n_bytes)) {
+        *n_bytes = 0;
+        fail(r);
+        return NULL;
+    }
+    return (const char *)text;
+}
+
+const void *wire_read_bin(wire_reader *r, size_t max, size_t *n_bytes)
+{
+    *n_bytes = 0;
+    uint8_t head = take_head(r);
+    uint64_t count = 0;
+    if (head == BIN8) {
+        count = take_number(r, 1);
+    } else if (head == BIN16) {
+        count = take_number(r, 2);
+    } else if (head == BIN32) {
+        count = take_number(r, 4);
+    } else {
+        fail(r);
+    }
+    return take_bytes(r, count, max, n_bytes);
+}
+
+/* ---- writer ---- */
+
+wire_writer wire_writer_open(void *bytes, size_t n_bytes)
+{
+    uint8_t *begin = bytes;
+    return (wire_writer){.at = begin, .end = begin + n_bytes, .begin = begin};
+}
+
+size_t wire_size(const wire_writer *w)
+{
+    return (size_t)(w->at - w->begin);
+}
+
+/* Room for n bytes, or NULL and a failed writer. */
+static uint8_t *room(wire_writer *w, size_t n)
+{
+    if (w->failed || (size_t)(w->end - w->at) < n) {
+        w->failed = true;
+        return NULL;
+    }
+    uint8_t *at = w->at;
+    w->at += n;
+    return at;
+}
+
+static void put_byte(wire_writer *w, uint8_t byte)
+{
+    uint8_t *at = room(w, 1);
+    if (at != NULL) {
+        *at = byte;
+    }
+}
+
+/* A first byte and a big-endian number of n bytes. */
+static void put_number(wire_writer *w, uint8_t head, uint64_t number, size_t n)
+{
+    uint8_t *at = room(w, 1 + n);
+    if (at == NULL) {
+        return;
+    }
+    at[0] = head;
+    for (size_t i = 0; i < n; i++) {
+        at[1 + i] = (uint8_t)(number >> (8 * (n - 1 - i)));
+    }
+}
+
+void wire_write_nil(wire_writer *w)
+{
+    put_byte(w, NIL);
+}
+
+void wire_write_bool(wire_writer *w, bool value)
+{
+    put_byte(w, value ? TRUE : FALSE);
+}
+
+void wire_write_uint(wire_writer *w, uint64_t value)
+{
+    if (value < 0x80) {
+        put_byte(w, (uint8_t)value);
+    } else if (value <= UINT8_MAX) {
+        put_number(w, UINT8, value, 1);
+    } else if (value <= UINT16_MAX) {
+        put_number(w, UINT16, value, 2);
+    } else if (value <= UINT32_MAX) {
+        put_number(w, UINT32, value, 4);
+    } else {
+        put_number(w, UINT64, value, 8);
+    }
+}
+
+void wire_write_int(wire_writer *w, int64_t value)
+{
+    uint64_t bits = (uint64_t)value;
+    if (value >= 0) {
+        wire_write_uint(w, bits);
+    } else if (value >= -32) {
+        put_byte(w, (uint8_t)bits);
+    } else if (value >= INT8_MIN) {
+        put_number(w, INT8, bits, 1);
+    } else if (value >= INT16_MIN) {
+        put_number(w, INT16, bits, 2);
+    } else if (value >= INT32_MIN) {
+        put_number(w, INT32, bits, 4);
+    } else {
+        put_number(w, INT64, bits, 8);
+    }
+}
+
+void wire_write_float(wire_writer *w, double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    put_number(w, FLOAT64, bits, 8);
+}
+
+void wire_write_array(wire_writer *w, uint32_t count)
+{
+    if (count < 16) {
+        put_byte(w, (uint8_t)(FIXARRAY | count));
+    } else if (count <= UINT16_MAX) {
+        put_number(w, ARRAY16, count, 2);
+    } else {
+        put_number(w, ARRAY32, count, 4);
+    }
+}
+
+/* Head and bytes together, so that a value that does not fit leaves nothing. */
+static void put_bytes(wire_writer *w, uint8_t head, size_t n_length, const void *bytes, size_t n_bytes)
+{
+    if ((size_t)(w->end - w->at) < 1 + n_length + n_bytes) {
+        w->failed = true;
+    }
+    if (w->failed) {
+        return;
+    }
+    put_number(w, head, n_bytes, n_length);
+    if (n_bytes > 0) {
+        memcpy(room(w, n_bytes), bytes, n_bytes);
+    }
+}
+
+void wire_write_str(wire_writer *w, const char *text, size_t n_bytes)
+{
+    if (n_bytes < 32) {
+        put_bytes(w, (uint8_t)(FIXSTR | n_bytes), 0, text, n_bytes);
+    } else if (n_bytes <= UINT8_MAX) {
+        put_bytes(w, STR8, 1, text, n_bytes);
+    } else if (n_bytes <= UINT16_MAX) {
+        put_bytes(w, STR16, 2, text, n_bytes);
+    } else if (n_bytes <= UINT32_MAX) {
+        put_bytes(w, STR32, 4, text, n_bytes);
+    } else {
+        w->failed = true;
+    }
+}
+
+void wire_write_bin(wire_writer *w, const void *bytes, size_t n_bytes)
+{
+    if (n_bytes <= UINT8_MAX) {
+        put_bytes(w, BIN8, 1, bytes, n_bytes);
+    } else if (n_bytes <= UINT16_MAX) {
+        put_bytes(w, BIN16, 2, bytes, n_bytes);
+    } else if (n_bytes <= UINT32_MAX) {
+        put_bytes(w, BIN32, 4, bytes, n_bytes);
+    } else {
+        w->failed = true;
+    }
+}

@@ -1,0 +1,127 @@
+/* wire.h: MessagePack, strictly and without allocation, and the messages of llm.h ("serving") on top of it.
+ * https://github.com/msgpack/msgpack/blob/master/spec.md. Ext types are refused. */
+#ifndef LLM_WIRE_H
+#define LLM_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "llm.h"
+#include "text/sampler.h"
+
+/* ---- reader: a cursor with a sticky error; every read is bounds-checked ------------------------------------- */
+
+typedef struct wire_reader {
+    const uint8_t *at;
+    const uint8_t *end;
+    bool failed;
+} wire_reader;
+
+wire_reader wire_reader_open(const void *bytes, size_t n_bytes);
+bool wire_is_done(const wire_reader *r); /* no error, nothing left over */
+bool wire_is_nil(const wire_reader *r);  /* the next value is nil; does not move */
+void wire_read_nil(wire_reader *r);
+bool wire_read_bool(wire_reader *r);
+uint64_t wire_read_uint(wire_reader *r, uint64_t max); /* any integer encoding of a value in 0..max */
+int64_t wire_read_int(wire_reader *r, int64_t min, int64_t max);
+double wire_read_float(wire_reader *r, double min, double max); /* integers are accepted; NaN and infinity are not */
+uint32_t wire_read_array(wire_reader *r, uint32_t max);         /* count; checked against the bytes left */
+const char *wire_read_str(wire_reader *r, size_t max, size_t *n_bytes); /* valid UTF-8; points into the message */
+const void *wire_read_bin(wire_reader *r, size_t max, size_t *n_bytes); /* points into the message */
+
+/* ---- writer: appends; a write that does not fit sets `failed` and writes nothing ---------------------------- */
+
+typedef struct wire_writer {
+    uint8_t *at;
+    uint8_t *end;
+    uint8_t *begin;
+    bool failed;
+} wire_writer;
+
+wire_writer wire_writer_open(void *bytes, size_t n_bytes);
+size_t wire_size(const wire_writer *w);
+void wire_write_nil(wire_writer *w);
+void wire_write_bool(wire_writer *w, bool value);
+void wire_write_uint(wire_writer *w, uint64_t value);
+void wire_write_int(wire_writer *w, int64_t value);
+void wire_write_float(wire_writer *w, double value);
+void wire_write_array(wire_writer *w, uint32_t count);
+void wire_write_str(wire_writer *w, const char *text, size_t n_bytes);
+void wire_write_bin(wire_writer *w, const void *bytes, size_t n_bytes);
+
+/* ---- commands -------------------------------------------------------------------------------------------------- */
+
+/* A decoded command. Pointers point into the message. Which members are set depends on op; see llm.h. */
+typedef struct wire_command {
+    llm_command_op op;
+    uint64_t request;
+    uint32_t owner;
+    const char *session; /* not NUL-terminated */
+    size_t n_session_bytes;
+    const uint8_t *prompt; /* int32 little-endian, unaligned */
+    size_t n_prompt;       /* tokens */
+    uint32_t max_tokens;
+    llm_sampling sampling;
+    const uint8_t *biases; /* 8 bytes each, unaligned */
+    size_t n_biases;
+    uint32_t n_stops;
+    const char *stops[LLM_STOPS_MAX];
+    size_t stop_bytes[LLM_STOPS_MAX];
+    uint32_t flags;
+    const uint8_t *boundaries; /* int32 little-endian, unaligned */
+    size_t n_boundaries;
+    const char *other; /* GENERATE: parent; FORK, RENAME: new_session; SAVE, LOAD, UNSAVE: label. Not NUL-terminated */
+    size_t n_other_bytes;
+    uint32_t n_head;
+    uint32_t at;
+    bool is_on; /* PAUSE: paused; PIN: pinned; FORK: replace */
+} wire_command;
+
+/* What a sampling array may say. Wider than any useful value, narrow enough that nothing overflows behind it. */
+#define WIRE_TEMPERATURE_MAX 100.0    /* from 0 */
+#define WIRE_TOP_P_MAX 1.0            /* from 0 */
+#define WIRE_MIN_P_MAX 1.0            /* from 0 */
+#define WIRE_REPEAT_PENALTY_MIN 0.001 /* it is divided by */
+#define WIRE_REPEAT_PENALTY_MAX 100.0
+#define WIRE_PENALTY_MAX 100.0 /* presence and frequency, either sign */
+enum {
+    WIRE_TOP_K_MAX = INT32_MAX,        /* from 0 */
+    WIRE_PENALTY_LAST_N_MAX = 1 << 24, /* from 0; above any context */
+};
+
+/* LLM_OK or LLM_INVALID; checks shapes, ranges, the session name's alphabet, and that nothing follows. RESET and CLOSE
+ * need a name. Biases are finite. A seed of nil is UINT64_MAX. Token ids are checked by the engine, which knows the
+ * vocabulary. `out` is written only on LLM_OK. */
+int wire_command_read(const void *message, size_t n_bytes, wire_command *out);
+
+/* Copies out of the unaligned little-endian bins. */
+int32_t wire_prompt_token(const wire_command *c, size_t i);
+int32_t wire_boundary(const wire_command *c, size_t i);
+logit_bias wire_logit_bias(const wire_command *c, size_t i);
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+typedef struct wire_finished {
+    uint64_t request;
+    llm_outcome outcome;
+    llm_status status;
+    uint32_t n_prompt, n_reused, n_prefilled, n_generated, n_resident, n_visible;
+    int32_t stop_index;
+    uint64_t queue_us, prefill_us, decode_us, seed;
+} wire_finished;
+
+/* The event writers write a whole event or, if it does not fit, nothing. */
+
+/* Largest encoding of an event other than TEXT, and of a TEXT without its bytes. */
+enum { WIRE_EVENT_BYTES_MAX = LLM_SESSION_NAME_BYTES_MAX + 32 };
+
+void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t slot);
+void wire_write_started(wire_writer *w, uint64_t request, llm_reason reason, uint32_t n_prompt, uint32_t n_reused,
+                        int32_t diverged_at);
+void wire_write_text(wire_writer *w, uint64_t request, const char *text, size_t n_bytes, uint32_t n_tokens);
+void wire_write_finished(wire_writer *w, const wire_finished *f);
+void wire_write_forgotten(wire_writer *w, uint32_t owner, const char *session, size_t n_session_bytes);
+void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t slot, uint32_t n_tokens);
+
+#endif

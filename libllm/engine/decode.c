@@ -1,0 +1,242 @@
+#include "engine/decode.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+int decode_open(decode *d)
+{
+    const uint32_t n = d->model->info.n_batch;
+    d->tokens = malloc(n * sizeof *d->tokens);
+    d->positions = malloc(n * sizeof *d->positions);
+    d->seqs = malloc(n * sizeof *d->seqs);
+    d->outputs = malloc(n * sizeof *d->outputs);
+    d->logits = malloc(d->model->info.n_vocab * sizeof *d->logits);
+    /* A command is taken while fewer than LLM_REQUESTS_MAX notices wait or are due (decode_take_commands). It adds at most
+     * one, and opens at most two sessions; each one that is due opens one. Until the next command is taken, whatever is
+     * open by then may be forgotten, once. Sleeping ones expire a few at once, and only when nothing waits. */
+    d->n_notices_max = 2 * LLM_REQUESTS_MAX + d->places->n_slots + DORMANT_EXPIRED_MAX + 4;
+    d->notices = malloc(d->n_notices_max * sizeof *d->notices);
+    if (d->notices == NULL || d->logits == NULL || d->tokens == NULL || d->positions == NULL || d->seqs == NULL ||
+        d->outputs == NULL) {
+        decode_close(d);
+        return LLM_NO_MEMORY;
+    }
+    d->batch = (model_batch){.tokens = d->tokens, .positions = d->positions, .seqs = d->seqs, .outputs = d->outputs};
+    return LLM_OK;
+}
+
+void decode_close(decode *d)
+{
+    while (d->n_requests > 0) {
+        request *r = d->requests[--d->n_requests];
+        decode_end_request(d, r, LLM_OUTCOME_SHUTDOWN, LLM_SHUTDOWN);
+        request_close(r);
+    }
+    free(d->notices);
+    d->notices = NULL;
+    free(d->logits);
+    free(d->tokens);
+    free(d->positions);
+    free(d->seqs);
+    free(d->outputs);
+    d->logits = NULL;
+    d->tokens = d->positions = NULL;
+    d->seqs = NULL;
+    d->outputs = NULL;
+}
+
+/* ---- delivery ---- */
+
+static bool deliver_notices(decode *d)
+{
+    uint32_t n = 0;
+    while (n < d->n_notices) {
+        void *record = ring_reserve(d->events, d->notices[n].n_bytes);
+        if (record == NULL) {
+            break;
+        }
+        memcpy(record, d->notices[n].bytes, d->notices[n].n_bytes);
+        ring_commit(d->events, d->notices[n].n_bytes);
+        n++;
+    }
+    memmove(d->notices, d->notices + n, (d->n_notices - n) * sizeof d->notices[0]);
+    d->n_notices -= n;
+    return d->n_notices == 0;
+}
+
+/* Delivers what it can and frees the requests that are through. True when nothing is left to deliver. That a session was
+ * forgotten is told before anything of a later one of its name: a notice that has no room holds all others back. */
+static bool deliver_all(decode *d)
+{
+    bool all = deliver_notices(d);
+    if (!all) {
+        return false;
+    }
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        request *r = d->requests[i];
+        const bool delivered = request_deliver(r, d->events);
+        all = all && delivered;
+        if (delivered && r->phase == REQUEST_ENDED) {
+            page_count(d->page, (llm_counter)(LLM_COUNTER_FINISHED_END + r->finished.outcome), 1);
+            request_close(r);
+        } else {
+            d->requests[kept++] = r;
+        }
+    }
+    d->n_requests = kept;
+    return all;
+}
+
+void decode_deliver(decode *d)
+{
+    bool all = deliver_all(d);
+    if (!all) {
+        page_count(d->page, LLM_COUNTER_OUTBOX_STALLS, 1);
+        /* Announce the wait, then try once more: either this attempt sees the room that the reader made before it looked
+         * at the flag, or the reader sees the flag and rings (announce_room). Both exchange it, so that these stand in one
+         * order and the second synchronizes with the first (doorbell.c); a store could pass the look at the ring. */
+        (void)atomic_exchange(&d->events_blocked, true);
+        all = deliver_all(d);
+    }
+    d->is_undelivered = !all;
+    doorbell_ring(d->event_bell);
+}
+
+/* ---- the thread ---- */
+
+static void publish(decode *d)
+{
+    uint64_t waiting = 0;
+    uint64_t running = 0;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        waiting += d->requests[i]->phase == REQUEST_WAITING;
+        running += d->requests[i]->phase == REQUEST_PREFILL || d->requests[i]->phase == REQUEST_DECODE;
+    }
+    page_gauge(d->page, LLM_COUNTER_REQUESTS_WAITING, waiting);
+    page_gauge(d->page, LLM_COUNTER_REQUESTS_RUNNING, running);
+    places_publish(d->places);
+}
+
+/* Asked once more after arming the bell: is there anything to do? */
+static bool has_work(void *context)
+{
+    decode *d = context;
+    if (atomic_load(&d->stop_asked)) {
+        return true;
+    }
+    if (d->is_undelivered && !atomic_load(&d->events_blocked)) {
+        return true;
+    }
+    if (d->places->store != NULL && store_has_result(d->places->store)) {
+        return true;
+    }
+    return d->n_notices + d->n_replies_due < LLM_REQUESTS_MAX && !ring_is_empty(d->commands);
+}
+
+static uint64_t idle_now(decode *d)
+{
+    return idle_clock_now(&d->idle_clock, session_clock_ms(), session_clock_elapsed_ms());
+}
+
+/* Idle sessions whose time is over. Looked for when the oldest one's is, and all that was told before is on its way:
+ * each of them may be told, too. */
+static void expire(decode *d)
+{
+    const uint64_t now = idle_now(d);
+    if (d->idle_ms_max == 0 || now < d->expire_at_ms || d->n_notices > 0) {
+        return;
+    }
+    const uint64_t oldest = places_expire(d->places, now > d->idle_ms_max ? now - d->idle_ms_max : 0);
+    const uint64_t next = oldest != 0 ? oldest + d->idle_ms_max + 1 : now + d->idle_ms_max;
+    d->expire_at_ms = next > now ? next : now + 1;
+}
+
+/* How long the thread may sleep: until the next expiry, or for ever. */
+static int wait_ms(decode *d)
+{
+    if (d->idle_ms_max == 0) {
+        return -1;
+    }
+    const uint64_t now = idle_now(d);
+    const uint64_t left = d->expire_at_ms > now ? d->expire_at_ms - now : 1;
+    return left < INT32_MAX ? (int)left : INT32_MAX;
+}
+
+static void end_all(decode *d)
+{
+    decode_take_commands(d); /* what was pushed before the stop gets its answer, too */
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        decode_end_request(d, d->requests[i], LLM_OUTCOME_SHUTDOWN, LLM_SHUTDOWN);
+    }
+    decode_deliver(d);
+    decode_save_all(d);
+    decode_deliver(d);
+    publish(d);
+}
+
+static void *run(void *context)
+{
+    decode *d = context;
+    while (!atomic_load(&d->stop_asked)) {
+        decode_take_stored(d);
+        decode_take_commands(d);
+        expire(d);
+        decode_start_waiting(d);
+        const bool stepped = decode_step(d);
+        const bool was_undelivered = d->is_undelivered;
+        decode_deliver(d);
+        publish(d);
+        page_count(d->page, LLM_COUNTER_HEARTBEAT, 1);
+        const bool may_go_on = was_undelivered && !d->is_undelivered; /* what stalled has room in its outbox again */
+        if (!stepped && !may_go_on && !d->may_reseat) {
+            doorbell_wait(d->command_bell, has_work, d, wait_ms(d));
+        }
+    }
+    end_all(d);
+    return NULL;
+}
+
+void decode_finish(decode *d)
+{
+    decode_take_commands(d);
+    if (d->n_replies_due > 0) {
+        store_wait(d->places->store);
+        decode_take_stored(d);
+    }
+    decode_deliver(d);
+}
+
+int decode_start(decode *d)
+{
+    /* Signals are the main thread's business. */
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    atomic_store(&d->stop_asked, false);
+    d->places->forgotten = decode_forgotten;
+    d->places->forgotten_context = d;
+    atomic_store(&d->life, DECODE_SERVING); /* before the thread exists: whoever may push once this returns, may push */
+    const int failed = pthread_create(&d->thread, NULL, run, d);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) {
+        atomic_store(&d->life, DECODE_NEW);
+        return LLM_IO;
+    }
+    pthread_setname_np(d->thread, "llm-decode");
+    return LLM_OK;
+}
+
+void decode_stop(decode *d)
+{
+    if (atomic_load(&d->life) != DECODE_SERVING) {
+        return;
+    }
+    atomic_store(&d->stop_asked, true);
+    doorbell_ring(d->command_bell);
+    pthread_join(d->thread, NULL);
+    d->places->forgotten = NULL;
+    atomic_store(&d->life, DECODE_JOINED);
+}

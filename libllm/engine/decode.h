@@ -1,0 +1,126 @@
+/* decode.h: the decode thread: takes commands, schedules, steps the model, samples, emits. It owns the model's sequences,
+ * the places and all requests from decode_start to decode_stop.
+ *
+ *   every loop:  take commands -> start what can start -> one step -> deliver events -> (nothing to do: sleep)
+ *
+ * A step that fails is retried after making room, or fails exactly the requests whose sessions it harmed. Nothing here
+ * waits for a reader: what the event ring does not take stays in the outboxes (request.h) and in `notices`. */
+#ifndef LLM_DECODE_H
+#define LLM_DECODE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "boundary/doorbell.h"
+#include "machine/idle_clock.h"
+#include "llm.h"
+#include "model/model.h"
+#include "boundary/page.h"
+#include "sessions/places.h"
+#include "engine/request.h"
+#include "boundary/ring.h"
+#include "policy/schedule.h"
+
+/* An event that belongs to no live request: a refusal, a reply, a session that was forgotten. */
+typedef struct notice {
+    uint8_t bytes[WIRE_EVENT_BYTES_MAX];
+    uint32_t n_bytes;
+} notice;
+
+typedef enum decode_life {
+    DECODE_NEW,
+    DECODE_SERVING, /* the thread exists, or is just being made: commands pushed now are carried out */
+    DECODE_JOINED   /* what is left is the caller's (decode_finish) */
+} decode_life;
+
+typedef struct decode {
+    model *model;   /* the engine's, used here only */
+    page *page;     /* idem */
+    places *places; /* idem */
+    uint32_t gap_ms_target;
+
+    ring *commands;         /* consumer: this thread */
+    ring *events;           /* producer: this thread */
+    doorbell *command_bell; /* rung by the loop thread: commands pushed, or room in the event ring */
+    doorbell *event_bell;   /* rung here, once a loop */
+
+    pthread_t thread;
+    _Atomic(decode_life) life;   /* writer: the owner thread */
+    _Atomic bool stop_asked;     /* writer: the owner thread */
+    _Atomic bool events_blocked; /* set here, taken by the loop thread: events wait for room in the ring */
+
+    request *requests[LLM_REQUESTS_MAX]; /* live, in order of arrival, ENDED ones until delivered */
+    uint32_t n_requests;
+    request *scratch_queue; /* first of those that wait for any scratch session */
+    uint32_t n_scratch_waiting;
+    notice *notices; /* owned */
+    uint32_t n_notices;
+    uint32_t n_notices_max; /* see decode_open */
+    uint32_t n_replies_due; /* commands whose reply waits for the store */
+    bool is_undelivered;    /* something is left that the event ring did not take */
+
+    uint32_t turn;
+    schedule_pace pace;
+
+    /* the step in hand: one entry per run, then per batch token */
+    uint32_t n_runs;
+    request *runs[LLM_SEQUENCES_MAX];
+    uint32_t take[LLM_SEQUENCES_MAX];
+    uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the run's last token */
+    bool is_called[LLM_SEQUENCES_MAX];     /* the run has tokens in the call in hand */
+    model_batch batch;
+    bool may_reseat; /* a request has ended, KV cells were given back, or the store has read a state: who has no seat
+                      * may try again */
+    uint32_t checkpoint_every;
+    uint64_t idle_ms_max; /* 0: sessions do not expire */
+    idle_clock idle_clock;
+    uint64_t expire_at_ms; /* by idle_clock: when to look for expired sessions next; 0: nothing expires */
+    float *logits;         /* n_vocab, owned: a copy that a sampler may modify */
+    int32_t *tokens;       /* n_batch each, owned */
+    int32_t *positions;
+    uint16_t *seqs;
+    uint8_t *outputs;
+} decode;
+
+/* Prepares; the caller has filled the members above `thread`. LLM_OK, LLM_NO_MEMORY. */
+int decode_open(decode *d);
+void decode_close(decode *d);
+
+int decode_start(decode *d); /* owner thread: LLM_OK, LLM_IO */
+void decode_stop(decode *d); /* owner thread: ends every request with `shutdown`, joins */
+
+/* Delivers what waits into the event ring. Decode thread. */
+void decode_deliver(decode *d);
+
+/* Once the thread is joined: answers commands that it did not get to, and delivers what waits. As long as the event ring
+ * is drained between calls, each makes progress until nothing is left. Owner thread. */
+void decode_finish(decode *d);
+
+/* decode_command.c: takes commands off the ring as long as their answers have room. */
+void decode_take_commands(decode *d);
+void decode_start_waiting(decode *d);
+void decode_forgotten(void *d, uint32_t owner, const char *name); /* places.h */
+void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status);
+void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm_status status);
+
+/* decode_session.c: the commands about sessions. */
+void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s);
+session *decode_latest(decode *d, uint32_t owner, const char *name, size_t n_name_bytes); /* the timeline used last */
+int decode_fork(decode *d, session *from, const char *name, size_t n_name_bytes, uint32_t at, session **out);
+void decode_reset_or_close(decode *d, const wire_command *c);
+void decode_fork_command(decode *d, const wire_command *c);
+void decode_park(decode *d, const wire_command *c);
+void decode_pin(decode *d, const wire_command *c);
+void decode_rename(decode *d, const wire_command *c);
+void decode_save(decode *d, const wire_command *c);
+void decode_load(decode *d, const wire_command *c);
+void decode_unsave(decode *d, const wire_command *c);
+void decode_take_stored(decode *d); /* results of the store */
+void decode_save_all(decode *d);    /* orderly stop: what commands wait for gets its replies, too */
+
+/* decode_step.c: one step of the model for all that can run. False: nothing to do. */
+bool decode_step(decode *d);
+
+#endif

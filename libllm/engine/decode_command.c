@@ -1,0 +1,407 @@
+#include <assert.h>
+#include <string.h>
+
+#include "engine/decode.h"
+
+/* ---- notices ---- */
+
+static wire_writer notice_writer(decode *d)
+{
+    assert(d->n_notices < d->n_notices_max);
+    return wire_writer_open(d->notices[d->n_notices].bytes, WIRE_EVENT_BYTES_MAX);
+}
+
+static void notice_add(decode *d, const wire_writer *w)
+{
+    assert(!w->failed);
+    d->notices[d->n_notices++].n_bytes = (uint32_t)wire_size(w);
+}
+
+static void refuse(decode *d, const wire_command *c, llm_status status)
+{
+    wire_writer w = notice_writer(d);
+    wire_write_finished(&w, &(wire_finished){
+                                .request = c->request,
+                                .outcome = LLM_OUTCOME_REFUSED,
+                                .status = status,
+                                .n_prompt = (uint32_t)c->n_prompt,
+                                .stop_index = -1,
+                            });
+    notice_add(d, &w);
+    page_count(d->page, LLM_COUNTER_FINISHED_REFUSED, 1);
+}
+
+void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s)
+{
+    wire_writer w = notice_writer(d);
+    wire_write_reply(&w, request_id, status, s != NULL ? s->slot : 0, s != NULL ? session_n_tokens(s) : 0);
+    notice_add(d, &w);
+}
+
+void decode_forgotten(void *context, uint32_t owner, const char *name)
+{
+    decode *d = context;
+    wire_writer w = notice_writer(d);
+    wire_write_forgotten(&w, owner, name, strlen(name));
+    notice_add(d, &w);
+}
+
+/* ---- queues ---- */
+
+static void queue_push(request **first, request *r)
+{
+    while (*first != NULL) {
+        first = &(*first)->next;
+    }
+    *first = r;
+}
+
+static void queue_remove(request **first, const request *r)
+{
+    while (*first != NULL && *first != r) {
+        first = &(*first)->next;
+    }
+    if (*first != NULL) {
+        *first = r->next;
+    }
+}
+
+static request *find(const decode *d, uint64_t id)
+{
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        if (d->requests[i]->id == id && d->requests[i]->phase != REQUEST_ENDED) {
+            return d->requests[i];
+        }
+    }
+    return NULL;
+}
+
+static void leave_queue(decode *d, request *r)
+{
+    if (r->phase != REQUEST_WAITING) {
+        return;
+    }
+    if (r->session == NULL) {
+        queue_remove(&d->scratch_queue, r);
+        d->n_scratch_waiting--;
+    } else {
+        queue_remove(&r->session->waiting, r);
+        r->session->record.n_waiting--;
+        session_publish(r->session);
+    }
+    r->next = NULL;
+}
+
+void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
+{
+    leave_queue(d, r);
+    request_end(r, outcome, status);
+    d->may_reseat = true;
+}
+
+void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm_status status)
+{
+    while (s->waiting != NULL) {
+        decode_end_request(d, s->waiting, outcome, status);
+    }
+    if (s->running != NULL) {
+        decode_end_request(d, s->running, outcome, status);
+    }
+}
+
+/* ---- GENERATE ---- */
+
+/* A session that does not exist yet begins as a fork of its parent, if it has one. */
+static int fork_parent(decode *d, const wire_command *c)
+{
+    if (c->n_other_bytes == 0 || places_next(d->places, c->owner, c->session, c->n_session_bytes, NULL) != NULL ||
+        places_dormant_find(d->places, c->owner, c->session, c->n_session_bytes) != NULL) {
+        return LLM_OK;
+    }
+    session *parent = decode_latest(d, c->owner, c->other, c->n_other_bytes);
+    session *child = NULL;
+    const int status =
+        parent == NULL ? LLM_OK : decode_fork(d, parent, c->session, c->n_session_bytes, UINT32_MAX, &child);
+    return status == LLM_BUSY ? LLM_OK : status; /* a parent that cannot be copied now is only a lost warmth */
+}
+
+static places_prompt prompt_of(const request *r)
+{
+    return (places_prompt){.tokens = r->prompt, .n_tokens = r->n_prompt, .n_head = r->n_head};
+}
+
+/* Whether the session may be made busy, or is: before anything is opened for it. */
+static bool may_be_busy(const decode *d, const wire_command *c)
+{
+    bool may = places_may_be_busy(d->places, c->owner);
+    session *s = NULL;
+    while (!may && (s = places_next(d->places, c->owner, c->session, c->n_session_bytes, s)) != NULL) {
+        may = !session_is_idle(s);
+    }
+    return may;
+}
+
+/* Behind the timeline it goes to, or a status that says why not. */
+static llm_status admit_named(decode *d, request *r, const wire_command *c)
+{
+    session *s = NULL;
+    int status = may_be_busy(d, c) ? fork_parent(d, c) : LLM_CAPACITY;
+    if (status == LLM_OK) {
+        const places_prompt prompt = prompt_of(r);
+        status = places_admit(d->places, c->owner, c->session, c->n_session_bytes, &prompt, &s);
+    }
+    if (status != LLM_OK) {
+        return (llm_status)status;
+    }
+    if (s->record.n_waiting >= LLM_SESSION_QUEUE_MAX) {
+        return LLM_QUEUE_FULL;
+    }
+    if (session_is_idle(s) && !places_may_be_busy(d->places, c->owner)) {
+        return LLM_CAPACITY;
+    }
+    r->session = s;
+    r->slot = s->slot;
+    queue_push(&s->waiting, r);
+    s->record.n_waiting++;
+    session_publish(s);
+    return LLM_OK;
+}
+
+static llm_status admit_scratch(decode *d, request *r)
+{
+    const uint32_t n_max = share_of(LLM_SCRATCH_QUEUE_MAX, atomic_load(&d->places->n_owners));
+    uint32_t n_own = 0;
+    for (const request *other = d->scratch_queue; other != NULL; other = other->next) {
+        n_own += other->owner == r->owner;
+    }
+    if (d->n_scratch_waiting >= LLM_SCRATCH_QUEUE_MAX || n_own >= n_max) {
+        return LLM_QUEUE_FULL;
+    }
+    queue_push(&d->scratch_queue, r);
+    d->n_scratch_waiting++;
+    return LLM_OK;
+}
+
+static bool has_room_for(const decode *d, uint32_t owner)
+{
+    uint32_t n_own = 0;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        n_own += d->requests[i]->owner == owner;
+    }
+    return d->n_requests < LLM_REQUESTS_MAX && n_own < share_of(LLM_REQUESTS_MAX, atomic_load(&d->places->n_owners));
+}
+
+static void generate(decode *d, const wire_command *c)
+{
+    if (atomic_load_explicit(&d->stop_asked, memory_order_relaxed)) {
+        refuse(d, c, LLM_SHUTDOWN);
+        return;
+    }
+    if (!has_room_for(d, c->owner)) {
+        refuse(d, c, LLM_OVERLOADED);
+        return;
+    }
+    request *r = NULL;
+    llm_status status = find(d, c->request) != NULL ? LLM_INVALID : request_open(d->model, c, &r);
+    if (status == LLM_OK) {
+        status = c->n_session_bytes > 0 ? admit_named(d, r, c) : admit_scratch(d, r);
+    }
+    if (status != LLM_OK) {
+        request_close(r);
+        refuse(d, c, status);
+        return;
+    }
+    r->out.admitted = true;
+    d->requests[d->n_requests++] = r;
+}
+
+static void begin(decode *d, request *r, session *s)
+{
+    leave_queue(d, r);
+    const float *kept = request_begin(r, d->places, s);
+    places_used(d->places, s);
+    page_count(d->page, (llm_counter)(LLM_COUNTER_STARTED_NEW + r->plan.reason), 1);
+    page_count(d->page, LLM_COUNTER_REUSED_TOKENS, r->plan.n_keep);
+    if (kept != NULL) {
+        memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
+        request_advance(r, d->model, d->logits);
+        d->may_reseat = d->may_reseat || r->phase == REQUEST_ENDED; /* without a step: its seat may be given on */
+    }
+}
+
+/* ---- seats ---- */
+
+/* Who asks for a seat, and how many of that kind its owner's generations have. */
+typedef struct turn {
+    request *r; /* NULL: has been asked */
+    bool named;
+    uint32_t n_seated;
+} turn;
+
+static bool is_for_named(const request *r)
+{
+    return r->session != NULL && r->session->name[0] != '\0';
+}
+
+static uint32_t n_seated(const decode *d, uint32_t owner, bool named)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        const request *r = d->requests[i];
+        n += r->owner == owner && (r->phase == REQUEST_PREFILL || r->phase == REQUEST_DECODE) &&
+             r->session->seat != SESSION_NO_SEAT && is_for_named(r) == named;
+    }
+    return n;
+}
+
+/* What may go on once it has a seat: it waits for any scratch session, is the first that waits for its own, or was parked
+ * under its request (decode_step.c). */
+static bool wants_seat(const request *r, bool may_reseat, bool has_scratch)
+{
+    switch (r->phase) {
+    case REQUEST_WAITING:
+        return r->session == NULL ? has_scratch : r->session->running == NULL && r->session->waiting == r;
+    case REQUEST_PREFILL:
+    case REQUEST_DECODE: return may_reseat && r->session->seat == SESSION_NO_SEAT;
+    case REQUEST_ENDED: break;
+    }
+    return false;
+}
+
+static uint32_t collect_turns(decode *d, turn *out)
+{
+    const bool may_reseat = d->may_reseat;
+    const bool has_scratch = d->n_scratch_waiting > 0 && places_has_scratch(d->places);
+    uint32_t n = 0;
+    d->may_reseat = false;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        request *r = d->requests[i];
+        if (wants_seat(r, may_reseat, has_scratch)) {
+            const bool named = is_for_named(r);
+            out[n++] = (turn){.r = r, .named = named, .n_seated = n_seated(d, r->owner, named)};
+        }
+    }
+    return n;
+}
+
+/* The next to be asked: of the owner with the fewest seats, within its share of them, who has waited longest. NULL: no
+ * more. */
+static request *next_turn(const decode *d, turn *turns, uint32_t n)
+{
+    const uint32_t n_owners = atomic_load(&d->places->n_owners);
+    turn *best = NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        turn *t = &turns[i];
+        const uint32_t n_max = t->named ? d->places->options.n_named : d->places->options.n_scratch;
+        if (t->r != NULL && t->n_seated < share_of(n_max, n_owners) && (best == NULL || t->n_seated < best->n_seated)) {
+            best = t;
+        }
+    }
+    if (best == NULL) {
+        return NULL;
+    }
+    request *r = best->r;
+    best->r = NULL;
+    return r;
+}
+
+static void count_seat(turn *turns, uint32_t n, const request *seated)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        turns[i].n_seated +=
+            turns[i].r != NULL && turns[i].r->owner == seated->owner && turns[i].named == is_for_named(seated);
+    }
+}
+
+/* Begins, goes on, waits, or ends: what nothing in progress can ever seat is not left to wait. */
+static void ask_for_seat(decode *d, request *r)
+{
+    session *s = r->session;
+    if (s == NULL) {
+        const places_prompt prompt = prompt_of(r);
+        s = places_scratch(d->places, r->owner, &prompt);
+    }
+    const bool begins = r->phase == REQUEST_WAITING;
+    switch (s != NULL ? places_seat(d->places, s) : SEAT_LATER) {
+    case SEATED:
+        if (begins) {
+            begin(d, r, s);
+        } else if (s->record.state == LLM_STATE_TORN) { /* before it could spoil a step of others */
+            decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
+        }
+        break;
+    case SEAT_LATER: break;
+    case SEAT_NEVER: decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_CAPACITY); break;
+    case SEAT_NO_CELLS: decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS); break;
+    }
+}
+
+/* What ends here leaves may_reseat set: those before it in the order are to be asked again. */
+void decode_start_waiting(decode *d)
+{
+    turn turns[LLM_REQUESTS_MAX];
+    const uint32_t n = collect_turns(d, turns);
+    request *r;
+    while ((r = next_turn(d, turns, n)) != NULL) {
+        ask_for_seat(d, r);
+        if (r->phase != REQUEST_ENDED && r->session != NULL && r->session->seat != SESSION_NO_SEAT) {
+            count_seat(turns, n, r);
+        }
+    }
+}
+
+/* ---- the other commands ---- */
+
+static void cancel(decode *d, const wire_command *c)
+{
+    request *r = find(d, c->request);
+    if (r != NULL) {
+        decode_end_request(d, r, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
+    }
+}
+
+static void pause_request(decode *d, const wire_command *c)
+{
+    request *r = find(d, c->request);
+    if (r != NULL) {
+        r->paused = c->is_on;
+    }
+}
+
+static void apply(decode *d, const wire_command *c)
+{
+    switch (c->op) {
+    case LLM_COMMAND_GENERATE: generate(d, c); break;
+    case LLM_COMMAND_CANCEL: cancel(d, c); break;
+    case LLM_COMMAND_PAUSE: pause_request(d, c); break;
+    case LLM_COMMAND_RESET:
+    case LLM_COMMAND_CLOSE: decode_reset_or_close(d, c); break;
+    case LLM_COMMAND_FORK: decode_fork_command(d, c); break;
+    case LLM_COMMAND_PARK: decode_park(d, c); break;
+    case LLM_COMMAND_PIN: decode_pin(d, c); break;
+    case LLM_COMMAND_RENAME: decode_rename(d, c); break;
+    case LLM_COMMAND_SAVE: decode_save(d, c); break;
+    case LLM_COMMAND_LOAD: decode_load(d, c); break;
+    case LLM_COMMAND_UNSAVE: decode_unsave(d, c); break;
+    }
+}
+
+void decode_take_commands(decode *d)
+{
+    /* Each command needs room for at most one notice, now or when the store is done: when there is none, it waits in
+     * the ring. */
+    while (d->n_notices + d->n_replies_due < LLM_REQUESTS_MAX) {
+        size_t n_bytes = 0;
+        const void *message = ring_peek(d->commands, &n_bytes);
+        if (message == NULL) {
+            return;
+        }
+        wire_command c;
+        if (wire_command_read(message, n_bytes, &c) == LLM_OK) {
+            apply(d, &c);
+        } else {
+            page_count(d->page, LLM_COUNTER_COMMANDS_REFUSED, 1);
+        }
+        ring_release(d->commands);
+    }
+}

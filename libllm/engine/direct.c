@@ -1,0 +1,361 @@
+/* direct.c: sessions driven by calls instead of commands (llm.h, "sessions, direct mode"). The same sessions, resume and
+ * model door as while serving; only the scheduling is the caller's. */
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+#include "sessions/warm.h"
+
+struct llm_session {
+    llm_engine *engine;
+    session *session;
+    llm_session *next; /* engine->direct_sessions */
+    sampler *sampler;  /* owned; NULL before the first prefill */
+    float *logits;     /* owned: n_vocab, after the last consumed token; as many again for the sampler to work on */
+    bool has_logits;
+    int32_t pending;        /* sampled, not consumed; -1: none */
+    _Atomic bool cancelled; /* writer: any thread */
+};
+
+static bool is_serving(const llm_engine *engine)
+{
+    return atomic_load(&engine->decode.life) == DECODE_SERVING;
+}
+
+static bool is_name(const char *name)
+{
+    const size_t n = strlen(name);
+    for (size_t i = 0; i < n; i++) {
+        if (name[i] < 0x21 || name[i] > 0x7e) {
+            return false;
+        }
+    }
+    return n <= LLM_SESSION_NAME_BYTES_MAX;
+}
+
+static llm_session *find_open(const llm_engine *engine, const session *s)
+{
+    llm_session *d = engine->direct_sessions;
+    while (d != NULL && d->session != s) {
+        d = d->next;
+    }
+    return d;
+}
+
+/* What lies on the disk is read first: nobody else takes the store's results in direct mode. */
+static bool seat_now(places *p, session *s)
+{
+    bool is_seated = places_seat(p, s) == SEATED;
+    if (!is_seated && s->parked.where == PARKED_READING) {
+        places_settle(p);
+        is_seated = places_seat(p, s) == SEATED;
+    }
+    return is_seated;
+}
+
+/* One that sleeps on the disk is taken in. */
+static int open_or_wake(places *p, const char *name, session **out)
+{
+    const int status = places_wake(p, 0, name, strlen(name), out);
+    return status == LLM_NOT_FOUND ? places_open_named(p, 0, name, strlen(name), out) : status;
+}
+
+static session *take_place(llm_engine *engine, const char *name)
+{
+    places *p = &engine->places;
+    session *s = name[0] != '\0' ? places_next(p, 0, name, strlen(name), NULL) : NULL;
+    if (s == NULL && name[0] == '\0') {
+        const places_prompt none = {.tokens = NULL};
+        s = places_scratch(p, 0, &none);
+    } else if (s == NULL && open_or_wake(p, name, &s) != LLM_OK) {
+        return NULL;
+    }
+    if (s == NULL) {
+        return NULL;
+    }
+    s->is_held = true;
+    if (!seat_now(p, s)) {
+        s->is_held = false;
+        if (session_n_tokens(s) == 0) {
+            places_close_session(p, s);
+        }
+        return NULL;
+    }
+    return s;
+}
+
+int llm_session_open(llm_engine *engine, const char *name, llm_session **out)
+{
+    if (is_serving(engine)) {
+        return LLM_MISUSE;
+    }
+    if (name == NULL || !is_name(name)) {
+        return LLM_INVALID;
+    }
+    session *known = name[0] != '\0' ? places_next(&engine->places, 0, name, strlen(name), NULL) : NULL;
+    llm_session *d = known != NULL ? find_open(engine, known) : NULL;
+    if (d != NULL) {
+        *out = d;
+        return LLM_OK;
+    }
+    d = calloc(1, sizeof *d);
+    float *logits = malloc(2 * engine->model->info.n_vocab * sizeof *logits);
+    session *s = d != NULL && logits != NULL ? take_place(engine, name) : NULL;
+    if (s == NULL) {
+        const int status = d == NULL || logits == NULL ? LLM_NO_MEMORY : LLM_CAPACITY;
+        free(logits);
+        free(d);
+        return status;
+    }
+    *d = (llm_session){.engine = engine, .session = s, .logits = logits, .pending = -1};
+    d->next = engine->direct_sessions;
+    engine->direct_sessions = d;
+    *out = d;
+    return LLM_OK;
+}
+
+static int status_of(model_result result)
+{
+    switch (result) {
+    case MODEL_OK: return LLM_OK;
+    case MODEL_NO_CELLS: return LLM_NO_CELLS;
+    case MODEL_INVALID:
+    case MODEL_FAILED_BATCH:
+    case MODEL_FAILED_ALL: break;
+    }
+    return LLM_STEP_FAILED;
+}
+
+static void tear_after(llm_session *d, model_result result)
+{
+    places *p = &d->engine->places;
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        session *s = &p->sessions[i];
+        const bool holds_state = s->is_open && s->seat != SESSION_NO_SEAT && session_n_tokens(s) > 0;
+        if (s == d->session || (result == MODEL_FAILED_ALL && holds_state)) {
+            session_tear(s);
+        }
+    }
+}
+
+/* One model call for tokens of this session alone; `last`: logits are wanted after the last one. */
+static int consume(llm_session *d, const int32_t *tokens, uint32_t n, bool last)
+{
+    decode *scratch = &d->engine->decode; /* its batch arrays: no decode thread runs */
+    model *m = d->engine->model;
+    const uint32_t at = session_n_tokens(d->session);
+    for (uint32_t i = 0; i < n; i++) {
+        scratch->tokens[i] = tokens[i];
+        scratch->positions[i] = (int32_t)(at + i);
+        scratch->seqs[i] = (uint16_t)d->session->seat;
+        scratch->outputs[i] = last && i + 1 == n;
+    }
+    scratch->batch.n = n;
+    d->has_logits = false;
+    const model_result result = m->ops->decode(m, &scratch->batch);
+    if (result == MODEL_NO_CELLS) {
+        return LLM_NO_CELLS;
+    }
+    if (result != MODEL_OK) {
+        tear_after(d, result);
+        return status_of(result);
+    }
+    session_consumed(d->session, tokens, n);
+    if (last) {
+        memcpy(d->logits, m->ops->logits(m, n - 1), m->info.n_vocab * sizeof *d->logits);
+        d->has_logits = true;
+    }
+    return LLM_OK;
+}
+
+static int check_prompt(const llm_session *d, const int32_t *tokens, size_t n_tokens)
+{
+    const model_info *info = &d->engine->model->info;
+    if (n_tokens == 0) {
+        return LLM_INVALID;
+    }
+    if (n_tokens > info->n_ctx) {
+        return LLM_CONTEXT_LENGTH;
+    }
+    for (size_t i = 0; i < n_tokens; i++) {
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= info->n_vocab) {
+            return LLM_TOKEN;
+        }
+    }
+    return d->session->record.state == LLM_STATE_TORN ? LLM_TORN : LLM_OK;
+}
+
+static int replace_sampler(llm_session *d, const llm_sampling *sampling, const int32_t *tokens, size_t n_tokens)
+{
+    const llm_sampling greedy = {.top_p = 1, .repeat_penalty = 1};
+    sampler *s = NULL;
+    const int status = sampler_open(d->engine->model, sampling != NULL ? sampling : &greedy, NULL, 0, 0, &s);
+    if (status != LLM_OK) {
+        return status;
+    }
+    sampler_close(d->sampler);
+    d->sampler = s;
+    for (size_t i = 0; i < n_tokens; i++) {
+        sampler_accept(s, tokens[i]);
+    }
+    return LLM_OK;
+}
+
+static int consume_rest(llm_session *d, const int32_t *tokens, uint32_t n_tokens)
+{
+    const uint32_t n_batch = d->engine->model->info.n_batch;
+    int status = LLM_OK;
+    while (status == LLM_OK && session_n_tokens(d->session) < n_tokens) {
+        if (atomic_exchange(&d->cancelled, false)) {
+            return LLM_CANCELLED;
+        }
+        const uint32_t at = session_n_tokens(d->session);
+        const uint32_t n = n_tokens - at < n_batch ? n_tokens - at : n_batch;
+        status = consume(d, tokens + at, n, at + n == n_tokens);
+    }
+    return status;
+}
+
+int llm_session_prefill(llm_session *d, const int32_t *tokens, size_t n_tokens, const llm_sampling *sampling,
+                        llm_resume *out)
+{
+    if (is_serving(d->engine)) {
+        return LLM_MISUSE;
+    }
+    int status = check_prompt(d, tokens, n_tokens);
+    if (status == LLM_OK) {
+        status = replace_sampler(d, sampling, tokens, n_tokens);
+    }
+    if (status != LLM_OK) {
+        return status;
+    }
+    d->pending = -1;
+    d->has_logits = false;
+    const float *kept = NULL;
+    const resume_plan plan = warm_begin(&d->engine->places, d->session, tokens, (uint32_t)n_tokens, false, &kept);
+    if (kept != NULL) {
+        memcpy(d->logits, kept, d->engine->model->info.n_vocab * sizeof *d->logits);
+        d->has_logits = true;
+    }
+    status = consume_rest(d, tokens, (uint32_t)n_tokens);
+    const uint32_t n_now = session_n_tokens(d->session);
+    if (status == LLM_OK) {
+        session_keep_logits(d->session, d->logits);
+        session_checkpoint(d->session, d->logits, false);
+        session_decoding(d->session);
+    }
+    session_ended(d->session, n_now);
+    if (out != NULL) {
+        *out = (llm_resume){
+            .reason = plan.reason,
+            .n_reused = plan.n_keep,
+            .n_prefilled = n_now - plan.n_keep,
+            .diverged_at = plan.diverged_at,
+        };
+    }
+    return status;
+}
+
+int llm_session_decode(llm_session *d, int32_t *token)
+{
+    if (is_serving(d->engine)) {
+        return LLM_MISUSE;
+    }
+    if (d->session->record.state == LLM_STATE_TORN) {
+        return LLM_TORN;
+    }
+    if (d->sampler == NULL || (d->pending < 0 && !d->has_logits)) {
+        return LLM_NOT_FOUND;
+    }
+    if (atomic_exchange(&d->cancelled, false)) {
+        return LLM_CANCELLED;
+    }
+    if (d->pending >= 0) {
+        if (session_n_tokens(d->session) == d->engine->model->info.n_ctx) {
+            return LLM_CONTEXT_LENGTH;
+        }
+        const int status = consume(d, &d->pending, 1, true);
+        if (status != LLM_OK) {
+            return status;
+        }
+    }
+    const size_t n_vocab = d->engine->model->info.n_vocab;
+    memcpy(d->logits + n_vocab, d->logits, n_vocab * sizeof *d->logits);
+    d->pending = sampler_sample(d->sampler, d->logits + n_vocab);
+    sampler_accept(d->sampler, d->pending);
+    *token = d->pending;
+    return LLM_OK;
+}
+
+int llm_session_logits(const llm_session *d, float *out, size_t n_out)
+{
+    const size_t n_vocab = d->engine->model->info.n_vocab;
+    if (is_serving(d->engine)) {
+        return LLM_MISUSE;
+    }
+    if (d->session->record.state == LLM_STATE_TORN) {
+        return LLM_TORN;
+    }
+    if (!d->has_logits) {
+        return LLM_NOT_FOUND;
+    }
+    if (n_out < n_vocab) {
+        return LLM_SMALL_BUFFER;
+    }
+    memcpy(out, d->logits, n_vocab * sizeof *out);
+    return LLM_OK;
+}
+
+int64_t llm_session_position(const llm_session *d)
+{
+    return session_n_tokens(d->session);
+}
+
+int llm_session_reset(llm_session *d)
+{
+    if (is_serving(d->engine)) {
+        return LLM_MISUSE;
+    }
+    places_reset_session(&d->engine->places, d->session);
+    d->pending = -1;
+    d->has_logits = false;
+    atomic_store(&d->cancelled, false);
+    return LLM_OK;
+}
+
+void llm_session_cancel(llm_session *d)
+{
+    atomic_store(&d->cancelled, true);
+}
+
+static void free_direct(llm_session *d)
+{
+    sampler_close(d->sampler);
+    free(d->logits);
+    free(d);
+}
+
+int llm_session_close(llm_session *d)
+{
+    llm_engine *engine = d->engine;
+    if (is_serving(engine)) {
+        return LLM_MISUSE;
+    }
+    llm_session **link = &engine->direct_sessions;
+    while (*link != d) {
+        link = &(*link)->next;
+    }
+    *link = d->next;
+    d->session->is_held = false;
+    places_close_session(&engine->places, d->session);
+    free_direct(d);
+    return LLM_OK;
+}
+
+void direct_close_all(llm_engine *engine)
+{
+    while (engine->direct_sessions != NULL) {
+        llm_session_close(engine->direct_sessions);
+    }
+}

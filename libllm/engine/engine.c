@@ -1,0 +1,496 @@
+#include "engine/engine.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "machine/cgroup.h"
+
+enum {
+    N_BATCH_DEFAULT = 512,
+    N_BATCH_MIN = 32, /* beside one token for every session */
+    GAP_MS_DEFAULT = 100,
+    EVENT_RING_BYTES = 1 << 20,
+    COMMAND_RING_BYTES = 1 << 20,
+    COMMAND_BYTES_OTHER = 65536, /* of a GENERATE beside its prompt: stops, biases, name */
+    ARRAY32_BYTES = 5,
+    N_PARKED_DEFAULT = 64,
+    TIMELINES_DEFAULT = 3,
+    CHECKPOINT_EVERY = 256,
+    DEAD_SEGMENTS_MAX = 4,
+    IN_FLIGHT_BYTES_MIN = 1 << 28, /* on their way to the disk or from it, if no more may be parked */
+    MEMORY_SHARE = 10,             /* one in so many free bytes for checkpoints, as many for parked sessions */
+};
+
+static int say(char *error, size_t error_bytes, int status, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static int say(char *error, size_t error_bytes, int status, const char *format, ...)
+{
+    if (error != NULL && error_bytes > 0) {
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(error, error_bytes, format, arguments);
+        va_end(arguments);
+    }
+    return status;
+}
+
+static int check_options(const llm_engine_options *o, char *error, size_t error_bytes)
+{
+    if (o->model == NULL || o->model[0] == '\0') {
+        return say(error, error_bytes, LLM_INVALID, "model: a path or sim:... is needed");
+    }
+    if (o->n_sessions < 1 || o->n_scratch < 1 || o->n_sessions > LLM_SEQUENCES_MAX ||
+        o->n_scratch > LLM_SEQUENCES_MAX || o->n_sessions + o->n_scratch > LLM_SEQUENCES_MAX) {
+        return say(error, error_bytes, LLM_INVALID,
+                   "n_sessions + n_scratch: %u + %u given; each at least 1, together at most %d", o->n_sessions,
+                   o->n_scratch, LLM_SEQUENCES_MAX);
+    }
+    if (o->n_parked_max > LLM_PARKED_MAX) {
+        return say(error, error_bytes, LLM_INVALID, "n_parked_max: %u given; at most %d", o->n_parked_max,
+                   LLM_PARKED_MAX);
+    }
+    if (o->capacity_policy >= LLM_POLICY_N) {
+        return say(error, error_bytes, LLM_INVALID, "capacity_policy: %u is none", o->capacity_policy);
+    }
+    if (o->n_batch != 0 && (o->n_batch < N_BATCH_MIN || o->n_batch > 65536)) {
+        return say(error, error_bytes, LLM_INVALID, "n_batch: %u given; %d to 65536 allowed", o->n_batch, N_BATCH_MIN);
+    }
+    return LLM_OK;
+}
+
+static int open_model(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
+{
+    const uint32_t n_seq = o->n_sessions + o->n_scratch;
+    uint32_t n_batch = o->n_batch != 0 ? o->n_batch : N_BATCH_DEFAULT;
+    if (n_batch < n_seq + N_BATCH_MIN) {
+        n_batch = n_seq + N_BATCH_MIN;
+    }
+    const model_options options = {
+        .path = o->model,
+        .chat_template = o->chat_template,
+        .n_ctx = o->n_ctx,
+        .n_seq = n_seq,
+        .n_batch = n_batch,
+        .kv_bytes_max = o->kv_bytes_max,
+        .n_threads = o->n_threads,
+        .n_gpu_layers = o->n_gpu_layers,
+        .exact = o->exact != 0,
+        .allow_oversize = o->allow_oversize != 0,
+        .crash_notice = o->crash_notice,
+    };
+    const int status = model_open(o->model, &options, &e->model, error, error_bytes);
+    return status != LLM_OK ? status : chat_open(e->model, &e->chat, error, error_bytes);
+}
+
+static void identity_hex(const model_info *info, char out[33])
+{
+    for (size_t i = 0; i < sizeof info->identity; i++) {
+        snprintf(out + 2 * i, 3, "%02x", info->identity[i]);
+    }
+}
+
+/* Of the memory that is free now, for the machine or for this service. */
+static uint64_t memory_share(void)
+{
+    const long n_pages = sysconf(_SC_AVPHYS_PAGES);
+    const long page_bytes = sysconf(_SC_PAGESIZE);
+    const uint64_t allowed = cgroup_memory_free(CGROUP_MOUNT, CGROUP_SELF);
+    if (n_pages <= 0 || page_bytes <= 0) {
+        return (uint64_t)1 << 28;
+    }
+    const uint64_t free_bytes = (uint64_t)n_pages * (uint64_t)page_bytes;
+    return (allowed < free_bytes ? allowed : free_bytes) / MEMORY_SHARE;
+}
+
+static places_options options_of(const llm_engine_options *o)
+{
+    const bool parks = o->capacity_policy == LLM_POLICY_PARK;
+    const uint32_t n_parked = o->n_parked_max != 0 ? o->n_parked_max : N_PARKED_DEFAULT;
+    return (places_options){
+        .policy = (llm_policy)o->capacity_policy,
+        .n_named = o->n_sessions,
+        .n_scratch = o->n_scratch,
+        .n_parked_max = parks ? n_parked : 0,
+        .n_owners = o->n_owners,
+        .timelines_max = o->timelines_max != 0 ? o->timelines_max : TIMELINES_DEFAULT,
+        .parked_bytes_max = o->parked_bytes_max != 0 ? o->parked_bytes_max : memory_share(),
+    };
+}
+
+/* One directory for each model: what its sessions hold is of no use to another. */
+static int open_store(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
+{
+    if (o->state_dir == NULL || o->state_dir[0] == '\0') {
+        return LLM_OK;
+    }
+    const model_info *info = &e->model->info;
+    char hex[33];
+    char *directory = NULL;
+    identity_hex(info, hex);
+    if (asprintf(&directory, "%s/%.16s", o->state_dir, hex) < 0) {
+        return LLM_NO_MEMORY;
+    }
+    const store_options options = {
+        .directory = directory, .model = info->name, .identity = info->identity, .geometry = info->geometry};
+    const int status = store_open(&options, e->command_bell, &e->store, error, error_bytes);
+    free(directory);
+    return status;
+}
+
+/* The segment that a daemon which died left, or NULL. Another model's stays for that one. */
+static llm_page *dead_page(const char *name, const char *fingerprint)
+{
+    llm_page *dead = NULL;
+    if (llm_page_open(name, -1, &dead) != LLM_OK) {
+        return NULL;
+    }
+    llm_page_view view;
+    llm_page_read(dead, &view);
+    if (strcmp(view.fingerprint, fingerprint) != 0 || page_owner_lives(dead)) {
+        llm_page_close(dead);
+        return NULL;
+    }
+    return dead;
+}
+
+typedef struct dead_segment {
+    const char *name;
+    llm_page *left;
+} dead_segment;
+
+static uint32_t find_dead(char *names, const char *fingerprint, dead_segment out[DEAD_SEGMENTS_MAX])
+{
+    uint32_t n = 0;
+    char *rest = NULL;
+    for (char *name = strtok_r(names, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest)) {
+        llm_page *left = n < DEAD_SEGMENTS_MAX ? dead_page(name, fingerprint) : NULL;
+        if (left != NULL) {
+            out[n++] = (dead_segment){.name = name, .left = left};
+        }
+    }
+    return n;
+}
+
+/* A segment is there under its name when it knows all that the one before it knew, and only then that one goes: whenever
+ * a start is killed, one of them is whole. An older one was taken over by the one before it. */
+static int take_over(llm_engine *e, const char *dead_names, const char *fingerprint)
+{
+    dead_segment dead[DEAD_SEGMENTS_MAX];
+    char *names = strdup(dead_names != NULL ? dead_names : "");
+    if (names == NULL) {
+        return LLM_NO_MEMORY;
+    }
+    const uint32_t n = find_dead(names, fingerprint, dead);
+    places_adopt(&e->places, n > 0 ? dead[0].left : NULL);
+    places_settle(&e->places);
+    const int status = page_publish(e->page);
+    for (uint32_t i = 0; i < n; i++) {
+        if (status == LLM_OK) {
+            shm_unlink(dead[i].name);
+        }
+        llm_page_close(dead[i].left);
+    }
+    free(names);
+    return status;
+}
+
+static int open_page(llm_engine *e, const char *page_name, uint32_t n_slots, const char *fingerprint, char *error,
+                     size_t error_bytes)
+{
+    const model_info *info = &e->model->info;
+    char *opening = NULL;
+    if (page_name != NULL && asprintf(&opening, "%s%s", page_name, PAGE_OPENING) < 0) {
+        return LLM_NO_MEMORY;
+    }
+    const int status = page_open(opening, n_slots, info->n_ctx, info->name, fingerprint, &e->page, error, error_bytes);
+    free(opening);
+    return status;
+}
+
+static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
+{
+    const model_info *info = &e->model->info;
+    char fingerprint[33];
+    identity_hex(info, fingerprint);
+    const places_options sizes = options_of(o);
+    int status = open_page(e, o->page_name, info->n_seq + sizes.n_parked_max, fingerprint, error, error_bytes);
+    if (status == LLM_OK) {
+        const size_t n_parked = sizes.parked_bytes_max;
+        ledger_open(&e->ledger, n_parked > IN_FLIGHT_BYTES_MIN ? n_parked : IN_FLIGHT_BYTES_MIN);
+        checkpoint_store_open(&e->checkpoints, &e->ledger,
+                              o->checkpoint_bytes_max != 0 ? o->checkpoint_bytes_max : memory_share());
+        e->ground =
+            (session_ground){.model = e->model, .page = e->page, .checkpoints = &e->checkpoints, .ledger = &e->ledger};
+        status = places_open(&e->places, &e->ground, &sizes, e->store);
+    }
+    if (status == LLM_OK) {
+        status = take_over(e, o->dead_page_names, fingerprint);
+    }
+    return status;
+}
+
+static int open_rings(llm_engine *e, const llm_engine_options *o)
+{
+    /* ring.h: the largest record is a little under half the ring. */
+    const size_t largest = e->model->info.n_ctx * sizeof(int32_t) + COMMAND_BYTES_OTHER;
+    size_t command_bytes = o->command_ring_bytes != 0 ? o->command_ring_bytes : COMMAND_RING_BYTES;
+    if (command_bytes < 4 * largest) {
+        command_bytes = 4 * largest;
+    }
+    const size_t event_bytes = o->event_ring_bytes != 0 ? o->event_ring_bytes : EVENT_RING_BYTES;
+    int status = ring_open(command_bytes, &e->commands);
+    if (status == LLM_OK) {
+        status = ring_open(event_bytes < 4 * LLM_OUTBOX_BYTES_MAX ? 4 * LLM_OUTBOX_BYTES_MAX : event_bytes, &e->events);
+    }
+    if (status == LLM_OK) {
+        status = doorbell_open(&e->command_bell);
+    }
+    if (status == LLM_OK) {
+        status = doorbell_open(&e->event_bell);
+    }
+    return status;
+}
+
+static int open_decode(llm_engine *e, const llm_engine_options *o)
+{
+    e->decode.model = e->model;
+    e->decode.page = e->page;
+    e->decode.places = &e->places;
+    e->decode.checkpoint_every = o->checkpoint_every != 0 ? o->checkpoint_every : CHECKPOINT_EVERY;
+    e->decode.idle_ms_max = (uint64_t)o->idle_s_max * 1000;
+    e->decode.gap_ms_target = o->gap_ms_target != 0 ? o->gap_ms_target : GAP_MS_DEFAULT;
+    e->decode.commands = e->commands;
+    e->decode.events = e->events;
+    e->decode.command_bell = e->command_bell;
+    e->decode.event_bell = e->event_bell;
+    return decode_open(&e->decode);
+}
+
+int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes)
+{
+    *out = NULL;
+    say(error, error_bytes, LLM_OK, "%s", "");
+    int status = check_options(options, error, error_bytes);
+    if (status != LLM_OK) {
+        return status;
+    }
+    llm_engine *e = calloc(1, sizeof *e);
+    if (e == NULL) {
+        return say(error, error_bytes, LLM_NO_MEMORY, "%s", llm_status_text(LLM_NO_MEMORY));
+    }
+    status = open_model(e, options, error, error_bytes);
+    if (status == LLM_OK) {
+        status = open_rings(e, options);
+    }
+    if (status == LLM_OK) {
+        status = open_store(e, options, error, error_bytes);
+    }
+    if (status == LLM_OK) {
+        status = open_memory(e, options, error, error_bytes);
+    }
+    if (status == LLM_OK) {
+        status = open_decode(e, options);
+    }
+    if (status != LLM_OK) {
+        if (error != NULL && error_bytes > 0 && error[0] == '\0') {
+            say(error, error_bytes, status, "%s", llm_status_text(status));
+        }
+        llm_engine_close(e);
+        return status;
+    }
+    *out = e;
+    return LLM_OK;
+}
+
+uint32_t llm_loading_progress(void)
+{
+    return model_llama_progress();
+}
+
+int llm_engine_start(llm_engine *engine)
+{
+    if (engine->has_served) {
+        return LLM_MISUSE;
+    }
+    direct_close_all(engine);
+    const int status = decode_start(&engine->decode);
+    engine->has_served = status == LLM_OK;
+    return status;
+}
+
+int llm_engine_stop(llm_engine *engine)
+{
+    decode_stop(&engine->decode);
+    return LLM_OK;
+}
+
+void llm_engine_close(llm_engine *e)
+{
+    if (e == NULL) {
+        return;
+    }
+    llm_engine_stop(e);
+    direct_close_all(e);
+    decode_close(&e->decode);
+    if (e->places.is_unsaved) { /* the disk refused what should come back: the next start has it from the segment */
+        page_leave(e->page);
+    }
+    places_settle(&e->places);
+    store_close(e->store);
+    places_close(&e->places);
+    checkpoint_store_close(&e->checkpoints);
+    page_close(e->page);
+    chat_close(e->chat);
+    if (e->model != NULL) {
+        e->model->ops->close(e->model);
+    }
+    ring_close(e->commands);
+    ring_close(e->events);
+    doorbell_close(e->command_bell);
+    doorbell_close(e->event_bell);
+    free(e);
+}
+
+void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners)
+{
+    atomic_store(&engine->places.n_owners, n_owners);
+}
+
+void llm_engine_info(const llm_engine *engine, llm_info *out)
+{
+    const model_info *m = &engine->model->info;
+    *out = (llm_info){
+        .n_ctx = m->n_ctx,
+        .n_ctx_train = m->n_ctx_train,
+        .n_vocab = m->n_vocab,
+        .n_sessions = engine->places.options.n_named,
+        .n_scratch = engine->places.options.n_scratch,
+        .n_slots = engine->places.n_slots,
+        .n_pins_max = places_pins_max(&engine->places),
+        .parked_bytes_max = engine->places.options.parked_bytes_max,
+        .checkpoint_bytes_max = engine->checkpoints.n_bytes_max,
+        .n_cells = m->n_cells,
+        .n_batch = m->n_batch,
+        .memory = m->memory,
+        .n_window = m->n_window,
+        .n_threads = m->n_threads,
+        .has_chat_template = chat_has_template(engine->chat) != 0,
+        .n_params = m->n_params,
+        .model_bytes = m->model_bytes,
+        .state_bytes = m->state_bytes,
+        .token_bytes_max = m->token_bytes_max,
+        .sampling_default = m->sampling_default,
+    };
+    memcpy(out->name, m->name, sizeof out->name);
+    memcpy(out->arch, m->arch, sizeof out->arch);
+    memcpy(out->description, m->description, sizeof out->description);
+    memcpy(out->backend, m->backend, sizeof out->backend);
+    identity_hex(m, out->fingerprint);
+}
+
+uint64_t llm_engine_heartbeat(const llm_engine *engine, uint32_t *busy)
+{
+    if (busy != NULL) {
+        *busy = page_counter(engine->page, LLM_COUNTER_IN_STEP) != 0;
+    }
+    return page_counter(engine->page, LLM_COUNTER_HEARTBEAT);
+}
+
+const llm_page *llm_engine_page(const llm_engine *engine)
+{
+    return page_reader(engine->page);
+}
+
+int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes)
+{
+    return engine->store != NULL && store_complaint(engine->store, out, n_bytes) ? LLM_OK : LLM_NOT_FOUND;
+}
+
+int64_t llm_engine_saved(llm_engine *engine, llm_saved *out, size_t n_out)
+{
+    const uint32_t n_max = n_out < LLM_SAVED_MAX ? (uint32_t)n_out : LLM_SAVED_MAX;
+    return engine->store != NULL ? store_list_saved(engine->store, out, n_max) : 0;
+}
+
+/* ---- serving ---- */
+
+int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes)
+{
+    if (atomic_load(&engine->decode.life) != DECODE_SERVING) {
+        return LLM_SHUTDOWN;
+    }
+    wire_command command;
+    if (n_bytes == 0 || n_bytes > ring_record_max(engine->commands) ||
+        wire_command_read(message, n_bytes, &command) != LLM_OK) {
+        return LLM_INVALID;
+    }
+    void *record = ring_reserve(engine->commands, n_bytes);
+    if (record == NULL) {
+        return LLM_FULL;
+    }
+    memcpy(record, message, n_bytes);
+    ring_commit(engine->commands, n_bytes);
+    doorbell_ring(engine->command_bell);
+    return LLM_OK;
+}
+
+int llm_events_fd(const llm_engine *engine)
+{
+    return doorbell_fd(engine->event_bell);
+}
+
+/* Moves records behind those already in `out`; returns how many. `at` advances. */
+static uint32_t move_events(llm_engine *engine, uint8_t *out, size_t n_bytes, size_t *at)
+{
+    uint32_t count = 0;
+    size_t n = 0;
+    const void *record;
+    while ((record = ring_peek(engine->events, &n)) != NULL && n <= n_bytes - *at) {
+        memcpy(out + *at, record, n);
+        *at += n;
+        count++;
+        ring_release(engine->events);
+    }
+    return count;
+}
+
+/* Tells the decode thread, if it waits for it, that the event ring has room again (decode_deliver). */
+static void announce_room(llm_engine *engine)
+{
+    if (atomic_exchange(&engine->decode.events_blocked, false)) {
+        doorbell_ring(engine->command_bell);
+    }
+}
+
+int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes)
+{
+    if (n_bytes < ARRAY32_BYTES) {
+        return 0;
+    }
+    uint8_t *bytes = out;
+    size_t at = ARRAY32_BYTES;
+    doorbell_clear(engine->event_bell);
+    uint32_t count = move_events(engine, bytes, n_bytes, &at);
+    if (atomic_load(&engine->decode.life) == DECODE_JOINED) {
+        decode_finish(&engine->decode);
+    }
+    doorbell_arm(engine->event_bell);
+    count += move_events(engine, bytes, n_bytes, &at);
+    announce_room(engine); /* after the last room is made: a wait announced before that is not seen again */
+    if (!ring_is_empty(engine->events)) {
+        doorbell_ring(engine->event_bell); /* the rest did not fit: stay readable */
+    }
+    if (count == 0) {
+        return 0;
+    }
+    bytes[0] = 0xdd; /* array 32 */
+    for (int i = 0; i < 4; i++) {
+        bytes[1 + i] = (uint8_t)(count >> (24 - 8 * i));
+    }
+    return (int64_t)at;
+}

@@ -1,0 +1,39 @@
+/* engine.h: the engine's insides, for the files that implement llm.h (engine.c, engine_text.c, direct.c). Owned by the
+ * thread that opened it; what the decode thread owns while serving is said in decode.h. */
+#ifndef LLM_ENGINE_H
+#define LLM_ENGINE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include "text/chat.h"
+#include "engine/decode.h"
+#include "boundary/doorbell.h"
+#include "llm.h"
+#include "model/model.h"
+#include "boundary/page.h"
+#include "sessions/places.h"
+#include "boundary/ring.h"
+
+struct llm_engine {
+    model *model;
+    page *page;
+    chat *chat;
+    ledger ledger;
+    checkpoint_store checkpoints;
+    session_ground ground;
+    places places;
+    store *store; /* NULL: no state directory */
+    ring *commands;
+    ring *events;
+    doorbell *command_bell;
+    doorbell *event_bell;
+    decode decode;
+    bool has_served;              /* llm_engine_start succeeded at least once */
+    llm_session *direct_sessions; /* list; direct.c */
+};
+
+/* direct.c: closes what the direct mode left open. */
+void direct_close_all(llm_engine *engine);
+
+#endif

@@ -1,0 +1,51 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine.h"
+
+int64_t llm_tokenize(const llm_engine *engine, const char *text, size_t n_bytes, int add_special, int parse_special,
+                     int32_t *out, size_t n_out)
+{
+    const model *m = engine->model;
+    return m->ops->tokenize(m, text, n_bytes, add_special != 0, parse_special != 0, out, n_out);
+}
+
+int64_t llm_detokenize(const llm_engine *engine, const int32_t *tokens, size_t n_tokens, int special, char *out,
+                       size_t n_out)
+{
+    const model *m = engine->model;
+    size_t need = 0;
+    for (size_t i = 0; i < n_tokens; i++) {
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= m->info.n_vocab) {
+            return INT64_MIN;
+        }
+        const size_t room = need < n_out ? n_out - need : 0;
+        const int32_t n = m->ops->piece(m, tokens[i], special != 0, room > 0 ? out + need : out, room);
+        need += (size_t)(n < 0 ? -n : n);
+    }
+    return need <= n_out ? (int64_t)need : -(int64_t)need;
+}
+
+int llm_chat_render(const llm_engine *engine, const char *chat_json, size_t n_bytes, llm_prompt *out, char *error,
+                    size_t error_bytes)
+{
+    return chat_render(engine->chat, chat_json, n_bytes, out, error, error_bytes);
+}
+
+void llm_prompt_free(llm_prompt *prompt)
+{
+    free(prompt->tokens);
+    free(prompt->text);
+    free(prompt->boundaries);
+    memset(prompt, 0, sizeof *prompt);
+}
+
+const char *llm_version(void)
+{
+    return LLM_VERSION_TEXT;
+}
+
+const char *llm_backend_version(void)
+{
+    return LLM_BACKEND_VERSION_TEXT;
+}

@@ -1,0 +1,117 @@
+#include "machine/cgroup.h"
+
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LINE_BYTES_MAX = PATH_MAX };
+
+/* This process's group as a path below the mount: "" or "/system.slice/llmd.service". In a container that sees its own group
+ * as the root it is "/", and of one that lies outside ("/../x") only the root can be read. */
+static void own_group(const char *self, char out[static PATH_MAX])
+{
+    char line[LINE_BYTES_MAX];
+    FILE *file = fopen(self, "re");
+    out[0] = '\0';
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, "0::/", 4) == 0 && strstr(line, "/..") == NULL) {
+            line[strcspn(line, "\n")] = '\0';
+            strcpy(out, strcmp(line + 3, "/") == 0 ? "" : line + 3);
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+}
+
+/* Cuts the last part off; false: it was the root. */
+static bool go_up(char *group)
+{
+    char *slash = strrchr(group, '/');
+    if (slash == NULL) {
+        return false;
+    }
+    *slash = '\0';
+    return true;
+}
+
+static FILE *open_in(const char *mount, const char *group, const char *name)
+{
+    char path[2 * PATH_MAX];
+    snprintf(path, sizeof path, "%s%s/%s", mount, group, name);
+    return fopen(path, "re");
+}
+
+/* The first number of a file, or behind `key` at the beginning of a line; `otherwise` where there is none ("max"). */
+static uint64_t number_in(const char *mount, const char *group, const char *name, const char *key, uint64_t otherwise)
+{
+    char line[256];
+    unsigned long long value;
+    const size_t n_key = strlen(key);
+    FILE *file = open_in(mount, group, name);
+    uint64_t out = otherwise;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (strncmp(line, key, n_key) == 0 && sscanf(line + n_key, "%llu", &value) == 1) {
+            out = value;
+            break;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return out;
+}
+
+static uint64_t free_in(const char *mount, const char *group)
+{
+    const uint64_t high = number_in(mount, group, "memory.high", "", UINT64_MAX);
+    const uint64_t max = number_in(mount, group, "memory.max", "", UINT64_MAX);
+    const uint64_t limit = high < max ? high : max;
+    if (limit == UINT64_MAX) {
+        return UINT64_MAX;
+    }
+    const uint64_t used = number_in(mount, group, "memory.current", "", 0);
+    const uint64_t droppable = number_in(mount, group, "memory.stat", "inactive_file ", 0);
+    const uint64_t needed = used > droppable ? used - droppable : 0;
+    return limit > needed ? limit - needed : 0;
+}
+
+uint64_t cgroup_memory_free(const char *mount, const char *self)
+{
+    char group[PATH_MAX];
+    uint64_t least = UINT64_MAX;
+    own_group(self, group);
+    do {
+        const uint64_t here = free_in(mount, group);
+        least = here < least ? here : least;
+    } while (go_up(group));
+    return least;
+}
+
+static int32_t cores_in(const char *mount, const char *group)
+{
+    double quota = 0, period = 0;
+    FILE *file = open_in(mount, group, "cpu.max");
+    const bool has_quota = file != NULL && fscanf(file, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0;
+    if (file != NULL) {
+        fclose(file);
+    }
+    if (!has_quota || quota / period >= INT32_MAX - 1) {
+        return INT32_MAX;
+    }
+    const int32_t whole = (int32_t)(quota / period);
+    return whole + (quota > whole * period ? 1 : 0);
+}
+
+int32_t cgroup_cores(const char *mount, const char *self)
+{
+    char group[PATH_MAX];
+    int32_t least = INT32_MAX;
+    own_group(self, group);
+    do {
+        const int32_t here = cores_in(mount, group);
+        least = here < least ? here : least;
+    } while (go_up(group));
+    return least;
+}

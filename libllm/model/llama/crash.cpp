@@ -1,0 +1,94 @@
+#include "model/llama/crash.h"
+
+#include <ggml.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace {
+
+constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+constexpr size_t N_SIGNALS = sizeof SIGNALS / sizeof *SIGNALS;
+constexpr size_t STACK_BYTES = 1 << 16;
+
+thread_local bool is_opening;
+const char *crash_notice; /* written before the handlers are there, read by them */
+size_t n_notice;
+
+/* "/path/file.cpp:12: GGML_ASSERT(a == b) failed" without the place, which tells a user nothing. */
+std::string without_place(const char *message)
+{
+    const char *colon = strstr(message, ": ");
+    return colon == nullptr ? message : colon + 2;
+}
+
+/* llama.cpp calls it and aborts when it returns. */
+void on_failed_assertion(const char *message)
+{
+    if (is_opening) {
+        throw std::runtime_error("the file contradicts itself (llama.cpp: " + without_place(message) + ")");
+    }
+    fprintf(stderr, "%s\n", message);
+}
+
+/* Only what a signal handler may do. */
+void on_crash(int)
+{
+    ssize_t ignored = write(STDERR_FILENO, crash_notice, n_notice);
+    ignored = write(STDERR_FILENO, "\n", 1);
+    (void)ignored;
+    _exit(1);
+}
+
+} // namespace
+
+struct model_llama_opening::handlers {
+    struct sigaction actions[N_SIGNALS];
+    stack_t stack;
+    std::vector<char> bytes; /* the crash may be a stack that is full */
+};
+
+void model_llama_crash_init()
+{
+    ggml_set_abort_callback(on_failed_assertion);
+}
+
+model_llama_opening::model_llama_opening(const char *notice)
+{
+    if (notice == nullptr) {
+        is_opening = true;
+        return;
+    }
+    crash_notice = notice;
+    n_notice = strlen(notice);
+    old = std::make_unique<handlers>();
+    old->bytes.resize(STACK_BYTES);
+    stack_t stack = {};
+    stack.ss_sp = old->bytes.data();
+    stack.ss_size = old->bytes.size();
+    sigaltstack(&stack, &old->stack);
+    struct sigaction action = {};
+    action.sa_handler = on_crash;
+    action.sa_flags = SA_ONSTACK;
+    for (size_t i = 0; i < N_SIGNALS; i++) {
+        sigaction(SIGNALS[i], &action, &old->actions[i]);
+    }
+    is_opening = true; /* last: nothing throws any more, so the destructor will run */
+}
+
+model_llama_opening::~model_llama_opening()
+{
+    is_opening = false;
+    if (old == nullptr) {
+        return;
+    }
+    for (size_t i = 0; i < N_SIGNALS; i++) {
+        sigaction(SIGNALS[i], &old->actions[i], nullptr);
+    }
+    sigaltstack(&old->stack, nullptr);
+}

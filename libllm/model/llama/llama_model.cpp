@@ -1,0 +1,333 @@
+#include "model/llama/llama_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace {
+
+model_llama *self(model *m)
+{
+    return static_cast<model_llama *>(m);
+}
+
+const model_llama *self(const model *m)
+{
+    return static_cast<const model_llama *>(m);
+}
+
+bool is_stateful(const model_llama *m)
+{
+    return m->info.memory == LLM_MEMORY_RECURRENT || m->info.memory == LLM_MEMORY_HYBRID;
+}
+
+/* Tokens that llama.cpp's memory holds for the sequence. */
+uint32_t memory_position(const model_llama *m, uint16_t seq)
+{
+    return static_cast<uint32_t>(llama_memory_seq_pos_max(m->memory, seq) + 1);
+}
+
+/* ---- decode -------------------------------------------------------------------------------------------------------- */
+
+/* Checks everything that llama.cpp would answer with an abort or, for some models, accept in silence (a gap between
+ * positions). Fills touched and ends. */
+bool batch_is_valid(model_llama *m, const model_batch *b)
+{
+    for (const uint16_t seq : m->touched) {
+        m->is_touched[seq] = 0;
+    }
+    m->touched.clear();
+    if (b->n == 0 || b->n > m->info.n_batch) {
+        return false;
+    }
+    uint32_t n_outputs = 0;
+    for (uint32_t i = 0; i < b->n; i++) {
+        const uint16_t seq = b->seqs[i];
+        if (seq >= m->info.n_seq || b->tokens[i] < 0 || static_cast<uint32_t>(b->tokens[i]) >= m->info.n_vocab) {
+            return false;
+        }
+        if (i == 0 || seq != b->seqs[i - 1]) {
+            if (m->is_touched[seq]) {
+                return false; /* its tokens are not consecutive */
+            }
+            m->is_touched[seq] = 1;
+            m->touched.push_back(seq);
+            m->ends[seq] = m->positions[seq];
+            n_outputs = 0;
+        }
+        n_outputs += b->outputs[i] != 0;
+        if (b->positions[i] < 0 || static_cast<uint32_t>(b->positions[i]) != m->ends[seq] ||
+            m->ends[seq] >= m->info.n_ctx || n_outputs > 1) {
+            return false;
+        }
+        m->ends[seq]++;
+    }
+    return true;
+}
+
+llama_batch batch_fill(model_llama *m, const model_batch *b)
+{
+    for (uint32_t i = 0; i < b->n; i++) {
+        m->tokens[i] = b->tokens[i];
+        m->batch_positions[i] = b->positions[i];
+        m->seqs[i] = b->seqs[i];
+        m->wanted[i] = b->outputs[i] != 0;
+    }
+    llama_batch out{};
+    out.n_tokens = static_cast<int32_t>(b->n);
+    out.token = m->tokens.data();
+    out.pos = m->batch_positions.data();
+    out.n_seq_id = m->n_seqs.data();
+    out.seq_id = m->seq_pointers.data();
+    out.logits = m->wanted.data();
+    return out;
+}
+
+/* After a step that failed half-way. Attention memory keeps what earlier parts of the batch wrote: it is cut off again,
+ * so that later calls find the positions they expect. Recurrent state cannot be cut, and llama.cpp may have moved the
+ * state of sequences outside the batch before it failed. */
+model_result failed(model_llama *m)
+{
+    if (is_stateful(m)) {
+        return MODEL_FAILED_ALL;
+    }
+    for (const uint16_t seq : m->touched) {
+        llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(m->positions[seq]), -1);
+    }
+    return MODEL_FAILED_BATCH;
+}
+
+model_result finished(model_llama *m, uint32_t n)
+{
+    for (const uint16_t seq : m->touched) {
+        if (memory_position(m, seq) != m->ends[seq]) {
+            return MODEL_FAILED_ALL;
+        }
+    }
+    for (const uint16_t seq : m->touched) {
+        m->positions[seq] = m->ends[seq];
+    }
+    m->n_wanted = n;
+    return MODEL_OK;
+}
+
+model_result op_decode(model *base, const model_batch *b)
+{
+    model_llama *m = self(base);
+    m->n_wanted = 0;
+    if (!batch_is_valid(m, b)) {
+        return MODEL_INVALID;
+    }
+    try {
+        const int32_t code = llama_decode(m->context, batch_fill(m, b));
+        if (code == 0) {
+            llama_synchronize(m->context); /* on a GPU the call returns before the work is done */
+            return finished(m, b->n);
+        }
+        if (code == 1) {
+            return MODEL_NO_CELLS;
+        }
+        return code == -1 ? MODEL_INVALID : failed(m);
+    } catch (...) {
+        return MODEL_FAILED_ALL;
+    }
+}
+
+float *op_logits(model *base, uint32_t i)
+{
+    model_llama *m = self(base);
+    if (i >= m->n_wanted || !m->wanted[i]) {
+        return nullptr;
+    }
+    try {
+        float *row = llama_get_logits_ith(m->context, static_cast<int32_t>(i));
+        int32_t n_suppressed = 0;
+        const llama_token *suppressed = llama_vocab_get_suppress_tokens(m->vocab, &n_suppressed);
+        for (int32_t k = 0; row != nullptr && k < n_suppressed; k++) {
+            if (suppressed[k] >= 0 && static_cast<uint32_t>(suppressed[k]) < m->info.n_vocab) {
+                row[suppressed[k]] = -std::numeric_limits<float>::infinity();
+            }
+        }
+        return row;
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+/* ---- rewind -------------------------------------------------------------------------------------------------------- */
+
+/* llama.cpp agrees to cut a window cache anywhere, also where the tokens that the next one must attend to are gone.
+ * Cutting to k tokens is exact iff the oldest position still there is at most max(0, k - window). */
+uint32_t op_rewind_floor(const model *base, uint16_t seq)
+{
+    const model_llama *m = self(base);
+    if (seq >= m->info.n_seq) {
+        return 1;
+    }
+    const uint32_t position = m->positions[seq];
+    if (is_stateful(m)) {
+        return position;
+    }
+    if (m->info.memory == LLM_MEMORY_DENSE || position == 0) {
+        return std::min<uint32_t>(position, 1);
+    }
+    const llama_pos oldest = llama_memory_seq_pos_min(m->memory, seq);
+    if (oldest == 0) {
+        return 1;
+    }
+    if (oldest < 0 ||
+        m->is_exact) {   /* once the window's ring has turned, its cells come to lie in another order: the */
+        return position; /* same sums, rounded differently */
+    }
+    return std::min(position, static_cast<uint32_t>(oldest) + m->info.n_window);
+}
+
+bool op_rewind(model *base, uint16_t seq, uint32_t k)
+{
+    model_llama *m = self(base);
+    if (seq >= m->info.n_seq || k == 0 || k > m->positions[seq] || k < op_rewind_floor(base, seq)) {
+        return false;
+    }
+    if (k == m->positions[seq]) {
+        return true;
+    }
+    try {
+        if (!llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(k), -1) || memory_position(m, seq) != k) {
+            return false;
+        }
+    } catch (...) {
+        return false;
+    }
+    m->positions[seq] = k;
+    return true;
+}
+
+void op_clear(model *base, uint16_t seq)
+{
+    model_llama *m = self(base);
+    if (seq >= m->info.n_seq) {
+        return;
+    }
+    try {
+        llama_memory_seq_rm(m->memory, seq, -1, -1); /* a whole sequence: never refused */
+    } catch (...) { /* the count below makes the next step fail its check instead of running on old state */
+    }
+    m->positions[seq] = 0;
+}
+
+uint32_t op_position(const model *base, uint16_t seq)
+{
+    const model_llama *m = self(base);
+    return seq < m->info.n_seq ? m->positions[seq] : 0;
+}
+
+/* ---- text: any thread ---------------------------------------------------------------------------------------------- */
+
+bool is_token(const model_llama *m, int32_t token)
+{
+    return token >= 0 && static_cast<uint32_t>(token) < m->info.n_vocab;
+}
+
+int64_t op_tokenize(const model *base, const char *text, size_t n_bytes, bool add_special, bool parse_special,
+                    int32_t *out, size_t n_out)
+{
+    constexpr size_t most = std::numeric_limits<int32_t>::max();
+    if (n_bytes > most || llama_vocab_type(self(base)->vocab) == LLAMA_VOCAB_TYPE_NONE) { /* it would abort */
+        return INT64_MIN;
+    }
+    try {
+        const int32_t room = static_cast<int32_t>(std::min(n_out, most));
+        const int32_t n = llama_tokenize(self(base)->vocab, text == nullptr ? "" : text, static_cast<int32_t>(n_bytes),
+                                         out, room, add_special, parse_special);
+        /* A vocabulary without a token for what it does not know answers with -1. */
+        const auto is_none = [base](int32_t token) { return !is_token(self(base), token); };
+        return n == INT32_MIN || std::any_of(out, out + std::max(n, 0), is_none) ? INT64_MIN : n;
+    } catch (...) {
+        return INT64_MIN;
+    }
+}
+
+int32_t op_piece(const model *base, int32_t token, bool special, char *out, size_t n_out)
+{
+    constexpr size_t most = std::numeric_limits<int32_t>::max();
+    if (!is_token(self(base), token)) {
+        return 0;
+    }
+    try {
+        return llama_token_to_piece(self(base)->vocab, token, out, static_cast<int32_t>(std::min(n_out, most)), 0,
+                                    special);
+    } catch (...) {
+        return 0;
+    }
+}
+
+bool op_is_end(const model *base, int32_t token)
+{
+    return is_token(self(base), token) && llama_vocab_is_eog(self(base)->vocab, token);
+}
+
+/* Exactly what the tokenizer makes of text only when asked to parse special tokens. User-defined tokens are not among
+ * them: it always recognizes those, they are ordinary words of the vocabulary. */
+bool op_is_control(const model *base, int32_t token)
+{
+    if (!is_token(self(base), token)) {
+        return false;
+    }
+    const int attr = llama_vocab_get_attr(self(base)->vocab, token);
+    return (attr & (LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_UNKNOWN)) != 0;
+}
+
+const char *op_chat_template(const model *base)
+{
+    const model_llama *m = self(base);
+    return m->template_source.empty() ? nullptr : m->template_source.c_str();
+}
+
+int32_t op_bos(const model *base)
+{
+    return llama_vocab_bos(self(base)->vocab);
+}
+
+int32_t op_eos(const model *base)
+{
+    return llama_vocab_eos(self(base)->vocab);
+}
+
+void op_close(model *base)
+{
+    delete self(base);
+}
+
+} // namespace
+
+model_llama::~model_llama()
+{
+    if (context != nullptr) {
+        llama_free(context);
+    }
+    if (weights != nullptr) {
+        llama_model_free(weights);
+    }
+}
+
+const model_ops model_llama_ops = {
+    op_close,
+    op_decode,
+    op_logits,
+    op_rewind_floor,
+    op_rewind,
+    op_clear,
+    op_position,
+    model_llama_copy,
+    model_llama_state_bytes,
+    model_llama_state_save,
+    model_llama_state_load,
+    op_tokenize,
+    op_piece,
+    op_is_end,
+    op_is_control,
+    op_chat_template,
+    op_bos,
+    op_eos,
+};

@@ -1,0 +1,112 @@
+/* model_llama.h: what the files of the llama.cpp model share. Private to them; everything else goes through model.h.
+ *
+ *   model_llama.cpp           sequences and text: the operations
+ *   model_llama_state.cpp     sequences as bytes: copies, checkpoints, parked states
+ *   model_llama_open.cpp      loading, context, warm-up, facts
+ *   model_llama_path.cpp      what is named instead of a model file
+ *   model_llama_file.cpp      the header of a model file, read before llama.cpp does
+ *   model_llama_vocabulary.cpp  what a vocabulary must be able to do
+ *   model_llama_crash.cpp     failed assertions and crashes of llama.cpp while a model is opened
+ *   model_llama_log.cpp       llama.cpp's log, and the global set-up of the backends
+ *   model_llama_memory.cpp    how many KV cells the machine pays for
+ *   model_llama_identity.cpp  what tells models, and layouts of their states, apart
+ */
+#ifndef LLM_MODEL_LLAMA_H
+#define LLM_MODEL_LLAMA_H
+
+#include <llama.h>
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "model/model.h"
+
+/* Owned by whoever opened it; sequences belong to one thread (model.h). */
+struct model_llama final : model {
+    llama_model *weights = nullptr;
+    llama_context *context = nullptr;
+    llama_memory_t memory = nullptr; /* inside context */
+    const llama_vocab *vocab = nullptr;
+    std::string template_source; /* empty: none */
+    bool is_exact = false;       /* equal to the bit, not to rounding */
+
+    /* Tokens each sequence has consumed. Counted here, because llama.cpp's own account lies after a failed step. */
+    std::vector<uint32_t> positions;
+
+    /* The batch in llama.cpp's form, allocated once. */
+    std::vector<llama_token> tokens;
+    std::vector<llama_pos> batch_positions;
+    std::vector<int32_t> n_seqs;
+    std::vector<llama_seq_id> seqs;
+    std::vector<llama_seq_id *> seq_pointers;
+    std::vector<int8_t> wanted;    /* logits exist at this index of the last successful call */
+    uint32_t n_wanted = 0;         /* how many entries of `wanted` are valid; 0 after anything else than success */
+    std::vector<uint16_t> touched; /* sequences of the batch, each once */
+    std::vector<uint32_t> ends;    /* by sequence: its position after the batch; valid for those in `touched` */
+    std::vector<uint8_t> is_touched;
+
+    ~model_llama();
+};
+
+extern const model_ops model_llama_ops;
+
+/* ---- model_llama_state.cpp: operations of model.h -------------------------------------------------------------------- */
+
+bool model_llama_copy(model *base, uint16_t src, uint16_t dst);
+size_t model_llama_state_bytes(model *base, uint16_t seq, model_state kind);
+size_t model_llama_state_save(model *base, uint16_t seq, model_state kind, void *out, size_t n_bytes);
+model_result model_llama_state_load(model *base, uint16_t seq, model_state kind, uint32_t k, const void *bytes,
+                                    size_t n_bytes);
+
+/* ---- model_llama_log.cpp ------------------------------------------------------------------------------------------- */
+
+void model_llama_backend_open(); /* once per process; any number of calls, any thread */
+void model_llama_log_clear();
+std::string model_llama_log_cause(); /* the error llama.cpp logged since the last clear, for people; may be empty */
+
+/* ---- model_llama_path.cpp ------------------------------------------------------------------------------------------ */
+
+std::string model_llama_path_trouble(
+    const std::string &path); /* why this is no GGUF file, and what to do; "": it is one */
+
+/* ---- model_llama_vocabulary.cpp ------------------------------------------------------------------------------------ */
+
+void model_llama_vocabulary_check(const llama_vocab *vocab); /* throws std::runtime_error with a reason */
+
+/* ---- model_llama_memory.cpp ---------------------------------------------------------------------------------------- */
+
+struct model_llama_cells {
+    uint32_t n_ctx;       /* for llama_context_params: cells of the whole pool */
+    uint64_t state_bytes; /* what they and the recurrent states take */
+};
+
+/* Not even the smallest pool fits; the text says what is needed and what is free. */
+struct model_llama_no_room : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+/* Largest pool within the budget for `params` (whose n_ctx is the one wished for) that is not below n_ctx_min. Throws
+ * model_llama_no_room, or std::runtime_error when llama.cpp makes no such context (its log says why). Not for concurrent
+ * use. */
+model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
+                                         const llama_context_params &params, uint32_t n_ctx_min, uint64_t budget);
+
+/* Throws model_llama_no_room when weights of so many bytes are larger than the memory of the host and of these devices. */
+void model_llama_weights_check(uint64_t weight_bytes, const std::vector<ggml_backend_dev_t> &devices);
+
+uint64_t model_llama_memory_free(); /* bytes of host memory that can be had without swapping */
+int32_t model_llama_cores();        /* physical cores that this process may use */
+
+/* ---- model_llama_identity.cpp -------------------------------------------------------------------------------------- */
+
+/* 128 bits over the file: all of its metadata, samples of its weights, every part of a split model. False if a part cannot
+ * be read. `has_long_rope`: the model encodes positions in another way where the context is longer than what it was first
+ * trained for. */
+bool model_llama_identity(const char *path, uint8_t out[16], bool *has_long_rope);
+
+/* 128 bits over what a saved state depends on beside the model. */
+void model_llama_geometry(const std::string &configuration, uint8_t out[16]);
+
+#endif

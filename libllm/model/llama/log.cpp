@@ -1,0 +1,109 @@
+#include "model/llama/llama_model.h"
+
+#include <common/log.h>
+#include <ggml-backend.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#ifdef LLM_BACKEND_DL
+#include <dlfcn.h>
+#endif
+
+#include "model/llama/crash.h"
+
+namespace {
+
+constexpr size_t LOG_BYTES_MAX = 8192;
+
+struct log_state {
+    std::mutex mutex;
+    std::string errors;    /* whole lines of level error since the last clear, up to LOG_BYTES_MAX */
+    bool is_shown = false; /* everything also goes to stderr */
+    bool is_error = false; /* continuation lines belong to an error */
+};
+
+/* Never destroyed: llama.cpp's threads may log while the process ends. */
+log_state &log_of_process()
+{
+    static log_state *state = new log_state;
+    return *state;
+}
+
+/* llama.cpp's threads. CONT is numerically above ERROR, hence equality and not order. */
+void on_log(ggml_log_level level, const char *text, void *)
+{
+    log_state &log = log_of_process();
+    const std::lock_guard<std::mutex> hold(log.mutex);
+    if (log.is_shown) {
+        fputs(text, stderr);
+    }
+    if (level != GGML_LOG_LEVEL_CONT) {
+        log.is_error = level == GGML_LOG_LEVEL_ERROR;
+    }
+    if (log.is_error && log.errors.size() + strlen(text) <= LOG_BYTES_MAX) {
+        log.errors += text;
+    }
+}
+
+#ifdef LLM_BACKEND_DL
+/* The processor-specific variants lie beside this library. */
+void backends_load()
+{
+    Dl_info info;
+    if (dladdr(reinterpret_cast<void *>(&model_llama_backend_open), &info) == 0 || info.dli_fname == nullptr) {
+        return;
+    }
+    const std::string file = info.dli_fname;
+    const size_t slash = file.rfind('/');
+    ggml_backend_load_all_from_path(slash == std::string::npos ? "." : file.substr(0, slash).c_str());
+}
+#endif
+
+} // namespace
+
+void model_llama_backend_open()
+{
+    static std::once_flag once;
+    std::call_once(once, [] {
+        const char *show = getenv("LLMD_LLAMA_LOG");
+        log_of_process().is_shown = show != nullptr && strcmp(show, "1") == 0;
+        setenv("GGML_NO_BACKTRACE", "1", 0); /* a failed assertion would start a debugger and wait for it */
+        common_log_set_verbosity_thold(-1);  /* `common` logs by itself, and to stderr */
+        llama_log_set(on_log, nullptr);
+        model_llama_crash_init();
+#ifdef LLM_BACKEND_DL
+        backends_load();
+#endif
+        llama_backend_init();
+    });
+}
+
+void model_llama_log_clear()
+{
+    log_state &log = log_of_process();
+    const std::lock_guard<std::mutex> hold(log.mutex);
+    log.errors.clear();
+}
+
+std::string model_llama_log_cause()
+{
+    log_state &log = log_of_process();
+    const std::lock_guard<std::mutex> hold(log.mutex);
+    const std::string first = log.errors.substr(0, log.errors.find('\n'));
+    static const char *const marks[] = {
+        "error loading model: ", "error loading model hyperparameters: ", "error loading model vocabulary: "};
+    size_t start = 0;
+    for (const char *mark : marks) {
+        const size_t at = first.rfind(mark);
+        if (at != std::string::npos) {
+            start = std::max(start, at + strlen(mark));
+        }
+    }
+    if (start == 0) {
+        const size_t colon = first.find(": "); /* the name of the function that complains */
+        start = colon == std::string::npos ? 0 : colon + 2;
+    }
+    return first.substr(start);
+}

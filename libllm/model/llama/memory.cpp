@@ -1,0 +1,177 @@
+#include "model/llama/llama_model.h"
+
+#include <common/fit.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <set>
+
+#include "machine/cgroup.h"
+
+namespace {
+
+constexpr uint32_t CELLS_STEP = 256; /* llama.cpp's own padding */
+constexpr double HOST_SHARE = 0.4;   /* of the free memory, when no budget is given: other processes want some too */
+constexpr double DEVICE_SHARE = 0.9;
+
+/* Memory of one device as it would be with a certain number of cells. */
+using measure = common_device_memory_data_vec;
+
+measure measure_at(const char *path, const llama_model_params &weights, llama_context_params params, uint32_t n_ctx)
+{
+    params.n_ctx = n_ctx;
+    std::vector<ggml_backend_dev_t> devices;
+    uint32_t n_layers = 0, n_ctx_train = 0, n_experts = 0;
+    return common_get_device_memory_data(path, &weights, &params, devices, n_layers, n_ctx_train, n_experts,
+                                         GGML_LOG_LEVEL_ERROR);
+}
+
+uint64_t state_bytes(const measure &m)
+{
+    uint64_t bytes = 0;
+    for (const common_device_memory_data &device : m) {
+        bytes += device.context;
+    }
+    return bytes;
+}
+
+/* What the state may take on each device; the host is the last one. Weights are loaded already: on a device they are no
+ * longer part of what is free, in host memory they are mapped and count as free although they are needed. */
+std::vector<uint64_t> budgets_of(const measure &m)
+{
+    std::vector<uint64_t> out;
+    for (size_t i = 0; i < m.size(); i++) {
+        const bool is_host = i + 1 == m.size();
+        const uint64_t available =
+            is_host ? model_llama_memory_free() : static_cast<uint64_t>(std::max<int64_t>(0, m[i].free));
+        const uint64_t needed = m[i].compute + (is_host ? m[i].model : 0);
+        const uint64_t left = available > needed ? available - needed : 0;
+        out.push_back(static_cast<uint64_t>(static_cast<double>(left) * (is_host ? HOST_SHARE : DEVICE_SHARE)));
+    }
+    return out;
+}
+
+/* Cells between the two measured sizes that `budget` pays for; bytes grow in a straight line. */
+uint32_t cells_within(uint64_t budget, uint32_t n_low, uint64_t bytes_low, uint32_t n_high, uint64_t bytes_high)
+{
+    if (bytes_high <= budget || bytes_high <= bytes_low) {
+        return n_high;
+    }
+    if (budget <= bytes_low) {
+        return n_low;
+    }
+    const double per_cell = static_cast<double>(bytes_high - bytes_low) / (n_high - n_low);
+    const double n = n_low + static_cast<double>(budget - bytes_low) / per_cell;
+    return std::max(n_low, static_cast<uint32_t>(n) / CELLS_STEP * CELLS_STEP);
+}
+
+/* Not even the smallest pool: better a sentence at start than the kernel's OOM killer later. */
+void check_fits(const measure &smallest)
+{
+    for (size_t i = 0; i < smallest.size(); i++) {
+        const bool is_host = i + 1 == smallest.size();
+        const common_device_memory_data &device = smallest[i];
+        const uint64_t available =
+            is_host ? model_llama_memory_free() : static_cast<uint64_t>(std::max<int64_t>(0, device.free));
+        const uint64_t needed = device.context + device.compute;
+        if (device.context > 0 && needed > available) {
+            char text[192];
+            snprintf(text, sizeof text, "the state of one session needs %llu MiB of %s memory, but %llu MiB are free",
+                     static_cast<unsigned long long>(needed >> 20), is_host ? "host" : "device",
+                     static_cast<unsigned long long>(available >> 20));
+            throw model_llama_no_room(text);
+        }
+    }
+}
+
+uint64_t memory_available()
+{
+    std::ifstream file("/proc/meminfo");
+    std::string line;
+    while (std::getline(file, line)) {
+        unsigned long long kib = 0;
+        if (sscanf(line.c_str(), "MemAvailable: %llu", &kib) == 1) {
+            return kib * 1024;
+        }
+    }
+    return UINT64_MAX / 4;
+}
+
+} // namespace
+
+uint64_t model_llama_memory_free()
+{
+    return std::min(memory_available(), cgroup_memory_free(CGROUP_MOUNT, CGROUP_SELF));
+}
+
+void model_llama_weights_check(uint64_t weight_bytes, const std::vector<ggml_backend_dev_t> &devices)
+{
+    const uint64_t host_bytes = model_llama_memory_free();
+    uint64_t device_bytes = 0;
+    for (ggml_backend_dev_t device : devices) {
+        size_t n_free = 0, n_total = 0;
+        ggml_backend_dev_memory(device, &n_free, &n_total);
+        /* an integrated device's memory is the host's */
+        device_bytes += ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_GPU ? n_free : 0;
+    }
+    if (weight_bytes > host_bytes + device_bytes) {
+        char text[256];
+        const double gib = 1 << 30;
+        snprintf(
+            text, sizeof text,
+            "its weights take %.1f GiB, but %.1f GiB of memory are available (--oversize allow loads it all the same, "
+            "and reads the rest from the disk for every token)",
+            static_cast<double>(weight_bytes) / gib, static_cast<double>(host_bytes + device_bytes) / gib);
+        throw model_llama_no_room(text);
+    }
+}
+
+/* Hyperthreads of one core share its arithmetic units: a second thread there only gets in the way. */
+int32_t model_llama_cores()
+{
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) {
+        return 1;
+    }
+    std::set<std::string> cores;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &allowed)) {
+            continue;
+        }
+        char path[96];
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
+        std::ifstream file(path);
+        std::string siblings;
+        cores.insert(std::getline(file, siblings) ? siblings : std::to_string(cpu));
+    }
+    const int32_t n = static_cast<int32_t>(std::max<size_t>(1, cores.size()));
+    return std::min(n, cgroup_cores(CGROUP_MOUNT, CGROUP_SELF));
+}
+
+model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
+                                         const llama_context_params &params, uint32_t n_ctx_min, uint64_t budget)
+{
+    const measure wished = measure_at(path, weights, params, params.n_ctx);
+    const std::vector<uint64_t> budgets = budgets_of(wished);
+    bool is_enough = budget == 0 || state_bytes(wished) <= budget;
+    for (size_t i = 0; i < wished.size() && is_enough && budget == 0; i++) {
+        is_enough = wished[i].context <= budgets[i];
+    }
+    if (is_enough) {
+        check_fits(wished);
+        return {params.n_ctx, state_bytes(wished)};
+    }
+    const measure smallest = measure_at(path, weights, params, n_ctx_min);
+    check_fits(smallest);
+    uint32_t n = params.n_ctx;
+    if (budget != 0) {
+        n = cells_within(budget, n_ctx_min, state_bytes(smallest), params.n_ctx, state_bytes(wished));
+    }
+    for (size_t i = 0; i < wished.size() && budget == 0; i++) {
+        n = std::min(n, cells_within(budgets[i], n_ctx_min, smallest[i].context, params.n_ctx, wished[i].context));
+    }
+    return {n, state_bytes(measure_at(path, weights, params, n))};
+}

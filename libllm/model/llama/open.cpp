@@ -1,0 +1,483 @@
+#include "model/llama/llama_model.h"
+
+#include <ggml-backend.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+
+#include "model/llama/crash.h"
+#include "model/llama/file.h"
+
+namespace {
+
+constexpr uint32_t N_CTX_DEFAULT_MAX = 8192;
+constexpr uint32_t N_BATCH_DEFAULT = 512;
+constexpr uint32_t N_BATCH_MIN = 32;
+constexpr uint32_t CELLS_STEP = 256; /* llama.cpp's own padding */
+constexpr uint32_t CELLS_MAX = 1u << 30;
+constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* for tokenizers that drop text, runs of blanks most of all */
+
+/* Why a model cannot be opened: a status of llm.h and a sentence. */
+struct refusal : std::runtime_error {
+    refusal(int status_, const std::string &text) : std::runtime_error(text), status(status_) {}
+    int status;
+};
+
+uint32_t padded(uint32_t n)
+{
+    return (n + CELLS_STEP - 1) / CELLS_STEP * CELLS_STEP;
+}
+
+/* ---- the file ------------------------------------------------------------------------------------------------------ */
+
+/* Architectures of files that people take for chat models. */
+const char *const EMBEDDING[] = {"bert",      "modern-bert",     "nomic-bert",   "nomic-bert-moe",
+                                 "neo-bert",  "jina-bert-v2",    "jina-bert-v3", "eurobert",
+                                 "t5encoder", "gemma-embedding", "llama-embed"};
+
+void check_architecture(const std::string &path, const std::string &name)
+{
+    const std::string sentence = "cannot serve the model " + path + ": ";
+    if (std::find(std::begin(EMBEDDING), std::end(EMBEDDING), name) != std::end(EMBEDDING)) {
+        throw refusal(LLM_MODEL_LOAD, sentence + "it makes embeddings and no text; choose a chat model");
+    }
+    if (name == "clip") {
+        throw refusal(LLM_MODEL_LOAD, sentence +
+                                          "it is the part of a model that sees or hears (mmproj); name the file with "
+                                          "the language model");
+    }
+}
+
+/* What can be known without llama.cpp. */
+void check_file(const model_options &o, const std::vector<ggml_backend_dev_t> &devices)
+{
+    char error[512];
+    model_file file;
+    const std::string trouble = model_llama_path_trouble(o.path);
+    if (!trouble.empty()) {
+        throw refusal(LLM_MODEL_LOAD, std::string("cannot open the model ") + o.path + ": " + trouble);
+    }
+    const int status = model_file_check(o.path, &file, error, sizeof error);
+    if (status != LLM_OK) {
+        throw refusal(status, error);
+    }
+    check_architecture(o.path, file.architecture);
+    try {
+        if (!o.allow_oversize) {
+            model_llama_weights_check(file.weight_bytes, devices);
+        }
+    } catch (const model_llama_no_room &e) {
+        throw refusal(LLM_NO_MEMORY, std::string("no memory for the model ") + o.path + ": " + e.what());
+    }
+}
+
+[[noreturn]] void refuse_load(const std::string &path)
+{
+    const std::string cause = model_llama_log_cause();
+    throw refusal(LLM_MODEL_LOAD,
+                  "cannot load the model " + path + ": " + (cause.empty() ? "llama.cpp gave no reason" : cause));
+}
+
+/* Those that layers are put on. The exact configuration is for the CPU. */
+std::vector<ggml_backend_dev_t> gpus_of(const model_options &o)
+{
+    std::vector<ggml_backend_dev_t> out;
+    for (size_t i = 0; !o.exact && o.n_gpu_layers != 0 && i < ggml_backend_dev_count(); i++) {
+        ggml_backend_dev_t device = ggml_backend_dev_get(i);
+        const auto type = ggml_backend_dev_type(device);
+        if (type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU) {
+            out.push_back(device);
+        }
+    }
+    return out;
+}
+
+llama_model_params weights_params(const model_options &o)
+{
+    llama_model_params params = llama_model_default_params();
+    params.n_gpu_layers = o.exact ? 0 : o.n_gpu_layers;
+    params.progress_callback = [](float, void *) { return true; }; /* or it prints dots */
+    return params;
+}
+
+/* Read by any thread, written by the one that loads. */
+std::atomic<uint32_t> loaded_thousandths;
+
+bool on_progress(float share, void *)
+{
+    loaded_thousandths = static_cast<uint32_t>(1000 * std::clamp(share, 0.0f, 1.0f));
+    return true;
+}
+
+void load(model_llama *m, const model_options &o)
+{
+    llama_model_params params = weights_params(o);
+    params.progress_callback = on_progress;
+    loaded_thousandths = 0;
+    m->weights = llama_model_load_from_file(o.path, params);
+    if (m->weights == nullptr) {
+        refuse_load(o.path);
+    }
+    if (llama_model_has_encoder(m->weights) || !llama_model_has_decoder(m->weights) ||
+        llama_model_is_diffusion(m->weights)) {
+        throw refusal(
+            LLM_MODEL_LOAD,
+            std::string("cannot serve the model ") + o.path +
+                ": it does not generate text token by token (a model for embeddings or translation, perhaps); "
+                "choose a chat model");
+    }
+    m->vocab = llama_model_get_vocab(m->weights);
+    try {
+        model_llama_vocabulary_check(m->vocab);
+    } catch (const std::runtime_error &e) {
+        throw refusal(LLM_MODEL_LOAD, std::string("cannot serve the model ") + o.path + ": " + e.what());
+    }
+    const char *source = o.chat_template != nullptr ? o.chat_template : llama_model_chat_template(m->weights, nullptr);
+    m->template_source = source == nullptr ? "" : source;
+}
+
+/* ---- facts --------------------------------------------------------------------------------------------------------- */
+
+template <size_t N> void copy_text(char (&out)[N], const std::string &text)
+{
+    size_t n = std::min(text.size(), N - 1);
+    while (n < text.size() && n > 0 && (static_cast<unsigned char>(text[n]) & 0xc0) == 0x80) {
+        n--; /* whole characters only */
+    }
+    memcpy(out, text.data(), n);
+    out[n] = '\0';
+}
+
+std::string metadata(const model_llama *m, const char *key)
+{
+    char text[512];
+    const int32_t n = llama_model_meta_val_str(m->weights, key, text, sizeof text);
+    return n < 0 ? std::string() : std::string(text);
+}
+
+float metadata_float(const model_llama *m, llama_model_meta_key key)
+{
+    const std::string text = metadata(m, llama_model_meta_key_str(key));
+    return text.empty() ? NAN : strtof(text.c_str(), nullptr);
+}
+
+int32_t metadata_int(const model_llama *m, llama_model_meta_key key)
+{
+    const std::string text = metadata(m, llama_model_meta_key_str(key));
+    return text.empty() ? -1 : static_cast<int32_t>(strtol(text.c_str(), nullptr, 10));
+}
+
+/* What the file recommends; NaN, or -1 for the integers, where it says nothing. */
+llm_sampling sampling_default(const model_llama *m)
+{
+    llm_sampling s;
+    s.temperature = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_TEMP);
+    s.top_p = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_TOP_P);
+    s.min_p = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_MIN_P);
+    s.repeat_penalty = metadata_float(m, LLAMA_MODEL_META_KEY_SAMPLING_PENALTY_REPEAT);
+    s.presence_penalty = NAN;
+    s.frequency_penalty = NAN;
+    s.top_k = metadata_int(m, LLAMA_MODEL_META_KEY_SAMPLING_TOP_K);
+    s.penalty_last_n = metadata_int(m, LLAMA_MODEL_META_KEY_SAMPLING_PENALTY_LAST_N);
+    s.seed = UINT64_MAX;
+    return s;
+}
+
+std::string stem_of(const std::string &path)
+{
+    const size_t slash = path.rfind('/');
+    std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
+    const size_t dot = name.rfind(".gguf");
+    return dot == std::string::npos || dot == 0 ? name : name.substr(0, dot);
+}
+
+std::string backend_of(const model_options &o)
+{
+    std::string out;
+    for (ggml_backend_dev_t device : gpus_of(o)) {
+        out += (out.empty() ? "" : ", ") + std::string(ggml_backend_dev_name(device)) + " (" +
+               ggml_backend_dev_description(device) + ")";
+    }
+    return out.empty() ? "CPU" : out;
+}
+
+/* A hybrid with a window is hybrid: its running state already forbids every rewind. */
+llm_memory memory_of(const model_llama *m)
+{
+    if (llama_model_is_recurrent(m->weights)) {
+        return LLM_MEMORY_RECURRENT;
+    }
+    if (llama_model_is_hybrid(m->weights)) {
+        return LLM_MEMORY_HYBRID;
+    }
+    return llama_model_n_swa(m->weights) > 0 ? LLM_MEMORY_WINDOW : LLM_MEMORY_DENSE;
+}
+
+uint32_t n_ctx_of(const model_llama *m, const model_options &o)
+{
+    const int32_t n_train = llama_model_n_ctx_train(m->weights);
+    const uint32_t most = n_train <= 0 ? CELLS_MAX : std::min(CELLS_MAX, static_cast<uint32_t>(n_train));
+    if (o.n_ctx > most) {
+        throw refusal(LLM_INVALID, "n_ctx is " + std::to_string(o.n_ctx) + ", but this model can hold at most " +
+                                       std::to_string(most) + " tokens: it was trained for no more");
+    }
+    return o.n_ctx != 0 ? o.n_ctx : std::min(most, N_CTX_DEFAULT_MAX);
+}
+
+uint32_t token_bytes_max(const model_llama *m)
+{
+    const auto type = llama_vocab_type(m->vocab);
+    const bool normalizes = type == LLAMA_VOCAB_TYPE_WPM || type == LLAMA_VOCAB_TYPE_UGM;
+    int32_t longest = normalizes ? TOKEN_BYTES_NORMALIZED : 1;
+    for (int32_t token = 0; token < llama_vocab_n_tokens(m->vocab); token++) {
+        longest = std::max(longest, -llama_token_to_piece(m->vocab, token, nullptr, 0, 0, true));
+    }
+    return static_cast<uint32_t>(longest);
+}
+
+/* "qwen3 0.6B Q8_0". llama.cpp knows the size of models that it has seen, and says "?B" of others. */
+std::string description_of(const model_llama *m)
+{
+    char text[128] = "";
+    llama_model_desc(m->weights, text, sizeof text);
+    std::string out = text;
+    const size_t unknown = out.find("?B");
+    if (unknown != std::string::npos) {
+        const double n = static_cast<double>(llama_model_n_params(m->weights));
+        snprintf(text, sizeof text,
+                 n < 1e6   ? "%.0fK"
+                 : n < 1e9 ? "%.0fM"
+                           : "%.1fB",
+                 n < 1e6   ? n / 1e3
+                 : n < 1e9 ? n / 1e6
+                           : n / 1e9);
+        out.replace(unknown, 2, text);
+    }
+    return out;
+}
+
+void describe(model_llama *m, const model_options &o)
+{
+    model_info &info = m->info;
+    const int32_t n_train = llama_model_n_ctx_train(m->weights);
+    info.n_ctx_train = n_train < 0 ? 0 : static_cast<uint32_t>(n_train);
+    info.n_ctx = n_ctx_of(m, o);
+    info.n_vocab = static_cast<uint32_t>(llama_vocab_n_tokens(m->vocab));
+    info.token_bytes_max = token_bytes_max(m);
+    info.n_seq = o.n_seq;
+    info.memory = memory_of(m);
+    info.n_window = static_cast<uint32_t>(std::max(0, llama_model_n_swa(m->weights)));
+    info.checkpoint = info.memory == LLM_MEMORY_DENSE       ? MODEL_CHECKPOINT_NONE
+                      : info.memory == LLM_MEMORY_RECURRENT ? MODEL_CHECKPOINT_WHOLE
+                                                            : MODEL_CHECKPOINT_ATTACHED;
+    info.n_params = llama_model_n_params(m->weights);
+    info.model_bytes = llama_model_size(m->weights);
+    info.sampling_default = sampling_default(m);
+    const std::string name = metadata(m, "general.name");
+    copy_text(info.name, name.empty() ? stem_of(o.path) : name);
+    copy_text(info.arch, metadata(m, "general.architecture"));
+    copy_text(info.description, description_of(m));
+    copy_text(info.backend, backend_of(o));
+}
+
+/* ---- context ------------------------------------------------------------------------------------------------------- */
+
+/* Cells in one pool: any mix of tokens is one pass, a copied sequence costs nothing, and a session takes what it needs;
+ * but attention runs over the cells of all sequences, idle ones, too. Cells in separate streams: a session costs the
+ * others nothing, but a pass takes neighbouring sequences only, and each its full context in memory. On a CPU idle
+ * sessions in one pool made decoding three times slower, so attention-only models have separate streams there where the
+ * memory suffices; with few attention layers (hybrid) or on a GPU the pool is better. The exact configuration has
+ * separate streams, and keeps to kernels whose arithmetic does not depend on the shape of the batch. Flash attention is
+ * for GPUs: on CPUs it makes decoding at a depth of 4096 tokens two to four times slower. */
+bool wants_streams(const model_llama *m, const model_options &o, uint32_t n_cells)
+{
+    const bool attends_only = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
+    const uint64_t full = static_cast<uint64_t>(padded(m->info.n_ctx)) * o.n_seq;
+    return o.exact || (attends_only && gpus_of(o).empty() && n_cells >= full);
+}
+
+llama_context_params context_params(const model_llama *m, const model_options &o)
+{
+    llama_context_params p = llama_context_default_params();
+    const uint64_t wished = static_cast<uint64_t>(padded(m->info.n_ctx)) * o.n_seq;
+    const bool is_fixed = m->info.memory == LLM_MEMORY_RECURRENT && !o.exact; /* no cells: the size means nothing */
+    p.n_ctx = is_fixed ? padded(m->info.n_ctx) : static_cast<uint32_t>(std::min<uint64_t>(wished, CELLS_MAX));
+    p.n_batch = std::max({o.n_batch == 0 ? N_BATCH_DEFAULT : o.n_batch, N_BATCH_MIN, o.n_seq});
+    p.n_ubatch = p.n_batch;
+    p.n_seq_max = o.n_seq;
+    p.n_outputs_max = o.n_seq;
+    p.n_threads = o.n_threads > 0 ? o.n_threads : model_llama_cores();
+    p.n_threads_batch = p.n_threads;
+    p.flash_attn_type = gpus_of(o).empty() ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
+    p.kv_unified = !o.exact; /* until size_memory knows better */
+    p.swa_full = false;
+    p.embeddings = false;
+    p.no_perf = true;
+    return p;
+}
+
+void size_memory(model_llama *m, const model_options &o, llama_context_params *p)
+{
+    const uint32_t smallest = o.exact ? p->n_ctx : padded(m->info.n_ctx);
+    const model_llama_cells cells = model_llama_cells_plan(o.path, weights_params(o), *p, smallest, o.kv_bytes_max);
+    p->n_ctx = cells.n_ctx;
+    p->kv_unified = !wants_streams(m, o, p->n_ctx);
+    m->info.shares_cells = p->kv_unified;
+    m->info.mixed_calls = p->kv_unified && (m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW);
+    m->info.state_bytes = cells.state_bytes;
+}
+
+void make_context(model_llama *m, const model_options &o)
+{
+    llama_context_params p = context_params(m, o);
+    try {
+        size_memory(m, o, &p);
+    } catch (const model_llama_no_room &e) {
+        throw refusal(LLM_NO_MEMORY, std::string("no memory for the model ") + o.path + ": " + e.what());
+    } catch (const std::runtime_error &) {
+        refuse_load(o.path);
+    }
+    m->context = llama_init_from_model(m->weights, p);
+    if (m->context == nullptr) {
+        refuse_load(o.path);
+    }
+    m->memory = llama_get_memory(m->context);
+    if (m->memory == nullptr) {
+        throw refusal(LLM_MODEL_LOAD,
+                      std::string("cannot serve the model ") + o.path + ": it keeps no context; choose a chat model");
+    }
+    m->info.n_batch = llama_n_batch(m->context);
+    m->info.n_threads = llama_n_threads(m->context);
+    m->info.n_cells = m->info.memory == LLM_MEMORY_RECURRENT ? UINT32_MAX : llama_n_ctx(m->context);
+}
+
+void allocate(model_llama *m)
+{
+    const uint32_t n_batch = m->info.n_batch;
+    m->positions.assign(m->info.n_seq, 0);
+    m->ends.assign(m->info.n_seq, 0);
+    m->is_touched.assign(m->info.n_seq, 0);
+    m->touched.reserve(m->info.n_seq);
+    m->tokens.assign(n_batch, 0);
+    m->batch_positions.assign(n_batch, 0);
+    m->n_seqs.assign(n_batch, 1);
+    m->seqs.assign(n_batch, 0);
+    m->wanted.assign(n_batch, 0);
+    for (llama_seq_id &seq : m->seqs) {
+        m->seq_pointers.push_back(&seq);
+    }
+}
+
+/* The first step allocates, maps weights and starts threads: it must not be a request's. */
+void warm_up(model_llama *m, const char *path)
+{
+    const int32_t first[] = {llama_vocab_bos(m->vocab), llama_vocab_eos(m->vocab), 0};
+    const int32_t n_vocab = llama_vocab_n_tokens(m->vocab);
+    const int32_t *token = std::find_if(first, first + 2, [n_vocab](int32_t t) { return t >= 0 && t < n_vocab; });
+    const int32_t position = 0;
+    const uint16_t seq = 0;
+    const uint8_t output = 1;
+    const model_batch batch = {1, token, &position, &seq, &output};
+    if (m->ops->decode(m, &batch) != MODEL_OK || m->ops->logits(m, 0) == nullptr) {
+        refuse_load(path);
+    }
+    m->ops->clear(m, 0);
+}
+
+/* Tokens up to which positions are encoded in the first of the two ways, where there are two. */
+uint32_t short_rope_tokens(const model_llama *m)
+{
+    char text[32] = "";
+    const std::string key = std::string(m->info.arch) + ".rope.scaling.original_context_length";
+    return llama_model_meta_val_str(m->weights, key.c_str(), text, sizeof text) > 0
+               ? static_cast<uint32_t>(strtoul(text, nullptr, 10))
+               : m->info.n_ctx_train;
+}
+
+/* How many sequences there are, and how long, is part of a state only where each has its own stream. */
+void identify(model_llama *m, const model_options &o)
+{
+    bool has_long_rope = false;
+    if (!model_llama_identity(o.path, m->info.identity, &has_long_rope)) {
+        throw refusal(LLM_MODEL_LOAD, std::string("cannot read the model ") + o.path + " to its end");
+    }
+    const bool is_long = has_long_rope && llama_n_ctx_seq(m->context) > short_rope_tokens(m);
+    model_llama_geometry(std::string("llama ") + llama_version() + " k f16 v f16 flash " +
+                             (gpus_of(o).empty() ? "off" : "auto") + (is_long ? " rope long" : " rope short") +
+                             (m->info.shares_cells ? " unified" : " streams " + std::to_string(o.n_seq)),
+                         m->info.geometry);
+}
+
+void check_options(const model_options &o)
+{
+    if (o.n_seq < 1 || o.n_seq > llama_max_parallel_sequences()) {
+        throw refusal(LLM_INVALID, "n_seq is " + std::to_string(o.n_seq) + ", but must be between 1 and " +
+                                       std::to_string(llama_max_parallel_sequences()));
+    }
+    if (o.n_batch > CELLS_MAX) {
+        throw refusal(LLM_INVALID, "n_batch is " + std::to_string(o.n_batch) + ", which is too large");
+    }
+}
+
+} // namespace
+
+uint32_t model_llama_progress(void)
+{
+    return loaded_thousandths;
+}
+
+int model_llama_open(const model_options *options, model **out, char *error, size_t error_bytes)
+{
+    static std::mutex one_at_a_time; /* measuring memory and the log of causes are global to llama.cpp */
+    const auto refuse = [&](int status, const char *text) {
+        if (error != nullptr && error_bytes > 0) {
+            snprintf(error, error_bytes, "%s", text);
+        }
+        return status;
+    };
+    const auto fail = [&](const char *why) { /* in llama.cpp; no memory is taken here */
+                                             if (error != nullptr && error_bytes > 0) {
+                                                 snprintf(error, error_bytes, "cannot load the model %s: %s",
+                                                          options->path, why);
+                                             }
+                                             return LLM_MODEL_LOAD;
+    };
+    *out = nullptr;
+    try {
+        const std::lock_guard<std::mutex> hold(one_at_a_time);
+        model_llama_backend_open();
+        model_llama_log_clear();
+        check_options(*options);
+        check_file(*options, gpus_of(*options));
+        const model_llama_opening opening(options->crash_notice);
+        auto m = std::make_unique<model_llama>();
+        m->ops = &model_llama_ops;
+        m->info = model_info();
+        m->is_exact = options->exact;
+        load(m.get(), *options);
+        describe(m.get(), *options);
+        make_context(m.get(), *options);
+        allocate(m.get());
+        identify(m.get(), *options);
+        warm_up(m.get(), options->path);
+        loaded_thousandths = 1000;
+        *out = m.release();
+        return LLM_OK;
+    } catch (const refusal &r) {
+        return refuse(r.status, r.what());
+    } catch (const std::bad_alloc &) {
+        return refuse(LLM_NO_MEMORY, "out of memory while opening the model");
+    } catch (const std::exception &e) {
+        return fail(e.what());
+    } catch (...) {
+        return fail("llama.cpp failed in an unknown way");
+    }
+}

@@ -1,0 +1,173 @@
+#include "model/llama/llama_model.h"
+
+#include <cstring>
+
+namespace {
+
+/* llama.cpp's blobs carry no version of their own: a mark and the length turn away what is not one. */
+struct blob_head {
+    char mark[4];
+    uint32_t kind;
+    uint64_t n_bytes; /* behind this head */
+};
+
+constexpr char MARK[4] = {'L', 'S', 'T', '1'};
+
+model_llama *self(model *m)
+{
+    return static_cast<model_llama *>(m);
+}
+
+llama_state_seq_flags flags_of(model_state kind)
+{
+    return kind == MODEL_STATE_CHECKPOINT ? LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY : LLAMA_STATE_SEQ_FLAGS_NONE;
+}
+
+void empty(model_llama *m, uint16_t seq)
+{
+    llama_memory_seq_rm(m->memory, seq, -1, -1);
+    m->positions[seq] = 0;
+}
+
+/* The blob's own bytes, or nullptr if it is not a blob of this kind. */
+const uint8_t *contents(model_state kind, const void *bytes, size_t n_bytes)
+{
+    blob_head head;
+    if (n_bytes < sizeof head) {
+        return nullptr;
+    }
+    std::memcpy(&head, bytes, sizeof head);
+    if (std::memcmp(head.mark, MARK, sizeof MARK) != 0 || head.kind != static_cast<uint32_t>(kind) ||
+        head.n_bytes != n_bytes - sizeof head) {
+        return nullptr;
+    }
+    return static_cast<const uint8_t *>(bytes) + sizeof head;
+}
+
+/* Cells of separate streams are copied by llama.cpp at the next step only, over whatever is put there until then; a
+ * copy through host memory is there at once. */
+bool copy_by_value(model_llama *m, uint16_t src, uint16_t dst)
+{
+    std::vector<uint8_t> state(llama_state_seq_get_size_ext(m->context, src, LLAMA_STATE_SEQ_FLAGS_NONE));
+    const size_t n =
+        llama_state_seq_get_data_ext(m->context, state.data(), state.size(), src, LLAMA_STATE_SEQ_FLAGS_NONE);
+    return n == state.size() &&
+           llama_state_seq_set_data_ext(m->context, state.data(), n, dst, LLAMA_STATE_SEQ_FLAGS_NONE) == n;
+}
+
+bool holds(model_llama *m, uint16_t seq, uint32_t k)
+{
+    return llama_memory_seq_pos_max(m->memory, seq) + 1 == static_cast<llama_pos>(k);
+}
+
+bool load(model_llama *m, uint16_t seq, model_state kind, uint32_t k, const uint8_t *state, size_t n_bytes)
+{
+    if (kind == MODEL_STATE_FULL) {
+        empty(m, seq);
+    }
+    const size_t n = llama_state_seq_set_data_ext(m->context, state, n_bytes, seq, flags_of(kind));
+    if (n != n_bytes) {
+        return false;
+    }
+    /* After a checkpoint the attention may still hold more than its k tokens; the cut is exact now. */
+    if (kind == MODEL_STATE_CHECKPOINT && !llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(k), -1)) {
+        return false;
+    }
+    return holds(m, seq, k);
+}
+
+/* Cells not in use, counting shared ones once for each sequence: never more than there really are. */
+bool has_cells(const model_llama *m, uint16_t seq, uint32_t k)
+{
+    if (m->info.n_cells == UINT32_MAX) {
+        return true;
+    }
+    uint64_t used = 0;
+    for (uint32_t i = 0; i < m->info.n_seq; i++) {
+        used += i == seq ? 0 : m->positions[i];
+    }
+    return used + k <= m->info.n_cells;
+}
+
+} // namespace
+
+bool model_llama_copy(model *base, uint16_t src, uint16_t dst)
+{
+    model_llama *m = self(base);
+    if (src >= m->info.n_seq || dst >= m->info.n_seq || src == dst || m->positions[dst] != 0) {
+        return false;
+    }
+    try {
+        if (m->info.shares_cells) {
+            llama_memory_seq_cp(m->memory, src, dst, -1, -1);
+        } else if (!copy_by_value(m, src, dst)) {
+            empty(m, dst);
+            return false;
+        }
+        if (!holds(m, dst, m->positions[src])) {
+            empty(m, dst);
+            return false;
+        }
+    } catch (...) {
+        return false;
+    }
+    m->positions[dst] = m->positions[src];
+    return true;
+}
+
+size_t model_llama_state_bytes(model *base, uint16_t seq, model_state kind)
+{
+    model_llama *m = self(base);
+    if (seq >= m->info.n_seq) {
+        return 0;
+    }
+    try {
+        const size_t n = llama_state_seq_get_size_ext(m->context, seq, flags_of(kind));
+        return n == 0 ? 0 : n + sizeof(blob_head);
+    } catch (...) {
+        return 0;
+    }
+}
+
+size_t model_llama_state_save(model *base, uint16_t seq, model_state kind, void *out, size_t n_bytes)
+{
+    model_llama *m = self(base);
+    blob_head head = {{MARK[0], MARK[1], MARK[2], MARK[3]}, static_cast<uint32_t>(kind), 0};
+    if (seq >= m->info.n_seq || n_bytes <= sizeof head) {
+        return 0;
+    }
+    try {
+        uint8_t *at = static_cast<uint8_t *>(out);
+        const size_t n =
+            llama_state_seq_get_data_ext(m->context, at + sizeof head, n_bytes - sizeof head, seq, flags_of(kind));
+        if (n == 0) {
+            return 0;
+        }
+        head.n_bytes = n;
+        std::memcpy(at, &head, sizeof head);
+        return sizeof head + n;
+    } catch (...) {
+        return 0;
+    }
+}
+
+model_result model_llama_state_load(model *base, uint16_t seq, model_state kind, uint32_t k, const void *bytes,
+                                    size_t n_bytes)
+{
+    model_llama *m = self(base);
+    if (seq >= m->info.n_seq) {
+        return MODEL_INVALID;
+    }
+    try {
+        const uint8_t *state = contents(kind, bytes, n_bytes);
+        if (state != nullptr && load(m, seq, kind, k, state, n_bytes - sizeof(blob_head))) {
+            m->positions[seq] = k;
+            return MODEL_OK;
+        }
+        empty(m, seq);
+        return state != nullptr && !has_cells(m, seq, k) ? MODEL_NO_CELLS : MODEL_INVALID;
+    } catch (...) {
+        m->positions[seq] = 0;
+        return MODEL_INVALID;
+    }
+}

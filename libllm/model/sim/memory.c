@@ -1,0 +1,303 @@
+/* model_sim_memory.c: the sequences of the simulated model: the rules of its memory, its cells, its steps and its
+ * faults. */
+#include <assert.h>
+#include <errno.h>
+#include <time.h>
+
+#include "model/sim/sim_model.h"
+
+/* ---- one sequence ---- */
+
+static bool is_hybrid(const sim_model *m)
+{
+    return m->options.memory == LLM_MEMORY_HYBRID;
+}
+
+static void sequence_clear(sim_model *m, sim_sequence *s)
+{
+    s->position = 0;
+    s->oldest = 0;
+    s->sound = 0;
+    s->recurrent = sim_state_empty();
+    *sim_kept_at(m, s, 0) = sim_state_empty();
+    if (s->attention != NULL) {
+        s->attention[0] = sim_state_empty().hash;
+    }
+}
+
+static void sequence_consume(sim_model *m, sim_sequence *s, int32_t token)
+{
+    sim_state next = sim_state_next(sim_kept_at(m, s, s->position), token);
+    s->position++;
+    *sim_kept_at(m, s, s->position) = next;
+    if (s->position - s->oldest >= m->n_kept) {
+        s->oldest = s->position - m->n_kept + 1;
+    }
+    if (is_hybrid(m)) {
+        s->recurrent = sim_state_next(&s->recurrent, token);
+    }
+    if (s->attention != NULL) {
+        s->attention[s->position] = sim_state_after(s->attention[s->position - 1], token);
+    }
+}
+
+void sim_sequence_spoil(sim_model *m, sim_sequence *s)
+{
+    *sim_kept_at(m, s, s->position) = sim_state_wrong(sim_kept_at(m, s, s->position));
+    s->oldest = s->position;
+    s->sound = s->position;
+    s->recurrent = sim_state_wrong(&s->recurrent);
+}
+
+/* What the sequence would say next: where it has two parts, they must agree. */
+static sim_state sequence_state(sim_model *m, sim_sequence *s)
+{
+    sim_state state = *sim_kept_at(m, s, s->position);
+    bool agree = (!is_hybrid(m) || state.hash == s->recurrent.hash) &&
+                 (s->attention == NULL || state.hash == s->attention[s->position]);
+    return agree || state.is_wrong ? state : sim_state_wrong(&state);
+}
+
+static sim_sequence *sequence_at(sim_model *m, uint16_t seq)
+{
+    assert(seq < m->base.info.n_seq);
+    return &m->sequences[seq];
+}
+
+/* ---- cells ----
+ * Copies share the cells of their leading tokens, so a cell belongs to the sequence with the lowest number that has it.
+ */
+
+void sim_shared_cut(sim_model *m, uint16_t seq, uint32_t k)
+{
+    uint32_t n_seq = m->base.info.n_seq;
+    for (uint32_t i = 0; i < n_seq; i++) {
+        uint32_t *shared = &m->shared[seq * n_seq + i];
+        *shared = *shared < k ? *shared : k;
+        m->shared[i * n_seq + seq] = *shared;
+    }
+}
+
+static uint64_t cells_used(const sim_model *m)
+{
+    uint32_t n_seq = m->base.info.n_seq;
+    uint64_t used = 0;
+    for (uint32_t seq = 0; seq < n_seq; seq++) {
+        uint32_t n_lower = 0; /* leading tokens whose cells belong to a lower one */
+        for (uint32_t i = 0; i < seq; i++) {
+            uint32_t shared = m->shared[seq * n_seq + i];
+            n_lower = shared > n_lower ? shared : n_lower;
+        }
+        used += m->sequences[seq].position - n_lower;
+    }
+    return used;
+}
+
+bool sim_cells_suffice(const sim_model *m, uint64_t n_more)
+{
+    uint64_t used_most = n_more; /* as if nothing were shared: enough to know, almost always */
+    for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
+        used_most += m->sequences[i].position;
+    }
+    uint32_t n_cells = m->base.info.n_cells;
+    return n_cells == UINT32_MAX || used_most <= n_cells || cells_used(m) + n_more <= n_cells;
+}
+
+/* ---- sequence operations ---- */
+
+void sim_clear(model *base, uint16_t seq)
+{
+    sim_model *m = sim_of(base);
+    sequence_clear(m, sequence_at(m, seq));
+    sim_shared_cut(m, seq, 0);
+}
+
+uint32_t sim_position(const model *base, uint16_t seq)
+{
+    assert(seq < base->info.n_seq);
+    return sim_of_const(base)->sequences[seq].position;
+}
+
+uint32_t sim_rewind_floor(const model *base, uint16_t seq)
+{
+    assert(seq < base->info.n_seq);
+    const sim_model *m = sim_of_const(base);
+    const sim_sequence *s = &m->sequences[seq];
+    uint32_t floor = is_hybrid(m) ? s->position : s->oldest;
+    return floor > 0 ? floor : 1;
+}
+
+bool sim_rewind(model *base, uint16_t seq, uint32_t k)
+{
+    sim_model *m = sim_of(base);
+    sim_sequence *s = sequence_at(m, seq);
+    assert(k > 0 && k <= s->position);
+    bool is_exact = k >= sim_rewind_floor(base, seq);
+    sim_shared_cut(m, seq, k);
+    s->position = k; /* a hybrid's recurrent part stays where it is, and no longer agrees */
+    if (!is_exact && !is_hybrid(m)) {
+        sim_sequence_spoil(m, s); /* what lies in the ring is the state after other tokens */
+    }
+    return is_exact;
+}
+
+float *sim_logits(model *base, uint32_t i)
+{
+    sim_model *m = sim_of(base);
+    if (i >= base->info.n_batch || m->row_of[i] < 0) {
+        return NULL;
+    }
+    return m->logits + (size_t)m->row_of[i] * base->info.n_vocab;
+}
+
+/* ---- decode: check ---- */
+
+static bool token_is_valid(sim_model *m, const model_batch *b, uint32_t i)
+{
+    if (b->seqs[i] >= m->base.info.n_seq || b->tokens[i] < 0 || (uint32_t)b->tokens[i] >= m->base.info.n_vocab) {
+        return false;
+    }
+    sim_sequence *s = &m->sequences[b->seqs[i]];
+    if (s->seen_call != m->n_calls) {
+        s->seen_call = m->n_calls;
+        s->seen_next = s->position;
+        s->seen_output = false;
+    } else if (b->seqs[i - 1] != b->seqs[i]) {
+        return false; /* its tokens do not stand together */
+    }
+    if (b->positions[i] < 0 || (uint32_t)b->positions[i] != s->seen_next || s->seen_next >= m->base.info.n_ctx ||
+        (b->outputs[i] != 0 && s->seen_output)) {
+        return false;
+    }
+    s->seen_next++;
+    s->seen_output |= b->outputs[i] != 0;
+    return true;
+}
+
+/* The rules of model_batch. */
+static bool batch_is_valid(sim_model *m, const model_batch *b)
+{
+    if (b->n == 0 || b->n > m->base.info.n_batch) {
+        return false;
+    }
+    for (uint32_t i = 0; i < b->n; i++) {
+        if (!token_is_valid(m, b, i)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- decode: faults ---- */
+
+static bool fault_is_due(sim_model *m)
+{
+    const sim_options *o = &m->options;
+    if (o->fail_seq != SIM_UNSET) {
+        if (o->fail_seq >= m->base.info.n_seq || m->sequences[o->fail_seq].seen_call != m->n_calls) {
+            return false;
+        }
+    }
+    m->n_counted++;
+    return m->n_counted == o->fail_at || (o->fail_every != SIM_UNSET && m->n_counted % o->fail_every == 0);
+}
+
+static void consume(sim_model *m, const model_batch *b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        sequence_consume(m, &m->sequences[b->seqs[i]], b->tokens[i]);
+    }
+}
+
+/* Spoils the sequences of the current call, or all that hold anything. */
+static void spoil(sim_model *m, bool all)
+{
+    for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
+        sim_sequence *s = &m->sequences[i];
+        if (s->seen_call == m->n_calls || (all && s->position > 0)) {
+            sim_sequence_spoil(m, s);
+        }
+    }
+}
+
+static model_result fault(sim_model *m, const model_batch *b)
+{
+    switch (m->options.fail_kind) {
+    case SIM_FAIL_CELLS: return MODEL_NO_CELLS;
+    case SIM_FAIL_BATCH: spoil(m, false); return MODEL_FAILED_BATCH;
+    case SIM_FAIL_ALL: spoil(m, true); return MODEL_FAILED_ALL;
+    case SIM_FAIL_HALF: break;
+    }
+    if (m->options.memory == LLM_MEMORY_DENSE || m->options.memory == LLM_MEMORY_WINDOW) {
+        consume(m, b, b->n / 2);
+        return MODEL_FAILED_BATCH;
+    }
+    consume(m, b, b->n);
+    spoil(m, true);
+    return MODEL_FAILED_ALL;
+}
+
+/* ---- decode ---- */
+
+/* The moment before which the call may not return. */
+static struct timespec deadline_of(const sim_model *m, const model_batch *b)
+{
+    uint64_t n_without_output = 0;
+    for (uint32_t i = 0; i < b->n; i++) {
+        n_without_output += b->outputs[i] == 0;
+    }
+    uint64_t us = m->options.step_us + m->options.token_us * n_without_output;
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    uint64_t ns = (uint64_t)at.tv_nsec + us % 1000000 * 1000;
+    at.tv_sec += (time_t)(us / 1000000 + ns / 1000000000);
+    at.tv_nsec = (long)(ns % 1000000000);
+    return at;
+}
+
+static void take_time(const sim_model *m, const struct timespec *deadline)
+{
+    if (m->options.step_us > 0 || m->options.token_us > 0) {
+        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, deadline, NULL) == EINTR) {
+        }
+    }
+}
+
+static void step(sim_model *m, const model_batch *b)
+{
+    for (uint32_t i = 0; i < b->n; i++) {
+        sim_sequence *s = &m->sequences[b->seqs[i]];
+        sequence_consume(m, s, b->tokens[i]);
+        if (b->outputs[i] != 0) {
+            sim_state state = sequence_state(m, s);
+            m->row_of[i] = (int32_t)m->n_rows;
+            sim_state_logits(&state, m->options.length, m->logits + (size_t)m->n_rows * m->base.info.n_vocab);
+            m->n_rows++;
+        }
+    }
+}
+
+model_result sim_decode(model *base, const model_batch *b)
+{
+    sim_model *m = sim_of(base);
+    struct timespec deadline = deadline_of(m, b);
+    m->n_calls++;
+    m->n_rows = 0;
+    for (uint32_t i = 0; i < base->info.n_batch; i++) {
+        m->row_of[i] = -1;
+    }
+    if (!batch_is_valid(m, b)) {
+        return MODEL_INVALID;
+    }
+    bool fails = fault_is_due(m);
+    model_result result = MODEL_OK;
+    if (!sim_cells_suffice(m, b->n)) {
+        result = MODEL_NO_CELLS;
+    } else if (fails) {
+        result = fault(m, b);
+    } else {
+        step(m, b);
+    }
+    take_time(m, &deadline);
+    return result;
+}

@@ -1,0 +1,244 @@
+/* model_sim_saved.c: copies of sequences, and sequences as bytes.
+ *
+ * A saved state is a head, then as many of these as its class and kind have:
+ *   the attention's hash after each count of tokens      window, full
+ *   the kept states, oldest first                        all but a hybrid's checkpoint
+ *   the recurrent state                                  hybrid
+ * then zeros up to what state_kb asks for.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "model/sim/sim_model.h"
+
+static const char saved_mark[4] = {'S', 'I', 'M', '1'};
+
+typedef struct saved_head {
+    char mark[4];
+    uint32_t kind, memory, position, oldest, sound;
+} saved_head;
+
+/* sim_state without padding, and without types that not every byte is valid for. */
+typedef struct saved_state {
+    uint64_t hash;
+    uint32_t n_since_control;
+    uint8_t character[3];
+    uint8_t n_character;
+    uint8_t n_missing;
+    uint8_t is_wrong;
+    uint8_t zero[6];
+} saved_state;
+
+/* ---- sizes ---- */
+
+static bool has_kept(const saved_head *h)
+{
+    return h->memory != LLM_MEMORY_HYBRID || h->kind == MODEL_STATE_FULL;
+}
+
+static bool has_attention(const saved_head *h)
+{
+    return h->memory == LLM_MEMORY_WINDOW && h->kind == MODEL_STATE_FULL;
+}
+
+static size_t bytes_of(const sim_model *m, const saved_head *h)
+{
+    size_t n_states = (has_kept(h) ? h->position - h->oldest + (size_t)1 : 0) + (h->memory == LLM_MEMORY_HYBRID);
+    size_t n_hashes = has_attention(h) ? h->position + (size_t)1 : 0;
+    size_t n = sizeof *h + n_hashes * sizeof(uint64_t) + n_states * sizeof(saved_state);
+    size_t least = (size_t)m->options.state_kb * 1024;
+    return n > least ? n : least;
+}
+
+static saved_head head_of(const sim_model *m, const sim_sequence *s, model_state kind)
+{
+    saved_head h = {
+        .kind = kind, .memory = m->options.memory, .position = s->position, .oldest = s->oldest, .sound = s->sound};
+    memcpy(h.mark, saved_mark, sizeof saved_mark);
+    return h;
+}
+
+/* ---- save ---- */
+
+static uint8_t *state_write(uint8_t *at, const sim_state *s)
+{
+    saved_state saved = {.hash = s->hash,
+                         .n_since_control = s->n_since_control,
+                         .n_character = s->n_character,
+                         .n_missing = s->n_missing,
+                         .is_wrong = s->is_wrong};
+    memcpy(saved.character, s->character, sizeof saved.character);
+    memcpy(at, &saved, sizeof saved);
+    return at + sizeof saved;
+}
+
+size_t sim_saved_bytes(model *base, uint16_t seq, model_state kind)
+{
+    assert(seq < base->info.n_seq);
+    sim_model *m = sim_of(base);
+    saved_head h = head_of(m, &m->sequences[seq], kind);
+    return bytes_of(m, &h);
+}
+
+size_t sim_save(model *base, uint16_t seq, model_state kind, void *out, size_t n_bytes)
+{
+    assert(seq < base->info.n_seq);
+    sim_model *m = sim_of(base);
+    sim_sequence *s = &m->sequences[seq];
+    saved_head h = head_of(m, s, kind);
+    size_t n = bytes_of(m, &h);
+    if (n_bytes < n) {
+        return 0;
+    }
+    uint8_t *at = out;
+    memcpy(at, &h, sizeof h);
+    at += sizeof h;
+    if (has_attention(&h)) {
+        memcpy(at, s->attention, (s->position + (size_t)1) * sizeof *s->attention);
+        at += (s->position + (size_t)1) * sizeof *s->attention;
+    }
+    for (uint32_t k = s->oldest; has_kept(&h) && k <= s->position; k++) {
+        at = state_write(at, sim_kept_at(m, s, k));
+    }
+    if (h.memory == LLM_MEMORY_HYBRID) {
+        at = state_write(at, &s->recurrent);
+    }
+    memset(at, 0, n - (size_t)(at - (uint8_t *)out));
+    return n;
+}
+
+/* ---- load ---- */
+
+static bool head_read(const sim_model *m, model_state kind, uint32_t k, const void *bytes, size_t n_bytes,
+                      saved_head *h)
+{
+    if (n_bytes < sizeof *h) {
+        return false;
+    }
+    memcpy(h, bytes, sizeof *h);
+    return memcmp(h->mark, saved_mark, sizeof saved_mark) == 0 && h->kind == (uint32_t)kind &&
+           h->memory == (uint32_t)m->options.memory && h->position == k && k <= m->base.info.n_ctx && h->oldest <= k &&
+           k - h->oldest < m->n_kept && h->sound <= k && n_bytes == bytes_of(m, h);
+}
+
+/* Whether the unfinished character is one that model_sim_state.c can go on with. */
+static bool state_is_sane(const saved_state *s)
+{
+    bool sane = s->is_wrong <= 1 && s->n_missing <= 3 && s->n_character <= 3;
+    if (s->n_missing == 0) {
+        return sane && s->n_character == 0;
+    }
+    for (uint8_t i = 1; sane && i < s->n_character; i++) {
+        sane = (s->character[i] & 0xc0) == 0x80;
+    }
+    return sane && s->n_character > 0 && s->n_character + s->n_missing <= 4;
+}
+
+static bool state_read(const uint8_t **at, sim_state *out)
+{
+    saved_state saved;
+    memcpy(&saved, *at, sizeof saved);
+    *at += sizeof saved;
+    *out = (sim_state){.hash = saved.hash,
+                       .n_since_control = saved.n_since_control,
+                       .n_character = saved.n_character,
+                       .n_missing = saved.n_missing,
+                       .is_wrong = saved.is_wrong != 0};
+    memcpy(out->character, saved.character, sizeof saved.character);
+    return state_is_sane(&saved);
+}
+
+/* Fills the sequence, which is empty for a full state, from what stands behind the head. */
+static bool parts_read(sim_model *m, sim_sequence *s, const saved_head *h, const uint8_t *at)
+{
+    bool sane = true;
+    if (has_attention(h)) {
+        memcpy(s->attention, at, (h->position + (size_t)1) * sizeof *s->attention);
+        at += (h->position + (size_t)1) * sizeof *s->attention;
+    }
+    for (uint32_t k = h->oldest; has_kept(h) && k <= h->position; k++) {
+        sane &= state_read(&at, sim_kept_at(m, s, k));
+    }
+    if (h->memory == LLM_MEMORY_HYBRID) {
+        sane &= state_read(&at, &s->recurrent);
+    }
+    return sane;
+}
+
+/* Whether a checkpoint of k tokens is the smaller part of the state, and needs the sequence's own attention. */
+static bool attaches(const sim_model *m, model_state kind)
+{
+    return kind == MODEL_STATE_CHECKPOINT && m->base.info.checkpoint == MODEL_CHECKPOINT_ATTACHED;
+}
+
+model_result sim_load(model *base, uint16_t seq, model_state kind, uint32_t k, const void *bytes, size_t n_bytes)
+{
+    assert(seq < base->info.n_seq);
+    sim_model *m = sim_of(base);
+    sim_sequence *s = &m->sequences[seq];
+    saved_head h;
+    if (!head_read(m, kind, k, bytes, n_bytes, &h)) {
+        sim_clear(base, seq);
+        return MODEL_INVALID;
+    }
+    bool attached = attaches(m, kind);
+    bool has_base = attached && s->position >= k && s->sound <= k;
+    if (!attached) {
+        sim_clear(base, seq);
+        if (!sim_cells_suffice(m, k)) {
+            return MODEL_NO_CELLS;
+        }
+    }
+    if (!parts_read(m, s, &h, (const uint8_t *)bytes + sizeof h)) {
+        sim_clear(base, seq);
+        return MODEL_INVALID;
+    }
+    sim_shared_cut(m, seq, k);
+    s->position = k;
+    s->oldest = has_kept(&h) ? h.oldest : s->oldest;
+    if (!attached) {
+        s->sound = h.sound;
+    } else if (!has_base) {
+        sim_sequence_spoil(m, s);
+    }
+    return MODEL_OK;
+}
+
+/* ---- copy ---- */
+
+/* dst shares the cells of src, and so whatever src shares with others. */
+static void cells_share(sim_model *m, uint16_t src, uint16_t dst)
+{
+    uint32_t n_seq = m->base.info.n_seq;
+    for (uint32_t i = 0; i < n_seq; i++) {
+        uint32_t n = i == src ? m->sequences[src].position : m->shared[src * n_seq + i];
+        m->shared[dst * n_seq + i] = i == dst ? 0 : n;
+        m->shared[i * n_seq + dst] = i == dst ? 0 : n;
+    }
+}
+
+bool sim_copy(model *base, uint16_t src, uint16_t dst)
+{
+    assert(src < base->info.n_seq && dst < base->info.n_seq);
+    sim_model *m = sim_of(base);
+    sim_sequence *from = &m->sequences[src], *to = &m->sequences[dst];
+    if (src == dst || to->position != 0) {
+        return false;
+    }
+    if (base->info.shares_cells) {
+        cells_share(m, src, dst);
+    } else if (!sim_cells_suffice(m, from->position)) {
+        return false;
+    }
+    to->position = from->position;
+    to->oldest = from->oldest;
+    to->sound = from->sound;
+    to->recurrent = from->recurrent;
+    for (uint32_t k = from->oldest; k <= from->position; k++) {
+        *sim_kept_at(m, to, k) = *sim_kept_at(m, from, k);
+    }
+    if (from->attention != NULL) {
+        memcpy(to->attention, from->attention, (from->position + (size_t)1) * sizeof *from->attention);
+    }
+    return true;
+}

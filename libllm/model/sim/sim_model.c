@@ -1,0 +1,222 @@
+/* model_sim.c: opens and closes the simulated model; model_sim.h is its manual. */
+#include "model/sim/sim_model.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_CTX_DEFAULT_MAX = 8192, N_BATCH_DEFAULT = 512 };
+
+static void sim_close(model *base)
+{
+    sim_model *m = sim_of(base);
+    free(m->sequences);
+    free(m->states);
+    free(m->attentions);
+    free(m->shared);
+    free(m->logits);
+    free(m->row_of);
+    free(m->own_template);
+    free(m);
+}
+
+static bool sim_is_end(const model *m, int32_t token)
+{
+    (void)m;
+    return token == SIM_TOKEN_END_OF_TEXT || token == SIM_TOKEN_TURN_END;
+}
+
+static bool sim_is_control(const model *m, int32_t token)
+{
+    (void)m;
+    return sim_token_is_control(token);
+}
+
+static const char *sim_template(const model *m)
+{
+    return sim_of_const(m)->chat_template;
+}
+
+static int32_t sim_bos(const model *m)
+{
+    (void)m;
+    return -1;
+}
+
+static int32_t sim_eos(const model *m)
+{
+    (void)m;
+    return SIM_TOKEN_TURN_END;
+}
+
+static const model_ops sim_ops = {
+    .close = sim_close,
+    .decode = sim_decode,
+    .logits = sim_logits,
+    .rewind_floor = sim_rewind_floor,
+    .rewind = sim_rewind,
+    .clear = sim_clear,
+    .position = sim_position,
+    .copy = sim_copy,
+    .state_bytes = sim_saved_bytes,
+    .state_save = sim_save,
+    .state_load = sim_load,
+    .tokenize = sim_tokenize,
+    .piece = sim_piece,
+    .is_end = sim_is_end,
+    .is_control = sim_is_control,
+    .chat_template = sim_template,
+    .bos = sim_bos,
+    .eos = sim_eos,
+};
+
+/* ---- open ---- */
+
+static uint32_t states_per_sequence(const sim_options *o, uint32_t n_ctx)
+{
+    switch (o->memory) {
+    case LLM_MEMORY_RECURRENT: return 1;
+    case LLM_MEMORY_WINDOW: return o->window < n_ctx ? (uint32_t)o->window + 1 : n_ctx + 1;
+    default: return n_ctx + 1;
+    }
+}
+
+static model_checkpoint checkpoint_of(llm_memory memory)
+{
+    switch (memory) {
+    case LLM_MEMORY_DENSE: return MODEL_CHECKPOINT_NONE;
+    case LLM_MEMORY_RECURRENT: return MODEL_CHECKPOINT_WHOLE;
+    default: return MODEL_CHECKPOINT_ATTACHED;
+    }
+}
+
+static uint32_t cells_of(const sim_options *o, uint32_t n_ctx, uint32_t n_seq)
+{
+    if (o->cells != SIM_UNSET) {
+        return (uint32_t)o->cells;
+    }
+    uint64_t all = (uint64_t)n_ctx * n_seq;
+    return o->memory == LLM_MEMORY_RECURRENT || all > UINT32_MAX ? UINT32_MAX : (uint32_t)all;
+}
+
+static uint32_t batch_of(const sim_options *o, uint32_t wanted)
+{
+    uint64_t n_batch = wanted > 0 ? wanted : N_BATCH_DEFAULT;
+    return (uint32_t)(o->batch < n_batch ? o->batch : n_batch);
+}
+
+/* FNV-1a, twice. */
+static void hash_fill(const uint64_t *facts, size_t n, uint8_t out[16])
+{
+    for (size_t half = 0; half < 2; half++) {
+        uint64_t hash = UINT64_C(0xcbf29ce484222325) + half;
+        for (size_t i = 0; i < n * sizeof *facts; i++) {
+            hash = (hash ^ ((const uint8_t *)facts)[i]) * UINT64_C(0x100000001b3);
+        }
+        memcpy(out + 8 * half, &hash, sizeof hash);
+    }
+}
+
+/* What the text depends on is the model; speed and faults do not matter. */
+static void identity_fill(const sim_options *o, const model_options *options, model_info *info)
+{
+    const uint64_t model_facts[] = {2 /* version of the vocabulary and the state */, o->memory, o->window, o->length};
+    const uint64_t layout_facts[] = {2, o->layout, o->state_kb, options->exact ? options->n_seq : 0};
+    hash_fill(model_facts, sizeof model_facts / sizeof *model_facts, info->identity);
+    hash_fill(layout_facts, sizeof layout_facts / sizeof *layout_facts, info->geometry);
+}
+
+static void info_fill(sim_model *m, const model_options *options)
+{
+    const sim_options *o = &m->options;
+    model_info *info = &m->base.info;
+    uint64_t n_ctx_default = o->ctx < N_CTX_DEFAULT_MAX ? o->ctx : N_CTX_DEFAULT_MAX;
+    *info = (model_info){.n_ctx = options->n_ctx > 0 ? options->n_ctx : (uint32_t)n_ctx_default,
+                         .n_ctx_train = (uint32_t)o->ctx,
+                         .n_vocab = SIM_VOCABULARY,
+                         .n_seq = options->n_seq,
+                         .n_batch = batch_of(o, options->n_batch),
+                         .n_window = o->memory == LLM_MEMORY_WINDOW ? (uint32_t)o->window : 0,
+                         .memory = o->memory,
+                         .checkpoint = checkpoint_of(o->memory),
+                         .shares_cells = !options->exact,
+                         .mixed_calls = o->memory == LLM_MEMORY_DENSE || o->memory == LLM_MEMORY_WINDOW,
+                         .n_threads = 1,
+                         .token_bytes_max = sim_token_bytes_max(),
+                         .sampling_default = {NAN, NAN, NAN, NAN, NAN, NAN, 0, 64, UINT64_MAX}};
+    info->n_cells = cells_of(o, info->n_ctx, info->n_seq);
+    m->n_kept = states_per_sequence(o, info->n_ctx);
+    info->state_bytes = (uint64_t)info->n_seq * m->n_kept * sizeof(sim_state);
+    snprintf(info->name, sizeof info->name, "sim-%s", llm_memory_word((int)o->memory));
+    snprintf(info->arch, sizeof info->arch, "sim");
+    snprintf(info->description, sizeof info->description, "simulated %s model", llm_memory_word((int)o->memory));
+    snprintf(info->backend, sizeof info->backend, "sim");
+    identity_fill(o, options, info);
+}
+
+static bool memory_open(sim_model *m, const char *chat_template)
+{
+    const model_info *info = &m->base.info;
+    m->sequences = calloc(info->n_seq, sizeof *m->sequences);
+    m->states = calloc((size_t)info->n_seq * m->n_kept, sizeof *m->states);
+    bool has_window = info->memory == LLM_MEMORY_WINDOW;
+    m->attentions = has_window ? calloc((size_t)info->n_seq * (info->n_ctx + (size_t)1), sizeof *m->attentions) : NULL;
+    m->shared = calloc((size_t)info->n_seq * info->n_seq, sizeof *m->shared);
+    m->logits = calloc((size_t)info->n_seq * info->n_vocab, sizeof *m->logits);
+    m->row_of = calloc(info->n_batch, sizeof *m->row_of);
+    m->own_template = chat_template != NULL ? strdup(chat_template) : NULL;
+    m->chat_template = chat_template != NULL ? m->own_template : sim_chat_template;
+    if (m->sequences == NULL || m->states == NULL || (has_window && m->attentions == NULL) || m->shared == NULL ||
+        m->logits == NULL || m->row_of == NULL || m->chat_template == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < info->n_batch; i++) {
+        m->row_of[i] = -1;
+    }
+    for (uint32_t seq = 0; seq < info->n_seq; seq++) {
+        m->sequences[seq].kept = m->states + (size_t)seq * m->n_kept;
+        m->sequences[seq].attention = has_window ? m->attentions + seq * (info->n_ctx + (size_t)1) : NULL;
+        sim_clear(&m->base, (uint16_t)seq);
+    }
+    return true;
+}
+
+static int options_check(const model_options *options, char *error, size_t error_bytes)
+{
+    if (options->n_seq == 0 || options->n_seq > LLM_SEQUENCES_MAX) {
+        snprintf(error, error_bytes, "sim: n_seq=%u: use 1 to %d", options->n_seq, LLM_SEQUENCES_MAX);
+        return LLM_INVALID;
+    }
+    if (options->n_ctx > INT32_MAX) {
+        snprintf(error, error_bytes, "sim: n_ctx=%u: use at most %d", options->n_ctx, INT32_MAX);
+        return LLM_INVALID;
+    }
+    return LLM_OK;
+}
+
+int model_sim_open(const model_options *options, model **out, char *error, size_t error_bytes)
+{
+    sim_options parsed;
+    int status = options_check(options, error, error_bytes);
+    if (status == LLM_OK) {
+        status = sim_options_read(options->path, &parsed, error, error_bytes);
+    }
+    if (status != LLM_OK) {
+        return status;
+    }
+    sim_text_open();
+    sim_model *m = calloc(1, sizeof *m);
+    if (m != NULL) {
+        m->base.ops = &sim_ops;
+        m->options = parsed;
+        info_fill(m, options);
+        if (memory_open(m, options->chat_template)) {
+            *out = &m->base;
+            return LLM_OK;
+        }
+        sim_close(&m->base);
+    }
+    snprintf(error, error_bytes, "sim: no memory for %u sequences of %u tokens", options->n_seq, options->n_ctx);
+    return LLM_NO_MEMORY;
+}

@@ -1,0 +1,186 @@
+/* model_sim.h: the simulated model, and its manual. Deterministic, without weights; private to model_sim*.c.
+ *
+ *   sim:CLASS[,option=value...]       CLASS is dense, window, recurrent or hybrid
+ *
+ * What it is for: every promise about sessions can be tested in milliseconds, because the state of a sequence is a hash
+ * chain over exactly the tokens it consumed, the logits follow from the state alone, and any state that is not what the
+ * tokens say shows: the token " WRONG-STATE" wins from then on, and the rest of the text is different too.
+ *
+ * Memory, by class (what llama.cpp does with such models):
+ *   dense      the state after every token is kept: any rewind is exact
+ *   window     the states after the last `window` tokens are kept: rewinds within them are exact
+ *   recurrent  one state: no rewind
+ *   hybrid     a dense part and a recurrent part; they must agree
+ * A rewind that the class cannot do exactly answers false and leaves a wrong state.
+ *
+ * Saved states, by class (again what llama.cpp does):
+ *   full        stands alone
+ *   checkpoint  dense and recurrent: the same as full. window: the states after the last `window` tokens; hybrid: the
+ *               recurrent part. These two need a sequence whose attention holds the tokens they were taken over, and
+ *               was not spoiled behind them; on any other the state is wrong.
+ * A saved state says nothing about its tokens: that of another prefix is loaded like any. Only what is not such a state
+ * (mark, class, kind, token count, length) is refused.
+ * A copy shares its cells with the source until one of them is cut or cleared; in the exact configuration it has its own.
+ *
+ * Text: 256 byte tokens, three control tokens (<|endoftext|>, <|im_start|>, <|im_end|>) and common English pieces;
+ * encoding takes the longest piece at each place and is exactly reversible for any bytes. No BOS; <|im_end|> is EOS. A
+ * ChatML template. The model writes mostly words, sometimes punctuation, and sometimes a character of two to four bytes
+ * as that many byte tokens. There is always one clear winner and four runners-up.
+ *
+ * Options (integers; anything else is refused):
+ *   ctx=N        training context in tokens, 1..1048576 (4096)
+ *   cells=N      KV cells shared by all sequences, 1..4294967294 (room for every sequence; recurrent: no limit)
+ *   window=N     tokens a sliding window keeps, 1..1048576 (64); sim:window only
+ *   batch=N      most tokens of one decode call, 1..65536 (what the caller asks for, else 512)
+ *   state_kb=N   a saved state takes at least this many KiB, 0..1048576 (0)
+ *   layout=N     as if states were laid out in another way in memory: saved ones are of no use to other N, 0..255 (0)
+ *   length=N     mean length of a turn in tokens, 0..1000000; 0: the model never ends a turn (48)
+ *   step_us=N    a decode call takes at least this long, 0..60000000 (0)
+ *   token_us=N   ... and this much longer for each token without output, 0..1000000 (0)
+ *   fail_at=N    the N-th decode call fails, counted from 1 (none)
+ *   fail_every=N every N-th decode call fails (none)
+ *   fail_seq=S   only calls with tokens of sequence S count for the two above; alone: all of them fail
+ *   fail_kind=K  how (batch):
+ *                batch  the sequences in the call are wrong from then on; MODEL_FAILED_BATCH
+ *                all    so is every sequence that holds tokens; MODEL_FAILED_ALL
+ *                cells  nothing happens; MODEL_NO_CELLS
+ *                half   dense and window: the first half of the tokens stays consumed; MODEL_FAILED_BATCH.
+ *                       recurrent and hybrid: positions say that all of it is consumed, and the state is wrong, that of
+ *                       the other sequences too; MODEL_FAILED_ALL
+ */
+#ifndef LLM_MODEL_SIM_H
+#define LLM_MODEL_SIM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "model/model.h"
+
+/* ---- options: model_sim_options.c ---- */
+
+typedef enum sim_fail_kind { SIM_FAIL_BATCH, SIM_FAIL_ALL, SIM_FAIL_CELLS, SIM_FAIL_HALF } sim_fail_kind;
+
+#define SIM_UNSET UINT64_MAX
+
+typedef struct sim_options {
+    llm_memory memory;
+    uint64_t ctx, cells, window, batch, state_kb, layout, length, step_us, token_us, fail_at, fail_every, fail_seq;
+    sim_fail_kind fail_kind;
+} sim_options;
+
+/* Reads "CLASS[,option=value...]". LLM_OK, or LLM_INVALID with a message that names the option and what it takes. */
+int sim_options_read(const char *text, sim_options *out, char *error, size_t error_bytes);
+
+/* ---- what tokens do: model_sim_state.c ---- */
+
+/* What a prefix of tokens does to the model. Equal prefixes give equal states, whatever the class. */
+typedef struct sim_state {
+    uint64_t hash;
+    uint32_t n_since_control; /* tokens since the last control token: how far the turn is */
+    uint8_t character[3];     /* bytes of a UTF-8 character that is not complete yet */
+    uint8_t n_character;
+    uint8_t n_missing; /* bytes that it still needs */
+    bool is_wrong;     /* not what any tokens say */
+} sim_state;
+
+sim_state sim_state_empty(void);
+sim_state sim_state_next(const sim_state *s, int32_t token);
+sim_state sim_state_wrong(const sim_state *s);
+uint64_t sim_state_after(uint64_t hash, int32_t token); /* the next state's hash; two that differ never meet again */
+
+/* Fills SIM_VOCABULARY logits; length as in the options. */
+void sim_state_logits(const sim_state *s, uint64_t length, float *out);
+
+/* ---- memory and decode: model_sim_memory.c ---- */
+
+/* All that one sequence is. `kept` is a ring: the state after k tokens is at k % n_kept while k >= oldest. Two classes
+ * have an attention part beside the part that a checkpoint saves: a hybrid's is `kept`, a window's is `attention`. */
+typedef struct sim_sequence {
+    uint32_t position; /* tokens in the attention part; of the only part, where there is one */
+    uint32_t oldest;   /* smallest k whose state is still kept */
+    uint32_t sound;    /* smallest k behind which nothing was spoiled: checkpoints attach there and later */
+    sim_state *kept;
+    uint64_t *attention; /* window only: the hash after each count of tokens */
+    sim_state recurrent; /* hybrid only */
+    uint64_t seen_call;  /* last decode call that held tokens of it */
+    uint32_t seen_next;  /* the position its next token in that call must have */
+    bool seen_output;
+} sim_sequence;
+
+typedef struct sim_model {
+    model base;
+    sim_options options;
+    uint32_t n_kept; /* states per sequence */
+    sim_sequence *sequences;
+    sim_state *states;    /* the memory behind all `kept` */
+    uint64_t *attentions; /* the memory behind all `attention` */
+    uint32_t *shared;     /* [a * n_seq + b]: leading tokens whose cells a and b share; symmetric */
+    uint64_t n_calls;     /* decode calls */
+    uint64_t n_counted;   /* of these, the ones that fail_at and fail_every count */
+    float *logits;        /* n_seq rows */
+    int32_t *row_of;      /* batch index to row of the last successful call, or -1; n_batch entries */
+    uint32_t n_rows;
+    const char *chat_template;
+    char *own_template; /* a copy of the caller's */
+} sim_model;
+
+static inline sim_model *sim_of(model *m)
+{
+    return (sim_model *)m;
+}
+
+static inline const sim_model *sim_of_const(const model *m)
+{
+    return (const sim_model *)m;
+}
+
+model_result sim_decode(model *m, const model_batch *batch);
+float *sim_logits(model *m, uint32_t i);
+uint32_t sim_rewind_floor(const model *m, uint16_t seq);
+bool sim_rewind(model *m, uint16_t seq, uint32_t k);
+void sim_clear(model *m, uint16_t seq);
+uint32_t sim_position(const model *m, uint16_t seq);
+
+/* For model_sim_saved.c. The state after k tokens; where it is kept, whatever lies there. */
+static inline sim_state *sim_kept_at(const sim_model *m, const sim_sequence *s, uint32_t k)
+{
+    return &s->kept[k % m->n_kept];
+}
+
+void sim_sequence_spoil(sim_model *m, sim_sequence *s); /* wrong for good: nothing that is appended or cut mends it */
+void sim_shared_cut(sim_model *m, uint16_t seq, uint32_t k); /* it shares no cells behind its first k tokens */
+bool sim_cells_suffice(const sim_model *m, uint64_t n_more);
+
+/* ---- copies and saved states: model_sim_saved.c ---- */
+
+bool sim_copy(model *m, uint16_t src, uint16_t dst);
+size_t sim_saved_bytes(model *m, uint16_t seq, model_state kind);
+size_t sim_save(model *m, uint16_t seq, model_state kind, void *out, size_t n_bytes);
+model_result sim_load(model *m, uint16_t seq, model_state kind, uint32_t k, const void *bytes, size_t n_bytes);
+
+/* ---- text: model_sim_text.c; the vocabulary is the same for every simulated model ---- */
+
+enum {
+    SIM_TOKEN_END_OF_TEXT = 256,
+    SIM_TOKEN_TURN_START,
+    SIM_TOKEN_TURN_END,
+    SIM_TOKEN_WRONG_STATE,
+    SIM_TOKEN_WORDS,     /* the first of the pieces that the model writes */
+    SIM_VOCABULARY = 512 /* a constant, so that filling the logits is vectorized */
+};
+
+extern const char sim_chat_template[];
+
+uint32_t sim_token_bytes_max(void);
+uint32_t sim_n_words(void); /* pieces the model writes: ids from SIM_TOKEN_WORDS */
+bool sim_token_is_control(int32_t token);
+
+/* Builds the encoder's tables once per process; any thread. */
+void sim_text_open(void);
+
+int64_t sim_tokenize(const model *m, const char *text, size_t n_bytes, bool add_special, bool parse_special,
+                     int32_t *out, size_t n_out);
+int32_t sim_piece(const model *m, int32_t token, bool special, char *out, size_t n_out);
+
+#endif

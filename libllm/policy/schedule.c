@@ -1,0 +1,102 @@
+#include "policy/schedule.h"
+
+enum {
+    CHUNK_MIN = 32,    /* below this a step's fixed costs dominate */
+    CHUNK_FIRST = 128, /* before anything has been measured */
+    ALONE_MS = 500     /* a step in which nobody decodes: only a cancel or a newcomer waits for its end */
+};
+
+uint32_t schedule_chunk(const schedule_input *in, uint32_t n_decoding)
+{
+    uint32_t room = in->n_batch;
+    if (in->mixed_calls) {
+        room -= n_decoding;
+    }
+    if (in->pace.prefill_token_us <= 0) {
+        return CHUNK_FIRST < room ? CHUNK_FIRST : room;
+    }
+    const double step_us = n_decoding > 0 ? in->pace.decode_us : 0;
+    const uint32_t target_ms = n_decoding > 0 || in->gap_ms_target > ALONE_MS ? in->gap_ms_target : ALONE_MS;
+    const double target_us = 1000.0 * target_ms;
+    const double gap_us = target_us > 2 * step_us ? target_us : 2 * step_us;
+    const double fits = (gap_us - step_us) / in->pace.prefill_token_us;
+    uint32_t chunk = fits < CHUNK_MIN ? CHUNK_MIN : (fits < room ? (uint32_t)fits : room);
+    return chunk < room ? chunk : room;
+}
+
+/* Evenly among those that wait: repeated equal shares, what a short one leaves going to the others. The remainder of
+ * the last round starts at the run whose turn it is. */
+static uint32_t share_evenly(const schedule_input *in, uint32_t chunk, uint32_t *take)
+{
+    uint32_t taken = 0;
+    for (;;) {
+        uint32_t waiting = 0;
+        for (uint32_t i = 0; i < in->n_runs; i++) {
+            waiting += in->prefill_left[i] > take[i];
+        }
+        if (waiting == 0 || taken == chunk) {
+            return taken;
+        }
+        const uint32_t share = (chunk - taken) / waiting;
+        for (uint32_t k = 0; k < in->n_runs && taken < chunk; k++) {
+            const uint32_t i = (k + in->turn) % in->n_runs;
+            const uint32_t left = in->prefill_left[i] - (in->prefill_left[i] > 0 ? take[i] : 0);
+            if (left == 0) {
+                continue;
+            }
+            const uint32_t more = share == 0 ? 1 : (left < share ? left : share);
+            take[i] += more;
+            taken += more;
+        }
+    }
+}
+
+/* The turns are counted among those that prefill: those that decode between them would give theirs to the next one. */
+static uint32_t one_in_turn(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
+{
+    uint32_t before = in->turn % n_prefilling;
+    uint32_t i = 0;
+    while (in->prefill_left[i] == 0 || before > 0) {
+        before -= in->prefill_left[i] > 0;
+        i++;
+    }
+    take[i] = in->prefill_left[i] < chunk ? in->prefill_left[i] : chunk;
+    return take[i];
+}
+
+uint32_t schedule_step(const schedule_input *in, uint32_t *take)
+{
+    uint32_t n_decoding = 0;
+    for (uint32_t i = 0; i < in->n_runs; i++) {
+        const uint32_t decodes = in->prefill_left[i] == 0;
+        take[i] = decodes;
+        n_decoding += decodes;
+    }
+    if (n_decoding == in->n_runs) {
+        return n_decoding;
+    }
+    const uint32_t chunk = schedule_chunk(in, n_decoding);
+    return n_decoding +
+           (in->mixed_calls ? share_evenly(in, chunk, take) : one_in_turn(in, chunk, in->n_runs - n_decoding, take));
+}
+
+static void average(double *value, double sample)
+{
+    const double weight = 0.2;
+    *value = *value <= 0 ? sample : *value + weight * (sample - *value);
+}
+
+void schedule_learn(schedule_pace *pace, uint32_t n_prefill, uint32_t n_decode, double us)
+{
+    if (n_prefill == 0) {
+        if (n_decode > 0) {
+            average(&pace->decode_us, us);
+        }
+        return;
+    }
+    const double rest_us = n_decode > 0 ? us - pace->decode_us : us;
+    /* A handful of tokens costs what any step costs: it says nothing about the price of a token. */
+    if (rest_us > 0 && n_prefill >= CHUNK_MIN) {
+        average(&pace->prefill_token_us, rest_us / n_prefill);
+    }
+}

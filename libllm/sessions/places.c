@@ -1,0 +1,600 @@
+#include "sessions/places.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/request.h"
+#include "policy/timeline.h"
+
+enum { TIMELINES_LOOKED_AT = 64 };
+
+int places_open(places *p, const session_ground *ground, const places_options *options, store *disk)
+{
+    const uint32_t n_seats = options->n_named + options->n_scratch;
+    *p = (places){.ground = *ground, .options = *options, .store = disk, .n_slots = n_seats + options->n_parked_max};
+    atomic_init(&p->n_owners, options->n_owners);
+    p->sessions = calloc(p->n_slots, sizeof *p->sessions);
+    p->seats = calloc(n_seats, sizeof(session *));
+    p->holdings = calloc(p->n_slots, sizeof *p->holdings);
+    if (p->sessions == NULL || p->seats == NULL || p->holdings == NULL) {
+        places_close(p);
+        return LLM_NO_MEMORY;
+    }
+    for (uint32_t slot = 0; slot < p->n_slots; slot++) {
+        session_init(&p->sessions[slot], &p->ground, slot);
+    }
+    return LLM_OK;
+}
+
+void places_close(places *p)
+{
+    for (uint32_t i = 0; p->sessions != NULL && i < p->n_slots; i++) {
+        session *s = &p->sessions[i];
+        if (s->is_open) {
+            s->running = s->waiting = NULL;
+            s->is_held = false;
+            session_close(s);
+        }
+    }
+    free(p->sessions);
+    free(p->seats);
+    free(p->holdings);
+    p->holdings = NULL;
+    free(p->dormant);
+    p->sessions = NULL;
+    p->seats = NULL;
+    p->dormant = NULL;
+}
+
+static bool is_named(const session *s)
+{
+    return s->name[0] != '\0';
+}
+
+static bool is_seated(const session *s)
+{
+    return s->seat != SESSION_NO_SEAT;
+}
+
+void places_used(places *p, session *s)
+{
+    s->used = ++p->clock;
+}
+
+/* ---- finding ---- */
+
+session *places_next(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session *after)
+{
+    for (uint32_t i = after != NULL ? after->slot + 1 : 0; i < p->n_slots; i++) {
+        session *s = &p->sessions[i];
+        if (s->is_open && is_named(s) && s->owner == owner && strlen(s->name) == n_name_bytes &&
+            memcmp(s->name, name, n_name_bytes) == 0) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
+static session *closed_slot(places *p)
+{
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        if (!p->sessions[i].is_open) {
+            return &p->sessions[i];
+        }
+    }
+    return NULL;
+}
+
+static uint32_t count_open(const places *p, bool named)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        n += p->sessions[i].is_open && is_named(&p->sessions[i]) == named;
+    }
+    return n;
+}
+
+/* What runs short, and who may be given up for it. */
+typedef struct shortage {
+    const session *asker; /* NULL: a session not yet opened */
+    uint32_t owner;       /* the asker's */
+    uint32_t limit;       /* of what all hold together */
+    bool named;           /* whose kind */
+    bool seated;          /* seats or their cells are short, not slots */
+    bool in_tokens;       /* cells are */
+    bool pinned;          /* pinned ones may go, too */
+    bool is_lost;         /* who goes is forgotten, not parked */
+} shortage;
+
+static share_holding holding_of(const places *p, const session *s, const shortage *of)
+{
+    if (!s->is_open || is_named(s) != of->named || (of->seated && !is_seated(s))) {
+        return (share_holding){.amount = 0};
+    }
+    /* The oldest first; for a slot, those whose going leaves everything else as it is before any other. */
+    const bool is_last_resort = is_seated(s) == (is_named(s) && p->options.policy == LLM_POLICY_PARK);
+    const uint32_t amount = of->in_tokens ? session_n_tokens(s) : 1;
+    return (share_holding){
+        .owner = s->owner,
+        .amount = amount,
+        .may_go = amount > 0 && session_is_idle(s) && s != of->asker && (of->pinned || !s->record.is_pinned),
+        .order = s->used | (is_last_resort ? (uint64_t)1 << 63 : 0),
+    };
+}
+
+/* The idle session that makes way, or NULL. */
+static session *victim(places *p, const shortage *of)
+{
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        p->holdings[i] = holding_of(p, &p->sessions[i], of);
+    }
+    const share_claim claim = {
+        .asker = of->owner, .limit = of->limit, .n_owners = atomic_load(&p->n_owners), .is_lost = of->is_lost};
+    const uint32_t slot = share_victim(p->holdings, p->n_slots, &claim);
+    return slot < p->n_slots ? &p->sessions[slot] : NULL;
+}
+
+static uint32_t n_names_max(const places *p)
+{
+    return p->options.n_named + p->options.n_parked_max;
+}
+
+/* The named session that the policy gives up for a new one of this owner, or NULL. */
+static session *dispensable(places *p, uint32_t owner)
+{
+    if (p->options.policy == LLM_POLICY_REFUSE) {
+        return NULL;
+    }
+    return victim(p, &(shortage){.owner = owner, .limit = n_names_max(p), .named = true, .is_lost = true});
+}
+
+session *places_parked_victim(places *p)
+{
+    enum { UNIT_BYTES = 4096 };
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        const session *s = &p->sessions[i];
+        const bool counts = s->is_open && s->parked.where == PARKED_IN_MEMORY;
+        p->holdings[i] = (share_holding){
+            .owner = s->owner,
+            .amount = counts ? (uint32_t)(s->parked.n_bytes / UNIT_BYTES) + 1 : 0,
+            .may_go = counts && session_is_idle(s),
+            .order = s->used,
+        };
+    }
+    const size_t limit = p->options.parked_bytes_max / UNIT_BYTES;
+    const share_claim claim = {.limit = limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX,
+                               .n_owners = atomic_load(&p->n_owners)};
+    const uint32_t slot = share_victim(p->holdings, p->n_slots, &claim);
+    return slot < p->n_slots ? &p->sessions[slot] : NULL;
+}
+
+/* ---- pins ---- */
+
+static uint32_t count_pinned(const places *p, const uint32_t *owner)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        const session *s = &p->sessions[i];
+        n += s->is_open && s->record.is_pinned && (owner == NULL || s->owner == *owner);
+    }
+    return n;
+}
+
+uint32_t places_pins_max(const places *p)
+{
+    enum { UNPINNED_SHARE = 4 }; /* one in so many slots stays free for what is not pinned */
+    const uint32_t n = n_names_max(p);
+    return n - (n >= UNPINNED_SHARE ? n / UNPINNED_SHARE : 1);
+}
+
+static bool may_pin(places *p, uint32_t owner, uint32_t n_more)
+{
+    const uint32_t n_max = places_pins_max(p);
+    return count_pinned(p, NULL) + n_more <= n_max &&
+           count_pinned(p, &owner) + n_more <= share_of(n_max, atomic_load(&p->n_owners));
+}
+
+int places_pin(places *p, uint32_t owner, const char *name, size_t n_name_bytes, bool pinned)
+{
+    uint32_t n_timelines = 0;
+    uint32_t n_more = 0;
+    session *s = NULL;
+    while ((s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+        n_timelines++;
+        n_more += s->record.is_pinned == LLM_PIN_NONE;
+    }
+    if (n_timelines == 0) {
+        return LLM_NOT_FOUND;
+    }
+    if (pinned && ((n_more > 0 && !may_pin(p, owner, n_more)) || n_timelines == TIMELINES_LOOKED_AT)) {
+        return LLM_PINS;
+    }
+    while ((s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+        s->record.is_pinned = pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
+        session_publish(s);
+    }
+    return LLM_OK;
+}
+
+/* A timeline of a pinned session that was not there when it was pinned. */
+static void pin_with_others(places *p, session *s)
+{
+    session *other = NULL;
+    while (s->record.is_pinned == LLM_PIN_NONE &&
+           (other = places_next(p, s->owner, s->name, strlen(s->name), other)) != NULL) {
+        if (other->record.is_pinned == LLM_PIN_ANCHORED && may_pin(p, s->owner, 1)) {
+            s->record.is_pinned = LLM_PIN_SESSION;
+            session_publish(s);
+        }
+    }
+}
+
+void places_pin_later_timelines(places *p)
+{
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        if (p->sessions[i].is_open && is_named(&p->sessions[i])) {
+            pin_with_others(p, &p->sessions[i]);
+        }
+    }
+}
+
+/* ---- opening ---- */
+
+static session *open_slot(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+{
+    session *s = closed_slot(p);
+    assert(s != NULL);
+    session_open(s, owner, name, n_name_bytes);
+    s->id = places_new_id(p);
+    places_used(p, s);
+    return s;
+}
+
+/* Where the policy takes nothing from anybody, room is left for the others before it is gone. */
+static bool is_within_share(const places *p, uint32_t owner)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        n += p->sessions[i].is_open && is_named(&p->sessions[i]) && p->sessions[i].owner == owner;
+    }
+    return p->options.policy != LLM_POLICY_REFUSE || n < share_of(n_names_max(p), atomic_load(&p->n_owners));
+}
+
+int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
+{
+    if (!is_within_share(p, owner)) {
+        return LLM_CAPACITY;
+    }
+    if (count_open(p, true) == n_names_max(p)) {
+        session *s = dispensable(p, owner);
+        if (s == NULL) {
+            return LLM_CAPACITY;
+        }
+        places_forget(p, s);
+    }
+    *out = open_slot(p, owner, name, n_name_bytes);
+    pin_with_others(p, *out);
+    page_count(p->ground.page, LLM_COUNTER_SESSIONS_OPENED, 1);
+    return LLM_OK;
+}
+
+/* Another timeline of a session that has some: only where it costs no other session its place. */
+static bool has_room_for_another(const places *p, uint32_t owner)
+{
+    return p->options.policy == LLM_POLICY_PARK ||
+           (count_open(p, true) < p->options.n_named && is_within_share(p, owner));
+}
+
+/* Tokens of the last prompt, as far as they were consumed and are still there. */
+static uint32_t n_history(const session *s)
+{
+    const uint32_t n = session_n_tokens(s);
+    const uint32_t n_prompt = s->record.n_last_prompt;
+    return n_prompt > 0 && n_prompt < n ? n_prompt : n;
+}
+
+static timeline describe(const session *s, const places_prompt *prompt)
+{
+    uint32_t n_common = resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt->tokens, prompt->n_tokens);
+    const request *r = s->running != NULL ? s->running : s->waiting;
+    if (r != NULL && r->n_prompt > session_n_tokens(s)) { /* it will hold at least this */
+        n_common = resume_common_prefix(r->prompt, r->n_prompt, prompt->tokens, prompt->n_tokens);
+    }
+    return (timeline){
+        .n_history = r != NULL ? r->n_prompt : n_history(s),
+        .n_common = n_common,
+        .n_head = prompt->n_head,
+        .n_waiting = s->record.n_waiting,
+        .is_busy = !session_is_idle(s),
+        .is_anchored = s->record.is_pinned == LLM_PIN_ANCHORED,
+        .used = s->used,
+    };
+}
+
+int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const places_prompt *prompt,
+                 session **out)
+{
+    timeline timelines[TIMELINES_LOOKED_AT];
+    session *sessions[TIMELINES_LOOKED_AT];
+    uint32_t n = 0;
+    session *s = NULL;
+    while (n < TIMELINES_LOOKED_AT && (s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+        timelines[n] = describe(s, prompt);
+        sessions[n++] = s;
+    }
+    if (n == 0 && places_dormant_find(p, owner, name, n_name_bytes) != NULL) {
+        return places_wake(p, owner, name, n_name_bytes, out);
+    }
+    uint32_t n_max = p->options.timelines_max;
+    if (n > 0 && n < n_max && !has_room_for_another(p, owner)) {
+        n_max = n;
+    }
+    const timeline_choice choice = timeline_choose(timelines, n, n_max);
+    switch (choice.verb) {
+    case TIMELINE_CONTINUE: *out = sessions[choice.index]; return LLM_OK;
+    case TIMELINE_REPLACE: places_forget(p, sessions[choice.index]); break;
+    case TIMELINE_OPEN: break;
+    }
+    return places_open_named(p, owner, name, n_name_bytes, out);
+}
+
+/* The idle scratch session that this prompt continues. */
+static session *continued_scratch(places *p, uint32_t owner, const places_prompt *prompt)
+{
+    session *best = NULL;
+    uint32_t best_common = 0;
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        session *s = &p->sessions[i];
+        if (!session_is_idle(s) || is_named(s) || s->owner != owner) {
+            continue;
+        }
+        const timeline t = describe(s, prompt);
+        if (timeline_continues(&t) && t.n_common > best_common) {
+            best = s;
+            best_common = t.n_common;
+        }
+    }
+    return best;
+}
+
+session *places_scratch(places *p, uint32_t owner, const places_prompt *prompt)
+{
+    session *s = continued_scratch(p, owner, prompt);
+    if (s == NULL && count_open(p, false) == p->options.n_scratch) {
+        s = victim(p, &(shortage){.owner = owner, .limit = p->options.n_scratch});
+        if (s == NULL) {
+            return NULL;
+        }
+        places_close_session(p, s); /* nothing of one owner may even be timed by another */
+        s = NULL;
+    }
+    return s != NULL ? s : open_slot(p, owner, "", 0);
+}
+
+bool places_has_scratch(const places *p)
+{
+    uint32_t n_busy = 0;
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        const session *s = &p->sessions[i];
+        n_busy += s->is_open && !is_named(s) && !session_is_idle(s);
+    }
+    return n_busy < p->options.n_scratch;
+}
+
+bool places_may_be_busy(const places *p, uint32_t owner)
+{
+    uint32_t n_busy = 0;
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        const session *s = &p->sessions[i];
+        n_busy += s->is_open && is_named(s) && s->owner == owner && !session_is_idle(s);
+    }
+    return n_busy < share_of(n_names_max(p), atomic_load(&p->n_owners));
+}
+
+/* ---- closing ---- */
+
+void places_close_session(places *p, session *s)
+{
+    if (is_seated(s)) {
+        p->seats[s->seat] = NULL;
+    }
+    places_remove_file(p, s);
+    session_close(s);
+}
+
+void places_reset_session(places *p, session *s)
+{
+    session_reset(s);
+    places_reset_file(p, s);
+}
+
+/* Nobody asked for it: with its last timeline the name is told. */
+static void give_up(places *p, session *s, llm_counter counter)
+{
+    assert(session_is_idle(s));
+    const uint32_t owner = s->owner;
+    char name[LLM_SESSION_NAME_BYTES_MAX + 1];
+    memcpy(name, s->name, sizeof name);
+    places_close_session(p, s);
+    if (name[0] == '\0') {
+        return;
+    }
+    page_count(p->ground.page, counter, 1);
+    if (p->forgotten != NULL && !places_knows(p, owner, name, strlen(name))) {
+        p->forgotten(p->forgotten_context, owner, name);
+    }
+}
+
+void places_forget(places *p, session *s)
+{
+    give_up(p, s, LLM_COUNTER_SESSIONS_EVICTED);
+}
+
+uint64_t places_expire(places *p, uint64_t before_ms)
+{
+    uint64_t oldest = places_dormant_expire(p, before_ms);
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        session *s = &p->sessions[i];
+        if (!session_is_idle(s) || s->record.is_pinned) {
+            continue;
+        }
+        if (s->record.used_ms < before_ms) {
+            give_up(p, s, LLM_COUNTER_SESSIONS_EXPIRED);
+        } else if (oldest == 0 || s->record.used_ms < oldest) {
+            oldest = s->record.used_ms;
+        }
+    }
+    return oldest;
+}
+
+/* ---- seats ---- */
+
+bool places_park(places *p, session *s)
+{
+    const int32_t seat = s->seat;
+    if (!session_park(s)) {
+        return false;
+    }
+    p->seats[seat] = NULL;
+    page_count(p->ground.page, LLM_COUNTER_SESSIONS_PARKED_TOTAL, 1);
+    places_spill(p);
+    return true;
+}
+
+/* An idle session gives its seat up, if the policy has a way. */
+static bool vacate(places *p, session *s)
+{
+    if (!is_named(s)) {
+        places_close_session(p, s);
+        return true;
+    }
+    if (p->options.policy == LLM_POLICY_PARK) {
+        return places_park(p, s);
+    }
+    if (p->options.policy == LLM_POLICY_EVICT) {
+        places_forget(p, s);
+        return true;
+    }
+    return false;
+}
+
+bool places_free_cells(places *p, const session *s)
+{
+    const bool parks = p->options.policy == LLM_POLICY_PARK;
+    shortage of = {
+        .asker = s, .owner = s->owner, .limit = p->ground.model->info.n_cells, .seated = true, .in_tokens = true};
+    session *idle = victim(p, &of); /* scratch sessions first: nobody counts on them */
+    if (idle == NULL) {
+        of.named = true;
+        of.pinned = parks;
+        of.is_lost = !parks;
+        idle = victim(p, &of);
+    }
+    return idle != NULL && vacate(p, idle);
+}
+
+static bool find_seat(places *p, const session *s, uint16_t *out)
+{
+    const bool parks = p->options.policy == LLM_POLICY_PARK;
+    const uint32_t from = is_named(s) ? 0 : p->options.n_named;
+    const uint32_t to = is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        for (uint32_t i = from; i < to; i++) {
+            if (p->seats[i] == NULL) {
+                *out = (uint16_t)i;
+                return true;
+            }
+        }
+        session *idle = victim(p, &(shortage){
+                                      .asker = s,
+                                      .owner = s->owner,
+                                      .limit = to - from,
+                                      .named = is_named(s),
+                                      .seated = true,
+                                      .pinned = parks,
+                                      .is_lost = is_named(s) && !parks,
+                                  });
+        if (idle == NULL || !vacate(p, idle)) {
+            return false;
+        }
+    }
+    return false;
+}
+
+/* What keeps a seat of that kind, or any, is in progress and will end: a generation in another session, or a state on its
+ * way to the disk or from it. */
+static bool is_in_progress(const places *p, const session *s, bool any_kind)
+{
+    if (p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0) {
+        return true;
+    }
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        const session *other = &p->sessions[i];
+        if (other != s && other->is_open && is_seated(other) && !session_is_idle(other) &&
+            (any_kind || is_named(other) == is_named(s))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the session would give its seat up for another (find_seat). */
+static bool would_vacate(const places *p, const session *s)
+{
+    return session_is_idle(s) && (!is_named(s) || p->options.policy == LLM_POLICY_PARK ||
+                                  (p->options.policy == LLM_POLICY_EVICT && !s->record.is_pinned));
+}
+
+/* Whether a state on the disk should be read now: there are more seats to be had than sessions whose state is at hand, or on
+ * its way, for a request that waits. What could not be seated is not read. */
+static seating may_be_seated(const places *p, const session *s)
+{
+    const uint32_t from = is_named(s) ? 0 : p->options.n_named;
+    const uint32_t to = is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
+    uint32_t n_seats = 0, n_coming = 0;
+    for (uint32_t i = from; i < to; i++) {
+        n_seats += p->seats[i] == NULL || would_vacate(p, p->seats[i]);
+    }
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        const session *other = &p->sessions[i];
+        const bool is_coming = other->parked.where == PARKED_READING || other->parked.state != NULL;
+        n_coming += other != s && other->is_open && !is_seated(other) && is_named(other) == is_named(s) &&
+                    !session_is_idle(other) && is_coming;
+    }
+    if (n_seats > n_coming) {
+        return SEATED;
+    }
+    return n_coming > 0 || is_in_progress(p, s, false) ? SEAT_LATER : SEAT_NEVER;
+}
+
+seating places_seat(places *p, session *s)
+{
+    if (is_seated(s)) {
+        return SEATED;
+    }
+    if (s->parked.where == PARKED_ON_DISK) {
+        const seating expected = may_be_seated(p, s);
+        if (expected != SEATED || !places_read_file(p, s)) {
+            return expected != SEATED ? expected : is_in_progress(p, s, false) ? SEAT_LATER : SEAT_NEVER;
+        }
+    }
+    if (s->parked.where == PARKED_READING) {
+        return SEAT_LATER;
+    }
+    uint16_t seat = 0;
+    if (!find_seat(p, s, &seat)) {
+        return is_in_progress(p, s, false) ? SEAT_LATER : SEAT_NEVER;
+    }
+    const bool had_state = s->parked.state != NULL;
+    while (session_take_seat(s, seat) == MODEL_NO_CELLS) {
+        if (!places_free_cells(p, s)) {
+            return is_in_progress(p, s, true) ? SEAT_LATER : SEAT_NO_CELLS;
+        }
+    }
+    p->seats[seat] = s;
+    if (had_state) {
+        page_count(p->ground.page, LLM_COUNTER_SESSIONS_UNPARKED_TOTAL, 1);
+    }
+    return SEATED;
+}

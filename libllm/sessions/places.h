@@ -1,0 +1,241 @@
+/* places.h: who is open and who has a seat. A session is open as long as it has a slot of the page; it has a seat while
+ * its state is in the model's memory. Policy lives here; a session's own state is session.h's. Owned by the decode
+ * thread, or by the opener in direct mode.
+ *
+ * Seats 0..n_named-1 are for named sessions, the rest for scratch, so that neither kind can starve the other. Nobody
+ * waits while holding a seat that another one waits for: a session that needs one either gets it now, from a free one or
+ * from an idle session that is parked or forgotten, or its request goes on waiting with nothing in hand. */
+#ifndef LLM_PLACES_H
+#define LLM_PLACES_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "llm.h"
+#include "sessions/session.h"
+#include "policy/share.h"
+#include "states/store.h"
+
+typedef struct places_options {
+    llm_policy policy;
+    uint32_t n_named;        /* seats */
+    uint32_t n_scratch;      /* seats */
+    uint32_t n_parked_max;   /* sessions beyond the named seats that may be open; 0 unless the policy is park */
+    uint32_t timelines_max;  /* of one name */
+    uint32_t n_owners;       /* at the start */
+    size_t parked_bytes_max; /* of parked states in memory; beyond it they go to the store, or are forgotten */
+} places_options;
+
+enum { DORMANT_EXPIRED_MAX = 64 };
+
+/* What a request begins with. */
+typedef struct places_prompt {
+    const int32_t *tokens;
+    uint32_t n_tokens;
+    uint32_t n_head; /* timeline.h */
+} places_prompt;
+
+/* A session that lies in the store and found no place at the start. It sleeps until its name is asked for. */
+typedef struct dormant {
+    uint64_t id;
+    uint32_t owner;
+    char name[LLM_SESSION_NAME_BYTES_MAX + 1];
+    uint64_t used_ms;
+    bool is_pinned;
+    size_t n_disk_bytes; /* of its state; 0: it has none of use */
+} dormant;
+
+typedef struct places {
+    session_ground ground;
+    places_options options;
+    store *store;                                                       /* NULL: no disk */
+    void (*forgotten)(void *context, uint32_t owner, const char *name); /* NULL, or who hears of names given up */
+    void *forgotten_context;
+    uint64_t clock;            /* counts uses; orders sessions by recency */
+    _Atomic uint32_t n_owners; /* writer: any thread; between whom to be fair */
+    share_holding *holdings;   /* n_slots: of one choice */
+    uint32_t n_slots;          /* n_named + n_scratch + n_parked_max */
+    session *sessions;         /* n_slots */
+    session **seats;           /* n_named + n_scratch: who sits there, or NULL */
+    store_job *removing;       /* what is closed or reset now is removed by this job; NULL: each by one of its own */
+    uint32_t n_dormant;
+    uint32_t dormant_capacity;
+    dormant *dormant; /* n_dormant */
+    bool is_saving;   /* an orderly stop has begun */
+    bool is_unsaved;  /* and the disk refused a session's file */
+} places;
+
+int places_open(places *p, const session_ground *ground, const places_options *options, store *disk);
+void places_close(places *p);
+
+/* ---- finding ---- */
+
+/* The open timelines of a name, from `after` on (NULL: from the first). NULL: no more. */
+session *places_next(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session *after);
+
+/* Some timeline of that name is open, or sleeps. */
+bool places_knows(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
+
+/* The timeline that a request for this name goes to (timeline.h), opened now if need be, not necessarily seated.
+ * LLM_CAPACITY: none can be opened. */
+int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const places_prompt *prompt,
+                 session **out);
+
+/* A new timeline of this name, without looking at the others. */
+int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out);
+
+/* A scratch session for this prompt that no request holds: the one of the same owner that the prompt continues, else a
+ * free one, else the least recently used. NULL: all are busy. */
+session *places_scratch(places *p, uint32_t owner, const places_prompt *prompt);
+
+/* `to`, open, empty and without a seat, becomes a copy of `from`, parked; a parked state is shared. What is torn, or lies
+ * on the disk, or is too large for the memory, is not copied: then `to` stays empty. (places_file.c) */
+void places_copy_state(places *p, session *from, session *to);
+
+/* Some scratch session is idle, or not yet open. */
+bool places_has_scratch(const places *p);
+
+/* This owner's busy sessions, which nobody else can have the slots of, are fewer than its share. */
+bool places_may_be_busy(const places *p, uint32_t owner);
+
+void places_used(places *p, session *s); /* s is the most recent now */
+
+/* ---- pins ---- */
+
+/* Pins all timelines of a name, or none any more. LLM_OK, LLM_NOT_FOUND, LLM_PINS (nothing is changed). */
+int places_pin(places *p, uint32_t owner, const char *name, size_t n_name_bytes, bool pinned);
+
+/* After an adoption, which knows the anchored ones only: the other timelines of pinned sessions are pinned with them. */
+void places_pin_later_timelines(places *p);
+
+/* How many histories may be pinned in all. */
+uint32_t places_pins_max(const places *p);
+
+/* ---- seats ---- */
+
+typedef enum seating {
+    SEATED,
+    SEAT_LATER,    /* what is in progress can still free what is missing: a generation, or the store */
+    SEAT_NEVER,    /* everybody is idle, and the policy lets none of them go */
+    SEAT_NO_CELLS, /* idem, of KV cells */
+} seating;
+
+/* Seats the session, parking or forgetting idle ones if the policy allows it. */
+seating places_seat(places *p, session *s);
+
+/* Frees KV cells for `s`: another idle session leaves the model's memory. False: none can. */
+bool places_free_cells(places *p, const session *s);
+
+bool places_park(places *p, session *s);          /* gives up its seat; it may be running (decode_step.c) */
+void places_forget(places *p, session *s);        /* closes an idle session that is given up, and counts and tells it */
+void places_close_session(places *p, session *s); /* the file in the state directory goes, too */
+void places_reset_session(places *p, session *s); /* idem */
+
+/* ---- the store: places_file.c ---- */
+
+/* Takes what the store has finished; `done` is called for jobs that a command waits for. False: there was nothing. */
+bool places_take_stored(places *p, void (*done)(void *context, store_job *job), void *context);
+
+/* Waits for the store and takes what it has finished: before it is closed, and where nobody waits for results. */
+void places_settle(places *p);
+
+/* Its parked state is asked for. False: too much is on its way already; ask again when something has come. */
+bool places_read_file(places *p, session *s);
+
+/* Its files are out of date for good: they go; of a pinned session that is reset an empty one stays. */
+void places_remove_file(places *p, session *s);
+void places_reset_file(places *p, session *s);
+
+/* Whose parked state leaves the memory next; NULL: none can. One that a request waits for stays where it can be loaded
+ * from. */
+session *places_parked_victim(places *p);
+
+/* Parks are moved from memory to the store until the budget holds. */
+void places_spill(places *p);
+
+/* Orderly stop: writes every named session as it is now, and waits for it. `done` as in places_take_stored. */
+void places_save_all(places *p, void (*done)(void *context, store_job *job), void *context);
+
+/* A job about one session; its file is described where the verb writes it. NULL: memory is short. */
+store_job *places_change_of(places *p, session *s, change_verb verb);
+
+/* ---- what a command waits for: places_change.c ---- */
+
+/* A change of name or pin. Between begin and end the caller changes the name's timelines; `end` makes the store write what
+ * must last. True: a result will come through places_take_stored, and if it is a failure, places_change_undo takes
+ * everything back. False: *status is the answer, and an error has been undone already. */
+store_job *places_change_begin(places *p, uint32_t owner, const char *name, size_t n_name_bytes); /* NULL: no memory */
+bool places_change_end(places *p, store_job *job, uint64_t request, llm_status *status);
+void places_change_undo(places *p, const store_job *job);
+
+/* All files removed between begin and end are removed by one job. True: a result will come. */
+void places_removing_begin(places *p);
+bool places_removing_end(places *p, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t request);
+void places_remove_id(places *p, uint64_t id);
+void places_attach(places *p, store_job *job); /* of one change: to the job between begin and end, or by itself */
+
+/* ---- what is saved under labels: places_saved.c ---- */
+
+/* An owner's session and label. */
+typedef struct places_label {
+    uint32_t owner;
+    const char *session;
+    size_t n_session_bytes;
+    const char *label;
+    size_t n_label_bytes;
+} places_label;
+
+/* These begin a job whose result comes through places_take_stored: LLM_OK. Otherwise: LLM_IO (no state directory),
+ * LLM_NO_MEMORY (also: as many bytes as may be are on their way to the disk or from it), LLM_NOT_FOUND (nothing to save;
+ * nothing saved under that label). Checkpoints are saved as well, and none is copied. */
+int places_save(places *p, session *s, const char *label, size_t n_label_bytes, uint64_t request);
+int places_load(places *p, const places_label *from, uint64_t request);
+int places_unsave(places *p, const places_label *what, uint64_t request);
+
+/* A prompt could be these tokens: at least one, all of the model's vocabulary, no more than its context. */
+bool places_are_tokens(const places *p, const int32_t *tokens, uint32_t n_tokens);
+
+/* The session, open, idle and empty, becomes what was loaded: parked, in memory if there was a state. */
+void places_become(places *p, session *s, store_job *from);
+
+/* ---- for the files above ---- */
+
+uint64_t places_new_id(places *p); /* of a session and its files */
+/* Tokens, name, pin and stamps, to be written. False: memory is short. */
+bool places_describe(const session *s, session_file *out);
+/* The state of the session's first k tokens with its checkpoints, as far as room allows; all are held as in flight. */
+void places_describe_state(places *p, const session *s, blob *state, uint32_t k, state_file *out);
+/* Whether the store may be given a state of that size now. */
+bool places_may_write(const places *p, size_t n_bytes);
+/* The session's parked state becomes what was read; its checkpoints are kept, too. False: it is not of these tokens. */
+bool places_take_state(places *p, session *s, state_file *from);
+
+/* ---- a start: places_adopt.c, places_dormant.c ---- */
+
+/* The sessions that lie in the store; and those that the segment of a killed daemon (NULL: none) names and the store does
+ * not, or knows less of, with their tokens. Parked, and in the order of their last use. What finds no place sleeps. */
+void places_adopt(places *p, const llm_page *dead);
+
+void places_dormant_add(places *p, const dormant *d);
+/* The newest of that name, or NULL. */
+const dormant *places_dormant_find(const places *p, uint32_t owner, const char *name, size_t n_name_bytes);
+/* The newest of that name gets a place and is read; LLM_NOT_FOUND: none sleeps. LLM_CAPACITY, LLM_NO_MEMORY. */
+int places_wake(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out);
+/* It has been woken, and its tokens are still on their way: nothing may be written or copied of it. */
+bool places_is_waking(const session *s);
+/* What it slept in could not be read: that stays for the next start, and the session goes on without it. */
+void places_wake_failed(places *p, session *s);
+/* All of that name go, with their files. How many. */
+uint32_t places_dormant_remove(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
+/* Those not used since before_ms go, at most DORMANT_EXPIRED_MAX at once, and their names are told; the oldest stamp of the
+ * others that may expire, or 0. */
+uint64_t places_dormant_expire(places *p, uint64_t before_ms);
+
+/* Forgets idle sessions not used since `before_ms` (CLOCK_REALTIME), pinned ones excepted. Returns the stamp of the
+ * oldest one left that may expire, or 0. */
+uint64_t places_expire(places *p, uint64_t before_ms);
+
+void places_publish(places *p); /* gauges */
+
+#endif

@@ -1,0 +1,136 @@
+/* places_saved.c: sessions saved under labels. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sessions/places.h"
+
+/* The state to be saved, held as in flight. NULL with LLM_OK: it lies on the disk, or there is none. */
+static int state_to_save(places *p, session *s, blob **state)
+{
+    const bool is_seated = s->seat != SESSION_NO_SEAT;
+    const bool is_whole = is_seated && s->record.state != LLM_STATE_TORN;
+    model *m = p->ground.model;
+    const size_t n_bytes = is_whole ? m->ops->state_bytes(m, (uint16_t)s->seat, MODEL_STATE_FULL) : s->parked.n_bytes;
+    *state = NULL;
+    if (!is_whole && (is_seated || s->parked.state == NULL)) {
+        return LLM_OK;
+    }
+    if (!places_may_write(p, n_bytes)) {
+        return LLM_NO_MEMORY;
+    }
+    if (is_whole) {
+        *state = session_save_state(s, LEDGER_IN_FLIGHT);
+        return *state != NULL ? LLM_OK : LLM_NO_MEMORY;
+    }
+    *state = s->parked.state;
+    ledger_hold(p->ground.ledger, LEDGER_IN_FLIGHT, *state);
+    return LLM_OK;
+}
+
+int places_save(places *p, session *s, const char *label, size_t n_label_bytes, uint64_t request)
+{
+    blob *state = NULL;
+    if (p->store == NULL) {
+        return LLM_IO;
+    }
+    if (session_n_tokens(s) == 0) {
+        return LLM_NOT_FOUND;
+    }
+    store_job *job = places_may_write(p, 0) ? store_job_new(STORE_SAVE, 0) : NULL;
+    if (job == NULL || !places_describe(s, &job->file) || state_to_save(p, s, &state) != LLM_OK) {
+        store_job_free(job);
+        return LLM_NO_MEMORY;
+    }
+    job->is_asked = true;
+    job->request = request;
+    job->owner = s->owner;
+    memcpy(job->name, s->name, sizeof job->name);
+    memcpy(job->label, label, n_label_bytes);
+    memcpy(job->file.name, job->label, sizeof job->label);
+    job->file.is_pinned = false;
+    if (state != NULL) {
+        places_describe_state(p, s, state, s->seat != SESSION_NO_SEAT ? session_n_tokens(s) : s->parked.k, &job->state);
+        ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, state);
+    } else {
+        job->linked_id = s->parked.is_on_disk ? s->id : 0;
+    }
+    store_push(p->store, job);
+    return LLM_OK;
+}
+
+static store_job *job_about(store_verb verb, const places_label *what, uint64_t request)
+{
+    store_job *job = store_job_new(verb, 0);
+    if (job != NULL) {
+        job->is_asked = true;
+        job->request = request;
+        job->owner = what->owner;
+        if (what->n_session_bytes > 0) {
+            memcpy(job->name, what->session, what->n_session_bytes);
+        }
+        memcpy(job->label, what->label, what->n_label_bytes);
+    }
+    return job;
+}
+
+int places_load(places *p, const places_label *from, uint64_t request)
+{
+    if (p->store == NULL) {
+        return LLM_IO;
+    }
+    store_job *job = job_about(STORE_LOAD, from, request);
+    if (job == NULL) {
+        return LLM_NO_MEMORY;
+    }
+    uint64_t n_bytes = 0;
+    int status = store_find_saved(p->store, job->owner, job->label, &n_bytes) ? LLM_OK : LLM_NOT_FOUND;
+    if (status == LLM_OK && !ledger_admits(p->ground.ledger, n_bytes)) {
+        status = LLM_NO_MEMORY;
+    }
+    if (status != LLM_OK) {
+        store_job_free(job);
+        return status;
+    }
+    job->n_bytes_max = n_bytes;
+    ledger_reserve(p->ground.ledger, n_bytes);
+    store_push(p->store, job);
+    return LLM_OK;
+}
+
+int places_unsave(places *p, const places_label *what, uint64_t request)
+{
+    if (p->store == NULL) {
+        return LLM_IO;
+    }
+    store_job *job = job_about(STORE_UNSAVE, what, request);
+    if (job == NULL) {
+        return LLM_NO_MEMORY;
+    }
+    store_push(p->store, job);
+    return LLM_OK;
+}
+
+bool places_are_tokens(const places *p, const int32_t *tokens, uint32_t n_tokens)
+{
+    for (uint32_t i = 0; i < n_tokens; i++) {
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= p->ground.model->info.n_vocab) {
+            return false;
+        }
+    }
+    return n_tokens > 0 && n_tokens <= p->ground.model->info.n_ctx;
+}
+
+void places_become(places *p, session *s, store_job *from)
+{
+    assert(session_is_idle(s) && session_n_tokens(s) == 0);
+    if (s->seat != SESSION_NO_SEAT) {
+        (void)places_park(p, s); /* empty: cannot fail */
+    }
+    page_append(p->ground.page, s->slot, from->file.tokens, from->file.n_tokens);
+    (void)places_take_state(p, s, &from->state); /* without one it is read again */
+    s->record.state = LLM_STATE_PARKED;
+    s->record.n_visible = from->file.n_tokens;
+    session_publish(s);
+    places_spill(p);
+}

@@ -1,0 +1,149 @@
+/* session.h: one isolated timeline of tokens with its own state. Owned by the decode thread, or by the opener in direct
+ * mode.
+ *
+ *                 open                 prefill begins            last prompt token
+ *      (closed) -------> EMPTY ----------------------> PREFILL -------------------> DECODE
+ *                          ^                             ^                            |
+ *                          |                             |   prefill begins           | generation ends,
+ *                          +---- reset, from any state   +--------------------+       | or is cancelled
+ *                          |                                                  |       v
+ *                          +------------------------------------------------ IDLE <---+
+ *                          |                                                 |  ^
+ *                          |                                            park |  | seat
+ *                          |                                                 v  |
+ *                          +------------------------------------------------ PARKED
+ *                          |
+ *                          +------------------- TORN <--- a failed step, from any seated state
+ *                                                |
+ *                                                +--- prefill begins (refills) ---> PREFILL
+ *
+ * A session has a slot in the shared page as long as it is open, and a seat (a sequence of the model) while its state is
+ * in the model's memory. PREFILL and DECODE may lose the seat for a while, when the memory is short (decode_step.c).
+ *
+ * Invariant of a seated session that is not torn:  resident tokens == position == what the model's memory holds.
+ * Of one without a seat: its parked state, if there is one, holds the first `parked.k` of the resident tokens. With a seat
+ * it keeps these; what is behind them is consumed again.
+ * The resident tokens lie in the shared page: session.c writes those of a session with a seat; those that a session without
+ * one begins with come from places_file.c (read or copied) and places_adopt.c (an earlier daemon's). */
+#ifndef LLM_SESSION_H
+#define LLM_SESSION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "states/checkpoint.h"
+#include "llm.h"
+#include "model/model.h"
+#include "boundary/page.h"
+#include "policy/resume.h"
+
+struct request;
+
+enum { SESSION_NO_SEAT = -1 };
+
+/* Where the state of a session without a seat lies. */
+typedef enum parked_where {
+    PARKED_NOWHERE, /* only its tokens are known: refilled on its next request */
+    PARKED_IN_MEMORY,
+    PARKED_WRITING, /* in memory, and on its way to the disk */
+    PARKED_ON_DISK,
+    PARKED_READING, /* on its way back to memory */
+} parked_where;
+
+typedef struct parked {
+    parked_where where;
+    blob *state;         /* IN_MEMORY: held as parked, WRITING: as in flight; MODEL_STATE_FULL */
+    uint32_t k;          /* tokens that the state covers */
+    size_t n_bytes;      /* of the state, wherever it lies */
+    bool is_on_disk;     /* its file holds this state */
+    size_t n_disk_bytes; /* is_on_disk: what reading it takes, checkpoints included */
+} parked;
+
+/* What all sessions of an engine share. */
+typedef struct session_ground {
+    model *model;
+    page *page;
+    checkpoint_store *checkpoints;
+    ledger *ledger;
+} session_ground;
+
+typedef struct session {
+    const session_ground *ground;
+    uint32_t slot;
+    int32_t seat; /* the model's sequence, or SESSION_NO_SEAT */
+    bool is_open;
+    bool is_held; /* by the direct mode's caller: never idle */
+    uint32_t owner;
+    char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
+    uint64_t id;                               /* of this timeline, for good: names its files */
+    bool has_file;                             /* its session file is in the store, or on its way */
+    uint64_t used;                             /* order of last use: larger is more recent */
+    page_record record;
+    parked parked;
+    bool was_parked;        /* seated from a parked state and not used since */
+    float *logits;          /* owned: n_vocab, after the first logits_at resident tokens */
+    uint32_t logits_at;     /* 0: none kept */
+    uint32_t checkpoint_at; /* tokens at its last checkpoint */
+    checkpoint *prefix;     /* pinned: the shared prefix it began with, or NULL */
+
+    struct request *running; /* the generation that holds the session, or NULL */
+    struct request *waiting; /* first in the queue behind it */
+} session;
+
+void session_init(session *s, const session_ground *ground, uint32_t slot);
+void session_open(session *s, uint32_t owner, const char *name, size_t n_name_bytes);
+void session_rename(session *s, const char *name, size_t n_name_bytes);
+void session_close(session *s);
+void session_reset(session *s); /* keeps its seat, if it has one */
+
+uint32_t session_n_tokens(const session *s);
+const int32_t *session_tokens(const session *s);
+resume_source session_source(const session *s); /* seated and not torn */
+bool session_is_idle(const session *s);         /* no generation holds it or waits for it */
+
+/* ---- a generation: begin, consume..., decoding, consume..., ended ---- */
+
+/* Brings the session to the first plan->n_keep tokens of the prompt. `donor` is plan->donor's session, `from` is
+ * plan->checkpoint's; NULL where the plan names none. False: the model refused; the session is empty. */
+bool session_apply(session *s, const resume_plan *plan, const int32_t *prompt, const session *donor, checkpoint *from);
+
+/* PREFILL begins; plan as applied. */
+void session_begin(session *s, const resume_plan *plan, uint32_t n_prompt);
+
+void session_consumed(session *s, const int32_t *tokens, uint32_t n); /* after a model step succeeded */
+void session_decoding(session *s);                                    /* the whole prompt is consumed */
+void session_ended(session *s, uint32_t n_visible);                   /* the generation is over; state is valid */
+void session_tear(session *s);                                        /* a step failed */
+
+/* Cuts the newest tokens off if the memory allows it exactly; false leaves everything as it is, or torn. */
+bool session_cut(session *s, uint32_t n_tokens);
+
+/* Keeps the state (where a cut could not bring it back) and, if given, the logits after the last resident token. The
+ * `prefix` of many sessions is kept whole and pinned by this one. */
+void session_checkpoint(session *s, const float *logits, bool prefix);
+void session_keep_logits(session *s, const float *logits);
+
+/* ---- seats ---- */
+
+/* The parked state is forgotten, wherever it lies; its file stays. */
+void session_forget_parked(session *s);
+
+/* Saves the state of a seated session that has one. NULL: memory is short. */
+blob *session_save_state(session *s, ledger_use use);
+
+/* Saves the state and gives the seat up. False (memory is short): nothing changed. A torn or empty session saves
+ * nothing and always succeeds. */
+bool session_park(session *s);
+
+/* Takes a free seat and loads the parked state, if there is one in memory; tokens that it does not cover are cut off.
+ * MODEL_OK; MODEL_NO_CELLS: nothing changed; MODEL_INVALID: there was no state for its tokens, or it was refused; the
+ * session is seated and torn. */
+model_result session_take_seat(session *s, uint16_t seat);
+
+void session_publish(session *s); /* what changed in `record` */
+
+uint64_t session_clock_us(void);         /* CLOCK_MONOTONIC */
+uint64_t session_clock_ms(void);         /* CLOCK_REALTIME */
+uint64_t session_clock_elapsed_ms(void); /* CLOCK_BOOTTIME */
+
+#endif

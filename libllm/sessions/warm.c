@@ -1,0 +1,175 @@
+#include "sessions/warm.h"
+
+#include <assert.h>
+#include <string.h>
+
+enum { CHECKPOINTS_LOOKED_AT = 64 };
+
+/* What a prompt may resume from, beside the session itself. */
+typedef struct warm_sources {
+    uint32_t n_donors;
+    const session *donor_sessions[LLM_SEQUENCES_MAX];
+    resume_source donors[LLM_SEQUENCES_MAX];
+    uint32_t n_checkpoints;
+    checkpoint *checkpoint_entries[CHECKPOINTS_LOOKED_AT];
+    resume_checkpoint checkpoints[CHECKPOINTS_LOOKED_AT];
+} warm_sources;
+
+static bool can_give(const session *donor, const session *s)
+{
+    const bool holds_state = donor->seat != SESSION_NO_SEAT || donor->parked.state != NULL;
+    return donor != s && donor->is_open && holds_state && donor->owner == s->owner &&
+           donor->record.state != LLM_STATE_TORN && session_n_tokens(donor) > 0;
+}
+
+/* A parked state is loaded whole; only dense memory can be cut back from there. */
+static resume_source parked_source(const model *m, const session *donor)
+{
+    const uint32_t n = donor->parked.k;
+    return (resume_source){
+        .tokens = session_tokens(donor),
+        .n_tokens = n,
+        .rewind_floor = m->info.memory == LLM_MEMORY_DENSE ? 1 : n,
+    };
+}
+
+/* A copy that shares no cells is made through a saved state, and that of a sliding window keeps the window only: it can
+ * be taken whole, or with a checkpoint, but not cut back. */
+static resume_source donor_source(const model *m, const session *donor)
+{
+    if (donor->seat == SESSION_NO_SEAT) {
+        return parked_source(m, donor);
+    }
+    resume_source source = session_source(donor);
+    const bool is_narrowed = m->info.memory == LLM_MEMORY_WINDOW && !m->info.shares_cells;
+    if (is_narrowed && source.n_tokens > m->info.n_window) {
+        source.rewind_floor = source.n_tokens;
+    }
+    return source;
+}
+
+static void gather_donors(places *p, const session *s, bool seated, warm_sources *out)
+{
+    for (uint32_t i = 0; i < p->n_slots && out->n_donors < LLM_SEQUENCES_MAX; i++) {
+        const session *donor = &p->sessions[i];
+        if ((donor->seat != SESSION_NO_SEAT) == seated && can_give(donor, s)) {
+            out->donor_sessions[out->n_donors] = donor;
+            out->donors[out->n_donors++] = donor_source(p->ground.model, donor);
+        }
+    }
+}
+
+/* How many of the prompt's first tokens the session or a donor holds: checkpoints that need more are of no use, and would
+ * crowd out those that stand alone. */
+static uint32_t attention_of(const session *s, const int32_t *prompt, uint32_t n_prompt, const warm_sources *sources)
+{
+    const bool is_trusted = s->record.state != LLM_STATE_TORN;
+    uint32_t most = is_trusted ? resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt, n_prompt) : 0;
+    for (uint32_t i = 0; i < sources->n_donors && most < n_prompt; i++) {
+        const resume_source *donor = &sources->donors[i];
+        const uint32_t common = resume_common_prefix(donor->tokens, donor->n_tokens, prompt, n_prompt);
+        most = common > most ? common : most;
+    }
+    return most;
+}
+
+static void gather(places *p, const session *s, const int32_t *prompt, uint32_t n_prompt, warm_sources *out)
+{
+    out->n_donors = 0;
+    gather_donors(p, s, true, out); /* cheaper to copy: they win where both hold as much */
+    gather_donors(p, s, false, out);
+    out->n_checkpoints =
+        checkpoint_match(p->ground.checkpoints, s->owner, prompt, n_prompt, attention_of(s, prompt, n_prompt, out),
+                         out->checkpoint_entries, CHECKPOINTS_LOOKED_AT);
+    for (uint32_t i = 0; i < out->n_checkpoints; i++) {
+        const checkpoint *c = out->checkpoint_entries[i];
+        out->checkpoints[i] = (resume_checkpoint){.k = c->k, .is_whole = c->is_whole, .has_logits = c->logits != NULL};
+    }
+}
+
+static resume_plan decide(const session *s, const int32_t *prompt, uint32_t n_prompt, bool cold,
+                          const warm_sources *sources)
+{
+    return resume_decide(&(resume_input){
+        .prompt = prompt,
+        .n_prompt = n_prompt,
+        .own = session_source(s),
+        .own_logits_at = s->logits_at,
+        .torn = s->record.state == LLM_STATE_TORN,
+        .cold = cold,
+        .was_parked = s->was_parked,
+        .donors = sources->donors,
+        .n_donors = sources->n_donors,
+        .checkpoints = sources->checkpoints,
+        .n_checkpoints = sources->n_checkpoints,
+    });
+}
+
+static bool apply(session *s, const resume_plan *plan, const int32_t *prompt, const warm_sources *sources)
+{
+    const session *donor = plan->donor >= 0 ? sources->donor_sessions[plan->donor] : NULL;
+    checkpoint *from = plan->checkpoint >= 0 ? sources->checkpoint_entries[plan->checkpoint] : NULL;
+    return session_apply(s, plan, prompt, donor, from);
+}
+
+/* The plan when the model refused one: the session starts over. In doubt, refill. */
+static resume_plan refill(int32_t diverged_at)
+{
+    return (resume_plan){.reason = LLM_REASON_TORN, .diverged_at = diverged_at, .donor = -1, .checkpoint = -1};
+}
+
+/* Decides and acts. A refusal is mostly a want of cells: idle sessions make way, and what they held can still be a source. */
+static resume_plan settle(places *p, session *s, const int32_t *prompt, uint32_t n_prompt, bool cold,
+                          warm_sources *sources)
+{
+    enum { TRIES = 3 };
+    int32_t diverged_at = -1;
+    for (int i = 0; i < TRIES; i++) {
+        gather(p, s, prompt, n_prompt, sources);
+        const resume_plan plan = decide(s, prompt, n_prompt, cold, sources);
+        if (apply(s, &plan, prompt, sources)) {
+            return plan;
+        }
+        diverged_at = i == 0 ? plan.diverged_at : diverged_at;
+        if (!places_free_cells(p, s)) {
+            break;
+        }
+    }
+    return refill(diverged_at);
+}
+
+resume_plan warm_begin(places *p, session *s, const int32_t *prompt, uint32_t n_prompt, bool cold, const float **logits)
+{
+    warm_sources sources;
+    const resume_plan plan = settle(p, s, prompt, n_prompt, cold, &sources);
+    *logits = NULL;
+    if (plan.has_logits) {
+        *logits = plan.checkpoint >= 0 ? sources.checkpoint_entries[plan.checkpoint]->logits : s->logits;
+    }
+    session_begin(s, &plan, n_prompt);
+    return plan;
+}
+
+uint32_t warm_fork(places *p, const session *from, session *to, uint32_t at)
+{
+    const uint32_t n = session_n_tokens(from);
+    const uint32_t wanted = at < n ? at : n;
+    if (wanted == 0) {
+        return 0;
+    }
+    warm_sources sources;
+    const int32_t *tokens = session_tokens(from);
+    gather(p, to, tokens, wanted, &sources);
+    const resume_plan plan = resume_decide(&(resume_input){
+        .prompt = tokens,
+        .n_prompt = wanted,
+        .own = session_source(to),
+        .donors = sources.donors,
+        .n_donors = sources.n_donors,
+        .checkpoints = sources.checkpoints,
+        .n_checkpoints = sources.n_checkpoints,
+        .may_keep_all = true,
+    });
+    (void)apply(to, &plan, tokens, &sources); /* refused: `to` stays empty */
+    return session_n_tokens(to);
+}

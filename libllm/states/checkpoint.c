@@ -1,0 +1,298 @@
+#include "states/checkpoint.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    ANCHOR = 256,
+    ENTRIES_MAX = 4096, /* looking through them takes less than a millisecond */
+};
+
+void checkpoint_store_open(checkpoint_store *store, ledger *l, size_t n_bytes_max)
+{
+    *store = (checkpoint_store){.ledger = l, .n_bytes_max = n_bytes_max};
+}
+
+static void free_entry(const checkpoint_store *store, checkpoint *c)
+{
+    ledger_drop(store->ledger, LEDGER_CHECKPOINT, c->held);
+    free(c->tokens);
+    free(c);
+}
+
+void checkpoint_store_close(checkpoint_store *store)
+{
+    for (uint32_t i = 0; i < store->n_entries; i++) {
+        free_entry(store, store->entries[i]);
+    }
+    free(store->entries);
+    *store = (checkpoint_store){0};
+}
+
+static bool same_tokens(const checkpoint *c, const int32_t *tokens)
+{
+    return memcmp(c->tokens, tokens, c->k * sizeof *tokens) == 0;
+}
+
+checkpoint *checkpoint_find(const checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k)
+{
+    const token_hash h = token_hash_of(owner, tokens, k);
+    for (uint32_t i = 0; i < store->n_entries; i++) {
+        checkpoint *c = store->entries[i];
+        if (c->k == k && c->owner == owner && token_hash_equal(c->hash, h) && same_tokens(c, tokens)) {
+            return c;
+        }
+    }
+    return NULL;
+}
+
+uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const int32_t *prompt, uint32_t n_prompt,
+                          uint32_t attention, checkpoint **out, uint32_t n_out)
+{
+    token_hash h = token_hash_begin(owner);
+    uint32_t hashed = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < store->n_entries && store->entries[i]->k <= n_prompt; i++) {
+        checkpoint *c = store->entries[i];
+        while (hashed < c->k) {
+            token_hash_add(&h, prompt[hashed++]);
+        }
+        const bool is_usable = c->is_whole || c->k <= attention;
+        if (c->owner != owner || !is_usable || !token_hash_equal(h, c->hash) || !same_tokens(c, prompt)) {
+            continue;
+        }
+        if (n == n_out) {
+            memmove(out, out + 1, (n - 1) * sizeof *out); /* the shortest goes */
+            n--;
+        }
+        out[n++] = c;
+    }
+    for (uint32_t i = 0; i < n / 2; i++) {
+        checkpoint *c = out[i];
+        out[i] = out[n - 1 - i];
+        out[n - 1 - i] = c;
+    }
+    return n;
+}
+
+/* ---- eviction ---- */
+
+static bool is_prefix_of(const checkpoint *a, const checkpoint *b)
+{
+    return a->owner == b->owner && a->k <= b->k && memcmp(a->tokens, b->tokens, a->k * sizeof *a->tokens) == 0;
+}
+
+static double value_of(const checkpoint_store *store, const checkpoint *c)
+{
+    const double saved = (double)(c->k - c->shorter);
+    const double age = (double)(store->clock - c->used);
+    return saved / ((double)c->n_bytes * (double)(c->longest - c->k + ANCHOR) * (1.0 + age));
+}
+
+/* c is in the store: it and its relatives learn of each other. */
+static void relate(const checkpoint_store *store, checkpoint *c)
+{
+    c->shorter = 0;
+    c->longest = c->k;
+    for (uint32_t i = 0; i < store->n_entries; i++) {
+        checkpoint *other = store->entries[i];
+        if (other->k < c->k && is_prefix_of(other, c)) {
+            c->shorter = other->k; /* entries ascend: the last one is the longest */
+            other->longest = other->longest > c->k ? other->longest : c->k;
+            other->used = c->used;
+        } else if (other->k > c->k && is_prefix_of(c, other)) {
+            c->longest = other->k;
+            other->shorter = other->shorter > c->k ? other->shorter : c->k;
+        }
+    }
+}
+
+static uint32_t longest_over(const checkpoint_store *store, const checkpoint *c)
+{
+    for (uint32_t i = store->n_entries; i > 0 && store->entries[i - 1]->k > c->k; i--) {
+        if (is_prefix_of(c, store->entries[i - 1])) {
+            return store->entries[i - 1]->k;
+        }
+    }
+    return c->k;
+}
+
+/* c has left the store. What was shorter than c and a prefix of one that continues c is a prefix of c, too. */
+static void unrelate(const checkpoint_store *store, const checkpoint *c)
+{
+    for (uint32_t i = 0; i < store->n_entries; i++) {
+        checkpoint *other = store->entries[i];
+        if (other->shorter == c->k && is_prefix_of(c, other)) {
+            other->shorter = c->shorter;
+        } else if (other->longest == c->k && is_prefix_of(other, c)) {
+            other->longest = longest_over(store, other);
+        }
+    }
+}
+
+static checkpoint *least_valuable(const checkpoint_store *store)
+{
+    checkpoint *worst = NULL;
+    double worst_value = 0;
+    for (uint32_t i = 0; i < store->n_entries; i++) {
+        checkpoint *c = store->entries[i];
+        if (c->n_pins > 0) {
+            continue;
+        }
+        const double value = value_of(store, c);
+        if (worst == NULL || value < worst_value) {
+            worst = c;
+            worst_value = value;
+        }
+    }
+    return worst;
+}
+
+void checkpoint_remove(checkpoint_store *store, checkpoint *c)
+{
+    uint32_t i = 0;
+    while (store->entries[i] != c) {
+        i++;
+    }
+    store->n_entries--;
+    memmove(store->entries + i, store->entries + i + 1, (store->n_entries - i) * sizeof(checkpoint *));
+    store->n_bytes -= c->n_bytes;
+    unrelate(store, c);
+    free_entry(store, c);
+}
+
+static bool make_room(checkpoint_store *store, size_t n_bytes)
+{
+    while (store->n_bytes + n_bytes > store->n_bytes_max || store->n_entries >= ENTRIES_MAX) {
+        checkpoint *worst = least_valuable(store);
+        if (worst == NULL) {
+            return false;
+        }
+        checkpoint_remove(store, worst);
+        store->n_evicted++;
+    }
+    return true;
+}
+
+/* ---- adding ---- */
+
+static bool grow(checkpoint_store *store)
+{
+    if (store->n_entries < store->capacity) {
+        return true;
+    }
+    const uint32_t capacity = store->capacity == 0 ? 64 : 2 * store->capacity;
+    checkpoint **entries = realloc(store->entries, capacity * sizeof(checkpoint *));
+    if (entries == NULL) {
+        return false;
+    }
+    store->entries = entries;
+    store->capacity = capacity;
+    return true;
+}
+
+static void insert(checkpoint_store *store, checkpoint *c)
+{
+    uint32_t i = store->n_entries++;
+    while (i > 0 && store->entries[i - 1]->k > c->k) {
+        store->entries[i] = store->entries[i - 1];
+        i--;
+    }
+    store->entries[i] = c;
+    store->n_bytes += c->n_bytes;
+}
+
+/* The logits lie behind the state, where floats may lie. */
+static size_t logits_at(size_t n_state_bytes)
+{
+    return (n_state_bytes + sizeof(float) - 1) / sizeof(float) * sizeof(float);
+}
+
+size_t checkpoint_blob_bytes(size_t n_state_bytes, uint32_t n_logits)
+{
+    return n_logits > 0 ? logits_at(n_state_bytes) + n_logits * sizeof(float) : n_state_bytes;
+}
+
+checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
+                             const checkpoint_parts *parts, blob *held)
+{
+    assert(k > 0 && held->n_bytes >= checkpoint_blob_bytes(parts->n_state_bytes, parts->n_logits));
+    const size_t n_bytes = sizeof(checkpoint) + k * sizeof *tokens + held->n_bytes;
+    if (n_bytes > store->n_bytes_max / 2 || !grow(store) || !make_room(store, n_bytes)) {
+        return NULL;
+    }
+    checkpoint *c = calloc(1, sizeof *c);
+    int32_t *own_tokens = malloc(k * sizeof *tokens);
+    if (c == NULL || own_tokens == NULL) {
+        free(c);
+        free(own_tokens);
+        return NULL;
+    }
+    memcpy(own_tokens, tokens, k * sizeof *tokens);
+    *c = (checkpoint){
+        .k = k,
+        .owner = owner,
+        .hash = token_hash_of(owner, tokens, k),
+        .tokens = own_tokens,
+        .held = held,
+        .state = held->bytes,
+        .n_state_bytes = parts->n_state_bytes,
+        .is_whole = parts->is_whole,
+        .logits = parts->n_logits > 0 ? (float *)(void *)(held->bytes + logits_at(parts->n_state_bytes)) : NULL,
+        .n_logits = parts->n_logits,
+        .n_bytes = n_bytes,
+        .used = ++store->clock,
+    };
+    ledger_hold(store->ledger, LEDGER_CHECKPOINT, held);
+    insert(store, c);
+    relate(store, c);
+    return c;
+}
+
+checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
+                           size_t n_state_bytes, uint32_t n_logits, bool is_whole)
+{
+    const size_t n_blob_bytes = checkpoint_blob_bytes(n_state_bytes, n_logits);
+    if (n_blob_bytes > store->n_bytes_max / 2 || !make_room(store, n_blob_bytes)) {
+        return NULL; /* before it is allocated: the budget holds meanwhile, too */
+    }
+    blob *held = ledger_new(store->ledger, LEDGER_CHECKPOINT, n_blob_bytes);
+    if (held == NULL) {
+        return NULL;
+    }
+    const checkpoint_parts parts = {.n_state_bytes = n_state_bytes, .n_logits = n_logits, .is_whole = is_whole};
+    checkpoint *c = checkpoint_adopt(store, owner, tokens, k, &parts, held);
+    ledger_drop(store->ledger, LEDGER_CHECKPOINT, held); /* the entry holds it, or nobody */
+    return c;
+}
+
+bool checkpoint_pin(checkpoint_store *store, checkpoint *c)
+{
+    if (c->n_pins == 0) {
+        if (store->n_pinned_bytes + c->n_bytes > store->n_bytes_max / 2) {
+            return false;
+        }
+        store->n_pinned_bytes += c->n_bytes;
+    }
+    c->n_pins++;
+    return true;
+}
+
+void checkpoint_unpin(checkpoint_store *store, checkpoint *c)
+{
+    assert(c->n_pins > 0);
+    if (--c->n_pins == 0) {
+        store->n_pinned_bytes -= c->n_bytes;
+    }
+}
+
+void checkpoint_use(checkpoint_store *store, checkpoint *c)
+{
+    c->used = ++store->clock;
+    for (uint32_t i = 0; i < store->n_entries && store->entries[i]->k < c->k; i++) {
+        if (is_prefix_of(store->entries[i], c)) {
+            store->entries[i]->used = c->used;
+        }
+    }
+}

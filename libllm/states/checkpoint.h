@@ -1,0 +1,94 @@
+/* checkpoint.h: saved states in host memory, one byte budget for all. Owned by the decode thread, or by the opener in
+ * direct mode.
+ *
+ * A checkpoint is the state after exactly k tokens. It is valid for a prompt iff the prompt's first k tokens are its
+ * tokens. Nothing invalidates it; it can only be evicted for the budget. It belongs to no session: two sessions of one
+ * owner with the same prefix share one. (The store serves one model and one context configuration, so that the
+ * fingerprint is the same for all; on disk it is written out, snapshot.h.)
+ *
+ * Eviction takes the entry of the least value
+ *
+ *      tokens saved beyond the next shorter entry of the same history
+ *      ---------------------------------------------------------------  x  1 / (1 + uses of others since its last use)
+ *      bytes  x  (distance to the end of that history + ANCHOR)
+ *
+ * so that one long history keeps anchors spaced logarithmically from its end, and histories go by their last use: the use
+ * of an entry is one of all shorter entries of its history. Pinned entries are never evicted. */
+#ifndef LLM_CHECKPOINT_H
+#define LLM_CHECKPOINT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "states/ledger.h"
+#include "states/token_hash.h"
+
+typedef struct checkpoint {
+    uint32_t k;
+    uint32_t owner;  /* owners do not even share what they could time */
+    token_hash hash; /* of the k tokens: finds candidates; the tokens prove */
+    int32_t *tokens;
+    blob *held;  /* of the ledger: the state and behind it the logits. A checkpoint that is being saved is not copied */
+    void *state; /* in `held` */
+    size_t n_state_bytes; /* 0: only logits are kept */
+    bool is_whole;        /* stands alone (model.h: FULL, or a WHOLE checkpoint) */
+    float *logits;        /* in `held`, after token k; or NULL */
+    uint32_t n_logits;
+    uint32_t n_pins;  /* sessions that began with it: the shared prefix */
+    uint64_t used;    /* clock of the last use, of it or of one that continues it */
+    uint32_t shorter; /* k of the longest entry that is a shorter prefix of this one; 0: none */
+    uint32_t longest; /* k of the longest entry that this one is a prefix of, itself included */
+    size_t n_bytes;   /* all of it, this struct included */
+} checkpoint;
+
+/* Bytes of a checkpoint's blob: the state, and the logits behind it. */
+size_t checkpoint_blob_bytes(size_t n_state_bytes, uint32_t n_logits);
+
+typedef struct checkpoint_store {
+    ledger *ledger;
+    checkpoint **entries; /* by k, ascending */
+    uint32_t n_entries;
+    uint32_t capacity;
+    uint64_t clock;
+    size_t n_bytes;
+    size_t n_bytes_max;
+    size_t n_pinned_bytes; /* at most half of n_bytes_max */
+    uint64_t n_evicted;
+} checkpoint_store;
+
+void checkpoint_store_open(checkpoint_store *store, ledger *l, size_t n_bytes_max);
+void checkpoint_store_close(checkpoint_store *store);
+
+/* The entry for exactly these tokens, or NULL. */
+checkpoint *checkpoint_find(const checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k);
+
+/* Entries whose tokens are the prompt's first k, k <= n_prompt: the longest first, at most n_out. Those that do not stand
+ * alone only if k <= attention: somebody must hold what they need. */
+uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const int32_t *prompt, uint32_t n_prompt,
+                          uint32_t attention, checkpoint **out, uint32_t n_out);
+
+/* Makes room and adds an entry with n_state_bytes of state and, if n_logits > 0, as many floats, both to be filled by the
+ * caller at once. NULL when it is too large for the budget or memory is short: then there is no checkpoint. */
+checkpoint *checkpoint_add(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
+                           size_t n_state_bytes, uint32_t n_logits, bool is_whole);
+
+/* What of a checkpoint lies in its blob. */
+typedef struct checkpoint_parts {
+    size_t n_state_bytes;
+    uint32_t n_logits; /* 0: none */
+    bool is_whole;
+} checkpoint_parts;
+
+/* Idem, of a blob that is filled already; it is held once more. */
+checkpoint *checkpoint_adopt(checkpoint_store *store, uint32_t owner, const int32_t *tokens, uint32_t k,
+                             const checkpoint_parts *parts, blob *held);
+void checkpoint_remove(checkpoint_store *store, checkpoint *c);
+
+/* Pins are counted. False: the pinned ones would leave too little room for the rest; c is as it was. */
+bool checkpoint_pin(checkpoint_store *store, checkpoint *c);
+void checkpoint_unpin(checkpoint_store *store, checkpoint *c);
+
+void checkpoint_use(checkpoint_store *store, checkpoint *c); /* it was restored, or asked for again */
+
+#endif

@@ -1,0 +1,521 @@
+#include "states/snapshot.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "states/checkpoint.h"
+#include "states/durable.h"
+
+static const char SESSION_MAGIC[8] = "LLMDSES1";
+static const char STATE_MAGIC[8] = "LLMDSTA1";
+
+static const char SESSION_ENDING[] = "llmd-session";
+static const char SESSION_TEMPORARY[] = "writing";
+static const char STATE_ENDING[] = "llmd-state";
+static const char STATE_TEMPORARY[] = "writing-state";
+
+enum {
+    VERSION = 2,
+    ORDER_MARK = 0x01020304,
+};
+
+/* Both heads begin with it. */
+typedef struct file_mark {
+    char magic[8];
+    uint32_t version;
+    uint32_t order_mark;
+    uint32_t head_bytes;
+    uint32_t reserved;
+    uint64_t file_bytes;
+} file_mark;
+
+typedef struct session_head {
+    file_mark mark;
+    uint64_t id;
+    uint64_t opened_ms;
+    uint64_t used_ms;
+    uint32_t owner;
+    uint32_t is_pinned;
+    uint32_t n_tokens;
+    uint32_t reserved;
+    uint8_t identity[16];
+    char name[LLM_SESSION_NAME_BYTES_MAX + 8];
+    uint64_t checksum; /* of all before it */
+} session_head;
+
+typedef struct state_head {
+    file_mark mark;
+    uint64_t hash[2];
+    uint32_t k;
+    uint32_t n_parts;
+    uint64_t part_bytes;
+    uint8_t geometry[16];
+    uint64_t checksum; /* of all before it */
+} state_head;
+
+typedef struct part_head {
+    uint32_t k;
+    uint32_t is_whole;
+    uint32_t n_logits;
+    uint32_t reserved;
+    uint64_t n_state_bytes;
+} part_head;
+
+void session_file_clear(session_file *f)
+{
+    free(f->tokens);
+    *f = (session_file){0};
+}
+
+void state_file_clear(state_file *f)
+{
+    for (uint32_t i = 0; i < f->n_parts; i++) {
+        if (f->parts[i].held == NULL) {
+            free(f->parts[i].bytes);
+        }
+    }
+    f->n_parts = 0;
+}
+
+uint64_t state_file_bytes(const state_file *f)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < f->n_parts; i++) {
+        n += f->parts[i].n_bytes;
+    }
+    return n;
+}
+
+bool state_matches(uint32_t k, token_hash hash, const int32_t *tokens, uint32_t n_tokens)
+{
+    return k > 0 && k <= n_tokens && token_hash_equal(token_hash_of(0, tokens, k), hash);
+}
+
+/* ---- writing ---- */
+
+static uint64_t sum_of(const void *bytes, size_t n)
+{
+    durable_sum s = durable_sum_begin();
+    durable_sum_add(&s, bytes, n);
+    return durable_sum_end(&s);
+}
+
+static file_mark mark_of(const char magic[8], uint32_t head_bytes, uint64_t file_bytes)
+{
+    file_mark mark = {.version = VERSION, .order_mark = ORDER_MARK, .head_bytes = head_bytes, .file_bytes = file_bytes};
+    memcpy(mark.magic, magic, sizeof mark.magic);
+    return mark;
+}
+
+static bool write_session(int fd, const uint8_t identity[16], const session_file *f)
+{
+    const size_t n_token_bytes = f->n_tokens * sizeof *f->tokens;
+    session_head head;
+    memset(&head, 0, sizeof head);
+    head.mark = mark_of(SESSION_MAGIC, sizeof head, sizeof head + n_token_bytes + sizeof(uint64_t));
+    head.id = f->id;
+    head.opened_ms = f->opened_ms;
+    head.used_ms = f->used_ms;
+    head.owner = f->owner;
+    head.is_pinned = f->is_pinned;
+    head.n_tokens = f->n_tokens;
+    memcpy(head.identity, identity, sizeof head.identity);
+    memcpy(head.name, f->name, sizeof f->name);
+    head.checksum = sum_of(&head, offsetof(session_head, checksum));
+    const uint64_t checksum = sum_of(f->tokens, n_token_bytes);
+    return durable_write(fd, &head, sizeof head) && durable_write(fd, f->tokens, n_token_bytes) &&
+           durable_write(fd, &checksum, sizeof checksum);
+}
+
+int session_file_prepare(const char *directory, const uint8_t identity[16], const session_file *f)
+{
+    const int fd = durable_create(directory, f->id, SESSION_TEMPORARY);
+    if (fd < 0) {
+        return LLM_IO;
+    }
+    if (!durable_finish(fd, write_session(fd, identity, f))) {
+        const int error = errno;
+        session_file_abandon(directory, f->id);
+        errno = error;
+        return LLM_IO;
+    }
+    return LLM_OK;
+}
+
+int session_file_commit(const char *directory, uint64_t id)
+{
+    return durable_rename(directory, id, SESSION_TEMPORARY, SESSION_ENDING) ? LLM_OK : LLM_IO;
+}
+
+void session_file_abandon(const char *directory, uint64_t id)
+{
+    (void)durable_remove(directory, id, SESSION_TEMPORARY);
+}
+
+int session_file_write(const char *directory, const uint8_t identity[16], const session_file *f)
+{
+    int status = session_file_prepare(directory, identity, f);
+    if (status == LLM_OK && session_file_commit(directory, f->id) != LLM_OK) {
+        const int error = errno;
+        session_file_abandon(directory, f->id);
+        errno = error;
+        status = LLM_IO;
+    }
+    return status == LLM_OK && durable_sync(directory) ? LLM_OK : LLM_IO;
+}
+
+static bool put(int fd, durable_sum *sum, const void *bytes, size_t n)
+{
+    durable_sum_add(sum, bytes, n);
+    return durable_write(fd, bytes, n);
+}
+
+static bool write_parts(int fd, const state_file *f)
+{
+    durable_sum sum = durable_sum_begin();
+    for (uint32_t i = 0; i < f->n_parts; i++) {
+        const state_part *p = &f->parts[i];
+        const part_head head = {
+            .k = p->k, .is_whole = p->is_whole, .n_logits = p->n_logits, .n_state_bytes = p->n_state_bytes};
+        if (!put(fd, &sum, &head, sizeof head) || !put(fd, &sum, p->bytes, p->n_bytes)) {
+            return false;
+        }
+    }
+    const uint64_t checksum = durable_sum_end(&sum);
+    return durable_write(fd, &checksum, sizeof checksum);
+}
+
+static bool write_state(int fd, const uint8_t geometry[16], const state_file *f)
+{
+    state_head head;
+    memset(&head, 0, sizeof head);
+    head.part_bytes = state_file_bytes(f);
+    head.mark = mark_of(STATE_MAGIC, sizeof head,
+                        sizeof head + head.part_bytes + f->n_parts * sizeof(part_head) + sizeof(uint64_t));
+    head.hash[0] = f->hash.lane[0];
+    head.hash[1] = f->hash.lane[1];
+    head.k = f->k;
+    head.n_parts = f->n_parts;
+    memcpy(head.geometry, geometry, sizeof head.geometry);
+    head.checksum = sum_of(&head, offsetof(state_head, checksum));
+    return durable_write(fd, &head, sizeof head) && write_parts(fd, f);
+}
+
+int state_file_write(const char *directory, uint64_t id, const uint8_t geometry[16], const state_file *f)
+{
+    const int fd = durable_create(directory, id, STATE_TEMPORARY);
+    if (fd < 0) {
+        return LLM_IO;
+    }
+    if (!durable_finish(fd, write_state(fd, geometry, f)) ||
+        !durable_rename(directory, id, STATE_TEMPORARY, STATE_ENDING)) {
+        const int error = errno;
+        (void)durable_remove(directory, id, STATE_TEMPORARY);
+        errno = error;
+        return LLM_IO;
+    }
+    return durable_sync(directory) ? LLM_OK : LLM_IO;
+}
+
+/* ---- reading ---- */
+
+typedef struct reading {
+    int fd;
+    uint64_t left; /* bytes of the file not yet read */
+    uint64_t n_bytes_left;
+    durable_sum sum;
+    const char *why;
+} reading;
+
+static int refuse(reading *r, const char *why)
+{
+    r->why = why;
+    return LLM_VERSION;
+}
+
+static int take(reading *r, void *bytes, uint64_t n)
+{
+    if (n > r->left) {
+        return refuse(r, "it is cut short");
+    }
+    if (!durable_read(r->fd, bytes, n)) {
+        r->why = errno != 0 ? strerror(errno) : "it is cut short";
+        return errno != 0 ? LLM_IO : LLM_VERSION;
+    }
+    r->left -= n;
+    durable_sum_add(&r->sum, bytes, n);
+    return LLM_OK;
+}
+
+static int take_new(reading *r, void **out, uint64_t n)
+{
+    if (n > r->left) {
+        return refuse(r, "it is cut short");
+    }
+    if (n > r->n_bytes_left) {
+        return refuse(r, "it is larger than its head says");
+    }
+    *out = malloc(n > 0 ? n : 1);
+    if (*out == NULL) {
+        r->why = "memory is short";
+        return LLM_NO_MEMORY;
+    }
+    r->n_bytes_left -= n;
+    return take(r, *out, n);
+}
+
+static int take_checksum(reading *r)
+{
+    const uint64_t expected = durable_sum_end(&r->sum);
+    uint64_t checksum = 0;
+    if (r->left != sizeof checksum) {
+        return refuse(r, "its head does not fit the file");
+    }
+    const int status = take(r, &checksum, sizeof checksum);
+    return status == LLM_OK && checksum != expected ? refuse(r, "its contents are damaged") : status;
+}
+
+/* Opens, and reads the head as far as every version has it. */
+static int open_file(reading *r, const char *directory, uint64_t id, const char *ending)
+{
+    char path[DURABLE_PATH_BYTES];
+    struct stat info;
+    durable_path(path, directory, id, ending);
+    *r = (reading){.fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), .why = ""};
+    if (r->fd < 0 || fstat(r->fd, &info) != 0) {
+        r->why = strerror(errno);
+        return errno == ENOENT ? LLM_NOT_FOUND : LLM_IO;
+    }
+    if (!S_ISREG(info.st_mode)) {
+        return refuse(r, "it is no regular file");
+    }
+    r->left = (uint64_t)info.st_size;
+    return LLM_OK;
+}
+
+static int close_file(reading *r, int status, const char **why)
+{
+    if (r->fd >= 0) {
+        close(r->fd);
+    }
+    *why = r->why;
+    return status;
+}
+
+static int take_head(reading *r, void *head, size_t n_bytes, const char magic[8])
+{
+    const uint64_t file_bytes = r->left;
+    file_mark mark;
+    if (file_bytes < n_bytes + sizeof(uint64_t)) {
+        return refuse(r, "it is too short");
+    }
+    const int status = take(r, head, n_bytes);
+    if (status != LLM_OK) {
+        return status;
+    }
+    memcpy(&mark, head, sizeof mark);
+    if (memcmp(mark.magic, magic, sizeof mark.magic) != 0) {
+        return refuse(r, "it is not a session file");
+    }
+    if (mark.version != VERSION || mark.order_mark != ORDER_MARK || mark.head_bytes != n_bytes) {
+        return refuse(r, "it was written by another version or kind of machine");
+    }
+    uint64_t checksum;
+    memcpy(&checksum, (const char *)head + n_bytes - sizeof checksum, sizeof checksum);
+    if (checksum != sum_of(head, n_bytes - sizeof checksum)) {
+        return refuse(r, "its head is damaged");
+    }
+    if (mark.file_bytes != file_bytes) {
+        return refuse(r, "its head does not fit the file");
+    }
+    r->sum = durable_sum_begin();
+    return LLM_OK;
+}
+
+static int read_session(reading *r, uint64_t id, const uint8_t identity[16], session_file *out)
+{
+    session_head head;
+    int status = take_head(r, &head, sizeof head, SESSION_MAGIC);
+    if (status != LLM_OK) {
+        return status;
+    }
+    if (memcmp(head.identity, identity, sizeof head.identity) != 0) {
+        return refuse(r, "it belongs to another model");
+    }
+    const uint64_t n_token_bytes = (uint64_t)head.n_tokens * sizeof *out->tokens;
+    const bool is_named = memchr(head.name, '\0', LLM_SESSION_NAME_BYTES_MAX + 1) != NULL;
+    if (head.id != id || !is_named || r->left != n_token_bytes + sizeof(uint64_t)) {
+        return refuse(r, "its head does not fit the file");
+    }
+    *out = (session_file){.id = id,
+                          .owner = head.owner,
+                          .is_pinned = head.is_pinned != 0,
+                          .opened_ms = head.opened_ms,
+                          .used_ms = head.used_ms,
+                          .n_tokens = head.n_tokens};
+    memcpy(out->name, head.name, sizeof out->name);
+    r->n_bytes_left = n_token_bytes;
+    status = take_new(r, (void **)&out->tokens, n_token_bytes);
+    return status == LLM_OK ? take_checksum(r) : status;
+}
+
+int session_file_read(const char *directory, uint64_t id, const uint8_t identity[16], session_file *out,
+                      const char **why)
+{
+    reading r;
+    *out = (session_file){0};
+    int status = open_file(&r, directory, id, SESSION_ENDING);
+    if (status == LLM_OK) {
+        status = read_session(&r, id, identity, out);
+    }
+    if (status != LLM_OK) {
+        session_file_clear(out);
+    }
+    return close_file(&r, status, why);
+}
+
+static int take_state_head(reading *r, const uint8_t geometry[16], state_head *head, state_facts *out)
+{
+    const int status = take_head(r, head, sizeof *head, STATE_MAGIC);
+    if (status != LLM_OK) {
+        return status;
+    }
+    const uint64_t n_heads = (uint64_t)head->n_parts * sizeof(part_head) + sizeof(uint64_t);
+    if (head->k == 0 || head->n_parts == 0 || head->n_parts > SNAPSHOT_PARTS_MAX || r->left < n_heads ||
+        head->part_bytes != r->left - n_heads) {
+        return refuse(r, "its head does not fit the file");
+    }
+    *out = (state_facts){.is_there = true,
+                         .is_of_other_geometry = memcmp(head->geometry, geometry, sizeof head->geometry) != 0,
+                         .k = head->k,
+                         .hash = {{head->hash[0], head->hash[1]}},
+                         .n_bytes = head->part_bytes};
+    return LLM_OK;
+}
+
+int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], state_facts *out, const char **why)
+{
+    reading r;
+    state_head head;
+    *out = (state_facts){0};
+    int status = open_file(&r, directory, id, STATE_ENDING);
+    if (status == LLM_OK) {
+        status = take_state_head(&r, geometry, &head, out);
+    }
+    return close_file(&r, status == LLM_NOT_FOUND ? LLM_OK : status, why);
+}
+
+static int read_part(reading *r, uint32_t k_max, state_part *p)
+{
+    part_head head;
+    const int status = take(r, &head, sizeof head);
+    if (status != LLM_OK) {
+        return status;
+    }
+    if (head.k == 0 || head.k > k_max || head.is_whole > 1 || head.n_state_bytes > r->left) {
+        return refuse(r, "a state in it makes no sense");
+    }
+    p->k = head.k;
+    p->is_whole = head.is_whole == 1;
+    p->n_state_bytes = head.n_state_bytes;
+    p->n_logits = head.n_logits;
+    p->n_bytes = checkpoint_blob_bytes(p->n_state_bytes, p->n_logits);
+    return take_new(r, &p->bytes, p->n_bytes);
+}
+
+static int read_state(reading *r, const uint8_t geometry[16], uint64_t n_bytes_max, state_file *out)
+{
+    state_head head;
+    state_facts facts;
+    int status = take_state_head(r, geometry, &head, &facts);
+    if (status != LLM_OK) {
+        return status;
+    }
+    if (facts.is_of_other_geometry) {
+        return refuse(r, "it was saved under another memory layout");
+    }
+    if (facts.n_bytes > n_bytes_max) { /* nothing is wrong with the file */
+        r->why = "it is larger than there is room for";
+        return LLM_NO_MEMORY;
+    }
+    out->k = facts.k;
+    out->hash = facts.hash;
+    r->n_bytes_left = facts.n_bytes;
+    for (uint32_t i = 0; status == LLM_OK && i < head.n_parts; i++) {
+        out->n_parts = i + 1;
+        status = read_part(r, out->k, &out->parts[i]);
+    }
+    if (status == LLM_OK && (out->parts[0].k != out->k || !out->parts[0].is_whole)) {
+        status = refuse(r, "a state in it makes no sense");
+    }
+    return status == LLM_OK ? take_checksum(r) : status;
+}
+
+int state_file_read(const char *directory, uint64_t id, const uint8_t geometry[16], uint64_t n_bytes_max,
+                    state_file *out, const char **why)
+{
+    reading r;
+    *out = (state_file){0};
+    int status = open_file(&r, directory, id, STATE_ENDING);
+    if (status == LLM_OK) {
+        status = read_state(&r, geometry, n_bytes_max, out);
+    }
+    if (status != LLM_OK) {
+        state_file_clear(out);
+    }
+    return close_file(&r, status, why);
+}
+
+/* ---- both ---- */
+
+int snapshot_remove_session(const char *directory, uint64_t id)
+{
+    return durable_remove(directory, id, SESSION_ENDING) ? LLM_OK : LLM_IO;
+}
+
+int snapshot_remove_state(const char *directory, uint64_t id)
+{
+    return durable_remove(directory, id, STATE_ENDING) ? LLM_OK : LLM_IO;
+}
+
+void snapshot_set_session_aside(const char *directory, uint64_t id)
+{
+    (void)durable_rename(directory, id, SESSION_ENDING, "refused");
+}
+
+void snapshot_set_state_aside(const char *directory, uint64_t id)
+{
+    (void)durable_rename(directory, id, STATE_ENDING, "refused-state");
+}
+
+int snapshot_scan(const char *directory, void (*found)(void *context, uint64_t id), void *context)
+{
+    DIR *d = opendir(directory);
+    if (d == NULL) {
+        return LLM_IO;
+    }
+    const struct dirent *entry;
+    uint64_t id = 0;
+    while ((entry = readdir(d)) != NULL) {
+        if (durable_parse(entry->d_name, SESSION_ENDING, &id)) {
+            found(context, id);
+        }
+    }
+    rewinddir(d); /* states after all sessions: what was refused meanwhile has none any more */
+    while ((entry = readdir(d)) != NULL) {
+        if (durable_parse(entry->d_name, SESSION_TEMPORARY, &id)) {
+            (void)durable_remove(directory, id, SESSION_TEMPORARY);
+        } else if (durable_parse(entry->d_name, STATE_TEMPORARY, &id)) {
+            (void)durable_remove(directory, id, STATE_TEMPORARY);
+        } else if (durable_parse(entry->d_name, STATE_ENDING, &id) && !durable_exists(directory, id, SESSION_ENDING)) {
+            (void)durable_remove(directory, id, STATE_ENDING);
+        }
+    }
+    closedir(d);
+    return LLM_OK;
+}

@@ -1,0 +1,119 @@
+/* snapshot.h: a session as two files. No thread of its own: the store thread writes and reads, the opener scans.
+ *
+ *   ID.llmd-session   small, written anew whenever something of it must last: who the session is, and all its tokens
+ *       head          magic, version, sizes, id, name, pin, stamps, model identity, checksum of the head
+ *       tokens        int32[n_tokens]
+ *       checksum      of the tokens
+ *
+ *   ID.llmd-state     large, and never changed: what the model's memory held after the first k of these tokens
+ *       head          magic, version, sizes, k, hash of the k tokens, geometry, checksum of the head
+ *       parts         part head + state + logits, each: first the whole state, then checkpoints of shorter prefixes
+ *       checksum      of everything behind the head
+ *
+ * The session file knows nothing of the state file: a state is one of this session iff its hash is that of the session's
+ * first k tokens. So any mix that a crash leaves is safe, and a session whose state is gone is read again from its tokens.
+ *
+ * All in the byte order and layout of the writing machine: the heads' sizes refuse any other. Nothing in a file is trusted
+ * before its checksum is right; a session file of another model (identity) and a state of another memory layout (geometry)
+ * are told apart from damage. */
+#ifndef LLM_SNAPSHOT_H
+#define LLM_SNAPSHOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "states/ledger.h"
+#include "llm.h"
+#include "states/token_hash.h"
+
+enum { SNAPSHOT_PARTS_MAX = 64 };
+
+typedef struct session_file {
+    uint64_t id;
+    uint32_t owner;
+    bool is_pinned;
+    char name[LLM_SESSION_NAME_BYTES_MAX + 1];
+    uint64_t opened_ms;
+    uint64_t used_ms;
+    int32_t *tokens; /* owned */
+    uint32_t n_tokens;
+} session_file;
+
+/* A state after k tokens and, if there are any, the logits after the k-th: laid out as a checkpoint's blob. */
+typedef struct state_part {
+    uint32_t k;
+    bool is_whole;
+    size_t n_state_bytes;
+    uint32_t n_logits;
+    void *bytes;
+    size_t n_bytes;
+    blob *held; /* whose bytes these are; NULL: the part's own, from malloc */
+} state_part;
+
+typedef struct state_file {
+    uint32_t k; /* tokens that the state covers */
+    token_hash hash;
+    uint32_t n_parts; /* 0: there is no state */
+    state_part parts[SNAPSHOT_PARTS_MAX];
+} state_file;
+
+/* What the head of a state file says. */
+typedef struct state_facts {
+    bool is_there;
+    bool is_of_other_geometry;
+    uint32_t k;
+    token_hash hash;
+    uint64_t n_bytes; /* of all parts: what reading it takes */
+} state_facts;
+
+void session_file_clear(session_file *f); /* frees the tokens */
+void state_file_clear(state_file *f);     /* frees what is its own; blobs are dropped before (ledger.h) */
+uint64_t state_file_bytes(const state_file *f);
+
+/* Whether a state of k tokens with that hash belongs to these tokens. */
+bool state_matches(uint32_t k, token_hash hash, const int32_t *tokens, uint32_t n_tokens);
+
+/* ---- the session file ---- */
+
+/* Writes it under its temporary name; session_file_commit makes it the file, but for durable_sync. LLM_OK, or LLM_IO with
+ * errno: then there is no temporary file. */
+int session_file_prepare(const char *directory, const uint8_t identity[16], const session_file *f);
+int session_file_commit(const char *directory, uint64_t id);
+void session_file_abandon(const char *directory, uint64_t id);
+
+/* All three, and durable_sync. */
+int session_file_write(const char *directory, const uint8_t identity[16], const session_file *f);
+
+/* LLM_OK; LLM_NOT_FOUND; LLM_IO; LLM_VERSION (no session file, damaged, or of another model; `why` says which);
+ * LLM_NO_MEMORY. */
+int session_file_read(const char *directory, uint64_t id, const uint8_t identity[16], session_file *out,
+                      const char **why);
+
+/* ---- the state file ---- */
+
+int state_file_write(const char *directory, uint64_t id, const uint8_t geometry[16], const state_file *f);
+
+/* The head alone. LLM_OK with is_there false where there is none. */
+int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], state_facts *out, const char **why);
+
+/* Allocates no more than n_bytes_max, whatever the file says. As session_file_read; LLM_VERSION also for another
+ * geometry. */
+int state_file_read(const char *directory, uint64_t id, const uint8_t geometry[16], uint64_t n_bytes_max,
+                    state_file *out, const char **why);
+
+/* ---- both ---- */
+
+/* The session file first: a state alone is nothing, and is removed at the next start. LLM_OK or LLM_IO. */
+int snapshot_remove_session(const char *directory, uint64_t id);
+int snapshot_remove_state(const char *directory, uint64_t id);
+
+/* Renames a file that must not be read again to ID.refused or ID.refused-state. */
+void snapshot_set_session_aside(const char *directory, uint64_t id);
+void snapshot_set_state_aside(const char *directory, uint64_t id);
+
+/* Calls `found` for each session file in the directory; then removes temporary files and states without a session, which
+ * a crash left. LLM_OK or LLM_IO. */
+int snapshot_scan(const char *directory, void (*found)(void *context, uint64_t id), void *context);
+
+#endif

@@ -1,0 +1,325 @@
+#include "states/store.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "states/store_files.h"
+
+typedef struct job_queue {
+    store_job *first;
+    store_job *last;
+} job_queue;
+
+struct store {
+    store_files files; /* of the store thread, but for what its own mutex guards */
+    doorbell *bell;
+    int lock_fd;
+    pthread_t thread;
+    pthread_mutex_t mutex; /* guards what follows */
+    pthread_cond_t changed;
+    job_queue changes; /* of session files: before all others */
+    job_queue states;
+    job_queue done;
+    uint32_t n_jobs; /* in `changes`, in `states`, or in work */
+    bool is_closing;
+};
+
+static void queue_push(job_queue *q, store_job *job)
+{
+    job->next = NULL;
+    if (q->last != NULL) {
+        q->last->next = job;
+    } else {
+        q->first = job;
+    }
+    q->last = job;
+}
+
+static store_job *queue_pop(job_queue *q)
+{
+    store_job *job = q->first;
+    if (job != NULL) {
+        q->first = job->next;
+        q->last = q->first != NULL ? q->last : NULL;
+    }
+    return job;
+}
+
+/* ---- jobs ---- */
+
+store_job *store_job_new(store_verb verb, uint32_t n_changes)
+{
+    store_job *job = calloc(1, sizeof *job);
+    if (job == NULL) {
+        return NULL;
+    }
+    job->verb = verb;
+    job->changes = n_changes > 0 ? calloc(n_changes, sizeof *job->changes) : NULL;
+    if (n_changes > 0 && job->changes == NULL) {
+        free(job);
+        return NULL;
+    }
+    job->n_changes = n_changes;
+    for (uint32_t i = 0; i < n_changes; i++) {
+        job->changes[i].verb = CHANGE_NONE;
+    }
+    return job;
+}
+
+void store_job_free(store_job *job)
+{
+    if (job == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < job->n_changes; i++) {
+        session_file_clear(&job->changes[i].file);
+    }
+    free(job->changes);
+    session_file_clear(&job->file);
+    state_file_clear(&job->state);
+    free(job);
+}
+
+/* The states of sessions whose files go: behind what may still write them, before what is written from now on. NULL:
+ * there are none, or memory is short: then they go at the next start. */
+static store_job *sweep_after(const store_job *job)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < job->n_changes; i++) {
+        any = any || job->changes[i].verb == CHANGE_REMOVE || job->changes[i].verb == CHANGE_RESET;
+    }
+    store_job *sweep = any && job->verb == STORE_CHANGE ? store_job_new(STORE_SWEEP, job->n_changes) : NULL;
+    for (uint32_t i = 0; sweep != NULL && i < job->n_changes; i++) {
+        sweep->changes[i].verb = job->changes[i].verb;
+        sweep->changes[i].file.id = job->changes[i].file.id;
+    }
+    return sweep;
+}
+
+/* ---- the thread ---- */
+
+static void work(store *s, store_job *job)
+{
+    store_files_work(&s->files, job);
+    pthread_mutex_lock(&s->mutex);
+    s->n_jobs--;
+    if (job->verb == STORE_SWEEP) {
+        store_job_free(job);
+    } else {
+        queue_push(&s->done, job);
+    }
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->mutex);
+    doorbell_ring(s->bell);
+}
+
+static void *run(void *context)
+{
+    store *s = context;
+    for (;;) {
+        pthread_mutex_lock(&s->mutex);
+        store_job *job = NULL;
+        while ((job = queue_pop(&s->changes)) == NULL && (job = queue_pop(&s->states)) == NULL && !s->is_closing) {
+            pthread_cond_wait(&s->changed, &s->mutex);
+        }
+        pthread_mutex_unlock(&s->mutex);
+        if (job == NULL) {
+            return NULL;
+        }
+        work(s, job);
+    }
+}
+
+/* ---- the other side ---- */
+
+void store_push(store *s, store_job *job)
+{
+    store_job *sweep = sweep_after(job);
+    pthread_mutex_lock(&s->mutex);
+    queue_push(job->verb == STORE_CHANGE ? &s->changes : &s->states, job);
+    s->n_jobs++;
+    if (sweep != NULL) {
+        queue_push(&s->states, sweep);
+        s->n_jobs++;
+    }
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->mutex);
+}
+
+store_job *store_take(store *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    store_job *job = queue_pop(&s->done);
+    pthread_mutex_unlock(&s->mutex);
+    return job;
+}
+
+bool store_has_result(store *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    const bool any = s->done.first != NULL;
+    pthread_mutex_unlock(&s->mutex);
+    return any;
+}
+
+uint32_t store_n_jobs(store *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    const uint32_t n = s->n_jobs;
+    pthread_mutex_unlock(&s->mutex);
+    return n;
+}
+
+void store_wait(store *s)
+{
+    pthread_mutex_lock(&s->mutex);
+    while (s->n_jobs > 0) {
+        pthread_cond_wait(&s->changed, &s->mutex);
+    }
+    pthread_mutex_unlock(&s->mutex);
+}
+
+void store_complain(store *s, const char *format, ...)
+{
+    char text[COMPLAINT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    store_files_complain(&s->files, "%s", text);
+}
+
+bool store_complaint(store *s, char *out, size_t n_bytes)
+{
+    return store_files_complaint(&s->files, out, n_bytes);
+}
+
+void store_scan(store *s, void (*found)(void *context, session_file *file, const state_facts *state), void *context)
+{
+    store_files_scan(&s->files, found, context);
+}
+
+bool store_find_saved(store *s, uint32_t owner, const char *label, uint64_t *n_bytes)
+{
+    saved_entry entry;
+    const bool found = store_saved_find(&s->files, owner, label, &entry);
+    *n_bytes = found ? entry.facts.n_bytes : 0;
+    return found;
+}
+
+uint32_t store_list_saved(store *s, llm_saved *out, uint32_t n_out)
+{
+    pthread_mutex_lock(&s->files.mutex);
+    const uint32_t n = s->files.n_saved;
+    for (uint32_t i = 0; i < n && i < n_out; i++) {
+        out[i] = s->files.saved[i].facts;
+    }
+    pthread_mutex_unlock(&s->files.mutex);
+    return n;
+}
+
+/* ---- opening ---- */
+
+static int say(char *error, size_t error_bytes, const char *directory, const char *what)
+{
+    snprintf(error, error_bytes, "state directory %s: %s", directory, what);
+    return LLM_IO;
+}
+
+static int lock_directory(store *s, char *error, size_t error_bytes)
+{
+    const char *directory = s->files.directory;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/lock", directory);
+    if ((mkdir(directory, 0700) != 0 && errno != EEXIST) ||
+        (mkdir(s->files.saved_directory, 0700) != 0 && errno != EEXIST)) {
+        return say(error, error_bytes, directory, strerror(errno));
+    }
+    s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (s->lock_fd < 0) {
+        return say(error, error_bytes, directory, strerror(errno));
+    }
+    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0) {
+        return say(error, error_bytes, directory, "another daemon uses it; give each its own --state-dir");
+    }
+    return LLM_OK;
+}
+
+static int start(store *s)
+{
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const int failed = pthread_create(&s->thread, NULL, run, s);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) {
+        return LLM_IO;
+    }
+    pthread_setname_np(s->thread, "llm-store");
+    return LLM_OK;
+}
+
+static void free_store(store *s)
+{
+    if (s->lock_fd >= 0) {
+        close(s->lock_fd);
+    }
+    pthread_mutex_destroy(&s->mutex);
+    pthread_cond_destroy(&s->changed);
+    store_files_close(&s->files);
+    free(s);
+}
+
+int store_open(const store_options *options, doorbell *bell, store **out, char *error, size_t error_bytes)
+{
+    store *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        return LLM_NO_MEMORY;
+    }
+    s->bell = bell;
+    s->lock_fd = -1;
+    pthread_mutex_init(&s->mutex, NULL);
+    pthread_cond_init(&s->changed, NULL);
+    int status = store_files_open(&s->files, options);
+    if (status == LLM_OK) {
+        status = lock_directory(s, error, error_bytes);
+    }
+    if (status == LLM_OK) {
+        store_others_tell(&s->files, options->model);
+        store_saved_scan(&s->files);
+        status = start(s) == LLM_OK ? LLM_OK : say(error, error_bytes, options->directory, "no thread can be made");
+    }
+    if (status != LLM_OK) {
+        free_store(s);
+        return status;
+    }
+    *out = s;
+    return LLM_OK;
+}
+
+void store_close(store *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&s->mutex);
+    s->is_closing = true;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->mutex);
+    pthread_join(s->thread, NULL);
+    store_job *job;
+    while ((job = queue_pop(&s->done)) != NULL) {
+        store_job_free(job);
+    }
+    free_store(s);
+}

@@ -1,0 +1,248 @@
+#include "states/store_files.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "states/durable.h"
+
+int store_files_open(store_files *f, const store_options *options)
+{
+    *f = (store_files){0};
+    memcpy(f->identity, options->identity, sizeof f->identity);
+    memcpy(f->geometry, options->geometry, sizeof f->geometry);
+    pthread_mutex_init(&f->mutex, NULL);
+    f->directory = strdup(options->directory);
+    if (f->directory == NULL || asprintf(&f->saved_directory, "%s/saved", options->directory) < 0) {
+        f->saved_directory = NULL;
+        return LLM_NO_MEMORY;
+    }
+    return LLM_OK;
+}
+
+void store_files_close(store_files *f)
+{
+    pthread_mutex_destroy(&f->mutex);
+    free(f->directory);
+    free(f->saved_directory);
+}
+
+/* ---- complaints ---- */
+
+void store_files_complain(store_files *f, const char *format, ...)
+{
+    char text[COMPLAINT_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    pthread_mutex_lock(&f->mutex);
+    if (f->n_complaints < COMPLAINTS_MAX) { /* the first ones name the cause */
+        memcpy(f->complaints[f->n_complaints++], text, sizeof text);
+    } else {
+        f->n_unheard++;
+    }
+    pthread_mutex_unlock(&f->mutex);
+}
+
+bool store_files_complaint(store_files *f, char *out, size_t n_bytes)
+{
+    bool any = true;
+    pthread_mutex_lock(&f->mutex);
+    if (f->n_complaints > 0) {
+        snprintf(out, n_bytes, "%s", f->complaints[0]);
+        f->n_complaints--;
+        memmove(f->complaints[0], f->complaints[1], f->n_complaints * sizeof f->complaints[0]);
+    } else if (f->n_unheard > 0) {
+        snprintf(out, n_bytes, "and %u more of such messages about session files", f->n_unheard);
+        f->n_unheard = 0;
+    } else {
+        any = false;
+    }
+    pthread_mutex_unlock(&f->mutex);
+    return any;
+}
+
+void store_files_refuse(store_files *f, bool is_saved, uint64_t id, int status, const char *why)
+{
+    const char *directory = is_saved ? f->saved_directory : f->directory;
+    const char *kind = is_saved ? "saved session" : "session";
+    if (status == LLM_VERSION) {
+        snapshot_set_session_aside(directory, id);
+        store_files_complain(f, "%s file %016llx was refused and set aside: %s", kind, (unsigned long long)id, why);
+    } else {
+        store_files_complain(f, "%s file %016llx cannot be read: %s", kind, (unsigned long long)id, why);
+    }
+}
+
+static void complain_of_write(store_files *f, const char *what)
+{
+    store_files_complain(f, "session \"%s\" cannot be written to %s: %s", what, f->directory, strerror(errno));
+}
+
+/* ---- changes of session files ---- */
+
+static bool is_written(const store_change *c)
+{
+    return c->verb == CHANGE_WRITE || c->verb == CHANGE_RESET;
+}
+
+/* What needs room comes before what cannot be taken back. */
+static int prepare_all(store_files *f, const store_job *job)
+{
+    for (uint32_t i = 0; i < job->n_changes; i++) {
+        const store_change *c = &job->changes[i];
+        if (is_written(c) && session_file_prepare(f->directory, f->identity, &c->file) != LLM_OK) {
+            complain_of_write(f, c->file.name);
+            for (uint32_t j = 0; j < i; j++) {
+                session_file_abandon(f->directory, job->changes[j].file.id);
+            }
+            return LLM_IO;
+        }
+    }
+    return LLM_OK;
+}
+
+static int commit(store_files *f, const store_change *c)
+{
+    if (is_written(c) && session_file_commit(f->directory, c->file.id) != LLM_OK) {
+        complain_of_write(f, c->file.name);
+        session_file_abandon(f->directory, c->file.id);
+        return LLM_IO;
+    }
+    if (c->verb == CHANGE_REMOVE && snapshot_remove_session(f->directory, c->file.id) != LLM_OK) {
+        store_files_complain(f, "session file %016llx cannot be removed from %s: %s", (unsigned long long)c->file.id,
+                             f->directory, strerror(errno));
+        return LLM_IO;
+    }
+    return LLM_OK;
+}
+
+static void change(store_files *f, store_job *job)
+{
+    int status = prepare_all(f, job);
+    const bool is_prepared = status == LLM_OK;
+    for (uint32_t i = 0; i < job->n_changes; i++) {
+        if (!is_prepared && is_written(&job->changes[i])) {
+            continue; /* nothing is written; what goes needs no room */
+        }
+        const int one = commit(f, &job->changes[i]);
+        status = one != LLM_OK ? one : status;
+    }
+    if (!durable_sync(f->directory) && is_prepared) {
+        complain_of_write(f, job->name);
+        status = LLM_IO;
+    }
+    job->status = (llm_status)status;
+}
+
+/* ---- states ---- */
+
+static void write_state(store_files *f, store_job *job)
+{
+    if (!durable_exists(f->directory, job->id, "llmd-session")) {
+        job->status = LLM_NOT_FOUND; /* closed or reset meanwhile, or its session file could not be written */
+        return;
+    }
+    job->status = (llm_status)state_file_write(f->directory, job->id, f->geometry, &job->state);
+    if (job->status != LLM_OK) {
+        complain_of_write(f, job->name);
+    }
+}
+
+static void refuse_state(store_files *f, const store_job *job, const char *why)
+{
+    if (job->status == LLM_VERSION) {
+        snapshot_set_state_aside(f->directory, job->id);
+        store_files_complain(f, "the state file %016llx was refused and set aside: %s; the session is read again",
+                             (unsigned long long)job->id, why);
+    } else {
+        store_files_complain(f, "the state file %016llx cannot be read: %s; the session is read again",
+                             (unsigned long long)job->id, why);
+    }
+}
+
+static void read_state(store_files *f, store_job *job)
+{
+    const char *why = "";
+    if (job->wants_session) {
+        job->status = (llm_status)session_file_read(f->directory, job->id, f->identity, &job->file, &why);
+        if (job->status != LLM_OK) {
+            store_files_refuse(f, false, job->id, job->status, why);
+            return;
+        }
+        if (job->n_bytes_max == 0) {
+            return; /* it has no state of use */
+        }
+    }
+    job->status = (llm_status)state_file_read(f->directory, job->id, f->geometry, job->n_bytes_max, &job->state, &why);
+    if (job->status != LLM_OK) {
+        refuse_state(f, job, why);
+    }
+    if (job->wants_session) {
+        job->status = LLM_OK; /* the tokens are known: the session is read again from them */
+    }
+}
+
+static void sweep(store_files *f, const store_job *job)
+{
+    for (uint32_t i = 0; i < job->n_changes; i++) {
+        if (job->changes[i].verb == CHANGE_REMOVE || job->changes[i].verb == CHANGE_RESET) {
+            (void)snapshot_remove_state(f->directory, job->changes[i].file.id);
+        }
+    }
+}
+
+void store_files_work(store_files *f, store_job *job)
+{
+    job->status = LLM_OK;
+    switch (job->verb) {
+    case STORE_CHANGE: change(f, job); break;
+    case STORE_WRITE: write_state(f, job); break;
+    case STORE_READ: read_state(f, job); break;
+    case STORE_SAVE: store_saved_save(f, job); break;
+    case STORE_LOAD: store_saved_load(f, job); break;
+    case STORE_UNSAVE: store_saved_remove(f, job); break;
+    case STORE_SWEEP: sweep(f, job); break;
+    }
+}
+
+/* ---- the start ---- */
+
+typedef struct scan {
+    store_files *files;
+    void (*found)(void *context, session_file *file, const state_facts *state);
+    void *context;
+} scan;
+
+static void scan_one(void *context, uint64_t id)
+{
+    const scan *c = context;
+    store_files *f = c->files;
+    session_file file;
+    state_facts state;
+    const char *why = "";
+    int status = session_file_read(f->directory, id, f->identity, &file, &why);
+    if (status != LLM_OK) {
+        store_files_refuse(f, false, id, status, why);
+        return;
+    }
+    status = state_file_look(f->directory, id, f->geometry, &state, &why);
+    if (status != LLM_OK) {
+        refuse_state(f, &(store_job){.status = (llm_status)status, .id = id}, why);
+        state = (state_facts){0};
+    }
+    c->found(c->context, &file, &state);
+    session_file_clear(&file);
+}
+
+void store_files_scan(store_files *f, void (*found)(void *context, session_file *file, const state_facts *state),
+                      void *context)
+{
+    scan c = {.files = f, .found = found, .context = context};
+    if (snapshot_scan(f->directory, scan_one, &c) != LLM_OK) {
+        store_files_complain(f, "state directory %s cannot be listed: %s", f->directory, strerror(errno));
+    }
+}

@@ -1,0 +1,56 @@
+/* store_files.h: what the store does on the disk: the sessions of one model, what is saved under labels, and what a person
+ * should know about it. Work is done by the store thread (scans by the opener before it begins); the index of labels and
+ * the complaints may be read by any thread. Private to store*.c. */
+#ifndef LLM_STORE_FILES_H
+#define LLM_STORE_FILES_H
+
+#include <pthread.h>
+
+#include "states/store.h"
+
+enum { COMPLAINTS_MAX = 16, COMPLAINT_BYTES = 512 };
+
+/* One label. */
+typedef struct saved_entry {
+    uint64_t id; /* of its files in `saved_directory`: drawn, so that no label chooses a file */
+    llm_saved facts;
+} saved_entry;
+
+typedef struct store_files {
+    char *directory;
+    char *saved_directory;
+    uint8_t identity[16];
+    uint8_t geometry[16];
+    pthread_mutex_t mutex; /* guards what follows */
+    uint32_t n_saved;
+    saved_entry saved[LLM_SAVED_MAX];
+    uint32_t n_complaints;
+    uint32_t n_unheard; /* complaints beyond those */
+    char complaints[COMPLAINTS_MAX][COMPLAINT_BYTES];
+} store_files;
+
+int store_files_open(store_files *f, const store_options *options); /* LLM_OK, LLM_NO_MEMORY */
+void store_files_close(store_files *f);
+
+void store_files_complain(store_files *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+bool store_files_complaint(store_files *f, char *out, size_t n_bytes);
+
+void store_files_work(store_files *f, store_job *job);
+void store_files_scan(store_files *f, void (*found)(void *context, session_file *file, const state_facts *state),
+                      void *context);
+
+/* A file that was refused or could not be read. */
+void store_files_refuse(store_files *f, bool is_saved, uint64_t id, int status, const char *why);
+
+/* store_saved.c: the index of labels. */
+void store_saved_scan(store_files *f);
+void store_saved_save(store_files *f, store_job *job);
+void store_saved_load(store_files *f, store_job *job);
+void store_saved_remove(store_files *f, store_job *job);
+bool store_saved_find(store_files *f, uint32_t owner, const char *label, saved_entry *out);
+
+/* store_others.c: a line about each other model that has sessions beside this one's directory, and this one's name for
+ * the others. */
+void store_others_tell(store_files *f, const char *model);
+
+#endif

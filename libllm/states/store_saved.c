@@ -1,0 +1,264 @@
+/* store_saved.c: sessions saved under labels: files of drawn names, and an index from owner and label to them. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "states/durable.h"
+#include "states/store_files.h"
+
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000u + (uint64_t)t.tv_nsec / 1000000u;
+}
+
+/* ---- the index ---- */
+
+static saved_entry *find(store_files *f, uint32_t owner, const char *label)
+{
+    for (uint32_t i = 0; i < f->n_saved; i++) {
+        if (f->saved[i].facts.owner == owner && strcmp(f->saved[i].facts.label, label) == 0) {
+            return &f->saved[i];
+        }
+    }
+    return NULL;
+}
+
+bool store_saved_find(store_files *f, uint32_t owner, const char *label, saved_entry *out)
+{
+    pthread_mutex_lock(&f->mutex);
+    const saved_entry *found = find(f, owner, label);
+    if (found != NULL) {
+        *out = *found;
+    }
+    pthread_mutex_unlock(&f->mutex);
+    return found != NULL;
+}
+
+static saved_entry entry_of(const session_file *file, const state_facts *state)
+{
+    const uint64_t n_bytes = state->is_of_other_geometry ? 0 : state->n_bytes;
+    saved_entry entry = {
+        .id = file->id,
+        .facts = {.owner = file->owner, .n_tokens = file->n_tokens, .n_bytes = n_bytes, .saved_ms = file->used_ms}};
+    memcpy(entry.facts.label, file->name, sizeof file->name);
+    return entry;
+}
+
+/* Whether a label that is not there yet may be added. */
+static bool has_room(store_files *f, uint32_t owner)
+{
+    uint32_t n_own = 0;
+    for (uint32_t i = 0; i < f->n_saved; i++) {
+        n_own += f->saved[i].facts.owner == owner;
+    }
+    return f->n_saved < LLM_SAVED_MAX && n_own < LLM_SAVED_PER_OWNER_MAX;
+}
+
+static void remove_files(store_files *f, uint64_t id)
+{
+    if (snapshot_remove_session(f->saved_directory, id) != LLM_OK) {
+        store_files_complain(f, "saved session file %016llx cannot be removed from %s: %s", (unsigned long long)id,
+                             f->saved_directory, strerror(errno));
+    }
+    (void)snapshot_remove_state(f->saved_directory, id);
+    (void)durable_sync(f->saved_directory);
+}
+
+/* ---- a start ---- */
+
+/* Of two files of one label, which a crash between a save and the removal of what it replaces leaves, the newer stays. */
+static void scan_one(void *context, uint64_t id)
+{
+    store_files *f = context;
+    session_file file;
+    state_facts state;
+    const char *why = "";
+    const int status = session_file_read(f->saved_directory, id, f->identity, &file, &why);
+    if (status != LLM_OK) {
+        store_files_refuse(f, true, id, status, why);
+        return;
+    }
+    if (state_file_look(f->saved_directory, id, f->geometry, &state, &why) != LLM_OK) {
+        state = (state_facts){0};
+    }
+    const saved_entry entry = entry_of(&file, &state);
+    saved_entry *other = find(f, file.owner, file.name);
+    session_file_clear(&file);
+    if (other != NULL) {
+        const bool is_newer = entry.facts.saved_ms >= other->facts.saved_ms;
+        remove_files(f, is_newer ? other->id : entry.id);
+        *other = is_newer ? entry : *other;
+    } else if (f->n_saved < LLM_SAVED_MAX) {
+        f->saved[f->n_saved++] = entry;
+    } else {
+        store_files_complain(f, "saved session \"%s\" is beyond the %d that are known at once", entry.facts.label,
+                             LLM_SAVED_MAX);
+    }
+}
+
+void store_saved_scan(store_files *f)
+{
+    if (snapshot_scan(f->saved_directory, scan_one, f) != LLM_OK) {
+        store_files_complain(f, "state directory %s cannot be listed: %s", f->saved_directory, strerror(errno));
+    }
+}
+
+/* ---- saving ---- */
+
+/* An immutable state that lies on the disk already gets a second name. */
+static bool link_state(store_files *f, uint64_t from, uint64_t to)
+{
+    char path_from[DURABLE_PATH_BYTES];
+    char path_to[DURABLE_PATH_BYTES];
+    durable_path(path_from, f->directory, from, "llmd-state");
+    durable_path(path_to, f->saved_directory, to, "llmd-state");
+    return link(path_from, path_to) == 0;
+}
+
+/* The state first: the label is there when its session file is. A state that cannot be linked is read again. */
+static int write_files(store_files *f, store_job *job)
+{
+    int status = LLM_OK;
+    if (job->state.n_parts > 0) {
+        status = state_file_write(f->saved_directory, job->file.id, f->geometry, &job->state);
+    } else if (job->linked_id != 0) {
+        (void)link_state(f, job->linked_id, job->file.id);
+    }
+    if (status == LLM_OK) {
+        status = session_file_write(f->saved_directory, f->identity, &job->file);
+    }
+    return status;
+}
+
+static int draw_id(uint64_t *out)
+{
+    return getrandom(out, sizeof *out, 0) == (ssize_t)sizeof *out ? LLM_OK : LLM_IO;
+}
+
+/* The new entry takes the place of the old one, whose id is returned; 0: there was none. */
+static uint64_t index_saved(store_files *f, const saved_entry *entry)
+{
+    uint64_t old_id = 0;
+    pthread_mutex_lock(&f->mutex);
+    saved_entry *old = find(f, entry->facts.owner, entry->facts.label);
+    if (old != NULL) {
+        old_id = old->id;
+        *old = *entry;
+    } else {
+        f->saved[f->n_saved++] = *entry;
+    }
+    pthread_mutex_unlock(&f->mutex);
+    return old_id;
+}
+
+void store_saved_save(store_files *f, store_job *job)
+{
+    pthread_mutex_lock(&f->mutex);
+    const bool is_admitted = find(f, job->file.owner, job->file.name) != NULL || has_room(f, job->file.owner);
+    pthread_mutex_unlock(&f->mutex);
+    if (!is_admitted) {
+        job->status = LLM_SAVED_FULL;
+        return;
+    }
+    job->file.used_ms = now_ms();
+    int status = draw_id(&job->file.id);
+    if (status == LLM_OK) {
+        status = write_files(f, job);
+    }
+    job->status = (llm_status)status;
+    if (status != LLM_OK) {
+        store_files_complain(f, "session \"%s\" cannot be written to %s: %s", job->file.name, f->saved_directory,
+                             strerror(errno));
+        remove_files(f, job->file.id);
+        return;
+    }
+    const char *why = "";
+    state_facts state;
+    (void)state_file_look(f->saved_directory, job->file.id, f->geometry, &state, &why);
+    const saved_entry entry = entry_of(&job->file, &state);
+    const uint64_t old_id = index_saved(f, &entry);
+    if (old_id != 0) {
+        remove_files(f, old_id);
+    }
+}
+
+/* ---- loading, removing ---- */
+
+static void forget(store_files *f, uint64_t id)
+{
+    pthread_mutex_lock(&f->mutex);
+    for (uint32_t i = 0; i < f->n_saved; i++) {
+        if (f->saved[i].id == id) {
+            f->saved[i] = f->saved[--f->n_saved];
+            break;
+        }
+    }
+    pthread_mutex_unlock(&f->mutex);
+}
+
+/* A state that is not of use is left out: the session is read again from its tokens. */
+static void load_state(store_files *f, store_job *job, uint64_t id)
+{
+    const char *why = "";
+    state_facts facts;
+    const int status = state_file_look(f->saved_directory, id, f->geometry, &facts, &why);
+    if (status != LLM_OK || !facts.is_there || facts.is_of_other_geometry || facts.n_bytes > job->n_bytes_max ||
+        !state_matches(facts.k, facts.hash, job->file.tokens, job->file.n_tokens)) {
+        return;
+    }
+    const int read = state_file_read(f->saved_directory, id, f->geometry, job->n_bytes_max, &job->state, &why);
+    if (read == LLM_VERSION) {
+        snapshot_set_state_aside(f->saved_directory, id);
+    }
+    if (read != LLM_OK) {
+        store_files_complain(f, "the state of the saved session \"%s\" was refused: %s; it is read again", job->label,
+                             why);
+    }
+}
+
+void store_saved_load(store_files *f, store_job *job)
+{
+    saved_entry entry;
+    const char *why = "";
+    if (!store_saved_find(f, job->owner, job->label, &entry)) {
+        job->status = LLM_NOT_FOUND;
+        return;
+    }
+    if (entry.facts.n_bytes > job->n_bytes_max) {
+        job->status = LLM_BUSY; /* it was replaced by a larger one meanwhile */
+        return;
+    }
+    job->status = (llm_status)session_file_read(f->saved_directory, entry.id, f->identity, &job->file, &why);
+    if (job->status != LLM_OK) {
+        store_files_refuse(f, true, entry.id, job->status, why);
+        if (job->status == LLM_VERSION || job->status == LLM_NOT_FOUND) {
+            forget(f, entry.id);
+        }
+        return;
+    }
+    load_state(f, job, entry.id);
+}
+
+void store_saved_remove(store_files *f, store_job *job)
+{
+    saved_entry entry;
+    if (!store_saved_find(f, job->owner, job->label, &entry)) {
+        job->status = LLM_NOT_FOUND;
+        return;
+    }
+    if (snapshot_remove_session(f->saved_directory, entry.id) != LLM_OK) {
+        job->status = LLM_IO;
+        store_files_complain(f, "saved session \"%s\" cannot be removed from %s: %s", job->label, f->saved_directory,
+                             strerror(errno));
+        return;
+    }
+    forget(f, entry.id);
+    (void)snapshot_remove_state(f->saved_directory, entry.id);
+    job->status = durable_sync(f->saved_directory) ? LLM_OK : LLM_IO;
+}

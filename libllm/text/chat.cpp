@@ -1,0 +1,492 @@
+#include "text/chat.h"
+
+#include <common/chat.h>
+#include <common/log.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <set>
+#include <stdexcept>
+
+#include "text/chat_budget.h"
+#include "text/chat_compile.h"
+#include "text/chat_control.h"
+#include "text/chat_request.h"
+#include "text/chat_splice.h"
+
+namespace {
+
+/* Boundaries before user messages, counted from the last one back: a client goes on after the last message, or edits or
+ * regenerates one of the latest. Each costs a rendering of what precedes it. */
+constexpr size_t USER_BOUNDARIES_MAX = 4;
+
+/* Attempts at rendering with splices, each without those that the ones before refused; then all are left out. */
+constexpr size_t SPLICE_PASSES_MAX = 4;
+
+const char *const ROLES[] = {"system", "developer", "user", "assistant", "tool", "function"};
+
+std::string text_of(const model *m, int32_t token) /* -1: none */
+{
+    return token < 0 ? std::string() : chat_token_text(m, token);
+}
+
+/* What the template itself said with raise_exception, or the first thing that went wrong, without the trace. */
+std::string message_of(const std::exception &e)
+{
+    std::string text = e.what();
+    for (const char *mark : {"Error: ", "Jinja Exception: "}) {
+        const size_t at = text.rfind(mark);
+        text = at == std::string::npos ? text : text.substr(at + strlen(mark));
+    }
+    return text;
+}
+
+} // namespace
+
+struct chat {
+    const model *m;
+    control_words words;
+    bool adds_bos;
+    std::unique_ptr<const common_chat_template> tmpl; /* NULL: none, and `refusal` says why */
+    std::string refusal;
+    bool has_clock; /* the engine's clock is not safe for several threads */
+    mutable std::mutex clock;
+
+    explicit chat(const model *m_) : m(m_), words(m_), adds_bos(chat_adds_bos(m_)), has_clock(false) {}
+};
+
+namespace {
+
+void compile(chat *c)
+{
+    const char *source = c->m->ops->chat_template(c->m);
+    if (source == nullptr || *source == '\0') {
+        c->refusal = "the model has no chat template; give one with --chat-template-file, or use plain completions";
+        return;
+    }
+    try {
+        const chat_budget budget(0);
+        c->tmpl = chat_compile(source, text_of(c->m, c->m->ops->bos(c->m)), text_of(c->m, c->m->ops->eos(c->m)));
+        c->has_clock = c->tmpl->source().find("strftime_now") != std::string::npos;
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &e) {
+        c->refusal = std::string("the model's chat template cannot be read: ") + e.what();
+    }
+}
+
+/* ---- rendering ----------------------------------------------------------------------------------------------------- */
+
+/* One request; all its renderings see the same time. */
+struct rendering {
+    const chat *c;
+    const chat_request *request;
+    const control_markers *markers;
+    std::time_t now;
+};
+
+void set_dates(common_json *variables, std::time_t now)
+{
+    std::tm local;
+    char text[32];
+    localtime_r(&now, &local);
+    strftime(text, sizeof text, "%d %b %Y", &local);
+    (*variables)["date_string"] = text;
+    strftime(text, sizeof text, "%b %d %Y", &local);
+    (*variables)["datetime"] = text;
+}
+
+/* Templates spell out control words with the role in the middle ("<|" + role + "|>"). The well-known roles are words of
+ * this library and not of the client, whoever wrote them. */
+void trust_roles(jinja::context &context)
+{
+    for (const jinja::value &message : context.get_val("messages")->as_array()) {
+        const std::string role = message->at("role")->as_string().str();
+        if (std::find(std::begin(ROLES), std::end(ROLES), role) != std::end(ROLES)) {
+            message->insert(jinja::mk_val<jinja::value_string>("role"), jinja::mk_val<jinja::value_string>(role));
+        }
+    }
+}
+
+void fill_context(jinja::context &context, const rendering &r, size_t n_messages, bool add_generation_prompt)
+{
+    common_json variables = common_json::object();
+    common_json messages = common_json::array();
+    for (size_t i = 0; i < n_messages; i++) {
+        messages.push_back(r.request->messages.at(i));
+    }
+    variables["messages"] = messages;
+    if (!r.request->tools.is_null()) {
+        variables["tools"] = r.request->tools;
+    }
+    variables["enable_thinking"] = true;
+    set_dates(&variables, r.now);
+    for (const auto &[name, value] : r.request->kwargs.items()) {
+        variables[name] = value;
+    }
+    context.current_time = r.now;
+    const common_json &kwargs = r.request->kwargs;
+    if (kwargs.contains("preserve_reasoning") && kwargs.at("preserve_reasoning").is_boolean()) {
+        jinja::caps_apply_preserve_reasoning(context, kwargs.at("preserve_reasoning").get<bool>());
+    }
+    jinja::global_from_json(context, variables, true);
+    context.set_val("bos_token", jinja::mk_val<jinja::value_string>(r.c->tmpl->bos_token()));
+    context.set_val("eos_token", jinja::mk_val<jinja::value_string>(r.c->tmpl->eos_token()));
+    if (add_generation_prompt) {
+        context.set_val("add_generation_prompt", jinja::mk_val<jinja::value_bool>(true));
+    }
+    trust_roles(context);
+}
+
+chat_text render(const rendering &r, size_t n_messages, bool add_generation_prompt)
+{
+    std::unique_lock<std::mutex> hold(r.c->clock, std::defer_lock);
+    if (r.c->has_clock) {
+        hold.lock();
+    }
+    jinja::context context(r.c->tmpl->source());
+    fill_context(context, r, n_messages, add_generation_prompt);
+    jinja::runtime runtime(context);
+    const jinja::value result = runtime.execute(r.c->tmpl->prog);
+    const auto gathered = jinja::runtime::gather_string_parts(result);
+    chat_text out;
+    for (const jinja::string_part &part : gathered->val_str.parts) {
+        out.text += part.val;
+        out.blocked.append(part.val.size(), part.is_input ? '\1' : '\0');
+    }
+    r.markers->unwrap(&out);
+    return out;
+}
+
+/* ---- boundaries ---------------------------------------------------------------------------------------------------- */
+
+/* How many messages the head has that many conversations share. */
+size_t head_messages(const common_json &messages)
+{
+    size_t head = 0;
+    while (head < messages.size() && messages.at(head).at("role") == "system") {
+        head++;
+    }
+    return head;
+}
+
+/* How many messages to render for each boundary, ascending: the head that many conversations share, then the starts of
+ * the latest user messages. The end of the history is the caller's. */
+std::vector<size_t> message_counts(const common_json &messages, size_t head)
+{
+    std::vector<size_t> out;
+    for (size_t i = messages.size(); i-- > 1 && out.size() < USER_BOUNDARIES_MAX;) {
+        if (messages.at(i).at("role") == "user") {
+            out.push_back(i);
+        }
+    }
+    if (head > 0 && head < messages.size() && (out.empty() || head < out.back())) {
+        out.push_back(head);
+    }
+    std::reverse(out.begin(), out.end());
+    return out;
+}
+
+/* Tokens of the text that stand for its first n bytes, or -1 when the cut would go through one. */
+int32_t tokens_before(const spliced_text &all, const chat_tokens &t, size_t n)
+{
+    const auto cut = std::lower_bound(t.cuts.begin(), t.cuts.end(), n,
+                                      [](const chat_tokens::cut &a, size_t byte) { return a.byte < byte; });
+    if (cut != t.cuts.end() && cut->byte == n) {
+        return static_cast<int32_t>(cut->token);
+    }
+    if (n == all.rendered.text.size()) {
+        return static_cast<int32_t>(t.tokens.size());
+    }
+    if (all.is_inside_splice(n)) {
+        return -1;
+    }
+    const std::vector<int32_t> tokens = all.tokenize(n).tokens;
+    const bool is_prefix =
+        tokens.size() <= t.tokens.size() && std::equal(tokens.begin(), tokens.end(), t.tokens.begin());
+    return is_prefix ? static_cast<int32_t>(tokens.size()) : -1;
+}
+
+bool is_prefix_of(const std::string &head, const std::string &all)
+{
+    return all.compare(0, head.size(), head) == 0;
+}
+
+/* How many bytes of the whole a shorter conversation renders to; 0 when it renders to something else: templates may
+ * treat earlier turns by what comes later, or refuse a conversation that ends there. */
+size_t bytes_of_head(const rendering &r, size_t n_messages, const std::string &all)
+{
+    try {
+        std::string head = render(r, n_messages, false).text;
+        const std::string &eos = r.c->tmpl->eos_token(); /* some templates close what asks for no answer */
+        if (!is_prefix_of(head, all) && !eos.empty() && head.size() > eos.size() &&
+            head.compare(head.size() - eos.size(), eos.size(), eos) == 0) {
+            head.resize(head.size() - eos.size());
+        }
+        return is_prefix_of(head, all) ? head.size() : 0;
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const chat_limit &) {
+        throw;
+    } catch (const std::exception &) { /* the template's refusal */
+        return 0;
+    }
+}
+
+void add_boundary(int32_t n_tokens, std::vector<int32_t> *out)
+{
+    if (n_tokens > 0 && (out->empty() || n_tokens > out->back())) {
+        out->push_back(n_tokens);
+    }
+}
+
+/* Token counts of the whole; n_head and n_history are 0 where the template does not say. */
+struct marks {
+    int32_t n_head = 0;
+    int32_t n_history = 0;
+    std::vector<int32_t> boundaries;
+};
+
+/* A shorter conversation counts only if it is a prefix of the whole, in text and in tokens. */
+marks marks_of(const rendering &r, const spliced_text &all, const chat_tokens &t, size_t n_history_bytes)
+{
+    marks out;
+    const size_t head = head_messages(r.request->messages);
+    for (const size_t n : message_counts(r.request->messages, head)) {
+        const size_t n_bytes = bytes_of_head(r, n, all.rendered.text);
+        const int32_t n_tokens = n_bytes > 0 ? tokens_before(all, t, n_bytes) : -1;
+        out.n_head = n == head ? std::max(n_tokens, 0) : out.n_head;
+        add_boundary(n_tokens, &out.boundaries);
+    }
+    out.n_history = n_history_bytes > 0 ? std::max(tokens_before(all, t, n_history_bytes), 0) : 0;
+    add_boundary(out.n_history, &out.boundaries);
+    return out;
+}
+
+/* ---- splices ------------------------------------------------------------------------------------------------------- */
+
+/* The text of a generation prompt after these messages; none when the template does not just add one. */
+std::optional<std::string> opening_of(const rendering &r, const std::string &all, size_t n_history_bytes)
+{
+    if (r.request->add_generation_prompt) {
+        return n_history_bytes > 0 ? std::optional(all.substr(n_history_bytes)) : std::nullopt;
+    }
+    const std::string asking = render(r, r.request->messages.size(), true).text;
+    return is_prefix_of(all, asking) ? std::optional(asking.substr(all.size())) : std::nullopt;
+}
+
+void check_tokens(const model *m, const std::vector<chat_splice> &splices)
+{
+    for (const chat_splice &splice : splices) {
+        for (const int32_t token : splice.tokens) {
+            if (token < 0 || static_cast<uint32_t>(token) >= m->info.n_vocab) {
+                throw chat_invalid("token " + std::to_string(token) + " of a splice is outside the vocabulary");
+            }
+        }
+    }
+}
+
+/* A conversation as text and tokens. */
+struct conversation {
+    chat_request request;
+    spliced_text text;
+    chat_tokens tokens;
+    size_t n_history_bytes = 0; /* before the generation prompt; 0: the template does not say */
+};
+
+/* One attempt; false: the messages in `unspliced` must be left out, more than before. */
+bool converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out,
+              std::set<size_t> *unspliced)
+{
+    const rendering r = {c, &out->request, &markers, now};
+    const size_t n = out->request.messages.size();
+    out->text = {
+        render(r, n, out->request.add_generation_prompt), out->request.splices, {}, c->m, &c->words, c->adds_bos};
+    const std::string &all = out->text.rendered.text;
+    out->n_history_bytes = out->request.add_generation_prompt ? bytes_of_head(r, n, all) : all.size();
+    std::vector<size_t> refused;
+    if (!out->request.splices.empty()) {
+        refused = out->text.place(markers, opening_of(r, all, out->n_history_bytes));
+    }
+    if (refused.empty()) {
+        out->tokens = out->text.tokenize(all.size(), &refused);
+    }
+    unspliced->insert(refused.begin(), refused.end());
+    return refused.empty();
+}
+
+/* A template that failed on a request with arguments that are no JSON mostly did so because of them. */
+[[noreturn]] void rethrow(const std::exception &e, const chat_request &request)
+{
+    if (request.unread_arguments.empty()) {
+        throw;
+    }
+    throw chat_invalid(message_of(e) +
+                       " (the arguments of a tool call are not JSON: " + request.unread_arguments.substr(0, 200) + ")");
+}
+
+/* Splices that do not fit the template are left out, rather than the request refused. */
+conversation converse_somehow(const chat *c, const std::string &json, const control_markers &markers, std::time_t now)
+{
+    std::set<size_t> unspliced;
+    for (size_t n_passes = 1;; n_passes++) {
+        conversation out;
+        out.request = chat_request_read(json, *c->tmpl, markers, unspliced);
+        check_tokens(c->m, out.request.splices);
+        bool leaves_out_all = n_passes == SPLICE_PASSES_MAX;
+        try {
+            if (converse(c, markers, now, &out, &unspliced)) {
+                return out;
+            }
+        } catch (const std::bad_alloc &) {
+            throw;
+        } catch (const chat_limit &) {
+            throw;
+        } catch (const std::exception &e) {
+            if (out.request.splices.empty()) {
+                rethrow(e, out.request);
+            }
+            leaves_out_all = true;
+        }
+        for (size_t i = 0; leaves_out_all && i < out.request.splices.size(); i++) {
+            unspliced.insert(out.request.splices[i].message);
+        }
+    }
+}
+
+/* ---- the answer ---------------------------------------------------------------------------------------------------- */
+
+template <typename T> struct owned {
+    std::unique_ptr<T, decltype(&free)> bytes;
+    size_t n;
+
+    owned(const T *from, size_t n_) : bytes(static_cast<T *>(malloc(std::max<size_t>(1, n_ * sizeof(T)))), free), n(n_)
+    {
+        if (bytes == nullptr) {
+            throw std::bad_alloc();
+        }
+        std::copy_n(from, n, bytes.get());
+    }
+};
+
+void fill_prompt(llm_prompt *out, const conversation &all, const marks &at)
+{
+    const std::string shown = all.text.shown();
+    owned<int32_t> tokens(all.tokens.tokens.data(), all.tokens.tokens.size());
+    owned<char> text(shown.data(), shown.size());
+    owned<int32_t> bounds(at.boundaries.data(), at.boundaries.size());
+    *out = {tokens.bytes.release(),
+            tokens.n,
+            text.bytes.release(),
+            text.n,
+            bounds.bytes.release(),
+            bounds.n,
+            static_cast<size_t>(at.n_history),
+            all.text.splices.size(),
+            static_cast<size_t>(at.n_head)};
+}
+
+/* ---- the doors ----------------------------------------------------------------------------------------------------- *
+ * Both work on a stack of their own, and nothing is thrown out of them. */
+
+struct outcome {
+    int status = LLM_OK;
+    char *error;
+    size_t error_bytes;
+
+    void refuse(int status_, const char *text)
+    {
+        status = status_;
+        if (error != nullptr && error_bytes > 0) {
+            snprintf(error, error_bytes, "%s", text);
+        }
+    }
+};
+
+/* What a failure means. Runs inside a handler, so that memory that runs out here is caught by the one around it. */
+void explain(outcome *out)
+{
+    try {
+        throw;
+    } catch (const chat_invalid &e) {
+        out->refuse(LLM_INVALID, e.what());
+    } catch (const common_json_error &e) { /* a member of an unexpected type */
+        out->refuse(LLM_INVALID, e.what());
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &e) {
+        out->refuse(LLM_TEMPLATE, message_of(e).c_str());
+    }
+}
+
+template <typename F> int on_own_stack(char *error, size_t error_bytes, const F &work)
+{
+    outcome out = {LLM_OK, error, error_bytes};
+    const auto attempt = [&]() noexcept {
+        try {
+            try {
+                work();
+            } catch (...) {
+                explain(&out);
+            }
+        } catch (const std::bad_alloc &) {
+            out.refuse(LLM_NO_MEMORY, "out of memory while working with the chat template");
+        } catch (...) {
+            out.refuse(LLM_TEMPLATE, "the chat template failed in an unknown way");
+        }
+    };
+    if (!chat_call_with_stack(std::cref(attempt))) { /* a reference: nothing is allocated for it */
+        out.refuse(LLM_NO_MEMORY, "out of memory while working with the chat template");
+    }
+    return out.status;
+}
+
+} // namespace
+
+int chat_open(const model *m, chat **out, char *error, size_t error_bytes)
+{
+    *out = nullptr;
+    return on_own_stack(error, error_bytes, [&] {
+        common_log_set_verbosity_thold(-1); /* `common` logs by itself, and to stderr */
+        auto c = std::make_unique<chat>(m);
+        compile(c.get());
+        *out = c.release();
+    });
+}
+
+void chat_close(chat *c)
+{
+    if (c != nullptr && !chat_call_with_stack([&] { delete c; })) {
+        delete c;
+    }
+}
+
+int chat_has_template(const chat *c)
+{
+    return c->tmpl != nullptr;
+}
+
+int chat_render(const chat *c, const char *request, size_t n_bytes, llm_prompt *out, char *error, size_t error_bytes)
+{
+    memset(out, 0, sizeof *out);
+    return on_own_stack(error, error_bytes, [&] {
+        if (c->tmpl == nullptr) {
+            throw std::runtime_error(c->refusal);
+        }
+        const chat_budget budget(n_bytes);
+        const std::string json(request, n_bytes);
+        const control_markers markers(c->words, json);
+        const std::time_t now = std::time(nullptr);
+        const conversation all = converse_somehow(c, json, markers, now);
+        const rendering r = {c, &all.request, &markers, now};
+        fill_prompt(out, all, marks_of(r, all.text, all.tokens, all.n_history_bytes));
+    });
+}

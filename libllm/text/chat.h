@@ -1,0 +1,30 @@
+/* chat.h: the door to llama.cpp's chat templates. Renders messages to tokens such that only the template's own text
+ * can become control tokens. Immutable after opening: any thread may render. */
+#ifndef LLM_CHAT_H
+#define LLM_CHAT_H
+
+#include <stddef.h>
+
+#include "llm.h"
+#include "model/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct chat chat;
+
+/* Compiles the model's template (m->ops->chat_template). A model without one gives LLM_OK and a chat whose render
+ * answers LLM_TEMPLATE. A template that does not compile: the same, with its message. */
+int chat_open(const model *m, chat **out, char *error, size_t error_bytes);
+void chat_close(chat *c); /* NULL is allowed */
+
+int chat_has_template(const chat *c);
+
+/* See llm_chat_render in llm.h. */
+int chat_render(const chat *c, const char *request, size_t n_bytes, llm_prompt *out, char *error, size_t error_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

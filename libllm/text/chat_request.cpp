@@ -1,0 +1,345 @@
+#include "text/chat_request.h"
+
+#include <algorithm>
+#include <new>
+
+namespace {
+
+constexpr size_t VARIABLES_MAX = 64; /* every scope of a template copies them */
+constexpr size_t DEPTH_MAX = 128;    /* reading and rendering recurse once per level of nesting */
+
+/* What a template's variables may not be called: the request or the model decides these. */
+const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
+const char *const MEMBERS[] = {"messages", "tools", "add_generation_prompt", "chat_template_kwargs", "splices"};
+
+template <size_t N> bool is_in(const char *const (&table)[N], const std::string &name)
+{
+    return std::find(std::begin(table), std::end(table), name) != std::end(table);
+}
+
+bool is_too_deep(const std::string &json)
+{
+    size_t depth = 0;
+    bool is_string = false;
+    for (size_t i = 0; i < json.size(); i++) {
+        const char c = json[i];
+        if (is_string) {
+            i += c == '\\';
+            is_string = c != '"';
+        } else if (c == '"') {
+            is_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > DEPTH_MAX) {
+                return true;
+            }
+        } else if ((c == ']' || c == '}') && depth > 0) {
+            depth--;
+        }
+    }
+    return false;
+}
+
+common_json parse(const std::string &json)
+{
+    if (is_too_deep(json)) {
+        throw chat_invalid("the request nests deeper than " + std::to_string(DEPTH_MAX) + " levels");
+    }
+    common_json request;
+    try {
+        request = common_json::parse(json);
+    } catch (const std::exception &e) {
+        throw chat_invalid(std::string("the request is not JSON: ") + e.what());
+    }
+    if (!request.is_object()) {
+        throw chat_invalid("the request is not a JSON object");
+    }
+    for (const auto &[name, value] : request.items()) {
+        if (!is_in(MEMBERS, name)) {
+            throw chat_invalid("unknown member \"" + name + "\" of the chat request");
+        }
+    }
+    return request;
+}
+
+/* Clients send members they leave open as null; for a template, absent and null are different things. */
+common_json without_nulls(const common_json &messages)
+{
+    common_json out = common_json::array();
+    for (const common_json &message : messages) {
+        if (!message.is_object() || !message.contains("role") || !message.at("role").is_string()) {
+            throw chat_invalid("messages[" + std::to_string(out.size()) + "] needs a role");
+        }
+        common_json kept = common_json::object();
+        for (const auto &[name, value] : message.items()) {
+            if (!value.is_null() || name == "content") {
+                kept[name] = value;
+            }
+        }
+        out.push_back(kept);
+    }
+    return out;
+}
+
+/* Every string, and every name in an object, as the template may see it. */
+common_json wrapped(const common_json &value, const control_markers &markers)
+{
+    if (value.is_string()) {
+        return common_json::make(markers.wrap(value.get<std::string>()));
+    }
+    if (value.is_array()) {
+        common_json out = common_json::array();
+        for (const common_json &item : value) {
+            out.push_back(wrapped(item, markers));
+        }
+        return out;
+    }
+    if (value.is_object()) {
+        common_json out = common_json::object();
+        for (const auto &[name, item] : value.items()) {
+            out[markers.wrap(name)] = wrapped(item, markers);
+        }
+        return out;
+    }
+    return value;
+}
+
+/* ---- splices ------------------------------------------------------------------------------------------------------- */
+
+chat_splice read_splice(const common_json &splice, const common_json &messages)
+{
+    if (!splice.is_object() || !splice.contains("message") || !splice.at("message").is_number_integer() ||
+        !splice.contains("tokens") || !splice.at("tokens").is_array()) {
+        throw chat_invalid("a splice needs a message and tokens");
+    }
+    chat_splice out;
+    const int64_t message = splice.at("message").get<int64_t>();
+    if (message < 0 || static_cast<uint64_t>(message) >= messages.size()) {
+        throw chat_invalid("a splice stands for a message that is not there");
+    }
+    out.message = static_cast<size_t>(message);
+    if (!messages.at(out.message).is_object() || messages.at(out.message).value("role", "") != "assistant") {
+        throw chat_invalid("a splice stands for a message that is not the assistant's");
+    }
+    for (const common_json &token : splice.at("tokens")) {
+        if (!token.is_number_integer()) {
+            throw chat_invalid("the tokens of a splice are not integers");
+        }
+        out.tokens.push_back(token.get<int32_t>());
+    }
+    out.rest = splice.value("rest", "");
+    return out;
+}
+
+std::vector<chat_splice> read_splices(const common_json &request, const std::set<size_t> &unspliced)
+{
+    std::vector<chat_splice> out;
+    const char *name = "splices";
+    if (!request.contains(name) || request.at(name).is_null()) {
+        return out;
+    }
+    if (!request.at(name).is_array()) {
+        throw chat_invalid(std::string(name) + " is not a list");
+    }
+    for (const common_json &item : request.at(name)) {
+        chat_splice splice = read_splice(item, request.at("messages"));
+        if (!out.empty() && splice.message <= out.back().message) {
+            throw chat_invalid(std::string(name) + " are not in the order of the messages");
+        }
+        if (unspliced.count(splice.message) == 0) {
+            out.push_back(std::move(splice));
+        }
+    }
+    return out;
+}
+
+common_json with_sentinels(const common_json &messages, const std::vector<chat_splice> &splices,
+                           const control_markers &markers)
+{
+    common_json out = messages;
+    for (size_t i = 0; i < splices.size(); i++) {
+        common_json message = common_json::object();
+        message["role"] = "assistant";
+        message["content"] = markers.sentinel(i) + splices[i].rest;
+        out[splices[i].message] = message;
+    }
+    return out;
+}
+
+/* ---- the template's abilities -------------------------------------------------------------------------------------- */
+
+std::string text_of(const common_json &content)
+{
+    if (!content.is_array()) {
+        return content.is_string() ? content.get<std::string>() : std::string();
+    }
+    std::string text;
+    for (const common_json &part : content) {
+        text += (text.empty() ? "" : "\n") + part.value("text", "");
+    }
+    return text;
+}
+
+common_json as_parts(const std::string &text)
+{
+    common_json part = common_json::object();
+    part["type"] = "text";
+    part["text"] = text;
+    common_json out = common_json::array();
+    out.push_back(part);
+    return out;
+}
+
+void fit_content(common_json &messages, const chat_template_caps &caps)
+{
+    for (common_json &message : messages) {
+        common_json &content = message["content"]; /* calls without words get an empty text */
+        if (content.is_null()) {
+            content = "";
+        }
+        if (content.is_array() && !caps.supports_typed_content) {
+            content = text_of(content);
+        } else if (content.is_string() && !caps.supports_string_content && caps.supports_typed_content) {
+            content = as_parts(content.get<std::string>());
+        }
+    }
+}
+
+bool read_arguments(const std::string &text, common_json *out)
+{
+    if (is_too_deep(text)) {
+        return false;
+    }
+    try {
+        *out = text.empty() ? common_json::object() : common_json::parse(text);
+        return true;
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &) {
+        return false;
+    }
+}
+
+/* Where this template takes objects. Returns the first that cannot be read, or "". */
+std::string fit_arguments(common_json &messages)
+{
+    std::string unread;
+    for (common_json &message : messages) {
+        if (!message.contains("tool_calls")) {
+            continue;
+        }
+        for (common_json &call : message["tool_calls"]) {
+            common_json &arguments = call["function"]["arguments"];
+            if (!arguments.is_string()) {
+                continue;
+            }
+            const std::string text = arguments.get<std::string>();
+            if (!read_arguments(text, &arguments)) {
+                unread = unread.empty() ? text : unread;
+            }
+        }
+    }
+    return unread;
+}
+
+/* A template that knows no system role gets the system's text in front of the first message after it. */
+void fit_system(common_json &messages, const chat_template_caps &caps)
+{
+    if (caps.supports_system_role || messages.empty() || messages.front().at("role") != "system") {
+        return;
+    }
+    const std::string text = text_of(messages.front().at("content"));
+    messages.erase(static_cast<size_t>(0));
+    if (messages.empty()) {
+        return;
+    }
+    common_json &content = messages.front()["content"];
+    const std::string joined = text + "\n" + text_of(content);
+    content = content.is_array() ? as_parts(joined) : common_json::make(joined);
+}
+
+common_json fit_messages(const common_json &messages, const common_chat_template &tmpl, std::string *unread_arguments)
+{
+    const chat_template_caps caps = tmpl.original_caps();
+    common_json out = common_json::array();
+    try {
+        for (const common_chat_msg &message : common_chat_msgs_parse_oaicompat(messages)) {
+            out.push_back(message.to_json_oaicompat(false));
+        }
+    } catch (const std::exception &e) {
+        throw chat_invalid(e.what());
+    }
+    const bool has_developers = tmpl.source().find("<|channel|>") != std::string::npos;
+    for (common_json &message : out) {
+        if (!has_developers && message.at("role") == "developer") {
+            message["role"] = "system";
+        }
+    }
+    fit_content(out, caps);
+    fit_system(out, caps);
+    if (caps.supports_object_arguments) {
+        *unread_arguments = fit_arguments(out);
+    }
+    return out;
+}
+
+common_json fit_tools(const common_json &tools)
+{
+    try {
+        return common_chat_tools_to_json_oaicompat(common_chat_tools_parse_oaicompat(tools));
+    } catch (const std::exception &e) {
+        throw chat_invalid(e.what());
+    }
+}
+
+bool read_bool(const common_json &request, const char *name, bool otherwise)
+{
+    if (!request.contains(name) || request.at(name).is_null()) {
+        return otherwise;
+    }
+    if (!request.at(name).is_boolean()) {
+        throw chat_invalid(std::string(name) + " is not true or false");
+    }
+    return request.at(name).get<bool>();
+}
+
+common_json read_kwargs(const common_json &request)
+{
+    const char *name = "chat_template_kwargs";
+    if (!request.contains(name) || request.at(name).is_null()) {
+        return common_json::object();
+    }
+    if (!request.at(name).is_object()) {
+        throw chat_invalid(std::string(name) + " is not an object");
+    }
+    if (request.at(name).size() > VARIABLES_MAX) {
+        throw chat_invalid(std::string(name) + " has " + std::to_string(request.at(name).size()) +
+                           " members; at most " + std::to_string(VARIABLES_MAX) + " are allowed");
+    }
+    for (const auto &[key, value] : request.at(name).items()) {
+        if (is_in(RESERVED, key)) {
+            throw chat_invalid(std::string(name) + " may not set \"" + key + "\"");
+        }
+    }
+    return request.at(name);
+}
+
+} // namespace
+
+chat_request chat_request_read(const std::string &json, const common_chat_template &tmpl,
+                               const control_markers &markers, const std::set<size_t> &unspliced)
+{
+    const common_json request = parse(json);
+    if (!request.contains("messages") || !request.at("messages").is_array() || request.at("messages").empty()) {
+        throw chat_invalid("messages must be a list with at least one message");
+    }
+    chat_request out;
+    out.splices = read_splices(request, unspliced);
+    const common_json messages = with_sentinels(request.at("messages"), out.splices, markers);
+    out.messages = wrapped(fit_messages(without_nulls(messages), tmpl, &out.unread_arguments), markers);
+    if (request.contains("tools") && !request.at("tools").is_null()) {
+        out.tools = wrapped(fit_tools(request.at("tools")), markers);
+    }
+    out.kwargs = wrapped(read_kwargs(request), markers);
+    out.add_generation_prompt = read_bool(request, "add_generation_prompt", true);
+    return out;
+}

@@ -1,0 +1,448 @@
+/* The order is llama-server's: biases, penalties, top_k, top_p, min_p, temperature, draw. Everything works on the plain
+ * logits, in passes that compilers turn into vector instructions: with a vocabulary of 150,000 words, a record per word
+ * and a sort cost milliseconds per token, and that times the number of streams. */
+#include "text/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+namespace {
+
+constexpr float RULED_OUT = -std::numeric_limits<float>::infinity();
+
+/* Below this, dividing by the temperature could overflow; the draw is certain anyway. */
+constexpr float TEMPERATURE_MIN = 1e-5f;
+
+/* Four words at a time, which every processor has. */
+constexpr uint32_t LANES = 4;
+typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
+typedef int32_t masks __attribute__((vector_size(LANES * sizeof(int32_t))));
+typedef uint32_t words __attribute__((vector_size(LANES * sizeof(uint32_t))));
+
+struct candidate {
+    int32_t token;
+    float logit;
+};
+
+/* The last tokens and how often each is among them. */
+class window {
+  public:
+    explicit window(size_t n) : size(n) {}
+
+    void push(int32_t token)
+    {
+        if (recent.size() < size) {
+            recent.push_back(token);
+        } else {
+            const auto oldest = counts.find(recent[next]);
+            if (--oldest->second == 0) {
+                counts.erase(oldest);
+            }
+            recent[next] = token;
+            next = (next + 1) % size;
+        }
+        counts[token]++;
+    }
+
+    const std::unordered_map<int32_t, uint32_t> &seen() const
+    {
+        return counts;
+    }
+
+  private:
+    size_t size; /* > 0 */
+    size_t next = 0;
+    std::vector<int32_t> recent;
+    std::unordered_map<int32_t, uint32_t> counts;
+};
+
+/* Vocabularies are large and requests that ignore the end come in crowds: the list of the last model is kept. */
+std::vector<int32_t> end_tokens(const model *m)
+{
+    static std::mutex mutex;
+    static const model *of = nullptr;
+    static uint8_t identity[sizeof m->info.identity];
+    static std::vector<int32_t> *tokens = new std::vector<int32_t>;
+
+    const std::lock_guard<std::mutex> hold(mutex);
+    if (of != m || memcmp(identity, m->info.identity, sizeof identity) != 0) {
+        of = nullptr; /* nothing is kept should this run out of memory */
+        tokens->clear();
+        for (uint32_t t = 0; t < m->info.n_vocab; t++) {
+            if (m->ops->is_end(m, static_cast<int32_t>(t))) {
+                tokens->push_back(static_cast<int32_t>(t));
+            }
+        }
+        of = m;
+        memcpy(identity, m->info.identity, sizeof identity);
+    }
+    return *tokens;
+}
+
+uint64_t drawn_seed()
+{
+    std::random_device source;
+    return source() & 0x7fffffff; /* exact in JSON and in every client's integers */
+}
+
+bool has_penalties(const llm_sampling &s)
+{
+    return s.penalty_last_n != 0 &&
+           (s.repeat_penalty != 1.0f || s.presence_penalty != 0.0f || s.frequency_penalty != 0.0f);
+}
+
+/* Larger logit first, then smaller id: the same order on every run. */
+bool comes_first(const candidate &a, const candidate &b)
+{
+    return a.logit > b.logit || (!(a.logit < b.logit) && a.token < b.token);
+}
+
+/* Index of the largest number; NaN is no number. -1 when all are ruled out. */
+int32_t largest(const float *logits, uint32_t n)
+{
+    floats lanes = floats{} + RULED_OUT;
+    uint32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        floats next;
+        memcpy(&next, logits + i, sizeof next);
+        lanes = next > lanes ? next : lanes;
+    }
+    float best = RULED_OUT;
+    for (uint32_t j = 0; j < LANES; j++) {
+        best = std::max(best, lanes[j]);
+    }
+    for (; i < n; i++) {
+        best = logits[i] > best ? logits[i] : best;
+    }
+    if (!(best > RULED_OUT)) {
+        return -1;
+    }
+    return static_cast<int32_t>(std::find(logits, logits + n, best) - logits);
+}
+
+/* e to the x for x <= 0, to 2e-7: a power of two put into the exponent's bits, times a polynomial for the rest. 0 for NaN
+ * and for what is too small to be a normal number. */
+inline floats exp_of(floats x)
+{
+    constexpr float SMALLEST = -87.0f;
+    constexpr float ROUND = 12582912.0f; /* adding it leaves an integer in the low bits */
+    const masks is_normal = x > SMALLEST;
+    const floats scaled = (is_normal ? x : floats{}) * 1.44269504f;
+    const floats shifted = scaled + ROUND;
+    const floats rest = (scaled - (shifted - ROUND)) * 0.69314718f;
+    floats power = rest * 0.0013888889f + 0.0083333340f;
+    power = power * rest + 0.041666668f;
+    power = power * rest + 0.16666667f;
+    power = power * rest + 0.5f;
+    power = power * rest + 1.0f;
+    power = power * rest + 1.0f;
+    words bits, exponent;
+    memcpy(&bits, &power, sizeof bits);
+    memcpy(&exponent, &shifted, sizeof exponent);
+    bits = (bits + (exponent << 23)) & (words)is_normal;
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
+
+float exp_of(float x)
+{
+    return exp_of(floats{} + x)[0];
+}
+
+double sum_of(floats x)
+{
+    return static_cast<double>((x[0] + x[1]) + (x[2] + x[3]));
+}
+
+/* Weights exp((logit - best) * scale) of all words, and their sum. */
+double weigh(const float *logits, uint32_t n, float best, float scale, float *weights)
+{
+    double sum = 0;
+    uint32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        floats next;
+        memcpy(&next, logits + i, sizeof next);
+        next = exp_of((next - best) * scale);
+        memcpy(weights + i, &next, sizeof next);
+        sum += sum_of(next);
+    }
+    for (; i < n; i++) {
+        weights[i] = exp_of((logits[i] - best) * scale);
+        sum += static_cast<double>(weights[i]);
+    }
+    return sum;
+}
+
+/* Index of the word in whose share of the sum `at` lies, or n by rounding. Adds up as weigh does. */
+uint32_t word_at(const float *weights, uint32_t n, double at)
+{
+    uint32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        floats next;
+        memcpy(&next, weights + i, sizeof next);
+        const double share = sum_of(next);
+        if (at < share) {
+            break;
+        }
+        at -= share;
+    }
+    while (i < n && at >= static_cast<double>(weights[i])) {
+        at -= static_cast<double>(weights[i++]);
+    }
+    return i;
+}
+
+} // namespace
+
+struct sampler {
+    uint32_t n_vocab;
+    llm_sampling sampling;
+    std::vector<logit_bias> biases; /* a bias of -infinity rules a token out */
+    window seen;
+    bool is_penalizing;
+    std::mt19937 random;
+    std::vector<candidate> candidates;
+    std::vector<std::pair<int32_t, float>> replaced; /* logits before the biases, for when those rule out everything */
+
+    sampler(const model *m, const llm_sampling &s)
+        : n_vocab(m->info.n_vocab), sampling(s),
+          seen(s.penalty_last_n > 0 ? static_cast<size_t>(s.penalty_last_n) : std::max<size_t>(1, m->info.n_ctx)),
+          is_penalizing(has_penalties(s)), random(static_cast<uint32_t>(s.seed ^ (s.seed >> 32)))
+    {}
+};
+
+namespace {
+
+/* Biases first, so that a token that is ruled out stays so. */
+void adjust(sampler *s, float *logits)
+{
+    s->replaced.clear();
+    for (const logit_bias &b : s->biases) {
+        float &logit = logits[b.token];
+        s->replaced.emplace_back(b.token, logit);
+        logit += b.bias;
+    }
+    if (!s->is_penalizing) {
+        return;
+    }
+    const llm_sampling &p = s->sampling;
+    for (const auto &[token, count] : s->seen.seen()) {
+        float &logit = logits[token];
+        logit = logit <= 0.0f ? logit * p.repeat_penalty : logit / p.repeat_penalty;
+        logit -= static_cast<float>(count) * p.frequency_penalty + p.presence_penalty;
+    }
+}
+
+/* The k largest, sorted. A heap of the best so far: most logits fail its one comparison. */
+void take_top(sampler *s, const float *logits, size_t k)
+{
+    std::vector<candidate> &best = s->candidates;
+    for (uint32_t i = 0; i < s->n_vocab; i++) {
+        const candidate next = {static_cast<int32_t>(i), logits[i]};
+        if (best.size() < k) {
+            if (logits[i] > RULED_OUT) {
+                best.push_back(next);
+                std::push_heap(best.begin(), best.end(), comes_first);
+            }
+        } else if (logits[i] > best.front().logit) {
+            std::pop_heap(best.begin(), best.end(), comes_first);
+            best.back() = next;
+            std::push_heap(best.begin(), best.end(), comes_first);
+        }
+    }
+    std::sort_heap(best.begin(), best.end(), comes_first);
+}
+
+void take_above(sampler *s, const float *logits, float least)
+{
+    for (uint32_t i = 0; i < s->n_vocab; i++) {
+        if (logits[i] >= least && logits[i] > RULED_OUT) {
+            s->candidates.push_back({static_cast<int32_t>(i), logits[i]});
+        }
+    }
+}
+
+/* Room for the weights of all words: one per thread and not per sampler, so that many streams stay in its cache. */
+float *weights_of_thread(uint32_t n)
+{
+    static thread_local std::vector<float> weights;
+    if (weights.size() < n) {
+        weights.resize(n);
+    }
+    return weights.data();
+}
+
+/* At least the words that top_p keeps, sorted, without sorting the vocabulary: the weight of each stretch of logits
+ * tells how far down the threshold lies. Returns the weight of all words. */
+double take_nucleus(sampler *s, const float *logits, float best)
+{
+    constexpr size_t N_STRETCHES = 256;
+    constexpr float PER_UNIT = 8.0f;
+    double stretches[N_STRETCHES] = {0};
+    float *weights = weights_of_thread(s->n_vocab);
+    const double sum = weigh(logits, s->n_vocab, best, 1.0f, weights);
+    for (uint32_t i = 0; i < s->n_vocab; i++) {
+        if (weights[i] > 0.0f) {
+            const size_t stretch = static_cast<size_t>((best - logits[i]) * PER_UNIT);
+            stretches[std::min(stretch, N_STRETCHES - 1)] += static_cast<double>(weights[i]);
+        }
+    }
+    double mass = 0;
+    size_t last = 0;
+    while (last < N_STRETCHES - 1 && (mass += stretches[last]) < static_cast<double>(s->sampling.top_p) * sum) {
+        last++;
+    }
+    take_above(s, logits, last == N_STRETCHES - 1 ? RULED_OUT : best - static_cast<float>(last + 1) / PER_UNIT);
+    std::sort(s->candidates.begin(), s->candidates.end(), comes_first);
+    return sum;
+}
+
+/* Keeps the first sorted candidates that together reach top_p of `sum`. */
+void cut_nucleus(sampler *s, float best, double sum)
+{
+    double mass = 0;
+    size_t n = 0;
+    while (n < s->candidates.size() && mass < static_cast<double>(s->sampling.top_p) * sum) {
+        mass += static_cast<double>(exp_of(s->candidates[n++].logit - best));
+    }
+    s->candidates.resize(std::max<size_t>(1, n));
+}
+
+void cut_improbable(sampler *s, float best)
+{
+    const float least = best + logf(s->sampling.min_p);
+    const auto keeps = [least](const candidate &c) { return c.logit >= least; };
+    s->candidates.erase(std::stable_partition(s->candidates.begin(), s->candidates.end(), keeps), s->candidates.end());
+}
+
+double random_below(sampler *s, double limit)
+{
+    return std::uniform_real_distribution<double>(0.0, 1.0)(s->random) * limit;
+}
+
+int32_t draw_candidate(sampler *s, float best)
+{
+    const float scale = 1.0f / s->sampling.temperature;
+    double sum = 0;
+    for (const candidate &c : s->candidates) {
+        sum += static_cast<double>(exp_of((c.logit - best) * scale));
+    }
+    double left = random_below(s, sum);
+    for (const candidate &c : s->candidates) {
+        left -= static_cast<double>(exp_of((c.logit - best) * scale));
+        if (left < 0) {
+            return c.token;
+        }
+    }
+    return s->candidates.front().token; /* rounding */
+}
+
+int32_t draw_any(sampler *s, const float *logits, float best, int32_t otherwise)
+{
+    float *weights = weights_of_thread(s->n_vocab);
+    const double sum = weigh(logits, s->n_vocab, best, 1.0f / s->sampling.temperature, weights);
+    const uint32_t drawn = word_at(weights, s->n_vocab, random_below(s, sum));
+    return drawn < s->n_vocab ? static_cast<int32_t>(drawn) : otherwise;
+}
+
+/* `token` has the largest logit, a finite one. */
+int32_t draw(sampler *s, const float *logits, int32_t token)
+{
+    const llm_sampling &p = s->sampling;
+    const float best = logits[token];
+    const bool has_top_k = p.top_k > 0 && static_cast<uint32_t>(p.top_k) < s->n_vocab;
+    s->candidates.clear();
+    if (has_top_k) {
+        take_top(s, logits, static_cast<size_t>(p.top_k));
+        double sum = 0;
+        for (const candidate &c : s->candidates) {
+            sum += static_cast<double>(exp_of(c.logit - best));
+        }
+        cut_nucleus(s, best, p.top_p < 1.0f ? sum : std::numeric_limits<double>::infinity());
+    } else if (p.top_p < 1.0f) {
+        const double sum = take_nucleus(s, logits, best);
+        cut_nucleus(s, best, sum);
+    } else if (p.min_p > 0.0f) {
+        take_above(s, logits, best + logf(p.min_p));
+    } else {
+        return draw_any(s, logits, best, token);
+    }
+    if (p.min_p > 0.0f) {
+        cut_improbable(s, best);
+    }
+    return s->candidates.empty() ? token : draw_candidate(s, best);
+}
+
+} // namespace
+
+int sampler_open(const model *m, const llm_sampling *sampling, const logit_bias *biases, size_t n_biases,
+                 int ignore_end, sampler **out)
+{
+    *out = nullptr;
+    for (size_t i = 0; i < n_biases; i++) {
+        if (biases[i].token < 0 || static_cast<uint32_t>(biases[i].token) >= m->info.n_vocab) {
+            return LLM_TOKEN;
+        }
+    }
+    try {
+        llm_sampling own = *sampling;
+        own.seed = own.seed == UINT64_MAX ? drawn_seed() : own.seed;
+        auto s = std::make_unique<sampler>(m, own);
+        s->biases.assign(biases, biases + n_biases);
+        if (ignore_end) {
+            for (const int32_t token : end_tokens(m)) {
+                s->biases.push_back({token, RULED_OUT});
+            }
+        }
+        *out = s.release();
+        return LLM_OK;
+    } catch (...) {
+        return LLM_NO_MEMORY;
+    }
+}
+
+void sampler_close(sampler *s)
+{
+    delete s;
+}
+
+void sampler_accept(sampler *s, int32_t token)
+{
+    if (!s->is_penalizing || token < 0 || static_cast<uint32_t>(token) >= s->n_vocab) {
+        return;
+    }
+    try {
+        s->seen.push(token);
+    } catch (...) { /* out of memory: one token goes unpenalized */
+    }
+}
+
+int32_t sampler_sample(sampler *s, float *logits)
+{
+    try {
+        adjust(s, logits);
+        const int32_t best = largest(logits, s->n_vocab);
+        if (best >= 0) {
+            const bool is_certain = !(s->sampling.temperature > TEMPERATURE_MIN) || std::isinf(logits[best]);
+            return is_certain ? best : draw(s, logits, best);
+        }
+        for (size_t i = s->replaced.size(); i-- > 0;) { /* backwards: a token may have two biases */
+            logits[s->replaced[i].first] = s->replaced[i].second;
+        }
+    } catch (...) { /* out of memory: the largest logit as it stands */
+    }
+    return std::max(0, largest(logits, s->n_vocab));
+}
+
+uint64_t sampler_seed(const sampler *s)
+{
+    return s->sampling.seed;
+}
