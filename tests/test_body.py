@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from llmd.answers.memory import digest_of
 from llmd.core import limits
 from llmd.core.errors import ApiError, shown
 from llmd.core.room import Room
 from llmd.dialects.openai import parameters
 from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
 from llmd.engine.native import JSON_WORDS
-from llmd.history.history import digest_of
 from llmd.history.transcript import joined_users, text_bytes_of
 from llmd.http import body
 from llmd.http.wire import ForkRequest

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from llmd.answers.memory import StoredAnswer, StoredSession, digests_of
+from llmd.answers.saved import SavedAnswers
 from llmd.engine import native
 from llmd.engine.wire import Reply
-from llmd.history.history import StoredAnswer, StoredSession, digests_of
-from llmd.history.saved_answers import SavedAnswers
 from tests.conversation import Conversation
 from tests.serving import SETTLE_S, Daemon, Json, config_of, serving
 

@@ -14,8 +14,10 @@ import pytest
 
 from llmd.core import limits
 from llmd.core.errors import ApiError
-from llmd.history.turns import Turns, n_common, user_starts
 from llmd.http.session_verbs import fork_point
+from llmd.turns.divergence import n_common
+from llmd.turns.log import TurnLog
+from llmd.turns.user_starts import user_starts
 from tests.conftest import Serve
 from tests.conversation import Conversation, cold
 from tests.serving import Answer, Daemon, Json, chat
@@ -394,8 +396,8 @@ async def test_who_loses_the_session_to_a_fork_hears_of_it(daemon: Daemon) -> No
 
 
 async def test_what_is_told_of_a_session_outlives_the_many_of_another_owner(daemon: Daemon) -> None:
-    turns = Turns(daemon.state.engine.page)
+    turns = TurnLog(daemon.state.engine.page)
     turns.started(turns.look(1, "a", b""), {1: 0})
-    for number in range(limits.TOLD_SESSIONS_MAX + 10):
+    for number in range(limits.TURN_SESSIONS_MAX + 10):
         turns.look(2, f"s{number}", b"")
     assert turns.user_starts(1, "a") == {1: 0}

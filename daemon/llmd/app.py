@@ -10,16 +10,14 @@ from pathlib import Path
 
 from aiohttp import web
 
+from .answers import file as answers_file
+from .answers.memory import AnswerMemory
+from .answers.saved import SavedAnswers
 from .core import limits
 from .engine import native, segment
 from .engine.engine import Engine
 from .engine.engine_open import EngineOptions
 from .engine.generation import CancelReason, Generation
-from .history import history_file
-from .history.history import Histories
-from .history.saved_answers import SavedAnswers
-from .history.session_memory import SessionMemory
-from .history.turns import Turns
 from .http.access import KeyFileError, KeyRing, read_keys
 from .http.boundary import add_cors_headers, boundary
 from .http.connections import Runner
@@ -31,6 +29,8 @@ from .process import systemd
 from .process.logs import fields
 from .process.options import Config
 from .process.progress import Loading, Progress
+from .session_follower import SessionFollower
+from .turns.log import TurnLog
 
 log = logging.getLogger("llmd")
 
@@ -75,7 +75,7 @@ async def open_model(state: State, wanted: EngineOptions) -> None:
     """Cancelled while it loads, it leaves the thread that loads: nothing can stop that but the end of the process."""
     engine = await _open(state.config, wanted)
     try:
-        histories = await histories_of(state.config, engine)
+        answers = await remembered_answers(state.config, engine)
         saved_answers = await saved_answers_of(state.config, engine)
     except BaseException:
         await engine.close()
@@ -83,12 +83,12 @@ async def open_model(state: State, wanted: EngineOptions) -> None:
     state.opened = Opened(
         engine=engine,
         progress=Progress(engine.heartbeat),
-        turns=Turns(engine.page),
+        turns=TurnLog(engine.page),
         model_id=state.config.model_id or engine.info.name,
-        histories=histories,
+        histories=answers,
         saved_answers=saved_answers,
     )
-    engine.watcher = SessionMemory(state.histories, state.turns, state.is_in_use)
+    engine.watcher = SessionFollower(state.histories, state.turns, state.is_in_use)
     state.use_keys(state.keys)
 
 
@@ -130,13 +130,13 @@ def runner_of(app: web.Application) -> web.AppRunner:
     )
 
 
-async def histories_of(config: Config, engine: Engine) -> Histories:
+async def remembered_answers(config: Config, engine: Engine) -> AnswerMemory:
     """With what the daemon before this one kept."""
-    histories, info = Histories(), engine.info
+    memory, info = AnswerMemory(), engine.info
     if config.state_dir is not None:
-        path = history_file.path_of(config.state_dir, info.fingerprint)
-        await asyncio.to_thread(history_file.take, path, histories, info.fingerprint, info.n_vocab)
-    return histories
+        path = answers_file.path_of(config.state_dir, info.fingerprint)
+        await asyncio.to_thread(answers_file.take, path, memory, info.fingerprint, info.n_vocab)
+    return memory
 
 
 async def saved_answers_of(config: Config, engine: Engine) -> SavedAnswers | None:
@@ -148,12 +148,12 @@ async def saved_answers_of(config: Config, engine: Engine) -> SavedAnswers | Non
     return found
 
 
-async def write_histories(state: State) -> None:
+async def write_answers(state: State) -> None:
     """When no more answers come, and the state directory is still this daemon's own."""
     if state.config.state_dir is not None:
         fingerprint = state.engine.info.fingerprint
-        path = history_file.path_of(state.config.state_dir, fingerprint)
-        await asyncio.to_thread(history_file.write, path, state.histories, fingerprint)
+        path = answers_file.path_of(state.config.state_dir, fingerprint)
+        await asyncio.to_thread(answers_file.write, path, state.histories, fingerprint)
 
 
 def engine_options(config: Config) -> EngineOptions:
@@ -235,7 +235,7 @@ async def save(state: State) -> None:
     telling = asyncio.create_task(tell_saving(state))
     try:
         await state.engine.stop()
-        await write_histories(state)
+        await write_answers(state)
     finally:
         telling.cancel()
 

@@ -100,15 +100,15 @@ LIVE_REQUESTS_MAX = 256
 DIVERGENCE_TOKENS_SHOWN = 12
 """Prompt tokens shown on each side of the point where histories diverged."""
 
-# What is told about sessions (turns.py).
-TOLD_TURNS_MAX = 16
-TOLD_SESSIONS_MAX = 1024
+# What is told about past turns (turns/).
+TURNS_PER_SESSION_MAX = 16
+TURN_SESSIONS_MAX = 1024
 DIVERGENCE_TOKENS_KEPT = 16
 """Tokens kept on each side of the point where the histories of a turn diverged."""
 USER_BOUNDARIES_MAX = 4
 """Messages of the user, from the last one back, whose beginnings libllm finds in a prompt (chat.cpp)."""
 
-# Answers kept with their tokens (history.py).
+# Answers kept with their tokens (answers/memory.py).
 ANSWER_BYTES_MAX = 64 * 1024**2
 ANSWER_BYTES_OVERHEAD = 256
 """Counted for each answer beside its tokens and text."""
@@ -118,7 +118,7 @@ ANSWER_TOKENS_LEFT_OUT_MAX = STOP_STRING_BYTES_MAX + 8
 """Tokens at the end of an answer that its text may lack: a stop string, a cut character."""
 
 ANSWER_FILE_BYTES_MAX = ANSWER_BYTES_MAX + ANSWER_SESSIONS_MAX * (SESSION_ID_CHARS_MAX + 64) + 1024
-"""Of a file with as many answers as are ever kept (history_file.py): a larger one is not read."""
+"""Of a file with as many answers as are ever kept (answers/file.py): a larger one is not read."""
 
 # Times.
 RETRY_AFTER_S = 1

@@ -19,7 +19,8 @@ from ..core import limits
 from ..core.errors import ApiError, code_of_status, context_length_error
 from ..core.session_key import SessionKey
 from ..dialects.openai.wire import FinishReason
-from ..history.turns import Sight, Turn, divergence_of
+from ..turns.divergence import Sight, divergence_of
+from ..turns.log import Turn
 from .engine import Engine
 from .engine_text import Prompt
 from .native import OUTCOME_WORDS, REASON_WORDS, STATUS_WORDS, GenerateFlag, Outcome, Status

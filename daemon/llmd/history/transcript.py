@@ -8,11 +8,11 @@ from typing import Any
 
 import msgspec
 
+from ..answers.memory import Splice
 from ..core import limits
 from ..core.errors import ApiError, shown
 from ..core.room import utf8_bytes
 from ..dialects.openai.wire import ChatCompletionRequest, ContentPart, Message, Reasoning, Thinking, ToolCall
-from .history import Splice
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 _SWITCHES = {"enabled": True, "disabled": False}

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from ..answers.memory import AnswerMemory
+from ..answers.saved import SavedAnswers
 from ..core import limits
 from ..core.errors import ApiError
 from ..core.shares import Admission
 from ..engine.engine import Engine
 from ..engine.generation import Generation
-from ..history.history import Histories
-from ..history.saved_answers import SavedAnswers
-from ..history.turns import Turns
 from ..process.options import Config
 from ..process.progress import Loading, Progress
+from ..turns.log import TurnLog
 from .access import ANYBODY, Caller, KeyRing
 from .metrics import Metrics
 
@@ -27,9 +27,9 @@ class Opened:
 
     engine: Engine
     progress: Progress
-    turns: Turns
+    turns: TurnLog
     model_id: str
-    histories: Histories = field(default_factory=Histories)
+    histories: AnswerMemory = field(default_factory=AnswerMemory)
     saved_answers: SavedAnswers | None = None
     """None: there is no state directory."""
 
@@ -70,11 +70,11 @@ class State:
         return self._there.progress
 
     @property
-    def turns(self) -> Turns:
+    def turns(self) -> TurnLog:
         return self._there.turns
 
     @property
-    def histories(self) -> Histories:
+    def histories(self) -> AnswerMemory:
         return self._there.histories
 
     @property

@@ -7,13 +7,14 @@ from typing import Any, cast
 
 from aiohttp import web
 
+from ..answers.memory import Mode, Splice, answer_of, digest_of, digests_of
+from ..answers.memory import SessionAnswers as Kept
 from ..core.errors import ApiError
 from ..core.session_key import SessionKey, parent_of
 from ..dialects.openai.wire import ChatCompletionRequest
 from ..engine.engine_text import Prompt
 from ..engine.generation import Generation
 from ..engine.native import Page
-from ..history.history import Kept, Mode, Splice, answer_of, digest_of, digests_of
 from ..history.transcript import joined_users, render_request, template_messages, text_bytes_of
 from .context import FACTS, STATE, State
 

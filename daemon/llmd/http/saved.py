@@ -6,10 +6,10 @@ import asyncio
 
 from aiohttp import web
 
+from ..answers.saved import SavedAnswers
 from ..core import limits, session_key
 from ..core.errors import ApiError, code_of_status, shown
 from ..engine.native import SAVED_MAX, SAVED_PER_OWNER_MAX, STATUS_WORDS, Status
-from ..history.saved_answers import SavedAnswers
 from . import body
 from .context import FACTS, STATE, State
 from .respond import respond

@@ -10,8 +10,8 @@ from ..core.shares import share_of
 from ..engine.engine import Engine
 from ..engine.native import REASON_TEXTS, REASON_WORDS, Status
 from ..engine.wire import ALL_TOKENS
-from ..history.turns import Divergence as DivergedTokens
-from ..history.turns import Turn
+from ..turns.divergence import DivergedTokens
+from ..turns.log import Turn
 from . import body
 from .context import STATE, State
 from .respond import respond

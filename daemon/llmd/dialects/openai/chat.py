@@ -5,7 +5,6 @@ from __future__ import annotations
 from aiohttp import web
 
 from ...core.sampling import max_tokens_of
-from ...history.turns import user_starts
 from ...http import body
 from ...http.answer import answer
 from ...http.context import FACTS, STATE
@@ -14,6 +13,7 @@ from ...http.history import rendered
 from ...http.respond import respond
 from ...http.wire import RenderedTemplate
 from ...http.work import admitted, delivery_of, key_of, work_of
+from ...turns.user_starts import user_starts
 from .wire import ChatCompletionRequest
 
 

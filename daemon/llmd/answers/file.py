@@ -1,5 +1,5 @@
 """The answers of named sessions on disk, from an orderly stop to the next start; and those of a saved session, as long
-as it is saved (saved_answers.py).
+as it is saved (saved.py).
 
     magic     8 bytes
     version   u32, little-endian
@@ -27,7 +27,7 @@ import msgspec
 
 from ..core import limits, session_key
 from ..process.logs import fields
-from .history import Histories, StoredSession
+from .memory import AnswerMemory, StoredSession
 
 log = logging.getLogger("llmd.history")
 
@@ -108,9 +108,9 @@ def _check(session: StoredSession, n_vocab: int) -> None:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def write(path: Path, histories: Histories, fingerprint: str) -> None:
+def write(path: Path, memory: AnswerMemory, fingerprint: str) -> None:
     """A disk that takes nothing costs the answers, with a line in the log, and nothing else."""
-    sessions = histories.stored()
+    sessions = memory.stored()
     try:
         if sessions:
             replace(path, encode(sessions, fingerprint))
@@ -120,12 +120,12 @@ def write(path: Path, histories: Histories, fingerprint: str) -> None:
         log.warning("the answers of sessions cannot be written", extra=_about(path, error.strerror))
 
 
-def take(path: Path, histories: Histories, fingerprint: str, n_vocab: int) -> None:
+def take(path: Path, memory: AnswerMemory, fingerprint: str, n_vocab: int) -> None:
     """Reads what the daemon before this one wrote, if there is any, and removes it."""
     try:
         data = read(path)
         for session in decode(data, fingerprint, n_vocab):
-            histories.restore(session)
+            memory.restore(session)
         path.unlink()
     except FileNotFoundError:
         pass

@@ -1,4 +1,4 @@
-"""The answers of a saved session, beside its files: bytes as history_file.py's, one session a file, under a name made
+"""The answers of a saved session, beside its files: bytes as file.py's, one session a file, under a name made
 of owner and label. A label without such a file works: its answers are then tokenized as the template has them.
 
 The calls block; a disk that refuses costs the answers, with a line in the log, and nothing else.
@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from ..process.logs import fields
-from . import history_file
-from .history import StoredSession
+from . import file as answers_file
+from .memory import StoredSession
 
 log = logging.getLogger("llmd.history")
 
@@ -27,7 +27,7 @@ class SavedAnswers:
     """Those of one model's state directory."""
 
     def __init__(self, state_dir: Path, fingerprint: str, n_vocab: int) -> None:
-        self._directory = history_file.directory_of(state_dir, fingerprint) / "saved"
+        self._directory = answers_file.directory_of(state_dir, fingerprint) / "saved"
         self._fingerprint = fingerprint
         self._n_vocab = n_vocab
 
@@ -43,18 +43,18 @@ class SavedAnswers:
                 path.unlink(missing_ok=True)
             else:
                 stored = msgspec.structs.replace(session, owner=owner, name=label)
-                history_file.replace(path, history_file.encode([stored], self._fingerprint))
+                answers_file.replace(path, answers_file.encode([stored], self._fingerprint))
         except OSError as error:
             log.warning("the answers of a saved session cannot be written", extra=_about(path, error.strerror))
 
     def read(self, owner: int, label: str) -> StoredSession | None:
         path = self.path_of(owner, label)
         try:
-            found = history_file.decode(history_file.read(path), self._fingerprint, self._n_vocab)
+            found = answers_file.decode(answers_file.read(path), self._fingerprint, self._n_vocab)
             return next((one for one in found if (one.owner, one.name) == (owner, label)), None)
         except FileNotFoundError:
             return None
-        except (OSError, history_file.RefusedError) as error:
+        except (OSError, answers_file.RefusedError) as error:
             log.warning("the answers of a saved session were refused", extra=_about(path, str(error)))
             return None
 

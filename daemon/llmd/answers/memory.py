@@ -1,4 +1,4 @@
-"""The history is what was generated, not what the client echoes: answers with their tokens, found again by content.
+"""Answers with the tokens that they were made of, found again by content when a client sends them back.
 
 Text that a model wrote often tokenizes otherwise than it was written, and templates write past answers otherwise than
 new ones. So each finished answer of a session is kept with its tokens, under a digest of the whole conversation up to
@@ -29,7 +29,7 @@ from ..core.shares import who_must_go
 Mode = Literal["resident", "template"]
 """resident: answers keep the tokens they were generated with; template: all is tokenized as the template has it."""
 
-Message = Mapping[str, Any]
+TemplateMessage = Mapping[str, Any]
 """As transcript.py hands it to the template."""
 
 _TOKEN_BYTES = 4
@@ -41,17 +41,17 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 # --- digests ---------------------------------------------------------------------------------------------------------
 
 
-def digest_of(previous: bytes, message: Message) -> bytes:
+def digest_of(previous: bytes, message: TemplateMessage) -> bytes:
     """Of a conversation that goes on with this message; b"" before the first."""
     return hashlib.blake2b(previous + _encode(_meaning(message)), digest_size=_DIGEST_BYTES).digest()
 
 
-def digests_of(messages: Sequence[Message]) -> list[bytes]:
+def digests_of(messages: Sequence[TemplateMessage]) -> list[bytes]:
     """Of the conversation up to and including each message."""
     return list(accumulate(messages, digest_of, initial=b""))[1:]
 
 
-def _meaning(message: Message) -> list[Any]:
+def _meaning(message: TemplateMessage) -> list[Any]:
     text = _text(message.get("content"))
     if message["role"] == "assistant":
         text = _without_reasoning(text)
@@ -72,7 +72,7 @@ def _without_reasoning(text: str) -> str:
     return text
 
 
-def _arguments(function: Message) -> Any:
+def _arguments(function: TemplateMessage) -> Any:
     """What is no JSON, or more of it than any tool's arguments have, is compared as text."""
     arguments = function.get("arguments")
     if not isinstance(arguments, str):
@@ -146,7 +146,7 @@ class Splice:
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """As history_file.py writes it; see Answer."""
+    """As answers/file.py writes it; see Answer."""
 
     digest: Annotated[bytes, msgspec.Meta(min_length=_DIGEST_BYTES, max_length=_DIGEST_BYTES)]
     tokens: bytes
@@ -163,7 +163,7 @@ class StoredSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 
 @dataclass(slots=True)
-class Kept:
+class SessionAnswers:
     """One session. Both are in order of use."""
 
     owner: int
@@ -173,13 +173,13 @@ class Kept:
     """What the client last asked for."""
 
 
-class Histories:
+class AnswerMemory:
     """The answers of all sessions, bounded: the least recently used go first. "" names what has no session."""
 
     def __init__(
         self, bytes_max: int = limits.ANSWER_BYTES_MAX, answers_max: int = limits.ANSWERS_PER_SESSION_MAX
     ) -> None:
-        self._kept: OrderedDict[tuple[int, str], Kept] = OrderedDict()
+        self._sessions: OrderedDict[tuple[int, str], SessionAnswers] = OrderedDict()
         self._bytes_max = bytes_max
         self._answers_max = answers_max
         self.n_bytes = 0
@@ -190,83 +190,83 @@ class Histories:
             return asked or default
         if asked is not None:
             self._of(owner, session).mode = asked
-        kept = self._kept.get((owner, session))
-        return (kept.mode if kept is not None else None) or default
+        said = self._sessions.get((owner, session))
+        return (said.mode if said is not None else None) or default
 
     def splices(self, owner: int, session: str, digests: Sequence[bytes]) -> list[Splice]:
         """The answers of this session in a conversation with these digests (digests_of)."""
-        kept = self._kept.get((owner, session))
-        if kept is None:
+        said = self._sessions.get((owner, session))
+        if said is None:
             return []
         found = []
         for index, digest in enumerate(digests):
-            answer = kept.answers.get(digest)
+            answer = said.answers.get(digest)
             if answer is not None:
-                kept.answers.move_to_end(digest)
+                said.answers.move_to_end(digest)
                 found.append(Splice(index, answer.tokens, answer.rest))
         if found:
-            self._kept.move_to_end((owner, session))
+            self._sessions.move_to_end((owner, session))
         return found
 
-    def visit(self, owner: int, session: str) -> Kept:
+    def visit(self, owner: int, session: str) -> SessionAnswers:
         """The session as it is now, for an answer that comes later."""
         return self._of(owner, session)
 
-    def keep_for(self, visited: Kept, digest: bytes, answer: Answer) -> None:
+    def keep_for(self, visited: SessionAnswers, digest: bytes, answer: Answer) -> None:
         """As `keep`, under the name that the session has by now; nothing if it was forgotten since the visit."""
-        if self._kept.get((visited.owner, visited.name)) is visited:
+        if self._sessions.get((visited.owner, visited.name)) is visited:
             self.keep(visited.owner, visited.name, digest, answer)
 
     def keep(self, owner: int, session: str, digest: bytes, answer: Answer) -> None:
         """`digest`: of the conversation with the answer as its last message."""
-        kept = self._of(owner, session)
-        self._drop(kept, digest)
-        kept.answers[digest] = answer
+        said = self._of(owner, session)
+        self._drop(said, digest)
+        said.answers[digest] = answer
         self.n_bytes += _bytes_of(answer)
-        while len(kept.answers) > self._answers_max:
-            self._drop(kept, next(iter(kept.answers)))
+        while len(said.answers) > self._answers_max:
+            self._drop(said, next(iter(said.answers)))
         while self.n_bytes > self._bytes_max:
             self._drop_oldest()
 
     def forget(self, owner: int, session: str) -> None:
-        kept = self._kept.pop((owner, session), None)
-        if kept is not None:
-            self.n_bytes -= sum(map(_bytes_of, kept.answers.values()))
+        said = self._sessions.pop((owner, session), None)
+        if said is not None:
+            self.n_bytes -= sum(map(_bytes_of, said.answers.values()))
 
     def copy(self, owner: int, session: str, new_session: str) -> None:
         """A fork knows what its parent said."""
-        kept = self._kept.get((owner, session))
+        said = self._sessions.get((owner, session))
         self.forget(owner, new_session)
-        if kept is None:
+        if said is None:
             return
-        self._of(owner, new_session).mode = kept.mode
-        for digest, answer in list(kept.answers.items()):
+        self._of(owner, new_session).mode = said.mode
+        for digest, answer in list(said.answers.items()):
             self.keep(owner, new_session, digest, answer)
 
     def inherit(self, owner: int, parent: str, session: str) -> None:
         """A session that is used for the first time begins as a fork of its parent, if it names one."""
-        if parent and session and (owner, session) not in self._kept:
+        if parent and session and (owner, session) not in self._sessions:
             self.copy(owner, parent, session)
 
     def rename(self, owner: int, session: str, new_session: str) -> None:
         self.forget(owner, new_session)
-        kept = self._kept.pop((owner, session), None)
-        if kept is not None:
-            kept.name = new_session
-            self._kept[owner, new_session] = kept
+        said = self._sessions.pop((owner, session), None)
+        if said is not None:
+            said.name = new_session
+            self._sessions[owner, new_session] = said
 
     def stored(self) -> list[StoredSession]:
         """All that named sessions have, the least recently used first."""
-        found = (self.stored_of(owner, name) for owner, name in self._kept if name)
+        found = (self.stored_of(owner, name) for owner, name in self._sessions if name)
         return [session for session in found if session is not None]
 
     def stored_of(self, owner: int, session: str) -> StoredSession | None:
         """None: it has nothing."""
-        kept = self._kept.get((owner, session))
-        if kept is None or not (kept.answers or kept.mode is not None):
+        said = self._sessions.get((owner, session))
+        if said is None or not (said.answers or said.mode is not None):
             return None
-        answers = [StoredAnswer(digest, answer.tokens, answer.rest) for digest, answer in kept.answers.items()]
-        return StoredSession(owner, session, kept.mode, answers)
+        answers = [StoredAnswer(digest, answer.tokens, answer.rest) for digest, answer in said.answers.items()]
+        return StoredSession(owner, session, said.mode, answers)
 
     def restore(self, session: StoredSession) -> None:
         """As if it had been used just now; the bounds hold."""
@@ -280,23 +280,23 @@ class Histories:
         if session is not None:
             self.restore(msgspec.structs.replace(session, owner=owner, name=name))
 
-    def _of(self, owner: int, session: str) -> Kept:
-        kept = self._kept.setdefault((owner, session), Kept(owner, session))
-        self._kept.move_to_end((owner, session))
-        while len(self._kept) > limits.ANSWER_SESSIONS_MAX:
-            self.forget(*who_must_go(self._kept))
-        return kept
+    def _of(self, owner: int, session: str) -> SessionAnswers:
+        said = self._sessions.setdefault((owner, session), SessionAnswers(owner, session))
+        self._sessions.move_to_end((owner, session))
+        while len(self._sessions) > limits.ANSWER_SESSIONS_MAX:
+            self.forget(*who_must_go(self._sessions))
+        return said
 
-    def _drop(self, kept: Kept, digest: bytes) -> None:
-        answer = kept.answers.pop(digest, None)
+    def _drop(self, said: SessionAnswers, digest: bytes) -> None:
+        answer = said.answers.pop(digest, None)
         if answer is not None:
             self.n_bytes -= _bytes_of(answer)
 
     def _drop_oldest(self) -> None:
-        key, kept = next((key, kept) for key, kept in self._kept.items() if kept.answers)
-        self._drop(kept, next(iter(kept.answers)))
-        if not kept.answers and kept.mode is None:
-            del self._kept[key]
+        key, said = next((key, said) for key, said in self._sessions.items() if said.answers)
+        self._drop(said, next(iter(said.answers)))
+        if not said.answers and said.mode is None:
+            del self._sessions[key]
 
 
 def _bytes_of(answer: Answer) -> int:

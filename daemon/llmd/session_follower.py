@@ -1,6 +1,6 @@
-"""What the daemon remembers of sessions beside the engine, answers and turns, follows what becomes of the sessions.
+"""What the daemon knows of sessions beside the engine, their answers and turns, follows what becomes of them.
 
-The engine tells in the order in which things happened, so that what is remembered is never of a session that another
+The engine tells in the order in which things happened, so that what is known is never of a session that another
 one has replaced; and it tells whether or not the client that asked for it still waits. Owned by the event loop.
 """
 
@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..engine.wire import Close, Fork, Load, Question, Rename, Reset
-from .history import Histories
-from .turns import Turns
+from .answers.memory import AnswerMemory
+from .engine.wire import Close, Fork, Load, Question, Rename, Reset
+from .turns.log import TurnLog
 
 
 @dataclass(frozen=True, slots=True)
-class SessionMemory:
+class SessionFollower:
     """Hears of every session (engine.Watcher)."""
 
-    histories: Histories
-    turns: Turns
+    answers: AnswerMemory
+    turns: TurnLog
     is_in_use: Callable[[int, str], bool]
     """Whether a generation of that owner and session is live."""
 
@@ -30,10 +30,10 @@ class SessionMemory:
                 self._forget(owner, command.session)
             case Fork():
                 self.turns.forget(owner, command.new_session)
-                self.histories.copy(owner, command.session, command.new_session)
+                self.answers.copy(owner, command.session, command.new_session)
             case Rename():
                 self.turns.renamed(owner, command.session, command.new_session)
-                self.histories.rename(owner, command.session, command.new_session)
+                self.answers.rename(owner, command.session, command.new_session)
 
     def on_forgotten(self, owner: int, session: str) -> None:
         """One that has come back already goes on with what it said."""
@@ -42,4 +42,4 @@ class SessionMemory:
 
     def _forget(self, owner: int, name: str) -> None:
         self.turns.forget(owner, name)
-        self.histories.forget(owner, name)
+        self.answers.forget(owner, name)

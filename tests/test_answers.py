@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from llmd.answers.memory import Answer, AnswerMemory, Splice, answer_of, digest_of, digests_of
 from llmd.core import limits
 from llmd.dialects.openai.wire import ChatCompletionRequest
-from llmd.history.history import Answer, Histories, Splice, answer_of, digest_of, digests_of
 from llmd.history.transcript import render_request
 from llmd.http import history as api_history
 from tests.conftest import Serve
@@ -183,94 +183,93 @@ def test_an_answer_of_others_is_noticed_at_once() -> None:
     assert asked == [4 * (100_000 - limits.ANSWER_TOKENS_LEFT_OUT_MAX)]
 
 
-def filled(histories: Histories, session: str, n: int) -> list[Json]:
+def filled(memory: AnswerMemory, session: str, n: int) -> list[Json]:
     messages: list[Json] = []
     for number in range(n):
         messages += [user(f"q{number}"), assistant(f"a{number}")]
-        histories.keep(OWNER, session, digest(*messages), Answer(tokens(number), ""))
+        memory.keep(OWNER, session, digest(*messages), Answer(tokens(number), ""))
     return messages
 
 
-def found(histories: Histories, session: str, messages: list[Json], owner: int = OWNER) -> list[tuple[int, Any]]:
+def found(memory: AnswerMemory, session: str, messages: list[Json], owner: int = OWNER) -> list[tuple[int, Any]]:
     return [
-        (splice.message, splice.rendered()["tokens"])
-        for splice in histories.splices(owner, session, digests_of(messages))
+        (splice.message, splice.rendered()["tokens"]) for splice in memory.splices(owner, session, digests_of(messages))
     ]
 
 
 def test_answers_are_found_at_their_places() -> None:
-    histories = Histories()
-    messages = filled(histories, "s", 3)
-    assert found(histories, "s", [*messages, user("more")]) == [(1, [0]), (3, [1]), (5, [2])]
+    memory = AnswerMemory()
+    messages = filled(memory, "s", 3)
+    assert found(memory, "s", [*messages, user("more")]) == [(1, [0]), (3, [1]), (5, [2])]
     edited = [*messages[:3], assistant("edited"), *messages[4:]]
-    assert found(histories, "s", edited) == [(1, [0])]
-    assert found(histories, "other", messages) == found(histories, "s", messages, owner=1) == []
+    assert found(memory, "s", edited) == [(1, [0])]
+    assert found(memory, "other", messages) == found(memory, "s", messages, owner=1) == []
 
 
 def test_what_is_kept_is_bounded() -> None:
-    histories = Histories(bytes_max=3000, answers_max=4)
-    filled(histories, "a", 10)
-    assert len(found(histories, "a", filled(Histories(), "a", 10))) == 4
+    memory = AnswerMemory(bytes_max=3000, answers_max=4)
+    filled(memory, "a", 10)
+    assert len(found(memory, "a", filled(AnswerMemory(), "a", 10))) == 4
     for session in "bcdefgh":
-        filled(histories, session, 4)
-        assert histories.n_bytes <= 3000
-    assert found(histories, "a", filled(Histories(), "a", 10)) == []
-    assert len(found(histories, "h", filled(Histories(), "h", 4))) == 4
+        filled(memory, session, 4)
+        assert memory.n_bytes <= 3000
+    assert found(memory, "a", filled(AnswerMemory(), "a", 10)) == []
+    assert len(found(memory, "h", filled(AnswerMemory(), "h", 4))) == 4
     for session in "abcdefgh":
-        histories.forget(OWNER, session)
-    assert histories.n_bytes == 0
+        memory.forget(OWNER, session)
+    assert memory.n_bytes == 0
 
 
 def test_the_sessions_of_one_owner_never_push_out_those_of_others() -> None:
-    histories = Histories()
-    messages = filled(histories, "s", 3)
+    memory = AnswerMemory()
+    messages = filled(memory, "s", 3)
     for number in range(limits.ANSWER_SESSIONS_MAX + 10):
-        histories.mode(OWNER + 1, f"s{number}", "resident", "resident")
-    assert len(found(histories, "s", messages)) == 3
+        memory.mode(OWNER + 1, f"s{number}", "resident", "resident")
+    assert len(found(memory, "s", messages)) == 3
 
 
 def test_a_fork_and_a_renamed_session_know_what_was_said() -> None:
-    histories = Histories()
-    messages = filled(histories, "s", 2)
-    histories.copy(OWNER, "s", "fork")
-    histories.inherit(OWNER, "s", "child")
-    histories.rename(OWNER, "s", "new")
-    assert [len(found(histories, name, messages)) for name in ("fork", "child", "new", "s")] == [2, 2, 2, 0]
-    histories.forget(OWNER, "fork")
-    histories.inherit(OWNER, "nobody", "child")
-    assert [len(found(histories, name, messages)) for name in ("fork", "child")] == [0, 2]
+    memory = AnswerMemory()
+    messages = filled(memory, "s", 2)
+    memory.copy(OWNER, "s", "fork")
+    memory.inherit(OWNER, "s", "child")
+    memory.rename(OWNER, "s", "new")
+    assert [len(found(memory, name, messages)) for name in ("fork", "child", "new", "s")] == [2, 2, 2, 0]
+    memory.forget(OWNER, "fork")
+    memory.inherit(OWNER, "nobody", "child")
+    assert [len(found(memory, name, messages)) for name in ("fork", "child")] == [0, 2]
 
 
 def test_an_answer_follows_its_session_and_not_its_name() -> None:
-    histories = Histories()
-    visited = histories.visit(OWNER, "s")
-    histories.rename(OWNER, "s", "new")
-    histories.keep_for(visited, digest(user("q"), assistant("a")), Answer(tokens(1), ""))
-    assert histories.n_bytes > 0 and len(histories.stored()) == 1 and histories.stored()[0].name == "new"
-    histories.forget(OWNER, "new")
-    histories.visit(OWNER, "new")  # another session of that name
-    histories.keep_for(visited, digest(user("q"), assistant("b")), Answer(tokens(2), ""))
-    assert histories.n_bytes == 0
+    memory = AnswerMemory()
+    visited = memory.visit(OWNER, "s")
+    memory.rename(OWNER, "s", "new")
+    memory.keep_for(visited, digest(user("q"), assistant("a")), Answer(tokens(1), ""))
+    assert memory.n_bytes > 0 and len(memory.stored()) == 1 and memory.stored()[0].name == "new"
+    memory.forget(OWNER, "new")
+    memory.visit(OWNER, "new")  # another session of that name
+    memory.keep_for(visited, digest(user("q"), assistant("b")), Answer(tokens(2), ""))
+    assert memory.n_bytes == 0
 
 
 def test_a_renamed_session_is_not_counted_twice() -> None:
     n_bytes = 10 * (len(tokens(0)) + limits.ANSWER_BYTES_OVERHEAD)
-    histories = Histories(bytes_max=n_bytes)
-    messages = filled(histories, "s", 10)
-    assert histories.n_bytes == n_bytes
-    histories.rename(OWNER, "s", "new")
-    assert len(found(histories, "new", messages)) == 10 and histories.n_bytes == n_bytes
+    memory = AnswerMemory(bytes_max=n_bytes)
+    messages = filled(memory, "s", 10)
+    assert memory.n_bytes == n_bytes
+    memory.rename(OWNER, "s", "new")
+    assert len(found(memory, "new", messages)) == 10 and memory.n_bytes == n_bytes
 
 
 def test_the_mode_holds_for_the_session() -> None:
-    histories = Histories()
-    assert histories.mode(OWNER, "s", None, "resident") == "resident"
-    assert histories.mode(OWNER, "s", "template", "resident") == "template"
-    assert histories.mode(OWNER, "s", None, "resident") == "template"
-    histories.forget(OWNER, "s")
-    assert histories.mode(OWNER, "s", None, "resident") == "resident"
-    assert histories.mode(OWNER, "", "template", "resident") == "template"
-    assert histories.mode(OWNER, "", None, "resident") == "resident"
+    memory = AnswerMemory()
+    assert memory.mode(OWNER, "s", None, "resident") == "resident"
+    assert memory.mode(OWNER, "s", "template", "resident") == "template"
+    assert memory.mode(OWNER, "s", None, "resident") == "template"
+    memory.forget(OWNER, "s")
+    assert memory.mode(OWNER, "s", None, "resident") == "resident"
+    assert memory.mode(OWNER, "", "template", "resident") == "template"
+    assert memory.mode(OWNER, "", None, "resident") == "resident"
 
 
 # --- turns -----------------------------------------------------------------------------------------------------------

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from llmd.answers import file as answers_file
+from llmd.answers.file import RefusedError, decode, encode, take, write
+from llmd.answers.memory import Answer, AnswerMemory, StoredAnswer, StoredSession, digest_of, digests_of
 from llmd.core import limits
-from llmd.history import history_file
-from llmd.history.history import Answer, Histories, StoredAnswer, StoredSession, digest_of, digests_of
-from llmd.history.history_file import RefusedError, decode, encode, take, write
 from tests.serving import Daemon, Json, config_of, serving
 
 MODEL, OTHER_MODEL = "0123456789abcdef" * 2, "fedcba9876543210" * 2
@@ -33,29 +33,29 @@ def digest(number: int) -> bytes:
     return digest_of(b"", {"role": "assistant", "content": str(number)})
 
 
-def filled() -> Histories:
-    histories = Histories()
+def filled() -> AnswerMemory:
+    memory = AnswerMemory()
     for number in range(3):
-        histories.keep(OWNER, "a", digest(number), Answer(tokens(number, N_VOCAB - 1), "" if number else " the réste"))
-    histories.keep(0, "b", digest(7), Answer(tokens(), ""))
-    histories.mode(0, "c", "template", "resident")
-    histories.keep(0, "", digest(8), Answer(tokens(8), ""))
-    return histories
+        memory.keep(OWNER, "a", digest(number), Answer(tokens(number, N_VOCAB - 1), "" if number else " the réste"))
+    memory.keep(0, "b", digest(7), Answer(tokens(), ""))
+    memory.mode(0, "c", "template", "resident")
+    memory.keep(0, "", digest(8), Answer(tokens(8), ""))
+    return memory
 
 
 def session(*answers: StoredAnswer, name: str = "s") -> StoredSession:
     return StoredSession(0, name, None, list(answers))
 
 
-def taken(path: Path) -> Histories:
-    histories = Histories()
-    take(path, histories, MODEL, N_VOCAB)
-    return histories
+def taken(path: Path) -> AnswerMemory:
+    memory = AnswerMemory()
+    take(path, memory, MODEL, N_VOCAB)
+    return memory
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    found = history_file.path_of(tmp_path, MODEL)
+    found = answers_file.path_of(tmp_path, MODEL)
     found.parent.mkdir()
     return found
 
@@ -84,7 +84,7 @@ def test_what_was_read_is_gone_from_the_disk(path: Path) -> None:
 
 def test_nothing_to_write_leaves_no_file(path: Path) -> None:
     write(path, filled(), MODEL)
-    write(path, Histories(), MODEL)
+    write(path, AnswerMemory(), MODEL)
     assert list(path.parent.iterdir()) == []
 
 
@@ -139,7 +139,7 @@ def test_what_no_daemon_writes_is_refused(stored: list[StoredSession], why: str)
 
 def other_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(history_file, "_VERSION", 2)
+        patched.setattr(answers_file, "_VERSION", 2)
         write(path, filled(), MODEL)
 
 
@@ -209,7 +209,7 @@ def test_a_full_disk_leaves_what_was_there(
 
 def test_the_bounds_hold_while_loading(path: Path) -> None:
     write(path, filled(), MODEL)
-    found = Histories(bytes_max=2 * limits.ANSWER_BYTES_OVERHEAD + 10, answers_max=2)
+    found = AnswerMemory(bytes_max=2 * limits.ANSWER_BYTES_OVERHEAD + 10, answers_max=2)
     take(path, found, MODEL, N_VOCAB)
     assert found.n_bytes <= 2 * limits.ANSWER_BYTES_OVERHEAD + 10
     kept = {one.name: len(one.answers) for one in found.stored()}
@@ -219,12 +219,12 @@ def test_the_bounds_hold_while_loading(path: Path) -> None:
 def test_the_fullest_file_is_within_its_bound() -> None:
     """Long names, and texts that take more bytes than characters."""
     bytes_max, n_sessions = 400_000, 8
-    histories = Histories(bytes_max=bytes_max)
+    memory = AnswerMemory(bytes_max=bytes_max)
     for number in range(1000):
         name = f"{number % n_sessions}" * limits.SESSION_ID_CHARS_MAX
-        histories.keep(OWNER, name, digest(number), Answer(b"", "\U0001f30a" * 1000))
+        memory.keep(OWNER, name, digest(number), Answer(b"", "\U0001f30a" * 1000))
     session_bytes = (limits.ANSWER_FILE_BYTES_MAX - limits.ANSWER_BYTES_MAX) // limits.ANSWER_SESSIONS_MAX
-    n_bytes = len(encode(histories.stored(), MODEL))
+    n_bytes = len(encode(memory.stored(), MODEL))
     assert 0.9 * bytes_max < n_bytes < bytes_max + n_sessions * session_bytes
 
 
