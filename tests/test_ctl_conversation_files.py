@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from llmd.ctl import kept
+from llmd.ctl import conversation_files
 from tests.fake_daemon import CHAT, FakeDaemon, asked, echo, home, llmctl
 
 SOCKET = "/run/llmd.sock"
@@ -184,26 +184,26 @@ def said(*words: str) -> list[dict[str, str]]:
 
 def test_two_chats_in_one_session_destroy_nothing(folder: Path) -> None:
     a, b = [said("a1"), said("a1", "a2"), said("a1", "a2", "a3")], [said("b1"), said("b1", "b2")]
-    assert kept.save(SOCKET, "desk", a[0]) is None
-    assert kept.save(SOCKET, "desk", b[0]) is not None
+    assert conversation_files.save(SOCKET, "desk", a[0]) is None
+    assert conversation_files.save(SOCKET, "desk", b[0]) is not None
     for messages in (a[1], b[1], a[2]):
-        assert kept.save(SOCKET, "desk", messages) is not None
-    assert kept.load(SOCKET, "desk") == a[2]
+        assert conversation_files.save(SOCKET, "desk", messages) is not None
+    assert conversation_files.load(SOCKET, "desk") == a[2]
     assert "b1 B1 b2 B2" in files(folder)
     assert len(files(folder)) <= 3, "what has become a beginning of something else is not kept twice"
 
 
 def test_a_conversation_that_goes_on_sets_nothing_aside(folder: Path) -> None:
     system = [{"role": "system", "content": "S"}]
-    assert kept.save(SOCKET, "desk", said("a1")) is None
-    assert kept.save(SOCKET, "desk", system + said("a1", "a2")) is None
+    assert conversation_files.save(SOCKET, "desk", said("a1")) is None
+    assert conversation_files.save(SOCKET, "desk", system + said("a1", "a2")) is None
     assert files(folder) == ["S a1 A1 a2 A2"]
 
 
 def test_conversations_set_aside_are_bounded(folder: Path) -> None:
-    for number in range(kept.PREVIOUS_MAX + 5):
-        kept.save(SOCKET, "desk", said(f"n{number:02}"))
-    assert len(files(folder)) == kept.PREVIOUS_MAX + 1
+    for number in range(conversation_files.PREVIOUS_MAX + 5):
+        conversation_files.save(SOCKET, "desk", said(f"n{number:02}"))
+    assert len(files(folder)) == conversation_files.PREVIOUS_MAX + 1
     assert "n04 N04" in files(folder) and "n03 N03" not in files(folder)
 
 
@@ -212,12 +212,12 @@ def test_a_full_disk_leaves_what_was_there(folder: Path, failing: str, monkeypat
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    kept.save(SOCKET, "desk", said("a1"))
+    conversation_files.save(SOCKET, "desk", said("a1"))
     with monkeypatch.context() as patched:
         patched.setattr(os, failing, full)
-        with pytest.raises(kept.NotKept, match="No space left on device"):
-            kept.save(SOCKET, "desk", said("a1", "a2"))
-    assert kept.load(SOCKET, "desk") == said("a1")
+        with pytest.raises(conversation_files.DiskFailed, match="No space left on device"):
+            conversation_files.save(SOCKET, "desk", said("a1", "a2"))
+    assert conversation_files.load(SOCKET, "desk") == said("a1")
     assert files(folder) == ["a1 A1"]
 
 
@@ -235,7 +235,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(folder: Path, monkeypatch:
 
     monkeypatch.setattr(os, "fsync", noted_sync)
     monkeypatch.setattr(os, "replace", noted_replace)
-    kept.save(SOCKET, "desk", said("a1"))
+    conversation_files.save(SOCKET, "desk", said("a1"))
     assert order == ["sync", "rename", "sync"]
 
 
@@ -243,27 +243,27 @@ def test_a_file_is_on_the_disk_before_it_has_its_name(folder: Path, monkeypatch:
     "content", [b"", b"{", b"[]", b'{"messages": [1]}', b"\xff", pytest.param(b"[" * 100_000, id="deep")]
 )
 def test_a_damaged_file_is_set_aside_and_said(folder: Path, content: bytes) -> None:
-    kept.save(SOCKET, "desk", said("a1"))
+    conversation_files.save(SOCKET, "desk", said("a1"))
     (path,) = (folder / "llmd" / "chats").iterdir()
     path.write_bytes(content)
-    with pytest.raises(kept.NotKept, match="is damaged; it lies in"):
-        kept.load(SOCKET, "desk")
+    with pytest.raises(conversation_files.DiskFailed, match="is damaged; it lies in"):
+        conversation_files.load(SOCKET, "desk")
     (aside,) = (folder / "llmd" / "chats").iterdir()
     assert aside != path and aside.read_bytes() == content
-    assert kept.load(SOCKET, "desk") == []
+    assert conversation_files.load(SOCKET, "desk") == []
 
 
 def test_a_damaged_file_is_not_overwritten(folder: Path) -> None:
-    kept.save(SOCKET, "desk", said("a1"))
+    conversation_files.save(SOCKET, "desk", said("a1"))
     (path,) = (folder / "llmd" / "chats").iterdir()
     path.write_bytes(b"half a fi")
-    aside = kept.save(SOCKET, "desk", said("b1"))
+    aside = conversation_files.save(SOCKET, "desk", said("b1"))
     assert aside is not None and aside.read_bytes() == b"half a fi"
 
 
 def test_nothing_is_made_where_nothing_is_kept(folder: Path) -> None:
-    kept.forget(SOCKET, "desk")
-    kept.rename(SOCKET, "desk", "new")
-    kept.save_as(SOCKET, "desk", "L")
-    kept.load_as(SOCKET, "L", "desk")
+    conversation_files.forget(SOCKET, "desk")
+    conversation_files.rename(SOCKET, "desk", "new")
+    conversation_files.save_as(SOCKET, "desk", "L")
+    conversation_files.load_as(SOCKET, "L", "desk")
     assert list(folder.iterdir()) == []

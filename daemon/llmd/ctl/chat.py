@@ -1,6 +1,6 @@
-"""llmctl chat: a conversation in the terminal. The history lives here and is sent whole with every turn; the daemon
-prefills only what is new in it, and each answer ends with what that was. A named session's history outlives this
-program, but not the session."""
+"""llmctl chat: a conversation in the terminal. It lives here and is sent whole with every turn; the daemon prefills
+only what is new in it, and each answer ends with what that was. What was said in a named session outlives this program,
+but not the session."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from contextlib import suppress
 from typing import TextIO
 
 from llmd.core import session_key
-from llmd.ctl import advice, kept, output, text
+from llmd.ctl import advice, conversation_files, output, text
 from llmd.ctl.client import DaemonAbsent, DaemonRefused
 from llmd.ctl.context import EXIT_OK, EXIT_USAGE, Context, Verbs
 from llmd.ctl.conversation import Conversation, turns
 
-HISTORY_LINES_MAX = 1000
+TYPED_LINES_MAX = 1000
 
 COMMANDS = """\
 /reset          forget the conversation, here and in the daemon
@@ -168,7 +168,7 @@ def run(context: Context) -> int:
     wanted = {"max_tokens": options.max_tokens, "temperature": options.temperature}
     settings = {key: value for key, value in wanted.items() if value is not None}
     conversation = Conversation(context.client, name, own, options.system, settings, _note)
-    remember = _history_file() if is_terminal(sys.stdin) else None
+    remember = _typed_lines() if is_terminal(sys.stdin) else None
     signal.signal(signal.SIGINT, signal.default_int_handler)  # also where the parent had it ignored
     for number in (signal.SIGHUP, signal.SIGTERM):
         signal.signal(number, lambda number, _: sys.exit(128 + number))  # a closed window closes its session, too
@@ -204,12 +204,12 @@ def _note(said: str) -> None:
     output.remark(text.dim(f"[{said}]", sys.stderr))
 
 
-def _history_file() -> Callable[[], None]:
+def _typed_lines() -> Callable[[], None]:
     """Switches line editing on and loads the lines of earlier chats; returns what saves them."""
     import readline
 
-    path = kept.directory() / "chat_history"
-    readline.set_history_length(HISTORY_LINES_MAX)
+    path = conversation_files.directory() / "chat_history"
+    readline.set_history_length(TYPED_LINES_MAX)
     with suppress(OSError):
         readline.read_history_file(path)
 

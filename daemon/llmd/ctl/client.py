@@ -44,7 +44,7 @@ class DaemonRefused(Exception):
 
 
 @dataclass(frozen=True)
-class Answer:
+class DaemonAnswer:
     """An answer that is not an error to everybody: /ready says 503 and is still a fact worth showing."""
 
     status: int
@@ -89,10 +89,10 @@ class Client:
         self.stream_timeout_s = stream_timeout_s
         """Longest silence of a stream. None: a prompt may take as long as it takes."""
 
-    def health(self) -> Answer:
+    def health(self) -> DaemonAnswer:
         return self._ask("GET", "/health", tolerate=(503,))
 
-    def ready(self) -> Answer:
+    def ready(self) -> DaemonAnswer:
         return self._ask("GET", "/ready", tolerate=(503,))
 
     def metrics(self) -> dict[str, float]:
@@ -150,9 +150,9 @@ class Client:
         with _Exchange(self, "POST", "/v1/chat/completions", body, timeout_s=self.stream_timeout_s) as exchange:
             yield from exchange.events()
 
-    def _ask(self, method: str, path: str, body: Json | None = None, tolerate: tuple[int, ...] = ()) -> Answer:
+    def _ask(self, method: str, path: str, body: Json | None = None, tolerate: tuple[int, ...] = ()) -> DaemonAnswer:
         with _Exchange(self, method, path, body, tolerate, timeout_s=self.timeout_s) as exchange:
-            return Answer(exchange.status, exchange.json())
+            return DaemonAnswer(exchange.status, exchange.json())
 
 
 class _Exchange:

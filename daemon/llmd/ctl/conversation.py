@@ -1,4 +1,4 @@
-"""What is said in the sessions of one chat: histories that are sent whole with every turn, and kept between runs."""
+"""What is said in the sessions of one chat: conversations that are sent whole with every turn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from llmd.ctl import kept
+from llmd.ctl import conversation_files
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
 
 T = TypeVar("T")
@@ -16,7 +16,7 @@ OWN = 0
 
 
 @dataclass
-class Turn:
+class ChatTurn:
     """What one answer turned out to be, as far as it got."""
 
     reply: str = ""
@@ -51,7 +51,7 @@ def turns(n: int) -> str:
 
 
 class Conversation:
-    """The histories of this program's sessions, and the one that is on. `own`: the one that ends with this program.
+    """The conversations of this program's sessions, and the one that is on. `own`: the one that ends with this program.
     `note` tells the user what happened to one of them."""
 
     def __init__(
@@ -64,22 +64,22 @@ class Conversation:
         self._options = options
         self._note = note
         self._noted: set[str] = set()
-        self._histories: dict[str, list[Json]] = {}
+        self._messages: dict[str, list[Json]] = {}
 
     @property
-    def history(self) -> list[Json]:
-        if self.name not in self._histories:
-            self._histories[self.name] = self._earlier()
-        return self._histories[self.name]
+    def messages(self) -> list[Json]:
+        if self.name not in self._messages:
+            self._messages[self.name] = self._earlier()
+        return self._messages[self.name]
 
     @property
     def n_turns(self) -> int:
-        return kept.n_turns(self.history)
+        return conversation_files.n_turns(self.messages)
 
-    def ask(self, question: str, show: Callable[[str], None]) -> Turn:
+    def ask(self, question: str, show: Callable[[str], None]) -> ChatTurn:
         """One turn. Interrupted, it keeps what was said so far: exactly that is resident in the session."""
-        turn = Turn()
-        messages = [*self.history, {"role": "user", "content": question}]
+        turn = ChatTurn()
+        messages = [*self.messages, {"role": "user", "content": question}]
         request = self._options | {"messages": messages, "session_id": self.name}
         try:
             with closing(self.client.chat(request)) as chunks:
@@ -88,12 +88,12 @@ class Conversation:
         except KeyboardInterrupt:
             turn.finish_reason = "cancelled"
         if turn.reply:
-            self._histories[self.name] = [*messages, {"role": "assistant", "content": turn.reply}]
+            self._messages[self.name] = [*messages, {"role": "assistant", "content": turn.reply}]
             if self.name != self._own:
                 self._keep()
         return turn
 
-    def _taken(self, turn: Turn, chunk: Json) -> str:
+    def _taken(self, turn: ChatTurn, chunk: Json) -> str:
         try:
             return turn.take(chunk)
         except (TypeError, AttributeError) as error:
@@ -105,16 +105,16 @@ class Conversation:
         except DaemonRefused as error:
             if error.status != 404:  # a session that has not begun has nothing to forget
                 raise
-        self._kept(lambda: kept.forget(self.client.socket_path, self.name))
-        self._histories.pop(self.name, None)
+        self._on_disk(lambda: conversation_files.forget(self.client.socket_path, self.name))
+        self._messages.pop(self.name, None)
 
-    # --- kept between runs -------------------------------------------------------------------------------------------
+    # --- between two runs --------------------------------------------------------------------------------------------
 
     def _earlier(self) -> list[Json]:
         """What earlier chats left; the system message of this one replaces theirs."""
         messages: list[Json] = []
         if self.name != self._own:
-            messages = self._kept(lambda: kept.load(self.client.socket_path, self.name)) or []
+            messages = self._on_disk(lambda: conversation_files.load(self.client.socket_path, self.name)) or []
         if messages:
             messages = self._still_said(messages)
         if self._system:
@@ -126,12 +126,12 @@ class Conversation:
         """All of it, unless the session was reset. What the daemon has lost, it reads again."""
         session = self._session()
         if session is not None and _was_reset(session):
-            aside = self._kept(lambda: kept.set_aside(self.client.socket_path, self.name))
+            aside = self._on_disk(lambda: conversation_files.set_aside(self.client.socket_path, self.name))
             where = f"; what was said in it before lies in {aside}" if aside is not None else ""
             self._note(f"session {self.name} was reset{where}")
             return []
         if session is None or not session.get("tokens"):
-            again = turns(kept.n_turns(messages))
+            again = turns(conversation_files.n_turns(messages))
             self._note(f"the daemon no longer holds session {self.name}: it reads {again} again")
         return messages
 
@@ -146,15 +146,17 @@ class Conversation:
             raise
 
     def _keep(self) -> None:
-        aside = self._kept(lambda: kept.save(self.client.socket_path, self.name, self._histories[self.name]))
+        aside = self._on_disk(
+            lambda: conversation_files.save(self.client.socket_path, self.name, self._messages[self.name])
+        )
         if aside is not None:
             self._note_once(f"another chat goes on in session {self.name}; what was said there lies in {aside.parent}")
 
-    def _kept(self, act: Callable[[], T]) -> T | None:
+    def _on_disk(self, act: Callable[[], T]) -> T | None:
         """A disk that fails ends no conversation."""
         try:
             return act()
-        except kept.NotKept as error:
+        except conversation_files.DiskFailed as error:
             self._note_once(str(error))
             return None
 

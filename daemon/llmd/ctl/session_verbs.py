@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable
 from pathlib import Path
 
-from llmd.ctl import kept, text
+from llmd.ctl import conversation_files, text
 from llmd.ctl.client import Json
 from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb
 
@@ -51,30 +51,30 @@ def tokens(raw: Json) -> str:
 def run_fork(context: Context) -> int:
     options = context.options
     raw = context.client.fork(options.id, options.new, options.at, options.owner, replace=options.replace)
-    _kept(context, lambda socket_path: _copy_chat(socket_path, options))
+    _conversation_follows(context, lambda socket_path: _copy_conversation(socket_path, options))
     context.say(raw, lambda: f"{options.new} begins with {tokens(raw)} of {options.id}")
     return EXIT_OK
 
 
-def _copy_chat(socket_path: str, options: argparse.Namespace) -> Path | None:
+def _copy_conversation(socket_path: str, options: argparse.Namespace) -> Path | None:
     """As far as the fork goes. How many turns a number of tokens is, only the daemon could say: none."""
     at = options.at
     if at is None:
         n_turns = None
     elif at == "last_user":
-        n_turns = max(0, kept.n_turns(kept.load(socket_path, options.id)) - 1)
+        n_turns = max(0, conversation_files.n_turns(conversation_files.load(socket_path, options.id)) - 1)
     else:
         n_turns = int(at.removeprefix("turn:")) - 1 if isinstance(at, str) else 0
-    return kept.copy(socket_path, options.id, options.new, n_turns)
+    return conversation_files.copy(socket_path, options.id, options.new, n_turns)
 
 
-def _kept(context: Context, act: Callable[[str], Path | None]) -> None:
+def _conversation_follows(context: Context, act: Callable[[str], Path | None]) -> None:
     """The daemon has done it; the conversation that llmctl keeps follows. Those of other users are not kept here."""
     if context.options.owner is None:
         try:
             if (aside := act(context.client.socket_path)) is not None:
                 context.warn(f"the conversation that was kept there lies in {aside}")
-        except kept.NotKept as error:
+        except conversation_files.DiskFailed as error:
             context.warn(str(error))
 
 
@@ -94,7 +94,7 @@ def run_pin(context: Context) -> int:
 def run_rename(context: Context) -> int:
     options = context.options
     raw = context.client.rename(options.id, options.new, options.owner)
-    _kept(context, lambda socket_path: kept.rename(socket_path, options.id, options.new))
+    _conversation_follows(context, lambda socket_path: conversation_files.rename(socket_path, options.id, options.new))
     context.say(raw, lambda: f"{options.id} is {options.new}")
     return EXIT_OK
 
@@ -102,7 +102,9 @@ def run_rename(context: Context) -> int:
 def run_save(context: Context) -> int:
     options = context.options
     raw = context.client.save(options.id, options.name, options.owner)
-    _kept(context, lambda socket_path: kept.save_as(socket_path, options.id, options.name))
+    _conversation_follows(
+        context, lambda socket_path: conversation_files.save_as(socket_path, options.id, options.name)
+    )
     context.say(raw, lambda: f"{options.id} is saved as {options.name}, {tokens(raw)}")
     return EXIT_OK
 
@@ -111,6 +113,6 @@ def run_load(context: Context) -> int:
     options = context.options
     name = options.id or options.name
     raw = context.client.load(name, options.name, options.owner)
-    _kept(context, lambda socket_path: kept.load_as(socket_path, options.name, name))
+    _conversation_follows(context, lambda socket_path: conversation_files.load_as(socket_path, options.name, name))
     context.say(raw, lambda: f"{name} is what was saved as {options.name}, {tokens(raw)}")
     return EXIT_OK

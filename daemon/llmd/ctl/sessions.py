@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from llmd.ctl import explain, kept, resident, saved, session_verbs, text
+from llmd.ctl import conversation_files, explain, resident, saved, session_verbs, text
 from llmd.ctl.client import Json
 from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb
 
@@ -72,23 +72,23 @@ def show_tokens(context: Context, found: resident.Resident) -> int:
 
 def run_reset(context: Context) -> int:
     raw = context.client.reset(context.options.id, context.options.owner)
-    _forget_chat(context)
+    _forget_conversation(context)
     context.say(raw, lambda: f"{context.options.id} is reset")
     return EXIT_OK
 
 
 def run_close(context: Context) -> int:
     raw = context.client.close(context.options.id, context.options.owner)
-    _forget_chat(context)
+    _forget_conversation(context)
     context.say(raw, lambda: f"{context.options.id} is closed")
     return EXIT_OK
 
 
-def _forget_chat(context: Context) -> None:
+def _forget_conversation(context: Context) -> None:
     if context.options.owner is None:
         try:
-            kept.forget(context.client.socket_path, context.options.id)
-        except kept.NotKept as error:
+            conversation_files.forget(context.client.socket_path, context.options.id)
+        except conversation_files.DiskFailed as error:
             context.warn(str(error))
 
 

@@ -1,10 +1,10 @@
-"""The messages of named chats, kept between runs of llmctl: one file per session and one per label that a session was
-saved under, readable by their user only.
+"""Conversations of named sessions, from one run of llmctl to the next: one file per session and one per label that a
+session was saved under, readable by their user only.
 
 They are their user's own text: the daemon's state is a cache of it, and may be lost. Only a reset and a close forget a
 conversation. Whatever else would overwrite one that goes on otherwise (another llmctl in the same session, a load, a
 fork, a reset that did not come from here) first sets it aside, under a name that ends in .previous-N.json.
-A file is written beside its place, synced and renamed; a failure leaves what was there, and is said: NotKept.
+A file is written beside its place, synced and renamed; a failure leaves what was there, and is said: DiskFailed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PREVIOUS_MAX = 16
 """Conversations set aside of one session; the oldest go."""
 
 
-class NotKept(Exception):
+class DiskFailed(Exception):
     """What could not be read or written, as a sentence."""
 
 
@@ -45,7 +45,7 @@ def load(socket_path: str, session: str) -> list[Json]:
         except ValueError:
             with _locked():
                 aside = _set_aside(path)
-    raise NotKept(f"the conversation kept of session {session} is damaged; it lies in {aside}")
+    raise DiskFailed(f"the conversation kept of session {session} is damaged; it lies in {aside}")
 
 
 def save(socket_path: str, session: str, messages: list[Json]) -> Path | None:
@@ -109,7 +109,7 @@ def _saying(what: str) -> Iterator[None]:
         yield
     except OSError as error:
         place = error.filename or directory()
-        raise NotKept(f"the conversation {what}: {error.strerror or error} ({place})") from error
+        raise DiskFailed(f"the conversation {what}: {error.strerror or error} ({place})") from error
 
 
 @contextlib.contextmanager
