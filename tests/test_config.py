@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from llmd.process import config, options
+from llmd.process import config, options, socket_trust
 from llmd.process.config import ConfigError, load
 from llmd.process.options import OPTIONS, Config, Option
 
@@ -188,12 +188,12 @@ def test_default_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    assert options.default_socket() == tmp_path / "llmd" / "llmd.sock"
+    assert socket_trust.default_socket() == tmp_path / "llmd" / "llmd.sock"
     assert options.default_state_dir() == tmp_path / "llmd"
     monkeypatch.delenv("XDG_RUNTIME_DIR")
-    assert options.default_socket() == Path("/tmp/llmd-1000/llmd.sock")
+    assert socket_trust.default_socket() == Path("/tmp/llmd-1000/llmd.sock")
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    assert options.default_socket() == Path("/run/llmd/llmd.sock")
+    assert socket_trust.default_socket() == Path("/run/llmd/llmd.sock")
     assert options.default_state_dir() == Path("/var/lib/llmd")
 
 

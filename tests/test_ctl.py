@@ -170,7 +170,7 @@ def test_a_fallback_socket_in_somebody_elses_directory(
     shared = tmp_path / "llmd-1000"
     shared.mkdir()
     shared.chmod(0o777)
-    monkeypatch.setattr(llmd.process.options, "_socket_in_tmp", lambda: shared / "llmd.sock")
+    monkeypatch.setattr(llmd.process.socket_trust, "_socket_in_tmp", lambda: shared / "llmd.sock")
     assert ctl.main(["--socket", str(shared / "llmd.sock"), "status"]) == EXIT_ABSENT
     assert "only this user may write" in capsys.readouterr().err
 

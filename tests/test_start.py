@@ -20,9 +20,9 @@ import pytest
 from llmd.__main__ import main
 from llmd.engine.engine import Engine
 from llmd.engine.engine_open import EngineOptions
-from llmd.process import options
+from llmd.process import socket_trust
 from llmd.process.listen import ListenError, Listeners, open_listeners
-from llmd.process.options import UntrustedSocketError, check_socket
+from llmd.process.socket_trust import UntrustedSocketError, check_socket
 from tests.serving import chat, config_of
 from tests.test_process import Start
 from tools.tiny_models import tokenizer, writer
@@ -56,7 +56,7 @@ def test_a_port_is_taken_while_the_model_loads(tmp_path: Path) -> None:
 def socket_in_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The default without XDG_RUNTIME_DIR, in a /tmp of the test's own."""
     path = tmp_path / "llmd-user" / "llmd.sock"
-    monkeypatch.setattr(options, "_socket_in_tmp", lambda: path)
+    monkeypatch.setattr(socket_trust, "_socket_in_tmp", lambda: path)
     return path
 
 
@@ -218,7 +218,9 @@ def test_what_another_user_put_there_is_not_touched(
         dead.bind(str(path))
     foreign, real = Path(f"{path}{suffix}").lstat().st_ino, os.geteuid()
     monkeypatch.setattr("llmd.process.listen.os.fstat", lambda fd: _owned(os.stat(fd), foreign, real + 1))
-    monkeypatch.setattr("llmd.process.listen.os.lstat", lambda p: _owned(os.stat(p, follow_symlinks=False), foreign, real + 1))
+    monkeypatch.setattr(
+        "llmd.process.listen.os.lstat", lambda p: _owned(os.stat(p, follow_symlinks=False), foreign, real + 1)
+    )
     with pytest.raises(ListenError, match=rf"llmd\.sock{suffix} belongs to another user \(uid {real + 1}\)"):
         opened(path)
     assert path.exists()

@@ -19,8 +19,9 @@ from .core import limits
 from .http.access import KeyFileError
 from .process import logs, systemd
 from .process.config import PROGRAM, load_or_exit
-from .process.listen import ListenError, Listeners, make_private, open_listeners
+from .process.listen import ListenError, Listeners, open_listeners
 from .process.options import Config
+from .process.socket_trust import make_private
 
 if TYPE_CHECKING:
     from .http.context import State

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import llmd.process.options
+import llmd.process.socket_trust
 from llmd.ctl import advice, chat, models, output, resident, sessions, status, version
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused
 from llmd.ctl.context import (
@@ -113,9 +113,9 @@ def run(options: argparse.Namespace) -> int:
     socket_path = options.socket or default_socket()
     client = Client(socket_path, options.timeout or TIMEOUT_S_DEFAULT, options.timeout)
     try:
-        llmd.process.options.check_socket(Path(socket_path))
+        llmd.process.socket_trust.check_socket(Path(socket_path))
         code: int = options.run(Context(client, options, options.json))
-    except llmd.process.options.UntrustedSocketError as error:
+    except llmd.process.socket_trust.UntrustedSocketError as error:
         complain(options.json, {"code": "socket_untrusted", "message": str(error)}, str(error))
         return EXIT_ABSENT
     except DaemonAbsent as absent:
@@ -131,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def default_socket() -> str:
-    return os.environ.get("LLMD_SOCKET") or str(llmd.process.options.default_socket())
+    return os.environ.get("LLMD_SOCKET") or str(llmd.process.socket_trust.default_socket())
 
 
 def refusal(refused: DaemonRefused) -> str:

@@ -1,7 +1,7 @@
 """The sockets the daemon listens on, opened before the model is loaded.
 
 A port in use is known at once, and no other daemon can take this one. The unix socket is this user's alone: nothing is
-removed for it but a socket of this user's on which nobody listens.
+removed for it but a socket of this user's on which nobody listens (socket_trust.py).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import os
 import resource
 import socket
 import stat
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import limits
 from . import systemd
-from .options import Config, UntrustedSocketError, check_socket
+from .options import Config
+from .socket_trust import SOCKET_MODE, UntrustedSocketError, check_own, check_socket, make_private, warn_of_open
 
 log = logging.getLogger("llmd")
 
@@ -102,6 +102,9 @@ def open_listeners(config: Config) -> Listeners:
     tcp = _tcp(config.host, config.port)
     try:
         local = _unix(config.socket)
+    except UntrustedSocketError as error:
+        tcp.close()
+        raise ListenError(str(error)) from None
     except BaseException:
         tcp.close()
         raise
@@ -154,14 +157,14 @@ def _unix(path: Path) -> UnixSocket:
     try:
         _remove_dead(path)
         listener.setblocking(False)
-        os.fchmod(listener.fileno(), 0o600)  # bind() gives the file this mode
+        os.fchmod(listener.fileno(), SOCKET_MODE)  # bind() gives the file this mode
         listener.bind(os.fspath(path))
         return UnixSocket(listener, path, _inode(os.lstat(path)), lock)
     except OSError as error:
         listener.close()
         os.close(lock)
         raise ListenError(f"cannot listen on {path}: {error.strerror or error}; choose another with --socket") from None
-    except ListenError:
+    except (ListenError, UntrustedSocketError):
         listener.close()
         os.close(lock)
         raise
@@ -172,7 +175,7 @@ def _lock(path: Path) -> int:
     try:
         make_private(path.parent)
         check_socket(path)  # now that the directory is there, nobody can put another in its place
-        _warn_of_open(path.parent)
+        warn_of_open(path.parent)
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         lock = os.open(f"{path}.lock", flags, 0o600)
     except OSError as error:
@@ -180,10 +183,8 @@ def _lock(path: Path) -> int:
         raise ListenError(
             f"cannot make the unix socket {path}: {error.filename}: {reason}; choose another with --socket"
         ) from None
-    except UntrustedSocketError as error:
-        raise ListenError(str(error)) from None
     try:
-        _check_own(f"{path}.lock", os.fstat(lock), "a regular file", stat.S_ISREG)
+        check_own(f"{path}.lock", os.fstat(lock), "a regular file", stat.S_ISREG)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(lock)
@@ -191,24 +192,10 @@ def _lock(path: Path) -> int:
     except OSError as error:
         os.close(lock)
         raise ListenError(f"{path}.lock cannot be locked: {error.strerror}; choose another with --socket") from None
-    except ListenError:
+    except (ListenError, UntrustedSocketError):
         os.close(lock)
         raise
     return lock
-
-
-def make_private(directory: Path) -> None:
-    """Makes the directory and those above it that are missing, each for this user only, whatever the umask, to which
-    Path.mkdir leaves the upper ones."""
-    if not directory.is_dir():
-        make_private(directory.parent)
-        directory.mkdir(mode=0o700, exist_ok=True)
-
-
-def _warn_of_open(directory: Path) -> None:
-    mode = directory.stat().st_mode
-    if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-        log.warning("every user of this machine can put another socket in the place of ours, in %s", directory)
 
 
 def _remove_dead(path: Path) -> None:
@@ -217,17 +204,10 @@ def _remove_dead(path: Path) -> None:
         found = os.lstat(path)
     except FileNotFoundError:
         return
-    _check_own(str(path), found, "a socket", stat.S_ISSOCK)
+    check_own(str(path), found, "a socket", stat.S_ISSOCK)
     if _is_listened_on(path):
         raise ListenError(f"another program listens on {path}; stop it, or choose another with --socket")
     path.unlink(missing_ok=True)
-
-
-def _check_own(name: str, found: os.stat_result, kind: str, is_kind: Callable[[int], bool]) -> None:
-    if not is_kind(found.st_mode):
-        raise ListenError(f"{name} is in the way and is not {kind}; choose another place with --socket")
-    if found.st_uid != os.geteuid():
-        raise ListenError(f"{name} belongs to another user (uid {found.st_uid}); choose another place with --socket")
 
 
 def _is_listened_on(path: Path) -> bool:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import stat
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .option_values import KIB, Parser, choice, integer, model, number, path, path_or_none, size, switch, text, words
+from .socket_trust import default_socket
 
 # What is served without --model.
 DEMO_MODEL = Path(__file__).parents[1] / "data" / "llmd-demo.gguf"
@@ -60,39 +60,6 @@ class Option:
 
 
 # --- defaults that depend on who runs it -----------------------------------------------------------------------------
-
-
-def default_socket() -> Path:
-    """Where the daemon listens, and where llmctl looks, when nobody says."""
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if os.geteuid() == 0:
-        return Path("/run/llmd/llmd.sock")
-    if runtime:
-        return Path(runtime) / "llmd" / "llmd.sock"
-    return _socket_in_tmp()
-
-
-def _socket_in_tmp() -> Path:
-    return Path(f"/tmp/llmd-{os.geteuid()}/llmd.sock")
-
-
-class UntrustedSocketError(Exception):
-    """Another user could stand in for the daemon; the message says where and what to do."""
-
-
-def check_socket(path: Path) -> None:
-    """For the default in /tmp, where anybody can come first. Raises UntrustedSocketError unless the directory is this
-    user's alone; one that is not there yet is no danger."""
-    if path != _socket_in_tmp():
-        return
-    try:
-        found = os.lstat(path.parent)
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-        raise UntrustedSocketError(
-            f"{path.parent} is not a directory that only this user may write to; choose another place with --socket"
-        )
 
 
 def default_state_dir() -> Path:
