@@ -12,7 +12,7 @@ from llmd import __version__
 from llmd.core import limits
 from llmd.core.errors import CODES
 from llmd.http.routes import ENDPOINTS
-from llmd.process.progress import Progress
+from llmd.process.heartbeat import Heartbeat
 from tests.conftest import Serve
 from tests.serving import Daemon, Json
 
@@ -30,25 +30,25 @@ async def test_ready(daemon: Daemon) -> None:
 async def test_not_ready_when_the_decode_thread_is_stuck(daemon: Daemon) -> None:
     times = iter([0.0, 0.0, limits.STALLED_AFTER_S])
     assert daemon.state.opened is not None
-    daemon.state.opened.progress = Progress(lambda: (7, True), lambda: next(times))
+    daemon.state.opened.heartbeat = Heartbeat(lambda: (7, True), lambda: next(times))
     assert (await daemon.ask("GET", "/ready")).status == 200
     answer = await daemon.ask("GET", "/ready")
     assert answer.status == 503 and answer.json["status"] == "stalled"
     assert answer.json["seconds_without_progress"] == limits.STALLED_AFTER_S
 
 
-def test_progress() -> None:
-    now, heartbeat = 0.0, (1, True)
-    progress = Progress(lambda: heartbeat, lambda: now)
-    assert progress.seconds_without() == 0
+def test_heartbeat() -> None:
+    now, beats = 0.0, (1, True)
+    heartbeat = Heartbeat(lambda: beats, lambda: now)
+    assert heartbeat.seconds_without() == 0
     now = 5.0
-    assert progress.seconds_without() == 5
-    heartbeat = (2, True)
-    assert progress.seconds_without() == 0
-    now, heartbeat = 100.0, (2, False)  # waiting for work is progress
-    assert progress.seconds_without() == 0
-    now, heartbeat = 101.0, (2, True)
-    assert progress.seconds_without() == 1
+    assert heartbeat.seconds_without() == 5
+    beats = (2, True)
+    assert heartbeat.seconds_without() == 0
+    now, beats = 100.0, (2, False)  # waiting for work is progress
+    assert heartbeat.seconds_without() == 0
+    now, beats = 101.0, (2, True)
+    assert heartbeat.seconds_without() == 1
 
 
 async def test_models_and_props(daemon: Daemon) -> None:

@@ -26,9 +26,10 @@ from .http.metrics import Metrics
 from .http.receive import BODIES, Bodies
 from .http.routes import add_routes
 from .process import systemd
+from .process.heartbeat import Heartbeat
+from .process.loading import Loading
 from .process.logs import fields
 from .process.options import Config
-from .process.progress import Loading, Progress
 from .session_follower import SessionFollower
 from .turns.log import TurnLog
 
@@ -82,7 +83,7 @@ async def open_model(state: State, wanted: EngineOptions) -> None:
         raise
     state.opened = Opened(
         engine=engine,
-        progress=Progress(engine.heartbeat),
+        heartbeat=Heartbeat(engine.heartbeat),
         turns=TurnLog(engine.page),
         model_id=state.config.model_id or engine.info.name,
         histories=answers,
@@ -262,9 +263,9 @@ async def tell_systemd(state: State, opening: asyncio.Task[None]) -> None:
     interval = systemd.watchdog_interval_s()
     if state.opened is None or interval is None:
         return
-    progress = Progress(state.engine.heartbeat)
+    heartbeat = Heartbeat(state.engine.heartbeat)
     while True:
-        if progress.seconds_without() == 0:
+        if heartbeat.seconds_without() == 0:
             systemd.notify("WATCHDOG=1")
         await asyncio.sleep(interval)
 

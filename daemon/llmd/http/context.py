@@ -14,8 +14,9 @@ from ..core.errors import ApiError
 from ..core.shares import Admission
 from ..engine.engine import Engine
 from ..engine.generation import Generation
+from ..process.heartbeat import Heartbeat
+from ..process.loading import Loading
 from ..process.options import Config
-from ..process.progress import Loading, Progress
 from ..turns.log import TurnLog
 from .access import ANYBODY, Caller, KeyRing
 from .metrics import Metrics
@@ -26,7 +27,7 @@ class Opened:
     """What there is to serve with once the model is loaded."""
 
     engine: Engine
-    progress: Progress
+    heartbeat: Heartbeat
     turns: TurnLog
     model_id: str
     histories: AnswerMemory = field(default_factory=AnswerMemory)
@@ -66,8 +67,8 @@ class State:
         return self._there.engine
 
     @property
-    def progress(self) -> Progress:
-        return self._there.progress
+    def heartbeat(self) -> Heartbeat:
+        return self._there.heartbeat
 
     @property
     def turns(self) -> TurnLog:

@@ -22,7 +22,7 @@ async def health(_: web.Request) -> web.Response:
 def readiness(state: State) -> Readiness:
     if state.opened is None:
         return _loading(state)
-    seconds = state.progress.seconds_without()
+    seconds = state.heartbeat.seconds_without()
     status: Literal["ready", "stalled", "stopping"] = "ready"
     if state.is_stopping:
         status = "stopping"

@@ -1,0 +1,29 @@
+"""Whether the decode thread makes progress: what /ready answers and what systemd's watchdog is told."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+ReadHeartbeat = Callable[[], tuple[int, bool]]
+"""How often the decode thread has gone round, and whether it is inside a step (Engine.heartbeat)."""
+
+
+class Heartbeat:
+    """Compares one reading with the last. A thread that waits for work makes progress; one that is inside the same step
+    as when it was last looked at does not."""
+
+    def __init__(self, read: ReadHeartbeat, clock: Callable[[], float] = time.monotonic) -> None:
+        self._read = read
+        self._clock = clock
+        self._count = -1
+        self._since = clock()
+
+    def seconds_without(self) -> float:
+        """How long the same step has been going on, as far as has been seen; 0 when there is progress."""
+        count, busy = self._read()
+        if count != self._count or not busy:
+            self._count = count
+            self._since = self._clock()
+            return 0.0
+        return self._clock() - self._since
