@@ -20,7 +20,7 @@ from llmd.app import OPENING, create_app, runner_of
 from llmd.engine.native import COUNTERS
 from llmd.http.context import STATE, State
 from llmd.http.routes import ENDPOINTS
-from llmd.process.options import Config
+from llmd.process.config_table import Config
 
 Json = dict[str, Any]
 

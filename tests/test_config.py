@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from llmd.process import config, options, socket_trust
-from llmd.process.config import ConfigError, load
-from llmd.process.options import OPTIONS, Config, Option
+from llmd.process import config_reader, config_table, socket_trust
+from llmd.process.config_reader import ConfigError, load
+from llmd.process.config_table import OPTIONS, Config
+from llmd.process.option import Option
 
 GOOD: dict[str, tuple[str, object]] = {
     "model": ("sim:hybrid", "sim:hybrid"),
@@ -150,7 +151,7 @@ def test_places_are_limited_together() -> None:
 @pytest.mark.parametrize("arguments", [["--nonsense"], ["--port"], ["stray", "words"], ["--ctx", "1"]])
 def test_a_usage_error_is_one_sentence_and_status_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
-        config.load_or_exit(arguments)
+        config_reader.load_or_exit(arguments)
     assert caught.value.code == 2
     assert capsys.readouterr().err.startswith("llmd: ")
 
@@ -168,7 +169,7 @@ def test_help_teaches_every_option(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_reference_lists_every_option() -> None:
-    reference = config.reference()
+    reference = config_reader.reference()
     assert all(f"`{option.environment}`" in reference for option in OPTIONS)
 
 
@@ -189,12 +190,12 @@ def test_default_paths(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     assert socket_trust.default_socket() == tmp_path / "llmd" / "llmd.sock"
-    assert options.default_state_dir() == tmp_path / "llmd"
+    assert config_table.default_state_dir() == tmp_path / "llmd"
     monkeypatch.delenv("XDG_RUNTIME_DIR")
     assert socket_trust.default_socket() == Path("/tmp/llmd-1000/llmd.sock")
     monkeypatch.setattr("os.geteuid", lambda: 0)
     assert socket_trust.default_socket() == Path("/run/llmd/llmd.sock")
-    assert options.default_state_dir() == Path("/var/lib/llmd")
+    assert config_table.default_state_dir() == Path("/var/lib/llmd")
 
 
 @pytest.mark.parametrize("text", ["none", ""])

@@ -13,7 +13,7 @@ from llmd.ctl import context
 from llmd.dialects.openai import parameters
 from llmd.engine import native
 from llmd.http import metrics
-from llmd.process.options import OPTIONS
+from llmd.process.config_table import OPTIONS
 from tools import reference
 
 README = reference.README.read_text()

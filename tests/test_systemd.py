@@ -15,8 +15,8 @@ import pytest
 from llmd import app
 from llmd.core import limits
 from llmd.http.context import State
-from llmd.process import config
-from llmd.process.options import OPTIONS, Config
+from llmd.process import config_reader
+from llmd.process.config_table import OPTIONS, Config
 from tests.conftest import Serve
 
 SYSTEMD = Path(__file__).parents[1] / "systemd"
@@ -157,7 +157,7 @@ def test_units_name_options_that_exist(name: str) -> None:
 @pytest.mark.parametrize("name", UNITS)
 def test_stopping_takes_no_longer_than_systemd_waits(name: str) -> None:
     assert Config().shutdown_timeout + limits.STOP_GRACE_S < int(unit(name)["TimeoutStopSec"][0].removesuffix("s"))
-    assert unit(name)["RestartPreventExitStatus"] == [str(config.USAGE_ERROR)]
+    assert unit(name)["RestartPreventExitStatus"] == [str(config_reader.USAGE_ERROR)]
 
 
 def test_devices_are_opened_only_by_the_drop_in() -> None:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from llmd.core import errors, limits
 from llmd.dialects.openai import parameters
-from llmd.process.options import OPTIONS, Option
+from llmd.process.config_table import OPTIONS
+from llmd.process.option import Option
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"

@@ -26,10 +26,10 @@ from .http.metrics import Metrics
 from .http.receive import BODIES, Bodies
 from .http.routes import add_routes
 from .process import systemd
+from .process.config_table import Config
 from .process.heartbeat import Heartbeat
 from .process.loading import Loading
 from .process.logs import fields
-from .process.options import Config
 from .session_follower import SessionFollower
 from .turns.log import TurnLog
 

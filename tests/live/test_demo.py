@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from llmd.process.options import DEMO_MODEL
+from llmd.process.config_table import DEMO_MODEL
 from tests.live.daemon import Daemons, Process
 from tests.serving import Json
 

@@ -14,9 +14,9 @@ from ..core.errors import ApiError
 from ..core.shares import Admission
 from ..engine.engine import Engine
 from ..engine.generation import Generation
+from ..process.config_table import Config
 from ..process.heartbeat import Heartbeat
 from ..process.loading import Loading
-from ..process.options import Config
 from ..turns.log import TurnLog
 from .access import ANYBODY, Caller, KeyRing
 from .metrics import Metrics

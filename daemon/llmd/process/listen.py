@@ -19,7 +19,7 @@ from pathlib import Path
 
 from ..core import limits
 from . import systemd
-from .options import Config
+from .config_table import Config
 from .socket_trust import SOCKET_MODE, UntrustedSocketError, check_own, check_socket, make_private, warn_of_open
 
 log = logging.getLogger("llmd")

@@ -11,7 +11,9 @@ from typing import Any, NoReturn
 
 from .. import __version__
 from . import logs
-from .options import OPTIONS, PLACES_MAX, Config, Option
+from .config_checks import ConfigError, check
+from .config_table import OPTIONS, Config
+from .option import Option
 
 PROGRAM = "llmd"
 USAGE_ERROR = 2
@@ -51,10 +53,6 @@ _CONFIG = next(option for option in OPTIONS if option.name == "config")
 _MODEL = "positional_model"
 
 
-class ConfigError(Exception):
-    """An option with a bad value, or a file that cannot be read; the message names it."""
-
-
 def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Config:
     """The configuration. Raises ConfigError; `--help` and `--version` exit."""
     environment = os.environ if environment is None else environment
@@ -73,7 +71,9 @@ def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
             values[option.name] = _parse(option, environment[option.environment], option.environment)
         elif option.name in from_file:
             values[option.name] = _parse(option, from_file[option.name], f"{path}: {option.name}")
-    return _checked(Config(**values))
+    config = Config(**values)
+    check(config)
+    return config
 
 
 def load_or_exit(arguments: Sequence[str]) -> Config:
@@ -126,16 +126,6 @@ def _toml_text(path: Path, key: str, value: object) -> str:
         return str(value)
     kind = _TOML_KINDS.get(type(value), f"a {type(value).__name__}")
     raise ConfigError(f"{path}: {key} is {kind}; expected text, a number, true, false or a list of texts")
-
-
-def _checked(config: Config) -> Config:
-    """What no single option can know."""
-    if config.max_sessions + config.scratch_sessions > PLACES_MAX:
-        raise ConfigError(
-            f"--max-sessions: {config.max_sessions} and --scratch-sessions: {config.scratch_sessions} "
-            f"are more than {PLACES_MAX} together"
-        )
-    return config
 
 
 class _Parser(argparse.ArgumentParser):

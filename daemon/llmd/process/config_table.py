@@ -1,18 +1,15 @@
-"""The option table: what can be set, once. Command line, environment, TOML file, help and documentation read it.
-
-An option is a field of `Config`; its name gives the spelling everywhere: `ctx_size` is `--ctx-size`, `LLMD_CTX_SIZE`
-and `ctx_size` in TOML. A parser turns the text into the value or says in one sentence what it expected.
+"""The option table: what can be set, once. Each field of `Config` is an option (option.py), and a `Config` is the value
+of each. config_reader.py fills it; what no single option can know is in config_checks.py.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from .option_values import KIB, Parser, choice, integer, model, number, path, path_or_none, size, switch, text, words
+from .option import option, options_of
+from .option_values import KIB, choice, integer, model, number, path, path_or_none, size, switch, text, words
 from .socket_trust import default_socket
 
 # What is served without --model.
@@ -23,40 +20,6 @@ EMBEDDED_MODEL = DEMO_MODEL if DEMO_MODEL.exists() else STAND_IN_MODEL
 PLACES_MAX = 256
 PARKED_MAX = 1024
 TIMELINES_MAX = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """One row of the table."""
-
-    name: str
-    default: Any
-    parse: Parser
-    expects: str
-    group: str
-    metavar: str
-    help: str
-    unit: str
-
-    @property
-    def flag(self) -> str:
-        return "--" + self.name.replace("_", "-")
-
-    @property
-    def environment(self) -> str:
-        return "LLMD_" + self.name.upper()
-
-    def shown_default(self) -> str:
-        """The default as the command line would spell it; "" when there is none."""
-        if callable(self.default):
-            return str(self.default())
-        if isinstance(self.default, bool):
-            return "on" if self.default else "off"
-        if isinstance(self.default, float):
-            return f"{self.default:g}"
-        if self.unit == "bytes" and self.default:
-            return f"{self.default // KIB**2}M"
-        return "" if self.default in (None, ()) else str(self.default)
 
 
 # --- defaults that depend on who runs it -----------------------------------------------------------------------------
@@ -73,13 +36,6 @@ def default_state_dir() -> Path:
 
 MODEL, SERVER, SESSIONS, MACHINE = "model", "server", "sessions", "machine"
 ACCESS, STREAMS, LOG = "access", "streams", "log"
-
-
-def option(default: Any, parse: Parser, expects: str, group: str, metavar: str, help: str, unit: str = "") -> Any:
-    row = {"parse": parse, "expects": expects, "group": group, "metavar": metavar, "help": help, "unit": unit}
-    if callable(default):
-        return dataclasses.field(default_factory=default, metadata=row)
-    return dataclasses.field(default=default, metadata=row)
 
 
 _POSITIVE_S = "seconds, 0.1 to 86400"
@@ -354,12 +310,4 @@ class Config:
     )
 
 
-def options() -> tuple[Option, ...]:
-    rows = []
-    for field in dataclasses.fields(Config):
-        default = field.default if field.default is not dataclasses.MISSING else field.default_factory
-        rows.append(Option(name=field.name, default=default, **field.metadata))
-    return tuple(rows)
-
-
-OPTIONS = options()
+OPTIONS = options_of(Config)
