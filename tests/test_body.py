@@ -19,7 +19,7 @@ from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
 from llmd.engine.native import JSON_WORDS
 from llmd.history.transcript import joined_users, text_bytes_of
 from llmd.http import body
-from llmd.http.wire import ForkRequest
+from llmd.http.endpoints.wire.sessions import ForkRequest
 from tests.conftest import Serve
 from tests.serving import Daemon, chat
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from llmd.process import config_reader, config_table, socket_trust
-from llmd.process.config_reader import ConfigError, load
+from llmd.process.config_checks import ConfigError
+from llmd.process.config_reader import load
 from llmd.process.config_table import OPTIONS, Config
 from llmd.process.option import Option
 

@@ -18,7 +18,7 @@ from llmd.app import OPENING
 from llmd.ctl import __main__ as ctl
 from llmd.ctl.context import EXIT_ABSENT
 from llmd.engine.engine_open import EngineOptions, open_engine
-from llmd.http.wire import Readiness
+from llmd.http.endpoints.wire.health import Readiness
 from llmd.process.loading import Loading
 from tests.serving import SETTLE_S, Daemon, config_of, serving
 from tests.test_access import ANN, bearer, key_file

@@ -21,7 +21,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from llmd.http.openapi import document
+from llmd.http.endpoints.openapi import document
 from llmd.http.routes import ENDPOINTS
 from tests.serving import SETTLE_S, chat, config_of, serving
 

@@ -14,7 +14,7 @@ import pytest
 
 from llmd.core import limits
 from llmd.core.errors import ApiError
-from llmd.http.session_verbs import fork_point
+from llmd.http.endpoints.session_verbs import fork_point
 from llmd.turns.divergence import n_common
 from llmd.turns.log import TurnLog
 from llmd.turns.user_starts import user_starts

@@ -6,10 +6,10 @@ from aiohttp import web
 
 from ..dialects.openai import chat, completions
 from ..dialects.openai import wire as openai
-from . import health, models, openapi, saved, session_verbs, sessions, text, wire
 from .context import OPENAPI, PUBLIC
-from .endpoint import Endpoint
-from .failures import COMMAND, GENERATES, NAMES, RENDERS, SESSION, STORE, TEXT
+from .endpoints import explain, health, models, openapi, saved, session_verbs, sessions, text, wire
+from .endpoints.endpoint import Endpoint
+from .endpoints.failures import COMMAND, GENERATES, NAMES, RENDERS, SESSION, STORE, TEXT
 from .receive import leave_expectation
 
 ENDPOINTS = (
@@ -44,7 +44,7 @@ ENDPOINTS = (
              "Make this session what was saved under a name", wire.Session, wire.SaveRequest,
              failures=(*NAMES, *STORE, "admin_required", "context_length_exceeded", "snapshot_not_found",
                        "snapshot_refused")),
-    Endpoint("GET", "/v1/sessions/{id}/explain", session_verbs.explain_session,
+    Endpoint("GET", "/v1/sessions/{id}/explain", explain.explain_session,
              "The last turns of a session: what was reused, and why not more", wire.Explanation, failures=SESSION),
     Endpoint("GET", "/v1/saved", saved.list_saved, "Sessions saved under a name, the newest first", wire.SavedList,
              failures=("invalid_value",)),

@@ -9,9 +9,9 @@ from ...http import body
 from ...http.answer import answer
 from ...http.context import FACTS, STATE
 from ...http.deadline import in_time
+from ...http.endpoints.wire.text import RenderedTemplate
 from ...http.history import rendered
 from ...http.respond import respond
-from ...http.wire import RenderedTemplate
 from ...http.work import admitted, delivery_of, key_of, work_of
 from ...turns.user_starts import user_starts
 from .wire import ChatCompletionRequest

@@ -7,12 +7,12 @@ from typing import Literal
 
 from aiohttp import web
 
-from .. import __version__
-from ..core import limits
-from .context import STATE, State
-from .metrics import CONTENT_TYPE
-from .respond import respond
-from .wire import Health, Readiness
+from ... import __version__
+from ...core import limits
+from ..context import STATE, State
+from ..metrics import CONTENT_TYPE
+from ..respond import respond
+from .wire.health import Health, Readiness
 
 
 async def health(_: web.Request) -> web.Response:

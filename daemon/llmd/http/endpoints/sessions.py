@@ -9,14 +9,14 @@ from collections.abc import Iterable
 
 from aiohttp import web
 
-from ..core import limits, session_key
-from ..core.errors import ApiError, code_of_status, shown
-from ..engine.native import REASON_TEXTS, REASON_WORDS, STATE_WORDS, STATUS_WORDS, SessionView, Status
-from ..engine.wire import Reply
-from .access import Caller
-from .context import FACTS, STATE, State
-from .respond import respond
-from .wire import LastStart, Places, Session, SessionDeleted, SessionList, Storage, Timeline
+from ...core import limits, session_key
+from ...core.errors import ApiError, code_of_status, shown
+from ...engine.native import REASON_TEXTS, REASON_WORDS, STATE_WORDS, STATUS_WORDS, SessionView, Status
+from ...engine.wire import Reply
+from ..access import Caller
+from ..context import FACTS, STATE, State
+from ..respond import respond
+from .wire.sessions import LastStart, Places, Session, SessionDeleted, SessionList, Storage, Timeline
 
 _RUNNING = ("decode", "prefill")
 

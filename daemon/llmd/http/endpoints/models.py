@@ -6,12 +6,12 @@ import dataclasses
 
 from aiohttp import web
 
-from .. import __version__
-from ..core.errors import ApiError, shown
-from ..engine.native import backend_version
-from .context import STATE, State
-from .respond import respond
-from .wire import Model, ModelList, ModelMeta, Props
+from ... import __version__
+from ...core.errors import ApiError, shown
+from ...engine.native import backend_version
+from ..context import STATE, State
+from ..respond import respond
+from .wire.models import Model, ModelList, ModelMeta, Props
 
 
 def model_of(state: State) -> Model:

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from .. import __version__
-from ..core import limits
-from ..core.errors import ErrorEnvelope
-from ..core.session_key import HEADERS
-from .context import OPENAPI
+from ... import __version__
+from ...core import limits
+from ...core.errors import ErrorEnvelope
+from ...core.session_key import HEADERS
+from ..context import OPENAPI
 from .endpoint import Endpoint
 from .failures import by_status
 

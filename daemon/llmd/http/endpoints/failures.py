@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.errors import CODES
+from ...core.errors import CODES
 
 EVERYWHERE = (
     "invalid_http", "headers_too_large", "request_timeout", "too_many_connections", "expectation_failed",

@@ -6,16 +6,16 @@ import asyncio
 
 from aiohttp import web
 
-from ..answers.saved import SavedAnswers
-from ..core import limits, session_key
-from ..core.errors import ApiError, code_of_status, shown
-from ..engine.native import SAVED_MAX, SAVED_PER_OWNER_MAX, STATUS_WORDS, Status
-from . import body
-from .context import FACTS, STATE, State
-from .respond import respond
+from ...answers.saved import SavedAnswers
+from ...core import limits, session_key
+from ...core.errors import ApiError, code_of_status, shown
+from ...engine.native import SAVED_MAX, SAVED_PER_OWNER_MAX, STATUS_WORDS, Status
+from .. import body
+from ..context import FACTS, STATE, State
+from ..respond import respond
 from .session_verbs import name_for
 from .sessions import again, check, find, may_see, owner_asked
-from .wire import Saved, SavedDeleted, SavedList, SaveRequest, SessionSaved
+from .wire.saved import Saved, SavedDeleted, SavedList, SaveRequest, SessionSaved
 
 
 async def save_session(request: web.Request) -> web.Response:

@@ -1,0 +1,32 @@
+"""What our own endpoints take and answer, one file per family. Types only, no I/O. Here: those that the table names."""
+
+from .explain import Explanation
+from .health import Health, Readiness
+from .models import Model, ModelList, Props
+from .saved import SavedDeleted, SavedList, SaveRequest, SessionSaved
+from .sessions import ForkRequest, PinRequest, RenameRequest, Session, SessionDeleted, SessionList
+from .text import DetokenizedText, DetokenizeRequest, RenderedTemplate, TokenizeRequest, Tokens
+
+__all__ = [
+    "DetokenizeRequest",
+    "DetokenizedText",
+    "Explanation",
+    "ForkRequest",
+    "Health",
+    "Model",
+    "ModelList",
+    "PinRequest",
+    "Props",
+    "Readiness",
+    "RenameRequest",
+    "RenderedTemplate",
+    "SaveRequest",
+    "SavedDeleted",
+    "SavedList",
+    "Session",
+    "SessionDeleted",
+    "SessionList",
+    "SessionSaved",
+    "TokenizeRequest",
+    "Tokens",
+]

@@ -1,0 +1,45 @@
+"""Past turns of a session as they travel. Types only, no I/O."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class Divergence(msgspec.Struct, frozen=True):
+    """Where the prompt left what the session held: as text, and as the tokens of each side, which may differ where the
+    text does not."""
+
+    at: int
+    before: str
+    """What both have."""
+    resident: str | None
+    """What the session held from there; null: not known for certain."""
+    prompt: str
+    resident_tokens: list[int] | None
+    prompt_tokens: list[int]
+
+
+class ExplainedTurn(msgspec.Struct, frozen=True):
+    at_ms: int
+    slot: int | None
+    """The timeline it went to; null: it was refused."""
+    reason: str | None
+    """null: it ended before it began."""
+    reason_text: str | None
+    outcome: str
+    prompt_tokens: int
+    reused_tokens: int
+    prefilled_tokens: int
+    generated_tokens: int
+    divergence: Divergence | None
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """The last turns of a session since the daemon started, the oldest first."""
+
+    id: str
+    owner: int
+    turns: list[ExplainedTurn]
+    object: Literal["session.explanation"] = "session.explanation"

@@ -1,0 +1,45 @@
+"""The model as it travels. Types only, no I/O."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+
+class ModelMeta(msgspec.Struct, frozen=True):
+    """Facts in llama.cpp's names, for tools that read them."""
+
+    n_ctx: int
+    n_ctx_train: int
+    n_vocab: int
+    n_params: int
+    size: int
+    memory: str
+    architecture: str
+    description: str
+    backend: str
+    fingerprint: str
+
+
+class Model(msgspec.Struct, frozen=True):
+    id: str
+    created: int
+    max_model_len: int
+    meta: ModelMeta
+    owned_by: str = "llmd"
+    object: Literal["model"] = "model"
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    data: list[Model]
+    object: Literal["list"] = "list"
+
+
+class Props(msgspec.Struct, frozen=True):
+    """What llama.cpp-aware tools ask for."""
+
+    default_generation_settings: dict[str, Any]
+    total_slots: int
+    model_alias: str
+    build_info: str

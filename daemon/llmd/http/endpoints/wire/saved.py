@@ -1,0 +1,48 @@
+"""Saved sessions as they travel. Types only, no I/O."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class SaveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The name under which the session is saved, or was."""
+
+    name: str
+
+
+class SessionSaved(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    tokens: int
+    object: Literal["session.saved"] = "session.saved"
+
+
+class Saved(msgspec.Struct, frozen=True):
+    name: str
+    owner: int
+    owner_name: str | None
+    tokens: int
+    state_bytes: int
+    """0: its tokens are read again when it is loaded."""
+    saved_ms: int
+    object: Literal["saved_session"] = "saved_session"
+
+
+class SavedList(msgspec.Struct, frozen=True):
+    """Saved sessions, the newest first."""
+
+    data: list[Saved]
+    own_max: int
+    """As many may one owner save,"""
+    all_max: int
+    """and all together."""
+    object: Literal["list"] = "list"
+
+
+class SavedDeleted(msgspec.Struct, frozen=True):
+    name: str
+    deleted: bool = True
+    object: Literal["saved_session.deleted"] = "saved_session.deleted"

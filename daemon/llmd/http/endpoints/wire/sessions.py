@@ -1,0 +1,122 @@
+"""Sessions as they travel. Types only, no I/O."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+
+class LastStart(msgspec.Struct, frozen=True):
+    """How the last request of a session began."""
+
+    reason: str
+    reason_text: str
+    prompt_tokens: int
+    reused_tokens: int
+    diverged_at: int | None
+
+
+class Timeline(msgspec.Struct, frozen=True):
+    """One of the histories that a session holds side by side, as the shared page shows it."""
+
+    slot: int
+    state: str
+    tokens: int
+    """Resident tokens."""
+    visible_tokens: int
+    waiting: int
+    """Requests queued behind the running one."""
+    requests: int
+    prefilled_tokens_total: int
+    reused_tokens_total: int
+    generated_tokens_total: int
+    opened_ms: int
+    used_ms: int
+    last: LastStart | None
+
+
+class Session(msgspec.Struct, frozen=True):
+    """A session: what its timelines have in common, their totals, and each of them."""
+
+    id: str
+    owner: int
+    owner_name: str | None
+    """From the key file; null: no key has this owner any more."""
+    slot: int
+    """Of the timeline used last."""
+    state: str
+    """Of a timeline that is running, else of the one used last."""
+    pinned: bool
+    tokens: int
+    visible_tokens: int
+    context_tokens: int
+    """What one timeline may hold."""
+    waiting: int
+    requests: int
+    prefilled_tokens_total: int
+    reused_tokens_total: int
+    generated_tokens_total: int
+    opened_ms: int
+    used_ms: int
+    last: LastStart | None
+    """Of the timeline used last."""
+    timelines: list[Timeline]
+    """The one used last first."""
+    object: Literal["session"] = "session"
+
+
+class Places(msgspec.Struct, frozen=True):
+    named: int
+    named_used: int
+    """Timelines of named sessions in the model's memory, those of others included."""
+    scratch: int
+    parked: int
+    parked_max: int
+    dormant: int
+    """Sessions on disk that found no place at the start; a request that names one takes it in."""
+    policy: str
+
+
+class Storage(msgspec.Struct, frozen=True):
+    """What sessions take outside the model's memory."""
+
+    parked_bytes: int
+    """In memory and on disk."""
+    parked_bytes_max: int
+    """In memory; the rest goes to disk."""
+    checkpoints: int
+    checkpoint_bytes: int
+    checkpoint_bytes_max: int
+    state_dir: str | None
+    """Told to those who may administer; null: memory only."""
+
+
+class SessionList(msgspec.Struct, frozen=True):
+    data: list[Session]
+    places: Places
+    storage: Storage
+    object: Literal["list"] = "list"
+
+
+class ForkRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    session_id: str
+    """The new session."""
+    at: int | str | None = None
+    """A count of tokens, `last_user`, or `turn:N`: before the last message of the user, or the N-th. Default: all."""
+    replace: bool = False
+    """A session that has the id already is closed for the fork; otherwise it is session_exists."""
+
+
+class PinRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    pinned: bool
+
+
+class RenameRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    session_id: str
+
+
+class SessionDeleted(msgspec.Struct, frozen=True):
+    id: str
+    deleted: bool = True
+    object: Literal["session.deleted"] = "session.deleted"
