@@ -10,8 +10,8 @@ import sys
 import time
 from typing import Any
 
-from llmd.engine.engine_open import EngineOptions, info_of, open_engine
 from llmd.engine.native import STATUS_WORDS, Status, ffi, lib
+from llmd.engine.opening import EngineOptions, info_of, open_engine
 
 from .overhead import prompt_of
 

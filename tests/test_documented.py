@@ -76,19 +76,24 @@ def test_exit_status_is_documented(status: int) -> None:
     assert re.search(rf"\b{status}  \w", ctl.EPILOG)
 
 
+FAMILIES = ("ctl", "dialects", "endpoints", "llama", "sim")
+"""Folders whose files are one of a kind each: what kind is said of the folder."""
+
+
 def modules() -> list[str]:
-    c = {path.stem for path in (reference.ROOT / "libllm").glob("*.c*")}
-    python = {path.stem for path in (reference.ROOT / "daemon" / "llmd").glob("*.py")} - {"__init__"}
-    return sorted(c | python)
+    c = (reference.ROOT / "libllm").rglob("*.c*")
+    python = (reference.ROOT / "daemon" / "llmd").rglob("*.py")
+    told = {path.stem for path in (*c, *python) if not set(path.parts) & set(FAMILIES)}
+    return sorted({*FAMILIES, *told} - {"__init__"})
 
 
 @pytest.mark.parametrize("name", modules())
 def test_module_has_a_place_in_the_architecture(name: str) -> None:
     """By its own name, or by the name of its family ("engine*")."""
-    named = set(re.findall(r"`(\w+\*?)(?:/|\.h)?`", (reference.ROOT / "ARCHITECTURE.md").read_text()))
+    named = set(re.findall(r"`(?:\w+/)*(\w+\*?)(?:/|\.h)?`", (reference.ROOT / "ARCHITECTURE.md").read_text()))
     families = tuple(word.removesuffix("*") for word in named if word.endswith("*"))
     assert name in named or name.startswith(families)
 
 
 def test_the_architecture_is_one_page() -> None:
-    assert len((reference.ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 120
+    assert len((reference.ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 140

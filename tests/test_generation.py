@@ -13,10 +13,10 @@ from llmd.core import limits
 from llmd.core.errors import ApiError
 from llmd.core.session_key import SCRATCH, SessionKey
 from llmd.engine.engine import Engine
-from llmd.engine.engine_open import EngineError, EngineOptions
-from llmd.engine.engine_text import Prompt
 from llmd.engine.generation import CancelReason, Generation, Work
 from llmd.engine.native import GenerateFlag, Status, lib
+from llmd.engine.opening import EngineError, EngineOptions
+from llmd.engine.text import Prompt
 from llmd.engine.wire import Command, Sampling
 
 GREEDY = Sampling(temperature=0.0)

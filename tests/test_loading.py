@@ -17,7 +17,7 @@ import pytest
 from llmd.app import OPENING
 from llmd.ctl import __main__ as ctl
 from llmd.ctl.context import EXIT_ABSENT
-from llmd.engine.engine_open import EngineOptions, open_engine
+from llmd.engine.opening import EngineOptions, open_engine
 from llmd.http.endpoints.wire.health import Readiness
 from llmd.process.loading import Loading
 from tests.serving import SETTLE_S, Daemon, config_of, serving

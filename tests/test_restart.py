@@ -178,7 +178,7 @@ async def test_a_disk_that_takes_nothing(tmp_path: Path, caplog: pytest.LogCaptu
 
 
 async def test_one_directory_one_daemon(tmp_path: Path) -> None:
-    from llmd.engine.engine_open import EngineError
+    from llmd.engine.opening import EngineError
 
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(serving(config(tmp_path)))

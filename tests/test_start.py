@@ -19,7 +19,7 @@ import pytest
 
 from llmd.__main__ import main
 from llmd.engine.engine import Engine
-from llmd.engine.engine_open import EngineOptions
+from llmd.engine.opening import EngineOptions
 from llmd.process import socket_trust
 from llmd.process.listen import ListenError, Listeners, open_listeners
 from llmd.process.socket_trust import UntrustedSocketError, check_socket

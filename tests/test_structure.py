@@ -266,6 +266,15 @@ def test_names_say_something() -> None:
     assert {folder for folder in folders if BANNED_WORDS & set(re.split(r"[_.-]", folder.name))} == set()
 
 
+def test_no_two_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = {}
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(module_name(path))
+    assert {name: modules for name, modules in places.items() if len(modules) > 1} == {}
+
+
 def n_lines(path: Path) -> int:
     return len(path.read_text().splitlines())
 

@@ -122,7 +122,7 @@ async def _serve(config: Config, listeners: Listeners) -> bool:
 
 async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event, config: Config) -> None:
     """Returns when the model is there, or when it need not be any more. Raises StartError."""
-    from .engine.engine_open import EngineError
+    from .engine.opening import EngineError
 
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)

@@ -16,8 +16,8 @@ from .answers.saved import SavedAnswers
 from .core import limits
 from .engine import native, segment
 from .engine.engine import Engine
-from .engine.engine_open import EngineOptions
 from .engine.generation import CancelReason, Generation
+from .engine.opening import EngineOptions
 from .http.access import KeyFileError, KeyRing, read_keys
 from .http.boundary import add_cors_headers, boundary
 from .http.connections import Runner

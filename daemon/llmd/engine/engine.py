@@ -22,9 +22,9 @@ from ..core.errors import ApiError, code_of_status
 from ..core.json_scan import body_scan
 from ..core.room import Room
 from ..process.logs import fields
-from .engine_open import EngineOptions, Saved, info_of, open_engine, saved_of, start_engine
-from .engine_text import Prompt, detokenize, render_chat, spell, tokenize
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
+from .opening import EngineOptions, SavedSession, info_of, open_engine, saved_of, start_engine
+from .text import Prompt, detokenize, render_chat, spell, tokenize
 from .text_threads import TextThreads
 from .wire import (
     ALL_TOKENS,
@@ -235,7 +235,7 @@ class Engine:
     async def unsave(self, owner: int, label: str) -> Reply:
         return await self._ask(Unsave(self._next_request(), owner, label))
 
-    def saved(self) -> list[Saved]:
+    def saved(self) -> list[SavedSession]:
         """What is saved under labels, of all owners."""
         return saved_of(self._engine)
 

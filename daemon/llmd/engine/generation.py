@@ -22,8 +22,8 @@ from ..dialects.openai.wire import FinishReason
 from ..turns.divergence import Sight, divergence_of
 from ..turns.log import Turn
 from .engine import Engine
-from .engine_text import Prompt
 from .native import OUTCOME_WORDS, REASON_WORDS, STATUS_WORDS, GenerateFlag, Outcome, Status
+from .text import Prompt
 from .wire import Admitted, Finished, Sampling, Started, Text
 
 

@@ -12,9 +12,9 @@ from ..answers.memory import SessionAnswers as Kept
 from ..core.errors import ApiError
 from ..core.session_key import SessionKey, parent_of
 from ..dialects.openai.wire import ChatCompletionRequest
-from ..engine.engine_text import Prompt
 from ..engine.generation import Generation
 from ..engine.native import Page
+from ..engine.text import Prompt
 from ..history.transcript import joined_users, render_request, template_messages, text_bytes_of
 from .context import FACTS, STATE, State
 

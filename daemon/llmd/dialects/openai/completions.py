@@ -7,12 +7,12 @@ from aiohttp import web
 from ...core.errors import ApiError
 from ...core.room import utf8_bytes
 from ...core.sampling import max_tokens_of
-from ...engine.engine_text import Prompt
+from ...core.token_ids import token_bytes
+from ...engine.text import Prompt
 from ...http import body
 from ...http.answer import answer
 from ...http.context import FACTS, STATE
 from ...http.deadline import in_time
-from ...http.token_ids import token_bytes
 from ...http.work import admitted, delivery_of, key_of, work_of
 from .wire import CompletionRequest
 

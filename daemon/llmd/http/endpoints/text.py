@@ -11,12 +11,12 @@ from aiohttp import web
 from ...core import limits
 from ...core.errors import ApiError
 from ...core.room import utf8_bytes
+from ...core.token_ids import token_bytes
 from ...engine.engine import Engine
 from .. import body
 from ..context import FACTS, STATE
 from ..deadline import in_time
 from ..respond import respond
-from ..token_ids import token_bytes
 from .wire.text import DetokenizedText, DetokenizeRequest, TokenizeRequest, TokenPiece, Tokens
 
 _TOKENS_AT_ONCE = 8192

@@ -178,7 +178,7 @@ def info_of(pointer: Any) -> EngineInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Saved:
+class SavedSession:
     """A session saved under a label; see llm_saved in llm.h."""
 
     owner: int
@@ -188,12 +188,12 @@ class Saved:
     saved_ms: int
 
 
-def saved_of(pointer: Any) -> list[Saved]:
+def saved_of(pointer: Any) -> list[SavedSession]:
     """Any thread."""
     raw = ffi.new("llm_saved[]", SAVED_MAX)
     count = int(lib.llm_engine_saved(pointer, raw, SAVED_MAX))
     return [
-        Saved(int(one.owner), text_of(one.label), int(one.n_tokens), int(one.n_bytes), int(one.saved_ms))
+        SavedSession(int(one.owner), text_of(one.label), int(one.n_tokens), int(one.n_bytes), int(one.saved_ms))
         for one in (raw[i] for i in range(count))
     ]
 

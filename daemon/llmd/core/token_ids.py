@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from ..core.errors import ApiError, shown
+from .errors import ApiError, shown
 
 
 def token_bytes(tokens: list[int], n_vocab: int, param: str) -> bytes:
