@@ -27,7 +27,8 @@ from tests.test_process import Process, Start
 # As `python -m llmd`, but the model is not there before the file named first is.
 SLOW = """
 import pathlib, sys, time
-from llmd import __main__, engine
+from llmd import __main__
+from llmd.engine import engine
 gate, real = pathlib.Path(sys.argv.pop(1)), engine.open_engine
 def open_engine(options):
     while not gate.exists():
