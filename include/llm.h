@@ -238,31 +238,41 @@ typedef struct llm_sampling {
     uint64_t seed;           /* UINT64_MAX: draw one */
 } llm_sampling;
 
+/* Facts of the model, as it was opened: X(type, member, text), and texts: X(member, bytes, text). They are the same in
+ * model.h; tests/test_travels.py says where else a new one is to be told. */
+#define LLM_MODEL_FACT_TABLE(X)                                                                                        \
+    X(uint32_t, n_ctx, "tokens one session may hold")                                                                  \
+    X(uint32_t, n_ctx_train, "what the model was trained for")                                                         \
+    X(uint32_t, n_vocab, "tokens that there are")                                                                      \
+    X(uint32_t, n_cells, "KV cells shared by all sessions; UINT32_MAX: not limited")                                   \
+    X(uint32_t, n_batch, "tokens of one step at most")                                                                 \
+    X(uint32_t, n_window, "sliding window in tokens; 0: none")                                                         \
+    X(int32_t, n_threads, "threads of a step")                                                                         \
+    X(uint64_t, n_params, "parameters")                                                                                \
+    X(uint64_t, model_bytes, "of the weights")                                                                         \
+    X(uint64_t, state_bytes, "KV cache and recurrent state reserved")                                                  \
+    X(uint32_t, token_bytes_max, "of a token's text: n bytes are at least n / this tokens")                            \
+    X(llm_sampling, sampling_default, "what the model recommends")
+#define LLM_MODEL_TEXT_TABLE(X)                                                                                        \
+    X(name, 128, "general.name, or the file's stem")                                                                   \
+    X(arch, 64, "general.architecture")                                                                                \
+    X(description, 128, "qwen3 0.6B Q8_0")                                                                             \
+    X(backend, 128, "devices in use: CPU, CUDA0 (NVIDIA ...)")
+
+#define LLM_MODEL_FACT_MEMBER(type, member, text) type member;
+#define LLM_MODEL_TEXT_MEMBER(member, bytes, text) char member[bytes];
+
 typedef struct llm_info {
-    uint32_t n_ctx;       /* tokens one session may hold */
-    uint32_t n_ctx_train; /* what the model was trained for */
-    uint32_t n_vocab;
+    LLM_MODEL_FACT_TABLE(LLM_MODEL_FACT_MEMBER)
+    LLM_MODEL_TEXT_TABLE(LLM_MODEL_TEXT_MEMBER)
+    uint32_t memory; /* llm_memory */
+    uint32_t has_chat_template;
     uint32_t n_sessions;
     uint32_t n_scratch;
-    uint32_t n_cells; /* KV cells shared by all sessions; UINT32_MAX: not limited */
-    uint32_t n_batch;
-    uint32_t memory;   /* llm_memory */
-    uint32_t n_window; /* sliding window in tokens, 0: none */
-    int32_t n_threads;
-    uint32_t has_chat_template;
-    uint64_t n_params;
-    uint64_t model_bytes; /* weights */
-    uint64_t state_bytes; /* KV cache and recurrent state reserved */
-    uint32_t n_slots;     /* of the page: places and parked sessions */
-    uint32_t n_pins_max;  /* histories that may be pinned in all */
+    uint32_t n_slots;    /* of the page: places and parked sessions */
+    uint32_t n_pins_max; /* histories that may be pinned in all */
     uint64_t parked_bytes_max;
     uint64_t checkpoint_bytes_max;
-    uint32_t token_bytes_max; /* of the text that one token may stand for: n bytes are at least n / this tokens */
-    llm_sampling sampling_default;
-    char name[128]; /* general.name, or the file's stem */
-    char arch[64];
-    char description[128]; /* "qwen3 0.6B Q8_0" */
-    char backend[128];     /* devices in use: "CPU", "CUDA0 (NVIDIA ...)" */
     char fingerprint[33]; /* hex of 128 bits over the model's file: whatever the options, the same model has the same */
 } llm_info;
 

@@ -94,26 +94,33 @@ typedef enum llm_pin {
     LLM_PIN_SESSION = 2,  /* opened later: never forgotten or expired, but it may make way for the session's next one */
 } llm_pin;
 
+/* What the decode thread tells of a session while it is open: X(type, member, text). One table feeds the record that it
+ * keeps, the segment and what readers get; tests/test_travels.py says where else a new member is to be told. */
+#define LLM_SESSION_RECORD_TABLE(X)                                                                                    \
+    X(uint32_t, state, "llm_state")                                                                                    \
+    X(uint32_t, reason, "llm_reason of the last start")                                                                \
+    X(uint32_t, n_visible, "resident tokens that the client can have seen")                                            \
+    X(uint32_t, n_waiting, "requests queued behind the running one")                                                   \
+    X(uint32_t, n_requests, "generations started")                                                                     \
+    X(uint32_t, is_pinned, "llm_pin")                                                                                  \
+    X(int32_t, diverged_at, "first token of the last prompt that was not resident, or -1")                             \
+    X(uint32_t, n_last_prompt, "tokens of the last prompt")                                                            \
+    X(uint32_t, n_last_reused, "of these, whose state was there")                                                      \
+    X(uint64_t, n_prefilled_total, "prompt tokens consumed")                                                           \
+    X(uint64_t, n_reused_total, "prompt tokens whose state was there")                                                 \
+    X(uint64_t, n_generated_total, "tokens generated")                                                                 \
+    X(uint64_t, used_ms, "CLOCK_REALTIME")
+
+#define LLM_SESSION_RECORD_MEMBER(type, member, text) type member;
+
 /* A consistent copy of one session's record. */
 typedef struct llm_session_view {
     uint32_t slot;
     uint32_t owner;
-    uint32_t state;      /* llm_state */
-    uint32_t reason;     /* llm_reason of the last start */
     uint32_t generation; /* of the token array: changes when tokens were cut or replaced */
     uint32_t n_tokens;   /* resident */
-    uint32_t n_visible;
-    uint32_t n_waiting;  /* requests queued behind the running one */
-    uint32_t n_requests; /* generations started */
-    uint32_t is_pinned;  /* llm_pin */
-    int32_t diverged_at; /* of the last start */
-    uint32_t n_last_prompt;
-    uint32_t n_last_reused;
-    uint64_t n_prefilled_total;
-    uint64_t n_reused_total;
-    uint64_t n_generated_total;
-    uint64_t opened_ms; /* CLOCK_REALTIME */
-    uint64_t used_ms;
+    LLM_SESSION_RECORD_TABLE(LLM_SESSION_RECORD_MEMBER)
+    uint64_t opened_ms;                        /* CLOCK_REALTIME */
     char name[LLM_SESSION_NAME_BYTES_MAX + 8]; /* "" for scratch */
 } llm_session_view;
 

@@ -340,19 +340,9 @@ static void commit_store(page_slot *s, uint64_t word)
 
 static void record_write(page_slot *s, const page_record *record)
 {
-    STORE(state, record->state);
-    STORE(reason, record->reason);
-    STORE(n_visible, record->n_visible);
-    STORE(n_waiting, record->n_waiting);
-    STORE(n_requests, record->n_requests);
-    STORE(is_pinned, record->is_pinned);
-    STORE(diverged_at, record->diverged_at);
-    STORE(n_last_prompt, record->n_last_prompt);
-    STORE(n_last_reused, record->n_last_reused);
-    STORE(n_prefilled_total, record->n_prefilled_total);
-    STORE(n_reused_total, record->n_reused_total);
-    STORE(n_generated_total, record->n_generated_total);
-    STORE(used_ms, record->used_ms);
+#define WRITE(type, member, text) STORE(member, record->member);
+    LLM_SESSION_RECORD_TABLE(WRITE)
+#undef WRITE
 }
 
 static void identity_write(page_slot *s, uint32_t owner, const char *name, uint64_t opened_ms)

@@ -50,11 +50,7 @@ void page_truncate(page *p, uint32_t slot, uint32_t n);                      /* 
 /* The mutable part of a record. Each member is atomic by itself: a reader may see a mix of two moments, never a torn
  * value. */
 typedef struct page_record {
-    uint32_t state, reason, n_visible, n_waiting, n_requests, is_pinned;
-    int32_t diverged_at;
-    uint32_t n_last_prompt, n_last_reused;
-    uint64_t n_prefilled_total, n_reused_total, n_generated_total;
-    uint64_t used_ms;
+    LLM_SESSION_RECORD_TABLE(LLM_SESSION_RECORD_MEMBER)
 } page_record;
 void page_record_store(page *p, uint32_t slot, const page_record *record);
 

@@ -43,6 +43,8 @@ typedef struct page_header {
     char fingerprint[PAGE_FINGERPRINT_BYTES];
 } page_header;
 
+#define PAGE_SLOT_MEMBER(type, member, text) _Atomic type member;
+
 typedef struct page_slot {
     alignas(64) _Atomic uint64_t commit;
 
@@ -52,11 +54,7 @@ typedef struct page_slot {
     _Atomic uint64_t name[PAGE_NAME_WORDS]; /* the bytes of the name, NUL-padded */
 
     /* page_record, each member by itself. */
-    _Atomic uint32_t state, reason, n_visible, n_waiting, n_requests, is_pinned;
-    _Atomic int32_t diverged_at;
-    _Atomic uint32_t n_last_prompt, n_last_reused;
-    _Atomic uint64_t n_prefilled_total, n_reused_total, n_generated_total;
-    _Atomic uint64_t used_ms;
+    LLM_SESSION_RECORD_TABLE(PAGE_SLOT_MEMBER)
 } page_slot;
 
 #define COMMIT_CLOSED ((uint64_t)1 << 31)

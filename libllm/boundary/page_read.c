@@ -167,21 +167,11 @@ uint64_t llm_page_counter(const llm_page *page, int counter)
 
 static void record_copy(const page_slot *s, llm_session_view *out)
 {
+#define READ(type, member, text) out->member = LOAD(member);
+    LLM_SESSION_RECORD_TABLE(READ)
+#undef READ
     out->owner = LOAD(owner);
-    out->state = LOAD(state);
-    out->reason = LOAD(reason);
-    out->n_visible = LOAD(n_visible);
-    out->n_waiting = LOAD(n_waiting);
-    out->n_requests = LOAD(n_requests);
-    out->is_pinned = LOAD(is_pinned);
-    out->diverged_at = LOAD(diverged_at);
-    out->n_last_prompt = LOAD(n_last_prompt);
-    out->n_last_reused = LOAD(n_last_reused);
-    out->n_prefilled_total = LOAD(n_prefilled_total);
-    out->n_reused_total = LOAD(n_reused_total);
-    out->n_generated_total = LOAD(n_generated_total);
     out->opened_ms = LOAD(opened_ms);
-    out->used_ms = LOAD(used_ms);
     for (size_t i = 0; i < PAGE_NAME_WORDS; i++) {
         uint64_t word = LOAD(name[i]);
         memcpy(out->name + 8 * i, &word, sizeof word);

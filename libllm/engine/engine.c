@@ -365,31 +365,21 @@ void llm_engine_info(const llm_engine *engine, llm_info *out)
 {
     const model_info *m = &engine->model->info;
     *out = (llm_info){
-        .n_ctx = m->n_ctx,
-        .n_ctx_train = m->n_ctx_train,
-        .n_vocab = m->n_vocab,
+        .memory = m->memory,
+        .has_chat_template = chat_has_template(engine->chat) != 0,
         .n_sessions = engine->places.options.n_named,
         .n_scratch = engine->places.options.n_scratch,
         .n_slots = engine->places.n_slots,
         .n_pins_max = places_pins_max(&engine->places),
         .parked_bytes_max = engine->places.options.parked_bytes_max,
         .checkpoint_bytes_max = engine->checkpoints.n_bytes_max,
-        .n_cells = m->n_cells,
-        .n_batch = m->n_batch,
-        .memory = m->memory,
-        .n_window = m->n_window,
-        .n_threads = m->n_threads,
-        .has_chat_template = chat_has_template(engine->chat) != 0,
-        .n_params = m->n_params,
-        .model_bytes = m->model_bytes,
-        .state_bytes = m->state_bytes,
-        .token_bytes_max = m->token_bytes_max,
-        .sampling_default = m->sampling_default,
     };
-    memcpy(out->name, m->name, sizeof out->name);
-    memcpy(out->arch, m->arch, sizeof out->arch);
-    memcpy(out->description, m->description, sizeof out->description);
-    memcpy(out->backend, m->backend, sizeof out->backend);
+#define TELL(type, member, text) out->member = m->member;
+    LLM_MODEL_FACT_TABLE(TELL)
+#undef TELL
+#define TELL(member, bytes, text) memcpy(out->member, m->member, bytes);
+    LLM_MODEL_TEXT_TABLE(TELL)
+#undef TELL
     identity_hex(m, out->fingerprint);
 }
 

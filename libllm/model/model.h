@@ -52,27 +52,13 @@ typedef enum model_checkpoint {
 } model_checkpoint;
 
 typedef struct model_info {
-    uint32_t n_ctx;
-    uint32_t n_ctx_train;
-    uint32_t n_vocab;
-    uint32_t n_seq;
-    uint32_t n_cells; /* UINT32_MAX: not limited */
-    uint32_t n_batch;
-    uint32_t n_window;
+    LLM_MODEL_FACT_TABLE(LLM_MODEL_FACT_MEMBER)
+    LLM_MODEL_TEXT_TABLE(LLM_MODEL_TEXT_MEMBER)
     llm_memory memory;
+    uint32_t n_seq;
     model_checkpoint checkpoint;
-    bool shares_cells; /* a copied sequence costs no cells until it grows */
-    bool mixed_calls;  /* one call may hold decode and prefill tokens at no extra cost */
-    int32_t n_threads;
-    uint64_t n_params;
-    uint64_t model_bytes;
-    uint64_t state_bytes;
-    uint32_t token_bytes_max; /* see llm_info */
-    llm_sampling sampling_default;
-    char name[128];
-    char arch[64];
-    char description[128];
-    char backend[128];
+    bool shares_cells;    /* a copied sequence costs no cells until it grows */
+    bool mixed_calls;     /* one call may hold decode and prefill tokens at no extra cost */
     uint8_t identity[16]; /* the model's file alone: whatever the options, its tokens mean the same */
     uint8_t geometry[16]; /* what the bytes of a saved state depend on beside the model: see state_load */
 } model_info;

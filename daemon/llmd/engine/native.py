@@ -12,10 +12,12 @@ import importlib.util
 import os
 from array import array
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 DEFAULT_VARIANT = "native"
 
 
@@ -54,6 +56,22 @@ ffi: Any = _module.ffi
 def text_of(pointer: Any) -> str:
     """A NUL-terminated C string; "" for NULL."""
     return bytes(ffi.string(pointer)).decode("utf-8", "replace") if pointer else ""
+
+
+_CONVERTERS: dict[str, Callable[[Any], Any]] = {"int": int, "bool": bool, "str": text_of}
+
+
+def copied(raw: Any, kind: Callable[..., T], **otherwise: Any) -> T:
+    """A C struct as a dataclass whose fields are called like its members; `otherwise`: those that need more than that.
+    A test compares the two, name by name."""
+    plain = {name: convert(getattr(raw, name)) for name, convert in _plain(kind) if name not in otherwise}
+    return kind(**plain, **otherwise)
+
+
+@cache
+def _plain(kind: Any) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    found = ((field.name, _CONVERTERS.get(str(field.type))) for field in fields(kind))
+    return tuple((name, convert) for name, convert in found if convert is not None)
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -160,7 +178,7 @@ COUNTERS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class PageView:
-    """Fixed facts of a segment."""
+    """Fixed facts of a segment; see llm_page_view in llm_page.h."""
 
     n_slots: int
     n_ctx: int
@@ -173,7 +191,7 @@ class PageView:
 
 @dataclass(frozen=True, slots=True)
 class SessionView:
-    """A consistent copy of one session's record; llm_page.h describes the fields."""
+    """A consistent copy of one session's record: llm_session_view in llm_page.h, which describes the fields."""
 
     slot: int
     owner: int
@@ -194,9 +212,6 @@ class SessionView:
     opened_ms: int
     used_ms: int
     name: str
-
-
-_SESSION_NUMBERS = SessionView.__slots__[:-1]
 
 
 class Page:
@@ -222,15 +237,7 @@ class Page:
     def read(self) -> PageView:
         view = ffi.new("llm_page_view *")
         lib.llm_page_read(self._pointer, view)
-        return PageView(
-            n_slots=view.n_slots,
-            n_ctx=view.n_ctx,
-            pid=view.pid,
-            started_ms=view.started_ms,
-            bytes=view.bytes,
-            model=text_of(view.model),
-            fingerprint=text_of(view.fingerprint),
-        )
+        return copied(view, PageView)
 
     def counter(self, number: int) -> int:
         return int(lib.llm_page_counter(self._pointer, number))
@@ -242,8 +249,7 @@ class Page:
         view = ffi.new("llm_session_view *")
         if lib.llm_page_session(self._pointer, slot, view) != Status.OK:
             return None
-        numbers: dict[str, Any] = {field: int(getattr(view, field)) for field in _SESSION_NUMBERS}
-        return SessionView(**numbers, name=text_of(view.name))
+        return copied(view, SessionView)
 
     def sessions(self) -> Iterator[SessionView]:
         for slot in range(self.read().n_slots):

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ..core.sampling import SamplingDefaults
-from .native import MEMORY_WORDS, POLICY_WORDS, SAVED_MAX, STATUS_TEXTS, Status, ffi, lib, text_of
+from .native import MEMORY_WORDS, POLICY_WORDS, SAVED_MAX, STATUS_TEXTS, Status, copied, ffi, lib, text_of
 
 log = logging.getLogger("llmd.engine")
 
 _ERROR_BYTES = 1024
 _TRIAL_CHAT = b'{"messages": [{"role": "user", "content": "hello"}]}'
-
-# Fields of llm_engine_options that are passed on as they are.
-_NUMBERS = (
-    "n_ctx", "n_sessions", "n_scratch", "kv_bytes_max", "n_parked_max", "timelines_max", "parked_bytes_max",
-    "checkpoint_bytes_max", "checkpoint_every", "idle_s_max", "n_threads", "n_gpu_layers", "gap_ms_target", "exact",
-    "allow_oversize",
-)  # fmt: skip
 
 
 class EngineError(Exception):
@@ -34,7 +27,7 @@ class EngineError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineOptions:
-    """See llm_engine_options in llm.h."""
+    """See llm_engine_options in llm.h: the same fields."""
 
     model: str
     page_name: str | None = None
@@ -58,6 +51,10 @@ class EngineOptions:
     exact: bool = False
     allow_oversize: bool = False
     crash_notice: str | None = None
+
+
+_NUMBERS = tuple(field.name for field in fields(EngineOptions) if field.type in ("int", "bool"))
+_TEXTS = tuple(field.name for field in fields(EngineOptions) if field.name not in (*_NUMBERS, "capacity_policy"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,24 +89,9 @@ class EngineInfo:
     sampling: SamplingDefaults
 
 
-_FACTS = (
-    "n_ctx", "n_ctx_train", "n_vocab", "n_sessions", "n_scratch", "n_slots", "n_pins_max", "n_cells", "n_threads",
-    "n_params", "model_bytes", "state_bytes", "token_bytes_max", "parked_bytes_max", "checkpoint_bytes_max",
-)  # fmt: skip
-
-
 def open_engine(options: EngineOptions) -> Any:
     strings = {
-        name: ffi.new("char[]", value.encode())
-        for name, value in (
-            ("model", options.model),
-            ("page_name", options.page_name),
-            ("dead_page_names", options.dead_page_names),
-            ("chat_template", options.chat_template),
-            ("state_dir", options.state_dir),
-            ("crash_notice", options.crash_notice),
-        )
-        if value is not None
+        name: ffi.new("char[]", value.encode()) for name in _TEXTS if (value := getattr(options, name)) is not None
     }
     raw = ffi.new("llm_engine_options *", strings)
     for field in _NUMBERS:
@@ -166,15 +148,7 @@ def start_engine(pointer: Any) -> None:
 def info_of(pointer: Any) -> EngineInfo:
     raw = ffi.new("llm_info *")
     lib.llm_engine_info(pointer, raw)
-    words = ("name", "arch", "description", "backend", "fingerprint")
-    facts: dict[str, Any] = {field: int(getattr(raw, field)) for field in _FACTS}
-    facts |= {field: text_of(getattr(raw, field)) for field in words}
-    return EngineInfo(
-        **facts,
-        memory=MEMORY_WORDS[raw.memory],
-        has_chat_template=bool(raw.has_chat_template),
-        sampling=_sampling_defaults(raw.sampling_default),
-    )
+    return copied(raw, EngineInfo, memory=MEMORY_WORDS[raw.memory], sampling=_sampling_defaults(raw.sampling_default))
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,10 +166,7 @@ def saved_of(pointer: Any) -> list[SavedSession]:
     """Any thread."""
     raw = ffi.new("llm_saved[]", SAVED_MAX)
     count = int(lib.llm_engine_saved(pointer, raw, SAVED_MAX))
-    return [
-        SavedSession(int(one.owner), text_of(one.label), int(one.n_tokens), int(one.n_bytes), int(one.saved_ms))
-        for one in (raw[i] for i in range(count))
-    ]
+    return [copied(raw[i], SavedSession) for i in range(count)]
 
 
 def _sampling_defaults(raw: Any) -> SamplingDefaults:

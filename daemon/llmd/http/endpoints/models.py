@@ -13,21 +13,14 @@ from ..context import STATE, State
 from ..respond import respond
 from .wire.models import Model, ModelList, ModelMeta, Props
 
+_FACTS = {"size": "model_bytes", "architecture": "arch"}
+"""Of EngineInfo, where a field of ModelMeta is called otherwise."""
+
 
 def model_of(state: State) -> Model:
     info = state.engine.info
-    meta = ModelMeta(
-        n_ctx=info.n_ctx,
-        n_ctx_train=info.n_ctx_train,
-        n_vocab=info.n_vocab,
-        n_params=info.n_params,
-        size=info.model_bytes,
-        memory=info.memory,
-        architecture=info.arch,
-        description=info.description,
-        backend=info.backend,
-        fingerprint=info.fingerprint,
-    )
+    facts = {name: getattr(info, _FACTS.get(name, name)) for name in ModelMeta.__struct_fields__}
+    meta = ModelMeta(**facts)
     return Model(id=state.model_id, created=state.created, max_model_len=info.n_ctx, meta=meta)
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 
 class ModelMeta(msgspec.Struct, frozen=True):
-    """Facts in llama.cpp's names, for tools that read them."""
+    """Facts of EngineInfo, for tools that read them in llama.cpp's names."""
 
     n_ctx: int
     n_ctx_train: int
