@@ -13,6 +13,7 @@ target_link_options(llm PRIVATE
 
 find_package(Python 3.11 REQUIRED COMPONENTS Interpreter Development.Module)
 set(module_source "${CMAKE_BINARY_DIR}/_libllm.c")
+file(GLOB public_headers CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/include/*.h")
 set(module_builder "${CMAKE_SOURCE_DIR}/daemon/llmd/engine/_native_build.py")
 add_custom_command(
     OUTPUT "${module_source}"
@@ -20,7 +21,7 @@ add_custom_command(
         --compiler ${CMAKE_C_COMPILER} --include "${CMAKE_SOURCE_DIR}/include" --output "${module_source}"
     # cffi leaves an unchanged file alone, which would look stale forever.
     COMMAND ${CMAKE_COMMAND} -E touch "${module_source}"
-    DEPENDS "${module_builder}" "${CMAKE_SOURCE_DIR}/include/llm.h" "${CMAKE_SOURCE_DIR}/include/llm_page.h"
+    DEPENDS "${module_builder}" ${public_headers}
     COMMENT "Generating the extension module from llm.h"
     VERBATIM)
 add_library(llm_module MODULE "${module_source}")

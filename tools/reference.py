@@ -34,7 +34,7 @@ def markdown(header: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 def reasons() -> str:
-    rows = c_table("llm.h", "LLM_REASON_TABLE")
+    rows = c_table("llm_words.h", "LLM_REASON_TABLE")
     return markdown(("`session_reset_reason`", "meaning"), ((f"`{word}`", text) for word, _, text in rows))
 
 

@@ -1,4 +1,4 @@
-/* words.c: the vocabularies of llm.h and the counters of llm_page.h as text, each from its one table. */
+/* words.c: finds words and sentences. They are written in llm_words.h, those of counters in llm_page.h. */
 #include "llm.h"
 #include "llm_page.h"
 

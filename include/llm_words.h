@@ -1,0 +1,135 @@
+/* llm_words.h: every word that libllm has for something, with its sentence. Part of llm.h, which includes it.
+ *
+ * One table per vocabulary: X(NAME, number, word, sentence). The word is what responses, logs, metrics and tests use, the
+ * sentence is what people read beside it; llm_*_word() and llm_*_text() return them. Numbers are part of the wire format
+ * and never change meaning.
+ */
+#ifndef LLM_WORDS_H
+#define LLM_WORDS_H
+
+#define LLM_STATUS_TABLE(X)                                                                                            \
+    X(OK, 0, "ok", "Success.")                                                                                         \
+    X(INVALID, 1, "invalid", "An argument or message is malformed.")                                                   \
+    X(FULL, 2, "full", "The ring has no room for this message; try again after the other side has drained it.")        \
+    X(NOT_FOUND, 3, "not_found", "There is no such session, request or segment.")                                      \
+    X(MISUSE, 4, "misuse", "The call is not allowed in this mode or from this thread.")                                \
+    X(NO_MEMORY, 5, "no_memory", "The host is out of memory.")                                                         \
+    X(IO, 6, "io_error", "The operating system refused a file, segment or descriptor.")                                \
+    X(MODEL_LOAD, 7, "model_load_failed", "The model file could not be loaded.")                                       \
+    X(TEMPLATE, 8, "template_failed", "The model's chat template could not be rendered for these messages.")           \
+    X(CONTEXT_LENGTH, 9, "context_length_exceeded", "The prompt does not fit the session's context.")                  \
+    X(CAPACITY, 10, "capacity_exhausted", "All session places are taken and the capacity policy frees none.")          \
+    X(QUEUE_FULL, 11, "queue_full", "Too many requests are waiting for this session.")                                 \
+    X(OVERLOADED, 12, "overloaded", "The engine holds as many live requests as it can.")                               \
+    X(NO_CELLS, 13, "kv_cache_full", "The KV cache has no room left for this session to grow.")                        \
+    X(STEP_FAILED, 14, "step_failed", "The model failed a step; the session is torn until it is reset.")               \
+    X(TORN, 15, "torn", "The session's state is not trusted; reset it.")                                               \
+    X(SHUTDOWN, 16, "shutting_down", "The engine is stopping.")                                                        \
+    X(CANCELLED, 17, "cancelled", "The request was cancelled.")                                                        \
+    X(TOKEN, 18, "invalid_token", "A token id is outside the model's vocabulary.")                                     \
+    X(VERSION, 19, "version_mismatch", "The segment was written by another version.")                                  \
+    X(SMALL_BUFFER, 20, "small_buffer", "The caller's buffer is too small.")                                           \
+    X(BUSY, 21, "session_busy", "A generation is using the session.")                                                  \
+    X(EXISTS, 22, "session_exists", "Another session has that name.")                                                  \
+    X(PINS, 23, "pins_exhausted", "As many histories are pinned as may be.")                                           \
+    X(SAVED_FULL, 24, "saved_full", "As many sessions are saved as may be; remove one first.")
+
+/* Why a request started with the state it did (the resume decision). */
+#define LLM_REASON_TABLE(X)                                                                                            \
+    X(NEW, 0, "new", "Nothing was resident.")                                                                          \
+    X(EXACT_PREFIX, 1, "exact_prefix", "The prompt extends the resident tokens: only the suffix is prefilled.")        \
+    X(EQUAL, 2, "equal", "The prompt is what is resident.")                                                            \
+    X(REWIND, 3, "rewind", "The session was cut back to the common prefix.")                                           \
+    X(CHECKPOINT, 4, "checkpoint", "The latest checkpoint inside the common prefix was restored.")                     \
+    X(SHARED, 5, "shared", "Another session held a longer prefix and was copied.")                                     \
+    X(RESTORED, 6, "restored", "The session came back from a snapshot.")                                               \
+    X(MISMATCH, 7, "mismatch", "No resident prefix could be reused: everything is prefilled.")                         \
+    X(TORN, 8, "torn", "The resident state was not trusted: everything is prefilled.")
+
+/* How a generation ended. Each accepted GENERATE has exactly one FINISHED event that carries one of these. */
+#define LLM_OUTCOME_TABLE(X)                                                                                           \
+    X(END, 0, "end", "The model ended its turn.")                                                                      \
+    X(STOP, 1, "stop", "A stop string was found.")                                                                     \
+    X(LENGTH, 2, "length", "max_tokens or the context's end was reached.")                                             \
+    X(CANCELLED, 3, "cancelled", "The client left, cancelled, or the session was reset or closed meanwhile.")          \
+    X(REFUSED, 4, "refused", "The request never got a place; the status says why.")                                    \
+    X(FAILED, 5, "failed", "The model failed; the status says how.")                                                   \
+    X(SHUTDOWN, 6, "shutdown", "The engine stopped before the end.")
+
+/* What a session is doing. session.h draws the transitions. */
+#define LLM_STATE_TABLE(X)                                                                                             \
+    X(EMPTY, 0, "empty", "Open, nothing resident.")                                                                    \
+    X(PREFILL, 1, "prefill", "Consuming prompt tokens.")                                                               \
+    X(DECODE, 2, "decode", "Producing tokens.")                                                                        \
+    X(IDLE, 3, "idle", "Warm, waiting for the next request.")                                                          \
+    X(PARKED, 4, "parked", "Its state lies outside the model's memory.")                                               \
+    X(TORN, 5, "torn", "Its state cannot be trusted; the next request refills it, a reset clears it.")
+
+/* How the model remembers: decides what a rewind costs. */
+#define LLM_MEMORY_TABLE(X)                                                                                            \
+    X(DENSE, 0, "dense", "Attention over all tokens: any prefix can be kept.")                                         \
+    X(WINDOW, 1, "window", "Some layers keep a sliding window: short rewinds only.")                                   \
+    X(RECURRENT, 2, "recurrent", "One running state: no rewind without a checkpoint.")                                 \
+    X(HYBRID, 3, "hybrid", "Attention and running state: no rewind without a checkpoint.")
+
+/* What happens when a named session needs a place and none is free. */
+#define LLM_POLICY_TABLE(X)                                                                                            \
+    X(REFUSE, 0, "refuse", "Refuse the request and name the holders.")                                                 \
+    X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                               \
+    X(PARK, 2, "park", "Move the least recently used idle session to host memory, then to disk.")
+
+/* What llm_json_scan found: what is no JSON, then what is more than the limits allow. */
+#define LLM_JSON_TABLE(X)                                                                                              \
+    X(OK, 0, "ok", "JSON within the limits.")                                                                          \
+    X(END, 1, "truncated", "it ends too early")                                                                        \
+    X(VALUE, 2, "value", "a value is expected")                                                                        \
+    X(KEY, 3, "key", "a name in quotes is expected")                                                                   \
+    X(COLON, 4, "colon", "a colon is expected")                                                                        \
+    X(COMMA, 5, "comma", "a comma or the closing bracket is expected")                                                 \
+    X(NUMBER, 6, "number", "a digit is expected")                                                                      \
+    X(ESCAPE, 7, "escape", "there is no such escape")                                                                  \
+    X(CONTROL, 8, "control", "a control character must be escaped")                                                    \
+    X(UTF8, 9, "utf8", "the bytes are not UTF-8")                                                                      \
+    X(TRAILING, 10, "trailing", "something follows the value")                                                         \
+    X(VALUES, 11, "values", "values")                                                                                  \
+    X(CONTAINERS, 12, "containers", "objects and lists")                                                               \
+    X(KEYS, 13, "keys", "names in objects")                                                                            \
+    X(DEPTH, 14, "depth", "levels of objects and lists")                                                               \
+    X(KEY_BYTES, 15, "key_bytes", "bytes in a name")                                                                   \
+    X(NUMBER_BYTES, 16, "number_bytes", "bytes in a number")                                                           \
+    X(FLOATS, 17, "floats", "numbers that are no integers of up to 18 digits")                                         \
+    X(TEXT_BYTES, 18, "text_bytes", "bytes in all texts")
+
+#define LLM_STATUS_ENUM(name, number, word, text) LLM_##name = number,
+#define LLM_REASON_ENUM(name, number, word, text) LLM_REASON_##name = number,
+#define LLM_OUTCOME_ENUM(name, number, word, text) LLM_OUTCOME_##name = number,
+#define LLM_STATE_ENUM(name, number, word, text) LLM_STATE_##name = number,
+#define LLM_MEMORY_ENUM(name, number, word, text) LLM_MEMORY_##name = number,
+#define LLM_POLICY_ENUM(name, number, word, text) LLM_POLICY_##name = number,
+#define LLM_JSON_ENUM(name, number, word, text) LLM_JSON_##name = number,
+
+typedef enum llm_status { LLM_STATUS_TABLE(LLM_STATUS_ENUM) LLM_STATUS_N } llm_status;
+typedef enum llm_reason { LLM_REASON_TABLE(LLM_REASON_ENUM) LLM_REASON_N } llm_reason;
+typedef enum llm_outcome { LLM_OUTCOME_TABLE(LLM_OUTCOME_ENUM) LLM_OUTCOME_N } llm_outcome;
+typedef enum llm_state { LLM_STATE_TABLE(LLM_STATE_ENUM) LLM_STATE_N } llm_state;
+typedef enum llm_memory { LLM_MEMORY_TABLE(LLM_MEMORY_ENUM) LLM_MEMORY_N } llm_memory;
+typedef enum llm_policy { LLM_POLICY_TABLE(LLM_POLICY_ENUM) LLM_POLICY_N } llm_policy;
+typedef enum llm_json_verdict { LLM_JSON_TABLE(LLM_JSON_ENUM) LLM_JSON_N } llm_json_verdict;
+
+/* Word and sentence of a number; "unknown" and "" outside the table. Any thread; static strings. */
+LLM_API const char *llm_status_word(int status);
+LLM_API const char *llm_status_text(int status);
+LLM_API const char *llm_reason_word(int reason);
+LLM_API const char *llm_reason_text(int reason);
+LLM_API const char *llm_outcome_word(int outcome);
+LLM_API const char *llm_outcome_text(int outcome);
+LLM_API const char *llm_state_word(int state);
+LLM_API const char *llm_state_text(int state);
+LLM_API const char *llm_memory_word(int memory);
+LLM_API const char *llm_memory_text(int memory);
+LLM_API const char *llm_policy_word(int policy);
+LLM_API const char *llm_policy_text(int policy);
+LLM_API const char *llm_json_word(int verdict);
+LLM_API const char *llm_json_text(int verdict);
+
+#endif
