@@ -2,8 +2,8 @@
 
 The unix socket asks for no key: whoever may open it administers the daemon (LOCAL in http/access.py). So it is this
 user's alone from its first moment on, what lies in its place is touched only if it is this user's, and llmctl speaks to
-none that another user may have put there. What comes over TCP is judged by http/access.py: keys, and the Host and
-Origin of browsers.
+none that another user may have put there; engine/segment.py believes no other user's lock file beside it. What comes
+over TCP is judged by http/access.py: keys, and the Host and Origin of browsers.
 """
 
 from __future__ import annotations
