@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +170,33 @@ def test_help_teaches_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     assert "curl -N" in shown and "llmctl" in shown and "LLMD_CTX_SIZE" in shown
 
 
-def test_the_reference_lists_every_option() -> None:
-    reference = config_reader.reference()
-    assert all(f"`{option.environment}`" in reference for option in OPTIONS)
+def test_a_name_that_is_none_gets_the_nearest(tmp_path: Path) -> None:
+    see = "; the options are in: llmd --help"
+    file = tmp_path / "llmd.toml"
+    file.write_text("ctx_sise = 1")
+    for arguments, message in (
+        (["--prot", "8001"], f"there is no option --prot (did you mean --port?){see}"),
+        (["--max-session=8"], f"there is no option --max-session (did you mean --max-sessions?){see}"),
+        (["--zzz"], f"there is no option --zzz{see}"),
+        (["--config", str(file)], f"{file}: there is no option 'ctx_sise' (did you mean ctx_size?){see}"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            load(arguments, {})
+        assert str(caught.value) == message
+
+
+def test_a_variable_that_is_no_option_is_remarked_on() -> None:
+    environment = dict.fromkeys(["LLMD_PROT", "LLMD_PORT", "LLMD_JOBS", "PORT", "LLMD_ZZZ", "llmd_port"], "1")
+    assert config_reader.remarks(environment) == [
+        "the environment has LLMD_PROT, which is no option (did you mean LLMD_PORT?); the options are in: llmd --help",
+        "the environment has LLMD_ZZZ, which is no option; the options are in: llmd --help",
+    ]
+
+
+def test_what_building_reads_is_not_remarked_on() -> None:
+    build = (Path(__file__).parents[1] / "build.sh").read_text()
+    read = set(re.findall(r"\bLLMD_[A-Z_]+", build)) - {"LLMD_"}
+    assert len(read) > 5 and config_reader.remarks(dict.fromkeys(read, "1")) == []
 
 
 @pytest.mark.parametrize("option", SETTABLE, ids=names)

@@ -190,6 +190,16 @@ def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_one_is_no_plural(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    serve_status(daemon, {"status": "ready", "model": "tiny"})
+    daemon.route("GET /v1/sessions", {"data": [], "places": {**PLACES, "parked": 1}, "storage": STORAGE})
+    run(daemon, "status")
+    assert "\nparked       1 session, 1.0 MiB of 1.0 GiB\n" in capsys.readouterr().out
+    daemon.route("POST /v1/sessions/desk/park", {"id": "desk", "tokens": 1})
+    run(daemon, "sessions", "park", "desk")
+    assert capsys.readouterr().out == "desk is parked with 1 token\n"
+
+
 def test_status_of_a_daemon_that_is_not_ready(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     serve_status(daemon, {"status": "stalled", "model": "tiny", "seconds_without_progress": 65.0}, 503)
     assert run(daemon, "status") == EXIT_REFUSED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import json
 import os
 import shutil
 import socket
@@ -428,6 +429,9 @@ def refusal(start: Start, model: str) -> str:
     ("name", "advice"),
     [
         ("Qwen/Qwen3-0.6B-GGUF:Q8_0", "hf download"),
+        ("hf.co/Qwen/Qwen3-0.6B-GGUF", "hf download"),
+        ("llama3:8b", "llmd takes the path of a GGUF file"),
+        ("none.gguf", "No such file or directory"),
         ("https://example.org/model.gguf", "download the file first"),
     ],
 )
@@ -507,6 +511,21 @@ def test_a_state_directory_that_cannot_be_written_ends_the_start_before_the_mode
 
 
 OTHER = "choose another, or none to keep sessions in memory only\n"
+
+
+def test_a_state_directory_that_is_a_file_is_said_to_be_one(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")
+    for path in (tmp_path / "state", tmp_path / "state" / "deeper"):
+        status, errors = start.fails("--state-dir", str(path))
+        why = f"{tmp_path / 'state'} is there and is no directory"
+        assert (status, errors) == (1, f"llmd: --state-dir: cannot make {path}: {why}; {OTHER}")
+
+
+def test_a_variable_that_is_no_option_is_logged(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")  # so that it ends at once
+    _, errors = start.fails(LLMD_PROT="8001")
+    line = json.loads(errors.splitlines()[0])
+    assert (line["level"], line["message"].split(",")[0]) == ("warning", "the environment has LLMD_PROT")
 
 
 def test_a_user_without_a_home_has_no_directory_called_tilde(

@@ -18,7 +18,7 @@ from . import __version__
 from .core import limits
 from .http.access import KeyFileError
 from .process import logs, systemd
-from .process.config_reader import PROGRAM, load_or_exit
+from .process.config_reader import PROGRAM, load_or_exit, remarks
 from .process.config_table import Config
 from .process.listen import ListenError, Listeners, open_listeners
 from .process.socket_trust import make_private
@@ -44,6 +44,8 @@ def main() -> None:
     _open_standard_streams()
     config = load_or_exit(sys.argv[1:])
     logs.configure(config.log_level, config.log_format)
+    for remark in remarks(os.environ):
+        log.warning(remark)
     try:
         was_loading = _run(config)
     except (StartError, ListenError) as error:
@@ -87,7 +89,9 @@ def _make_state_dir(config: Config) -> None:
     try:
         make_private(directory)
     except OSError as error:
-        raise StartError(f"--state-dir: cannot make {directory}: {error.strerror}; {_OTHER_DIRECTORY}") from None
+        is_taken = isinstance(error, FileExistsError)
+        why = f"{error.filename} is there and is no directory" if is_taken else error.strerror
+        raise StartError(f"--state-dir: cannot make {directory}: {why}; {_OTHER_DIRECTORY}") from None
     if not os.access(directory, os.W_OK | os.X_OK):
         raise StartError(f"--state-dir: {directory} cannot be written to by this user; {_OTHER_DIRECTORY}")
 

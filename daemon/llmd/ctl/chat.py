@@ -16,7 +16,7 @@ from llmd.core import session_key
 from llmd.ctl import advice, conversation_files, output, text
 from llmd.ctl.client import DaemonAbsent, DaemonRefused
 from llmd.ctl.context import EXIT_OK, EXIT_USAGE, Context, Verbs
-from llmd.ctl.conversation import Conversation, turns
+from llmd.ctl.conversation import Conversation
 
 TYPED_LINES_MAX = 1000
 
@@ -83,7 +83,7 @@ class Terminal:
     def _place(self) -> str:
         """The session that is on, and how far its conversation has come."""
         n = self._conversation.n_turns
-        return f"session {self._conversation.name}" + (f", after {turns(n)}" if n else "")
+        return f"session {self._conversation.name}" + (f", after {text.counted(n, 'turn')}" if n else "")
 
     def _answer(self, line: str) -> None:
         try:

@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from llmd.ctl import conversation_files
+from llmd.ctl import conversation_files, text
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
 
 T = TypeVar("T")
@@ -44,10 +44,6 @@ class ChatTurn:
         length = ", cut at its length" if self.finish_reason == "length" else ""
         generated = self.usage.get("completion_tokens", 0)
         return f"{new} new token{plural}, {reused} reused ({reason}), {generated} generated{length}"
-
-
-def turns(n: int) -> str:
-    return f"{n} turn{'' if n == 1 else 's'}"
 
 
 class Conversation:
@@ -131,7 +127,7 @@ class Conversation:
             self._note(f"session {self.name} was reset{where}")
             return []
         if session is None or not session.get("tokens"):
-            again = turns(conversation_files.n_turns(messages))
+            again = text.counted(conversation_files.n_turns(messages), "turn")
             self._note(f"the daemon no longer holds session {self.name}: it reads {again} again")
         return messages
 

@@ -37,7 +37,7 @@ class Resident:
         cells = [str(token) for token in self.tokens]
         lines = [cells[at : at + TOKENS_PER_LINE] for at in range(0, len(cells), TOKENS_PER_LINE)]
         numbered = (f"{at * TOKENS_PER_LINE:>7}  {' '.join(line)}" for at, line in enumerate(lines))
-        return "\n".join([f"{self.id}: {self.state}, {text.count(len(cells))} tokens", *numbered])
+        return "\n".join([f"{self.id}: {self.state}, {text.counted(len(cells), 'token')}", *numbered])
 
 
 def read(socket_path: str, name: str, owner: int | None) -> Resident:

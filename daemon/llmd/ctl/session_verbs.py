@@ -45,7 +45,7 @@ def point(text: str) -> int | str:
 
 
 def tokens(raw: Json) -> str:
-    return f"{text.count(raw.get('tokens', 0))} tokens"
+    return text.counted(raw.get("tokens", 0), "token")
 
 
 def run_fork(context: Context) -> int:

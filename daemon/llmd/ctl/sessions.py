@@ -154,7 +154,7 @@ def details(session: Json) -> str:
         *held(session),
         ("requests", f"{text.count(session.get('requests', 0))}, {session.get('waiting', 0)} waiting"),
         ("prompts", f"{text.count(consumed)} tokens consumed, {text.count(reused)} reused{reading}"),
-        ("answers", f"{text.count(session.get('generated_tokens_total', 0))} tokens"),
+        ("answers", text.counted(session.get("generated_tokens_total", 0), "token")),
         ("opened", _age(session.get("opened_ms", 0))),
         ("used", _age(session.get("used_ms", 0))),
     ]
@@ -176,9 +176,9 @@ def held(session: Json) -> list[tuple[str, str]]:
 
 
 def timeline(one: Json, room: str) -> str:
-    tokens, requests = text.count(one.get("tokens", 0)), text.count(one.get("requests", 0))
+    tokens, requests = text.count(one.get("tokens", 0)), text.counted(one.get("requests", 0), "request")
     where = f"slot {one.get('slot')}, used {_age(one.get('used_ms', 0))}"
-    return f"{text.scalar(one.get('state'))}, {tokens} of {room} tokens, {requests} requests, {where}"
+    return f"{text.scalar(one.get('state'))}, {tokens} of {room} tokens, {requests}, {where}"
 
 
 def last_start(last: Json) -> str:

@@ -50,13 +50,13 @@ def overview(raw: Json, counters: Counters) -> str:
         ("requests", f"{running} running, {waiting} waiting; {words(counters, 'finished_')}"),
         ("starts", words(counters, "started_")),
         ("prompts", f"{text.count(consumed)} tokens consumed, {text.count(reused)} reused"),
-        ("answers", f"{text.count(counter('decode_tokens_total'))} tokens"),
+        ("answers", text.counted(counter("decode_tokens_total"), "token")),
         ("first token", each(counters, "time_to_first_token_seconds_sum", "time_to_first_token_seconds_count")),
         ("next token", each(counters, "time_between_tokens_seconds_sum", "time_between_tokens_seconds_count")),
         ("steps", f"{text.count(steps)}, {each(counters, 'step_seconds_total', 'steps_total')}"),
         ("memory", memory(counters)),
         ("checkpoints", checkpoints(storage)),
-        ("parked", f"{text.count(raw['places'].get('parked', 0))} sessions, {share_of(storage, 'parked_bytes')}"),
+        ("parked", f"{text.counted(raw['places'].get('parked', 0), 'session')}, {share_of(storage, 'parked_bytes')}"),
         ("state", text.scalar(storage.get("state_dir") or "in memory only")),
     ]
     return text.fields(pairs)

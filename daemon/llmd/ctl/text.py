@@ -22,6 +22,11 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
+def counted(number: int, noun: str) -> str:
+    """ "1 session", "1,234 sessions" """
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
 def share(part: int, whole: int) -> str:
     """ "87 %", or nothing when there is no whole."""
     return f"{100 * part // whole} %" if whole else NOTHING

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -56,7 +57,10 @@ _MODEL = "positional_model"
 def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Config:
     """The configuration. Raises ConfigError; `--help` and `--version` exit."""
     environment = os.environ if environment is None else environment
-    given = {name: value for name, value in vars(_parser().parse_args(arguments)).items() if value is not None}
+    parsed, strange = _parser().parse_known_args(arguments)
+    if strange:
+        raise ConfigError(_about(strange))
+    given = {name: value for name, value in vars(parsed).items() if value is not None}
     if _MODEL in given:
         if "model" in given:
             raise ConfigError(f"--model {given['model']} and {given[_MODEL]}: only one model can be served")
@@ -85,6 +89,38 @@ def load_or_exit(arguments: Sequence[str]) -> Config:
         raise SystemExit(USAGE_ERROR) from None
 
 
+_SEE = f"; the options are in: {PROGRAM} --help"
+
+# Read by build.sh, libllm and the tests; they may be set for what `./build.sh serve` starts.
+NOT_OPTIONS = frozenset(
+    f"LLMD_{name}"
+    for name in (
+        *("BACKEND", "PORTABLE", "CUDA_ARCHITECTURES", "CACHE_DIR", "LLAMA_SDIST", "JOBS"),
+        *("LIBLLM_VARIANT", "LLAMA_LOG", "FUZZ_SECONDS", "TEST_MODELS", "TEST_EXACT"),
+    )
+)
+
+
+def _about(arguments: list[str]) -> str:
+    """What the parser had no use for."""
+    if not arguments[0].startswith("-"):
+        return f"unrecognized arguments: {' '.join(arguments)}{_SEE}"
+    flag = arguments[0].partition("=")[0]
+    return f"there is no option {flag}{_nearest(flag, (option.flag for option in OPTIONS))}{_SEE}"
+
+
+def remarks(environment: Mapping[str, str]) -> list[str]:
+    """About variables that look like options and are none: they change nothing, and somebody thinks that they do."""
+    known = {option.environment for option in OPTIONS}
+    strange = sorted(name for name in environment if name.startswith("LLMD_") and name not in known | NOT_OPTIONS)
+    return [f"the environment has {name}, which is no option{_nearest(name, known)}{_SEE}" for name in strange]
+
+
+def _nearest(word: str, words: Iterable[str]) -> str:
+    found = difflib.get_close_matches(word, list(words), 1)
+    return f" (did you mean {found[0]}?)" if found else ""
+
+
 def _parse(option: Option, text: str, where: str) -> Any:
     try:
         return option.parse(text)
@@ -105,7 +141,7 @@ def _read_file(path: Path) -> dict[str, str]:
     for key, value in document.items():
         name = key.replace("-", "_")
         if name not in known:
-            raise ConfigError(f"{path}: there is no option {key!r}; the options are in: {PROGRAM} --help")
+            raise ConfigError(f"{path}: there is no option {key!r}{_nearest(name, known)}{_SEE}")
         if name in spellings:
             raise ConfigError(f"{path}: {spellings[name]} and {key} are the same option; keep one of them")
         spellings[name] = key
@@ -130,7 +166,7 @@ def _toml_text(path: Path, key: str, value: object) -> str:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(f"{message}; the options are in: {PROGRAM} --help")
+        raise ConfigError(f"{message}{_SEE}")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -156,12 +192,3 @@ def _help(option: Option) -> str:
     default = option.shown_default()
     text = option.help.replace("%", "%%")
     return f"{text} (default: {default})" if default and "(default:" not in text else text
-
-
-def reference() -> str:
-    """The table as Markdown, for the documentation."""
-    lines = ["| option | environment | value | meaning |", "|---|---|---|---|"]
-    for o in OPTIONS:
-        flag = f"{o.flag} {o.metavar}".replace("|", "\\|")
-        lines.append(f"| `{flag}` | `{o.environment}` | {o.expects} | {o.help} |")
-    return "\n".join(lines)

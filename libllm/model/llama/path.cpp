@@ -41,15 +41,13 @@ bool ends_with(const std::string &text, const char *end)
     return text.size() >= n && text.compare(text.size() - n, n, end) == 0;
 }
 
-/* "owner/name" or "owner/name:quant", as other programs take it. */
-bool is_hub_name(const std::string &path)
+/* "owner/name", "owner/name:quant", "hf.co/owner/name" or "name:size", as other programs take it. */
+bool is_name_elsewhere(const std::string &path)
 {
-    const size_t slash = path.find('/');
     const bool is_plain = std::all_of(path.begin(), path.end(), [](unsigned char c) {
         return isalnum(c) || c == '-' || c == '_' || c == '.' || c == '/' || c == ':';
     });
-    return is_plain && slash != std::string::npos && slash > 0 && slash + 1 < path.size() && path[0] != '.' &&
-           path.find('/', slash + 1) == std::string::npos && !ends_with(path, ".gguf");
+    return is_plain && path[0] != '.' && path[0] != '/' && !ends_with(path, "/") && !ends_with(path, ".gguf");
 }
 
 std::string about_missing(const std::string &path, int cause)
@@ -57,9 +55,11 @@ std::string about_missing(const std::string &path, int cause)
     if (path.find("://") != std::string::npos) {
         return "it is an address; download the file first (curl -LO ADDRESS) and give its path";
     }
-    if (cause == ENOENT && (is_hub_name(path) || path.rfind("hf:", 0) == 0)) {
-        return "there is no such file. If it is a name on Hugging Face: download one of its GGUF files, with "
-               "'hf download NAME FILE.gguf' or from https://huggingface.co, and give the path of that";
+    if (cause == ENOENT && is_name_elsewhere(path)) {
+        return "there is no such file, and llmd takes the path of a GGUF file. If it is the name of a model: download "
+               "one "
+               "of the model's GGUF files, with 'hf download OWNER/NAME FILE.gguf' or from https://huggingface.co, and "
+               "give the path of that";
     }
     if (cause == ENOENT && path[0] == '~') {
         return "there is no such file; '~' was not replaced: give the whole path";
