@@ -29,6 +29,7 @@ usage: ./build.sh VERB [arguments]
   soak [arguments]         minutes of random clients against a daemon (--minutes 5 --model sim:hybrid --seed 1)
   storm [arguments]        hundreds of kills, power cuts and failing disks, every answer compared (--kills 300 --seed 1)
   bench [name...]          measure what the documentation claims; without a name, everything
+  docs                     man pages and completion for bash, zsh and fish, in build/share
   wheel                    a wheel with the native library for any processor of this architecture, in dist/
   setup                    only set up: private environment, native library, package
   prerequisites            print the Debian packages that are missing, nothing when all are there
@@ -458,6 +459,22 @@ verb_bench() {
     in_root "$PYTHON_ENV/bin/python" -m bench "$@"
 }
 
+verb_docs() {
+    locked make_docs
+    say "in build/share; to read: man -l build/share/man/man1/llmctl.1; to install: cp -r build/share/. ~/.local/share/"
+}
+
+make_docs() {
+    setup_environment runtime
+    write_docs "$BUILD/share"
+}
+
+# write_docs DIRECTORY: what an installation has under share/.
+write_docs() {
+    rm -rf "$1"
+    stage "man pages and completion" in_root env PYTHONPATH="$ROOT/daemon" "$PYTHON_ENV/bin/python" -m tools.manual --out "$1"
+}
+
 verb_wheel() { locked make_wheel; }
 
 make_wheel() {
@@ -473,6 +490,7 @@ make_wheel() {
     cp "$BUILD"/portable/package/* "$staging/daemon/llmd/_native/native/"
     strip --strip-unneeded "$staging"/daemon/llmd/_native/native/*.so*
     llama_notices "$staging"
+    write_docs "$staging/share"
     stage "wheel: dist/" "$PYTHON_ENV/bin/python" -m pip wheel --disable-pip-version-check --no-deps --no-build-isolation \
         -w "$ROOT/dist" "$staging"
     ls -l "$ROOT"/dist/*.whl
@@ -489,7 +507,7 @@ main() {
     local verb=${1:---help}
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | test-lowest | check | format | asan | tsan | fuzz | soak | storm | bench | wheel | setup | prerequisites | clean)
+    serve | test | test-lowest | check | format | asan | tsan | fuzz | soak | storm | bench | docs | wheel | setup | prerequisites | clean)
         shift
         "verb_${verb//-/_}" "$@"
         ;;

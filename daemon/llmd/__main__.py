@@ -18,9 +18,10 @@ from . import __version__
 from .core import limits
 from .http.access import KeyFileError
 from .process import logs, systemd
-from .process.config_reader import PROGRAM, load_or_exit, remarks
+from .process.config_reader import load_or_exit, remarks
 from .process.config_table import Config
 from .process.listen import ListenError, Listeners, open_listeners
+from .process.manual import PROGRAM
 from .process.socket_trust import make_private
 
 if TYPE_CHECKING:

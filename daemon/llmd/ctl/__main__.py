@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import llmd.process.socket_trust
-from llmd.ctl import advice, chat, models, output, resident, sessions, status, version
+from llmd.core.section import shown
+from llmd.ctl import advice, chat, manual, models, output, resident, sessions, status, version
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused
 from llmd.ctl.context import (
     EXIT_ABSENT,
@@ -25,20 +26,6 @@ from llmd.ctl.text import printable
 
 VERB_GROUPS = (status, sessions, chat, models, version)
 TIMEOUT_S_DEFAULT = 10.0
-
-DESCRIPTION = "Ask and steer a running llmd over its unix socket."
-EPILOG = """\
-examples:
-  llmctl status                          is it there, is it ready, what has it done
-  llmctl sessions list                   who is warm, what they hold, when they were used
-  llmctl sessions show work --tokens     the exact tokens in the model's memory, even while the daemon is busy
-  llmctl chat --session work             talk; Ctrl-C stops an answer, Ctrl-D leaves
-  llmctl --json sessions list | jq .     --json and --socket go before or after the verb
-
-exit status:
-  0  done          1  the daemon refused, failed or is not ready    2  wrong usage
-  3  no daemon     4  no such session     5  standard input or output failed    130  interrupted
-"""
 
 
 def shared_options(defaults: bool) -> argparse.ArgumentParser:
@@ -75,9 +62,9 @@ def seconds(text: str) -> float:
 
 def parser() -> argparse.ArgumentParser:
     program = argparse.ArgumentParser(
-        prog="llmctl",
-        description=DESCRIPTION,
-        epilog=EPILOG,
+        prog=manual.PROGRAM,
+        description=manual.DESCRIPTION,
+        epilog=shown(manual.EXAMPLES, manual.EXIT_STATUSES, manual.READ_ON),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[shared_options(defaults=True)],
     )
@@ -85,6 +72,8 @@ def parser() -> argparse.ArgumentParser:
     verbs = program.add_subparsers(title="verbs", metavar="VERB", required=True)
     for group in VERB_GROUPS:
         group.register(verbs, shared_options(defaults=False))
+    told = verbs.add_parser("help", help="what a verb does and takes", description="The same as VERB --help.")
+    told.add_argument("words", metavar="VERB", nargs="*", help="one, such as sessions fork; none: llmctl itself")
     return program
 
 
@@ -103,7 +92,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     try:
-        return parser().parse_args(arguments)
+        program = parser()
+        options = program.parse_args(arguments)
+        return program.parse_args([*options.words, "--help"]) if "words" in options else options
     except SystemExit:
         output.finish()
         raise

@@ -19,11 +19,23 @@ examples:
 """
 
 
+EPILOG = """\
+examples:
+  llmctl sessions list
+  llmctl sessions explain work                       why was it not warm?
+  llmctl sessions save work draft                    write it to the state directory
+  llmctl sessions load draft --as other              go on from there, under another id
+  llmctl help sessions fork                          one of the verbs, with examples
+"""
+
+
 def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
     group = verbs.add_parser(
         "sessions",
         help="list, show, explain, fork, park, pin, rename, save, load, saved, reset, close",
         description="The sessions of the daemon.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[shared],
     )
     actions = group.add_subparsers(title="verbs", metavar="VERB", required=True)

@@ -11,44 +11,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .. import __version__
-from . import logs
+from ..core.section import shown
+from . import logs, manual
 from .config_checks import ConfigError, check
 from .config_table import OPTIONS, Config
+from .manual import PROGRAM
 from .option import Option
 
-PROGRAM = "llmd"
 USAGE_ERROR = 2
-
-_DESCRIPTION = """\
-Serves one language model to many independent, named, warm conversations, over an OpenAI-compatible HTTP interface.
-Without arguments it serves the embedded model on http://127.0.0.1:8000 and on a unix socket for llmctl.
-"""
-
-_EPILOG = """\
-Every option can also be set by environment (--ctx-size is LLMD_CTX_SIZE) and in the TOML file named by --config
-(ctx_size = 8192). The command line wins over the environment, the environment over the file.
-
-signals:
-  SIGTERM, SIGINT   stop in order: running requests end or are cancelled after --shutdown-timeout, sessions are saved;
-                    a second one exits at once, and what was not saved is lost as in a crash
-  SIGHUP            without a terminal, as under systemd: read --api-key-file again (systemctl reload llmd); when llmd
-                    was started from a terminal, the terminal is gone: stop in order
-  SIGQUIT           exit at once and print what every thread was doing
-
-exit status:
-  0  stopped in order     1  could not start     2  wrong options     128 + signal  exited at once
-
-examples:
-  llmd model.gguf --ctx-size 16384                  serve a model, 16k tokens for each conversation
-  llmd --model model.gguf --max-sessions 32         keep 32 conversations warm
-  llmd --host 0.0.0.0 --api-key-file keys.txt       let others in, with a key
-  llmd --model sim:hybrid --port 0                  a simulated model, on a free port
-
-  curl -N http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\
-    -d '{"messages":[{"role":"user","content":"hello"}],"stream":true,"session_id":"a"}'
-  llmctl status
-"""
-
 
 _CONFIG = next(option for option in OPTIONS if option.name == "config")
 _MODEL = "positional_model"
@@ -57,7 +27,7 @@ _MODEL = "positional_model"
 def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Config:
     """The configuration. Raises ConfigError; `--help` and `--version` exit."""
     environment = os.environ if environment is None else environment
-    parsed, strange = _parser().parse_known_args(arguments)
+    parsed, strange = parser().parse_known_args(arguments)
     if strange:
         raise ConfigError(_about(strange))
     given = {name: value for name, value in vars(parsed).items() if value is not None}
@@ -169,23 +139,28 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"{message}{_SEE}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+def parser() -> argparse.ArgumentParser:
+    program = _Parser(
         prog=PROGRAM,
-        usage="llmd [options] [MODEL]",
-        description=_DESCRIPTION,
-        epilog=_EPILOG,
+        usage=manual.USAGE,
+        description=manual.DESCRIPTION,
+        epilog=_epilog(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     groups: dict[str, Any] = {}
     for option in OPTIONS:
         if option.group not in groups:
-            groups[option.group] = parser.add_argument_group(option.group)
+            groups[option.group] = program.add_argument_group(option.group)
         groups[option.group].add_argument(option.flag, dest=option.name, metavar=option.metavar, help=_help(option))
-    parser.add_argument(_MODEL, nargs="?", metavar="MODEL", help="the same as --model MODEL")
-    parser.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
-    return parser
+    program.add_argument(_MODEL, nargs="?", metavar="MODEL", help="the same as --model MODEL")
+    program.add_argument("--version", action="version", version=f"{PROGRAM} {__version__}")
+    return program
+
+
+def _epilog() -> str:
+    sections = shown(manual.SIGNALS, manual.EXIT_STATUSES, manual.EXAMPLES), shown(manual.READ_ON)
+    return "\n".join((manual.PRECEDENCE, sections[0], manual.REQUEST, sections[1]))
 
 
 def _help(option: Option) -> str:

@@ -7,6 +7,7 @@ import math
 import os
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,13 +56,18 @@ def size(low: int, high: int) -> Parser:
     return parse
 
 
-def choice(*choices: str) -> Parser:
-    def parse(value: str) -> str:
-        if value not in choices:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    words: tuple[str, ...]
+
+    def __call__(self, value: str) -> str:
+        if value not in self.words:
             raise ValueError
         return value
 
-    return parse
+
+def choice(*words: str) -> Parser:
+    return Choice(words)
 
 
 def switch(value: str) -> bool:
@@ -69,6 +75,13 @@ def switch(value: str) -> bool:
     if value.lower() not in meanings:
         raise ValueError
     return meanings[value.lower()]
+
+
+def words_of(parser: Parser) -> tuple[str, ...]:
+    """All that it takes, when that is a few words."""
+    if isinstance(parser, Choice):
+        return parser.words
+    return ("on", "off") if parser is switch else ()
 
 
 def words(value: str) -> tuple[str, ...]:

@@ -1,0 +1,59 @@
+"""What bash, zsh and fish complete after llmd and llmctl, by shtab from the programs' own parsers."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import shtab
+
+from llmd.ctl import __main__ as ctl
+from llmd.process import config_reader
+from llmd.process.config_table import OPTIONS
+from llmd.process.option_values import words_of
+from tools.verbs import verbs
+
+# What stands for a value in --help, and what a shell offers for it. The model of a program may be named, too.
+_PATHS: dict[str, Any] = {"PATH": shtab.FILE, "FILE": shtab.FILE, "DIR": shtab.DIRECTORY, "MODEL": shtab.FILE}
+
+# Shell and name of the program to the path below share/ where the shell looks.
+_PLACES = {
+    "bash": "bash-completion/completions/{}",
+    "zsh": "zsh/site-functions/_{}",
+    "fish": "fish/vendor_completions.d/{}.fish",
+}
+
+
+def scripts() -> dict[str, str]:
+    """By the path below share/."""
+    programs = {"llmd": _llmd(), "llmctl": _llmctl()}
+    return {
+        place.format(name): shtab.complete(parser, shell)
+        for name, parser in programs.items()
+        for shell, place in _PLACES.items()
+    }
+
+
+def _llmd() -> argparse.ArgumentParser:
+    parser = config_reader.parser()
+    options = {option.name: option for option in OPTIONS}
+    for action in parser._actions:
+        if option := options.get(action.dest):
+            action.choices = words_of(option.parse) or None
+            action.help = option.help.replace("%", "%%")  # without the defaults of whoever runs this
+    _offer_paths(parser)
+    return parser
+
+
+def _llmctl() -> argparse.ArgumentParser:
+    parser = ctl.parser()
+    _offer_paths(parser)
+    for verb in verbs(parser):
+        _offer_paths(verb.parser)
+    return parser
+
+
+def _offer_paths(parser: argparse.ArgumentParser) -> None:
+    for action in parser._actions:
+        if action.metavar in _PATHS:
+            action.complete = _PATHS[action.metavar]  # type: ignore[attr-defined]
