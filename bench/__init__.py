@@ -1,1 +1,1 @@
-"""What the documentation claims, measured. See README.md."""
+"""What the documentation claims, measured. See docs/benchmarks.md."""

@@ -1,52 +1,83 @@
-"""README.md tells the truth: its tables are those of the code, and what can be met is named in it."""
+"""The pages tell the truth: their tables are those of the code, what can be met is named in them, and what they point at
+is there."""
 
 from __future__ import annotations
 
-import argparse
 import re
+from pathlib import Path
 
 import pytest
 
-from llmd.core import errors
+from bench.__main__ import NAMES as MEASUREMENTS
+from llmd.core import errors, session_key
 from llmd.ctl import __main__ as ctl
 from llmd.ctl import context
+from llmd.ctl import manual as llmctl
 from llmd.dialects.openai import parameters
 from llmd.engine import native
 from llmd.http import metrics
+from llmd.process import config_reader
 from llmd.process.config_table import OPTIONS
 from tools import reference
+from tools.verbs import Verb, verbs
 
-README = reference.README.read_text()
-EXIT_STATUSES = sorted(value for name, value in vars(context).items() if name.startswith("EXIT_"))
+ROOT = reference.ROOT
+BY_HAND = ["transcript"]
+LINKING = (
+    *reference.PAGES,
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "tools" / "demo_model" / "README.md",
+)
 
 
-def test_tables_are_those_of_the_code() -> None:
-    assert reference.filled(README) == README, "write them with: .venv/bin/python -m tools.reference"
+def page(name: str) -> str:
+    return (ROOT / "docs" / f"{name}.md").read_text()
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", reference.PAGES, ids=relative)
+def test_tables_are_those_of_the_code(path: Path) -> None:
+    assert reference.filled(path.read_text()) == path.read_text(), (
+        "write them with: .venv/bin/python -m tools.reference"
+    )
 
 
 def test_a_stale_table_would_be_found() -> None:
-    assert reference.filled(README.replace("`LLMD_PORT`", "`LLMD_PROT`")) == README
+    text = page("reference")
+    assert reference.filled(text.replace("`LLMD_PORT`", "`LLMD_PROT`")) == text
+
+
+def test_each_table_stands_in_one_page() -> None:
+    found = [name for path in reference.PAGES for name in reference.names(path.read_text())]
+    assert sorted(found) == sorted([*reference.blocks(), *BY_HAND])
 
 
 @pytest.mark.parametrize("name", [option.name for option in OPTIONS])
 def test_option_is_documented(name: str) -> None:
     option = next(option for option in OPTIONS if option.name == name)
-    assert f"`{option.flag} " in README and f"`{option.environment}`" in README
+    assert f"`{option.flag} " in page("reference") and f"`{option.environment}`" in page("reference")
 
 
 @pytest.mark.parametrize("code", errors.CODES)
 def test_error_is_documented(code: str) -> None:
-    assert re.search(rf"^\| `{code}` \| {errors.CODES[code].status} \|", README, re.MULTILINE)
+    assert re.search(rf"^\| `{code}` \| {errors.CODES[code].status} \|", page("http"), re.MULTILINE)
 
 
 @pytest.mark.parametrize("name", sorted({row.name for row in parameters.TABLE}))
 def test_parameter_is_documented(name: str) -> None:
-    assert f"`{name}`" in README
+    assert f"`{name}`" in page("http")
 
 
 def test_counters_are_documented() -> None:
     names = [counter.name for counter in native.COUNTERS] + [metric.name for metric in metrics.METRICS]
-    assert [name for name in names if f"`{metrics.PREFIX}{name}`" not in README] == []
+    assert [name for name in names if f"`{metrics.PREFIX}{name}`" not in page("reference")] == []
 
 
 def test_the_header_is_read_whole() -> None:
@@ -56,23 +87,119 @@ def test_the_header_is_read_whole() -> None:
     assert tuple(word for word, _, _ in reference.c_table("llm_words.h", "LLM_REASON_TABLE")) == native.REASON_WORDS
 
 
-def verbs(parser: argparse.ArgumentParser, prefix: str) -> list[str]:
-    """Every verb path, leaves only: "llmctl sessions list"."""
-    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    if not groups:
-        return [prefix]
-    return [path for group in groups for name, sub in group.choices.items() for path in verbs(sub, f"{prefix} {name}")]
+@pytest.mark.parametrize("verb", verbs(), ids=lambda verb: verb.path)
+def test_verb_is_documented(verb: Verb) -> None:
+    assert f"\n| `{verb.usage}` | {verb.summary} |" in page("llmctl")
 
 
-@pytest.mark.parametrize("verb", verbs(ctl.parser(), "llmctl"))
-def test_verb_is_documented(verb: str) -> None:
-    assert re.search(rf"^{verb}\b", README, re.MULTILINE), f"{verb} has no line in the llmctl section"
+def test_the_tools_find_every_verb() -> None:
+    """Each can be parsed as far as asking for its help, and every word of a group is one or begins one."""
+    paths = [verb.path.split()[1:] for verb in verbs()]
+    for path in paths:
+        with pytest.raises(SystemExit) as caught:
+            ctl.parser().parse_args([*path, "--help"])
+        assert caught.value.code == 0
+    assert {path[0] for path in paths} == {"status", "sessions", "chat", "models", "version", "help"}
 
 
-@pytest.mark.parametrize("status", [status for status in EXIT_STATUSES if status < 128])
-def test_exit_status_is_documented(status: int) -> None:
-    sentence = README.split("Exit status: ")[1].split(".\n")[0]
-    assert re.search(rf"\b{status} \w", sentence)
+def test_exit_statuses_are_those_of_llmctl() -> None:
+    statuses = {value for name, value in vars(context).items() if name.startswith("EXIT_")}
+    assert {int(term) for term, _ in llmctl.EXIT_STATUSES.rows} == statuses
+
+
+# --- what is written by hand -----------------------------------------------------------------------------------------
+
+
+def test_every_way_to_name_a_session_is_told() -> None:
+    told = page("sessions").split("## Names")[1].split("##")[0]
+    assert [name for names in session_key.HEADERS for name in names if f"`{name}`" not in told.lower()] == []
+
+
+def test_every_capacity_policy_is_told() -> None:
+    for word, _, _ in reference.c_table("llm_words.h", "LLM_POLICY_TABLE"):
+        assert re.search(rf"^\| `{word}`( \(default\))? \|", page("sessions"), re.MULTILINE)
+
+
+def test_every_measurement_is_told() -> None:
+    assert re.findall(r"^\| `(\w+)` \| ", page("benchmarks").split("## Figures")[0], re.MULTILINE) == [*MEASUREMENTS]
+
+
+@pytest.mark.parametrize("path", reference.PAGES, ids=relative)
+def test_flags_and_variables_exist(path: Path) -> None:
+    """Those of llmd and llmctl, and one of systemctl's."""
+    parsers = [config_reader.parser(), ctl.parser(), *(verb.parser for verb in verbs())]
+    known = {flag for parser in parsers for action in parser._actions for flag in action.option_strings}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text())) <= known | {"--now"}
+    variables = set(re.findall(r"\bLLMD_[A-Z_]+\b", path.read_text()))
+    assert variables <= {option.environment for option in OPTIONS} | config_reader.NOT_OPTIONS | {"LLMD_NAME"}
+
+
+@pytest.mark.parametrize("path", LINKING, ids=relative)
+def test_verbs_of_building_exist(path: Path) -> None:
+    build = (ROOT / "build.sh").read_text()
+    for verb in re.findall(r"\./build\.sh ([a-z][a-z-]*)", path.read_text()):
+        assert f"\nverb_{verb.replace('-', '_')}() " in build, verb
+
+
+def test_the_readme_is_short() -> None:
+    assert len(reference.README.read_text().splitlines()) <= 160
+
+
+# --- what points where -----------------------------------------------------------------------------------------------
+
+
+def anchors(text: str) -> set[str]:
+    """Of a page's headings, as the usual viewers make them."""
+    headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("path", LINKING, ids=relative)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text()):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        found = path.parent / name if name else path
+        assert found.exists(), target
+        assert not anchor or anchor in anchors(found.read_text()), target
+
+
+def test_each_page_can_be_reached() -> None:
+    readme = reference.README.read_text()
+    assert [
+        relative(path) for path in reference.PAGES if path != reference.README and relative(path) not in readme
+    ] == []
+
+
+SOURCES = (
+    "bench",
+    "cmake",
+    "daemon",
+    "docs",
+    "include",
+    "libllm",
+    "systemd",
+    "tests",
+    "tools",
+    "build.sh",
+    "setup.cfg",
+)
+TEXTS = (".py", ".c", ".cpp", ".h", ".sh", ".cfg", ".md", ".service", ".socket", ".conf")
+
+
+def test_pages_that_sources_name_exist() -> None:
+    """In comments, units, help texts and messages."""
+    found = [
+        path for name in SOURCES for path in ((ROOT / name).rglob("*") if (ROOT / name).is_dir() else [ROOT / name])
+    ]
+    for path in (*found, *LINKING):
+        if path.suffix in TEXTS:
+            for mentioned in re.findall(r"(?<![\w/])docs/\w+\.md\b", path.read_text()):
+                assert (ROOT / mentioned).exists(), f"{relative(path)}: {mentioned}"
+
+
+# --- the architecture ------------------------------------------------------------------------------------------------
 
 
 FAMILIES = ("ctl", "dialects", "endpoints", "llama", "sim")
@@ -80,8 +207,8 @@ FAMILIES = ("ctl", "dialects", "endpoints", "llama", "sim")
 
 
 def modules() -> list[str]:
-    c = (reference.ROOT / "libllm").rglob("*.c*")
-    python = (reference.ROOT / "daemon" / "llmd").rglob("*.py")
+    c = (ROOT / "libllm").rglob("*.c*")
+    python = (ROOT / "daemon" / "llmd").rglob("*.py")
     told = {path.stem for path in (*c, *python) if not set(path.parts) & set(FAMILIES)}
     return sorted({*FAMILIES, *told} - {"__init__"})
 
@@ -89,10 +216,10 @@ def modules() -> list[str]:
 @pytest.mark.parametrize("name", modules())
 def test_module_has_a_place_in_the_architecture(name: str) -> None:
     """By its own name, or by the name of its family ("engine*")."""
-    named = set(re.findall(r"`(?:\w+/)*(\w+\*?)(?:/|\.h)?`", (reference.ROOT / "ARCHITECTURE.md").read_text()))
+    named = set(re.findall(r"`(?:\w+/)*(\w+\*?)(?:/|\.h)?`", (ROOT / "ARCHITECTURE.md").read_text()))
     families = tuple(word.removesuffix("*") for word in named if word.endswith("*"))
     assert name in named or name.startswith(families)
 
 
 def test_the_architecture_is_one_page() -> None:
-    assert len((reference.ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 140
+    assert len((ROOT / "ARCHITECTURE.md").read_text().splitlines()) <= 140

@@ -1,6 +1,7 @@
-"""Writes the reference tables of README.md from the tables in the code: `python -m tools.reference`.
+"""Writes the reference tables of docs/ from the tables in the code: `python -m tools.reference`.
 
-A table stands between <!-- name --> and <!-- /name -->. tests/test_documented.py fails when one is out of date.
+A table stands between <!-- name --> and <!-- /name -->, in one page. tests/test_documented.py fails when one is out of
+date.
 """
 
 from __future__ import annotations
@@ -10,12 +11,18 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from llmd.core import errors, limits
+from llmd.core.section import Section
+from llmd.ctl import manual as llmctl
 from llmd.dialects.openai import parameters
+from llmd.process import manual as daemon
 from llmd.process.config_table import OPTIONS
 from llmd.process.option import Option
+from tools import verbs
+from tools.manual import pages
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
+PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
 INCLUDE = ROOT / "include"
 
 _C_ROW = re.compile(r'X\(\w+,\s*(?:\d+,\s*)?"(\w+)",\s*(?:\'(\w)\',\s*)?"([^"]+)"\)')
@@ -38,12 +45,7 @@ def reasons() -> str:
     return markdown(("`session_reset_reason`", "meaning"), ((f"`{word}`", text) for word, _, text in rows))
 
 
-# Defaults that depend on who starts the daemon.
-_DEFAULTS = {
-    "socket": "`/run/llmd/llmd.sock` for root, else `$XDG_RUNTIME_DIR/llmd/llmd.sock`, without that variable "
-    "`/tmp/llmd-UID/llmd.sock`",
-    "state_dir": "`/var/lib/llmd` for root, else `~/.local/state/llmd`",
-}
+_PATH = re.compile(r"([/~$][^\s,]+)")
 
 
 def option_table() -> str:
@@ -52,8 +54,9 @@ def option_table() -> str:
 
 def _option_row(option: Option) -> tuple[str, ...]:
     flag = f"`{option.flag} {option.metavar}`".replace("|", "\\|")
-    shown = "" if callable(option.default) or "(default:" in option.help else option.shown_default()
-    return flag, f"`{option.environment}`", _DEFAULTS.get(option.name) or (f"`{shown}`" if shown else ""), option.help
+    default = pages.default(option)
+    shown = _PATH.sub(r"`\1`", default) if " " in default else f"`{default}`" if default else ""
+    return flag, f"`{option.environment}`", shown, option.help
 
 
 def request_parameters() -> str:
@@ -99,6 +102,15 @@ def endpoints() -> str:
     return markdown(("endpoint", "what"), ((f"`{row.method} {row.path}`", row.summary) for row in ENDPOINTS))
 
 
+def verb_table() -> str:
+    rows = ((f"`{verb.usage}`".replace("|", "\\|"), verb.summary) for verb in verbs.verbs())
+    return markdown(("verb", "what"), rows)
+
+
+def listed(section: Section, what: str) -> str:
+    return markdown((what, "meaning"), ((f"`{term}`", about) for term, about in section.rows))
+
+
 def blocks() -> dict[str, str]:
     return {
         "reasons": reasons(),
@@ -108,17 +120,31 @@ def blocks() -> dict[str, str]:
         "limits": limit_table(),
         "errors": error_codes(),
         "metrics": metrics(),
+        "verbs": verb_table(),
+        "environment": listed(daemon.ENVIRONMENT, "variable"),
+        "files": listed(daemon.FILES, "path"),
+        "signals": listed(daemon.SIGNALS, "signal"),
+        "exit statuses": listed(daemon.EXIT_STATUSES, "status"),
+        "llmctl exit statuses": listed(llmctl.EXIT_STATUSES, "status"),
     }
 
 
+_BLOCK = re.compile(r"(<!-- ([\w ]+) -->\n)(.*?)(<!-- /\2 -->)", re.DOTALL)
+
+
+def names(text: str) -> list[str]:
+    """Of the blocks in a page, those that are written by hand included."""
+    return [found[2] for found in _BLOCK.finditer(text)]
+
+
 def filled(text: str) -> str:
-    for name, body in blocks().items():
-        pattern = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        if len(pattern.findall(text)) != 1:
-            raise ValueError(f"README.md needs <!-- {name} --> and <!-- /{name} --> once")
-        text = pattern.sub(lambda found, body=body: f"{found[1]}{body}\n{found[2]}", text)  # type: ignore[misc]
-    return text
+    """A page with its tables as the code has them now."""
+    bodies = blocks()
+    return _BLOCK.sub(
+        lambda found: f"{found[1]}{bodies[found[2]]}\n{found[4]}" if found[2] in bodies else found[0], text
+    )
 
 
 if __name__ == "__main__":
-    README.write_text(filled(README.read_text()))
+    for page in PAGES:
+        page.write_text(filled(page.read_text()))

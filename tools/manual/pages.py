@@ -28,8 +28,7 @@ DEFAULTS = {
 
 def default(option: Option) -> str:
     """As a page for everybody has it; "" where the help says it, or there is none."""
-    named = "(default:" in option.help or option.name == "model"
-    return "" if named else DEFAULTS.get(option.name) or option.shown_default()
+    return "" if "(default:" in option.help else DEFAULTS.get(option.name) or option.shown_default()
 
 
 def pages() -> dict[str, str]:

@@ -216,4 +216,4 @@ TABLE = (
           "overloaded"),
     Limit("texts.bytes", TEXT_JOBS_BYTES_MAX, "bytes", "the bodies of those; an owner has a share of it", "overloaded"),
 )  # fmt: skip
-"""In README.md and in /openapi.json."""
+"""In docs/limits.md and in /openapi.json."""
