@@ -10,6 +10,12 @@ PACKAGE=$ROOT/daemon/llmd
 CC=${CC:-$(command -v gcc || command -v cc || true)}
 CXX=${CXX:-$(command -v g++ || command -v c++ || true)}
 
+# Whoever uses the programs has the environment's bin on the PATH; an environment cannot be made from itself.
+PATH=:$PATH:
+PATH=${PATH//":$PYTHON_ENV/bin:"/:}
+PATH=${PATH#:}
+PATH=${PATH%:}
+
 # Before any OpenMP code loads: its default busy waiting makes decoding many times slower as soon as another process
 # wants a core. And a failed assertion inside llama.cpp must not start a debugger.
 export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}

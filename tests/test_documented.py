@@ -1,5 +1,5 @@
-"""The pages tell the truth: their tables are those of the code, what can be met is named in them, and what they point at
-is there."""
+"""The pages tell the truth: their tables are those of the code, what can be met is named in them, and what
+they point at is there."""
 
 from __future__ import annotations
 
