@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import pytest
 from aiohttp import web
@@ -374,6 +375,21 @@ async def test_idle_connections_make_room(small: Daemon) -> None:
         assert await second[0].read() == b""
         first[1].write(HEALTH)
         assert (await read_answer(first[0])).status == 200
+
+
+def test_a_burst_of_connections_keeps_nobody_out_for_long() -> None:
+    class Idle:
+        idle_since = 0.0
+        is_closed = False
+
+        def force_close(self) -> None:
+            self.is_closed = True
+
+    pool, oldest, newest = connections.Pool(2), Idle(), Idle()
+    pool.n_open, pool.idle = 2, dict.fromkeys(cast(list[Connection], [oldest, newest]))
+    assert not pool.make_room(0.0)  # what has just come may be about to ask
+    assert pool.make_room(0.1)
+    assert oldest.is_closed and not newest.is_closed
 
 
 async def test_busy_connections_stay(small: Daemon) -> None:

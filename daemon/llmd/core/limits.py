@@ -13,8 +13,9 @@ CONNECTIONS_LOCAL_MAX = 256
 """Over the unix socket: beside the others, so that its user always gets in."""
 CONNECTIONS_REFUSED_MAX = 64
 """Connections that are told why they are refused, at a time; more are just closed."""
-CONNECTION_IDLE_SPARED_S = 1.0
-"""So long a new or idle connection is not closed to make room for another."""
+CONNECTION_IDLE_SPARED_S = 0.05
+"""So long a new or idle connection is not closed to make room for another: the longest that a burst of connections that
+ask nothing keeps anybody out."""
 DESCRIPTORS_RESERVED = 256
 """File descriptors for everything that is no connection, where there are twice as many."""
 BACKLOG = 1024
