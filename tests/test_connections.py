@@ -30,7 +30,7 @@ from llmd.http.metrics import LOOP_LAG
 from llmd.http.receive import BODIES
 from tests.conftest import Serve
 from tests.serving import SETTLE_S, Daemon, Json, chat, parse_events
-from tests.test_delivery import outcomes
+from tests.test_delivery import outcomes, slow_reader
 from tests.test_sessions import ENDLESS, SLOW
 
 HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -470,6 +470,73 @@ async def test_answers_that_nobody_reads(serve: Serve, monkeypatch: pytest.Monke
         before = (await daemon.metrics())["llmd_connections_open"]
         while (await daemon.metrics())["llmd_connections_open"] >= before:
             await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
+    """All connections, in their order. They are looked at when the test does it."""
+    monkeypatch.setattr(connections, "_SWEEP_S", 1e9)
+    real, found = Connection.connection_made, []
+
+    def note(connection: Connection, transport: asyncio.BaseTransport) -> None:
+        found.append(connection)
+        real(connection, transport)
+
+    monkeypatch.setattr(Connection, "connection_made", note)
+    return found
+
+
+@pytest.mark.parametrize("n_bytes", [400_000, 40_000], ids=["kept", "closed"])
+async def test_an_answer_may_be_read_slowly(made: list[Connection], daemon: Daemon, n_bytes: int) -> None:
+    """As long as something is taken. What is small enough is left to a connection that is closing."""
+    loop, long_s = asyncio.get_running_loop(), 2 * max(limits.UNREAD_S_MAX, limits.CLOSE_S_MAX)
+    body = json.dumps({"content": "x" * (n_bytes // len("120,"))}).encode()
+    with socket.socket(socket.AF_UNIX) as client:
+        client.setblocking(False)
+        async with asyncio.timeout(SETTLE_S):
+            await loop.sock_connect(client, str(daemon.config.socket))
+            while not (made and made[0]._pipe):
+                await asyncio.sleep(0)
+            [connection], pipe = made, cast(asyncio.Transport, made[0]._pipe)
+            pipe.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+            await loop.sock_sendall(client, post(body, "Connection: close", path="/tokenize"))
+            while not (connection._is_unread or pipe.is_closing()):
+                await asyncio.sleep(0)
+            now, n_read = loop.time(), 0
+            connection.overdue(now, limits.UNREAD_S_MAX)
+            for n_wanted in (8000, 16_000, 24_000):  # steps that are more than the kernel holds
+                while n_read < n_wanted:
+                    data = await loop.sock_recv(client, n_wanted - n_read)
+                    assert data, "it was cut"
+                    n_read += len(data)
+                now += long_s
+                connection.overdue(now, limits.UNREAD_S_MAX)
+            connection.overdue(now + long_s, limits.UNREAD_S_MAX)  # nothing more has been taken
+            while data := await loop.sock_recv(client, n_bytes):
+                n_read += len(data)
+    assert n_read < n_bytes
+
+
+async def test_a_stream_may_be_read_slowly(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether something is taken is the connection's to say."""
+    unread_s, asked = 0.0, 0
+
+    def told(_: Connection, now: float) -> float:
+        nonlocal asked
+        asked += 1
+        return unread_s
+
+    monkeypatch.setattr(Connection, "unread_s", told)
+    daemon = await serve(model="sim:dense,ctx=1000000,length=0", ctx_size=1_000_000, slow_reader_timeout=0.02)
+    _, writer = await slow_reader(daemon)
+    async with asyncio.timeout(SETTLE_S):
+        while asked < 20:
+            await asyncio.sleep(0.01)
+        assert daemon.state.engine.n_live == 1
+        unread_s = 1.0
+        await daemon.idle()
+    writer.close()
+    assert (await outcomes(daemon))["slow_reader"] == 1
 
 
 @pytest.mark.parametrize(("soft", "hard", "n"), [(64, 1000, 500), (64, 300, 150), (64, 100, 50), (1000, 1000, 500)])

@@ -40,9 +40,9 @@ BODY_JOINED_ON_LOOP_BYTES_MAX = 1024**2
 LINGER_S = 2.0
 """How long what a refused client still sends is read and thrown away, so that it can read why."""
 CLOSE_S_MAX = 10.0
-"""Within it a closed connection's last bytes are taken by the client, or thrown away."""
+"""So long the client of a closed connection may take nothing of its last bytes, before they are thrown away."""
 UNREAD_S_MAX = 60.0
-"""So long a client may leave an answer unread; --slow-reader-timeout is a stream's own."""
+"""So long a client may take nothing of an answer; --slow-reader-timeout is a stream's own."""
 HALF_CLOSED_LOOK_S_MAX = 0.5
 """How often it is checked whether a client that sends no more has gone."""
 PROBE_S = 5.0

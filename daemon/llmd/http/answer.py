@@ -31,6 +31,7 @@ from ..dialects.openai.wire import (
     error_event,
 )
 from ..engine.generation import CancelReason, Generation, Work
+from .connection import unread_s
 from .context import FACTS, STATE, Facts, State
 from .deadline import deadline_of
 from .history import keep_answer
@@ -249,7 +250,7 @@ class _Stream:
             self._n_writes_seen = self._n_writes
             self._seen_at = now
         elif self._is_writing:
-            if now - self._seen_at >= config.slow_reader_timeout:
+            if unread_s(self._request, now) >= config.slow_reader_timeout:
                 self._drop()
                 return
         elif now - self._seen_at >= config.keepalive_interval:

@@ -7,8 +7,11 @@ What is used of aiohttp here beyond its documentation: `RequestHandler`'s method
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import logging
 import select
+import sys
+import termios
 from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import web
@@ -46,8 +49,11 @@ class Connection(web.RequestHandler):
         self.idle_since = loop.time()
         self._head_since: float | None = self.idle_since
         self._head_bytes = 0
-        self._unread_since: float | None = None
-        self._closing_since: float | None = None
+        self._is_unread = False
+        """More waits to be sent than may; or the connection is closing."""
+        self._n_unread = 0
+        self._taken_at = 0.0
+        """When the client was last seen to take something of what waits."""
         self._refusal: ApiError | None = None
         self._is_half_closed = False
         """The client sends no more."""
@@ -224,28 +230,57 @@ class Connection(web.RequestHandler):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._unread_since = self._loop.time()
+        self._begin_unread(self._loop.time())
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._unread_since = None
+        self._is_unread = False
+
+    def _begin_unread(self, now: float) -> None:
+        self._is_unread = True
+        self._taken_at, self._n_unread = now, self._bytes_unread()
+
+    def unread_s(self, now: float) -> float:
+        """How long the client has taken nothing, as far as was looked; 0 while there is room for more."""
+        if not self._is_unread:
+            return 0.0
+        n_before = self._n_unread
+        self._n_unread = self._bytes_unread()
+        if self._n_unread < n_before:
+            self._taken_at = now
+        return now - self._taken_at
+
+    def _bytes_unread(self) -> int:
+        """Here and in the kernel, which has room again for us only when it has sent much."""
+        if self._pipe is None:
+            return 0
+        try:
+            in_kernel = fcntl.ioctl(self._pipe.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
+        except OSError:
+            return 0  # it has been closed
+        return self._pipe.get_write_buffer_size() + int.from_bytes(in_kernel, sys.byteorder)
 
     def overdue(self, now: float, unread_s_max: float) -> None:
         """Ends what has taken too long."""
         pipe = self._pipe
         if pipe is None:
             return
-        if pipe.is_closing():
-            self._closing_since = self._closing_since or now
-            if now - self._closing_since > limits.CLOSE_S_MAX:
-                pipe.abort()
-        elif self._unread_since is not None and now - self._unread_since > unread_s_max:
+        is_closing = pipe.is_closing()
+        if is_closing and not self._is_unread:
+            self._begin_unread(now)
+        if self.unread_s(now) > (limits.CLOSE_S_MAX if is_closing else unread_s_max):
             pipe.abort()
-        elif self.is_idle and self._head_since is not None and now - self._head_since > limits.HEAD_S_MAX:
+        elif not is_closing and self.is_idle and self._head_since is not None and now - self._head_since > limits.HEAD_S_MAX:
             if self._head_bytes:
                 self._refuse(_head_too_slow())
             else:
                 self.force_close()
+
+
+def unread_s(request: web.BaseRequest, now: float) -> float:
+    """How long the client has taken nothing of what waits for it."""
+    connection = request.protocol
+    return connection.unread_s(now) if isinstance(connection, Connection) else 0.0
 
 
 def broken_body(request: web.BaseRequest) -> ApiError | None:
