@@ -7,9 +7,11 @@ What is used of aiohttp here beyond its documentation: `RequestHandler`'s method
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import logging
 import select
+import socket
 import sys
 import termios
 from typing import TYPE_CHECKING, Any, cast
@@ -224,7 +226,17 @@ class Connection(web.RequestHandler):
         elif request.version >= (1, 1):
             self._pipe.write(_PROBE)
         else:
-            self._pipe.abort()  # nothing can be sent before the answer: taken for gone
+            self._ask_kernel()
+
+    def _ask_kernel(self) -> None:
+        """Where nothing can be sent before the answer: a client's kernel that has forgotten the connection, as ours does
+        a minute after its program has closed it, answers a keep-alive probe with a reset."""
+        assert self._pipe is not None
+        connection = self._pipe.get_extra_info("socket")
+        with contextlib.suppress(OSError):  # it has gone
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL):
+                connection.setsockopt(socket.IPPROTO_TCP, option, max(1, round(limits.PROBE_S)))
 
     # --- time --------------------------------------------------------------------------------------------------------
 
