@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import io
+import json
 import signal
 import socket
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from llmd import __version__
 from llmd.app import OPENING
+from llmd.core import limits
 from llmd.ctl import __main__ as ctl
-from llmd.ctl.context import EXIT_ABSENT
+from llmd.ctl.context import EXIT_ABSENT, EXIT_OK
 from llmd.engine.opening import EngineOptions, open_engine
+from llmd.http import connections
 from llmd.http.endpoints.wire.health import Readiness
 from llmd.process.loading import Loading
 from tests.serving import SETTLE_S, Daemon, config_of, serving
@@ -66,11 +73,11 @@ async def loading(directory: Path, gate: threading.Event, **options: Any) -> Asy
 
 async def test_probes_are_answered(tmp_path: Path, gate: threading.Event) -> None:
     async with loading(tmp_path, gate, model_id="mine") as daemon:
-        daemon.state.loading = Loading(lambda: 430, iter([0.0, 12.0]).__next__)
+        daemon.state.loading = Loading(lambda: 430, chain([0.0], repeat(12.0)).__next__)
         assert (await daemon.ask("GET", "/health")).json["status"] == "ok"
         assert (await daemon.ask("GET", "/openapi.json")).status == 200
         answer = await daemon.ask("GET", "/ready", local=True)
-        assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+        assert (answer.status, answer.headers["Retry-After"]) == (503, "16")  # 570 / 430 * 12
         assert answer.json == {
             "status": "loading",
             "model": "mine",
@@ -107,8 +114,9 @@ async def test_how_long_to_wait_is_foretold(
     tmp_path: Path, gate: threading.Event, per_mille: int, seconds: float, after: int
 ) -> None:
     async with loading(tmp_path, gate) as daemon:
-        daemon.state.loading = Loading(lambda: per_mille, iter([0.0, seconds]).__next__)
-        assert (await daemon.ask("GET", "/v1/models")).headers["Retry-After"] == str(after)
+        daemon.state.loading = Loading(lambda: per_mille, chain([0.0], repeat(seconds)).__next__)
+        for path in ("/v1/models", "/ready"):
+            assert (await daemon.ask("GET", path)).headers["Retry-After"] == str(after)
 
 
 async def test_then_it_serves(tmp_path: Path, gate: threading.Event) -> None:
@@ -127,12 +135,68 @@ async def test_keys_count_from_the_beginning(tmp_path: Path, gate: threading.Eve
         assert (await daemon.ask("GET", "/v1/models", headers=bearer(ANN))).error["code"] == "model_loading"
 
 
-async def test_llmctl_says_so(tmp_path: Path, gate: threading.Event, capsys: pytest.CaptureFixture[str]) -> None:
+VERBS = (
+    "status", "status --json", "models", "chat", "chat --session a", "sessions list", "sessions show a",
+    "sessions reset a", "sessions close a", "sessions explain a", "sessions fork a b", "sessions park a",
+    "sessions pin a", "sessions rename a b", "sessions save a label", "sessions load label", "sessions saved list",
+    "sessions saved remove label",
+)  # fmt: skip
+
+
+def leaves(parser: argparse.ArgumentParser, *path: str) -> Iterator[str]:
+    """Every verb of a parser."""
+    groups = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
+    if not groups:
+        yield " ".join(path)
+    for group in groups:
+        for name, below in group.choices.items():
+            yield from leaves(below, *path, name)
+
+
+def test_every_verb_is_tried() -> None:
+    untried = {verb for verb in leaves(ctl.parser()) if not any(f"{tried} ".startswith(f"{verb} ") for tried in VERBS)}
+    assert untried == {"version"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_llmctl_says_so(
+    tmp_path: Path,
+    gate: threading.Event,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    verb: str,
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\n"))
+    monkeypatch.setattr("llmd.ctl.chat.signal.signal", lambda *_: None)  # for the main thread only
     async with loading(tmp_path, gate) as daemon:
-        for verb in (["status"], ["models"], ["sessions", "list"]):
-            arguments = ["--socket", str(daemon.config.socket), *verb]
-            assert await asyncio.to_thread(ctl.main, arguments) == EXIT_ABSENT
-            assert "it still loads its model" in capsys.readouterr().err
+        arguments = ["--socket", str(daemon.config.socket), *verb.split()]
+        assert await asyncio.to_thread(ctl.main, arguments) == EXIT_ABSENT
+        said = capsys.readouterr()
+        assert said.out == ""
+        if "--json" in verb:
+            assert json.loads(said.err)["error"]["code"] == "daemon_starting"
+        else:
+            assert "it still loads its model" in said.err and "how far it is" in said.err
+
+
+async def test_llmctl_tells_versions(tmp_path: Path, gate: threading.Event, capsys: pytest.CaptureFixture[str]) -> None:
+    async with loading(tmp_path, gate) as daemon:
+        assert await asyncio.to_thread(ctl.main, ["--socket", str(daemon.config.socket), "version"]) == EXIT_OK
+    assert f"llmd    {__version__}" in capsys.readouterr().out
+
+
+async def test_a_slow_reader_is_cut(tmp_path: Path, gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "UNREAD_S_MAX", 0.1)
+    monkeypatch.setattr(connections, "_SWEEP_S", 0.05)
+    async with loading(tmp_path, gate, slow_reader_timeout=0.05) as daemon, asyncio.timeout(SETTLE_S):
+        reader, writer = await asyncio.open_unix_connection(str(daemon.config.socket), limit=1024)
+        writer.write(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
+        while daemon.state.metrics.connections_open == 0:
+            await asyncio.sleep(0.01)
+        while daemon.state.metrics.connections_open:
+            await asyncio.sleep(0.01)
+        assert (await daemon.ask("GET", "/ready")).json["status"] == "loading"
+        writer.transport.abort()
 
 
 # --- the process -----------------------------------------------------------------------------------------------------
@@ -166,6 +230,18 @@ def test_a_signal_ends_the_loading_in_order(slow: Callable[..., Process], number
     process.wait_for("stopped")
     assert process.popen.wait(timeout=60) == 0
     assert not process.socket.exists()
+
+
+def test_llmctl_looks_for_a_segment_that_is_not_there_yet(
+    slow: Callable[..., Process], capsys: pytest.CaptureFixture[str]
+) -> None:
+    process = slow()
+    show = ["--socket", str(process.socket), "sessions", "show", "a", "--tokens"]
+    while "it still loads its model" not in capsys.readouterr().err:  # it listens before it names its segment
+        assert ctl.main(show) == EXIT_ABSENT
+    process.popen.send_signal(signal.SIGTERM)
+    assert process.popen.wait(timeout=60) == 0
+    assert ctl.main(show) == EXIT_ABSENT and "no shared segment" in capsys.readouterr().err
 
 
 def test_systemd_hears_how_far_it_is(slow: Callable[..., Process], tmp_path: Path) -> None:

@@ -264,17 +264,25 @@ class _Exchange:
 
 
 def _why_refused(socket_path: str) -> str:
-    """The socket is there before the model is loaded, and its daemon holds a lock beside it for as long as it lives."""
+    """The socket is there before the model is loaded."""
     try:
         if not stat.S_ISSOCK(os.stat(socket_path).st_mode):
             return "no_socket"
+    except OSError:
+        return "refused"
+    return "starting" if is_daemon_alive(socket_path) else "refused"
+
+
+def is_daemon_alive(socket_path: str) -> bool:
+    """It holds a lock beside its socket for as long as it lives."""
+    try:
         with open(f"{socket_path}.lock") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return "starting"
+        return True
     except OSError:
         pass
-    return "refused"
+    return False
 
 
 def samples(text: str) -> dict[str, float]:

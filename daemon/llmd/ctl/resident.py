@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 
 from llmd.ctl import text
-from llmd.ctl.client import DaemonAbsent, DaemonRefused
+from llmd.ctl.client import DaemonAbsent, DaemonRefused, is_daemon_alive
 from llmd.engine import segment
 
 TOKENS_PER_LINE = 12
@@ -50,7 +50,9 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
     except PermissionError as error:
         raise DaemonAbsent(socket_path, "segment_forbidden", str(error)) from error
     if segment_name is None:
-        raise DaemonAbsent(socket_path, "segment_missing", f"no shared segment is named in {socket_path}.lock")
+        is_named = bool(segment.names(socket_path))  # before there is one
+        reason = "starting" if is_named and is_daemon_alive(socket_path) else "segment_missing"
+        raise DaemonAbsent(socket_path, reason, f"no shared segment is named in {socket_path}.lock")
     try:
         page = native.Page.open(segment_name, segment.owner(socket_path))
     except native.SegmentError as error:

@@ -282,7 +282,12 @@ class Connection(web.RequestHandler):
             self._begin_unread(now)
         if self.unread_s(now) > (limits.CLOSE_S_MAX if is_closing else unread_s_max):
             pipe.abort()
-        elif not is_closing and self.is_idle and self._head_since is not None and now - self._head_since > limits.HEAD_S_MAX:
+        elif (
+            not is_closing
+            and self.is_idle
+            and self._head_since is not None
+            and now - self._head_since > limits.HEAD_S_MAX
+        ):
             if self._head_bytes:
                 self._refuse(_head_too_slow())
             else:

@@ -49,10 +49,12 @@ def _loading(state: State) -> Readiness:
 
 
 async def ready(request: web.Request) -> web.Response:
-    found = readiness(request.app[STATE])
+    state = request.app[STATE]
+    found = readiness(state)
     answer = respond(found, status=200 if found.status == "ready" else 503)
     if answer.status != 200:
-        answer.headers["Retry-After"] = str(limits.RETRY_AFTER_S)
+        seconds = state.loading.retry_after_s() if found.status == "loading" else limits.RETRY_AFTER_S
+        answer.headers["Retry-After"] = str(seconds)
     return answer
 
 
