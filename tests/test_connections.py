@@ -497,7 +497,7 @@ async def test_an_answer_may_be_read_slowly(made: list[Connection], daemon: Daem
             await loop.sock_connect(client, str(daemon.config.socket))
             while not (made and made[0]._pipe):
                 await asyncio.sleep(0)
-            [connection], pipe = made, cast(asyncio.Transport, made[0]._pipe)
+            [connection], pipe = made, made[0]._pipe
             pipe.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
             await loop.sock_sendall(client, post(body, "Connection: close", path="/tokenize"))
             while not (connection._is_unread or pipe.is_closing()):

@@ -1,3 +1,4 @@
+# ruff: noqa: ASYNC110 - conditions here have no event of their own
 """While the model loads: who is answered, what systemd hears, and how a signal ends it."""
 
 from __future__ import annotations

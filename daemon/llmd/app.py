@@ -271,8 +271,9 @@ async def tell_systemd(state: State, opening: asyncio.Task[None]) -> None:
 
 
 async def stop_serving(state: State) -> None:
-    """Refuses new work, lets running requests go on until the deadline, then cancels them."""
-    state.is_stopping = True
+    """Refuses new work and what the engine does not have yet, lets running requests go on until the deadline, then
+    cancels them."""
+    state.stop()
     if state.opened is None:
         systemd.notify("STOPPING=1")
         log.info("stopping", extra=fields(seconds_loading=round(state.loading.seconds())))

@@ -15,6 +15,7 @@ from ..core import limits
 from ..core.errors import ApiError, shown
 from ..dialects.openai import parameters
 from .context import FACTS, STATE
+from .deadline import in_time
 from .receive import received
 
 T = TypeVar("T")
@@ -41,7 +42,8 @@ async def read_generation(request: web.Request, endpoint: parameters.Endpoint, k
 async def _read(request: web.Request, parse: Callable[[bytes], T]) -> T:
     state, facts = request.app[STATE], request[FACTS]
     engine = state.engine
-    data = await received(request, state.config.body_limit)
+    async with in_time(request):
+        data = await received(request, state.config.body_limit)
     facts.n_body_bytes = len(data)
     if not facts.is_large:
         return parse(engine.json.clean(data))

@@ -41,6 +41,8 @@ async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse
     try:
         response = await _answer(state, request, handler, facts)
         status = response.status
+        if state.is_stopping and not response.prepared:
+            response.force_close()
         return response
     finally:
         state.metrics.add(RESPONSES, endpoint=facts.endpoint, status=str(status))

@@ -229,8 +229,8 @@ class Connection(web.RequestHandler):
             self._ask_kernel()
 
     def _ask_kernel(self) -> None:
-        """Where nothing can be sent before the answer: a client's kernel that has forgotten the connection, as ours does
-        a minute after its program has closed it, answers a keep-alive probe with a reset."""
+        """Where nothing can be sent before the answer: a client's kernel that has forgotten the connection, as it does
+        a minute after the client has closed it, answers a keep-alive probe with a reset."""
         assert self._pipe is not None
         connection = self._pipe.get_extra_info("socket")
         with contextlib.suppress(OSError):  # it has gone

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from aiohttp import web
 
@@ -35,6 +36,10 @@ class Opened:
     """None: there is no state directory."""
 
 
+class Stoppable(Protocol):
+    def stop(self) -> None: ...
+
+
 @dataclass(slots=True, kw_only=True)
 class State:
     """One per application, made before its model is loaded. Owned by the event loop."""
@@ -47,6 +52,14 @@ class State:
     opened: Opened | None = None
     admission: Admission = field(default_factory=lambda: Admission(limits.LIVE_REQUESTS_MAX))
     is_stopping: bool = False
+    preparing: set[Stoppable] = field(default_factory=set)
+    """Requests that are being read or rendered."""
+
+    def stop(self) -> None:
+        """From here on nothing new is begun."""
+        self.is_stopping = True
+        for one in list(self.preparing):
+            one.stop()
 
     def use_keys(self, keys: KeyRing) -> None:
         """From here these are the keys, and between their owners is shared."""

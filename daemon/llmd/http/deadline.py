@@ -18,22 +18,31 @@ def deadline_of(request: web.Request) -> float | None:
 
 
 class in_time:  # noqa: N801  # used as a statement, like asyncio.timeout
-    """Reading, rendering and tokenizing. Work that waits for a text thread is taken back when time is up."""
+    """Reading, rendering and tokenizing: until the deadline, or until the daemon stops. Work that waits for a text
+    thread is taken back then."""
 
     def __init__(self, request: web.Request) -> None:
-        deadline = deadline_of(request)
-        self._scope = asyncio.timeout_at(deadline) if deadline is not None else None
+        self._state = request.app[STATE]
+        self._scope = asyncio.timeout_at(deadline_of(request))
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """The daemon stops."""
+        if not self._scope.expired():
+            self._is_stopped = True
+            self._scope.reschedule(asyncio.get_running_loop().time())
 
     async def __aenter__(self) -> None:
-        if self._scope is not None:
-            await self._scope.__aenter__()
+        if self._state.is_stopping:
+            raise ApiError("shutting_down")
+        await self._scope.__aenter__()
+        self._state.preparing.add(self)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._scope is None:
-            return
+        self._state.preparing.discard(self)
         try:
             await self._scope.__aexit__(kind, error, trace)
         except TimeoutError:
-            raise ApiError("deadline_exceeded") from None
+            raise ApiError("shutting_down" if self._is_stopped else "deadline_exceeded") from None

@@ -12,9 +12,9 @@ KEYED = ("invalid_api_key", "model_loading")
 """Of what is not public: it needs a key where there are any, and the model."""
 BODY = (
     "invalid_json", "invalid_type", "invalid_value", "missing_parameter", "unsupported_parameter", "request_too_large",
-    "unsupported_encoding", "overloaded", "no_memory", "shutting_down",
+    "unsupported_encoding", "overloaded", "no_memory", "deadline_exceeded", "shutting_down",
 )  # fmt: skip
-TEXT = ("invalid_token", "deadline_exceeded")
+TEXT = ("invalid_token",)
 RENDERS = (*TEXT, "invalid_session_id", "template_failed", "context_length_exceeded")
 ENGINE = (
     "capacity_exhausted", "queue_full", "overloaded", "kv_cache_full", "no_memory", "shutting_down", "step_failed",
