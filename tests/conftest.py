@@ -11,18 +11,21 @@ from typing import Any
 import pytest
 import uvloop
 
+from llmd.http import connections
+from llmd.http.connection import Connection
 from tests.serving import Daemon, config_of, serving
 
 Serve = Callable[..., Awaitable[Daemon]]
 
 
+_OURS = ("test_connections", "test_half_close")
 LoopFactories = dict[str, Callable[[], asyncio.AbstractEventLoop]]
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> LoopFactories:
     """Connections are tested on the daemon's own event loop too, which treats the end of one in its own way."""
     factories: LoopFactories = {"asyncio": asyncio.new_event_loop}
-    return factories | {"uvloop": uvloop.new_event_loop} if item.path.stem == "test_connections" else factories
+    return factories | {"uvloop": uvloop.new_event_loop} if item.path.stem in _OURS else factories
 
 
 @pytest.fixture
@@ -45,3 +48,17 @@ async def serve(tmp_path: Path) -> AsyncIterator[Serve]:
 async def daemon(serve: Serve) -> Daemon:
     """One with the default options."""
     return await serve()
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
+    """All connections, in their order. They are looked at when the test does it."""
+    monkeypatch.setattr(connections, "_SWEEP_S", 1e9)
+    real, found = Connection.connection_made, []
+
+    def note(connection: Connection, transport: asyncio.BaseTransport) -> None:
+        found.append(connection)
+        real(connection, transport)
+
+    monkeypatch.setattr(Connection, "connection_made", note)
+    return found
