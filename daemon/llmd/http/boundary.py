@@ -25,6 +25,7 @@ _CLIENT_GONE = 499
 _READING = ("GET", "HEAD", "OPTIONS")
 _CREDENTIALS = struct.Struct("iII")
 """pid, uid, gid."""
+_METHODS = "DELETE, GET, HEAD, OPTIONS, POST"
 _CORS_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",
     "Access-Control-Allow-Headers": "*, Authorization",
@@ -96,6 +97,8 @@ async def _options(state: State, request: web.Request, handler: Handler, facts: 
     """What the address answers. Needs no key, as the description of all of them needs none."""
     if not is_local(request):
         _check_browser(state, request, facts)
+    if request.raw_path == "*":  # the server as a whole
+        return web.Response(status=204, headers={"Allow": _METHODS})
     try:
         return await handler(request)
     except web.HTTPMethodNotAllowed as error:

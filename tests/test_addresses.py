@@ -1,0 +1,82 @@
+"""Addresses and methods that nothing is behind, targets that are none: the right status, and an error in our form."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.serving import Daemon
+from tests.test_connections import connected, post, read_answer
+
+REFUSED = {
+    "GET /nothing": (404, "not_found"),
+    "GET //health": (404, "not_found"),
+    "GET /%zz": (404, "not_found"),
+    "GET /health/": (404, "not_found"),
+    "TRACE /": (404, "not_found"),
+    "CONNECT localhost:443": (404, "not_found"),
+    "OPTIONS /nothing": (404, "not_found"),
+    "DELETE /health": (405, "method_not_allowed"),
+    "GET /v1/chat/completions": (405, "method_not_allowed"),
+    "GET *": (400, "invalid_http"),
+    "GET nothing": (400, "invalid_http"),
+    "GET http://[": (400, "invalid_http"),
+    "GET /\xff\xfe": (400, "invalid_http"),
+    "FOO /health": (400, "invalid_http"),
+    f"GET /health?{'x' * 9000}": (431, "headers_too_large"),
+    "GET /v1/sessions/%ff%fe": (404, "session_not_found"),
+    "GET /v1/sessions/%": (404, "session_not_found"),
+    "GET /v1/sessions/%0d%0a": (404, "session_not_found"),
+    "GET /v1/sessions/a%2Fb": (404, "session_not_found"),
+    "GET /v1/saved?owner=%ff": (400, "invalid_value"),
+    "GET /v1/saved?owner=%zz&owner=1": (400, "invalid_value"),
+}
+
+
+def request(line: str) -> bytes:
+    return f"{line} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode("latin-1")
+
+
+@pytest.mark.parametrize(("line", "expected"), REFUSED.items(), ids=[line[:40] for line in REFUSED])
+async def test_refused(daemon: Daemon, line: str, expected: tuple[int, str]) -> None:
+    async with connected(daemon) as (reader, writer):
+        writer.write(request(line))
+        answer = await read_answer(reader)
+        assert (answer.status, answer.error["code"]) == expected
+        assert ("allow" in answer.headers) == (answer.status == 405)
+        assert (answer.headers.get("connection") == "close") == (expected[1] in ("invalid_http", "headers_too_large"))
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"), [("*", "DELETE, GET, HEAD, OPTIONS, POST"), ("/health", "GET, HEAD, OPTIONS")]
+)
+async def test_options(daemon: Daemon, path: str, allowed: str) -> None:
+    async with connected(daemon) as (reader, writer):
+        writer.write(request(f"OPTIONS {path}"))
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    assert head.startswith("HTTP/1.1 204 ") and f"Allow: {allowed}\r\n" in head
+
+
+@pytest.mark.parametrize(("path", "status"), [("/health", 200), ("/nothing", 404), ("/v1/chat/completions", 405)])
+async def test_head_has_no_body(daemon: Daemon, path: str, status: int) -> None:
+    """What comes next is the next answer."""
+    async with connected(daemon) as (reader, writer):
+        for _ in range(2):
+            writer.write(request(f"HEAD {path}"))
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            assert head.startswith(f"HTTP/1.1 {status} ") and "Content-Length: " in head
+
+
+async def test_a_long_query_is_no_hindrance(daemon: Daemon) -> None:
+    async with connected(daemon) as (reader, writer):
+        writer.write(request(f"GET /v1/sessions?{'x' * 7000}"))
+        assert (await read_answer(reader)).status == 200
+
+
+@pytest.mark.parametrize("length", ["99999999999", "9" * 30])
+async def test_a_body_that_is_too_large_is_not_asked_for(daemon: Daemon, length: str) -> None:
+    async with connected(daemon) as (reader, writer):
+        writer.write(
+            post(b"", "Expect: 100-continue").replace(b"Content-Length: 0", f"Content-Length: {length}".encode())
+        )
+        answer = await read_answer(reader)
+    assert answer.error["code"] in ("request_too_large", "invalid_http")
