@@ -1,6 +1,8 @@
 #include <assert.h>
+#include <stdio.h>
 
 #include "engine/decode.h"
+#include "machine/last_words.h"
 
 /* Which part of the step a model call covers. */
 typedef enum call_part { CALL_DECODE = 1, CALL_PREFILL = 2 } call_part;
@@ -79,6 +81,22 @@ static void build_call(decode *d, unsigned parts)
     }
 }
 
+/* For the log, should the call end the process. */
+static void name_sessions(const void *work, char *out, size_t n_bytes)
+{
+    const decode *d = work;
+    size_t at = 0;
+    for (uint32_t i = 0; i < d->n_runs && at < n_bytes; i++) {
+        if (d->is_called[i]) {
+            const session *s = d->runs[i]->session;
+            const int n =
+                snprintf(out + at, n_bytes - at, "%ssession %s (owner %u, %u tokens)", at > 0 ? ", " : "",
+                         s->name[0] != '\0' ? s->name : "scratch", (unsigned)s->owner, (unsigned)session_n_tokens(s));
+            at += (size_t)n;
+        }
+    }
+}
+
 static model_result call_model(decode *d)
 {
     uint32_t n_decode = 0;
@@ -86,9 +104,11 @@ static model_result call_model(decode *d)
         n_decode += d->is_called[i] && d->runs[i]->phase == REQUEST_DECODE;
     }
     page_gauge(d->page, LLM_COUNTER_IN_STEP, 1);
+    last_words_working(name_sessions, d);
     const uint64_t begin_us = session_clock_us();
     const model_result result = d->model->ops->decode(d->model, &d->batch);
     const uint64_t us = session_clock_us() - begin_us;
+    last_words_working(NULL, NULL);
     page_gauge(d->page, LLM_COUNTER_IN_STEP, 0);
 
     page_count(d->page, LLM_COUNTER_STEPS, 1);

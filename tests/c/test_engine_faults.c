@@ -2,9 +2,12 @@
  * who is not, does not notice. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "engine_driver.h"
+#include "machine/last_words.h"
 
 enum { N = 4, PROMPT = 120, LENGTH = 60 };
 
@@ -266,6 +269,48 @@ static void claimed_shortage_harms_nobody_else(void)
     }
 }
 
+/* ---- an assertion that fails in the middle of a step ---- */
+
+/* In a process of its own: nobody waits for the end of the step. */
+static void fail_in_a_step(void)
+{
+    int32_t prompt[PROMPT];
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,step_us=60000000", .n_sessions = N});
+    make_prompt(prompt, PROMPT, 1);
+    driver_generate(
+        d, &(generate_call){.owner = 7, .session = "desk", .prompt = prompt, .n_prompt = PROMPT, .max_tokens = 1});
+    while (llm_page_counter(d->page, LLM_COUNTER_IN_STEP) == 0) {
+        usleep(1000);
+    }
+    last_words_say("ggml.c:1: GGML_ASSERT(a == b) failed");
+    _exit(3);
+}
+
+static void last_words_name_the_sessions_in_the_step(void)
+{
+    char log[4096];
+    int ends[2], how = 0;
+    CHECK_INT(pipe(ends), 0);
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        fail_in_a_step();
+    }
+    close(ends[1]);
+    size_t n_log = 0;
+    for (ssize_t n; n_log < sizeof log - 1 && (n = read(ends[0], log + n_log, sizeof log - 1 - n_log)) > 0;) {
+        n_log += (size_t)n;
+    }
+    log[n_log] = '\0';
+    close(ends[0]);
+    waitpid(child, &how, 0);
+    CHECK(WIFEXITED(how) && WEXITSTATUS(how) == 3);
+    CHECK_STR(log, "llmd: an assertion of llama.cpp failed and ends the process: ggml.c:1: GGML_ASSERT(a == b) failed; "
+                   "in the step: session desk (owner 7, 0 tokens)\n");
+}
+
 int main(void)
 {
     RUN(a_failed_batch);
@@ -277,5 +322,6 @@ int main(void)
     RUN(idle_ones_make_way_where_the_policy_allows);
     RUN(too_many_for_the_cells_take_turns);
     RUN(claimed_shortage_harms_nobody_else);
+    RUN(last_words_name_the_sessions_in_the_step);
     return CHECK_RESULT();
 }

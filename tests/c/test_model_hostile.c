@@ -23,6 +23,8 @@ enum {
     LETTERS_MAX = 4
 };
 
+_Noreturn void ggml_abort(const char *file, int line, const char *format, ...); /* as ggml.h has it */
+
 typedef struct image {
     uint8_t *bytes;
     size_t n;
@@ -304,6 +306,39 @@ static void test_a_crash_while_opening_ends_with_the_notice(void)
     close(ends[0]);
 }
 
+/* llama.cpp's own way to fail an assertion, once a model is open. */
+static void test_a_failed_assertion_has_last_words(void)
+{
+    char path[512], log[4096];
+    int ends[2], how = 0;
+    path_of(subjects[0].file, path, sizeof path);
+    CHECK_INT(pipe(ends), 0);
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        model *m = NULL;
+        model_options o = usual(path);
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        if (model_open(path, &o, &m, NULL, 0) == LLM_OK) {
+            ggml_abort("ggml.c", 1, "GGML_ASSERT(%s) failed", "a == b");
+        }
+        _exit(0);
+    }
+    close(ends[1]);
+    size_t n_log = 0;
+    for (ssize_t n; n_log < sizeof log - 1 && (n = read(ends[0], log + n_log, sizeof log - 1 - n_log)) > 0;) {
+        n_log += (size_t)n;
+    }
+    log[n_log] = '\0';
+    close(ends[0]);
+    waitpid(child, &how, 0);
+    CHECK(WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT);
+    CHECK(strstr(log,
+                 "llmd: an assertion of llama.cpp failed and ends the process: ggml.c:1: GGML_ASSERT(a == b) failed; "
+                 "in the step: no session\n") != NULL);
+}
+
 static void test_model(void)
 {
     RUN(test_lies_end_with_a_sentence);
@@ -314,6 +349,7 @@ int main(void)
     for_each_model(test_model);
     if (models != NULL) {
         RUN(test_a_crash_while_opening_ends_with_the_notice);
+        RUN(test_a_failed_assertion_has_last_words);
     }
     return CHECK_RESULT();
 }

@@ -4,11 +4,12 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "machine/last_words.h"
 
 namespace {
 
@@ -33,7 +34,7 @@ void on_failed_assertion(const char *message)
     if (is_opening) {
         throw std::runtime_error("the file contradicts itself (llama.cpp: " + without_place(message) + ")");
     }
-    fprintf(stderr, "%s\n", message);
+    last_words_say(message);
 }
 
 /* Only what a signal handler may do. */
