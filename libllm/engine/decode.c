@@ -6,23 +6,16 @@
 
 int decode_open(decode *d)
 {
-    const uint32_t n = d->model->info.n_batch;
-    d->tokens = malloc(n * sizeof *d->tokens);
-    d->positions = malloc(n * sizeof *d->positions);
-    d->seqs = malloc(n * sizeof *d->seqs);
-    d->outputs = malloc(n * sizeof *d->outputs);
     d->logits = malloc(d->model->info.n_vocab * sizeof *d->logits);
     /* A command is taken while fewer than LLM_REQUESTS_MAX notices wait or are due (decode_take_commands). It adds at most
      * one, and opens at most two sessions; each one that is due opens one. Until the next command is taken, whatever is
      * open by then may be forgotten, once. Sleeping ones expire a few at once, and only when nothing waits. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + d->places->n_slots + DORMANT_EXPIRED_MAX + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
-    if (d->notices == NULL || d->logits == NULL || d->tokens == NULL || d->positions == NULL || d->seqs == NULL ||
-        d->outputs == NULL) {
+    if (d->notices == NULL || d->logits == NULL || step_open(&d->step) != LLM_OK) {
         decode_close(d);
         return LLM_NO_MEMORY;
     }
-    d->batch = (model_batch){.tokens = d->tokens, .positions = d->positions, .seqs = d->seqs, .outputs = d->outputs};
     return LLM_OK;
 }
 
@@ -36,14 +29,8 @@ void decode_close(decode *d)
     free(d->notices);
     d->notices = NULL;
     free(d->logits);
-    free(d->tokens);
-    free(d->positions);
-    free(d->seqs);
-    free(d->outputs);
     d->logits = NULL;
-    d->tokens = d->positions = NULL;
-    d->seqs = NULL;
-    d->outputs = NULL;
+    step_close(&d->step);
 }
 
 /* ---- delivery ---- */
@@ -76,10 +63,10 @@ static bool deliver_all(decode *d)
     uint32_t kept = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
-        const bool delivered = request_deliver(r, d->events);
+        const bool delivered = outbox_deliver(&r->out, d->events);
         all = all && delivered;
         if (delivered && r->phase == REQUEST_ENDED) {
-            page_count(d->page, (llm_counter)(LLM_COUNTER_FINISHED_END + r->finished.outcome), 1);
+            page_count(d->page, (llm_counter)(LLM_COUNTER_FINISHED_END + r->out.finished.outcome), 1);
             request_close(r);
         } else {
             d->requests[kept++] = r;
@@ -112,7 +99,7 @@ static void publish(decode *d)
     uint64_t running = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         waiting += d->requests[i]->phase == REQUEST_WAITING;
-        running += d->requests[i]->phase == REQUEST_PREFILL || d->requests[i]->phase == REQUEST_DECODE;
+        running += d->requests[i]->phase == REQUEST_RUNNING;
     }
     page_gauge(d->page, LLM_COUNTER_REQUESTS_WAITING, waiting);
     page_gauge(d->page, LLM_COUNTER_REQUESTS_RUNNING, running);
@@ -176,7 +163,7 @@ static void end_all(decode *d)
     publish(d);
 }
 
-static void *run(void *context)
+static void *serve(void *context)
 {
     decode *d = context;
     while (!atomic_load(&d->stop_asked)) {
@@ -219,7 +206,7 @@ int decode_start(decode *d)
     d->places->forgotten = decode_forgotten;
     d->places->forgotten_context = d;
     atomic_store(&d->life, DECODE_SERVING); /* before the thread exists: whoever may push once this returns, may push */
-    const int failed = pthread_create(&d->thread, NULL, run, d);
+    const int failed = pthread_create(&d->thread, NULL, serve, d);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (failed) {
         atomic_store(&d->life, DECODE_NEW);

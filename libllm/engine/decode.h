@@ -4,7 +4,7 @@
  *   every loop:  take commands -> start what can start -> one step -> deliver events -> (nothing to do: sleep)
  *
  * A step that fails is retried after making room, or fails exactly the requests whose sessions it harmed. Nothing here
- * waits for a reader: what the event ring does not take stays in the outboxes (request.h) and in `notices`. */
+ * waits for a reader: what the event ring does not take stays in the outboxes (outbox.h) and in `notices`. */
 #ifndef LLM_DECODE_H
 #define LLM_DECODE_H
 
@@ -21,7 +21,7 @@
 #include "sessions/places.h"
 #include "engine/request.h"
 #include "boundary/ring.h"
-#include "policy/schedule.h"
+#include "engine/step.h"
 
 /* An event that belongs to no live request: a refusal, a reply, a session that was forgotten. */
 typedef struct notice {
@@ -39,7 +39,6 @@ typedef struct decode {
     model *model;   /* the engine's, used here only */
     page *page;     /* idem */
     places *places; /* idem */
-    uint32_t gap_ms_target;
 
     ring *commands;         /* consumer: this thread */
     ring *events;           /* producer: this thread */
@@ -53,7 +52,7 @@ typedef struct decode {
 
     request *requests[LLM_REQUESTS_MAX]; /* live, in order of arrival, ENDED ones until delivered */
     uint32_t n_requests;
-    request *scratch_queue; /* first of those that wait for any scratch session */
+    session_claim *scratch_queue; /* first of those that wait for any scratch session */
     uint32_t n_scratch_waiting;
     notice *notices; /* owned */
     uint32_t n_notices;
@@ -61,30 +60,16 @@ typedef struct decode {
     uint32_t n_replies_due; /* commands whose reply waits for the store */
     bool is_undelivered;    /* something is left that the event ring did not take */
 
-    uint32_t turn;
-    schedule_pace pace;
-
-    /* the step in hand: one entry per run, then per batch token */
-    uint32_t n_runs;
-    request *runs[LLM_SEQUENCES_MAX];
-    uint32_t take[LLM_SEQUENCES_MAX];
-    uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the run's last token */
-    bool is_called[LLM_SEQUENCES_MAX];     /* the run has tokens in the call in hand */
-    model_batch batch;
+    step step;
     bool may_reseat; /* a request has ended, KV cells were given back, or the store has read a state: who has no seat
                       * may try again */
-    uint32_t checkpoint_every;
     uint64_t idle_ms_max; /* 0: sessions do not expire */
     idle_clock idle_clock;
     uint64_t expire_at_ms; /* by idle_clock: when to look for expired sessions next; 0: nothing expires */
     float *logits;         /* n_vocab, owned: a copy that a sampler may modify */
-    int32_t *tokens;       /* n_batch each, owned */
-    int32_t *positions;
-    uint16_t *seqs;
-    uint8_t *outputs;
 } decode;
 
-/* Prepares; the caller has filled the members above `thread`. LLM_OK, LLM_NO_MEMORY. */
+/* Prepares; the caller has filled the members above `thread`, and what step_open wants. LLM_OK, LLM_NO_MEMORY. */
 int decode_open(decode *d);
 void decode_close(decode *d);
 

@@ -48,22 +48,23 @@ void decode_forgotten(void *context, uint32_t owner, const char *name)
 
 /* ---- queues ---- */
 
-static void queue_push(request **first, request *r)
+static void queue_push(session_claim **first, session_claim *c)
 {
     while (*first != NULL) {
         first = &(*first)->next;
     }
-    *first = r;
+    *first = c;
 }
 
-static void queue_remove(request **first, const request *r)
+static void queue_remove(session_claim **first, session_claim *c)
 {
-    while (*first != NULL && *first != r) {
+    while (*first != NULL && *first != c) {
         first = &(*first)->next;
     }
     if (*first != NULL) {
-        *first = r->next;
+        *first = c->next;
     }
+    c->next = NULL;
 }
 
 static request *find(const decode *d, uint64_t id)
@@ -82,14 +83,13 @@ static void leave_queue(decode *d, request *r)
         return;
     }
     if (r->session == NULL) {
-        queue_remove(&d->scratch_queue, r);
+        queue_remove(&d->scratch_queue, &r->run.claim);
         d->n_scratch_waiting--;
     } else {
-        queue_remove(&r->session->waiting, r);
+        queue_remove(&r->session->waiting, &r->run.claim);
         r->session->record.n_waiting--;
         session_publish(r->session);
     }
-    r->next = NULL;
 }
 
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
@@ -102,10 +102,10 @@ void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status s
 void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm_status status)
 {
     while (s->waiting != NULL) {
-        decode_end_request(d, s->waiting, outcome, status);
+        decode_end_request(d, request_of_claim(s->waiting), outcome, status);
     }
     if (s->running != NULL) {
-        decode_end_request(d, s->running, outcome, status);
+        decode_end_request(d, request_of_claim(s->running), outcome, status);
     }
 }
 
@@ -125,11 +125,6 @@ static int fork_parent(decode *d, const wire_command *c)
     return status == LLM_BUSY ? LLM_OK : status; /* a parent that cannot be copied now is only a lost warmth */
 }
 
-static places_prompt prompt_of(const request *r)
-{
-    return (places_prompt){.tokens = r->prompt, .n_tokens = r->n_prompt, .n_head = r->n_head};
-}
-
 /* Whether the session may be made busy, or is: before anything is opened for it. */
 static bool may_be_busy(const decode *d, const wire_command *c)
 {
@@ -147,8 +142,7 @@ static llm_status admit_named(decode *d, request *r, const wire_command *c)
     session *s = NULL;
     int status = may_be_busy(d, c) ? fork_parent(d, c) : LLM_CAPACITY;
     if (status == LLM_OK) {
-        const places_prompt prompt = prompt_of(r);
-        status = places_admit(d->places, c->owner, c->session, c->n_session_bytes, &prompt, &s);
+        status = places_admit(d->places, c->owner, c->session, c->n_session_bytes, &r->run.claim.prompt, &s);
     }
     if (status != LLM_OK) {
         return (llm_status)status;
@@ -160,8 +154,7 @@ static llm_status admit_named(decode *d, request *r, const wire_command *c)
         return LLM_CAPACITY;
     }
     r->session = s;
-    r->slot = s->slot;
-    queue_push(&s->waiting, r);
+    queue_push(&s->waiting, &r->run.claim);
     s->record.n_waiting++;
     session_publish(s);
     return LLM_OK;
@@ -171,13 +164,13 @@ static llm_status admit_scratch(decode *d, request *r)
 {
     const uint32_t n_max = share_of(LLM_SCRATCH_QUEUE_MAX, atomic_load(&d->places->n_owners));
     uint32_t n_own = 0;
-    for (const request *other = d->scratch_queue; other != NULL; other = other->next) {
-        n_own += other->owner == r->owner;
+    for (session_claim *other = d->scratch_queue; other != NULL; other = other->next) {
+        n_own += request_of_claim(other)->owner == r->owner;
     }
     if (d->n_scratch_waiting >= LLM_SCRATCH_QUEUE_MAX || n_own >= n_max) {
         return LLM_QUEUE_FULL;
     }
-    queue_push(&d->scratch_queue, r);
+    queue_push(&d->scratch_queue, &r->run.claim);
     d->n_scratch_waiting++;
     return LLM_OK;
 }
@@ -211,7 +204,7 @@ static void generate(decode *d, const wire_command *c)
         refuse(d, c, status);
         return;
     }
-    r->out.admitted = true;
+    outbox_admit(&r->out, r->session != NULL ? r->session->slot : UINT32_MAX);
     d->requests[d->n_requests++] = r;
 }
 
@@ -220,11 +213,11 @@ static void begin(decode *d, request *r, session *s)
     leave_queue(d, r);
     const float *kept = request_begin(r, d->places, s);
     places_used(d->places, s);
-    page_count(d->page, (llm_counter)(LLM_COUNTER_STARTED_NEW + r->plan.reason), 1);
-    page_count(d->page, LLM_COUNTER_REUSED_TOKENS, r->plan.n_keep);
+    page_count(d->page, (llm_counter)(LLM_COUNTER_STARTED_NEW + r->run.plan.reason), 1);
+    page_count(d->page, LLM_COUNTER_REUSED_TOKENS, r->run.plan.n_keep);
     if (kept != NULL) {
         memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
-        request_advance(r, d->model, d->logits);
+        request_sample(r, d->model, d->logits);
         d->may_reseat = d->may_reseat || r->phase == REQUEST_ENDED; /* without a step: its seat may be given on */
     }
 }
@@ -248,8 +241,8 @@ static uint32_t n_seated(const decode *d, uint32_t owner, bool named)
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         const request *r = d->requests[i];
-        n += r->owner == owner && (r->phase == REQUEST_PREFILL || r->phase == REQUEST_DECODE) &&
-             r->session->seat != SESSION_NO_SEAT && is_for_named(r) == named;
+        n += r->owner == owner && r->phase == REQUEST_RUNNING && r->session->seat != SESSION_NO_SEAT &&
+             is_for_named(r) == named;
     }
     return n;
 }
@@ -260,9 +253,8 @@ static bool wants_seat(const request *r, bool may_reseat, bool has_scratch)
 {
     switch (r->phase) {
     case REQUEST_WAITING:
-        return r->session == NULL ? has_scratch : r->session->running == NULL && r->session->waiting == r;
-    case REQUEST_PREFILL:
-    case REQUEST_DECODE: return may_reseat && r->session->seat == SESSION_NO_SEAT;
+        return r->session == NULL ? has_scratch : r->session->running == NULL && r->session->waiting == &r->run.claim;
+    case REQUEST_RUNNING: return may_reseat && r->session->seat == SESSION_NO_SEAT;
     case REQUEST_ENDED: break;
     }
     return false;
@@ -318,8 +310,7 @@ static void ask_for_seat(decode *d, request *r)
 {
     session *s = r->session;
     if (s == NULL) {
-        const places_prompt prompt = prompt_of(r);
-        s = places_scratch(d->places, r->owner, &prompt);
+        s = places_scratch(d->places, r->owner, &r->run.claim.prompt);
     }
     const bool begins = r->phase == REQUEST_WAITING;
     switch (s != NULL ? places_seat(d->places, s) : SEAT_LATER) {

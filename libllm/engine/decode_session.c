@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "engine/decode.h"
-#include "sessions/warm.h"
+#include "sessions/resuming.h"
 
 session *decode_latest(decode *d, uint32_t owner, const char *name, size_t n_name_bytes)
 {
@@ -114,7 +114,7 @@ static bool can_be_forked(decode *d, session *from)
 static void fill_fork(decode *d, session *from, session *to, uint32_t at)
 {
     if (places_seat(d->places, to) == SEATED && from->seat != SESSION_NO_SEAT) {
-        (void)warm_fork(d->places, from, to, at);
+        (void)resuming_fork(d->places, from, to, at);
         return;
     }
     if (to->seat != SESSION_NO_SEAT) {
@@ -122,7 +122,7 @@ static void fill_fork(decode *d, session *from, session *to, uint32_t at)
     }
     places_copy_state(d->places, from, to);
     if (at < session_n_tokens(to) && places_seat(d->places, to) == SEATED) {
-        (void)warm_fork(d->places, to, to, at);
+        (void)resuming_fork(d->places, to, to, at);
     }
 }
 

@@ -1,20 +1,20 @@
-/* direct.c: sessions driven by calls instead of commands (llm.h, "sessions, direct mode"). The same sessions, resume and
- * model door as while serving; only the scheduling is the caller's. */
+/* direct.c: sessions driven by calls instead of commands (llm.h, "sessions, direct mode"). A session has a run, which goes
+ * through the same resume, steps, checkpoints and tearing as a request's (run.h, step.h). What is different is what the
+ * caller decides instead of a request: when the next token is sampled and what ends it all; that a torn session is refused
+ * until a reset, and that nobody makes way or is given up for cells. */
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/engine.h"
-#include "sessions/warm.h"
 
 struct llm_session {
     llm_engine *engine;
     session *session;
     llm_session *next; /* engine->direct_sessions */
-    sampler *sampler;  /* owned; NULL before the first prefill */
+    run run;           /* its sampler is owned, NULL before the first prefill */
     float *logits;     /* owned: n_vocab, after the last consumed token; as many again for the sampler to work on */
     bool has_logits;
-    int32_t pending;        /* sampled, not consumed; -1: none */
     _Atomic bool cancelled; /* writer: any thread */
 };
 
@@ -66,7 +66,7 @@ static session *take_place(llm_engine *engine, const char *name)
     places *p = &engine->places;
     session *s = name[0] != '\0' ? places_next(p, 0, name, strlen(name), NULL) : NULL;
     if (s == NULL && name[0] == '\0') {
-        const places_prompt none = {.tokens = NULL};
+        const session_prompt none = {.tokens = NULL};
         s = places_scratch(p, 0, &none);
     } else if (s == NULL && open_or_wake(p, name, &s) != LLM_OK) {
         return NULL;
@@ -108,7 +108,7 @@ int llm_session_open(llm_engine *engine, const char *name, llm_session **out)
         free(d);
         return status;
     }
-    *d = (llm_session){.engine = engine, .session = s, .logits = logits, .pending = -1};
+    *d = (llm_session){.engine = engine, .session = s, .logits = logits, .run.next_token = -1};
     d->next = engine->direct_sessions;
     engine->direct_sessions = d;
     *out = d;
@@ -127,46 +127,26 @@ static int status_of(model_result result)
     return LLM_STEP_FAILED;
 }
 
-static void tear_after(llm_session *d, model_result result)
+static void take_logits(llm_session *d, const float *logits)
 {
-    places *p = &d->engine->places;
-    for (uint32_t i = 0; i < p->n_slots; i++) {
-        session *s = &p->sessions[i];
-        const bool holds_state = s->is_open && s->seat != SESSION_NO_SEAT && session_n_tokens(s) > 0;
-        if (s == d->session || (result == MODEL_FAILED_ALL && holds_state)) {
-            session_tear(s);
-        }
-    }
+    memcpy(d->logits, logits, d->engine->model->info.n_vocab * sizeof *d->logits);
+    d->has_logits = true;
 }
 
-/* One model call for tokens of this session alone; `last`: logits are wanted after the last one. */
-static int consume(llm_session *d, const int32_t *tokens, uint32_t n, bool last)
+/* One step for this session alone. No decode thread runs: its step is at hand. */
+static int step_alone(llm_session *d)
 {
-    decode *scratch = &d->engine->decode; /* its batch arrays: no decode thread runs */
-    model *m = d->engine->model;
-    const uint32_t at = session_n_tokens(d->session);
-    for (uint32_t i = 0; i < n; i++) {
-        scratch->tokens[i] = tokens[i];
-        scratch->positions[i] = (int32_t)(at + i);
-        scratch->seqs[i] = (uint16_t)d->session->seat;
-        scratch->outputs[i] = last && i + 1 == n;
-    }
-    scratch->batch.n = n;
+    step *t = &d->engine->decode.step;
+    step_begin(t);
+    step_add(t, &d->run);
+    step_plan(t);
     d->has_logits = false;
-    const model_result result = m->ops->decode(m, &scratch->batch);
-    if (result == MODEL_NO_CELLS) {
-        return LLM_NO_CELLS;
+    const model_result result = step_call(t, STEP_ALL);
+    const float *logits = result == MODEL_OK ? step_logits(t, 0) : NULL;
+    if (logits != NULL) {
+        take_logits(d, logits);
     }
-    if (result != MODEL_OK) {
-        tear_after(d, result);
-        return status_of(result);
-    }
-    session_consumed(d->session, tokens, n);
-    if (last) {
-        memcpy(d->logits, m->ops->logits(m, n - 1), m->info.n_vocab * sizeof *d->logits);
-        d->has_logits = true;
-    }
-    return LLM_OK;
+    return status_of(result);
 }
 
 static int check_prompt(const llm_session *d, const int32_t *tokens, size_t n_tokens)
@@ -186,7 +166,7 @@ static int check_prompt(const llm_session *d, const int32_t *tokens, size_t n_to
     return d->session->record.state == LLM_STATE_TORN ? LLM_TORN : LLM_OK;
 }
 
-static int replace_sampler(llm_session *d, const llm_sampling *sampling, const int32_t *tokens, size_t n_tokens)
+static int replace_sampler(llm_session *d, const llm_sampling *sampling)
 {
     const llm_sampling greedy = {.top_p = 1, .repeat_penalty = 1};
     sampler *s = NULL;
@@ -194,25 +174,32 @@ static int replace_sampler(llm_session *d, const llm_sampling *sampling, const i
     if (status != LLM_OK) {
         return status;
     }
-    sampler_close(d->sampler);
-    d->sampler = s;
-    for (size_t i = 0; i < n_tokens; i++) {
-        sampler_accept(s, tokens[i]);
-    }
+    sampler_close(d->run.sampler);
+    d->run.sampler = s;
     return LLM_OK;
 }
 
-static int consume_rest(llm_session *d, const int32_t *tokens, uint32_t n_tokens)
+static void begin(llm_session *d, const int32_t *tokens, uint32_t n_tokens)
 {
-    const uint32_t n_batch = d->engine->model->info.n_batch;
+    run *r = &d->run;
+    r->claim.prompt = (session_prompt){.tokens = tokens, .n_tokens = n_tokens};
+    cuts_open(&r->cuts, &(cuts_input){.n_prompt = n_tokens,
+                                      .needs_boundaries = d->engine->model->info.checkpoint != MODEL_CHECKPOINT_NONE});
+    d->has_logits = false;
+    const float *kept = run_begin(r, &d->engine->places, d->session, false);
+    if (kept != NULL) {
+        take_logits(d, kept);
+    }
+}
+
+static int consume_prompt(llm_session *d)
+{
     int status = LLM_OK;
-    while (status == LLM_OK && session_n_tokens(d->session) < n_tokens) {
+    while (status == LLM_OK && session_n_tokens(d->session) < d->run.claim.prompt.n_tokens) {
         if (atomic_exchange(&d->cancelled, false)) {
             return LLM_CANCELLED;
         }
-        const uint32_t at = session_n_tokens(d->session);
-        const uint32_t n = n_tokens - at < n_batch ? n_tokens - at : n_batch;
-        status = consume(d, tokens + at, n, at + n == n_tokens);
+        status = step_alone(d);
     }
     return status;
 }
@@ -225,33 +212,25 @@ int llm_session_prefill(llm_session *d, const int32_t *tokens, size_t n_tokens, 
     }
     int status = check_prompt(d, tokens, n_tokens);
     if (status == LLM_OK) {
-        status = replace_sampler(d, sampling, tokens, n_tokens);
+        status = replace_sampler(d, sampling);
     }
     if (status != LLM_OK) {
         return status;
     }
-    d->pending = -1;
-    d->has_logits = false;
-    const float *kept = NULL;
-    const resume_plan plan = warm_begin(&d->engine->places, d->session, tokens, (uint32_t)n_tokens, false, &kept);
-    if (kept != NULL) {
-        memcpy(d->logits, kept, d->engine->model->info.n_vocab * sizeof *d->logits);
-        d->has_logits = true;
-    }
-    status = consume_rest(d, tokens, (uint32_t)n_tokens);
+    begin(d, tokens, (uint32_t)n_tokens);
+    status = consume_prompt(d);
     const uint32_t n_now = session_n_tokens(d->session);
     if (status == LLM_OK) {
-        session_keep_logits(d->session, d->logits);
-        session_checkpoint(d->session, d->logits, false);
-        session_decoding(d->session);
+        run_decoding(&d->run);
     }
     session_ended(d->session, n_now);
+    d->run.claim.prompt.tokens = NULL; /* the caller's, and consumed */
     if (out != NULL) {
         *out = (llm_resume){
-            .reason = plan.reason,
-            .n_reused = plan.n_keep,
-            .n_prefilled = n_now - plan.n_keep,
-            .diverged_at = plan.diverged_at,
+            .reason = d->run.plan.reason,
+            .n_reused = d->run.plan.n_keep,
+            .n_prefilled = n_now - d->run.plan.n_keep,
+            .diverged_at = d->run.plan.diverged_at,
         };
     }
     return status;
@@ -265,26 +244,26 @@ int llm_session_decode(llm_session *d, int32_t *token)
     if (d->session->record.state == LLM_STATE_TORN) {
         return LLM_TORN;
     }
-    if (d->sampler == NULL || (d->pending < 0 && !d->has_logits)) {
+    if (d->run.sampler == NULL || (d->run.next_token < 0 && !d->has_logits)) {
         return LLM_NOT_FOUND;
     }
     if (atomic_exchange(&d->cancelled, false)) {
         return LLM_CANCELLED;
     }
-    if (d->pending >= 0) {
+    if (d->run.next_token >= 0) {
         if (session_n_tokens(d->session) == d->engine->model->info.n_ctx) {
             return LLM_CONTEXT_LENGTH;
         }
-        const int status = consume(d, &d->pending, 1, true);
+        const int status = step_alone(d);
         if (status != LLM_OK) {
             return status;
         }
     }
     const size_t n_vocab = d->engine->model->info.n_vocab;
     memcpy(d->logits + n_vocab, d->logits, n_vocab * sizeof *d->logits);
-    d->pending = sampler_sample(d->sampler, d->logits + n_vocab);
-    sampler_accept(d->sampler, d->pending);
-    *token = d->pending;
+    d->run.next_token = sampler_sample(d->run.sampler, d->logits + n_vocab);
+    sampler_accept(d->run.sampler, d->run.next_token);
+    *token = d->run.next_token;
     return LLM_OK;
 }
 
@@ -318,7 +297,7 @@ int llm_session_reset(llm_session *d)
         return LLM_MISUSE;
     }
     places_reset_session(&d->engine->places, d->session);
-    d->pending = -1;
+    d->run.next_token = -1;
     d->has_logits = false;
     atomic_store(&d->cancelled, false);
     return LLM_OK;
@@ -331,7 +310,7 @@ void llm_session_cancel(llm_session *d)
 
 static void free_direct(llm_session *d)
 {
-    sampler_close(d->sampler);
+    sampler_close(d->run.sampler);
     free(d->logits);
     free(d);
 }

@@ -261,9 +261,14 @@ static int open_decode(llm_engine *e, const llm_engine_options *o)
     e->decode.model = e->model;
     e->decode.page = e->page;
     e->decode.places = &e->places;
-    e->decode.checkpoint_every = o->checkpoint_every != 0 ? o->checkpoint_every : CHECKPOINT_EVERY;
+    e->decode.step = (step){
+        .model = e->model,
+        .page = e->page,
+        .places = &e->places,
+        .gap_ms_target = o->gap_ms_target != 0 ? o->gap_ms_target : GAP_MS_DEFAULT,
+        .checkpoint_every = o->checkpoint_every != 0 ? o->checkpoint_every : CHECKPOINT_EVERY,
+    };
     e->decode.idle_ms_max = (uint64_t)o->idle_s_max * 1000;
-    e->decode.gap_ms_target = o->gap_ms_target != 0 ? o->gap_ms_target : GAP_MS_DEFAULT;
     e->decode.commands = e->commands;
     e->decode.events = e->events;
     e->decode.command_bell = e->command_bell;

@@ -1,20 +1,21 @@
 #include "engine/request.h"
 
 #include <assert.h>
+#include <stddef.h>
 #include <stdlib.h>
-#include <string.h>
-
-#include "sessions/warm.h"
 
 _Static_assert((int)MODEL_PIECE_BYTES_MAX <= (int)STOP_FEED_BYTES_MAX, "a token's text goes into stop_feed whole");
+_Static_assert(offsetof(request, run) == 0 && offsetof(run, claim) == 0, "a claim is a run's, and a run a request's");
 
 static int copy_prompt(request *r, const model *m, const wire_command *command)
 {
-    r->prompt = malloc(command->n_prompt * sizeof *r->prompt);
+    const uint32_t n = (uint32_t)command->n_prompt;
+    r->prompt = malloc(n * sizeof *r->prompt);
     if (r->prompt == NULL) {
         return LLM_NO_MEMORY;
     }
-    for (uint32_t i = 0; i < r->n_prompt; i++) {
+    r->run.claim.prompt = (session_prompt){.tokens = r->prompt, .n_tokens = n, .n_head = command->n_head};
+    for (uint32_t i = 0; i < n; i++) {
         r->prompt[i] = wire_prompt_token(command, i);
         if (r->prompt[i] < 0 || (uint32_t)r->prompt[i] >= m->info.n_vocab) {
             return LLM_TOKEN;
@@ -30,33 +31,24 @@ static int open_sampler(request *r, const model *m, const wire_command *command)
         biases[i] = wire_logit_bias(command, i);
     }
     const int ignore_end = (command->flags & LLM_GENERATE_IGNORE_END) != 0;
-    return sampler_open(m, &command->sampling, biases, command->n_biases, ignore_end, &r->sampler);
+    return sampler_open(m, &command->sampling, biases, command->n_biases, ignore_end, &r->run.sampler);
 }
 
-/* Where prefill pauses: at the boundaries that the client's side knows, and at the prompt's end. Dense memory needs no
- * checkpoint to go back, only the shared prefix is worth one. */
-static int set_cuts(request *r, const model *m, const wire_command *command)
+/* Of more boundaries than count the last ones. */
+static void open_cuts(request *r, const model *m, const wire_command *command)
 {
-    enum { PREFIX_TOKENS_MIN = 32 };
-    const size_t n = command->n_boundaries;
-    const size_t skip = n > LLM_BOUNDARIES_MAX ? n - LLM_BOUNDARIES_MAX : 0;
-    /* the prefix, the boundaries, the end */
-    r->cuts = malloc((n - skip + 2) * sizeof *r->cuts);
-    if (r->cuts == NULL) {
-        return LLM_NO_MEMORY;
+    uint32_t boundaries[LLM_BOUNDARIES_MAX];
+    const size_t n = command->n_boundaries < LLM_BOUNDARIES_MAX ? command->n_boundaries : LLM_BOUNDARIES_MAX;
+    for (size_t i = 0; i < n; i++) {
+        boundaries[i] = (uint32_t)wire_boundary(command, command->n_boundaries - n + i);
     }
-    if (r->n_head >= PREFIX_TOKENS_MIN && r->n_head < r->n_prompt) {
-        r->prefix_at = r->n_head;
-        r->cuts[r->n_cuts++] = r->prefix_at;
-    }
-    for (size_t i = skip; i < n && m->info.checkpoint != MODEL_CHECKPOINT_NONE; i++) {
-        const uint32_t boundary = (uint32_t)wire_boundary(command, i);
-        if (boundary > r->prefix_at && boundary < r->n_prompt) {
-            r->cuts[r->n_cuts++] = boundary;
-        }
-    }
-    r->cuts[r->n_cuts++] = r->n_prompt;
-    return LLM_OK;
+    cuts_open(&r->run.cuts, &(cuts_input){
+                                .n_prompt = (uint32_t)command->n_prompt,
+                                .n_head = command->n_head,
+                                .needs_boundaries = m->info.checkpoint != MODEL_CHECKPOINT_NONE,
+                                .boundaries = boundaries,
+                                .n_boundaries = (uint32_t)n,
+                            });
 }
 
 static int fill(request *r, const model *m, const wire_command *command)
@@ -64,15 +56,11 @@ static int fill(request *r, const model *m, const wire_command *command)
     if (command->n_prompt >= m->info.n_ctx) {
         return LLM_CONTEXT_LENGTH;
     }
-    r->n_prompt = (uint32_t)command->n_prompt;
-    r->n_head = command->n_head;
-    const uint32_t room = m->info.n_ctx - r->n_prompt;
+    const uint32_t room = m->info.n_ctx - (uint32_t)command->n_prompt;
     r->max_tokens = command->max_tokens == 0 || command->max_tokens > room ? room : command->max_tokens;
 
+    open_cuts(r, m, command);
     int status = copy_prompt(r, m, command);
-    if (status == LLM_OK) {
-        status = set_cuts(r, m, command);
-    }
     if (status == LLM_OK) {
         status = stop_open(&r->stop, command->n_stops, command->stops, command->stop_bytes);
     }
@@ -80,8 +68,7 @@ static int fill(request *r, const model *m, const wire_command *command)
         status = open_sampler(r, m, command);
     }
     if (status == LLM_OK) {
-        r->out.text = malloc(LLM_OUTBOX_BYTES_MAX + STOP_TEXT_BYTES_MAX);
-        status = r->out.text == NULL ? LLM_NO_MEMORY : LLM_OK;
+        status = outbox_open(&r->out, r->id);
     }
     return status;
 }
@@ -94,9 +81,7 @@ int request_open(const model *m, const wire_command *command, request **out)
     }
     r->id = command->request;
     r->owner = command->owner;
-    r->flags = command->flags;
-    r->next_token = -1;
-    r->slot = UINT32_MAX;
+    r->is_cold = (command->flags & LLM_GENERATE_COLD) != 0;
     r->queued_us = session_clock_us();
     const int status = fill(r, m, command);
     if (status != LLM_OK) {
@@ -112,95 +97,30 @@ void request_close(request *r)
     if (r == NULL) {
         return;
     }
-    assert(r->session == NULL || r->session->running != r);
+    assert(r->session == NULL || r->session->running != &r->run.claim);
     free(r->prompt);
-    free(r->cuts);
     free(r->ends);
-    free(r->out.text);
-    sampler_close(r->sampler);
+    outbox_close(&r->out);
+    sampler_close(r->run.sampler);
     stop_close(&r->stop);
     free(r);
-}
-
-uint32_t request_prefill_left(const request *r)
-{
-    return r->phase == REQUEST_PREFILL ? r->cuts[r->next_cut] - session_n_tokens(r->session) : 0;
-}
-
-/* Histories that part here once will again: where this prompt left what was resident, a checkpoint is taken. Just after
- * another, as in a message that is written anew, it would cost a call, which reads all weights, to save a few tokens. */
-static void cut_at_divergence(request *r, const model *m)
-{
-    enum { NEAR = 8 };
-    const uint32_t at = r->plan.diverged_at > 0 ? (uint32_t)r->plan.diverged_at : 0;
-    const uint32_t served = r->plan.n_keep + (r->plan.checkpoint >= 0 ? NEAR : 0);
-    if (m->info.checkpoint == MODEL_CHECKPOINT_NONE || at <= served) {
-        return;
-    }
-    uint32_t i = 0;
-    while (r->cuts[i] < at) {
-        i++;
-    }
-    uint32_t *cuts = r->cuts[i] == at ? NULL : realloc(r->cuts, (r->n_cuts + 1) * sizeof *cuts);
-    if (cuts == NULL) { /* there already; or no memory, and then no cut */
-        return;
-    }
-    memmove(cuts + i + 1, cuts + i, (r->n_cuts - i) * sizeof *cuts);
-    cuts[i] = at;
-    r->cuts = cuts;
-    r->n_cuts++;
-}
-
-static void skip_cuts(request *r)
-{
-    while (r->next_cut + 1 < r->n_cuts && r->cuts[r->next_cut] <= session_n_tokens(r->session)) {
-        r->next_cut++;
-    }
-}
-
-void request_consumed(request *r, const float *logits, uint32_t checkpoint_every)
-{
-    session *s = r->session;
-    const uint32_t n_tokens = session_n_tokens(s);
-    if (r->phase == REQUEST_DECODE) {
-        if (n_tokens - s->checkpoint_at >= checkpoint_every) {
-            session_checkpoint(s, NULL, false);
-        }
-        return;
-    }
-    if (n_tokens != r->cuts[r->next_cut]) {
-        return;
-    }
-    if (logits != NULL) {
-        session_keep_logits(s, logits);
-    }
-    session_checkpoint(s, logits, n_tokens == r->prefix_at);
-    skip_cuts(r);
 }
 
 const float *request_begin(request *r, places *p, session *s)
 {
     assert(r->phase == REQUEST_WAITING && s->running == NULL);
-    s->running = r;
+    s->running = &r->run.claim;
     r->session = s;
-    r->slot = s->slot;
     r->started_us = session_clock_us();
-    const float *logits = NULL;
-    r->plan = warm_begin(p, s, r->prompt, r->n_prompt, (r->flags & LLM_GENERATE_COLD) != 0, &logits);
-    cut_at_divergence(r, p->ground.model);
-    skip_cuts(r);
-    r->phase = REQUEST_PREFILL;
-    r->out.started = true;
-    for (uint32_t i = 0; i < r->n_prompt; i++) {
-        sampler_accept(r->sampler, r->prompt[i]);
-    }
+    const float *logits = run_begin(&r->run, p, s, r->is_cold);
+    r->phase = REQUEST_RUNNING;
+    outbox_start(&r->out, s->slot, r->run.claim.prompt.n_tokens, &r->run.plan);
     return logits;
 }
 
 static void release(request *r, const stop_result *released)
 {
-    memcpy(r->out.text + r->out.n_text, released->text, released->n_text);
-    r->out.n_text += released->n_text;
+    outbox_add_text(&r->out, released->text, released->n_text, r->n_generated);
     r->n_released = released->n_released;
 }
 
@@ -211,7 +131,7 @@ static uint32_t count_visible(const request *r)
     while (n > 0 && r->ends[n - 1] > r->n_released) {
         n--;
     }
-    return r->n_prompt + n;
+    return r->run.claim.prompt.n_tokens + n;
 }
 
 /* After a stop string: the session should hold what the client saw. What cannot be cut out stays, and is known. */
@@ -227,19 +147,20 @@ static uint64_t between_us(uint64_t from, uint64_t to)
     return from != 0 && to > from ? to - from : 0;
 }
 
-static void fill_finished(request *r, llm_outcome outcome, llm_status status, int32_t stop_index)
+static wire_finished finished(const request *r, llm_outcome outcome, llm_status status, int32_t stop_index)
 {
     const uint64_t now = session_clock_us();
     const bool began = r->started_us != 0;
     const uint64_t prefill_end = r->decoding_us != 0 ? r->decoding_us : now;
+    const uint32_t n_prompt = r->run.claim.prompt.n_tokens;
     const uint32_t n_tokens = began ? session_n_tokens(r->session) : 0;
-    const uint32_t n_prompt_done = n_tokens < r->n_prompt ? n_tokens : r->n_prompt;
-    const uint32_t n_kept = r->plan.n_keep;
-    r->finished = (wire_finished){
+    const uint32_t n_prompt_done = n_tokens < n_prompt ? n_tokens : n_prompt;
+    const uint32_t n_kept = r->run.plan.n_keep;
+    return (wire_finished){
         .request = r->id,
         .outcome = outcome,
         .status = status,
-        .n_prompt = r->n_prompt,
+        .n_prompt = n_prompt,
         .n_reused = n_kept,
         .n_prefilled = n_prompt_done > n_kept ? n_prompt_done - n_kept : 0,
         .n_generated = r->n_generated,
@@ -249,27 +170,25 @@ static void fill_finished(request *r, llm_outcome outcome, llm_status status, in
         .queue_us = between_us(r->queued_us, began ? r->started_us : now),
         .prefill_us = between_us(r->started_us, prefill_end),
         .decode_us = between_us(r->decoding_us, now),
-        .seed = sampler_seed(r->sampler),
+        .seed = sampler_seed(r->run.sampler),
     };
-    r->out.finished = true;
 }
 
 static void finish(request *r, llm_outcome outcome, llm_status status, int32_t stop_index)
 {
     session *s = r->session;
-    if (r->phase == REQUEST_PREFILL || r->phase == REQUEST_DECODE) {
+    if (r->phase == REQUEST_RUNNING) {
         const uint32_t n_visible = count_visible(r);
         if (outcome == LLM_OUTCOME_STOP) {
             cut_invisible(r, n_visible);
         }
         s->record.n_generated_total += r->n_generated;
         session_ended(s, n_visible);
-        fill_finished(r, outcome, status, stop_index);
         s->running = NULL;
-    } else {
-        fill_finished(r, outcome, status, stop_index);
     }
-    r->session = NULL;
+    const wire_finished how = finished(r, outcome, status, stop_index);
+    outbox_finish(&r->out, &how);
+    r->session = r->run.session = NULL;
     r->phase = REQUEST_ENDED;
 }
 
@@ -321,18 +240,17 @@ static bool release_piece(request *r, const model *m, int32_t token)
     return true;
 }
 
-void request_advance(request *r, const model *m, float *logits)
+void request_sample(request *r, const model *m, float *logits)
 {
-    if (r->phase == REQUEST_PREFILL) {
-        r->phase = REQUEST_DECODE;
+    if (!r->run.is_decoding) {
         r->decoding_us = session_clock_us();
-        session_decoding(r->session);
+        run_decoding(&r->run);
     }
-    const int32_t token = sampler_sample(r->sampler, logits);
-    sampler_accept(r->sampler, token);
+    const int32_t token = sampler_sample(r->run.sampler, logits);
+    sampler_accept(r->run.sampler, token);
     r->n_generated++;
     page_count(r->session->ground->page, LLM_COUNTER_DECODE_TOKENS, 1);
-    r->next_token = -1;
+    r->run.next_token = -1;
     if (!remember_end(r)) {
         r->n_generated--;
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
@@ -343,65 +261,6 @@ void request_advance(request *r, const model *m, float *logits)
     } else if (r->n_generated >= r->max_tokens) {
         finish_flushed(r, LLM_OUTCOME_LENGTH);
     } else {
-        r->next_token = token;
+        r->run.next_token = token;
     }
-}
-
-bool request_is_stalled(const request *r)
-{
-    return r->out.n_text >= LLM_OUTBOX_BYTES_MAX;
-}
-
-/* Writes one event into the ring; false if it has no room. */
-static bool deliver_event(request *r, ring *events, llm_event_op op)
-{
-    const size_t room = WIRE_EVENT_BYTES_MAX + (op == LLM_EVENT_TEXT ? r->out.n_text : 0);
-    void *record = ring_reserve(events, room);
-    if (record == NULL) {
-        return false;
-    }
-    wire_writer w = wire_writer_open(record, room);
-    switch (op) {
-    case LLM_EVENT_ADMITTED: wire_write_admitted(&w, r->id, r->slot); break;
-    case LLM_EVENT_STARTED:
-        wire_write_started(&w, r->id, r->plan.reason, r->n_prompt, r->plan.n_keep, r->plan.diverged_at);
-        break;
-    case LLM_EVENT_TEXT: wire_write_text(&w, r->id, r->out.text, r->out.n_text, r->n_generated); break;
-    case LLM_EVENT_FINISHED: wire_write_finished(&w, &r->finished); break;
-    case LLM_EVENT_REPLY:
-    case LLM_EVENT_FORGOTTEN: break;
-    }
-    assert(!w.failed);
-    ring_commit(events, wire_size(&w));
-    return true;
-}
-
-bool request_deliver(request *r, ring *events)
-{
-    outbox *out = &r->out;
-    if (out->admitted) {
-        if (!deliver_event(r, events, LLM_EVENT_ADMITTED)) {
-            return false;
-        }
-        out->admitted = false;
-    }
-    if (out->started) {
-        if (!deliver_event(r, events, LLM_EVENT_STARTED)) {
-            return false;
-        }
-        out->started = false;
-    }
-    if (out->n_text > 0) {
-        if (!deliver_event(r, events, LLM_EVENT_TEXT)) {
-            return false;
-        }
-        out->n_text = 0;
-    }
-    if (out->finished) {
-        if (!deliver_event(r, events, LLM_EVENT_FINISHED)) {
-            return false;
-        }
-        out->finished = false;
-    }
-    return true;
 }

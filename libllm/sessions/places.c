@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/request.h"
 #include "policy/timeline.h"
 
 enum { TIMELINES_LOOKED_AT = 64 };
@@ -294,15 +293,15 @@ static uint32_t n_history(const session *s)
     return n_prompt > 0 && n_prompt < n ? n_prompt : n;
 }
 
-static timeline describe(const session *s, const places_prompt *prompt)
+static timeline timeline_of(const session *s, const session_prompt *prompt)
 {
     uint32_t n_common = resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt->tokens, prompt->n_tokens);
-    const request *r = s->running != NULL ? s->running : s->waiting;
-    if (r != NULL && r->n_prompt > session_n_tokens(s)) { /* it will hold at least this */
-        n_common = resume_common_prefix(r->prompt, r->n_prompt, prompt->tokens, prompt->n_tokens);
+    const session_claim *c = s->running != NULL ? s->running : s->waiting;
+    if (c != NULL && c->prompt.n_tokens > session_n_tokens(s)) { /* it will hold at least this */
+        n_common = resume_common_prefix(c->prompt.tokens, c->prompt.n_tokens, prompt->tokens, prompt->n_tokens);
     }
     return (timeline){
-        .n_history = r != NULL ? r->n_prompt : n_history(s),
+        .n_history = c != NULL ? c->prompt.n_tokens : n_history(s),
         .n_common = n_common,
         .n_head = prompt->n_head,
         .n_waiting = s->record.n_waiting,
@@ -312,7 +311,7 @@ static timeline describe(const session *s, const places_prompt *prompt)
     };
 }
 
-int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const places_prompt *prompt,
+int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session_prompt *prompt,
                  session **out)
 {
     timeline timelines[TIMELINES_LOOKED_AT];
@@ -320,7 +319,7 @@ int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_byte
     uint32_t n = 0;
     session *s = NULL;
     while (n < TIMELINES_LOOKED_AT && (s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
-        timelines[n] = describe(s, prompt);
+        timelines[n] = timeline_of(s, prompt);
         sessions[n++] = s;
     }
     if (n == 0 && places_dormant_find(p, owner, name, n_name_bytes) != NULL) {
@@ -340,7 +339,7 @@ int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_byte
 }
 
 /* The idle scratch session that this prompt continues. */
-static session *continued_scratch(places *p, uint32_t owner, const places_prompt *prompt)
+static session *continued_scratch(places *p, uint32_t owner, const session_prompt *prompt)
 {
     session *best = NULL;
     uint32_t best_common = 0;
@@ -349,7 +348,7 @@ static session *continued_scratch(places *p, uint32_t owner, const places_prompt
         if (!session_is_idle(s) || is_named(s) || s->owner != owner) {
             continue;
         }
-        const timeline t = describe(s, prompt);
+        const timeline t = timeline_of(s, prompt);
         if (timeline_continues(&t) && t.n_common > best_common) {
             best = s;
             best_common = t.n_common;
@@ -358,7 +357,7 @@ static session *continued_scratch(places *p, uint32_t owner, const places_prompt
     return best;
 }
 
-session *places_scratch(places *p, uint32_t owner, const places_prompt *prompt)
+session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt)
 {
     session *s = continued_scratch(p, owner, prompt);
     if (s == NULL && count_open(p, false) == p->options.n_scratch) {

@@ -29,13 +29,6 @@ typedef struct places_options {
 
 enum { DORMANT_EXPIRED_MAX = 64 };
 
-/* What a request begins with. */
-typedef struct places_prompt {
-    const int32_t *tokens;
-    uint32_t n_tokens;
-    uint32_t n_head; /* timeline.h */
-} places_prompt;
-
 /* A session that lies in the store and found no place at the start. It sleeps until its name is asked for. */
 typedef struct dormant {
     uint64_t id;
@@ -79,7 +72,7 @@ bool places_knows(places *p, uint32_t owner, const char *name, size_t n_name_byt
 
 /* The timeline that a request for this name goes to (timeline.h), opened now if need be, not necessarily seated.
  * LLM_CAPACITY: none can be opened. */
-int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const places_prompt *prompt,
+int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session_prompt *prompt,
                  session **out);
 
 /* A new timeline of this name, without looking at the others. */
@@ -87,7 +80,7 @@ int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name
 
 /* A scratch session for this prompt that no request holds: the one of the same owner that the prompt continues, else a
  * free one, else the least recently used. NULL: all are busy. */
-session *places_scratch(places *p, uint32_t owner, const places_prompt *prompt);
+session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt);
 
 /* `to`, open, empty and without a seat, becomes a copy of `from`, parked; a parked state is shared. What is torn, or lies
  * on the disk, or is too large for the memory, is not copied: then `to` stays empty. (places_file.c) */

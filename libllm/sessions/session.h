@@ -37,9 +37,20 @@
 #include "boundary/page.h"
 #include "policy/resume.h"
 
-struct request;
-
 enum { SESSION_NO_SEAT = -1 };
+
+/* What a generation begins with. */
+typedef struct session_prompt {
+    const int32_t *tokens;
+    uint32_t n_tokens;
+    uint32_t n_head; /* timeline.h */
+} session_prompt;
+
+/* A generation that holds a session or waits for it, as far as the session need know it. */
+typedef struct session_claim {
+    session_prompt prompt;
+    struct session_claim *next; /* behind it in the same queue */
+} session_claim;
 
 /* Where the state of a session without a seat lies. */
 typedef enum parked_where {
@@ -86,8 +97,8 @@ typedef struct session {
     uint32_t checkpoint_at; /* tokens at its last checkpoint */
     checkpoint *prefix;     /* pinned: the shared prefix it began with, or NULL */
 
-    struct request *running; /* the generation that holds the session, or NULL */
-    struct request *waiting; /* first in the queue behind it */
+    session_claim *running; /* the generation that holds the session, or NULL */
+    session_claim *waiting; /* first in the queue behind it */
 } session;
 
 void session_init(session *s, const session_ground *ground, uint32_t slot);

@@ -1,7 +1,7 @@
-/* warm.h: brings a session to the longest provable prefix of a prompt: gathers what there is to resume from, has
+/* resuming.h: brings a session to the longest provable prefix of a prompt: gathers what there is to resume from, has
  * resume.h decide, and acts. Owned by the decode thread, or by the opener in direct mode. */
-#ifndef LLM_WARM_H
-#define LLM_WARM_H
+#ifndef LLM_RESUMING_H
+#define LLM_RESUMING_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -11,11 +11,10 @@
 
 /* The seated session `s` begins with this prompt. Returns the plan as it happened; where it has_logits, *logits points to
  * n_vocab kept ones (read-only, valid until the next call). */
-resume_plan warm_begin(places *p, session *s, const int32_t *prompt, uint32_t n_prompt, bool cold,
-                       const float **logits);
+resume_plan resuming_begin(places *p, session *s, const session_prompt *prompt, bool cold, const float **logits);
 
 /* A copy of `from`, seated or not, in the seated and empty session `to`: of its first `at` tokens, or as close below as
  * its memory and the checkpoints allow. Returns how many tokens `to` holds. */
-uint32_t warm_fork(places *p, const session *from, session *to, uint32_t at);
+uint32_t resuming_fork(places *p, const session *from, session *to, uint32_t at);
 
 #endif

@@ -1,4 +1,4 @@
-#include "sessions/warm.h"
+#include "sessions/resuming.h"
 
 #include <assert.h>
 #include <string.h>
@@ -6,14 +6,14 @@
 enum { CHECKPOINTS_LOOKED_AT = 64 };
 
 /* What a prompt may resume from, beside the session itself. */
-typedef struct warm_sources {
+typedef struct resuming_sources {
     uint32_t n_donors;
     const session *donor_sessions[LLM_SEQUENCES_MAX];
     resume_source donors[LLM_SEQUENCES_MAX];
     uint32_t n_checkpoints;
     checkpoint *checkpoint_entries[CHECKPOINTS_LOOKED_AT];
     resume_checkpoint checkpoints[CHECKPOINTS_LOOKED_AT];
-} warm_sources;
+} resuming_sources;
 
 static bool can_give(const session *donor, const session *s)
 {
@@ -48,7 +48,7 @@ static resume_source donor_source(const model *m, const session *donor)
     return source;
 }
 
-static void gather_donors(places *p, const session *s, bool seated, warm_sources *out)
+static void gather_donors(places *p, const session *s, bool seated, resuming_sources *out)
 {
     for (uint32_t i = 0; i < p->n_slots && out->n_donors < LLM_SEQUENCES_MAX; i++) {
         const session *donor = &p->sessions[i];
@@ -61,7 +61,8 @@ static void gather_donors(places *p, const session *s, bool seated, warm_sources
 
 /* How many of the prompt's first tokens the session or a donor holds: checkpoints that need more are of no use, and would
  * crowd out those that stand alone. */
-static uint32_t attention_of(const session *s, const int32_t *prompt, uint32_t n_prompt, const warm_sources *sources)
+static uint32_t attention_of(const session *s, const int32_t *prompt, uint32_t n_prompt,
+                             const resuming_sources *sources)
 {
     const bool is_trusted = s->record.state != LLM_STATE_TORN;
     uint32_t most = is_trusted ? resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt, n_prompt) : 0;
@@ -73,7 +74,7 @@ static uint32_t attention_of(const session *s, const int32_t *prompt, uint32_t n
     return most;
 }
 
-static void gather(places *p, const session *s, const int32_t *prompt, uint32_t n_prompt, warm_sources *out)
+static void gather(places *p, const session *s, const int32_t *prompt, uint32_t n_prompt, resuming_sources *out)
 {
     out->n_donors = 0;
     gather_donors(p, s, true, out); /* cheaper to copy: they win where both hold as much */
@@ -87,12 +88,11 @@ static void gather(places *p, const session *s, const int32_t *prompt, uint32_t 
     }
 }
 
-static resume_plan decide(const session *s, const int32_t *prompt, uint32_t n_prompt, bool cold,
-                          const warm_sources *sources)
+static resume_plan decide(const session *s, const session_prompt *prompt, bool cold, const resuming_sources *sources)
 {
     return resume_decide(&(resume_input){
-        .prompt = prompt,
-        .n_prompt = n_prompt,
+        .prompt = prompt->tokens,
+        .n_prompt = prompt->n_tokens,
         .own = session_source(s),
         .own_logits_at = s->logits_at,
         .torn = s->record.state == LLM_STATE_TORN,
@@ -105,7 +105,7 @@ static resume_plan decide(const session *s, const int32_t *prompt, uint32_t n_pr
     });
 }
 
-static bool apply(session *s, const resume_plan *plan, const int32_t *prompt, const warm_sources *sources)
+static bool apply(session *s, const resume_plan *plan, const int32_t *prompt, const resuming_sources *sources)
 {
     const session *donor = plan->donor >= 0 ? sources->donor_sessions[plan->donor] : NULL;
     checkpoint *from = plan->checkpoint >= 0 ? sources->checkpoint_entries[plan->checkpoint] : NULL;
@@ -119,15 +119,14 @@ static resume_plan refill(int32_t diverged_at)
 }
 
 /* Decides and acts. A refusal is mostly a want of cells: idle sessions make way, and what they held can still be a source. */
-static resume_plan settle(places *p, session *s, const int32_t *prompt, uint32_t n_prompt, bool cold,
-                          warm_sources *sources)
+static resume_plan settle(places *p, session *s, const session_prompt *prompt, bool cold, resuming_sources *sources)
 {
     enum { TRIES = 3 };
     int32_t diverged_at = -1;
     for (int i = 0; i < TRIES; i++) {
-        gather(p, s, prompt, n_prompt, sources);
-        const resume_plan plan = decide(s, prompt, n_prompt, cold, sources);
-        if (apply(s, &plan, prompt, sources)) {
+        gather(p, s, prompt->tokens, prompt->n_tokens, sources);
+        const resume_plan plan = decide(s, prompt, cold, sources);
+        if (apply(s, &plan, prompt->tokens, sources)) {
             return plan;
         }
         diverged_at = i == 0 ? plan.diverged_at : diverged_at;
@@ -138,26 +137,26 @@ static resume_plan settle(places *p, session *s, const int32_t *prompt, uint32_t
     return refill(diverged_at);
 }
 
-resume_plan warm_begin(places *p, session *s, const int32_t *prompt, uint32_t n_prompt, bool cold, const float **logits)
+resume_plan resuming_begin(places *p, session *s, const session_prompt *prompt, bool cold, const float **logits)
 {
-    warm_sources sources;
-    const resume_plan plan = settle(p, s, prompt, n_prompt, cold, &sources);
+    resuming_sources sources;
+    const resume_plan plan = settle(p, s, prompt, cold, &sources);
     *logits = NULL;
     if (plan.has_logits) {
         *logits = plan.checkpoint >= 0 ? sources.checkpoint_entries[plan.checkpoint]->logits : s->logits;
     }
-    session_begin(s, &plan, n_prompt);
+    session_begin(s, &plan, prompt->n_tokens);
     return plan;
 }
 
-uint32_t warm_fork(places *p, const session *from, session *to, uint32_t at)
+uint32_t resuming_fork(places *p, const session *from, session *to, uint32_t at)
 {
     const uint32_t n = session_n_tokens(from);
     const uint32_t wanted = at < n ? at : n;
     if (wanted == 0) {
         return 0;
     }
-    warm_sources sources;
+    resuming_sources sources;
     const int32_t *tokens = session_tokens(from);
     gather(p, to, tokens, wanted, &sources);
     const resume_plan plan = resume_decide(&(resume_input){

@@ -1,0 +1,105 @@
+#include "engine/outbox.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "policy/stop.h"
+
+int outbox_open(outbox *o, uint64_t request)
+{
+    *o = (outbox){.request = request, .text = malloc(LLM_OUTBOX_BYTES_MAX + STOP_TEXT_BYTES_MAX)};
+    return o->text != NULL ? LLM_OK : LLM_NO_MEMORY;
+}
+
+void outbox_close(outbox *o)
+{
+    free(o->text);
+    o->text = NULL;
+}
+
+void outbox_admit(outbox *o, uint32_t slot)
+{
+    o->has_admitted = true;
+    o->slot = slot;
+}
+
+void outbox_start(outbox *o, uint32_t slot, uint32_t n_prompt, const resume_plan *plan)
+{
+    o->slot = slot;
+    o->has_started = true;
+    o->n_prompt = n_prompt;
+    o->plan = *plan;
+}
+
+void outbox_add_text(outbox *o, const char *text, uint32_t n_bytes, uint32_t n_tokens)
+{
+    assert(o->n_text + n_bytes <= LLM_OUTBOX_BYTES_MAX + STOP_TEXT_BYTES_MAX);
+    memcpy(o->text + o->n_text, text, n_bytes);
+    o->n_text += n_bytes;
+    o->n_tokens = n_tokens;
+}
+
+void outbox_finish(outbox *o, const wire_finished *finished)
+{
+    o->has_finished = true;
+    o->finished = *finished;
+}
+
+bool outbox_is_full(const outbox *o)
+{
+    return o->n_text >= LLM_OUTBOX_BYTES_MAX;
+}
+
+/* Writes one event into the ring; false if it has no room. */
+static bool deliver_event(const outbox *o, ring *events, llm_event_op op)
+{
+    const size_t room = WIRE_EVENT_BYTES_MAX + (op == LLM_EVENT_TEXT ? o->n_text : 0);
+    void *record = ring_reserve(events, room);
+    if (record == NULL) {
+        return false;
+    }
+    wire_writer w = wire_writer_open(record, room);
+    switch (op) {
+    case LLM_EVENT_ADMITTED: wire_write_admitted(&w, o->request, o->slot); break;
+    case LLM_EVENT_STARTED:
+        wire_write_started(&w, o->request, o->plan.reason, o->n_prompt, o->plan.n_keep, o->plan.diverged_at);
+        break;
+    case LLM_EVENT_TEXT: wire_write_text(&w, o->request, o->text, o->n_text, o->n_tokens); break;
+    case LLM_EVENT_FINISHED: wire_write_finished(&w, &o->finished); break;
+    case LLM_EVENT_REPLY:
+    case LLM_EVENT_FORGOTTEN: break;
+    }
+    assert(!w.failed);
+    ring_commit(events, wire_size(&w));
+    return true;
+}
+
+bool outbox_deliver(outbox *o, ring *events)
+{
+    if (o->has_admitted) {
+        if (!deliver_event(o, events, LLM_EVENT_ADMITTED)) {
+            return false;
+        }
+        o->has_admitted = false;
+    }
+    if (o->has_started) {
+        if (!deliver_event(o, events, LLM_EVENT_STARTED)) {
+            return false;
+        }
+        o->has_started = false;
+    }
+    if (o->n_text > 0) {
+        if (!deliver_event(o, events, LLM_EVENT_TEXT)) {
+            return false;
+        }
+        o->n_text = 0;
+    }
+    if (o->has_finished) {
+        if (!deliver_event(o, events, LLM_EVENT_FINISHED)) {
+            return false;
+        }
+        o->has_finished = false;
+    }
+    return true;
+}

@@ -1,0 +1,203 @@
+#include "engine/step.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "machine/last_words.h"
+
+int step_open(step *t)
+{
+    const uint32_t n = t->model->info.n_batch;
+    t->tokens = malloc(n * sizeof *t->tokens);
+    t->positions = malloc(n * sizeof *t->positions);
+    t->seqs = malloc(n * sizeof *t->seqs);
+    t->outputs = malloc(n * sizeof *t->outputs);
+    if (t->tokens == NULL || t->positions == NULL || t->seqs == NULL || t->outputs == NULL) {
+        step_close(t);
+        return LLM_NO_MEMORY;
+    }
+    t->batch = (model_batch){.tokens = t->tokens, .positions = t->positions, .seqs = t->seqs, .outputs = t->outputs};
+    return LLM_OK;
+}
+
+void step_close(step *t)
+{
+    free(t->tokens);
+    free(t->positions);
+    free(t->seqs);
+    free(t->outputs);
+    t->tokens = t->positions = NULL;
+    t->seqs = NULL;
+    t->outputs = NULL;
+}
+
+/* ---- what each consumes ---- */
+
+void step_begin(step *t)
+{
+    t->n_runs = 0;
+}
+
+/* In the order of their seats: where sequences have cells of their own, neighbours go through the model in one pass. */
+void step_add(step *t, run *r)
+{
+    assert(t->n_runs < LLM_SEQUENCES_MAX);
+    uint32_t at = t->n_runs++;
+    while (at > 0 && t->runs[at - 1]->session->seat > r->session->seat) {
+        t->runs[at] = t->runs[at - 1];
+        at--;
+    }
+    t->runs[at] = r;
+}
+
+void step_plan(step *t)
+{
+    uint32_t prefill_left[LLM_SEQUENCES_MAX];
+    for (uint32_t i = 0; i < t->n_runs; i++) {
+        prefill_left[i] = run_prefill_left(t->runs[i]);
+    }
+    schedule_step(
+        &(schedule_input){
+            .n_runs = t->n_runs,
+            .prefill_left = prefill_left,
+            .n_batch = t->model->info.n_batch,
+            .mixed_calls = t->model->info.mixed_calls,
+            .turn = t->turn++,
+            .gap_ms_target = t->gap_ms_target,
+            .pace = t->pace,
+        },
+        t->take);
+}
+
+/* ---- the call ---- */
+
+static void add_tokens(step *t, uint32_t i)
+{
+    const run *r = t->runs[i];
+    const session_prompt *prompt = &r->claim.prompt;
+    const uint32_t at = session_n_tokens(r->session);
+    uint32_t n = t->batch.n;
+    for (uint32_t k = 0; k < t->take[i]; k++, n++) {
+        t->tokens[n] = r->is_decoding ? r->next_token : prompt->tokens[at + k];
+        t->positions[n] = (int32_t)(at + k);
+        t->seqs[n] = (uint16_t)r->session->seat;
+        t->outputs[n] = 0;
+    }
+    t->output_at[i] = n - 1;
+    t->outputs[n - 1] = r->is_decoding || at + t->take[i] == prompt->n_tokens;
+    t->batch.n = n;
+}
+
+/* It may have ended or lost its seat since the step was planned. */
+static bool is_alive(const run *r)
+{
+    return r->session != NULL && r->session->seat != SESSION_NO_SEAT;
+}
+
+static void build_batch(step *t, unsigned parts)
+{
+    t->batch.n = 0;
+    for (uint32_t i = 0; i < t->n_runs; i++) {
+        const run *r = t->runs[i];
+        const step_part part = r->is_decoding ? STEP_DECODE : STEP_PREFILL;
+        t->is_called[i] = t->take[i] > 0 && is_alive(r) && (parts & part) != 0;
+        if (t->is_called[i]) {
+            add_tokens(t, i);
+        }
+    }
+}
+
+/* For the log, should the call end the process. */
+static void name_sessions(const void *work, char *out, size_t n_bytes)
+{
+    const step *t = work;
+    size_t at = 0;
+    for (uint32_t i = 0; i < t->n_runs && at < n_bytes; i++) {
+        if (t->is_called[i]) {
+            const session *s = t->runs[i]->session;
+            const int n =
+                snprintf(out + at, n_bytes - at, "%ssession %s (owner %u, %u tokens)", at > 0 ? ", " : "",
+                         s->name[0] != '\0' ? s->name : "scratch", (unsigned)s->owner, (unsigned)session_n_tokens(s));
+            at += (size_t)n;
+        }
+    }
+}
+
+static model_result call_model(step *t)
+{
+    uint32_t n_decode = 0;
+    for (uint32_t i = 0; i < t->n_runs; i++) {
+        n_decode += t->is_called[i] && t->runs[i]->is_decoding;
+    }
+    page_gauge(t->page, LLM_COUNTER_IN_STEP, 1);
+    last_words_working(name_sessions, t);
+    const uint64_t begin_us = session_clock_us();
+    const model_result result = t->model->ops->decode(t->model, &t->batch);
+    const uint64_t us = session_clock_us() - begin_us;
+    last_words_working(NULL, NULL);
+    page_gauge(t->page, LLM_COUNTER_IN_STEP, 0);
+
+    page_count(t->page, LLM_COUNTER_STEPS, 1);
+    page_count(t->page, LLM_COUNTER_STEP_US, us);
+    if (result == MODEL_OK) {
+        schedule_learn(&t->pace, t->batch.n - n_decode, n_decode, (double)us);
+        page_count(t->page, LLM_COUNTER_PREFILL_TOKENS, t->batch.n - n_decode);
+    }
+    return result;
+}
+
+float *step_logits(step *t, uint32_t run_index)
+{
+    const uint32_t at = t->output_at[run_index];
+    return t->is_called[run_index] && t->outputs[at] ? t->model->ops->logits(t->model, at) : NULL;
+}
+
+/* All of them before the first checkpoint, which may look at the others. */
+static void consume(step *t)
+{
+    for (uint32_t i = 0; i < t->n_runs; i++) {
+        if (t->is_called[i]) {
+            const uint32_t first = t->output_at[i] + 1 - t->take[i];
+            session_consumed(t->runs[i]->session, t->tokens + first, t->take[i]);
+        }
+    }
+    for (uint32_t i = 0; i < t->n_runs; i++) {
+        if (t->is_called[i]) {
+            run_take_checkpoint(t->runs[i], step_logits(t, i), t->checkpoint_every);
+        }
+    }
+}
+
+static void tear_harmed(step *t, model_result result)
+{
+    page_count(t->page, LLM_COUNTER_STEPS_FAILED, 1);
+    for (uint32_t i = 0; i < t->n_runs; i++) {
+        if (t->is_called[i]) {
+            session_tear(t->runs[i]->session);
+        }
+    }
+    for (uint32_t i = 0; result == MODEL_FAILED_ALL && i < t->places->n_slots; i++) {
+        session *s = &t->places->sessions[i];
+        if (s->is_open && s->seat != SESSION_NO_SEAT && session_n_tokens(s) > 0) {
+            session_tear(s);
+        }
+    }
+}
+
+model_result step_call(step *t, unsigned parts)
+{
+    build_batch(t, parts);
+    if (t->batch.n == 0) {
+        return MODEL_OK;
+    }
+    const model_result result = call_model(t);
+    switch (result) {
+    case MODEL_OK: consume(t); break;
+    case MODEL_NO_CELLS: break;
+    case MODEL_INVALID:
+    case MODEL_FAILED_BATCH:
+    case MODEL_FAILED_ALL: tear_harmed(t, result); break;
+    }
+    return result;
+}

@@ -1,0 +1,63 @@
+/* step.h: one step of the model for some runs: decides what each consumes, builds the batch, calls, and makes the sessions
+ * hold what was consumed, or tears them. The same for the decode thread (decode_step.c) and the direct mode (direct.c):
+ * who samples what comes out, and what a failure means for whom, is theirs. Owned by the decode thread, or by the opener
+ * in direct mode. */
+#ifndef LLM_STEP_H
+#define LLM_STEP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "boundary/page.h"
+#include "engine/run.h"
+#include "model/model.h"
+#include "policy/schedule.h"
+#include "sessions/places.h"
+
+/* Which runs a model call covers. */
+typedef enum step_part { STEP_DECODE = 1, STEP_PREFILL = 2, STEP_ALL = 3 } step_part;
+
+typedef struct step {
+    model *model;   /* the engine's */
+    page *page;     /* idem */
+    places *places; /* idem */
+    uint32_t gap_ms_target;
+    uint32_t checkpoint_every;
+
+    uint32_t turn;
+    schedule_pace pace;
+
+    /* the step in hand: one entry per run, then per batch token */
+    uint32_t n_runs;
+    run *runs[LLM_SEQUENCES_MAX];
+    uint32_t take[LLM_SEQUENCES_MAX];
+    uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the run's last token */
+    bool is_called[LLM_SEQUENCES_MAX];     /* the run has tokens in the call in hand */
+    model_batch batch;
+    int32_t *tokens; /* n_batch each, owned */
+    int32_t *positions;
+    uint16_t *seqs;
+    uint8_t *outputs;
+} step;
+
+/* The caller has filled the members above `turn`. LLM_OK, LLM_NO_MEMORY. */
+int step_open(step *t);
+void step_close(step *t);
+
+/* Begins a step: adds runs that have begun and have a seat, at most LLM_SEQUENCES_MAX; then plans what each consumes. */
+void step_begin(step *t);
+void step_add(step *t, run *r);
+void step_plan(step *t);
+
+/* One model call for the runs of these parts whose sessions still have seats.
+ *   MODEL_OK            nobody was left to call for, or: the sessions hold what was consumed, checkpoints that were due are
+ *                       taken, and step_logits has what is to be sampled
+ *   MODEL_NO_CELLS      nothing changed, and is_called says who asked: make room and call again, or give up
+ *   anything else       the sessions that the failure harmed are torn */
+model_result step_call(step *t, unsigned parts);
+
+/* After a call that succeeded: n_vocab logits behind the run's last token, valid until the next call, which a sampler may
+ * modify. NULL: none were asked for. */
+float *step_logits(step *t, uint32_t run_index);
+
+#endif

@@ -1,0 +1,71 @@
+#include "policy/cuts.h"
+
+#include <assert.h>
+#include <string.h>
+
+void cuts_open(cuts *c, const cuts_input *in)
+{
+    assert(in->n_boundaries <= LLM_BOUNDARIES_MAX);
+    *c = (cuts){.needs_boundaries = in->needs_boundaries};
+    if (in->n_head >= CUTS_HEAD_TOKENS_MIN && in->n_head < in->n_prompt) {
+        c->head_at = in->n_head;
+        c->at[c->n++] = c->head_at;
+    }
+    for (uint32_t i = 0; i < in->n_boundaries && in->needs_boundaries; i++) {
+        if (in->boundaries[i] > c->head_at && in->boundaries[i] < in->n_prompt) {
+            c->at[c->n++] = in->boundaries[i];
+        }
+    }
+    c->at[c->n++] = in->n_prompt;
+}
+
+static void insert(cuts *c, uint32_t at)
+{
+    uint32_t i = 0;
+    while (c->at[i] < at) {
+        i++;
+    }
+    if (c->at[i] == at) {
+        return;
+    }
+    assert(c->n < CUTS_MAX);
+    memmove(c->at + i + 1, c->at + i, (c->n - i) * sizeof c->at[0]);
+    c->at[i] = at;
+    c->n++;
+}
+
+static void pass(cuts *c, uint32_t n_tokens)
+{
+    while (c->next + 1 < c->n && c->at[c->next] <= n_tokens) {
+        c->next++;
+    }
+}
+
+void cuts_begin(cuts *c, const resume_plan *plan)
+{
+    const uint32_t at = plan->diverged_at > 0 ? (uint32_t)plan->diverged_at : 0;
+    const uint32_t served = plan->n_keep + (plan->checkpoint >= 0 ? CUTS_NEAR_TOKENS : 0);
+    if (c->needs_boundaries && at > served) {
+        insert(c, at);
+    }
+    pass(c, plan->n_keep);
+}
+
+uint32_t cuts_next(const cuts *c)
+{
+    return c->at[c->next];
+}
+
+cut cuts_reached(cuts *c, uint32_t n_tokens)
+{
+    if (n_tokens != c->at[c->next]) {
+        return CUT_NONE;
+    }
+    pass(c, n_tokens);
+    return n_tokens == c->head_at ? CUT_HEAD : CUT_OWN;
+}
+
+bool cuts_is_due(uint32_t n_tokens, uint32_t last_at, uint32_t every)
+{
+    return n_tokens - last_at >= every;
+}
