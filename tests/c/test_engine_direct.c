@@ -118,6 +118,36 @@ static void warm_logits_equal_cold_ones(void)
     }
 }
 
+/* Memory that cannot be cut back: the checkpoints that serving takes are there for calls, too. */
+static void it_takes_the_checkpoints_that_serving_takes(void)
+{
+    enum { SHARED = 60, EVERY = 16 };
+    llm_engine_options options = {
+        .model = "sim:hybrid", .n_sessions = 1, .n_scratch = 1, .n_ctx = N_CTX, .checkpoint_every = EVERY};
+    llm_engine *engine = NULL;
+    CHECK_INT(llm_engine_open(&options, &engine, NULL, 0), LLM_OK);
+    llm_session *s = open_session(engine, "it");
+    int32_t prompt[PROMPT], drawn[LENGTH];
+    llm_resume resume;
+    make_prompt(prompt, PROMPT, 1);
+    CHECK_INT(llm_session_prefill(s, prompt, PROMPT, NULL, NULL), LLM_OK);
+    make_prompt(prompt + SHARED, PROMPT - SHARED, 2);
+    CHECK_INT(llm_session_prefill(s, prompt, PROMPT, NULL, &resume), LLM_OK);
+    CHECK_INT(resume.n_reused, 0);
+    make_prompt(prompt + SHARED, PROMPT - SHARED, 3); /* where histories parted once, they part again */
+    CHECK_INT(llm_session_prefill(s, prompt, PROMPT, NULL, &resume), LLM_OK);
+    CHECK_INT(resume.n_reused, SHARED);
+    CHECK_INT(decode(s, drawn, LENGTH), LENGTH);
+    int32_t longer[PROMPT + LENGTH];
+    make_prompt(longer, PROMPT, 1);
+    make_prompt(longer + SHARED, PROMPT - SHARED, 3);
+    memcpy(longer + PROMPT, drawn, sizeof drawn);
+    longer[PROMPT + LENGTH - 2]++; /* within the answer, behind a checkpoint */
+    CHECK_INT(llm_session_prefill(s, longer, PROMPT + LENGTH, NULL, &resume), LLM_OK);
+    CHECK_INT(resume.n_reused, PROMPT + LENGTH / EVERY * EVERY);
+    llm_engine_close(engine);
+}
+
 static void calls_have_their_errors(void)
 {
     llm_engine *engine = open_direct("hybrid", "");
@@ -355,6 +385,7 @@ int main(void)
 {
     RUN(it_says_what_serving_says);
     RUN(warm_logits_equal_cold_ones);
+    RUN(it_takes_the_checkpoints_that_serving_takes);
     RUN(calls_have_their_errors);
     RUN(held_sessions_are_not_evicted);
     RUN(a_reset_empties);
