@@ -46,8 +46,6 @@ static state_part part_of(const checkpoint *c)
                         .is_whole = c->is_whole,
                         .n_state_bytes = c->n_state_bytes,
                         .n_logits = c->n_logits,
-                        .bytes = c->held->bytes,
-                        .n_bytes = checkpoint_blob_bytes(c->n_state_bytes, c->n_logits),
                         .held = c->held};
 }
 
@@ -55,33 +53,25 @@ void places_describe_state(places *p, const session *s, blob *state, uint32_t k,
 {
     const int32_t *tokens = session_tokens(s);
     *out = (state_file){.k = k, .hash = token_hash_of(0, tokens, k)};
-    add_part(p, out,
-             &(state_part){.k = k,
-                           .is_whole = true,
-                           .n_state_bytes = state->n_bytes,
-                           .bytes = state->bytes,
-                           .n_bytes = state->n_bytes,
-                           .held = state});
+    add_part(p, out, &(state_part){.k = k, .is_whole = true, .n_state_bytes = state->n_bytes, .held = state});
     checkpoint *matching[SNAPSHOT_PARTS_MAX - 1];
     const uint32_t n =
         checkpoint_match(p->ground.checkpoints, s->owner, tokens, k, k, matching, SNAPSHOT_PARTS_MAX - 1);
     for (uint32_t i = 0; i < n; i++) { /* the longest first */
         const state_part part = part_of(matching[i]);
-        if (part.n_bytes <= ledger_room(p->ground.ledger)) {
+        if (part.held->n_bytes <= ledger_room(p->ground.ledger)) {
             add_part(p, out, &part);
         }
     }
 }
 
+/* What was written, or could not be. */
 static void drop_parts(places *p, state_file *f)
 {
     for (uint32_t i = 0; i < f->n_parts; i++) {
-        if (f->parts[i].held != NULL) {
-            ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, f->parts[i].held);
-            f->parts[i].held = NULL;
-            f->parts[i].bytes = NULL;
-        }
+        ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, f->parts[i].held);
     }
+    f->n_parts = 0;
 }
 
 bool places_may_write(const places *p, size_t n_bytes)
@@ -233,11 +223,12 @@ static void written(places *p, const store_job *job)
     }
 }
 
-/* What was read becomes a blob. NULL: memory is short. */
+/* What was read, and nobody has held yet. */
 static blob *take_part(places *p, state_part *part, ledger_use use)
 {
-    blob *b = ledger_take(p->ground.ledger, use, part->bytes, part->n_bytes);
-    part->bytes = NULL;
+    blob *b = part->held;
+    part->held = NULL;
+    ledger_hold(p->ground.ledger, use, b);
     return b;
 }
 
@@ -253,10 +244,8 @@ static void adopt_part(places *p, const session *s, state_part *part)
                                     .n_logits = part->n_logits == n_vocab ? n_vocab : 0,
                                     .is_whole = part->is_whole};
     blob *held = take_part(p, part, LEDGER_IN_FLIGHT);
-    if (held != NULL) {
-        (void)checkpoint_adopt(checkpoints, s->owner, tokens, part->k, &parts, held);
-        ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, held);
-    }
+    (void)checkpoint_adopt(checkpoints, s->owner, tokens, part->k, &parts, held);
+    ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, held); /* the entry holds it, or nobody */
 }
 
 bool places_take_state(places *p, session *s, state_file *from)
@@ -266,9 +255,6 @@ bool places_take_state(places *p, session *s, state_file *from)
         return false;
     }
     blob *state = take_part(p, &from->parts[0], LEDGER_PARKED);
-    if (state == NULL) {
-        return false;
-    }
     session_forget_parked(s);
     s->parked = (parked){.where = PARKED_IN_MEMORY, .state = state, .k = k, .n_bytes = state->n_bytes};
     for (uint32_t i = 1; i < from->n_parts; i++) {
@@ -316,15 +302,17 @@ static void read_back(places *p, store_job *job)
 static void take_one(places *p, store_job *job)
 {
     switch (job->verb) {
-    case STORE_WRITE: written(p, job); break;
+    case STORE_WRITE:
+        written(p, job);
+        drop_parts(p, &job->state);
+        break;
+    case STORE_SAVE: drop_parts(p, &job->state); break;
     case STORE_READ: read_back(p, job); break;
     case STORE_LOAD: ledger_release(p->ground.ledger, job->n_bytes_max); break;
     case STORE_CHANGE: p->is_unsaved = p->is_unsaved || (p->is_saving && job->status != LLM_OK); break;
-    case STORE_SAVE:
     case STORE_UNSAVE:
     case STORE_SWEEP: break;
     }
-    drop_parts(p, &job->state);
 }
 
 bool places_take_stored(places *p, void (*done)(void *context, store_job *job), void *context)

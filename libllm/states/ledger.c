@@ -8,30 +8,18 @@ void ledger_open(ledger *l, size_t n_in_flight_max)
     *l = (ledger){.n_in_flight_max = n_in_flight_max};
 }
 
-blob *ledger_take(ledger *l, ledger_use use, void *bytes, size_t n_bytes)
+blob *blob_new(size_t n_bytes)
 {
     blob *b = calloc(1, sizeof *b);
-    if (b == NULL) {
+    void *bytes = malloc(n_bytes > 0 ? n_bytes : 1);
+    if (b == NULL || bytes == NULL) {
+        free(b);
         free(bytes);
         return NULL;
     }
     b->bytes = bytes;
     b->n_bytes = n_bytes;
-    ledger_hold(l, use, b);
     return b;
-}
-
-blob *ledger_new(ledger *l, ledger_use use, size_t n_bytes)
-{
-    void *bytes = malloc(n_bytes > 0 ? n_bytes : 1);
-    return bytes != NULL ? ledger_take(l, use, bytes, n_bytes) : NULL;
-}
-
-void ledger_hold(ledger *l, ledger_use use, blob *b)
-{
-    if (b->n_holders[use]++ == 0) {
-        l->n_bytes[use] += b->n_bytes;
-    }
 }
 
 static bool is_held(const blob *b)
@@ -42,6 +30,31 @@ static bool is_held(const blob *b)
         }
     }
     return false;
+}
+
+void blob_free(blob *b)
+{
+    if (b != NULL) {
+        assert(!is_held(b));
+        free(b->bytes);
+        free(b);
+    }
+}
+
+blob *ledger_new(ledger *l, ledger_use use, size_t n_bytes)
+{
+    blob *b = blob_new(n_bytes);
+    if (b != NULL) {
+        ledger_hold(l, use, b);
+    }
+    return b;
+}
+
+void ledger_hold(ledger *l, ledger_use use, blob *b)
+{
+    if (b->n_holders[use]++ == 0) {
+        l->n_bytes[use] += b->n_bytes;
+    }
 }
 
 void ledger_drop(ledger *l, ledger_use use, blob *b)
@@ -55,8 +68,7 @@ void ledger_drop(ledger *l, ledger_use use, blob *b)
         l->n_bytes[use] -= b->n_bytes;
     }
     if (!is_held(b)) {
-        free(b->bytes);
-        free(b);
+        blob_free(b);
     }
 }
 

@@ -1,12 +1,14 @@
-/* ledger.h: saved states in host memory, as blobs that never change and may have several holders, and one account of
- * their bytes. Held and dropped by the decode thread only, or by the opener in direct mode; the store thread reads the
- * bytes of what its jobs hold.
+/* ledger.h: states in host memory, and the one account of their bytes.
  *
- * Every byte of host memory that holds a saved state is held as
- *   LEDGER_PARKED       the state of a session without a seat
- *   LEDGER_CHECKPOINT   a checkpoint
- *   LEDGER_IN_FLIGHT    on its way to the disk or from it
- * or as several of them: then it counts in each, so that every budget holds whatever the others let go. */
+ * A blob is a state that never changes once it is filled: so it may have several holders, none of whom copies it, and the
+ * last one to drop it frees it. There is no other way for a state to be in host memory. Its users:
+ *   LEDGER_PARKED       sessions without a seat (session.h)
+ *   LEDGER_CHECKPOINT   checkpoints (checkpoint.h)
+ *   LEDGER_IN_FLIGHT    the store's jobs (store.h): on its way to a file, a session's or a label's (snapshot.h), or from one
+ * A blob counts in each use it is held for, so that every budget holds whatever the others let go.
+ *
+ * Held and dropped by the decode thread only, or by the opener in direct mode. The store thread reads the bytes of what its
+ * jobs hold, and makes the blobs that it reads files into, which count as reserved until somebody holds them. */
 #ifndef LLM_LEDGER_H
 #define LLM_LEDGER_H
 
@@ -17,7 +19,7 @@
 typedef enum ledger_use { LEDGER_PARKED, LEDGER_CHECKPOINT, LEDGER_IN_FLIGHT, LEDGER_USES } ledger_use;
 
 typedef struct blob {
-    uint8_t *bytes; /* written by who made it, before anybody else knows it */
+    uint8_t *bytes; /* filled by who made it, before anybody else knows it */
     size_t n_bytes;
     uint32_t n_holders[LEDGER_USES];
 } blob;
@@ -29,10 +31,13 @@ typedef struct ledger {
 
 void ledger_open(ledger *l, size_t n_in_flight_max);
 
-/* A new blob, held once as `use`; its bytes are to be filled at once. NULL: memory is short. */
+/* A new blob that nobody holds yet; its bytes are to be filled at once. NULL: memory is short. Any thread. */
+blob *blob_new(size_t n_bytes);
+/* Frees a blob that nobody holds. NULL is allowed. Any thread. */
+void blob_free(blob *b);
+
+/* A new blob, held once as `use`. NULL: memory is short. */
 blob *ledger_new(ledger *l, ledger_use use, size_t n_bytes);
-/* Idem, of bytes from malloc, which it takes over (and frees if it fails). */
-blob *ledger_take(ledger *l, ledger_use use, void *bytes, size_t n_bytes);
 
 void ledger_hold(ledger *l, ledger_use use, blob *b);
 void ledger_drop(ledger *l, ledger_use use, blob *b); /* the last holder frees it; NULL is allowed */
@@ -43,7 +48,7 @@ bool ledger_admits(const ledger *l, size_t n_bytes);
 /* What may be free of n_in_flight_max. */
 size_t ledger_room(const ledger *l);
 
-/* Bytes that the store will allocate while it reads. */
+/* Bytes of the blobs that the store will make while it reads: in flight until they are held, or freed. */
 void ledger_reserve(ledger *l, size_t n_bytes);
 void ledger_release(ledger *l, size_t n_bytes);
 

@@ -75,9 +75,7 @@ void session_file_clear(session_file *f)
 void state_file_clear(state_file *f)
 {
     for (uint32_t i = 0; i < f->n_parts; i++) {
-        if (f->parts[i].held == NULL) {
-            free(f->parts[i].bytes);
-        }
+        blob_free(f->parts[i].held);
     }
     f->n_parts = 0;
 }
@@ -86,7 +84,7 @@ uint64_t state_file_bytes(const state_file *f)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; i < f->n_parts; i++) {
-        n += f->parts[i].n_bytes;
+        n += f->parts[i].held->n_bytes;
     }
     return n;
 }
@@ -182,7 +180,7 @@ static bool write_parts(int fd, const state_file *f)
         const state_part *p = &f->parts[i];
         const part_head head = {
             .k = p->k, .is_whole = p->is_whole, .n_logits = p->n_logits, .n_state_bytes = p->n_state_bytes};
-        if (!put(fd, &sum, &head, sizeof head) || !put(fd, &sum, p->bytes, p->n_bytes)) {
+        if (!put(fd, &sum, &head, sizeof head) || !put(fd, &sum, p->held->bytes, p->held->n_bytes)) {
             return false;
         }
     }
@@ -252,7 +250,8 @@ static int take(reading *r, void *bytes, uint64_t n)
     return LLM_OK;
 }
 
-static int take_new(reading *r, void **out, uint64_t n)
+/* Before anything is allocated for n more bytes. */
+static int promise(reading *r, uint64_t n)
 {
     if (n > r->left) {
         return refuse(r, "it is cut short");
@@ -260,13 +259,34 @@ static int take_new(reading *r, void **out, uint64_t n)
     if (n > r->n_bytes_left) {
         return refuse(r, "it is larger than its head says");
     }
-    *out = malloc(n > 0 ? n : 1);
-    if (*out == NULL) {
-        r->why = "memory is short";
-        return LLM_NO_MEMORY;
-    }
     r->n_bytes_left -= n;
-    return take(r, *out, n);
+    return LLM_OK;
+}
+
+static int no_memory(reading *r)
+{
+    r->why = "memory is short";
+    return LLM_NO_MEMORY;
+}
+
+static int take_tokens(reading *r, uint64_t n_bytes, int32_t **out)
+{
+    const int status = promise(r, n_bytes);
+    if (status != LLM_OK) {
+        return status;
+    }
+    *out = malloc(n_bytes > 0 ? n_bytes : 1);
+    return *out != NULL ? take(r, *out, n_bytes) : no_memory(r);
+}
+
+static int take_blob(reading *r, uint64_t n_bytes, blob **out)
+{
+    const int status = promise(r, n_bytes);
+    if (status != LLM_OK) {
+        return status;
+    }
+    *out = blob_new(n_bytes);
+    return *out != NULL ? take(r, (*out)->bytes, n_bytes) : no_memory(r);
 }
 
 static int take_checksum(reading *r)
@@ -360,7 +380,7 @@ static int read_session(reading *r, uint64_t id, const uint8_t identity[16], ses
                           .n_tokens = head.n_tokens};
     memcpy(out->name, head.name, sizeof out->name);
     r->n_bytes_left = n_token_bytes;
-    status = take_new(r, (void **)&out->tokens, n_token_bytes);
+    status = take_tokens(r, n_token_bytes, &out->tokens);
     return status == LLM_OK ? take_checksum(r) : status;
 }
 
@@ -424,8 +444,7 @@ static int read_part(reading *r, uint32_t k_max, state_part *p)
     p->is_whole = head.is_whole == 1;
     p->n_state_bytes = head.n_state_bytes;
     p->n_logits = head.n_logits;
-    p->n_bytes = checkpoint_blob_bytes(p->n_state_bytes, p->n_logits);
-    return take_new(r, &p->bytes, p->n_bytes);
+    return take_blob(r, checkpoint_blob_bytes(p->n_state_bytes, p->n_logits), &p->held);
 }
 
 static int read_state(reading *r, const uint8_t geometry[16], uint64_t n_bytes_max, state_file *out)

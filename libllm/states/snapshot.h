@@ -46,9 +46,7 @@ typedef struct state_part {
     bool is_whole;
     size_t n_state_bytes;
     uint32_t n_logits;
-    void *bytes;
-    size_t n_bytes;
-    blob *held; /* whose bytes these are; NULL: the part's own, from malloc */
+    blob *held; /* written: by the job, as in flight; read: by nobody yet */
 } state_part;
 
 typedef struct state_file {
@@ -68,7 +66,7 @@ typedef struct state_facts {
 } state_facts;
 
 void session_file_clear(session_file *f); /* frees the tokens */
-void state_file_clear(state_file *f);     /* frees what is its own; blobs are dropped before (ledger.h) */
+void state_file_clear(state_file *f);     /* frees what was read; what was to be written is dropped before (ledger.h) */
 uint64_t state_file_bytes(const state_file *f);
 
 /* Whether a state of k tokens with that hash belongs to these tokens. */

@@ -30,28 +30,33 @@ void files_remove_directory(const char *path)
     }
 }
 
-static void *bytes_of(size_t n, uint8_t first)
+static void fill(uint8_t *bytes, size_t n, uint8_t first)
 {
-    uint8_t *bytes = malloc(n);
-    for (size_t i = 0; bytes != NULL && i < n; i++) {
+    for (size_t i = 0; i < n; i++) {
         bytes[i] = (uint8_t)(first + i);
     }
-    return bytes;
 }
 
 session_file files_session(uint64_t id)
 {
     session_file f = {.id = id, .owner = 7, .is_pinned = true, .name = "it", .opened_ms = 5, .used_ms = 6};
     f.n_tokens = FILES_TOKENS;
-    f.tokens = bytes_of(f.n_tokens * sizeof *f.tokens, 1);
+    f.tokens = malloc(FILES_TOKENS * sizeof *f.tokens);
+    if (f.tokens == NULL) {
+        abort();
+    }
+    fill((uint8_t *)f.tokens, FILES_TOKENS * sizeof *f.tokens, 1);
     return f;
 }
 
 static state_part part_of(uint32_t k, bool is_whole, size_t n_state_bytes, uint32_t n_logits)
 {
     state_part part = {.k = k, .is_whole = is_whole, .n_state_bytes = n_state_bytes, .n_logits = n_logits};
-    part.n_bytes = checkpoint_blob_bytes(n_state_bytes, n_logits);
-    part.bytes = bytes_of(part.n_bytes, (uint8_t)(10 * k));
+    part.held = blob_new(checkpoint_blob_bytes(n_state_bytes, n_logits));
+    if (part.held == NULL) {
+        abort();
+    }
+    fill(part.held->bytes, part.held->n_bytes, (uint8_t)(10 * k));
     return part;
 }
 
@@ -76,7 +81,8 @@ int files_sessions_equal(const session_file *a, const session_file *b)
 static int parts_equal(const state_part *a, const state_part *b)
 {
     return a->k == b->k && a->is_whole == b->is_whole && a->n_state_bytes == b->n_state_bytes &&
-           a->n_logits == b->n_logits && a->n_bytes == b->n_bytes && memcmp(a->bytes, b->bytes, a->n_bytes) == 0;
+           a->n_logits == b->n_logits && a->held->n_bytes == b->held->n_bytes &&
+           memcmp(a->held->bytes, b->held->bytes, a->held->n_bytes) == 0;
 }
 
 int files_states_equal(const state_file *a, const state_file *b)

@@ -92,8 +92,8 @@ static bool is_state_accepted(void)
         require(state_file_bytes(&f) == facts.n_bytes);
         for (uint32_t i = 0; i < f.n_parts; i++) {
             const state_part *p = &f.parts[i];
-            require(p->k > 0 && p->k <= f.k && p->bytes != NULL);
-            require(p->n_bytes == checkpoint_blob_bytes(p->n_state_bytes, p->n_logits));
+            require(p->k > 0 && p->k <= f.k && p->held != NULL);
+            require(p->held->n_bytes == checkpoint_blob_bytes(p->n_state_bytes, p->n_logits));
         }
     } else {
         require(why[0] != '\0' && f.n_parts == 0);
@@ -120,16 +120,18 @@ static void write_session(const uint8_t *data, size_t n_bytes)
 
 static void write_state(const uint8_t *data, size_t n_bytes)
 {
-    uint8_t bytes[STATE_BYTES + 2 * sizeof(float)] = {0};
     state_file f = {.k = (uint32_t)n_bytes, .hash = {{data[0], n_bytes}}, .n_parts = 1 + data[0] % 3u};
     for (uint32_t i = 0; i < f.n_parts; i++) {
         state_part *p = &f.parts[i];
-        *p = (state_part){.k = i == 0 ? f.k : 1 + data[0] % f.k, .is_whole = i != 1, .bytes = bytes};
+        *p = (state_part){.k = i == 0 ? f.k : 1 + data[0] % f.k, .is_whole = i != 1};
         p->n_state_bytes = i == 0 ? n_bytes % STATE_BYTES : i;
         p->n_logits = i == 1 ? 2 : 0;
-        p->n_bytes = checkpoint_blob_bytes(p->n_state_bytes, p->n_logits);
+        p->held = blob_new(checkpoint_blob_bytes(p->n_state_bytes, p->n_logits));
+        require(p->held != NULL);
+        memset(p->held->bytes, 0, p->held->n_bytes);
     }
     require(state_file_write(directory, ID, geometry, &f) == LLM_OK);
+    state_file_clear(&f);
 }
 
 /* Three bytes of input: where, and what becomes of that byte. */
