@@ -25,10 +25,10 @@ enum {
     MEMORY_SHARE = 10,             /* one in so many free bytes for checkpoints, as many for parked sessions */
 };
 
-static int say(char *error, size_t error_bytes, int status, const char *format, ...)
+static int fail(char *error, size_t error_bytes, int status, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-static int say(char *error, size_t error_bytes, int status, const char *format, ...)
+static int fail(char *error, size_t error_bytes, int status, const char *format, ...)
 {
     if (error != NULL && error_bytes > 0) {
         va_list arguments;
@@ -42,23 +42,23 @@ static int say(char *error, size_t error_bytes, int status, const char *format, 
 static int check_options(const llm_engine_options *o, char *error, size_t error_bytes)
 {
     if (o->model == NULL || o->model[0] == '\0') {
-        return say(error, error_bytes, LLM_INVALID, "model: a path or sim:... is needed");
+        return fail(error, error_bytes, LLM_INVALID, "model: a path or sim:... is needed");
     }
     if (o->n_sessions < 1 || o->n_scratch < 1 || o->n_sessions > LLM_SEQUENCES_MAX ||
         o->n_scratch > LLM_SEQUENCES_MAX || o->n_sessions + o->n_scratch > LLM_SEQUENCES_MAX) {
-        return say(error, error_bytes, LLM_INVALID,
-                   "n_sessions + n_scratch: %u + %u given; each at least 1, together at most %d", o->n_sessions,
-                   o->n_scratch, LLM_SEQUENCES_MAX);
+        return fail(error, error_bytes, LLM_INVALID,
+                    "n_sessions + n_scratch: %u + %u given; each at least 1, together at most %d", o->n_sessions,
+                    o->n_scratch, LLM_SEQUENCES_MAX);
     }
     if (o->n_parked_max > LLM_PARKED_MAX) {
-        return say(error, error_bytes, LLM_INVALID, "n_parked_max: %u given; at most %d", o->n_parked_max,
-                   LLM_PARKED_MAX);
+        return fail(error, error_bytes, LLM_INVALID, "n_parked_max: %u given; at most %d", o->n_parked_max,
+                    LLM_PARKED_MAX);
     }
     if (o->capacity_policy >= LLM_POLICY_N) {
-        return say(error, error_bytes, LLM_INVALID, "capacity_policy: %u is none", o->capacity_policy);
+        return fail(error, error_bytes, LLM_INVALID, "capacity_policy: %u is none", o->capacity_policy);
     }
     if (o->n_batch != 0 && (o->n_batch < N_BATCH_MIN || o->n_batch > 65536)) {
-        return say(error, error_bytes, LLM_INVALID, "n_batch: %u given; %d to 65536 allowed", o->n_batch, N_BATCH_MIN);
+        return fail(error, error_bytes, LLM_INVALID, "n_batch: %u given; %d to 65536 allowed", o->n_batch, N_BATCH_MIN);
     }
     return LLM_OK;
 }
@@ -279,14 +279,14 @@ static int open_decode(llm_engine *e, const llm_engine_options *o)
 int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *error, size_t error_bytes)
 {
     *out = NULL;
-    say(error, error_bytes, LLM_OK, "%s", "");
+    (void)fail(error, error_bytes, LLM_OK, "%s", ""); /* nothing yet */
     int status = check_options(options, error, error_bytes);
     if (status != LLM_OK) {
         return status;
     }
     llm_engine *e = calloc(1, sizeof *e);
     if (e == NULL) {
-        return say(error, error_bytes, LLM_NO_MEMORY, "%s", llm_status_text(LLM_NO_MEMORY));
+        return fail(error, error_bytes, LLM_NO_MEMORY, "%s", llm_status_text(LLM_NO_MEMORY));
     }
     status = open_model(e, options, error, error_bytes);
     if (status == LLM_OK) {
@@ -303,7 +303,7 @@ int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *e
     }
     if (status != LLM_OK) {
         if (error != NULL && error_bytes > 0 && error[0] == '\0') {
-            say(error, error_bytes, status, "%s", llm_status_text(status));
+            fail(error, error_bytes, status, "%s", llm_status_text(status));
         }
         llm_engine_close(e);
         return status;

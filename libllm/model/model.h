@@ -39,24 +39,24 @@ typedef struct model_options {
 } model_options;
 
 /* What a saved state holds. */
-typedef enum model_state {
-    MODEL_STATE_FULL,       /* everything: stands alone */
-    MODEL_STATE_CHECKPOINT, /* what a cut cannot bring back: the running state, the sliding window. See model_checkpoint */
-} model_state;
+typedef enum model_state_kind {
+    MODEL_STATE_FULL, /* everything: stands alone */
+    MODEL_STATE_CHECKPOINT, /* what a cut cannot bring back: the running state, the sliding window. See model_checkpoint_kind */
+} model_state_kind;
 
 /* What MODEL_STATE_CHECKPOINT is worth. */
-typedef enum model_checkpoint {
+typedef enum model_checkpoint_kind {
     MODEL_CHECKPOINT_NONE,     /* not needed: any prefix can be cut to (dense) */
     MODEL_CHECKPOINT_ATTACHED, /* small; needs a sequence whose attention still holds the same prefix (window, hybrid) */
     MODEL_CHECKPOINT_WHOLE,    /* the same as MODEL_STATE_FULL (recurrent) */
-} model_checkpoint;
+} model_checkpoint_kind;
 
 typedef struct model_info {
     LLM_MODEL_FACT_TABLE(LLM_MODEL_FACT_MEMBER)
     LLM_MODEL_TEXT_TABLE(LLM_MODEL_TEXT_MEMBER)
     llm_memory memory;
     uint32_t n_seq;
-    model_checkpoint checkpoint;
+    model_checkpoint_kind checkpoint;
     bool shares_cells;    /* a copied sequence costs no cells until it grows */
     bool mixed_calls;     /* one call may hold decode and prefill tokens at no extra cost */
     uint8_t identity[16]; /* the model's file alone: whatever the options, its tokens mean the same */
@@ -108,13 +108,14 @@ typedef struct model_ops {
     /* Makes dst, which is empty, an exact copy of src. False: refused, dst is empty. */
     bool (*copy)(model *m, uint16_t src, uint16_t dst);
 
-    size_t (*state_bytes)(model *m, uint16_t seq, model_state kind);
+    size_t (*state_bytes)(model *m, uint16_t seq, model_state_kind kind);
     /* Bytes written, 0 on failure. */
-    size_t (*state_save)(model *m, uint16_t seq, model_state kind, void *out, size_t n_bytes);
+    size_t (*state_save)(model *m, uint16_t seq, model_state_kind kind, void *out, size_t n_bytes);
     /* FULL: the sequence, whatever it holds, becomes the saved one of k tokens. CHECKPOINT: the sequence's attention
      * holds the same first k tokens and perhaps more (for WHOLE models: holds anything); it becomes the saved one.
      * MODEL_OK; MODEL_NO_CELLS or MODEL_INVALID (not such a state): the sequence is empty then. */
-    model_result (*state_load)(model *m, uint16_t seq, model_state kind, uint32_t k, const void *bytes, size_t n_bytes);
+    model_result (*state_load)(model *m, uint16_t seq, model_state_kind kind, uint32_t k, const void *bytes,
+                               size_t n_bytes);
 
     /* ---- text: any thread ---- */
 

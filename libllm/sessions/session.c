@@ -239,7 +239,7 @@ static bool restore(session *s, const checkpoint *from, const int32_t *prompt)
 {
     model *m = model_of(s);
     const bool full = from->is_whole && m->info.checkpoint != MODEL_CHECKPOINT_WHOLE;
-    const model_state kind = full ? MODEL_STATE_FULL : MODEL_STATE_CHECKPOINT;
+    const model_state_kind kind = full ? MODEL_STATE_FULL : MODEL_STATE_CHECKPOINT;
     if (m->ops->state_load(m, seat(s), kind, from->k, from->state, from->n_state_bytes) != MODEL_OK) {
         return false;
     }
@@ -338,7 +338,7 @@ static checkpoint *save_checkpoint(session *s, const float *logits, bool whole)
 {
     model *m = model_of(s);
     const uint32_t n_vocab = m->info.n_vocab;
-    const model_state kind =
+    const model_state_kind kind =
         whole && m->info.checkpoint != MODEL_CHECKPOINT_WHOLE ? MODEL_STATE_FULL : MODEL_STATE_CHECKPOINT;
     const size_t n_bytes = m->ops->state_bytes(m, seat(s), kind);
     checkpoint_store *store = s->ground->checkpoints;

@@ -229,7 +229,7 @@ uint32_t store_list_saved(store *s, llm_saved *out, uint32_t n_out)
 
 /* ---- opening ---- */
 
-static int say(char *error, size_t error_bytes, const char *directory, const char *what)
+static int refuse_directory(char *error, size_t error_bytes, const char *directory, const char *what)
 {
     snprintf(error, error_bytes, "state directory %s: %s", directory, what);
     return LLM_IO;
@@ -242,14 +242,14 @@ static int lock_directory(store *s, char *error, size_t error_bytes)
     snprintf(path, sizeof path, "%s/lock", directory);
     if ((mkdir(directory, 0700) != 0 && errno != EEXIST) ||
         (mkdir(s->files.saved_directory, 0700) != 0 && errno != EEXIST)) {
-        return say(error, error_bytes, directory, strerror(errno));
+        return refuse_directory(error, error_bytes, directory, strerror(errno));
     }
     s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (s->lock_fd < 0) {
-        return say(error, error_bytes, directory, strerror(errno));
+        return refuse_directory(error, error_bytes, directory, strerror(errno));
     }
     if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0) {
-        return say(error, error_bytes, directory, "another daemon uses it; give each its own --state-dir");
+        return refuse_directory(error, error_bytes, directory, "another daemon uses it; give each its own --state-dir");
     }
     return LLM_OK;
 }
@@ -297,7 +297,8 @@ int store_open(const store_options *options, doorbell *bell, store **out, char *
     if (status == LLM_OK) {
         store_others_tell(&s->files, options->model);
         store_saved_scan(&s->files);
-        status = start(s) == LLM_OK ? LLM_OK : say(error, error_bytes, options->directory, "no thread can be made");
+        status = start(s) == LLM_OK ? LLM_OK
+                                    : refuse_directory(error, error_bytes, options->directory, "no thread can be made");
     }
     if (status != LLM_OK) {
         free_store(s);

@@ -23,7 +23,7 @@ static void check_goes_on(model *m, uint16_t seq, uint32_t k, bool is_moved)
     free(reference);
 }
 
-static void *saved(model *m, uint16_t seq, model_state kind, size_t *n)
+static void *saved(model *m, uint16_t seq, model_state_kind kind, size_t *n)
 {
     *n = m->ops->state_bytes(m, seq, kind);
     void *bytes = malloc(*n + 1);

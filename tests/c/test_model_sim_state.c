@@ -10,7 +10,7 @@
 enum { N_SEQ = 4, N_CTX = 512, COLD = N_SEQ - 1, N_CLASSES = 4, BLOB_BYTES_MAX = 64 * 1024 };
 
 static const char *const classes[N_CLASSES] = {"dense", "window,window=32", "recurrent", "hybrid"};
-static const model_state kinds[] = {MODEL_STATE_FULL, MODEL_STATE_CHECKPOINT};
+static const model_state_kind kinds[] = {MODEL_STATE_FULL, MODEL_STATE_CHECKPOINT};
 
 /* A saved state. */
 typedef struct blob {
@@ -57,7 +57,7 @@ static void make_tokens(int32_t *tokens, uint32_t n, uint64_t seed)
     }
 }
 
-static void save(model *m, uint16_t seq, model_state kind, blob *out)
+static void save(model *m, uint16_t seq, model_state_kind kind, blob *out)
 {
     size_t n = m->ops->state_bytes(m, seq, kind);
     out->n = n <= sizeof out->bytes ? m->ops->state_save(m, seq, kind, out->bytes, sizeof out->bytes) : 0;
@@ -66,7 +66,7 @@ static void save(model *m, uint16_t seq, model_state kind, blob *out)
     }
 }
 
-static model_result load(model *m, uint16_t seq, model_state kind, uint32_t k, const blob *b)
+static model_result load(model *m, uint16_t seq, model_state_kind kind, uint32_t k, const blob *b)
 {
     return m->ops->state_load(m, seq, kind, k, b->bytes, b->n);
 }
@@ -102,8 +102,8 @@ static bool says_wrong(model *m, uint16_t seq)
 
 static void facts_follow_the_class(void)
 {
-    static const model_checkpoint checkpoints[N_CLASSES] = {MODEL_CHECKPOINT_NONE, MODEL_CHECKPOINT_ATTACHED,
-                                                            MODEL_CHECKPOINT_WHOLE, MODEL_CHECKPOINT_ATTACHED};
+    static const model_checkpoint_kind checkpoints[N_CLASSES] = {MODEL_CHECKPOINT_NONE, MODEL_CHECKPOINT_ATTACHED,
+                                                                 MODEL_CHECKPOINT_WHOLE, MODEL_CHECKPOINT_ATTACHED};
     for (int i = 0; i < N_CLASSES; i++) {
         model *m = open_sim(classes[i]);
         CHECK_INT(m->info.checkpoint, checkpoints[i]);
@@ -155,7 +155,7 @@ static void a_blob_is_as_large_as_asked(void)
 /* ---- what comes back ---- */
 
 /* Consumes k tokens, saves, runs on by `more`, loads: the rest of the text is that of the k tokens. */
-static void check_goes_back(model *m, model_state kind, uint32_t k, uint32_t more, uint64_t seed)
+static void check_goes_back(model *m, model_state_kind kind, uint32_t k, uint32_t more, uint64_t seed)
 {
     int32_t tokens[N_CTX];
     static blob b;
@@ -373,7 +373,7 @@ static void what_is_no_state_is_refused(void)
     make_tokens(tokens, 100, 5);
     for (int i = 0; i < 2 * N_CLASSES; i++) {
         model *m = open_sim(classes[i / 2]);
-        model_state kind = kinds[i % 2];
+        model_state_kind kind = kinds[i % 2];
         static blob good, bad;
         CHECK_INT(feed(m, 0, tokens, 100), MODEL_OK);
         save(m, 0, kind, &good);

@@ -55,9 +55,9 @@ extern const model_ops model_llama_ops;
 /* ---- model_llama_state.cpp: operations of model.h -------------------------------------------------------------------- */
 
 bool model_llama_copy(model *base, uint16_t src, uint16_t dst);
-size_t model_llama_state_bytes(model *base, uint16_t seq, model_state kind);
-size_t model_llama_state_save(model *base, uint16_t seq, model_state kind, void *out, size_t n_bytes);
-model_result model_llama_state_load(model *base, uint16_t seq, model_state kind, uint32_t k, const void *bytes,
+size_t model_llama_state_bytes(model *base, uint16_t seq, model_state_kind kind);
+size_t model_llama_state_save(model *base, uint16_t seq, model_state_kind kind, void *out, size_t n_bytes);
+model_result model_llama_state_load(model *base, uint16_t seq, model_state_kind kind, uint32_t k, const void *bytes,
                                     size_t n_bytes);
 
 /* ---- model_llama_log.cpp ------------------------------------------------------------------------------------------- */

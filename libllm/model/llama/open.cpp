@@ -264,7 +264,7 @@ std::string description_of(const model_llama *m)
     return out;
 }
 
-void describe(model_llama *m, const model_options &o)
+void fill_info(model_llama *m, const model_options &o)
 {
     model_info &info = m->info;
     const int32_t n_train = llama_model_n_ctx_train(m->weights);
@@ -463,7 +463,7 @@ int model_llama_open(const model_options *options, model **out, char *error, siz
         m->info = model_info();
         m->is_exact = options->exact;
         load(m.get(), *options);
-        describe(m.get(), *options);
+        fill_info(m.get(), *options);
         make_context(m.get(), *options);
         allocate(m.get());
         identify(m.get(), *options);

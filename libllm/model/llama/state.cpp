@@ -18,7 +18,7 @@ model_llama *self(model *m)
     return static_cast<model_llama *>(m);
 }
 
-llama_state_seq_flags flags_of(model_state kind)
+llama_state_seq_flags flags_of(model_state_kind kind)
 {
     return kind == MODEL_STATE_CHECKPOINT ? LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY : LLAMA_STATE_SEQ_FLAGS_NONE;
 }
@@ -30,7 +30,7 @@ void empty(model_llama *m, uint16_t seq)
 }
 
 /* The blob's own bytes, or nullptr if it is not a blob of this kind. */
-const uint8_t *contents(model_state kind, const void *bytes, size_t n_bytes)
+const uint8_t *contents(model_state_kind kind, const void *bytes, size_t n_bytes)
 {
     blob_head head;
     if (n_bytes < sizeof head) {
@@ -60,7 +60,7 @@ bool holds(model_llama *m, uint16_t seq, uint32_t k)
     return llama_memory_seq_pos_max(m->memory, seq) + 1 == static_cast<llama_pos>(k);
 }
 
-bool load(model_llama *m, uint16_t seq, model_state kind, uint32_t k, const uint8_t *state, size_t n_bytes)
+bool load(model_llama *m, uint16_t seq, model_state_kind kind, uint32_t k, const uint8_t *state, size_t n_bytes)
 {
     if (kind == MODEL_STATE_FULL) {
         empty(m, seq);
@@ -115,7 +115,7 @@ bool model_llama_copy(model *base, uint16_t src, uint16_t dst)
     return true;
 }
 
-size_t model_llama_state_bytes(model *base, uint16_t seq, model_state kind)
+size_t model_llama_state_bytes(model *base, uint16_t seq, model_state_kind kind)
 {
     model_llama *m = self(base);
     if (seq >= m->info.n_seq) {
@@ -129,7 +129,7 @@ size_t model_llama_state_bytes(model *base, uint16_t seq, model_state kind)
     }
 }
 
-size_t model_llama_state_save(model *base, uint16_t seq, model_state kind, void *out, size_t n_bytes)
+size_t model_llama_state_save(model *base, uint16_t seq, model_state_kind kind, void *out, size_t n_bytes)
 {
     model_llama *m = self(base);
     blob_head head = {{MARK[0], MARK[1], MARK[2], MARK[3]}, static_cast<uint32_t>(kind), 0};
@@ -151,7 +151,7 @@ size_t model_llama_state_save(model *base, uint16_t seq, model_state kind, void 
     }
 }
 
-model_result model_llama_state_load(model *base, uint16_t seq, model_state kind, uint32_t k, const void *bytes,
+model_result model_llama_state_load(model *base, uint16_t seq, model_state_kind kind, uint32_t k, const void *bytes,
                                     size_t n_bytes)
 {
     model_llama *m = self(base);

@@ -50,7 +50,7 @@ static size_t bytes_of(const sim_model *m, const saved_head *h)
     return n > least ? n : least;
 }
 
-static saved_head head_of(const sim_model *m, const sim_sequence *s, model_state kind)
+static saved_head head_of(const sim_model *m, const sim_sequence *s, model_state_kind kind)
 {
     saved_head h = {
         .kind = kind, .memory = m->options.memory, .position = s->position, .oldest = s->oldest, .sound = s->sound};
@@ -72,7 +72,7 @@ static uint8_t *state_write(uint8_t *at, const sim_state *s)
     return at + sizeof saved;
 }
 
-size_t sim_saved_bytes(model *base, uint16_t seq, model_state kind)
+size_t sim_saved_bytes(model *base, uint16_t seq, model_state_kind kind)
 {
     assert(seq < base->info.n_seq);
     sim_model *m = sim_of(base);
@@ -80,7 +80,7 @@ size_t sim_saved_bytes(model *base, uint16_t seq, model_state kind)
     return bytes_of(m, &h);
 }
 
-size_t sim_save(model *base, uint16_t seq, model_state kind, void *out, size_t n_bytes)
+size_t sim_save(model *base, uint16_t seq, model_state_kind kind, void *out, size_t n_bytes)
 {
     assert(seq < base->info.n_seq);
     sim_model *m = sim_of(base);
@@ -109,7 +109,7 @@ size_t sim_save(model *base, uint16_t seq, model_state kind, void *out, size_t n
 
 /* ---- load ---- */
 
-static bool head_read(const sim_model *m, model_state kind, uint32_t k, const void *bytes, size_t n_bytes,
+static bool head_read(const sim_model *m, model_state_kind kind, uint32_t k, const void *bytes, size_t n_bytes,
                       saved_head *h)
 {
     if (n_bytes < sizeof *h) {
@@ -166,12 +166,12 @@ static bool parts_read(sim_model *m, sim_sequence *s, const saved_head *h, const
 }
 
 /* Whether a checkpoint of k tokens is the smaller part of the state, and needs the sequence's own attention. */
-static bool attaches(const sim_model *m, model_state kind)
+static bool attaches(const sim_model *m, model_state_kind kind)
 {
     return kind == MODEL_STATE_CHECKPOINT && m->base.info.checkpoint == MODEL_CHECKPOINT_ATTACHED;
 }
 
-model_result sim_load(model *base, uint16_t seq, model_state kind, uint32_t k, const void *bytes, size_t n_bytes)
+model_result sim_load(model *base, uint16_t seq, model_state_kind kind, uint32_t k, const void *bytes, size_t n_bytes)
 {
     assert(seq < base->info.n_seq);
     sim_model *m = sim_of(base);

@@ -82,7 +82,7 @@ static uint32_t states_per_sequence(const sim_options *o, uint32_t n_ctx)
     }
 }
 
-static model_checkpoint checkpoint_of(llm_memory memory)
+static model_checkpoint_kind checkpoint_of(llm_memory memory)
 {
     switch (memory) {
     case LLM_MEMORY_DENSE: return MODEL_CHECKPOINT_NONE;

@@ -155,9 +155,9 @@ bool sim_cells_suffice(const sim_model *m, uint64_t n_more);
 /* ---- copies and saved states: model_sim_saved.c ---- */
 
 bool sim_copy(model *m, uint16_t src, uint16_t dst);
-size_t sim_saved_bytes(model *m, uint16_t seq, model_state kind);
-size_t sim_save(model *m, uint16_t seq, model_state kind, void *out, size_t n_bytes);
-model_result sim_load(model *m, uint16_t seq, model_state kind, uint32_t k, const void *bytes, size_t n_bytes);
+size_t sim_saved_bytes(model *m, uint16_t seq, model_state_kind kind);
+size_t sim_save(model *m, uint16_t seq, model_state_kind kind, void *out, size_t n_bytes);
+model_result sim_load(model *m, uint16_t seq, model_state_kind kind, uint32_t k, const void *bytes, size_t n_bytes);
 
 /* ---- text: model_sim_text.c; the vocabulary is the same for every simulated model ---- */
 
