@@ -83,7 +83,7 @@ int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name
 session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt);
 
 /* `to`, open, empty and without a seat, becomes a copy of `from`, parked; a parked state is shared. What is torn, or lies
- * on the disk, or is too large for the memory, is not copied: then `to` stays empty. (places_file.c) */
+ * on the disk, or is too large for the memory, is not copied: then `to` stays empty. (places_fork.c) */
 void places_copy_state(places *p, session *from, session *to);
 
 /* Some scratch session is idle, or not yet open. */
@@ -125,7 +125,7 @@ void places_forget(places *p, session *s);        /* closes an idle session that
 void places_close_session(places *p, session *s); /* the file in the state directory goes, too */
 void places_reset_session(places *p, session *s); /* idem */
 
-/* ---- the store: places_file.c ---- */
+/* ---- what the store has finished: places_stored.c ---- */
 
 /* Takes what the store has finished; `done` is called for jobs that a command waits for. False: there was nothing. */
 bool places_take_stored(places *p, void (*done)(void *context, store_job *job), void *context);
@@ -133,25 +133,48 @@ bool places_take_stored(places *p, void (*done)(void *context, store_job *job), 
 /* Waits for the store and takes what it has finished: before it is closed, and where nobody waits for results. */
 void places_settle(places *p);
 
-/* Its parked state is asked for. False: too much is on its way already; ask again when something has come. */
-bool places_read_file(places *p, session *s);
-
-/* Its files are out of date for good: they go; of a pinned session that is reset an empty one stays. */
-void places_remove_file(places *p, session *s);
-void places_reset_file(places *p, session *s);
+/* ---- parked states: places_parked.c ---- */
 
 /* Whose parked state leaves the memory next; NULL: none can. One that a request waits for stays where it can be loaded
- * from. */
+ * from. (places.c) */
 session *places_parked_victim(places *p);
 
 /* Parks are moved from memory to the store until the budget holds. */
 void places_spill(places *p);
 
-/* Orderly stop: writes every named session as it is now, and waits for it. `done` as in places_take_stored. */
-void places_save_all(places *p, void (*done)(void *context, store_job *job), void *context);
+/* Its parked state is asked for. False: too much is on its way already; ask again when something has come. */
+bool places_read_file(places *p, session *s);
+
+/* The session's parked state becomes what was read; its checkpoints are kept, too. False: it is not of these tokens. */
+bool places_take_state(places *p, session *s, state_file *from);
+
+void places_written(places *p, const store_job *job); /* a state; or it could not be */
+void places_read_back(places *p, store_job *job);     /* idem */
+
+/* ---- session files: places_files.c ---- */
+
+/* Tokens, name, pin and stamps, to be written. False: memory is short. */
+bool places_describe(const session *s, session_file *out);
+
+/* The state of the session's first k tokens with its checkpoints, as far as room allows; all are held as in flight. */
+void places_describe_state(places *p, const session *s, blob *state, uint32_t k, state_file *out);
+
+/* Whether the store may be given a state of that size now. */
+bool places_may_write(const places *p, size_t n_bytes);
 
 /* A job about one session; its file is described where the verb writes it. NULL: memory is short. */
 store_job *places_change_of(places *p, session *s, change_verb verb);
+
+bool places_write_file(places *p, session *s); /* false: memory is short */
+
+/* Its files are out of date for good: they go; of a pinned session that is reset an empty one stays. */
+void places_remove_file(places *p, session *s);
+void places_reset_file(places *p, session *s);
+
+/* ---- an orderly stop: places_stop.c ---- */
+
+/* Writes every named session as it is now, and waits for it. `done` as in places_take_stored. */
+void places_save_all(places *p, void (*done)(void *context, store_job *job), void *context);
 
 /* ---- what a command waits for: places_change.c ---- */
 
@@ -192,19 +215,9 @@ bool places_are_tokens(const places *p, const int32_t *tokens, uint32_t n_tokens
 /* The session, open, idle and empty, becomes what was loaded: parked, in memory if there was a state. */
 void places_become(places *p, session *s, store_job *from);
 
-/* ---- for the files above ---- */
+/* ---- a start: places_adopt.c, places_dormant.c ---- */
 
 uint64_t places_new_id(places *p); /* of a session and its files */
-/* Tokens, name, pin and stamps, to be written. False: memory is short. */
-bool places_describe(const session *s, session_file *out);
-/* The state of the session's first k tokens with its checkpoints, as far as room allows; all are held as in flight. */
-void places_describe_state(places *p, const session *s, blob *state, uint32_t k, state_file *out);
-/* Whether the store may be given a state of that size now. */
-bool places_may_write(const places *p, size_t n_bytes);
-/* The session's parked state becomes what was read; its checkpoints are kept, too. False: it is not of these tokens. */
-bool places_take_state(places *p, session *s, state_file *from);
-
-/* ---- a start: places_adopt.c, places_dormant.c ---- */
 
 /* The sessions that lie in the store; and those that the segment of a killed daemon (NULL: none) names and the store does
  * not, or knows less of, with their tokens. Parked, and in the order of their last use. What finds no place sleeps. */

@@ -24,7 +24,8 @@
  * Of one without a seat: its parked state, if there is one, holds the first `parked.k` of the resident tokens. With a seat
  * it keeps these; what is behind them is consumed again.
  * The resident tokens lie in the shared page: session.c writes those of a session with a seat; those that a session without
- * one begins with come from places_file.c (read or copied) and places_adopt.c (an earlier daemon's). */
+ * one begins with come from places_parked.c and places_saved.c (read), places_fork.c (copied) and places_adopt.c (an earlier
+ * daemon's). */
 #ifndef LLM_SESSION_H
 #define LLM_SESSION_H
 

@@ -1,0 +1,172 @@
+/* places_parked.c: parked states on their way to the disk, there, and on their way back. */
+#include <string.h>
+
+#include "sessions/places.h"
+
+/* ---- to the disk ---- */
+
+static void lies_on_disk(session *s, size_t n_disk_bytes)
+{
+    const parked old = s->parked;
+    session_forget_parked(s);
+    s->parked = (parked){
+        .where = PARKED_ON_DISK, .k = old.k, .n_bytes = old.n_bytes, .is_on_disk = true, .n_disk_bytes = n_disk_bytes};
+}
+
+/* The state goes to the store with its checkpoints; until it is written the session may still load it from where it
+ * lies. */
+static bool spill(places *p, session *s)
+{
+    if (s->parked.is_on_disk) {
+        lies_on_disk(s, s->parked.n_disk_bytes);
+        return true;
+    }
+    blob *state = s->parked.state;
+    store_job *job = places_may_write(p, state->n_bytes) ? store_job_new(STORE_WRITE, 0) : NULL;
+    if (job == NULL || !places_write_file(p, s)) {
+        store_job_free(job);
+        return false;
+    }
+    job->slot = s->slot;
+    job->id = s->id;
+    memcpy(job->name, s->name, sizeof job->name);
+    ledger_hold(p->ground.ledger, LEDGER_IN_FLIGHT, state);
+    ledger_drop(p->ground.ledger, LEDGER_PARKED, state);
+    s->parked.where = PARKED_WRITING;
+    places_describe_state(p, s, state, s->parked.k, &job->state);
+    store_push(p->store, job);
+    return true;
+}
+
+/* Its tokens stay known: the next request refills it. */
+static void drop_state(places *p, session *s)
+{
+    session_forget_parked(s);
+    page_count(p->ground.page, LLM_COUNTER_PARKED_DROPPED, 1);
+}
+
+void places_spill(places *p)
+{
+    while (p->ground.ledger->n_bytes[LEDGER_PARKED] > p->options.parked_bytes_max) {
+        session *s = places_parked_victim(p);
+        if (s == NULL) {
+            return;
+        }
+        if (!spill(p, s)) {
+            drop_state(p, s);
+        }
+    }
+}
+
+bool places_read_file(places *p, session *s)
+{
+    const size_t n_bytes = s->parked.n_disk_bytes;
+    store_job *job = ledger_admits(p->ground.ledger, n_bytes) ? store_job_new(STORE_READ, 0) : NULL;
+    if (job == NULL) {
+        return false;
+    }
+    job->slot = s->slot;
+    job->id = s->id;
+    job->n_bytes_max = n_bytes;
+    ledger_reserve(p->ground.ledger, n_bytes);
+    s->parked.where = PARKED_READING;
+    store_push(p->store, job);
+    return true;
+}
+
+/* ---- and back ---- */
+
+static session *session_of(places *p, const store_job *job)
+{
+    session *s = &p->sessions[job->slot];
+    return s->is_open && s->id == job->id ? s : NULL;
+}
+
+void places_written(places *p, const store_job *job)
+{
+    session *s = session_of(p, job);
+    if (s == NULL || s->parked.where != PARKED_WRITING || s->parked.state != job->state.parts[0].held) {
+        return;
+    }
+    if (job->status == LLM_OK) {
+        lies_on_disk(s, state_file_bytes(&job->state));
+    } else {
+        drop_state(p, s); /* over the budget, and the disk refuses it */
+    }
+}
+
+/* What was read, and nobody has held yet. */
+static blob *take_part(places *p, state_part *part, ledger_use use)
+{
+    blob *b = part->held;
+    part->held = NULL;
+    ledger_hold(p->ground.ledger, use, b);
+    return b;
+}
+
+static void adopt_part(places *p, const session *s, state_part *part)
+{
+    checkpoint_store *checkpoints = p->ground.checkpoints;
+    const uint32_t n_vocab = p->ground.model->info.n_vocab;
+    const int32_t *tokens = session_tokens(s);
+    if (part->k > session_n_tokens(s) || checkpoint_find(checkpoints, s->owner, tokens, part->k) != NULL) {
+        return;
+    }
+    const checkpoint_parts parts = {.n_state_bytes = part->n_state_bytes,
+                                    .n_logits = part->n_logits == n_vocab ? n_vocab : 0,
+                                    .is_whole = part->is_whole};
+    blob *held = take_part(p, part, LEDGER_IN_FLIGHT);
+    (void)checkpoint_adopt(checkpoints, s->owner, tokens, part->k, &parts, held);
+    ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, held); /* the entry holds it, or nobody */
+}
+
+bool places_take_state(places *p, session *s, state_file *from)
+{
+    const uint32_t k = from->k;
+    if (from->n_parts == 0 || !state_matches(k, from->hash, session_tokens(s), session_n_tokens(s))) {
+        return false;
+    }
+    blob *state = take_part(p, &from->parts[0], LEDGER_PARKED);
+    session_forget_parked(s);
+    s->parked = (parked){.where = PARKED_IN_MEMORY, .state = state, .k = k, .n_bytes = state->n_bytes};
+    for (uint32_t i = 1; i < from->n_parts; i++) {
+        adopt_part(p, s, &from->parts[i]);
+    }
+    return true;
+}
+
+/* One that slept has got its place: what it says of itself is known only now. Of more tokens than the context holds the
+ * first ones stay. */
+static void wake(places *p, session *s, const session_file *file)
+{
+    const uint32_t n_ctx = p->ground.model->info.n_ctx;
+    const uint32_t n = file->n_tokens < n_ctx ? file->n_tokens : n_ctx;
+    if (places_are_tokens(p, file->tokens, n)) {
+        page_append(p->ground.page, s->slot, file->tokens, n);
+        s->record.n_visible = n;
+        session_publish(s);
+    }
+}
+
+void places_read_back(places *p, store_job *job)
+{
+    ledger_release(p->ground.ledger, job->n_bytes_max);
+    session *s = session_of(p, job);
+    if (s == NULL || s->parked.where != PARKED_READING) {
+        return;
+    }
+    const size_t n_disk_bytes = s->parked.n_disk_bytes;
+    s->parked = (parked){.where = PARKED_NOWHERE};
+    if (job->wants_session && job->status == LLM_OK) {
+        wake(p, s, &job->file);
+    } else if (job->wants_session) {
+        places_wake_failed(p, s);
+    }
+    if (job->status == LLM_OK && places_take_state(p, s, &job->state)) {
+        s->parked.is_on_disk = true;
+        s->parked.n_disk_bytes = n_disk_bytes;
+        places_spill(p);
+    } else if (n_disk_bytes > 0) {
+        page_count(p->ground.page, LLM_COUNTER_PARKED_DROPPED, 1);
+    }
+}

@@ -1,0 +1,68 @@
+/* places_stop.c: an orderly stop: every named session is saved as it is. */
+#include <string.h>
+
+#include "sessions/places.h"
+
+static bool is_named(const session *s)
+{
+    return s->name[0] != '\0';
+}
+
+static bool is_seated(const session *s)
+{
+    return s->seat != SESSION_NO_SEAT;
+}
+
+/* The state that a restart would want, held as in flight; NULL: it lies on the disk, or there is none. */
+static blob *state_to_save(places *p, session *s, uint32_t *k)
+{
+    if (is_seated(s)) {
+        *k = session_n_tokens(s);
+        return s->record.state != LLM_STATE_TORN && *k > 0 ? session_save_state(s, LEDGER_IN_FLIGHT) : NULL;
+    }
+    *k = s->parked.k;
+    if (s->parked.state == NULL || s->parked.is_on_disk) {
+        return NULL;
+    }
+    ledger_hold(p->ground.ledger, LEDGER_IN_FLIGHT, s->parked.state);
+    return s->parked.state;
+}
+
+static void save_one(places *p, session *s)
+{
+    uint32_t k = 0;
+    if (!places_write_file(p, s)) {
+        store_complain(p->store, "session \"%s\" could not be saved: memory is short", s->name);
+        p->is_unsaved = true;
+        return;
+    }
+    blob *state = state_to_save(p, s, &k);
+    store_job *job = state != NULL ? store_job_new(STORE_WRITE, 0) : NULL;
+    if (job != NULL) {
+        job->slot = s->slot;
+        job->id = s->id;
+        memcpy(job->name, s->name, sizeof job->name);
+        places_describe_state(p, s, state, k, &job->state);
+        store_push(p->store, job);
+    }
+    ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, state);
+}
+
+void places_save_all(places *p, void (*done)(void *context, store_job *job), void *context)
+{
+    if (p->store == NULL) {
+        return;
+    }
+    store_wait(p->store); /* what is still being read is to be saved, what is being written is not */
+    (void)places_take_stored(p, done, context);
+    p->is_saving = true;
+    for (uint32_t i = 0; i < p->n_slots; i++) {
+        session *s = &p->sessions[i];
+        if (s->is_open && is_named(s) && (session_n_tokens(s) > 0 || s->record.is_pinned)) {
+            save_one(p, s);
+            page_count(p->ground.page, LLM_COUNTER_SESSIONS_SAVED, 1);
+        }
+        store_wait(p->store); /* one at a time: a copy of each is in memory until its result is taken */
+        (void)places_take_stored(p, done, context);
+    }
+}

@@ -1,0 +1,56 @@
+/* places_stored.c: what the store has finished is taken, and everybody concerned learns of it. */
+#include "sessions/places.h"
+
+/* What was written, or could not be. */
+static void drop_parts(places *p, state_file *f)
+{
+    for (uint32_t i = 0; i < f->n_parts; i++) {
+        ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, f->parts[i].held);
+    }
+    f->n_parts = 0;
+}
+
+static void take_one(places *p, store_job *job)
+{
+    switch (job->verb) {
+    case STORE_WRITE:
+        places_written(p, job);
+        drop_parts(p, &job->state);
+        break;
+    case STORE_SAVE: drop_parts(p, &job->state); break;
+    case STORE_READ: places_read_back(p, job); break;
+    case STORE_LOAD: ledger_release(p->ground.ledger, job->n_bytes_max); break;
+    case STORE_CHANGE: p->is_unsaved = p->is_unsaved || (p->is_saving && job->status != LLM_OK); break;
+    case STORE_UNSAVE:
+    case STORE_SWEEP: break;
+    }
+}
+
+bool places_take_stored(places *p, void (*done)(void *context, store_job *job), void *context)
+{
+    store_job *job;
+    bool any = false;
+    while (p->store != NULL && (job = store_take(p->store)) != NULL) {
+        take_one(p, job);
+        if (job->is_asked) {
+            done(context, job);
+        }
+        store_job_free(job);
+        any = true;
+    }
+    return any;
+}
+
+static void nobody_waits(void *context, store_job *job)
+{
+    (void)context;
+    (void)job;
+}
+
+void places_settle(places *p)
+{
+    if (p->store != NULL) {
+        store_wait(p->store);
+        (void)places_take_stored(p, nobody_waits, NULL);
+    }
+}
