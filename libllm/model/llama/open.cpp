@@ -427,6 +427,27 @@ void check_options(const model_options &o)
     }
 }
 
+std::unique_ptr<model_llama> open_in_steps(const model_options &o)
+{
+    model_llama_backend_open();
+    model_llama_log_clear();
+    check_options(o);
+    check_file(o, gpus_of(o));
+    const model_llama_opening opening(o.crash_notice);
+    auto m = std::make_unique<model_llama>();
+    m->ops = &model_llama_ops;
+    m->info = model_info();
+    m->is_exact = o.exact;
+    load(m.get(), o);
+    fill_info(m.get(), o);
+    make_context(m.get(), o);
+    allocate(m.get());
+    identify(m.get(), o);
+    warm_up(m.get(), o.path);
+    loaded_thousandths = 1000;
+    return m;
+}
+
 } // namespace
 
 uint32_t model_llama_progress(void)
@@ -453,23 +474,7 @@ int model_llama_open(const model_options *options, model **out, char *error, siz
     *out = nullptr;
     try {
         const std::lock_guard<std::mutex> hold(one_at_a_time);
-        model_llama_backend_open();
-        model_llama_log_clear();
-        check_options(*options);
-        check_file(*options, gpus_of(*options));
-        const model_llama_opening opening(options->crash_notice);
-        auto m = std::make_unique<model_llama>();
-        m->ops = &model_llama_ops;
-        m->info = model_info();
-        m->is_exact = options->exact;
-        load(m.get(), *options);
-        fill_info(m.get(), *options);
-        make_context(m.get(), *options);
-        allocate(m.get());
-        identify(m.get(), *options);
-        warm_up(m.get(), options->path);
-        loaded_thousandths = 1000;
-        *out = m.release();
+        *out = open_in_steps(*options).release();
         return LLM_OK;
     } catch (const refusal &r) {
         return refuse(r.status, r.what());
