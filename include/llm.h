@@ -12,6 +12,9 @@
  *             Commands go in through llm_command_push, events come out through llm_events_drain; both are
  *             MessagePack, specified below. llm_session_open answers LLM_MISUSE until llm_engine_stop.
  *
+ * An open session has a place: a record of its own in the shared page, with its tokens (llm_page.h). While its state is in
+ * the model's memory it also has a seat, one of the model's sequences. A parked session has a place and no seat.
+ *
  * Conventions. Functions returning `int` return an llm_status: LLM_OK is 0, everything else is an error and leaves
  * all outputs untouched unless the function says otherwise. Strings are UTF-8 and NUL-terminated unless a length
  * is given. Nothing here calls back into the caller. No exception and no signal leaves the library. Token ids are
@@ -73,11 +76,11 @@ typedef struct llm_engine_options {
                                   * removed. page_name is there when that is done: whoever dies before it leaves these */
     const char *chat_template;     /* Jinja source that replaces the model's own, or NULL */
     uint32_t n_ctx;                /* tokens one session may hold; 0: the model's training context, at most 8192 */
-    uint32_t n_sessions;           /* places for named sessions, >= 1 */
-    uint32_t n_scratch;            /* places for anonymous requests, >= 1 */
+    uint32_t n_sessions;           /* seats for named sessions, >= 1 */
+    uint32_t n_scratch;            /* seats for anonymous requests, >= 1 */
     uint64_t kv_bytes_max;         /* budget for the KV cache; 0: a fraction of free memory (llm_info reports cells) */
     uint32_t capacity_policy;      /* llm_policy */
-    uint32_t n_parked_max;         /* sessions that may be parked beyond the places (policy park); 0: 64 */
+    uint32_t n_parked_max;         /* places beyond the seats, for parked sessions (policy park); 0: 64 */
     uint32_t timelines_max;        /* timelines of one session; 0: 3 */
     uint64_t parked_bytes_max;     /* host memory for parked sessions; 0: a tenth of what is free */
     uint64_t checkpoint_bytes_max; /* host memory for checkpoints; 0: a tenth of what is free */
@@ -141,7 +144,7 @@ typedef struct llm_info {
     uint32_t has_chat_template;
     uint32_t n_sessions;
     uint32_t n_scratch;
-    uint32_t n_slots;    /* of the page: places and parked sessions */
+    uint32_t n_places;   /* one for each seat, and those for parked sessions */
     uint32_t n_pins_max; /* histories that may be pinned in all */
     uint64_t parked_bytes_max;
     uint64_t checkpoint_bytes_max;
@@ -278,7 +281,7 @@ typedef struct llm_resume {
     int32_t diverged_at;  /* index of the first token that differs from the resident ones, or -1 */
 } llm_resume;
 
-/* Opens a session in a free place; "" makes a scratch session. LLM_CAPACITY when none is free, LLM_INVALID for a bad
+/* Opens a session and seats it; "" makes a scratch session. LLM_CAPACITY when no place or no seat is free, LLM_INVALID for a bad
  * name. Opening a name that is open returns that session. */
 LLM_API int llm_session_open(llm_engine *engine, const char *name, llm_session **out);
 
@@ -295,8 +298,8 @@ LLM_API int llm_session_decode(llm_session *session, int32_t *token);
 LLM_API int llm_session_logits(const llm_session *session, float *out, size_t n_out);
 
 LLM_API int64_t llm_session_position(const llm_session *session);
-LLM_API int llm_session_reset(llm_session *session); /* drops the context, keeps the place; from every state */
-LLM_API int llm_session_close(llm_session *session); /* frees the place; the pointer is invalid afterwards */
+LLM_API int llm_session_reset(llm_session *session); /* drops the context, keeps place and seat; from every state */
+LLM_API int llm_session_close(llm_session *session); /* frees place and seat; the pointer is invalid afterwards */
 
 /* The only llm_session_* function for any thread: a prefill in progress ends with LLM_CANCELLED at the next chunk;
  * the flag is cleared when a prefill or decode has answered it. */
@@ -350,7 +353,7 @@ LLM_API int64_t llm_engine_saved(llm_engine *engine, llm_saved *out, size_t n_ou
  *   parent      str: if the session does not exist, it begins as a fork of this one; "": no parent
  *   n_head      uint32, at most the prompt's tokens: so many at its beginning belong to no conversation in particular
  *               (llm_prompt). That they agree says nothing about what a prompt continues; their state is kept for all.
- *   paused      bool: a paused generation keeps its place and is not stepped
+ *   paused      bool: a paused generation keeps its seat and is not stepped
  *   at          uint32: the fork begins with that many of the session's tokens, or as close below as its memory and
  *               checkpoints allow; UINT32_MAX: all
  *   replace     bool: a session that has the new name already is closed for the fork; else it is LLM_EXISTS
@@ -405,12 +408,12 @@ LLM_API int llm_command_push(llm_engine *engine, const void *message, size_t n_b
 LLM_API int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes);
 
 /* ---- serving: events --------------------------------------------------------------------------------------- *
- *   ADMITTED  [1, request, slot]
+ *   ADMITTED  [1, request, place]
  *   STARTED   [2, request, reason, n_prompt, n_reused, diverged_at]
  *   TEXT      [3, request, text, n_tokens]
  *   FINISHED  [4, request, outcome, status, n_prompt, n_reused, n_prefilled, n_generated, n_resident, n_visible,
  *                 stop_index, queue_us, prefill_us, decode_us, seed]
- *   REPLY     [5, request, status, slot, n_tokens]
+ *   REPLY     [5, request, status, place, n_tokens]
  *   FORGOTTEN [6, owner, session]
  *
  * A GENERATE gets either FINISHED(refused) alone, or ADMITTED, then STARTED when its session is free and its resume
@@ -418,7 +421,7 @@ LLM_API int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes);
  * get one REPLY. FORGOTTEN says that a session was given up without anybody having asked for it, by the capacity policy
  * or because its time was over; it comes before any event of a later session of that name.
  *
- *   slot         the session's slot in the shared page; UINT32_MAX in ADMITTED: not known yet (scratch)
+ *   place         the session's place in the shared page; UINT32_MAX in ADMITTED: not known yet (scratch)
  *   n_tokens     of REPLY: tokens the session holds afterwards
  *   diverged_at  first prompt token that differs from what was resident, or -1
  *   text         str: whole characters, never part of a stop string; invalid bytes became U+FFFD

@@ -4,15 +4,15 @@
  *
  *   offset 0        llm_page_header          fixed facts, written before the segment gets its magic
  *   counters_at     uint64 counters[]        each atomic by itself
- *   slots_at        llm_page_slot slots[n_slots]
- *   tokens_at       int32 tokens[n_slots][n_ctx]
+ *   places_at       llm_page_place places[n_places]
+ *   tokens_at       int32 tokens[n_places][n_ctx]
  *
- * Each slot has one commit word:  generation << 32 | closed << 31 | n_tokens.
+ * Each place has one commit word:  generation << 32 | closed << 31 | n_tokens.
  *   append     write tokens, then store the word with the larger count (release)
  *   truncate   store the word with generation + 1 and the smaller count, fence, and only then overwrite
  *   open/close store the word with generation + 1 and `closed`, fence, change the record, store the word again
  *              with generation + 1 and not `closed` (or leave it closed)
- *   read       load the word (acquire); closed: the slot is not there; copy; fence; load again: same generation
+ *   read       load the word (acquire); closed: the place is not there; copy; fence; load again: same generation
  *              means that the copy is valid, whatever was appended meanwhile; otherwise read again
  * A writer that dies at any point leaves a readable segment: no lock can stick.
  */
@@ -115,7 +115,7 @@ typedef enum llm_pin {
 
 /* A consistent copy of one session's record. */
 typedef struct llm_session_view {
-    uint32_t slot;
+    uint32_t place;
     uint32_t owner;
     uint32_t generation; /* of the token array: changes when tokens were cut or replaced */
     uint32_t n_tokens;   /* resident */
@@ -126,7 +126,7 @@ typedef struct llm_session_view {
 
 typedef struct llm_page_view {
     uint32_t version;
-    uint32_t n_slots;
+    uint32_t n_places;
     uint32_t n_ctx;
     uint32_t n_counters;
     int64_t pid;
@@ -151,11 +151,11 @@ LLM_API const llm_page *llm_engine_page(const llm_engine *engine);
 /* Readers: any thread, any process. */
 LLM_API void llm_page_read(const llm_page *page, llm_page_view *out);
 LLM_API uint64_t llm_page_counter(const llm_page *page, int counter);
-/* LLM_NOT_FOUND when the slot holds no session. */
-LLM_API int llm_page_session(const llm_page *page, uint32_t slot, llm_session_view *out);
-/* Copies the resident tokens; returns their count, or -1 when the slot holds no session, or -count-1 when `n_out` is
+/* LLM_NOT_FOUND when the place holds no session. */
+LLM_API int llm_page_session(const llm_page *page, uint32_t place, llm_session_view *out);
+/* Copies the resident tokens; returns their count, or -1 when the place holds no session, or -count-1 when `n_out` is
  * too small. *generation (may be NULL) identifies what was copied. */
-LLM_API int64_t llm_page_tokens(const llm_page *page, uint32_t slot, int32_t *out, size_t n_out, uint32_t *generation);
+LLM_API int64_t llm_page_tokens(const llm_page *page, uint32_t place, int32_t *out, size_t n_out, uint32_t *generation);
 
 #ifndef LLM_CFFI
 #ifdef __cplusplus

@@ -72,7 +72,7 @@
     X(RECURRENT, 2, "recurrent", "One running state: no rewind without a checkpoint.")                                 \
     X(HYBRID, 3, "hybrid", "Attention and running state: no rewind without a checkpoint.")
 
-/* What happens when a named session needs a place and none is free. */
+/* What happens when a named session needs a seat and none is free. */
 #define LLM_POLICY_TABLE(X)                                                                                            \
     X(REFUSE, 0, "refuse", "Refuse the request and name the holders.")                                                 \
     X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                               \

@@ -288,7 +288,7 @@ async def test_pinned_sessions_of_one_key_lock_nobody_out(serve: Serve, tmp_path
         await daemon.ask("POST", "/v1/chat/completions", body, headers=bearer(ANN))
         pin = await daemon.ask("POST", f"/v1/sessions/{name}/pin", {"pinned": True}, headers=bearer(ANN))
         n_pinned += pin.status == 200
-    assert n_pinned == 2  # of 4 slots 3 may be pinned, and not all by one
+    assert n_pinned == 2  # of 4 places 3 may be pinned, and not all by one
     answer = await daemon.ask("POST", "/v1/chat/completions", chat(session_id="bobs"), headers=bearer(BOB))
     assert answer.status == 200
 

@@ -97,7 +97,7 @@ static uint64_t last_use_ms(const char *name)
     llm_page_view view;
     llm_page_read(reader, &view);
     uint64_t last = view.started_ms;
-    for (uint32_t i = 0; i < view.n_slots; i++) {
+    for (uint32_t i = 0; i < view.n_places; i++) {
         llm_session_view session;
         if (llm_page_session(reader, i, &session) == LLM_OK && session.used_ms > last) {
             last = session.used_ms;
@@ -147,21 +147,21 @@ static uint64_t align_up(uint64_t at)
 }
 
 /* Everything but the texts and the magic. */
-static page_header header_plan(uint32_t n_slots, uint32_t n_ctx)
+static page_header header_plan(uint32_t n_places, uint32_t n_ctx)
 {
     page_header h = {.version = LLM_PAGE_VERSION,
                      .header_bytes = sizeof(page_header),
                      .pid = getpid(),
                      .pid_start = process_start(getpid()),
                      .started_ms = now_ms(),
-                     .n_slots = n_slots,
+                     .n_places = n_places,
                      .n_ctx = n_ctx,
                      .n_counters = LLM_COUNTER_N,
-                     .slot_bytes = sizeof(page_slot)};
+                     .place_bytes = sizeof(page_place)};
     h.counters_at = align_up(sizeof h);
-    h.slots_at = align_up(h.counters_at + sizeof(uint64_t) * h.n_counters);
-    h.tokens_at = h.slots_at + (uint64_t)sizeof(page_slot) * n_slots;
-    h.bytes = align_up(h.tokens_at + sizeof(int32_t) * (uint64_t)n_slots * n_ctx);
+    h.places_at = align_up(h.counters_at + sizeof(uint64_t) * h.n_counters);
+    h.tokens_at = h.places_at + (uint64_t)sizeof(page_place) * n_places;
+    h.bytes = align_up(h.tokens_at + sizeof(int32_t) * (uint64_t)n_places * n_ctx);
     return h;
 }
 
@@ -214,10 +214,10 @@ static uint8_t *map_private(const page_header *h, char *error, size_t error_byte
     return base;
 }
 
-static page_slot *slot_at(const page *p, uint32_t slot)
+static page_place *place_at(const page *p, uint32_t place)
 {
-    assert(slot < p->reader.view.n_slots);
-    return (page_slot *)(void *)(p->base + p->reader.slots_at) + slot;
+    assert(place < p->reader.view.n_places);
+    return (page_place *)(void *)(p->base + p->reader.places_at) + place;
 }
 
 static void header_write(uint8_t *base, page_header *h, const char *model, const char *fingerprint)
@@ -226,15 +226,15 @@ static void header_write(uint8_t *base, page_header *h, const char *model, const
     snprintf(h->fingerprint, sizeof h->fingerprint, "%s", fingerprint);
     page_header *shared = (page_header *)(void *)base;
     memcpy(shared, h, sizeof *h);
-    page_slot *slots = (page_slot *)(void *)(base + h->slots_at);
-    for (uint32_t i = 0; i < h->n_slots; i++) {
-        atomic_init(&slots[i].commit, COMMIT_CLOSED);
+    page_place *places = (page_place *)(void *)(base + h->places_at);
+    for (uint32_t i = 0; i < h->n_places; i++) {
+        atomic_init(&places[i].commit, COMMIT_CLOSED);
     }
     /* Pairs with the acquire in page_layout_read. */
     atomic_store_explicit(&shared->magic, PAGE_MAGIC, memory_order_release);
 }
 
-int page_open(const char *name, uint32_t n_slots, uint32_t n_ctx, const char *model, const char *fingerprint,
+int page_open(const char *name, uint32_t n_places, uint32_t n_ctx, const char *model, const char *fingerprint,
               page **out, char *error, size_t error_bytes)
 {
     char unheard[1];
@@ -243,8 +243,8 @@ int page_open(const char *name, uint32_t n_slots, uint32_t n_ctx, const char *mo
         error_bytes = sizeof unheard;
     }
     error[0] = '\0';
-    assert(n_slots > 0 && n_slots <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && n_ctx > 0 && n_ctx <= INT32_MAX);
-    page_header h = header_plan(n_slots, n_ctx);
+    assert(n_places > 0 && n_places <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && n_ctx > 0 && n_ctx <= INT32_MAX);
+    page_header h = header_plan(n_places, n_ctx);
     page *p = calloc(1, sizeof *p);
     char *own_name = name != NULL ? strdup(name) : NULL;
     if (p == NULL || (name != NULL && own_name == NULL)) {
@@ -321,16 +321,16 @@ const llm_page *page_reader(const page *p)
     return &p->reader;
 }
 
-/* ---- slots ---- */
+/* ---- places ---- */
 
 /* The writer is alone: it may look at its own commit word without ordering. */
-static uint64_t commit_own(const page_slot *s)
+static uint64_t commit_own(const page_place *s)
 {
     return atomic_load_explicit(&s->commit, memory_order_relaxed);
 }
 
 /* Pairs with the acquires in page_read.c. */
-static void commit_store(page_slot *s, uint64_t word)
+static void commit_store(page_place *s, uint64_t word)
 {
     atomic_store_explicit(&s->commit, word, memory_order_release);
 }
@@ -338,14 +338,14 @@ static void commit_store(page_slot *s, uint64_t word)
 /* Release: after the commit word that announces the change (page_layout.h). */
 #define STORE(member, value) atomic_store_explicit(&s->member, value, memory_order_release)
 
-static void record_write(page_slot *s, const page_record *record)
+static void record_write(page_place *s, const page_record *record)
 {
 #define WRITE(type, member, text) STORE(member, record->member);
     LLM_SESSION_RECORD_TABLE(WRITE)
 #undef WRITE
 }
 
-static void identity_write(page_slot *s, uint32_t owner, const char *name, uint64_t opened_ms)
+static void identity_write(page_place *s, uint32_t owner, const char *name, uint64_t opened_ms)
 {
     uint64_t words[PAGE_NAME_WORDS] = {0};
     size_t n_name = strnlen(name, LLM_SESSION_NAME_BYTES_MAX);
@@ -357,9 +357,9 @@ static void identity_write(page_slot *s, uint32_t owner, const char *name, uint6
     }
 }
 
-void page_slot_open(page *p, uint32_t slot, uint32_t owner, const char *name)
+void page_place_open(page *p, uint32_t place, uint32_t owner, const char *name)
 {
-    page_slot *s = slot_at(p, slot);
+    page_place *s = place_at(p, place);
     uint32_t generation = commit_generation(commit_own(s)) + 1;
     uint64_t now = now_ms();
     page_record record = {.state = LLM_STATE_EMPTY, .reason = LLM_REASON_NEW, .diverged_at = -1, .used_ms = now};
@@ -370,9 +370,9 @@ void page_slot_open(page *p, uint32_t slot, uint32_t owner, const char *name)
 }
 
 /* The tokens stay: only who they belong to changes, and a reader sees one name or the other. */
-void page_slot_rename(page *p, uint32_t slot, const char *name)
+void page_place_rename(page *p, uint32_t place, const char *name)
 {
-    page_slot *s = slot_at(p, slot);
+    page_place *s = place_at(p, place);
     const uint64_t word = commit_own(s);
     const uint32_t generation = commit_generation(word) + 1;
     commit_store(s, commit_word(generation, commit_count(word)) | COMMIT_CLOSED);
@@ -381,26 +381,26 @@ void page_slot_rename(page *p, uint32_t slot, const char *name)
     commit_store(s, commit_word(generation, commit_count(word)));
 }
 
-void page_slot_close(page *p, uint32_t slot)
+void page_place_close(page *p, uint32_t place)
 {
-    page_slot *s = slot_at(p, slot);
+    page_place *s = place_at(p, place);
     commit_store(s, commit_word(commit_generation(commit_own(s)) + 1, 0) | COMMIT_CLOSED);
 }
 
-static int32_t *tokens_at(const page *p, uint32_t slot)
+static int32_t *tokens_at(const page *p, uint32_t place)
 {
     int32_t *tokens = (int32_t *)(void *)(p->base + p->reader.tokens_at);
-    return tokens + (size_t)slot * p->reader.view.n_ctx;
+    return tokens + (size_t)place * p->reader.view.n_ctx;
 }
 
-const int32_t *page_tokens(const page *p, uint32_t slot)
+const int32_t *page_tokens(const page *p, uint32_t place)
 {
-    return tokens_at(p, slot);
+    return tokens_at(p, place);
 }
 
-uint32_t page_n_tokens(const page *p, uint32_t slot)
+uint32_t page_n_tokens(const page *p, uint32_t place)
 {
-    return commit_count(commit_own(slot_at(p, slot)));
+    return commit_count(commit_own(place_at(p, place)));
 }
 
 /* Pairs with the acquire in llm_page_tokens: a reader that gets one of these also gets the generation under which they
@@ -412,19 +412,19 @@ static void tokens_store(int32_t *to, const int32_t *tokens, uint32_t n)
     }
 }
 
-void page_append(page *p, uint32_t slot, const int32_t *tokens, uint32_t n)
+void page_append(page *p, uint32_t place, const int32_t *tokens, uint32_t n)
 {
-    page_slot *s = slot_at(p, slot);
+    page_place *s = place_at(p, place);
     uint64_t word = commit_own(s);
     uint32_t count = commit_count(word);
     assert((word & COMMIT_CLOSED) == 0 && n <= p->reader.view.n_ctx - count);
-    tokens_store(tokens_at(p, slot) + count, tokens, n);
+    tokens_store(tokens_at(p, place) + count, tokens, n);
     commit_store(s, commit_word(commit_generation(word), count + n));
 }
 
-void page_truncate(page *p, uint32_t slot, uint32_t n)
+void page_truncate(page *p, uint32_t place, uint32_t n)
 {
-    page_slot *s = slot_at(p, slot);
+    page_place *s = place_at(p, place);
     uint64_t word = commit_own(s);
     assert((word & COMMIT_CLOSED) == 0 && n <= commit_count(word));
     if (n < commit_count(word)) {
@@ -432,9 +432,9 @@ void page_truncate(page *p, uint32_t slot, uint32_t n)
     }
 }
 
-void page_record_store(page *p, uint32_t slot, const page_record *record)
+void page_record_store(page *p, uint32_t place, const page_record *record)
 {
-    record_write(slot_at(p, slot), record);
+    record_write(place_at(p, place), record);
 }
 
 /* ---- counters: each by itself, any thread ---- */

@@ -17,7 +17,7 @@ typedef struct page page;
  * there first. Segments of this user whose owner (pid and start time) is dead and which nobody used for a week are
  * removed. Memory is really allocated (posix_fallocate), so that a full
  * tmpfs is an error here and not a SIGBUS later. */
-int page_open(const char *name, uint32_t n_slots, uint32_t n_ctx, const char *model, const char *fingerprint,
+int page_open(const char *name, uint32_t n_places, uint32_t n_ctx, const char *model, const char *fingerprint,
               page **out, char *error, size_t error_bytes);
 void page_close(page *p); /* unmaps and unlinks; NULL is allowed */
 
@@ -34,25 +34,25 @@ bool page_owner_lives(const llm_page *p);
 
 const llm_page *page_reader(const page *p); /* valid until page_close */
 
-/* ---- slots ---- */
+/* ---- places ---- */
 
-/* Opens a slot with the record's identity; no tokens. */
-void page_slot_open(page *p, uint32_t slot, uint32_t owner, const char *name);
-void page_slot_close(page *p, uint32_t slot);
-void page_slot_rename(page *p, uint32_t slot, const char *name);
+/* Opens a place with the record's identity; no tokens. */
+void page_place_open(page *p, uint32_t place, uint32_t owner, const char *name);
+void page_place_close(page *p, uint32_t place);
+void page_place_rename(page *p, uint32_t place, const char *name);
 
 /* The resident tokens themselves: the page is their only copy. Read-only view for the writer's thread. */
-const int32_t *page_tokens(const page *p, uint32_t slot);
-uint32_t page_n_tokens(const page *p, uint32_t slot);
-void page_append(page *p, uint32_t slot, const int32_t *tokens, uint32_t n); /* count + n <= n_ctx */
-void page_truncate(page *p, uint32_t slot, uint32_t n);                      /* n <= count */
+const int32_t *page_tokens(const page *p, uint32_t place);
+uint32_t page_n_tokens(const page *p, uint32_t place);
+void page_append(page *p, uint32_t place, const int32_t *tokens, uint32_t n); /* count + n <= n_ctx */
+void page_truncate(page *p, uint32_t place, uint32_t n);                      /* n <= count */
 
 /* The mutable part of a record. Each member is atomic by itself: a reader may see a mix of two moments, never a torn
  * value. */
 typedef struct page_record {
     LLM_SESSION_RECORD_TABLE(LLM_SESSION_RECORD_MEMBER)
 } page_record;
-void page_record_store(page *p, uint32_t slot, const page_record *record);
+void page_record_store(page *p, uint32_t place, const page_record *record);
 
 /* ---- counters ---- */
 

@@ -32,30 +32,30 @@ typedef struct page_header {
     uint64_t pid_start; /* field 22 of /proc/PID/stat: tells the owner from a later process with its pid */
     uint64_t bytes;     /* of the whole segment */
     uint64_t started_ms;
-    uint32_t n_slots;
+    uint32_t n_places;
     uint32_t n_ctx;
     uint32_t n_counters;
-    uint32_t slot_bytes;
+    uint32_t place_bytes;
     uint64_t counters_at;
-    uint64_t slots_at;
+    uint64_t places_at;
     uint64_t tokens_at;
     char model[PAGE_MODEL_BYTES];
     char fingerprint[PAGE_FINGERPRINT_BYTES];
 } page_header;
 
-#define PAGE_SLOT_MEMBER(type, member, text) _Atomic type member;
+#define PAGE_PLACE_MEMBER(type, member, text) _Atomic type member;
 
-typedef struct page_slot {
+typedef struct page_place {
     alignas(64) _Atomic uint64_t commit;
 
-    /* Change only while the slot is closed. */
+    /* Change only while the place is closed. */
     _Atomic uint32_t owner;
     _Atomic uint64_t opened_ms;
     _Atomic uint64_t name[PAGE_NAME_WORDS]; /* the bytes of the name, NUL-padded */
 
     /* page_record, each member by itself. */
-    LLM_SESSION_RECORD_TABLE(PAGE_SLOT_MEMBER)
-} page_slot;
+    LLM_SESSION_RECORD_TABLE(PAGE_PLACE_MEMBER)
+} page_place;
 
 #define COMMIT_CLOSED ((uint64_t)1 << 31)
 
@@ -82,7 +82,7 @@ struct llm_page {
     int fd;              /* -1: mapped */
     uint64_t bytes;
     uint64_t pid_start; /* of the owner, with view.pid */
-    uint64_t slots_at;
+    uint64_t places_at;
     uint64_t tokens_at;
     uint64_t counters_at;
     llm_page_view view;

@@ -21,12 +21,12 @@ static int range_is_inside(uint64_t at, uint64_t n, uint64_t size, uint64_t byte
 
 static int sizes_agree(const page_header *h, uint64_t bytes)
 {
-    return h->header_bytes == sizeof *h && h->slot_bytes == sizeof(page_slot) && h->bytes == bytes && h->n_slots > 0 &&
-           h->n_slots <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && h->n_ctx > 0 && h->n_ctx <= INT32_MAX &&
-           h->n_counters == LLM_COUNTER_N &&
+    return h->header_bytes == sizeof *h && h->place_bytes == sizeof(page_place) && h->bytes == bytes &&
+           h->n_places > 0 && h->n_places <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && h->n_ctx > 0 &&
+           h->n_ctx <= INT32_MAX && h->n_counters == LLM_COUNTER_N &&
            range_is_inside(h->counters_at, h->n_counters, sizeof(uint64_t), bytes, alignof(uint64_t)) &&
-           range_is_inside(h->slots_at, h->n_slots, sizeof(page_slot), bytes, alignof(page_slot)) &&
-           range_is_inside(h->tokens_at, (uint64_t)h->n_slots * h->n_ctx, sizeof(int32_t), bytes, alignof(int32_t));
+           range_is_inside(h->places_at, h->n_places, sizeof(page_place), bytes, alignof(page_place)) &&
+           range_is_inside(h->tokens_at, (uint64_t)h->n_places * h->n_ctx, sizeof(int32_t), bytes, alignof(int32_t));
 }
 
 /* The rest of `out` stays as it is: callers pass zeroed structs. */
@@ -51,11 +51,11 @@ int page_layout_read(const void *base, uint64_t bytes, llm_page *out)
     *out = (llm_page){.fd = -1,
                       .bytes = bytes,
                       .pid_start = h.pid_start,
-                      .slots_at = h.slots_at,
+                      .places_at = h.places_at,
                       .tokens_at = h.tokens_at,
                       .counters_at = h.counters_at,
                       .view = {.version = h.version,
-                               .n_slots = h.n_slots,
+                               .n_places = h.n_places,
                                .n_ctx = h.n_ctx,
                                .n_counters = h.n_counters,
                                .pid = h.pid,
@@ -133,14 +133,14 @@ void llm_page_close(llm_page *page)
 
 /* ---- read ---- */
 
-static const page_slot *slot_at(const llm_page *page, uint32_t slot)
+static const page_place *place_at(const llm_page *page, uint32_t place)
 {
-    return (const page_slot *)(const void *)(page->base + page->slots_at) + slot;
+    return (const page_place *)(const void *)(page->base + page->places_at) + place;
 }
 
-static uint64_t offset_of_slot(const llm_page *page, uint32_t slot)
+static uint64_t offset_of_place(const llm_page *page, uint32_t place)
 {
-    return page->slots_at + (uint64_t)slot * sizeof(page_slot);
+    return page->places_at + (uint64_t)place * sizeof(page_place);
 }
 
 void llm_page_read(const llm_page *page, llm_page_view *out)
@@ -165,7 +165,7 @@ uint64_t llm_page_counter(const llm_page *page, int counter)
 /* Every load acquires, so that the second look at the commit word cannot come before it (page_layout.h). */
 #define LOAD(member) atomic_load_explicit(&s->member, memory_order_acquire)
 
-static void record_copy(const page_slot *s, llm_session_view *out)
+static void record_copy(const page_place *s, llm_session_view *out)
 {
 #define READ(type, member, text) out->member = LOAD(member);
     LLM_SESSION_RECORD_TABLE(READ)
@@ -181,51 +181,51 @@ static void record_copy(const page_slot *s, llm_session_view *out)
 
 /* The commit word as it is now. Pairs with the releases in page.c. What is read through a descriptor is ordered by fences,
  * and comes whole: the word is aligned. */
-static uint64_t commit_now(const llm_page *page, uint32_t slot)
+static uint64_t commit_now(const llm_page *page, uint32_t place)
 {
     uint64_t word = COMMIT_CLOSED;
     if (page->base != NULL) {
-        return atomic_load_explicit(&slot_at(page, slot)->commit, memory_order_acquire);
+        return atomic_load_explicit(&place_at(page, place)->commit, memory_order_acquire);
     }
     atomic_thread_fence(memory_order_acquire);
-    if (!read_at(page->fd, offset_of_slot(page, slot) + offsetof(page_slot, commit), &word, sizeof word)) {
+    if (!read_at(page->fd, offset_of_place(page, place) + offsetof(page_place, commit), &word, sizeof word)) {
         word = COMMIT_CLOSED;
     }
     atomic_thread_fence(memory_order_acquire);
     return word;
 }
 
-/* The commit word of an open slot, or COMMIT_CLOSED. A count beyond the array can only come from a damaged segment: such a
- * slot is not there. */
-static uint64_t commit_load(const llm_page *page, uint32_t slot)
+/* The commit word of an open place, or COMMIT_CLOSED. A count beyond the array can only come from a damaged segment: such a
+ * place is not there. */
+static uint64_t commit_load(const llm_page *page, uint32_t place)
 {
-    const uint64_t word = commit_now(page, slot);
+    const uint64_t word = commit_now(page, place);
     return (word & COMMIT_CLOSED) != 0 || commit_count(word) > page->view.n_ctx ? COMMIT_CLOSED : word;
 }
 
-static bool same_generation(const llm_page *page, uint32_t slot, uint64_t word)
+static bool same_generation(const llm_page *page, uint32_t place, uint64_t word)
 {
-    return commit_generation(commit_now(page, slot)) == commit_generation(word);
+    return commit_generation(commit_now(page, place)) == commit_generation(word);
 }
 
 /* False: the segment has become shorter. */
-static bool record_load(const llm_page *page, uint32_t slot, llm_session_view *out)
+static bool record_load(const llm_page *page, uint32_t place, llm_session_view *out)
 {
     if (page->base != NULL) {
-        record_copy(slot_at(page, slot), out);
+        record_copy(place_at(page, place), out);
         return true;
     }
-    page_slot copy;
-    const bool is_there = read_at(page->fd, offset_of_slot(page, slot), &copy, sizeof copy);
+    page_place copy;
+    const bool is_there = read_at(page->fd, offset_of_place(page, place), &copy, sizeof copy);
     if (is_there) {
         record_copy(&copy, out);
     }
     return is_there;
 }
 
-static bool tokens_load(const llm_page *page, uint32_t slot, int32_t *out, uint32_t n)
+static bool tokens_load(const llm_page *page, uint32_t place, int32_t *out, uint32_t n)
 {
-    const uint64_t at = page->tokens_at + (uint64_t)slot * page->view.n_ctx * sizeof *out;
+    const uint64_t at = page->tokens_at + (uint64_t)place * page->view.n_ctx * sizeof *out;
     if (page->base == NULL) {
         return read_at(page->fd, at, out, n * sizeof *out);
     }
@@ -236,21 +236,21 @@ static bool tokens_load(const llm_page *page, uint32_t slot, int32_t *out, uint3
     return true;
 }
 
-/* A writer that changes the slot faster than it can be copied, for ever, is none of ours. */
+/* A writer that changes the place faster than it can be copied, for ever, is none of ours. */
 enum { TRIES_MAX = 100000 };
 
-int llm_page_session(const llm_page *page, uint32_t slot, llm_session_view *out)
+int llm_page_session(const llm_page *page, uint32_t place, llm_session_view *out)
 {
-    if (slot >= page->view.n_slots) {
+    if (place >= page->view.n_places) {
         return LLM_NOT_FOUND;
     }
     for (uint32_t i = 0; i < TRIES_MAX; i++) {
-        llm_session_view view = {.slot = slot};
-        const uint64_t word = commit_load(page, slot);
-        if (word == COMMIT_CLOSED || !record_load(page, slot, &view)) {
+        llm_session_view view = {.place = place};
+        const uint64_t word = commit_load(page, place);
+        if (word == COMMIT_CLOSED || !record_load(page, place, &view)) {
             return LLM_NOT_FOUND;
         }
-        if (same_generation(page, slot, word)) {
+        if (same_generation(page, place, word)) {
             view.generation = commit_generation(word);
             view.n_tokens = commit_count(word);
             *out = view;
@@ -260,13 +260,13 @@ int llm_page_session(const llm_page *page, uint32_t slot, llm_session_view *out)
     return LLM_NOT_FOUND;
 }
 
-int64_t llm_page_tokens(const llm_page *page, uint32_t slot, int32_t *out, size_t n_out, uint32_t *generation)
+int64_t llm_page_tokens(const llm_page *page, uint32_t place, int32_t *out, size_t n_out, uint32_t *generation)
 {
-    if (slot >= page->view.n_slots) {
+    if (place >= page->view.n_places) {
         return -1;
     }
     for (uint32_t i = 0; i < TRIES_MAX; i++) {
-        const uint64_t word = commit_load(page, slot);
+        const uint64_t word = commit_load(page, place);
         const uint32_t n = commit_count(word);
         if (word == COMMIT_CLOSED) {
             return -1;
@@ -274,10 +274,10 @@ int64_t llm_page_tokens(const llm_page *page, uint32_t slot, int32_t *out, size_
         if (n > n_out) {
             return -(int64_t)n - 1;
         }
-        if (!tokens_load(page, slot, out, n)) {
+        if (!tokens_load(page, place, out, n)) {
             return -1;
         }
-        if (same_generation(page, slot, word)) {
+        if (same_generation(page, place, word)) {
             if (generation != NULL) {
                 *generation = commit_generation(word);
             }

@@ -116,12 +116,12 @@ typedef struct wire_finished {
 /* Largest encoding of an event other than TEXT, and of a TEXT without its bytes. */
 enum { WIRE_EVENT_BYTES_MAX = LLM_SESSION_NAME_BYTES_MAX + 32 };
 
-void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t slot);
+void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t place);
 void wire_write_started(wire_writer *w, uint64_t request, llm_reason reason, uint32_t n_prompt, uint32_t n_reused,
                         int32_t diverged_at);
 void wire_write_text(wire_writer *w, uint64_t request, const char *text, size_t n_bytes, uint32_t n_tokens);
 void wire_write_finished(wire_writer *w, const wire_finished *f);
 void wire_write_forgotten(wire_writer *w, uint32_t owner, const char *session, size_t n_session_bytes);
-void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t slot, uint32_t n_tokens);
+void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t place, uint32_t n_tokens);
 
 #endif

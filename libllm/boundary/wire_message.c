@@ -256,11 +256,11 @@ static void end_event(wire_writer *w, uint8_t *begin)
     }
 }
 
-void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t slot)
+void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t place)
 {
     uint8_t *begin = w->at;
     begin_event(w, 3, LLM_EVENT_ADMITTED, request);
-    wire_write_uint(w, slot);
+    wire_write_uint(w, place);
     end_event(w, begin);
 }
 
@@ -315,12 +315,12 @@ void wire_write_forgotten(wire_writer *w, uint32_t owner, const char *session, s
     end_event(w, begin);
 }
 
-void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t slot, uint32_t n_tokens)
+void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t place, uint32_t n_tokens)
 {
     uint8_t *begin = w->at;
     begin_event(w, 5, LLM_EVENT_REPLY, request);
     wire_write_uint(w, status);
-    wire_write_uint(w, slot);
+    wire_write_uint(w, place);
     wire_write_uint(w, n_tokens);
     end_event(w, begin);
 }

@@ -34,7 +34,7 @@ static void refuse(decode *d, const wire_command *c, llm_status status)
 void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s)
 {
     wire_writer w = notice_writer(d);
-    wire_write_reply(&w, request_id, status, s != NULL ? s->slot : 0, s != NULL ? session_n_tokens(s) : 0);
+    wire_write_reply(&w, request_id, status, s != NULL ? s->place : 0, s != NULL ? session_n_tokens(s) : 0);
     notice_add(d, &w);
 }
 
@@ -204,7 +204,7 @@ static void generate(decode *d, const wire_command *c)
         refuse(d, c, status);
         return;
     }
-    outbox_admit(&r->out, r->session != NULL ? r->session->slot : UINT32_MAX);
+    outbox_admit(&r->out, r->session != NULL ? r->session->place : UINT32_MAX);
     d->requests[d->n_requests++] = r;
 }
 

@@ -61,7 +61,7 @@ static int open_or_wake(places *p, const char *name, session **out)
     return status == LLM_NOT_FOUND ? places_open_named(p, 0, name, strlen(name), out) : status;
 }
 
-static session *take_place(llm_engine *engine, const char *name)
+static session *open_seated(llm_engine *engine, const char *name)
 {
     places *p = &engine->places;
     session *s = name[0] != '\0' ? places_next(p, 0, name, strlen(name), NULL) : NULL;
@@ -101,7 +101,7 @@ int llm_session_open(llm_engine *engine, const char *name, llm_session **out)
     }
     d = calloc(1, sizeof *d);
     float *logits = malloc(2 * engine->model->info.n_vocab * sizeof *logits);
-    session *s = d != NULL && logits != NULL ? take_place(engine, name) : NULL;
+    session *s = d != NULL && logits != NULL ? open_seated(engine, name) : NULL;
     if (s == NULL) {
         const int status = d == NULL || logits == NULL ? LLM_NO_MEMORY : LLM_CAPACITY;
         free(logits);

@@ -199,7 +199,7 @@ static int take_over(llm_engine *e, const char *dead_names, const char *fingerpr
     return status;
 }
 
-static int open_page(llm_engine *e, const char *page_name, uint32_t n_slots, const char *fingerprint, char *error,
+static int open_page(llm_engine *e, const char *page_name, uint32_t n_places, const char *fingerprint, char *error,
                      size_t error_bytes)
 {
     const model_info *info = &e->model->info;
@@ -207,7 +207,7 @@ static int open_page(llm_engine *e, const char *page_name, uint32_t n_slots, con
     if (page_name != NULL && asprintf(&opening, "%s%s", page_name, PAGE_OPENING) < 0) {
         return LLM_NO_MEMORY;
     }
-    const int status = page_open(opening, n_slots, info->n_ctx, info->name, fingerprint, &e->page, error, error_bytes);
+    const int status = page_open(opening, n_places, info->n_ctx, info->name, fingerprint, &e->page, error, error_bytes);
     free(opening);
     return status;
 }
@@ -374,7 +374,7 @@ void llm_engine_info(const llm_engine *engine, llm_info *out)
         .has_chat_template = chat_has_template(engine->chat) != 0,
         .n_sessions = engine->places.options.n_named,
         .n_scratch = engine->places.options.n_scratch,
-        .n_slots = engine->places.n_slots,
+        .n_places = engine->places.n_places,
         .n_pins_max = places_pins_max(&engine->places),
         .parked_bytes_max = engine->places.options.parked_bytes_max,
         .checkpoint_bytes_max = engine->checkpoints.n_bytes_max,

@@ -18,15 +18,15 @@ void outbox_close(outbox *o)
     o->text = NULL;
 }
 
-void outbox_admit(outbox *o, uint32_t slot)
+void outbox_admit(outbox *o, uint32_t place)
 {
     o->has_admitted = true;
-    o->slot = slot;
+    o->place = place;
 }
 
-void outbox_start(outbox *o, uint32_t slot, uint32_t n_prompt, const resume_plan *plan)
+void outbox_start(outbox *o, uint32_t place, uint32_t n_prompt, const resume_plan *plan)
 {
-    o->slot = slot;
+    o->place = place;
     o->has_started = true;
     o->n_prompt = n_prompt;
     o->plan = *plan;
@@ -61,7 +61,7 @@ static bool deliver_event(const outbox *o, ring *events, llm_event_op op)
     }
     wire_writer w = wire_writer_open(record, room);
     switch (op) {
-    case LLM_EVENT_ADMITTED: wire_write_admitted(&w, o->request, o->slot); break;
+    case LLM_EVENT_ADMITTED: wire_write_admitted(&w, o->request, o->place); break;
     case LLM_EVENT_STARTED:
         wire_write_started(&w, o->request, o->plan.reason, o->n_prompt, o->plan.n_keep, o->plan.diverged_at);
         break;

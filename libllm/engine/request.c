@@ -114,7 +114,7 @@ const float *request_begin(request *r, places *p, session *s)
     r->started_us = session_clock_us();
     const float *logits = run_begin(&r->run, p, s, r->is_cold);
     r->phase = REQUEST_RUNNING;
-    outbox_start(&r->out, s->slot, r->run.claim.prompt.n_tokens, &r->run.plan);
+    outbox_start(&r->out, s->place, r->run.claim.prompt.n_tokens, &r->run.plan);
     return logits;
 }
 

@@ -177,7 +177,7 @@ static void tear_harmed(step *t, model_result result)
             session_tear(t->runs[i]->session);
         }
     }
-    for (uint32_t i = 0; result == MODEL_FAILED_ALL && i < t->places->n_slots; i++) {
+    for (uint32_t i = 0; result == MODEL_FAILED_ALL && i < t->places->n_places; i++) {
         session *s = &t->places->sessions[i];
         if (s->is_open && s->seat != SESSION_NO_SEAT && session_n_tokens(s) > 0) {
             session_tear(s);

@@ -11,24 +11,24 @@ enum { TIMELINES_LOOKED_AT = 64 };
 int places_open(places *p, const session_ground *ground, const places_options *options, store *disk)
 {
     const uint32_t n_seats = options->n_named + options->n_scratch;
-    *p = (places){.ground = *ground, .options = *options, .store = disk, .n_slots = n_seats + options->n_parked_max};
+    *p = (places){.ground = *ground, .options = *options, .store = disk, .n_places = n_seats + options->n_parked_max};
     atomic_init(&p->n_owners, options->n_owners);
-    p->sessions = calloc(p->n_slots, sizeof *p->sessions);
+    p->sessions = calloc(p->n_places, sizeof *p->sessions);
     p->seats = calloc(n_seats, sizeof(session *));
-    p->holdings = calloc(p->n_slots, sizeof *p->holdings);
+    p->holdings = calloc(p->n_places, sizeof *p->holdings);
     if (p->sessions == NULL || p->seats == NULL || p->holdings == NULL) {
         places_close(p);
         return LLM_NO_MEMORY;
     }
-    for (uint32_t slot = 0; slot < p->n_slots; slot++) {
-        session_init(&p->sessions[slot], &p->ground, slot);
+    for (uint32_t place = 0; place < p->n_places; place++) {
+        session_init(&p->sessions[place], &p->ground, place);
     }
     return LLM_OK;
 }
 
 void places_close(places *p)
 {
-    for (uint32_t i = 0; p->sessions != NULL && i < p->n_slots; i++) {
+    for (uint32_t i = 0; p->sessions != NULL && i < p->n_places; i++) {
         session *s = &p->sessions[i];
         if (s->is_open) {
             s->running = s->waiting = NULL;
@@ -65,7 +65,7 @@ void places_used(places *p, session *s)
 
 session *places_next(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session *after)
 {
-    for (uint32_t i = after != NULL ? after->slot + 1 : 0; i < p->n_slots; i++) {
+    for (uint32_t i = after != NULL ? after->place + 1 : 0; i < p->n_places; i++) {
         session *s = &p->sessions[i];
         if (s->is_open && is_named(s) && s->owner == owner && strlen(s->name) == n_name_bytes &&
             memcmp(s->name, name, n_name_bytes) == 0) {
@@ -75,9 +75,9 @@ session *places_next(places *p, uint32_t owner, const char *name, size_t n_name_
     return NULL;
 }
 
-static session *closed_slot(places *p)
+static session *closed_place(places *p)
 {
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         if (!p->sessions[i].is_open) {
             return &p->sessions[i];
         }
@@ -88,7 +88,7 @@ static session *closed_slot(places *p)
 static uint32_t count_open(const places *p, bool named)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         n += p->sessions[i].is_open && is_named(&p->sessions[i]) == named;
     }
     return n;
@@ -100,7 +100,7 @@ typedef struct shortage {
     uint32_t owner;       /* the asker's */
     uint32_t limit;       /* of what all hold together */
     bool named;           /* whose kind */
-    bool seated;          /* seats or their cells are short, not slots */
+    bool seated;          /* seats or their cells are short, not places */
     bool in_tokens;       /* cells are */
     bool pinned;          /* pinned ones may go, too */
     bool is_lost;         /* who goes is forgotten, not parked */
@@ -111,7 +111,7 @@ static share_holding holding_of(const places *p, const session *s, const shortag
     if (!s->is_open || is_named(s) != of->named || (of->seated && !is_seated(s))) {
         return (share_holding){.amount = 0};
     }
-    /* The oldest first; for a slot, those whose going leaves everything else as it is before any other. */
+    /* The oldest first; for a place, those whose going leaves everything else as it is before any other. */
     const bool is_last_resort = is_seated(s) == (is_named(s) && p->options.policy == LLM_POLICY_PARK);
     const uint32_t amount = of->in_tokens ? session_n_tokens(s) : 1;
     return (share_holding){
@@ -125,13 +125,13 @@ static share_holding holding_of(const places *p, const session *s, const shortag
 /* The idle session that makes way, or NULL. */
 static session *victim(places *p, const shortage *of)
 {
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         p->holdings[i] = holding_of(p, &p->sessions[i], of);
     }
     const share_claim claim = {
         .asker = of->owner, .limit = of->limit, .n_owners = atomic_load(&p->n_owners), .is_lost = of->is_lost};
-    const uint32_t slot = share_victim(p->holdings, p->n_slots, &claim);
-    return slot < p->n_slots ? &p->sessions[slot] : NULL;
+    const uint32_t place = share_victim(p->holdings, p->n_places, &claim);
+    return place < p->n_places ? &p->sessions[place] : NULL;
 }
 
 static uint32_t n_names_max(const places *p)
@@ -151,7 +151,7 @@ static session *dispensable(places *p, uint32_t owner)
 session *places_parked_victim(places *p)
 {
     enum { UNIT_BYTES = 4096 };
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         const session *s = &p->sessions[i];
         const bool counts = s->is_open && s->parked.where == PARKED_IN_MEMORY;
         p->holdings[i] = (share_holding){
@@ -164,8 +164,8 @@ session *places_parked_victim(places *p)
     const size_t limit = p->options.parked_bytes_max / UNIT_BYTES;
     const share_claim claim = {.limit = limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX,
                                .n_owners = atomic_load(&p->n_owners)};
-    const uint32_t slot = share_victim(p->holdings, p->n_slots, &claim);
-    return slot < p->n_slots ? &p->sessions[slot] : NULL;
+    const uint32_t place = share_victim(p->holdings, p->n_places, &claim);
+    return place < p->n_places ? &p->sessions[place] : NULL;
 }
 
 /* ---- pins ---- */
@@ -173,7 +173,7 @@ session *places_parked_victim(places *p)
 static uint32_t count_pinned(const places *p, const uint32_t *owner)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         const session *s = &p->sessions[i];
         n += s->is_open && s->record.is_pinned && (owner == NULL || s->owner == *owner);
     }
@@ -182,7 +182,7 @@ static uint32_t count_pinned(const places *p, const uint32_t *owner)
 
 uint32_t places_pins_max(const places *p)
 {
-    enum { UNPINNED_SHARE = 4 }; /* one in so many slots stays free for what is not pinned */
+    enum { UNPINNED_SHARE = 4 }; /* one in so many places stays free for what is not pinned */
     const uint32_t n = n_names_max(p);
     return n - (n >= UNPINNED_SHARE ? n / UNPINNED_SHARE : 1);
 }
@@ -231,7 +231,7 @@ static void pin_with_others(places *p, session *s)
 
 void places_pin_later_timelines(places *p)
 {
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         if (p->sessions[i].is_open && is_named(&p->sessions[i])) {
             pin_with_others(p, &p->sessions[i]);
         }
@@ -240,9 +240,9 @@ void places_pin_later_timelines(places *p)
 
 /* ---- opening ---- */
 
-static session *open_slot(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+static session *open_place(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
 {
-    session *s = closed_slot(p);
+    session *s = closed_place(p);
     assert(s != NULL);
     session_open(s, owner, name, n_name_bytes);
     s->id = places_new_id(p);
@@ -254,7 +254,7 @@ static session *open_slot(places *p, uint32_t owner, const char *name, size_t n_
 static bool is_within_share(const places *p, uint32_t owner)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         n += p->sessions[i].is_open && is_named(&p->sessions[i]) && p->sessions[i].owner == owner;
     }
     return p->options.policy != LLM_POLICY_REFUSE || n < share_of(n_names_max(p), atomic_load(&p->n_owners));
@@ -272,7 +272,7 @@ int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name
         }
         places_forget(p, s);
     }
-    *out = open_slot(p, owner, name, n_name_bytes);
+    *out = open_place(p, owner, name, n_name_bytes);
     pin_with_others(p, *out);
     page_count(p->ground.page, LLM_COUNTER_SESSIONS_OPENED, 1);
     return LLM_OK;
@@ -343,7 +343,7 @@ static session *continued_scratch(places *p, uint32_t owner, const session_promp
 {
     session *best = NULL;
     uint32_t best_common = 0;
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         session *s = &p->sessions[i];
         if (!session_is_idle(s) || is_named(s) || s->owner != owner) {
             continue;
@@ -368,13 +368,13 @@ session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt)
         places_close_session(p, s); /* nothing of one owner may even be timed by another */
         s = NULL;
     }
-    return s != NULL ? s : open_slot(p, owner, "", 0);
+    return s != NULL ? s : open_place(p, owner, "", 0);
 }
 
 bool places_has_scratch(const places *p)
 {
     uint32_t n_busy = 0;
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         const session *s = &p->sessions[i];
         n_busy += s->is_open && !is_named(s) && !session_is_idle(s);
     }
@@ -384,7 +384,7 @@ bool places_has_scratch(const places *p)
 bool places_may_be_busy(const places *p, uint32_t owner)
 {
     uint32_t n_busy = 0;
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         const session *s = &p->sessions[i];
         n_busy += s->is_open && is_named(s) && s->owner == owner && !session_is_idle(s);
     }
@@ -433,7 +433,7 @@ void places_forget(places *p, session *s)
 uint64_t places_expire(places *p, uint64_t before_ms)
 {
     uint64_t oldest = places_dormant_expire(p, before_ms);
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         session *s = &p->sessions[i];
         if (!session_is_idle(s) || s->record.is_pinned) {
             continue;
@@ -528,7 +528,7 @@ static bool is_in_progress(const places *p, const session *s, bool any_kind)
     if (p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0) {
         return true;
     }
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         const session *other = &p->sessions[i];
         if (other != s && other->is_open && is_seated(other) && !session_is_idle(other) &&
             (any_kind || is_named(other) == is_named(s))) {
@@ -555,7 +555,7 @@ static seating may_be_seated(const places *p, const session *s)
     for (uint32_t i = from; i < to; i++) {
         n_seats += p->seats[i] == NULL || would_vacate(p, p->seats[i]);
     }
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         const session *other = &p->sessions[i];
         const bool is_coming = other->parked.where == PARKED_READING || other->parked.state != NULL;
         n_coming += other != s && other->is_open && !is_seated(other) && is_named(other) == is_named(s) &&

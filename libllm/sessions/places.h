@@ -1,6 +1,6 @@
-/* places.h: who is open and who has a seat. A session is open as long as it has a slot of the page; it has a seat while
- * its state is in the model's memory. Policy lives here; a session's own state is session.h's. Owned by the decode
- * thread, or by the opener in direct mode.
+/* places.h: who has a place, and who has a seat as well (llm.h). A session is open as long as it has a place; it has a
+ * seat while its state is in the model's memory. Policy lives here; a session's own state is session.h's. Owned by the
+ * decode thread, or by the opener in direct mode.
  *
  * Seats 0..n_named-1 are for named sessions, the rest for scratch, so that neither kind can starve the other. Nobody
  * waits while holding a seat that another one waits for: a session that needs one either gets it now, from a free one or
@@ -47,9 +47,9 @@ typedef struct places {
     void *forgotten_context;
     uint64_t clock;            /* counts uses; orders sessions by recency */
     _Atomic uint32_t n_owners; /* writer: any thread; between whom to be fair */
-    share_holding *holdings;   /* n_slots: of one choice */
-    uint32_t n_slots;          /* n_named + n_scratch + n_parked_max */
-    session *sessions;         /* n_slots */
+    share_holding *holdings;   /* n_places: of one choice */
+    uint32_t n_places;         /* n_named + n_scratch + n_parked_max */
+    session *sessions;         /* n_places */
     session **seats;           /* n_named + n_scratch: who sits there, or NULL */
     store_job *removing;       /* what is closed or reset now is removed by this job; NULL: each by one of its own */
     uint32_t n_dormant;
@@ -89,7 +89,7 @@ void places_copy_state(places *p, session *from, session *to);
 /* Some scratch session is idle, or not yet open. */
 bool places_has_scratch(const places *p);
 
-/* This owner's busy sessions, which nobody else can have the slots of, are fewer than its share. */
+/* This owner's busy sessions, which nobody else can have the places of, are fewer than its share. */
 bool places_may_be_busy(const places *p, uint32_t owner);
 
 void places_used(places *p, session *s); /* s is the most recent now */

@@ -125,11 +125,11 @@ static bool learn(candidate *c, const candidate *from_segment)
     return true;
 }
 
-static void look_at_slot(adoption *a, const llm_page *dead, uint32_t slot, int32_t *tokens, uint32_t n_tokens_max)
+static void look_at_place(adoption *a, const llm_page *dead, uint32_t place, int32_t *tokens, uint32_t n_tokens_max)
 {
     llm_session_view view;
-    const int64_t n = llm_page_tokens(dead, slot, tokens, n_tokens_max, NULL);
-    if (n <= 0 || llm_page_session(dead, slot, &view) != LLM_OK || view.name[0] == '\0' ||
+    const int64_t n = llm_page_tokens(dead, place, tokens, n_tokens_max, NULL);
+    if (n <= 0 || llm_page_session(dead, place, &view) != LLM_OK || view.name[0] == '\0' ||
         !are_of_vocabulary(a->places, tokens, (uint32_t)n)) {
         return;
     }
@@ -159,8 +159,8 @@ static void look_at_page(adoption *a, const llm_page *dead)
     llm_page_view view;
     llm_page_read(dead, &view);
     int32_t *tokens = malloc(view.n_ctx * sizeof *tokens);
-    for (uint32_t slot = 0; tokens != NULL && slot < view.n_slots; slot++) {
-        look_at_slot(a, dead, slot, tokens, view.n_ctx);
+    for (uint32_t place = 0; tokens != NULL && place < view.n_places; place++) {
+        look_at_place(a, dead, place, tokens, view.n_ctx);
     }
     free(tokens);
 }
@@ -205,7 +205,7 @@ static bool become(places *p, const candidate *c)
     if (places_open_named(p, c->owner, c->name, strlen(c->name), &s) != LLM_OK) {
         return false;
     }
-    page_append(p->ground.page, s->slot, c->tokens, c->n_tokens);
+    page_append(p->ground.page, s->place, c->tokens, c->n_tokens);
     if (c->has_file) {
         s->id = c->id;
         s->has_file = true;

@@ -9,13 +9,13 @@
 
 static session *session_of(places *p, const store_change *c)
 {
-    session *s = &p->sessions[c->slot];
+    session *s = &p->sessions[c->place];
     return s->is_open && s->id == c->file.id ? s : NULL;
 }
 
 static void remember(store_change *c, const session *s)
 {
-    c->slot = s->slot;
+    c->place = s->place;
     c->file.id = s->id;
     memcpy(c->was.name, s->name, sizeof c->was.name);
     c->was.is_pinned = s->record.is_pinned;

@@ -88,7 +88,7 @@ int places_wake(places *p, uint32_t owner, const char *name, size_t n_name_bytes
     s->record.state = LLM_STATE_PARKED;
     s->parked = (parked){.where = PARKED_READING, .n_disk_bytes = n_bytes};
     session_publish(s);
-    job->slot = s->slot;
+    job->place = s->place;
     job->id = s->id;
     job->wants_session = true;
     job->n_bytes_max = n_bytes;

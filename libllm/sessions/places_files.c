@@ -69,7 +69,7 @@ store_job *places_change_of(places *p, session *s, change_verb verb)
     }
     store_change *c = &job->changes[0];
     c->verb = verb;
-    c->slot = s->slot;
+    c->place = s->place;
     c->file.id = s->id;
     if ((verb == CHANGE_WRITE || verb == CHANGE_RESET) && !places_describe(s, &c->file)) {
         store_job_free(job);

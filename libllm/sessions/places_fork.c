@@ -20,7 +20,7 @@ void places_copy_state(places *p, session *from, session *to)
     if (state == NULL) {
         return;
     }
-    page_append(p->ground.page, to->slot, session_tokens(from), session_n_tokens(from));
+    page_append(p->ground.page, to->place, session_tokens(from), session_n_tokens(from));
     to->parked = (parked){.where = PARKED_IN_MEMORY,
                           .state = state,
                           .k = is_seated(from) ? session_n_tokens(from) : from->parked.k,

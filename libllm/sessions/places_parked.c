@@ -27,7 +27,7 @@ static bool spill(places *p, session *s)
         store_job_free(job);
         return false;
     }
-    job->slot = s->slot;
+    job->place = s->place;
     job->id = s->id;
     memcpy(job->name, s->name, sizeof job->name);
     ledger_hold(p->ground.ledger, LEDGER_IN_FLIGHT, state);
@@ -65,7 +65,7 @@ bool places_read_file(places *p, session *s)
     if (job == NULL) {
         return false;
     }
-    job->slot = s->slot;
+    job->place = s->place;
     job->id = s->id;
     job->n_bytes_max = n_bytes;
     ledger_reserve(p->ground.ledger, n_bytes);
@@ -78,7 +78,7 @@ bool places_read_file(places *p, session *s)
 
 static session *session_of(places *p, const store_job *job)
 {
-    session *s = &p->sessions[job->slot];
+    session *s = &p->sessions[job->place];
     return s->is_open && s->id == job->id ? s : NULL;
 }
 
@@ -142,7 +142,7 @@ static void wake(places *p, session *s, const session_file *file)
     const uint32_t n_ctx = p->ground.model->info.n_ctx;
     const uint32_t n = file->n_tokens < n_ctx ? file->n_tokens : n_ctx;
     if (places_are_tokens(p, file->tokens, n)) {
-        page_append(p->ground.page, s->slot, file->tokens, n);
+        page_append(p->ground.page, s->place, file->tokens, n);
         s->record.n_visible = n;
         session_publish(s);
     }

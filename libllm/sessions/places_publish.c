@@ -8,7 +8,7 @@ void places_publish(places *p)
     uint64_t n_parked = 0;
     uint64_t cells = 0;
     uint64_t parked_bytes = 0;
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         const session *s = &p->sessions[i];
         if (s->is_open) {
             n_open++;

@@ -127,7 +127,7 @@ void places_become(places *p, session *s, store_job *from)
     if (s->seat != SESSION_NO_SEAT) {
         (void)places_park(p, s); /* empty: cannot fail */
     }
-    page_append(p->ground.page, s->slot, from->file.tokens, from->file.n_tokens);
+    page_append(p->ground.page, s->place, from->file.tokens, from->file.n_tokens);
     (void)places_take_state(p, s, &from->state); /* without one it is read again */
     s->record.state = LLM_STATE_PARKED;
     s->record.n_visible = from->file.n_tokens;

@@ -39,7 +39,7 @@ static void save_one(places *p, session *s)
     blob *state = state_to_save(p, s, &k);
     store_job *job = state != NULL ? store_job_new(STORE_WRITE, 0) : NULL;
     if (job != NULL) {
-        job->slot = s->slot;
+        job->place = s->place;
         job->id = s->id;
         memcpy(job->name, s->name, sizeof job->name);
         places_describe_state(p, s, state, k, &job->state);
@@ -56,7 +56,7 @@ void places_save_all(places *p, void (*done)(void *context, store_job *job), voi
     store_wait(p->store); /* what is still being read is to be saved, what is being written is not */
     (void)places_take_stored(p, done, context);
     p->is_saving = true;
-    for (uint32_t i = 0; i < p->n_slots; i++) {
+    for (uint32_t i = 0; i < p->n_places; i++) {
         session *s = &p->sessions[i];
         if (s->is_open && is_named(s) && (session_n_tokens(s) > 0 || s->record.is_pinned)) {
             save_one(p, s);

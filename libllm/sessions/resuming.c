@@ -50,7 +50,7 @@ static resume_source donor_source(const model *m, const session *donor)
 
 static void gather_donors(places *p, const session *s, bool seated, resuming_sources *out)
 {
-    for (uint32_t i = 0; i < p->n_slots && out->n_donors < LLM_SEQUENCES_MAX; i++) {
+    for (uint32_t i = 0; i < p->n_places && out->n_donors < LLM_SEQUENCES_MAX; i++) {
         const session *donor = &p->sessions[i];
         if ((donor->seat != SESSION_NO_SEAT) == seated && can_give(donor, s)) {
             out->donor_sessions[out->n_donors] = donor;

@@ -63,7 +63,7 @@ static void assert_invariant(const session *s)
 
 void session_publish(session *s)
 {
-    page_record_store(page_of(s), s->slot, &s->record);
+    page_record_store(page_of(s), s->place, &s->record);
 }
 
 static void set_state_unused(session *s, llm_state state)
@@ -81,7 +81,7 @@ static void set_state(session *s, llm_state state)
 /* The resident tokens become the first n; what was known about the rest is forgotten. */
 static void truncate_tokens(session *s, uint32_t n)
 {
-    page_truncate(page_of(s), s->slot, n);
+    page_truncate(page_of(s), s->place, n);
     if (s->logits_at > n) {
         s->logits_at = 0;
     }
@@ -118,21 +118,21 @@ static void clear(session *s)
     truncate_tokens(s, 0);
 }
 
-void session_init(session *s, const session_ground *ground, uint32_t slot)
+void session_init(session *s, const session_ground *ground, uint32_t place)
 {
-    *s = (session){.ground = ground, .slot = slot, .seat = SESSION_NO_SEAT};
+    *s = (session){.ground = ground, .place = place, .seat = SESSION_NO_SEAT};
 }
 
 void session_open(session *s, uint32_t owner, const char *name, size_t n_name_bytes)
 {
     assert(!s->is_open && !is_seated(s) && n_name_bytes <= LLM_SESSION_NAME_BYTES_MAX);
-    session_init(s, s->ground, s->slot);
+    session_init(s, s->ground, s->place);
     s->is_open = true;
     s->owner = owner;
     memcpy(s->name, name, n_name_bytes);
     s->name[n_name_bytes] = '\0';
     s->record = (page_record){.state = LLM_STATE_EMPTY, .diverged_at = -1};
-    page_slot_open(page_of(s), s->slot, owner, s->name);
+    page_place_open(page_of(s), s->place, owner, s->name);
     set_state(s, LLM_STATE_EMPTY);
 }
 
@@ -140,7 +140,7 @@ void session_rename(session *s, const char *name, size_t n_name_bytes)
 {
     memcpy(s->name, name, n_name_bytes);
     s->name[n_name_bytes] = '\0';
-    page_slot_rename(page_of(s), s->slot, s->name);
+    page_place_rename(page_of(s), s->place, s->name);
 }
 
 void session_close(session *s)
@@ -149,8 +149,8 @@ void session_close(session *s)
     clear(s);
     unpin(s);
     free(s->logits);
-    page_slot_close(page_of(s), s->slot);
-    session_init(s, s->ground, s->slot);
+    page_place_close(page_of(s), s->place);
+    session_init(s, s->ground, s->place);
 }
 
 void session_reset(session *s)
@@ -163,12 +163,12 @@ void session_reset(session *s)
 
 uint32_t session_n_tokens(const session *s)
 {
-    return page_n_tokens(page_of(s), s->slot);
+    return page_n_tokens(page_of(s), s->place);
 }
 
 const int32_t *session_tokens(const session *s)
 {
-    return page_tokens(page_of(s), s->slot);
+    return page_tokens(page_of(s), s->place);
 }
 
 bool session_is_idle(const session *s)
@@ -211,7 +211,7 @@ static void adopt_tokens(session *s, const int32_t *prompt, uint32_t k)
 {
     const uint32_t same = resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt, k);
     truncate_tokens(s, same);
-    page_append(page_of(s), s->slot, prompt + same, k - same);
+    page_append(page_of(s), s->place, prompt + same, k - same);
 }
 
 static model_result load_parked(session *s, uint16_t to, const parked *from)
@@ -231,7 +231,7 @@ static bool copy_donor(session *s, const session *donor)
     if (!copied) {
         return false;
     }
-    page_append(page_of(s), s->slot, session_tokens(donor), n);
+    page_append(page_of(s), s->place, session_tokens(donor), n);
     return true;
 }
 
@@ -287,7 +287,7 @@ void session_begin(session *s, const resume_plan *plan, uint32_t n_prompt)
 
 void session_consumed(session *s, const int32_t *tokens, uint32_t n)
 {
-    page_append(page_of(s), s->slot, tokens, n);
+    page_append(page_of(s), s->place, tokens, n);
     if (s->record.state == LLM_STATE_PREFILL) {
         s->record.n_prefilled_total += n;
         session_publish(s); /* a long prompt is watched while it is read */

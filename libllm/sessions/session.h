@@ -17,7 +17,7 @@
  *                                                |
  *                                                +--- prefill begins (refills) ---> PREFILL
  *
- * A session has a slot in the shared page as long as it is open, and a seat (a sequence of the model) while its state is
+ * A session has a place in the shared page as long as it is open, and a seat (a sequence of the model) while its state is
  * in the model's memory. PREFILL and DECODE may lose the seat for a while, when the memory is short (decode_step.c).
  *
  * Invariant of a seated session that is not torn:  resident tokens == position == what the model's memory holds.
@@ -81,8 +81,8 @@ typedef struct session_ground {
 
 typedef struct session {
     const session_ground *ground;
-    uint32_t slot;
-    int32_t seat; /* the model's sequence, or SESSION_NO_SEAT */
+    uint32_t place; /* its record in the page */
+    int32_t seat;   /* the model's sequence, or SESSION_NO_SEAT */
     bool is_open;
     bool is_held; /* by the direct mode's caller: never idle */
     uint32_t owner;
@@ -102,7 +102,7 @@ typedef struct session {
     session_claim *waiting; /* first in the queue behind it */
 } session;
 
-void session_init(session *s, const session_ground *ground, uint32_t slot);
+void session_init(session *s, const session_ground *ground, uint32_t place);
 void session_open(session *s, uint32_t owner, const char *name, size_t n_name_bytes);
 void session_rename(session *s, const char *name, size_t n_name_bytes);
 void session_close(session *s);

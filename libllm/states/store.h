@@ -41,7 +41,7 @@ typedef enum change_verb {
 /* What happens to one session's file, and what to go back to if it fails. */
 typedef struct store_change {
     change_verb verb;
-    uint32_t slot;
+    uint32_t place;
     session_file file; /* REMOVE, NONE: only the id */
     struct {
         char name[LLM_SESSION_NAME_BYTES_MAX + 1];
@@ -60,7 +60,7 @@ typedef struct store_job {
     llm_status status;
     uint32_t n_changes; /* CHANGE */
     store_change *changes;
-    uint32_t slot; /* WRITE, READ: of the session it is about; its id tells whether that is still the same one */
+    uint32_t place; /* WRITE, READ: of the session it is about; its id tells whether that is still the same one */
     uint64_t id;
     bool wants_session;   /* READ */
     uint64_t linked_id;   /* SAVE, without parts: the session whose state file is the state; 0: there is none */

@@ -345,7 +345,7 @@ static void take_event(driver *d, wire_reader *r)
     }
     switch (op) {
     case LLM_EVENT_ADMITTED:
-        a->slot = (uint32_t)wire_read_uint(r, UINT32_MAX);
+        a->place = (uint32_t)wire_read_uint(r, UINT32_MAX);
         if (a->is_admitted) {
             fault(d, request, "ADMITTED twice");
         }
@@ -359,7 +359,7 @@ static void take_event(driver *d, wire_reader *r)
             fault(d, request, "a REPLY to a GENERATE");
         }
         a->status = (uint32_t)wire_read_uint(r, LLM_STATUS_N - 1);
-        a->slot = (uint32_t)wire_read_uint(r, UINT32_MAX);
+        a->place = (uint32_t)wire_read_uint(r, UINT32_MAX);
         a->n_tokens = (uint32_t)wire_read_uint(r, UINT32_MAX);
     }
     a->is_over = true;
@@ -456,15 +456,15 @@ uint64_t driver_counter(const driver *d, int counter)
     return llm_page_counter(d->page, counter);
 }
 
-int driver_state(const driver *d, uint32_t slot)
+int driver_state(const driver *d, uint32_t place)
 {
     llm_session_view view;
-    return llm_page_session(d->page, slot, &view) == LLM_OK ? (int)view.state : -1;
+    return llm_page_session(d->page, place, &view) == LLM_OK ? (int)view.state : -1;
 }
 
-uint32_t driver_tokens(const driver *d, uint32_t slot, int32_t *out, uint32_t n_out)
+uint32_t driver_tokens(const driver *d, uint32_t place, int32_t *out, uint32_t n_out)
 {
-    int64_t n = llm_page_tokens(d->page, slot, out, n_out, NULL);
+    int64_t n = llm_page_tokens(d->page, place, out, n_out, NULL);
     return n > 0 ? (uint32_t)n : 0;
 }
 
@@ -473,9 +473,9 @@ bool driver_is_idle(driver *d)
     driver_fence(d);
     bool idle = d->n_open == 0 && driver_counter(d, LLM_COUNTER_REQUESTS_RUNNING) == 0 &&
                 driver_counter(d, LLM_COUNTER_REQUESTS_WAITING) == 0;
-    for (uint32_t slot = 0; slot < d->info.n_slots; slot++) {
+    for (uint32_t place = 0; place < d->info.n_places; place++) {
         llm_session_view view;
-        if (llm_page_session(d->page, slot, &view) == LLM_OK) {
+        if (llm_page_session(d->page, place, &view) == LLM_OK) {
             idle = idle && view.n_waiting == 0 && view.state != LLM_STATE_PREFILL && view.state != LLM_STATE_DECODE;
         }
     }

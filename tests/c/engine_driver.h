@@ -18,7 +18,7 @@ typedef enum ask { ASK_GENERATE, ASK_REPLY } ask;
 typedef struct answer {
     ask asked;
     bool is_admitted, is_started, is_over; /* over: FINISHED or REPLY came */
-    uint32_t slot;                         /* of ADMITTED or REPLY */
+    uint32_t place;                        /* of ADMITTED or REPLY */
     uint32_t reason, n_reused;             /* of STARTED */
     int32_t diverged_at;
     uint32_t status; /* of FINISHED or REPLY */
@@ -104,9 +104,9 @@ void driver_loop(driver *d);
 uint64_t driver_counter(const driver *d, int counter);
 bool driver_is_idle(driver *d); /* the page says that nothing runs or waits */
 /* State of the session in that place, or -1. */
-int driver_state(const driver *d, uint32_t slot);
+int driver_state(const driver *d, uint32_t place);
 /* Copies its resident tokens; 0 when it is closed. */
-uint32_t driver_tokens(const driver *d, uint32_t slot, int32_t *out, uint32_t n_out);
+uint32_t driver_tokens(const driver *d, uint32_t place, int32_t *out, uint32_t n_out);
 
 /* ---- prompts and references ---- */
 

@@ -88,9 +88,9 @@ enum { N_STALLED = 2, STALLED_TOKENS = 30000, RING_BYTES = 4 * LLM_OUTBOX_BYTES_
 static uint64_t tokens_held(const driver *d)
 {
     uint64_t n = 0;
-    for (uint32_t slot = 0; slot < d->info.n_slots; slot++) {
+    for (uint32_t place = 0; place < d->info.n_places; place++) {
         llm_session_view view;
-        n += llm_page_session(d->page, slot, &view) == LLM_OK ? view.n_tokens : 0;
+        n += llm_page_session(d->page, place, &view) == LLM_OK ? view.n_tokens : 0;
     }
     return n;
 }
@@ -104,11 +104,11 @@ static void a_prompt_counts_while_it_is_read(void)
     make_prompt(prompt, N_PROMPT, 1);
     generate_call call = {.session = "a", .prompt = prompt, .n_prompt = N_PROMPT, .max_tokens = 1};
     uint64_t request = driver_generate(d, &call);
-    uint32_t slot = driver_wait_started(d, request)->slot;
+    uint32_t place = driver_wait_started(d, request)->place;
     llm_session_view view;
     do {
         driver_loop(d);
-        CHECK_INT(llm_page_session(d->page, slot, &view), LLM_OK);
+        CHECK_INT(llm_page_session(d->page, place, &view), LLM_OK);
     } while (view.n_tokens < 3 * CALL);
     CHECK_STR(llm_state_word((int)view.state), "prefill");
     CHECK(view.n_prefilled_total > CALL && view.n_prefilled_total <= view.n_tokens);

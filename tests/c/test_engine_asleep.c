@@ -201,9 +201,9 @@ static uint32_t n_pinned(const driver *d, const char *name)
     uint32_t n = 0;
     llm_page_view page_view;
     llm_page_read(d->page, &page_view);
-    for (uint32_t slot = 0; slot < page_view.n_slots; slot++) {
+    for (uint32_t place = 0; place < page_view.n_places; place++) {
         llm_session_view view;
-        n += llm_page_session(d->page, slot, &view) == LLM_OK && strcmp(view.name, name) == 0 &&
+        n += llm_page_session(d->page, place, &view) == LLM_OK && strcmp(view.name, name) == 0 &&
              view.is_pinned == LLM_PIN_ANCHORED;
     }
     return n;

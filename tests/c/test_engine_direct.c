@@ -342,7 +342,7 @@ static void a_served_session_goes_on_by_calls(void)
         make_prompt(prompt, PROMPT, 3);
         generate_call call = {.session = "it", .prompt = prompt, .n_prompt = PROMPT, .max_tokens = LENGTH};
         const answer *a = driver_wait(d, driver_generate(d, &call));
-        uint32_t n = driver_tokens(d, a->slot, prompt, PROMPT + LENGTH);
+        uint32_t n = driver_tokens(d, a->place, prompt, PROMPT + LENGTH);
         CHECK_INT(n, a->finished.n_resident);
         CHECK_INT(llm_engine_stop(d->engine), LLM_OK);
         llm_session *s = open_session(d->engine, "it");

@@ -41,23 +41,23 @@ static driver *open_usual(uint32_t n_sessions)
     return open_sim("sim:hybrid,length=0", n_sessions, LLM_POLICY_PARK);
 }
 
-/* The open session of that name; slot UINT32_MAX: there is none. */
+/* The open session of that name; place UINT32_MAX: there is none. */
 static llm_session_view view_of(const driver *d, const char *name)
 {
     llm_page_view page_view;
     llm_page_read(d->page, &page_view);
-    for (uint32_t slot = 0; slot < page_view.n_slots; slot++) {
+    for (uint32_t place = 0; place < page_view.n_places; place++) {
         llm_session_view view;
-        if (llm_page_session(d->page, slot, &view) == LLM_OK && strcmp(view.name, name) == 0) {
+        if (llm_page_session(d->page, place, &view) == LLM_OK && strcmp(view.name, name) == 0) {
             return view;
         }
     }
-    return (llm_session_view){.slot = UINT32_MAX};
+    return (llm_session_view){.place = UINT32_MAX};
 }
 
 static bool is_open(const driver *d, const char *name)
 {
-    return view_of(d, name).slot != UINT32_MAX;
+    return view_of(d, name).place != UINT32_MAX;
 }
 
 /* All complaints in one text. */
@@ -150,11 +150,11 @@ static page *leave_segment(const driver *d, const char *name, const int32_t *tok
     llm_page_read(d->page, &view);
     page *p = NULL;
     char error[LLM_TEXT_BYTES_MAX];
-    if (page_open(segment_name(), view.n_slots, view.n_ctx, view.model, view.fingerprint, &p, error, sizeof error) !=
+    if (page_open(segment_name(), view.n_places, view.n_ctx, view.model, view.fingerprint, &p, error, sizeof error) !=
         LLM_OK) {
         abort();
     }
-    page_slot_open(p, 0, 0, name);
+    page_place_open(p, 0, 0, name);
     page_append(p, 0, tokens, n);
     page_record_store(
         p, 0,
@@ -284,7 +284,7 @@ static void test_what_cannot_be_saved_stays_in_the_segment(void)
     CHECK_INT(llm_page_open(name, -1, &left), LLM_OK);
     llm_session_view view;
     bool is_there = false;
-    for (uint32_t slot = 0; llm_page_session(left, slot, &view) != LLM_INVALID && slot < 8; slot++) {
+    for (uint32_t place = 0; llm_page_session(left, place, &view) != LLM_INVALID && place < 8; place++) {
         is_there = is_there || (strcmp(view.name, "it") == 0 && view.n_tokens == n_tokens);
     }
     CHECK(is_there);
@@ -297,7 +297,7 @@ static void test_longer_tokens_keep_the_older_state(void)
 {
     driver *d = open_usual(2);
     int32_t tokens[1024];
-    const uint32_t n = driver_tokens(d, say(d, "it", 1)->slot, tokens, 1024);
+    const uint32_t n = driver_tokens(d, say(d, "it", 1)->place, tokens, 1024);
     make_prompt(tokens + n, 100, 3);
     page *dead = leave_segment(d, "it", tokens, n + 100, false);
     CHECK_INT(driver_close(d), 0);
@@ -436,7 +436,7 @@ static void hold_talk(talk *t, const char *path, uint64_t seed, uint32_t n_promp
     make_prompt(t->tokens, n_prompt, seed);
     const generate_call call = {.session = "it", .prompt = t->tokens, .n_prompt = n_prompt, .max_tokens = 5};
     driver_wait(d, driver_reset(d, 0, "it"));
-    t->n = driver_tokens(d, driver_wait(d, driver_generate(d, &call))->slot, t->tokens, 1024);
+    t->n = driver_tokens(d, driver_wait(d, driver_generate(d, &call))->place, t->tokens, 1024);
     driver_close(d);
     t->files[0] = hold(path, "llmd-session");
     t->files[1] = hold(path, "llmd-state");
@@ -469,7 +469,7 @@ static void test_no_damage_gives_a_wrong_answer(void)
         }
         driver *d = open_usual(2);
         const llm_session_view view = view_of(d, "it");
-        CHECK(view.slot == UINT32_MAX || view.n_tokens == talks[0].n || view.n_tokens == talks[1].n);
+        CHECK(view.place == UINT32_MAX || view.n_tokens == talks[0].n || view.n_tokens == talks[1].n);
         for (int i = 0; i < 2; i++) {
             const generate_call call = {
                 .session = "it", .prompt = talks[i].tokens, .n_prompt = talks[i].n_next, .max_tokens = 6};

@@ -35,9 +35,9 @@ static uint32_t pin(driver *d, uint32_t owner, const char *session, bool pinned)
 
 static bool is_open(const driver *d, uint32_t owner, const char *name)
 {
-    for (uint32_t slot = 0; slot < d->info.n_slots; slot++) {
+    for (uint32_t place = 0; place < d->info.n_places; place++) {
         llm_session_view view;
-        if (llm_page_session(d->page, slot, &view) == LLM_OK && view.owner == owner && strcmp(view.name, name) == 0) {
+        if (llm_page_session(d->page, place, &view) == LLM_OK && view.owner == owner && strcmp(view.name, name) == 0) {
             return true;
         }
     }
@@ -78,8 +78,8 @@ static void test_later_timelines_are_pinned_with_their_session(void)
     llm_session_view view;
     CHECK_INT(say(d, OWN, "a", 1)->status, LLM_OK);
     CHECK_INT(pin(d, OWN, "a", true), LLM_OK);
-    const uint32_t slot = say(d, OWN, "a", 2)->slot;
-    CHECK_INT(llm_page_session(d->page, slot, &view), LLM_OK);
+    const uint32_t place = say(d, OWN, "a", 2)->place;
+    CHECK_INT(llm_page_session(d->page, place, &view), LLM_OK);
     CHECK_INT(view.is_pinned, LLM_PIN_SESSION);
     CHECK_INT(say(d, OWN, "a", 3)->status, LLM_OK); /* in place of the second */
     CHECK(say(d, OWN, "a", 2)->n_reused == 0);
@@ -236,8 +236,8 @@ static void test_queues_have_room_for_others(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* Busy sessions cannot be given up for others: of their slots, too, one owner has its share. */
-static void test_busy_sessions_leave_slots_to_others(void)
+/* Busy sessions cannot be given up for others: of their places, too, one owner has its share. */
+static void test_busy_sessions_leave_places_to_others(void)
 {
     driver *d = open_for_two(LLM_POLICY_EVICT, 4);
     const uint64_t busy[] = {endless(d, OWN, "a", 0), endless(d, OWN, "b", 1), endless(d, OWN, "c", 2)};
@@ -443,7 +443,7 @@ int main(void)
     RUN(test_endless_generations_leave_a_seat_to_others);
     RUN(test_the_owner_with_the_fewest_seats_is_next);
     RUN(test_queues_have_room_for_others);
-    RUN(test_busy_sessions_leave_slots_to_others);
+    RUN(test_busy_sessions_leave_places_to_others);
     RUN(test_places_that_nobody_gives_up_are_not_all_for_one);
     RUN(test_the_greedy_owner_gives_first);
     RUN(test_the_budget_of_parked_states_is_shared);

@@ -6,7 +6,7 @@
 #include "check.h"
 #include "engine_driver.h"
 
-enum { N_CTX = 1024, N_TALKS = 4, N_SLOTS = 32, N_BOUNDARIES = 4, WINDOW = 64, N_CLASSES = 4 };
+enum { N_CTX = 1024, N_TALKS = 4, N_PLACES = 32, N_BOUNDARIES = 4, WINDOW = 64, N_CLASSES = 4 };
 
 static const char *const models[N_CLASSES] = {"sim:dense", "sim:window,window=64", "sim:recurrent", "sim:hybrid"};
 
@@ -31,7 +31,7 @@ typedef struct talk {
 typedef struct party {
     driver *warm, *cold;
     bool one_timeline; /* each name has one place for good, so what it reuses is known beforehand */
-    place places[N_SLOTS];
+    place places[N_PLACES];
     talk talks[N_TALKS];
     random_source random;
     uint32_t n_reasons[LLM_REASON_N];
@@ -176,14 +176,14 @@ static void place_follow(party *p, place *at, const promise *was, const answer *
         at->oldest = a->n_reused;
     }
     at->oldest = peak > WINDOW && peak - WINDOW > at->oldest ? peak - WINDOW : at->oldest;
-    at->n = driver_tokens(p->warm, a->slot, at->tokens, N_CTX);
+    at->n = driver_tokens(p->warm, a->place, at->tokens, N_CTX);
 }
 
 static void check_answer(party *p, talk *t)
 {
     const answer *a = driver_wait(p->warm, t->request);
-    CHECK(a->is_admitted && a->slot < N_SLOTS);
-    place *at = &p->places[a->slot];
+    CHECK(a->is_admitted && a->place < N_PLACES);
+    place *at = &p->places[a->place];
     if (!a->is_started) { /* cancelled before */
         CHECK(t->is_cancelled && a->finished.outcome == LLM_OUTCOME_CANCELLED);
         return;
@@ -212,7 +212,7 @@ static void check_answer(party *p, talk *t)
 static const place *place_of(const party *p, const talk *t)
 {
     return t->request != 0 && driver_answer(p->warm, t->request)->is_admitted
-               ? &p->places[driver_answer(p->warm, t->request)->slot]
+               ? &p->places[driver_answer(p->warm, t->request)->place]
                : NULL;
 }
 
@@ -367,10 +367,10 @@ static void owners_do_not_meet(void)
     int32_t prompt[100];
     make_prompt(prompt, 100, 1);
     generate_call call = {.owner = 1, .session = "same", .prompt = prompt, .n_prompt = 100, .max_tokens = 5};
-    uint32_t first = driver_wait(d, driver_generate(d, &call))->slot;
+    uint32_t first = driver_wait(d, driver_generate(d, &call))->place;
     call.owner = 2;
     const answer *a = driver_wait(d, driver_generate(d, &call));
-    CHECK(a->slot != first);
+    CHECK(a->place != first);
     CHECK_STR(llm_reason_word((int)a->reason), "new");
     CHECK_INT(driver_wait(d, driver_close_session(d, 2, "same"))->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_close_session(d, 2, "same"))->status, LLM_NOT_FOUND);

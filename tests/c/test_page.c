@@ -20,12 +20,12 @@
 
 static char segment[64]; /* this process's own name */
 
-static page *open_page(const char *name, uint32_t n_slots, uint32_t n_ctx)
+static page *open_page(const char *name, uint32_t n_places, uint32_t n_ctx)
 {
     page *p = NULL;
     char error[LLM_TEXT_BYTES_MAX] = "";
     const char *fingerprint = "0123456789abcdef0123456789abcdef";
-    int status = page_open(name, n_slots, n_ctx, "a model", fingerprint, &p, error, sizeof error);
+    int status = page_open(name, n_places, n_ctx, "a model", fingerprint, &p, error, sizeof error);
     if (status != LLM_OK) {
         printf("page_open: %s: %s\n", llm_status_word(status), error);
     }
@@ -39,7 +39,7 @@ static void a_private_page_tells_its_facts(void)
     llm_page_view view;
     llm_page_read(page_reader(p), &view);
     CHECK_INT(view.version, LLM_PAGE_VERSION);
-    CHECK_INT(view.n_slots, 3);
+    CHECK_INT(view.n_places, 3);
     CHECK_INT(view.n_ctx, 100);
     CHECK_INT(view.n_counters, LLM_COUNTER_N);
     CHECK_INT(view.pid, getpid());
@@ -48,9 +48,9 @@ static void a_private_page_tells_its_facts(void)
     CHECK_STR(view.fingerprint, "0123456789abcdef0123456789abcdef");
     llm_session_view session;
     int32_t token;
-    for (uint32_t slot = 0; slot < 5; slot++) { /* all closed, the last two do not exist */
-        CHECK_INT(llm_page_session(page_reader(p), slot, &session), LLM_NOT_FOUND);
-        CHECK_INT(llm_page_tokens(page_reader(p), slot, &token, 1, NULL), -1);
+    for (uint32_t place = 0; place < 5; place++) { /* all closed, the last two do not exist */
+        CHECK_INT(llm_page_session(page_reader(p), place, &session), LLM_NOT_FOUND);
+        CHECK_INT(llm_page_tokens(page_reader(p), place, &token, 1, NULL), -1);
     }
     page_close(p);
     page_close(NULL);
@@ -64,7 +64,7 @@ static void tokens_grow_and_are_cut(void)
     const int32_t tokens[8] = {10, 11, 12, 13, 14, 15, 16, 17};
     int32_t copy[8];
     uint32_t generation, later;
-    page_slot_open(p, 1, 7, "a");
+    page_place_open(p, 1, 7, "a");
     CHECK_INT(llm_page_tokens(reader, 1, copy, 8, &generation), 0);
     page_append(p, 1, tokens, 5);
     page_append(p, 1, tokens + 5, 3); /* to the brim */
@@ -96,7 +96,7 @@ static void a_record_is_shown_and_leaves_with_its_session(void)
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    page_slot_open(p, 0, 42, name);
+    page_place_open(p, 0, 42, name);
     llm_session_view v;
     CHECK_INT(llm_page_session(reader, 0, &v), LLM_OK);
     CHECK_STR(v.name, name);
@@ -124,9 +124,9 @@ static void a_record_is_shown_and_leaves_with_its_session(void)
     CHECK(v.n_last_reused == 6 && v.n_prefilled_total == 7 && v.n_reused_total == 8 && v.n_generated_total == 9);
     CHECK(v.used_ms == 10 && v.opened_ms > 10);
     uint32_t generation = v.generation;
-    page_slot_close(p, 0);
+    page_place_close(p, 0);
     CHECK_INT(llm_page_session(reader, 0, &v), LLM_NOT_FOUND);
-    page_slot_open(p, 0, 43, "b");
+    page_place_open(p, 0, 43, "b");
     CHECK_INT(llm_page_session(reader, 0, &v), LLM_OK);
     CHECK_STR(v.name, "b"); /* nothing of the longer name is left */
     CHECK_INT(v.n_requests, 0);
@@ -165,7 +165,7 @@ static void another_mapping_reads_what_is_written(void)
     llm_page_read(other, &view);
     CHECK_INT(view.n_ctx, 16);
     CHECK_STR(view.model, "a model");
-    page_slot_open(p, 0, 1, "s");
+    page_place_open(p, 0, 1, "s");
     page_append(p, 0, tokens, 3);
     CHECK_INT(llm_page_tokens(other, 0, copy, 16, NULL), 3);
     CHECK(memcmp(copy, tokens, sizeof tokens) == 0);
@@ -227,7 +227,7 @@ static void a_segment_that_shrinks_harms_no_reader(void)
     page *p = open_page(segment, 2, 16);
     CHECK(p != NULL);
     const int32_t tokens[2] = {5, 6};
-    page_slot_open(p, 1, 1, "it");
+    page_place_open(p, 1, 1, "it");
     page_append(p, 1, tokens, 2);
     llm_page_view view;
     llm_page *reader;
@@ -258,7 +258,7 @@ static void die_with_segment(pid_t *child)
         page *p = open_page(segment, 1, 16);
         if (p != NULL) {
             const int32_t tokens[2] = {5, 6};
-            page_slot_open(p, 0, 1, "orphan");
+            page_place_open(p, 0, 1, "orphan");
             page_append(p, 0, tokens, 2);
         }
         _exit(p != NULL ? 0 : 1);
@@ -360,9 +360,9 @@ static void read_all(const llm_page *reader)
     llm_session_view session;
     llm_page_view view;
     llm_page_read(reader, &view);
-    for (uint32_t slot = 0; slot < view.n_slots; slot++) {
-        llm_page_session(reader, slot, &session);
-        llm_page_tokens(reader, slot, copy, 4096, NULL);
+    for (uint32_t place = 0; place < view.n_places; place++) {
+        llm_page_session(reader, place, &session);
+        llm_page_tokens(reader, place, copy, 4096, NULL);
     }
     for (int counter = 0; counter < LLM_COUNTER_N; counter++) {
         llm_page_counter(reader, counter);
@@ -388,8 +388,8 @@ static void a_damaged_segment_harms_no_reader(void)
 {
     page *p = open_page(segment, 4, 64);
     CHECK(p != NULL);
-    page_slot_open(p, 0, 1, "a");
-    page_slot_open(p, 3, 1, "b");
+    page_place_open(p, 0, 1, "a");
+    page_place_open(p, 3, 1, "b");
     page_append(p, 3, (const int32_t[]){1, 2, 3}, 3);
     static uint8_t image[65536], damaged[65536];
     llm_page_view view;
@@ -455,8 +455,8 @@ static void *rewrite(void *argument)
         uint32_t kept = (uint32_t)life * 7919u % TORTURE_CTX;
         kept = kept < page_n_tokens(t->p, 0) ? kept : page_n_tokens(t->p, 0) / 2;
         if (life % 64 == 0) { /* a million is a multiple: where the number starts over, nothing is kept */
-            page_slot_close(t->p, 0);
-            page_slot_open(t->p, 0, (uint32_t)life, "torture");
+            page_place_close(t->p, 0);
+            page_place_open(t->p, 0, (uint32_t)life, "torture");
             kept = 0;
         }
         page_truncate(t->p, 0, kept);
@@ -485,7 +485,7 @@ static void a_reader_never_sees_a_torn_copy(void)
 {
     torture t = {.p = open_page(segment, 1, TORTURE_CTX)};
     CHECK(t.p != NULL);
-    page_slot_open(t.p, 0, 1, "torture");
+    page_place_open(t.p, 0, 1, "torture");
     llm_page *reader;
     CHECK_INT(llm_page_open(segment, -1, &reader), LLM_OK);
     pthread_t writer;
@@ -543,7 +543,7 @@ static void segments_of_the_long_dead_are_removed(void)
         page *old = open_page(name, 2, 16);
         CHECK(old != NULL);
         if (cases[i].has_session) {
-            page_slot_open(old, 0, 0, "used today");
+            page_place_open(old, 0, 0, "used today");
         }
         age_segment(name, cases[i].days, cases[i].is_dead);
         CHECK_STILL_GOOD();

@@ -164,10 +164,10 @@ static void test_a_fork_never_costs_its_parent(void)
 {
     driver *d =
         driver_open(&(llm_engine_options){.model = "sim:dense", .n_sessions = 1, .capacity_policy = LLM_POLICY_EVICT});
-    const uint32_t slot = say(d, "parent", 1)->slot;
+    const uint32_t place = say(d, "parent", 1)->place;
     CHECK_INT(driver_wait(d, driver_fork(d, 0, "parent", "child", UINT32_MAX))->status, LLM_CAPACITY);
     int32_t tokens[1024];
-    CHECK(driver_tokens(d, slot, tokens, 1024) >= LONG);
+    CHECK(driver_tokens(d, place, tokens, 1024) >= LONG);
     CHECK_INT(driver_close(d), 0);
 }
 
@@ -175,11 +175,11 @@ static void test_a_fork_replaces_only_what_it_may(void)
 {
     driver *d = driver_open_model("sim:dense,length=0");
     CHECK_INT(say(d, "parent", 1)->status, LLM_OK);
-    const uint32_t slot = say(d, "child", 2)->slot;
+    const uint32_t place = say(d, "child", 2)->place;
     d->forks_beside = true;
     CHECK_INT(driver_wait(d, driver_fork(d, 0, "parent", "child", UINT32_MAX))->status, LLM_EXISTS);
     int32_t tokens[1024];
-    CHECK(driver_tokens(d, slot, tokens, 1024) >= LONG);
+    CHECK(driver_tokens(d, place, tokens, 1024) >= LONG);
     CHECK_INT(driver_wait(d, driver_fork(d, 0, "parent", "another", UINT32_MAX))->status, LLM_OK);
     d->forks_beside = false;
     CHECK_INT(driver_wait(d, driver_fork(d, 0, "parent", "child", UINT32_MAX))->status, LLM_OK);
@@ -195,11 +195,11 @@ static void test_a_fork_that_must_wait_replaces_nothing(void)
     CHECK_INT(say(d, "parent", 1)->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
     d = open_with(directory, 2, LLM_POLICY_PARK);
-    const uint32_t slot = say(d, "child", 2)->slot;
+    const uint32_t place = say(d, "child", 2)->place;
     const answer *forked = driver_wait(d, driver_fork(d, 0, "parent", "child", UINT32_MAX));
     int32_t tokens[1024];
     CHECK_INT(forked->status, LLM_BUSY);
-    CHECK(driver_tokens(d, slot, tokens, 1024) >= LONG);
+    CHECK(driver_tokens(d, place, tokens, 1024) >= LONG);
     CHECK_INT(driver_close(d), 0);
     remove_directory(directory);
 }
@@ -253,7 +253,7 @@ static void test_a_load_never_lands_with_another_owner(void)
         CHECK_INT(driver_wait(d, load)->status, LLM_OK);
         const answer *a = driver_wait(d, request);
         int32_t tokens[1024];
-        CHECK(driver_tokens(d, a->slot, tokens, 1024) <= a->finished.n_resident);
+        CHECK(driver_tokens(d, a->place, tokens, 1024) <= a->finished.n_resident);
         driver_wait(d, driver_close_session(d, 7, "foreign"));
     }
     driver_wait_all(d);
@@ -341,12 +341,12 @@ static page *leave_segment(const driver *d, const dead_session *sessions, uint32
     llm_page_read(d->page, &view);
     page *p = NULL;
     char error[LLM_TEXT_BYTES_MAX];
-    if (page_open(segment_name(), view.n_slots, view.n_ctx, view.model, view.fingerprint, &p, error, sizeof error) !=
+    if (page_open(segment_name(), view.n_places, view.n_ctx, view.model, view.fingerprint, &p, error, sizeof error) !=
         LLM_OK) {
         abort();
     }
     for (uint32_t i = 0; i < n; i++) {
-        page_slot_open(p, i, 0, sessions[i].name);
+        page_place_open(p, i, 0, sessions[i].name);
         page_append(p, i, sessions[i].tokens, sessions[i].n_tokens);
         page_record_store(p, i,
                           &(page_record){.state = LLM_STATE_IDLE,
@@ -378,13 +378,13 @@ static llm_session_view view_of(const driver *d, const char *name)
 {
     llm_page_view page_view;
     llm_page_read(d->page, &page_view);
-    for (uint32_t slot = 0; slot < page_view.n_slots; slot++) {
+    for (uint32_t place = 0; place < page_view.n_places; place++) {
         llm_session_view view;
-        if (llm_page_session(d->page, slot, &view) == LLM_OK && strcmp(view.name, name) == 0) {
+        if (llm_page_session(d->page, place, &view) == LLM_OK && strcmp(view.name, name) == 0) {
             return view;
         }
     }
-    return (llm_session_view){.slot = UINT32_MAX};
+    return (llm_session_view){.place = UINT32_MAX};
 }
 
 /* Known from its file or only from the segment: a session was used and pinned when the segment says so. */
@@ -394,7 +394,7 @@ static void test_a_kill_forgets_neither_use_nor_pin(void)
     const char *directory = new_directory();
     driver *d = open_with(directory, 2, LLM_POLICY_PARK);
     int32_t tokens[1024];
-    const uint32_t n = driver_tokens(d, say(d, "filed", 1)->slot, tokens, 1024);
+    const uint32_t n = driver_tokens(d, say(d, "filed", 1)->place, tokens, 1024);
     const uint64_t later_ms = view_of(d, "filed").used_ms + HOUR_MS;
     const dead_session sessions[] = {{"filed", tokens, n, later_ms, true}, {"only", tokens, n, later_ms + 1, true}};
     page *dead = leave_segment(d, sessions, 2);
@@ -418,7 +418,7 @@ static void test_a_kill_takes_no_pin_from_another_timeline(void)
     const char *directory = new_directory();
     driver *d = open_with(directory, 2, LLM_POLICY_PARK);
     int32_t tokens[1024];
-    const uint32_t n = driver_tokens(d, say(d, "it", 1)->slot, tokens, 1024);
+    const uint32_t n = driver_tokens(d, say(d, "it", 1)->place, tokens, 1024);
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
     const uint64_t used_ms = view_of(d, "it").used_ms;
     const dead_session sessions[] = {{"it", tokens, n, used_ms, true}, {"it", tokens, n / 2, used_ms + 1, false}};
@@ -461,7 +461,7 @@ static bool are_open_from(const driver *d, uint32_t first)
     bool good = true;
     for (uint32_t i = 0; i < 8; i++) {
         const char name[] = {'s', (char)('0' + i), '\0'};
-        good = good && (view_of(d, name).slot != UINT32_MAX) == (i >= first);
+        good = good && (view_of(d, name).place != UINT32_MAX) == (i >= first);
     }
     return good;
 }
@@ -509,18 +509,18 @@ static void test_files_and_segment_are_one_order(void)
     driver *d = open_with(directory, 2, LLM_POLICY_PARK);
     int32_t tokens[1024];
     CHECK_INT(say(d, "oldest", 2)->status, LLM_OK);
-    const uint32_t n = driver_tokens(d, say(d, "newest", 1)->slot, tokens, 1024);
+    const uint32_t n = driver_tokens(d, say(d, "newest", 1)->place, tokens, 1024);
     const uint64_t later_ms = now_ms() + HOUR_MS;
     const dead_session sessions[] = {{"newest", tokens, n, later_ms + 1, false},
                                      {"middle", tokens, n, later_ms, false}};
     page *dead = leave_segment(d, sessions, 2);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill(directory, 1);
-    CHECK(view_of(d, "oldest").slot != UINT32_MAX);
+    CHECK(view_of(d, "oldest").place != UINT32_MAX);
     CHECK_INT(say(d, "another", 3)->status, LLM_OK);
-    CHECK(view_of(d, "oldest").slot == UINT32_MAX && view_of(d, "middle").slot != UINT32_MAX);
+    CHECK(view_of(d, "oldest").place == UINT32_MAX && view_of(d, "middle").place != UINT32_MAX);
     CHECK_INT(say(d, "last", 4)->status, LLM_OK);
-    CHECK(view_of(d, "middle").slot == UINT32_MAX && view_of(d, "newest").slot != UINT32_MAX);
+    CHECK(view_of(d, "middle").place == UINT32_MAX && view_of(d, "newest").place != UINT32_MAX);
     CHECK_INT(driver_close(d), 0);
     page_close(dead);
     remove_directory(directory);

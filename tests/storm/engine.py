@@ -246,8 +246,8 @@ class Engine:
 
     def resident(self, session: str) -> list[list[int]]:
         """The tokens of each timeline of a session, as the shared page says."""
-        slots = self.page.slots_of(0, session)
-        return [list(tokens) for tokens in map(self.page.tokens, sorted(slots)) if tokens is not None]
+        places = self.page.places_of(0, session)
+        return [list(tokens) for tokens in map(self.page.tokens, sorted(places)) if tokens is not None]
 
     def complaints(self) -> list[str]:
         out, found = ffi.new("char[512]"), []

@@ -276,13 +276,13 @@ class Generation:
 
     def turn(self, came_ms: int, sights: Mapping[int, Sight]) -> Turn:
         """What is told about it afterwards."""
-        finished, started, slot = self.finished, self.started, self.admitted.slot if self.admitted else None
+        finished, started, place = self.finished, self.started, self.admitted.place if self.admitted else None
         divergence = None
-        if started is not None and slot is not None:
-            divergence = divergence_of(self.work.prompt.tokens, started.diverged_at, sights.get(slot))
+        if started is not None and place is not None:
+            divergence = divergence_of(self.work.prompt.tokens, started.diverged_at, sights.get(place))
         return Turn(
             at_ms=came_ms,
-            slot=slot,
+            place=place,
             reason=started.reason if started is not None else None,
             outcome=self.outcome_word,
             n_prompt=self.work.prompt.n_tokens,

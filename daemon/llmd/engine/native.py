@@ -180,7 +180,7 @@ COUNTERS = tuple(
 class PageView:
     """Fixed facts of a segment; see llm_page_view in llm_page.h."""
 
-    n_slots: int
+    n_places: int
     n_ctx: int
     pid: int
     started_ms: int
@@ -193,7 +193,7 @@ class PageView:
 class SessionView:
     """A consistent copy of one session's record: llm_session_view in llm_page.h, which describes the fields."""
 
-    slot: int
+    place: int
     owner: int
     state: int
     reason: int
@@ -245,35 +245,35 @@ class Page:
     def counters(self) -> dict[str, int]:
         return {counter.name: self.counter(number) for number, counter in enumerate(COUNTERS)}
 
-    def session(self, slot: int) -> SessionView | None:
+    def session(self, place: int) -> SessionView | None:
         view = ffi.new("llm_session_view *")
-        if lib.llm_page_session(self._pointer, slot, view) != Status.OK:
+        if lib.llm_page_session(self._pointer, place, view) != Status.OK:
             return None
         return copied(view, SessionView)
 
     def sessions(self) -> Iterator[SessionView]:
-        for slot in range(self.read().n_slots):
-            view = self.session(slot)
+        for place in range(self.read().n_places):
+            view = self.session(place)
             if view is not None:
                 yield view
 
-    def slots_of(self, owner: int, name: str) -> set[int]:
-        """Where the timelines of a session lie. Looks at every slot, without a copy of each for Python."""
+    def places_of(self, owner: int, name: str) -> set[int]:
+        """Where the timelines of a session lie. Looks at every place, without a copy of each for Python."""
         view, wanted = ffi.new("llm_session_view *"), name.encode()
         return {
-            slot
-            for slot in range(self.read().n_slots)
-            if lib.llm_page_session(self._pointer, slot, view) == Status.OK
+            place
+            for place in range(self.read().n_places)
+            if lib.llm_page_session(self._pointer, place, view) == Status.OK
             and view.owner == owner
             and ffi.string(view.name) == wanted
         }
 
-    def tokens(self, slot: int) -> array[int] | None:
-        """The resident tokens of a session; None when the slot holds none."""
+    def tokens(self, place: int) -> array[int] | None:
+        """The resident tokens of a session; None when the place holds none."""
         wanted = 4096
         while True:
             out = array("i", bytes(4 * wanted))
-            n = int(lib.llm_page_tokens(self._pointer, slot, ffi.from_buffer("int32_t[]", out), wanted, ffi.NULL))
+            n = int(lib.llm_page_tokens(self._pointer, place, ffi.from_buffer("int32_t[]", out), wanted, ffi.NULL))
             if n >= 0:
                 return out[:n]
             if n == -1:

@@ -66,7 +66,7 @@ class EngineInfo:
     n_vocab: int
     n_sessions: int
     n_scratch: int
-    n_slots: int
+    n_places: int
     """Places and sessions that may be parked beyond them."""
     n_pins_max: int
     """Histories that may be pinned in all."""

@@ -127,7 +127,7 @@ Command = Generate | Cancel | Pause | Question
 
 class Admitted(msgspec.Struct, array_like=True, frozen=True, tag=1, gc=False):
     request: int
-    slot: int
+    place: int
 
 
 class Started(msgspec.Struct, array_like=True, frozen=True, tag=2, gc=False):
@@ -164,7 +164,7 @@ class Finished(msgspec.Struct, array_like=True, frozen=True, tag=4, gc=False):
 class Reply(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):
     request: int
     status: int
-    slot: int
+    place: int
     n_tokens: int
 
 

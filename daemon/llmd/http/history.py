@@ -94,18 +94,18 @@ def _generated(page: Page, generation: Generation) -> bytes | None:
     """The resident tokens after the prompt that the client can have seen; None when others have replaced them."""
     finished, prompt = generation.finished, generation.work.prompt.tokens
     assert finished is not None
-    for slot in _slots(page, generation):
-        tokens = page.tokens(slot)
+    for place in _places(page, generation):
+        tokens = page.tokens(place)
         resident = b"" if tokens is None else tokens.tobytes()
         if len(resident) >= 4 * finished.n_visible and resident.startswith(prompt):
             return resident[len(prompt) : 4 * finished.n_visible]
     return None
 
 
-def _slots(page: Page, generation: Generation) -> list[int]:
+def _places(page: Page, generation: Generation) -> list[int]:
     """Where its session may be; of a request without one, only the owner is known."""
     admitted, work = generation.admitted, generation.work
     if admitted is not None and not work.key.is_scratch:
-        return [admitted.slot]
+        return [admitted.place]
     found = [view for view in page.sessions() if not view.name and view.owner == work.owner]
-    return [view.slot for view in sorted(found, key=lambda view: view.used_ms, reverse=True)]
+    return [view.place for view in sorted(found, key=lambda view: view.used_ms, reverse=True)]

@@ -19,7 +19,7 @@ _BUSY = frozenset(STATE_WORDS.index(word) for word in ("prefill", "decode"))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
     at_ms: int
-    slot: int | None
+    place: int | None
     reason: int | None
     """None: it ended before it began."""
     outcome: str
@@ -35,7 +35,7 @@ class SessionTurns:
     """Of one session. Whoever was there before it was forgotten adds to what nobody is told any more."""
 
     turns: deque[Turn] = field(default_factory=lambda: deque(maxlen=limits.TURNS_PER_SESSION_MAX))
-    slots: set[int] = field(default_factory=set)
+    places: set[int] = field(default_factory=set)
     user_starts: dict[int, int] = field(default_factory=dict)
 
 
@@ -56,25 +56,25 @@ class TurnLog:
     # --- a request comes ---------------------------------------------------------------------------------------------
 
     def look(self, owner: int, name: str, prompt: bytes) -> Visit:
-        """What the timelines of this session hold beside the prompt, by slot. Before the request is queued."""
+        """What the timelines of this session hold beside the prompt, by place. Before the request is queued."""
         if not name:
             return Visit(None, {})
         found = self._of(owner, name)
-        sights = self._sights(found.slots, owner, name, prompt)
+        sights = self._sights(found.places, owner, name, prompt)
         if not sights:
-            found.slots = self._page.slots_of(owner, name)
-            sights = self._sights(found.slots, owner, name, prompt)
+            found.places = self._page.places_of(owner, name)
+            sights = self._sights(found.places, owner, name, prompt)
         return Visit(found, sights)
 
-    def _sights(self, slots: set[int], owner: int, name: str, prompt: bytes) -> dict[int, Sight]:
+    def _sights(self, places: set[int], owner: int, name: str, prompt: bytes) -> dict[int, Sight]:
         found = {}
-        for slot in slots:
-            view = self._page.session(slot)
+        for place in places:
+            view = self._page.session(place)
             if view is None or (view.owner, view.name) != (owner, name):
                 continue
-            tokens = self._page.tokens(slot) if view.state not in _BUSY and not view.n_waiting else None
+            tokens = self._page.tokens(place) if view.state not in _BUSY and not view.n_waiting else None
             if tokens is not None:
-                found[slot] = sight_of(tokens.tobytes(), prompt)
+                found[place] = sight_of(tokens.tobytes(), prompt)
         return found
 
     def _of(self, owner: int, name: str) -> SessionTurns:
@@ -96,8 +96,8 @@ class TurnLog:
     def add(self, visit: Visit, turn: Turn) -> None:
         if visit.log is not None:
             visit.log.turns.append(turn)
-            if turn.slot is not None:
-                visit.log.slots.add(turn.slot)
+            if turn.place is not None:
+                visit.log.places.add(turn.place)
 
     # --- telling -----------------------------------------------------------------------------------------------------
 

@@ -23,7 +23,7 @@ async def explain_session(request: web.Request) -> web.Response:
 def _turn(engine: Engine, turn: Turn) -> ExplainedTurn:
     return ExplainedTurn(
         at_ms=turn.at_ms,
-        slot=turn.slot,
+        slot=turn.place,
         reason=REASON_WORDS[turn.reason] if turn.reason is not None else None,
         reason_text=REASON_TEXTS[turn.reason] if turn.reason is not None else None,
         outcome=turn.outcome,

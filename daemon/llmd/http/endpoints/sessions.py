@@ -1,6 +1,6 @@
 """/v1/sessions: list, show, reset, close. Reading goes past the decode thread, to the shared page.
 
-A session is a few timelines: slots of the page with the same owner and name. They are told as one.
+A session is a few timelines: places in the page with the same owner and name. They are told as one.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def find(request: web.Request) -> Session:
 
 def again(state: State, owner: int, name: str) -> Session:
     """A session as it is after a command about it."""
-    slots = state.engine.page.slots_of(owner, name)
-    views = (state.engine.page.session(slot) for slot in slots)
+    places = state.engine.page.places_of(owner, name)
+    views = (state.engine.page.session(place) for place in places)
     found = sessions_of(state, (view for view in views if view is not None and view.name == name))
     if not found:
         raise ApiError("session_not_found", f"There is no session {shown(name)}.", "id")
@@ -180,7 +180,7 @@ def _timeline(view: SessionView) -> Timeline:
             diverged_at=view.diverged_at if view.diverged_at >= 0 else None,
         )
     return Timeline(
-        slot=view.slot,
+        slot=view.place,
         state=STATE_WORDS[view.state],
         tokens=view.n_tokens,
         visible_tokens=view.n_visible,
@@ -203,7 +203,7 @@ def _places(state: State, named: list[SessionView]) -> Places:
         named_used=len(named) - n_parked,
         scratch=info.n_scratch,
         parked=n_parked,
-        parked_max=info.n_slots - info.n_sessions - info.n_scratch,
+        parked_max=info.n_places - info.n_sessions - info.n_scratch,
         dormant=state.engine.page.counters()["sessions_dormant"],
         policy=state.config.capacity_policy,
     )
