@@ -92,8 +92,8 @@ typedef struct llm_engine_options {
     uint32_t exact;                /* nonzero: bit-exact configuration (separate KV streams, no flash attention) */
     uint32_t command_ring_bytes;   /* 0: sized for two prompts of n_ctx tokens, at least 1 MiB */
     uint32_t event_ring_bytes;     /* 0: 1 MiB */
-    uint32_t allow_oversize;  /* nonzero: load a model whose weights are larger than the memory that is available */
-    const char *crash_notice; /* written to stderr before the process ends with status 1, when llama.cpp crashes
+    uint32_t allow_oversize;       /* nonzero: load a model that is larger than the memory that is available */
+    const char *crash_notice;      /* written to stderr before the process ends with status 1, when llama.cpp crashes
                                       while it opens the model; NULL: crashes stay crashes */
 } llm_engine_options;
 

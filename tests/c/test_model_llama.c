@@ -418,11 +418,33 @@ static void test_a_model_larger_than_memory_is_refused_before_it_is_read(void)
     CHECK(mkdtemp(folder) != NULL);
     snprintf(path, sizeof path, "%s/huge.gguf", folder);
     put_model(path, "qwen3", 1ull << 40);
-    check_refused(path, usual(NULL), LLM_NO_MEMORY, "its weights take 1024.0 GiB");
+    check_refused(path, usual(NULL), LLM_NO_MEMORY, "it takes 1024.0 GiB");
     check_refused(path, usual(NULL), LLM_NO_MEMORY, "--oversize allow");
     model_options o = usual(NULL);
     o.allow_oversize = true;
     check_refused(path, o, LLM_MODEL_LOAD, "key not found"); /* that far it gets then */
+    CHECK_INT(truncate(path, (off_t)1 << 39), 0);            /* half of it is no smaller model */
+    check_refused(path, usual(NULL), LLM_MODEL_LOAD, "it was cut off");
+    unlink(path);
+    rmdir(folder);
+}
+
+/* llama.cpp maps the whole file and touches every page of it, holes or not. */
+static void test_what_lies_behind_the_weights_counts(void)
+{
+    char folder[] = "/tmp/llm-test-XXXXXX", path[64], command[700], original[512], error[512] = "";
+    model *m = NULL;
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/tail.gguf", folder);
+    put_model(path, "qwen3", 4096);
+    CHECK_INT(truncate(path, (off_t)1 << 40), 0);
+    check_refused(path, usual(NULL), LLM_NO_MEMORY, "it takes 1024.0 GiB");
+    path_of(subjects[0].file, original, sizeof original);
+    snprintf(command, sizeof command, "cp '%s' %s && truncate -s +16M %s", original, path, path);
+    CHECK_INT(system(command), 0);
+    model_options o = usual(path);
+    CHECK_INT(model_open(path, &o, &m, error, sizeof error), LLM_OK);
+    m->ops->close(m);
     unlink(path);
     rmdir(folder);
 }
@@ -563,6 +585,7 @@ int main(void)
         RUN(test_bad_files_are_explained);
         RUN(test_what_is_no_model_file_is_recognized);
         RUN(test_a_model_larger_than_memory_is_refused_before_it_is_read);
+        RUN(test_what_lies_behind_the_weights_counts);
         RUN(test_models_for_something_else_are_recognized);
         RUN(test_an_assertion_of_llama_is_a_refusal);
         RUN(test_a_vocabulary_that_cannot_be_used_is_refused);

@@ -72,7 +72,7 @@ void check_file(const model_options &o, const std::vector<ggml_backend_dev_t> &d
     check_architecture(o.path, file.architecture);
     try {
         if (!o.allow_oversize) {
-            model_llama_weights_check(file.weight_bytes, devices);
+            model_llama_size_check(file.n_bytes, devices);
         }
     } catch (const model_llama_no_room &e) {
         throw refusal(LLM_NO_MEMORY, std::string("no memory for the model ") + o.path + ": " + e.what());
