@@ -462,6 +462,19 @@ int driver_state(const driver *d, uint32_t slot)
     return llm_page_session(d->page, slot, &view) == LLM_OK ? (int)view.state : -1;
 }
 
+llm_session_view driver_session(const driver *d, const char *name)
+{
+    llm_page_view page_view;
+    llm_page_read(d->page, &page_view);
+    for (uint32_t slot = 0; slot < page_view.n_slots; slot++) {
+        llm_session_view view;
+        if (llm_page_session(d->page, slot, &view) == LLM_OK && strcmp(view.name, name) == 0) {
+            return view;
+        }
+    }
+    return (llm_session_view){.slot = UINT32_MAX};
+}
+
 uint32_t driver_tokens(const driver *d, uint32_t slot, int32_t *out, uint32_t n_out)
 {
     int64_t n = llm_page_tokens(d->page, slot, out, n_out, NULL);

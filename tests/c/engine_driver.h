@@ -105,6 +105,8 @@ uint64_t driver_counter(const driver *d, int counter);
 bool driver_is_idle(driver *d); /* the page says that nothing runs or waits */
 /* State of the session in that place, or -1. */
 int driver_state(const driver *d, uint32_t slot);
+/* The open session of that name; slot UINT32_MAX: there is none. */
+llm_session_view driver_session(const driver *d, const char *name);
 /* Copies its resident tokens; 0 when it is closed. */
 uint32_t driver_tokens(const driver *d, uint32_t slot, int32_t *out, uint32_t n_out);
 

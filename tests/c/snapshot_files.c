@@ -1,5 +1,6 @@
 #include "snapshot_files.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,18 @@ void files_remove_directory(const char *path)
     if (system(command) != 0) {
         abort();
     }
+}
+
+void files_model_directory(const char *directory, char out[FILES_PATH_BYTES])
+{
+    DIR *d = opendir(directory);
+    const struct dirent *entry;
+    while ((entry = readdir(d)) != NULL) {
+        if (entry->d_name[0] != '.') {
+            snprintf(out, FILES_PATH_BYTES, "%.100s/%.16s", directory, entry->d_name);
+        }
+    }
+    closedir(d);
 }
 
 static void *bytes_of(size_t n, uint8_t first)

@@ -116,24 +116,11 @@ static void test_what_was_reset_asleep_does_not_wake(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The only directory in `directory`. */
-static void model_directory(char *out, size_t n)
-{
-    DIR *d = opendir(directory);
-    const struct dirent *entry;
-    while ((entry = readdir(d)) != NULL) {
-        if (entry->d_name[0] != '.') {
-            snprintf(out, n, "%.100s/%.16s", directory, entry->d_name);
-        }
-    }
-    closedir(d);
-}
-
 /* Away from the store, or back to it. */
 static void move_session_files(bool away)
 {
     char path[FILES_PATH_BYTES], from[2 * FILES_PATH_BYTES], to[2 * FILES_PATH_BYTES];
-    model_directory(path, sizeof path);
+    files_model_directory(directory, path);
     DIR *d = opendir(path);
     const struct dirent *entry;
     while ((entry = readdir(d)) != NULL) {
@@ -223,21 +210,6 @@ static void test_a_pinned_session_that_is_reset_stays_pinned(void)
     CHECK_INT(n_pinned(d, "a"), 1);
     CHECK_INT(driver_close(d), 0);
 }
-
-static void in_its_own_directory(void (*test)(void))
-{
-    files_make_directory(directory);
-    test();
-    files_remove_directory(directory);
-}
-
-#define RUN_FILES(test)                                                                                                \
-    do {                                                                                                               \
-        int check_before = check_failures;                                                                             \
-        in_its_own_directory(test);                                                                                    \
-        printf("%s %s\n", check_failures == check_before ? "ok" : "FAILED", #test);                                    \
-        fflush(stdout);                                                                                                \
-    } while (0)
 
 int main(void)
 {

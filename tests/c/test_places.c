@@ -373,20 +373,6 @@ static driver *open_after_kill(const char *directory, uint32_t n_parked_max)
                                              .state_dir = directory});
 }
 
-/* The open session of that name. */
-static llm_session_view view_of(const driver *d, const char *name)
-{
-    llm_page_view page_view;
-    llm_page_read(d->page, &page_view);
-    for (uint32_t slot = 0; slot < page_view.n_slots; slot++) {
-        llm_session_view view;
-        if (llm_page_session(d->page, slot, &view) == LLM_OK && strcmp(view.name, name) == 0) {
-            return view;
-        }
-    }
-    return (llm_session_view){.slot = UINT32_MAX};
-}
-
 /* Known from its file or only from the segment: a session was used and pinned when the segment says so. */
 static void test_a_kill_forgets_neither_use_nor_pin(void)
 {
@@ -395,19 +381,19 @@ static void test_a_kill_forgets_neither_use_nor_pin(void)
     driver *d = open_with(directory, 2, LLM_POLICY_PARK);
     int32_t tokens[1024];
     const uint32_t n = driver_tokens(d, say(d, "filed", 1)->slot, tokens, 1024);
-    const uint64_t later_ms = view_of(d, "filed").used_ms + HOUR_MS;
+    const uint64_t later_ms = driver_session(d, "filed").used_ms + HOUR_MS;
     const dead_session sessions[] = {{"filed", tokens, n, later_ms, true}, {"only", tokens, n, later_ms + 1, true}};
     page *dead = leave_segment(d, sessions, 2);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill(directory, 0);
-    CHECK_INT(view_of(d, "filed").used_ms, later_ms);
-    CHECK_INT(view_of(d, "filed").is_pinned, 1);
-    CHECK_INT(view_of(d, "only").used_ms, later_ms + 1);
-    CHECK_INT(view_of(d, "only").is_pinned, 1);
+    CHECK_INT(driver_session(d, "filed").used_ms, later_ms);
+    CHECK_INT(driver_session(d, "filed").is_pinned, 1);
+    CHECK_INT(driver_session(d, "only").used_ms, later_ms + 1);
+    CHECK_INT(driver_session(d, "only").is_pinned, 1);
     CHECK_INT(driver_close(d), 0);
     page_close(dead);
     d = open_with(directory, 2, LLM_POLICY_PARK);
-    CHECK_INT(view_of(d, "filed").is_pinned, 1); /* its file knows it now */
+    CHECK_INT(driver_session(d, "filed").is_pinned, 1); /* its file knows it now */
     CHECK_INT(driver_close(d), 0);
     remove_directory(directory);
 }
@@ -420,13 +406,13 @@ static void test_a_kill_takes_no_pin_from_another_timeline(void)
     int32_t tokens[1024];
     const uint32_t n = driver_tokens(d, say(d, "it", 1)->slot, tokens, 1024);
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
-    const uint64_t used_ms = view_of(d, "it").used_ms;
+    const uint64_t used_ms = driver_session(d, "it").used_ms;
     const dead_session sessions[] = {{"it", tokens, n, used_ms, true}, {"it", tokens, n / 2, used_ms + 1, false}};
     page *dead = leave_segment(d, sessions, 2);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill(directory, 0);
-    CHECK_INT(view_of(d, "it").n_tokens, n);
-    CHECK_INT(view_of(d, "it").is_pinned, LLM_PIN_ANCHORED);
+    CHECK_INT(driver_session(d, "it").n_tokens, n);
+    CHECK_INT(driver_session(d, "it").is_pinned, LLM_PIN_ANCHORED);
     CHECK_INT(driver_close(d), 0);
     page_close(dead);
     remove_directory(directory);
@@ -448,7 +434,7 @@ static void leave_eight(const char *directory)
     for (uint64_t i = 0; i < 8; i++) {
         const char name[] = {'s', (char)('0' + i), '\0'};
         say(d, name, i);
-        const uint64_t used_ms = view_of(d, name).used_ms;
+        const uint64_t used_ms = driver_session(d, name).used_ms;
         while (now_ms() == used_ms) {
         }
     }
@@ -461,7 +447,7 @@ static bool are_open_from(const driver *d, uint32_t first)
     bool good = true;
     for (uint32_t i = 0; i < 8; i++) {
         const char name[] = {'s', (char)('0' + i), '\0'};
-        good = good && (view_of(d, name).slot != UINT32_MAX) == (i >= first);
+        good = good && (driver_session(d, name).slot != UINT32_MAX) == (i >= first);
     }
     return good;
 }
@@ -516,11 +502,11 @@ static void test_files_and_segment_are_one_order(void)
     page *dead = leave_segment(d, sessions, 2);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill(directory, 1);
-    CHECK(view_of(d, "oldest").slot != UINT32_MAX);
+    CHECK(driver_session(d, "oldest").slot != UINT32_MAX);
     CHECK_INT(say(d, "another", 3)->status, LLM_OK);
-    CHECK(view_of(d, "oldest").slot == UINT32_MAX && view_of(d, "middle").slot != UINT32_MAX);
+    CHECK(driver_session(d, "oldest").slot == UINT32_MAX && driver_session(d, "middle").slot != UINT32_MAX);
     CHECK_INT(say(d, "last", 4)->status, LLM_OK);
-    CHECK(view_of(d, "middle").slot == UINT32_MAX && view_of(d, "newest").slot != UINT32_MAX);
+    CHECK(driver_session(d, "middle").slot == UINT32_MAX && driver_session(d, "newest").slot != UINT32_MAX);
     CHECK_INT(driver_close(d), 0);
     page_close(dead);
     remove_directory(directory);
