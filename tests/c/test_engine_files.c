@@ -1,7 +1,5 @@
 /* What a session's files promise, through the engine: other options, kills, disks that fail, too few places. */
 #include <dirent.h>
-#include <fcntl.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,9 +7,8 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "engine_driver.h"
-#include "boundary/page.h"
 #include "boundary/page_layout.h"
+#include "dead_segment.h"
 #include "sessions/session.h"
 #include "snapshot_files.h"
 
@@ -109,36 +106,9 @@ static void test_more_places_keep_the_state(void)
 
 /* ---- kills ---- */
 
-static const char *segment_name(void)
-{
-    static char name[64];
-    snprintf(name, sizeof name, "/llmd-test-files-%d", (int)getpid());
-    return name;
-}
-
-/* A segment with this session as an engine like `d` leaves it when its process is killed. */
 static page *leave_segment(const driver *d, const char *name, const int32_t *tokens, uint32_t n, bool is_pinned)
 {
-    llm_page_view view;
-    llm_page_read(d->page, &view);
-    page *p = NULL;
-    char error[LLM_TEXT_BYTES_MAX];
-    if (page_open(segment_name(), view.n_slots, view.n_ctx, view.model, view.fingerprint, &p, error, sizeof error) !=
-        LLM_OK) {
-        abort();
-    }
-    page_slot_open(p, 0, 0, name);
-    page_append(p, 0, tokens, n);
-    page_record_store(
-        p, 0,
-        &(page_record){.state = LLM_STATE_IDLE, .diverged_at = -1, .used_ms = UINT32_MAX, .is_pinned = is_pinned});
-    const uint64_t another_start = 1; /* no process is as old as that: the owner is dead */
-    const int fd = shm_open(segment_name(), O_RDWR, 0);
-    if (pwrite(fd, &another_start, sizeof another_start, offsetof(page_header, pid_start)) != sizeof another_start) {
-        abort();
-    }
-    close(fd);
-    return p;
+    return dead_segment_leave(d, &(dead_session){name, tokens, n, UINT32_MAX, is_pinned}, 1);
 }
 
 static driver *open_dead(const char *names)
@@ -152,7 +122,7 @@ static driver *open_dead(const char *names)
 
 static driver *open_after_kill(void)
 {
-    return open_dead(segment_name());
+    return open_dead(dead_segment_name());
 }
 
 /* Killed, started, stopped in order before anybody used it: the session is known, pinned or not. */
@@ -225,12 +195,13 @@ static void test_a_start_that_was_killed_takes_nothing_along(void)
     make_prompt(tokens, LONG, 7);
     page *dead = leave_segment(d, "it", tokens, LONG, false);
     CHECK_INT(driver_close(d), 0);
-    snprintf(opening, sizeof opening, "%s-killed%s", segment_name(), PAGE_OPENING);
+    snprintf(opening, sizeof opening, "%s-killed%s", dead_segment_name(), PAGE_OPENING);
     CHECK_INT(page_open(opening, 4, 64, "other", "other", &killed, error, sizeof error), LLM_OK);
-    snprintf(names, sizeof names, "%s-killed %s-other %s", segment_name(), segment_name(), segment_name());
+    snprintf(names, sizeof names, "%s-killed %s-other %s", dead_segment_name(), dead_segment_name(),
+             dead_segment_name());
     d = open_dead(names);
     CHECK_INT(driver_session(d, "it").n_tokens, LONG);
-    CHECK_INT(llm_page_open(segment_name(), -1, &reader), LLM_NOT_FOUND); /* it was taken over */
+    CHECK_INT(llm_page_open(dead_segment_name(), -1, &reader), LLM_NOT_FOUND); /* it was taken over */
     CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
     page_close(killed);
@@ -243,7 +214,7 @@ static void test_what_cannot_be_saved_stays_in_the_segment(void)
     char path[FILES_PATH_BYTES];
     char name[128];
     llm_page *left = NULL;
-    snprintf(name, sizeof name, "%s-unsaved", segment_name());
+    snprintf(name, sizeof name, "%s-unsaved", dead_segment_name());
     driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
                                                   .page_name = name,
                                                   .n_sessions = 2,
