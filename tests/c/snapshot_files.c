@@ -43,6 +43,19 @@ void files_model_directory(const char *directory, char out[FILES_PATH_BYTES])
     closedir(d);
 }
 
+uint32_t files_count(const char *directory, const char *ending)
+{
+    uint32_t n = 0;
+    DIR *d = opendir(directory);
+    const struct dirent *entry;
+    while ((entry = readdir(d)) != NULL) {
+        const char *dot = strchr(entry->d_name, '.');
+        n += dot != NULL && strcmp(dot + 1, ending) == 0;
+    }
+    closedir(d);
+    return n;
+}
+
 static void *bytes_of(size_t n, uint8_t first)
 {
     uint8_t *bytes = malloc(n);

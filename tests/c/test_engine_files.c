@@ -59,16 +59,8 @@ static const char *complaints(driver *d)
 static uint32_t count_files(const char *ending)
 {
     char path[FILES_PATH_BYTES];
-    uint32_t n = 0;
     files_model_directory(directory, path);
-    DIR *d = opendir(path);
-    const struct dirent *entry;
-    while ((entry = readdir(d)) != NULL) {
-        const char *dot = strchr(entry->d_name, '.');
-        n += dot != NULL && strcmp(dot + 1, ending) == 0;
-    }
-    closedir(d);
-    return n;
+    return files_count(path, ending);
 }
 
 /* ---- other options ---- */
