@@ -14,8 +14,9 @@ import pytest
 
 from llmd.answers import file as answers_file
 from llmd.answers.file import RefusedError, decode, encode, take, write
-from llmd.answers.memory import Answer, AnswerMemory, StoredAnswer, StoredSession, digest_of, digests_of
+from llmd.answers.memory import Answer, AnswerMemory, StoredAnswer, StoredSession
 from llmd.core import limits
+from tests.conversation import digests_of
 from tests.serving import Daemon, Json, config_of, serving
 
 MODEL, OTHER_MODEL = "0123456789abcdef" * 2, "fedcba9876543210" * 2
@@ -30,7 +31,7 @@ def tokens(*numbers: int) -> bytes:
 
 
 def digest(number: int) -> bytes:
-    return digest_of(b"", {"role": "assistant", "content": str(number)})
+    return digests_of([{"role": "assistant", "content": str(number)}])[0]
 
 
 def filled() -> AnswerMemory:

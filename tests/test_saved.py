@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from llmd.answers.memory import StoredAnswer, StoredSession, digests_of
+from llmd.answers.memory import StoredAnswer, StoredSession
 from llmd.answers.saved import SavedAnswers
 from llmd.engine import native
 from llmd.engine.wire import Reply
-from tests.conversation import Conversation
+from tests.conversation import Conversation, digests_of
 from tests.serving import SETTLE_S, Daemon, Json, config_of, serving
 
 FINGERPRINT = "0123456789abcdef" * 2

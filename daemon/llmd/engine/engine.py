@@ -19,9 +19,9 @@ import msgspec
 
 from ..core import limits
 from ..core.errors import ApiError, code_of_status
-from ..core.json_scan import body_scan
 from ..core.room import Room
 from ..process.logs import fields
+from .json_scan import body_scan
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
 from .opening import EngineOptions, SavedSession, info_of, open_engine, saved_of, start_engine
 from .text import Prompt, detokenize, render_chat, spell, tokenize
