@@ -254,12 +254,23 @@ static uint32_t n_seated(const decode *d, uint32_t owner, bool named)
     return n;
 }
 
+/* The one whose prompt it shares has not consumed it yet. That one came earlier, and so waits neither behind this one in a
+ * queue nor for one that does. */
+static bool is_too_early(const decode *d, const request *r)
+{
+    const request *first = r->after != 0 ? find(d, r->after) : NULL;
+    return first != NULL && first->owner == r->owner && first->phase < REQUEST_DECODE;
+}
+
 /* What may go on once it has a seat: it waits for any scratch session, is the first that waits for its own, or was parked
  * under its request (decode_step.c). */
-static bool wants_seat(const request *r, bool may_reseat, bool has_scratch)
+static bool wants_seat(const decode *d, const request *r, bool may_reseat, bool has_scratch)
 {
     switch (r->phase) {
     case REQUEST_WAITING:
+        if (is_too_early(d, r)) {
+            return false;
+        }
         return r->session == NULL ? has_scratch : r->session->running == NULL && r->session->waiting == r;
     case REQUEST_PREFILL:
     case REQUEST_DECODE: return may_reseat && r->session->seat == SESSION_NO_SEAT;
@@ -276,7 +287,7 @@ static uint32_t collect_turns(decode *d, turn *out)
     d->may_reseat = false;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
-        if (wants_seat(r, may_reseat, has_scratch)) {
+        if (wants_seat(d, r, may_reseat, has_scratch)) {
             const bool named = is_for_named(r);
             out[n++] = (turn){.r = r, .named = named, .n_seated = n_seated(d, r->owner, named)};
         }
@@ -397,7 +408,7 @@ void decode_take_commands(decode *d)
             return;
         }
         wire_command c;
-        if (wire_command_read(message, n_bytes, &c) == LLM_OK) {
+        if (wire_command_read(message, n_bytes, &c, NULL) == LLM_OK) {
             apply(d, &c);
         } else {
             page_count(d->page, LLM_COUNTER_COMMANDS_REFUSED, 1);

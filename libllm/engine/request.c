@@ -81,7 +81,7 @@ static int fill(request *r, const model *m, const wire_command *command)
     }
     if (status == LLM_OK) {
         r->out.text = malloc(LLM_OUTBOX_BYTES_MAX + STOP_TEXT_BYTES_MAX);
-        status = r->out.text == NULL ? LLM_NO_MEMORY : LLM_OK;
+        status = r->out.text == NULL ? LLM_NO_MEMORY : told_open(&r->out.told, m, command);
     }
     return status;
 }
@@ -95,6 +95,7 @@ int request_open(const model *m, const wire_command *command, request **out)
     r->id = command->request;
     r->owner = command->owner;
     r->flags = command->flags;
+    r->after = command->after;
     r->next_token = -1;
     r->slot = UINT32_MAX;
     r->queued_us = session_clock_us();
@@ -117,6 +118,7 @@ void request_close(request *r)
     free(r->cuts);
     free(r->ends);
     free(r->out.text);
+    told_close(&r->out.told);
     sampler_close(r->sampler);
     stop_close(&r->stop);
     free(r);
@@ -201,6 +203,7 @@ static void release(request *r, const stop_result *released)
 {
     memcpy(r->out.text + r->out.n_text, released->text, released->n_text);
     r->out.n_text += released->n_text;
+    told_released(&r->out.told, released, r->n_released);
     r->n_released = released->n_released;
 }
 
@@ -304,7 +307,7 @@ static bool remember_end(request *r)
     return true;
 }
 
-/* Feeds the token's text through the stop filter. True if a stop string ended the request. */
+/* Feeds the token's text through the stop filter. True if that ended the request. */
 static bool release_piece(request *r, const model *m, int32_t token)
 {
     char piece[STOP_FEED_BYTES_MAX];
@@ -313,6 +316,10 @@ static bool release_piece(request *r, const model *m, int32_t token)
     stop_feed(&r->stop, piece, n > 0 ? (uint32_t)n : 0, &released);
     r->n_bytes += n > 0 ? (uint64_t)n : 0;
     r->ends[r->n_generated - 1] = r->n_bytes;
+    if (!told_sampled(&r->out.told, token, r->n_bytes)) {
+        request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
+        return true;
+    }
     release(r, &released);
     if (released.stop_index < 0) {
         return false;
@@ -328,6 +335,7 @@ void request_advance(request *r, const model *m, float *logits)
         r->decoding_us = session_clock_us();
         session_decoding(r->session);
     }
+    told_logits(&r->out.told, logits);
     const int32_t token = sampler_sample(r->sampler, logits);
     sampler_accept(r->sampler, token);
     r->n_generated++;
@@ -349,13 +357,15 @@ void request_advance(request *r, const model *m, float *logits)
 
 bool request_is_stalled(const request *r)
 {
-    return r->out.n_text >= LLM_OUTBOX_BYTES_MAX;
+    return r->out.n_text >= LLM_OUTBOX_BYTES_MAX || told_is_full(&r->out.told);
 }
 
 /* Writes one event into the ring; false if it has no room. */
 static bool deliver_event(request *r, ring *events, llm_event_op op)
 {
-    const size_t room = WIRE_EVENT_BYTES_MAX + (op == LLM_EVENT_TEXT ? r->out.n_text : 0);
+    wire_tokens next;
+    const wire_tokens *tokens = op == LLM_EVENT_TEXT ? told_next(&r->out.told, &next) : NULL;
+    const size_t room = WIRE_EVENT_BYTES_MAX + (op == LLM_EVENT_TEXT ? r->out.n_text + told_bytes(tokens) : 0);
     void *record = ring_reserve(events, room);
     if (record == NULL) {
         return false;
@@ -366,13 +376,14 @@ static bool deliver_event(request *r, ring *events, llm_event_op op)
     case LLM_EVENT_STARTED:
         wire_write_started(&w, r->id, r->plan.reason, r->n_prompt, r->plan.n_keep, r->plan.diverged_at);
         break;
-    case LLM_EVENT_TEXT: wire_write_text(&w, r->id, r->out.text, r->out.n_text, r->n_generated); break;
+    case LLM_EVENT_TEXT: wire_write_text(&w, r->id, r->out.text, r->out.n_text, r->n_generated, tokens); break;
     case LLM_EVENT_FINISHED: wire_write_finished(&w, &r->finished); break;
     case LLM_EVENT_REPLY:
     case LLM_EVENT_FORGOTTEN: break;
     }
     assert(!w.failed);
     ring_commit(events, wire_size(&w));
+    told_delivered(&r->out.told, tokens);
     return true;
 }
 
@@ -391,7 +402,7 @@ bool request_deliver(request *r, ring *events)
         }
         out->started = false;
     }
-    if (out->n_text > 0) {
+    while (out->n_text > 0 || out->told.n_left > 0) {
         if (!deliver_event(r, events, LLM_EVENT_TEXT)) {
             return false;
         }

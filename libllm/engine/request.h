@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 #include "llm.h"
+#include "engine/told.h"
 #include "sessions/places.h"
 #include "boundary/ring.h"
 #include "text/sampler.h"
@@ -25,6 +26,7 @@ typedef enum request_phase { REQUEST_WAITING, REQUEST_PREFILL, REQUEST_DECODE, R
 typedef struct outbox {
     char *text; /* LLM_OUTBOX_BYTES_MAX + STOP_TEXT_BYTES_MAX */
     uint32_t n_text;
+    told told;     /* tokens beside the text */
     bool admitted; /* to be delivered */
     bool started;
     bool finished;
@@ -35,6 +37,7 @@ typedef struct request {
     uint32_t owner;
     request_phase phase;
     uint32_t flags;
+    uint64_t after; /* the request whose prompt is to be consumed before; 0: none */
     bool paused;
 
     session *session;     /* that it holds or waits for; NULL while waiting for any scratch session */
