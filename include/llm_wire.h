@@ -206,13 +206,38 @@ typedef enum llm_event_op {
 #define LLM_EVENT_TABLE(X)                                                                                             \
     X(ADMITTED, request)                                                                                               \
     X(ADMITTED, slot)                                                                                                  \
-    X(STARTED, request) X(STARTED, reason) X(STARTED, n_prompt) X(STARTED, n_reused) X(STARTED, diverged_at)           \
-        X(TEXT, request) X(TEXT, text) X(TEXT, n_tokens) X(TEXT, tokens) X(TEXT, ends) X(TEXT, logprobs)               \
-            X(TEXT, likeliest) X(FINISHED, request) X(FINISHED, outcome) X(FINISHED, status) X(FINISHED, n_prompt)     \
-                X(FINISHED, n_reused) X(FINISHED, n_prefilled) X(FINISHED, n_generated) X(FINISHED, n_resident)        \
-                    X(FINISHED, n_visible) X(FINISHED, stop_index) X(FINISHED, queue_us) X(FINISHED, prefill_us)       \
-                        X(FINISHED, decode_us) X(FINISHED, seed) X(REPLY, request) X(REPLY, status) X(REPLY, slot)     \
-                            X(REPLY, n_tokens) X(FORGOTTEN, owner) X(FORGOTTEN, session)
+    X(STARTED, request)                                                                                                \
+    X(STARTED, reason)                                                                                                 \
+    X(STARTED, n_prompt)                                                                                               \
+    X(STARTED, n_reused)                                                                                               \
+    X(STARTED, diverged_at)                                                                                            \
+    X(TEXT, request)                                                                                                   \
+    X(TEXT, text)                                                                                                      \
+    X(TEXT, n_tokens)                                                                                                  \
+    X(TEXT, tokens)                                                                                                    \
+    X(TEXT, ends)                                                                                                      \
+    X(TEXT, logprobs)                                                                                                  \
+    X(TEXT, likeliest)                                                                                                 \
+    X(FINISHED, request)                                                                                               \
+    X(FINISHED, outcome)                                                                                               \
+    X(FINISHED, status)                                                                                                \
+    X(FINISHED, n_prompt)                                                                                              \
+    X(FINISHED, n_reused)                                                                                              \
+    X(FINISHED, n_prefilled)                                                                                           \
+    X(FINISHED, n_generated)                                                                                           \
+    X(FINISHED, n_resident)                                                                                            \
+    X(FINISHED, n_visible)                                                                                             \
+    X(FINISHED, stop_index)                                                                                            \
+    X(FINISHED, queue_us)                                                                                              \
+    X(FINISHED, prefill_us)                                                                                            \
+    X(FINISHED, decode_us)                                                                                             \
+    X(FINISHED, seed)                                                                                                  \
+    X(REPLY, request)                                                                                                  \
+    X(REPLY, status)                                                                                                   \
+    X(REPLY, slot)                                                                                                     \
+    X(REPLY, n_tokens)                                                                                                 \
+    X(FORGOTTEN, owner)                                                                                                \
+    X(FORGOTTEN, session)
 
 /* The i-th member of an event; NULL: there are no more. Any thread; static strings. */
 LLM_API const char *llm_event_member(int event, int i);
