@@ -182,6 +182,13 @@ static llm_status admit_scratch(decode *d, request *r)
     return LLM_OK;
 }
 
+/* Who is not live when this one arrives is never waited for: whoever comes later may stand behind it in a queue. */
+static uint64_t first_of(const decode *d, const wire_command *c)
+{
+    const request *first = c->after != 0 ? find(d, c->after) : NULL;
+    return first != NULL && first->owner == c->owner ? first->id : 0;
+}
+
 static bool has_room_for(const decode *d, uint32_t owner)
 {
     uint32_t n_own = 0;
@@ -211,6 +218,7 @@ static void generate(decode *d, const wire_command *c)
         refuse(d, c, status);
         return;
     }
+    r->after = first_of(d, c);
     r->out.admitted = true;
     d->requests[d->n_requests++] = r;
 }
@@ -254,12 +262,11 @@ static uint32_t n_seated(const decode *d, uint32_t owner, bool named)
     return n;
 }
 
-/* The one whose prompt it shares has not consumed it yet. That one came earlier, and so waits neither behind this one in a
- * queue nor for one that does. */
+/* The one whose prompt it shares has not consumed it yet. */
 static bool is_too_early(const decode *d, const request *r)
 {
     const request *first = r->after != 0 ? find(d, r->after) : NULL;
-    return first != NULL && first->owner == r->owner && first->phase < REQUEST_DECODE;
+    return first != NULL && first->phase < REQUEST_DECODE;
 }
 
 /* What may go on once it has a seat: it waits for any scratch session, is the first that waits for its own, or was parked

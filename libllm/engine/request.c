@@ -81,8 +81,9 @@ static int fill(request *r, const model *m, const wire_command *command)
     }
     if (status == LLM_OK) {
         r->out.text = malloc(LLM_OUTBOX_BYTES_MAX + STOP_TEXT_BYTES_MAX);
-        status = r->out.text == NULL ? LLM_NO_MEMORY : told_open(&r->out.told, m, command);
+        status = r->out.text == NULL ? LLM_NO_MEMORY : LLM_OK;
     }
+    told_open(&r->out.told, m, command);
     return status;
 }
 
@@ -95,7 +96,6 @@ int request_open(const model *m, const wire_command *command, request **out)
     r->id = command->request;
     r->owner = command->owner;
     r->flags = command->flags;
-    r->after = command->after;
     r->next_token = -1;
     r->slot = UINT32_MAX;
     r->queued_us = session_clock_us();
@@ -335,7 +335,10 @@ void request_advance(request *r, const model *m, float *logits)
         r->decoding_us = session_clock_us();
         session_decoding(r->session);
     }
-    told_logits(&r->out.told, logits);
+    if (!told_logits(&r->out.told, logits)) {
+        request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
+        return;
+    }
     const int32_t token = sampler_sample(r->sampler, logits);
     sampler_accept(r->sampler, token);
     r->n_generated++;

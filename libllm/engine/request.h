@@ -37,7 +37,7 @@ typedef struct request {
     uint32_t owner;
     request_phase phase;
     uint32_t flags;
-    uint64_t after; /* the request whose prompt is to be consumed before; 0: none */
+    uint64_t after; /* the live request whose prompt is to be consumed before; 0: none */
     bool paused;
 
     session *session;     /* that it holds or waits for; NULL while waiting for any scratch session */

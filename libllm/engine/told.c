@@ -7,7 +7,7 @@
  * under half of it: half a TEXT's worth may wait, and what one stop string that never came lets go beside it. */
 enum { WAITING_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 2, EVENT_BYTES_MAX = LLM_OUTBOX_BYTES_MAX / 4 * 3 };
 
-int told_open(told *t, const model *m, const wire_command *command)
+void told_open(told *t, const model *m, const wire_command *command)
 {
     t->n_likeliest = command->n_logprobs;
     t->is_wanted = t->n_likeliest >= 0 || (command->flags & LLM_GENERATE_RETURN_TOKENS) != 0;
@@ -15,11 +15,6 @@ int told_open(told *t, const model *m, const wire_command *command)
     if (t->n_likeliest > 0 && (uint32_t)t->n_likeliest > t->n_vocab) {
         t->n_likeliest = (int32_t)t->n_vocab;
     }
-    if (t->n_likeliest >= 0) {
-        t->raw = malloc(t->n_vocab * sizeof *t->raw);
-        return t->raw == NULL ? LLM_NO_MEMORY : LLM_OK;
-    }
-    return LLM_OK;
 }
 
 void told_close(told *t)
@@ -33,11 +28,24 @@ void told_close(told *t)
     *t = (told){0};
 }
 
-void told_logits(told *t, const float *logits)
+static bool wants_logprobs(const told *t)
 {
-    if (t->raw != NULL) {
-        memcpy(t->raw, logits, t->n_vocab * sizeof *logits);
+    return t->is_wanted && t->n_likeliest >= 0;
+}
+
+bool told_logits(told *t, const float *logits)
+{
+    if (!wants_logprobs(t)) {
+        return true;
     }
+    if (t->raw == NULL) {
+        t->raw = malloc(t->n_vocab * sizeof *logits);
+    }
+    if (t->raw == NULL) {
+        return false;
+    }
+    memcpy(t->raw, logits, t->n_vocab * sizeof *logits);
+    return true;
 }
 
 static size_t n_likeliest(const told *t)
@@ -73,7 +81,7 @@ static bool has_room(told *t)
     if (!enlarge((void **)&t->tokens, capacity * sizeof *t->tokens) ||
         !enlarge((void **)&t->raw_ends, capacity * sizeof *t->raw_ends) ||
         !enlarge((void **)&t->ends, capacity * sizeof *t->ends) ||
-        (t->raw != NULL && !enlarge((void **)&t->logprobs, capacity * sizeof *t->logprobs)) ||
+        (wants_logprobs(t) && !enlarge((void **)&t->logprobs, capacity * sizeof *t->logprobs)) ||
         (n_likeliest(t) > 0 && !enlarge((void **)&t->likeliest, capacity * n_likeliest(t) * sizeof *t->likeliest))) {
         return false;
     }
@@ -91,7 +99,7 @@ bool told_sampled(told *t, int32_t token, uint64_t raw_end)
     }
     t->tokens[t->n] = token;
     t->raw_ends[t->n] = raw_end;
-    if (t->raw != NULL) {
+    if (wants_logprobs(t)) {
         token_logprob *likeliest = n_likeliest(t) > 0 ? t->likeliest + t->n * n_likeliest(t) : NULL;
         t->logprobs[t->n] = logprobs_read(t->raw, t->n_vocab, token, (uint32_t)n_likeliest(t), likeliest);
     }
@@ -171,7 +179,7 @@ void told_delivered(told *t, const wire_tokens *next)
         memmove(t->raw_ends, t->raw_ends + n, n_rest * sizeof *t->raw_ends);
         memset(t->ends, 0, t->n_left * sizeof *t->ends); /* of those that did not fit: the text has gone */
     }
-    if (n_rest > 0 && t->raw != NULL) {
+    if (n_rest > 0 && wants_logprobs(t)) {
         memmove(t->logprobs, t->logprobs + n, n_rest * sizeof *t->logprobs);
     }
     if (n_rest > 0 && n_likeliest(t) > 0) {

@@ -18,7 +18,7 @@ typedef struct told {
     bool is_wanted;
     int32_t n_likeliest; /* for each token; -1: no log probabilities */
     uint32_t n_vocab;
-    float *raw;        /* owned: the model's logits before the sampler changed them; NULL: no log probabilities */
+    float *raw;        /* owned: the model's logits before the sampler changed them; NULL: none yet */
     uint32_t n_chars;  /* of the outbox's text */
     uint32_t n;        /* tokens kept */
     uint32_t n_left;   /* the first so many: their text is in the outbox */
@@ -30,12 +30,11 @@ typedef struct told {
     token_logprob *likeliest; /* capacity * n_likeliest */
 } told;
 
-/* LLM_OK, LLM_NO_MEMORY; either way told_close frees it. */
-int told_open(told *t, const model *m, const wire_command *command);
+void told_open(told *t, const model *m, const wire_command *command);
 void told_close(told *t);
 
-/* Before a token is sampled. */
-void told_logits(told *t, const float *logits);
+/* Before a token is sampled. False: memory is short. */
+bool told_logits(told *t, const float *logits);
 /* It was sampled, and its text ends there. False: memory is short. */
 bool told_sampled(told *t, int32_t token, uint64_t raw_end);
 /* This text, the raw bytes from `before` on, goes to the outbox. */

@@ -96,7 +96,7 @@ typedef struct waiting {
 
 static void begin_waiting(waiting *w)
 {
-    w->d = opened("sim:dense,length=0", 4);
+    w->d = opened("sim:dense,length=0,step_us=10000", 4); /* the pause comes within the seconds that it would run for */
     make_prompt(w->prompt, N_PROMPT, 2);
     generate_call call = call_of(w->prompt, 1);
     call.session = "a";
@@ -158,6 +158,24 @@ static void nobody_waits_for_strangers(void)
     CHECK_INT(driver_close(w.d), 0);
 }
 
+/* The two would wait for each other: the later one stands behind it in the queue. */
+static void nobody_waits_for_who_comes_later(void)
+{
+    waiting w;
+    begin_waiting(&w);
+    generate_call call = call_of(w.prompt, 2);
+    call.session = "a";
+    call.after = w.d->n_requests + 2;
+    const uint64_t earlier = driver_generate(w.d, &call);
+    call.after = 0;
+    const uint64_t later = driver_generate(w.d, &call);
+    CHECK_INT(later, earlier + 1);
+    driver_cancel(w.d, w.paused);
+    CHECK_INT(driver_wait(w.d, earlier)->finished.outcome, LLM_OUTCOME_LENGTH);
+    CHECK_INT(driver_wait(w.d, later)->finished.outcome, LLM_OUTCOME_LENGTH);
+    CHECK_INT(driver_close(w.d), 0);
+}
+
 int main(void)
 {
     RUN(a_prompt_is_consumed_once);
@@ -166,5 +184,6 @@ int main(void)
     RUN(it_waits_and_begins_when_the_first_one_ends);
     RUN(it_can_be_cancelled_while_it_waits);
     RUN(nobody_waits_for_strangers);
+    RUN(nobody_waits_for_who_comes_later);
     return CHECK_RESULT();
 }

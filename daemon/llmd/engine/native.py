@@ -143,7 +143,8 @@ class Field:
 
 
 def _fields(field: Callable[[int, Any], int]) -> tuple[Field, ...]:
-    raw, found = ffi.new("llm_field *"), []
+    raw = ffi.new("llm_field *")
+    found: list[Field] = []
     while field(len(found), raw) == Status.OK:
         kind = ffi.string(ffi.cast("llm_field_type", raw.type)).removeprefix("LLM_FIELD_")
         default = raw.otherwise if kind == "FLOAT" else int(raw.otherwise)
