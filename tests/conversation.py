@@ -49,7 +49,7 @@ class Conversation:
         assert answer.status == 200, answer.body
         said = str(answer.json["choices"][0]["message"]["content"])
         self.report, self.n_prompt = answer.json["session"], answer.json["usage"]["prompt_tokens"]
-        self.daemon.state.histories.copy(0, self.session, "")  # the same prompt, without a session
+        self.daemon.state.answers.copy(0, self.session, "")  # the same prompt, without a session
         assert said == await cold(self.daemon, self.messages), self.report
         self.messages.append({"role": "assistant", "content": said})
         return said

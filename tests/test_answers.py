@@ -417,7 +417,7 @@ async def test_answers_that_no_prompt_could_hold_are_left_to_the_template(
         return render_request(asked, messages, splices)
 
     monkeypatch.setattr(prompt, "render_request", watched)
-    n_tokens = sum(len(s.tokens) // 4 for s in daemon.state.histories.splices(OWNER, "s", digests_of(messages)))
+    n_tokens = sum(len(s.tokens) // 4 for s in daemon.state.answers.splices(OWNER, "s", digests_of(messages)))
     for n_ctx in (n_tokens, n_tokens - 1):
         monkeypatch.setattr(daemon.state.engine, "info", dataclasses.replace(daemon.state.engine.info, n_ctx=n_ctx))
         asked = {"messages": [*messages, user("more")], "session_id": "s"}
@@ -435,9 +435,9 @@ async def test_a_stream_is_remembered(daemon: Daemon) -> None:
 
 async def test_reset_forgets(daemon: Daemon) -> None:
     messages, _ = await talk(daemon, 2)
-    assert len(daemon.state.histories.splices(OWNER, "s", digests_of(messages))) == 2
+    assert len(daemon.state.answers.splices(OWNER, "s", digests_of(messages))) == 2
     assert (await daemon.ask("POST", "/v1/sessions/s/reset")).status == 200
-    assert daemon.state.histories.splices(OWNER, "s", digests_of(messages)) == []
+    assert daemon.state.answers.splices(OWNER, "s", digests_of(messages)) == []
 
 
 @pytest.mark.parametrize("verb", ["close_session", "reset"])
@@ -448,7 +448,7 @@ async def test_a_client_that_has_gone_changes_nothing_about_what_is_forgotten(da
     asked.cancel()
     await daemon.state.engine.reset(OWNER, "behind-it")
     assert asked.cancelled()
-    assert daemon.state.histories.splices(OWNER, "s", digests_of(messages)) == []
+    assert daemon.state.answers.splices(OWNER, "s", digests_of(messages)) == []
     assert daemon.state.turns.story(OWNER, "s") == []
 
 
@@ -458,7 +458,7 @@ async def test_a_client_that_has_gone_takes_no_answers_from_a_renamed_session(da
     await asyncio.sleep(0)
     asked.cancel()
     await daemon.state.engine.reset(OWNER, "behind-it")
-    assert len(daemon.state.histories.splices(OWNER, "new", digests_of(messages))) == 2
+    assert len(daemon.state.answers.splices(OWNER, "new", digests_of(messages))) == 2
     assert len(daemon.state.turns.story(OWNER, "new")) == 2
 
 
@@ -468,11 +468,11 @@ async def test_a_session_that_is_given_up_takes_its_answers_along(serve: Serve, 
     messages, _ = await talk(daemon, 2)
     if "max_sessions" in options:
         await daemon.chat("another one", session_id="other")
-        daemon.state.histories.forget(OWNER, "other")
+        daemon.state.answers.forget(OWNER, "other")
     async with asyncio.timeout(SETTLE_S):
-        while daemon.state.histories.n_bytes:
+        while daemon.state.answers.n_bytes:
             await daemon.state.engine.reset(OWNER, "nobody")
-    assert daemon.state.histories.splices(OWNER, "s", digests_of(messages)) == []
+    assert daemon.state.answers.splices(OWNER, "s", digests_of(messages)) == []
     assert daemon.state.turns.story(OWNER, "s") == []
 
 
@@ -481,7 +481,7 @@ async def test_a_cancelled_answer_is_not_kept(daemon: Daemon) -> None:
     async with daemon.streaming(body):
         pass
     await daemon.idle()
-    assert daemon.state.histories.n_bytes == 0
+    assert daemon.state.answers.n_bytes == 0
 
 
 # --- edits -----------------------------------------------------------------------------------------------------------

@@ -314,7 +314,7 @@ async def test_loading_forgets_the_answers_of_what_was_replaced(tmp_path: Path) 
         assert (await daemon.ask("POST", "/v1/sessions/desk/save", {"name": "label"})).status == 200
         other: list[Json] = [{"role": "system", "content": "Be brief."}]
         await turn(daemon, other, "other")
-        assert len(daemon.state.histories.splices(0, "other", digests_of(other))) == 1
+        assert len(daemon.state.answers.splices(0, "other", digests_of(other))) == 1
         assert (await daemon.ask("POST", "/v1/sessions/other/load", {"name": "label"})).status == 200
-        assert daemon.state.histories.splices(0, "other", digests_of(other)) == []
-        assert len(daemon.state.histories.splices(0, "desk", digests_of(messages))) == 1
+        assert daemon.state.answers.splices(0, "other", digests_of(other)) == []
+        assert len(daemon.state.answers.splices(0, "desk", digests_of(messages))) == 1

@@ -221,4 +221,4 @@ async def test_an_answer_of_nothing_is_not_kept(serve: Serve, monkeypatch: pytes
     daemon = await serve()
     monkeypatch.setattr(remembered, "message_of", lambda text: PlainMessage("assistant", " \n"))
     await daemon.chat(session_id="s")
-    assert daemon.state.histories.n_bytes == 0
+    assert daemon.state.answers.n_bytes == 0

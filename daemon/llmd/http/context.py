@@ -35,7 +35,7 @@ class Opened:
     heartbeat: Heartbeat
     turns: TurnLog
     model_id: str
-    histories: AnswerMemory = field(default_factory=AnswerMemory)
+    answers: AnswerMemory = field(default_factory=AnswerMemory)
     saved_answers: SavedAnswers | None = None
     """None: there is no state directory."""
 
@@ -91,7 +91,7 @@ class State:
     def served(self) -> Served:
         return Served(
             engine=self._there.engine,
-            answers=self._there.histories,
+            answers=self._there.answers,
             turns=self._there.turns,
             history=cast(HistoryMode, self.config.history),
             scratch_reuse=self.config.scratch_reuse,
@@ -102,8 +102,8 @@ class State:
         return self._there.turns
 
     @property
-    def histories(self) -> AnswerMemory:
-        return self._there.histories
+    def answers(self) -> AnswerMemory:
+        return self._there.answers
 
     @property
     def saved_answers(self) -> SavedAnswers | None:
