@@ -15,7 +15,7 @@ from llmd.answers.memory import Answer, AnswerMemory, Splice, answer_of
 from llmd.core import limits
 from llmd.core.asked import ChatPrompt, PlainMessage
 from llmd.pipeline import prompt
-from llmd.pipeline.transcript import render_request
+from llmd.pipeline.rendering import render_request
 from tests.conftest import Serve
 from tests.conversation import digests_of
 from tests.serving import SETTLE_S, Daemon, Json

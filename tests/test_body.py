@@ -20,7 +20,7 @@ from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
 from llmd.engine.native import JSON_WORDS
 from llmd.http import body
 from llmd.http.endpoints.wire.sessions import ForkRequest
-from llmd.pipeline.transcript import joined_users, text_bytes_of
+from llmd.pipeline.rendering import joined_users, text_bytes_of
 from tests.conftest import Serve
 from tests.serving import Daemon, chat
 

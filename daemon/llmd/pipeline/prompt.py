@@ -14,8 +14,8 @@ from ..core.session_key import SessionKey
 from ..core.token_ids import token_bytes
 from ..engine.text import Prompt
 from ..turns.user_starts import user_starts
+from .rendering import joined_users, render_request, text_bytes_of
 from .served import Sender, Served
-from .transcript import joined_users, render_request, text_bytes_of
 
 
 @dataclass(frozen=True, slots=True)
