@@ -26,8 +26,12 @@ class StartError(Exception):
 class Server:
     """A server process that is asked on a port of this machine. `with` waits until it is ready and stops it."""
 
-    def __init__(self, command: list[str | Path], log: Path, directory: tempfile.TemporaryDirectory[str]) -> None:
+    def __init__(
+        self, command: list[str | Path], log: Path, directory: tempfile.TemporaryDirectory[str], ready_at: str
+    ) -> None:
+        """`ready_at`: answers 200 once the model is there."""
         self._directory = directory
+        self._ready_at = ready_at
         self._log = log
         # Settings of the caller's own daemon must not reach this one.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_")}
@@ -63,7 +67,7 @@ class Server:
             return False
         self.port = int(match[1])
         try:
-            ask(self.port, "GET", "/health")
+            ask(self.port, "GET", self._ready_at)
         except (OSError, RefusedError):
             return False
         return True
@@ -91,14 +95,14 @@ def daemon(model: str, **options: str | int) -> Server:
     root = Path(directory.name)
     given = {"port": 0, "socket": root / "socket", "state_dir": root / "state", **options}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-    return Server([Path(sys.executable).parent / "llmd", f"--model={model}", *flags], root / "log", directory)
+    return Server([Path(sys.executable).parent / "llmd", f"--model={model}", *flags], root / "log", directory, "/ready")
 
 
 def llama_server(program: str, model: str, places: int, n_ctx: int, threads: int) -> Server:
     """llama.cpp's server, with as many slots as places and the same context for each. `program` may carry options."""
     directory = tempfile.TemporaryDirectory(prefix="llmd-bench-")
     flags = f"--host 127.0.0.1 --port {_free_port()} -np {places} -c {n_ctx * places} -t {threads}".split()
-    return Server([*shlex.split(program), "-m", model, *flags], Path(directory.name) / "log", directory)
+    return Server([*shlex.split(program), "-m", model, *flags], Path(directory.name) / "log", directory, "/health")
 
 
 def _free_port() -> int:

@@ -1,4 +1,4 @@
-/* llm.h: the whole API of libllm. Not in this header, not API.
+/* llm.h: the whole API of libllm, with llm_wire.h and llm_page.h. Not in these headers, not API.
  *
  * libllm loads one language model and holds many independent sessions over it. A session is one timeline of
  * tokens: what it has consumed is known exactly, token by token, and state is reused only when the tokens prove
@@ -10,7 +10,7 @@
  *             The opening thread does everything. For tools, measurements and tests.
  *   serving   llm_engine_open, llm_engine_start: from here the decode thread owns the model and all sessions.
  *             Commands go in through llm_command_push, events come out through llm_events_drain; both are
- *             MessagePack, specified below. llm_session_open answers LLM_MISUSE until llm_engine_stop.
+ *             MessagePack, specified in llm_wire.h. llm_session_open answers LLM_MISUSE until llm_engine_stop.
  *
  * An open session has a place: a record of its own in the shared page, with its tokens (llm_page.h). While its state is in
  * the model's memory it also has a seat, one of the model's sequences. A parked session has a place and no seat.
@@ -54,6 +54,7 @@ enum {
     LLM_SCRATCH_QUEUE_MAX = 64,   /* requests waiting for a scratch session */
     LLM_OUTBOX_BYTES_MAX = 65536, /* undelivered text of one request; above it the request is not stepped */
     LLM_TEXT_BYTES_MAX = 256,
+    LLM_LOGPROBS_MAX = 20,     /* likeliest tokens told beside each generated one */
     LLM_JSON_DEPTH_MAX = 1024, /* levels that llm_json_scan can follow */
 };
 
@@ -95,22 +96,30 @@ typedef struct llm_engine_options {
     uint32_t exact;                /* nonzero: bit-exact configuration (separate KV streams, no flash attention) */
     uint32_t command_ring_bytes;   /* 0: sized for two prompts of n_ctx tokens, at least 1 MiB */
     uint32_t event_ring_bytes;     /* 0: 1 MiB */
-    uint32_t allow_oversize;  /* nonzero: load a model whose weights are larger than the memory that is available */
-    const char *crash_notice; /* written to stderr before the process ends with status 1, when llama.cpp crashes
+    uint32_t allow_oversize;       /* nonzero: load a model that is larger than the memory that is available */
+    const char *crash_notice;      /* written to stderr before the process ends with status 1, when llama.cpp crashes
                                       while it opens the model; NULL: crashes stay crashes */
 } llm_engine_options;
 
-/* Sampling. NaN in a default (llm_info.sampling_default) means that the model states none. */
+/* Every sampling parameter: X(type, name, least, most, default, what switches it off or what it means). llm_sampling, the
+ * wire's reader and the daemon's Sampling are made from this table; a parameter outside its range is refused. The ranges
+ * are wider than any useful value, and narrow enough that nothing overflows behind them; repeat_penalty is divided by. */
+#define LLM_SAMPLING_TABLE(X)                                                                                          \
+    X(float, temperature, 0, 100, 0, "0: greedy")                                                                      \
+    X(float, top_p, 0, 1, 1, "1: off")                                                                                 \
+    X(float, min_p, 0, 1, 0, "0: off")                                                                                 \
+    X(float, repeat_penalty, 0.001, 100, 1, "1: off")                                                                  \
+    X(float, presence_penalty, -100, 100, 0, "0: off")                                                                 \
+    X(float, frequency_penalty, -100, 100, 0, "0: off")                                                                \
+    X(int32_t, top_k, 0, INT32_MAX, 0, "0: off")                                                                       \
+    X(int32_t, penalty_last_n, 0, 16777216, 64, "tokens the penalties look back over, prompt included")                \
+    X(uint64_t, seed, 0, UINT64_MAX, UINT64_MAX, "18446744073709551615: draw one")
+
+#define LLM_SAMPLING_MEMBER(type, name, least, most, otherwise, text) type name;
+
+/* NaN, or a negative count, in a default (llm_info.sampling_default) means that the model states none. */
 typedef struct llm_sampling {
-    float temperature;       /* 0: greedy */
-    float top_p;             /* 1: off */
-    float min_p;             /* 0: off */
-    float repeat_penalty;    /* 1: off */
-    float presence_penalty;  /* 0: off */
-    float frequency_penalty; /* 0: off */
-    int32_t top_k;           /* 0: off */
-    int32_t penalty_last_n;  /* tokens the penalties look back over, prompt included */
-    uint64_t seed;           /* UINT64_MAX: draw one */
+    LLM_SAMPLING_TABLE(LLM_SAMPLING_MEMBER)
 } llm_sampling;
 
 /* Facts of the model, as it was opened: X(type, member, text), and texts: X(member, bytes, text). They are the same in
@@ -320,136 +329,9 @@ typedef struct llm_saved {
  * more than n_out, n_out were copied. 0 without a state directory. Any thread. */
 LLM_API int64_t llm_engine_saved(llm_engine *engine, llm_saved *out, size_t n_out);
 
-/* ---- serving: commands ------------------------------------------------------------------------------------- *
- * One thread pushes, and the same thread drains. A command is one MessagePack array, nothing after it:
- *
- *   GENERATE  [1, request, owner, session, prompt, max_tokens, sampling, logit_bias, stop, flags, boundaries, parent,
- *              n_head]
- *   CANCEL    [2, request]
- *   RESET     [3, request, owner, session]
- *   CLOSE     [4, request, owner, session]
- *   PAUSE     [5, request, paused]
- *   FORK      [6, request, owner, session, new_session, at, replace]
- *   PARK      [7, request, owner, session]
- *   PIN       [8, request, owner, session, pinned]
- *   RENAME    [9, request, owner, session, new_session]
- *   SAVE      [10, request, owner, session, label]
- *   LOAD      [11, request, owner, session, label]
- *   UNSAVE    [12, request, owner, label]
- *
- *   request     uint64 above 0, chosen by the caller, unique among live requests. For CANCEL and PAUSE: the generation meant
- *               (an unknown one is ignored: it has just ended).
- *   owner       uint32: who asks. Sessions of different owners never meet, whatever their names.
- *   session     str, "" for scratch
- *   prompt      bin: int32 little-endian token ids, at least one
- *   max_tokens  uint32; 0: as many as the context holds. Always clamped to that.
- *   sampling    [temperature, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty,
- *                top_k, penalty_last_n, seed or nil]
- *   logit_bias  bin: pairs of (int32 token, float32 bias), little-endian
- *   stop        [str, ...]
- *   flags       bit set of llm_generate_flag
- *   boundaries  bin: ascending int32 little-endian token counts at which histories are likely to diverge (llm_prompt):
- *               checkpoints are taken there
- *   parent      str: if the session does not exist, it begins as a fork of this one; "": no parent
- *   n_head      uint32, at most the prompt's tokens: so many at its beginning belong to no conversation in particular
- *               (llm_prompt). That they agree says nothing about what a prompt continues; their state is kept for all.
- *   paused      bool: a paused generation keeps its seat and is not stepped
- *   at          uint32: the fork begins with that many of the session's tokens, or as close below as its memory and
- *               checkpoints allow; UINT32_MAX: all
- *   replace     bool: a session that has the new name already is closed for the fork; else it is LLM_EXISTS
- *   pinned      bool: a pinned session is never forgotten or expired; it may be parked. Its timelines of that moment are
- *               kept: what continues none of them gets another timeline. Of all histories a quarter stays unpinned, and
- *               of the rest one owner has its share: beyond that LLM_PINS, and nothing is changed.
- *   label       str: the name of a saved session in the state directory
- *
- * A session is a few timelines (see --session-timelines): GENERATE goes to the one whose history the prompt continues;
- * RESET, CLOSE, PARK, PIN and RENAME act on all; FORK and SAVE take the one used last. A LOAD replaces a session that
- * has the name already, when it has read what was saved. A FORK, PIN, RENAME or SAVE of what is just being read
- * from the disk may be LLM_BUSY: ask again. PARK leaves out what is busy.
- *
- * With a state directory, what must last is on the disk before the answer comes: PIN, RENAME, RESET and CLOSE answer when
- * their files are written or gone, SAVE and UNSAVE likewise. LLM_IO: the disk refused it. A pin or a name is then what it
- * was before; a session that was reset or closed is so, but its file may come back with the next start.
- * SAVE and LOAD: LLM_NO_MEMORY also when as many bytes as may be are on their way to the disk or from it: ask again.
- * SAVE: LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL. A session whose state is lost is saved with its tokens, and read
- * again when it is used. LOAD: LLM_NOT_FOUND (no such label), LLM_CONTEXT_LENGTH (more tokens than a session holds now),
- * LLM_VERSION (its file was refused and set aside), LLM_CAPACITY.
- *
- * The reader is strict: any other shape, count, type, range or trailing byte is LLM_INVALID and the message is
- * dropped before it enters the ring.
- */
-
-typedef enum llm_command_op {
-    LLM_COMMAND_GENERATE = 1,
-    LLM_COMMAND_CANCEL = 2,
-    LLM_COMMAND_RESET = 3,
-    LLM_COMMAND_CLOSE = 4,
-    LLM_COMMAND_PAUSE = 5,
-    LLM_COMMAND_FORK = 6,
-    LLM_COMMAND_PARK = 7,
-    LLM_COMMAND_PIN = 8,
-    LLM_COMMAND_RENAME = 9,
-    LLM_COMMAND_SAVE = 10,
-    LLM_COMMAND_LOAD = 11,
-    LLM_COMMAND_UNSAVE = 12,
-} llm_command_op;
-
-typedef enum llm_generate_flag {
-    LLM_GENERATE_IGNORE_END = 1, /* the model's end-of-turn tokens are never sampled */
-    LLM_GENERATE_COLD = 2,       /* reuse nothing: the reference that warm must equal */
-} llm_generate_flag;
-
-/* Checks and queues one command, and wakes the decode thread if it sleeps. Loop thread.
- * LLM_INVALID, LLM_FULL (nothing was queued; a normal outcome), LLM_SHUTDOWN. */
-LLM_API int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes);
-
 /* What a person should know about parked and saved sessions: a full disk, a refused file. Copies the oldest message not
  * yet read; LLM_NOT_FOUND when there is none. Any thread. */
 LLM_API int llm_engine_complaint(llm_engine *engine, char *out, size_t n_bytes);
-
-/* ---- serving: events --------------------------------------------------------------------------------------- *
- *   ADMITTED  [1, request, place]
- *   STARTED   [2, request, reason, n_prompt, n_reused, diverged_at]
- *   TEXT      [3, request, text, n_tokens]
- *   FINISHED  [4, request, outcome, status, n_prompt, n_reused, n_prefilled, n_generated, n_resident, n_visible,
- *                 stop_index, queue_us, prefill_us, decode_us, seed]
- *   REPLY     [5, request, status, place, n_tokens]
- *   FORGOTTEN [6, owner, session]
- *
- * A GENERATE gets either FINISHED(refused) alone, or ADMITTED, then STARTED when its session is free and its resume
- * is decided (absent if it is cancelled before), then TEXT..., then FINISHED. All other commands but CANCEL and PAUSE
- * get one REPLY. FORGOTTEN says that a session was given up without anybody having asked for it, by the capacity policy
- * or because its time was over; it comes before any event of a later session of that name.
- *
- *   place         the session's place in the shared page; UINT32_MAX in ADMITTED: not known yet (scratch)
- *   n_tokens     of REPLY: tokens the session holds afterwards
- *   diverged_at  first prompt token that differs from what was resident, or -1
- *   text         str: whole characters, never part of a stop string; invalid bytes became U+FFFD
- *   n_tokens     tokens generated so far, the ones held back included
- *   n_prefilled  prompt tokens really consumed (less than n_prompt - n_reused after a cancel)
- *   n_resident   tokens the session holds afterwards
- *   n_visible    how many of these the client can have seen (smaller after a stop string that could not be cut out)
- *   stop_index   which stop string, or -1
- *   seed         the seed used
- */
-
-typedef enum llm_event_op {
-    LLM_EVENT_ADMITTED = 1,
-    LLM_EVENT_STARTED = 2,
-    LLM_EVENT_TEXT = 3,
-    LLM_EVENT_FINISHED = 4,
-    LLM_EVENT_REPLY = 5,
-    LLM_EVENT_FORGOTTEN = 6,
-} llm_event_op;
-
-/* Readable when events wait: add it to the event loop. Owned by the engine. Loop thread. */
-LLM_API int llm_events_fd(const llm_engine *engine);
-
-/* Moves waiting events into `out` as ONE MessagePack array of events and clears the descriptor when all were
- * taken. Returns bytes written, 0 when nothing waits. A buffer of LLM_DRAIN_BYTES_MIN or more always makes
- * progress. Loop thread. */
-enum { LLM_DRAIN_BYTES_MIN = 262144 };
-LLM_API int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes);
 
 #ifndef LLM_CFFI
 #ifdef __cplusplus

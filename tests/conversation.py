@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
+from llmd.answers import memory
+from llmd.core.asked import PlainMessage
+from llmd.dialects.openai import wire
+from llmd.dialects.openai.messages import message_of
 from tests.serving import Daemon, Json, chat
 
 GREEDY: Json = {"temperature": 0}
+
+
+def read(message: Json) -> PlainMessage:
+    """As a chat's reader reads it."""
+    return message_of("", msgspec.convert(message, wire.Message))
+
+
+def digests_of(messages: list[Json]) -> list[bytes]:
+    return memory.digests_of([read(message) for message in messages])
 
 
 async def cold(daemon: Daemon, messages: list[Json]) -> str:
@@ -34,7 +49,7 @@ class Conversation:
         assert answer.status == 200, answer.body
         said = str(answer.json["choices"][0]["message"]["content"])
         self.report, self.n_prompt = answer.json["session"], answer.json["usage"]["prompt_tokens"]
-        self.daemon.state.histories.copy(0, self.session, "")  # the same prompt, without a session
+        self.daemon.state.answers.copy(0, self.session, "")  # the same prompt, without a session
         assert said == await cold(self.daemon, self.messages), self.report
         self.messages.append({"role": "assistant", "content": said})
         return said

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from llmd.answers.memory import Answer, AnswerMemory, Splice, answer_of, digest_of, digests_of
+from llmd.answers.memory import Answer, AnswerMemory, Splice, answer_of
 from llmd.core import limits
-from llmd.dialects.openai.wire import ChatCompletionRequest
-from llmd.history.transcript import render_request
-from llmd.http import history as api_history
+from llmd.core.asked import ChatPrompt, PlainMessage
+from llmd.pipeline import prompt
+from llmd.pipeline.rendering import render_request
 from tests.conftest import Serve
+from tests.conversation import digests_of
 from tests.serving import SETTLE_S, Daemon, Json
 
 OWNER = 0
@@ -59,10 +60,7 @@ def assistant(text: str | None, *calls: tuple[str, Any], **fields: Any) -> Json:
 
 
 def digest(*messages: Json) -> bytes:
-    found = b""
-    for message in messages:
-        found = digest_of(found, message)
-    return found
+    return digests_of(list(messages))[-1]
 
 
 # --- what is the same ------------------------------------------------------------------------------------------------
@@ -112,6 +110,25 @@ def test_an_edit_changes_all_that_follows() -> None:
         user("q!"), assistant("a"), user("r"), assistant("b")
     )
     assert digest(user("q"), user("r"), assistant("a")) != digest(user("r"), user("q"), assistant("a"))
+
+
+def test_digests_are_those_of_earlier_daemons() -> None:
+    """Or nothing in their files of answers would ever be found."""
+    call = ("f", '{"b":[1.0,{"c":null}],"a":"\u00e9"}')
+    messages = [
+        {"role": "system", "content": "s"},
+        {**user("q"), "name": "me"},
+        assistant("", call, reasoning_content="hm"),
+        {"role": "tool", "content": "42", "tool_call_id": "c"},
+        assistant("<think>x</think>\n\nForty-two."),
+    ]
+    assert [digest.hex() for digest in digests_of(messages)] == [
+        "7a6f9c8927cdbd1452e63cf40b8785ad",
+        "4b7374eb10bb09cf9e9b17ab99aaee29",
+        "0b3a4cbe5388878f6fc0b7e4d7ed8622",
+        "3ff8742e3e4bc029dd78e43941b0f28d",
+        "5f120bae7c1c6a7fd8b5417a37138ca2",
+    ]
 
 
 # --- what is kept ----------------------------------------------------------------------------------------------------
@@ -395,12 +412,12 @@ async def test_answers_that_no_prompt_could_hold_are_left_to_the_template(
     messages, _ = await talk(daemon, 2)
     spliced: list[int] = []
 
-    def watched(wanted: ChatCompletionRequest, messages: list[Json], splices: list[Splice]) -> bytes:
+    def watched(asked: ChatPrompt, messages: list[PlainMessage], splices: list[Splice]) -> bytes:
         spliced.append(len(splices))
-        return render_request(wanted, messages, splices)
+        return render_request(asked, messages, splices)
 
-    monkeypatch.setattr(api_history, "render_request", watched)
-    n_tokens = sum(len(s.tokens) // 4 for s in daemon.state.histories.splices(OWNER, "s", digests_of(messages)))
+    monkeypatch.setattr(prompt, "render_request", watched)
+    n_tokens = sum(len(s.tokens) // 4 for s in daemon.state.answers.splices(OWNER, "s", digests_of(messages)))
     for n_ctx in (n_tokens, n_tokens - 1):
         monkeypatch.setattr(daemon.state.engine, "info", dataclasses.replace(daemon.state.engine.info, n_ctx=n_ctx))
         asked = {"messages": [*messages, user("more")], "session_id": "s"}
@@ -418,9 +435,9 @@ async def test_a_stream_is_remembered(daemon: Daemon) -> None:
 
 async def test_reset_forgets(daemon: Daemon) -> None:
     messages, _ = await talk(daemon, 2)
-    assert len(daemon.state.histories.splices(OWNER, "s", digests_of(messages))) == 2
+    assert len(daemon.state.answers.splices(OWNER, "s", digests_of(messages))) == 2
     assert (await daemon.ask("POST", "/v1/sessions/s/reset")).status == 200
-    assert daemon.state.histories.splices(OWNER, "s", digests_of(messages)) == []
+    assert daemon.state.answers.splices(OWNER, "s", digests_of(messages)) == []
 
 
 @pytest.mark.parametrize("verb", ["close_session", "reset"])
@@ -431,7 +448,7 @@ async def test_a_client_that_has_gone_changes_nothing_about_what_is_forgotten(da
     asked.cancel()
     await daemon.state.engine.reset(OWNER, "behind-it")
     assert asked.cancelled()
-    assert daemon.state.histories.splices(OWNER, "s", digests_of(messages)) == []
+    assert daemon.state.answers.splices(OWNER, "s", digests_of(messages)) == []
     assert daemon.state.turns.story(OWNER, "s") == []
 
 
@@ -441,7 +458,7 @@ async def test_a_client_that_has_gone_takes_no_answers_from_a_renamed_session(da
     await asyncio.sleep(0)
     asked.cancel()
     await daemon.state.engine.reset(OWNER, "behind-it")
-    assert len(daemon.state.histories.splices(OWNER, "new", digests_of(messages))) == 2
+    assert len(daemon.state.answers.splices(OWNER, "new", digests_of(messages))) == 2
     assert len(daemon.state.turns.story(OWNER, "new")) == 2
 
 
@@ -451,11 +468,11 @@ async def test_a_session_that_is_given_up_takes_its_answers_along(serve: Serve, 
     messages, _ = await talk(daemon, 2)
     if "max_sessions" in options:
         await daemon.chat("another one", session_id="other")
-        daemon.state.histories.forget(OWNER, "other")
+        daemon.state.answers.forget(OWNER, "other")
     async with asyncio.timeout(SETTLE_S):
-        while daemon.state.histories.n_bytes:
+        while daemon.state.answers.n_bytes:
             await daemon.state.engine.reset(OWNER, "nobody")
-    assert daemon.state.histories.splices(OWNER, "s", digests_of(messages)) == []
+    assert daemon.state.answers.splices(OWNER, "s", digests_of(messages)) == []
     assert daemon.state.turns.story(OWNER, "s") == []
 
 
@@ -464,7 +481,7 @@ async def test_a_cancelled_answer_is_not_kept(daemon: Daemon) -> None:
     async with daemon.streaming(body):
         pass
     await daemon.idle()
-    assert daemon.state.histories.n_bytes == 0
+    assert daemon.state.answers.n_bytes == 0
 
 
 # --- edits -----------------------------------------------------------------------------------------------------------

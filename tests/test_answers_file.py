@@ -14,8 +14,9 @@ import pytest
 
 from llmd.answers import file as answers_file
 from llmd.answers.file import RefusedError, decode, encode, take, write
-from llmd.answers.memory import Answer, AnswerMemory, StoredAnswer, StoredSession, digest_of, digests_of
+from llmd.answers.memory import Answer, AnswerMemory, StoredAnswer, StoredSession
 from llmd.core import limits
+from tests.conversation import digests_of
 from tests.serving import Daemon, Json, config_of, serving
 
 MODEL, OTHER_MODEL = "0123456789abcdef" * 2, "fedcba9876543210" * 2
@@ -30,7 +31,7 @@ def tokens(*numbers: int) -> bytes:
 
 
 def digest(number: int) -> bytes:
-    return digest_of(b"", {"role": "assistant", "content": str(number)})
+    return digests_of([{"role": "assistant", "content": str(number)}])[0]
 
 
 def filled() -> AnswerMemory:
@@ -313,7 +314,7 @@ async def test_loading_forgets_the_answers_of_what_was_replaced(tmp_path: Path) 
         assert (await daemon.ask("POST", "/v1/sessions/desk/save", {"name": "label"})).status == 200
         other: list[Json] = [{"role": "system", "content": "Be brief."}]
         await turn(daemon, other, "other")
-        assert len(daemon.state.histories.splices(0, "other", digests_of(other))) == 1
+        assert len(daemon.state.answers.splices(0, "other", digests_of(other))) == 1
         assert (await daemon.ask("POST", "/v1/sessions/other/load", {"name": "label"})).status == 200
-        assert daemon.state.histories.splices(0, "other", digests_of(other)) == []
-        assert len(daemon.state.histories.splices(0, "desk", digests_of(messages))) == 1
+        assert daemon.state.answers.splices(0, "other", digests_of(other)) == []
+        assert len(daemon.state.answers.splices(0, "desk", digests_of(messages))) == 1

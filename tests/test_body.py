@@ -12,14 +12,15 @@ import pytest
 
 from llmd.answers.memory import digest_of
 from llmd.core import limits
+from llmd.core.asked import PlainMessage, PlainToolCall
 from llmd.core.errors import ApiError, shown
 from llmd.core.room import Room
 from llmd.dialects.openai import parameters
 from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
 from llmd.engine.native import JSON_WORDS
-from llmd.history.transcript import joined_users, text_bytes_of
 from llmd.http import body
 from llmd.http.endpoints.wire.sessions import ForkRequest
+from llmd.pipeline.rendering import joined_users, text_bytes_of
 from tests.conftest import Serve
 from tests.serving import Daemon, chat
 
@@ -191,12 +192,11 @@ def test_room_is_exact() -> None:
 
 
 def test_the_text_of_a_conversation_is_counted_whole() -> None:
-    messages: list[dict[str, Any]] = [
-        {"role": "user", "content": "ä", "name": "me"},
-        {"role": "assistant", "content": "", "reasoning_content": "abc",
-         "tool_calls": [{"type": "function", "function": {"name": "f", "arguments": "{}"}}]},
-        {"role": "tool", "content": "12345", "tool_call_id": "id"},
-    ]  # fmt: skip
+    messages = [
+        PlainMessage("user", "ä", name="me"),
+        PlainMessage("assistant", reasoning="abc", tool_calls=(PlainToolCall("f", "{}"),)),
+        PlainMessage("tool", "12345", tool_call_id="id"),
+    ]
     assert text_bytes_of(messages) == 2 + 2 + 3 + 1 + 2 + 5 + 2
 
 
@@ -284,7 +284,7 @@ def test_shown_looks_at_no_more_than_it_shows() -> None:
 def test_a_refused_parameter_is_shown_without_being_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(msgspec.json, "decode", None)
     with pytest.raises(ApiError) as refused:
-        parameters.check("chat", {"tools": msgspec.Raw(b'[{"type": "function", ' + b" " * 1000 + b"}]")})
+        parameters.CHAT.check({"tools": msgspec.Raw(b'[{"type": "function", ' + b" " * 1000 + b"}]")})
     assert refused.value.param == "tools" and refused.value.message.startswith('tools: [{"type": "function"')
     assert len(refused.value.message) < 2 * limits.USER_FIELD_SHOWN_CHARS_MAX
 
@@ -294,15 +294,14 @@ def test_a_refused_parameter_is_shown_without_being_decoded(monkeypatch: pytest.
 
 def test_a_long_run_of_the_user_is_joined_in_one_go() -> None:
     """Joining them one by one would copy the text once for each message."""
-    messages = [{"role": "user", "content": "x" * 1000}] * 16_000
+    messages = [PlainMessage("user", "x" * 1000)] * 16_000
     joined, _ = joined_users(messages, [])
-    assert len(joined) == 1 and len(joined[0]["content"]) == 16_000 * 1002 - 2
+    assert len(joined) == 1 and len(joined[0].content) == 16_000 * 1002 - 2
 
 
 def test_arguments_that_would_take_long_are_compared_as_text() -> None:
     def digest(arguments: str) -> bytes:
-        call = {"function": {"name": "f", "arguments": arguments}}
-        return digest_of(b"", {"role": "assistant", "content": "", "tool_calls": [call]})
+        return digest_of(b"", PlainMessage("assistant", tool_calls=(PlainToolCall("f", arguments),)))
 
     few, many = (", ".join(["1.0"] * n) for n in (limits.ARGUMENTS_FLOATS_MAX, limits.ARGUMENTS_FLOATS_MAX + 1))
     assert digest(f"[{few}]") == digest(f"[{few.replace('.0', '')}]")

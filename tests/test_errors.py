@@ -9,6 +9,7 @@ import pytest
 from llmd.core import limits
 from llmd.core.errors import CODES, ApiError, code_of_status, context_length_error, shown
 from llmd.engine import native
+from llmd.http.envelope import OWN
 
 WORDS_AGENTS_MISREAD = ("too many tokens", "token limit exceeded", "quota", "billing", "500", "502", "timeout")
 
@@ -16,7 +17,7 @@ WORDS_AGENTS_MISREAD = ("too many tokens", "token limit exceeded", "quota", "bil
 @pytest.mark.parametrize("code", CODES)
 def test_body(code: str) -> None:
     error = ApiError(code, None, "field")
-    body = json.loads(error.body())
+    body = json.loads(OWN.body(error))
     assert body == {"error": {"message": CODES[code].text, "type": CODES[code].type, "code": code, "param": "field"}}
     assert 400 <= error.status < 600
 

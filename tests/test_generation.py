@@ -12,6 +12,7 @@ import pytest
 from llmd.core import limits
 from llmd.core.errors import ApiError
 from llmd.core.session_key import SCRATCH, SessionKey
+from llmd.engine.bell import Bell
 from llmd.engine.engine import Engine
 from llmd.engine.generation import CancelReason, Generation, Work
 from llmd.engine.native import GenerateFlag, Status, lib
@@ -51,11 +52,27 @@ def generation(
         stop=[],
         flags=GenerateFlag.IGNORE_END,
     )
-    return Generation(engine, work, is_stream=is_stream, on_end=ENDED.append)
+    return Generation(engine, work, Bell(engine.loop), is_stream=is_stream, on_end=ENDED.append)
+
+
+async def taken(one: Generation) -> str:
+    """What has come, waiting for it."""
+    if not one._bell.has_news:
+        await one._bell.wait()
+    one._bell.has_news = False
+    return one.taken()
+
+
+async def whole(one: Generation) -> str:
+    """All that has not been taken, when it has ended."""
+    while one.finished is None:
+        await one._bell.wait()
+    one._bell.has_news = False
+    return one.taken()
 
 
 def how_it_ended(one: Generation) -> tuple[str, str | None, str, ApiError | None]:
-    return one.outcome_word, one.reason_word, one.finish_reason(), one.error()
+    return one.outcome_word, one.reason_word, one.end_reason(), one.error()
 
 
 async def test_a_life(engine: Engine) -> None:
@@ -63,7 +80,7 @@ async def test_a_life(engine: Engine) -> None:
     one = generation(engine)
     assert one.outcome_word == "running" and one.reason_word is None
     await one.admission()
-    text = await one.whole_text()
+    text = await whole(one)
     assert text and one.finished is not None and one.finished.n_generated == 8
     assert how_it_ended(one) == ("length", "new", "length", None)
     assert ENDED == [one] and engine.n_live == 0
@@ -83,7 +100,7 @@ async def test_a_failing_listener_harms_nobody_else(engine: Engine, caplog: pyte
         one._on_end = fail
     others = [generation(engine, n=3) for _ in range(3)]
     async with asyncio.timeout(30):
-        texts = [await one.whole_text() for one in (*failing, *others)]
+        texts = [await whole(one) for one in (*failing, *others)]
     assert all(texts) and engine.n_live == 0
     assert sum("could not be handled" in record.message for record in caplog.records) == 3
 
@@ -92,9 +109,9 @@ async def test_pieces_add_up(engine: Engine) -> None:
     one, two = generation(engine, n=500, is_stream=True), generation(engine, n=500)
     pieces = []
     while one.finished is None:
-        pieces.append(await one.text())
-    pieces.append(await one.text())
-    assert "".join(pieces) == await two.whole_text()
+        pieces.append(await taken(one))
+    pieces.append(one.taken())
+    assert "".join(pieces) == await whole(two)
 
 
 async def test_the_first_reason_counts(engine: Engine) -> None:
@@ -102,7 +119,7 @@ async def test_the_first_reason_counts(engine: Engine) -> None:
     await one.admission()
     one.cancel(CancelReason.DEADLINE)
     one.cancel(CancelReason.CLIENT_GONE)
-    await one.whole_text()
+    await whole(one)
     error = one.error()
     assert one.outcome_word == "deadline_exceeded" and error is not None and error.code == "deadline_exceeded"
 
@@ -114,7 +131,7 @@ async def test_release_drops_text_and_still_hears_the_end(engine: Engine) -> Non
     one.release()
     await engine.idle()
     assert ENDED == [one] and one.outcome_word == "client_gone"
-    assert await one.text() == ""
+    assert one.taken() == ""
 
 
 async def test_a_cancel_survives_a_full_ring(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +141,7 @@ async def test_a_cancel_survives_a_full_ring(engine: Engine, monkeypatch: pytest
     monkeypatch.setattr(engine, "_push", lambda command: next(refusals, None) or push(command))
     one.cancel(CancelReason.DEADLINE)
     engine.cancel(10**9)  # behind it in the queue; names nobody
-    await one.whole_text()
+    await whole(one)
     assert one.outcome_word == "deadline_exceeded" and next(refusals, None) is None
 
 
@@ -145,7 +162,7 @@ async def test_a_prompt_that_does_not_fit(engine: Engine) -> None:
     exact = generation(engine, prompt=tokens_of([300] * 100_000))
     try:
         await exact.admission()
-        await exact.whole_text()
+        await whole(exact)
     except ApiError as error:
         assert error.code == "context_length_exceeded"
 
@@ -194,7 +211,7 @@ async def test_fifty_lives_leave_nothing() -> None:
     opened = []
     for _ in range(50):
         engine = await Engine.open(EngineOptions(model="sim:hybrid", page_name=PAGE))
-        await generation(engine).whole_text()
+        await whole(generation(engine))
         await engine.close()
         assert PAGE.lstrip("/") not in os.listdir("/dev/shm")
         opened.append(open_now())

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from llmd.core import limits
 from llmd.core.errors import ApiError
-from llmd.core.json_scan import body_scan
+from llmd.engine.json_scan import body_scan
 
 SCAN = body_scan(512)
 FRAGMENTS = (

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from llmd.core.errors import ApiError
-from llmd.dialects.openai import parameters
+from llmd.dialects.openai.parameters import CHAT, COMPLETIONS, TABLES
 from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
+from llmd.dialects.parameters import Parameter, Table, with_endpoints
 from tests.serving import Daemon, chat
 
 LOUD: dict[str, Any] = {
@@ -31,58 +32,60 @@ LOUD: dict[str, Any] = {
 }
 """Values that ask for something; any other refused parameter gets one that is in no neutral list."""
 
-REFUSED = [(row, endpoint) for row in parameters.TABLE if row.treatment == "refused" for endpoint in row.endpoints]
+REFUSED = [(row, table) for table in TABLES for row in table.rows if row.treatment == "refused"]
 
 
-def refusal(endpoint: parameters.Endpoint, **fields: Any) -> ApiError | None:
+def refusal(table: Table, **fields: Any) -> ApiError | None:
     raw = {name: msgspec.Raw(json.dumps(value).encode()) for name, value in fields.items()}
     try:
-        parameters.check(endpoint, raw)
+        table.check(raw)
     except ApiError as error:
         return error
     return None
 
 
-@pytest.mark.parametrize(("row", "endpoint"), REFUSED, ids=[f"{endpoint}-{row.name}" for row, endpoint in REFUSED])
-def test_refused_unless_neutral(row: parameters.Parameter, endpoint: parameters.Endpoint) -> None:
+@pytest.mark.parametrize(("row", "table"), REFUSED, ids=[f"{table.endpoint}-{row.name}" for row, table in REFUSED])
+def test_refused_unless_neutral(row: Parameter, table: Table) -> None:
     for neutral in (None, *row.neutral):
-        assert refusal(endpoint, **{row.name: neutral}) is None
-    error = refusal(endpoint, **{row.name: LOUD.get(row.name, {"asks": "for something"})})
+        assert refusal(table, **{row.name: neutral}) is None
+    error = refusal(table, **{row.name: LOUD.get(row.name, {"asks": "for something"})})
     assert error is not None
     assert (error.code, error.param, error.status) == ("unsupported_parameter", row.name, 400)
     assert row.name in error.message
 
 
 def test_true_is_not_one() -> None:
-    assert refusal("chat", n=1) is None
-    assert refusal("chat", n=True) is not None
-    assert refusal("chat", top_logprobs=False) is not None
+    assert refusal(CHAT, n=1) is None
+    assert refusal(CHAT, n=True) is not None
+    assert refusal(CHAT, top_logprobs=False) is not None
 
 
 def test_unknown_names_are_refused() -> None:
-    error = refusal("chat", temprature=1)
+    error = refusal(CHAT, temprature=1)
     assert error is not None and error.param == "temprature" and error.code == "unsupported_parameter"
 
 
 def test_names_are_unique_for_each_endpoint() -> None:
-    for endpoint in parameters.BOTH:
-        names = [row.name for row in parameters.TABLE if endpoint in row.endpoints]
+    for table in TABLES:
+        names = [row.name for row in table.rows]
         assert sorted(names) == sorted(set(names))
 
 
-@pytest.mark.parametrize(("endpoint", "kind"), [("chat", ChatCompletionRequest), ("completions", CompletionRequest)])
-def test_honoured_is_what_the_request_type_has(endpoint: parameters.Endpoint, kind: type[msgspec.Struct]) -> None:
-    honoured = {row.name for row in parameters.TABLE if row.treatment == "honoured" and endpoint in row.endpoints}
+@pytest.mark.parametrize(("table", "kind"), [(CHAT, ChatCompletionRequest), (COMPLETIONS, CompletionRequest)])
+def test_honoured_is_what_the_request_type_has(table: Table, kind: type[msgspec.Struct]) -> None:
+    honoured = {row.name for row in table.rows if row.treatment == "honoured"}
     assert honoured == set(kind.__struct_fields__)
 
 
-def test_the_reference_names_every_parameter() -> None:
-    reference = parameters.reference()
-    assert all(f"| `{row.name}` |" in reference for row in parameters.TABLE)
+def test_rows_of_several_tables_are_told_once() -> None:
+    told = with_endpoints(TABLES)
+    assert len(told) == len({id(row) for table in TABLES for row in table.rows})
+    assert [endpoints for row, endpoints in told if row.name == "seed"] == [["chat", "completions"]]
+    assert [endpoints for row, endpoints in told if row.name == "messages"] == [["chat"]]
 
 
 async def test_accepted_ones_change_nothing(daemon: Daemon) -> None:
-    accepted = {row.name: "x" for row in parameters.TABLE if row.treatment == "accepted" and "chat" in row.endpoints}
+    accepted = {row.name: "x" for row in CHAT.rows if row.treatment == "accepted"}
     plain = await daemon.chat(session_id="a", seed=1)
     answer = await daemon.chat(session_id="b", seed=1, **accepted)
     assert answer["choices"] == plain["choices"]

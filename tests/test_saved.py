@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from llmd.answers.memory import StoredAnswer, StoredSession, digests_of
+from llmd.answers.memory import StoredAnswer, StoredSession
 from llmd.answers.saved import SavedAnswers
 from llmd.engine import native
 from llmd.engine.wire import Reply
-from tests.conversation import Conversation
+from tests.conversation import Conversation, digests_of
 from tests.serving import SETTLE_S, Daemon, Json, config_of, serving
 
 FINGERPRINT = "0123456789abcdef" * 2
@@ -107,7 +107,7 @@ async def test_answers_come_along(tmp_path: Path) -> None:
         await daemon.ask("DELETE", "/v1/sessions/a")
     async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
         assert (await daemon.ask("POST", "/v1/sessions/b/load", {"name": "label"})).status == 200
-        assert len(daemon.state.histories.splices(0, "b", digests_of(talk.messages))) == 1
+        assert len(daemon.state.answers.splices(0, "b", digests_of(talk.messages))) == 1
         talk.daemon, talk.session = daemon, "b"
         await talk.ask("and then?")
         assert talk.report["session_reset_reason"] == "restored"

@@ -21,12 +21,18 @@ LAYERS = (
     "__main__",
     "app",
     "http.routes",
-    "dialects.openai.chat",
-    "dialects.openai.completions",
+    "dialects",
     "http",
+    "pipeline",
+    "session_follower",
+    "answers",
+    "turns",
     "engine.generation",
     "engine.engine",
+    "engine",
     "engine.native",
+    "process",
+    "core",
 )
 BANNED_WORDS = {"manager", "util", "utils", "helper", "helpers", "misc", "common"}
 C_FILE_LINES_MAX, C_FUNCTION_LINES_MAX = 600, 60
@@ -121,16 +127,35 @@ def test_layers_import_downwards() -> None:
 
 
 def knows_who_serves(one: Import) -> bool:
-    """From beside the layers into one above native."""
+    """From beside the layers into one that serves."""
     imported = layer(one.imported)
-    return layer(one.importer) is None and imported is not None and imported < LAYERS.index("engine.native")
+    return layer(one.importer) is None and imported is not None and imported < LAYERS.index("engine")
 
 
-def test_what_stands_beside_the_layers_knows_none_of_them() -> None:
-    """options, errors, limits, wire, ... may know libllm's words, not the parts that serve."""
+def test_what_stands_beside_the_layers_knows_none_that_serves() -> None:
+    """llmctl may know libllm's words."""
     assert [one for one in all_imports() if knows_who_serves(one)] == []
-    for name in LAYERS:
-        assert knows_who_serves(Import("llmd.limits", f"llmd.{name}", False, False)) == (name != "engine.native")
+    for number, name in enumerate(LAYERS):
+        found = knows_who_serves(Import("llmd.ctl.x", f"llmd.{name}", False, False))
+        assert found == (number < LAYERS.index("engine"))
+
+
+def test_every_folder_has_a_place() -> None:
+    """What is in none is llmctl, and nothing else."""
+    beside = {one.importer.split(".")[1] for one in all_imports() if layer(one.importer) is None}
+    assert beside == {"ctl"}
+
+
+def foreign_dialect(one: Import) -> bool:
+    importer, imported = one.importer.split("."), one.imported.split(".")
+    both = importer[1:2] == imported[1:2] == ["dialects"]
+    return both and (PACKAGE / "dialects" / imported[2]).is_dir() and importer[2] != imported[2]
+
+
+def test_a_dialect_knows_no_other() -> None:
+    assert [one for one in all_imports() if foreign_dialect(one)] == []
+    assert foreign_dialect(Import("llmd.dialects.other.chat", "llmd.dialects.openai.wire", False, False))
+    assert not foreign_dialect(Import("llmd.dialects.other.chat", "llmd.dialects.parameters", False, False))
 
 
 def test_no_module_imports_itself_through_others() -> None:
@@ -167,10 +192,13 @@ def test_the_extension_module_has_one_door() -> None:
     assert users == {"daemon/llmd/engine/native.py", "daemon/llmd/engine/_native_build.py"}
 
 
-def test_wire_types_do_no_io() -> None:
+TYPES_ONLY = re.compile(r"llmd\.(\w+\.)*wire(\.\w+)?|llmd\.core\.(asked|parts)")
+
+
+def test_types_do_no_io() -> None:
     allowed = {"__future__", "collections", "dataclasses", "enum", "msgspec", "typing", "llmd", "json", "re"}
-    used = {one.imported.split(".")[0] for one in all_imports() if "wire" in one.importer.split(".")}
-    assert used <= allowed
+    used = {one.imported.split(".")[0] for one in all_imports() if TYPES_ONLY.fullmatch(one.importer)}
+    assert "msgspec" in used <= allowed
 
 
 def test_llmctl_knows_only_its_client() -> None:

@@ -26,8 +26,7 @@ def source() -> str:
     pins = dict(re.findall(r"^(LLAMA_SDIST_\w+)=(\S+)", (ROOT / "cmake/llama.sh").read_text(), re.MULTILINE))
     name = f"source-{pins['LLAMA_SDIST_VERSION']}-{pins['LLAMA_SDIST_SHA256'][:12]}"
     path = Path(os.environ.get("LLMD_CACHE_DIR", cache)) / "llama" / name / "src/llama-vocab.cpp"
-    if not path.exists():
-        pytest.skip(f"the source of llama.cpp is not unpacked here: {path}")
+    assert path.exists(), f"{path} is missing: ./build.sh test unpacks it"
     return path.read_text()
 
 

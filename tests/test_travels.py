@@ -15,13 +15,18 @@ import msgspec
 import pytest
 
 from llmd import app
+from llmd.core.asked import SamplingAsked
+from llmd.core.sampling import RANGES, SamplingDefaults
 from llmd.ctl import explain as ctl_explain
 from llmd.ctl import models as ctl_models
 from llmd.ctl import saved as ctl_saved
 from llmd.ctl import sessions as ctl_sessions
 from llmd.ctl import status as ctl_status
+from llmd.dialects.openai import reader
+from llmd.dialects.openai.wire import GenerationRequest
 from llmd.engine.native import PageView, SessionView, ffi
 from llmd.engine.opening import EngineInfo, EngineOptions, SavedSession
+from llmd.engine.wire import Sampling
 from llmd.http.endpoints import explain, models, sessions
 from llmd.http.endpoints.wire.explain import Divergence, ExplainedTurn
 from llmd.http.endpoints.wire.models import Model, ModelMeta
@@ -34,6 +39,15 @@ from tests.serving import Daemon
 
 Left = dict[str, str]
 """Name of a field to why a layer leaves it out."""
+
+
+def test_how_to_pick_tokens() -> None:
+    """Asked, checked, read by each dialect, made up for who asks for nothing, sent."""
+    asked = names_of(SamplingAsked)
+    assert set(RANGES) == {name for _, name in reader.SAMPLING} == asked == names_of(Sampling)
+    assert asked - names_of(SamplingDefaults) == {"seed"}
+    fields = {field for field, _ in reader.SAMPLING}
+    assert fields <= names_of(GenerationRequest) and len(fields) == len(reader.SAMPLING)
 
 
 class Watched:

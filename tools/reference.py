@@ -14,6 +14,7 @@ from llmd.core import errors, limits
 from llmd.core.section import Section
 from llmd.ctl import manual as llmctl
 from llmd.dialects.openai import parameters
+from llmd.dialects.parameters import with_endpoints
 from llmd.process import manual as daemon
 from llmd.process.config_table import OPTIONS
 from llmd.process.option import Option
@@ -60,16 +61,18 @@ def _option_row(option: Option) -> tuple[str, ...]:
 
 
 def request_parameters() -> str:
-    honoured = [row for row in parameters.TABLE if row.treatment == "honoured"]
+    honoured = [found for found in with_endpoints(parameters.TABLES) if found[0].treatment == "honoured"]
     table = markdown(
-        ("honoured", "endpoint", "meaning"), ((f"`{row.name}`", " ".join(row.endpoints), row.note) for row in honoured)
+        ("honoured", "endpoint", "meaning"),
+        ((f"`{row.name}`", " ".join(endpoints), row.note) for row, endpoints in honoured),
     )
     accepted, refused = _names("accepted"), _names("refused")
     return f"{table}\n\n*Accepted:* {accepted}.\n\n*Refused, unless the value asks for nothing:* {refused}."
 
 
 def _names(treatment: str) -> str:
-    names = dict.fromkeys(row.name for row in parameters.TABLE if row.treatment == treatment)
+    rows = (row for row, _ in with_endpoints(parameters.TABLES))
+    names = dict.fromkeys(row.name for row in rows if row.treatment == treatment)
     return ", ".join(f"`{name}`" for name in names)
 
 

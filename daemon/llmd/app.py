@@ -86,10 +86,10 @@ async def open_model(state: State, wanted: EngineOptions) -> None:
         heartbeat=Heartbeat(engine.heartbeat),
         turns=TurnLog(engine.page),
         model_id=state.config.model_id or engine.info.name,
-        histories=answers,
+        answers=answers,
         saved_answers=saved_answers,
     )
-    engine.watcher = SessionFollower(state.histories, state.turns, state.is_in_use)
+    engine.watcher = SessionFollower(state.answers, state.turns, state.is_in_use)
     state.use_keys(state.keys)
 
 
@@ -154,7 +154,7 @@ async def write_answers(state: State) -> None:
     if state.config.state_dir is not None:
         fingerprint = state.engine.info.fingerprint
         path = answers_file.path_of(state.config.state_dir, fingerprint)
-        await asyncio.to_thread(answers_file.write, path, state.histories, fingerprint)
+        await asyncio.to_thread(answers_file.write, path, state.answers, fingerprint)
 
 
 def engine_options(config: Config) -> EngineOptions:

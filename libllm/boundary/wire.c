@@ -6,6 +6,7 @@
 
 /* First bytes of the encodings in use (MessagePack specification, "Formats"). */
 enum {
+    FIXMAP = 0x80,
     FIXARRAY = 0x90,
     FIXSTR = 0xa0,
     NIL = 0xc0,
@@ -29,6 +30,8 @@ enum {
     STR32 = 0xdb,
     ARRAY16 = 0xdc,
     ARRAY32 = 0xdd,
+    MAP16 = 0xde,
+    MAP32 = 0xdf,
     NEGATIVE_FIXINT = 0xe0,
 };
 
@@ -82,23 +85,11 @@ static uint64_t take_number(wire_reader *r, size_t n)
     return number;
 }
 
-/* The next value's first byte; NIL after a failure, which no caller but the nil readers accepts. */
+/* The next value's first byte; NIL after a failure, which no caller accepts. */
 static uint8_t take_head(wire_reader *r)
 {
     const uint8_t *head;
     return take(r, 1, &head) ? *head : NIL;
-}
-
-bool wire_is_nil(const wire_reader *r)
-{
-    return !r->failed && bytes_left(r) > 0 && *r->at == NIL;
-}
-
-void wire_read_nil(wire_reader *r)
-{
-    if (take_head(r) != NIL) {
-        fail(r);
-    }
 }
 
 bool wire_read_bool(wire_reader *r)
@@ -197,24 +188,37 @@ double wire_read_float(wire_reader *r, double min, double max)
     return r->failed ? 0 : value;
 }
 
-uint32_t wire_read_array(wire_reader *r, uint32_t max)
+/* How many follow: the low bits of `fixed`, or a number of 2 or 4 bytes behind the first one. Each has at least n_bytes_min
+ * bytes, which must be there. */
+static uint32_t take_count(wire_reader *r, uint8_t fixed, uint8_t head16, uint8_t head32, uint32_t max,
+                           uint64_t n_bytes_min)
 {
     uint8_t head = take_head(r);
     uint64_t count = 0;
-    if ((head & 0xf0) == FIXARRAY) {
+    if ((head & 0xf0) == fixed) {
         count = head & 0x0f;
-    } else if (head == ARRAY16) {
+    } else if (head == head16) {
         count = take_number(r, 2);
-    } else if (head == ARRAY32) {
+    } else if (head == head32) {
         count = take_number(r, 4);
     } else {
         fail(r);
     }
-    if (r->failed || count > max || count > bytes_left(r)) { /* an element has at least one byte */
+    if (r->failed || count > max || count * n_bytes_min > bytes_left(r)) {
         fail(r);
         return 0;
     }
     return (uint32_t)count;
+}
+
+uint32_t wire_read_array(wire_reader *r, uint32_t max)
+{
+    return take_count(r, FIXARRAY, ARRAY16, ARRAY32, max, 1);
+}
+
+uint32_t wire_read_map(wire_reader *r, uint32_t max)
+{
+    return take_count(r, FIXMAP, MAP16, MAP32, max, 2);
 }
 
 static const uint8_t *take_bytes(wire_reader *r, uint64_t count, size_t max, size_t *n_bytes)
@@ -353,11 +357,6 @@ static void put_number(wire_writer *w, uint8_t head, uint64_t number, size_t n)
     }
 }
 
-void wire_write_nil(wire_writer *w)
-{
-    put_byte(w, NIL);
-}
-
 void wire_write_bool(wire_writer *w, bool value)
 {
     put_byte(w, value ? TRUE : FALSE);
@@ -403,15 +402,25 @@ void wire_write_float(wire_writer *w, double value)
     put_number(w, FLOAT64, bits, 8);
 }
 
-void wire_write_array(wire_writer *w, uint32_t count)
+static void put_count(wire_writer *w, uint8_t fixed, uint8_t head16, uint8_t head32, uint32_t count)
 {
     if (count < 16) {
-        put_byte(w, (uint8_t)(FIXARRAY | count));
+        put_byte(w, (uint8_t)(fixed | count));
     } else if (count <= UINT16_MAX) {
-        put_number(w, ARRAY16, count, 2);
+        put_number(w, head16, count, 2);
     } else {
-        put_number(w, ARRAY32, count, 4);
+        put_number(w, head32, count, 4);
     }
+}
+
+void wire_write_array(wire_writer *w, uint32_t count)
+{
+    put_count(w, FIXARRAY, ARRAY16, ARRAY32, count);
+}
+
+void wire_write_map(wire_writer *w, uint32_t count)
+{
+    put_count(w, FIXMAP, MAP16, MAP32, count);
 }
 
 /* Head and bytes together, so that a value that does not fit leaves nothing. */

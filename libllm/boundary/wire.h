@@ -1,13 +1,14 @@
-/* wire.h: MessagePack, strictly and without allocation, and the messages of llm.h ("serving") on top of it.
+/* wire.h: MessagePack, strictly and without allocation, and the messages of llm_wire.h on top of it.
  * https://github.com/msgpack/msgpack/blob/master/spec.md. Ext types are refused. */
-#ifndef LLM_WIRE_H
-#define LLM_WIRE_H
+#ifndef LLM_WIRE_FORMAT_H
+#define LLM_WIRE_FORMAT_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "llm.h"
+#include "llm_wire.h"
+#include "text/logprobs.h"
 #include "text/sampler.h"
 
 /* ---- reader: a cursor with a sticky error; every read is bounds-checked ------------------------------------- */
@@ -20,13 +21,12 @@ typedef struct wire_reader {
 
 wire_reader wire_reader_open(const void *bytes, size_t n_bytes);
 bool wire_is_done(const wire_reader *r); /* no error, nothing left over */
-bool wire_is_nil(const wire_reader *r);  /* the next value is nil; does not move */
-void wire_read_nil(wire_reader *r);
 bool wire_read_bool(wire_reader *r);
 uint64_t wire_read_uint(wire_reader *r, uint64_t max); /* any integer encoding of a value in 0..max */
 int64_t wire_read_int(wire_reader *r, int64_t min, int64_t max);
 double wire_read_float(wire_reader *r, double min, double max); /* integers are accepted; NaN and infinity are not */
 uint32_t wire_read_array(wire_reader *r, uint32_t max);         /* count; checked against the bytes left */
+uint32_t wire_read_map(wire_reader *r, uint32_t max);           /* idem, of entries */
 const char *wire_read_str(wire_reader *r, size_t max, size_t *n_bytes); /* valid UTF-8; points into the message */
 const void *wire_read_bin(wire_reader *r, size_t max, size_t *n_bytes); /* points into the message */
 
@@ -41,18 +41,19 @@ typedef struct wire_writer {
 
 wire_writer wire_writer_open(void *bytes, size_t n_bytes);
 size_t wire_size(const wire_writer *w);
-void wire_write_nil(wire_writer *w);
 void wire_write_bool(wire_writer *w, bool value);
 void wire_write_uint(wire_writer *w, uint64_t value);
 void wire_write_int(wire_writer *w, int64_t value);
 void wire_write_float(wire_writer *w, double value);
 void wire_write_array(wire_writer *w, uint32_t count);
+void wire_write_map(wire_writer *w, uint32_t count);
 void wire_write_str(wire_writer *w, const char *text, size_t n_bytes);
 void wire_write_bin(wire_writer *w, const void *bytes, size_t n_bytes);
 
 /* ---- commands -------------------------------------------------------------------------------------------------- */
 
-/* A decoded command. Pointers point into the message. Which members are set depends on op; see llm.h. */
+/* A decoded command. Pointers point into the message, or to "". What a command does not have, or leaves out, has its
+ * default. */
 typedef struct wire_command {
     llm_command_op op;
     uint64_t request;
@@ -74,26 +75,41 @@ typedef struct wire_command {
     const char *other; /* GENERATE: parent; FORK, RENAME: new_session; SAVE, LOAD, UNSAVE: label. Not NUL-terminated */
     size_t n_other_bytes;
     uint32_t n_head;
+    int32_t n_logprobs;
+    uint64_t after;
     uint32_t at;
     bool is_on; /* PAUSE: paused; PIN: pinned; FORK: replace */
 } wire_command;
 
-/* What a sampling array may say. Wider than any useful value, narrow enough that nothing overflows behind it. */
-#define WIRE_TEMPERATURE_MAX 100.0    /* from 0 */
-#define WIRE_TOP_P_MAX 1.0            /* from 0 */
-#define WIRE_MIN_P_MAX 1.0            /* from 0 */
-#define WIRE_REPEAT_PENALTY_MIN 0.001 /* it is divided by */
-#define WIRE_REPEAT_PENALTY_MAX 100.0
-#define WIRE_PENALTY_MAX 100.0 /* presence and frequency, either sign */
-enum {
-    WIRE_TOP_K_MAX = INT32_MAX,        /* from 0 */
-    WIRE_PENALTY_LAST_N_MAX = 1 << 24, /* from 0; above any context */
-};
+/* The rows of llm_wire.h's tables, in their order. */
+#define WIRE_FIELD_ID(type, name, needed, allowed, least, most, otherwise) WIRE_FIELD_##name,
+#define WIRE_PARAMETER_ID(type, name, least, most, otherwise, text) WIRE_PARAMETER_##name,
+typedef enum wire_field_id { LLM_FIELD_TABLE(WIRE_FIELD_ID) WIRE_FIELDS } wire_field_id;
+typedef enum wire_parameter_id { LLM_SAMPLING_TABLE(WIRE_PARAMETER_ID) WIRE_PARAMETERS } wire_parameter_id;
 
-/* LLM_OK or LLM_INVALID; checks shapes, ranges, the session name's alphabet, and that nothing follows. RESET and CLOSE
- * need a name. Biases are finite. A seed of nil is UINT64_MAX. Token ids are checked by the engine, which knows the
- * vocabulary. `out` is written only on LLM_OK. */
-int wire_command_read(const void *message, size_t n_bytes, wire_command *out);
+typedef struct wire_field {
+    const char *name;
+    llm_field_type type;
+    uint32_t needed, allowed; /* sets of commands */
+    int64_t least;
+    uint64_t most;
+    int64_t otherwise;
+} wire_field;
+
+enum { WIRE_NAME_BYTES_MAX = 32 };
+
+const wire_field *wire_field_of(wire_field_id id);
+int wire_field_find(const char *name, size_t n_bytes);     /* wire_field_id, or -1 */
+int wire_parameter_find(const char *name, size_t n_bytes); /* wire_parameter_id, or -1 */
+
+/* What was refused: see llm_command_refused. */
+typedef struct wire_refusal {
+    char field[2 * WIRE_NAME_BYTES_MAX];
+} wire_refusal;
+
+/* LLM_OK or LLM_INVALID; checks names, types, ranges, the alphabet of names, and that nothing follows. Token ids are
+ * checked by the engine, which knows the vocabulary. `out` is written only on LLM_OK, `refused` (may be NULL) otherwise. */
+int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wire_refusal *refused);
 
 /* Copies out of the unaligned little-endian bins. */
 int32_t wire_prompt_token(const wire_command *c, size_t i);
@@ -113,13 +129,25 @@ typedef struct wire_finished {
 
 /* The event writers write a whole event or, if it does not fit, nothing. */
 
-/* Largest encoding of an event other than TEXT, and of a TEXT without its bytes. */
+/* The tokens of a TEXT, each array with n members; logprobs and likeliest only if n_likeliest >= 0. */
+typedef struct wire_tokens {
+    uint32_t n;
+    int32_t n_likeliest; /* for each token */
+    const int32_t *tokens;
+    const uint32_t *ends;
+    const float *logprobs;
+    const token_logprob *likeliest; /* n * n_likeliest */
+} wire_tokens;
+
+/* Largest encoding of an event other than TEXT, and of a TEXT without its text and what its tokens take. */
 enum { WIRE_EVENT_BYTES_MAX = LLM_SESSION_NAME_BYTES_MAX + 32 };
 
 void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t place);
 void wire_write_started(wire_writer *w, uint64_t request, llm_reason reason, uint32_t n_prompt, uint32_t n_reused,
                         int32_t diverged_at);
-void wire_write_text(wire_writer *w, uint64_t request, const char *text, size_t n_bytes, uint32_t n_tokens);
+/* `tokens` may be NULL. */
+void wire_write_text(wire_writer *w, uint64_t request, const char *text, size_t n_bytes, uint32_t n_tokens,
+                     const wire_tokens *tokens);
 void wire_write_finished(wire_writer *w, const wire_finished *f);
 void wire_write_forgotten(wire_writer *w, uint32_t owner, const char *session, size_t n_session_bytes);
 void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t place, uint32_t n_tokens);

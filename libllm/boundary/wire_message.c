@@ -1,100 +1,85 @@
-/* wire_message.c: the commands and events of llm.h ("serving") in MessagePack. */
+/* wire_message.c: the commands and events of llm_wire.h in MessagePack. */
 #include <math.h>
 #include <string.h>
 
 #include "boundary/wire.h"
 
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "the arrays of an event are written as they lie in memory");
+
 /* ---- commands: read ---- */
 
-enum {
-    GENERATE_FIELDS = 13,
-    CANCEL_FIELDS = 2,
-    SESSION_FIELDS = 4, /* RESET, CLOSE, PARK */
-    PAUSE_FIELDS = 3,
-    FORK_FIELDS = 7,
-    PIN_FIELDS = 5,
-    TWO_NAME_FIELDS = 5, /* RENAME, SAVE, LOAD */
-    SAMPLING_FIELDS = 9,
-    BIAS_BYTES = 8,
-    TOKEN_BYTES = 4,
-    GENERATE_FLAGS = LLM_GENERATE_IGNORE_END | LLM_GENERATE_COLD,
-};
+enum { BIAS_BYTES = 8, TOKEN_BYTES = 4, OP = 1 /* the entry that says which command it is */ };
 
 static uint32_t little_endian(const uint8_t *at)
 {
     return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
 }
 
-static const char *read_name(wire_reader *r, size_t bytes_min, size_t *n_bytes)
+static bool is_name(const char *text, size_t n_bytes)
 {
-    const char *name = wire_read_str(r, LLM_SESSION_NAME_BYTES_MAX, n_bytes);
-    if (*n_bytes < bytes_min) {
-        r->failed = true;
-        return name;
-    }
-    for (size_t i = 0; i < *n_bytes; i++) {
-        if (name[i] < 0x21 || name[i] > 0x7e) {
-            r->failed = true;
+    for (size_t i = 0; i < n_bytes; i++) {
+        if (text[i] < 0x21 || text[i] > 0x7e) {
+            return false;
         }
+    }
+    return true;
+}
+
+static void refuse(wire_refusal *refused, const char *map, const char *name, size_t n_bytes)
+{
+    const size_t n_map = strlen(map);
+    memcpy(refused->field, map, n_map);
+    memcpy(refused->field + n_map, name, n_bytes);
+    refused->field[n_map + n_bytes] = '\0';
+}
+
+/* The next entry's name; NULL for what cannot be one. */
+static const char *read_entry_name(wire_reader *r, size_t *n_bytes)
+{
+    const char *name = wire_read_str(r, WIRE_NAME_BYTES_MAX, n_bytes);
+    if (r->failed || !is_name(name, *n_bytes)) {
+        r->failed = true;
+        return NULL;
     }
     return name;
 }
 
-static void read_boundaries(wire_reader *r, wire_command *c)
-{
-    size_t n_bytes;
-    c->boundaries = wire_read_bin(r, SIZE_MAX, &n_bytes);
-    c->n_boundaries = n_bytes / TOKEN_BYTES;
-    if (n_bytes % TOKEN_BYTES != 0) {
-        r->failed = true;
-        return;
-    }
-    int32_t before = 0;
-    for (size_t i = 0; i < c->n_boundaries; i++) {
-        const int32_t boundary = wire_boundary(c, i);
-        if (boundary <= before || (size_t)boundary > c->n_prompt) {
-            r->failed = true;
-        }
-        before = boundary;
-    }
-}
+/* ---- one value ---- */
 
-static void read_prompt(wire_reader *r, wire_command *c)
+static uint64_t read_uint(wire_reader *r, const wire_field *f)
 {
-    size_t n_bytes;
-    c->prompt = wire_read_bin(r, SIZE_MAX, &n_bytes);
-    c->n_prompt = n_bytes / TOKEN_BYTES;
-    if (n_bytes == 0 || n_bytes % TOKEN_BYTES != 0) {
+    const uint64_t value = wire_read_uint(r, f->most);
+    if (value < (uint64_t)f->least) {
         r->failed = true;
     }
+    return value;
 }
 
-static void read_sampling(wire_reader *r, llm_sampling *s)
+static const char *read_name(wire_reader *r, const wire_field *f, llm_command_op op, size_t *n_bytes)
 {
-    if (wire_read_array(r, SAMPLING_FIELDS) != SAMPLING_FIELDS) {
+    const char *name = wire_read_str(r, (size_t)f->most, n_bytes);
+    const bool may_be_empty = f->least == 0 && (f->needed & 1u << op) == 0;
+    if (r->failed || (*n_bytes == 0 && !may_be_empty) || !is_name(name, *n_bytes)) {
         r->failed = true;
-        return;
     }
-    s->temperature = (float)wire_read_float(r, 0, WIRE_TEMPERATURE_MAX);
-    s->top_p = (float)wire_read_float(r, 0, WIRE_TOP_P_MAX);
-    s->min_p = (float)wire_read_float(r, 0, WIRE_MIN_P_MAX);
-    s->repeat_penalty = (float)wire_read_float(r, WIRE_REPEAT_PENALTY_MIN, WIRE_REPEAT_PENALTY_MAX);
-    s->presence_penalty = (float)wire_read_float(r, -WIRE_PENALTY_MAX, WIRE_PENALTY_MAX);
-    s->frequency_penalty = (float)wire_read_float(r, -WIRE_PENALTY_MAX, WIRE_PENALTY_MAX);
-    s->top_k = (int32_t)wire_read_int(r, 0, WIRE_TOP_K_MAX);
-    s->penalty_last_n = (int32_t)wire_read_int(r, 0, WIRE_PENALTY_LAST_N_MAX);
-    if (wire_is_nil(r)) {
-        wire_read_nil(r);
-        s->seed = UINT64_MAX;
-    } else {
-        s->seed = wire_read_uint(r, UINT64_MAX);
-    }
+    return name;
 }
 
-static void read_biases(wire_reader *r, wire_command *c)
+static const uint8_t *read_tokens(wire_reader *r, const wire_field *f, size_t *n_tokens)
 {
     size_t n_bytes;
-    c->biases = wire_read_bin(r, (size_t)LLM_LOGIT_BIASES_MAX * BIAS_BYTES, &n_bytes);
+    const uint8_t *bytes = wire_read_bin(r, SIZE_MAX, &n_bytes);
+    *n_tokens = n_bytes / TOKEN_BYTES;
+    if (n_bytes % TOKEN_BYTES != 0 || *n_tokens < (size_t)f->least || *n_tokens > f->most) {
+        r->failed = true;
+    }
+    return bytes;
+}
+
+static void read_biases(wire_reader *r, const wire_field *f, wire_command *c)
+{
+    size_t n_bytes;
+    c->biases = wire_read_bin(r, (size_t)f->most * BIAS_BYTES, &n_bytes);
     c->n_biases = n_bytes / BIAS_BYTES;
     if (n_bytes % BIAS_BYTES != 0) {
         r->failed = true;
@@ -107,9 +92,9 @@ static void read_biases(wire_reader *r, wire_command *c)
     }
 }
 
-static void read_stops(wire_reader *r, wire_command *c)
+static void read_stops(wire_reader *r, const wire_field *f, wire_command *c)
 {
-    c->n_stops = wire_read_array(r, LLM_STOPS_MAX);
+    c->n_stops = wire_read_array(r, (uint32_t)f->most);
     for (uint32_t i = 0; i < c->n_stops; i++) {
         c->stops[i] = wire_read_str(r, LLM_STOP_BYTES_MAX, &c->stop_bytes[i]);
         if (c->stop_bytes[i] == 0) {
@@ -118,106 +103,180 @@ static void read_stops(wire_reader *r, wire_command *c)
     }
 }
 
-/* 0 stands for no request: what nobody asked for gets no answer. */
-static uint64_t read_request(wire_reader *r)
+#define READ_float(least, most) (float)wire_read_float(r, least, most)
+#define READ_int32_t(least, most) (int32_t)wire_read_int(r, least, most)
+#define READ_uint64_t(least, most) wire_read_uint(r, most)
+#define READ_PARAMETER(type, name, least, most, otherwise, text)                                                       \
+    case WIRE_PARAMETER_##name: s->name = READ_##type(least, most); break;
+#define DEFAULT_PARAMETER(type, name, least, most, otherwise, text) .name = otherwise,
+
+static void read_parameter(wire_reader *r, wire_parameter_id id, llm_sampling *s)
 {
-    const uint64_t request = wire_read_uint(r, UINT64_MAX);
-    if (request == 0) {
-        r->failed = true;
+    switch (id) {
+        LLM_SAMPLING_TABLE(READ_PARAMETER)
+    case WIRE_PARAMETERS: break;
     }
-    return request;
 }
 
-static void read_generate(wire_reader *r, wire_command *c)
+static void read_sampling(wire_reader *r, llm_sampling *s, wire_refusal *refused)
 {
-    c->request = read_request(r);
-    c->owner = (uint32_t)wire_read_uint(r, UINT32_MAX);
-    c->session = read_name(r, 0, &c->n_session_bytes);
-    read_prompt(r, c);
-    c->max_tokens = (uint32_t)wire_read_uint(r, UINT32_MAX);
-    read_sampling(r, &c->sampling);
-    read_biases(r, c);
-    read_stops(r, c);
-    c->flags = (uint32_t)wire_read_uint(r, UINT32_MAX);
-    if ((c->flags & ~(uint32_t)GENERATE_FLAGS) != 0) {
-        r->failed = true;
+    uint32_t seen = 0;
+    const uint32_t n = wire_read_map(r, WIRE_PARAMETERS);
+    for (uint32_t i = 0; i < n && !r->failed; i++) {
+        size_t n_name;
+        const char *name = read_entry_name(r, &n_name);
+        if (name == NULL) {
+            return;
+        }
+        const int id = wire_parameter_find(name, n_name);
+        if (id < 0 || (seen & 1u << id) != 0) {
+            r->failed = true;
+        } else {
+            seen |= 1u << id;
+            read_parameter(r, (wire_parameter_id)id, s);
+        }
+        if (r->failed) {
+            refuse(refused, "sampling.", name, n_name);
+        }
     }
-    read_boundaries(r, c);
-    c->other = read_name(r, 0, &c->n_other_bytes);
-    c->n_head = (uint32_t)wire_read_uint(r, c->n_prompt < UINT32_MAX ? c->n_prompt : UINT32_MAX);
 }
 
-/* What all commands about a named session begin with. */
-static void read_session(wire_reader *r, wire_command *c)
+static void read_value(wire_reader *r, wire_field_id id, wire_command *c, wire_refusal *refused)
 {
-    c->request = read_request(r);
-    c->owner = (uint32_t)wire_read_uint(r, UINT32_MAX);
-    c->session = read_name(r, 1, &c->n_session_bytes);
-}
-
-/* Elements of a command, its op included; 0 for an op that does not exist. */
-static uint32_t fields_of(llm_command_op op)
-{
-    switch (op) {
-    case LLM_COMMAND_GENERATE: return GENERATE_FIELDS;
-    case LLM_COMMAND_CANCEL: return CANCEL_FIELDS;
-    case LLM_COMMAND_RESET:
-    case LLM_COMMAND_CLOSE:
-    case LLM_COMMAND_PARK:
-    case LLM_COMMAND_UNSAVE: return SESSION_FIELDS;
-    case LLM_COMMAND_PAUSE: return PAUSE_FIELDS;
-    case LLM_COMMAND_FORK: return FORK_FIELDS;
-    case LLM_COMMAND_PIN: return PIN_FIELDS;
-    case LLM_COMMAND_RENAME:
-    case LLM_COMMAND_SAVE:
-    case LLM_COMMAND_LOAD: return TWO_NAME_FIELDS;
+    const wire_field *f = wire_field_of(id);
+    switch (id) {
+    case WIRE_FIELD_request: c->request = read_uint(r, f); break;
+    case WIRE_FIELD_owner: c->owner = (uint32_t)read_uint(r, f); break;
+    case WIRE_FIELD_session: c->session = read_name(r, f, c->op, &c->n_session_bytes); break;
+    case WIRE_FIELD_prompt: c->prompt = read_tokens(r, f, &c->n_prompt); break;
+    case WIRE_FIELD_max_tokens: c->max_tokens = (uint32_t)read_uint(r, f); break;
+    case WIRE_FIELD_sampling: read_sampling(r, &c->sampling, refused); break;
+    case WIRE_FIELD_logit_bias: read_biases(r, f, c); break;
+    case WIRE_FIELD_stop: read_stops(r, f, c); break;
+    case WIRE_FIELD_flags: c->flags = (uint32_t)read_uint(r, f); break;
+    case WIRE_FIELD_boundaries: c->boundaries = read_tokens(r, f, &c->n_boundaries); break;
+    case WIRE_FIELD_n_head: c->n_head = (uint32_t)read_uint(r, f); break;
+    case WIRE_FIELD_n_logprobs: c->n_logprobs = (int32_t)wire_read_int(r, f->least, (int64_t)f->most); break;
+    case WIRE_FIELD_after: c->after = read_uint(r, f); break;
+    case WIRE_FIELD_at: c->at = (uint32_t)read_uint(r, f); break;
+    case WIRE_FIELD_paused:
+    case WIRE_FIELD_replace:
+    case WIRE_FIELD_pinned: c->is_on = wire_read_bool(r); break;
+    case WIRE_FIELD_parent:
+    case WIRE_FIELD_new_session:
+    case WIRE_FIELD_label: c->other = read_name(r, f, c->op, &c->n_other_bytes); break;
+    case WIRE_FIELDS: break;
     }
-    return 0;
 }
 
-static void read_fields(wire_reader *r, wire_command *c)
+/* ---- the map ---- */
+
+static bool are_counts_within(const wire_command *c)
 {
-    switch (c->op) {
-    case LLM_COMMAND_GENERATE: read_generate(r, c); return;
-    case LLM_COMMAND_CANCEL: c->request = read_request(r); return;
-    case LLM_COMMAND_PAUSE:
-        c->request = read_request(r);
-        c->is_on = wire_read_bool(r);
+    int32_t before = 0;
+    for (size_t i = 0; i < c->n_boundaries; i++) {
+        const int32_t boundary = wire_boundary(c, i);
+        if (boundary <= before || (size_t)boundary > c->n_prompt) {
+            return false;
+        }
+        before = boundary;
+    }
+    return true;
+}
+
+/* What of the command does not go with the rest of it; WIRE_FIELDS: all does. `seen`: the entries it has. */
+static wire_field_id misfit(const wire_command *c, uint32_t seen)
+{
+    for (int id = 0; id < WIRE_FIELDS; id++) {
+        if ((wire_field_of((wire_field_id)id)->needed & 1u << c->op) != 0 && (seen & 1u << id) == 0) {
+            return (wire_field_id)id;
+        }
+    }
+    if (!are_counts_within(c)) {
+        return WIRE_FIELD_boundaries;
+    }
+    if (c->n_head > c->n_prompt) {
+        return WIRE_FIELD_n_head;
+    }
+    return c->after == c->request ? WIRE_FIELD_after : WIRE_FIELDS;
+}
+
+static void read_op(wire_reader *r, wire_command *c, wire_refusal *refused)
+{
+    size_t n_name;
+    const char *name = read_entry_name(r, &n_name);
+    if (name == NULL) {
         return;
-    default: read_session(r, c); break;
     }
-    switch (c->op) {
-    case LLM_COMMAND_PIN: c->is_on = wire_read_bool(r); break;
-    case LLM_COMMAND_FORK:
-        c->other = read_name(r, 1, &c->n_other_bytes);
-        c->at = (uint32_t)wire_read_uint(r, UINT32_MAX);
-        c->is_on = wire_read_bool(r);
-        break;
-    case LLM_COMMAND_RENAME:
-    case LLM_COMMAND_SAVE:
-    case LLM_COMMAND_LOAD: c->other = read_name(r, 1, &c->n_other_bytes); break;
-    case LLM_COMMAND_UNSAVE: /* what it names is a label */
-        c->other = c->session;
-        c->n_other_bytes = c->n_session_bytes;
-        break;
-    default: break;
+    if (n_name != 2 || memcmp(name, "op", 2) != 0) {
+        r->failed = true;
+    } else {
+        c->op = (llm_command_op)wire_read_uint(r, LLM_COMMAND_END - 1);
+        r->failed = r->failed || c->op == 0;
+    }
+    if (r->failed) {
+        refuse(refused, "", name, n_name);
     }
 }
 
-int wire_command_read(const void *message, size_t n_bytes, wire_command *out)
+/* One entry behind the first. */
+static void read_entry(wire_reader *r, wire_command *c, uint32_t *seen, wire_refusal *refused)
 {
-    wire_reader r = wire_reader_open(message, n_bytes);
-    uint32_t n_fields = wire_read_array(&r, GENERATE_FIELDS);
-    wire_command c = {.op = (llm_command_op)wire_read_uint(&r, LLM_COMMAND_UNSAVE)};
-    if (r.failed || n_fields == 0 || n_fields != fields_of(c.op)) {
+    size_t n_name;
+    const char *name = read_entry_name(r, &n_name);
+    if (name == NULL) {
+        return;
+    }
+    const int id = wire_field_find(name, n_name);
+    if (id < 0 || (wire_field_of((wire_field_id)id)->allowed & 1u << c->op) == 0 || (*seen & 1u << id) != 0) {
+        r->failed = true;
+    } else {
+        *seen |= 1u << id;
+        read_value(r, (wire_field_id)id, c, refused);
+    }
+    if (r->failed && refused->field[0] == '\0') {
+        refuse(refused, "", name, n_name);
+    }
+}
+
+static int read_command(wire_reader *r, wire_command *c, wire_refusal *refused)
+{
+    uint32_t seen = 0;
+    const uint32_t n = wire_read_map(r, OP + WIRE_FIELDS);
+    read_op(r, c, refused);
+    for (uint32_t i = OP; i < n && !r->failed; i++) {
+        read_entry(r, c, &seen, refused);
+    }
+    if (n == 0 || !wire_is_done(r)) {
         return LLM_INVALID;
     }
-    read_fields(&r, &c);
-    if (!wire_is_done(&r)) {
+    const wire_field_id id = misfit(c, seen);
+    if (id != WIRE_FIELDS) {
+        const char *name = wire_field_of(id)->name;
+        refuse(refused, "", name, strlen(name));
         return LLM_INVALID;
     }
-    *out = c;
     return LLM_OK;
+}
+
+int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wire_refusal *refused)
+{
+    wire_refusal unheard;
+    wire_refusal *to = refused != NULL ? refused : &unheard;
+    wire_reader r = wire_reader_open(message, n_bytes);
+    wire_command c = {
+        .session = "",
+        .other = "",
+        .sampling = {LLM_SAMPLING_TABLE(DEFAULT_PARAMETER)},
+        .n_logprobs = (int32_t)wire_field_of(WIRE_FIELD_n_logprobs)->otherwise,
+        .at = (uint32_t)wire_field_of(WIRE_FIELD_at)->otherwise,
+    };
+    to->field[0] = '\0';
+    const int status = read_command(&r, &c, to);
+    if (status == LLM_OK) {
+        *out = c;
+    }
+    return status;
 }
 
 int32_t wire_prompt_token(const wire_command *c, size_t i)
@@ -241,11 +300,18 @@ logit_bias wire_logit_bias(const wire_command *c, size_t i)
 
 /* ---- events: written ---- */
 
-static void begin_event(wire_writer *w, uint32_t fields, llm_event_op op, uint64_t request)
+#define COUNT_MEMBER(event, member) +(op == LLM_EVENT_##event ? 1u : 0u)
+
+/* The op and the first n members of an event are announced. */
+static void begin_event(wire_writer *w, llm_event_op op, uint32_t n_members)
 {
-    wire_write_array(w, fields);
+    wire_write_array(w, 1 + n_members);
     wire_write_uint(w, op);
-    wire_write_uint(w, request);
+}
+
+static uint32_t members_of(llm_event_op op)
+{
+    return 0u LLM_EVENT_TABLE(COUNT_MEMBER);
 }
 
 /* Takes a cut event back. */
@@ -259,7 +325,8 @@ static void end_event(wire_writer *w, uint8_t *begin)
 void wire_write_admitted(wire_writer *w, uint64_t request, uint32_t place)
 {
     uint8_t *begin = w->at;
-    begin_event(w, 3, LLM_EVENT_ADMITTED, request);
+    begin_event(w, LLM_EVENT_ADMITTED, members_of(LLM_EVENT_ADMITTED));
+    wire_write_uint(w, request);
     wire_write_uint(w, place);
     end_event(w, begin);
 }
@@ -268,7 +335,8 @@ void wire_write_started(wire_writer *w, uint64_t request, llm_reason reason, uin
                         int32_t diverged_at)
 {
     uint8_t *begin = w->at;
-    begin_event(w, 6, LLM_EVENT_STARTED, request);
+    begin_event(w, LLM_EVENT_STARTED, members_of(LLM_EVENT_STARTED));
+    wire_write_uint(w, request);
     wire_write_uint(w, reason);
     wire_write_uint(w, n_prompt);
     wire_write_uint(w, n_reused);
@@ -276,19 +344,36 @@ void wire_write_started(wire_writer *w, uint64_t request, llm_reason reason, uin
     end_event(w, begin);
 }
 
-void wire_write_text(wire_writer *w, uint64_t request, const char *text, size_t n_bytes, uint32_t n_tokens)
+static void write_tokens(wire_writer *w, const wire_tokens *t)
 {
+    const bool has_logprobs = t->n_likeliest >= 0;
+    const size_t n_likeliest = has_logprobs ? t->n * (size_t)t->n_likeliest : 0;
+    wire_write_bin(w, t->tokens, t->n * sizeof *t->tokens);
+    wire_write_bin(w, t->ends, t->n * sizeof *t->ends);
+    wire_write_bin(w, t->logprobs, has_logprobs ? t->n * sizeof *t->logprobs : 0);
+    wire_write_bin(w, t->likeliest, n_likeliest * sizeof *t->likeliest);
+}
+
+void wire_write_text(wire_writer *w, uint64_t request, const char *text, size_t n_bytes, uint32_t n_tokens,
+                     const wire_tokens *tokens)
+{
+    enum { ASKED_FOR = 4 };
     uint8_t *begin = w->at;
-    begin_event(w, 4, LLM_EVENT_TEXT, request);
+    begin_event(w, LLM_EVENT_TEXT, members_of(LLM_EVENT_TEXT) - (tokens == NULL ? ASKED_FOR : 0));
+    wire_write_uint(w, request);
     wire_write_str(w, text, n_bytes);
     wire_write_uint(w, n_tokens);
+    if (tokens != NULL) {
+        write_tokens(w, tokens);
+    }
     end_event(w, begin);
 }
 
 void wire_write_finished(wire_writer *w, const wire_finished *f)
 {
     uint8_t *begin = w->at;
-    begin_event(w, 15, LLM_EVENT_FINISHED, f->request);
+    begin_event(w, LLM_EVENT_FINISHED, members_of(LLM_EVENT_FINISHED));
+    wire_write_uint(w, f->request);
     wire_write_uint(w, f->outcome);
     wire_write_uint(w, f->status);
     wire_write_uint(w, f->n_prompt);
@@ -308,8 +393,7 @@ void wire_write_finished(wire_writer *w, const wire_finished *f)
 void wire_write_forgotten(wire_writer *w, uint32_t owner, const char *session, size_t n_session_bytes)
 {
     uint8_t *begin = w->at;
-    wire_write_array(w, 3);
-    wire_write_uint(w, LLM_EVENT_FORGOTTEN);
+    begin_event(w, LLM_EVENT_FORGOTTEN, members_of(LLM_EVENT_FORGOTTEN));
     wire_write_uint(w, owner);
     wire_write_str(w, session, n_session_bytes);
     end_event(w, begin);
@@ -318,7 +402,8 @@ void wire_write_forgotten(wire_writer *w, uint32_t owner, const char *session, s
 void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t place, uint32_t n_tokens)
 {
     uint8_t *begin = w->at;
-    begin_event(w, 5, LLM_EVENT_REPLY, request);
+    begin_event(w, LLM_EVENT_REPLY, members_of(LLM_EVENT_REPLY));
+    wire_write_uint(w, request);
     wire_write_uint(w, status);
     wire_write_uint(w, place);
     wire_write_uint(w, n_tokens);

@@ -135,7 +135,9 @@ static void expire(decode *d)
     if (d->idle_ms_max == 0 || now < d->expire_at_ms || d->n_notices > 0) {
         return;
     }
+    places_removing_begin(d->places);
     const uint64_t oldest = places_expire(d->places, now > d->idle_ms_max ? now - d->idle_ms_max : 0);
+    places_removing_end_unasked(d->places);
     const uint64_t next = oldest != 0 ? oldest + d->idle_ms_max + 1 : now + d->idle_ms_max;
     d->expire_at_ms = next > now ? next : now + 1;
 }

@@ -175,6 +175,13 @@ static llm_status admit_scratch(decode *d, request *r)
     return LLM_OK;
 }
 
+/* Who is not live when this one arrives is never waited for: whoever comes later may stand behind it in a queue. */
+static uint64_t first_of(const decode *d, const wire_command *c)
+{
+    const request *first = c->after != 0 ? find(d, c->after) : NULL;
+    return first != NULL && first->owner == c->owner ? first->id : 0;
+}
+
 static bool has_room_for(const decode *d, uint32_t owner)
 {
     uint32_t n_own = 0;
@@ -204,6 +211,7 @@ static void generate(decode *d, const wire_command *c)
         refuse(d, c, status);
         return;
     }
+    r->after = first_of(d, c);
     outbox_admit(&r->out, r->session != NULL ? r->session->place : UINT32_MAX);
     d->requests[d->n_requests++] = r;
 }
@@ -247,12 +255,22 @@ static uint32_t n_seated(const decode *d, uint32_t owner, bool named)
     return n;
 }
 
+/* The one whose prompt it shares has not consumed it yet. */
+static bool is_too_early(const decode *d, const request *r)
+{
+    const request *first = r->after != 0 ? find(d, r->after) : NULL;
+    return first != NULL && !first->run.is_decoding;
+}
+
 /* What may go on once it has a seat: it waits for any scratch session, is the first that waits for its own, or was parked
  * under its request (decode_step.c). */
-static bool wants_seat(const request *r, bool may_reseat, bool has_scratch)
+static bool wants_seat(const decode *d, const request *r, bool may_reseat, bool has_scratch)
 {
     switch (r->phase) {
     case REQUEST_WAITING:
+        if (is_too_early(d, r)) {
+            return false;
+        }
         return r->session == NULL ? has_scratch : r->session->running == NULL && r->session->waiting == &r->run.claim;
     case REQUEST_RUNNING: return may_reseat && r->session->seat == SESSION_NO_SEAT;
     case REQUEST_ENDED: break;
@@ -268,7 +286,7 @@ static uint32_t collect_turns(decode *d, turn *out)
     d->may_reseat = false;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
-        if (wants_seat(r, may_reseat, has_scratch)) {
+        if (wants_seat(d, r, may_reseat, has_scratch)) {
             const bool named = is_for_named(r);
             out[n++] = (turn){.r = r, .named = named, .n_seated = n_seated(d, r->owner, named)};
         }
@@ -388,7 +406,7 @@ void decode_take_commands(decode *d)
             return;
         }
         wire_command c;
-        if (wire_command_read(message, n_bytes, &c) == LLM_OK) {
+        if (wire_command_read(message, n_bytes, &c, NULL) == LLM_OK) {
             apply(d, &c);
         } else {
             page_count(d->page, LLM_COUNTER_COMMANDS_REFUSED, 1);

@@ -305,8 +305,7 @@ void decode_load(decode *d, const wire_command *c)
 
 void decode_unsave(decode *d, const wire_command *c)
 {
-    places_label what = label_of(c);
-    what.n_session_bytes = 0; /* it is about no session */
+    const places_label what = label_of(c);
     const int status = places_unsave(d->places, &what, c->request);
     if (status != LLM_OK) {
         decode_reply(d, c->request, (llm_status)status, NULL);

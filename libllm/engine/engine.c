@@ -420,8 +420,9 @@ int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes)
         return LLM_SHUTDOWN;
     }
     wire_command command;
+    engine->refused = (wire_refusal){""};
     if (n_bytes == 0 || n_bytes > ring_record_max(engine->commands) ||
-        wire_command_read(message, n_bytes, &command) != LLM_OK) {
+        wire_command_read(message, n_bytes, &command, &engine->refused) != LLM_OK) {
         return LLM_INVALID;
     }
     void *record = ring_reserve(engine->commands, n_bytes);
@@ -432,6 +433,11 @@ int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes)
     ring_commit(engine->commands, n_bytes);
     doorbell_ring(engine->command_bell);
     return LLM_OK;
+}
+
+const char *llm_command_refused(const llm_engine *engine)
+{
+    return engine->refused.field;
 }
 
 int llm_events_fd(const llm_engine *engine)

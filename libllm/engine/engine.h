@@ -29,6 +29,7 @@ struct llm_engine {
     doorbell *command_bell;
     doorbell *event_bell;
     decode decode;
+    wire_refusal refused;         /* of the last command; the loop thread's */
     bool has_served;              /* llm_engine_start succeeded at least once */
     llm_session *direct_sessions; /* list; direct.c */
 };

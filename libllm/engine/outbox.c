@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policy/stop.h"
-
 int outbox_open(outbox *o, uint64_t request)
 {
     *o = (outbox){.request = request, .text = malloc(LLM_OUTBOX_BYTES_MAX + STOP_TEXT_BYTES_MAX)};
@@ -16,6 +14,7 @@ void outbox_close(outbox *o)
 {
     free(o->text);
     o->text = NULL;
+    told_close(&o->told);
 }
 
 void outbox_admit(outbox *o, uint32_t place)
@@ -32,12 +31,13 @@ void outbox_start(outbox *o, uint32_t place, uint32_t n_prompt, const resume_pla
     o->plan = *plan;
 }
 
-void outbox_add_text(outbox *o, const char *text, uint32_t n_bytes, uint32_t n_tokens)
+void outbox_add_text(outbox *o, const stop_result *released, uint64_t before, uint32_t n_tokens)
 {
-    assert(o->n_text + n_bytes <= LLM_OUTBOX_BYTES_MAX + STOP_TEXT_BYTES_MAX);
-    memcpy(o->text + o->n_text, text, n_bytes);
-    o->n_text += n_bytes;
+    assert(o->n_text + released->n_text <= LLM_OUTBOX_BYTES_MAX + STOP_TEXT_BYTES_MAX);
+    memcpy(o->text + o->n_text, released->text, released->n_text);
+    o->n_text += released->n_text;
     o->n_tokens = n_tokens;
+    told_released(&o->told, released, before);
 }
 
 void outbox_finish(outbox *o, const wire_finished *finished)
@@ -48,13 +48,15 @@ void outbox_finish(outbox *o, const wire_finished *finished)
 
 bool outbox_is_full(const outbox *o)
 {
-    return o->n_text >= LLM_OUTBOX_BYTES_MAX;
+    return o->n_text >= LLM_OUTBOX_BYTES_MAX || told_is_full(&o->told);
 }
 
 /* Writes one event into the ring; false if it has no room. */
-static bool deliver_event(const outbox *o, ring *events, llm_event_op op)
+static bool deliver_event(outbox *o, ring *events, llm_event_op op)
 {
-    const size_t room = WIRE_EVENT_BYTES_MAX + (op == LLM_EVENT_TEXT ? o->n_text : 0);
+    wire_tokens next;
+    const wire_tokens *tokens = op == LLM_EVENT_TEXT ? told_next(&o->told, &next) : NULL;
+    const size_t room = WIRE_EVENT_BYTES_MAX + (op == LLM_EVENT_TEXT ? o->n_text + told_bytes(tokens) : 0);
     void *record = ring_reserve(events, room);
     if (record == NULL) {
         return false;
@@ -65,13 +67,14 @@ static bool deliver_event(const outbox *o, ring *events, llm_event_op op)
     case LLM_EVENT_STARTED:
         wire_write_started(&w, o->request, o->plan.reason, o->n_prompt, o->plan.n_keep, o->plan.diverged_at);
         break;
-    case LLM_EVENT_TEXT: wire_write_text(&w, o->request, o->text, o->n_text, o->n_tokens); break;
+    case LLM_EVENT_TEXT: wire_write_text(&w, o->request, o->text, o->n_text, o->n_tokens, tokens); break;
     case LLM_EVENT_FINISHED: wire_write_finished(&w, &o->finished); break;
     case LLM_EVENT_REPLY:
     case LLM_EVENT_FORGOTTEN: break;
     }
     assert(!w.failed);
     ring_commit(events, wire_size(&w));
+    told_delivered(&o->told, tokens);
     return true;
 }
 
@@ -89,7 +92,7 @@ bool outbox_deliver(outbox *o, ring *events)
         }
         o->has_started = false;
     }
-    if (o->n_text > 0) {
+    while (o->n_text > 0 || o->told.n_left > 0) {
         if (!deliver_event(o, events, LLM_EVENT_TEXT)) {
             return false;
         }

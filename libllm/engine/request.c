@@ -70,6 +70,7 @@ static int fill(request *r, const model *m, const wire_command *command)
     if (status == LLM_OK) {
         status = outbox_open(&r->out, r->id);
     }
+    told_open(&r->out.told, m, command);
     return status;
 }
 
@@ -120,7 +121,7 @@ const float *request_begin(request *r, places *p, session *s)
 
 static void release(request *r, const stop_result *released)
 {
-    outbox_add_text(&r->out, released->text, released->n_text, r->n_generated);
+    outbox_add_text(&r->out, released, r->n_released, r->n_generated);
     r->n_released = released->n_released;
 }
 
@@ -223,7 +224,7 @@ static bool remember_end(request *r)
     return true;
 }
 
-/* Feeds the token's text through the stop filter. True if a stop string ended the request. */
+/* Feeds the token's text through the stop filter. True if that ended the request. */
 static bool release_piece(request *r, const model *m, int32_t token)
 {
     char piece[STOP_FEED_BYTES_MAX];
@@ -232,6 +233,10 @@ static bool release_piece(request *r, const model *m, int32_t token)
     stop_feed(&r->stop, piece, n > 0 ? (uint32_t)n : 0, &released);
     r->n_bytes += n > 0 ? (uint64_t)n : 0;
     r->ends[r->n_generated - 1] = r->n_bytes;
+    if (!told_sampled(&r->out.told, token, r->n_bytes)) {
+        request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
+        return true;
+    }
     release(r, &released);
     if (released.stop_index < 0) {
         return false;
@@ -245,6 +250,10 @@ void request_sample(request *r, const model *m, float *logits)
     if (!r->run.is_decoding) {
         r->decoding_us = session_clock_us();
         run_decoding(&r->run);
+    }
+    if (!told_logits(&r->out.told, logits)) {
+        request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
+        return;
     }
     const int32_t token = sampler_sample(r->run.sampler, logits);
     sampler_accept(r->run.sampler, token);

@@ -26,7 +26,8 @@ typedef struct request {
     uint64_t id;
     uint32_t owner;
     request_phase phase;
-    bool is_cold; /* LLM_GENERATE_COLD */
+    bool is_cold;   /* LLM_GENERATE_COLD */
+    uint64_t after; /* the live request whose prompt is to be consumed before; 0: none */
     bool paused;
 
     int32_t *prompt;     /* the run's; owned */

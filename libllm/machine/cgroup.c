@@ -77,19 +77,7 @@ static uint64_t free_in(const char *mount, const char *group)
     return limit > needed ? limit - needed : 0;
 }
 
-uint64_t cgroup_memory_free(const char *mount, const char *self)
-{
-    char group[PATH_MAX];
-    uint64_t least = UINT64_MAX;
-    own_group(self, group);
-    do {
-        const uint64_t here = free_in(mount, group);
-        least = here < least ? here : least;
-    } while (go_up(group));
-    return least;
-}
-
-static int32_t cores_in(const char *mount, const char *group)
+static uint64_t cores_in(const char *mount, const char *group)
 {
     double quota = 0, period = 0;
     FILE *file = open_in(mount, group, "cpu.max");
@@ -101,17 +89,28 @@ static int32_t cores_in(const char *mount, const char *group)
         return INT32_MAX;
     }
     const int32_t whole = (int32_t)(quota / period);
-    return whole + (quota > whole * period ? 1 : 0);
+    return (uint64_t)whole + (quota > whole * period);
+}
+
+/* The least that this process's group or one above it has. */
+static uint64_t least(const char *mount, const char *self, uint64_t (*in)(const char *mount, const char *group))
+{
+    char group[PATH_MAX];
+    uint64_t out = UINT64_MAX;
+    own_group(self, group);
+    do {
+        const uint64_t here = in(mount, group);
+        out = here < out ? here : out;
+    } while (go_up(group));
+    return out;
+}
+
+uint64_t cgroup_memory_free(const char *mount, const char *self)
+{
+    return least(mount, self, free_in);
 }
 
 int32_t cgroup_cores(const char *mount, const char *self)
 {
-    char group[PATH_MAX];
-    int32_t least = INT32_MAX;
-    own_group(self, group);
-    do {
-        const int32_t here = cores_in(mount, group);
-        least = here < least ? here : least;
-    } while (go_up(group));
-    return least;
+    return (int32_t)least(mount, self, cores_in);
 }

@@ -22,6 +22,7 @@ extern "C" {
 
 typedef struct model model;
 
+enum { MODEL_OUTPUTS_BESIDE = 16 };    /* each takes a row of the vocabulary's size in the model's memory */
 enum { MODEL_PIECE_BYTES_MAX = 1024 }; /* most bytes of one token's text; a model with a longer one is refused */
 
 typedef struct model_options {
@@ -56,6 +57,7 @@ typedef struct model_info {
     LLM_MODEL_TEXT_TABLE(LLM_MODEL_TEXT_MEMBER)
     llm_memory memory;
     uint32_t n_seq;
+    uint32_t n_outputs_max; /* logits of one decode call: one for each sequence, and MODEL_OUTPUTS_BESIDE more */
     model_checkpoint_kind checkpoint;
     bool shares_cells;    /* a copied sequence costs no cells until it grows */
     bool mixed_calls;     /* one call may hold decode and prefill tokens at no extra cost */
@@ -69,7 +71,7 @@ typedef struct model_batch {
     const int32_t *tokens;
     const int32_t *positions;
     const uint16_t *seqs;
-    const uint8_t *outputs; /* 1: logits wanted after this token; at most one per sequence */
+    const uint8_t *outputs; /* 1: logits wanted after this token; at most info.n_outputs_max in all */
 } model_batch;
 
 /* What a decode call did. */
@@ -89,7 +91,8 @@ typedef struct model_ops {
     model_result (*decode)(model *m, const model_batch *batch);
 
     /* Logits wanted at batch index i of the last decode call that returned MODEL_OK: n_vocab floats, valid until the
-     * next decode call or the close, whatever is rewound or cleared meanwhile. NULL if none were asked for there. The caller may modify them in place. */
+     * next decode call or the close, whatever is rewound or cleared meanwhile. NULL if none were asked for there. The
+     * caller may modify them in place. */
     float *(*logits)(model *m, uint32_t i);
 
     /* Smallest k > 0 such that the sequence, at `position`, can be cut back to k tokens exactly: 1 for dense memory,

@@ -18,43 +18,58 @@ static uint64_t equal_part(const share_claim *claim)
     return part > 0 ? part : 1;
 }
 
-static uint64_t held_by(const share_holding *holdings, uint32_t n, uint32_t owner)
+/* The owner's account, made at `i` if it has none yet. */
+static uint32_t account_of(share_holding *holdings, uint32_t n, uint32_t i)
 {
-    uint64_t sum = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        sum += holdings[i].owner == owner ? holdings[i].amount : 0;
+    const uint32_t owner = holdings[i].owner;
+    uint32_t *link = &holdings[(uint32_t)((owner * UINT64_C(0x9e3779b97f4a7c15)) >> 32) % n].bucket;
+    while (*link != 0 && holdings[*link - 1].owner != owner) {
+        link = &holdings[*link - 1].next;
     }
-    return sum;
-}
-
-static uint32_t n_that_may_go(const share_holding *holdings, uint32_t n, uint32_t owner)
-{
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        count += holdings[i].owner == owner && holdings[i].may_go;
+    if (*link == 0) {
+        *link = i + 1;
     }
-    return count;
+    return *link - 1;
 }
 
-/* How much its owner holds beyond an equal part. */
-static uint64_t excess_of(const share_holding *holdings, uint32_t n, uint32_t owner, const share_claim *claim)
+static void add_up(share_holding *holdings, uint32_t n)
 {
-    const uint64_t held = held_by(holdings, n, owner);
-    return held > equal_part(claim) ? held - equal_part(claim) : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        holdings[i].bucket = holdings[i].next = holdings[i].n_going = 0;
+        holdings[i].held = 0;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        holdings[i].account = account_of(holdings, n, i);
+        share_holding *account = &holdings[holdings[i].account];
+        account->held += holdings[i].amount;
+        account->n_going += holdings[i].may_go;
+    }
 }
 
-uint32_t share_victim(const share_holding *holdings, uint32_t n, const share_claim *claim)
+static bool has_equal_part(const share_holding *holdings, uint32_t n, const share_claim *claim)
+{
+    uint64_t held = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        held += holdings[i].owner == claim->asker ? holdings[i].amount : 0;
+    }
+    return held >= equal_part(claim);
+}
+
+uint32_t share_victim(share_holding *holdings, uint32_t n, const share_claim *claim)
 {
     const bool shared = claim->n_owners > 1;
-    const bool spares_last = shared && claim->is_lost && held_by(holdings, n, claim->asker) >= equal_part(claim);
+    const bool spares_last = shared && claim->is_lost && has_equal_part(holdings, n, claim);
     uint32_t victim = n;
     uint64_t most = 0;
+    add_up(holdings, n);
     for (uint32_t i = 0; i < n; i++) {
         const share_holding *h = &holdings[i];
-        if (!h->may_go || (spares_last && h->owner != claim->asker && n_that_may_go(holdings, n, h->owner) == 1)) {
+        const share_holding *account = &holdings[h->account];
+        if (!h->may_go || (spares_last && h->owner != claim->asker && account->n_going == 1)) {
             continue;
         }
-        const uint64_t excess = shared ? excess_of(holdings, n, h->owner, claim) : 0;
+        /* How much its owner holds beyond an equal part. */
+        const uint64_t excess = shared && account->held > equal_part(claim) ? account->held - equal_part(claim) : 0;
         if (victim == n || excess > most || (excess == most && h->order < holdings[victim].order)) {
             victim = i;
             most = excess;

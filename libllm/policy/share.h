@@ -15,6 +15,12 @@ typedef struct share_holding {
     uint32_t amount;
     bool may_go;
     uint64_t order; /* of those that may go the smallest is the first */
+    /* share_victim's own: what an owner holds is added up at its first holding, which a hash finds. */
+    uint32_t account; /* where that is */
+    uint32_t bucket;  /* 1 + the first account of the bucket of this number; 0: none */
+    uint32_t next;    /* 1 + the next account of the same bucket */
+    uint32_t n_going; /* of an account */
+    uint64_t held;
 } share_holding;
 
 typedef struct share_claim {
@@ -26,7 +32,7 @@ typedef struct share_claim {
 
 /* Which holding makes way, or n: none. The first of the owner who holds most beyond an equal part; where nobody does, the
  * first of all. What would be lost is never the last one that another owner could lose, if the asker has an equal part
- * already. */
-uint32_t share_victim(const share_holding *holdings, uint32_t n, const share_claim *claim);
+ * already. Takes time in proportion to n. */
+uint32_t share_victim(share_holding *holdings, uint32_t n, const share_claim *claim);
 
 #endif

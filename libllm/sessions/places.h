@@ -185,9 +185,11 @@ store_job *places_change_begin(places *p, uint32_t owner, const char *name, size
 bool places_change_end(places *p, store_job *job, uint64_t request, llm_status *status);
 void places_change_undo(places *p, const store_job *job);
 
-/* All files removed between begin and end are removed by one job. True: a result will come. */
+/* All files removed between begin and end are removed by one job, which syncs their directory once. True: a result will
+ * come. */
 void places_removing_begin(places *p);
 bool places_removing_end(places *p, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t request);
+void places_removing_end_unasked(places *p); /* nobody waits for it */
 void places_remove_id(places *p, uint64_t id);
 void places_attach(places *p, store_job *job); /* of one change: to the job between begin and end, or by itself */
 

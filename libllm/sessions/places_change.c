@@ -115,12 +115,22 @@ void places_removing_begin(places *p)
     p->removing = p->store != NULL ? store_job_new(STORE_CHANGE, 0) : NULL;
 }
 
-bool places_removing_end(places *p, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t request)
+/* NULL: nothing was removed. */
+static store_job *take_removing(places *p)
 {
     store_job *job = p->removing;
     p->removing = NULL;
-    if (job == NULL || job->n_changes == 0) {
+    if (job != NULL && job->n_changes == 0) {
         store_job_free(job);
+        return NULL;
+    }
+    return job;
+}
+
+bool places_removing_end(places *p, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t request)
+{
+    store_job *job = take_removing(p);
+    if (job == NULL) {
         return false;
     }
     job->is_asked = true;
@@ -130,6 +140,14 @@ bool places_removing_end(places *p, uint32_t owner, const char *name, size_t n_n
     memcpy(job->name, name, n_name_bytes);
     store_push(p->store, job);
     return true;
+}
+
+void places_removing_end_unasked(places *p)
+{
+    store_job *job = take_removing(p);
+    if (job != NULL) {
+        store_push(p->store, job);
+    }
 }
 
 void places_attach(places *p, store_job *job)

@@ -3,6 +3,8 @@
  * and a sort cost milliseconds per token, and that times the number of streams. */
 #include "text/sampler.h"
 
+#include "text/lanes.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -16,16 +18,8 @@
 
 namespace {
 
-constexpr float RULED_OUT = -std::numeric_limits<float>::infinity();
-
 /* Below this, dividing by the temperature could overflow; the draw is certain anyway. */
 constexpr float TEMPERATURE_MIN = 1e-5f;
-
-/* Four words at a time, which every processor has. */
-constexpr uint32_t LANES = 4;
-typedef float floats __attribute__((vector_size(LANES * sizeof(float))));
-typedef int32_t masks __attribute__((vector_size(LANES * sizeof(int32_t))));
-typedef uint32_t words __attribute__((vector_size(LANES * sizeof(uint32_t))));
 
 struct candidate {
     int32_t token;
@@ -108,58 +102,11 @@ bool comes_first(const candidate &a, const candidate &b)
 /* Index of the largest number; NaN is no number. -1 when all are ruled out. */
 int32_t largest(const float *logits, uint32_t n)
 {
-    floats lanes = floats{} + RULED_OUT;
-    uint32_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        floats next;
-        memcpy(&next, logits + i, sizeof next);
-        lanes = next > lanes ? next : lanes;
-    }
-    float best = RULED_OUT;
-    for (uint32_t j = 0; j < LANES; j++) {
-        best = std::max(best, lanes[j]);
-    }
-    for (; i < n; i++) {
-        best = logits[i] > best ? logits[i] : best;
-    }
+    const float best = largest_of(logits, n);
     if (!(best > RULED_OUT)) {
         return -1;
     }
     return static_cast<int32_t>(std::find(logits, logits + n, best) - logits);
-}
-
-/* e to the x for x <= 0, to 2e-7: a power of two put into the exponent's bits, times a polynomial for the rest. 0 for NaN
- * and for what is too small to be a normal number. */
-inline floats exp_of(floats x)
-{
-    constexpr float SMALLEST = -87.0f;
-    constexpr float ROUND = 12582912.0f; /* adding it leaves an integer in the low bits */
-    const masks is_normal = x > SMALLEST;
-    const floats scaled = (is_normal ? x : floats{}) * 1.44269504f;
-    const floats shifted = scaled + ROUND;
-    const floats rest = (scaled - (shifted - ROUND)) * 0.69314718f;
-    floats power = rest * 0.0013888889f + 0.0083333340f;
-    power = power * rest + 0.041666668f;
-    power = power * rest + 0.16666667f;
-    power = power * rest + 0.5f;
-    power = power * rest + 1.0f;
-    power = power * rest + 1.0f;
-    words bits, exponent;
-    memcpy(&bits, &power, sizeof bits);
-    memcpy(&exponent, &shifted, sizeof exponent);
-    bits = (bits + (exponent << 23)) & (words)is_normal;
-    memcpy(&power, &bits, sizeof power);
-    return power;
-}
-
-float exp_of(float x)
-{
-    return exp_of(floats{} + x)[0];
-}
-
-double sum_of(floats x)
-{
-    return static_cast<double>((x[0] + x[1]) + (x[2] + x[3]));
 }
 
 /* Weights exp((logit - best) * scale) of all words, and their sum. */

@@ -51,6 +51,10 @@ uint32_t driver_close(driver *d)
             fault(d, i, "has no end");
         }
         free(d->answers[i]->text);
+        free(d->answers[i]->told);
+        free(d->answers[i]->ends);
+        free(d->answers[i]->logprobs);
+        free(d->answers[i]->likeliest);
         free(d->answers[i]);
     }
     llm_engine_close(d->engine);
@@ -63,34 +67,76 @@ uint32_t driver_close(driver *d)
 
 /* ---- commands ---- */
 
+/* ---- a command, entry by entry ---- */
+
+static void write_name(wire_writer *w, const char *name)
+{
+    wire_write_str(w, name, strlen(name));
+}
+
+static void write_uint(wire_writer *w, const char *name, uint64_t value)
+{
+    write_name(w, name);
+    wire_write_uint(w, value);
+}
+
+static void write_text(wire_writer *w, const char *name, const char *value)
+{
+    write_name(w, name);
+    write_name(w, value);
+}
+
+static void write_bool(wire_writer *w, const char *name, bool value)
+{
+    write_name(w, name);
+    wire_write_bool(w, value);
+}
+
+static void write_counts(wire_writer *w, const char *name, const int32_t *values, uint32_t n)
+{
+    write_name(w, name);
+    wire_write_bin(w, values, n * sizeof *values);
+}
+
+static void begin_command(wire_writer *w, uint32_t n_entries, llm_command_op op, uint64_t request)
+{
+    wire_write_map(w, 2 + n_entries);
+    write_uint(w, "op", op);
+    write_uint(w, "request", request);
+}
+
 size_t driver_write_generate(uint64_t request, const generate_call *c, void *out, size_t n_bytes)
 {
-    const char *session = c->session != NULL ? c->session : "";
     wire_writer w = wire_writer_open(out, n_bytes);
-    wire_write_array(&w, 13);
-    wire_write_uint(&w, LLM_COMMAND_GENERATE);
-    wire_write_uint(&w, request);
-    wire_write_uint(&w, c->owner);
-    wire_write_str(&w, session, strlen(session));
-    wire_write_bin(&w, c->prompt, c->n_prompt * sizeof *c->prompt);
-    wire_write_uint(&w, c->max_tokens);
-    wire_write_array(&w, 9);
-    const double sampling[] = {(double)c->temperature, 1, 0, 1, 0, 0};
-    for (size_t i = 0; i < sizeof sampling / sizeof sampling[0]; i++) {
-        wire_write_float(&w, sampling[i]);
-    }
-    wire_write_uint(&w, 0);  /* top_k */
-    wire_write_uint(&w, 64); /* penalty_last_n */
-    wire_write_uint(&w, c->seed);
-    wire_write_bin(&w, "", 0);
-    wire_write_array(&w, c->stop != NULL ? 1 : 0);
+    const bool has_bias = c->bias.bias != 0.0f;
+    begin_command(&w, 10 + (c->parent != NULL) + (c->stop != NULL) + has_bias, LLM_COMMAND_GENERATE, request);
+    write_uint(&w, "owner", c->owner);
+    write_text(&w, "session", c->session != NULL ? c->session : "");
+    write_counts(&w, "prompt", c->prompt, c->n_prompt);
+    write_uint(&w, "max_tokens", c->max_tokens);
+    write_name(&w, "sampling");
+    wire_write_map(&w, 2);
+    write_name(&w, "temperature");
+    wire_write_float(&w, (double)c->temperature);
+    write_uint(&w, "seed", c->seed);
     if (c->stop != NULL) {
-        wire_write_str(&w, c->stop, strlen(c->stop));
+        write_name(&w, "stop");
+        wire_write_array(&w, 1);
+        write_name(&w, c->stop);
     }
-    wire_write_uint(&w, c->flags);
-    wire_write_bin(&w, c->boundaries, c->n_boundaries * sizeof *c->boundaries);
-    wire_write_str(&w, c->parent != NULL ? c->parent : "", c->parent != NULL ? strlen(c->parent) : 0);
-    wire_write_uint(&w, c->n_head);
+    write_uint(&w, "flags", c->flags);
+    write_counts(&w, "boundaries", c->boundaries, c->n_boundaries);
+    if (c->parent != NULL) {
+        write_text(&w, "parent", c->parent);
+    }
+    write_uint(&w, "n_head", c->n_head);
+    write_name(&w, "n_logprobs");
+    wire_write_int(&w, (int64_t)c->n_logprobs_and_1 - 1);
+    write_uint(&w, "after", c->after);
+    if (has_bias) {
+        write_name(&w, "logit_bias");
+        wire_write_bin(&w, &c->bias, sizeof c->bias);
+    }
     return w.failed ? 0 : wire_size(&w);
 }
 
@@ -134,119 +180,165 @@ uint64_t driver_generate(driver *d, const generate_call *call)
     return request;
 }
 
-/* [op, request, owner, session], and three more if there is a second name. */
-static uint64_t push_for_session(driver *d, llm_command_op op, uint32_t owner, const char *session, const char *to,
-                                 uint32_t at)
+/* The first entries of a command about a session, n_more to come. */
+static uint64_t begin_for_session(driver *d, wire_writer *w, uint32_t n_more, llm_command_op op, uint32_t owner,
+                                  const char *session)
 {
-    uint64_t request = expect(d, ASK_REPLY);
+    const uint64_t request = expect(d, ASK_REPLY);
+    begin_command(w, 1 + (session != NULL) + n_more, op, request);
+    write_uint(w, "owner", owner);
+    if (session != NULL) {
+        write_text(w, "session", session);
+    }
+    return request;
+}
+
+static uint64_t push_for_session(driver *d, llm_command_op op, uint32_t owner, const char *session)
+{
     uint8_t message[512];
     wire_writer w = wire_writer_open(message, sizeof message);
-    wire_write_array(&w, to != NULL ? 7 : 4);
-    wire_write_uint(&w, op);
-    wire_write_uint(&w, request);
-    wire_write_uint(&w, owner);
-    wire_write_str(&w, session, strlen(session));
-    if (to != NULL) {
-        wire_write_str(&w, to, strlen(to));
-        wire_write_uint(&w, at);
-        wire_write_bool(&w, !d->forks_beside);
-    }
+    const uint64_t request = begin_for_session(d, &w, 0, op, owner, session);
     push(d, message, wire_size(&w));
     return request;
 }
 
 uint64_t driver_reset(driver *d, uint32_t owner, const char *session)
 {
-    return push_for_session(d, LLM_COMMAND_RESET, owner, session, NULL, 0);
+    return push_for_session(d, LLM_COMMAND_RESET, owner, session);
 }
 
 uint64_t driver_close_session(driver *d, uint32_t owner, const char *session)
 {
-    return push_for_session(d, LLM_COMMAND_CLOSE, owner, session, NULL, 0);
+    return push_for_session(d, LLM_COMMAND_CLOSE, owner, session);
 }
 
 uint64_t driver_park(driver *d, uint32_t owner, const char *session)
 {
-    return push_for_session(d, LLM_COMMAND_PARK, owner, session, NULL, 0);
+    return push_for_session(d, LLM_COMMAND_PARK, owner, session);
 }
 
 uint64_t driver_fork(driver *d, uint32_t owner, const char *session, const char *to, uint32_t at)
 {
-    return push_for_session(d, LLM_COMMAND_FORK, owner, session, to, at);
+    uint8_t message[512];
+    wire_writer w = wire_writer_open(message, sizeof message);
+    const uint64_t request = begin_for_session(d, &w, 3, LLM_COMMAND_FORK, owner, session);
+    write_text(&w, "new_session", to);
+    write_uint(&w, "at", at);
+    write_bool(&w, "replace", !d->forks_beside);
+    push(d, message, wire_size(&w));
+    return request;
 }
 
 uint64_t driver_unsave(driver *d, uint32_t owner, const char *label)
 {
-    return push_for_session(d, LLM_COMMAND_UNSAVE, owner, label, NULL, 0);
+    uint8_t message[512];
+    wire_writer w = wire_writer_open(message, sizeof message);
+    const uint64_t request = begin_for_session(d, &w, 1, LLM_COMMAND_UNSAVE, owner, NULL);
+    write_text(&w, "label", label);
+    push(d, message, wire_size(&w));
+    return request;
 }
 
 uint64_t driver_command(driver *d, llm_command_op op, uint32_t owner, const char *session, const char *other)
 {
-    uint64_t request = expect(d, ASK_REPLY);
     uint8_t message[512];
     wire_writer w = wire_writer_open(message, sizeof message);
-    wire_write_array(&w, 5);
-    wire_write_uint(&w, op);
-    wire_write_uint(&w, request);
-    wire_write_uint(&w, owner);
-    wire_write_str(&w, session, strlen(session));
-    wire_write_str(&w, other, strlen(other));
+    const uint64_t request = begin_for_session(d, &w, 1, op, owner, session);
+    write_text(&w, op == LLM_COMMAND_RENAME ? "new_session" : "label", other);
     push(d, message, wire_size(&w));
     return request;
 }
 
 uint64_t driver_pin(driver *d, uint32_t owner, const char *session, bool pinned)
 {
-    uint64_t request = expect(d, ASK_REPLY);
     uint8_t message[512];
     wire_writer w = wire_writer_open(message, sizeof message);
-    wire_write_array(&w, 5);
-    wire_write_uint(&w, LLM_COMMAND_PIN);
-    wire_write_uint(&w, request);
-    wire_write_uint(&w, owner);
-    wire_write_str(&w, session, strlen(session));
-    wire_write_bool(&w, pinned);
+    const uint64_t request = begin_for_session(d, &w, 1, LLM_COMMAND_PIN, owner, session);
+    write_bool(&w, "pinned", pinned);
     push(d, message, wire_size(&w));
     return request;
 }
 
 void driver_cancel(driver *d, uint64_t request)
 {
-    uint8_t message[32];
+    uint8_t message[64];
     wire_writer w = wire_writer_open(message, sizeof message);
-    wire_write_array(&w, 2);
-    wire_write_uint(&w, LLM_COMMAND_CANCEL);
-    wire_write_uint(&w, request);
+    begin_command(&w, 0, LLM_COMMAND_CANCEL, request);
     push(d, message, wire_size(&w));
 }
 
 void driver_pause(driver *d, uint64_t request, bool paused)
 {
-    uint8_t message[32];
+    uint8_t message[64];
     wire_writer w = wire_writer_open(message, sizeof message);
-    wire_write_array(&w, 3);
-    wire_write_uint(&w, LLM_COMMAND_PAUSE);
-    wire_write_uint(&w, request);
-    wire_write_bool(&w, paused);
+    begin_command(&w, 1, LLM_COMMAND_PAUSE, request);
+    write_bool(&w, "paused", paused);
     push(d, message, wire_size(&w));
 }
 
 /* ---- events ---- */
 
-static void take_text(driver *d, uint64_t request, answer *a, wire_reader *r)
+/* An array of numbers of 4 bytes behind what is there already. Returns how many there are now. */
+static size_t take_array(wire_reader *r, void **to, size_t n)
+{
+    size_t n_bytes = 0;
+    const void *bytes = wire_read_bin(r, UINT32_MAX, &n_bytes);
+    if (r->failed || n_bytes == 0) {
+        return n;
+    }
+    *to = realloc(*to, 4 * n + n_bytes);
+    memcpy((char *)*to + 4 * n, bytes, n_bytes);
+    return n + n_bytes / 4;
+}
+
+static void take_tokens(driver *d, uint64_t request, answer *a, uint32_t n_chars, wire_reader *r)
+{
+    const size_t n_before = a->n_told;
+    a->n_told = take_array(r, (void **)&a->told, n_before);
+    if (take_array(r, (void **)&a->ends, n_before) != a->n_told) {
+        fault(d, request, "TEXT with more or fewer ends than tokens");
+    }
+    for (size_t i = n_before; i < a->n_told; i++) {
+        if (a->ends[i] > n_chars || (i > n_before && a->ends[i] < a->ends[i - 1])) {
+            fault(d, request, "TEXT with ends outside it, or in disorder");
+        }
+    }
+    for (size_t i = n_before; i < a->n_told; i++) {
+        a->ends[i] += a->n_chars;
+    }
+    a->n_logprobs = take_array(r, (void **)&a->logprobs, a->n_logprobs);
+    a->n_likeliest = take_array(r, (void **)&a->likeliest, 2 * a->n_likeliest) / 2;
+}
+
+static uint32_t count_characters(const char *text, size_t n)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        count += ((uint8_t)text[i] & 0xc0) != 0x80;
+    }
+    return count;
+}
+
+static void take_text(driver *d, uint64_t request, answer *a, uint32_t n_members, wire_reader *r)
 {
     size_t n = 0;
     const char *text = wire_read_str(r, UINT32_MAX, &n);
     uint32_t n_tokens = (uint32_t)wire_read_uint(r, UINT32_MAX);
+    const size_t n_told_before = a->n_told;
+    const uint32_t n_chars = r->failed ? 0 : count_characters(text, n);
+    if (n_members > 3) {
+        take_tokens(d, request, a, n_chars, r);
+    }
     if (r->failed) {
         return;
     }
     if (!a->is_started) {
         fault(d, request, "TEXT before STARTED");
     }
-    if (n == 0 || n_tokens < a->n_tokens) {
+    if ((n == 0 && a->n_told == n_told_before) || n_tokens < a->n_tokens) {
         fault(d, request, "an empty TEXT, or one that counts back");
     }
+    a->n_chars += n_chars;
     a->n_tokens = n_tokens;
     a->text = realloc(a->text, a->n_text + n + 1);
     memcpy(a->text + a->n_text, text, n);
@@ -326,7 +418,7 @@ static void take_forgotten(driver *d, wire_reader *r)
 
 static void take_event(driver *d, wire_reader *r)
 {
-    static const uint32_t counts[] = {0, 3, 6, 4, 15, 5, 3};
+    static const uint32_t counts[] = {0, 3, 6, 8, 15, 5, 3};
     uint32_t count = wire_read_array(r, 16);
     uint32_t op = (uint32_t)wire_read_uint(r, LLM_EVENT_FORGOTTEN);
     if (op == LLM_EVENT_FORGOTTEN && count == counts[op]) {
@@ -334,7 +426,8 @@ static void take_event(driver *d, wire_reader *r)
         return;
     }
     uint64_t request = wire_read_uint(r, UINT64_MAX);
-    if (r->failed || op == 0 || count != counts[op] || request == 0 || request > d->n_requests) {
+    const bool has_its_members = op != 0 && (count == counts[op] || (op == LLM_EVENT_TEXT && count == 4));
+    if (r->failed || !has_its_members || request == 0 || request > d->n_requests) {
         fault(d, request, "an event that is none, or of a request that was never made");
         r->failed = true;
         return;
@@ -352,7 +445,7 @@ static void take_event(driver *d, wire_reader *r)
         a->is_admitted = true;
         return;
     case LLM_EVENT_STARTED: take_started(d, request, a, r); return;
-    case LLM_EVENT_TEXT: take_text(d, request, a, r); return;
+    case LLM_EVENT_TEXT: take_text(d, request, a, count - 1, r); return;
     case LLM_EVENT_FINISHED: take_finished(d, request, a, r); break;
     default:
         if (a->asked == ASK_GENERATE) {
@@ -462,6 +555,19 @@ int driver_state(const driver *d, uint32_t place)
     return llm_page_session(d->page, place, &view) == LLM_OK ? (int)view.state : -1;
 }
 
+llm_session_view driver_session(const driver *d, const char *name)
+{
+    llm_page_view page_view;
+    llm_page_read(d->page, &page_view);
+    for (uint32_t place = 0; place < page_view.n_places; place++) {
+        llm_session_view view;
+        if (llm_page_session(d->page, place, &view) == LLM_OK && strcmp(view.name, name) == 0) {
+            return view;
+        }
+    }
+    return (llm_session_view){.place = UINT32_MAX};
+}
+
 uint32_t driver_tokens(const driver *d, uint32_t place, int32_t *out, uint32_t n_out)
 {
     int64_t n = llm_page_tokens(d->page, place, out, n_out, NULL);
@@ -498,6 +604,7 @@ bool driver_equals_cold(driver *reference, const generate_call *call, const answ
     cold.owner = 0;
     cold.session = NULL;
     cold.parent = NULL;
+    cold.after = 0;
     cold.flags |= LLM_GENERATE_COLD;
     const answer *b = driver_wait(reference, driver_generate(reference, &cold));
     return a->n_text == b->n_text && memcmp(a->text, b->text, a->n_text) == 0 &&

@@ -25,7 +25,13 @@ typedef struct answer {
     wire_finished finished;
     char *text; /* NUL-terminated */
     size_t n_text;
-    uint32_t n_tokens; /* of the last TEXT, or of REPLY */
+    uint32_t n_tokens;                      /* of the last TEXT, or of REPLY */
+    size_t n_told, n_logprobs, n_likeliest; /* of all TEXT events together: */
+    int32_t *told;
+    uint32_t *ends; /* in characters of the whole answer */
+    float *logprobs;
+    token_logprob *likeliest;
+    uint32_t n_chars; /* of text */
 } answer;
 
 typedef struct driver {
@@ -67,6 +73,9 @@ typedef struct generate_call {
     uint32_t n_boundaries;
     const char *parent; /* NULL: none */
     uint32_t n_head;
+    uint32_t n_logprobs_and_1; /* 0: none */
+    uint64_t after;            /* 0: none */
+    logit_bias bias;           /* of one token; 0: none */
 } generate_call;
 
 uint64_t driver_generate(driver *d, const generate_call *call);
@@ -74,7 +83,7 @@ uint64_t driver_reset(driver *d, uint32_t owner, const char *session);
 uint64_t driver_close_session(driver *d, uint32_t owner, const char *session);
 uint64_t driver_park(driver *d, uint32_t owner, const char *session);
 uint64_t driver_fork(driver *d, uint32_t owner, const char *session, const char *to, uint32_t at);
-/* RENAME, SAVE, LOAD: [op, request, owner, session, other]. */
+/* RENAME, SAVE, LOAD: what has a second name. */
 uint64_t driver_command(driver *d, llm_command_op op, uint32_t owner, const char *session, const char *other);
 uint64_t driver_unsave(driver *d, uint32_t owner, const char *label);
 uint64_t driver_pin(driver *d, uint32_t owner, const char *session, bool pinned);
@@ -105,6 +114,8 @@ uint64_t driver_counter(const driver *d, int counter);
 bool driver_is_idle(driver *d); /* the page says that nothing runs or waits */
 /* State of the session in that place, or -1. */
 int driver_state(const driver *d, uint32_t place);
+/* The open session of that name; place UINT32_MAX: there is none. */
+llm_session_view driver_session(const driver *d, const char *name);
 /* Copies its resident tokens; 0 when it is closed. */
 uint32_t driver_tokens(const driver *d, uint32_t place, int32_t *out, uint32_t n_out);
 

@@ -1,5 +1,6 @@
 #include "snapshot_files.h"
 
+#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +29,31 @@ void files_remove_directory(const char *path)
     if (system(command) != 0) {
         abort();
     }
+}
+
+void files_model_directory(const char *directory, char out[FILES_PATH_BYTES])
+{
+    DIR *d = opendir(directory);
+    const struct dirent *entry;
+    while ((entry = readdir(d)) != NULL) {
+        if (entry->d_name[0] != '.') {
+            snprintf(out, FILES_PATH_BYTES, "%.100s/%.16s", directory, entry->d_name);
+        }
+    }
+    closedir(d);
+}
+
+uint32_t files_count(const char *directory, const char *ending)
+{
+    uint32_t n = 0;
+    DIR *d = opendir(directory);
+    const struct dirent *entry;
+    while ((entry = readdir(d)) != NULL) {
+        const char *dot = strchr(entry->d_name, '.');
+        n += dot != NULL && strcmp(dot + 1, ending) == 0;
+    }
+    closedir(d);
+    return n;
 }
 
 static void fill(uint8_t *bytes, size_t n, uint8_t first)

@@ -12,6 +12,8 @@ extern const uint8_t files_geometry[16];
 /* A directory of its own under /tmp; removed with all that is in it. */
 void files_make_directory(char path[FILES_PATH_BYTES]);
 void files_remove_directory(const char *path);
+/* The directory of the one model that was served with this state directory. */
+void files_model_directory(const char *directory, char out[FILES_PATH_BYTES]);
 
 /* A session of FILES_TOKENS tokens, owner 7, name "it", pinned. Freed with session_file_clear. */
 session_file files_session(uint64_t id);
@@ -23,9 +25,18 @@ int files_states_equal(const state_file *a, const state_file *b);
 /* The whole file, or NULL; freed by the caller. */
 uint8_t *files_read(const char *directory, uint64_t id, const char *ending, size_t *n_bytes);
 void files_write(const char *directory, uint64_t id, const char *ending, const void *bytes, size_t n_bytes);
+uint32_t files_count(const char *directory, const char *ending);
 int files_exists(const char *directory, uint64_t id, const char *ending);
 
 /* A directory under that name: nothing can be written to it, renamed to it, or removed, as on a disk that fails. */
 void files_obstruct(const char *directory, uint64_t id, const char *ending);
+
+/* Runs a test that keeps its files in `directory`, a static char[FILES_PATH_BYTES] of its file (see RUN in check.h). */
+#define RUN_FILES(test)                                                                                                \
+    do {                                                                                                               \
+        files_make_directory(directory);                                                                               \
+        RUN(test);                                                                                                     \
+        files_remove_directory(directory);                                                                             \
+    } while (0)
 
 #endif

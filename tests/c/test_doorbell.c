@@ -72,6 +72,31 @@ static void waiting_asks_once_and_ends(void)
     doorbell_close(d);
 }
 
+typedef struct latecomer {
+    doorbell *bell;
+    bool was_heard;
+} latecomer;
+
+/* A producer that publishes just after the look, and rings. */
+static bool say_false_and_be_rung(void *context)
+{
+    latecomer *l = context;
+    doorbell_ring(l->bell);
+    l->was_heard = is_rung(l->bell);
+    return !l->was_heard; /* or it would sleep for good */
+}
+
+static void a_ring_between_the_look_and_the_sleep_is_heard(void)
+{
+    latecomer l = {0};
+    CHECK_INT(doorbell_open(&l.bell), LLM_OK);
+    doorbell_clear(l.bell); /* awake, as after a drain */
+    doorbell_wait(l.bell, say_false_and_be_rung, &l, -1);
+    CHECK(l.was_heard);
+    CHECK(!is_rung(l.bell));
+    doorbell_close(l.bell);
+}
+
 /* ---- two threads ---- */
 
 enum { ROUNDS = 50000, BURSTS = 200000 };
@@ -163,6 +188,7 @@ int main(void)
     RUN(it_opens_armed_and_coalesces);
     RUN(an_awake_consumer_is_not_disturbed);
     RUN(waiting_asks_once_and_ends);
+    RUN(a_ring_between_the_look_and_the_sleep_is_heard);
     RUN(ping_pong_never_sleeps_for_good);
     RUN(the_last_ring_is_always_heard);
     return CHECK_RESULT();

@@ -45,7 +45,7 @@ static void malformed_commands_are_refused(void)
         wire_command command;
         memcpy(bad, good, n);
         bad[at] = type;
-        if (wire_command_read(bad, n, &command) != LLM_OK) {
+        if (wire_command_read(bad, n, &command, NULL) != LLM_OK) {
             CHECK_INT(llm_command_push(d->engine, bad, n), LLM_INVALID);
             n_refused++;
         }

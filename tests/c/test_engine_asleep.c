@@ -1,9 +1,11 @@
 /* Sessions that sleep in the store, and those just woken: no command costs them what they hold. */
 #include <dirent.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -116,24 +118,11 @@ static void test_what_was_reset_asleep_does_not_wake(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* The only directory in `directory`. */
-static void model_directory(char *out, size_t n)
-{
-    DIR *d = opendir(directory);
-    const struct dirent *entry;
-    while ((entry = readdir(d)) != NULL) {
-        if (entry->d_name[0] != '.') {
-            snprintf(out, n, "%.100s/%.16s", directory, entry->d_name);
-        }
-    }
-    closedir(d);
-}
-
 /* Away from the store, or back to it. */
 static void move_session_files(bool away)
 {
     char path[FILES_PATH_BYTES], from[2 * FILES_PATH_BYTES], to[2 * FILES_PATH_BYTES];
-    model_directory(path, sizeof path);
+    files_model_directory(directory, path);
     DIR *d = opendir(path);
     const struct dirent *entry;
     while ((entry = readdir(d)) != NULL) {
@@ -196,6 +185,41 @@ static void test_a_sleeper_that_expires_is_told(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* ---- many at once ---- */
+
+static _Atomic uint32_t n_directory_syncs;
+
+/* Instead of the library's: counts. */
+int fsync(int fd)
+{
+    struct stat facts;
+    n_directory_syncs += fstat(fd, &facts) == 0 && S_ISDIR(facts.st_mode);
+    return (int)syscall(SYS_fsync, fd);
+}
+
+static void test_many_expire_with_one_sync(void)
+{
+    enum { N = 40 };
+    char name[8], path[FILES_PATH_BYTES];
+    driver *d = open_sim(N);
+    for (uint64_t i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "s%d", (int)i);
+        CHECK_INT(say(d, name, i + 1)->status, LLM_OK);
+    }
+    CHECK_INT(driver_close(d), 0);
+    files_model_directory(directory, path);
+    CHECK_INT(files_count(path, "llmd-session"), N);
+    sleep(2);
+    n_directory_syncs = 0;
+    d = open_with("sim:hybrid,length=0", 2, 1);
+    while (d->n_forgotten < N) {
+        driver_drain(d);
+    }
+    CHECK_INT(driver_close(d), 0);
+    CHECK_INT(n_directory_syncs, 1);
+    CHECK_INT(files_count(path, "llmd-session") + files_count(path, "llmd-state"), 0);
+}
+
 static uint32_t n_pinned(const driver *d, const char *name)
 {
     uint32_t n = 0;
@@ -224,21 +248,6 @@ static void test_a_pinned_session_that_is_reset_stays_pinned(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-static void in_its_own_directory(void (*test)(void))
-{
-    files_make_directory(directory);
-    test();
-    files_remove_directory(directory);
-}
-
-#define RUN_FILES(test)                                                                                                \
-    do {                                                                                                               \
-        int check_before = check_failures;                                                                             \
-        in_its_own_directory(test);                                                                                    \
-        printf("%s %s\n", check_failures == check_before ? "ok" : "FAILED", #test);                                    \
-        fflush(stdout);                                                                                                \
-    } while (0)
-
 int main(void)
 {
     RUN_FILES(test_what_wakes_is_not_written_over);
@@ -247,6 +256,7 @@ int main(void)
     RUN_FILES(test_a_failed_waking_writes_over_nothing);
     RUN_FILES(test_a_name_is_forgotten_with_the_last_of_it);
     RUN_FILES(test_a_sleeper_that_expires_is_told);
+    RUN_FILES(test_many_expire_with_one_sync);
     RUN_FILES(test_a_pinned_session_that_is_reset_stays_pinned);
     return CHECK_RESULT();
 }

@@ -1,7 +1,5 @@
 /* What a session's files promise, through the engine: other options, kills, disks that fail, too few places. */
 #include <dirent.h>
-#include <fcntl.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -9,9 +7,8 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "engine_driver.h"
-#include "boundary/page.h"
 #include "boundary/page_layout.h"
+#include "dead_segment.h"
 #include "sessions/session.h"
 #include "snapshot_files.h"
 
@@ -41,23 +38,9 @@ static driver *open_usual(uint32_t n_sessions)
     return open_sim("sim:hybrid,length=0", n_sessions, LLM_POLICY_PARK);
 }
 
-/* The open session of that name; place UINT32_MAX: there is none. */
-static llm_session_view view_of(const driver *d, const char *name)
-{
-    llm_page_view page_view;
-    llm_page_read(d->page, &page_view);
-    for (uint32_t place = 0; place < page_view.n_places; place++) {
-        llm_session_view view;
-        if (llm_page_session(d->page, place, &view) == LLM_OK && strcmp(view.name, name) == 0) {
-            return view;
-        }
-    }
-    return (llm_session_view){.place = UINT32_MAX};
-}
-
 static bool is_open(const driver *d, const char *name)
 {
-    return view_of(d, name).place != UINT32_MAX;
+    return driver_session(d, name).place != UINT32_MAX;
 }
 
 /* All complaints in one text. */
@@ -73,32 +56,11 @@ static const char *complaints(driver *d)
     return all;
 }
 
-/* The directory of the one model that was served. */
-static void model_directory(char *out, size_t n)
-{
-    DIR *d = opendir(directory);
-    const struct dirent *entry;
-    while ((entry = readdir(d)) != NULL) {
-        if (entry->d_name[0] != '.') {
-            snprintf(out, n, "%.100s/%.16s", directory, entry->d_name);
-        }
-    }
-    closedir(d);
-}
-
 static uint32_t count_files(const char *ending)
 {
     char path[FILES_PATH_BYTES];
-    uint32_t n = 0;
-    model_directory(path, sizeof path);
-    DIR *d = opendir(path);
-    const struct dirent *entry;
-    while ((entry = readdir(d)) != NULL) {
-        const char *dot = strchr(entry->d_name, '.');
-        n += dot != NULL && strcmp(dot + 1, ending) == 0;
-    }
-    closedir(d);
-    return n;
+    files_model_directory(directory, path);
+    return files_count(path, ending);
 }
 
 /* ---- other options ---- */
@@ -110,11 +72,11 @@ static void test_another_layout_keeps_the_session(void)
     CHECK_INT(say(d, "it", 1)->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_SAVE, 0, "it", "label"))->status, LLM_OK);
-    const uint32_t n = view_of(d, "it").n_tokens;
+    const uint32_t n = driver_session(d, "it").n_tokens;
     CHECK_INT(driver_close(d), 0);
     d = open_sim("sim:hybrid,length=0,layout=1", 2, LLM_POLICY_PARK);
-    CHECK_INT(view_of(d, "it").n_tokens, n);
-    CHECK_INT(view_of(d, "it").is_pinned, 1);
+    CHECK_INT(driver_session(d, "it").n_tokens, n);
+    CHECK_INT(driver_session(d, "it").is_pinned, 1);
     CHECK(strstr(complaints(d), "1 session was saved under another memory layout") != NULL);
     CHECK_INT(say(d, "it", 1)->reason, LLM_REASON_TORN);
     const answer *loaded = driver_wait(d, driver_command(d, LLM_COMMAND_LOAD, 0, "other", "label"));
@@ -136,36 +98,9 @@ static void test_more_places_keep_the_state(void)
 
 /* ---- kills ---- */
 
-static const char *segment_name(void)
-{
-    static char name[64];
-    snprintf(name, sizeof name, "/llmd-test-files-%d", (int)getpid());
-    return name;
-}
-
-/* A segment with this session as an engine like `d` leaves it when its process is killed. */
 static page *leave_segment(const driver *d, const char *name, const int32_t *tokens, uint32_t n, bool is_pinned)
 {
-    llm_page_view view;
-    llm_page_read(d->page, &view);
-    page *p = NULL;
-    char error[LLM_TEXT_BYTES_MAX];
-    if (page_open(segment_name(), view.n_places, view.n_ctx, view.model, view.fingerprint, &p, error, sizeof error) !=
-        LLM_OK) {
-        abort();
-    }
-    page_place_open(p, 0, 0, name);
-    page_append(p, 0, tokens, n);
-    page_record_store(
-        p, 0,
-        &(page_record){.state = LLM_STATE_IDLE, .diverged_at = -1, .used_ms = UINT32_MAX, .is_pinned = is_pinned});
-    const uint64_t another_start = 1; /* no process is as old as that: the owner is dead */
-    const int fd = shm_open(segment_name(), O_RDWR, 0);
-    if (pwrite(fd, &another_start, sizeof another_start, offsetof(page_header, pid_start)) != sizeof another_start) {
-        abort();
-    }
-    close(fd);
-    return p;
+    return dead_segment_leave(d, &(dead_session){name, tokens, n, UINT32_MAX, is_pinned}, 1);
 }
 
 static driver *open_dead(const char *names)
@@ -179,7 +114,7 @@ static driver *open_dead(const char *names)
 
 static driver *open_after_kill(void)
 {
-    return open_dead(segment_name());
+    return open_dead(dead_segment_name());
 }
 
 /* Killed, started, stopped in order before anybody used it: the session is known, pinned or not. */
@@ -192,12 +127,12 @@ static void test_an_orderly_stop_knows_no_less_than_a_kill(void)
         page *dead = leave_segment(d, "it", tokens, LONG, pinned);
         CHECK_INT(driver_close(d), 0);
         d = open_after_kill();
-        CHECK_INT(view_of(d, "it").n_tokens, LONG);
+        CHECK_INT(driver_session(d, "it").n_tokens, LONG);
         CHECK_INT(driver_close(d), 0);
         page_close(dead);
         d = open_usual(2);
-        CHECK_INT(view_of(d, "it").n_tokens, LONG);
-        CHECK_INT(view_of(d, "it").is_pinned, pinned);
+        CHECK_INT(driver_session(d, "it").n_tokens, LONG);
+        CHECK_INT(driver_session(d, "it").is_pinned, pinned);
         CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
         CHECK_INT(driver_close(d), 0);
     }
@@ -216,8 +151,8 @@ static void test_a_pin_outlives_a_reset_and_a_kill(void)
     page_record_store(dead, 0, &(page_record){.state = LLM_STATE_IDLE, .diverged_at = -1, .used_ms = INT64_MAX});
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill();
-    CHECK_INT(view_of(d, "it").n_tokens, LONG);
-    CHECK_INT(view_of(d, "it").is_pinned, LLM_PIN_ANCHORED);
+    CHECK_INT(driver_session(d, "it").n_tokens, LONG);
+    CHECK_INT(driver_session(d, "it").is_pinned, LLM_PIN_ANCHORED);
     CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
     page_close(dead);
@@ -234,7 +169,7 @@ static void test_a_reset_keeps_the_pin_of_the_session(void)
     CHECK_INT(count_files("llmd-session"), 1); /* now, not at the stop */
     CHECK_INT(driver_close(d), 0);
     d = open_usual(2);
-    CHECK_INT(view_of(d, "it").is_pinned, LLM_PIN_ANCHORED);
+    CHECK_INT(driver_session(d, "it").is_pinned, LLM_PIN_ANCHORED);
     CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
 }
@@ -252,12 +187,13 @@ static void test_a_start_that_was_killed_takes_nothing_along(void)
     make_prompt(tokens, LONG, 7);
     page *dead = leave_segment(d, "it", tokens, LONG, false);
     CHECK_INT(driver_close(d), 0);
-    snprintf(opening, sizeof opening, "%s-killed%s", segment_name(), PAGE_OPENING);
+    snprintf(opening, sizeof opening, "%s-killed%s", dead_segment_name(), PAGE_OPENING);
     CHECK_INT(page_open(opening, 4, 64, "other", "other", &killed, error, sizeof error), LLM_OK);
-    snprintf(names, sizeof names, "%s-killed %s-other %s", segment_name(), segment_name(), segment_name());
+    snprintf(names, sizeof names, "%s-killed %s-other %s", dead_segment_name(), dead_segment_name(),
+             dead_segment_name());
     d = open_dead(names);
-    CHECK_INT(view_of(d, "it").n_tokens, LONG);
-    CHECK_INT(llm_page_open(segment_name(), -1, &reader), LLM_NOT_FOUND); /* it was taken over */
+    CHECK_INT(driver_session(d, "it").n_tokens, LONG);
+    CHECK_INT(llm_page_open(dead_segment_name(), -1, &reader), LLM_NOT_FOUND); /* it was taken over */
     CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
     page_close(killed);
@@ -270,15 +206,15 @@ static void test_what_cannot_be_saved_stays_in_the_segment(void)
     char path[FILES_PATH_BYTES];
     char name[128];
     llm_page *left = NULL;
-    snprintf(name, sizeof name, "%s-unsaved", segment_name());
+    snprintf(name, sizeof name, "%s-unsaved", dead_segment_name());
     driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
                                                   .page_name = name,
                                                   .n_sessions = 2,
                                                   .capacity_policy = LLM_POLICY_PARK,
                                                   .state_dir = directory});
     CHECK_INT(say(d, "it", 1)->status, LLM_OK);
-    const uint32_t n_tokens = view_of(d, "it").n_tokens;
-    model_directory(path, sizeof path);
+    const uint32_t n_tokens = driver_session(d, "it").n_tokens;
+    files_model_directory(directory, path);
     files_remove_directory(path);
     CHECK_INT(driver_close(d), 0);
     CHECK_INT(llm_page_open(name, -1, &left), LLM_OK);
@@ -302,11 +238,11 @@ static void test_longer_tokens_keep_the_older_state(void)
     page *dead = leave_segment(d, "it", tokens, n + 100, false);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill();
-    CHECK_INT(view_of(d, "it").n_tokens, n + 100);
+    CHECK_INT(driver_session(d, "it").n_tokens, n + 100);
     CHECK_INT(driver_close(d), 0); /* and once more through the files */
     page_close(dead);
     d = open_usual(2);
-    CHECK_INT(view_of(d, "it").n_tokens, n + 100);
+    CHECK_INT(driver_session(d, "it").n_tokens, n + 100);
     const generate_call call = {.session = "it", .prompt = tokens, .n_prompt = n + 100, .max_tokens = 3};
     const answer *a = driver_wait(d, driver_generate(d, &call));
     CHECK_INT(a->n_reused, n);
@@ -324,20 +260,20 @@ static void test_a_pin_that_cannot_be_written_is_none(void)
     char path[FILES_PATH_BYTES];
     driver *d = open_usual(2);
     CHECK_INT(say(d, "it", 1)->status, LLM_OK);
-    model_directory(path, sizeof path);
+    files_model_directory(directory, path);
     files_remove_directory(path);
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_IO);
-    CHECK_INT(view_of(d, "it").is_pinned, 0);
+    CHECK_INT(driver_session(d, "it").is_pinned, 0);
     CHECK(strstr(complaints(d), "cannot be written") != NULL);
     CHECK_INT(mkdir(path, 0700), 0);
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
-    CHECK_INT(view_of(d, "it").is_pinned, 1);
+    CHECK_INT(driver_session(d, "it").is_pinned, 1);
     CHECK_INT(count_files("llmd-session"), 1); /* now, not at the stop */
     files_remove_directory(path);
     CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_RENAME, 0, "it", "new"))->status, LLM_IO);
     CHECK(is_open(d, "it") && !is_open(d, "new"));
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", false))->status, LLM_IO);
-    CHECK_INT(view_of(d, "it").is_pinned, 1);
+    CHECK_INT(driver_session(d, "it").is_pinned, 1);
     CHECK_INT(mkdir(path, 0700), 0);
     CHECK_INT(driver_close(d), 0);
 }
@@ -348,7 +284,7 @@ static void test_a_close_that_cannot_be_written_is_told(void)
     driver *d = open_usual(2);
     CHECK_INT(say(d, "it", 1)->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
-    model_directory(path, sizeof path);
+    files_model_directory(directory, path);
     files_remove_directory(path);
     CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_IO);
     CHECK(!is_open(d, "it"));
@@ -367,7 +303,7 @@ static void test_answers_come_when_the_files_are_there_or_gone(void)
     CHECK_INT(count_files("llmd-session"), 1); /* pinned: an empty one */
     CHECK_INT(driver_close(d), 0);
     d = open_usual(2);
-    CHECK(is_open(d, "it") && view_of(d, "it").n_tokens == 0 && view_of(d, "it").is_pinned == 1);
+    CHECK(is_open(d, "it") && driver_session(d, "it").n_tokens == 0 && driver_session(d, "it").is_pinned == 1);
     CHECK_INT(say(d, "it", 1)->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
@@ -454,7 +390,7 @@ static void test_no_damage_gives_a_wrong_answer(void)
     random_source r = {.state = 5};
     int n_reused = 0;
     CHECK_INT(driver_close(open_usual(2)), 0);
-    model_directory(path, sizeof path);
+    files_model_directory(directory, path);
     hold_talk(&talks[0], path, 1, 300);
     hold_talk(&talks[1], path, 7, 350);
     CHECK(talks[0].files[0].id == talks[1].files[0].id && talks[0].files[1].id == talks[1].files[1].id);
@@ -468,7 +404,7 @@ static void test_no_damage_gives_a_wrong_answer(void)
             put_damaged(path, random_below(&r, 2) == 0 ? small : large, &r);
         }
         driver *d = open_usual(2);
-        const llm_session_view view = view_of(d, "it");
+        const llm_session_view view = driver_session(d, "it");
         CHECK(view.place == UINT32_MAX || view.n_tokens == talks[0].n || view.n_tokens == talks[1].n);
         for (int i = 0; i < 2; i++) {
             const generate_call call = {
@@ -496,7 +432,7 @@ static void leave_four(llm_policy policy)
     driver *d = open_sim("sim:hybrid,length=0", 4, policy);
     for (uint64_t i = 0; i < 4; i++) {
         say(d, names[i], i);
-        const uint64_t used_ms = view_of(d, names[i]).used_ms;
+        const uint64_t used_ms = driver_session(d, names[i]).used_ms;
         while (session_clock_ms() == used_ms) { /* the next stamp is another one */
         }
     }
@@ -550,7 +486,7 @@ static void test_a_shorter_context_keeps_the_session(void)
 {
     driver *d = open_usual(2);
     CHECK_INT(say(d, "it", 1)->status, LLM_OK);
-    const uint32_t n = view_of(d, "it").n_tokens;
+    const uint32_t n = driver_session(d, "it").n_tokens;
     CHECK_INT(driver_close(d), 0);
     const llm_engine_options shorter = {.model = "sim:hybrid,length=0",
                                         .n_sessions = 2,
@@ -562,7 +498,7 @@ static void test_a_shorter_context_keeps_the_session(void)
     CHECK(strstr(complaints(d), "more tokens than --ctx-size holds") != NULL);
     CHECK_INT(driver_close(d), 0);
     d = open_usual(2);
-    CHECK_INT(view_of(d, "it").n_tokens, n);
+    CHECK_INT(driver_session(d, "it").n_tokens, n);
     CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
 }
@@ -643,21 +579,6 @@ static void test_labels(void)
     CHECK_INT(driver_wait(d, driver_close_session(d, 0, "back"))->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
 }
-
-static void in_its_own_directory(void (*test)(void))
-{
-    files_make_directory(directory);
-    test();
-    files_remove_directory(directory);
-}
-
-#define RUN_FILES(test)                                                                                                \
-    do {                                                                                                               \
-        int check_before = check_failures;                                                                             \
-        in_its_own_directory(test);                                                                                    \
-        printf("%s %s\n", check_failures == check_before ? "ok" : "FAILED", #test);                                    \
-        fflush(stdout);                                                                                                \
-    } while (0)
 
 int main(void)
 {

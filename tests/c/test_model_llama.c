@@ -142,6 +142,43 @@ static void test_sequences_do_not_meet(void)
     m->ops->close(m);
 }
 
+/* As much of a text as there may be outputs, at once and behind what another sequence has in the same call, against token
+ * by token. */
+static void test_a_sequence_may_have_several_outputs(void)
+{
+    model *m = opened();
+    CHECK(m != NULL);
+    enum { FIRST = 30, N_MAX = N_SEQ + MODEL_OUTPUTS_BESIDE };
+    const uint32_t n = m->info.n_outputs_max - 1;
+    int32_t tokens[N_MAX], positions[N_MAX];
+    uint16_t seqs[N_MAX] = {0};
+    uint8_t outputs[N_MAX];
+    CHECK_INT(m->info.n_outputs_max, N_MAX);
+    CHECK_INT(feed(m, 1, 1, 0, FIRST, 64), MODEL_OK);
+    CHECK_INT(feed(m, 2, 1, 0, FIRST, 64), MODEL_OK);
+    for (uint32_t i = 0; i <= n; i++) { /* sequence 0 has one token, sequence 1 the others */
+        tokens[i] = i == 0 ? text_token(2, 0) : text_token(1, FIRST + i - 1);
+        positions[i] = i == 0 ? 0 : (int32_t)(FIRST + i - 1);
+        seqs[i] = i > 0;
+        outputs[i] = 1;
+    }
+    model_batch b = {n + 1, tokens, positions, seqs, outputs};
+    CHECK_INT(m->ops->decode(m, &b), MODEL_OK);
+    float *together[N_MAX];
+    for (uint32_t i = 0; i < n; i++) {
+        together[i] = row_after(m, 2 + i);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        CHECK_INT(feed(m, 2, 1, FIRST + i, FIRST + i + 1, 1), MODEL_OK);
+        float *alone = row_after(m, 1);
+        check_same(together[i], alone, m->info.n_vocab);
+        CHECK_STILL_GOOD();
+        free(alone);
+        free(together[i]);
+    }
+    m->ops->close(m);
+}
+
 /* Cuts to k, goes on with another text, and compares with that text read from the start. */
 static void check_rewind(model *m, uint32_t n, uint32_t k)
 {
@@ -210,7 +247,6 @@ static void test_invalid_batches_change_nothing(void)
         {1, {5}, {7}, {1}, {1}}, /* an empty sequence begins at 0 */
         {1, {5}, {0}, {N_SEQ}, {1}},
         {2, {5, 5}, {20, 20}, {0, 0}, {0, 1}},
-        {2, {5, 5}, {20, 21}, {0, 0}, {1, 1}},             /* two outputs of one sequence */
         {3, {5, 5, 5}, {20, 0, 21}, {0, 1, 0}, {0, 0, 1}}, /* not consecutive */
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -226,6 +262,9 @@ static void test_invalid_batches_change_nothing(void)
     }
     model_batch large = {m->info.n_batch + 1, tokens, positions, seqs, outputs};
     CHECK_INT(m->ops->decode(m, &large), MODEL_INVALID); /* llama.cpp would end the process */
+    large.n = m->info.n_outputs_max + 1;
+    memset(outputs, 1, large.n);
+    CHECK_INT(m->ops->decode(m, &large), MODEL_INVALID); /* idem */
     CHECK_INT(m->ops->position(m, 0), 20);
     float *reference = cold(m, 1, 30);
     CHECK_INT(feed(m, 0, 1, 20, 30, 64), MODEL_OK);
@@ -418,11 +457,33 @@ static void test_a_model_larger_than_memory_is_refused_before_it_is_read(void)
     CHECK(mkdtemp(folder) != NULL);
     snprintf(path, sizeof path, "%s/huge.gguf", folder);
     put_model(path, "qwen3", 1ull << 40);
-    check_refused(path, usual(NULL), LLM_NO_MEMORY, "its weights take 1024.0 GiB");
+    check_refused(path, usual(NULL), LLM_NO_MEMORY, "it takes 1024.0 GiB");
     check_refused(path, usual(NULL), LLM_NO_MEMORY, "--oversize allow");
     model_options o = usual(NULL);
     o.allow_oversize = true;
     check_refused(path, o, LLM_MODEL_LOAD, "key not found"); /* that far it gets then */
+    CHECK_INT(truncate(path, (off_t)1 << 39), 0);            /* half of it is no smaller model */
+    check_refused(path, usual(NULL), LLM_MODEL_LOAD, "it was cut off");
+    unlink(path);
+    rmdir(folder);
+}
+
+/* llama.cpp maps the whole file and touches every page of it, holes or not. */
+static void test_what_lies_behind_the_weights_counts(void)
+{
+    char folder[] = "/tmp/llm-test-XXXXXX", path[64], command[700], original[512], error[512] = "";
+    model *m = NULL;
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/tail.gguf", folder);
+    put_model(path, "qwen3", 4096);
+    CHECK_INT(truncate(path, (off_t)1 << 40), 0);
+    check_refused(path, usual(NULL), LLM_NO_MEMORY, "it takes 1024.0 GiB");
+    path_of(subjects[0].file, original, sizeof original);
+    snprintf(command, sizeof command, "cp '%s' %s && truncate -s +16M %s", original, path, path);
+    CHECK_INT(system(command), 0);
+    model_options o = usual(path);
+    CHECK_INT(model_open(path, &o, &m, error, sizeof error), LLM_OK);
+    m->ops->close(m);
     unlink(path);
     rmdir(folder);
 }
@@ -550,6 +611,7 @@ static void test_model(void)
     RUN(test_messages_stay_text);
     RUN(test_chunking_does_not_matter);
     RUN(test_sequences_do_not_meet);
+    RUN(test_a_sequence_may_have_several_outputs);
     RUN(test_rewind_where_it_is_exact);
     RUN(test_invalid_batches_change_nothing);
     RUN(test_a_full_cache_changes_nothing);
@@ -563,6 +625,7 @@ int main(void)
         RUN(test_bad_files_are_explained);
         RUN(test_what_is_no_model_file_is_recognized);
         RUN(test_a_model_larger_than_memory_is_refused_before_it_is_read);
+        RUN(test_what_lies_behind_the_weights_counts);
         RUN(test_models_for_something_else_are_recognized);
         RUN(test_an_assertion_of_llama_is_a_refusal);
         RUN(test_a_vocabulary_that_cannot_be_used_is_refused);

@@ -477,8 +477,8 @@ static void a_batch_that_breaks_a_rule_changes_nothing(void)
     model *m = open_sim("hybrid");
     const int32_t before[3] = {270, 271, 272};
     CHECK_INT(feed(m, 0, before, 3), MODEL_OK);
-    rule_batch bad[12];
-    for (size_t i = 0; i < 12; i++) {
+    rule_batch bad[11];
+    for (size_t i = 0; i < 11; i++) {
         bad[i] = good_batch;
     }
     bad[0].n = 0;
@@ -489,16 +489,14 @@ static void a_batch_that_breaks_a_rule_changes_nothing(void)
     bad[5].positions[0] = 2; /* over what is there */
     bad[6].positions[2] = -1;
     bad[7].seqs[3] = N_SEQ;
-    bad[8].outputs[0] = 1; /* two outputs of one sequence */
-    bad[9].seqs[1] = 1;    /* sequence 0 has the third token again: not together */
-    bad[9].positions[1] = 0;
-    bad[9].seqs[2] = 0;
-    bad[9].positions[2] = 4;
-    bad[9].outputs[1] = 0;
-    bad[10].positions[2] = 1; /* an empty sequence starts at 0 */
-    bad[10].positions[3] = 2;
-    bad[11].positions[0] = INT32_MAX;
-    for (size_t i = 0; i < 12; i++) {
+    bad[8].seqs[1] = 1; /* sequence 0 has the third token again: not together */
+    bad[8].positions[1] = 0;
+    bad[8].seqs[2] = 0;
+    bad[8].positions[2] = 4;
+    bad[9].positions[2] = 1; /* an empty sequence starts at 0 */
+    bad[9].positions[3] = 2;
+    bad[10].positions[0] = INT32_MAX;
+    for (size_t i = 0; i < 11; i++) {
         if (decode_rule(m, &bad[i]) != MODEL_INVALID) {
             printf("batch %zu was not refused\n", i);
         }
@@ -510,6 +508,46 @@ static void a_batch_that_breaks_a_rule_changes_nothing(void)
     const int32_t all[5] = {270, 271, 272, 300, 301};
     CHECK(equals_cold(m, 0, all, 5, 260));
     m->ops->close(m);
+}
+
+/* n tokens of sequence 0 in one call, logits wanted after each of the first n_outputs. */
+static model_result feed_for_outputs(model *m, const int32_t *tokens, uint32_t n, uint32_t n_outputs)
+{
+    int32_t positions[64];
+    uint16_t seqs[64] = {0};
+    uint8_t outputs[64] = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        positions[i] = (int32_t)(m->ops->position(m, 0) + i);
+        outputs[i] = i < n_outputs;
+    }
+    return m->ops->decode(m, &(model_batch){n, tokens, positions, seqs, outputs});
+}
+
+static void a_sequence_may_have_several_outputs(void)
+{
+    for (size_t i = 0; i < 4; i++) {
+        model *m = open_sim(classes[i]);
+        const uint32_t n = m->info.n_outputs_max;
+        random_source random = {11};
+        int32_t tokens[64];
+        make_tokens(tokens, 64, &random);
+        CHECK_INT(n, N_SEQ + MODEL_OUTPUTS_BESIDE);
+        CHECK_INT(feed_for_outputs(m, tokens, n + 1, n + 1), MODEL_INVALID); /* more than there is room for */
+        CHECK_INT(m->ops->position(m, 0), 0);
+        CHECK_INT(feed_for_outputs(m, tokens, n + 1, n), MODEL_OK);
+        float *together = malloc(n * m->info.n_vocab * sizeof *together);
+        for (uint32_t k = 0; k < n; k++) {
+            memcpy(together + k * m->info.n_vocab, m->ops->logits(m, k), m->info.n_vocab * sizeof *together);
+        }
+        CHECK(m->ops->logits(m, n) == NULL); /* not asked for */
+        for (uint32_t k = 0; k < n; k++) {
+            CHECK_INT(feed(m, 1, tokens + k, 1), MODEL_OK);
+            CHECK(memcmp(m->ops->logits(m, 0), together + k * m->info.n_vocab, m->info.n_vocab * sizeof *together) ==
+                  0);
+        }
+        free(together);
+        m->ops->close(m);
+    }
 }
 
 static void batch_and_context_have_an_end(void)
@@ -680,6 +718,7 @@ int main(void)
     RUN(a_window_rewinds_while_it_covers);
     RUN(recurrent_and_hybrid_do_not_rewind);
     RUN(a_batch_that_breaks_a_rule_changes_nothing);
+    RUN(a_sequence_may_have_several_outputs);
     RUN(batch_and_context_have_an_end);
     RUN(cells_run_out_and_come_back);
     RUN(a_failed_batch_spoils_its_own);

@@ -1,18 +1,11 @@
 /* Sessions beyond their seats, through the engine: forks, names, saved snapshots, restarts. */
-#include <dirent.h>
-#include <fcntl.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "check.h"
-#include "engine_driver.h"
-#include "boundary/page.h"
-#include "boundary/page_layout.h"
+#include "dead_segment.h"
 
 enum { LONG = 400, N_BOUNDARIES = 300 };
 
@@ -319,72 +312,14 @@ static void test_sessions_come_back_under_every_policy(void)
 
 /* ---- kills: the segment of a dead process stays ---- */
 
-typedef struct dead_session {
-    const char *name;
-    const int32_t *tokens;
-    uint32_t n_tokens;
-    uint64_t used_ms;
-    bool is_pinned;
-} dead_session;
-
-static const char *segment_name(void)
-{
-    static char name[64];
-    snprintf(name, sizeof name, "/llmd-test-places-%d", (int)getpid());
-    return name;
-}
-
-/* A segment as an engine like `d` leaves it when its process is killed. */
-static page *leave_segment(const driver *d, const dead_session *sessions, uint32_t n)
-{
-    llm_page_view view;
-    llm_page_read(d->page, &view);
-    page *p = NULL;
-    char error[LLM_TEXT_BYTES_MAX];
-    if (page_open(segment_name(), view.n_places, view.n_ctx, view.model, view.fingerprint, &p, error, sizeof error) !=
-        LLM_OK) {
-        abort();
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        page_place_open(p, i, 0, sessions[i].name);
-        page_append(p, i, sessions[i].tokens, sessions[i].n_tokens);
-        page_record_store(p, i,
-                          &(page_record){.state = LLM_STATE_IDLE,
-                                         .diverged_at = -1,
-                                         .used_ms = sessions[i].used_ms,
-                                         .is_pinned = sessions[i].is_pinned});
-    }
-    const uint64_t another_start = 1; /* no process is as old as that: the owner is dead */
-    const int fd = shm_open(segment_name(), O_RDWR, 0);
-    if (pwrite(fd, &another_start, sizeof another_start, offsetof(page_header, pid_start)) != sizeof another_start) {
-        abort();
-    }
-    close(fd);
-    return p;
-}
-
 static driver *open_after_kill(const char *directory, uint32_t n_parked_max)
 {
     return driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
                                              .n_sessions = 2,
                                              .capacity_policy = LLM_POLICY_PARK,
                                              .n_parked_max = n_parked_max,
-                                             .dead_page_names = segment_name(),
+                                             .dead_page_names = dead_segment_name(),
                                              .state_dir = directory});
-}
-
-/* The open session of that name. */
-static llm_session_view view_of(const driver *d, const char *name)
-{
-    llm_page_view page_view;
-    llm_page_read(d->page, &page_view);
-    for (uint32_t place = 0; place < page_view.n_places; place++) {
-        llm_session_view view;
-        if (llm_page_session(d->page, place, &view) == LLM_OK && strcmp(view.name, name) == 0) {
-            return view;
-        }
-    }
-    return (llm_session_view){.place = UINT32_MAX};
 }
 
 /* Known from its file or only from the segment: a session was used and pinned when the segment says so. */
@@ -395,19 +330,19 @@ static void test_a_kill_forgets_neither_use_nor_pin(void)
     driver *d = open_with(directory, 2, LLM_POLICY_PARK);
     int32_t tokens[1024];
     const uint32_t n = driver_tokens(d, say(d, "filed", 1)->place, tokens, 1024);
-    const uint64_t later_ms = view_of(d, "filed").used_ms + HOUR_MS;
+    const uint64_t later_ms = driver_session(d, "filed").used_ms + HOUR_MS;
     const dead_session sessions[] = {{"filed", tokens, n, later_ms, true}, {"only", tokens, n, later_ms + 1, true}};
-    page *dead = leave_segment(d, sessions, 2);
+    page *dead = dead_segment_leave(d, sessions, 2);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill(directory, 0);
-    CHECK_INT(view_of(d, "filed").used_ms, later_ms);
-    CHECK_INT(view_of(d, "filed").is_pinned, 1);
-    CHECK_INT(view_of(d, "only").used_ms, later_ms + 1);
-    CHECK_INT(view_of(d, "only").is_pinned, 1);
+    CHECK_INT(driver_session(d, "filed").used_ms, later_ms);
+    CHECK_INT(driver_session(d, "filed").is_pinned, 1);
+    CHECK_INT(driver_session(d, "only").used_ms, later_ms + 1);
+    CHECK_INT(driver_session(d, "only").is_pinned, 1);
     CHECK_INT(driver_close(d), 0);
     page_close(dead);
     d = open_with(directory, 2, LLM_POLICY_PARK);
-    CHECK_INT(view_of(d, "filed").is_pinned, 1); /* its file knows it now */
+    CHECK_INT(driver_session(d, "filed").is_pinned, 1); /* its file knows it now */
     CHECK_INT(driver_close(d), 0);
     remove_directory(directory);
 }
@@ -420,13 +355,13 @@ static void test_a_kill_takes_no_pin_from_another_timeline(void)
     int32_t tokens[1024];
     const uint32_t n = driver_tokens(d, say(d, "it", 1)->place, tokens, 1024);
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
-    const uint64_t used_ms = view_of(d, "it").used_ms;
+    const uint64_t used_ms = driver_session(d, "it").used_ms;
     const dead_session sessions[] = {{"it", tokens, n, used_ms, true}, {"it", tokens, n / 2, used_ms + 1, false}};
-    page *dead = leave_segment(d, sessions, 2);
+    page *dead = dead_segment_leave(d, sessions, 2);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill(directory, 0);
-    CHECK_INT(view_of(d, "it").n_tokens, n);
-    CHECK_INT(view_of(d, "it").is_pinned, LLM_PIN_ANCHORED);
+    CHECK_INT(driver_session(d, "it").n_tokens, n);
+    CHECK_INT(driver_session(d, "it").is_pinned, LLM_PIN_ANCHORED);
     CHECK_INT(driver_close(d), 0);
     page_close(dead);
     remove_directory(directory);
@@ -448,7 +383,7 @@ static void leave_eight(const char *directory)
     for (uint64_t i = 0; i < 8; i++) {
         const char name[] = {'s', (char)('0' + i), '\0'};
         say(d, name, i);
-        const uint64_t used_ms = view_of(d, name).used_ms;
+        const uint64_t used_ms = driver_session(d, name).used_ms;
         while (now_ms() == used_ms) {
         }
     }
@@ -461,7 +396,7 @@ static bool are_open_from(const driver *d, uint32_t first)
     bool good = true;
     for (uint32_t i = 0; i < 8; i++) {
         const char name[] = {'s', (char)('0' + i), '\0'};
-        good = good && (view_of(d, name).place != UINT32_MAX) == (i >= first);
+        good = good && (driver_session(d, name).place != UINT32_MAX) == (i >= first);
     }
     return good;
 }
@@ -513,14 +448,14 @@ static void test_files_and_segment_are_one_order(void)
     const uint64_t later_ms = now_ms() + HOUR_MS;
     const dead_session sessions[] = {{"newest", tokens, n, later_ms + 1, false},
                                      {"middle", tokens, n, later_ms, false}};
-    page *dead = leave_segment(d, sessions, 2);
+    page *dead = dead_segment_leave(d, sessions, 2);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill(directory, 1);
-    CHECK(view_of(d, "oldest").place != UINT32_MAX);
+    CHECK(driver_session(d, "oldest").place != UINT32_MAX);
     CHECK_INT(say(d, "another", 3)->status, LLM_OK);
-    CHECK(view_of(d, "oldest").place == UINT32_MAX && view_of(d, "middle").place != UINT32_MAX);
+    CHECK(driver_session(d, "oldest").place == UINT32_MAX && driver_session(d, "middle").place != UINT32_MAX);
     CHECK_INT(say(d, "last", 4)->status, LLM_OK);
-    CHECK(view_of(d, "middle").place == UINT32_MAX && view_of(d, "newest").place != UINT32_MAX);
+    CHECK(driver_session(d, "middle").place == UINT32_MAX && driver_session(d, "newest").place != UINT32_MAX);
     CHECK_INT(driver_close(d), 0);
     page_close(dead);
     remove_directory(directory);

@@ -2,7 +2,7 @@
 #include "random.h"
 #include "policy/share.h"
 
-enum { N_MAX = 12 };
+enum { N_MAX = 200 };
 
 static void test_one_owner_may_take_everything(void)
 {
@@ -53,7 +53,7 @@ static void test_alone_the_oldest_goes(void)
 
 static void test_who_holds_most_gives_first(void)
 {
-    const share_holding h[] = {of(1, 1), of(2, 9), of(2, 8), of(2, 7)};
+    share_holding h[] = {of(1, 1), of(2, 9), of(2, 8), of(2, 7)};
     CHECK_INT(share_victim(h, 4, &(share_claim){.asker = 1, .limit = 4, .n_owners = 2, .is_lost = true}), 3);
     CHECK_INT(share_victim(h, 4, &(share_claim){.asker = 2, .limit = 4, .n_owners = 2, .is_lost = true}), 3);
 }
@@ -80,52 +80,66 @@ static uint32_t sum_of(const share_holding *h, uint32_t n, uint32_t owner)
     return sum;
 }
 
-static void check_victim(const share_holding *h, uint32_t n, const share_claim *claim)
+static uint32_t n_going_of(const share_holding *h, uint32_t n, uint32_t owner)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        count += h[i].owner == owner && h[i].may_go;
+    }
+    return count;
+}
+
+static uint32_t excess_of(const share_holding *h, uint32_t n, uint32_t owner, uint32_t equal)
+{
+    const uint32_t held = sum_of(h, n, owner);
+    return held > equal ? held - equal : 0;
+}
+
+static void check_victim(share_holding *h, uint32_t n, const share_claim *claim)
 {
     const uint32_t equal = claim->limit / claim->n_owners > 0 ? claim->limit / claim->n_owners : 1;
     const uint32_t v = share_victim(h, n, claim);
-    uint32_t n_going[N_MAX] = {0};
-    uint32_t n_all = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        n_going[h[i].owner] += h[i].may_go;
-        n_all += h[i].may_go;
-    }
     const bool has_enough = sum_of(h, n, claim->asker) >= equal;
-    if (v == n) { /* only what is spared is left */
-        for (uint32_t owner = 0; owner < N_MAX; owner++) {
-            CHECK(n_going[owner] == 0 ||
-                  (has_enough && claim->is_lost && owner != claim->asker && n_going[owner] == 1));
-        }
-        return;
-    }
-    CHECK(h[v].may_go && n_all > 0);
-    CHECK(!has_enough || !claim->is_lost || h[v].owner == claim->asker || n_going[h[v].owner] > 1);
+    CHECK(v == n || h[v].may_go);
+    CHECK(v == n || !has_enough || !claim->is_lost || h[v].owner == claim->asker || n_going_of(h, n, h[v].owner) > 1);
     for (uint32_t i = 0; i < n; i++) {
-        CHECK(h[i].owner != h[v].owner || !h[i].may_go || h[i].order >= h[v].order);
-        const bool is_spared = has_enough && claim->is_lost && h[i].owner != claim->asker && n_going[h[i].owner] == 1;
-        CHECK(is_spared || !h[i].may_go || sum_of(h, n, h[i].owner) <= equal ||
-              sum_of(h, n, h[i].owner) <= sum_of(h, n, h[v].owner));
+        const bool is_spared =
+            has_enough && claim->is_lost && h[i].owner != claim->asker && n_going_of(h, n, h[i].owner) == 1;
+        if (!h[i].may_go || is_spared) {
+            continue;
+        }
+        CHECK(v < n); /* or only what is spared is left */
+        const uint32_t excess = excess_of(h, n, h[i].owner, equal), most = excess_of(h, n, h[v].owner, equal);
+        CHECK(excess < most || (excess == most && h[i].order >= h[v].order));
     }
+}
+
+static void check_any(random_source *r, uint32_t n, uint32_t n_owners)
+{
+    static share_holding h[N_MAX];
+    const uint32_t spread = 1 + random_below(r, UINT32_MAX / N_MAX); /* owners have any numbers */
+    for (uint32_t i = 0; i < n; i++) {
+        h[i] = (share_holding){.owner = spread * random_below(r, n_owners),
+                               .amount = 1 + random_below(r, 3),
+                               .may_go = random_below(r, 3) > 0,
+                               .order = i * 7 % 13};
+    }
+    check_victim(h, n,
+                 &(share_claim){.asker = spread * random_below(r, n_owners),
+                                .limit = random_below(r, 2 * n + 2),
+                                .n_owners = n_owners,
+                                .is_lost = random_below(r, 2) == 1});
 }
 
 static void test_any_holdings(void)
 {
     random_source r = {.state = 3};
     for (int round = 0; round < 50000; round++) {
-        share_holding h[N_MAX];
-        const uint32_t n = random_below(&r, N_MAX + 1);
-        const uint32_t n_owners = 2 + random_below(&r, 4);
-        for (uint32_t i = 0; i < n; i++) {
-            h[i] = (share_holding){.owner = random_below(&r, n_owners),
-                                   .amount = 1 + random_below(&r, 3),
-                                   .may_go = random_below(&r, 3) > 0,
-                                   .order = i * 7 % 13};
-        }
-        check_victim(h, n,
-                     &(share_claim){.asker = random_below(&r, n_owners),
-                                    .limit = random_below(&r, 24),
-                                    .n_owners = n_owners,
-                                    .is_lost = random_below(&r, 2) == 1});
+        check_any(&r, random_below(&r, 13), 2 + random_below(&r, 4));
+        CHECK_STILL_GOOD();
+    }
+    for (int round = 0; round < 200; round++) {
+        check_any(&r, random_below(&r, N_MAX + 1), 2 + random_below(&r, N_MAX - 2));
         CHECK_STILL_GOOD();
     }
 }

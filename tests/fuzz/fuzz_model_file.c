@@ -93,7 +93,7 @@ static void check(const uint8_t *bytes, size_t n)
         require(strlen(error) > 40);
         return;
     }
-    require(facts.n_bytes == n && facts.weight_bytes <= n && facts.n_tensors <= MODEL_FILE_TENSORS_MAX);
+    require(facts.n_bytes == n && facts.n_tensors <= MODEL_FILE_TENSORS_MAX);
     require(facts.n_parts >= 1 && facts.part < facts.n_parts);
 }
 

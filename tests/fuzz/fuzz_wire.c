@@ -23,31 +23,36 @@ static void require_inside(const void *at, size_t n, const uint8_t *message, siz
     require((uintptr_t)at >= begin && (uintptr_t)at <= begin + n_message && n <= begin + n_message - (uintptr_t)at);
 }
 
-static void require_between(float value, double min, double max)
+static void require_between(double value, double least, double most)
 {
-    require(isfinite(value) && value >= (float)min && value <= (float)max);
+    require(isfinite(value) && value >= least && value <= most);
 }
+
+#define REQUIRE_PARAMETER(type, name, least, most, otherwise, text)                                                    \
+    require_between((double)s->name, (double)(type)(least), (double)(type)(most));
 
 static void require_sampling(const llm_sampling *s)
 {
-    require_between(s->temperature, 0, WIRE_TEMPERATURE_MAX);
-    require_between(s->top_p, 0, WIRE_TOP_P_MAX);
-    require_between(s->min_p, 0, WIRE_MIN_P_MAX);
-    require_between(s->repeat_penalty, WIRE_REPEAT_PENALTY_MIN, WIRE_REPEAT_PENALTY_MAX);
-    require_between(s->presence_penalty, -WIRE_PENALTY_MAX, WIRE_PENALTY_MAX);
-    require_between(s->frequency_penalty, -WIRE_PENALTY_MAX, WIRE_PENALTY_MAX);
-    require(s->top_k >= 0);
-    require(s->penalty_last_n >= 0 && s->penalty_last_n <= WIRE_PENALTY_LAST_N_MAX);
+    LLM_SAMPLING_TABLE(REQUIRE_PARAMETER)
 }
 
-static void require_session(const wire_command *c, const uint8_t *message, size_t n)
+static void require_name(const char *name, size_t n_name, bool may_be_empty, const uint8_t *message, size_t n)
 {
-    require_inside(c->session, c->n_session_bytes, message, n);
-    require(c->n_session_bytes <= LLM_SESSION_NAME_BYTES_MAX);
-    require(c->op == LLM_COMMAND_GENERATE || c->n_session_bytes > 0);
-    for (size_t i = 0; i < c->n_session_bytes; i++) {
-        require(c->session[i] >= 0x21 && c->session[i] <= 0x7e);
+    require(n_name <= LLM_SESSION_NAME_BYTES_MAX && (n_name > 0 || may_be_empty));
+    if (n_name > 0) {
+        require_inside(name, n_name, message, n);
     }
+    for (size_t i = 0; i < n_name; i++) {
+        require(name[i] >= 0x21 && name[i] <= 0x7e);
+    }
+}
+
+static void require_names(const wire_command *c, const uint8_t *message, size_t n)
+{
+    const bool is_generate = c->op == LLM_COMMAND_GENERATE;
+    const bool has_other = c->op == LLM_COMMAND_FORK || c->op >= LLM_COMMAND_RENAME;
+    require_name(c->session, c->n_session_bytes, is_generate || c->op == LLM_COMMAND_UNSAVE, message, n);
+    require_name(c->other, c->n_other_bytes, !has_other, message, n);
 }
 
 static void require_generate(const wire_command *c, const uint8_t *message, size_t n)
@@ -60,7 +65,10 @@ static void require_generate(const wire_command *c, const uint8_t *message, size
     }
     require(sum <= (int64_t)c->n_prompt * INT32_MAX);
     require_sampling(&c->sampling);
-    require_inside(c->biases, 8 * c->n_biases, message, n);
+    require(c->n_biases == 0 || c->biases != NULL);
+    if (c->n_biases > 0) {
+        require_inside(c->biases, 8 * c->n_biases, message, n);
+    }
     require(c->n_biases <= LLM_LOGIT_BIASES_MAX);
     for (size_t i = 0; i < c->n_biases; i++) {
         require(isfinite(wire_logit_bias(c, i).bias));
@@ -70,13 +78,15 @@ static void require_generate(const wire_command *c, const uint8_t *message, size
         require_inside(c->stops[i], c->stop_bytes[i], message, n);
         require(c->stop_bytes[i] > 0 && c->stop_bytes[i] <= LLM_STOP_BYTES_MAX);
     }
-    require((c->flags & ~(uint32_t)(LLM_GENERATE_IGNORE_END | LLM_GENERATE_COLD)) == 0);
-    require_inside(c->boundaries, 4 * c->n_boundaries, message, n);
+    require((c->flags & ~(uint32_t)LLM_GENERATE_FLAGS) == 0);
+    require(c->n_logprobs >= -1 && c->n_logprobs <= LLM_LOGPROBS_MAX && c->after != c->request);
+    if (c->n_boundaries > 0) {
+        require_inside(c->boundaries, 4 * c->n_boundaries, message, n);
+    }
     for (size_t i = 0; i < c->n_boundaries; i++) {
         require(wire_boundary(c, i) > (i > 0 ? wire_boundary(c, i - 1) : 0));
         require((size_t)wire_boundary(c, i) <= c->n_prompt);
     }
-    require_inside(c->other, c->n_other_bytes, message, n);
     require(c->n_head <= c->n_prompt);
 }
 
@@ -85,17 +95,20 @@ static bool read_and_require(const uint8_t *bytes, size_t n)
 {
     uint8_t *message = malloc(n > 0 ? n : 1);
     wire_command c;
+    wire_refusal refused;
     require(message != NULL);
     memcpy(message, bytes, n);
-    int status = wire_command_read(message, n, &c);
+    int status = wire_command_read(message, n, &c, &refused);
     require(status == LLM_OK || status == LLM_INVALID);
+    require(memchr(refused.field, '\0', sizeof refused.field) != NULL);
+    require(status == LLM_INVALID || refused.field[0] == '\0');
     if (status == LLM_OK) {
-        require(c.op >= LLM_COMMAND_GENERATE && c.op <= LLM_COMMAND_UNSAVE);
+        require(c.op >= LLM_COMMAND_GENERATE && c.op < LLM_COMMAND_END && c.request > 0);
         if (c.op == LLM_COMMAND_GENERATE) {
             require_generate(&c, message, n);
         }
         if (c.op != LLM_COMMAND_CANCEL && c.op != LLM_COMMAND_PAUSE) {
-            require_session(&c, message, n);
+            require_names(&c, message, n);
         }
     }
     free(message);
@@ -147,63 +160,97 @@ static void write_tokens(wire_writer *w, recipe *r, size_t unit, size_t min)
     wire_write_bin(w, raw, n * unit);
 }
 
-static void write_generate(wire_writer *w, recipe *r)
+/* A value of the parameter's range. */
+static void write_parameter(wire_writer *w, recipe *r, const llm_field *f)
 {
-    static const double maxima[] = {WIRE_TEMPERATURE_MAX,    WIRE_TOP_P_MAX,   WIRE_MIN_P_MAX,
-                                    WIRE_REPEAT_PENALTY_MAX, WIRE_PENALTY_MAX, WIRE_PENALTY_MAX};
-    write_text(w, r, 0);
-    write_tokens(w, r, 4, 1);
-    wire_write_uint(w, next_number(r) & UINT32_MAX);
-    wire_write_array(w, 9);
-    for (size_t i = 0; i < 6; i++) {
-        wire_write_float(w, maxima[i] * (1 + next_byte(r)) / 256);
-    }
-    wire_write_uint(w, next_number(r) & INT32_MAX);
-    wire_write_uint(w, next_number(r) % (WIRE_PENALTY_LAST_N_MAX + 1));
-    if (next_byte(r) % 2 == 0) {
-        wire_write_nil(w);
+    const uint64_t number = next_number(r);
+    wire_write_str(w, f->name, strlen(f->name));
+    if (f->type == LLM_FIELD_FLOAT) {
+        wire_write_float(w, f->least + (f->most - f->least) * (double)(number % 256) / 256);
+    } else if (f->type == LLM_FIELD_INT) {
+        wire_write_int(w, (int64_t)f->least + (int64_t)(number % (uint64_t)(f->most - f->least + 1)));
     } else {
-        wire_write_uint(w, next_number(r));
+        wire_write_uint(w, number);
     }
-    write_tokens(w, r, 8, 0);
-    uint32_t n_stops = next_byte(r) % (LLM_STOPS_MAX + 1);
-    wire_write_array(w, n_stops);
-    for (uint32_t i = 0; i < n_stops; i++) {
-        write_text(w, r, 1);
-    }
-    wire_write_uint(w, next_byte(r) % 4);
-    const uint8_t boundary[4] = {1};
-    wire_write_bin(w, boundary, next_byte(r) % 2 == 0 ? 4 : 0);
-    write_text(w, r, 0);
-    wire_write_uint(w, next_byte(r) % 2);
 }
 
+/* Some of the parameters. */
+static void write_sampling(wire_writer *w, recipe *r)
+{
+    llm_field f;
+    const uint32_t n = next_byte(r) % (WIRE_PARAMETERS + 1);
+    wire_write_map(w, n);
+    for (uint32_t i = 0; i < n; i++) {
+        require(llm_sampling_field((int)i, &f) == LLM_OK);
+        write_parameter(w, r, &f);
+    }
+}
+
+static void write_texts(wire_writer *w, recipe *r)
+{
+    const uint32_t n = next_byte(r) % (LLM_STOPS_MAX + 1);
+    wire_write_array(w, n);
+    for (uint32_t i = 0; i < n; i++) {
+        write_text(w, r, 1);
+    }
+}
+
+static uint64_t number_of(const llm_field *f, recipe *r)
+{
+    const uint64_t number = next_number(r);
+    if (strcmp(f->name, "n_head") == 0) {
+        return number % 2; /* no prompt has fewer tokens */
+    }
+    if (strcmp(f->name, "request") == 0) {
+        return 2 * (number >> 1) + 1;
+    }
+    if (strcmp(f->name, "after") == 0) {
+        return 2 * (number >> 1); /* never the request */
+    }
+    return f->most < 1e19 ? number % ((uint64_t)f->most + 1) : number;
+}
+
+static void write_value(wire_writer *w, recipe *r, const llm_field *f)
+{
+    static const uint8_t boundary[4] = {1};
+    switch ((llm_field_type)f->type) {
+    case LLM_FIELD_UINT: wire_write_uint(w, number_of(f, r)); break;
+    case LLM_FIELD_INT: wire_write_int(w, (int64_t)f->least + next_byte(r) % (int64_t)(f->most - f->least + 1)); break;
+    case LLM_FIELD_FLOAT: break; /* sampling only */
+    case LLM_FIELD_BOOL: wire_write_bool(w, next_byte(r) % 2 == 0); break;
+    case LLM_FIELD_NAME: write_text(w, r, f->least > 0 || f->is_needed); break;
+    case LLM_FIELD_TOKENS:
+        if (f->is_needed) {
+            write_tokens(w, r, 4, 1);
+        } else {
+            wire_write_bin(w, boundary, next_byte(r) % 2 == 0 ? 4 : 0);
+        }
+        break;
+    case LLM_FIELD_BIASES: write_tokens(w, r, 8, 0); break;
+    case LLM_FIELD_TEXTS: write_texts(w, r); break;
+    case LLM_FIELD_SAMPLING: write_sampling(w, r); break;
+    }
+}
+
+/* What a command needs, and some of what it may have. */
 static size_t write_command(uint8_t *out, size_t n_out, recipe *r)
 {
-    static const uint32_t fields[] = {13, 2, 4, 4, 3, 7, 4, 5, 5, 5, 5, 4};
-    uint32_t op = LLM_COMMAND_GENERATE + next_byte(r) % 12;
+    const int op = LLM_COMMAND_GENERATE + next_byte(r) % (LLM_COMMAND_END - 1);
+    const uint64_t left_out = next_number(r);
+    llm_field f, chosen[WIRE_FIELDS];
+    uint32_t n = 0;
+    for (int i = 0; llm_command_field(op, i, &f) == LLM_OK; i++) {
+        if (f.is_needed || (left_out >> i & 1) == 0) {
+            chosen[n++] = f;
+        }
+    }
     wire_writer w = wire_writer_open(out, n_out);
-    wire_write_array(&w, fields[op - LLM_COMMAND_GENERATE]);
-    wire_write_uint(&w, op);
-    wire_write_uint(&w, 1 + next_number(r) % UINT64_MAX);
-    if (op == LLM_COMMAND_PAUSE) {
-        wire_write_bool(&w, next_byte(r) % 2 == 0);
-    } else if (op != LLM_COMMAND_CANCEL) {
-        wire_write_uint(&w, next_number(r) & UINT32_MAX);
-        if (op == LLM_COMMAND_GENERATE) {
-            write_generate(&w, r);
-        } else {
-            write_text(&w, r, 1);
-        }
-        if (op == LLM_COMMAND_PIN) {
-            wire_write_bool(&w, next_byte(r) % 2 == 0);
-        } else if (op >= LLM_COMMAND_FORK && op != LLM_COMMAND_PARK && op != LLM_COMMAND_UNSAVE) {
-            write_text(&w, r, 1);
-        }
-        if (op == LLM_COMMAND_FORK) {
-            wire_write_uint(&w, next_number(r) & UINT32_MAX);
-            wire_write_bool(&w, next_byte(r) % 2 == 0);
-        }
+    wire_write_map(&w, 1 + n);
+    wire_write_str(&w, "op", 2);
+    wire_write_uint(&w, (uint64_t)op);
+    for (uint32_t i = 0; i < n; i++) {
+        wire_write_str(&w, chosen[i].name, strlen(chosen[i].name));
+        write_value(&w, r, &chosen[i]);
     }
     require(!w.failed);
     return wire_size(&w);

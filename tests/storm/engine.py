@@ -19,7 +19,7 @@ from llmd.engine.wire import Admitted, Command, Event, Finished, Forgotten, Gene
 DEADLINE_S = 20.0
 """For what must happen, never a wait."""
 
-GREEDY = Sampling(0.0)
+GREEDY = Sampling(temperature=0.0)
 POLICY_REFUSE, POLICY_EVICT, POLICY_PARK = (
     lib.LLM_POLICY_REFUSE,
     lib.LLM_POLICY_EVICT,
@@ -161,18 +161,16 @@ class Engine:
         ends = sorted(set(boundaries))
         return self.push(
             Generate(
-                request,
-                owner,
-                session,
-                as_bytes(prompt),
-                n_tokens,
-                sampling,
-                b"",
-                [],
-                flags,
-                as_bytes(ends),
-                parent,
-                ends[0] if len(ends) > 1 else 0,
+                request=request,
+                owner=owner,
+                session=session,
+                prompt=as_bytes(prompt),
+                max_tokens=n_tokens,
+                sampling=sampling,
+                flags=flags,
+                boundaries=as_bytes(ends),
+                parent=parent,
+                n_head=ends[0] if len(ends) > 1 else 0,
             )
         )
 

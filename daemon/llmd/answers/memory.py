@@ -14,23 +14,18 @@ from __future__ import annotations
 import codecs
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
 from ..core import limits
+from ..core.asked import HistoryMode, PlainMessage, PlainToolCall
 from ..core.errors import ApiError
-from ..core.json_scan import ARGUMENTS
 from ..core.shares import who_must_go
-
-Mode = Literal["resident", "template"]
-"""resident: answers keep the tokens they were generated with; template: all is tokenized as the template has it."""
-
-TemplateMessage = Mapping[str, Any]
-"""As transcript.py hands it to the template."""
+from ..engine.json_scan import ARGUMENTS
 
 _TOKEN_BYTES = 4
 _DIGEST_BYTES = 16
@@ -41,28 +36,20 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 # --- digests ---------------------------------------------------------------------------------------------------------
 
 
-def digest_of(previous: bytes, message: TemplateMessage) -> bytes:
+def digest_of(previous: bytes, message: PlainMessage) -> bytes:
     """Of a conversation that goes on with this message; b"" before the first."""
     return hashlib.blake2b(previous + _encode(_meaning(message)), digest_size=_DIGEST_BYTES).digest()
 
 
-def digests_of(messages: Sequence[TemplateMessage]) -> list[bytes]:
+def digests_of(messages: Sequence[PlainMessage]) -> list[bytes]:
     """Of the conversation up to and including each message."""
     return list(accumulate(messages, digest_of, initial=b""))[1:]
 
 
-def _meaning(message: TemplateMessage) -> list[Any]:
-    text = _text(message.get("content"))
-    if message["role"] == "assistant":
-        text = _without_reasoning(text)
-    calls = [[call["function"]["name"], _arguments(call["function"])] for call in message.get("tool_calls") or ()]
-    return [message["role"], message.get("name"), text if text.strip() else "", calls]
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, list):
-        return "\n".join(part.get("text") or "" for part in content)
-    return content or ""
+def _meaning(message: PlainMessage) -> list[Any]:
+    text = _without_reasoning(message.content) if message.role == "assistant" else message.content
+    calls = [[call.name, _arguments(call)] for call in message.tool_calls]
+    return [message.role, message.name, text if text.strip() else "", calls]
 
 
 def _without_reasoning(text: str) -> str:
@@ -72,11 +59,9 @@ def _without_reasoning(text: str) -> str:
     return text
 
 
-def _arguments(function: TemplateMessage) -> Any:
+def _arguments(call: PlainToolCall) -> Any:
     """What is no JSON, or more of it than any tool's arguments have, is compared as text."""
-    arguments = function.get("arguments")
-    if not isinstance(arguments, str):
-        return _plain(arguments)
+    arguments = call.arguments
     try:
         return _plain(msgspec.json.decode(ARGUMENTS.clean(arguments.encode())) if arguments.strip() else {})
     except (ApiError, msgspec.DecodeError, RecursionError):
@@ -158,7 +143,7 @@ class StoredSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
     owner: int
     name: str
-    mode: Mode | None
+    mode: HistoryMode | None
     answers: Annotated[list[StoredAnswer], msgspec.Meta(max_length=limits.ANSWERS_PER_SESSION_MAX)]
 
 
@@ -169,7 +154,7 @@ class SessionAnswers:
     owner: int
     name: str
     answers: OrderedDict[bytes, Answer] = field(default_factory=OrderedDict)
-    mode: Mode | None = None
+    mode: HistoryMode | None = None
     """What the client last asked for."""
 
 
@@ -184,7 +169,7 @@ class AnswerMemory:
         self._answers_max = answers_max
         self.n_bytes = 0
 
-    def mode(self, owner: int, session: str, asked: Mode | None, default: Mode) -> Mode:
+    def mode(self, owner: int, session: str, asked: HistoryMode | None, default: HistoryMode) -> HistoryMode:
         """What holds for a session: what was asked for, now or before, else the default."""
         if not session:
             return asked or default

@@ -86,21 +86,8 @@ CODES: dict[str, Kind] = {
 _STATUS_CODES = {"full": "overloaded", "not_found": "session_not_found", "version_mismatch": "snapshot_refused"}
 
 
-class ErrorBody(msgspec.Struct, frozen=True):
-    """What the error is, in OpenAI's form."""
-
-    message: str
-    type: str
-    code: str
-    param: str | None
-
-
-class ErrorEnvelope(msgspec.Struct, frozen=True):
-    error: ErrorBody
-
-
 class ApiError(Exception):
-    """A refusal or failure with a code of the table; the HTTP layer turns it into a response or a stream event."""
+    """A refusal or failure with a code of the table. How it travels is the business of envelopes (http/envelope.py)."""
 
     def __init__(
         self,
@@ -128,10 +115,6 @@ class ApiError(Exception):
         if self.status == 401:
             return {"WWW-Authenticate": "Bearer"}
         return {}
-
-    def body(self) -> bytes:
-        body = ErrorBody(message=self.message, type=self.kind.type, code=self.code, param=self.param)
-        return msgspec.json.encode(ErrorEnvelope(error=body))
 
 
 def code_of_status(word: str) -> str:

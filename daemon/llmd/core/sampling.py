@@ -1,20 +1,18 @@
-"""From a request's sampling fields to what the engine takes: ranges, aliases, defaults. Pure."""
+"""What may be asked of the sampler, the answer's length and its stops: ranges, and what a model recommends. Pure."""
 
 from __future__ import annotations
 
 import math
-import struct
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
-from ..dialects.openai.wire import GenerationRequest
-from ..engine.wire import Sampling
 from . import limits
+from .asked import SamplingAsked
 from .errors import ApiError, shown
 from .room import utf8_bytes
 
 SEED_BITS = 64
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,81 +34,60 @@ RANGES: dict[str, tuple[float, float]] = {
     "top_p": (0, 1),
     "min_p": (0, 1),
     "repeat_penalty": (0.01, 2),
-    "repetition_penalty": (0.01, 2),
     "presence_penalty": (-2, 2),
     "frequency_penalty": (-2, 2),
     "top_k": (-1, 1 << 30),
-    "repeat_last_n": (-1, 1 << 24),
+    "penalty_last_n": (-1, 1 << 24),
     "seed": (-(1 << 63), (1 << SEED_BITS) - 1),
 }
+"""By the names of SamplingAsked."""
 LOGIT_BIAS_RANGE = (-100.0, 100.0)
 
 
-def sampling_of(request: GenerationRequest, defaults: SamplingDefaults, n_ctx: int) -> Sampling:
-    """Raises ApiError naming the field, its value and its range."""
-    for name, (low, high) in RANGES.items():
-        value = getattr(request, name)
-        if value is not None and not low <= value <= high:
-            raise _out_of_range(name, value, low, high)
-    repeat = request.repeat_penalty if request.repeat_penalty is not None else request.repetition_penalty
-    top_k = _either(request.top_k, defaults.top_k)
-    last_n = _either(request.repeat_last_n, defaults.penalty_last_n)
-    return Sampling(
-        temperature=_either(request.temperature, defaults.temperature),
-        top_p=_either(request.top_p, defaults.top_p),
-        min_p=_either(request.min_p, defaults.min_p),
-        repeat_penalty=_either(repeat, defaults.repeat_penalty),
-        presence_penalty=_either(request.presence_penalty, defaults.presence_penalty),
-        frequency_penalty=_either(request.frequency_penalty, defaults.frequency_penalty),
-        top_k=max(top_k, 0),
-        penalty_last_n=n_ctx if last_n < 0 else min(last_n, n_ctx),
-        seed=_seed(request.seed),
-    )
+def sampling_asked(fields: Iterable[tuple[str, str, float | None]]) -> SamplingAsked:
+    """`fields`: what the client calls it, what we do, and the value; of several for one thing the first that has one.
 
-
-def _either(value: T | None, default: T) -> T:
-    return default if value is None else value
+    Raises ApiError naming the client's field, its value and its range.
+    """
+    found: dict[str, Any] = {}
+    for param, name, value in fields:
+        if value is None:
+            continue
+        low, high = RANGES[name]
+        if not low <= value <= high:
+            raise _out_of_range(param, value, low, high)
+        found.setdefault(name, value)
+    return SamplingAsked(**found)
 
 
 def _out_of_range(name: str, value: float, low: float, high: float) -> ApiError:
     return ApiError("invalid_value", f"{name}: {shown(value)} is not between {low:g} and {high:g}.", name)
 
 
-def _seed(seed: int | None) -> int | None:
-    """All ones asks the engine for a random seed; -1 is that value, as elsewhere."""
-    if seed is None:
-        return None
-    folded = seed & ((1 << SEED_BITS) - 1)
-    return None if folded == (1 << SEED_BITS) - 1 else folded
-
-
-def max_tokens_of(name: str, value: int | None, n_ctx: int) -> int:
+def max_tokens_of(name: str, value: int) -> int:
     """Longest answer; 0 means as long as the context allows."""
-    if value is None or value == -1:
+    if value == -1:
         return 0
     if value < 1:
         raise ApiError("invalid_value", f"{name}: {shown(value)} is less than 1; -1 means no limit.", name)
-    return min(value, n_ctx)
+    return value
 
 
-def stops_of(stop: str | list[str] | None) -> list[str]:
+def stops_of(stop: str | list[str] | None, param: str = "stop") -> list[str]:
     stops = [stop] if isinstance(stop, str) else list(stop or ())
     if len(stops) > limits.STOP_STRINGS_MAX:
-        raise ApiError(
-            "invalid_value", f"stop: {len(stops)} texts; at most {limits.STOP_STRINGS_MAX} are taken.", "stop"
-        )
+        most = limits.STOP_STRINGS_MAX
+        raise ApiError("invalid_value", f"{param}: {len(stops)} texts; at most {most} are taken.", param)
     for text in stops:
         n_bytes = utf8_bytes(text)
         if n_bytes > limits.STOP_STRING_BYTES_MAX:
-            maximum = limits.STOP_STRING_BYTES_MAX
-            raise ApiError("invalid_value", f"stop: a text of {n_bytes} bytes; at most {maximum} are taken.", "stop")
+            most = limits.STOP_STRING_BYTES_MAX
+            raise ApiError("invalid_value", f"{param}: a text of {n_bytes} bytes; at most {most} are taken.", param)
     return [text for text in stops if text]
 
 
-def logit_bias_of(biases: dict[int, float] | None, n_vocab: int) -> bytes:
-    """Pairs of int32 token and float32 bias."""
-    if not biases:
-        return b""
+def check_logit_bias(biases: Mapping[int, float], n_vocab: int) -> None:
+    """Every dialect that has it calls it so."""
     if len(biases) > limits.LOGIT_BIASES_MAX:
         maximum = limits.LOGIT_BIASES_MAX
         raise ApiError("invalid_value", f"logit_bias: {len(biases)} tokens; at most {maximum} are taken.", "logit_bias")
@@ -121,4 +98,3 @@ def logit_bias_of(biases: dict[int, float] | None, n_vocab: int) -> bytes:
             raise ApiError("invalid_value", f"{param}: the vocabulary has tokens 0 to {n_vocab - 1}.", param)
         if math.isnan(bias) or not low <= bias <= high:
             raise _out_of_range(param, bias, low, high)
-    return b"".join(struct.pack("<if", token, bias) for token, bias in biases.items())

@@ -19,11 +19,11 @@ import msgspec
 
 from ..core import limits
 from ..core.errors import ApiError, code_of_status
-from ..core.json_scan import body_scan
 from ..core.room import Room
 from ..process.logs import fields
+from .json_scan import body_scan
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
-from .opening import EngineOptions, SavedSession, info_of, open_engine, saved_of, start_engine
+from .opening import EngineError, EngineOptions, SavedSession, info_of, open_engine, saved_of, start_engine
 from .text import Prompt, detokenize, render_chat, spell, tokenize
 from .text_threads import TextThreads
 from .wire import (
@@ -50,6 +50,7 @@ from .wire import (
     Started,
     Text,
     Unsave,
+    differences,
 )
 
 log = logging.getLogger("llmd.engine")
@@ -106,6 +107,8 @@ class Engine:
     @classmethod
     async def open(cls, options: EngineOptions) -> Engine:
         """Loads the model and starts the decode thread. Raises EngineError with a sentence for people."""
+        if disagreements := differences():
+            raise EngineError(f"the daemon and its native library speak differently: {'; '.join(disagreements)}")
         owner_thread = ThreadPoolExecutor(1, "llmd-engine")
         loop = asyncio.get_running_loop()
         opening = loop.run_in_executor(owner_thread, open_engine, options)
@@ -184,16 +187,19 @@ class Engine:
         stop: list[str],
         flags: int = 0,
         parent: str = "",
+        n_logprobs: int = -1,
+        after: int = 0,
     ) -> int:
         """Starts a generation and returns its request number. Raises ApiError when it cannot even be queued."""
         if len(self._listeners) >= limits.LIVE_REQUESTS_MAX:
             raise ApiError("overloaded", f"The server is working on {len(self._listeners)} requests; try again.")
         request = self._next_request()
         command = Generate(
-            request, owner, session, prompt.tokens, max_tokens, sampling, logit_bias, stop, flags, prompt.boundaries,
-            parent, prompt.n_head,
+            request=request, owner=owner, session=session, prompt=prompt.tokens, max_tokens=max_tokens,
+            sampling=sampling, logit_bias=logit_bias, stop=stop, flags=flags, boundaries=prompt.boundaries,
+            parent=parent, n_head=prompt.n_head, n_logprobs=n_logprobs, after=after,
         )  # fmt: skip
-        _refuse(self._push(command))
+        self._push_or_refuse(command)
         self._listeners[request] = listener
         self._idle.clear()
         return request
@@ -241,7 +247,7 @@ class Engine:
 
     async def _ask(self, command: Question) -> Reply:
         future: asyncio.Future[Reply] = self.loop.create_future()
-        _refuse(self._push(command))
+        self._push_or_refuse(command)
         self._asked[command.request] = command, future
         return await future
 
@@ -252,6 +258,17 @@ class Engine:
     def _push(self, command: Command) -> int:
         message = self._encode(command)
         return int(lib.llm_command_push(self._engine, message, len(message)))
+
+    def _push_or_refuse(self, command: Command) -> None:
+        status = self._push(command)
+        if status == Status.INVALID:
+            refused = text_of(lib.llm_command_refused(self._engine))
+            log.error(
+                "the engine refused a command as malformed", extra=fields(op=type(command).__name__, field=refused)
+            )
+            raise ApiError("internal_error")
+        if status != Status.OK:
+            raise ApiError(code_of_status(STATUS_WORDS[status]))
 
     def _push_surely(self, command: Command) -> None:
         if not self._unsent and self._push(command) != Status.FULL:
@@ -337,15 +354,6 @@ class Engine:
         """What would keep the loop busy, in a thread for text; `n_bytes`: what it reads. Raises ApiError when too much
         waits there. `piece` and `spell` may be called in it."""
         return await self._text_threads.run(owner, n_bytes, call)
-
-
-def _refuse(status: int) -> None:
-    if status == Status.OK:
-        return
-    if status == Status.INVALID:
-        log.error("the engine refused a command as malformed")
-        raise ApiError("internal_error")
-    raise ApiError(code_of_status(STATUS_WORDS[status]))
 
 
 async def _with_progress(opening: asyncio.Future[Any], model: str) -> Any:

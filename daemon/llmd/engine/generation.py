@@ -1,26 +1,26 @@
-"""One request's life in the daemon.
+"""One answer's life in the daemon.
 
     queued ──admitted──► admitted ──started──► running ──finished──► finished
       └───────────────────────── finished(refused) ─────────────────────▲
 
-Owned by the event loop. The engine delivers events by the `on_` methods; exactly one web handler awaits `admission` and
-then `text`. Text that piles up is joined, so a handler that falls behind writes less often, not later. Whoever ends the
-request early says why with one word; the engine's last event stays the only end.
+Owned by the event loop. The engine delivers events by the `on_` methods, which ring a bell; exactly one task waits for
+it, and takes what there is. Text that piles up is joined, so that who falls behind writes less often, not later; when
+too much of a stream piles up, the engine pauses it until it is taken. Whoever ends the generation early says why with
+one word; the engine's last event stays the only end.
 """
 
 from __future__ import annotations
 
-import asyncio
 import enum
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
 
 from ..core import limits
 from ..core.errors import ApiError, code_of_status, context_length_error
+from ..core.parts import EndReason
 from ..core.session_key import SessionKey
-from ..dialects.openai.wire import FinishReason
-from ..turns.divergence import Sight, divergence_of
-from ..turns.log import Turn
+from .bell import Bell
 from .engine import Engine
 from .native import OUTCOME_WORDS, REASON_WORDS, STATUS_WORDS, GenerateFlag, Outcome, Status
 from .text import Prompt
@@ -38,7 +38,7 @@ class CancelReason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What one request asks of the engine."""
+    """What one answer asks of the engine."""
 
     owner: int
     key: SessionKey
@@ -50,32 +50,30 @@ class Work:
     logit_bias: bytes
     stop: list[str]
     flags: GenerateFlag
-    history: bytes = b""
-    """Digest of the conversation that the answer goes on with (history.py); b"": the answer is not kept."""
     parent: str = ""
     """If the session does not exist yet, it begins as a fork of this one."""
-    user_starts: dict[int, int] = field(default_factory=dict)
-    """Number of a user's message, from 1, to the tokens before it; what is not known is left out."""
 
 
 class Generation:
     __slots__ = (
-        "_create_future", "_delivering", "_engine", "_on_end", "_on_start", "_on_text", "_parts", "_paused",
-        "_pending_chars", "_request", "_said", "_waiter", "admitted", "cancel_reason", "finished", "is_stream",
-        "started", "work",
+        "_bell", "_delivering", "_engine", "_on_end", "_on_start", "_on_text", "_paused", "_pending", "_pending_chars",
+        "_request", "_said", "admitted", "cancel_reason", "finished", "is_stream", "started", "work",
     )  # fmt: skip
 
     def __init__(
         self,
         engine: Engine,
         work: Work,
+        bell: Bell,
         *,
         is_stream: bool,
+        is_remembered: bool = False,
         on_start: Callable[[Generation], None] | None = None,
         on_text: Callable[[], None] | None = None,
         on_end: Callable[[Generation], None],
     ) -> None:
-        """Queues the work. Raises ApiError when the engine cannot take it."""
+        """Queues the work. Raises ApiError when the engine cannot take it. `is_remembered`: its text is asked for once
+        more when it is complete (`said`)."""
         self.work = work
         self.is_stream = is_stream
         self.admitted: Admitted | None = None
@@ -83,16 +81,15 @@ class Generation:
         self.finished: Finished | None = None
         self.cancel_reason: CancelReason | None = None
         self._engine = engine
-        self._create_future = engine.loop.create_future  # get_running_loop() costs a system call each time
+        self._bell = bell
         self._on_start = on_start
         self._on_text = on_text
         self._on_end = on_end
-        self._parts: list[str] = []
+        self._pending: list[str] = []
         self._pending_chars = 0
         self._paused = False
         self._delivering = True
-        self._said: list[str] | None = [] if work.history else None
-        self._waiter: asyncio.Future[None] | None = None
+        self._said: list[str] | None = [] if is_remembered else None
         if work.prompt.n_tokens > engine.info.n_ctx:
             raise self._length_error()
         self._request = self._queued()
@@ -116,7 +113,7 @@ class Generation:
 
     def on_admitted(self, event: Admitted) -> None:
         self.admitted = event
-        self.nudge()
+        self._bell.ring()
 
     def on_started(self, event: Started) -> None:
         self.started = event
@@ -129,64 +126,41 @@ class Generation:
         if self._on_text is not None:
             self._on_text()
         text = event.text
-        self._parts.append(text)
+        self._pending.append(text)
         if self._said is not None:
             self._said.append(text)
         self._pending_chars += len(text)
         if self._pending_chars > limits.PENDING_TEXT_CHARS_MAX and self.is_stream and not self._paused:
             self._paused = True
             self._engine.pause(self._request, True)
-        waiter = self._waiter
-        if waiter is not None:
-            self._waiter = None
-            if not waiter.done():
-                waiter.set_result(None)
+        self._bell.has_news = True
+        self._bell.ring()
 
     def on_finished(self, event: Finished) -> None:
         self.finished = event
-        self.nudge()
+        self._bell.has_news = True
+        self._bell.ring()
         self._on_end(self)
 
-    # --- the handler's side ------------------------------------------------------------------------------------------
-
-    def nudge(self) -> None:
-        """Wakes the handler, with or without news."""
-        waiter = self._waiter
-        if waiter is not None:
-            self._waiter = None
-            if not waiter.done():
-                waiter.set_result(None)
-
-    async def _wait(self) -> None:
-        self._waiter = self._create_future()
-        await self._waiter
+    # --- the side of who delivers it ---------------------------------------------------------------------------------
 
     async def admission(self) -> None:
-        """Returns when the request has its place; raises ApiError when it never gets one."""
+        """Returns when it has its place; raises ApiError when it never gets one."""
         while self.admitted is None:
             if self.finished is not None:
                 raise self.error() or ApiError("internal_error")
-            await self._wait()
+            await self._bell.wait()
 
-    async def text(self) -> str:
-        """What has come since the last call, waiting for it; "" after a nudge or at the end."""
-        parts = self._parts
-        if not parts and self.finished is None:
-            self._waiter = waiter = self._create_future()
-            await waiter
-        text = parts[0] if len(parts) == 1 else "".join(parts)
-        parts.clear()
+    def taken(self) -> str:
+        """The text that has come since the last call."""
+        pending = self._pending
+        text = pending[0] if len(pending) == 1 else "".join(pending)
+        pending.clear()
         self._pending_chars = 0
         if self._paused:
             self._paused = False
             self._engine.pause(self._request, False)
         return text
-
-    async def whole_text(self) -> str:
-        """All text, when the generation has ended."""
-        while self.finished is None:
-            await self._wait()
-        return "".join(self._parts)
 
     def cancel(self, reason: CancelReason) -> None:
         """Ends the request early; the first reason counts. Nothing happens after the end."""
@@ -195,10 +169,9 @@ class Generation:
             self._engine.cancel(self._request)
 
     def release(self) -> None:
-        """The handler is done with it, or gone: an unfinished generation is cancelled and its text dropped."""
+        """Nobody takes more of it: an unfinished generation is cancelled and its text dropped."""
         self._delivering = False
-        self._parts.clear()
-        self._waiter = None
+        self._pending.clear()
         self.cancel(CancelReason.CLIENT_GONE)
 
     def said(self) -> str | None:
@@ -220,9 +193,10 @@ class Generation:
     def reason_word(self) -> str | None:
         return REASON_WORDS[self.started.reason] if self.started is not None else None
 
-    def finish_reason(self) -> FinishReason:
-        assert self.finished is not None
-        return "length" if self.finished.outcome == Outcome.LENGTH else "stop"
+    def end_reason(self) -> EndReason:
+        """Of one that ended well."""
+        assert self.finished is not None and self.error() is None
+        return cast(EndReason, OUTCOME_WORDS[self.finished.outcome])
 
     def error(self) -> ApiError | None:
         """What the client must hear when it did not end well."""
@@ -273,21 +247,3 @@ class Generation:
         before = tokens[4 * max(at - shown, 0) : 4 * at]
         after = tokens[4 * at : 4 * (at + shown)]
         return at, self._engine.piece(before), self._engine.piece(after)
-
-    def turn(self, came_ms: int, sights: Mapping[int, Sight]) -> Turn:
-        """What is told about it afterwards."""
-        finished, started, place = self.finished, self.started, self.admitted.place if self.admitted else None
-        divergence = None
-        if started is not None and place is not None:
-            divergence = divergence_of(self.work.prompt.tokens, started.diverged_at, sights.get(place))
-        return Turn(
-            at_ms=came_ms,
-            place=place,
-            reason=started.reason if started is not None else None,
-            outcome=self.outcome_word,
-            n_prompt=self.work.prompt.n_tokens,
-            n_reused=finished.n_reused if finished is not None else 0,
-            n_prefilled=finished.n_prefilled if finished is not None else 0,
-            n_generated=finished.n_generated if finished is not None else 0,
-            divergence=divergence,
-        )

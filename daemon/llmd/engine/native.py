@@ -7,8 +7,10 @@ decoding many times slower as soon as another process wants a core; so this modu
 from __future__ import annotations
 
 import enum
+import functools
 import importlib.machinery
 import importlib.util
+import itertools
 import os
 from array import array
 from collections.abc import Callable, Iterator
@@ -108,6 +110,7 @@ class Outcome(enum.IntEnum):
 class GenerateFlag(enum.IntFlag):
     IGNORE_END = lib.LLM_GENERATE_IGNORE_END
     COLD = lib.LLM_GENERATE_COLD
+    RETURN_TOKENS = lib.LLM_GENERATE_RETURN_TOKENS
 
 
 def _table(word: Callable[[int], Any], count: int) -> tuple[str, ...]:
@@ -127,6 +130,43 @@ POLICY_WORDS = _table(lib.llm_policy_word, lib.LLM_POLICY_N)
 JSON_WORDS = _table(lib.llm_json_word, lib.LLM_JSON_N)
 JSON_TEXTS = _table(lib.llm_json_text, lib.LLM_JSON_N)
 
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """An entry of a command, or a parameter of `sampling`."""
+
+    name: str
+    type: str
+    is_needed: bool
+    default: float
+    """Unless it is needed."""
+
+
+def _fields(field: Callable[[int, Any], int]) -> tuple[Field, ...]:
+    raw = ffi.new("llm_field *")
+    found: list[Field] = []
+    while field(len(found), raw) == Status.OK:
+        kind = ffi.string(ffi.cast("llm_field_type", raw.type)).removeprefix("LLM_FIELD_")
+        default = raw.otherwise if kind == "FLOAT" else int(raw.otherwise)
+        found.append(Field(text_of(raw.name), kind, bool(raw.is_needed), default))
+    return tuple(found)
+
+
+def _members(event: int) -> tuple[str, ...]:
+    names = (text_of(lib.llm_event_member(event, number)) for number in itertools.count())
+    return tuple(itertools.takewhile(bool, names))
+
+
+def _numbers(enumeration: str, prefix: str) -> dict[str, int]:
+    return {name.removeprefix(prefix): number for number, name in ffi.typeof(enumeration).elements.items()}
+
+
+SAMPLING_FIELDS = _fields(lib.llm_sampling_field)
+COMMANDS = {
+    name: (number, _fields(functools.partial(lib.llm_command_field, number)))
+    for name, number in _numbers("llm_command_op", "LLM_COMMAND_").items()
+}
+EVENTS = {name: (number, _members(number)) for name, number in _numbers("llm_event_op", "LLM_EVENT_").items()}
 
 SAVED_MAX = int(lib.LLM_SAVED_MAX)
 SAVED_PER_OWNER_MAX = int(lib.LLM_SAVED_PER_OWNER_MAX)

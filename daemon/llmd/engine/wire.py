@@ -1,119 +1,138 @@
-"""Messages between the event loop and the decode thread: MessagePack arrays, specified in include/llm.h ("serving").
+"""Messages between the event loop and the decode thread: MessagePack, specified in include/llm_wire.h.
 
-Types only, no I/O. Field order is the wire format.
+Types only, no I/O. Commands are maps, events arrays; every name on the wire is in a table of llm_wire.h. Sampling is
+made from that table, the rest is compared with it (`differences`) before an engine is opened.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any, get_args
+
 import msgspec
+
+from .native import COMMANDS, EVENTS, SAMPLING_FIELDS, Field
 
 ALL_TOKENS = 0xFFFFFFFF
 
 
-class Sampling(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """How to pick tokens; the neutral value of each field switches its stage off."""
+if TYPE_CHECKING:
 
-    temperature: float
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repeat_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    top_k: int = 0
-    penalty_last_n: int = 64
-    seed: int | None = None
+    class Sampling(msgspec.Struct, frozen=True):
+        """How to pick tokens: the parameters of LLM_SAMPLING_TABLE by name. What is left out has its default, which
+        switches its stage off; `seed` None: the engine draws one."""
+
+        def __init__(self, **parameters: float | None) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    _PYTHON_TYPES = {"FLOAT": float, "INT": int, "UINT": int | None}
+    Sampling = msgspec.defstruct(
+        "Sampling",
+        [
+            (field.name, _PYTHON_TYPES[field.type], None if field.type == "UINT" else field.default)
+            for field in SAMPLING_FIELDS
+        ],
+        module=__name__,
+        frozen=True,
+        gc=False,
+        omit_defaults=True,
+    )
 
 
-class Generate(msgspec.Struct, array_like=True, frozen=True, tag=1):
+class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, tag=1, tag_field="op"):
     """Prefill ``prompt`` into ``session`` (reusing what can be proven) and decode until one of the ends."""
 
     request: int
     owner: int
-    session: str
     prompt: bytes | memoryview
     """int32 little-endian token ids."""
-    max_tokens: int
+    session: str = ""
+    max_tokens: int = 0
     """0: as many as the context holds."""
-    sampling: Sampling
-    logit_bias: bytes
+    sampling: Sampling = Sampling()
+    logit_bias: bytes = b""
     """Pairs of (int32 token, float32 bias), little-endian."""
-    stop: list[str]
-    flags: int
+    stop: list[str] = []
+    flags: int = 0
     boundaries: bytes | memoryview = b""
     """int32 little-endian token counts at which histories are likely to diverge, ascending."""
     parent: str = ""
     """If the session does not exist yet, it begins as a fork of this one."""
     n_head: int = 0
     """Tokens at its beginning that belong to no conversation in particular."""
+    n_logprobs: int = -1
+    """Likeliest tokens told beside each generated one and its log probability; -1: none of that."""
+    after: int = 0
+    """A live generation whose prompt this one shares and waits for; 0: none."""
 
 
-class Cancel(msgspec.Struct, array_like=True, frozen=True, tag=2, gc=False):
+class Cancel(msgspec.Struct, frozen=True, omit_defaults=True, tag=2, tag_field="op", gc=False):
     request: int
 
 
-class Reset(msgspec.Struct, array_like=True, frozen=True, tag=3, gc=False):
-    request: int
-    owner: int
-    session: str
-
-
-class Close(msgspec.Struct, array_like=True, frozen=True, tag=4, gc=False):
+class Reset(msgspec.Struct, frozen=True, omit_defaults=True, tag=3, tag_field="op", gc=False):
     request: int
     owner: int
     session: str
 
 
-class Pause(msgspec.Struct, array_like=True, frozen=True, tag=5, gc=False):
+class Close(msgspec.Struct, frozen=True, omit_defaults=True, tag=4, tag_field="op", gc=False):
+    request: int
+    owner: int
+    session: str
+
+
+class Pause(msgspec.Struct, frozen=True, omit_defaults=True, tag=5, tag_field="op", gc=False):
     request: int
     paused: bool
 
 
-class Fork(msgspec.Struct, array_like=True, frozen=True, tag=6, gc=False):
+class Fork(msgspec.Struct, frozen=True, omit_defaults=True, tag=6, tag_field="op", gc=False):
     request: int
     owner: int
     session: str
     new_session: str
-    at: int
+    at: int = ALL_TOKENS
     """Tokens of the session that the fork begins with, or ALL_TOKENS."""
-    replace: bool
+    replace: bool = False
     """A session that has the new name already is closed for it."""
 
 
-class Park(msgspec.Struct, array_like=True, frozen=True, tag=7, gc=False):
+class Park(msgspec.Struct, frozen=True, omit_defaults=True, tag=7, tag_field="op", gc=False):
     request: int
     owner: int
     session: str
 
 
-class Pin(msgspec.Struct, array_like=True, frozen=True, tag=8, gc=False):
+class Pin(msgspec.Struct, frozen=True, omit_defaults=True, tag=8, tag_field="op", gc=False):
     request: int
     owner: int
     session: str
     pinned: bool
 
 
-class Rename(msgspec.Struct, array_like=True, frozen=True, tag=9, gc=False):
+class Rename(msgspec.Struct, frozen=True, omit_defaults=True, tag=9, tag_field="op", gc=False):
     request: int
     owner: int
     session: str
     new_session: str
 
 
-class Save(msgspec.Struct, array_like=True, frozen=True, tag=10, gc=False):
+class Save(msgspec.Struct, frozen=True, omit_defaults=True, tag=10, tag_field="op", gc=False):
     request: int
     owner: int
     session: str
     label: str
 
 
-class Load(msgspec.Struct, array_like=True, frozen=True, tag=11, gc=False):
+class Load(msgspec.Struct, frozen=True, omit_defaults=True, tag=11, tag_field="op", gc=False):
     request: int
     owner: int
     session: str
     label: str
 
 
-class Unsave(msgspec.Struct, array_like=True, frozen=True, tag=12, gc=False):
+class Unsave(msgspec.Struct, frozen=True, omit_defaults=True, tag=12, tag_field="op", gc=False):
     request: int
     owner: int
     label: str
@@ -142,6 +161,14 @@ class Text(msgspec.Struct, array_like=True, frozen=True, tag=3, gc=False):
     request: int
     text: str
     n_tokens: int
+    tokens: bytes = b""
+    """int32: those whose text has left whole with this event; with the three below, only when asked for."""
+    ends: bytes = b""
+    """uint32: characters of ``text`` up to the end of each."""
+    logprobs: bytes = b""
+    """float32: of each."""
+    likeliest: bytes = b""
+    """For each n_logprobs pairs of int32 token and float32 log probability."""
 
 
 class Finished(msgspec.Struct, array_like=True, frozen=True, tag=4, gc=False):
@@ -176,3 +203,34 @@ class Forgotten(msgspec.Struct, array_like=True, frozen=True, tag=6, gc=False):
 
 
 Event = Admitted | Started | Text | Finished | Reply | Forgotten
+
+
+def differences() -> list[str]:
+    """Where these types and the tables of libllm disagree: nowhere, or the two were built from different sources."""
+    found = []
+    commands = {one.__name__.upper(): one for one in get_args(Command)}
+    events = {one.__name__.upper(): one for one in get_args(Event)}
+    for name in sorted(COMMANDS.keys() ^ commands.keys()) + sorted(EVENTS.keys() ^ events.keys()):
+        found.append(f"{name}: known on one side only")
+    for name in sorted(COMMANDS.keys() & commands.keys()):
+        number, fields = COMMANDS[name]
+        found += _differences_of(commands[name], number, {field.name: field for field in fields})
+    for name in sorted(EVENTS.keys() & events.keys()):
+        number, members = EVENTS[name]
+        config = events[name].__struct_config__
+        if (config.tag, events[name].__struct_fields__) != (number, members):
+            found.append(f"{name}: not {number} {members}")
+    return found
+
+
+def _differences_of(command: type[msgspec.Struct], number: int, fields: dict[str, Field]) -> list[str]:
+    ours = {field.name: field for field in msgspec.structs.fields(command)}
+    name = command.__name__
+    found = [] if command.__struct_config__.tag == number else [f"{name}: not command {number}"]
+    found += [f"{name}.{field}: known on one side only" for field in sorted(ours.keys() ^ fields.keys())]
+    for field in sorted(ours.keys() & fields.keys()):
+        if ours[field].required != fields[field].is_needed:
+            found.append(f"{name}.{field}: needed on one side only")
+        elif isinstance(ours[field].default, int) and ours[field].default != fields[field].default:
+            found.append(f"{name}.{field}: not {fields[field].default} by default")
+    return found

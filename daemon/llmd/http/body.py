@@ -5,7 +5,7 @@ Every body goes through libllm first (json_scan.py). A large one is read in a te
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
@@ -13,12 +13,14 @@ from aiohttp import web
 
 from ..core import limits
 from ..core.errors import ApiError, shown
-from ..dialects.openai import parameters
 from .context import FACTS, STATE
 from .deadline import in_time
 from .receive import received
 
 T = TypeVar("T")
+U = TypeVar("U")
+Check = Callable[[Mapping[str, msgspec.Raw]], None]
+"""Raises ApiError for a field that will not do."""
 
 _MISSING = "Object missing required field `"
 _UNKNOWN = "Object contains unknown field `"
@@ -29,14 +31,14 @@ async def read(request: web.Request, kind: type[T]) -> T:
     return await _read(request, lambda document: _decode(document, kind))
 
 
-async def read_generation(request: web.Request, endpoint: parameters.Endpoint, kind: type[T]) -> T:
-    """A request whose fields the parameter table judges first."""
+async def read_as(request: web.Request, kind: type[T], check: Check, make: Callable[[T], U]) -> U:
+    """What `make` makes of a request whose fields `check` judges first."""
 
-    def judged(document: bytes) -> T:
-        parameters.check(endpoint, _decode(document, dict[str, msgspec.Raw]))
-        return _decode(document, kind)
+    def made(document: bytes) -> U:
+        check(_decode(document, dict[str, msgspec.Raw]))
+        return make(_decode(document, kind))
 
-    return await _read(request, judged)
+    return await _read(request, made)
 
 
 async def _read(request: web.Request, parse: Callable[[bytes], T]) -> T:

@@ -6,14 +6,17 @@ import asyncio
 import logging
 import socket
 import struct
+from collections.abc import Sequence
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from ..core.errors import ApiError, shown
+from ..engine.generation import Generation
 from ..process.logs import fields
 from .access import LOCAL, Caller, check_host, check_origin
-from .context import FACTS, PUBLIC, STATE, UNMATCHED, Facts, State
+from .context import ENVELOPES, FACTS, PUBLIC, STATE, UNMATCHED, Facts, State
+from .envelope import OWN, Envelope
 from .metrics import RESPONSES
 
 log = logging.getLogger("llmd.http")
@@ -63,28 +66,34 @@ async def _answer(state: State, request: web.Request, handler: Handler, facts: F
         return await handler(request)
     except ApiError as error:
         facts.error_code = error.code
-        return error_response(error)
+        return error_response(error, _envelope(request, facts))
     except web.HTTPException as error:
         code = _HTTP_CODES.get(error.status)
         if code is None:
             raise
         facts.error_code = code
-        response = error_response(ApiError(code, _http_message(request, code)))
+        response = error_response(ApiError(code, _http_message(request, code)), _envelope(request, facts))
         if isinstance(error, web.HTTPMethodNotAllowed):
             response.headers["Allow"] = _allow(error)
         return response
     except Exception:
         log.exception("a handler failed", extra=fields(method=request.method, path=request.path))
         facts.error_code = "internal_error"
-        return error_response(ApiError("internal_error"))
+        return error_response(ApiError("internal_error"), _envelope(request, facts))
 
 
-def error_response(error: ApiError) -> web.Response:
+def _envelope(request: web.Request, facts: Facts) -> Envelope:
+    """That of the address, whatever is wrong with the method."""
+    endpoint = request.path.removeprefix("/v1") if facts.endpoint == UNMATCHED else facts.endpoint
+    return request.app[ENVELOPES].get(endpoint, OWN)
+
+
+def error_response(error: ApiError, envelope: Envelope = OWN) -> web.Response:
     reason = "Request Cancelled" if error.status == _CLIENT_GONE else None
     response = web.Response(
         status=error.status,
         reason=reason,
-        body=error.body(),
+        body=envelope.body(error),
         content_type="application/json",
         headers=error.headers(),
     )
@@ -200,7 +209,7 @@ async def add_cors_headers(request: web.Request, response: web.StreamResponse) -
 
 
 def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -> None:
-    is_news = facts.generation is not None or facts.error_code is not None or request.method not in _READING
+    is_news = facts.answering is not None or facts.error_code is not None or request.method not in _READING
     level = logging.INFO if is_news else logging.DEBUG
     if not log.isEnabledFor(level):
         return
@@ -213,14 +222,22 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
         **facts.client,
         "error": facts.error_code,
     }
-    generation = facts.generation
-    if generation is not None:
-        values["session"] = generation.work.key.id or "scratch"
-        values["identity"] = generation.work.key.source
-        values["reason"] = generation.reason_word
-        values["outcome"] = generation.outcome_word
-        values["prompt_tokens"] = generation.work.prompt.n_tokens
-        if generation.finished is not None:
-            values["reused_tokens"] = generation.finished.n_reused
-            values["generated_tokens"] = generation.finished.n_generated
+    if facts.answering is not None:
+        values.update(_generated(facts.answering.generations))
     log.log(level, "request", extra=fields(**values))
+
+
+def _generated(generations: Sequence[Generation]) -> dict[str, object]:
+    """Of one session and one prompt; how it went is told of the first."""
+    first = generations[0]
+    values: dict[str, object] = {
+        "session": first.work.key.id or "scratch",
+        "identity": first.work.key.source,
+        "reason": first.reason_word,
+        "outcome": first.outcome_word,
+        "prompt_tokens": first.work.prompt.n_tokens,
+    }
+    if first.finished is not None:
+        values["reused_tokens"] = first.finished.n_reused
+        values["generated_tokens"] = sum(one.finished.n_generated for one in generations if one.finished is not None)
+    return values

@@ -220,9 +220,9 @@ class Connection(web.RequestHandler):
         if self._server.is_local(self):
             return
         if request.writer.output_size > 0:
-            generation = request[FACTS].generation if FACTS in request else None
-            if generation is not None:
-                generation.nudge()  # makes its stream write a comment
+            answering = request[FACTS].answering if FACTS in request else None
+            if answering is not None:
+                answering.nudge()  # makes its stream write a comment
         elif request.version >= (1, 1):
             self._pipe.write(_PROBE)
         else:

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, cast
 
 from aiohttp import web
 
 from ..answers.memory import AnswerMemory
 from ..answers.saved import SavedAnswers
 from ..core import limits
+from ..core.asked import HistoryMode
 from ..core.errors import ApiError
 from ..core.shares import Admission
 from ..engine.engine import Engine
 from ..engine.generation import Generation
+from ..pipeline.answering import Answering
+from ..pipeline.served import Served
 from ..process.config_table import Config
 from ..process.heartbeat import Heartbeat
 from ..process.loading import Loading
 from ..turns.log import TurnLog
 from .access import ANYBODY, Caller, KeyRing
+from .envelope import Envelope
 from .metrics import Metrics
 
 
@@ -31,7 +35,7 @@ class Opened:
     heartbeat: Heartbeat
     turns: TurnLog
     model_id: str
-    histories: AnswerMemory = field(default_factory=AnswerMemory)
+    answers: AnswerMemory = field(default_factory=AnswerMemory)
     saved_answers: SavedAnswers | None = None
     """None: there is no state directory."""
 
@@ -84,12 +88,22 @@ class State:
         return self._there.heartbeat
 
     @property
+    def served(self) -> Served:
+        return Served(
+            engine=self._there.engine,
+            answers=self._there.answers,
+            turns=self._there.turns,
+            history=cast(HistoryMode, self.config.history),
+            scratch_reuse=self.config.scratch_reuse,
+        )
+
+    @property
     def turns(self) -> TurnLog:
         return self._there.turns
 
     @property
-    def histories(self) -> AnswerMemory:
-        return self._there.histories
+    def answers(self) -> AnswerMemory:
+        return self._there.answers
 
     @property
     def saved_answers(self) -> SavedAnswers | None:
@@ -124,7 +138,7 @@ class Facts:
     came_at: float = 0.0
     """Time of the event loop."""
     n_body_bytes: int = 0
-    generation: Generation | None = None
+    answering: Answering | None = None
     error_code: str | None = None
     cors_origin: str | None = None
     client: dict[str, object] = field(default_factory=dict)
@@ -140,5 +154,7 @@ class Facts:
 STATE = web.AppKey("state", State)
 PUBLIC = web.AppKey("public", frozenset[str])
 """Endpoints that need no key, without their /v1."""
+ENVELOPES = web.AppKey("envelopes", dict[str, Envelope])
+"""By the same names: how their errors travel, where not as everybody's."""
 OPENAPI = web.AppKey("openapi", bytes)
 FACTS = web.RequestKey("facts", Facts)

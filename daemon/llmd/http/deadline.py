@@ -1,13 +1,16 @@
-"""--request-timeout counts from the arrival of a request: here until its generation begins, then in answer.py."""
+"""--request-timeout counts from the arrival of a request: `in_time` until it has begun, then `ends_in_time`."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 from aiohttp import web
 
 from ..core.errors import ApiError
+from ..engine.generation import CancelReason
 from .context import FACTS, STATE
 
 
@@ -46,3 +49,17 @@ class in_time:  # noqa: N801  # used as a statement, like asyncio.timeout
             await self._scope.__aexit__(kind, error, trace)
         except TimeoutError:
             raise ApiError("shutting_down" if self._is_stopped else "deadline_exceeded") from None
+
+
+@contextmanager
+def ends_in_time(request: web.Request, cancel: Callable[[CancelReason], None]) -> Iterator[None]:
+    """Around what has begun: it is cancelled when time is up, and its end says so."""
+    deadline = deadline_of(request)
+    if deadline is None:
+        yield
+        return
+    timer = asyncio.get_running_loop().call_at(deadline, cancel, CancelReason.DEADLINE)
+    try:
+        yield
+    finally:
+        timer.cancel()

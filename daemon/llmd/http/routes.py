@@ -6,7 +6,7 @@ from aiohttp import web
 
 from ..dialects.openai import chat, completions
 from ..dialects.openai import wire as openai
-from .context import OPENAPI, PUBLIC
+from .context import ENVELOPES, OPENAPI, PUBLIC
 from .endpoints import explain, health, models, openapi, saved, session_verbs, sessions, text, wire
 from .endpoints.endpoint import Endpoint
 from .endpoints.failures import COMMAND, GENERATES, NAMES, RENDERS, SESSION, STORE, TEXT
@@ -14,9 +14,9 @@ from .receive import leave_expectation
 
 ENDPOINTS = (
     Endpoint("POST", "/v1/chat/completions", chat.chat_completions, "Answer a conversation, as one answer or a stream",
-             openai.ChatCompletion, openai.ChatCompletionRequest, failures=GENERATES),
+             openai.ChatCompletion, openai.ChatCompletionRequest, generates=True, failures=GENERATES),
     Endpoint("POST", "/v1/completions", completions.completions, "Continue a text, as one answer or a stream",
-             openai.Completion, openai.CompletionRequest, failures=GENERATES),
+             openai.Completion, openai.CompletionRequest, generates=True, failures=GENERATES),
     Endpoint("GET", "/v1/models", models.list_models, "The model being served", wire.ModelList),
     Endpoint("GET", "/v1/models/{id}", models.show_model, "One model", wire.Model, failures=("model_not_found",)),
     Endpoint("GET", "/v1/sessions", sessions.list_sessions, "Sessions, the last used first", wire.SessionList),
@@ -70,4 +70,5 @@ def add_routes(app: web.Application) -> None:
             for method in methods:
                 app.router.add_route(method, path, endpoint.handler, expect_handler=leave_expectation)
     app[PUBLIC] = frozenset(endpoint.spellings[0] for endpoint in ENDPOINTS if endpoint.is_public)
+    app[ENVELOPES] = {endpoint.spellings[0]: endpoint.envelope for endpoint in ENDPOINTS}
     app[OPENAPI] = openapi.document(ENDPOINTS)

@@ -318,7 +318,7 @@ tensor take_tensor(source &from)
 }
 
 /* Tensors lie one behind the other; returns where the last one ends, from the beginning of the weights. */
-uint64_t take_tensors(source &from, uint64_t n, uint64_t alignment, uint64_t *weight_bytes)
+uint64_t take_tensors(source &from, uint64_t n, uint64_t alignment)
 {
     std::unordered_set<std::string> names;
     uint64_t expected = 0, end = 0;
@@ -336,7 +336,6 @@ uint64_t take_tensors(source &from, uint64_t n, uint64_t alignment, uint64_t *we
         if (end > static_cast<uint64_t>(INT64_MAX) / 2) {
             throw damaged("its tensors are larger than any file");
         }
-        *weight_bytes += t.n_bytes;
     }
     return end;
 }
@@ -394,8 +393,7 @@ void read_header(source &from, model_file *out)
     }
     out->n_bytes = from.size();
     out->n_tensors = static_cast<uint32_t>(n_tensors);
-    out->weight_bytes = 0;
-    const uint64_t end = take_tensors(from, n_tensors, alignment, &out->weight_bytes);
+    const uint64_t end = take_tensors(from, n_tensors, alignment);
     const uint64_t begin = (from.position() + alignment - 1) / alignment * alignment;
     if (n_tensors > 0 && (from.size() < begin || from.size() - begin < end)) {
         throw damaged("it has " + number(from.size()) + " bytes, but its weights end at " + number(begin + end) +
@@ -448,7 +446,6 @@ void add_parts(const std::string &path, model_file *all)
             throw damaged("its part " + std::string(name) + " belongs to another model");
         }
         all->n_bytes += one.n_bytes;
-        all->weight_bytes += one.weight_bytes;
         all->n_tensors += one.n_tensors;
     }
     if (all->n_tensors_all != 0 && all->n_tensors != all->n_tensors_all) {

@@ -24,8 +24,7 @@ enum {
 };
 
 typedef struct model_file {
-    uint64_t n_bytes;      /* of the file */
-    uint64_t weight_bytes; /* that its tensors take */
+    uint64_t n_bytes; /* of the file: llama.cpp maps and reads it through, what lies behind the tensors, too */
     uint32_t n_tensors;
     uint32_t part; /* of a split model, from 0 */
     uint32_t n_parts;

@@ -54,11 +54,10 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
             m->is_touched[seq] = 1;
             m->touched.push_back(seq);
             m->ends[seq] = m->positions[seq];
-            n_outputs = 0;
         }
         n_outputs += b->outputs[i] != 0;
         if (b->positions[i] < 0 || static_cast<uint32_t>(b->positions[i]) != m->ends[seq] ||
-            m->ends[seq] >= m->info.n_ctx || n_outputs > 1) {
+            m->ends[seq] >= m->info.n_ctx || n_outputs > m->info.n_outputs_max) {
             return false;
         }
         m->ends[seq]++;

@@ -93,8 +93,8 @@ struct model_llama_no_room : std::runtime_error {
 model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
                                          const llama_context_params &params, uint32_t n_ctx_min, uint64_t budget);
 
-/* Throws model_llama_no_room when weights of so many bytes are larger than the memory of the host and of these devices. */
-void model_llama_weights_check(uint64_t weight_bytes, const std::vector<ggml_backend_dev_t> &devices);
+/* Throws model_llama_no_room when a model of so many bytes is larger than the memory of the host and of these devices. */
+void model_llama_size_check(uint64_t model_bytes, const std::vector<ggml_backend_dev_t> &devices);
 
 uint64_t model_llama_memory_free(); /* bytes of host memory that can be had without swapping */
 int32_t model_llama_cores();        /* physical cores that this process may use */

@@ -106,7 +106,7 @@ uint64_t model_llama_memory_free()
     return std::min(memory_available(), cgroup_memory_free(CGROUP_MOUNT, CGROUP_SELF));
 }
 
-void model_llama_weights_check(uint64_t weight_bytes, const std::vector<ggml_backend_dev_t> &devices)
+void model_llama_size_check(uint64_t model_bytes, const std::vector<ggml_backend_dev_t> &devices)
 {
     const uint64_t host_bytes = model_llama_memory_free();
     uint64_t device_bytes = 0;
@@ -116,14 +116,13 @@ void model_llama_weights_check(uint64_t weight_bytes, const std::vector<ggml_bac
         /* an integrated device's memory is the host's */
         device_bytes += ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_GPU ? n_free : 0;
     }
-    if (weight_bytes > host_bytes + device_bytes) {
+    if (model_bytes > host_bytes + device_bytes) {
         char text[256];
         const double gib = 1 << 30;
-        snprintf(
-            text, sizeof text,
-            "its weights take %.1f GiB, but %.1f GiB of memory are available (--oversize allow loads it all the same, "
-            "and reads the rest from the disk for every token)",
-            static_cast<double>(weight_bytes) / gib, static_cast<double>(host_bytes + device_bytes) / gib);
+        snprintf(text, sizeof text,
+                 "it takes %.1f GiB, but %.1f GiB of memory are available (--oversize allow loads it all the same, "
+                 "and reads the rest from the disk for every token)",
+                 static_cast<double>(model_bytes) / gib, static_cast<double>(host_bytes + device_bytes) / gib);
         throw model_llama_no_room(text);
     }
 }

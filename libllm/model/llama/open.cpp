@@ -72,7 +72,7 @@ void check_file(const model_options &o, const std::vector<ggml_backend_dev_t> &d
     check_architecture(o.path, file.architecture);
     try {
         if (!o.allow_oversize) {
-            model_llama_weights_check(file.weight_bytes, devices);
+            model_llama_size_check(file.n_bytes, devices);
         }
     } catch (const model_llama_no_room &e) {
         throw refusal(LLM_NO_MEMORY, std::string("no memory for the model ") + o.path + ": " + e.what());
@@ -313,7 +313,7 @@ llama_context_params context_params(const model_llama *m, const model_options &o
     p.n_batch = std::max({o.n_batch == 0 ? N_BATCH_DEFAULT : o.n_batch, N_BATCH_MIN, o.n_seq});
     p.n_ubatch = p.n_batch;
     p.n_seq_max = o.n_seq;
-    p.n_outputs_max = o.n_seq;
+    p.n_outputs_max = std::min(p.n_batch, o.n_seq + MODEL_OUTPUTS_BESIDE);
     p.n_threads = o.n_threads > 0 ? o.n_threads : model_llama_cores();
     p.n_threads_batch = p.n_threads;
     p.flash_attn_type = gpus_of(o).empty() ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
@@ -355,6 +355,7 @@ void make_context(model_llama *m, const model_options &o)
                       std::string("cannot serve the model ") + o.path + ": it keeps no context; choose a chat model");
     }
     m->info.n_batch = llama_n_batch(m->context);
+    m->info.n_outputs_max = std::min(m->info.n_batch, p.n_outputs_max);
     m->info.n_threads = llama_n_threads(m->context);
     m->info.n_cells = m->info.memory == LLM_MEMORY_RECURRENT ? UINT32_MAX : llama_n_ctx(m->context);
 }

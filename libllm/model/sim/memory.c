@@ -161,16 +161,13 @@ static bool token_is_valid(sim_model *m, const model_batch *b, uint32_t i)
     if (s->seen_call != m->n_calls) {
         s->seen_call = m->n_calls;
         s->seen_next = s->position;
-        s->seen_output = false;
     } else if (b->seqs[i - 1] != b->seqs[i]) {
         return false; /* its tokens do not stand together */
     }
-    if (b->positions[i] < 0 || (uint32_t)b->positions[i] != s->seen_next || s->seen_next >= m->base.info.n_ctx ||
-        (b->outputs[i] != 0 && s->seen_output)) {
+    if (b->positions[i] < 0 || (uint32_t)b->positions[i] != s->seen_next || s->seen_next >= m->base.info.n_ctx) {
         return false;
     }
     s->seen_next++;
-    s->seen_output |= b->outputs[i] != 0;
     return true;
 }
 
@@ -180,12 +177,14 @@ static bool batch_is_valid(sim_model *m, const model_batch *b)
     if (b->n == 0 || b->n > m->base.info.n_batch) {
         return false;
     }
+    uint32_t n_outputs = 0;
     for (uint32_t i = 0; i < b->n; i++) {
+        n_outputs += b->outputs[i] != 0;
         if (!token_is_valid(m, b, i)) {
             return false;
         }
     }
-    return true;
+    return n_outputs <= m->base.info.n_outputs_max;
 }
 
 /* ---- decode: faults ---- */

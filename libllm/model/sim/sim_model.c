@@ -137,6 +137,7 @@ static void info_fill(sim_model *m, const model_options *options)
                          .n_vocab = SIM_VOCABULARY,
                          .n_seq = options->n_seq,
                          .n_batch = batch_of(o, options->n_batch),
+                         .n_outputs_max = options->n_seq + MODEL_OUTPUTS_BESIDE,
                          .n_window = o->memory == LLM_MEMORY_WINDOW ? (uint32_t)o->window : 0,
                          .memory = o->memory,
                          .checkpoint = checkpoint_of(o->memory),
@@ -163,7 +164,7 @@ static bool memory_open(sim_model *m, const char *chat_template)
     bool has_window = info->memory == LLM_MEMORY_WINDOW;
     m->attentions = has_window ? calloc((size_t)info->n_seq * (info->n_ctx + (size_t)1), sizeof *m->attentions) : NULL;
     m->shared = calloc((size_t)info->n_seq * info->n_seq, sizeof *m->shared);
-    m->logits = calloc((size_t)info->n_seq * info->n_vocab, sizeof *m->logits);
+    m->logits = calloc((size_t)info->n_outputs_max * info->n_vocab, sizeof *m->logits);
     m->row_of = calloc(info->n_batch, sizeof *m->row_of);
     m->own_template = chat_template != NULL ? strdup(chat_template) : NULL;
     m->chat_template = chat_template != NULL ? m->own_template : sim_chat_template;

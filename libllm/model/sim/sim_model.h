@@ -105,7 +105,6 @@ typedef struct sim_sequence {
     sim_state recurrent; /* hybrid only */
     uint64_t seen_call;  /* last decode call that held tokens of it */
     uint32_t seen_next;  /* the position its next token in that call must have */
-    bool seen_output;
 } sim_sequence;
 
 typedef struct sim_model {
@@ -118,7 +117,7 @@ typedef struct sim_model {
     uint32_t *shared;     /* [a * n_seq + b]: leading tokens whose cells a and b share; symmetric */
     uint64_t n_calls;     /* decode calls */
     uint64_t n_counted;   /* of these, the ones that fail_at and fail_every count */
-    float *logits;        /* n_seq rows */
+    float *logits;        /* n_outputs_max rows */
     int32_t *row_of;      /* batch index to row of the last successful call, or -1; n_batch entries */
     uint32_t n_rows;
     const char *chat_template;

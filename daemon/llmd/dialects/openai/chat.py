@@ -2,52 +2,50 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from aiohttp import web
 
-from ...core.sampling import max_tokens_of
+from ...core.asked import Asked
 from ...http import body
-from ...http.answer import answer
+from ...http.answer import answer, sender_of
 from ...http.context import FACTS, STATE
 from ...http.deadline import in_time
 from ...http.endpoints.wire.text import RenderedTemplate
-from ...http.history import rendered
 from ...http.respond import respond
-from ...http.work import admitted, delivery_of, key_of, work_of
-from ...turns.user_starts import user_starts
+from ...http.writer import Writing
+from ...pipeline.prompt import rendered
+from .parameters import CHAT
+from .reader import chat_of, conversation_of, includes_usage, session_of
 from .wire import ChatCompletionRequest
+from .writer import ChatWriter
 
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
-    with admitted(request):
-        return await _completed(request)
+    return await answer(request, _read)
 
 
-async def _completed(request: web.Request) -> web.StreamResponse:
-    async with in_time(request):
-        wanted = await body.read_generation(request, "chat", ChatCompletionRequest)
-        key = key_of(request, wanted)
-        max_tokens = _max_tokens(wanted, request.app[STATE].engine.info.n_ctx)
-        work = work_of(request, wanted, key, max_tokens, "messages")
-        chat = await rendered(request, wanted, key)
-    has_opening = wanted.add_generation_prompt is not False
-    starts = user_starts(chat.roles, chat.prompt.boundaries) if has_opening else {}
-    whole = work(prompt=chat.prompt, history=chat.digest, user_starts=starts)
-    return await answer(request, whole, delivery_of("chat", wanted))
+async def _read(request: web.Request) -> tuple[Asked, Writing]:
+    headers = request.headers.items()
 
+    def made(wanted: ChatCompletionRequest) -> tuple[Asked, Writing]:
+        asked = chat_of(wanted, headers)
+        return asked, partial(ChatWriter, n_answers=asked.n_answers, include_usage=includes_usage(wanted))
 
-def _max_tokens(wanted: ChatCompletionRequest, n_ctx: int) -> int:
-    for name in ("max_completion_tokens", "max_tokens", "n_predict"):
-        value = getattr(wanted, name)
-        if value is not None:
-            return max_tokens_of(name, value, n_ctx)
-    return 0
+    return await body.read_as(request, ChatCompletionRequest, CHAT.check, made)
 
 
 async def apply_template(request: web.Request) -> web.Response:
-    engine, owner = request.app[STATE].engine, request[FACTS].caller.owner
+    state, headers, owner = request.app[STATE], request.headers.items(), request[FACTS].caller.owner
     async with in_time(request):
-        wanted = await body.read_generation(request, "chat", ChatCompletionRequest)
-        text = (await rendered(request, wanted, key_of(request, wanted))).prompt.text
-        return await engine.in_thread(
+        (key, parent), conversation = await body.read_as(
+            request,
+            ChatCompletionRequest,
+            CHAT.check,
+            lambda wanted: (session_of(wanted, headers), conversation_of(wanted)),
+        )
+        found = await rendered(state.served, conversation, key, parent, sender_of(request))
+        text = found.prompt.text
+        return await state.engine.in_thread(
             owner, len(text), lambda: respond(RenderedTemplate(text.decode(errors="replace")))
         )

@@ -1,55 +1,11 @@
-"""Which request fields are honoured, accepted or refused: one table, which also writes its own documentation.
-
-honoured   changes the answer as documented
-accepted   cannot change the text of the answer; clients send it, nothing happens
-refused    would change the answer and is not there: 400 `unsupported_parameter`, unless the value is neutral
-"""
+"""The parameters of OpenAI's chat and text completions, and what else their clients send."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from ..parameters import Table, accepted, honoured, refused
 
-import msgspec
-
-from ...core import limits
-from ...core.errors import ApiError, shown
-
-Treatment = Literal["honoured", "accepted", "refused"]
-Endpoint = Literal["chat", "completions"]
-PROMPTS = ("messages", "prompt")
-"""Bounded by the context, not by bytes of their own."""
-BOTH: tuple[Endpoint, ...] = ("chat", "completions")
-CHAT: tuple[Endpoint, ...] = ("chat",)
-COMPLETIONS: tuple[Endpoint, ...] = ("completions",)
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    name: str
-    treatment: Treatment
-    note: str
-    endpoints: tuple[Endpoint, ...] = BOTH
-    neutral: tuple[Any, ...] = ()
-    """For refused ones: values, besides null, that ask for nothing."""
-
-    def is_neutral(self, value: object) -> bool:
-        return value is None or any(value == v and isinstance(value, bool) == isinstance(v, bool) for v in self.neutral)
-
-
-def _rows(treatment: Treatment, endpoints: tuple[Endpoint, ...], notes: Mapping[str, str]) -> tuple[Parameter, ...]:
-    return tuple(Parameter(name, treatment, note, endpoints) for name, note in notes.items())
-
-
-def _refused(
-    endpoints: tuple[Endpoint, ...], notes: Mapping[str, tuple[str, tuple[Any, ...]]]
-) -> tuple[Parameter, ...]:
-    return tuple(Parameter(name, "refused", note, endpoints, neutral) for name, (note, neutral) in notes.items())
-
-
-TABLE: tuple[Parameter, ...] = (
-    *_rows("honoured", CHAT, {
+_CHAT = (
+    honoured({
         "messages": "the conversation; roles system, developer, user, assistant, tool; text only; of each message the "
             "template reads role, content, name, tool_calls, tool_call_id, reasoning_content; several of the user in a "
             "row are joined where the template refuses them",
@@ -64,11 +20,46 @@ TABLE: tuple[Parameter, ...] = (
         "history": "resident: past answers of the session keep the tokens they were generated with; template: they are "
             "tokenized again as the template writes them; holds for the session until it is reset; default: --history",
     }),
-    *_rows("honoured", COMPLETIONS, {
+    accepted({
+        "parallel_tool_calls": "there are no tools to call", "verbosity": "",
+        "parse_tool_calls": "there are no tools to call", "prediction": "a hint for speed only",
+        "parallel_tool_call": "",
+    }),
+    refused({
+        "tools": ("tool calls", ([],)),
+        "tool_choice": ("tool calls", ("none", "auto")),
+        "functions": ("function calls", ([],)),
+        "function_call": ("function calls", ("none", "auto")),
+        "response_format": ("structured answers", ({"type": "text"},)),
+        "logprobs": ("log probabilities", (False,)),
+        "top_logprobs": ("log probabilities", (0,)),
+        "modalities": ("anything but text", (["text"],)),
+        "audio": ("audio", ()),
+        "web_search_options": ("web search", ()),
+        "continue_final_message": ("continuing a message", (False,)),
+        "chat_template": ("templates from requests; use --chat-template-file", ()),
+        "documents": ("documents", ([],)),
+        "echo": ("echo", (False,)),
+        "thinking_budget_tokens": ("a limit for thinking; enable_thinking switches it off", (-1,)),
+        "reasoning_format": ("reasoning apart from the text", ("none", "auto")),
+    }),
+)  # fmt: skip
+
+_COMPLETIONS = (
+    honoured({
         "prompt": "text, a list with one text, or token ids",
         "parse_special": "false: control words in the prompt's text are plain text; default: they are control tokens",
     }),
-    *_rows("honoured", BOTH, {
+    refused({
+        "suffix": ("infill", ("",)),
+        "echo": ("echo", (False,)),
+        "logprobs": ("log probabilities", (False,)),
+        "response_format": ("structured answers", ({"type": "text"},)),
+    }),
+)  # fmt: skip
+
+_BOTH = (
+    honoured({
         "model": "any name is accepted and this daemon's model answers, under its own name",
         "stream": "server-sent events instead of one answer",
         "stream_options": "include_usage: a last chunk with usage and session",
@@ -92,42 +83,13 @@ TABLE: tuple[Parameter, ...] = (
         "ignore_eos": "true: the answer goes on until its length",
         "cache_prompt": "false: nothing that is resident is reused",
     }),
-    *_rows("accepted", BOTH, {
+    accepted({
         "user": "", "store": "", "service_tier": "", "safety_identifier": "", "prompt_cache_retention": "",
         "client_metadata": "", "include": "", "request_id": "", "priority": "", "cache_salt": "",
         "timings_per_token": "timings are in the session object", "return_progress": "",
         "stream_interval": "", "sse_ping_interval": "set for all streams by --keepalive-interval",
     }),
-    *_rows("accepted", CHAT, {
-        "parallel_tool_calls": "there are no tools to call", "verbosity": "",
-        "parse_tool_calls": "there are no tools to call", "prediction": "a hint for speed only",
-        "parallel_tool_call": "",
-    }),
-    *_refused(CHAT, {
-        "tools": ("tool calls", ([],)),
-        "tool_choice": ("tool calls", ("none", "auto")),
-        "functions": ("function calls", ([],)),
-        "function_call": ("function calls", ("none", "auto")),
-        "response_format": ("structured answers", ({"type": "text"},)),
-        "logprobs": ("log probabilities", (False,)),
-        "top_logprobs": ("log probabilities", (0,)),
-        "modalities": ("anything but text", (["text"],)),
-        "audio": ("audio", ()),
-        "web_search_options": ("web search", ()),
-        "continue_final_message": ("continuing a message", (False,)),
-        "chat_template": ("templates from requests; use --chat-template-file", ()),
-        "documents": ("documents", ([],)),
-        "echo": ("echo", (False,)),
-        "thinking_budget_tokens": ("a limit for thinking; enable_thinking switches it off", (-1,)),
-        "reasoning_format": ("reasoning apart from the text", ("none", "auto")),
-    }),
-    *_refused(COMPLETIONS, {
-        "suffix": ("infill", ("",)),
-        "echo": ("echo", (False,)),
-        "logprobs": ("log probabilities", (False,)),
-        "response_format": ("structured answers", ({"type": "text"},)),
-    }),
-    *_refused(BOTH, {
+    refused({
         "n": ("several answers", (1,)),
         "best_of": ("several answers", (1,)),
         "use_beam_search": ("beam search", (False,)),
@@ -177,50 +139,6 @@ TABLE: tuple[Parameter, ...] = (
     }),
 )  # fmt: skip
 
-_BY_ENDPOINT: dict[Endpoint, dict[str, Parameter]] = {
-    endpoint: {row.name: row for row in TABLE if endpoint in row.endpoints} for endpoint in BOTH
-}
-
-
-def check(endpoint: Endpoint, fields: Mapping[str, msgspec.Raw]) -> None:
-    """Refuses the first field that would change the answer and is not there, or is larger than it may be."""
-    known = _BY_ENDPOINT[endpoint]
-    for name, raw in fields.items():
-        row = known.get(name)
-        if row is None:
-            raise ApiError("unsupported_parameter", f"{shown(name)} is not a parameter of this endpoint.", _param(name))
-        if row.treatment == "refused":
-            _check_neutral(row, raw)
-        elif row.treatment == "honoured" and len(raw) > limits.FIELD_BYTES_MAX and name not in PROMPTS:
-            message = f"{name}: {len(raw)} bytes of JSON; at most {limits.FIELD_BYTES_MAX} are taken."
-            raise ApiError("invalid_value", message, name)
-
-
-def _check_neutral(row: Parameter, raw: msgspec.Raw) -> None:
-    """Every neutral value is short: what is long needs no decoding."""
-    is_short = len(raw) <= limits.NEUTRAL_BYTES_MAX
-    value = msgspec.json.decode(raw) if is_short else raw
-    if not is_short or not row.is_neutral(value):
-        message = f"{row.name}: {shown(value)} asks for {row.note}, which this server does not support."
-        raise ApiError("unsupported_parameter", message, row.name)
-
-
-def _param(name: str) -> str:
-    """A client's own name for a field, as far as it is worth repeating."""
-    return name[: limits.USER_FIELD_SHOWN_CHARS_MAX]
-
-
-def reference() -> str:
-    """The table as Markdown, for the documentation."""
-    lines = ["| parameter | endpoints | treatment | meaning |", "|---|---|---|---|"]
-    for row in TABLE:
-        note = row.note
-        if row.treatment == "refused":
-            neutral = ", ".join(f"`{msgspec.json.encode(value).decode()}`" for value in (None, *row.neutral))
-            note = f"{note}; allowed: {neutral}"
-        lines.append(f"| `{row.name}` | {', '.join(row.endpoints)} | {row.treatment} | {note} |")
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(reference())
+CHAT = Table("chat", "messages", *_CHAT, *_BOTH)
+COMPLETIONS = Table("completions", "prompt", *_COMPLETIONS, *_BOTH)
+TABLES = (CHAT, COMPLETIONS)

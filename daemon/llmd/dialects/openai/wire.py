@@ -1,4 +1,4 @@
-"""OpenAI's chat and text completions as they travel: requests, responses, stream chunks. Types only, no I/O."""
+"""OpenAI's chat and text completions as they travel: requests and responses. Types only, no I/O."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...core import limits
+from ...core.parts import SessionReport
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
@@ -121,23 +122,6 @@ class Usage(msgspec.Struct, frozen=True):
     prompt_tokens_details: PromptTokensDetails
 
 
-class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What happened to the session of this request. `id` is null for a request without one."""
-
-    id: str | None
-    reused_prompt_tokens: int
-    prefilled_prompt_tokens: int
-    session_reset_reason: str | None
-    """Word of the resume decision; null when the request ended before it was taken."""
-    queue_ms: float
-    prefill_ms: float
-    decode_ms: float
-    diverged_at: int | None = None
-    """Index of the first prompt token that differs from what was resident."""
-    diverged_before: str | None = None
-    diverged_after: str | None = None
-
-
 FinishReason = Literal["stop", "length"]
 
 
@@ -181,52 +165,3 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[CompletionChoice]
     usage: Usage
     session: SessionReport
-
-
-# --- streams ---------------------------------------------------------------------------------------------------------
-
-DONE = b"data: [DONE]\n\n"
-KEEP_ALIVE = b": keep-alive\n\n"
-
-
-class ChunkTemplate:
-    """The bytes of one stream's events. All but the text is encoded once, so that a token costs one small join."""
-
-    __slots__ = ("_head", "_is_chat", "_text_head", "_text_tail")
-
-    def __init__(self, id: str, created: int, model: str, is_chat: bool, fingerprint: str) -> None:
-        kind = "chat.completion.chunk" if is_chat else "text_completion"
-        facts = msgspec.json.encode(
-            {"id": id, "object": kind, "created": created, "model": model, "system_fingerprint": fingerprint}
-        )
-        self._is_chat = is_chat
-        self._head = b"data: " + facts[:-1]
-        opening = b',"choices":[{"index":0,"delta":{"content":' if is_chat else b',"choices":[{"index":0,"text":'
-        self._text_head = self._head + opening
-        self._text_tail = b'},"finish_reason":null}]}\n\n' if is_chat else b',"finish_reason":null}]}\n\n'
-
-    def opening(self) -> bytes:
-        """The role, first in a chat; nothing in a text completion."""
-        if not self._is_chat:
-            return b""
-        delta = b',"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
-        return self._head + delta
-
-    def text(self, encoded: bytes) -> bytes:
-        """`encoded`: the text as a JSON string."""
-        return self._text_head + encoded + self._text_tail
-
-    def finish(self, reason: FinishReason, session: SessionReport | None) -> bytes:
-        choice = b'{"index":0,"delta":{}' if self._is_chat else b'{"index":0,"text":""'
-        extra = b"" if session is None else b',"session":' + msgspec.json.encode(session)
-        return (
-            self._head + b',"choices":[' + choice + b',"finish_reason":"' + reason.encode() + b'"}]' + extra + b"}\n\n"
-        )
-
-    def usage(self, usage: Usage, session: SessionReport) -> bytes:
-        body = b',"choices":[],"usage":' + msgspec.json.encode(usage) + b',"session":' + msgspec.json.encode(session)
-        return self._head + body + b"}\n\n"
-
-
-def error_event(body: bytes) -> bytes:
-    return b"data: " + body + b"\n\n"

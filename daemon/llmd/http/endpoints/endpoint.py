@@ -8,6 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
+from ..envelope import OWN, Envelope
 from .failures import BODY, EVERYWHERE, KEYED
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -25,6 +26,10 @@ class Endpoint:
     takes: type[Any] | None = None
     is_public: bool = False
     media: str = "application/json"
+    generates: bool = False
+    """It answers in a session, as a whole or as a stream."""
+    envelope: Envelope = OWN
+    """In which its errors travel."""
     failures: tuple[str, ...] = ()
     """Codes of errors.CODES, beside those of every endpoint and of every body."""
 

@@ -10,9 +10,9 @@ from aiohttp import web
 
 from ... import __version__
 from ...core import limits
-from ...core.errors import ErrorEnvelope
 from ...core.session_key import HEADERS
 from ..context import OPENAPI
+from ..envelope import OWN
 from .endpoint import Endpoint
 from .failures import by_status
 
@@ -20,12 +20,11 @@ _REF = "#/components/schemas/{name}"
 _JSON = "application/json"
 _PARAMETER = re.compile(r"{(\w+)}")
 _SESSION = "/v1/sessions/{id}"
-_GENERATES = ("/v1/chat/completions", "/v1/completions")
 
 
 def document(endpoints: tuple[Endpoint, ...]) -> bytes:
     named = [kind for row in endpoints for kind in (row.takes, row.answer) if kind is not None]
-    types = [ErrorEnvelope, *named]
+    types = list(dict.fromkeys([OWN.kind, *(row.envelope.kind for row in endpoints), *named]))
     _, components = msgspec.json.schema_components(types, ref_template=_REF)
     paths: dict[str, Any] = {}
     for row in endpoints:
@@ -80,7 +79,7 @@ def _parameters(row: Endpoint) -> list[dict[str, Any]]:
                 "schema": {"type": "string"},
             }
         )
-    if row.path in _GENERATES:
+    if row.generates:
         description = "The session this request continues. Also read: " + ", ".join(names[0] for names in HEADERS[1:])
         schema = {"type": "string", "minLength": 1, "maxLength": limits.SESSION_ID_CHARS_MAX, "pattern": "^[!-~]*$"}
         parameters.append(
@@ -100,7 +99,7 @@ def _success(row: Endpoint) -> dict[str, Any]:
         schema = {"type": "object" if row.media == _JSON else "string"}
         return {"description": row.summary, "content": {row.media: {"schema": schema}}}
     content: dict[str, Any] = {_JSON: {"schema": _ref(row.answer)}}
-    if row.path in _GENERATES:
+    if row.generates:
         content["text/event-stream"] = {"schema": {"type": "string"}}
     return {"description": row.summary, "content": content}
 
@@ -110,7 +109,7 @@ def _failures(row: Endpoint) -> dict[str, Any]:
     failures = {
         str(status): {
             "description": "A code of: " + ", ".join(codes),
-            "content": {_JSON: {"schema": _ref(ErrorEnvelope)}},
+            "content": {_JSON: {"schema": _ref(row.envelope.kind)}},
         }
         for status, codes in by_status(row.codes).items()
     }

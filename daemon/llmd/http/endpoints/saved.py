@@ -21,9 +21,9 @@ from .wire.saved import Saved, SavedDeleted, SavedList, SaveRequest, SessionSave
 async def save_session(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await body.read(request, SaveRequest)
     found = find(request)
-    answers = _answers_of(state)
+    saved_answers = _saved_answers_of(state)
     label = _label(wanted.name)
-    kept = state.histories.stored_of(found.owner, found.id)
+    stored = state.answers.stored_of(found.owner, found.id)
     reply = await state.engine.save(found.owner, found.id, label)
     if reply.status == Status.NOT_FOUND:
         raise ApiError("nothing_to_save", None, "id")
@@ -35,19 +35,19 @@ async def save_session(request: web.Request) -> web.Response:
             "name",
         )
     check(found, reply)
-    await asyncio.to_thread(answers.write, found.owner, label, kept)
+    await asyncio.to_thread(saved_answers.write, found.owner, label, stored)
     return respond(SessionSaved(found.id, label, reply.n_tokens))
 
 
 async def load_session(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await body.read(request, SaveRequest)
-    answers = _answers_of(state)
+    saved_answers = _saved_answers_of(state)
     name = name_for(request.match_info["id"], "id")
     label = _label(wanted.name)
     owner = _owner_meant(request)
     reply = await state.engine.load(owner, name, label)
     _check_label(label, reply.status)
-    state.histories.restore_as(owner, name, await asyncio.to_thread(answers.read, owner, label))
+    state.answers.restore_as(owner, name, await asyncio.to_thread(saved_answers.read, owner, label))
     return respond(again(state, owner, name))
 
 
@@ -63,11 +63,11 @@ async def list_saved(request: web.Request) -> web.Response:
 
 
 async def delete_saved(request: web.Request) -> web.Response:
-    state, answers = request.app[STATE], _answers_of(request.app[STATE])
+    state, saved_answers = request.app[STATE], _saved_answers_of(request.app[STATE])
     label = _label(request.match_info["id"])
     owner = _owner_meant(request)
     # First, for a client that goes in between cannot ask again: there is no such label any more.
-    await asyncio.to_thread(answers.write, owner, label, None)
+    await asyncio.to_thread(saved_answers.write, owner, label, None)
     reply = await state.engine.unsave(owner, label)
     _check_label(label, reply.status)
     return respond(SavedDeleted(label))
@@ -99,7 +99,7 @@ def _check_label(label: str, status: int) -> None:
         raise ApiError(code_of_status(STATUS_WORDS[status]), None, "name")
 
 
-def _answers_of(state: State) -> SavedAnswers:
+def _saved_answers_of(state: State) -> SavedAnswers:
     if state.saved_answers is None:
         raise ApiError("no_state_dir")
     return state.saved_answers

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..engine.native import JSON_TEXTS, JSON_WORDS, Status, ffi, lib
-from . import limits
-from .errors import ApiError
+from ..core import limits
+from ..core.errors import ApiError
+from .native import JSON_TEXTS, JSON_WORDS, Status, ffi, lib
 
 _FIELDS = {
     "values": "n_values",

@@ -1,0 +1,110 @@
+"""What a client asks for, in no dialect's words: a dialect's reader makes it, the pipeline answers it.
+
+Types only. Names are ours; where the client has to be told about one of its fields, `param` is what it called it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from .session_key import SessionKey
+
+Role = Literal["system", "user", "assistant", "tool"]
+HistoryMode = Literal["resident", "template"]
+"""resident: answers keep the tokens they were generated with; template: all is tokenized as the template has it."""
+
+
+class PlainToolCall(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str
+    """JSON in a text, as it was written."""
+    id: str | None = None
+
+
+class PlainMessage(msgspec.Struct, frozen=True):
+    """One message of a conversation, of the past or just generated."""
+
+    role: Role
+    content: str = ""
+    tool_calls: tuple[PlainToolCall, ...] = ()
+    name: str | None = None
+    tool_call_id: str | None = None
+    """Of a tool's result: the call that it answers."""
+    reasoning: str | None = None
+
+
+class Tool(msgspec.Struct, frozen=True):
+    """A function that the answer may call."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """As JSON schema."""
+
+
+class ChatPrompt(msgspec.Struct, frozen=True):
+    """A prompt that the model's template makes."""
+
+    messages: list[PlainMessage]
+    variables: dict[str, Any] = {}
+    """Of the template."""
+    tools: tuple[Tool, ...] = ()
+    has_opening: bool | None = None
+    """Whether the prompt ends with the beginning of an answer; None: as the template has it, which is yes."""
+    history: HistoryMode | None = None
+    """None: as the session had it."""
+    param: str = "messages"
+
+
+class RawPrompt(msgspec.Struct, frozen=True):
+    """A prompt without a template."""
+
+    given: str | list[int]
+    """Text, or token ids."""
+    parse_special: bool = True
+    """Whether control words in a text become control tokens."""
+    param: str = "prompt"
+
+
+class SamplingAsked(msgspec.Struct, frozen=True, kw_only=True):
+    """How tokens are to be picked; None: as the model recommends. Checked (core/sampling.py)."""
+
+    temperature: float | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    top_k: int | None = None
+    repeat_penalty: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    penalty_last_n: int | None = None
+    seed: int | None = None
+
+
+class Constraint(msgspec.Struct, frozen=True):
+    """A form that the answer must have."""
+
+    kind: Literal["json_schema", "grammar"]
+    text: str
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """One request."""
+
+    prompt: ChatPrompt | RawPrompt
+    key: SessionKey
+    parent: str = ""
+    """If the session does not exist yet, it begins as a fork of this one."""
+    n_answers: int = 1
+    is_stream: bool = False
+    max_tokens: int = 0
+    """Of each answer; 0: as many as the context holds."""
+    sampling: SamplingAsked = SamplingAsked()
+    logit_bias: dict[int, float] = {}
+    stop: list[str] = []
+    constraint: Constraint | None = None
+    ignore_end: bool = False
+    """The answer goes on until its length."""
+    is_cold: bool = False
+    """Nothing that is resident is reused."""

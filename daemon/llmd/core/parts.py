@@ -1,0 +1,95 @@
+"""What answers are made of, in no dialect's words: the pipeline makes parts, a dialect's writer turns them
+into bytes. Types only.
+
+Each part is of one answer of the request: `index`, from 0. Each answer ends with exactly one End or Failed.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from .errors import ApiError
+
+EndReason = Literal["end", "stop", "length"]
+"""Words of llm_outcome: the model ended it, a stop string did, or there was no more room."""
+
+
+class TextPart(msgspec.Struct, frozen=True, gc=False):
+    index: int
+    text: str
+
+
+class ReasoningPart(msgspec.Struct, frozen=True, gc=False):
+    """What the model thought before it answered."""
+
+    index: int
+    text: str
+
+
+class ToolCallPiece(msgspec.Struct, frozen=True, gc=False):
+    """More of a call; its first piece has its name."""
+
+    index: int
+    call: int
+    """Which call of the answer, from 0."""
+    arguments: str
+    id: str | None = None
+    name: str | None = None
+
+
+class TokenProbability(msgspec.Struct, frozen=True):
+    token: int
+    text: bytes
+    log_probability: float
+
+
+class LogProbabilities(msgspec.Struct, frozen=True):
+    """Of the tokens of the part before it."""
+
+    index: int
+    chosen: list[TokenProbability]
+    likely: list[list[TokenProbability]]
+    """For each of them those that were likeliest in its place."""
+
+
+class UsedTokens(msgspec.Struct, frozen=True, gc=False):
+    """In tokens."""
+
+    n_prompt: int
+    n_cached: int
+    """Of the prompt, those that were resident."""
+    n_generated: int
+
+
+class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What happened to the session of this request. `id` is null for a request without one."""
+
+    id: str | None
+    reused_prompt_tokens: int
+    prefilled_prompt_tokens: int
+    session_reset_reason: str | None
+    """Word of the resume decision; null when the request ended before it was taken."""
+    queue_ms: float
+    prefill_ms: float
+    decode_ms: float
+    diverged_at: int | None = None
+    """Index of the first prompt token that differs from what was resident."""
+    diverged_before: str | None = None
+    diverged_after: str | None = None
+
+
+class End(msgspec.Struct, frozen=True):
+    index: int
+    reason: EndReason
+    usage: UsedTokens
+    session: SessionReport
+
+
+class Failed(msgspec.Struct, frozen=True):
+    index: int
+    error: ApiError
+
+
+Part = TextPart | ReasoningPart | ToolCallPiece | LogProbabilities | End | Failed

@@ -1,0 +1,103 @@
+"""From the body of a completion to what is asked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from functools import partial
+
+from ...core.asked import Asked, ChatPrompt, RawPrompt
+from ...core.errors import ApiError
+from ...core.sampling import max_tokens_of, sampling_asked, stops_of
+from ...core.session_key import SessionKey, parent_of, resolve
+from .messages import messages_of, variables_of
+from .wire import ChatCompletionRequest, CompletionRequest, GenerationRequest
+
+Headers = Collection[tuple[str, str]]
+
+COMPLETION_TOKENS_DEFAULT = 16
+"""OpenAI's default for text completions."""
+_CHAT_LENGTHS = ("max_completion_tokens", "max_tokens", "n_predict")
+_COMPLETION_LENGTHS = ("max_tokens", "n_predict")
+
+# What clients call it, and what we do.
+SAMPLING = (
+    ("temperature", "temperature"),
+    ("top_p", "top_p"),
+    ("min_p", "min_p"),
+    ("repeat_penalty", "repeat_penalty"),
+    ("repetition_penalty", "repeat_penalty"),
+    ("presence_penalty", "presence_penalty"),
+    ("frequency_penalty", "frequency_penalty"),
+    ("top_k", "top_k"),
+    ("repeat_last_n", "penalty_last_n"),
+    ("seed", "seed"),
+)
+
+
+def chat_of(wanted: ChatCompletionRequest, headers: Headers) -> Asked:
+    """Raises ApiError naming the field."""
+    asked = _asked(wanted, headers, _CHAT_LENGTHS, 0)
+    return asked(prompt=conversation_of(wanted))
+
+
+def conversation_of(wanted: ChatCompletionRequest) -> ChatPrompt:
+    return ChatPrompt(
+        messages=messages_of(wanted.messages),
+        variables=variables_of(wanted),
+        has_opening=wanted.add_generation_prompt,
+        history=wanted.history,
+    )
+
+
+def completion_of(wanted: CompletionRequest, headers: Headers) -> Asked:
+    """Raises ApiError naming the field."""
+    asked = _asked(wanted, headers, _COMPLETION_LENGTHS, COMPLETION_TOKENS_DEFAULT)
+    # There is no template but the client, whose control words therefore are such.
+    return asked(prompt=RawPrompt(_single(wanted.prompt), parse_special=wanted.parse_special is not False))
+
+
+def _asked(wanted: GenerationRequest, headers: Headers, lengths: tuple[str, ...], length: int) -> partial[Asked]:
+    """All but the prompt. The first of `lengths` that is there counts, else `length`."""
+    key, parent = session_of(wanted, headers)
+    given = ((name, getattr(wanted, name)) for name in lengths)
+    limit = next(((name, value) for name, value in given if value is not None), None)
+    return partial(
+        Asked,
+        key=key,
+        parent=parent,
+        is_stream=bool(wanted.stream),
+        max_tokens=length if limit is None else max_tokens_of(*limit),
+        sampling=sampling_asked((param, name, getattr(wanted, param)) for param, name in SAMPLING),
+        logit_bias=wanted.logit_bias or {},
+        stop=stops_of(wanted.stop),
+        ignore_end=bool(wanted.ignore_eos),
+        is_cold=wanted.cache_prompt is False,
+    )
+
+
+def session_of(wanted: GenerationRequest, headers: Headers) -> tuple[SessionKey, str]:
+    """The session, and what it begins as a fork of."""
+    metadata = wanted.metadata if isinstance(wanted.metadata, dict) else None
+    key = resolve(headers, wanted.session_id, wanted.prompt_cache_key, metadata)
+    return key, parent_of(headers, key)
+
+
+def _single(prompt: str | list[int | str | list[int]]) -> str | list[int]:
+    if isinstance(prompt, str):
+        return prompt
+    if not prompt:
+        raise ApiError("invalid_value", "prompt: the list is empty.", "prompt")
+    if set(map(type, prompt)) == {int}:
+        return prompt  # type: ignore[return-value]  # all of it, as we have just seen
+    if len(prompt) == 1 and not isinstance(prompt[0], int):
+        return prompt[0]
+    raise ApiError(
+        "unsupported_parameter",
+        f"prompt: a list of {len(prompt)} prompts; one prompt is answered per request.",
+        "prompt",
+    )
+
+
+def includes_usage(wanted: GenerationRequest) -> bool:
+    options = wanted.stream_options
+    return options is not None and bool(options.include_usage or options.continuous_usage_stats)

@@ -1,0 +1,168 @@
+"""From the parts of answers to OpenAI's bytes: a chat's or a text completion's, as a whole or as events."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ...core.parts import End, EndReason, Failed, Part, TextPart
+from ...http import event_stream
+from ...http.context import State
+from ...http.envelope import OWN
+from .wire import (
+    AssistantMessage,
+    ChatChoice,
+    ChatCompletion,
+    Completion,
+    CompletionChoice,
+    FinishReason,
+    PromptTokensDetails,
+    Usage,
+)
+
+ENVELOPE = OWN
+"""What is nobody's else speaks this dialect, too."""
+_DONE = event_stream.event(b"[DONE]")
+_FINISH: dict[EndReason, FinishReason] = {"end": "stop", "stop": "stop", "length": "length"}
+_encode_text = msgspec.json.Encoder().encode
+
+
+class _Writer:
+    """What both kinds of completion share. All of an event but its text is encoded once, so that a token costs
+    one small join."""
+
+    _id_prefix: str
+    _chunk_kind: str
+    _text_opens: bytes
+    """Of a choice, from its index to its text."""
+    _text_closes: bytes
+    _no_text: bytes
+
+    def __init__(self, state: State, *, n_answers: int, include_usage: bool) -> None:
+        """`include_usage`: a stream ends with the tokens that were used."""
+        self._facts: dict[str, Any] = {
+            "id": self._id_prefix + secrets.token_hex(12),
+            "created": int(time.time()),
+            "model": state.model_id,
+            "system_fingerprint": state.fingerprint,
+        }
+        self._n_answers = n_answers
+        self._include_usage = include_usage
+        self._ends: list[End] = []
+        self._head = b""
+        """Of every event, as far as its choices."""
+        self._heads: dict[int, bytes] = {}
+        """Of events with text, by the answer's index."""
+        self._tail = self._text_closes + b',"finish_reason":null}]}' + event_stream.CLOSES
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def opening(self) -> bytes:
+        facts = {"id": self._facts["id"], "object": self._chunk_kind, **self._facts}
+        self._head = event_stream.OPENS + msgspec.json.encode(facts)[:-1]
+        return b""
+
+    def events(self, parts: Sequence[Part]) -> bytes:
+        written = b""
+        for part in parts:
+            if type(part) is TextPart:
+                head = self._heads.get(part.index) or self._text_head(part.index)
+                written += head + _encode_text(part.text) + self._tail
+            else:
+                written += self._rare_event(part)
+        return written
+
+    def _rare_event(self, part: Part) -> bytes:
+        if isinstance(part, End):
+            return self._finish(part)
+        if isinstance(part, Failed):
+            return event_stream.event(ENVELOPE.body(part.error))
+        raise TypeError(f"{type(part).__name__}: nobody can have asked for it")
+
+    def _text_head(self, index: int) -> bytes:
+        head = self._heads[index] = self._choice(index) + self._text_opens
+        return head
+
+    def _choice(self, index: int) -> bytes:
+        return self._head + b',"choices":[{"index":%d,' % index
+
+    def _finish(self, end: End) -> bytes:
+        self._ends.append(end)
+        reason = b',"finish_reason":"%b"}]' % _FINISH[end.reason].encode()
+        session = b"" if self._include_usage else b',"session":' + msgspec.json.encode(end.session)
+        return self._choice(end.index) + self._no_text + reason + session + b"}" + event_stream.CLOSES
+
+    def ending(self) -> bytes:
+        if not self._include_usage or not self._ends:
+            return _DONE
+        ends = ends_of(self._ends)
+        told = msgspec.json.encode(usage_of(ends)), msgspec.json.encode(ends[0].session)
+        return self._head + b',"choices":[],"usage":%b,"session":%b}' % told + event_stream.CLOSES + _DONE
+
+
+class ChatWriter(_Writer):
+    _id_prefix = "chatcmpl-"
+    _chunk_kind = "chat.completion.chunk"
+    _text_opens = b'"delta":{"content":'
+    _text_closes = b"}"
+    _no_text = b'"delta":{}'
+
+    def whole(self, parts: Sequence[Part]) -> bytes:
+        ends = ends_of(parts)
+        choices = [
+            ChatChoice(
+                index=end.index,
+                message=AssistantMessage(content=text_of(parts, end.index)),
+                finish_reason=_FINISH[end.reason],
+            )
+            for end in ends
+        ]
+        answer = ChatCompletion(choices=choices, usage=usage_of(ends), session=ends[0].session, **self._facts)
+        return msgspec.json.encode(answer)
+
+    def opening(self) -> bytes:
+        """The role of each answer."""
+        super().opening()
+        role = b'"delta":{"role":"assistant","content":""},"finish_reason":null}]}' + event_stream.CLOSES
+        return b"".join([self._choice(index) + role for index in range(self._n_answers)])
+
+
+class CompletionWriter(_Writer):
+    _id_prefix = "cmpl-"
+    _chunk_kind = "text_completion"
+    _text_opens = b'"text":'
+    _text_closes = b""
+    _no_text = b'"text":""'
+
+    def whole(self, parts: Sequence[Part]) -> bytes:
+        ends = ends_of(parts)
+        choices = [
+            CompletionChoice(index=end.index, text=text_of(parts, end.index), finish_reason=_FINISH[end.reason])
+            for end in ends
+        ]
+        answer = Completion(choices=choices, usage=usage_of(ends), session=ends[0].session, **self._facts)
+        return msgspec.json.encode(answer)
+
+
+def ends_of(parts: Sequence[Part]) -> list[End]:
+    """In the order of the answers."""
+    return sorted((part for part in parts if isinstance(part, End)), key=lambda end: end.index)
+
+
+def text_of(parts: Sequence[Part], index: int) -> str:
+    return "".join(part.text for part in parts if isinstance(part, TextPart) and part.index == index)
+
+
+def usage_of(ends: Sequence[End]) -> Usage:
+    """Of all answers to one prompt."""
+    prompt, n_generated = ends[0].usage, sum(end.usage.n_generated for end in ends)
+    return Usage(
+        prompt_tokens=prompt.n_prompt,
+        completion_tokens=n_generated,
+        total_tokens=prompt.n_prompt + n_generated,
+        prompt_tokens_details=PromptTokensDetails(cached_tokens=prompt.n_cached),
+    )

@@ -1,0 +1,95 @@
+"""Which fields of a request are honoured, accepted or refused: one table for each endpoint of a dialect, which also
+writes its own documentation.
+
+honoured   changes the answer as documented
+accepted   cannot change the text of the answer; clients send it, nothing happens
+refused    would change the answer and is not there: 400 `unsupported_parameter`, unless the value is neutral
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from ..core import limits
+from ..core.errors import ApiError, shown
+
+Treatment = Literal["honoured", "accepted", "refused"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    treatment: Treatment
+    note: str
+    neutral: tuple[Any, ...] = ()
+    """For refused ones: values, besides null, that ask for nothing."""
+
+    def is_neutral(self, value: object) -> bool:
+        return value is None or any(value == v and isinstance(value, bool) == isinstance(v, bool) for v in self.neutral)
+
+
+Rows = tuple[Parameter, ...]
+
+
+def honoured(notes: Mapping[str, str]) -> Rows:
+    return tuple(Parameter(name, "honoured", note) for name, note in notes.items())
+
+
+def accepted(notes: Mapping[str, str]) -> Rows:
+    return tuple(Parameter(name, "accepted", note) for name, note in notes.items())
+
+
+def refused(notes: Mapping[str, tuple[str, tuple[Any, ...]]]) -> Rows:
+    return tuple(Parameter(name, "refused", note, neutral) for name, (note, neutral) in notes.items())
+
+
+class Table:
+    """Of one endpoint."""
+
+    def __init__(self, endpoint: str, prompt: str, *groups: Rows) -> None:
+        """`prompt`: the field that is bounded by the context, not by bytes of its own."""
+        self.endpoint = endpoint
+        self.rows: Rows = tuple(row for group in groups for row in group)
+        self._prompt = prompt
+        self._by_name = {row.name: row for row in self.rows}
+
+    def check(self, fields: Mapping[str, msgspec.Raw]) -> None:
+        """Refuses the first field that would change the answer and is not there, or is larger than it may be."""
+        for name, raw in fields.items():
+            row = self._by_name.get(name)
+            if row is None:
+                raise ApiError(
+                    "unsupported_parameter", f"{shown(name)} is not a parameter of this endpoint.", _param(name)
+                )
+            if row.treatment == "refused":
+                _check_neutral(row, raw)
+            elif row.treatment == "honoured" and len(raw) > limits.FIELD_BYTES_MAX and name != self._prompt:
+                message = f"{name}: {len(raw)} bytes of JSON; at most {limits.FIELD_BYTES_MAX} are taken."
+                raise ApiError("invalid_value", message, name)
+
+
+def _check_neutral(row: Parameter, raw: msgspec.Raw) -> None:
+    """Every neutral value is short: what is long needs no decoding."""
+    is_short = len(raw) <= limits.NEUTRAL_BYTES_MAX
+    value = msgspec.json.decode(raw) if is_short else raw
+    if not is_short or not row.is_neutral(value):
+        message = f"{row.name}: {shown(value)} asks for {row.note}, which this server does not support."
+        raise ApiError("unsupported_parameter", message, row.name)
+
+
+def _param(name: str) -> str:
+    """A client's own name for a field, as far as it is worth repeating."""
+    return name[: limits.USER_FIELD_SHOWN_CHARS_MAX]
+
+
+def with_endpoints(tables: Sequence[Table]) -> list[tuple[Parameter, list[str]]]:
+    """Every row once, with the endpoints that have it; those of one endpoint first."""
+    endpoints: dict[int, tuple[Parameter, list[str]]] = {}
+    for table in tables:
+        for row in table.rows:
+            endpoints.setdefault(id(row), (row, []))[1].append(table.endpoint)
+    return sorted(endpoints.values(), key=lambda found: len(found[1]) > 1)

@@ -1,1 +1,0 @@
-"""The answers' tokens, and what is told about past turns."""

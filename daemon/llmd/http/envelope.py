@@ -1,0 +1,38 @@
+"""How an error travels. Each dialect has its own envelope (Endpoint.envelope); this is that of everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from ..core.errors import ApiError
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    kind: type[msgspec.Struct]
+    """For /openapi.json."""
+    body: Callable[[ApiError], bytes]
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """What the error is, in OpenAI's form."""
+
+    message: str
+    type: str
+    code: str
+    param: str | None
+
+
+class ErrorEnvelope(msgspec.Struct, frozen=True):
+    error: ErrorBody
+
+
+def _body(error: ApiError) -> bytes:
+    body = ErrorBody(message=error.message, type=error.kind.type, code=error.code, param=error.param)
+    return msgspec.json.encode(ErrorEnvelope(error=body))
+
+
+OWN = Envelope(ErrorEnvelope, _body)

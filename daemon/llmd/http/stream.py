@@ -1,0 +1,81 @@
+"""Writes the parts of one request as an event stream: keep_alive.py and slow_reader.py watch it."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from aiohttp import web
+
+from ..engine.generation import CancelReason
+from ..pipeline.answering import Answering
+from . import event_stream
+from .connection import unread_s
+from .context import FACTS, STATE
+from .event_stream import KEEP_ALIVE
+from .keep_alive import KeepAlive
+from .metrics import STREAM_BYTES
+from .slow_reader import SlowReader
+from .writer import Writer
+
+
+class Stream:
+    """Owned by the event loop; `run` is its whole life."""
+
+    def __init__(self, request: web.Request, answering: Answering, writer: Writer, headers: dict[str, str]) -> None:
+        self._request = request
+        self._answering = answering
+        self._writer = writer
+        self._metrics = request.app[STATE].metrics
+        self._count_bytes = self._metrics.counting(STREAM_BYTES)
+        self._response = web.StreamResponse(headers={**event_stream.HEADERS, **headers})
+        self.n_writes = 0
+        """Completed ones."""
+        self.is_writing = False
+        """Something was sent that the client has not made room for."""
+
+    async def run(self) -> web.StreamResponse:
+        config, loop = self._request.app[STATE].config, asyncio.get_running_loop()
+        watches = (
+            KeepAlive(loop, self, config.keepalive_interval, self._answering.nudge),
+            SlowReader(loop, partial(unread_s, self._request), config.slow_reader_timeout, self._drop),
+        )
+        self._metrics.streams_open += 1
+        try:
+            await self._response.prepare(self._request)
+            await self._deliver()
+            await self._response.write_eof()
+        except ConnectionError:
+            self._answering.cancel(CancelReason.CLIENT_GONE)
+        finally:
+            for watch in watches:
+                watch.stop()
+            self._metrics.streams_open -= 1
+        return self._response
+
+    async def _deliver(self) -> None:
+        answering, writer = self._answering, self._writer
+        opening = writer.opening()
+        if opening:
+            await self._write(opening)
+        while True:
+            parts = await answering.parts()
+            if answering.is_over:
+                break
+            await self._write(writer.events(parts) if parts else KEEP_ALIVE)
+        if answering.error is not None:
+            self._request[FACTS].error_code = answering.error.code
+        await self._write(writer.events(parts) + writer.ending())
+
+    async def _write(self, data: bytes) -> None:
+        self.is_writing = True
+        await self._response.write(data)
+        self.is_writing = False
+        self.n_writes += 1
+        self._count_bytes(len(data))
+
+    def _drop(self) -> None:
+        self._answering.cancel(CancelReason.SLOW_READER)
+        self._request[FACTS].error_code = CancelReason.SLOW_READER
+        if self._request.transport is not None:
+            self._request.transport.abort()

@@ -1,0 +1,29 @@
+"""What the transport asks of a dialect: to turn the parts of answers into bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ..core.parts import Part
+from .context import State
+
+
+class Writer(Protocol):
+    """Of one request. `whole`, or `opening`, then `events` as parts come, then `ending`."""
+
+    def whole(self, parts: Sequence[Part]) -> bytes:
+        """The JSON of all answers; none of the parts has failed."""
+
+    def opening(self) -> bytes:
+        """Sent before there are any parts; b"" for nothing."""
+
+    def events(self, parts: Sequence[Part]) -> bytes:
+        """In the frame of event_stream.py."""
+
+    def ending(self) -> bytes:
+        """Behind all parts."""
+
+
+Writing = Callable[[State], Writer]
+"""Makes a writer when the first byte is due."""

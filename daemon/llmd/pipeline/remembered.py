@@ -1,0 +1,78 @@
+"""What stays of an answer when it has ended: the answer with its tokens, for the prompts that follow, and what is told
+about the turn."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..answers.memory import SessionAnswers, answer_of, digest_of
+from ..core.asked import PlainMessage
+from ..engine.generation import Generation
+from ..engine.native import Page
+from ..turns.divergence import Sight, divergence_of
+from ..turns.log import Turn
+from .served import Served
+
+
+def message_of(text: str) -> PlainMessage:
+    """What was generated, as the message that the client gets, and sends back."""
+    return PlainMessage("assistant", text)
+
+
+def keep_answer(served: Served, kept: SessionAnswers, conversation: bytes, generation: Generation) -> None:
+    """Called when the generation ends, before its session can be used again by whoever got the answer.
+
+    `kept`: the session as it was when the request came. `conversation`: digest of what the answer goes on with.
+    """
+    text = generation.said()
+    if text is None:
+        return
+    message = message_of(text)
+    if not (message.content.strip() or message.tool_calls or message.reasoning):
+        return
+    generated = _generated(served.engine.page, generation)
+    opening = generation.work.prompt.opening
+    answer = None if generated is None else answer_of(opening, generated, text, served.engine.spell)
+    if answer is not None:
+        served.answers.keep_for(kept, digest_of(conversation, message), answer)
+
+
+def _generated(page: Page, generation: Generation) -> bytes | None:
+    """The resident tokens after the prompt that the client can have seen; None when others have replaced them."""
+    finished, prompt = generation.finished, generation.work.prompt.tokens
+    assert finished is not None
+    for place in _places(page, generation):
+        tokens = page.tokens(place)
+        resident = b"" if tokens is None else tokens.tobytes()
+        if len(resident) >= 4 * finished.n_visible and resident.startswith(prompt):
+            return resident[len(prompt) : 4 * finished.n_visible]
+    return None
+
+
+def _places(page: Page, generation: Generation) -> list[int]:
+    """Where its session may be; of a request without one, only the owner is known."""
+    admitted, work = generation.admitted, generation.work
+    if admitted is not None and not work.key.is_scratch:
+        return [admitted.place]
+    found = [view for view in page.sessions() if not view.name and view.owner == work.owner]
+    return [view.place for view in sorted(found, key=lambda view: view.used_ms, reverse=True)]
+
+
+def turn_of(generation: Generation, came_ms: int, sights: Mapping[int, Sight]) -> Turn:
+    """What is told about it afterwards."""
+    finished, started = generation.finished, generation.started
+    place = generation.admitted.place if generation.admitted else None
+    prompt, divergence = generation.work.prompt, None
+    if started is not None and place is not None:
+        divergence = divergence_of(prompt.tokens, started.diverged_at, sights.get(place))
+    return Turn(
+        at_ms=came_ms,
+        place=place,
+        reason=started.reason if started is not None else None,
+        outcome=generation.outcome_word,
+        n_prompt=prompt.n_tokens,
+        n_reused=finished.n_reused if finished is not None else 0,
+        n_prefilled=finished.n_prefilled if finished is not None else 0,
+        n_generated=finished.n_generated if finished is not None else 0,
+        divergence=divergence,
+    )

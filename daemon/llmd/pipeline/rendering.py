@@ -1,0 +1,75 @@
+"""From the messages of a conversation to what the chat template reads. Pure."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ..answers.memory import Splice
+from ..core.asked import ChatPrompt, PlainMessage, PlainToolCall
+from ..core.room import utf8_bytes
+
+
+def render_request(asked: ChatPrompt, messages: Sequence[PlainMessage], splices: Sequence[Splice] = ()) -> bytes:
+    """The JSON that `llm_chat_render` takes. `messages`: those of the conversation, or what was made of them."""
+    document: dict[str, Any] = {"messages": [_rendered(message) for message in messages]}
+    if splices:
+        document["splices"] = [splice.rendered() for splice in splices]
+    if asked.has_opening is not None:
+        document["add_generation_prompt"] = asked.has_opening
+    if asked.variables:
+        document["chat_template_kwargs"] = asked.variables
+    return msgspec.json.encode(document)
+
+
+def _rendered(message: PlainMessage) -> dict[str, Any]:
+    """In the form that templates are written for."""
+    out: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        out["tool_calls"] = [_rendered_call(call) for call in message.tool_calls]
+    for name, value in (
+        ("name", message.name),
+        ("tool_call_id", message.tool_call_id),
+        ("reasoning_content", message.reasoning),
+    ):
+        if value is not None:
+            out[name] = value
+    return out
+
+
+def _rendered_call(call: PlainToolCall) -> dict[str, Any]:
+    out: dict[str, Any] = {"type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    if call.id is not None:
+        out["id"] = call.id
+    return out
+
+
+def joined_users(
+    messages: Sequence[PlainMessage], splices: Sequence[Splice]
+) -> tuple[list[PlainMessage], list[Splice]]:
+    """The same conversation with one message where the user has several in a row, as after an aborted answer."""
+    runs: list[list[PlainMessage]] = []
+    places = []
+    for message in messages:
+        before = runs[-1][-1] if runs else None
+        if before is not None and message.role == before.role == "user" and message.name == before.name:
+            runs[-1].append(message)
+        else:
+            runs.append([message])
+        places.append(len(runs) - 1)
+    joined = [msgspec.structs.replace(run[0], content="\n\n".join(message.content for message in run)) for run in runs]
+    return joined, [dataclasses.replace(splice, message=places[splice.message]) for splice in splices]
+
+
+def text_bytes_of(messages: Sequence[PlainMessage]) -> int:
+    """Of all that a template may write."""
+    return sum(map(_bytes_of, messages))
+
+
+def _bytes_of(message: PlainMessage) -> int:
+    texts = (message.content, message.name or "", message.tool_call_id or "", message.reasoning or "")
+    calls = sum(utf8_bytes(call.name) + utf8_bytes(call.arguments) for call in message.tool_calls)
+    return sum(map(utf8_bytes, texts)) + calls

@@ -1,0 +1,78 @@
+"""From what is asked to work for the engine: all but the prompt. Pure."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from functools import partial
+from typing import TypeVar
+
+from ..core.asked import Asked, SamplingAsked
+from ..core.sampling import SEED_BITS, SamplingDefaults, check_logit_bias
+from ..engine.generation import Work
+from ..engine.native import GenerateFlag
+from ..engine.wire import Sampling
+from .served import Served
+
+_SEEDS = 1 << SEED_BITS
+_RANDOM = _SEEDS - 1
+"""All ones asks the engine for a random seed; -1 is that value, as elsewhere."""
+T = TypeVar("T")
+
+
+def work_of(served: Served, asked: Asked, owner: int) -> partial[Work]:
+    """The prompt is dear: what is wrong with the rest is said before it is made. Raises ApiError."""
+    info = served.engine.info
+    check_logit_bias(asked.logit_bias, info.n_vocab)
+    return partial(
+        Work,
+        owner=owner,
+        key=asked.key,
+        prompt_param=asked.prompt.param,
+        max_tokens=min(asked.max_tokens, info.n_ctx),
+        sampling=sampling_of(asked.sampling, info.sampling, info.n_ctx),
+        logit_bias=_biases(asked.logit_bias),
+        stop=asked.stop,
+        flags=_flags(served, asked),
+        parent=asked.parent,
+    )
+
+
+def sampling_of(asked: SamplingAsked, defaults: SamplingDefaults, n_ctx: int) -> Sampling:
+    last_n = _either(asked.penalty_last_n, defaults.penalty_last_n)
+    return Sampling(
+        temperature=_either(asked.temperature, defaults.temperature),
+        top_p=_either(asked.top_p, defaults.top_p),
+        min_p=_either(asked.min_p, defaults.min_p),
+        repeat_penalty=_either(asked.repeat_penalty, defaults.repeat_penalty),
+        presence_penalty=_either(asked.presence_penalty, defaults.presence_penalty),
+        frequency_penalty=_either(asked.frequency_penalty, defaults.frequency_penalty),
+        top_k=max(_either(asked.top_k, defaults.top_k), 0),
+        penalty_last_n=n_ctx if last_n < 0 else min(last_n, n_ctx),
+        seed=seed_of(asked.seed, 0),
+    )
+
+
+def seed_of(seed: int | None, index: int) -> int | None:
+    """Of one of several answers: they begin alike, and must not all say the same."""
+    if seed is None or seed % _SEEDS == _RANDOM:
+        return None
+    return (seed + index) % _RANDOM if index else seed % _SEEDS
+
+
+def _either(value: T | None, default: T) -> T:
+    return default if value is None else value
+
+
+def _flags(served: Served, asked: Asked) -> GenerateFlag:
+    flags = GenerateFlag(0)
+    if asked.ignore_end:
+        flags |= GenerateFlag.IGNORE_END
+    if asked.is_cold or (asked.key.is_scratch and not served.scratch_reuse):
+        flags |= GenerateFlag.COLD
+    return flags
+
+
+def _biases(biases: Mapping[int, float]) -> bytes:
+    """Pairs of int32 token and float32 bias."""
+    return b"".join(struct.pack("<if", token, bias) for token, bias in biases.items())

@@ -1,0 +1,259 @@
+/* llm_wire.h: serving. What is said to the decode thread and what it says: commands in, events out, both MessagePack.
+ * Every name on the wire is in one of the tables here; who speaks it in another language compares with them.
+ *
+ * This file is read by cffi after the preprocessor, with LLM_CFFI defined.
+ */
+#ifndef LLM_WIRE_H
+#define LLM_WIRE_H
+
+#include "llm.h"
+
+#ifndef LLM_CFFI
+#ifdef __cplusplus
+extern "C" {
+#endif
+#endif
+
+/* ---- serving: commands ------------------------------------------------------------------------------------- *
+ * One thread pushes, and the same thread drains. A command is one MessagePack map, nothing after it. Its first entry is
+ * "op": llm_command_op; the others come in any order, each at most once. LLM_COMMAND_TABLE names the commands and
+ * LLM_FIELD_TABLE the entries:
+ *
+ *   request     chosen by the caller, unique among live requests. For CANCEL and PAUSE: the generation meant (an unknown
+ *               one is ignored: it has just ended).
+ *   owner       who asks. Sessions of different owners never meet, whatever their names.
+ *   session     "" for scratch, where the table allows it
+ *   prompt      token ids, at least one
+ *   max_tokens  0: as many as the context holds. Always clamped to that.
+ *   sampling    map of LLM_SAMPLING_TABLE: a parameter that is left out has its default
+ *   logit_bias  pairs of token and finite bias
+ *   stop        strings, none of them empty
+ *   flags       bit set of llm_generate_flag
+ *   boundaries  ascending token counts at which histories are likely to diverge (llm_prompt): checkpoints are taken there
+ *   parent      if the session does not exist, it begins as a fork of this one; "": no parent
+ *   n_head      at most the prompt's tokens: so many at its beginning belong to no conversation in particular
+ *               (llm_prompt). That they agree says nothing about what a prompt continues; their state is kept for all.
+ *   n_logprobs  the log probability of each token is told, and of so many likeliest ones; -1: none. They are those of the
+ *               model's own distribution, before anything of `sampling` or `logit_bias` is applied.
+ *   after       a live generation of the same owner that was asked for earlier: this one begins when that one's prompt has
+ *               been consumed, or it has ended, so that what they share need not be consumed twice; 0 or unknown: at once.
+ *               So one request for several answers is several generations, all but the first `after` the first.
+ *   paused      a paused generation keeps its seat and is not stepped
+ *   at          the fork begins with that many of the session's tokens, or as close below as its memory and checkpoints
+ *               allow; UINT32_MAX: all
+ *   replace     a session that has the new name already is closed for the fork; else it is LLM_EXISTS
+ *   pinned      a pinned session is never forgotten or expired; it may be parked. Its timelines of that moment are kept:
+ *               what continues none of them gets another timeline. Of all histories a quarter stays unpinned, and of the
+ *               rest one owner has its share: beyond that LLM_PINS, and nothing is changed.
+ *   label       the name of a saved session in the state directory
+ *
+ * A session is a few timelines (see --session-timelines): GENERATE goes to the one whose history the prompt continues;
+ * RESET, CLOSE, PARK, PIN and RENAME act on all; FORK and SAVE take the one used last. A LOAD replaces a session that
+ * has the name already, when it has read what was saved. A FORK, PIN, RENAME or SAVE of what is just being read
+ * from the disk may be LLM_BUSY: ask again. PARK leaves out what is busy.
+ *
+ * With a state directory, what must last is on the disk before the answer comes: PIN, RENAME, RESET and CLOSE answer when
+ * their files are written or gone, SAVE and UNSAVE likewise. LLM_IO: the disk refused it. A pin or a name is then what it
+ * was before; a session that was reset or closed is so, but its file may come back with the next start.
+ * SAVE and LOAD: LLM_NO_MEMORY also when as many bytes as may be are on their way to the disk or from it: ask again.
+ * SAVE: LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL. A session whose state is lost is saved with its tokens, and read
+ * again when it is used. LOAD: LLM_NOT_FOUND (no such label), LLM_CONTEXT_LENGTH (more tokens than a session holds now),
+ * LLM_VERSION (its file was refused and set aside), LLM_CAPACITY.
+ *
+ * The reader is strict: a name that is unknown, doubled or not of this command, one that is missing, any other type or
+ * range, and anything behind the map is LLM_INVALID, and the message is dropped before it enters the ring.
+ */
+
+/* X(NAME, number), from 1 without a gap. Numbers never change meaning. */
+#define LLM_COMMAND_TABLE(X)                                                                                           \
+    X(GENERATE, 1)                                                                                                     \
+    X(CANCEL, 2)                                                                                                       \
+    X(RESET, 3)                                                                                                        \
+    X(CLOSE, 4)                                                                                                        \
+    X(PAUSE, 5)                                                                                                        \
+    X(FORK, 6)                                                                                                         \
+    X(PARK, 7)                                                                                                         \
+    X(PIN, 8)                                                                                                          \
+    X(RENAME, 9)                                                                                                       \
+    X(SAVE, 10)                                                                                                        \
+    X(LOAD, 11)                                                                                                        \
+    X(UNSAVE, 12)
+
+#define LLM_COMMAND_ENUM(name, number) LLM_COMMAND_##name = number,
+#define LLM_COMMAND_COUNT(name, number) +1
+typedef enum llm_command_op { LLM_COMMAND_TABLE(LLM_COMMAND_ENUM) } llm_command_op;
+enum { LLM_COMMAND_END = 1 LLM_COMMAND_TABLE(LLM_COMMAND_COUNT) };
+
+typedef enum llm_generate_flag {
+    LLM_GENERATE_IGNORE_END = 1,    /* the model's end-of-turn tokens are never sampled */
+    LLM_GENERATE_COLD = 2,          /* reuse nothing: the reference that warm must equal */
+    LLM_GENERATE_RETURN_TOKENS = 4, /* TEXT carries the tokens, too; implied by n_logprobs */
+    LLM_GENERATE_FLAGS = 7,         /* all of them */
+} llm_generate_flag;
+
+/* How the value of an entry is written. */
+typedef enum llm_field_type {
+    LLM_FIELD_UINT,  /* an integer from least to most */
+    LLM_FIELD_INT,   /* idem */
+    LLM_FIELD_FLOAT, /* a finite number from least to most */
+    LLM_FIELD_BOOL,
+    LLM_FIELD_NAME,     /* str of least to most printable ASCII characters without spaces */
+    LLM_FIELD_TOKENS,   /* bin: int32 little-endian, at least `least` of them */
+    LLM_FIELD_BIASES,   /* bin: pairs of (int32 token, float32 bias), little-endian, at most `most` of them */
+    LLM_FIELD_TEXTS,    /* array of at most `most` str */
+    LLM_FIELD_SAMPLING, /* map */
+} llm_field_type;
+
+/* Sets of commands. */
+#define LLM_COMMAND_BIT(name) (1u << LLM_COMMAND_##name)
+#define LLM_COMMANDS_LIVE (LLM_COMMAND_BIT(CANCEL) | LLM_COMMAND_BIT(PAUSE))
+#define LLM_COMMANDS_OWNED ((1u << LLM_COMMAND_END) - 2u - LLM_COMMANDS_LIVE)
+#define LLM_COMMANDS_SESSION (LLM_COMMANDS_OWNED - LLM_COMMAND_BIT(GENERATE) - LLM_COMMAND_BIT(UNSAVE))
+
+/* Every entry of every command: X(type, name, commands that need it, commands that may have it, least, most, default). A
+ * name of LLM_COMMANDS_SESSION has at least one character, whatever `least` says of GENERATE. */
+#define LLM_FIELD_TABLE(X)                                                                                             \
+    X(UINT, request, LLM_COMMANDS_OWNED | LLM_COMMANDS_LIVE, 0, 1, UINT64_MAX, 0)                                      \
+    X(UINT, owner, LLM_COMMANDS_OWNED, 0, 0, UINT32_MAX, 0)                                                            \
+    X(NAME, session, LLM_COMMANDS_SESSION, LLM_COMMAND_BIT(GENERATE), 0, LLM_SESSION_NAME_BYTES_MAX, 0)                \
+    X(TOKENS, prompt, LLM_COMMAND_BIT(GENERATE), 0, 1, UINT32_MAX, 0)                                                  \
+    X(UINT, max_tokens, 0, LLM_COMMAND_BIT(GENERATE), 0, UINT32_MAX, 0)                                                \
+    X(SAMPLING, sampling, 0, LLM_COMMAND_BIT(GENERATE), 0, 0, 0)                                                       \
+    X(BIASES, logit_bias, 0, LLM_COMMAND_BIT(GENERATE), 0, LLM_LOGIT_BIASES_MAX, 0)                                    \
+    X(TEXTS, stop, 0, LLM_COMMAND_BIT(GENERATE), 0, LLM_STOPS_MAX, 0)                                                  \
+    X(UINT, flags, 0, LLM_COMMAND_BIT(GENERATE), 0, LLM_GENERATE_FLAGS, 0)                                             \
+    X(TOKENS, boundaries, 0, LLM_COMMAND_BIT(GENERATE), 0, UINT32_MAX, 0)                                              \
+    X(NAME, parent, 0, LLM_COMMAND_BIT(GENERATE), 0, LLM_SESSION_NAME_BYTES_MAX, 0)                                    \
+    X(UINT, n_head, 0, LLM_COMMAND_BIT(GENERATE), 0, UINT32_MAX, 0)                                                    \
+    X(INT, n_logprobs, 0, LLM_COMMAND_BIT(GENERATE), -1, LLM_LOGPROBS_MAX, -1)                                         \
+    X(UINT, after, 0, LLM_COMMAND_BIT(GENERATE), 0, UINT64_MAX, 0)                                                     \
+    X(BOOL, paused, LLM_COMMAND_BIT(PAUSE), 0, 0, 1, 0)                                                                \
+    X(NAME, new_session, LLM_COMMAND_BIT(FORK) | LLM_COMMAND_BIT(RENAME), 0, 1, LLM_SESSION_NAME_BYTES_MAX, 0)         \
+    X(UINT, at, 0, LLM_COMMAND_BIT(FORK), 0, UINT32_MAX, UINT32_MAX)                                                   \
+    X(BOOL, replace, 0, LLM_COMMAND_BIT(FORK), 0, 1, 0)                                                                \
+    X(BOOL, pinned, LLM_COMMAND_BIT(PIN), 0, 0, 1, 0)                                                                  \
+    X(NAME, label, LLM_COMMAND_BIT(SAVE) | LLM_COMMAND_BIT(LOAD) | LLM_COMMAND_BIT(UNSAVE), 0, 1, LLM_LABEL_BYTES_MAX, \
+      0)
+
+/* A row of these tables, for who speaks the wire in another language: what it writes can be compared with what is read. */
+typedef struct llm_field {
+    const char *name;
+    uint32_t type; /* llm_field_type */
+    uint32_t is_needed;
+    double least, most, otherwise; /* otherwise: the default, unless it is needed */
+} llm_field;
+
+/* The i-th entry of a command, or parameter of `sampling`. LLM_OK, LLM_NOT_FOUND (there are no more). Any thread. */
+LLM_API int llm_command_field(int command, int i, llm_field *out);
+LLM_API int llm_sampling_field(int i, llm_field *out);
+
+/* Checks and queues one command, and wakes the decode thread if it sleeps. Loop thread.
+ * LLM_INVALID, LLM_FULL (nothing was queued; a normal outcome), LLM_SHUTDOWN. */
+LLM_API int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes);
+
+/* What the last llm_command_push that answered LLM_INVALID refused: the entry's name ("sampling.top_p" within a map), ""
+ * where it was the message as a whole. Valid until the next push. Loop thread. */
+LLM_API const char *llm_command_refused(const llm_engine *engine);
+
+/* ---- serving: events --------------------------------------------------------------------------------------- *
+ * An event is a MessagePack array: its llm_event_op, then its members in the order of LLM_EVENT_TABLE. Members are only
+ * ever added at an event's end; those at the end that are empty may be left out (those of TEXT in brackets are, unless
+ * they were asked for).
+ *
+ *   ADMITTED  request, place
+ *   STARTED   request, reason, n_prompt, n_reused, diverged_at
+ *   TEXT      request, text, n_tokens [, tokens, ends, logprobs, likeliest]
+ *   FINISHED  request, outcome, status, n_prompt, n_reused, n_prefilled, n_generated, n_resident, n_visible, stop_index,
+ *             queue_us, prefill_us, decode_us, seed
+ *   REPLY     request, status, place, n_tokens
+ *   FORGOTTEN owner, session
+ *
+ * A GENERATE gets either FINISHED(refused) alone, or ADMITTED, then STARTED when its session is free and its resume
+ * is decided (absent if it is cancelled before), then TEXT..., then FINISHED. All other commands but CANCEL and PAUSE
+ * get one REPLY. FORGOTTEN says that a session was given up without anybody having asked for it, by the capacity policy
+ * or because its time was over; it comes before any event of a later session of that name.
+ *
+ *   place        the session's place in the shared page; UINT32_MAX in ADMITTED: not known yet (scratch)
+ *   n_tokens     of REPLY: tokens the session holds afterwards
+ *   diverged_at  first prompt token that differs from what was resident, or -1
+ *   text         str: whole characters, never part of a stop string; invalid bytes became U+FFFD. Not empty, unless there
+ *                are tokens
+ *   n_tokens     tokens generated so far, the ones held back included
+ *   tokens       bin: int32 little-endian: those whose text has left whole with this event (with LLM_GENERATE_RETURN_TOKENS
+ *                or n_logprobs). One that ended the turn, or was cut off with a stop string, is not told.
+ *   ends         bin: uint32 little-endian, for each of them how many characters of `text` there are up to its end; what
+ *                ends within a character is told to end before it
+ *   logprobs     bin: float32 little-endian, for each of them its log probability, at least -9999 (with n_logprobs)
+ *   likeliest    bin: for each of them n_logprobs pairs of (int32 token, float32 log probability), little-endian, the
+ *                likeliest first
+ *   n_prefilled  prompt tokens really consumed (less than n_prompt - n_reused after a cancel)
+ *   n_resident   tokens the session holds afterwards
+ *   n_visible    how many of these the client can have seen (smaller after a stop string that could not be cut out)
+ *   stop_index   which stop string, or -1
+ *   seed         the seed used
+ */
+
+typedef enum llm_event_op {
+    LLM_EVENT_ADMITTED = 1,
+    LLM_EVENT_STARTED = 2,
+    LLM_EVENT_TEXT = 3,
+    LLM_EVENT_FINISHED = 4,
+    LLM_EVENT_REPLY = 5,
+    LLM_EVENT_FORGOTTEN = 6,
+} llm_event_op;
+
+/* X(EVENT, member), in order. */
+#define LLM_EVENT_TABLE(X)                                                                                             \
+    X(ADMITTED, request)                                                                                               \
+    X(ADMITTED, place)                                                                                                 \
+    X(STARTED, request)                                                                                                \
+    X(STARTED, reason)                                                                                                 \
+    X(STARTED, n_prompt)                                                                                               \
+    X(STARTED, n_reused)                                                                                               \
+    X(STARTED, diverged_at)                                                                                            \
+    X(TEXT, request)                                                                                                   \
+    X(TEXT, text)                                                                                                      \
+    X(TEXT, n_tokens)                                                                                                  \
+    X(TEXT, tokens)                                                                                                    \
+    X(TEXT, ends)                                                                                                      \
+    X(TEXT, logprobs)                                                                                                  \
+    X(TEXT, likeliest)                                                                                                 \
+    X(FINISHED, request)                                                                                               \
+    X(FINISHED, outcome)                                                                                               \
+    X(FINISHED, status)                                                                                                \
+    X(FINISHED, n_prompt)                                                                                              \
+    X(FINISHED, n_reused)                                                                                              \
+    X(FINISHED, n_prefilled)                                                                                           \
+    X(FINISHED, n_generated)                                                                                           \
+    X(FINISHED, n_resident)                                                                                            \
+    X(FINISHED, n_visible)                                                                                             \
+    X(FINISHED, stop_index)                                                                                            \
+    X(FINISHED, queue_us)                                                                                              \
+    X(FINISHED, prefill_us)                                                                                            \
+    X(FINISHED, decode_us)                                                                                             \
+    X(FINISHED, seed)                                                                                                  \
+    X(REPLY, request)                                                                                                  \
+    X(REPLY, status)                                                                                                   \
+    X(REPLY, place)                                                                                                    \
+    X(REPLY, n_tokens)                                                                                                 \
+    X(FORGOTTEN, owner)                                                                                                \
+    X(FORGOTTEN, session)
+
+/* The i-th member of an event; NULL: there are no more. Any thread; static strings. */
+LLM_API const char *llm_event_member(int event, int i);
+
+/* Readable when events wait: add it to the event loop. Owned by the engine. Loop thread. */
+LLM_API int llm_events_fd(const llm_engine *engine);
+
+/* Moves waiting events into `out` as ONE MessagePack array of events and clears the descriptor when all were
+ * taken. Returns bytes written, 0 when nothing waits. A buffer of LLM_DRAIN_BYTES_MIN or more always makes
+ * progress. Loop thread. */
+enum { LLM_DRAIN_BYTES_MIN = 262144 };
+LLM_API int64_t llm_events_drain(llm_engine *engine, void *out, size_t n_bytes);
+
+#ifndef LLM_CFFI
+#ifdef __cplusplus
+}
+#endif
+#endif
+#endif

@@ -1,0 +1,21 @@
+/* dead_segment.h: the shared segment that a killed engine leaves behind. */
+#ifndef DEAD_SEGMENT_H
+#define DEAD_SEGMENT_H
+
+#include "engine_driver.h"
+#include "boundary/page.h"
+
+typedef struct dead_session {
+    const char *name;
+    const int32_t *tokens;
+    uint32_t n_tokens;
+    uint64_t used_ms;
+    bool is_pinned;
+} dead_session;
+
+const char *dead_segment_name(void); /* of this process's one */
+
+/* With these sessions, as an engine like `d` leaves it when its process is killed. Closed with page_close. */
+page *dead_segment_leave(const driver *d, const dead_session *sessions, uint32_t n);
+
+#endif

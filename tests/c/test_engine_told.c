@@ -1,0 +1,217 @@
+/* Tokens and log probabilities that travel beside the text: for who asked, and exactly those whose text has left. */
+#include <math.h>
+#include <poll.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "engine_driver.h"
+
+enum { N_PROMPT = 20, ROOM = 1 << 16 };
+
+static driver *opened(const char *name)
+{
+    return driver_open(&(llm_engine_options){.model = name, .n_ctx = 8192});
+}
+
+static generate_call call_of(const int32_t *prompt, uint32_t n_tokens, uint32_t flags)
+{
+    return (generate_call){
+        .session = "a", .prompt = prompt, .n_prompt = N_PROMPT, .max_tokens = n_tokens, .flags = flags};
+}
+
+/* The bytes that the first n told tokens stand for. */
+static size_t spell(const driver *d, const answer *a, size_t n, char *out)
+{
+    const int64_t n_bytes = llm_detokenize(d->engine, a->told, n, 0, out, ROOM);
+    return n_bytes > 0 ? (size_t)n_bytes : 0;
+}
+
+static size_t bytes_of_characters(const char *text, uint32_t n)
+{
+    size_t at = 0;
+    while (n > 0 && text[at] != '\0') {
+        for (at++; ((uint8_t)text[at] & 0xc0) == 0x80; at++) {
+        }
+        n--;
+    }
+    return at;
+}
+
+/* Each end is where the text of the tokens so far ends, or within a character the beginning of that. */
+static bool ends_are_right(const driver *d, const answer *a)
+{
+    static char spelled[ROOM];
+    for (size_t i = 0; i < a->n_told; i++) {
+        const size_t n = spell(d, a, i + 1, spelled);
+        const size_t end = bytes_of_characters(a->text, a->ends[i]);
+        if (end > n || memcmp(spelled, a->text, end) != 0 || (end < n && n - end > 3)) {
+            printf("token %zu ends at %zu, not %zu\n", i, end, n);
+            return false;
+        }
+    }
+    return true;
+}
+
+static void only_who_asks_is_told(void)
+{
+    driver *d = opened("sim:dense,length=0");
+    int32_t prompt[N_PROMPT];
+    make_prompt(prompt, N_PROMPT, 1);
+    generate_call call = call_of(prompt, 50, LLM_GENERATE_IGNORE_END);
+    const answer *a = driver_wait(d, driver_generate(d, &call));
+    CHECK(a->status == LLM_OK && a->n_told == 0 && a->n_logprobs == 0);
+    call.session = "b";
+    call.flags |= LLM_GENERATE_RETURN_TOKENS;
+    const answer *b = driver_wait(d, driver_generate(d, &call));
+    CHECK(b->n_told == 50 && b->n_logprobs == 0 && b->n_likeliest == 0);
+    CHECK_STR(a->text, b->text);
+    CHECK(ends_are_right(d, b));
+    CHECK_INT(b->ends[49], b->n_chars);
+    int32_t resident[N_PROMPT + 64];
+    CHECK_INT(driver_tokens(d, b->place, resident, N_PROMPT + 64), N_PROMPT + 49); /* the last one was not consumed */
+    CHECK(memcmp(resident + N_PROMPT, b->told, 49 * sizeof *resident) == 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void the_end_of_a_turn_is_not_told(void)
+{
+    driver *d = opened("sim:dense,length=9");
+    int32_t prompt[N_PROMPT];
+    uint32_t n_ended = 0;
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        make_prompt(prompt, N_PROMPT, seed);
+        const generate_call call = call_of(prompt, 300, LLM_GENERATE_RETURN_TOKENS);
+        const answer *a = driver_wait(d, driver_generate(d, &call));
+        const bool has_ended = a->finished.outcome == LLM_OUTCOME_END;
+        CHECK_INT(a->n_told, a->finished.n_generated - has_ended);
+        CHECK(ends_are_right(d, a));
+        n_ended += has_ended;
+    }
+    CHECK(n_ended > 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* Of a token that a stop string cuts, a part may have been seen; it is not told. */
+static void what_a_stop_string_cuts_off_is_not_told(void)
+{
+    static char spelled[ROOM];
+    driver *d = opened("sim:dense,length=0");
+    int32_t prompt[N_PROMPT];
+    make_prompt(prompt, N_PROMPT, 3);
+    generate_call call = call_of(prompt, 60, LLM_GENERATE_IGNORE_END | LLM_GENERATE_RETURN_TOKENS);
+    const answer *whole = driver_wait(d, driver_generate(d, &call));
+    uint32_t n_within = 0;
+    for (size_t at = 20; at + 5 < whole->n_text; at += 7) {
+        char stop[6] = "";
+        memcpy(stop, whole->text + at, 5);
+        call.stop = stop;
+        const answer *a = driver_wait(d, driver_generate(d, &call));
+        CHECK_INT(a->finished.outcome, LLM_OUTCOME_STOP);
+        const size_t n = spell(d, a, a->n_told, spelled);
+        CHECK(n <= a->n_text && memcmp(spelled, a->text, n) == 0);
+        CHECK(a->n_told < whole->n_told && memcmp(a->told, whole->told, a->n_told * sizeof *a->told) == 0);
+        CHECK(spell(d, whole, a->n_told + 1, spelled) > a->n_text); /* the next one has not left whole */
+        n_within += n < a->n_text;
+    }
+    CHECK(n_within > 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static double softmax_of(const float *logits, uint32_t n, int32_t token)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        sum += exp((double)(logits[i] - logits[token]));
+    }
+    return -log(sum);
+}
+
+/* The logits after the prompt, from an engine of its own. */
+static float *logits_after(const char *name, const int32_t *prompt, uint32_t *n_vocab)
+{
+    llm_engine *engine = NULL;
+    llm_session *session = NULL;
+    llm_info info;
+    llm_resume resume;
+    const llm_engine_options options = {.model = name, .n_ctx = 1024, .n_sessions = 1, .n_scratch = 1};
+    if (llm_engine_open(&options, &engine, NULL, 0) != LLM_OK) {
+        return NULL;
+    }
+    llm_engine_info(engine, &info);
+    float *logits = calloc(info.n_vocab, sizeof *logits);
+    *n_vocab = info.n_vocab;
+    if (llm_session_open(engine, "a", &session) != LLM_OK ||
+        llm_session_prefill(session, prompt, N_PROMPT, NULL, &resume) != LLM_OK ||
+        llm_session_logits(session, logits, info.n_vocab) != LLM_OK) {
+        printf("no logits\n");
+    }
+    llm_engine_close(engine);
+    return logits;
+}
+
+static void log_probabilities_are_the_models_own(void)
+{
+    static const char name[] = "sim:hybrid,length=0";
+    driver *d = opened(name);
+    int32_t prompt[N_PROMPT];
+    uint32_t n_vocab = 0;
+    make_prompt(prompt, N_PROMPT, 5);
+    float *logits = logits_after(name, prompt, &n_vocab);
+    CHECK(logits != NULL);
+    generate_call call = call_of(prompt, 40, LLM_GENERATE_IGNORE_END);
+    call.n_logprobs_and_1 = 1 + 3;
+    const answer *a = driver_wait(d, driver_generate(d, &call));
+    CHECK(a->n_told == 40 && a->n_logprobs == 40 && a->n_likeliest == 3 * 40);
+    CHECK(fabs((double)a->logprobs[0] - softmax_of(logits, n_vocab, a->told[0])) < 1e-4);
+    for (size_t i = 0; i < 40; i++) { /* greedy: the likeliest is chosen */
+        const token_logprob *likeliest = a->likeliest + 3 * i;
+        CHECK(likeliest[0].token == a->told[i] && likeliest[0].logprob == a->logprobs[i]);
+        CHECK(likeliest[0].logprob >= likeliest[1].logprob && likeliest[1].logprob >= likeliest[2].logprob);
+    }
+    const int32_t forced = a->likeliest[1].token;
+    call.bias = (logit_bias){forced, 100};
+    call.session = "b";
+    const answer *b = driver_wait(d, driver_generate(d, &call)); /* "a" keeps logits: they are told as they were, too */
+    CHECK(b->told[0] == forced && b->told[39] == forced);
+    CHECK(b->logprobs[0] == a->likeliest[1].logprob && b->likeliest[0].token == a->told[0]);
+    call = call_of(prompt, 5, LLM_GENERATE_IGNORE_END);
+    call.n_logprobs_and_1 = 1; /* the chosen one's only */
+    const answer *c = driver_wait(d, driver_generate(d, &call));
+    CHECK(c->n_logprobs == 5 && c->n_likeliest == 0 && c->logprobs[0] == a->logprobs[0]);
+    CHECK(memcmp(c->told, a->told, 5 * sizeof *c->told) == 0);
+    free(logits);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* What nobody takes is bounded, and nothing of it is lost. */
+static void a_reader_that_stalls_is_told_everything(void)
+{
+    driver *d = opened("sim:dense,length=0,ctx=8192");
+    int32_t prompt[N_PROMPT];
+    make_prompt(prompt, N_PROMPT, 6);
+    generate_call call = call_of(prompt, 6000, LLM_GENERATE_IGNORE_END);
+    call.n_logprobs_and_1 = 1 + LLM_LOGPROBS_MAX;
+    const uint64_t stalled = driver_generate(d, &call);
+    while (driver_counter(d, LLM_COUNTER_OUTBOX_STALLS) == 0) {
+        poll(NULL, 0, 1); /* only leaves the core to the decode thread */
+    }
+    const answer *a = driver_wait(d, stalled);
+    CHECK(a->n_told == 6000 && a->n_logprobs == 6000 && a->n_likeliest == 6000 * LLM_LOGPROBS_MAX);
+    call.session = "b";
+    const answer *b = driver_wait(d, driver_generate(d, &call));
+    CHECK_STR(a->text, b->text);
+    CHECK(memcmp(a->told, b->told, 6000 * sizeof *a->told) == 0);
+    CHECK(memcmp(a->logprobs, b->logprobs, 6000 * sizeof *a->logprobs) == 0);
+    CHECK(memcmp(a->ends, b->ends, 6000 * sizeof *a->ends) == 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
+int main(void)
+{
+    RUN(only_who_asks_is_told);
+    RUN(the_end_of_a_turn_is_not_told);
+    RUN(what_a_stop_string_cuts_off_is_not_told);
+    RUN(log_probabilities_are_the_models_own);
+    RUN(a_reader_that_stalls_is_told_everything);
+    return CHECK_RESULT();
+}

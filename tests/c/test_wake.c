@@ -1,0 +1,454 @@
+/* No wake-up is lost: the one thread is stopped between two steps of handing something over, until the other one has done all
+ * it can and sleeps. The linker puts the functions named __wrap_* here in place of those (CMakeLists.txt). */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "engine/engine.h"
+#include "engine_driver.h"
+#include "snapshot_files.h"
+#include "states/store_files.h"
+
+enum { TOKENS_MANY = 150000, RING_BYTES = 4 * LLM_OUTBOX_BYTES_MAX, DRAIN_BYTES = 4 * RING_BYTES, SECONDS_MAX = 120 };
+
+static llm_engine *_Atomic engine; /* NULL while it is opened or closed: then nothing is stopped */
+static uint8_t out[DRAIN_BYTES];
+static uint64_t n_asked;
+static char directory[FILES_PATH_BYTES];
+
+/* What the decode thread does. */
+static _Atomic bool is_asleep; /* it has armed its bell, looked once more, and found nothing */
+static _Atomic uint32_t n_sleeps;
+static _Atomic enum { NOT_YET, SEEN, MISSED } last_look; /* after `before_looking` */
+
+/* What a test puts between two steps. Each runs once; the other thread is at rest meanwhile, or runs into it. */
+typedef void (*_Atomic between)(void);
+static between before_looking; /* decode thread: nothing is left to do; next it arms its bell and looks once more */
+static between when_stuck;     /* decode thread: its last attempt before it sleeps has found no room for events */
+static between after_ringing;  /* whoever rang for a command, room or a result */
+static between before_arming;  /* this thread: within a drain */
+static between after_arming;   /* this thread: within a drain, before it looks again */
+static _Atomic bool store_may_work = true;
+static _Atomic int n_store_rings_due; /* it has worked, and has not rung yet: that may wake who has seen the result */
+static _Thread_local bool is_store_ring_due;
+static _Atomic bool loop_is_fast; /* it has drained before the decode thread, which has rung for it, goes on */
+
+static bool run_once(between *what)
+{
+    void (*function)(void) = atomic_exchange(what, NULL);
+    if (function != NULL) {
+        function();
+    }
+    return function != NULL;
+}
+
+static void wait_until(bool (*holds)(void))
+{
+    while (!holds()) {    /* or the alarm ends it */
+        poll(NULL, 0, 1); /* only leaves the core to the other thread */
+    }
+}
+
+static bool is_rung(const doorbell *bell)
+{
+    struct pollfd looked = {.fd = doorbell_fd(bell), .events = POLLIN};
+    return poll(&looked, 1, 0) == 1;
+}
+
+/* ---- the steps ---- */
+
+static void drain_all(void);
+
+typedef struct look {
+    bool (*ready)(void *context);
+    void *context;
+    bool is_watched;
+} look;
+
+static bool look_and_tell(void *context)
+{
+    const look *l = context;
+    const bool ready = l->ready(l->context);
+    if (l->is_watched) {
+        last_look = ready ? SEEN : MISSED;
+    }
+    if (!ready) {
+        is_asleep = true;
+        n_sleeps++;
+    }
+    return ready;
+}
+
+void __real_doorbell_wait(doorbell *d, bool (*ready)(void *context), void *context, int timeout_ms);
+void __wrap_doorbell_wait(doorbell *d, bool (*ready)(void *context), void *context, int timeout_ms);
+void __wrap_doorbell_wait(doorbell *d, bool (*ready)(void *context), void *context, int timeout_ms)
+{
+    const bool is_watched = run_once(&before_looking);
+    __real_doorbell_wait(d, look_and_tell, &(look){ready, context, is_watched}, timeout_ms);
+    is_asleep = false;
+}
+
+void __real_doorbell_ring(doorbell *d);
+void __wrap_doorbell_ring(doorbell *d);
+void __wrap_doorbell_ring(doorbell *d)
+{
+    const llm_engine *e = engine;
+    __real_doorbell_ring(d);
+    if (e != NULL && d == e->event_bell && loop_is_fast) {
+        drain_all();
+    }
+    if (e != NULL && d == e->command_bell) {
+        run_once(&after_ringing);
+    }
+    n_store_rings_due -= is_store_ring_due;
+    is_store_ring_due = false;
+}
+
+/* Each loop has two attempts; one in which nothing was generated ends with sleep. */
+static bool is_last_attempt(void)
+{
+    static uint32_t n_generated, n_attempts;
+    const uint32_t n_now = engine->decode.n_requests > 0 ? engine->decode.requests[0]->n_generated : 0;
+    n_attempts = n_now == n_generated ? n_attempts + 1 : 1;
+    n_generated = n_now;
+    return n_attempts == 4;
+}
+
+void *__real_ring_reserve(ring *r, size_t n_bytes);
+void *__wrap_ring_reserve(ring *r, size_t n_bytes);
+void *__wrap_ring_reserve(ring *r, size_t n_bytes)
+{
+    const llm_engine *e = engine;
+    void *record = __real_ring_reserve(r, n_bytes);
+    if (record == NULL && e != NULL && r == e->events && is_last_attempt()) {
+        run_once(&when_stuck);
+    }
+    return record;
+}
+
+static bool is_armed; /* by the drain in hand */
+
+void __real_doorbell_arm(doorbell *d);
+void __wrap_doorbell_arm(doorbell *d);
+void __wrap_doorbell_arm(doorbell *d)
+{
+    run_once(&before_arming);
+    __real_doorbell_arm(d);
+    is_armed = true;
+}
+
+const void *__real_ring_peek(ring *r, size_t *n_bytes);
+const void *__wrap_ring_peek(ring *r, size_t *n_bytes);
+const void *__wrap_ring_peek(ring *r, size_t *n_bytes)
+{
+    const llm_engine *e = engine;
+    if (e != NULL && r == e->events && is_armed) {
+        run_once(&after_arming);
+    }
+    return __real_ring_peek(r, n_bytes);
+}
+
+static bool may_store_work(void)
+{
+    return store_may_work;
+}
+
+void __real_store_files_work(store_files *f, store_job *job);
+void __wrap_store_files_work(store_files *f, store_job *job);
+void __wrap_store_files_work(store_files *f, store_job *job)
+{
+    n_store_rings_due++;
+    is_store_ring_due = true;
+    wait_until(may_store_work);
+    __real_store_files_work(f, job);
+}
+
+/* ---- the engine ---- */
+
+static int64_t drain(void)
+{
+    is_armed = false;
+    return llm_events_drain(engine, out, sizeof out);
+}
+
+static void drain_all(void)
+{
+    while (drain() > 0) {
+    }
+}
+
+/* Sleeps, and nothing is on its way that would wake it: the same sleep at the beginning of the look and at its end. */
+static bool is_at_rest(void)
+{
+    const uint32_t n = n_sleeps;
+    const bool is_idle =
+        is_asleep && ring_is_empty(engine->commands) &&
+        (engine->store == NULL || (store_n_jobs(engine->store) == 0 && !store_has_result(engine->store)));
+    return is_idle && is_asleep && n == n_sleeps;
+}
+
+/* Each of these begins with what it does only when awake: the sleep came afterwards. */
+static bool has_told_and_sleeps(void)
+{
+    return !ring_is_empty(engine->events) && is_asleep;
+}
+
+static bool has_taken_and_sleeps(void)
+{
+    return ring_is_empty(engine->commands) && is_asleep;
+}
+
+static bool is_blocked_and_sleeps(void)
+{
+    return engine->decode.events_blocked && is_asleep;
+}
+
+static bool has_been_stuck_and_sleeps(void)
+{
+    return when_stuck == NULL && is_asleep;
+}
+
+static bool has_looked(void)
+{
+    return last_look != NOT_YET;
+}
+
+static uint32_t n_sleeps_before;
+
+static bool has_slept_again(void)
+{
+    return n_sleeps > n_sleeps_before;
+}
+
+static void let_it_sleep_again(void)
+{
+    wait_until(has_slept_again);
+}
+
+/* Opened, and idle: everything was taken, and the decode thread sleeps. */
+static void open_idle(const char *state_dir)
+{
+    char error[512];
+    llm_engine *opened = NULL;
+    const llm_engine_options options = {.model = "sim:dense,length=0",
+                                        .n_ctx = 200000,
+                                        .n_sessions = 4, /* of one none could be pinned */
+                                        .n_scratch = 1,
+                                        .event_ring_bytes = RING_BYTES,
+                                        .state_dir = state_dir};
+    if (llm_engine_open(&options, &opened, error, sizeof error) != LLM_OK) {
+        fprintf(stderr, "%s\n", error);
+        abort();
+    }
+    engine = opened;
+    is_asleep = false;
+    if (llm_engine_start(engine) != LLM_OK) {
+        abort();
+    }
+    wait_until(is_at_rest);
+    drain_all();
+    n_sleeps_before = n_sleeps;
+    last_look = NOT_YET;
+}
+
+static void close_engine(void)
+{
+    llm_engine *closed = engine;
+    llm_engine_stop(engine);
+    drain_all();
+    engine = NULL;
+    llm_engine_close(closed);
+}
+
+static void push(const void *message, size_t n_bytes)
+{
+    if (llm_command_push(engine, message, n_bytes) != LLM_OK) {
+        abort();
+    }
+}
+
+static void talk_for(uint32_t max_tokens)
+{
+    uint8_t message[4096];
+    const int32_t prompt[] = {300, 301, 302};
+    const generate_call call = {.session = "it", .prompt = prompt, .n_prompt = 3, .max_tokens = max_tokens};
+    push(message, driver_write_generate(++n_asked, &call, message, sizeof message));
+}
+
+static void talk(void)
+{
+    talk_for(2);
+}
+
+static void pin(void)
+{
+    uint8_t message[64];
+    wire_writer w = wire_writer_open(message, sizeof message);
+    wire_write_array(&w, 5);
+    wire_write_uint(&w, LLM_COMMAND_PIN);
+    wire_write_uint(&w, ++n_asked);
+    wire_write_uint(&w, 0);
+    wire_write_str(&w, "it", 2);
+    wire_write_bool(&w, true);
+    push(message, wire_size(&w));
+}
+
+/* ---- what the loop sleeps through ---- */
+
+static void talk_and_let_it_be_told(void)
+{
+    talk();
+    wait_until(has_told_and_sleeps);
+}
+
+static void test_an_event_that_comes_while_the_loop_drains(void)
+{
+    open_idle(NULL);
+    before_arming = talk_and_let_it_be_told;
+    CHECK(drain() > 0 || is_rung(engine->event_bell));
+    CHECK(before_arming == NULL);
+    close_engine();
+}
+
+static void test_a_loop_that_drains_as_soon_as_it_is_rung(void)
+{
+    open_idle(NULL);
+    loop_is_fast = true;
+    pin(); /* of nobody: answered in one loop */
+    wait_until(is_at_rest);
+    loop_is_fast = false;
+    CHECK(ring_is_empty(engine->events) || is_rung(engine->event_bell));
+    close_engine();
+}
+
+/* ---- what the decode thread sleeps through ---- */
+
+static void test_a_decode_thread_that_looks_as_soon_as_it_is_rung(void)
+{
+    open_idle(NULL);
+    after_ringing = let_it_sleep_again;
+    talk();
+    CHECK(after_ringing == NULL);
+    CHECK(ring_is_empty(engine->commands));
+    close_engine();
+}
+
+static void test_a_command_that_comes_before_the_sleep(void)
+{
+    open_idle(NULL);
+    before_looking = talk;
+    talk();
+    wait_until(has_looked);
+    CHECK_INT(last_look, SEEN);
+    close_engine();
+}
+
+static _Atomic bool is_stopping;
+static bool is_stopped(void)
+{
+    return engine->decode.stop_asked;
+}
+
+static void let_it_be_stopped(void)
+{
+    is_stopping = true;
+    wait_until(is_stopped);
+}
+
+static bool may_stop(void)
+{
+    return is_stopping;
+}
+
+static void test_a_stop_that_comes_before_the_sleep(void)
+{
+    open_idle(NULL);
+    before_looking = let_it_be_stopped;
+    talk();
+    wait_until(may_stop);
+    close_engine();
+    CHECK_INT(last_look, SEEN);
+}
+
+static void let_it_be_written(void)
+{
+    store_may_work = true;
+    store_wait(engine->store);
+}
+
+static void test_a_result_of_the_store_that_comes_before_the_sleep(void)
+{
+    open_idle(directory);
+    talk();
+    wait_until(is_at_rest);
+    store_may_work = false;
+    before_looking = let_it_be_written;
+    pin();
+    wait_until(has_looked);
+    CHECK_INT(last_look, SEEN);
+    close_engine();
+}
+
+static void test_a_decode_thread_that_looks_as_soon_as_the_store_rings(void)
+{
+    open_idle(directory);
+    talk();
+    wait_until(is_at_rest);
+    store_may_work = false;
+    pin();
+    wait_until(has_taken_and_sleeps);
+    n_sleeps_before = n_sleeps;
+    after_ringing = let_it_sleep_again;
+    store_may_work = true;
+    let_it_sleep_again();
+    store_wait(engine->store);
+    CHECK(!store_has_result(engine->store));
+    close_engine();
+}
+
+/* ---- what either sleeps through: room for events ---- */
+
+static void test_room_that_comes_before_the_sleep(void)
+{
+    open_idle(NULL);
+    when_stuck = drain_all;
+    talk_for(TOKENS_MANY);
+    wait_until(has_been_stuck_and_sleeps);
+    CHECK(!ring_is_empty(engine->events)); /* or nobody would ever go on */
+    close_engine();
+}
+
+static void let_it_fill_the_ring(void)
+{
+    wait_until(is_blocked_and_sleeps);
+}
+
+static void test_room_that_is_announced_within_a_drain(void)
+{
+    open_idle(NULL);
+    talk_for(TOKENS_MANY);
+    wait_until(is_blocked_and_sleeps);
+    after_arming = let_it_fill_the_ring;
+    CHECK(drain() > 0);
+    CHECK(after_arming == NULL);
+    const bool is_blocked = engine->decode.events_blocked; /* first: while it is, nobody else takes from the ring */
+    CHECK(!is_blocked || !ring_is_empty(engine->events));
+    close_engine();
+}
+
+int main(void)
+{
+    alarm(SECONDS_MAX); /* a lost wake-up may hang: let it kill the test */
+    RUN(test_an_event_that_comes_while_the_loop_drains);
+    RUN(test_a_loop_that_drains_as_soon_as_it_is_rung);
+    RUN(test_a_decode_thread_that_looks_as_soon_as_it_is_rung);
+    RUN(test_a_command_that_comes_before_the_sleep);
+    RUN(test_a_stop_that_comes_before_the_sleep);
+    RUN_FILES(test_a_result_of_the_store_that_comes_before_the_sleep);
+    RUN_FILES(test_a_decode_thread_that_looks_as_soon_as_the_store_rings);
+    RUN(test_room_that_comes_before_the_sleep);
+    RUN(test_room_that_is_announced_within_a_drain);
+    return CHECK_RESULT();
+}

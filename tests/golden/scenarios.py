@@ -1,0 +1,278 @@
+"""What is asked, by name of the file that holds the answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from llmd.app import stop_serving
+from tests.golden.refusals import CHAT_REFUSALS, COMPLETION_REFUSALS
+from tests.golden.transcript import Transcript
+from tests.serving import Daemon, chat
+from tests.test_delivery import slow_reader
+from tests.test_sessions import ENDLESS, SLOW, running
+
+CHAT, COMPLETIONS, TEMPLATE = "/v1/chat/completions", "/v1/completions", "/apply-template"
+USAGE: dict[str, Any] = {"stream_options": {"include_usage": True}}
+GREEDY: dict[str, Any] = {"temperature": 0}
+
+Serve = Callable[..., Awaitable[Daemon]]
+Scenario = Callable[[Transcript, Serve, Path], Awaitable[None]]
+
+
+def greedy(text: str = "hello", **fields: Any) -> dict[str, Any]:
+    return chat(text, **GREEDY, **fields)
+
+
+def raw(prompt: Any = "once upon a time", **fields: Any) -> dict[str, Any]:
+    return {"prompt": prompt, "max_tokens": 8, "ignore_eos": True, **GREEDY, **fields}
+
+
+SHAPES: tuple[dict[str, Any], ...] = (
+    {},
+    {"max_tokens": 300},
+    {"max_tokens": 300, "ignore_eos": False},
+    {"max_tokens": 1},
+    {"seed": 7, "temperature": 1.0, "max_tokens": 20},
+    {"model": "another", "user": "me", "metadata": {"a": 1}, "n": 1},
+)
+"""Of answers, whatever the endpoint and the delivery."""
+
+
+async def whole(transcript: Transcript, serve: Serve, _: Path) -> None:
+    daemon = await serve()
+    for shape in SHAPES:
+        await transcript.ask(daemon, CHAT, {**greedy(), **shape})
+        await transcript.ask(daemon, COMPLETIONS, {**raw(), **shape})
+    await transcript.ask(daemon, "/chat/completions", greedy(max_completion_tokens=2))
+    await transcript.ask(daemon, "/completions", raw([300, 301, 302], n_predict=2))
+    await transcript.ask(daemon, COMPLETIONS, {"prompt": [[300, 301]], **GREEDY, "ignore_eos": True})
+    await transcript.ask(daemon, COMPLETIONS, raw("<|im_end|>", parse_special=False, max_tokens=2))
+
+
+async def streams(transcript: Transcript, serve: Serve, _: Path) -> None:
+    daemon = await serve()
+    for shape in (*SHAPES, USAGE, {"stream_options": {"continuous_usage_stats": True}}, {"stream_options": {}}):
+        await transcript.ask(daemon, CHAT, {**greedy(stream=True), **shape})
+        await transcript.ask(daemon, COMPLETIONS, {**raw(stream=True), **shape})
+
+
+async def stop_strings(transcript: Transcript, serve: Serve, _: Path) -> None:
+    daemon = await serve()
+    said = (await daemon.chat(**GREEDY, max_tokens=40))["choices"][0]["message"]["content"]
+    completed = (await daemon.ask("POST", COMPLETIONS, raw(max_tokens=40))).json["choices"][0]["text"]
+    for is_stream in (False, True):
+        for stop, other in ((said[9:14], completed[9:14]), ([said[:1]], [completed[:1]]), (["never, ever"], "")):
+            await transcript.ask(daemon, CHAT, greedy(max_tokens=40, stop=stop, stream=is_stream, **USAGE))
+            await transcript.ask(daemon, COMPLETIONS, raw(max_tokens=40, stop=other, stream=is_stream))
+
+
+async def conversations(transcript: Transcript, serve: Serve, _: Path) -> None:
+    """Turns of one session: what was said comes back, edited and not, and what an answer says of it."""
+    daemon = await serve(model="sim:hybrid")
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "be brief"}]
+    for turn in range(4):
+        messages.append({"role": "user", "content": f"question {turn}"})
+        body = greedy(max_tokens=12, messages=messages, session_id="s")
+        answer = await transcript.ask(daemon, CHAT, {**body, **({"stream": True, **USAGE} if turn == 3 else {})})
+        if turn < 3:
+            content = str(json.loads(answer)["choices"][0]["message"]["content"])
+            messages.append({"role": "assistant", "content": content})
+    edited = [*messages[:2], {"role": "assistant", "content": "another answer"}, {"role": "user", "content": "why?"}]
+    await transcript.ask(daemon, CHAT, greedy(messages=edited, session_id="s"))
+    await transcript.ask(daemon, CHAT, greedy(messages=messages, session_id="s", history="template", stream=True))
+    await transcript.ask(daemon, CHAT, greedy(messages=messages, session_id="s", cache_prompt=False))
+
+
+async def sessions(transcript: Transcript, serve: Serve, _: Path) -> None:
+    daemon = await serve(model="sim:recurrent")
+    for headers, fields in (
+        ({"X-LLM-Session-Id": "explicit"}, {}),
+        ({"X-Session-Affinity": "affine"}, {"stream": True}),
+        ({}, {"prompt_cache_key": "key", "stream": True, **USAGE}),
+        ({}, {"metadata": {"session_id": "nested"}}),
+        ({"X-LLM-Session-Id": "header"}, {"session_id": "body"}),
+        ({"X-LLM-Session-Id": "child", "X-Parent-Session-Id": "explicit"}, {}),
+        ({"X-Session-Affinity": "no valid id"}, {}),
+        ({"X-LLM-Session-Id": "no valid id"}, {}),
+        ({}, {"session_id": ""}),
+    ):
+        await transcript.ask(daemon, CHAT, greedy(**fields), headers=headers)
+    await transcript.ask(daemon, COMPLETIONS, raw(session_id="raw"))
+    await transcript.ask(daemon, COMPLETIONS, raw("once upon another time", session_id="raw", stream=True))
+    await transcript.ask(daemon, CHAT, greedy("a long question that goes on to its old end", session_id="d"))
+    await transcript.ask(daemon, CHAT, greedy("a long question that goes on to another end", session_id="d"))
+
+
+async def templates(transcript: Transcript, serve: Serve, directory: Path) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}}
+    messages = [
+        {"role": "developer", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "user", "content": "q"},
+        {"role": "user", "content": "q2", "name": "me"},
+        {"role": "assistant", "content": " "},
+        {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "hm"},
+        {"role": "tool", "content": "42", "tool_call_id": "c1"},
+    ]
+    daemon = await serve()
+    await transcript.ask(daemon, TEMPLATE, {"messages": messages})
+    await transcript.ask(daemon, TEMPLATE, {"messages": messages, "add_generation_prompt": False})
+    await transcript.ask(daemon, CHAT, greedy(messages=messages, add_generation_prompt=False))
+    file = directory / "shown.jinja"
+    file.write_text("{{ enable_thinking }} {{ reasoning_effort | default('unset') }} {{ messages | tojson }}")
+    shown = await serve(chat_template_file=file)
+    for fields in (
+        {},
+        {"enable_thinking": False},
+        {"thinking": {"type": "disabled"}},
+        {"reasoning": {"effort": "high"}},
+        {"reasoning_effort": "none"},
+        {"chat_template_kwargs": {"enable_thinking": True}, "reasoning": {"enabled": False}},
+        {"messages": messages},
+    ):
+        await transcript.ask(shown, TEMPLATE, chat(**fields))
+    refusing = directory / "refusing.jinja"
+    refusing.write_text("{{ raise_exception('roles must alternate') }}")
+    refused = await serve(chat_template_file=refusing)
+    for path in (TEMPLATE, CHAT):
+        await transcript.ask(refused, path, chat())
+    await transcript.ask(daemon, CHAT, chat(chat_template_kwargs={"tools": []}))
+
+
+async def refused_fields(transcript: Transcript, serve: Serve, _: Path) -> None:
+    daemon = await serve()
+    for fields in CHAT_REFUSALS:
+        assert b'{"error"' in await transcript.ask(daemon, CHAT, {**chat(), **fields})
+    for fields in COMPLETION_REFUSALS:
+        assert b'{"error"' in await transcript.ask(daemon, COMPLETIONS, {"prompt": "x", "stream": True, **fields})
+    await transcript.ask(daemon, CHAT, {"stream": True})
+    await transcript.ask(daemon, COMPLETIONS, {})
+    await transcript.ask(daemon, TEMPLATE, {"messages": [{"role": "robot"}]})
+
+
+async def context_length(transcript: Transcript, serve: Serve, _: Path) -> None:
+    daemon = await serve(ctx_size=64)
+    for is_stream in (False, True):
+        await transcript.ask(daemon, CHAT, greedy("word " * 70, stream=is_stream))
+        await transcript.ask(daemon, CHAT, greedy("word " * 5000, stream=is_stream))
+        await transcript.ask(daemon, COMPLETIONS, raw("word " * 70, stream=is_stream))
+        await transcript.ask(daemon, COMPLETIONS, raw([300] * 65, stream=is_stream))
+    await transcript.ask(daemon, CHAT, greedy(max_tokens=32_000))
+    await transcript.ask(daemon, TEMPLATE, greedy("word " * 5000))
+
+
+async def capacity(transcript: Transcript, serve: Serve, _: Path) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000, max_sessions=1, capacity_policy="refuse")
+    asked = await running(daemon, "holder")
+    await transcript.ask(daemon, CHAT, greedy(session_id="b"))
+    await transcript.ask(daemon, COMPLETIONS, raw(session_id="b", stream=True))
+    await daemon.ask("DELETE", "/v1/sessions/holder")
+    await asked
+
+
+async def deadline(transcript: Transcript, serve: Serve, _: Path) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000, request_timeout=1.0)
+    for path, body in ((CHAT, greedy()), (COMPLETIONS, raw())):
+        await transcript.ask(daemon, path, {**body, **ENDLESS})
+        await transcript.ask(daemon, path, {**body, **ENDLESS, "stream": True}, is_endless=True)
+
+
+async def cancelled(transcript: Transcript, serve: Serve, _: Path) -> None:
+    """By whoever closes or resets the session."""
+    daemon = await serve(model=SLOW, ctx_size=200_000)
+    for path, body in ((CHAT, greedy()), (COMPLETIONS, raw())):
+        for is_stream in (False, True):
+            fields = {**body, **ENDLESS, "session_id": "s", "stream": is_stream}
+            asked = asyncio.create_task(transcript.ask(daemon, path, fields, is_endless=True))
+            while (await daemon.ask("GET", "/v1/sessions/s")).json.get("tokens", 0) < 60:
+                pass
+            await daemon.ask("DELETE", "/v1/sessions/s")
+            await asked
+
+
+async def failed_step(transcript: Transcript, serve: Serve, _: Path) -> None:
+    """The session is torn, and refilled by its next request."""
+    for is_stream in (False, True):
+        daemon = await serve(model="sim:dense,fail_at=12")
+        await transcript.ask(daemon, CHAT, greedy(max_tokens=100, session_id="s", stream=is_stream), is_endless=True)
+        await transcript.ask(daemon, CHAT, greedy(session_id="s"))
+        daemon = await serve(model="sim:dense,fail_at=12")
+        await transcript.ask(daemon, COMPLETIONS, raw(max_tokens=100, stream=is_stream), is_endless=True)
+    daemon = await serve(model="sim:dense,fail_at=1")
+    await transcript.ask(daemon, CHAT, greedy(stream=True))
+
+
+async def slow_readers(transcript: Transcript, serve: Serve, _: Path) -> None:
+    """Whoever stops to read is cut off."""
+    daemon = await serve(model="sim:dense,ctx=1000000,length=0", ctx_size=1_000_000, slow_reader_timeout=0.2)
+    reader, writer = await slow_reader(daemon)
+    async with asyncio.timeout(60):
+        while 'outcome="slow_reader"' not in str(await daemon.metrics()):
+            pass  # as long as it takes
+    transcript.note("a stream without end, over the unix socket, that nobody reads until it was given up")
+    head = await reader.readuntil(b"\r\n\r\n")
+    try:
+        body = await reader.read(-1)
+    except ConnectionError:
+        body = b""
+    writer.transport.abort()
+    transcript.note_answer(head, b"")
+    assert b"[DONE]" not in body and not body.endswith(b"0\r\n\r\n")
+
+
+async def shutdown(transcript: Transcript, serve: Serve, _: Path) -> None:
+    for path, body in ((CHAT, greedy()), (COMPLETIONS, raw())):
+        for is_stream in (False, True):
+            daemon = await serve(model=SLOW, ctx_size=200_000, shutdown_timeout=0.0)
+            fields = {**body, **ENDLESS, "session_id": "s", "stream": is_stream}
+            asked = asyncio.create_task(transcript.ask(daemon, path, fields, is_endless=True))
+            while (await daemon.ask("GET", "/v1/sessions/s")).json.get("tokens", 0) < 60:
+                pass
+            await stop_serving(daemon.state)
+            await asked
+    await transcript.ask(daemon, CHAT, greedy())
+    await transcript.ask(daemon, COMPLETIONS, raw(stream=True))
+
+
+async def keep_alive(transcript: Transcript, serve: Serve, _: Path) -> None:
+    """A prefill of a second; a comment is due every tenth."""
+    daemon = await serve(model="sim:dense,token_us=4000", keepalive_interval=0.1)
+    await transcript.ask(daemon, CHAT, greedy("word " * 50, max_tokens=2, stream=True))
+    await transcript.ask(daemon, COMPLETIONS, raw("word " * 50, max_tokens=2, stream=True, **USAGE))
+
+
+async def before_the_handler(transcript: Transcript, serve: Serve, directory: Path) -> None:
+    keys = directory / "keys"
+    keys.write_text("a-key-that-nobody-guesses somebody\n")
+    keys.chmod(0o600)
+    daemon = await serve(api_key_file=keys, body_limit=4096)
+    key = {"Authorization": "Bearer a-key-that-nobody-guesses"}
+    for path in (CHAT, COMPLETIONS):
+        await transcript.ask(daemon, path, chat())
+        await transcript.ask(daemon, path, chat(), headers={"Authorization": "Bearer wrong"})
+        await transcript.ask(daemon, path, method="GET", headers=key)
+        await transcript.ask(daemon, path, chat("x" * 5000), headers=key)
+        await transcript.ask(daemon, path, b"{", headers=key)
+        await transcript.ask(daemon, path, b"[]", headers=key)
+        await transcript.ask(daemon, path, b"", headers=key)
+        await transcript.ask(daemon, path, chat(), headers={**key, "Content-Encoding": "gzip"})
+        await transcript.ask(daemon, path, chat(), headers={**key, "Expect": "a miracle"})
+        await transcript.ask(daemon, path, chat(), headers={**key, "Origin": "http://elsewhere.example"})
+        await transcript.ask(daemon, path, chat(), headers={**key, "Content-Length": "x"})
+    await transcript.ask(daemon, "/v1/chat", chat(), headers=key)
+    plain = await serve()
+    opened, plain.state.opened = plain.state.opened, None
+    await transcript.ask(plain, CHAT, chat(stream=True))
+    plain.state.opened = opened
+
+
+SCENARIOS: dict[str, Scenario] = {
+    scenario.__name__: scenario
+    for scenario in (
+        whole, streams, stop_strings, conversations, sessions, templates, refused_fields, context_length, capacity,
+        deadline, cancelled, failed_step, slow_readers, shutdown, keep_alive, before_the_handler,
+    )
+}  # fmt: skip

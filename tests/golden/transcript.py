@@ -1,0 +1,129 @@
+"""Requests and their answers as they travel, with what differs from run to run taken out.
+
+What is taken out: ids, times, fingerprints and content lengths become words; where the text of a stream is cut into
+events, and how many comments come before it, is the machine's business: the events of one run of text are one here, and
+so are comments. Everything else stays byte by byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.serving import SETTLE_S, Daemon
+
+_VOLATILE_HEADERS = (b"date:", b"server:")
+_NORMAL = (
+    (re.compile(rb"(?im)^(< content-length: )\d+"), rb"\1N"),
+    (re.compile(rb'"id":"(chatcmpl|cmpl)-[0-9a-f]{24}"'), rb'"id":"\1-ID"'),
+    (re.compile(rb'"created":\d+'), rb'"created":TIME'),
+    (re.compile(rb'"system_fingerprint":"llmd-[0-9a-f]{12}"'), rb'"system_fingerprint":"FINGERPRINT"'),
+    (re.compile(rb'"(queue|prefill|decode)_ms":[0-9.e+-]+'), rb'"\1_ms":TIME'),
+)
+_TEXT_EVENT = re.compile(rb'(data: .*"(?:content|text)":")((?:[^"\\]|\\.)+)("[^"]*"finish_reason":null}\]})')
+_COMMENT = b": keep-alive"
+_REQUEST_SHOWN_CHARS = 400
+CUT = b"(the connection was cut)"
+
+
+@dataclass
+class Transcript:
+    """One scenario."""
+
+    lines: list[bytes] = field(default_factory=list)
+
+    async def ask(
+        self,
+        daemon: Daemon,
+        path: str,
+        body: dict[str, Any] | bytes | None = None,
+        *,
+        method: str = "POST",
+        headers: dict[str, str] | None = None,
+        is_endless: bool = False,
+    ) -> bytes:
+        """Over TCP; the body of the answer. `is_endless`: how much text there is depends on when it was ended."""
+        sent = json.dumps(body).encode() if isinstance(body, dict) else body or b""
+        head = [f"{method} {path} HTTP/1.1", "Host: 127.0.0.1"]
+        head += [f"{name}: {value}" for name, value in (headers or {}).items()]
+        if method == "POST" and "Content-Length" not in (headers or {}):
+            head.append(f"Content-Length: {len(sent)}")
+        self.note_request([head[0], *head[2:]], sent)
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(daemon.url.rpartition(":")[2]))
+        try:
+            writer.write("\r\n".join([*head, "", ""]).encode() + sent)
+            async with asyncio.timeout(SETTLE_S):
+                answer_head, answer = await received(reader)
+        finally:
+            writer.transport.abort()
+        self.note_answer(answer_head, answer, is_endless)
+        return answer
+
+    def note(self, text: str) -> None:
+        self.lines += [b"# " + text.encode(), b""]
+
+    def note_request(self, head: list[str], body: bytes) -> None:
+        shown = body if len(body) <= _REQUEST_SHOWN_CHARS else body[:_REQUEST_SHOWN_CHARS] + b"... %d bytes" % len(body)
+        lines = [line for line in head if not line.startswith("Content-Length")]
+        self.lines += [b"> " + line.encode() for line in lines] + ([b"> " + shown] if shown else [])
+
+    def note_answer(self, head: bytes, body: bytes, is_endless: bool = False) -> None:
+        kept = [line for line in head.split(b"\r\n") if line and not line.lower().startswith(_VOLATILE_HEADERS)]
+        shown = joined(body, is_endless) if b"text/event-stream" in head else body
+        whole = b"\n".join(b"< " + line for line in kept) + b"\n" + shown
+        for pattern, word in _NORMAL:
+            whole = pattern.sub(word, whole)
+        self.lines += [whole, b"", b""]
+
+    def file(self) -> bytes:
+        return b"\n".join(self.lines)
+
+
+async def received(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    """Head and body of one answer; a body that does not end as it should ends with CUT."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    while head.startswith(b"HTTP/1.1 100"):
+        head = await reader.readuntil(b"\r\n\r\n")
+    length = re.search(rb"(?i)\r\ncontent-length: (\d+)", head)
+    try:
+        if length is not None:
+            return head, await reader.readexactly(int(length[1]))
+        return head, await _chunks(reader)
+    except _CutError as error:
+        return head, error.args[0] + CUT
+
+
+class _CutError(Exception):
+    """With what came before."""
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    body = b""
+    try:
+        while size := int(await reader.readuntil(b"\r\n"), 16):
+            body += (await reader.readexactly(size + 2))[:-2]
+        assert await reader.readexactly(2) == b"\r\n"
+    except (asyncio.IncompleteReadError, ConnectionError):
+        raise _CutError(body) from None
+    return body
+
+
+def joined(stream: bytes, is_endless: bool) -> bytes:
+    """The events with each run of text in one, and one comment where several are."""
+    parts = stream.split(b"\n\n")
+    if parts[-1].endswith(CUT):
+        parts[-1] = CUT  # within an event
+    events: list[bytes] = []
+    has_text = False
+    for event in parts:
+        text = _TEXT_EVENT.fullmatch(event)
+        before = _TEXT_EVENT.fullmatch(events[-1]) if events else None
+        if text and before and (text[1], text[3]) == (before[1], before[3]):
+            events[-1] = before[1] + before[2] + text[2] + before[3]
+        elif event != _COMMENT or not (has_text or (events and events[-1] == _COMMENT)):
+            events.append(event)
+        has_text = has_text or text is not None
+    return b"\n\n".join(_TEXT_EVENT.sub(rb"\1(text)\3", event) if is_endless else event for event in events)

@@ -1,0 +1,224 @@
+"""From what is asked to the parts of answers, without HTTP and without a dialect."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from llmd.answers.memory import AnswerMemory
+from llmd.core.asked import Asked, ChatPrompt, Constraint, PlainMessage, PlainToolCall, RawPrompt, SamplingAsked, Tool
+from llmd.core.errors import ApiError
+from llmd.core.parts import End, Failed, Part, TextPart
+from llmd.core.session_key import SCRATCH
+from llmd.engine.engine import Engine
+from llmd.engine.generation import CancelReason, Generation
+from llmd.engine.opening import EngineOptions
+from llmd.pipeline import remembered
+from llmd.pipeline.answering import Answering, Observer, make_ready
+from llmd.pipeline.served import Sender, Served
+from llmd.pipeline.work import seed_of
+from llmd.turns.log import TurnLog
+from tests.conftest import Serve
+from tests.serving import Json
+
+SENDER = Sender(owner=0, n_bytes=100, is_large=False)
+RANDOM = (1 << 64) - 1
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    engine = await Engine.open(EngineOptions(model="sim:dense,ctx=100000", n_ctx=100_000))
+    turns = TurnLog(engine.page)
+    yield Served(engine=engine, answers=AnswerMemory(), turns=turns, history="resident", scratch_reuse=True)
+    await engine.close()
+
+
+def asked(**fields: Any) -> Asked:
+    wanted: Json = {
+        "prompt": RawPrompt("once upon a time"),
+        "key": SCRATCH,
+        "sampling": SamplingAsked(temperature=1.0, seed=7),
+        "max_tokens": 40,
+        "is_stream": True,
+        "ignore_end": True,
+    }
+    return Asked(**{**wanted, **fields})
+
+
+class Counted:
+    """What observers were told."""
+
+    def __init__(self) -> None:
+        self.ended: list[Generation] = []
+        self.n_texts = 0
+
+    def observer(self) -> Observer:
+        return Observer(self._text, self.ended.append)
+
+    def _text(self) -> None:
+        self.n_texts += 1
+
+
+async def answering(served: Served, counted: Counted | None = None, **fields: Any) -> Answering:
+    ready = await make_ready(served, asked(**fields), SENDER)
+    return Answering(served, ready, (counted or Counted()).observer)
+
+
+async def all_parts(one: Answering) -> list[Part]:
+    await one.admission()
+    found: list[Part] = []
+    while not one.is_over:
+        found += await one.parts()
+    one.release()
+    return found
+
+
+def text_of(parts: list[Part], index: int) -> str:
+    return "".join(part.text for part in parts if isinstance(part, TextPart) and part.index == index)
+
+
+async def test_one_answer(served: Served) -> None:
+    counted = Counted()
+    parts = await all_parts(await answering(served, counted))
+    assert text_of(parts, 0) and counted.n_texts > 0
+    end = parts[-1]
+    assert isinstance(end, End) and [type(part) for part in parts].count(End) == 1
+    assert (end.index, end.reason, end.usage.n_generated) == (0, "length", 40)
+    assert end.session.prefilled_prompt_tokens == end.usage.n_prompt
+    assert [one.outcome_word for one in counted.ended] == ["length"]
+
+
+async def test_a_conversation(served: Served) -> None:
+    said = ChatPrompt([PlainMessage("system", "be brief"), PlainMessage("user", "hello")])
+    parts = await all_parts(await answering(served, prompt=said))
+    assert text_of(parts, 0)
+
+
+async def test_several_answers(served: Served) -> None:
+    """Each has its own text and its own end; the first is the one that is given alone."""
+    counted = Counted()
+    parts = await all_parts(await answering(served, counted, n_answers=3))
+    ends = [part for part in parts if isinstance(part, End)]
+    assert sorted(end.index for end in ends) == [0, 1, 2] and len(counted.ended) == 3
+    texts = [text_of(parts, index) for index in range(3)]
+    assert len(set(texts)) == 3 and all(texts)
+    assert text_of(await all_parts(await answering(served)), 0) == texts[0]
+    for end in ends:
+        behind = parts[parts.index(end) + 1 :]
+        assert all(part.index != end.index for part in behind), "something came after its end"
+
+
+async def test_several_whole_answers(served: Served) -> None:
+    one = await answering(served, n_answers=2, is_stream=False)
+    await one.admission()
+    parts = await one.whole()
+    assert [(type(part), part.index) for part in parts] == [(TextPart, 0), (End, 0), (TextPart, 1), (End, 1)]
+
+
+async def test_an_answer_that_cannot_be_queued_takes_the_others_with_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counted, generate = Counted(), served.engine.generate
+
+    def full_after_two(*args: Any, **kwargs: Any) -> int:
+        if served.engine.n_live == 2:
+            raise ApiError("overloaded")
+        return generate(*args, **kwargs)
+
+    monkeypatch.setattr(served.engine, "generate", full_after_two)
+    with pytest.raises(ApiError, match="overloaded"):
+        await answering(served, counted, n_answers=3, max_tokens=90_000)
+    await served.engine.idle()
+    assert [one.outcome_word for one in counted.ended] == ["client_gone", "client_gone"]
+
+
+async def test_a_failure_is_a_part_of_a_stream_and_an_error_of_a_whole(served: Served) -> None:
+    one = await answering(served, max_tokens=90_000)
+    await one.admission()
+    one.cancel(CancelReason.DEADLINE)
+    failed = (await all_parts(one))[-1]
+    assert isinstance(failed, Failed) and failed.error.code == "deadline_exceeded" and one.error is failed.error
+    one = await answering(served, max_tokens=90_000, is_stream=False)
+    await one.admission()
+    one.cancel(CancelReason.DEADLINE)
+    with pytest.raises(ApiError, match="deadline_exceeded"):
+        await one.whole()
+    one.release()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"constraint": Constraint("grammar", 'root ::= "x"')},
+        {"prompt": ChatPrompt([PlainMessage("user", "x")], tools=(Tool("f", "", {}),))},
+    ],
+    ids=["a constraint", "tools"],
+)
+async def test_what_is_not_there_is_never_ignored(served: Served, fields: Json) -> None:
+    with pytest.raises(AssertionError):
+        await answering(served, **fields)
+
+
+async def test_a_nudge_brings_nothing(served: Served) -> None:
+    one = await answering(served)
+    waiting = one.parts()
+    waiting.send(None)  # by hand, so that the event loop can bring nothing in between
+    one.nudge()
+    with pytest.raises(StopIteration) as returned:
+        waiting.send(None)
+    assert returned.value.value == [] and not one.is_over
+    assert isinstance((await all_parts(one))[-1], End)
+
+
+@pytest.mark.parametrize(
+    ("seed", "index", "expected"),
+    [
+        (None, 1, None), (-1, 0, None), (RANDOM, 0, None), (5, 0, 5), (5, 2, 7), (-2, 0, RANDOM - 1),
+        (RANDOM - 1, 1, 0), (-(1 << 63), 0, 1 << 63),
+    ],
+)  # fmt: skip
+def test_seeds(seed: int | None, index: int, expected: int | None) -> None:
+    """None of them is by accident the one that asks for a random one."""
+    assert seed_of(seed, index) == expected
+
+
+# --- what the client sends back --------------------------------------------------------------------------------------
+
+CALL = '{"path": "a.txt", "lines": [1, 2.0]}'
+
+
+@pytest.mark.parametrize(
+    ("parsed", "echoed"),
+    [
+        (
+            PlainMessage("assistant", tool_calls=(PlainToolCall("read", CALL, "c1"),), reasoning="let me see"),
+            {"content": None, "tool_calls": [{"id": "c1", "function": {
+                "name": "read", "arguments": '{"lines":[1,2],"path":"a.txt"}'}}]},
+        ),
+        (PlainMessage("assistant", "The answer.", reasoning="let me see"), {"content": "The answer."}),
+        (PlainMessage("assistant", " \n", (PlainToolCall("f", ""),)), {"tool_calls": [{"function": {
+            "name": "f", "arguments": "{}"}}]}),
+    ],
+    ids=["a call", "reasoning", "blank text and a call"],
+)  # fmt: skip
+async def test_an_answer_is_found_by_the_message_that_was_parsed(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, parsed: PlainMessage, echoed: Json
+) -> None:
+    """Not by its text: of that the client may have seen nothing."""
+    daemon = await serve(model="sim:hybrid")
+    monkeypatch.setattr(remembered, "message_of", lambda text: parsed)
+    messages: list[Json] = [{"role": "user", "content": "read it"}]
+    first = await daemon.chat(messages=messages, session_id="s", max_tokens=30)
+    messages += [{"role": "assistant", **echoed}, {"role": "user", "content": "and then?"}]
+    second = await daemon.chat(messages=messages, session_id="s", max_tokens=30)
+    assert second["session"]["session_reset_reason"] == "exact_prefix"
+    assert second["usage"]["prompt_tokens_details"]["cached_tokens"] > first["usage"]["prompt_tokens"]
+
+
+async def test_an_answer_of_nothing_is_not_kept(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = await serve()
+    monkeypatch.setattr(remembered, "message_of", lambda text: PlainMessage("assistant", " \n"))
+    await daemon.chat(session_id="s")
+    assert daemon.state.answers.n_bytes == 0
