@@ -74,7 +74,7 @@ class Generation:
         on_end: Callable[[Generation], None],
     ) -> None:
         """Queues the work. Raises ApiError when the engine cannot take it. `is_remembered`: its text is asked for once
-        more when it is complete (`said`). `after`: one with the same prompt, which this one waits for to have consumed it."""
+        more when it is complete (`said`). `after`: one with the same prompt; this one begins when it was consumed."""
         self.work = work
         self.is_stream = is_stream
         self.admitted: Admitted | None = None
