@@ -105,6 +105,8 @@ async def test_several_answers(served: Served) -> None:
     texts = [text_of(parts, index) for index in range(3)]
     assert len(set(texts)) == 3 and all(texts)
     assert text_of(await all_parts(await answering(served)), 0) == texts[0]
+    prefilled = sorted(end.session.prefilled_prompt_tokens for end in ends)
+    assert prefilled[1] <= 1 and prefilled[2] == ends[0].usage.n_prompt, "one of them reads the prompt for all"
     for end in ends:
         behind = parts[parts.index(end) + 1 :]
         assert all(part.index != end.index for part in behind), "something came after its end"

@@ -68,12 +68,13 @@ class Generation:
         *,
         is_stream: bool,
         is_remembered: bool = False,
+        after: Generation | None = None,
         on_start: Callable[[Generation], None] | None = None,
         on_text: Callable[[], None] | None = None,
         on_end: Callable[[Generation], None],
     ) -> None:
         """Queues the work. Raises ApiError when the engine cannot take it. `is_remembered`: its text is asked for once
-        more when it is complete (`said`)."""
+        more when it is complete (`said`). `after`: one with the same prompt; this one begins when it was consumed."""
         self.work = work
         self.is_stream = is_stream
         self.admitted: Admitted | None = None
@@ -92,9 +93,9 @@ class Generation:
         self._said: list[str] | None = [] if is_remembered else None
         if work.prompt.n_tokens > engine.info.n_ctx:
             raise self._length_error()
-        self._request = self._queued()
+        self._request = self._queued(after)
 
-    def _queued(self) -> int:
+    def _queued(self, after: Generation | None) -> int:
         work = self.work
         return self._engine.generate(
             self,
@@ -107,6 +108,7 @@ class Generation:
             stop=work.stop,
             flags=work.flags,
             parent=work.parent,
+            after=after._request if after is not None else 0,
         )
 
     # --- the engine's side -------------------------------------------------------------------------------------------

@@ -89,6 +89,7 @@ class Answering:
             self._bell,
             is_stream=ready.asked.is_stream,
             is_remembered=kept is not None,
+            after=self.generations[0] if index else None,
             on_start=lambda _: served.turns.started(visit, ready.prepared.user_starts),
             on_text=observer.text,
             on_end=on_end,
