@@ -286,11 +286,16 @@ static void pin(void)
 {
     uint8_t message[64];
     wire_writer w = wire_writer_open(message, sizeof message);
-    wire_write_array(&w, 5);
+    wire_write_map(&w, 5);
+    wire_write_str(&w, "op", 2);
     wire_write_uint(&w, LLM_COMMAND_PIN);
+    wire_write_str(&w, "request", 7);
     wire_write_uint(&w, ++n_asked);
+    wire_write_str(&w, "owner", 5);
     wire_write_uint(&w, 0);
+    wire_write_str(&w, "session", 7);
     wire_write_str(&w, "it", 2);
+    wire_write_str(&w, "pinned", 6);
     wire_write_bool(&w, true);
     push(message, wire_size(&w));
 }
