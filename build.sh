@@ -351,6 +351,11 @@ prepare_bench() {
     setup_models
 }
 
+prepare_storm() {
+    prepare_bench
+    setup_exact
+}
+
 prepare_check() {
     setup_environment test
     setup_native package
@@ -471,7 +476,7 @@ verb_soak() {
     in_root "$PYTHON_ENV/bin/python" -m tests.soak "$@"
 }
 verb_storm() {
-    locked prepare_bench
+    locked prepare_storm
     in_root "$PYTHON_ENV/bin/python" -m tests.crash "$@"
 }
 verb_bench() {

@@ -48,13 +48,18 @@ extern "C" {
  *   label       the name of a saved session in the state directory
  *
  * A session is a few timelines (see --session-timelines): GENERATE goes to the one whose history the prompt continues;
- * RESET, CLOSE, PARK, PIN and RENAME act on all; FORK and SAVE take the one used last. A LOAD replaces a session that
- * has the name already, when it has read what was saved. A FORK, PIN, RENAME or SAVE of what is just being read
- * from the disk may be LLM_BUSY: ask again. PARK leaves out what is busy.
+ * RESET, CLOSE, PARK, PIN and RENAME act on all; FORK and SAVE take the one used last. A LOAD replaces what a session of
+ * that name holds, when it has read what was saved: the pin stays. PARK leaves out what is busy (LLM_BUSY).
+ *
+ * A session that found no place at the start sleeps on the disk. All commands but CLOSE wake it (LLM_CAPACITY: there is
+ * still no place, and nothing has changed), and all but RESET are carried out when it has been read. LLM_IO:
+ * it cannot be; what it held stays on the disk for the next start.
  *
  * With a state directory, what must last is on the disk before the answer comes: PIN, RENAME, RESET and CLOSE answer when
- * their files are written or gone, SAVE and UNSAVE likewise. LLM_IO: the disk refused it. A pin or a name is then what it
- * was before; a session that was reset or closed is so, but its file may come back with the next start.
+ * their files are written or gone, SAVE and UNSAVE likewise, FORK and LOAD when those of what they replace are gone. LLM_IO:
+ * the disk refused it. A pin or a name is then what it was before, and a second change of them waits until the first is
+ * decided. A session that was reset, closed or replaced is so, but its file may come back with the next start: to ask
+ * again is to try again, as a CLOSE of what is closed already does, and an orderly stop.
  * SAVE and LOAD: LLM_NO_MEMORY also when as many bytes as may be are on their way to the disk or from it: ask again.
  * SAVE: LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL. A session whose state is lost is saved with its tokens, and read
  * again when it is used. LOAD: LLM_NOT_FOUND (no such label), LLM_CONTEXT_LENGTH (more tokens than a session holds now),

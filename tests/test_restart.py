@@ -124,6 +124,31 @@ async def test_more_sessions_than_places(tmp_path: Path, caplog: pytest.LogCaptu
         assert [one["id"] for one in (await daemon.ask("GET", "/v1/sessions")).json["data"]] == ["sofa"]
 
 
+SLEEPER_VERBS: dict[str, Json] = {
+    "pin": {"pinned": True}, "save": {"name": "label"}, "fork": {"session_id": "new", "replace": True},
+    "rename": {"session_id": "new"}, "park": {}, "reset": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("verb", SLEEPER_VERBS)
+async def test_what_sleeps_does_what_it_is_told(tmp_path: Path, verb: str) -> None:
+    """It is woken. Where nobody makes way for it the answer says so, and nothing is lost."""
+    async with serving(config(tmp_path)) as daemon:
+        for name in ("lamp", "sofa", "desk"):
+            await Conversation(daemon, name).ask(f"a question about the {name}")
+    async with serving(config(tmp_path, capacity_policy="refuse", max_sessions=2)) as daemon:
+        body = SLEEPER_VERBS[verb]
+        refused = await daemon.ask("POST", f"/v1/sessions/lamp/{verb}", body or None)
+        assert refused.error["code"] == "capacity_exhausted"
+        assert (await daemon.ask("POST", f"/v1/sessions/nobody/{verb}", body or None)).status == 404
+        for name in ("desk", "sofa"):
+            assert (await daemon.ask("DELETE", f"/v1/sessions/{name}")).status == 200
+        answer = await daemon.ask("POST", f"/v1/sessions/lamp/{verb}", body or None)
+        assert answer.status == 200
+        assert (answer.json["tokens"] == 0) == (verb == "reset")
+        assert verb != "pin" or answer.json["pinned"]
+
+
 async def test_closed_sessions_do_not_come_back(tmp_path: Path) -> None:
     await filled(tmp_path)
     async with serving(config(tmp_path)) as daemon:

@@ -26,6 +26,11 @@ void decode_close(decode *d)
         decode_end_request(d, r, LLM_OUTCOME_SHUTDOWN, LLM_SHUTDOWN);
         request_close(r);
     }
+    while (d->deferred != NULL) {
+        deferred *w = d->deferred;
+        d->deferred = w->next;
+        free(w);
+    }
     free(d->notices);
     d->notices = NULL;
     free(d->logits);
@@ -190,7 +195,7 @@ static void *serve(void *context)
 void decode_finish(decode *d)
 {
     decode_take_commands(d);
-    if (d->n_replies_due > 0) {
+    while (d->n_replies_due > 0) { /* one result may be what the next command waits for */
         store_wait(d->places->store);
         decode_take_stored(d);
     }

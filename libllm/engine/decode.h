@@ -29,6 +29,14 @@ typedef struct notice {
     uint32_t n_bytes;
 } notice;
 
+/* A command about a session that waits until the store has read it, or written its name and pin. */
+typedef struct deferred {
+    wire_command command; /* its names are these: */
+    char session[LLM_SESSION_NAME_BYTES_MAX];
+    char other[LLM_SESSION_NAME_BYTES_MAX];
+    struct deferred *next;
+} deferred;
+
 typedef enum decode_life {
     DECODE_NEW,
     DECODE_SERVING, /* the thread exists, or is just being made: commands pushed now are carried out */
@@ -58,6 +66,7 @@ typedef struct decode {
     uint32_t n_notices;
     uint32_t n_notices_max; /* see decode_open */
     uint32_t n_replies_due; /* commands whose reply waits for the store */
+    deferred *deferred;     /* those of them that have not begun, in order of arrival; owned */
     bool is_undelivered;    /* something is left that the event ring did not take */
 
     step step;
@@ -93,17 +102,10 @@ void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm
 /* decode_session.c: the commands about sessions. */
 void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s);
 session *decode_latest(decode *d, uint32_t owner, const char *name, size_t n_name_bytes); /* the timeline used last */
-int decode_fork(decode *d, session *from, const char *name, size_t n_name_bytes, uint32_t at, session **out);
-void decode_reset_or_close(decode *d, const wire_command *c);
-void decode_fork_command(decode *d, const wire_command *c);
-void decode_park(decode *d, const wire_command *c);
-void decode_pin(decode *d, const wire_command *c);
-void decode_rename(decode *d, const wire_command *c);
-void decode_save(decode *d, const wire_command *c);
-void decode_load(decode *d, const wire_command *c);
-void decode_unsave(decode *d, const wire_command *c);
-void decode_take_stored(decode *d); /* results of the store */
-void decode_save_all(decode *d);    /* orderly stop: what commands wait for gets its replies, too */
+int decode_fork(decode *d, session *from, const char *name, size_t n_name_bytes);         /* of all its tokens */
+void decode_session_command(decode *d, const wire_command *c); /* all but GENERATE, CANCEL and PAUSE */
+void decode_take_stored(decode *d);                            /* results of the store */
+void decode_save_all(decode *d); /* orderly stop: what commands wait for gets its replies, too */
 
 /* decode_step.c: one step of the model for all that can run. False: nothing to do. */
 bool decode_step(decode *d);

@@ -119,10 +119,8 @@ static int fork_parent(decode *d, const wire_command *c)
         return LLM_OK;
     }
     session *parent = decode_latest(d, c->owner, c->other, c->n_other_bytes);
-    session *child = NULL;
-    const int status =
-        parent == NULL ? LLM_OK : decode_fork(d, parent, c->session, c->n_session_bytes, UINT32_MAX, &child);
-    return status == LLM_BUSY ? LLM_OK : status; /* a parent that cannot be copied now is only a lost warmth */
+    const bool is_known = parent != NULL && !places_is_waking(parent); /* else only a warmth is lost */
+    return is_known ? decode_fork(d, parent, c->session, c->n_session_bytes) : LLM_OK;
 }
 
 /* Whether the session may be made busy, or is: before anything is opened for it. */
@@ -383,15 +381,7 @@ static void apply(decode *d, const wire_command *c)
     case LLM_COMMAND_GENERATE: generate(d, c); break;
     case LLM_COMMAND_CANCEL: cancel(d, c); break;
     case LLM_COMMAND_PAUSE: pause_request(d, c); break;
-    case LLM_COMMAND_RESET:
-    case LLM_COMMAND_CLOSE: decode_reset_or_close(d, c); break;
-    case LLM_COMMAND_FORK: decode_fork_command(d, c); break;
-    case LLM_COMMAND_PARK: decode_park(d, c); break;
-    case LLM_COMMAND_PIN: decode_pin(d, c); break;
-    case LLM_COMMAND_RENAME: decode_rename(d, c); break;
-    case LLM_COMMAND_SAVE: decode_save(d, c); break;
-    case LLM_COMMAND_LOAD: decode_load(d, c); break;
-    case LLM_COMMAND_UNSAVE: decode_unsave(d, c); break;
+    default: decode_session_command(d, c); break;
     }
 }
 

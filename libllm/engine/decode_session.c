@@ -1,5 +1,6 @@
 /* decode_session.c: the commands about sessions: each gets exactly one reply, at once or when the store is done. */
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "engine/decode.h"
@@ -32,66 +33,97 @@ static void end_requests(decode *d, session *s)
     decode_end_session_requests(d, s, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
 }
 
-/* Every timeline of a name goes, whatever it is doing. */
-static void close_all(decode *d, uint32_t owner, const char *name, size_t n_name_bytes)
+/* Every timeline of a name goes but `kept` (NULL: that one, too), whatever it is doing, and what sleeps. */
+static void close_all(decode *d, uint32_t owner, const char *name, size_t n_name_bytes, const session *kept)
 {
+    session *after = NULL;
     session *s;
-    while ((s = places_next(d->places, owner, name, n_name_bytes, NULL)) != NULL) {
+    while ((s = places_next(d->places, owner, name, n_name_bytes, after)) != NULL) {
+        after = s;
         end_requests(d, s);
-        places_close_session(d->places, s);
-    }
-    (void)places_dormant_remove(d->places, owner, name, n_name_bytes);
-    d->may_reseat = true;
-}
-
-/* The timeline used last stays, empty; the others go, and what sleeps. It alone holds the pin then, even where it came
- * later. */
-static session *reset_all(decode *d, const wire_command *c)
-{
-    session *kept = latest_of(d, c);
-    session *s = NULL;
-    while ((s = next(d, c, s)) != NULL) {
-        if (s->record.is_pinned == LLM_PIN_ANCHORED) {
-            kept->record.is_pinned = LLM_PIN_ANCHORED; /* the session stays pinned: its file says so */
-        }
-    }
-    while ((s = next(d, c, s)) != NULL) {
-        end_requests(d, s);
-        if (s == kept) {
-            places_reset_session(d->places, s);
-        } else {
+        if (s != kept) {
             places_close_session(d->places, s);
         }
     }
-    (void)places_dormant_remove(d->places, c->owner, c->session, c->n_session_bytes);
+    (void)places_dormant_remove(d->places, owner, name, n_name_bytes);
+    places_remove_refused(d->places, owner, name, n_name_bytes);
     d->may_reseat = true;
-    return kept;
 }
 
-static bool is_known(decode *d, const wire_command *c)
+static bool is_pinned(decode *d, uint32_t owner, const char *name, size_t n_name_bytes)
 {
-    return places_knows(d->places, c->owner, c->session, c->n_session_bytes);
+    const session *s = NULL;
+    const dormant *asleep = NULL;
+    while ((s = places_next(d->places, owner, name, n_name_bytes, s)) != NULL) {
+        if (s->record.is_pinned == LLM_PIN_ANCHORED) {
+            return true;
+        }
+    }
+    while ((asleep = places_dormant_next(d->places, owner, name, n_name_bytes, asleep)) != NULL) {
+        if (asleep->is_pinned) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* What a session holds makes way, but not the session: `kept` alone is left of it, empty, and has its pin. The caller says
+ * what becomes of the file. */
+static void empty_all(decode *d, uint32_t owner, const char *name, size_t n_name_bytes, session *kept)
+{
+    if (is_pinned(d, owner, name, n_name_bytes)) {
+        kept->record.is_pinned = LLM_PIN_ANCHORED;
+    }
+    close_all(d, owner, name, n_name_bytes, kept);
+    session_reset(kept);
+}
+
+/* An empty session of that name: the one there is, emptied, or a new one. LLM_CAPACITY: nothing has changed. */
+static int make_way(decode *d, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
+{
+    session *s = decode_latest(d, owner, name, n_name_bytes);
+    const int status = s != NULL ? LLM_OK : places_open_named(d->places, owner, name, n_name_bytes, &s);
+    if (status == LLM_OK) {
+        empty_all(d, owner, name, n_name_bytes, s);
+        *out = s;
+    }
+    return status;
 }
 
 /* The answer comes when the files are gone. */
-void decode_reset_or_close(decode *d, const wire_command *c)
+static void end_removal(decode *d, const wire_command *c, const session *kept)
 {
-    if (!is_known(d, c)) {
-        decode_reply(d, c->request, LLM_NOT_FOUND, NULL);
-        return;
-    }
-    session *kept = NULL;
-    places_removing_begin(d->places);
-    if (c->op == LLM_COMMAND_RESET) {
-        kept = reset_all(d, c);
-    } else {
-        close_all(d, c->owner, c->session, c->n_session_bytes);
-    }
     if (places_removing_end(d->places, c->owner, c->session, c->n_session_bytes, c->request)) {
         d->n_replies_due++;
     } else {
         decode_reply(d, c->request, LLM_OK, kept);
     }
+}
+
+/* The timeline used last stays. */
+static void reset_session(decode *d, const wire_command *c)
+{
+    session *kept = latest_of(d, c);
+    if (kept == NULL) {
+        decode_reply(d, c->request, LLM_NOT_FOUND, NULL);
+        return;
+    }
+    places_removing_begin(d->places);
+    empty_all(d, c->owner, c->session, c->n_session_bytes, kept);
+    places_reset_file(d->places, kept);
+    end_removal(d, c, kept);
+}
+
+static void close_session(decode *d, const wire_command *c)
+{
+    if (!places_knows(d->places, c->owner, c->session, c->n_session_bytes) &&
+        !places_has_refused(d->places, c->owner, c->session, c->n_session_bytes)) {
+        decode_reply(d, c->request, LLM_NOT_FOUND, NULL);
+        return;
+    }
+    places_removing_begin(d->places);
+    close_all(d, c->owner, c->session, c->n_session_bytes, NULL);
+    end_removal(d, c, NULL);
 }
 
 /* ---- fork ---- */
@@ -101,78 +133,97 @@ static bool same_name(const session *s, const char *name, size_t n_name_bytes)
     return strlen(s->name) == n_name_bytes && memcmp(s->name, name, n_name_bytes) == 0;
 }
 
-/* Its state is at hand; or it is being read from the store now. */
-static bool can_be_forked(decode *d, session *from)
-{
-    places_used(d->places, from); /* so that it is not the one to be parked */
-    (void)places_seat(d->places, from);
-    return from->seat != SESSION_NO_SEAT || from->parked.state != NULL ||
-           (session_n_tokens(from) == 0 && !places_is_waking(from));
-}
-
-/* `to` is open and empty. With two seats the model copies; with one, what is saved of `from` is copied. */
+/* `to` is open and empty. With two seats the model copies; else what is saved of `from` is copied. */
 static void fill_fork(decode *d, session *from, session *to, uint32_t at)
 {
-    if (places_seat(d->places, to) == SEATED && from->seat != SESSION_NO_SEAT) {
+    const bool has_state = from->seat != SESSION_NO_SEAT && from->record.state != LLM_STATE_TORN;
+    if (has_state && places_seat(d->places, to) == SEATED && from->seat != SESSION_NO_SEAT) {
         (void)resuming_fork(d->places, from, to, at);
         return;
     }
     if (to->seat != SESSION_NO_SEAT) {
         (void)places_park(d->places, to); /* empty: cannot fail */
     }
-    places_copy_state(d->places, from, to);
-    if (at < session_n_tokens(to) && places_seat(d->places, to) == SEATED) {
-        (void)resuming_fork(d->places, to, to, at);
+    const uint32_t n = at < session_n_tokens(from) ? at : session_n_tokens(from);
+    places_copy(d->places, from, to, n, true);
+    if (n < session_n_tokens(to) && places_seat(d->places, to) == SEATED) {
+        (void)resuming_fork(d->places, to, to, n);
+    } else if (n < session_n_tokens(to)) {
+        session_reset(to);
+        places_copy(d->places, from, to, n, false);
     }
 }
 
-int decode_fork(decode *d, session *from, const char *name, size_t n_name_bytes, uint32_t at, session **out)
+/* Opens it, or empties the one that has the name, whose files go with the removal that has begun, if one has. */
+static int open_fork(decode *d, session *from, const char *name, size_t n_name_bytes, session **out)
 {
     assert(!same_name(from, name, n_name_bytes));
-    session *to = NULL;
-    if (!can_be_forked(d, from)) {
-        return LLM_BUSY;
-    }
     const bool was_held = from->is_held;
-    from->is_held = true; /* nor to be forgotten */
-    const int status = places_open_named(d->places, from->owner, name, n_name_bytes, &to);
+    from->is_held = true; /* not to be forgotten */
+    const int status = make_way(d, from->owner, name, n_name_bytes, out);
     from->is_held = was_held;
     if (status == LLM_OK) {
-        fill_fork(d, from, to, at);
-        session_ended(to, session_n_tokens(to));
-        *out = to;
+        (*out)->record.is_pinned = LLM_PIN_NONE;
+        places_remove_file(d->places, *out);
     }
     return status;
 }
 
-void decode_fork_command(decode *d, const wire_command *c)
+static void become_fork(decode *d, session *from, session *to, uint32_t at)
+{
+    places_used(d->places, from); /* so that it is not the one to be parked */
+    to->record.n_last_prompt = 0;
+    fill_fork(d, from, to, at);
+    session_ended(to, session_n_tokens(to));
+}
+
+int decode_fork(decode *d, session *from, const char *name, size_t n_name_bytes)
+{
+    session *to = NULL;
+    const int status = open_fork(d, from, name, n_name_bytes, &to);
+    if (status == LLM_OK) {
+        become_fork(d, from, to, UINT32_MAX);
+    }
+    return status;
+}
+
+static llm_status may_fork(decode *d, const wire_command *c, const session *from)
+{
+    if (from == NULL) {
+        return LLM_NOT_FOUND;
+    }
+    if (same_name(from, c->other, c->n_other_bytes)) {
+        return LLM_INVALID;
+    }
+    return !c->is_on && places_knows(d->places, c->owner, c->other, c->n_other_bytes) ? LLM_EXISTS : LLM_OK;
+}
+
+/* What it replaces is gone when the answer comes: its files go before anything is written of the fork. */
+static void fork_session(decode *d, const wire_command *c)
 {
     session *from = latest_of(d, c);
     session *to = NULL;
-    if (from == NULL) {
-        decode_reply(d, c->request, LLM_NOT_FOUND, NULL);
+    llm_status status = may_fork(d, c, from);
+    if (status != LLM_OK) {
+        decode_reply(d, c->request, status, from);
         return;
     }
-    if (same_name(from, c->other, c->n_other_bytes)) {
-        decode_reply(d, c->request, LLM_INVALID, from);
-        return;
+    places_removing_begin(d->places);
+    status = (llm_status)open_fork(d, from, c->other, c->n_other_bytes, &to);
+    const bool is_due = places_removing_end(d->places, c->owner, c->other, c->n_other_bytes, c->request);
+    if (status == LLM_OK) {
+        become_fork(d, from, to, c->at);
     }
-    if (!c->is_on && places_knows(d->places, c->owner, c->other, c->n_other_bytes)) {
-        decode_reply(d, c->request, LLM_EXISTS, from);
-        return;
+    if (is_due) {
+        d->n_replies_due++;
+    } else {
+        decode_reply(d, c->request, status, to);
     }
-    if (!can_be_forked(d, from)) { /* before anything is closed for it */
-        decode_reply(d, c->request, LLM_BUSY, from);
-        return;
-    }
-    close_all(d, c->owner, c->other, c->n_other_bytes);
-    const int status = decode_fork(d, from, c->other, c->n_other_bytes, c->at, &to);
-    decode_reply(d, c->request, (llm_status)status, to);
 }
 
 /* ---- park, pin, rename ---- */
 
-void decode_park(decode *d, const wire_command *c)
+static void park(decode *d, const wire_command *c)
 {
     session *s = NULL;
     llm_status status = latest_of(d, c) == NULL ? LLM_NOT_FOUND : LLM_OK;
@@ -201,25 +252,9 @@ static void end_change(decode *d, const wire_command *c, store_job *job)
     }
 }
 
-/* Some timeline is: what was written of it now would lack its tokens. */
-static bool is_waking(decode *d, const wire_command *c)
-{
-    session *s = NULL;
-    while ((s = next(d, c, s)) != NULL) {
-        if (places_is_waking(s)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-void decode_pin(decode *d, const wire_command *c)
+static void pin(decode *d, const wire_command *c)
 {
     session *s = latest_of(d, c);
-    if (is_waking(d, c)) {
-        decode_reply(d, c->request, LLM_BUSY, s);
-        return;
-    }
     store_job *job = s != NULL ? places_change_begin(d->places, c->owner, c->session, c->n_session_bytes) : NULL;
     if (job == NULL) {
         decode_reply(d, c->request, s == NULL ? LLM_NOT_FOUND : LLM_NO_MEMORY, s);
@@ -239,13 +274,10 @@ static llm_status may_rename(decode *d, const wire_command *c)
     if (latest_of(d, c) == NULL) {
         return LLM_NOT_FOUND;
     }
-    if (is_waking(d, c)) {
-        return LLM_BUSY;
-    }
     return places_knows(d->places, c->owner, c->other, c->n_other_bytes) ? LLM_EXISTS : LLM_OK;
 }
 
-void decode_rename(decode *d, const wire_command *c)
+static void rename_session(decode *d, const wire_command *c)
 {
     llm_status status = may_rename(d, c);
     store_job *job = NULL;
@@ -257,19 +289,16 @@ void decode_rename(decode *d, const wire_command *c)
         decode_reply(d, c->request, status, latest_of(d, c));
         return;
     }
-    session *timeline;
-    while ((timeline = next(d, c, NULL)) != NULL) {
-        session_rename(timeline, c->other, c->n_other_bytes);
-    }
+    places_rename(d->places, c->owner, c->session, c->n_session_bytes, c->other, c->n_other_bytes);
     end_change(d, c, job);
 }
 
 /* ---- save, load ---- */
 
-void decode_save(decode *d, const wire_command *c)
+static void save(decode *d, const wire_command *c)
 {
     session *s = latest_of(d, c);
-    int status = s == NULL ? LLM_NOT_FOUND : is_waking(d, c) ? LLM_BUSY : LLM_OK;
+    int status = s == NULL ? LLM_NOT_FOUND : LLM_OK;
     if (status == LLM_OK) {
         status = places_save(d->places, s, c->other, c->n_other_bytes, c->request);
     }
@@ -292,7 +321,7 @@ static places_label label_of(const wire_command *c)
 }
 
 /* The session is replaced when the store has read what was saved: what cannot be read replaces nothing. */
-void decode_load(decode *d, const wire_command *c)
+static void load(decode *d, const wire_command *c)
 {
     const places_label from = label_of(c);
     const int status = places_load(d->places, &from, c->request);
@@ -303,7 +332,7 @@ void decode_load(decode *d, const wire_command *c)
     }
 }
 
-void decode_unsave(decode *d, const wire_command *c)
+static void unsave(decode *d, const wire_command *c)
 {
     const places_label what = label_of(c);
     const int status = places_unsave(d->places, &what, c->request);
@@ -314,7 +343,9 @@ void decode_unsave(decode *d, const wire_command *c)
     }
 }
 
-static llm_status become_loaded(decode *d, store_job *job)
+/* *is_due: the answer comes when the file of a pinned session holds what was loaded, and those of what it replaces are
+ * gone. */
+static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
 {
     const size_t n_name = strlen(job->name);
     session *s = NULL;
@@ -324,10 +355,15 @@ static llm_status become_loaded(decode *d, store_job *job)
     if (!places_are_tokens(d->places, job->file.tokens, job->file.n_tokens)) {
         return LLM_VERSION;
     }
-    close_all(d, job->owner, job->name, n_name);
-    const int status = places_open_named(d->places, job->owner, job->name, n_name, &s);
+    places_removing_begin(d->places);
+    const int status = make_way(d, job->owner, job->name, n_name, &s);
     if (status == LLM_OK) {
         places_become(d->places, s, job);
+        places_reset_file(d->places, s);
+    }
+    *is_due = places_removing_end(d->places, job->owner, job->name, n_name, job->request);
+    if (status == LLM_OK) {
+        places_become_warm(d->places, s, job); /* its state is written behind that, if it is */
     }
     return (llm_status)status;
 }
@@ -336,22 +372,137 @@ static void stored(void *context, store_job *job)
 {
     decode *d = context;
     llm_status status = job->status;
+    bool is_due = false;
     if (job->verb == STORE_LOAD && status == LLM_OK) {
-        status = become_loaded(d, job);
+        status = become_loaded(d, job, &is_due);
     } else if (job->verb == STORE_CHANGE && status != LLM_OK) {
         places_change_undo(d->places, job);
     }
-    d->n_replies_due--;
-    decode_reply(d, job->request, status, decode_latest(d, job->owner, job->name, strlen(job->name)));
+    if (!is_due) {
+        d->n_replies_due--;
+        decode_reply(d, job->request, status, decode_latest(d, job->owner, job->name, strlen(job->name)));
+    }
+}
+
+/* ---- what has to wait ---- */
+
+/* Some timeline's tokens are still on their way. */
+static bool is_waking(decode *d, const wire_command *c)
+{
+    session *s = NULL;
+    while ((s = next(d, c, s)) != NULL) {
+        if (places_is_waking(s)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool needs_tokens(const wire_command *c)
+{
+    return c->op == LLM_COMMAND_FORK || c->op == LLM_COMMAND_PARK || c->op == LLM_COMMAND_PIN ||
+           c->op == LLM_COMMAND_RENAME || c->op == LLM_COMMAND_SAVE;
+}
+
+static bool changes_label(const wire_command *c)
+{
+    return c->op == LLM_COMMAND_PIN || c->op == LLM_COMMAND_RENAME;
+}
+
+/* Whatever comes for a session that sleeps wakes it, but for what ends it. Without a place it sleeps on. */
+static llm_status wake(decode *d, const wire_command *c)
+{
+    session *s = NULL;
+    if ((!needs_tokens(c) && c->op != LLM_COMMAND_RESET) || latest_of(d, c) != NULL) {
+        return LLM_OK;
+    }
+    const int status = places_wake(d->places, c->owner, c->session, c->n_session_bytes, &s);
+    return status == LLM_NOT_FOUND ? LLM_OK : (llm_status)status;
+}
+
+static void defer(decode *d, const wire_command *c)
+{
+    deferred *w = calloc(1, sizeof *w);
+    if (w == NULL) {
+        decode_reply(d, c->request, LLM_NO_MEMORY, latest_of(d, c));
+        return;
+    }
+    w->command = *c;
+    memcpy(w->session, c->session, c->n_session_bytes);
+    w->command.session = w->session;
+    if (c->n_other_bytes > 0) {
+        memcpy(w->other, c->other, c->n_other_bytes);
+        w->command.other = w->other;
+    }
+    deferred **last = &d->deferred;
+    while (*last != NULL) {
+        last = &(*last)->next;
+    }
+    *last = w;
+    d->n_replies_due++;
+}
+
+static void carry_out(decode *d, const wire_command *c)
+{
+    switch (c->op) {
+    case LLM_COMMAND_RESET: reset_session(d, c); break;
+    case LLM_COMMAND_CLOSE: close_session(d, c); break;
+    case LLM_COMMAND_FORK: fork_session(d, c); break;
+    case LLM_COMMAND_PARK: park(d, c); break;
+    case LLM_COMMAND_PIN: pin(d, c); break;
+    case LLM_COMMAND_RENAME: rename_session(d, c); break;
+    case LLM_COMMAND_SAVE: save(d, c); break;
+    case LLM_COMMAND_LOAD: load(d, c); break;
+    case LLM_COMMAND_UNSAVE: unsave(d, c); break;
+    case LLM_COMMAND_GENERATE:
+    case LLM_COMMAND_CANCEL:
+    case LLM_COMMAND_PAUSE: assert(false); break; /* decode_command.c */
+    }
+}
+
+void decode_session_command(decode *d, const wire_command *c)
+{
+    const llm_status status = wake(d, c);
+    const session *s = latest_of(d, c);
+    if (status != LLM_OK) {
+        decode_reply(d, c->request, status, NULL);
+    } else if (needs_tokens(c) && s != NULL && s->is_unread) {
+        decode_reply(d, c->request, LLM_IO, s);
+    } else if ((needs_tokens(c) && is_waking(d, c)) ||
+               (changes_label(c) && places_is_changing(d->places, c->owner, c->session, c->n_session_bytes))) {
+        defer(d, c);
+    } else {
+        carry_out(d, c);
+    }
+}
+
+static void carry_out_deferred(decode *d)
+{
+    deferred *w = d->deferred;
+    d->deferred = NULL;
+    while (w != NULL) {
+        deferred *following = w->next;
+        d->n_replies_due--;
+        decode_session_command(d, &w->command);
+        free(w);
+        w = following;
+    }
 }
 
 void decode_take_stored(decode *d)
 {
     /* A session that was parked under its request may have its state in memory again. */
-    d->may_reseat = places_take_stored(d->places, stored, d) || d->may_reseat;
+    if (places_take_stored(d->places, stored, d)) {
+        d->may_reseat = true;
+        carry_out_deferred(d);
+    }
 }
 
 void decode_save_all(decode *d)
 {
+    while (d->deferred != NULL) { /* each waits for something that is in the store */
+        store_wait(d->places->store);
+        decode_take_stored(d);
+    }
     places_save_all(d->places, stored, d);
 }

@@ -6,8 +6,6 @@
 
 #include "policy/timeline.h"
 
-enum { TIMELINES_LOOKED_AT = 64 };
-
 int places_open(places *p, const session_ground *ground, const places_options *options, store *disk)
 {
     const uint32_t n_seats = options->n_named + options->n_scratch;
@@ -41,9 +39,11 @@ void places_close(places *p)
     free(p->holdings);
     p->holdings = NULL;
     free(p->dormant);
+    free(p->refused);
     p->sessions = NULL;
     p->seats = NULL;
     p->dormant = NULL;
+    p->refused = NULL;
 }
 
 static bool is_named(const session *s)
@@ -134,7 +134,7 @@ static session *victim(places *p, const shortage *of)
     return place < p->n_places ? &p->sessions[place] : NULL;
 }
 
-static uint32_t n_names_max(const places *p)
+uint32_t places_names_max(const places *p)
 {
     return p->options.n_named + p->options.n_parked_max;
 }
@@ -145,7 +145,7 @@ static session *dispensable(places *p, uint32_t owner)
     if (p->options.policy == LLM_POLICY_REFUSE) {
         return NULL;
     }
-    return victim(p, &(shortage){.owner = owner, .limit = n_names_max(p), .named = true, .is_lost = true});
+    return victim(p, &(shortage){.owner = owner, .limit = places_names_max(p), .named = true, .is_lost = true});
 }
 
 session *places_parked_victim(places *p)
@@ -168,76 +168,6 @@ session *places_parked_victim(places *p)
     return place < p->n_places ? &p->sessions[place] : NULL;
 }
 
-/* ---- pins ---- */
-
-static uint32_t count_pinned(const places *p, const uint32_t *owner)
-{
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n_places; i++) {
-        const session *s = &p->sessions[i];
-        n += s->is_open && s->record.is_pinned && (owner == NULL || s->owner == *owner);
-    }
-    return n;
-}
-
-uint32_t places_pins_max(const places *p)
-{
-    enum { UNPINNED_SHARE = 4 }; /* one in so many places stays free for what is not pinned */
-    const uint32_t n = n_names_max(p);
-    return n - (n >= UNPINNED_SHARE ? n / UNPINNED_SHARE : 1);
-}
-
-static bool may_pin(places *p, uint32_t owner, uint32_t n_more)
-{
-    const uint32_t n_max = places_pins_max(p);
-    return count_pinned(p, NULL) + n_more <= n_max &&
-           count_pinned(p, &owner) + n_more <= share_of(n_max, atomic_load(&p->n_owners));
-}
-
-int places_pin(places *p, uint32_t owner, const char *name, size_t n_name_bytes, bool pinned)
-{
-    uint32_t n_timelines = 0;
-    uint32_t n_more = 0;
-    session *s = NULL;
-    while ((s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
-        n_timelines++;
-        n_more += s->record.is_pinned == LLM_PIN_NONE;
-    }
-    if (n_timelines == 0) {
-        return LLM_NOT_FOUND;
-    }
-    if (pinned && ((n_more > 0 && !may_pin(p, owner, n_more)) || n_timelines == TIMELINES_LOOKED_AT)) {
-        return LLM_PINS;
-    }
-    while ((s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
-        s->record.is_pinned = pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
-        session_publish(s);
-    }
-    return LLM_OK;
-}
-
-/* A timeline of a pinned session that was not there when it was pinned. */
-static void pin_with_others(places *p, session *s)
-{
-    session *other = NULL;
-    while (s->record.is_pinned == LLM_PIN_NONE &&
-           (other = places_next(p, s->owner, s->name, strlen(s->name), other)) != NULL) {
-        if (other->record.is_pinned == LLM_PIN_ANCHORED && may_pin(p, s->owner, 1)) {
-            s->record.is_pinned = LLM_PIN_SESSION;
-            session_publish(s);
-        }
-    }
-}
-
-void places_pin_later_timelines(places *p)
-{
-    for (uint32_t i = 0; i < p->n_places; i++) {
-        if (p->sessions[i].is_open && is_named(&p->sessions[i])) {
-            pin_with_others(p, &p->sessions[i]);
-        }
-    }
-}
-
 /* ---- opening ---- */
 
 static session *open_place(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
@@ -257,7 +187,7 @@ static bool is_within_share(const places *p, uint32_t owner)
     for (uint32_t i = 0; i < p->n_places; i++) {
         n += p->sessions[i].is_open && is_named(&p->sessions[i]) && p->sessions[i].owner == owner;
     }
-    return p->options.policy != LLM_POLICY_REFUSE || n < share_of(n_names_max(p), atomic_load(&p->n_owners));
+    return p->options.policy != LLM_POLICY_REFUSE || n < share_of(places_names_max(p), atomic_load(&p->n_owners));
 }
 
 int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
@@ -265,7 +195,7 @@ int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name
     if (!is_within_share(p, owner)) {
         return LLM_CAPACITY;
     }
-    if (count_open(p, true) == n_names_max(p)) {
+    if (count_open(p, true) == places_names_max(p)) {
         session *s = dispensable(p, owner);
         if (s == NULL) {
             return LLM_CAPACITY;
@@ -273,7 +203,7 @@ int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name
         places_forget(p, s);
     }
     *out = open_place(p, owner, name, n_name_bytes);
-    pin_with_others(p, *out);
+    places_pin_with_others(p, *out);
     page_count(p->ground.page, LLM_COUNTER_SESSIONS_OPENED, 1);
     return LLM_OK;
 }
@@ -388,7 +318,7 @@ bool places_may_be_busy(const places *p, uint32_t owner)
         const session *s = &p->sessions[i];
         n_busy += s->is_open && is_named(s) && s->owner == owner && !session_is_idle(s);
     }
-    return n_busy < share_of(n_names_max(p), atomic_load(&p->n_owners));
+    return n_busy < share_of(places_names_max(p), atomic_load(&p->n_owners));
 }
 
 /* ---- closing ---- */

@@ -27,7 +27,7 @@ typedef struct places_options {
     size_t parked_bytes_max; /* of parked states in memory; beyond it they go to the store, or are forgotten */
 } places_options;
 
-enum { DORMANT_EXPIRED_MAX = 64 };
+enum { DORMANT_EXPIRED_MAX = 64, REFUSED_REMOVALS_MAX = 1024, TIMELINES_LOOKED_AT = 64 };
 
 /* A session that lies in the store and found no place at the start. It sleeps until its name is asked for. */
 typedef struct dormant {
@@ -36,8 +36,16 @@ typedef struct dormant {
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
     uint64_t used_ms;
     bool is_pinned;
+    bool is_changing;    /* session.h */
     size_t n_disk_bytes; /* of its state; 0: it has none of use */
 } dormant;
+
+/* The file of a closed session that the disk refused to remove: it would come back with the next start. */
+typedef struct refused_removal {
+    uint64_t id;
+    uint32_t owner;
+    char name[LLM_SESSION_NAME_BYTES_MAX + 1];
+} refused_removal;
 
 typedef struct places {
     session_ground ground;
@@ -55,8 +63,10 @@ typedef struct places {
     uint32_t n_dormant;
     uint32_t dormant_capacity;
     dormant *dormant; /* n_dormant */
-    bool is_saving;   /* an orderly stop has begun */
-    bool is_unsaved;  /* and the disk refused a session's file */
+    uint32_t n_refused;
+    refused_removal *refused; /* n_refused */
+    bool is_saving;           /* an orderly stop has begun */
+    bool is_unsaved;          /* and the disk refused a session's file */
 } places;
 
 int places_open(places *p, const session_ground *ground, const places_options *options, store *disk);
@@ -82,9 +92,10 @@ int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name
  * free one, else the least recently used. NULL: all are busy. */
 session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt);
 
-/* `to`, open, empty and without a seat, becomes a copy of `from`, parked; a parked state is shared. What is torn, or lies
- * on the disk, or is too large for the memory, is not copied: then `to` stays empty. (places_fork.c) */
-void places_copy_state(places *p, session *from, session *to);
+/* `to`, open, empty and without a seat, gets the first n tokens of `from`, and its state, parked: what is parked is shared,
+ * in memory or on the disk. Without a state, as it is where that covers more than n tokens, it is read again from its
+ * tokens. Only a `to` that may be cut still gets more: all that the state covers. (places_fork.c) */
+void places_copy(places *p, session *from, session *to, uint32_t n, bool may_be_cut);
 
 /* Some scratch session is idle, or not yet open. */
 bool places_has_scratch(const places *p);
@@ -96,8 +107,14 @@ void places_used(places *p, session *s); /* s is the most recent now */
 
 /* ---- pins ---- */
 
-/* Pins all timelines of a name, or none any more. LLM_OK, LLM_NOT_FOUND, LLM_PINS (nothing is changed). */
+/* Pins all timelines of a name, or none any more. LLM_OK, LLM_NOT_FOUND (none is open), LLM_PINS (nothing is changed). */
 int places_pin(places *p, uint32_t owner, const char *name, size_t n_name_bytes, bool pinned);
+
+/* A timeline of a pinned session that was not there when it was pinned. */
+void places_pin_with_others(places *p, session *s);
+
+/* A pin was taken back: the timelines that were not pinned themselves follow those that were. */
+void places_pin_follow(places *p, uint32_t owner, const char *name);
 
 /* After an adoption, which knows the anchored ones only: the other timelines of pinned sessions are pinned with them. */
 void places_pin_later_timelines(places *p);
@@ -178,20 +195,33 @@ void places_save_all(places *p, void (*done)(void *context, store_job *job), voi
 
 /* ---- what a command waits for: places_change.c ---- */
 
-/* A change of name or pin. Between begin and end the caller changes the name's timelines; `end` makes the store write what
- * must last. True: a result will come through places_take_stored, and if it is a failure, places_change_undo takes
- * everything back. False: *status is the answer, and an error has been undone already. */
+/* A change of name or pin. Between begin and end the caller changes the name's timelines, those asleep included; `end` makes
+ * the store write what must last. True: a result will come through places_take_stored, and if it is a failure,
+ * places_change_undo takes everything back; until then the timelines are changing, and a second change has to wait, for it
+ * could not be told what to go back to. False: *status is the answer, and an error has been undone already. */
 store_job *places_change_begin(places *p, uint32_t owner, const char *name, size_t n_name_bytes); /* NULL: no memory */
 bool places_change_end(places *p, store_job *job, uint64_t request, llm_status *status);
 void places_change_undo(places *p, const store_job *job);
+void places_change_settled(places *p, const store_job *job); /* its result is there */
+bool places_is_changing(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
+void places_rename(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const char *to, size_t n_to_bytes);
+
+/* ---- what a command waits for: places_removal.c ---- */
 
 /* All files removed between begin and end are removed by one job, which syncs their directory once. True: a result will
  * come. */
 void places_removing_begin(places *p);
 bool places_removing_end(places *p, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t request);
 void places_removing_end_unasked(places *p); /* nobody waits for it */
-void places_remove_id(places *p, uint64_t id);
+void places_remove_id(places *p, uint64_t id, uint32_t owner, const char *name);
 void places_attach(places *p, store_job *job); /* of one change: to the job between begin and end, or by itself */
+
+/* What the disk did not let go in this job is remembered, and tried again when the session is closed once more, or with an
+ * orderly stop. */
+void places_removal_refused(places *p, const store_job *job);
+bool places_has_refused(const places *p, uint32_t owner, const char *name, size_t n_name_bytes);
+void places_remove_refused(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
+void places_remove_all_refused(places *p);
 
 /* ---- what is saved under labels: places_saved.c ---- */
 
@@ -214,18 +244,24 @@ int places_unsave(places *p, const places_label *what, uint64_t request);
 /* A prompt could be these tokens: at least one, all of the model's vocabulary, no more than its context. */
 bool places_are_tokens(const places *p, const int32_t *tokens, uint32_t n_tokens);
 
-/* The session, open, idle and empty, becomes what was loaded: parked, in memory if there was a state. */
-void places_become(places *p, session *s, store_job *from);
+/* The session, open, idle and empty, becomes what was loaded: its tokens first, parked; then, in memory, the state, if
+ * there is one. Between the two its file may be written. */
+void places_become(places *p, session *s, const store_job *from);
+void places_become_warm(places *p, session *s, store_job *from);
 
 /* ---- a start: places_adopt.c, places_dormant.c ---- */
 
-uint64_t places_new_id(places *p); /* of a session and its files */
+uint64_t places_new_id(places *p);               /* of a session and its files */
+session *places_find_id(places *p, uint64_t id); /* the open one, or NULL */
+uint32_t places_names_max(const places *p);      /* sessions with a name that may be open */
 
 /* The sessions that lie in the store; and those that the segment of a killed daemon (NULL: none) names and the store does
  * not, or knows less of, with their tokens. Parked, and in the order of their last use. What finds no place sleeps. */
 void places_adopt(places *p, const llm_page *dead);
 
 void places_dormant_add(places *p, const dormant *d);
+/* Those of a name, from `after` on (NULL: from the first). NULL: no more. */
+dormant *places_dormant_next(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const dormant *after);
 /* The newest of that name, or NULL. */
 const dormant *places_dormant_find(const places *p, uint32_t owner, const char *name, size_t n_name_bytes);
 /* The newest of that name gets a place and is read; LLM_NOT_FOUND: none sleeps. LLM_CAPACITY, LLM_NO_MEMORY. */

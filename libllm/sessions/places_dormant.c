@@ -24,6 +24,16 @@ void places_dormant_add(places *p, const dormant *d)
     p->dormant[p->n_dormant++] = *d;
 }
 
+dormant *places_dormant_next(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const dormant *after)
+{
+    for (uint32_t i = after != NULL ? (uint32_t)(after - p->dormant) + 1 : 0; i < p->n_dormant; i++) {
+        if (is_of(&p->dormant[i], owner, name, n_name_bytes)) {
+            return &p->dormant[i];
+        }
+    }
+    return NULL;
+}
+
 static void take_out(places *p, uint32_t i)
 {
     p->dormant[i] = p->dormant[--p->n_dormant];
@@ -61,6 +71,23 @@ void places_wake_failed(places *p, session *s)
 {
     s->id = places_new_id(p);
     s->has_file = false;
+    s->is_changing = false;
+    s->is_unread = true;
+}
+
+/* A session is pinned as a whole: by the timeline that wakes, or by one that goes on sleeping. */
+static llm_pin pin_of(places *p, const dormant *d)
+{
+    if (d->is_pinned) {
+        return LLM_PIN_ANCHORED;
+    }
+    dormant *other = NULL;
+    while ((other = places_dormant_next(p, d->owner, d->name, strlen(d->name), other)) != NULL) {
+        if (other->is_pinned) {
+            return LLM_PIN_SESSION;
+        }
+    }
+    return LLM_PIN_NONE;
 }
 
 int places_wake(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
@@ -84,12 +111,14 @@ int places_wake(places *p, uint32_t owner, const char *name, size_t n_name_bytes
     const size_t n_bytes = ledger_admits(p->ground.ledger, d.n_disk_bytes) ? d.n_disk_bytes : 0;
     s->id = d.id;
     s->has_file = true;
-    s->record.is_pinned = d.is_pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
+    s->is_changing = d.is_changing;
+    s->record.is_pinned = pin_of(p, &d);
     s->record.state = LLM_STATE_PARKED;
-    s->parked = (parked){.where = PARKED_READING, .n_disk_bytes = n_bytes};
+    s->parked = (parked){.where = PARKED_READING, .n_disk_bytes = n_bytes, .reading = ++p->clock};
     session_publish(s);
     job->place = s->place;
     job->id = s->id;
+    job->request = s->parked.reading;
     job->wants_session = true;
     job->n_bytes_max = n_bytes;
     ledger_reserve(p->ground.ledger, n_bytes);
@@ -103,7 +132,7 @@ uint32_t places_dormant_remove(places *p, uint32_t owner, const char *name, size
     uint32_t n = 0;
     for (uint32_t i = p->n_dormant; i > 0; i--) {
         if (is_of(&p->dormant[i - 1], owner, name, n_name_bytes)) {
-            places_remove_id(p, p->dormant[i - 1].id);
+            places_remove_id(p, p->dormant[i - 1].id, owner, p->dormant[i - 1].name);
             take_out(p, i - 1);
             n++;
         }
@@ -114,7 +143,7 @@ uint32_t places_dormant_remove(places *p, uint32_t owner, const char *name, size
 static void expire_one(places *p, uint32_t i)
 {
     const dormant d = p->dormant[i];
-    places_remove_id(p, d.id);
+    places_remove_id(p, d.id, d.owner, d.name);
     page_count(p->ground.page, LLM_COUNTER_SESSIONS_EXPIRED, 1);
     take_out(p, i);
     if (p->forgotten != NULL && !places_knows(p, d.owner, d.name, strlen(d.name))) {

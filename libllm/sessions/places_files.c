@@ -69,8 +69,9 @@ store_job *places_change_of(places *p, session *s, change_verb verb)
     }
     store_change *c = &job->changes[0];
     c->verb = verb;
-    c->place = s->place;
     c->file.id = s->id;
+    c->file.owner = s->owner;
+    memcpy(c->file.name, s->name, sizeof c->file.name);
     if ((verb == CHANGE_WRITE || verb == CHANGE_RESET) && !places_describe(s, &c->file)) {
         store_job_free(job);
         return NULL;
@@ -92,7 +93,7 @@ bool places_write_file(places *p, session *s)
 void places_remove_file(places *p, session *s)
 {
     if (s->has_file && p->store != NULL) {
-        places_remove_id(p, s->id);
+        places_remove_id(p, s->id, s->owner, s->name);
         s->has_file = false;
     }
 }

@@ -1,4 +1,6 @@
 /* places_fork.c: a session becomes a copy of another one without the model. */
+#include <string.h>
+
 #include "sessions/places.h"
 
 static bool is_seated(const session *s)
@@ -6,24 +8,49 @@ static bool is_seated(const session *s)
     return s->seat != SESSION_NO_SEAT;
 }
 
-void places_copy_state(places *p, session *from, session *to)
+/* The state, held as parked; NULL: it lies on the disk, or there is none, or memory is short. */
+static blob *state_to_copy(places *p, session *from)
 {
-    blob *state = from->parked.state;
-    if (from->record.state == LLM_STATE_TORN || session_n_tokens(from) == 0) {
+    if (!is_seated(from)) {
+        if (from->parked.state != NULL) {
+            ledger_hold(p->ground.ledger, LEDGER_PARKED, from->parked.state);
+        }
+        return from->parked.state;
+    }
+    return from->record.state != LLM_STATE_TORN && session_n_tokens(from) > 0 ? session_save_state(from, LEDGER_PARKED)
+                                                                              : NULL;
+}
+
+/* The state on the disk gets a second name, which is there before anybody can ask for it: the store keeps the order. */
+static void share_file(places *p, const session *from, session *to)
+{
+    store_job *job = places_may_write(p, 0) ? store_job_new(STORE_WRITE, 0) : NULL;
+    if (job == NULL || !places_write_file(p, to)) {
+        store_job_free(job);
         return;
     }
-    if (is_seated(from)) {
-        state = session_save_state(from, LEDGER_PARKED);
-    } else if (state != NULL) {
-        ledger_hold(p->ground.ledger, LEDGER_PARKED, state);
-    }
-    if (state == NULL) {
+    job->place = to->place;
+    job->id = to->id;
+    job->linked_id = from->id;
+    memcpy(job->name, to->name, sizeof job->name);
+    to->parked = from->parked;
+    to->parked.where = PARKED_ON_DISK;
+    store_push(p->store, job);
+}
+
+void places_copy(places *p, session *from, session *to, uint32_t n, bool may_be_cut)
+{
+    blob *state = state_to_copy(p, from);
+    const uint32_t k = is_seated(from) ? session_n_tokens(from) : from->parked.k;
+    const bool is_of_use = k <= n || (may_be_cut && state != NULL);
+    page_append(p->ground.page, to->place, session_tokens(from), is_of_use && k > n ? k : n);
+    if (state != NULL && is_of_use) {
+        to->parked = (parked){.where = PARKED_IN_MEMORY, .state = state, .k = k, .n_bytes = state->n_bytes};
+        places_spill(p);
         return;
     }
-    page_append(p->ground.page, to->place, session_tokens(from), session_n_tokens(from));
-    to->parked = (parked){.where = PARKED_IN_MEMORY,
-                          .state = state,
-                          .k = is_seated(from) ? session_n_tokens(from) : from->parked.k,
-                          .n_bytes = state->n_bytes};
-    places_spill(p);
+    ledger_drop(p->ground.ledger, LEDGER_PARKED, state);
+    if (is_of_use && k > 0 && !is_seated(from) && from->parked.is_on_disk) {
+        share_file(p, from, to);
+    }
 }

@@ -67,9 +67,11 @@ bool places_read_file(places *p, session *s)
     }
     job->place = s->place;
     job->id = s->id;
+    job->request = ++p->clock;
     job->n_bytes_max = n_bytes;
     ledger_reserve(p->ground.ledger, n_bytes);
     s->parked.where = PARKED_READING;
+    s->parked.reading = job->request;
     store_push(p->store, job);
     return true;
 }
@@ -85,6 +87,12 @@ static session *session_of(places *p, const store_job *job)
 void places_written(places *p, const store_job *job)
 {
     session *s = session_of(p, job);
+    if (s != NULL && job->linked_id != 0) {
+        if (job->status != LLM_OK && s->parked.where == PARKED_ON_DISK) {
+            session_forget_parked(s);
+        }
+        return;
+    }
     if (s == NULL || s->parked.where != PARKED_WRITING || s->parked.state != job->state.parts[0].held) {
         return;
     }
@@ -152,7 +160,7 @@ void places_read_back(places *p, store_job *job)
 {
     ledger_release(p->ground.ledger, job->n_bytes_max);
     session *s = session_of(p, job);
-    if (s == NULL || s->parked.where != PARKED_READING) {
+    if (s == NULL || s->parked.where != PARKED_READING || s->parked.reading != job->request) {
         return;
     }
     const size_t n_disk_bytes = s->parked.n_disk_bytes;

@@ -121,16 +121,21 @@ bool places_are_tokens(const places *p, const int32_t *tokens, uint32_t n_tokens
     return n_tokens > 0 && n_tokens <= p->ground.model->info.n_ctx;
 }
 
-void places_become(places *p, session *s, store_job *from)
+void places_become(places *p, session *s, const store_job *from)
 {
     assert(session_is_idle(s) && session_n_tokens(s) == 0);
     if (s->seat != SESSION_NO_SEAT) {
         (void)places_park(p, s); /* empty: cannot fail */
     }
     page_append(p->ground.page, s->place, from->file.tokens, from->file.n_tokens);
-    (void)places_take_state(p, s, &from->state); /* without one it is read again */
     s->record.state = LLM_STATE_PARKED;
     s->record.n_visible = from->file.n_tokens;
+    s->record.n_last_prompt = 0;
     session_publish(s);
+}
+
+void places_become_warm(places *p, session *s, store_job *from)
+{
+    (void)places_take_state(p, s, &from->state); /* without one it is read again */
     places_spill(p);
 }

@@ -10,6 +10,15 @@ static void drop_parts(places *p, state_file *f)
     f->n_parts = 0;
 }
 
+static void changed(places *p, const store_job *job)
+{
+    places_change_settled(p, job);
+    if (job->status != LLM_OK) {
+        p->is_unsaved = p->is_unsaved || p->is_saving;
+        places_removal_refused(p, job);
+    }
+}
+
 static void take_one(places *p, store_job *job)
 {
     switch (job->verb) {
@@ -20,7 +29,7 @@ static void take_one(places *p, store_job *job)
     case STORE_SAVE: drop_parts(p, &job->state); break;
     case STORE_READ: places_read_back(p, job); break;
     case STORE_LOAD: ledger_release(p->ground.ledger, job->n_bytes_max); break;
-    case STORE_CHANGE: p->is_unsaved = p->is_unsaved || (p->is_saving && job->status != LLM_OK); break;
+    case STORE_CHANGE: changed(p, job); break;
     case STORE_UNSAVE:
     case STORE_SWEEP: break;
     }

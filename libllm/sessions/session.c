@@ -158,6 +158,7 @@ void session_reset(session *s)
     assert(s->is_open && s->running == NULL);
     clear(s);
     unpin(s);
+    s->is_unread = false;
     set_state(s, is_seated(s) ? LLM_STATE_EMPTY : LLM_STATE_PARKED);
 }
 
@@ -276,6 +277,7 @@ bool session_apply(session *s, const resume_plan *plan, const int32_t *prompt, c
 void session_begin(session *s, const resume_plan *plan, uint32_t n_prompt)
 {
     s->was_parked = false;
+    s->is_unread = false;
     s->record.reason = plan->reason;
     s->record.diverged_at = plan->diverged_at;
     s->record.n_requests++;

@@ -69,6 +69,7 @@ typedef struct parked {
     size_t n_bytes;      /* of the state, wherever it lies */
     bool is_on_disk;     /* its file holds this state */
     size_t n_disk_bytes; /* is_on_disk: what reading it takes, checkpoints included */
+    uint64_t reading;    /* READING: which one, for what was asked for before a reset comes later */
 } parked;
 
 /* What all sessions of an engine share. */
@@ -89,6 +90,8 @@ typedef struct session {
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
     uint64_t id;                               /* of this timeline, for good: names its files */
     bool has_file;                             /* its session file is in the store, or on its way */
+    bool is_changing;                          /* a command waits until its name and pin are on the disk */
+    bool is_unread;                            /* it slept, what it held cannot be read, and nothing came since */
     uint64_t used;                             /* order of last use: larger is more recent */
     page_record record;
     parked parked;

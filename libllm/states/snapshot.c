@@ -502,6 +502,15 @@ int snapshot_remove_state(const char *directory, uint64_t id)
     return durable_remove(directory, id, STATE_ENDING) ? LLM_OK : LLM_IO;
 }
 
+int snapshot_link_state(const char *from_directory, uint64_t from, const char *to_directory, uint64_t to)
+{
+    char path_from[DURABLE_PATH_BYTES];
+    char path_to[DURABLE_PATH_BYTES];
+    durable_path(path_from, from_directory, from, STATE_ENDING);
+    durable_path(path_to, to_directory, to, STATE_ENDING);
+    return link(path_from, path_to) == 0 ? LLM_OK : LLM_IO;
+}
+
 void snapshot_set_session_aside(const char *directory, uint64_t id)
 {
     (void)durable_rename(directory, id, SESSION_ENDING, "refused");

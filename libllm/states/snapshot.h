@@ -106,6 +106,9 @@ int state_file_read(const char *directory, uint64_t id, const uint8_t geometry[1
 int snapshot_remove_session(const char *directory, uint64_t id);
 int snapshot_remove_state(const char *directory, uint64_t id);
 
+/* A state that lies on the disk gets a second name: it is never changed. LLM_OK or LLM_IO. */
+int snapshot_link_state(const char *from_directory, uint64_t from, const char *to_directory, uint64_t to);
+
 /* Renames a file that must not be read again to ID.refused or ID.refused-state. */
 void snapshot_set_session_aside(const char *directory, uint64_t id);
 void snapshot_set_state_aside(const char *directory, uint64_t id);

@@ -23,7 +23,7 @@ typedef struct store store;
 
 typedef enum store_verb {
     STORE_CHANGE, /* session files: written all or none, then removed */
-    STORE_WRITE,  /* the state of a session; none is written where there is no session file (any more) */
+    STORE_WRITE,  /* the state of a session, or `linked_id`'s; none where there is no session file (any more) */
     STORE_READ,   /* a state; with `wants_session`: the session file, too, and a state only if it is one of it */
     STORE_SAVE,   /* under a label: session file and state, or `linked_id`'s state */
     STORE_LOAD,   /* what was saved under a label: session file and, if it is of use, the state */
@@ -32,17 +32,17 @@ typedef enum store_verb {
 } store_verb;
 
 typedef enum change_verb {
-    CHANGE_WRITE,  /* the session file is written */
-    CHANGE_REMOVE, /* both files go */
-    CHANGE_RESET,  /* the session file is written, the state goes */
-    CHANGE_NONE,   /* only `was` matters */
+    CHANGE_WRITE,   /* the session file is written */
+    CHANGE_RELABEL, /* the session file, as it lies there, gets this name and pin */
+    CHANGE_REMOVE,  /* both files go */
+    CHANGE_RESET,   /* the session file is written, the state goes */
+    CHANGE_NONE,    /* only `was` matters */
 } change_verb;
 
 /* What happens to one session's file, and what to go back to if it fails. */
 typedef struct store_change {
     change_verb verb;
-    uint32_t place;
-    session_file file; /* REMOVE, NONE: only the id */
+    session_file file; /* RELABEL, REMOVE: without tokens; NONE: only the id */
     struct {
         char name[LLM_SESSION_NAME_BYTES_MAX + 1];
         uint32_t is_pinned; /* as its record has it */
@@ -52,8 +52,9 @@ typedef struct store_change {
 
 typedef struct store_job {
     store_verb verb;
+    bool is_label;                              /* CHANGE: of name and pin (places_change.c) */
     bool is_asked;                              /* a command waits for its result: */
-    uint64_t request;                           /* this one, */
+    uint64_t request;                           /* this one, (READ, unasked: the number of the reading) */
     uint32_t owner;                             /* about this owner's */
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];  /* session */
     char label[LLM_SESSION_NAME_BYTES_MAX + 1]; /* and label */
@@ -63,7 +64,7 @@ typedef struct store_job {
     uint32_t place; /* WRITE, READ: of the session it is about; its id tells whether that is still the same one */
     uint64_t id;
     bool wants_session;   /* READ */
-    uint64_t linked_id;   /* SAVE, without parts: the session whose state file is the state; 0: there is none */
+    uint64_t linked_id;   /* WRITE, SAVE, without parts: the session whose state file is the state; 0: none */
     uint64_t n_bytes_max; /* READ, LOAD: of the state */
     session_file file;    /* SAVE: in; READ, LOAD: out */
     state_file state;     /* WRITE, SAVE: in; READ, LOAD: out, without parts where there is none */

@@ -86,7 +86,28 @@ static void complain_of_write(store_files *f, const char *what)
 
 static bool is_written(const store_change *c)
 {
-    return c->verb == CHANGE_WRITE || c->verb == CHANGE_RESET;
+    return c->verb == CHANGE_WRITE || c->verb == CHANGE_RELABEL || c->verb == CHANGE_RESET;
+}
+
+/* What lies there stays, but for name and pin. */
+static int prepare_relabelled(store_files *f, const session_file *label)
+{
+    session_file file;
+    const char *why = "";
+    if (session_file_read(f->directory, label->id, f->identity, &file, &why) != LLM_OK) {
+        return LLM_IO;
+    }
+    memcpy(file.name, label->name, sizeof file.name);
+    file.is_pinned = label->is_pinned;
+    const int status = session_file_prepare(f->directory, f->identity, &file);
+    session_file_clear(&file);
+    return status;
+}
+
+static int prepare(store_files *f, const store_change *c)
+{
+    return c->verb == CHANGE_RELABEL ? prepare_relabelled(f, &c->file)
+                                     : session_file_prepare(f->directory, f->identity, &c->file);
 }
 
 /* What needs room comes before what cannot be taken back. */
@@ -94,7 +115,7 @@ static int prepare_all(store_files *f, const store_job *job)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
         const store_change *c = &job->changes[i];
-        if (is_written(c) && session_file_prepare(f->directory, f->identity, &c->file) != LLM_OK) {
+        if (is_written(c) && prepare(f, c) != LLM_OK) {
             complain_of_write(f, c->file.name);
             for (uint32_t j = 0; j < i; j++) {
                 session_file_abandon(f->directory, job->changes[j].file.id);
@@ -146,7 +167,9 @@ static void write_state(store_files *f, store_job *job)
         job->status = LLM_NOT_FOUND; /* closed or reset meanwhile, or its session file could not be written */
         return;
     }
-    job->status = (llm_status)state_file_write(f->directory, job->id, f->geometry, &job->state);
+    job->status =
+        (llm_status)(job->linked_id != 0 ? snapshot_link_state(f->directory, job->linked_id, f->directory, job->id)
+                                         : state_file_write(f->directory, job->id, f->geometry, &job->state));
     if (job->status != LLM_OK) {
         complain_of_write(f, job->name);
     }

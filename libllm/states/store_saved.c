@@ -111,16 +111,6 @@ void store_saved_scan(store_files *f)
 
 /* ---- saving ---- */
 
-/* An immutable state that lies on the disk already gets a second name. */
-static bool link_state(store_files *f, uint64_t from, uint64_t to)
-{
-    char path_from[DURABLE_PATH_BYTES];
-    char path_to[DURABLE_PATH_BYTES];
-    durable_path(path_from, f->directory, from, "llmd-state");
-    durable_path(path_to, f->saved_directory, to, "llmd-state");
-    return link(path_from, path_to) == 0;
-}
-
 /* The state first: the label is there when its session file is. A state that cannot be linked is read again. */
 static int write_files(store_files *f, store_job *job)
 {
@@ -128,7 +118,7 @@ static int write_files(store_files *f, store_job *job)
     if (job->state.n_parts > 0) {
         status = state_file_write(f->saved_directory, job->file.id, f->geometry, &job->state);
     } else if (job->linked_id != 0) {
-        (void)link_state(f, job->linked_id, job->file.id);
+        (void)snapshot_link_state(f->directory, job->linked_id, f->saved_directory, job->file.id);
     }
     if (status == LLM_OK) {
         status = session_file_write(f->saved_directory, f->identity, &job->file);

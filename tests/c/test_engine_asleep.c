@@ -55,15 +55,25 @@ static void leave_three(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+static uint32_t n_asleep(driver *d)
+{
+    driver_loop(d);
+    return (uint32_t)driver_counter(d, LLM_COUNTER_SESSIONS_DORMANT);
+}
+
 static driver *open_with_a_asleep(const char *simulated)
 {
     leave_three();
     driver *d = open_with(simulated, 2, 0);
-    driver_loop(d);
-    if (driver_counter(d, LLM_COUNTER_SESSIONS_DORMANT) != 1) {
+    if (n_asleep(d) != 1) {
         abort();
     }
     return d;
+}
+
+static const answer *command(driver *d, llm_command_op op, const char *name, const char *other)
+{
+    return driver_wait(d, driver_command(d, op, 0, name, other));
 }
 
 static uint32_t n_reused(uint32_t n_sessions, const char *name, uint64_t seed)
@@ -89,12 +99,11 @@ static void test_what_wakes_is_not_written_over(void)
                                                             : driver_command(d, ops[i], 0, "a", "other");
         driver_cancel(d, woken);
         const uint32_t status = driver_wait(d, asked)->status;
-        CHECK(status == LLM_BUSY || status == LLM_OK);
+        CHECK_INT(status, LLM_OK);
         driver_cancel(d, scratch);
         driver_wait_all(d);
-        const bool is_renamed = ops[i] == LLM_COMMAND_RENAME && status == LLM_OK;
         CHECK_INT(driver_close(d), 0);
-        CHECK_INT(n_reused(4, is_renamed ? "other" : "a", 1), LONG);
+        CHECK_INT(n_reused(4, ops[i] == LLM_COMMAND_RENAME ? "other" : "a", 1), LONG);
         files_remove_directory(directory);
         files_make_directory(directory);
     }
@@ -113,8 +122,84 @@ static void test_what_was_reset_asleep_does_not_wake(void)
 {
     driver *d = open_with_a_asleep("sim:hybrid,length=0");
     CHECK_INT(driver_wait(d, driver_reset(d, 0, "a"))->status, LLM_OK);
-    CHECK_INT(driver_wait(d, driver_reset(d, 0, "a"))->status, LLM_NOT_FOUND);
+    CHECK_INT(n_asleep(d), 0);
     CHECK_INT(say(d, "a", 1)->n_reused, 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* What comes for a sleeper wakes it, and waits until its tokens are there. */
+static void test_a_sleeper_does_what_it_is_told(void)
+{
+    const llm_command_op ops[] = {LLM_COMMAND_PIN, LLM_COMMAND_PARK, LLM_COMMAND_SAVE, LLM_COMMAND_RENAME,
+                                  LLM_COMMAND_FORK};
+    for (int i = 0; i < 5; i++) {
+        driver *d = open_with_a_asleep("sim:hybrid,length=0");
+        const uint64_t asked = ops[i] == LLM_COMMAND_PIN    ? driver_pin(d, 0, "a", true)
+                               : ops[i] == LLM_COMMAND_PARK ? driver_park(d, 0, "a")
+                               : ops[i] == LLM_COMMAND_FORK ? driver_fork(d, 0, "a", "other", UINT32_MAX)
+                                                            : driver_command(d, ops[i], 0, "a", "other");
+        const answer *a = driver_wait(d, asked);
+        CHECK_INT(a->status, LLM_OK);
+        CHECK(a->n_tokens >= LONG);
+        const bool is_other = ops[i] == LLM_COMMAND_RENAME || ops[i] == LLM_COMMAND_FORK;
+        CHECK_INT(say(d, is_other ? "other" : "a", 1)->n_reused, LONG);
+        CHECK_INT(driver_close(d), 0);
+        files_remove_directory(directory);
+        files_make_directory(directory);
+    }
+}
+
+/* a sleeps, c is saved as "label", and nobody makes way. */
+static driver *open_without_a_place(void)
+{
+    leave_three();
+    driver *d = open_sim(3);
+    command(d, LLM_COMMAND_SAVE, "c", "label");
+    driver_close(d);
+    return driver_open(&(llm_engine_options){
+        .model = "sim:hybrid,length=0", .n_sessions = 2, .capacity_policy = LLM_POLICY_REFUSE, .state_dir = directory});
+}
+
+static void test_without_a_place_a_sleeper_sleeps_on(void)
+{
+    driver *d = open_without_a_place();
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "a", true))->status, LLM_CAPACITY);
+    CHECK_INT(driver_wait(d, driver_reset(d, 0, "a"))->status, LLM_CAPACITY);
+    CHECK_INT(command(d, LLM_COMMAND_RENAME, "a", "other")->status, LLM_CAPACITY);
+    CHECK_INT(n_asleep(d), 1);
+    CHECK_INT(driver_close(d), 0);
+    CHECK_INT(n_reused(3, "a", 1), LONG);
+}
+
+/* What would take a sleeper's name finds no place: it is refused, and costs nothing. */
+static void test_what_finds_no_place_replaces_no_sleeper(void)
+{
+    driver *d = open_without_a_place();
+    CHECK_INT(command(d, LLM_COMMAND_LOAD, "a", "label")->status, LLM_CAPACITY);
+    CHECK_INT(driver_wait(d, driver_fork(d, 0, "b", "a", UINT32_MAX))->status, LLM_CAPACITY);
+    CHECK_INT(n_asleep(d), 1);
+    CHECK_INT(driver_close(d), 0);
+    CHECK_INT(n_reused(3, "a", 1), LONG);
+}
+
+/* Two timelines of a; with one place the older one sleeps. */
+static void test_a_session_is_renamed_with_what_sleeps_of_it(void)
+{
+    driver *d = open_sim(4);
+    for (uint64_t i = 1; i < 3; i++) {
+        CHECK_INT(say(d, "a", i)->status, LLM_OK);
+        usleep(2000);
+    }
+    CHECK_INT(driver_close(d), 0);
+    d = open_sim(1);
+    CHECK_INT(n_asleep(d), 1);
+    CHECK_INT(command(d, LLM_COMMAND_RENAME, "a", "other")->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_close_session(d, 0, "a"))->status, LLM_NOT_FOUND);
+    CHECK_INT(driver_close(d), 0);
+    d = open_sim(4);
+    CHECK_INT(say(d, "other", 1)->n_reused, LONG);
+    CHECK_INT(say(d, "other", 2)->n_reused, LONG);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_OPENED), 2);
     CHECK_INT(driver_close(d), 0);
 }
 
@@ -233,6 +318,67 @@ static uint32_t n_pinned(const driver *d, const char *name)
     return n;
 }
 
+/* As many as could be pinned with four places; only half a session is open. */
+static void test_a_session_is_pinned_with_what_sleeps_of_it(void)
+{
+    driver *d = open_sim(4);
+    CHECK_INT(say(d, "a", 1)->status, LLM_OK);
+    usleep(2000);
+    CHECK_INT(say(d, "a", 2)->status, LLM_OK);
+    CHECK_INT(say(d, "b", 3)->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+    d = open_sim(2);
+    CHECK_INT(n_asleep(d), 1); /* the first of a */
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "a", true))->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+    d = open_sim(4);
+    CHECK_INT(n_pinned(d, "a"), 2);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void pin_all_three(void)
+{
+    const char *names[] = {"a", "b", "c"};
+    leave_three();
+    driver *d = open_sim(4);
+    for (int i = 0; i < 3; i++) {
+        CHECK_INT(driver_wait(d, driver_pin(d, 0, names[i], true))->status, LLM_OK);
+    }
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void test_a_pinned_sleeper_that_is_reset_stays_pinned(void)
+{
+    pin_all_three();
+    driver *d = open_sim(2);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "c", false))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_reset(d, 0, "a"))->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+    d = open_sim(4);
+    CHECK_INT(n_pinned(d, "a"), 1);
+    CHECK_INT(say(d, "a", 1)->n_reused, 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* What was asked of the disk before a reset comes when the session is another one, whose state is being read, too. */
+static void test_a_reset_sleeper_is_not_what_it_was(void)
+{
+    driver *d = open_with_a_asleep("sim:hybrid,length=0,step_us=100000");
+    static int32_t tokens[LONG];
+    make_prompt(tokens, LONG, 3);
+    const generate_call call = {.session = "a", .prompt = tokens, .n_prompt = LONG, .max_tokens = 2};
+    const uint64_t scratch = ask_for(d, NULL, 9, 2);
+    driver_wait_started(d, scratch);
+    driver_reset(d, 0, "a");
+    driver_fork(d, 0, "c", "a", UINT32_MAX);
+    const answer *a = driver_wait(d, driver_generate(d, &call));
+    CHECK_INT(a->n_reused, LONG);
+    driver *reference = driver_open_model("sim:hybrid,length=0");
+    CHECK(driver_equals_cold(reference, &call, a));
+    CHECK_INT(driver_close(reference), 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* The timeline used last stays, and it is not the one that was pinned. */
 static void test_a_pinned_session_that_is_reset_stays_pinned(void)
 {
@@ -253,10 +399,17 @@ int main(void)
     RUN_FILES(test_what_wakes_is_not_written_over);
     RUN_FILES(test_a_fork_replaces_no_sleeper);
     RUN_FILES(test_what_was_reset_asleep_does_not_wake);
+    RUN_FILES(test_a_sleeper_does_what_it_is_told);
+    RUN_FILES(test_without_a_place_a_sleeper_sleeps_on);
+    RUN_FILES(test_what_finds_no_place_replaces_no_sleeper);
+    RUN_FILES(test_a_session_is_renamed_with_what_sleeps_of_it);
     RUN_FILES(test_a_failed_waking_writes_over_nothing);
     RUN_FILES(test_a_name_is_forgotten_with_the_last_of_it);
     RUN_FILES(test_a_sleeper_that_expires_is_told);
     RUN_FILES(test_many_expire_with_one_sync);
+    RUN_FILES(test_a_session_is_pinned_with_what_sleeps_of_it);
+    RUN_FILES(test_a_pinned_sleeper_that_is_reset_stays_pinned);
+    RUN_FILES(test_a_reset_sleeper_is_not_what_it_was);
     RUN_FILES(test_a_pinned_session_that_is_reset_stays_pinned);
     return CHECK_RESULT();
 }

@@ -255,6 +255,28 @@ static void test_longer_tokens_keep_the_older_state(void)
 
 /* ---- disks that fail ---- */
 
+typedef struct held_file {
+    const char *ending;
+    uint64_t id;
+    uint8_t *bytes;
+    size_t n;
+} held_file;
+
+static held_file hold(const char *path, const char *ending)
+{
+    held_file file = {.ending = ending};
+    DIR *d = opendir(path);
+    const struct dirent *entry;
+    while ((entry = readdir(d)) != NULL) {
+        if (strlen(entry->d_name) > 17 && strcmp(entry->d_name + 17, ending) == 0) {
+            file.id = strtoull(entry->d_name, NULL, 16);
+        }
+    }
+    closedir(d);
+    file.bytes = files_read(path, file.id, ending, &file.n);
+    return file;
+}
+
 static void test_a_pin_that_cannot_be_written_is_none(void)
 {
     char path[FILES_PATH_BYTES];
@@ -292,6 +314,126 @@ static void test_a_close_that_cannot_be_written_is_told(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* Two changes that are refused one after the other leave what was before the first. A step of another session lets them
+ * arrive together. */
+static void test_a_second_change_waits_for_the_first(void)
+{
+    char path[FILES_PATH_BYTES];
+    int32_t tokens[LONG];
+    driver *d = open_sim("sim:hybrid,length=0,step_us=100000", 2, LLM_POLICY_PARK);
+    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", false))->status, LLM_OK);
+    files_model_directory(directory, path);
+    const held_file file = hold(path, "llmd-session");
+    files_obstruct(path, file.id, "writing");
+    make_prompt(tokens, LONG, 9);
+    driver_wait_started(d, driver_generate(d, &(generate_call){.prompt = tokens, .n_prompt = LONG, .max_tokens = 2}));
+    const uint64_t first = driver_pin(d, 0, "it", true);
+    const uint64_t second = driver_pin(d, 0, "it", false);
+    CHECK_INT(driver_wait(d, first)->status, LLM_IO);
+    CHECK_INT(driver_wait(d, second)->status, LLM_IO);
+    CHECK_INT(driver_session(d, "it").is_pinned, LLM_PIN_NONE);
+    const uint64_t renamed = driver_command(d, LLM_COMMAND_RENAME, 0, "it", "other");
+    const uint64_t pinned = driver_pin(d, 0, "other", true);
+    CHECK_INT(driver_wait(d, renamed)->status, LLM_IO);
+    CHECK_INT(driver_wait(d, pinned)->status, LLM_NOT_FOUND);
+    CHECK(is_open(d, "it") && !is_open(d, "other"));
+    free(file.bytes);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* A timeline that came while the pin was on its way is not pinned either. */
+static void test_a_pin_that_failed_is_none_of_a_later_timeline(void)
+{
+    char path[FILES_PATH_BYTES];
+    int32_t tokens[LONG];
+    driver *d = open_usual(4);
+    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", false))->status, LLM_OK);
+    files_model_directory(directory, path);
+    const held_file file = hold(path, "llmd-session");
+    files_obstruct(path, file.id, "writing");
+    const uint64_t pin = driver_pin(d, 0, "it", true);
+    make_prompt(tokens, LONG, 2);
+    const uint64_t other =
+        driver_generate(d, &(generate_call){.session = "it", .prompt = tokens, .n_prompt = LONG, .max_tokens = 5});
+    CHECK_INT(driver_wait(d, pin)->status, LLM_IO);
+    CHECK_INT(driver_wait(d, other)->status, LLM_OK);
+    llm_session_view view;
+    for (uint32_t place = 0; place < 4; place++) {
+        CHECK(llm_page_session(d->page, place, &view) != LLM_OK || view.is_pinned == LLM_PIN_NONE);
+    }
+    free(file.bytes);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* The session file, which is there again when the test says so. */
+static held_file take_away(const char *path)
+{
+    const held_file file = hold(path, "llmd-session");
+    char name[2 * FILES_PATH_BYTES];
+    snprintf(name, sizeof name, "%s/%016llx.llmd-session", path, (unsigned long long)file.id);
+    if (unlink(name) != 0) {
+        abort();
+    }
+    files_obstruct(path, file.id, file.ending); /* a directory is not removed like a file */
+    return file;
+}
+
+static void give_back(const char *path, const held_file *file)
+{
+    char name[2 * FILES_PATH_BYTES];
+    snprintf(name, sizeof name, "%s/%016llx.llmd-session", path, (unsigned long long)file->id);
+    files_remove_directory(name);
+    files_write(path, file->id, file->ending, file->bytes, file->n);
+}
+
+/* As long as the file is there, the session is not closed: to be asked again is to try again. */
+static void test_a_removal_that_was_refused_is_tried_again(void)
+{
+    char path[FILES_PATH_BYTES];
+    for (int is_asked = 0; is_asked < 2; is_asked++) {
+        driver *d = open_usual(2);
+        CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+        CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
+        files_model_directory(directory, path);
+        const held_file file = take_away(path);
+        CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_IO);
+        CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_IO);
+        CHECK_INT(driver_wait(d, driver_close_session(d, 7, "it"))->status, LLM_NOT_FOUND);
+        give_back(path, &file);
+        if (is_asked) {
+            CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
+            CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_NOT_FOUND);
+            CHECK_INT(count_files("llmd-session"), 0);
+        }
+        CHECK_INT(driver_close(d), 0); /* an orderly stop tries, too */
+        CHECK_INT(count_files("llmd-session"), 0);
+        free(file.bytes);
+    }
+}
+
+/* Not forgotten by the session that goes on: another reset tries again. */
+static void test_a_reset_that_was_refused_is_tried_again(void)
+{
+    char path[FILES_PATH_BYTES];
+    driver *d = open_usual(2);
+    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", false))->status, LLM_OK);
+    files_model_directory(directory, path);
+    const held_file file = take_away(path);
+    CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_IO);
+    give_back(path, &file);
+    CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_OK);
+    CHECK_INT(count_files("llmd-session"), 0);
+    free(file.bytes);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* What is answered has happened on the disk. */
 static void test_answers_come_when_the_files_are_there_or_gone(void)
 {
@@ -313,28 +455,6 @@ static void test_answers_come_when_the_files_are_there_or_gone(void)
 }
 
 /* ---- damage ---- */
-
-typedef struct held_file {
-    const char *ending;
-    uint64_t id;
-    uint8_t *bytes;
-    size_t n;
-} held_file;
-
-static held_file hold(const char *path, const char *ending)
-{
-    held_file file = {.ending = ending};
-    DIR *d = opendir(path);
-    const struct dirent *entry;
-    while ((entry = readdir(d)) != NULL) {
-        if (strlen(entry->d_name) > 17 && strcmp(entry->d_name + 17, ending) == 0) {
-            file.id = strtoull(entry->d_name, NULL, 16);
-        }
-    }
-    closedir(d);
-    file.bytes = files_read(path, file.id, ending, &file.n);
-    return file;
-}
 
 /* Cut short, or a few bytes changed, at any place. */
 static void put_damaged(const char *path, const held_file *file, random_source *r)
@@ -580,6 +700,61 @@ static void test_labels(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* The power fails: what is on the disk now is all there is. */
+static driver *open_after_power_failure(driver *d)
+{
+    char command[4 * FILES_PATH_BYTES];
+    snprintf(command, sizeof command, "cp -r %s %s.copy", directory, directory);
+    if (system(command) != 0) {
+        abort();
+    }
+    driver_close(d);
+    snprintf(command, sizeof command, "rm -rf %s && mv %s.copy %s", directory, directory, directory);
+    if (system(command) != 0) {
+        abort();
+    }
+    return open_usual(4);
+}
+
+/* The pin is the session's, whatever is loaded into it; and what was there is gone with the answer. */
+static void test_a_load_keeps_the_pin(void)
+{
+    driver *d = open_usual(4);
+    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_SAVE, 0, "it", "label"))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
+    CHECK_INT(say(d, "it", 2)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
+    CHECK_INT(say(d, "it", 3)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_LOAD, 0, "it", "label"))->status, LLM_OK);
+    CHECK_INT(driver_session(d, "it").is_pinned, LLM_PIN_ANCHORED);
+    d = open_after_power_failure(d);
+    CHECK_INT(driver_session(d, "it").is_pinned, LLM_PIN_ANCHORED);
+    CHECK_INT(say(d, "it", 1)->reason, LLM_REASON_TORN); /* its tokens were written */
+    CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_OPENED), 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* A fork takes the place of another session, pinned or not: with the answer that one is gone for good. */
+static void test_what_a_fork_replaced_does_not_come_back(void)
+{
+    char path[FILES_PATH_BYTES];
+    driver *d = open_usual(4);
+    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+    CHECK_INT(say(d, "other", 2)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "other", true))->status, LLM_OK);
+    files_model_directory(directory, path);
+    const held_file file = take_away(path);
+    CHECK_INT(driver_wait(d, driver_fork(d, 0, "it", "other", UINT32_MAX))->status, LLM_IO);
+    give_back(path, &file);
+    CHECK_INT(driver_wait(d, driver_fork(d, 0, "it", "other", UINT32_MAX))->status, LLM_OK);
+    CHECK_INT(count_files("llmd-session"), 0);
+    CHECK_INT(driver_session(d, "other").is_pinned, LLM_PIN_NONE);
+    CHECK_INT(say(d, "other", 1)->n_reused, LONG);
+    CHECK_INT(driver_close(d), 0);
+    free(file.bytes);
+}
+
 int main(void)
 {
     RUN_FILES(test_another_layout_keeps_the_session);
@@ -592,6 +767,10 @@ int main(void)
     RUN_FILES(test_longer_tokens_keep_the_older_state);
     RUN_FILES(test_a_pin_that_cannot_be_written_is_none);
     RUN_FILES(test_a_close_that_cannot_be_written_is_told);
+    RUN_FILES(test_a_second_change_waits_for_the_first);
+    RUN_FILES(test_a_pin_that_failed_is_none_of_a_later_timeline);
+    RUN_FILES(test_a_removal_that_was_refused_is_tried_again);
+    RUN_FILES(test_a_reset_that_was_refused_is_tried_again);
     RUN_FILES(test_answers_come_when_the_files_are_there_or_gone);
     RUN_FILES(test_no_damage_gives_a_wrong_answer);
     RUN_FILES(test_what_finds_no_place_sleeps);
@@ -599,5 +778,7 @@ int main(void)
     RUN_FILES(test_a_shorter_context_keeps_the_session);
     RUN_FILES(test_what_cannot_be_seated_is_not_read);
     RUN_FILES(test_labels);
+    RUN_FILES(test_a_load_keeps_the_pin);
+    RUN_FILES(test_what_a_fork_replaced_does_not_come_back);
     return CHECK_RESULT();
 }

@@ -180,21 +180,46 @@ static void test_a_fork_replaces_only_what_it_may(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-/* A fork that has to wait for the disk has not closed the session whose name it will take. */
-static void test_a_fork_that_must_wait_replaces_nothing(void)
+/* Too large for the memory of parked states, so that it would go back to the disk as soon as it is read: the fork shares
+ * what lies there. */
+static void test_a_fork_of_what_lies_on_the_disk(void)
 {
     const char *directory = new_directory();
-    driver *d = open_with(directory, 2, LLM_POLICY_PARK);
+    const llm_engine_options options = {.model = "sim:hybrid,length=0,state_kb=64",
+                                        .n_sessions = 2,
+                                        .n_parked_max = 4,
+                                        .parked_bytes_max = 1,
+                                        .capacity_policy = LLM_POLICY_PARK,
+                                        .state_dir = directory};
+    driver *d = driver_open(&options);
     CHECK_INT(say(d, "parent", 1)->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
-    d = open_with(directory, 2, LLM_POLICY_PARK);
-    const uint32_t place = say(d, "child", 2)->place;
+    d = driver_open(&options);
+    CHECK_INT(say(d, "child", 2)->status, LLM_OK);
     const answer *forked = driver_wait(d, driver_fork(d, 0, "parent", "child", UINT32_MAX));
-    int32_t tokens[1024];
-    CHECK_INT(forked->status, LLM_BUSY);
-    CHECK(driver_tokens(d, place, tokens, 1024) >= LONG);
+    CHECK_INT(forked->status, LLM_OK);
+    CHECK(forked->n_tokens >= LONG);
+    CHECK_INT(driver_wait(d, driver_fork(d, 0, "parent", "part", 100))->n_tokens, 100);
+    CHECK_INT(driver_wait(d, driver_close_session(d, 0, "parent"))->status, LLM_OK);
+    CHECK_INT(say(d, "child", 1)->n_reused, LONG);
+    CHECK_INT(say(d, "part", 1)->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
     remove_directory(directory);
+}
+
+/* Of a session whose state was lost the tokens are known: the fork is read again from them. */
+static void test_a_fork_of_a_lost_state_has_the_tokens(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
+                                                  .n_sessions = 1,
+                                                  .n_parked_max = 4,
+                                                  .parked_bytes_max = 1,
+                                                  .capacity_policy = LLM_POLICY_PARK});
+    CHECK_INT(say(d, "a", 1)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_park(d, 0, "a"))->status, LLM_OK);
+    CHECK(driver_wait(d, driver_fork(d, 0, "a", "b", UINT32_MAX))->n_tokens >= LONG);
+    CHECK_INT(say(d, "b", 1)->reason, LLM_REASON_TORN);
+    CHECK_INT(driver_close(d), 0);
 }
 
 /* ---- saved snapshots ---- */
@@ -523,7 +548,8 @@ int main(void)
     RUN(test_fork_of_the_only_seated_session);
     RUN(test_a_fork_never_costs_its_parent);
     RUN(test_a_fork_replaces_only_what_it_may);
-    RUN(test_a_fork_that_must_wait_replaces_nothing);
+    RUN(test_a_fork_of_what_lies_on_the_disk);
+    RUN(test_a_fork_of_a_lost_state_has_the_tokens);
     RUN(test_what_cannot_be_loaded_replaces_nothing);
     RUN(test_a_saved_session_comes_back);
     RUN(test_a_load_never_lands_with_another_owner);

@@ -5,7 +5,8 @@ outside, killed in the middle of a file operation, by a power failure that loses
 next life finds what is left. Whatever happened,
 
 - each whole answer is what a daemon says that never crashed and reuses nothing;
-- what was acknowledged holds: a pinned session is there and pinned, a closed one is not, a saved one can be loaded.
+- what was acknowledged holds: a pinned session is there and pinned, a closed one is not, and what was saved can be
+  loaded and is what it was.
 """
 
 from __future__ import annotations

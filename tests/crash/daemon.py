@@ -104,13 +104,17 @@ def _segments_of(pid: int) -> set[Path]:
     return {Path(line.split()[-1]) for line in mapped.splitlines() if "/dev/shm/llmd-" in line}
 
 
-async def start(directory: Path, disk: Disk | None, *options: str) -> Daemon | None:
+async def start(directory: Path, disk: Disk | None, model: str, *options: str) -> Daemon | None:
     """None: it ended before it served, with its exit status and its reason in the log."""
     socket, log, state = directory / "llmd.sock", directory / "log", directory / "state"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_")}
+    program = "llmd"
+    if not model.startswith("sim:"):
+        program, environment["LLMD_LIBLLM_VARIANT"] = "tests.crash.exactly", "exact"
+    where = ["--port", "0", "--socket", str(socket), "--state-dir", str(state)]
     with log.open("ab") as output:
         process = subprocess.Popen(  # noqa: ASYNC220 -- it is killed and waited for, whatever the loop does
-            [sys.executable, "-m", "llmd", "--port", "0", "--socket", socket, "--state-dir", state, *options],
+            [sys.executable, "-m", program, *where, "--model", model, *options],
             stdout=output,
             stderr=output,
             env=environment | (disk.environment(state) if disk is not None else {}),

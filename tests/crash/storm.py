@@ -9,22 +9,26 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.crash.daemon import Daemon, DaemonEnded, Disk, Json, start
-from tests.crash.promises import Promises
+from tests.crash.promises import Held, Label, Promises, broken_by_loaded
 
 N_CLIENTS = 5
 N_LABELS = 2
+WITNESS = "witness"
+"""A session of the storm's own: what is saved is looked at there."""
 RENAMED = "-renamed"
 MESSAGES_MAX = 8
 LIFE_S_MAX = 2.0
 OPERATIONS_MAX = 400
 """A life whose disk decides its end ends within so many operations, if it makes as many."""
-VERBS = ("pin", "pin", "unpin", "close", "reset", "park", "save", "load", "unsave", "rename", "fork")
+VERBS = ("pin", "pin", "unpin", "close", "reset", "park", "save", "save", "load", "unsave", "rename", "fork")
 WORDS = "red green blue iron tin gold river lake hill road stone tree bird fish horse seven nine cold warm".split()
 OPTIONS = (
     "--max-sessions", "3", "--scratch-sessions", "1", "--ctx-size", "1024", "--park-memory", "64K",
     "--checkpoint-memory", "1M", "--checkpoint-every", "16", "--session-timelines", "2", "--history", "template",
     "--shutdown-timeout", "1", "--log-format", "json",
 )  # fmt: skip
+PARKED_MAX = {"wide": "64", "narrow": "2"}
+"""In a narrow life some find no place: they sleep, and who is not pinned may be given up."""
 COMPLAINTS = ("cannot be removed", "cannot be read", "cannot be listed", "of such messages")
 CALM = {"capacity_exhausted", "queue_full", "overloaded", "session_busy", "session_exists", "session_not_found",
         "snapshot_not_found", "nothing_to_save", "io_error", "cancelled", "shutting_down", "no_memory",
@@ -69,6 +73,7 @@ class Client:
         self._go_on()
         body = {"messages": self.messages, "max_tokens": self.random.randrange(1, 30), "temperature": 0}
         promise = self.storm.promises.of(self.name)
+        promise.holds = None
         if not promise.is_open:
             promise.unknown()
         status, answer = await daemon.ask("POST", "/v1/chat/completions", {**body, "session_id": self.name})
@@ -78,17 +83,19 @@ class Client:
         promise.is_open = True
         choice, session = answer["choices"][0]["message"], answer["session"]
         promise.trail.append(f"answer: {session['session_reset_reason']}")
+        said = {"role": "assistant", "content": choice["content"]}
+        promise.holds = Held([*self.messages, said], answer["usage"]["prompt_tokens"])
         self.storm.asked.append(Asked(body, choice["content"], session["session_reset_reason"] or "none"))
         if self.random.random() < 0.8:
-            self.messages = [*self.messages, {"role": "assistant", "content": choice["content"]}]
+            self.messages = [*self.messages, said]
 
     async def _verb(self, daemon: Daemon) -> None:
         verb = self.random.choice(VERBS)
         self.storm.did[verb] += 1
         await getattr(self, f"_{verb}")(daemon)
 
-    async def _command(self, daemon: Daemon, method: str, path: str, body: Json | None = None) -> bool:
-        """False: it was refused, and then nothing has changed."""
+    async def _command(self, daemon: Daemon, method: str, path: str, body: Json | None = None) -> Json:
+        """The answer; nothing: it was refused, and then nothing has changed."""
         trail = self.storm.promises.of(self.name).trail
         trail.append(f"{method} {path} {body or ''}")
         status, answer = await daemon.ask(method, f"/v1/sessions/{self.name}{path}", body)
@@ -97,7 +104,7 @@ class Client:
             self.storm.refused(answer["error"])
         if status == 500:
             self.storm.promises.of(self.name).haunted()
-        return status == 200
+        return answer if status == 200 else {}
 
     async def _set_pinned(self, daemon: Daemon, pinned: bool) -> None:
         promise = self.storm.promises.of(self.name)
@@ -114,6 +121,7 @@ class Client:
     async def _close(self, daemon: Daemon) -> None:
         promise = self.storm.promises.of(self.name)
         promise.unknown()
+        promise.holds = None
         if await self._command(daemon, "DELETE", ""):
             promise.is_open = promise.is_pinned = False
 
@@ -121,6 +129,7 @@ class Client:
         promise = self.storm.promises.of(self.name)
         if not promise.is_pinned:
             promise.is_open = None  # of an empty one that is not pinned nothing is kept
+        promise.holds = None
         await self._command(daemon, "POST", "/reset")
 
     async def _park(self, daemon: Daemon) -> None:
@@ -131,18 +140,19 @@ class Client:
         return f"{self.name.removesuffix(RENAMED)}-{self.random.randrange(N_LABELS)}"
 
     async def _save(self, daemon: Daemon) -> None:
-        label, saved, messages = self._label(), self.storm.promises.saved, self.messages
+        label, saved = self._label(), self.storm.promises.saved
         before, saved[label] = saved.get(label), None
         status, answer = await daemon.ask("POST", f"/v1/sessions/{self.name}/save", {"name": label})
-        self._saved(label, status, answer, before, messages)
+        after = Label(True, self.storm.promises.of(self.name).holds, answer.get("tokens", 0))
+        self._saved(label, status, answer, before, after)
 
     async def _unsave(self, daemon: Daemon) -> None:
         label, saved = self._label(), self.storm.promises.saved
         before, saved[label] = saved.get(label), None
         status, answer = await daemon.ask("DELETE", f"/v1/saved/{label}")
-        self._saved(label, status, answer, before, [])
+        self._saved(label, status, answer, before, Label(False))
 
-    def _saved(self, label: str, status: int, answer: Json, before: list[Json] | None, after: list[Json]) -> None:
+    def _saved(self, label: str, status: int, answer: Json, before: Label | None, after: Label) -> None:
         if status == 200:
             self.storm.promises.saved[label] = after
             return
@@ -159,24 +169,34 @@ class Client:
         promises.of(new).unknown()
         if await self._command(daemon, "POST", "/rename", {"session_id": new}):
             promises.of(new).is_open, promises.of(new).is_pinned = was.is_open, was.is_pinned
+            promises.of(new).holds = was.holds
             promises.of(new).trail.append(f"renamed from {old}, pinned: {was.is_pinned}")
             promises.of(old).is_open = promises.of(old).is_pinned = False
             self.name = new
 
     async def _fork(self, daemon: Daemon) -> None:
         fork = self.storm.promises.of(f"{self.name}-fork")
+        was = replace(fork)
         fork.unknown()
-        fork.haunted()  # what it replaces goes without an answer of its own
-        if await self._command(daemon, "POST", "/fork", {"session_id": f"{self.name}-fork", "replace": True}):
-            fork.is_open = True
+        made = await self._command(daemon, "POST", "/fork", {"session_id": f"{self.name}-fork", "replace": True})
+        if made:
+            fork.is_open, fork.is_pinned = made["tokens"] > 0 or None, False
+            fork.trail.append(f"forked from {self.name}, {made['tokens']} tokens")
+        else:
+            fork.taken_back(was, self.storm.promises.of(self.name).is_haunted)
 
     async def _load(self, daemon: Daemon) -> None:
         label = self.random.choice([*self.storm.promises.saved, "none"])
         saved, promise = self.storm.promises.saved.get(label), self.storm.promises.of(self.name)
+        was = replace(promise)
         promise.unknown()
-        if await self._command(daemon, "POST", "/load", {"name": label}):
-            promise.is_open, promise.is_pinned = True, None
-            self.messages = saved or self.messages
+        promise.holds = None
+        if not await self._command(daemon, "POST", "/load", {"name": label}):
+            promise.taken_back(was, promise.is_haunted)
+        else:
+            promise.is_open, promise.is_pinned = True, was.is_pinned if was.is_open is not None else None
+            if saved is not None and saved.held is not None:
+                self.messages, promise.holds = saved.held.messages, saved.held
 
 
 class Storm:
@@ -189,6 +209,7 @@ class Storm:
         self.wrong: list[str] = []
         self.did: Counter[str] = Counter()
         self.n_compared = 0
+        self.width = "wide"
         self.clients = [Client(self, f"desk-{n}", random.Random(chance.random())) for n in range(N_CLIENTS)]
 
     def refused(self, error: Json) -> None:
@@ -197,7 +218,7 @@ class Storm:
             self.wrong.append(f"an error that nothing explains: {error}")
 
     async def run(self, n_kills: int) -> None:
-        reference = await start(self._made("reference"), None, "--model", self.model, *OPTIONS)
+        reference = await start(self._made("reference"), None, self.model, *OPTIONS)
         assert reference is not None, (self.directory / "reference" / "log").read_text()
         try:
             for _ in range(n_kills):
@@ -227,14 +248,16 @@ class Storm:
 
     async def _born(self, disk: Disk) -> Daemon | None:
         """None: it died or its disk failed before it served."""
-        return await start(self._made("daemon"), disk, "--model", self.model, *OPTIONS)
+        return await start(self._made("daemon"), disk, self.model, *OPTIONS, "--max-parked", PARKED_MAX[self.width])
 
     async def _life(self) -> None:
         end = self.random.choice(("kill", "operation", "power", "stop", "kill in stop"))
+        self.width = "narrow" if self.random.random() < 0.3 else "wide"
         disk = self._disk(end)
-        self.did[end] += 1
+        self.did.update((end, self.width))
         for promise in self.promises.sessions.values():
-            promise.trail.append(f"[life {self.did.total()} {end} fails {disk.fails_of_10000}]")
+            promise.trail.append(f"[{self.width} life {self.did.total()} {end} fails {disk.fails_of_10000}]")
+            promise.holds = None  # which timeline was used last is told by a clock that may jump
         log = self.directory / "daemon" / "log"
         since = len(log.read_text()) if log.exists() else 0
         daemon = await self._born(disk)
@@ -256,8 +279,10 @@ class Storm:
             self._complaints(since)
         if daemon.process.returncode not in (0, -9):
             self.wrong.append(f"it ended with status {daemon.process.returncode}: {self._log()}")
-        if disk.loses_power and daemon.process.returncode != 0:
+        is_powerless = disk.loses_power and daemon.process.returncode != 0
+        if is_powerless:
             daemon.lose_memory()
+        if is_powerless or self.width == "narrow":
             self.promises.forget_unpinned()
 
     def _log(self) -> str:
@@ -265,20 +290,46 @@ class Storm:
 
     def _complaints(self, since: int) -> None:
         """What the daemon says that its disk refused to read or to remove is excused, until it can be read."""
-        log = (self.directory / "daemon" / "log").read_text()[since:]
-        if any(told in log for told in COMPLAINTS):
+        log = (self.directory / "daemon" / "log").read_text()[since:].splitlines()
+        complaints = [line for line in log if any(told in line for told in COMPLAINTS)]
+        if complaints:
             self.did["lives with complaints"] += 1
             for promise in self.promises.sessions.values():
                 promise.haunted()
+        if any("saved" in line or "of such messages" in line for line in complaints):
             self.promises.saved.clear()
 
     async def _check_promises(self, daemon: Daemon) -> None:
         _, listed = await daemon.ask("GET", "/v1/sessions")
         _, saved = await daemon.ask("GET", "/v1/saved")
-        broken = self.promises.broken_by(listed["data"])
+        self.did["asleep"] += listed["places"]["dormant"]
+        broken = self.promises.broken_by(listed["data"], some_sleep=listed["places"]["dormant"] > 0)
         broken += self.promises.broken_by_saved({one["name"] for one in saved["data"]})
         self.wrong += [f"a promise: {told}" for told in broken]
         self.did["promises checked"] += 1
+        for label, kept in self.promises.saved.items():
+            if kept is not None and kept.is_there:
+                await self._look_at(daemon, label, kept)
+
+    async def _look_at(self, daemon: Daemon, label: str, saved: Label) -> None:
+        """What lies there is what was saved, and an answer that goes on with it is that of a cold start."""
+        status, loaded = await daemon.ask("POST", f"/v1/sessions/{WITNESS}/load", {"name": label})
+        if status != 200:
+            self.refused(loaded["error"])
+            self.wrong += [f"{label} cannot be loaded: {loaded}"] * (loaded["error"]["code"] == "snapshot_not_found")
+            return
+        messages = saved.held.messages if saved.held is not None else [{"role": "user", "content": "Who are you?"}]
+        body = {"messages": [*messages, {"role": "user", "content": "And then?"}], "max_tokens": 8, "temperature": 0}
+        status, answer = await daemon.ask("POST", "/v1/chat/completions", {**body, "session_id": WITNESS})
+        if status != 200:
+            self.refused(answer["error"])
+            return
+        report = answer["session"]
+        if saved.held is not None:
+            self.wrong += broken_by_loaded(label, saved, loaded, report)
+            self.did["saved ones looked at"] += 1
+        said = answer["choices"][0]["message"]["content"]
+        self.asked.append(Asked(body, said, f"saved, {report['session_reset_reason']}"))
 
     async def _serve(self, daemon: Daemon) -> None:
         until = asyncio.get_running_loop().time() + LIFE_S_MAX * self.random.random()

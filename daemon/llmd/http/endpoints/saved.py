@@ -14,19 +14,19 @@ from .. import body
 from ..context import FACTS, STATE, State
 from ..respond import respond
 from .session_verbs import name_for
-from .sessions import again, check, find, may_see, owner_asked
+from .sessions import again, check, may_see, meant, owner_asked
 from .wire.saved import Saved, SavedDeleted, SavedList, SaveRequest, SessionSaved
 
 
 async def save_session(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await body.read(request, SaveRequest)
-    found = find(request)
+    owner, name = meant(request)
     saved_answers = _saved_answers_of(state)
     label = _label(wanted.name)
-    stored = state.answers.stored_of(found.owner, found.id)
-    reply = await state.engine.save(found.owner, found.id, label)
+    stored = state.answers.stored_of(owner, name)
+    reply = await state.engine.save(owner, name, label)
     if reply.status == Status.NOT_FOUND:
-        raise ApiError("nothing_to_save", None, "id")
+        raise _nothing_to_save(state, owner, name)
     if reply.status == Status.SAVED_FULL:
         raise ApiError(
             "saved_full",
@@ -34,9 +34,9 @@ async def save_session(request: web.Request) -> web.Response:
             "DELETE /v1/saved/NAME.",
             "name",
         )
-    check(found, reply)
-    await asyncio.to_thread(saved_answers.write, found.owner, label, stored)
-    return respond(SessionSaved(found.id, label, reply.n_tokens))
+    check(name, reply)
+    await asyncio.to_thread(saved_answers.write, owner, label, stored)
+    return respond(SessionSaved(name, label, reply.n_tokens))
 
 
 async def load_session(request: web.Request) -> web.Response:
@@ -71,6 +71,12 @@ async def delete_saved(request: web.Request) -> web.Response:
     reply = await state.engine.unsave(owner, label)
     _check_label(label, reply.status)
     return respond(SavedDeleted(label))
+
+
+def _nothing_to_save(state: State, owner: int, name: str) -> ApiError:
+    """There is no such session, or it is empty."""
+    again(state, owner, name)
+    return ApiError("nothing_to_save", None, "id")
 
 
 def _label(name: str) -> str:

@@ -12,7 +12,7 @@ from ...engine.wire import ALL_TOKENS
 from .. import body
 from ..context import STATE, State
 from ..respond import respond
-from .sessions import again, check, find, uint32_of
+from .sessions import again, check, meant, uint32_of
 from .wire.sessions import ForkRequest, PinRequest, RenameRequest
 
 LAST_USER = "last_user"
@@ -23,14 +23,14 @@ _AT_EXPECTED = f"a count of tokens up to {AT_MAX}, last_user, or turn:N with N f
 
 async def fork_session(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await body.read(request, ForkRequest)
-    found = find(request)
-    name = name_for(wanted.session_id, "session_id", found.id)
-    at = fork_point(wanted.at, state.turns.user_starts(found.owner, found.id))
-    reply = await state.engine.fork(found.owner, found.id, name, at, replace=wanted.replace)
+    owner, parent = meant(request)
+    name = name_for(wanted.session_id, "session_id", parent)
+    at = fork_point(wanted.at, state.turns.user_starts(owner, parent))
+    reply = await state.engine.fork(owner, parent, name, at, replace=wanted.replace)
     if reply.status == Status.EXISTS:
         raise _exists(name, "with replace the fork takes its place")
-    check(found, reply)
-    return respond(again(state, found.owner, name))
+    check(parent, reply)
+    return respond(again(state, owner, name))
 
 
 def fork_point(at: int | str | None, user_starts: dict[int, int]) -> int | None:
@@ -55,30 +55,31 @@ def fork_point(at: int | str | None, user_starts: dict[int, int]) -> int | None:
 
 
 async def park_session(request: web.Request) -> web.Response:
-    state, found = request.app[STATE], find(request)
-    check(found, await state.engine.park(found.owner, found.id))
-    return respond(again(state, found.owner, found.id))
+    state = request.app[STATE]
+    owner, name = meant(request)
+    check(name, await state.engine.park(owner, name))
+    return respond(again(state, owner, name))
 
 
 async def pin_session(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await body.read(request, PinRequest)
-    found = find(request)
-    reply = await state.engine.pin(found.owner, found.id, wanted.pinned)
+    owner, name = meant(request)
+    reply = await state.engine.pin(owner, name, wanted.pinned)
     if reply.status == Status.PINS:
         raise _pins_exhausted(state)
-    check(found, reply)
-    return respond(again(state, found.owner, found.id))
+    check(name, reply)
+    return respond(again(state, owner, name))
 
 
 async def rename_session(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await body.read(request, RenameRequest)
-    found = find(request)
-    name = name_for(wanted.session_id, "session_id", found.id)
-    reply = await state.engine.rename(found.owner, found.id, name)
+    owner, old = meant(request)
+    name = name_for(wanted.session_id, "session_id", old)
+    reply = await state.engine.rename(owner, old, name)
     if reply.status == Status.EXISTS:
         raise _exists(name, "close it first")
-    check(found, reply)
-    return respond(again(state, found.owner, name))
+    check(old, reply)
+    return respond(again(state, owner, name))
 
 
 def _pins_exhausted(state: State) -> ApiError:

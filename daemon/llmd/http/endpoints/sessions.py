@@ -34,23 +34,19 @@ async def show_session(request: web.Request) -> web.Response:
 
 async def reset_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
-    found = find(request)
-    check(found, await state.engine.reset(found.owner, found.id))
-    return respond(again(state, found.owner, found.id))
+    owner, name = meant(request)
+    check(name, await state.engine.reset(owner, name))
+    return respond(again(state, owner, name))
 
 
 async def delete_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
-    owner, name = _meant(request)
-    reply = await state.engine.close_session(owner, name)
-    if reply.status == Status.NOT_FOUND:
-        raise ApiError("session_not_found", f"There is no session {shown(name)}.", "id")
-    if reply.status != Status.OK:
-        raise ApiError(code_of_status(STATUS_WORDS[reply.status]))
+    owner, name = meant(request)
+    check(name, await state.engine.close_session(owner, name))
     return respond(SessionDeleted(name))
 
 
-def _meant(request: web.Request) -> tuple[int, str]:
+def meant(request: web.Request) -> tuple[int, str]:
     """An open session's owner and name, or what may be those of one that sleeps on the disk: the engine knows."""
     try:
         found = find(request)
@@ -122,10 +118,10 @@ def uint32_of(text: str) -> int | None:
     return number if number <= limits.UINT32_MAX else None
 
 
-def check(session: Session, reply: Reply) -> None:
+def check(name: str, reply: Reply) -> None:
     """A session that was closed in the meantime is not there; anything else is the engine's own refusal."""
     if reply.status == Status.NOT_FOUND:
-        raise ApiError("session_not_found", f"There is no session {shown(session.id)}.", "id")
+        raise ApiError("session_not_found", f"There is no session {shown(name)}.", "id")
     if reply.status != Status.OK:
         raise ApiError(code_of_status(STATUS_WORDS[reply.status]))
 

@@ -1,0 +1,89 @@
+/* places_pin.c: which histories are kept for good. */
+#include <string.h>
+
+#include "sessions/places.h"
+
+static uint32_t count_pinned(const places *p, const uint32_t *owner)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        const session *s = &p->sessions[i];
+        n += s->is_open && s->record.is_pinned && (owner == NULL || s->owner == *owner);
+    }
+    return n;
+}
+
+uint32_t places_pins_max(const places *p)
+{
+    enum { UNPINNED_SHARE = 4 }; /* one in so many places stays free for what is not pinned */
+    const uint32_t n = places_names_max(p);
+    return n - (n >= UNPINNED_SHARE ? n / UNPINNED_SHARE : 1);
+}
+
+static bool may_pin(places *p, uint32_t owner, uint32_t n_more)
+{
+    const uint32_t n_max = places_pins_max(p);
+    return count_pinned(p, NULL) + n_more <= n_max &&
+           count_pinned(p, &owner) + n_more <= share_of(n_max, atomic_load(&p->n_owners));
+}
+
+int places_pin(places *p, uint32_t owner, const char *name, size_t n_name_bytes, bool pinned)
+{
+    uint32_t n_timelines = 0;
+    uint32_t n_more = 0;
+    session *s = NULL;
+    while ((s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+        n_timelines++;
+        n_more += s->record.is_pinned == LLM_PIN_NONE;
+    }
+    if (n_timelines == 0) {
+        return LLM_NOT_FOUND;
+    }
+    if (pinned && ((n_more > 0 && !may_pin(p, owner, n_more)) || n_timelines == TIMELINES_LOOKED_AT)) {
+        return LLM_PINS;
+    }
+    while ((s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+        s->record.is_pinned = pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
+        session_publish(s);
+    }
+    dormant *d = NULL;
+    while ((d = places_dormant_next(p, owner, name, n_name_bytes, d)) != NULL) {
+        d->is_pinned = pinned;
+    }
+    return LLM_OK;
+}
+
+void places_pin_with_others(places *p, session *s)
+{
+    session *other = NULL;
+    while (s->record.is_pinned == LLM_PIN_NONE &&
+           (other = places_next(p, s->owner, s->name, strlen(s->name), other)) != NULL) {
+        if (other->record.is_pinned == LLM_PIN_ANCHORED && may_pin(p, s->owner, 1)) {
+            s->record.is_pinned = LLM_PIN_SESSION;
+            session_publish(s);
+        }
+    }
+}
+
+void places_pin_follow(places *p, uint32_t owner, const char *name)
+{
+    session *s = NULL;
+    while ((s = places_next(p, owner, name, strlen(name), s)) != NULL) {
+        if (s->record.is_pinned == LLM_PIN_SESSION) {
+            s->record.is_pinned = LLM_PIN_NONE;
+            session_publish(s);
+        }
+    }
+    while ((s = places_next(p, owner, name, strlen(name), s)) != NULL) {
+        places_pin_with_others(p, s);
+    }
+}
+
+void places_pin_later_timelines(places *p)
+{
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        if (p->sessions[i].is_open && p->sessions[i].name[0] != '\0') {
+            places_pin_with_others(p, &p->sessions[i]);
+        }
+    }
+}

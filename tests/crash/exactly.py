@@ -1,0 +1,22 @@
+"""llmd in the configuration whose arithmetic does not depend on how tokens are batched: only then must the answers of a
+GGUF file be those of a cold start to the bit. Run with LLMD_LIBLLM_VARIANT=exact and llmd's options."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from llmd import __main__ as llmd
+from llmd import app
+from llmd.engine.opening import EngineOptions
+from llmd.process.config_table import Config
+
+_engine_options = app.engine_options
+
+
+def _exact_options(config: Config) -> EngineOptions:
+    return dataclasses.replace(_engine_options(config), exact=True)
+
+
+if __name__ == "__main__":
+    app.engine_options = _exact_options
+    llmd.main()
