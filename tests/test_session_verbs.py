@@ -386,9 +386,10 @@ async def test_a_bad_label_is_called_a_name(daemon: Daemon, verb: str, name: str
     assert "is no name for a saved session" in answer.error["message"] and len(answer.error["message"]) < 300
 
 
-async def test_who_loses_the_session_to_a_fork_hears_of_it(daemon: Daemon) -> None:
-    await daemon.chat(session_id="a")
-    body = chat(session_id="b", max_tokens=100_000, ignore_eos=True)
+async def test_who_loses_the_session_to_a_fork_hears_of_it(serve: Serve) -> None:
+    daemon = await serve(model="sim:dense,length=0,step_us=500,ctx=100000", ctx_size=100_000)
+    await daemon.chat(session_id="a", max_tokens=4)
+    body = chat(session_id="b", max_tokens=90_000)
     async with daemon.streaming(body) as response:
         assert (await post(daemon, "a", "fork", {"session_id": "b", "replace": True})).status == 200
         rest = (await response.read()).decode()
