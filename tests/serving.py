@@ -206,15 +206,21 @@ async def serving(config: Config, *, is_loaded: bool = True) -> AsyncIterator[Da
         finally:
             await daemon.close()
         await daemon.idle()
-        assert_all_ended(daemon)
+        await assert_all_ended(daemon)
     finally:
         await runner.cleanup()
 
 
-def assert_all_ended(daemon: Daemon) -> None:
-    finished = sum(daemon.counter(c.name) for c in COUNTERS if c.name.startswith("finished_"))
+def _n_finished(daemon: Daemon) -> int:
+    return sum(daemon.counter(c.name) for c in COUNTERS if c.name.startswith("finished_"))
+
+
+async def assert_all_ended(daemon: Daemon) -> None:
     rendered = daemon.state.metrics.render(daemon.state.engine, True).decode().splitlines()
     heard = sum(int(float(line.rpartition(" ")[2])) for line in rendered if line.startswith("llmd_requests_total{"))
-    assert finished == heard, "the engine ended another number of requests than the daemon heard of"
+    async with asyncio.timeout(SETTLE_S):  # the decode thread counts what it has told
+        while _n_finished(daemon) < heard:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    assert _n_finished(daemon) == heard, "the engine ended another number of requests than the daemon heard of"
     assert daemon.state.engine.n_live == 0
     assert daemon.state.metrics.streams_open == 0

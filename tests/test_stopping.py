@@ -50,7 +50,7 @@ async def test_a_request_that_is_being_rendered_is_refused(serve: Serve, monkeyp
         began.set()
         await asyncio.Event().wait()
 
-    monkeypatch.setattr("llmd.dialects.openai.chat.rendered", never)
+    monkeypatch.setattr("llmd.pipeline.prompt.rendered", never)
     daemon = await serve()
     async with connected(daemon) as wire:
         wire[1].write(post(json.dumps(chat()).encode()))
