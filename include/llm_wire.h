@@ -179,7 +179,7 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  * or because its time was over; it comes before any event of a later session of that name.
  *
  *   place        the session's place in the shared page; UINT32_MAX in ADMITTED: not known yet (scratch)
- *   n_tokens     of REPLY: tokens the session holds afterwards
+ *   n_tokens     of REPLY: tokens the session holds afterwards; to a SAVE: those that were saved
  *   diverged_at  first prompt token that differs from what was resident, or -1
  *   text         str: whole characters, never part of a stop string; invalid bytes became U+FFFD. Not empty, unless there
  *                are tokens

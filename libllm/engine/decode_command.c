@@ -38,6 +38,13 @@ void decode_reply(decode *d, uint64_t request_id, llm_status status, const sessi
     notice_add(d, &w);
 }
 
+void decode_reply_tokens(decode *d, uint64_t request_id, uint32_t place, uint32_t n_tokens)
+{
+    wire_writer w = notice_writer(d);
+    wire_write_reply(&w, request_id, LLM_OK, place, n_tokens);
+    notice_add(d, &w);
+}
+
 void decode_forgotten(void *context, uint32_t owner, const char *name)
 {
     decode *d = context;

@@ -378,9 +378,15 @@ static void stored(void *context, store_job *job)
     } else if (job->verb == STORE_CHANGE && status != LLM_OK) {
         places_change_undo(d->places, job);
     }
-    if (!is_due) {
-        d->n_replies_due--;
-        decode_reply(d, job->request, status, decode_latest(d, job->owner, job->name, strlen(job->name)));
+    if (is_due) {
+        return;
+    }
+    d->n_replies_due--;
+    const session *s = decode_latest(d, job->owner, job->name, strlen(job->name));
+    if (job->verb == STORE_SAVE && status == LLM_OK) { /* whatever the session holds by now */
+        decode_reply_tokens(d, job->request, s != NULL ? s->place : 0, job->file.n_tokens);
+    } else {
+        decode_reply(d, job->request, status, s);
     }
 }
 

@@ -700,6 +700,19 @@ static void test_labels(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* What was saved is told, and not what the session holds when the file is written. */
+static void test_a_save_tells_what_was_saved(void)
+{
+    driver *d = open_usual(2);
+    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+    const uint64_t saved = driver_command(d, LLM_COMMAND_SAVE, 0, "it", "label");
+    const uint64_t closed = driver_close_session(d, 0, "it");
+    CHECK_INT(driver_wait(d, saved)->status, LLM_OK);
+    CHECK(driver_answer(d, saved)->n_tokens >= LONG);
+    CHECK_INT(driver_wait(d, closed)->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* The power fails: what is on the disk now is all there is. */
 static driver *open_after_power_failure(driver *d)
 {
@@ -778,6 +791,7 @@ int main(void)
     RUN_FILES(test_a_shorter_context_keeps_the_session);
     RUN_FILES(test_what_cannot_be_seated_is_not_read);
     RUN_FILES(test_labels);
+    RUN_FILES(test_a_save_tells_what_was_saved);
     RUN_FILES(test_a_load_keeps_the_pin);
     RUN_FILES(test_what_a_fork_replaced_does_not_come_back);
     return CHECK_RESULT();
