@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.promises import Held, Label, broken_by_loaded
+from tests.crash.promises import Label, broken_by_loaded
 from tests.crash.storm import Storm
 
 KILLS = 6
@@ -20,19 +20,7 @@ async def test_no_crash_breaks_a_promise_or_changes_an_answer(tmp_path: Path) ->
     assert storm.n_compared > 0 and storm.did["promises checked"] > 0
 
 
-SAVED = Label(True, Held([{"role": "user", "content": "a question"}], n_prompt=20), n_tokens=30)
-
-
-@pytest.mark.parametrize(
-    ("tokens", "report", "is_broken"),
-    [
-        (30, {"session_reset_reason": "restored"}, False),
-        (30, {"session_reset_reason": "restored", "diverged_at": 25}, False),
-        (30, {"session_reset_reason": "torn"}, False),
-        (29, {"session_reset_reason": "restored"}, True),
-        (30, {"session_reset_reason": "rewind", "diverged_at": 19}, True),
-        (30, {"session_reset_reason": "new"}, True),
-    ],
-)
-def test_what_was_saved_is_looked_at(tokens: int, report: dict[str, object], is_broken: bool) -> None:
-    assert bool(broken_by_loaded("label", SAVED, {"tokens": tokens}, report)) == is_broken
+@pytest.mark.parametrize(("contents", "is_broken"), [({b"first"}, False), ({b"other"}, True), (set(), True)])
+def test_what_was_saved_is_looked_at(contents: set[bytes], is_broken: bool) -> None:
+    saved = Label(True, contents=frozenset({b"first", b"second"}))
+    assert bool(broken_by_loaded("label", saved, frozenset(contents))) == is_broken

@@ -16,6 +16,8 @@ from typing import Any
 
 import aiohttp
 
+from llmd.engine.native import Page
+
 Json = dict[str, Any]
 
 ANSWER_S_MAX = 60.0
@@ -92,6 +94,12 @@ class Daemon:
     async def end(self) -> None:
         await asyncio.to_thread(self.process.wait, START_S_MAX)
         await self.http.close()
+
+    def contents(self, session: str) -> frozenset[bytes]:
+        """The tokens of its timelines."""
+        pages = [Page.open(f"/{segment.name}") for segment in self.segments]
+        views = [(page, view) for page in pages for view in page.sessions() if view.name == session]
+        return frozenset(bytes(page.tokens(view.place) or b"") for page, view in views)
 
     def lose_memory(self) -> None:
         """As a machine without power does."""

@@ -9,15 +9,8 @@ from typing import Any
 Json = dict[str, Any]
 
 TRAIL = 40
-
-
-@dataclass(frozen=True)
-class Held:
-    """What a session holds: the conversation, its last answer included."""
-
-    messages: list[Json]
-    n_prompt: int
-    """Tokens of the prompt of that answer: what the session holds begins with them."""
+NOT_THERE = "session_not_found"
+"""It was not there, or it was given up between the command and its answer: whether it was carried out nobody knows."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +18,10 @@ class Label:
     """What was saved under a label."""
 
     is_there: bool
-    held: Held | None = None
-    """None: nobody knows what it was."""
-    n_tokens: int = 0
+    messages: list[Json] = field(default_factory=list)
+    """As the client had them."""
+    contents: frozenset[bytes] = frozenset()
+    """The tokens of each timeline that the session then had: one of them was saved. Empty: nobody knows."""
 
 
 @dataclass
@@ -42,18 +36,15 @@ class Promise:
     is_haunted: bool = False
     """The disk refused something about it: what it holds of it is known with the next start that can read it."""
 
-    holds: Held | None = None
-    """None: nobody knows; known from the first answer of a life on."""
-
     def unknown(self) -> None:
         self.is_open = self.is_pinned = None
 
-    def taken_back(self, was: Promise, is_haunted: bool) -> None:
+    def taken_back(self, was: Promise, refusal: str) -> None:
         """The command was refused: nothing has changed, unless it was the disk that refused it."""
-        if is_haunted:
+        if refusal == "io_error":
             self.haunted()
-        else:
-            self.is_open, self.is_pinned, self.holds = was.is_open, was.is_pinned, was.holds
+        elif refusal != NOT_THERE:
+            self.is_open, self.is_pinned = was.is_open, was.is_pinned
 
     def haunted(self) -> None:
         self.is_haunted = True
@@ -105,14 +96,8 @@ class Promises:
         return broken
 
 
-def broken_by_loaded(label: str, saved: Label, loaded: Json, report: Json) -> list[str]:
-    """`loaded`: the session that it was loaded as. `report`: how the answer to a next message in it began: what was
-    saved is the beginning of that prompt, at least as far as it was a prompt itself."""
-    at, broken = report.get("diverged_at"), []
-    if loaded["tokens"] != saved.n_tokens:
-        broken.append(f"saved as {label} were {saved.n_tokens} tokens, loaded {loaded['tokens']}")
-    if saved.held is not None and at is not None and at < saved.held.n_prompt:
-        broken.append(f"what was saved as {label} is another conversation from token {at} of {saved.held.n_prompt} on")
-    if report["session_reset_reason"] in ("new", "mismatch"):
-        broken.append(f"nothing of what was saved as {label} was of use: {report}")
-    return broken
+def broken_by_loaded(label: str, saved: Label, contents: frozenset[bytes]) -> list[str]:
+    """`contents`: of the session that it was loaded as."""
+    if not saved.contents or contents & saved.contents:
+        return []
+    return [f"what was saved as {label} is something else: {contents} is none of {saved.contents}"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tests.crash.daemon import Daemon, DaemonEnded, Disk, Json, start
-from tests.crash.promises import Held, Label, Promises, broken_by_loaded
+from tests.crash.promises import NOT_THERE, Label, Promises, broken_by_loaded
 
 N_CLIENTS = 5
 N_LABELS = 2
@@ -22,6 +22,9 @@ OPERATIONS_MAX = 400
 """A life whose disk decides its end ends within so many operations, if it makes as many."""
 VERBS = ("pin", "pin", "unpin", "close", "reset", "park", "save", "save", "load", "unsave", "rename", "fork")
 WORDS = "red green blue iron tin gold river lake hill road stone tree bird fish horse seven nine cold warm".split()
+RESTORED = frozenset({"restored", "checkpoint", "shared", "rewind", "exact_prefix", "equal"})
+"""llama.cpp puts the cells of a window that was saved into another order when it is loaded: the same sums, rounded
+differently, also for what goes on from there."""
 OPTIONS = (
     "--max-sessions", "3", "--scratch-sessions", "1", "--ctx-size", "1024", "--park-memory", "64K",
     "--checkpoint-memory", "1M", "--checkpoint-every", "16", "--session-timelines", "2", "--history", "template",
@@ -51,6 +54,8 @@ class Client:
     name: str
     random: random.Random
     messages: list[Json] = field(default_factory=list)
+    refusal: str = ""
+    """The word of the last command's, "": it was carried out."""
 
     def _words(self) -> str:
         return " ".join(self.random.choice(WORDS) for _ in range(self.random.randrange(3, 25)))
@@ -73,7 +78,6 @@ class Client:
         self._go_on()
         body = {"messages": self.messages, "max_tokens": self.random.randrange(1, 30), "temperature": 0}
         promise = self.storm.promises.of(self.name)
-        promise.holds = None
         if not promise.is_open:
             promise.unknown()
         status, answer = await daemon.ask("POST", "/v1/chat/completions", {**body, "session_id": self.name})
@@ -84,7 +88,6 @@ class Client:
         choice, session = answer["choices"][0]["message"], answer["session"]
         promise.trail.append(f"answer: {session['session_reset_reason']}")
         said = {"role": "assistant", "content": choice["content"]}
-        promise.holds = Held([*self.messages, said], answer["usage"]["prompt_tokens"])
         self.storm.asked.append(Asked(body, choice["content"], session["session_reset_reason"] or "none"))
         if self.random.random() < 0.8:
             self.messages = [*self.messages, said]
@@ -95,11 +98,12 @@ class Client:
         await getattr(self, f"_{verb}")(daemon)
 
     async def _command(self, daemon: Daemon, method: str, path: str, body: Json | None = None) -> Json:
-        """The answer; nothing: it was refused, and then nothing has changed."""
+        """The answer; nothing: it was refused, and then nothing has changed, but for `refusal`s that may come after."""
         trail = self.storm.promises.of(self.name).trail
         trail.append(f"{method} {path} {body or ''}")
         status, answer = await daemon.ask(method, f"/v1/sessions/{self.name}{path}", body)
         trail.append(str(status) if status == 200 else answer["error"]["code"])
+        self.refusal = answer["error"]["code"] if status != 200 else ""
         if status != 200:
             self.storm.refused(answer["error"])
         if status == 500:
@@ -111,6 +115,8 @@ class Client:
         before, promise.is_pinned = promise.is_pinned, None
         done = await self._command(daemon, "POST", "/pin", {"pinned": pinned})
         promise.is_pinned = pinned if done else before
+        if self.refusal == NOT_THERE:
+            promise.unknown()
 
     async def _pin(self, daemon: Daemon) -> None:
         await self._set_pinned(daemon, True)
@@ -121,7 +127,6 @@ class Client:
     async def _close(self, daemon: Daemon) -> None:
         promise = self.storm.promises.of(self.name)
         promise.unknown()
-        promise.holds = None
         if await self._command(daemon, "DELETE", ""):
             promise.is_open = promise.is_pinned = False
 
@@ -129,7 +134,6 @@ class Client:
         promise = self.storm.promises.of(self.name)
         if not promise.is_pinned:
             promise.is_open = None  # of an empty one that is not pinned nothing is kept
-        promise.holds = None
         await self._command(daemon, "POST", "/reset")
 
     async def _park(self, daemon: Daemon) -> None:
@@ -143,8 +147,7 @@ class Client:
         label, saved = self._label(), self.storm.promises.saved
         before, saved[label] = saved.get(label), None
         status, answer = await daemon.ask("POST", f"/v1/sessions/{self.name}/save", {"name": label})
-        after = Label(True, self.storm.promises.of(self.name).holds, answer.get("tokens", 0))
-        self._saved(label, status, answer, before, after)
+        self._saved(label, status, answer, before, Label(True, self.messages, daemon.contents(self.name)))
 
     async def _unsave(self, daemon: Daemon) -> None:
         label, saved = self._label(), self.storm.promises.saved
@@ -169,7 +172,6 @@ class Client:
         promises.of(new).unknown()
         if await self._command(daemon, "POST", "/rename", {"session_id": new}):
             promises.of(new).is_open, promises.of(new).is_pinned = was.is_open, was.is_pinned
-            promises.of(new).holds = was.holds
             promises.of(new).trail.append(f"renamed from {old}, pinned: {was.is_pinned}")
             promises.of(old).is_open = promises.of(old).is_pinned = False
             self.name = new
@@ -183,20 +185,19 @@ class Client:
             fork.is_open, fork.is_pinned = made["tokens"] > 0 or None, False
             fork.trail.append(f"forked from {self.name}, {made['tokens']} tokens")
         else:
-            fork.taken_back(was, self.storm.promises.of(self.name).is_haunted)
+            fork.taken_back(was, self.refusal)
 
     async def _load(self, daemon: Daemon) -> None:
         label = self.random.choice([*self.storm.promises.saved, "none"])
         saved, promise = self.storm.promises.saved.get(label), self.storm.promises.of(self.name)
         was = replace(promise)
         promise.unknown()
-        promise.holds = None
         if not await self._command(daemon, "POST", "/load", {"name": label}):
-            promise.taken_back(was, promise.is_haunted)
+            promise.taken_back(was, self.refusal)
         else:
             promise.is_open, promise.is_pinned = True, was.is_pinned if was.is_open is not None else None
-            if saved is not None and saved.held is not None:
-                self.messages, promise.holds = saved.held.messages, saved.held
+            if saved is not None and saved.messages:
+                self.messages = saved.messages
 
 
 class Storm:
@@ -210,6 +211,7 @@ class Storm:
         self.did: Counter[str] = Counter()
         self.n_compared = 0
         self.width = "wide"
+        self.rounded: frozenset[str] = frozenset()
         self.clients = [Client(self, f"desk-{n}", random.Random(chance.random())) for n in range(N_CLIENTS)]
 
     def refused(self, error: Json) -> None:
@@ -221,6 +223,9 @@ class Storm:
         reference = await start(self._made("reference"), None, self.model, *OPTIONS)
         assert reference is not None, (self.directory / "reference" / "log").read_text()
         try:
+            _, models = await reference.ask("GET", "/v1/models")
+            if models["data"][0]["meta"]["memory"] == "window" and not self.model.startswith("sim:"):
+                self.rounded = RESTORED
             for _ in range(n_kills):
                 await self._life()
                 await self._compare(reference)
@@ -257,7 +262,6 @@ class Storm:
         self.did.update((end, self.width))
         for promise in self.promises.sessions.values():
             promise.trail.append(f"[{self.width} life {self.did.total()} {end} fails {disk.fails_of_10000}]")
-            promise.holds = None  # which timeline was used last is told by a clock that may jump
         log = self.directory / "daemon" / "log"
         since = len(log.read_text()) if log.exists() else 0
         daemon = await self._born(disk)
@@ -318,18 +322,15 @@ class Storm:
             self.refused(loaded["error"])
             self.wrong += [f"{label} cannot be loaded: {loaded}"] * (loaded["error"]["code"] == "snapshot_not_found")
             return
-        messages = saved.held.messages if saved.held is not None else [{"role": "user", "content": "Who are you?"}]
-        body = {"messages": [*messages, {"role": "user", "content": "And then?"}], "max_tokens": 8, "temperature": 0}
+        self.wrong += broken_by_loaded(label, saved, daemon.contents(WITNESS))
+        self.did["saved ones looked at"] += bool(saved.contents)
+        body = {"messages": [*saved.messages, {"role": "user", "content": "Go on."}], "max_tokens": 8, "temperature": 0}
         status, answer = await daemon.ask("POST", "/v1/chat/completions", {**body, "session_id": WITNESS})
         if status != 200:
             self.refused(answer["error"])
             return
-        report = answer["session"]
-        if saved.held is not None:
-            self.wrong += broken_by_loaded(label, saved, loaded, report)
-            self.did["saved ones looked at"] += 1
-        said = answer["choices"][0]["message"]["content"]
-        self.asked.append(Asked(body, said, f"saved, {report['session_reset_reason']}"))
+        said, report = answer["choices"][0]["message"]["content"], answer["session"]
+        self.asked.append(Asked(body, said, report["session_reset_reason"]))
 
     async def _serve(self, daemon: Daemon) -> None:
         until = asyncio.get_running_loop().time() + LIFE_S_MAX * self.random.random()
@@ -359,6 +360,8 @@ class Storm:
         asked, self.asked = self.asked, []
         for one in asked:
             self.did[one.reason] += 1
+            if one.reason in self.rounded:
+                continue
             _, answer = await reference.ask("POST", "/v1/chat/completions", {**one.body, "cache_prompt": False})
             expected = answer["choices"][0]["message"]["content"]
             self.n_compared += 1
