@@ -147,16 +147,24 @@ static uint64_t index_saved(store_files *f, const saved_entry *entry)
     return old_id;
 }
 
+/* Of two files of one label a start keeps the newer: what replaces another is newer than that, whatever the clock says. */
+static uint64_t stamp_after(const saved_entry *old)
+{
+    const uint64_t now = now_ms();
+    return old != NULL && old->facts.saved_ms >= now ? old->facts.saved_ms + 1 : now;
+}
+
 void store_saved_save(store_files *f, store_job *job)
 {
     pthread_mutex_lock(&f->mutex);
-    const bool is_admitted = find(f, job->file.owner, job->file.name) != NULL || has_room(f, job->file.owner);
+    const saved_entry *old = find(f, job->file.owner, job->file.name);
+    const bool is_admitted = old != NULL || has_room(f, job->file.owner);
+    job->file.used_ms = stamp_after(old);
     pthread_mutex_unlock(&f->mutex);
     if (!is_admitted) {
         job->status = LLM_SAVED_FULL;
         return;
     }
-    job->file.used_ms = now_ms();
     int status = draw_id(&job->file.id);
     if (status == LLM_OK) {
         status = write_files(f, job);

@@ -470,6 +470,30 @@ static void test_labels(void)
     close_store(&f);
 }
 
+/* What a label had comes back after a crash, and has the later stamp, for the clock was set back: it is the older one. */
+static void test_what_was_saved_last_is_the_newer(void)
+{
+    fixture f;
+    open_store(&f);
+    char saved[FILES_PATH_BYTES + 8];
+    snprintf(saved, sizeof saved, "%s/saved", f.directory);
+    session_file old = files_session(1);
+    strcpy(old.name, "label");
+    old.used_ms = (uint64_t)1 << 60;
+    old.n_tokens--;
+    CHECK_INT(session_file_write(saved, files_identity, &old), LLM_OK);
+    close_and_open(&f);
+    push_save(&f, "label", 1);
+    CHECK_INT(take_status(&f, 1), LLM_OK);
+    CHECK_INT(session_file_write(saved, files_identity, &old), LLM_OK); /* its removal was lost with the power */
+    close_and_open(&f);
+    llm_saved found[2];
+    CHECK_INT(store_list_saved(f.store, found, 2), 1);
+    CHECK_INT(found[0].n_tokens, FILES_TOKENS);
+    session_file_clear(&old);
+    close_store(&f);
+}
+
 /* One daemon, other options: the label is there, its state is not of use. */
 static void test_a_label_outlives_its_geometry(void)
 {
@@ -527,6 +551,7 @@ int main(void)
     RUN(test_scan_sets_aside_what_is_refused);
     RUN(test_other_models_are_told);
     RUN(test_labels);
+    RUN(test_what_was_saved_last_is_the_newer);
     RUN(test_a_label_outlives_its_geometry);
     RUN(test_labels_are_bounded_for_each_owner);
     return CHECK_RESULT();
