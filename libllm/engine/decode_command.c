@@ -231,7 +231,7 @@ static void begin(decode *d, request *r, session *s)
     if (kept != NULL) {
         memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
         request_sample(r, d->model, d->logits);
-        d->may_reseat = d->may_reseat || r->phase == REQUEST_ENDED; /* without a step: its seat may be given on */
+        d->may_reseat = true; /* without a step: who comes after it may begin, or, if it ended, have its seat */
     }
 }
 

@@ -102,7 +102,7 @@ static void begin_waiting(waiting *w)
     call.session = "a";
     call.max_tokens = 0;
     w->paused = driver_generate(w->d, &call);
-    driver_wait_started(w->d, w->paused);
+    driver_wait_text(w->d, w->paused);
     driver_pause(w->d, w->paused, true);
     call.max_tokens = 5;
     w->first = driver_generate(w->d, &call);
@@ -135,6 +135,24 @@ static void it_can_be_cancelled_while_it_waits(void)
     CHECK(a->finished.outcome == LLM_OUTCOME_CANCELLED && !a->is_started);
     driver_cancel(w.d, w.paused);
     CHECK_INT(driver_wait(w.d, w.first)->finished.outcome, LLM_OUTCOME_LENGTH);
+    CHECK_INT(driver_close(w.d), 0);
+}
+
+/* The first one's prompt is resident, with its logits: it is through with it as it begins, and takes no step that would wake
+ * anybody. */
+static void it_begins_where_the_first_one_needs_no_step(void)
+{
+    waiting w;
+    begin_waiting(&w);
+    driver_pause(w.d, w.first, true);
+    generate_call call = call_of(w.prompt, 2);
+    call.after = w.first;
+    const uint64_t later = driver_generate(w.d, &call);
+    driver_fence(w.d); /* the engine sleeps, and is woken once */
+    driver_cancel(w.d, w.paused);
+    CHECK_INT(driver_wait(w.d, later)->finished.outcome, LLM_OUTCOME_LENGTH);
+    CHECK(driver_answer(w.d, w.first)->n_reused == N_PROMPT && !driver_answer(w.d, w.first)->is_over);
+    driver_cancel(w.d, w.first);
     CHECK_INT(driver_close(w.d), 0);
 }
 
@@ -183,6 +201,7 @@ int main(void)
     RUN(without_it_everybody_reads);
     RUN(it_waits_and_begins_when_the_first_one_ends);
     RUN(it_can_be_cancelled_while_it_waits);
+    RUN(it_begins_where_the_first_one_needs_no_step);
     RUN(nobody_waits_for_strangers);
     RUN(nobody_waits_for_who_comes_later);
     return CHECK_RESULT();
