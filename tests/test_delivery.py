@@ -5,8 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+from contextlib import suppress
+
+import aiohttp
+import pytest
 
 from llmd.app import stop_serving
+from llmd.dialects.openai.writer import ChatWriter
 from tests.conftest import Serve
 from tests.serving import SETTLE_S, Daemon, chat, parse_events
 from tests.test_sessions import ENDLESS, SLOW, running
@@ -149,3 +154,28 @@ async def test_more_requests_than_the_engine_takes(serve: Serve) -> None:
         task.cancel()
     await asyncio.gather(asked, *scratch, return_exceptions=True)
     await daemon.idle()
+
+
+@pytest.mark.parametrize("broken", ["opening", "events", "ending"])
+async def test_a_writer_that_fails_in_a_stream_ends_it(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, broken: str
+) -> None:
+    """No second head comes behind the first, and what was generated is no longer."""
+
+    def fail(*_: object) -> bytes:
+        raise KeyError("of a writer")
+
+    monkeypatch.setattr(ChatWriter, broken, fail)
+    daemon = await serve()
+    body, received = json.dumps(chat(stream=True, max_tokens=5)), b""
+    async with daemon.http.post(daemon.url + "/v1/chat/completions", data=body) as response:
+        with suppress(aiohttp.ClientPayloadError):  # cut off, where not even the error could be written
+            async for chunk in response.content.iter_any():
+                received += chunk
+    assert response.status == 200 and b"HTTP/1.1" not in received
+    if broken != "events":
+        error = parse_events(received).error
+        assert error is not None and error["code"] == "internal_error"
+    await daemon.idle()
+    assert "a stream failed" in caplog.text
+    assert (await daemon.chat(max_tokens=1))["choices"][0]["finish_reason"] == "length"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from functools import partial
 
 from aiohttp import web
 
+from ..core.errors import ApiError
+from ..core.parts import Failed
 from ..engine.generation import CancelReason
 from ..pipeline.answering import Answering
+from ..process.logs import fields
 from . import event_stream
 from .connection import unread_s
 from .context import FACTS, STATE
@@ -17,6 +21,8 @@ from .keep_alive import KeepAlive
 from .metrics import STREAM_BYTES
 from .slow_reader import SlowReader
 from .writer import Writer
+
+log = logging.getLogger("llmd.http")
 
 
 class Stream:
@@ -47,6 +53,8 @@ class Stream:
             await self._response.write_eof()
         except ConnectionError:
             self._answering.cancel(CancelReason.CLIENT_GONE)
+        except Exception:
+            await self._fail()
         finally:
             for watch in watches:
                 watch.stop()
@@ -74,8 +82,22 @@ class Stream:
         self.n_writes += 1
         self._count_bytes(len(data))
 
+    async def _fail(self) -> None:
+        """A mistake of ours, told in the stream: where its head has been sent, no answer of another kind can follow."""
+        log.exception("a stream failed", extra=fields(path=self._request.path))
+        error = ApiError("internal_error")
+        self._request[FACTS].error_code = error.code
+        try:
+            await self._write(self._writer.events([Failed(0, error)]))
+            await self._response.write_eof()
+        except Exception:  # the writer may be what fails
+            self._abort()
+
     def _drop(self) -> None:
         self._answering.cancel(CancelReason.SLOW_READER)
         self._request[FACTS].error_code = CancelReason.SLOW_READER
+        self._abort()
+
+    def _abort(self) -> None:
         if self._request.transport is not None:
             self._request.transport.abort()
