@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from llmd.answers.memory import AnswerMemory
+from llmd.answers.memory import AnswerMemory, digests_of
 from llmd.core.asked import Asked, ChatPrompt, Constraint, PlainMessage, PlainToolCall, RawPrompt, SamplingAsked, Tool
 from llmd.core.errors import ApiError
 from llmd.core.parts import End, Failed, Part, TextPart
@@ -27,12 +29,18 @@ SENDER = Sender(owner=0, n_bytes=100, is_large=False)
 RANDOM = (1 << 64) - 1
 
 
-@pytest.fixture
-async def served() -> AsyncIterator[Served]:
-    engine = await Engine.open(EngineOptions(model="sim:dense,ctx=100000", n_ctx=100_000))
+@asynccontextmanager
+async def serving(model: str) -> AsyncIterator[Served]:
+    engine = await Engine.open(EngineOptions(model=model, n_ctx=100_000))
     turns = TurnLog(engine.page)
     yield Served(engine=engine, answers=AnswerMemory(), turns=turns, history="resident", scratch_reuse=True)
     await engine.close()
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    async with serving("sim:dense,ctx=100000") as served:
+        yield served
 
 
 def asked(**fields: Any) -> Asked:
@@ -117,6 +125,36 @@ async def test_several_whole_answers(served: Served) -> None:
     await one.admission()
     parts = await one.whole()
     assert [(type(part), part.index) for part in parts] == [(TextPart, 0), (End, 0), (TextPart, 1), (End, 1)]
+
+
+async def test_a_whole_fails_with_its_first_answer_that_fails(served: Served) -> None:
+    """Nobody would get the others."""
+    one = await answering(served, n_answers=2, max_tokens=90_000, is_stream=False)
+    await one.admission()
+    one.generations[1].cancel(CancelReason.DEADLINE)
+    with pytest.raises(ApiError, match="deadline_exceeded"):
+        await one.whole()
+    assert one.generations[0].finished is None
+    one.release()
+
+
+def until_ended(served: Served, n: int) -> None:
+    """Keeps the event loop from hearing of the first before the last has ended."""
+    while served.engine.page.counters()["finished_length_total"] < n:
+        time.sleep(0.001)
+
+
+async def test_each_of_several_answers_is_kept_with_its_own_tokens() -> None:
+    """Without a session only the prompt tells where they are, and it is the same."""
+    async with serving("sim:dense,ctx=100000,step_us=5000") as served:  # they run at the same time, each in its place
+        said, n_tokens = [PlainMessage("user", "hello")], 20
+        one = await answering(served, prompt=ChatPrompt(said), n_answers=2, max_tokens=n_tokens)
+        until_ended(served, 2)
+        parts = await all_parts(one)
+        for index in (0, 1):
+            answer = remembered.message_of(text_of(parts, index))
+            [kept] = served.answers.splices(0, SCRATCH.id, [digests_of([*said, answer])[-1]])
+            assert len(kept.tokens) // 4 >= n_tokens - 1, "the last one is not resident"
 
 
 async def test_an_answer_that_cannot_be_queued_takes_the_others_with_it(

@@ -124,8 +124,10 @@ class Answering:
         return found
 
     async def whole(self) -> list[Part]:
-        """All parts, when everything has ended. Raises ApiError when anything failed."""
+        """All parts, when everything has ended. Raises ApiError as soon as anything fails: nobody gets the rest."""
         while any(generation.finished is None for generation in self.generations):
+            if error := next(filter(None, (generation.error() for generation in self.generations)), None):
+                raise error
             await self._bell.wait()
         found = await self.parts()
         if self.error is not None:

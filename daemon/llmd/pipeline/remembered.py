@@ -3,7 +3,7 @@ about the turn."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ..answers.memory import SessionAnswers, answer_of, digest_of
 from ..core.asked import PlainMessage
@@ -30,23 +30,24 @@ def keep_answer(served: Served, kept: SessionAnswers, conversation: bytes, gener
     message = message_of(text)
     if not (message.content.strip() or message.tool_calls or message.reasoning):
         return
-    generated = _generated(served.engine.page, generation)
-    opening = generation.work.prompt.opening
-    answer = None if generated is None else answer_of(opening, generated, text, served.engine.spell)
+    opening, spell = generation.work.prompt.opening, served.engine.spell
+    found = (answer_of(opening, generated, text, spell) for generated in _generated(served.engine.page, generation))
+    answer = min(filter(None, found), key=lambda answer: len(answer.rest), default=None)
     if answer is not None:
         served.answers.keep_for(kept, digest_of(conversation, message), answer)
 
 
-def _generated(page: Page, generation: Generation) -> bytes | None:
-    """The resident tokens after the prompt that the client can have seen; None when others have replaced them."""
+def _generated(page: Page, generation: Generation) -> Iterator[bytes]:
+    """The resident tokens after the prompt that the client can have seen; nothing when others have replaced them. Of
+    requests without a session those of others, too, with the same prompt: another answer's begin like this one at best.
+    """
     finished, prompt = generation.finished, generation.work.prompt.tokens
     assert finished is not None
     for place in _places(page, generation):
         tokens = page.tokens(place)
         resident = b"" if tokens is None else tokens.tobytes()
         if len(resident) >= 4 * finished.n_visible and resident.startswith(prompt):
-            return resident[len(prompt) : 4 * finished.n_visible]
-    return None
+            yield resident[len(prompt) : 4 * finished.n_visible]
 
 
 def _places(page: Page, generation: Generation) -> list[int]:
