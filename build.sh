@@ -12,7 +12,9 @@ CXX=${CXX:-$(command -v g++ || command -v c++ || true)}
 
 # Whoever uses the programs has the environment's bin on the PATH; an environment cannot be made from itself.
 PATH=:$PATH:
-PATH=${PATH//":$PYTHON_ENV/bin:"/:}
+while [[ $PATH == *":$PYTHON_ENV/bin:"* ]]; do
+    PATH=${PATH/":$PYTHON_ENV/bin:"/:}
+done
 PATH=${PATH#:}
 PATH=${PATH%:}
 
