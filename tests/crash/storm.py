@@ -269,6 +269,9 @@ class Storm:
             self.did["ended at start"] += 1
             if disk.fails_of_10000 == 0 and disk.crash_at == 0:
                 self.wrong.append(f"a start failed on a good disk: {self._log()}")
+            self._complaints(since)
+            if self.width == "narrow":
+                self.promises.forget_unpinned()
             return
         try:
             if disk.fails_of_10000 == 0:
