@@ -172,12 +172,10 @@ def saved_of(pointer: Any) -> list[SavedSession]:
 def _sampling_defaults(raw: Any) -> SamplingDefaults:
     """The model's recommendation, field by field where it has one."""
     stated: dict[str, Any] = {}
-    for field in ("temperature", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty"):
-        value = float(getattr(raw, field))
-        if not math.isnan(value):
-            stated[field] = round(value, 6)
-    for field in ("top_k", "penalty_last_n"):
-        value = int(getattr(raw, field))
-        if value >= 0:
-            stated[field] = value
+    for field in fields(SamplingDefaults):
+        value = getattr(raw, field.name)
+        if field.type == "float" and not math.isnan(value):
+            stated[field.name] = round(float(value), 6)
+        elif field.type == "int" and value >= 0:
+            stated[field.name] = int(value)
     return SamplingDefaults(**stated)

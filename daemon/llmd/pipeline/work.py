@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from dataclasses import fields
 from functools import partial
 from typing import TypeVar
 
@@ -14,6 +15,7 @@ from ..engine.native import GenerateFlag
 from ..engine.wire import Sampling
 from .served import Served
 
+_DEFAULTED = tuple(field.name for field in fields(SamplingDefaults))
 _SEEDS = 1 << SEED_BITS
 _RANDOM = _SEEDS - 1
 """All ones asks the engine for a random seed; -1 is that value, as elsewhere."""
@@ -39,18 +41,11 @@ def work_of(served: Served, asked: Asked, owner: int) -> partial[Work]:
 
 
 def sampling_of(asked: SamplingAsked, defaults: SamplingDefaults, n_ctx: int) -> Sampling:
-    last_n = _either(asked.penalty_last_n, defaults.penalty_last_n)
-    return Sampling(
-        temperature=_either(asked.temperature, defaults.temperature),
-        top_p=_either(asked.top_p, defaults.top_p),
-        min_p=_either(asked.min_p, defaults.min_p),
-        repeat_penalty=_either(asked.repeat_penalty, defaults.repeat_penalty),
-        presence_penalty=_either(asked.presence_penalty, defaults.presence_penalty),
-        frequency_penalty=_either(asked.frequency_penalty, defaults.frequency_penalty),
-        top_k=max(_either(asked.top_k, defaults.top_k), 0),
-        penalty_last_n=n_ctx if last_n < 0 else min(last_n, n_ctx),
-        seed=seed_of(asked.seed, 0),
-    )
+    wanted = {name: _either(getattr(asked, name), getattr(defaults, name)) for name in _DEFAULTED}
+    last_n = wanted["penalty_last_n"]
+    wanted["penalty_last_n"] = n_ctx if last_n < 0 else min(last_n, n_ctx)
+    wanted["top_k"] = max(wanted["top_k"], 0)  # as others count
+    return Sampling(**wanted, seed=seed_of(asked.seed, 0))
 
 
 def seed_of(seed: int | None, index: int) -> int | None:

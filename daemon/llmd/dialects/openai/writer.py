@@ -37,6 +37,7 @@ class _Writer:
 
     _id_prefix: str
     _chunk_kind: str
+    _whole_kind: type[ChatCompletion] | type[Completion]
     _text_opens: bytes
     """Of a choice, from its index to its text."""
     _text_closes: bytes
@@ -58,6 +59,17 @@ class _Writer:
         self._heads: dict[int, bytes] = {}
         """Of events with text, by the answer's index."""
         self._tail = self._text_closes + b',"finish_reason":null}]}' + event_stream.CLOSES
+
+    def whole(self, parts: Sequence[Part]) -> bytes:
+        ends = ends_of(parts)
+        choices: list[Any] = [
+            self._whole_choice(end.index, text_of(parts, end.index), _FINISH[end.reason]) for end in ends
+        ]
+        facts = {"usage": usage_of(ends), "session": ends[0].session, **self._facts}
+        return msgspec.json.encode(self._whole_kind(choices=choices, **facts))
+
+    def _whole_choice(self, index: int, text: str, reason: FinishReason) -> ChatChoice | CompletionChoice:
+        raise NotImplementedError
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -107,22 +119,13 @@ class _Writer:
 class ChatWriter(_Writer):
     _id_prefix = "chatcmpl-"
     _chunk_kind = "chat.completion.chunk"
+    _whole_kind = ChatCompletion
     _text_opens = b'"delta":{"content":'
     _text_closes = b"}"
     _no_text = b'"delta":{}'
 
-    def whole(self, parts: Sequence[Part]) -> bytes:
-        ends = ends_of(parts)
-        choices = [
-            ChatChoice(
-                index=end.index,
-                message=AssistantMessage(content=text_of(parts, end.index)),
-                finish_reason=_FINISH[end.reason],
-            )
-            for end in ends
-        ]
-        answer = ChatCompletion(choices=choices, usage=usage_of(ends), session=ends[0].session, **self._facts)
-        return msgspec.json.encode(answer)
+    def _whole_choice(self, index: int, text: str, reason: FinishReason) -> ChatChoice:
+        return ChatChoice(index=index, message=AssistantMessage(content=text), finish_reason=reason)
 
     def opening(self) -> bytes:
         """The role of each answer."""
@@ -134,18 +137,13 @@ class ChatWriter(_Writer):
 class CompletionWriter(_Writer):
     _id_prefix = "cmpl-"
     _chunk_kind = "text_completion"
+    _whole_kind = Completion
     _text_opens = b'"text":'
     _text_closes = b""
     _no_text = b'"text":""'
 
-    def whole(self, parts: Sequence[Part]) -> bytes:
-        ends = ends_of(parts)
-        choices = [
-            CompletionChoice(index=end.index, text=text_of(parts, end.index), finish_reason=_FINISH[end.reason])
-            for end in ends
-        ]
-        answer = Completion(choices=choices, usage=usage_of(ends), session=ends[0].session, **self._facts)
-        return msgspec.json.encode(answer)
+    def _whole_choice(self, index: int, text: str, reason: FinishReason) -> CompletionChoice:
+        return CompletionChoice(index=index, text=text, finish_reason=reason)
 
 
 def ends_of(parts: Sequence[Part]) -> list[End]:
