@@ -18,7 +18,6 @@ from .connection import unread_s
 from .context import FACTS, STATE
 from .event_stream import KEEP_ALIVE
 from .keep_alive import KeepAlive
-from .metrics import STREAM_BYTES
 from .slow_reader import SlowReader
 from .writer import Writer
 
@@ -33,7 +32,6 @@ class Stream:
         self._answering = answering
         self._writer = writer
         self._metrics = request.app[STATE].metrics
-        self._count_bytes = self._metrics.counting(STREAM_BYTES)
         self._response = web.StreamResponse(headers={**event_stream.HEADERS, **headers})
         self.n_writes = 0
         """Completed ones."""
@@ -80,7 +78,7 @@ class Stream:
         await self._response.write(data)
         self.is_writing = False
         self.n_writes += 1
-        self._count_bytes(len(data))
+        self._metrics.stream_bytes += len(data)
 
     async def _fail(self) -> None:
         """A mistake of ours, told in the stream: where its head has been sent, no answer of another kind can follow."""

@@ -79,16 +79,14 @@ class _Writer:
         return b""
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        written = b""
-        for part in parts:
-            if type(part) is TextPart:
-                head = self._heads.get(part.index) or self._text_head(part.index)
-                written += head + _encode_text(part.text) + self._tail
-            else:
-                written += self._rare_event(part)
-        return written
+        if len(parts) == 1:  # nearly always
+            return self._event(parts[0])
+        return b"".join(map(self._event, parts))
 
-    def _rare_event(self, part: Part) -> bytes:
+    def _event(self, part: Part) -> bytes:
+        if type(part) is TextPart:
+            head = self._heads.get(part.index) or self._text_head(part.index)
+            return head + _encode_text(part.text) + self._tail
         if isinstance(part, End):
             return self._finish(part)
         if isinstance(part, Failed):
