@@ -16,8 +16,16 @@ class Bell:
         self.has_news = False
         """Something has come that nobody has taken; who takes it says so here."""
 
+    def ring_news(self) -> None:
+        self.has_news = True
+        waiter = self._waiter  # ring(), without the call: once a token
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+
     def ring(self) -> None:
-        """With or without news."""
+        """Without news."""
         waiter = self._waiter
         if waiter is not None:
             self._waiter = None

@@ -57,7 +57,7 @@ class Work:
 class Generation:
     __slots__ = (
         "_bell", "_delivering", "_engine", "_on_end", "_on_start", "_on_text", "_paused", "_pending", "_pending_chars",
-        "_request", "_said", "admitted", "cancel_reason", "finished", "is_stream", "started", "work",
+        "_request", "_ring_news", "_said", "admitted", "cancel_reason", "finished", "is_stream", "started", "work",
     )  # fmt: skip
 
     def __init__(
@@ -83,6 +83,7 @@ class Generation:
         self.cancel_reason: CancelReason | None = None
         self._engine = engine
         self._bell = bell
+        self._ring_news = bell.ring_news
         self._on_start = on_start
         self._on_text = on_text
         self._on_end = on_end
@@ -135,13 +136,11 @@ class Generation:
         if self._pending_chars > limits.PENDING_TEXT_CHARS_MAX and self.is_stream and not self._paused:
             self._paused = True
             self._engine.pause(self._request, True)
-        self._bell.has_news = True
-        self._bell.ring()
+        self._ring_news()
 
     def on_finished(self, event: Finished) -> None:
         self.finished = event
-        self._bell.has_news = True
-        self._bell.ring()
+        self._ring_news()
         self._on_end(self)
 
     # --- the side of who delivers it ---------------------------------------------------------------------------------

@@ -65,6 +65,8 @@ class Answering:
             raise
         self._open = list(enumerate(self.generations))
         """Those that may have more parts."""
+        self.is_over = False
+        """All parts were taken."""
         self.error: ApiError | None = None
         """Of the first answer that failed."""
 
@@ -102,11 +104,6 @@ class Answering:
         for generation in self.generations:
             await generation.admission()
 
-    @property
-    def is_over(self) -> bool:
-        """All parts were taken."""
-        return not self._open
-
     async def parts(self) -> list[Part]:
         """What has come since the last call, waiting for it; nothing after a nudge."""
         bell = self._bell
@@ -126,6 +123,7 @@ class Answering:
             if generation.finished is not None:
                 found.append(self._end(index, generation))
                 self._open = [one for one in self._open if one[0] != index]
+                self.is_over = not self._open
         return found
 
     async def whole(self) -> list[Part]:
