@@ -18,11 +18,7 @@ class Bell:
 
     def ring_news(self) -> None:
         self.has_news = True
-        waiter = self._waiter  # ring(), without the call: once a token
-        if waiter is not None:
-            self._waiter = None
-            if not waiter.done():
-                waiter.set_result(None)
+        self.ring()
 
     def ring(self) -> None:
         """Without news."""

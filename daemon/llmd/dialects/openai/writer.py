@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +32,7 @@ _FINISH: dict[EndReason, FinishReason] = {"end": "stop", "stop": "stop", "length
 _encode_text = msgspec.json.Encoder().encode
 
 
-class _Writer:
+class _Writer(ABC):
     """What both kinds of completion share. All of an event but its text is encoded once, so that a token costs
     one small join."""
 
@@ -68,8 +69,8 @@ class _Writer:
         facts = {"usage": usage_of(ends), "session": ends[0].session, **self._facts}
         return msgspec.json.encode(self._whole_kind(choices=choices, **facts))
 
-    def _whole_choice(self, index: int, text: str, reason: FinishReason) -> ChatChoice | CompletionChoice:
-        raise NotImplementedError
+    @abstractmethod
+    def _whole_choice(self, index: int, text: str, reason: FinishReason) -> ChatChoice | CompletionChoice: ...
 
     # --- events ------------------------------------------------------------------------------------------------------
 
