@@ -46,16 +46,6 @@ void places_close(places *p)
     p->refused = NULL;
 }
 
-static bool is_named(const session *s)
-{
-    return s->name[0] != '\0';
-}
-
-static bool is_seated(const session *s)
-{
-    return s->seat != SESSION_NO_SEAT;
-}
-
 void places_used(places *p, session *s)
 {
     s->used = ++p->clock;
@@ -67,7 +57,7 @@ session *places_next(places *p, uint32_t owner, const char *name, size_t n_name_
 {
     for (uint32_t i = after != NULL ? after->place + 1 : 0; i < p->n_places; i++) {
         session *s = &p->sessions[i];
-        if (s->is_open && is_named(s) && s->owner == owner && strlen(s->name) == n_name_bytes &&
+        if (s->is_open && session_is_named(s) && s->owner == owner && strlen(s->name) == n_name_bytes &&
             memcmp(s->name, name, n_name_bytes) == 0) {
             return s;
         }
@@ -89,7 +79,7 @@ static uint32_t count_open(const places *p, bool named)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
-        n += p->sessions[i].is_open && is_named(&p->sessions[i]) == named;
+        n += p->sessions[i].is_open && session_is_named(&p->sessions[i]) == named;
     }
     return n;
 }
@@ -108,11 +98,11 @@ typedef struct shortage {
 
 static share_holding holding_of(const places *p, const session *s, const shortage *of)
 {
-    if (!s->is_open || is_named(s) != of->named || (of->seated && !is_seated(s))) {
+    if (!s->is_open || session_is_named(s) != of->named || (of->seated && !session_is_seated(s))) {
         return (share_holding){.amount = 0};
     }
     /* The oldest first; for a place, those whose going leaves everything else as it is before any other. */
-    const bool is_last_resort = is_seated(s) == (is_named(s) && p->options.policy == LLM_POLICY_PARK);
+    const bool is_last_resort = session_is_seated(s) == (session_is_named(s) && p->options.policy == LLM_POLICY_PARK);
     const uint32_t amount = of->in_tokens ? session_n_tokens(s) : 1;
     return (share_holding){
         .owner = s->owner,
@@ -185,7 +175,7 @@ static bool is_within_share(const places *p, uint32_t owner)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
-        n += p->sessions[i].is_open && is_named(&p->sessions[i]) && p->sessions[i].owner == owner;
+        n += p->sessions[i].is_open && session_is_named(&p->sessions[i]) && p->sessions[i].owner == owner;
     }
     return p->options.policy != LLM_POLICY_REFUSE || n < share_of(places_names_max(p), atomic_load(&p->n_owners));
 }
@@ -275,7 +265,7 @@ static session *continued_scratch(places *p, uint32_t owner, const session_promp
     uint32_t best_common = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
         session *s = &p->sessions[i];
-        if (!session_is_idle(s) || is_named(s) || s->owner != owner) {
+        if (!session_is_idle(s) || session_is_named(s) || s->owner != owner) {
             continue;
         }
         const timeline t = timeline_of(s, prompt);
@@ -306,7 +296,7 @@ bool places_has_scratch(const places *p)
     uint32_t n_busy = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
         const session *s = &p->sessions[i];
-        n_busy += s->is_open && !is_named(s) && !session_is_idle(s);
+        n_busy += s->is_open && !session_is_named(s) && !session_is_idle(s);
     }
     return n_busy < p->options.n_scratch;
 }
@@ -316,7 +306,7 @@ bool places_may_be_busy(const places *p, uint32_t owner)
     uint32_t n_busy = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
         const session *s = &p->sessions[i];
-        n_busy += s->is_open && is_named(s) && s->owner == owner && !session_is_idle(s);
+        n_busy += s->is_open && session_is_named(s) && s->owner == owner && !session_is_idle(s);
     }
     return n_busy < share_of(places_names_max(p), atomic_load(&p->n_owners));
 }
@@ -325,7 +315,7 @@ bool places_may_be_busy(const places *p, uint32_t owner)
 
 void places_close_session(places *p, session *s)
 {
-    if (is_seated(s)) {
+    if (session_is_seated(s)) {
         p->seats[s->seat] = NULL;
     }
     places_remove_file(p, s);
@@ -394,7 +384,7 @@ bool places_park(places *p, session *s)
 /* An idle session gives its seat up, if the policy has a way. */
 static bool vacate(places *p, session *s)
 {
-    if (!is_named(s)) {
+    if (!session_is_named(s)) {
         places_close_session(p, s);
         return true;
     }
@@ -426,8 +416,8 @@ bool places_free_cells(places *p, const session *s)
 static bool find_seat(places *p, const session *s, uint16_t *out)
 {
     const bool parks = p->options.policy == LLM_POLICY_PARK;
-    const uint32_t from = is_named(s) ? 0 : p->options.n_named;
-    const uint32_t to = is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
+    const uint32_t from = session_is_named(s) ? 0 : p->options.n_named;
+    const uint32_t to = session_is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
     for (uint32_t pass = 0; pass < 2; pass++) {
         for (uint32_t i = from; i < to; i++) {
             if (p->seats[i] == NULL) {
@@ -439,10 +429,10 @@ static bool find_seat(places *p, const session *s, uint16_t *out)
                                       .asker = s,
                                       .owner = s->owner,
                                       .limit = to - from,
-                                      .named = is_named(s),
+                                      .named = session_is_named(s),
                                       .seated = true,
                                       .pinned = parks,
-                                      .is_lost = is_named(s) && !parks,
+                                      .is_lost = session_is_named(s) && !parks,
                                   });
         if (idle == NULL || !vacate(p, idle)) {
             return false;
@@ -460,8 +450,8 @@ static bool is_in_progress(const places *p, const session *s, bool any_kind)
     }
     for (uint32_t i = 0; i < p->n_places; i++) {
         const session *other = &p->sessions[i];
-        if (other != s && other->is_open && is_seated(other) && !session_is_idle(other) &&
-            (any_kind || is_named(other) == is_named(s))) {
+        if (other != s && other->is_open && session_is_seated(other) && !session_is_idle(other) &&
+            (any_kind || session_is_named(other) == session_is_named(s))) {
             return true;
         }
     }
@@ -471,7 +461,7 @@ static bool is_in_progress(const places *p, const session *s, bool any_kind)
 /* Whether the session would give its seat up for another (find_seat). */
 static bool would_vacate(const places *p, const session *s)
 {
-    return session_is_idle(s) && (!is_named(s) || p->options.policy == LLM_POLICY_PARK ||
+    return session_is_idle(s) && (!session_is_named(s) || p->options.policy == LLM_POLICY_PARK ||
                                   (p->options.policy == LLM_POLICY_EVICT && !s->record.is_pinned));
 }
 
@@ -479,8 +469,8 @@ static bool would_vacate(const places *p, const session *s)
  * its way, for a request that waits. What could not be seated is not read. */
 static seating may_be_seated(const places *p, const session *s)
 {
-    const uint32_t from = is_named(s) ? 0 : p->options.n_named;
-    const uint32_t to = is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
+    const uint32_t from = session_is_named(s) ? 0 : p->options.n_named;
+    const uint32_t to = session_is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
     uint32_t n_seats = 0, n_coming = 0;
     for (uint32_t i = from; i < to; i++) {
         n_seats += p->seats[i] == NULL || would_vacate(p, p->seats[i]);
@@ -488,8 +478,8 @@ static seating may_be_seated(const places *p, const session *s)
     for (uint32_t i = 0; i < p->n_places; i++) {
         const session *other = &p->sessions[i];
         const bool is_coming = other->parked.where == PARKED_READING || other->parked.state != NULL;
-        n_coming += other != s && other->is_open && !is_seated(other) && is_named(other) == is_named(s) &&
-                    !session_is_idle(other) && is_coming;
+        n_coming += other != s && other->is_open && !session_is_seated(other) &&
+                    session_is_named(other) == session_is_named(s) && !session_is_idle(other) && is_coming;
     }
     if (n_seats > n_coming) {
         return SEATED;
@@ -499,7 +489,7 @@ static seating may_be_seated(const places *p, const session *s)
 
 seating places_seat(places *p, session *s)
 {
-    if (is_seated(s)) {
+    if (session_is_seated(s)) {
         return SEATED;
     }
     if (s->parked.where == PARKED_ON_DISK) {

@@ -3,15 +3,10 @@
 
 #include "sessions/places.h"
 
-static bool is_seated(const session *s)
-{
-    return s->seat != SESSION_NO_SEAT;
-}
-
 /* The state, held as parked; NULL: it lies on the disk, or there is none, or memory is short. */
 static blob *state_to_copy(places *p, session *from)
 {
-    if (!is_seated(from)) {
+    if (!session_is_seated(from)) {
         if (from->parked.state != NULL) {
             ledger_hold(p->ground.ledger, LEDGER_PARKED, from->parked.state);
         }
@@ -41,7 +36,7 @@ static void share_file(places *p, const session *from, session *to)
 void places_copy(places *p, session *from, session *to, uint32_t n, bool may_be_cut)
 {
     blob *state = state_to_copy(p, from);
-    const uint32_t k = is_seated(from) ? session_n_tokens(from) : from->parked.k;
+    const uint32_t k = session_is_seated(from) ? session_n_tokens(from) : from->parked.k;
     const bool is_of_use = k <= n || (may_be_cut && state != NULL);
     page_append(p->ground.page, to->place, session_tokens(from), is_of_use && k > n ? k : n);
     if (state != NULL && is_of_use) {
@@ -50,7 +45,7 @@ void places_copy(places *p, session *from, session *to, uint32_t n, bool may_be_
         return;
     }
     ledger_drop(p->ground.ledger, LEDGER_PARKED, state);
-    if (is_of_use && k > 0 && !is_seated(from) && from->parked.is_on_disk) {
+    if (is_of_use && k > 0 && !session_is_seated(from) && from->parked.is_on_disk) {
         share_file(p, from, to);
     }
 }

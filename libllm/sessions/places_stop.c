@@ -3,20 +3,10 @@
 
 #include "sessions/places.h"
 
-static bool is_named(const session *s)
-{
-    return s->name[0] != '\0';
-}
-
-static bool is_seated(const session *s)
-{
-    return s->seat != SESSION_NO_SEAT;
-}
-
 /* The state that a restart would want, held as in flight; NULL: it lies on the disk, or there is none. */
 static blob *state_to_save(places *p, session *s, uint32_t *k)
 {
-    if (is_seated(s)) {
+    if (session_is_seated(s)) {
         *k = session_n_tokens(s);
         return s->record.state != LLM_STATE_TORN && *k > 0 ? session_save_state(s, LEDGER_IN_FLIGHT) : NULL;
     }
@@ -59,7 +49,7 @@ void places_save_all(places *p, void (*done)(void *context, store_job *job), voi
     p->is_saving = true;
     for (uint32_t i = 0; i < p->n_places; i++) {
         session *s = &p->sessions[i];
-        if (s->is_open && is_named(s) && (session_n_tokens(s) > 0 || s->record.is_pinned)) {
+        if (s->is_open && session_is_named(s) && (session_n_tokens(s) > 0 || s->record.is_pinned)) {
             save_one(p, s);
             page_count(p->ground.page, LLM_COUNTER_SESSIONS_SAVED, 1);
         }

@@ -45,7 +45,12 @@ static uint16_t seat(const session *s)
     return (uint16_t)s->seat;
 }
 
-static bool is_seated(const session *s)
+bool session_is_named(const session *s)
+{
+    return s->name[0] != '\0';
+}
+
+bool session_is_seated(const session *s)
 {
     return s->seat != SESSION_NO_SEAT;
 }
@@ -57,7 +62,8 @@ static bool is_torn(const session *s)
 
 static void assert_invariant(const session *s)
 {
-    assert(is_torn(s) || !is_seated(s) || session_n_tokens(s) == model_of(s)->ops->position(model_of(s), seat(s)));
+    assert(is_torn(s) || !session_is_seated(s) ||
+           session_n_tokens(s) == model_of(s)->ops->position(model_of(s), seat(s)));
     (void)s;
 }
 
@@ -111,7 +117,7 @@ static void unpin(session *s)
 /* Empties the session's state and its tokens; heals a torn session. */
 static void clear(session *s)
 {
-    if (is_seated(s)) {
+    if (session_is_seated(s)) {
         model_of(s)->ops->clear(model_of(s), seat(s));
     }
     session_forget_parked(s);
@@ -125,7 +131,7 @@ void session_init(session *s, const session_ground *ground, uint32_t place)
 
 void session_open(session *s, uint32_t owner, const char *name, size_t n_name_bytes)
 {
-    assert(!s->is_open && !is_seated(s) && n_name_bytes <= LLM_SESSION_NAME_BYTES_MAX);
+    assert(!s->is_open && !session_is_seated(s) && n_name_bytes <= LLM_SESSION_NAME_BYTES_MAX);
     session_init(s, s->ground, s->place);
     s->is_open = true;
     s->owner = owner;
@@ -159,7 +165,7 @@ void session_reset(session *s)
     clear(s);
     unpin(s);
     s->is_unread = false;
-    set_state(s, is_seated(s) ? LLM_STATE_EMPTY : LLM_STATE_PARKED);
+    set_state(s, session_is_seated(s) ? LLM_STATE_EMPTY : LLM_STATE_PARKED);
 }
 
 uint32_t session_n_tokens(const session *s)
@@ -224,11 +230,11 @@ static model_result load_parked(session *s, uint16_t to, const parked *from)
 static bool copy_donor(session *s, const session *donor)
 {
     model *m = model_of(s);
-    const uint32_t n = is_seated(donor) ? session_n_tokens(donor) : donor->parked.k;
+    const uint32_t n = session_is_seated(donor) ? session_n_tokens(donor) : donor->parked.k;
     m->ops->clear(m, seat(s));
     truncate_tokens(s, 0);
-    const bool copied =
-        is_seated(donor) ? m->ops->copy(m, seat(donor), seat(s)) : load_parked(s, seat(s), &donor->parked) == MODEL_OK;
+    const bool copied = session_is_seated(donor) ? m->ops->copy(m, seat(donor), seat(s))
+                                                 : load_parked(s, seat(s), &donor->parked) == MODEL_OK;
     if (!copied) {
         return false;
     }
@@ -310,7 +316,7 @@ void session_ended(session *s, uint32_t n_visible)
     if (is_torn(s)) {
         return;
     }
-    if (!is_seated(s)) {
+    if (!session_is_seated(s)) {
         set_state(s, LLM_STATE_PARKED);
     } else {
         set_state(s, n_tokens > 0 ? LLM_STATE_IDLE : LLM_STATE_EMPTY);
@@ -430,7 +436,7 @@ bool session_park(session *s)
 
 model_result session_take_seat(session *s, uint16_t free_seat)
 {
-    assert(!is_seated(s));
+    assert(!session_is_seated(s));
     const uint32_t n_tokens = session_n_tokens(s);
     bool is_loaded = false;
     if (s->parked.state != NULL && n_tokens > 0) {

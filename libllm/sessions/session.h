@@ -114,7 +114,9 @@ void session_reset(session *s); /* keeps its seat, if it has one */
 uint32_t session_n_tokens(const session *s);
 const int32_t *session_tokens(const session *s);
 resume_source session_source(const session *s); /* seated and not torn */
-bool session_is_idle(const session *s);         /* no generation holds it or waits for it */
+bool session_is_named(const session *s);        /* else it is scratch */
+bool session_is_seated(const session *s);
+bool session_is_idle(const session *s); /* no generation holds it or waits for it */
 
 /* ---- a generation: begin, consume..., decoding, consume..., ended ---- */
 
