@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.promises import Label, broken_by_loaded
+from tests.crash.promises import Label, Promises, broken_by_loaded
 from tests.crash.storm import Storm
 
 KILLS = 6
@@ -20,7 +20,20 @@ async def test_no_crash_breaks_a_promise_or_changes_an_answer(tmp_path: Path) ->
     assert storm.n_compared > 0 and storm.did["promises checked"] > 0
 
 
-@pytest.mark.parametrize(("contents", "is_broken"), [({b"first"}, False), ({b"other"}, True), (set(), True)])
+ONE, TWO, LONGER = b"\1\0\0\0", b"\2\0\0\0", b"\1\0\0\0\2\0\0\0"
+
+
+@pytest.mark.parametrize(
+    ("contents", "is_broken"), [({ONE}, False), ({TWO}, False), ({LONGER}, True), ({b"\3\0\0\0"}, True), (set(), True)]
+)
 def test_what_was_saved_is_looked_at(contents: set[bytes], is_broken: bool) -> None:
-    saved = Label(True, contents=frozenset({b"first", b"second"}))
+    saved = Label(True, n_tokens=1, held=frozenset({ONE, TWO, LONGER}))
     assert bool(broken_by_loaded("label", saved, frozenset(contents))) == is_broken
+
+
+def test_of_what_made_way_before_it_was_seen_only_the_length_is_known() -> None:
+    saved = Label(True, n_tokens=1, held=frozenset({LONGER}))
+    assert broken_by_loaded("label", saved, frozenset({TWO})) == []
+    assert Promises(saved={"label": saved}).broken_by_saved({"label": 1}) == []
+    assert Promises(saved={"label": saved}).broken_by_saved({"label": 2}) != []
+    assert Promises(saved={"label": saved}).broken_by_saved({}) != []

@@ -96,10 +96,15 @@ class Daemon:
         await self.http.close()
 
     def contents(self, session: str) -> frozenset[bytes]:
-        """The tokens of its timelines."""
-        pages = [Page.open(f"/{segment.name}") for segment in self.segments]
-        views = [(page, view) for page in pages for view in page.sessions() if view.name == session]
-        return frozenset(bytes(page.tokens(view.place) or b"") for page, view in views)
+        """The tokens of its timelines. One that makes way for another session meanwhile is left out: its place may hold
+        the other's tokens by then."""
+        found = set()
+        for page in [Page.open(f"/{segment.name}") for segment in self.segments]:
+            for view in [view for view in page.sessions() if view.name == session]:
+                tokens, after = page.tokens(view.place), page.session(view.place)
+                if after is not None and (after.name, after.opened_ms) == (session, view.opened_ms):
+                    found.add(bytes(tokens or b""))
+        return frozenset(found)
 
     def lose_memory(self) -> None:
         """As a machine without power does."""

@@ -13,6 +13,9 @@ NOT_THERE = "session_not_found"
 """It was not there, or it was given up between the command and its answer: whether it was carried out nobody knows."""
 
 
+TOKEN_BYTES = 4
+
+
 @dataclass(frozen=True)
 class Label:
     """What was saved under a label."""
@@ -20,8 +23,15 @@ class Label:
     is_there: bool
     messages: list[Json] = field(default_factory=list)
     """As the client had them."""
-    contents: frozenset[bytes] = frozenset()
-    """The tokens of each timeline that the session then had: one of them was saved. Empty: nobody knows."""
+    n_tokens: int = 0
+    """As the answer told them."""
+    held: frozenset[bytes] = frozenset()
+    """The tokens of each timeline that the session was seen with, just before and just after."""
+
+    @property
+    def contents(self) -> frozenset[bytes]:
+        """What may lie there. Empty: nobody knows, for the timeline slept before, or made way for another after."""
+        return frozenset(tokens for tokens in self.held if len(tokens) == TOKEN_BYTES * self.n_tokens)
 
 
 @dataclass
@@ -87,12 +97,16 @@ class Promises:
                 broken.append(f"{name} is{'' if found['pinned'] else ' not'} pinned: {[*promise.trail]}")
         return broken
 
-    def broken_by_saved(self, labels: set[str]) -> list[str]:
-        """`labels`: as /v1/saved lists them."""
+    def broken_by_saved(self, listed: dict[str, int]) -> list[str]:
+        """`listed`: how many tokens each label of /v1/saved has."""
         broken = []
         for label, saved in self.saved.items():
-            if saved is not None and (label in labels) != saved.is_there:
-                broken.append(f"what was saved as {label} is {'back' if label in labels else 'gone'}")
+            if saved is None:
+                continue
+            if (label in listed) != saved.is_there:
+                broken.append(f"what was saved as {label} is {'back' if label in listed else 'gone'}")
+            elif saved.is_there and listed[label] != saved.n_tokens:
+                broken.append(f"what was saved as {label} had {saved.n_tokens} tokens and has {listed[label]}")
         return broken
 
 

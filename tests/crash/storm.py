@@ -146,8 +146,11 @@ class Client:
     async def _save(self, daemon: Daemon) -> None:
         label, saved = self._label(), self.storm.promises.saved
         before, saved[label] = saved.get(label), None
+        held = daemon.contents(self.name)
         status, answer = await daemon.ask("POST", f"/v1/sessions/{self.name}/save", {"name": label})
-        self._saved(label, status, answer, before, Label(True, self.messages, daemon.contents(self.name)))
+        held |= daemon.contents(self.name)
+        after = Label(True, self.messages, answer["tokens"], held) if status == 200 else None
+        self._saved(label, status, answer, before, after)
 
     async def _unsave(self, daemon: Daemon) -> None:
         label, saved = self._label(), self.storm.promises.saved
@@ -155,7 +158,7 @@ class Client:
         status, answer = await daemon.ask("DELETE", f"/v1/saved/{label}")
         self._saved(label, status, answer, before, Label(False))
 
-    def _saved(self, label: str, status: int, answer: Json, before: Label | None, after: Label) -> None:
+    def _saved(self, label: str, status: int, answer: Json, before: Label | None, after: Label | None) -> None:
         if status == 200:
             self.storm.promises.saved[label] = after
             return
@@ -311,7 +314,7 @@ class Storm:
         _, saved = await daemon.ask("GET", "/v1/saved")
         self.did["asleep"] += listed["places"]["dormant"]
         broken = self.promises.broken_by(listed["data"], some_sleep=listed["places"]["dormant"] > 0)
-        broken += self.promises.broken_by_saved({one["name"] for one in saved["data"]})
+        broken += self.promises.broken_by_saved({one["name"]: one["tokens"] for one in saved["data"]})
         self.wrong += [f"a promise: {told}" for told in broken]
         self.did["promises checked"] += 1
         for label, kept in self.promises.saved.items():
