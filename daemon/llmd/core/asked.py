@@ -44,6 +44,14 @@ class Tool(msgspec.Struct, frozen=True):
     """As JSON schema."""
 
 
+class ToolChoice(msgspec.Struct, frozen=True):
+    """Whether the answer calls tools."""
+
+    mode: Literal["auto", "none", "required"] = "auto"
+    names: tuple[str, ...] = ()
+    """Only these may be called; none named: any."""
+
+
 class ChatPrompt(msgspec.Struct, frozen=True):
     """A prompt that the model's template makes."""
 
@@ -51,6 +59,13 @@ class ChatPrompt(msgspec.Struct, frozen=True):
     variables: dict[str, Any] = {}
     """Of the template."""
     tools: tuple[Tool, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    has_parallel_calls: bool | None = None
+    """Whether one answer may call several tools; None: as the template has it."""
+    is_reasoning_apart: bool = True
+    """False: what the model thinks is a part of the text, as it wrote it."""
+    continues: bool = False
+    """The last message is the assistant's, and the answer goes on with it."""
     has_opening: bool | None = None
     """Whether the prompt ends with the beginning of an answer; None: as the template has it, which is yes."""
     history: HistoryMode | None = None
@@ -65,6 +80,8 @@ class RawPrompt(msgspec.Struct, frozen=True):
     """Text, or token ids."""
     parse_special: bool = True
     """Whether control words in a text become control tokens."""
+    suffix: str = ""
+    """What comes after the answer: the model fills in the middle."""
     param: str = "prompt"
 
 
@@ -85,8 +102,11 @@ class SamplingAsked(msgspec.Struct, frozen=True, kw_only=True):
 class Constraint(msgspec.Struct, frozen=True):
     """A form that the answer must have."""
 
-    kind: Literal["json_schema", "grammar"]
+    kind: Literal["json", "json_schema", "grammar", "regex", "choice"]
+    """json: any JSON object; choice: one of several texts."""
     text: str
+    """The schema or the list of texts as JSON, the grammar in GBNF, or the expression."""
+    param: str = "response_format"
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -103,8 +123,22 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     sampling: SamplingAsked = SamplingAsked()
     logit_bias: dict[int, float] = {}
     stop: list[str] = []
+    stop_tokens: list[int] = []
+    """Tokens that end the answer as the model's own end does."""
+    min_tokens: int = 0
+    """The answer does not end by itself before."""
     constraint: Constraint | None = None
+    thinking_tokens_max: int | None = None
+    """After so many the model is made to end its thinking."""
     ignore_end: bool = False
     """The answer goes on until its length."""
+    n_logprobs: int | None = None
+    """How many of the likeliest tokens are told beside each chosen one; None: no log probabilities."""
+    returns_tokens: bool = False
+    """Parts come with the ids of their tokens."""
+    returns_progress: bool = False
+    """While the prompt is consumed, parts tell how far."""
+    echoes: bool = False
+    """The answer begins with the prompt's text."""
     is_cold: bool = False
     """Nothing that is resident is reused."""

@@ -54,6 +54,24 @@ class LogProbabilities(msgspec.Struct, frozen=True):
     """For each of them those that were likeliest in its place."""
 
 
+class TokenIds(msgspec.Struct, frozen=True, gc=False):
+    """Of the part before it, or of several parts together."""
+
+    index: int
+    tokens: list[int]
+
+
+class Progress(msgspec.Struct, frozen=True, gc=False):
+    """Of the prompt, in tokens; before the first text."""
+
+    index: int
+    n_prompt: int
+    n_cached: int
+    n_processed: int
+    """The cached ones included."""
+    elapsed_ms: float
+
+
 class UsedTokens(msgspec.Struct, frozen=True, gc=False):
     """In tokens."""
 
@@ -61,6 +79,8 @@ class UsedTokens(msgspec.Struct, frozen=True, gc=False):
     n_cached: int
     """Of the prompt, those that were resident."""
     n_generated: int
+    n_reasoning: int = 0
+    """Of the generated ones, those that were thought."""
 
 
 class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -92,4 +112,4 @@ class Failed(msgspec.Struct, frozen=True):
     error: ApiError
 
 
-Part = TextPart | ReasoningPart | ToolCallPiece | LogProbabilities | End | Failed
+Part = TextPart | ReasoningPart | ToolCallPiece | LogProbabilities | TokenIds | Progress | End | Failed
