@@ -27,14 +27,14 @@ static void sequence_clear(sim_model *m, sim_sequence *s)
 
 static void sequence_consume(sim_model *m, sim_sequence *s, int32_t token)
 {
-    sim_state next = sim_state_next(sim_kept_at(m, s, s->position), token);
+    sim_state next = sim_state_next(m->script, sim_kept_at(m, s, s->position), token);
     s->position++;
     *sim_kept_at(m, s, s->position) = next;
     if (s->position - s->oldest >= m->n_kept) {
         s->oldest = s->position - m->n_kept + 1;
     }
     if (is_hybrid(m)) {
-        s->recurrent = sim_state_next(&s->recurrent, token);
+        s->recurrent = sim_state_next(m->script, &s->recurrent, token);
     }
     if (s->attention != NULL) {
         s->attention[s->position] = sim_state_after(s->attention[s->position - 1], token);
@@ -270,7 +270,8 @@ static void step(sim_model *m, const model_batch *b)
         if (b->outputs[i] != 0) {
             sim_state state = sequence_state(m, s);
             m->row_of[i] = (int32_t)m->n_rows;
-            sim_state_logits(&state, m->options.length, m->logits + (size_t)m->n_rows * m->base.info.n_vocab);
+            sim_state_logits(m->script, &state, m->options.length,
+                             m->logits + (size_t)m->n_rows * m->base.info.n_vocab);
             m->n_rows++;
         }
     }

@@ -80,13 +80,28 @@ static int unknown_option(part name, char *error, size_t error_bytes)
         n += snprintf(error + n, error_bytes - (size_t)n, " %s,", option_rows[i].name);
     }
     if (n > 0 && (size_t)n < error_bytes) {
-        snprintf(error + n, error_bytes - (size_t)n, " fail_kind");
+        snprintf(error + n, error_bytes - (size_t)n, " fail_kind, script");
     }
     return LLM_INVALID;
 }
 
+static int script_read(part value, sim_options *out, char *error, size_t error_bytes)
+{
+    if (value.n == 0 || value.n >= sizeof out->script) {
+        snprintf(error, error_bytes, "sim: script=%.*s: use a path of 1 to %zu bytes", (int)value.n, value.at,
+                 sizeof out->script - 1);
+        return LLM_INVALID;
+    }
+    memcpy(out->script, value.at, value.n);
+    out->script[value.n] = '\0';
+    return LLM_OK;
+}
+
 static int option_read(part name, part value, sim_options *out, char *error, size_t error_bytes)
 {
+    if (part_is(name, "script")) {
+        return script_read(value, out, error, error_bytes);
+    }
     if (part_is(name, "fail_kind")) {
         return fail_kind_read(value, out, error, error_bytes);
     }

@@ -11,7 +11,7 @@
 
 #include "model/sim/sim_model.h"
 
-static const char saved_mark[4] = {'S', 'I', 'M', '1'};
+static const char saved_mark[4] = {'S', 'I', 'M', '2'};
 
 typedef struct saved_head {
     char mark[4];
@@ -26,8 +26,13 @@ typedef struct saved_state {
     uint8_t n_character;
     uint8_t n_missing;
     uint8_t is_wrong;
-    uint8_t zero[6];
+    uint16_t node, reply;
+    uint8_t zero[2];
+    uint32_t n_said;
+    uint8_t end[4];
 } saved_state;
+
+_Static_assert(sizeof(saved_state) == 32, "no padding");
 
 /* ---- sizes ---- */
 
@@ -66,7 +71,10 @@ static uint8_t *state_write(uint8_t *at, const sim_state *s)
                          .n_since_control = s->n_since_control,
                          .n_character = s->n_character,
                          .n_missing = s->n_missing,
-                         .is_wrong = s->is_wrong};
+                         .is_wrong = s->is_wrong,
+                         .node = s->cue.node,
+                         .reply = s->cue.reply,
+                         .n_said = s->cue.n_said};
     memcpy(saved.character, s->character, sizeof saved.character);
     memcpy(at, &saved, sizeof saved);
     return at + sizeof saved;
@@ -134,7 +142,7 @@ static bool state_is_sane(const saved_state *s)
     return sane && s->n_character > 0 && s->n_character + s->n_missing <= 4;
 }
 
-static bool state_read(const uint8_t **at, sim_state *out)
+static bool state_read(const sim_model *m, const uint8_t **at, sim_state *out)
 {
     saved_state saved;
     memcpy(&saved, *at, sizeof saved);
@@ -143,9 +151,10 @@ static bool state_read(const uint8_t **at, sim_state *out)
                        .n_since_control = saved.n_since_control,
                        .n_character = saved.n_character,
                        .n_missing = saved.n_missing,
-                       .is_wrong = saved.is_wrong != 0};
+                       .is_wrong = saved.is_wrong != 0,
+                       .cue = {.node = saved.node, .reply = saved.reply, .n_said = saved.n_said}};
     memcpy(out->character, saved.character, sizeof saved.character);
-    return state_is_sane(&saved);
+    return state_is_sane(&saved) && sim_cue_is_valid(m->script, &out->cue);
 }
 
 /* Fills the sequence, which is empty for a full state, from what stands behind the head. */
@@ -157,10 +166,10 @@ static bool parts_read(sim_model *m, sim_sequence *s, const saved_head *h, const
         at += (h->position + (size_t)1) * sizeof *s->attention;
     }
     for (uint32_t k = h->oldest; has_kept(h) && k <= h->position; k++) {
-        sane &= state_read(&at, sim_kept_at(m, s, k));
+        sane &= state_read(m, &at, sim_kept_at(m, s, k));
     }
     if (h->memory == LLM_MEMORY_HYBRID) {
-        sane &= state_read(&at, &s->recurrent);
+        sane &= state_read(m, &at, &s->recurrent);
     }
     return sane;
 }

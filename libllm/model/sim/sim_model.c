@@ -18,6 +18,7 @@ static void sim_close(model *base)
     free(m->logits);
     free(m->row_of);
     free(m->own_template);
+    sim_script_close(m->script);
     free(m);
 }
 
@@ -119,11 +120,14 @@ static void hash_fill(const uint64_t *facts, size_t n, uint8_t out[16])
 }
 
 /* What the text depends on is the model; speed and faults do not matter. */
-static void identity_fill(const sim_options *o, const model_options *options, model_info *info)
+static void identity_fill(const sim_model *m, const model_options *options, model_info *info)
 {
-    const uint64_t model_facts[] = {2 /* version of the vocabulary and the state */, o->memory, o->window, o->length};
-    const uint64_t layout_facts[] = {2, o->layout, o->state_kb, options->exact ? options->n_seq : 0};
-    hash_fill(model_facts, sizeof model_facts / sizeof *model_facts, info->identity);
+    const sim_options *o = &m->options;
+    const uint64_t model_facts[] = {2 /* version of the vocabulary and the state */, o->memory, o->window, o->length,
+                                    m->script != NULL ? sim_script_hash(m->script) : 0};
+    const uint64_t layout_facts[] = {3, o->layout, o->state_kb, options->exact ? options->n_seq : 0};
+    const size_t n_facts = sizeof model_facts / sizeof *model_facts;
+    hash_fill(model_facts, m->script != NULL ? n_facts : n_facts - 1, info->identity);
     hash_fill(layout_facts, sizeof layout_facts / sizeof *layout_facts, info->geometry);
 }
 
@@ -153,7 +157,7 @@ static void info_fill(sim_model *m, const model_options *options)
     snprintf(info->arch, sizeof info->arch, "sim");
     snprintf(info->description, sizeof info->description, "simulated %s model", llm_memory_word((int)o->memory));
     snprintf(info->backend, sizeof info->backend, "sim");
-    identity_fill(o, options, info);
+    identity_fill(m, options, info);
 }
 
 static bool memory_open(sim_model *m, const char *chat_template)
@@ -199,9 +203,13 @@ static int options_check(const model_options *options, char *error, size_t error
 int model_sim_open(const model_options *options, model **out, char *error, size_t error_bytes)
 {
     sim_options parsed;
+    sim_script *script = NULL;
     int status = options_check(options, error, error_bytes);
     if (status == LLM_OK) {
         status = sim_options_read(options->path, &parsed, error, error_bytes);
+    }
+    if (status == LLM_OK && parsed.script[0] != '\0') {
+        status = sim_script_open(parsed.script, &script, error, error_bytes);
     }
     if (status != LLM_OK) {
         return status;
@@ -211,12 +219,15 @@ int model_sim_open(const model_options *options, model **out, char *error, size_
     if (m != NULL) {
         m->base.ops = &sim_ops;
         m->options = parsed;
+        m->script = script;
         info_fill(m, options);
         if (memory_open(m, options->chat_template)) {
             *out = &m->base;
             return LLM_OK;
         }
         sim_close(&m->base);
+    } else {
+        sim_script_close(script);
     }
     snprintf(error, error_bytes, "sim: no memory for %u sequences of %u tokens", options->n_seq, options->n_ctx);
     return LLM_NO_MEMORY;

@@ -34,6 +34,7 @@
  *   batch=N      most tokens of one decode call, 1..65536 (what the caller asks for, else 512)
  *   state_kb=N   a saved state takes at least this many KiB, 0..1048576 (0)
  *   layout=N     as if states were laid out in another way in memory: saved ones are of no use to other N, 0..255 (0)
+ *   script=FILE  what it says to what (script.h): its answers then have a meaning; no comma in the path (none)
  *   length=N     mean length of a turn in tokens, 0..1000000; 0: the model never ends a turn (48)
  *   step_us=N    a decode call takes at least this long, 0..60000000 (0)
  *   token_us=N   ... and this much longer for each token without output, 0..1000000 (0)
@@ -56,6 +57,7 @@
 #include <stdint.h>
 
 #include "model/model.h"
+#include "model/sim/script.h"
 
 /* ---- options: model_sim_options.c ---- */
 
@@ -67,6 +69,7 @@ typedef struct sim_options {
     llm_memory memory;
     uint64_t ctx, cells, window, batch, state_kb, layout, length, step_us, token_us, fail_at, fail_every, fail_seq;
     sim_fail_kind fail_kind;
+    char script[512]; /* "": none */
 } sim_options;
 
 /* Reads "CLASS[,option=value...]". LLM_OK, or LLM_INVALID with a message that names the option and what it takes. */
@@ -82,15 +85,16 @@ typedef struct sim_state {
     uint8_t n_character;
     uint8_t n_missing; /* bytes that it still needs */
     bool is_wrong;     /* not what any tokens say */
+    sim_cue cue;       /* all zero without a script */
 } sim_state;
 
 sim_state sim_state_empty(void);
-sim_state sim_state_next(const sim_state *s, int32_t token);
+sim_state sim_state_next(const sim_script *script, const sim_state *s, int32_t token); /* NULL: there is none */
 sim_state sim_state_wrong(const sim_state *s);
 uint64_t sim_state_after(uint64_t hash, int32_t token); /* the next state's hash; two that differ never meet again */
 
 /* Fills SIM_VOCABULARY logits; length as in the options. */
-void sim_state_logits(const sim_state *s, uint64_t length, float *out);
+void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t length, float *out);
 
 /* ---- memory and decode: model_sim_memory.c ---- */
 
@@ -120,6 +124,7 @@ typedef struct sim_model {
     float *logits;        /* n_outputs_max rows */
     int32_t *row_of;      /* batch index to row of the last successful call, or -1; n_batch entries */
     uint32_t n_rows;
+    sim_script *script; /* NULL: none */
     const char *chat_template;
     char *own_template; /* a copy of the caller's */
 } sim_model;
@@ -181,5 +186,6 @@ void sim_text_open(void);
 int64_t sim_tokenize(const model *m, const char *text, size_t n_bytes, bool add_special, bool parse_special,
                      int32_t *out, size_t n_out);
 int32_t sim_piece(const model *m, int32_t token, bool special, char *out, size_t n_out);
+int32_t sim_longest_piece(const char *text, size_t n, size_t *n_used); /* at its start; n > 0 */
 
 #endif

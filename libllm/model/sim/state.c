@@ -40,12 +40,26 @@ uint64_t sim_state_after(uint64_t hash, int32_t token)
     return mix(hash ^ ((uint64_t)(uint32_t)token + 1) * UINT64_C(0x9e3779b97f4a7c15));
 }
 
-sim_state sim_state_next(const sim_state *s, int32_t token)
+static void follow_script(const sim_script *script, sim_cue *cue, int32_t token)
+{
+    char bytes[MODEL_PIECE_BYTES_MAX];
+    int32_t n = sim_piece(NULL, token, false, bytes, sizeof bytes);
+    if (n > 0) {
+        sim_cue_follow(script, cue, bytes, (size_t)n);
+    } else {
+        sim_cue_break(cue);
+    }
+}
+
+sim_state sim_state_next(const sim_script *script, const sim_state *s, int32_t token)
 {
     sim_state next = *s;
     next.hash = sim_state_after(s->hash, token);
     next.n_since_control = sim_token_is_control(token) ? 0 : s->n_since_control + 1;
     follow_character(&next, token);
+    if (script != NULL) {
+        follow_script(script, &next.cue, token);
+    }
     return next;
 }
 
@@ -124,12 +138,30 @@ static int32_t winner(const sim_state *s, uint64_t length)
     return turn_is_over(s, length) ? SIM_TOKEN_TURN_END : ordinary(mix(s->hash));
 }
 
-void sim_state_logits(const sim_state *s, uint64_t length, float *out)
+/* A reply is said whatever the temperature; where its longest piece is ruled out, its next byte is next. */
+static bool script_logits(const sim_script *script, const sim_state *s, float *out)
+{
+    size_t n = 0, n_used;
+    const char *rest = s->is_wrong ? NULL : sim_cue_rest(script, &s->cue, &n);
+    if (rest == NULL) {
+        return false;
+    }
+    if (n > 0) {
+        out[(uint8_t)rest[0]] = 50.0f;
+    }
+    out[n > 0 ? sim_longest_piece(rest, n, &n_used) : SIM_TOKEN_TURN_END] = 60.0f;
+    return true;
+}
+
+void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t length, float *out)
 {
     float ground = (float)(s->hash >> 44) * 0x1p-20f - 12.0f;
     int32_t order = (int32_t)(s->hash % SIM_VOCABULARY);
     for (int32_t i = 0; i < SIM_VOCABULARY; i++) { /* -12..-10: tells states apart, is never picked */
         out[i] = (float)(i ^ order) * (1.0f / SIM_VOCABULARY) + ground;
+    }
+    if (script_logits(script, s, out)) {
+        return;
     }
     if (s->n_missing == 0 && !s->is_wrong) {
         for (uint32_t i = RUNNERS_UP; i > 0; i--) {

@@ -154,7 +154,7 @@ void sim_text_open(void)
 }
 
 /* The longest piece at the start of the text, else its first byte. */
-static int32_t longest_piece(const char *text, size_t n, size_t *n_used)
+int32_t sim_longest_piece(const char *text, size_t n, size_t *n_used)
 {
     int32_t token = (uint8_t)text[0];
     uint16_t at = 0;
@@ -193,7 +193,7 @@ int64_t sim_tokenize(const model *m, const char *text, size_t n_bytes, bool add_
         size_t n_used = 0;
         int32_t token = parse_special && text[at] == '<' ? control_at(text + at, n_bytes - at, &n_used) : -1;
         if (token < 0) {
-            token = longest_piece(text + at, n_bytes - at, &n_used);
+            token = sim_longest_piece(text + at, n_bytes - at, &n_used);
         }
         if (count < n_out) {
             out[count] = token;
