@@ -43,6 +43,9 @@ enum {
     LLM_STOPS_MAX = 16,               /* stop strings of one request */
     LLM_STOP_BYTES_MAX = 256,         /* bytes of one stop string */
     LLM_LOGIT_BIASES_MAX = 1024,
+    LLM_STOP_TOKENS_MAX = 128,
+    LLM_DRY_BREAKERS_MAX = 16,          /* texts that end a repetition, of at most LLM_STOP_BYTES_MAX bytes */
+    LLM_CONSTRAINT_BYTES_MAX = 1 << 19, /* of a constraint's document, its grammar included */
     LLM_SEQUENCES_MAX = 256,   /* seats in the model's memory: named + scratch */
     LLM_PARKED_MAX = 1024,     /* sessions beyond them that may be parked */
     LLM_BOUNDARIES_MAX = 256,  /* of one prompt; of more the last ones count */
@@ -113,7 +116,22 @@ typedef struct llm_engine_options {
     X(float, frequency_penalty, -100, 100, 0, "0: off")                                                                \
     X(int32_t, top_k, 0, INT32_MAX, 0, "0: off")                                                                       \
     X(int32_t, penalty_last_n, 0, 16777216, 64, "tokens the penalties look back over, prompt included")                \
-    X(uint64_t, seed, 0, UINT64_MAX, UINT64_MAX, "18446744073709551615: draw one")
+    X(uint64_t, seed, 0, UINT64_MAX, UINT64_MAX, "18446744073709551615: draw one")                                     \
+    X(float, typical_p, 0, 1, 1, "1: off")                                                                             \
+    X(float, top_n_sigma, -1, 1000, -1, "0 or less: off")                                                              \
+    X(float, dynatemp_range, 0, 100, 0, "0: the temperature does not move")                                            \
+    X(float, dynatemp_exponent, 0, 100, 1, "how the entropy moves it")                                                 \
+    X(float, xtc_probability, 0, 1, 0, "0: off")                                                                       \
+    X(float, xtc_threshold, 0, 1, 0.1f, "above 0.5: off")                                                              \
+    X(float, dry_multiplier, 0, 100, 0, "0: off")                                                                      \
+    X(float, dry_base, 0, 100, 1.75, "below 1: off")                                                                   \
+    X(int32_t, dry_allowed_length, 0, 16777216, 2, "tokens that may repeat unpunished")                                \
+    X(int32_t, dry_penalty_last_n, 0, 16777216, 64, "tokens it looks back over, prompt included; 0: off")              \
+    X(int32_t, mirostat, 0, 2, 0, "0: off; else it and the temperature alone decide")                                  \
+    X(float, mirostat_tau, 0, 100, 5, "surprise that it aims at")                                                      \
+    X(float, mirostat_eta, 0, 1, 0.1f, "how fast it learns")                                                           \
+    X(int32_t, min_keep, 0, INT32_MAX, 0, "candidates that no sampler goes below")                                     \
+    X(uint64_t, samplers, 0, UINT64_MAX, 0, "llm_sampler numbers in their order, four bits each; 0: as in the table")
 
 #define LLM_SAMPLING_MEMBER(type, name, least, most, otherwise, text) type name;
 

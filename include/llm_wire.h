@@ -28,6 +28,10 @@ extern "C" {
  *   sampling    map of LLM_SAMPLING_TABLE: a parameter that is left out has its default
  *   logit_bias  pairs of token and finite bias
  *   stop        strings, none of them empty
+ *   stop_tokens end the answer as the model's own end does
+ *   min_tokens  the answer does not end by itself before: no token that ends it is sampled, and no stop string is looked for
+ *   constraint  the form that the answer must have: JSON of llm_constraint_make and llm_chat_render; empty: none
+ *   dry_sequence_breakers  texts that end a repetition for DRY; left out: newline, colon, quotation mark, asterisk
  *   flags       bit set of llm_generate_flag
  *   boundaries  ascending token counts at which histories are likely to diverge (llm_prompt): checkpoints are taken there
  *   parent      if the session does not exist, it begins as a fork of this one; "": no parent
@@ -107,6 +111,7 @@ typedef enum llm_field_type {
     LLM_FIELD_BIASES,   /* bin: pairs of (int32 token, float32 bias), little-endian, at most `most` of them */
     LLM_FIELD_TEXTS,    /* array of at most `most` str */
     LLM_FIELD_SAMPLING, /* map */
+    LLM_FIELD_BYTES,    /* bin of at most `most` bytes */
 } llm_field_type;
 
 /* Sets of commands. */
@@ -132,6 +137,10 @@ typedef enum llm_field_type {
     X(UINT, n_head, 0, LLM_COMMAND_BIT(GENERATE), 0, UINT32_MAX, 0)                                                    \
     X(INT, n_logprobs, 0, LLM_COMMAND_BIT(GENERATE), -1, LLM_LOGPROBS_MAX, -1)                                         \
     X(UINT, after, 0, LLM_COMMAND_BIT(GENERATE), 0, UINT64_MAX, 0)                                                     \
+    X(TOKENS, stop_tokens, 0, LLM_COMMAND_BIT(GENERATE), 0, LLM_STOP_TOKENS_MAX, 0)                                    \
+    X(UINT, min_tokens, 0, LLM_COMMAND_BIT(GENERATE), 0, UINT32_MAX, 0)                                                \
+    X(BYTES, constraint, 0, LLM_COMMAND_BIT(GENERATE), 0, LLM_CONSTRAINT_BYTES_MAX, 0)                                 \
+    X(TEXTS, dry_sequence_breakers, 0, LLM_COMMAND_BIT(GENERATE), 0, LLM_DRY_BREAKERS_MAX, 0)                          \
     X(BOOL, paused, LLM_COMMAND_BIT(PAUSE), 0, 0, 1, 0)                                                                \
     X(NAME, new_session, LLM_COMMAND_BIT(FORK) | LLM_COMMAND_BIT(RENAME), 0, 1, LLM_SESSION_NAME_BYTES_MAX, 0)         \
     X(UINT, at, 0, LLM_COMMAND_BIT(FORK), 0, UINT32_MAX, UINT32_MAX)                                                   \

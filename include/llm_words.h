@@ -32,7 +32,8 @@
     X(BUSY, 21, "session_busy", "A generation is using the session.")                                                  \
     X(EXISTS, 22, "session_exists", "Another session has that name.")                                                  \
     X(PINS, 23, "pins_exhausted", "As many histories are pinned as may be.")                                           \
-    X(SAVED_FULL, 24, "saved_full", "As many sessions are saved as may be; remove one first.")
+    X(SAVED_FULL, 24, "saved_full", "As many sessions are saved as may be; remove one first.") \
+    X(CONSTRAINT, 25, "constraint_failed", "The form asked for the answer is faulty, too large, or leads nowhere.")
 
 /* Why a request started with the state it did (the resume decision). */
 #define LLM_REASON_TABLE(X)                                                                                            \
@@ -78,6 +79,18 @@
     X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                               \
     X(PARK, 2, "park", "Move the least recently used idle session to host memory, then to disk.")
 
+/* What narrows the choice of a token, in the usual order. */
+#define LLM_SAMPLER_TABLE(X)                                                                                           \
+    X(PENALTIES, 1, "penalties", "repeat_penalty, presence_penalty and frequency_penalty.")                            \
+    X(DRY, 2, "dry", "Tokens that would prolong a repetition lose.")                                                   \
+    X(TOP_N_SIGMA, 3, "top_n_sigma", "Logits within so many standard deviations of the largest.")                      \
+    X(TOP_K, 4, "top_k", "The likeliest so many.")                                                                     \
+    X(TYPICAL_P, 5, "typ_p", "The most typical ones.")                                                                 \
+    X(TOP_P, 6, "top_p", "The likeliest ones that together reach it.")                                                 \
+    X(MIN_P, 7, "min_p", "Those at least so likely beside the likeliest.")                                             \
+    X(XTC, 8, "xtc", "Now and then, all likely ones but the least of them go.")                                        \
+    X(TEMPERATURE, 9, "temperature", "temperature, dynatemp_range and dynatemp_exponent.")
+
 /* What llm_json_scan found: what is no JSON, then what is more than the limits allow. */
 #define LLM_JSON_TABLE(X)                                                                                              \
     X(OK, 0, "ok", "JSON within the limits.")                                                                          \
@@ -106,6 +119,7 @@
 #define LLM_STATE_ENUM(name, number, word, text) LLM_STATE_##name = number,
 #define LLM_MEMORY_ENUM(name, number, word, text) LLM_MEMORY_##name = number,
 #define LLM_POLICY_ENUM(name, number, word, text) LLM_POLICY_##name = number,
+#define LLM_SAMPLER_ENUM(name, number, word, text) LLM_SAMPLER_##name = number,
 #define LLM_JSON_ENUM(name, number, word, text) LLM_JSON_##name = number,
 
 typedef enum llm_status { LLM_STATUS_TABLE(LLM_STATUS_ENUM) LLM_STATUS_N } llm_status;
@@ -114,6 +128,7 @@ typedef enum llm_outcome { LLM_OUTCOME_TABLE(LLM_OUTCOME_ENUM) LLM_OUTCOME_N } l
 typedef enum llm_state { LLM_STATE_TABLE(LLM_STATE_ENUM) LLM_STATE_N } llm_state;
 typedef enum llm_memory { LLM_MEMORY_TABLE(LLM_MEMORY_ENUM) LLM_MEMORY_N } llm_memory;
 typedef enum llm_policy { LLM_POLICY_TABLE(LLM_POLICY_ENUM) LLM_POLICY_N } llm_policy;
+typedef enum llm_sampler { LLM_SAMPLER_NONE, LLM_SAMPLER_TABLE(LLM_SAMPLER_ENUM) LLM_SAMPLER_N } llm_sampler;
 typedef enum llm_json_verdict { LLM_JSON_TABLE(LLM_JSON_ENUM) LLM_JSON_N } llm_json_verdict;
 
 /* Word and sentence of a number; "unknown" and "" outside the table. Any thread; static strings. */
@@ -129,6 +144,8 @@ LLM_API const char *llm_memory_word(int memory);
 LLM_API const char *llm_memory_text(int memory);
 LLM_API const char *llm_policy_word(int policy);
 LLM_API const char *llm_policy_text(int policy);
+LLM_API const char *llm_sampler_word(int sampler);
+LLM_API const char *llm_sampler_text(int sampler);
 LLM_API const char *llm_json_word(int verdict);
 LLM_API const char *llm_json_text(int verdict);
 

@@ -16,7 +16,7 @@ import pytest
 
 from llmd import app
 from llmd.core.asked import SamplingAsked
-from llmd.core.sampling import RANGES, SamplingDefaults
+from llmd.core.sampling import RANGES, SAMPLERS, SamplingDefaults
 from llmd.ctl import explain as ctl_explain
 from llmd.ctl import models as ctl_models
 from llmd.ctl import saved as ctl_saved
@@ -24,7 +24,7 @@ from llmd.ctl import sessions as ctl_sessions
 from llmd.ctl import status as ctl_status
 from llmd.dialects.openai import reader
 from llmd.dialects.openai.wire import GenerationRequest
-from llmd.engine.native import PageView, SessionView, ffi
+from llmd.engine.native import SAMPLER_WORDS, PageView, SessionView, ffi
 from llmd.engine.opening import EngineInfo, EngineOptions, SavedSession
 from llmd.engine.wire import Sampling
 from llmd.http.endpoints import explain, models, sessions
@@ -44,6 +44,7 @@ Left = dict[str, str]
 def test_how_to_pick_tokens() -> None:
     """Asked, checked, read by each dialect, made up for who asks for nothing, sent."""
     asked = names_of(SamplingAsked)
+    assert SAMPLERS == SAMPLER_WORDS[1:]
     assert set(RANGES) == {name for _, name in reader.SAMPLING} == asked == names_of(Sampling)
     assert asked - names_of(SamplingDefaults) == {"seed"}
     fields = {field for field, _ in reader.SAMPLING}

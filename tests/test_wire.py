@@ -66,7 +66,7 @@ async def test_nothing_is_opened_that_would_be_misunderstood(monkeypatch: pytest
 def test_sampling_is_the_table() -> None:
     names = [name for name, _ in ffi.typeof("llm_sampling").fields]
     assert [field.name for field in SAMPLING_FIELDS] == names == list(Sampling.__struct_fields__)
-    assert msgspec.msgpack.encode(Sampling()) == b"\x80"  # a default need not be said
+    assert msgspec.msgpack.decode(msgspec.msgpack.encode(Sampling())) == {}  # a default need not be said
     assert Sampling().penalty_last_n == 64 and Sampling().top_p == 1.0 and Sampling().seed is None
     with pytest.raises(TypeError, match="top_q"):
         Sampling(top_q=1.0)

@@ -52,6 +52,13 @@ void wire_write_bin(wire_writer *w, const void *bytes, size_t n_bytes);
 
 /* ---- commands -------------------------------------------------------------------------------------------------- */
 
+/* Strings, none of them empty. */
+typedef struct wire_texts {
+    uint32_t n;
+    const char *at[LLM_STOPS_MAX];
+    size_t n_bytes[LLM_STOPS_MAX];
+} wire_texts;
+
 /* A decoded command. Pointers point into the message, or to "". What a command does not have, or leaves out, has its
  * default. */
 typedef struct wire_command {
@@ -66,9 +73,7 @@ typedef struct wire_command {
     llm_sampling sampling;
     const uint8_t *biases; /* 8 bytes each, unaligned */
     size_t n_biases;
-    uint32_t n_stops;
-    const char *stops[LLM_STOPS_MAX];
-    size_t stop_bytes[LLM_STOPS_MAX];
+    wire_texts stops;
     uint32_t flags;
     const uint8_t *boundaries; /* int32 little-endian, unaligned */
     size_t n_boundaries;
@@ -77,6 +82,13 @@ typedef struct wire_command {
     uint32_t n_head;
     int32_t n_logprobs;
     uint64_t after;
+    const uint8_t *stop_tokens; /* int32 little-endian, unaligned */
+    size_t n_stop_tokens;
+    uint32_t min_tokens;
+    const char *constraint;
+    size_t n_constraint_bytes;
+    bool has_breakers; /* of DRY; false: as usual */
+    wire_texts breakers;
     uint32_t at;
     bool is_on; /* PAUSE: paused; PIN: pinned; FORK: replace */
 } wire_command;
@@ -113,6 +125,7 @@ int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wi
 
 /* Copies out of the unaligned little-endian bins. */
 int32_t wire_prompt_token(const wire_command *c, size_t i);
+int32_t wire_stop_token(const wire_command *c, size_t i);
 int32_t wire_boundary(const wire_command *c, size_t i);
 logit_bias wire_logit_bias(const wire_command *c, size_t i);
 

@@ -92,12 +92,12 @@ static void read_biases(wire_reader *r, const wire_field *f, wire_command *c)
     }
 }
 
-static void read_stops(wire_reader *r, const wire_field *f, wire_command *c)
+static void read_texts(wire_reader *r, const wire_field *f, wire_texts *out)
 {
-    c->n_stops = wire_read_array(r, (uint32_t)f->most);
-    for (uint32_t i = 0; i < c->n_stops; i++) {
-        c->stops[i] = wire_read_str(r, LLM_STOP_BYTES_MAX, &c->stop_bytes[i]);
-        if (c->stop_bytes[i] == 0) {
+    out->n = wire_read_array(r, (uint32_t)f->most);
+    for (uint32_t i = 0; i < out->n; i++) {
+        out->at[i] = wire_read_str(r, LLM_STOP_BYTES_MAX, &out->n_bytes[i]);
+        if (out->n_bytes[i] == 0) {
             r->failed = true;
         }
     }
@@ -152,7 +152,14 @@ static void read_value(wire_reader *r, wire_field_id id, wire_command *c, wire_r
     case WIRE_FIELD_max_tokens: c->max_tokens = (uint32_t)read_uint(r, f); break;
     case WIRE_FIELD_sampling: read_sampling(r, &c->sampling, refused); break;
     case WIRE_FIELD_logit_bias: read_biases(r, f, c); break;
-    case WIRE_FIELD_stop: read_stops(r, f, c); break;
+    case WIRE_FIELD_stop: read_texts(r, f, &c->stops); break;
+    case WIRE_FIELD_dry_sequence_breakers:
+        c->has_breakers = true;
+        read_texts(r, f, &c->breakers);
+        break;
+    case WIRE_FIELD_stop_tokens: c->stop_tokens = read_tokens(r, f, &c->n_stop_tokens); break;
+    case WIRE_FIELD_min_tokens: c->min_tokens = (uint32_t)read_uint(r, f); break;
+    case WIRE_FIELD_constraint: c->constraint = wire_read_bin(r, (size_t)f->most, &c->n_constraint_bytes); break;
     case WIRE_FIELD_flags: c->flags = (uint32_t)read_uint(r, f); break;
     case WIRE_FIELD_boundaries: c->boundaries = read_tokens(r, f, &c->n_boundaries); break;
     case WIRE_FIELD_n_head: c->n_head = (uint32_t)read_uint(r, f); break;
@@ -267,6 +274,7 @@ int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wi
     wire_command c = {
         .session = "",
         .other = "",
+        .constraint = "",
         .sampling = {LLM_SAMPLING_TABLE(DEFAULT_PARAMETER)},
         .n_logprobs = (int32_t)wire_field_of(WIRE_FIELD_n_logprobs)->otherwise,
         .at = (uint32_t)wire_field_of(WIRE_FIELD_at)->otherwise,
@@ -282,6 +290,11 @@ int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wi
 int32_t wire_prompt_token(const wire_command *c, size_t i)
 {
     return (int32_t)little_endian(c->prompt + i * TOKEN_BYTES);
+}
+
+int32_t wire_stop_token(const wire_command *c, size_t i)
+{
+    return (int32_t)little_endian(c->stop_tokens + i * TOKEN_BYTES);
 }
 
 int32_t wire_boundary(const wire_command *c, size_t i)

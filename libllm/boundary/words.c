@@ -16,6 +16,7 @@ static const word outcome_words[] = {LLM_OUTCOME_TABLE(WORD_ROW)};
 static const word state_words[] = {LLM_STATE_TABLE(WORD_ROW)};
 static const word memory_words[] = {LLM_MEMORY_TABLE(WORD_ROW)};
 static const word policy_words[] = {LLM_POLICY_TABLE(WORD_ROW)};
+static const word sampler_words[] = {LLM_SAMPLER_TABLE(WORD_ROW)};
 static const word json_words[] = {LLM_JSON_TABLE(WORD_ROW)};
 
 static const word *word_find(const word *table, size_t n, int number)
@@ -89,6 +90,16 @@ const char *llm_policy_word(int policy)
 const char *llm_policy_text(int policy)
 {
     return WORD_FIND(policy_words, policy)->text;
+}
+
+const char *llm_sampler_word(int sampler)
+{
+    return WORD_FIND(sampler_words, sampler)->word;
+}
+
+const char *llm_sampler_text(int sampler)
+{
+    return WORD_FIND(sampler_words, sampler)->text;
 }
 
 const char *llm_json_word(int verdict)

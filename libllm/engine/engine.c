@@ -237,7 +237,7 @@ static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, 
 static int open_rings(llm_engine *e, const llm_engine_options *o)
 {
     /* ring.h: the largest record is a little under half the ring. */
-    const size_t largest = e->model->info.n_ctx * sizeof(int32_t) + COMMAND_BYTES_OTHER;
+    const size_t largest = e->model->info.n_ctx * sizeof(int32_t) + LLM_CONSTRAINT_BYTES_MAX + COMMAND_BYTES_OTHER;
     size_t command_bytes = o->command_ring_bytes != 0 ? o->command_ring_bytes : COMMAND_RING_BYTES;
     if (command_bytes < 4 * largest) {
         command_bytes = 4 * largest;

@@ -62,7 +62,7 @@ static int fill(request *r, const model *m, const wire_command *command)
     open_cuts(r, m, command);
     int status = copy_prompt(r, m, command);
     if (status == LLM_OK) {
-        status = stop_open(&r->stop, command->n_stops, command->stops, command->stop_bytes);
+        status = stop_open(&r->stop, command->stops.n, command->stops.at, command->stops.n_bytes);
     }
     if (status == LLM_OK) {
         status = open_sampler(r, m, command);

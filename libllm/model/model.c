@@ -1,5 +1,6 @@
 #include "model/model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -21,4 +22,16 @@ int model_open(const char *name, const model_options *options, model **out, char
     }
     own.path = name;
     return model_llama_open(&own, out, error, error_bytes);
+}
+
+#define UNSTATED_float NAN
+#define UNSTATED_int32_t (-1)
+#define UNSTATED_uint64_t 0
+#define UNSTATED_PARAMETER(type, name, least, most, otherwise, text) .name = UNSTATED_##type,
+
+llm_sampling model_sampling_unstated(void)
+{
+    llm_sampling s = {LLM_SAMPLING_TABLE(UNSTATED_PARAMETER)};
+    s.seed = UINT64_MAX;
+    return s;
 }

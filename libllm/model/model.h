@@ -143,6 +143,9 @@ struct model {
  * LLM_NO_MEMORY with `error` filled. */
 int model_open(const char *name, const model_options *options, model **out, char *error, size_t error_bytes);
 
+/* A recommendation that states nothing. */
+llm_sampling model_sampling_unstated(void);
+
 int model_llama_open(const model_options *options, model **out, char *error, size_t error_bytes);
 uint32_t model_llama_progress(void); /* see llm_loading_progress */
 int model_sim_open(const model_options *options, model **out, char *error, size_t error_bytes);

@@ -99,9 +99,9 @@ static void a_generate_is_understood(void)
     CHECK(c.sampling.seed == 1234567890123u);
     CHECK_INT(c.n_biases, 1);
     CHECK(wire_logit_bias(&c, 0).token == 5 && wire_logit_bias(&c, 0).bias == -1.5f);
-    CHECK_INT(c.n_stops, 2);
-    CHECK(c.stop_bytes[0] == 2 && memcmp(c.stops[0], "\n\n", 2) == 0);
-    CHECK(c.stop_bytes[1] == 2 && memcmp(c.stops[1], "\xc3\xa9", 2) == 0);
+    CHECK_INT(c.stops.n, 2);
+    CHECK(c.stops.n_bytes[0] == 2 && memcmp(c.stops.at[0], "\n\n", 2) == 0);
+    CHECK(c.stops.n_bytes[1] == 2 && memcmp(c.stops.at[1], "\xc3\xa9", 2) == 0);
     CHECK_INT(c.n_boundaries, 2);
     CHECK(wire_boundary(&c, 0) == 1 && wire_boundary(&c, 1) == 3);
     CHECK(c.n_other_bytes == 1 && c.other[0] == 'p');
@@ -113,7 +113,7 @@ static void what_is_left_out_has_its_default(void)
     wire_command c;
     CHECK_INT(read_message("\x84\xa2op\x01\xa7request\x07\xa5owner\x03\xa6prompt\xc4\x04\x01\x00\x00\x00", 34, &c), LLM_OK);
     CHECK(c.n_session_bytes == 0 && c.n_other_bytes == 0 && c.max_tokens == 0 && c.flags == 0 && c.n_head == 0);
-    CHECK(c.n_biases == 0 && c.n_stops == 0 && c.n_boundaries == 0 && c.n_logprobs == -1 && c.after == 0);
+    CHECK(c.n_biases == 0 && c.stops.n == 0 && c.n_boundaries == 0 && c.n_logprobs == -1 && c.after == 0);
     const llm_sampling *s = &c.sampling;
     CHECK(s->temperature == 0 && s->top_p == 1 && s->min_p == 0 && s->repeat_penalty == 1 && s->presence_penalty == 0);
     CHECK(s->frequency_penalty == 0 && s->top_k == 0 && s->penalty_last_n == 64 && s->seed == UINT64_MAX);
@@ -229,6 +229,8 @@ static const struct {
     {"n_head", BYTES("\x00")},        {"n_logprobs", BYTES("\xff")},   {"after", BYTES("\x00")},
     {"paused", BYTES("\xc2")},        {"new_session", BYTES("\xa1n")}, {"at", BYTES("\x00")},
     {"replace", BYTES("\xc3")},       {"pinned", BYTES("\xc3")},       {"label", BYTES("\xa1l")},
+    {"stop_tokens", BYTES("\xc4\x00")}, {"min_tokens", BYTES("\x00")}, {"constraint", BYTES("\xc4\x00")},
+    {"dry_sequence_breakers", BYTES("\x90")},
 };
 
 enum { N_GOOD = sizeof good / sizeof good[0] };

@@ -55,6 +55,15 @@ static void require_names(const wire_command *c, const uint8_t *message, size_t 
     require_name(c->other, c->n_other_bytes, !has_other, message, n);
 }
 
+static void require_texts(const wire_texts *texts, const uint8_t *message, size_t n)
+{
+    require(texts->n <= LLM_STOPS_MAX);
+    for (uint32_t i = 0; i < texts->n; i++) {
+        require_inside(texts->at[i], texts->n_bytes[i], message, n);
+        require(texts->n_bytes[i] > 0 && texts->n_bytes[i] <= LLM_STOP_BYTES_MAX);
+    }
+}
+
 static void require_generate(const wire_command *c, const uint8_t *message, size_t n)
 {
     int64_t sum = 0;
@@ -73,10 +82,11 @@ static void require_generate(const wire_command *c, const uint8_t *message, size
     for (size_t i = 0; i < c->n_biases; i++) {
         require(isfinite(wire_logit_bias(c, i).bias));
     }
-    require(c->n_stops <= LLM_STOPS_MAX);
-    for (uint32_t i = 0; i < c->n_stops; i++) {
-        require_inside(c->stops[i], c->stop_bytes[i], message, n);
-        require(c->stop_bytes[i] > 0 && c->stop_bytes[i] <= LLM_STOP_BYTES_MAX);
+    require_texts(&c->stops, message, n);
+    require_texts(&c->breakers, message, n);
+    require(c->n_stop_tokens <= LLM_STOP_TOKENS_MAX && c->n_constraint_bytes <= LLM_CONSTRAINT_BYTES_MAX);
+    if (c->n_constraint_bytes > 0) {
+        require_inside(c->constraint, c->n_constraint_bytes, message, n);
     }
     require((c->flags & ~(uint32_t)LLM_GENERATE_FLAGS) == 0);
     require(c->n_logprobs >= -1 && c->n_logprobs <= LLM_LOGPROBS_MAX && c->after != c->request);
@@ -227,6 +237,7 @@ static void write_value(wire_writer *w, recipe *r, const llm_field *f)
         }
         break;
     case LLM_FIELD_BIASES: write_tokens(w, r, 8, 0); break;
+    case LLM_FIELD_BYTES: write_tokens(w, r, 1, 0); break;
     case LLM_FIELD_TEXTS: write_texts(w, r); break;
     case LLM_FIELD_SAMPLING: write_sampling(w, r); break;
     }

@@ -97,6 +97,22 @@ class SamplingAsked(msgspec.Struct, frozen=True, kw_only=True):
     frequency_penalty: float | None = None
     penalty_last_n: int | None = None
     seed: int | None = None
+    typical_p: float | None = None
+    top_n_sigma: float | None = None
+    dynatemp_range: float | None = None
+    dynatemp_exponent: float | None = None
+    xtc_probability: float | None = None
+    xtc_threshold: float | None = None
+    dry_multiplier: float | None = None
+    dry_base: float | None = None
+    dry_allowed_length: int | None = None
+    dry_penalty_last_n: int | None = None
+    mirostat: int | None = None
+    mirostat_tau: float | None = None
+    mirostat_eta: float | None = None
+    min_keep: int | None = None
+    samplers: int | None = None
+    """What narrows the choice, in this order: see core.sampling.sampler_order."""
 
 
 class Constraint(msgspec.Struct, frozen=True):
@@ -127,6 +143,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens that end the answer as the model's own end does."""
     min_tokens: int = 0
     """The answer does not end by itself before."""
+    dry_sequence_breakers: list[str] | None = None
+    """Texts that end a repetition for DRY; None: as usual."""
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
     """After so many the model is made to end its thinking."""

@@ -76,6 +76,9 @@ CODES: dict[str, Kind] = {
         499, INVALID, "The request was cancelled: its session was reset, closed, or replaced by a fork or a load."
     ),
     "slow_reader": Kind(499, INVALID, "The client stopped reading and the request was cancelled."),
+    "constraint_failed": Kind(
+        500, SERVER, "The form asked for the answer is too large to be kept to, or leads nowhere with this vocabulary."
+    ),
     "step_failed": Kind(500, SERVER, "The model failed a step; the session will be refilled by its next request."),
     "torn": Kind(500, SERVER, "The session's state is not trusted; reset it."),
     "io_error": Kind(500, SERVER, "The state directory could not be written or read; the server's log says why."),

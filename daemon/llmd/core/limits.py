@@ -73,6 +73,10 @@ MESSAGES_MAX = 16_384
 STOP_STRINGS_MAX = 16
 STOP_STRING_BYTES_MAX = 256
 LOGIT_BIASES_MAX = 1024
+STOP_TOKENS_MAX = 128
+DRY_BREAKERS_MAX = 16
+CONSTRAINT_BYTES_MAX = 512 * 1024
+"""Of what libllm makes of the form that an answer must have."""
 TEMPLATE_VARIABLES_MAX = 64
 """Of chat_template_kwargs; libllm refuses more (chat_request.cpp)."""
 SESSION_ID_CHARS_MAX = 128

@@ -27,6 +27,22 @@ class SamplingDefaults:
     frequency_penalty: float = 0.0
     top_k: int = 40
     penalty_last_n: int = 64
+    typical_p: float = 1.0
+    top_n_sigma: float = -1.0
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = -1
+    mirostat: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    min_keep: int = 0
+    samplers: int = 0
+    """0: all of them, in the usual order."""
 
 
 RANGES: dict[str, tuple[float, float]] = {
@@ -39,9 +55,32 @@ RANGES: dict[str, tuple[float, float]] = {
     "top_k": (-1, 1 << 30),
     "penalty_last_n": (-1, 1 << 24),
     "seed": (-(1 << 63), (1 << SEED_BITS) - 1),
+    "typical_p": (0, 1),
+    "top_n_sigma": (-1, 1000),
+    "dynatemp_range": (0, 100),
+    "dynatemp_exponent": (0, 100),
+    "xtc_probability": (0, 1),
+    "xtc_threshold": (0, 1),
+    "dry_multiplier": (0, 100),
+    "dry_base": (0, 100),
+    "dry_allowed_length": (0, 1 << 24),
+    "dry_penalty_last_n": (-1, 1 << 24),
+    "mirostat": (0, 2),
+    "mirostat_tau": (0, 100),
+    "mirostat_eta": (0, 1),
+    "min_keep": (0, 1 << 30),
+    "samplers": (0, (1 << 64) - 1),
 }
 """By the names of SamplingAsked."""
 LOGIT_BIAS_RANGE = (-100.0, 100.0)
+SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
+"""In the usual order; libllm counts them from 1."""
+_OTHER_NAMES = {
+    "typical_p": "typ_p", "typical": "typ_p", "typ": "typ_p", "top-k": "top_k", "top-p": "top_p", "nucleus": "top_p",
+    "min-p": "min_p", "temp": "temperature", "top-n-sigma": "top_n_sigma", "typical-p": "typ_p",
+}  # fmt: skip
+_LETTERS = dict(zip("edskypmxt", SAMPLERS, strict=True))
+_ORDER_BITS, _ORDER_MAX = 4, 16
 
 
 def sampling_asked(fields: Iterable[tuple[str, str, float | None]]) -> SamplingAsked:
@@ -58,6 +97,49 @@ def sampling_asked(fields: Iterable[tuple[str, str, float | None]]) -> SamplingA
             raise _out_of_range(param, value, low, high)
         found.setdefault(name, value)
     return SamplingAsked(**found)
+
+
+def sampler_order(param: str, names: list[str] | str | None) -> int | None:
+    """As `SamplingAsked.samplers` has it: names, or one letter for each, as llama.cpp calls them."""
+    if not names:
+        return None
+    if isinstance(names, str):
+        names = names.split(";") if ";" in names or names in SAMPLERS else [_LETTERS.get(one, one) for one in names]
+    if len(names) > _ORDER_MAX:
+        raise ApiError("invalid_value", f"{param}: {len(names)} samplers; at most {_ORDER_MAX} are taken.", param)
+    order = 0
+    for place, given in enumerate(names):
+        name = _OTHER_NAMES.get(given, given)
+        if name not in SAMPLERS:
+            known = ", ".join(SAMPLERS)
+            raise ApiError("invalid_value", f"{param}: {shown(given)} is not one of {known}.", param)
+        order |= SAMPLERS.index(name) + 1 << _ORDER_BITS * place
+    return order
+
+
+def breakers_of(param: str, texts: list[str] | None) -> list[str] | None:
+    if texts is None:
+        return None
+    if len(texts) > limits.DRY_BREAKERS_MAX:
+        most = limits.DRY_BREAKERS_MAX
+        raise ApiError("invalid_value", f"{param}: {len(texts)} texts; at most {most} are taken.", param)
+    for text in texts:
+        n_bytes = utf8_bytes(text)
+        if not 0 < n_bytes <= limits.STOP_STRING_BYTES_MAX:
+            most = limits.STOP_STRING_BYTES_MAX
+            raise ApiError("invalid_value", f"{param}: a text of {n_bytes} bytes; 1 to {most} are taken.", param)
+    return texts
+
+
+def check_stop_tokens(tokens: list[int], n_vocab: int, param: str = "stop_token_ids") -> None:
+    """Every dialect that has them calls them so."""
+    if len(tokens) > limits.STOP_TOKENS_MAX:
+        most = limits.STOP_TOKENS_MAX
+        raise ApiError("invalid_value", f"{param}: {len(tokens)} tokens; at most {most} are taken.", param)
+    for token in tokens:
+        if not 0 <= token < n_vocab:
+            message = f"{param}: {shown(token)} is not a token: the vocabulary has 0 to {n_vocab - 1}."
+            raise ApiError("invalid_value", message, param)
 
 
 def _out_of_range(name: str, value: float, low: float, high: float) -> ApiError:

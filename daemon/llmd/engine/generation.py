@@ -52,6 +52,12 @@ class Work:
     flags: GenerateFlag
     parent: str = ""
     """If the session does not exist yet, it begins as a fork of this one."""
+    stop_tokens: bytes = b""
+    """int32 little-endian."""
+    min_tokens: int = 0
+    constraint: bytes = b""
+    """The form that it must have, as libllm wrote it; empty: none."""
+    dry_sequence_breakers: list[str] | None = None
 
 
 class Generation:
@@ -109,6 +115,10 @@ class Generation:
             stop=work.stop,
             flags=work.flags,
             parent=work.parent,
+            stop_tokens=work.stop_tokens,
+            min_tokens=work.min_tokens,
+            constraint=work.constraint,
+            dry_sequence_breakers=work.dry_sequence_breakers,
             after=after._request if after is not None else 0,
         )
 

@@ -127,6 +127,7 @@ STATE_WORDS = _table(lib.llm_state_word, lib.LLM_STATE_N)
 STATE_TEXTS = _table(lib.llm_state_text, lib.LLM_STATE_N)
 MEMORY_WORDS = _table(lib.llm_memory_word, lib.LLM_MEMORY_N)
 POLICY_WORDS = _table(lib.llm_policy_word, lib.LLM_POLICY_N)
+SAMPLER_WORDS = _table(lib.llm_sampler_word, lib.LLM_SAMPLER_N)
 JSON_WORDS = _table(lib.llm_json_word, lib.LLM_JSON_N)
 JSON_TEXTS = _table(lib.llm_json_text, lib.LLM_JSON_N)
 

@@ -64,6 +64,14 @@ class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, ta
     """Likeliest tokens told beside each generated one and its log probability; -1: none of that."""
     after: int = 0
     """A live generation whose prompt this one shares and waits for; 0: none."""
+    stop_tokens: bytes = b""
+    """int32 little-endian ids that end the answer as the model's own end does."""
+    min_tokens: int = 0
+    """The answer does not end by itself before."""
+    constraint: bytes = b""
+    """The form that it must have, as libllm wrote it."""
+    dry_sequence_breakers: list[str] | None = None
+    """Texts that end a repetition for DRY; None: as usual."""
 
 
 class Cancel(msgspec.Struct, frozen=True, omit_defaults=True, tag=2, tag_field="op", gc=False):

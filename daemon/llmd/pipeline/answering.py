@@ -46,7 +46,7 @@ async def make_ready(served: Served, asked: Asked, sender: Sender) -> Ready:
     refuse: they know what the client calls it."""
     assert asked.constraint is None and not getattr(asked.prompt, "tools", ())
     assert asked.n_logprobs is None and not (asked.returns_tokens or asked.returns_progress or asked.echoes)
-    assert not asked.min_tokens and not asked.stop_tokens and asked.thinking_tokens_max is None
+    assert asked.thinking_tokens_max is None
     work = work_of(served, asked, sender.owner)
     found = await prepared(served, asked, sender)
     return Ready(asked, found, work(prompt=found.prompt))

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TypeVar
 
 from ..core.asked import Asked, SamplingAsked
-from ..core.sampling import SEED_BITS, SamplingDefaults, check_logit_bias
+from ..core.sampling import SEED_BITS, SamplingDefaults, check_logit_bias, check_stop_tokens
 from ..engine.generation import Work
 from ..engine.native import GenerateFlag
 from ..engine.wire import Sampling
@@ -26,6 +26,7 @@ def work_of(served: Served, asked: Asked, owner: int) -> partial[Work]:
     """The prompt is dear: what is wrong with the rest is said before it is made. Raises ApiError."""
     info = served.engine.info
     check_logit_bias(asked.logit_bias, info.n_vocab)
+    check_stop_tokens(asked.stop_tokens, info.n_vocab)
     return partial(
         Work,
         owner=owner,
@@ -37,13 +38,16 @@ def work_of(served: Served, asked: Asked, owner: int) -> partial[Work]:
         stop=asked.stop,
         flags=_flags(served, asked),
         parent=asked.parent,
+        stop_tokens=struct.pack(f"<{len(asked.stop_tokens)}i", *asked.stop_tokens),
+        min_tokens=min(asked.min_tokens, info.n_ctx),
+        dry_sequence_breakers=asked.dry_sequence_breakers,
     )
 
 
 def sampling_of(asked: SamplingAsked, defaults: SamplingDefaults, n_ctx: int) -> Sampling:
     wanted = {name: _either(getattr(asked, name), getattr(defaults, name)) for name in _DEFAULTED}
-    last_n = wanted["penalty_last_n"]
-    wanted["penalty_last_n"] = n_ctx if last_n < 0 else min(last_n, n_ctx)
+    for name in ("penalty_last_n", "dry_penalty_last_n"):
+        wanted[name] = n_ctx if wanted[name] < 0 else min(wanted[name], n_ctx)
     wanted["top_k"] = max(wanted["top_k"], 0)  # as others count
     return Sampling(**wanted, seed=seed_of(asked.seed, 0))
 

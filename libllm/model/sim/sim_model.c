@@ -149,7 +149,9 @@ static void info_fill(sim_model *m, const model_options *options)
                          .mixed_calls = o->memory == LLM_MEMORY_DENSE || o->memory == LLM_MEMORY_WINDOW,
                          .n_threads = 1,
                          .token_bytes_max = sim_token_bytes_max(),
-                         .sampling_default = {NAN, NAN, NAN, NAN, NAN, NAN, 0, 64, UINT64_MAX}};
+                         .sampling_default = model_sampling_unstated()};
+    info->sampling_default.top_k = 0;
+    info->sampling_default.penalty_last_n = 64;
     info->n_cells = cells_of(o, info->n_ctx, info->n_seq);
     m->n_kept = states_per_sequence(o, info->n_ctx);
     info->state_bytes = (uint64_t)info->n_seq * m->n_kept * sizeof(sim_state);

@@ -7,7 +7,7 @@ from functools import partial
 
 from ...core.asked import Asked, ChatPrompt, RawPrompt
 from ...core.errors import ApiError
-from ...core.sampling import max_tokens_of, sampling_asked, stops_of
+from ...core.sampling import breakers_of, max_tokens_of, sampler_order, sampling_asked, stops_of
 from ...core.session_key import SessionKey, parent_of, resolve
 from .messages import messages_of, variables_of
 from .wire import ChatCompletionRequest, CompletionRequest, GenerationRequest
@@ -31,6 +31,22 @@ SAMPLING = (
     ("top_k", "top_k"),
     ("repeat_last_n", "penalty_last_n"),
     ("seed", "seed"),
+    ("typical_p", "typical_p"),
+    ("typ_p", "typical_p"),
+    ("top_n_sigma", "top_n_sigma"),
+    ("dynatemp_range", "dynatemp_range"),
+    ("dynatemp_exponent", "dynatemp_exponent"),
+    ("xtc_probability", "xtc_probability"),
+    ("xtc_threshold", "xtc_threshold"),
+    ("dry_multiplier", "dry_multiplier"),
+    ("dry_base", "dry_base"),
+    ("dry_allowed_length", "dry_allowed_length"),
+    ("dry_penalty_last_n", "dry_penalty_last_n"),
+    ("mirostat", "mirostat"),
+    ("mirostat_tau", "mirostat_tau"),
+    ("mirostat_eta", "mirostat_eta"),
+    ("min_keep", "min_keep"),
+    ("samplers", "samplers"),
 )
 
 
@@ -67,12 +83,17 @@ def _asked(wanted: GenerationRequest, headers: Headers, lengths: tuple[str, ...]
         parent=parent,
         is_stream=bool(wanted.stream),
         max_tokens=length if limit is None else max_tokens_of(*limit),
-        sampling=sampling_asked((param, name, getattr(wanted, param)) for param, name in SAMPLING),
+        sampling=sampling_asked((param, name, _number(param, getattr(wanted, param))) for param, name in SAMPLING),
+        dry_sequence_breakers=breakers_of("dry_sequence_breakers", wanted.dry_sequence_breakers),
         logit_bias=wanted.logit_bias or {},
         stop=stops_of(wanted.stop),
         ignore_end=bool(wanted.ignore_eos),
         is_cold=wanted.cache_prompt is False,
     )
+
+
+def _number(param: str, value: float | list[str] | str | None) -> float | None:
+    return sampler_order(param, value) if isinstance(value, list | str) else value
 
 
 def session_of(wanted: GenerationRequest, headers: Headers) -> tuple[SessionKey, str]:
