@@ -94,10 +94,11 @@ typedef enum llm_command_op { LLM_COMMAND_TABLE(LLM_COMMAND_ENUM) } llm_command_
 enum { LLM_COMMAND_END = 1 LLM_COMMAND_TABLE(LLM_COMMAND_COUNT) };
 
 typedef enum llm_generate_flag {
-    LLM_GENERATE_IGNORE_END = 1,    /* the model's end-of-turn tokens are never sampled */
-    LLM_GENERATE_COLD = 2,          /* reuse nothing: the reference that warm must equal */
-    LLM_GENERATE_RETURN_TOKENS = 4, /* TEXT carries the tokens, too; implied by n_logprobs */
-    LLM_GENERATE_FLAGS = 7,         /* all of them */
+    LLM_GENERATE_IGNORE_END = 1,      /* the model's end-of-turn tokens are never sampled */
+    LLM_GENERATE_COLD = 2,            /* reuse nothing: the reference that warm must equal */
+    LLM_GENERATE_RETURN_TOKENS = 4,   /* TEXT carries the tokens, too; implied by n_logprobs */
+    LLM_GENERATE_RETURN_CONSUMED = 8, /* CONSUMED tells how far the prompt is */
+    LLM_GENERATE_FLAGS = 15,          /* all of them */
 } llm_generate_flag;
 
 /* How the value of an entry is written. */
@@ -181,14 +182,17 @@ LLM_API const char *llm_command_refused(const llm_engine *engine);
  *             queue_us, prefill_us, decode_us, seed
  *   REPLY     request, status, place, n_tokens
  *   FORGOTTEN owner, session
+ *   CONSUMED  request, n_tokens, prefill_us
  *
  * A GENERATE gets either FINISHED(refused) alone, or ADMITTED, then STARTED when its session is free and its resume
  * is decided (absent if it is cancelled before), then TEXT..., then FINISHED. All other commands but CANCEL and PAUSE
- * get one REPLY. FORGOTTEN says that a session was given up without anybody having asked for it, by the capacity policy
+ * get one REPLY. CONSUMED comes between STARTED and the first TEXT, with LLM_GENERATE_RETURN_CONSUMED, at most once for
+ * each model call: who falls behind hears of the last one. FORGOTTEN says that a session was given up without anybody having asked for it, by the capacity policy
  * or because its time was over; it comes before any event of a later session of that name.
  *
  *   place        the session's place in the shared page; UINT32_MAX in ADMITTED: not known yet (scratch)
- *   n_tokens     of REPLY: tokens the session holds afterwards; to a SAVE: those that were saved
+ *   n_tokens     of REPLY: tokens the session holds afterwards; to a SAVE: those that were saved; of CONSUMED: tokens of
+ *                the prompt that it holds by now
  *   diverged_at  first prompt token that differs from what was resident, or -1
  *   text         str: whole characters, never part of a stop string; invalid bytes became U+FFFD. Not empty, unless there
  *                are tokens
@@ -214,6 +218,7 @@ typedef enum llm_event_op {
     LLM_EVENT_FINISHED = 4,
     LLM_EVENT_REPLY = 5,
     LLM_EVENT_FORGOTTEN = 6,
+    LLM_EVENT_CONSUMED = 7,
 } llm_event_op;
 
 /* X(EVENT, member), in order. */
@@ -251,7 +256,10 @@ typedef enum llm_event_op {
     X(REPLY, place)                                                                                                    \
     X(REPLY, n_tokens)                                                                                                 \
     X(FORGOTTEN, owner)                                                                                                \
-    X(FORGOTTEN, session)
+    X(FORGOTTEN, session)                                                                                              \
+    X(CONSUMED, request)                                                                                               \
+    X(CONSUMED, n_tokens)                                                                                              \
+    X(CONSUMED, prefill_us)
 
 /* The i-th member of an event; NULL: there are no more. Any thread; static strings. */
 LLM_API const char *llm_event_member(int event, int i);

@@ -18,7 +18,7 @@ from llmd.engine.engine import Engine
 from llmd.engine.native import COMMANDS, EVENTS, SAMPLING_FIELDS, Field, GenerateFlag, ffi
 from llmd.engine.opening import EngineError, EngineOptions
 from llmd.engine.text import Prompt
-from llmd.engine.wire import Admitted, Finished, Sampling, Started, Text
+from llmd.engine.wire import Admitted, Consumed, Finished, Sampling, Started, Text
 
 PROMPT = Prompt(array("i", range(300, 340)).tobytes())
 
@@ -28,7 +28,7 @@ PROMPT = Prompt(array("i", range(300, 340)).tobytes())
 
 def test_both_sides_agree() -> None:
     assert wire.differences() == []
-    assert len(COMMANDS) == 12 and len(EVENTS) == 6
+    assert len(COMMANDS) == 12 and len(EVENTS) == 7
 
 
 def changed(command: str, index: int, **to: Any) -> dict[str, tuple[int, tuple[Field, ...]]]:
@@ -87,6 +87,7 @@ class Heard:
 
     def __init__(self) -> None:
         self.texts: list[Text] = []
+        self.consumed: list[Consumed] = []
         self.started: Started | None = None
         self.finished: Finished | None = None
         self.done = asyncio.Event()
@@ -95,6 +96,9 @@ class Heard:
 
     def on_started(self, event: Started) -> None:
         self.started = event
+
+    def on_consumed(self, event: Consumed) -> None:
+        self.consumed.append(event)
 
     def on_text(self, event: Text) -> None:
         self.texts.append(event)
@@ -166,6 +170,14 @@ async def test_log_probabilities(engine: Engine) -> None:
         first, second = likeliest[2 * number : 2 * number + 2]
         assert first == (token, logprob) and second[1] <= logprob <= 0  # greedy
         assert math.exp(first[1]) + math.exp(second[1]) <= 1.0001
+
+
+async def test_how_far_the_prompt_is(engine: Engine) -> None:
+    plain, _ = generate(engine)
+    told, _ = generate(engine, flags=GenerateFlag.RETURN_CONSUMED | GenerateFlag.COLD)
+    await heard_out(plain, told)
+    assert plain.consumed == [] and plain.text == told.text
+    assert told.consumed[-1].n_tokens == PROMPT.n_tokens
 
 
 async def test_several_answers_to_one_prompt(engine: Engine) -> None:

@@ -163,6 +163,7 @@ void wire_write_text(wire_writer *w, uint64_t request, const char *text, size_t 
                      const wire_tokens *tokens);
 void wire_write_finished(wire_writer *w, const wire_finished *f);
 void wire_write_forgotten(wire_writer *w, uint32_t owner, const char *session, size_t n_session_bytes);
+void wire_write_consumed(wire_writer *w, uint64_t request, uint32_t n_tokens, uint64_t prefill_us);
 void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t place, uint32_t n_tokens);
 
 #endif

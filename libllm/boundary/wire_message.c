@@ -412,6 +412,16 @@ void wire_write_forgotten(wire_writer *w, uint32_t owner, const char *session, s
     end_event(w, begin);
 }
 
+void wire_write_consumed(wire_writer *w, uint64_t request, uint32_t n_tokens, uint64_t prefill_us)
+{
+    uint8_t *begin = w->at;
+    begin_event(w, LLM_EVENT_CONSUMED, members_of(LLM_EVENT_CONSUMED));
+    wire_write_uint(w, request);
+    wire_write_uint(w, n_tokens);
+    wire_write_uint(w, prefill_us);
+    end_event(w, begin);
+}
+
 void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t place, uint32_t n_tokens)
 {
     uint8_t *begin = w->at;

@@ -22,6 +22,9 @@ static void collect_runs(decode *d)
 static void sample(decode *d)
 {
     for (uint32_t i = 0; i < d->step.n_runs; i++) {
+        if (d->step.is_called[i]) {
+            request_consumed(request_of_run(d->step.runs[i]));
+        }
         float *logits = step_logits(&d->step, i);
         if (logits != NULL) {
             request *r = request_of_run(d->step.runs[i]);

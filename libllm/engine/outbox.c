@@ -31,6 +31,13 @@ void outbox_start(outbox *o, uint32_t place, uint32_t n_prompt, const resume_pla
     o->plan = *plan;
 }
 
+void outbox_consumed(outbox *o, uint32_t n_tokens, uint64_t prefill_us)
+{
+    o->has_consumed = true;
+    o->n_consumed = n_tokens;
+    o->prefill_us = prefill_us;
+}
+
 void outbox_add_text(outbox *o, const stop_result *released, uint64_t before, uint32_t n_tokens)
 {
     assert(o->n_text + released->n_text <= LLM_OUTBOX_BYTES_MAX + STOP_TEXT_BYTES_MAX);
@@ -67,6 +74,7 @@ static bool deliver_event(outbox *o, ring *events, llm_event_op op)
     case LLM_EVENT_STARTED:
         wire_write_started(&w, o->request, o->plan.reason, o->n_prompt, o->plan.n_keep, o->plan.diverged_at);
         break;
+    case LLM_EVENT_CONSUMED: wire_write_consumed(&w, o->request, o->n_consumed, o->prefill_us); break;
     case LLM_EVENT_TEXT: wire_write_text(&w, o->request, o->text, o->n_text, o->n_tokens, tokens); break;
     case LLM_EVENT_FINISHED: wire_write_finished(&w, &o->finished); break;
     case LLM_EVENT_REPLY:
@@ -91,6 +99,12 @@ bool outbox_deliver(outbox *o, ring *events)
             return false;
         }
         o->has_started = false;
+    }
+    if (o->has_consumed) {
+        if (!deliver_event(o, events, LLM_EVENT_CONSUMED)) {
+            return false;
+        }
+        o->has_consumed = false;
     }
     while (o->n_text > 0 || o->told.n_left > 0) {
         if (!deliver_event(o, events, LLM_EVENT_TEXT)) {

@@ -83,6 +83,7 @@ int request_open(const model *m, const wire_command *command, request **out)
     r->id = command->request;
     r->owner = command->owner;
     r->is_cold = (command->flags & LLM_GENERATE_COLD) != 0;
+    r->tells_consumed = (command->flags & LLM_GENERATE_RETURN_CONSUMED) != 0;
     r->queued_us = session_clock_us();
     const int status = fill(r, m, command);
     if (status != LLM_OK) {
@@ -243,6 +244,13 @@ static bool release_piece(request *r, const model *m, int32_t token)
     }
     finish(r, LLM_OUTCOME_STOP, LLM_OK, released.stop_index);
     return true;
+}
+
+void request_consumed(request *r)
+{
+    if (r->tells_consumed && !r->run.is_decoding) {
+        outbox_consumed(&r->out, session_n_tokens(r->session), between_us(r->started_us, session_clock_us()));
+    }
 }
 
 void request_sample(request *r, const model *m, float *logits)

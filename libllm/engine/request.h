@@ -26,8 +26,9 @@ typedef struct request {
     uint64_t id;
     uint32_t owner;
     request_phase phase;
-    bool is_cold;   /* LLM_GENERATE_COLD */
-    uint64_t after; /* the live request whose prompt is to be consumed before; 0: none */
+    bool is_cold;        /* LLM_GENERATE_COLD */
+    bool tells_consumed; /* LLM_GENERATE_RETURN_CONSUMED */
+    uint64_t after;      /* the live request whose prompt is to be consumed before; 0: none */
     bool paused;
 
     int32_t *prompt;     /* the run's; owned */
@@ -62,6 +63,9 @@ void request_close(request *r); /* NULL is allowed */
 
 /* The seated session is this request's now. As run_begin: kept logits are to be sampled at once (request_sample). */
 const float *request_begin(request *r, places *p, session *s);
+
+/* A step has consumed more of the prompt: tells who asked for it. */
+void request_consumed(request *r);
 
 /* A step has consumed everything up to here and produced logits: samples a token and moves its text to the outbox.
  * May end the request. */

@@ -361,6 +361,17 @@ static void take_started(driver *d, uint64_t request, answer *a, wire_reader *r)
     a->is_started = true;
 }
 
+static void take_consumed(driver *d, uint64_t request, answer *a, wire_reader *r)
+{
+    const uint32_t n_tokens = (uint32_t)wire_read_uint(r, UINT32_MAX);
+    (void)wire_read_uint(r, UINT64_MAX);
+    if (!a->is_started || a->n_text > 0 || n_tokens <= a->n_reused || n_tokens <= a->n_consumed) {
+        fault(d, request, "CONSUMED before STARTED, after TEXT, or without anything new");
+    }
+    a->n_consumed_events++;
+    a->n_consumed = n_tokens;
+}
+
 /* The numbers of a FINISHED agree with each other and with what came before. */
 static bool counts_agree(const answer *a)
 {
@@ -418,9 +429,9 @@ static void take_forgotten(driver *d, wire_reader *r)
 
 static void take_event(driver *d, wire_reader *r)
 {
-    static const uint32_t counts[] = {0, 3, 6, 8, 15, 5, 3};
+    static const uint32_t counts[] = {0, 3, 6, 8, 15, 5, 3, 4};
     uint32_t count = wire_read_array(r, 16);
-    uint32_t op = (uint32_t)wire_read_uint(r, LLM_EVENT_FORGOTTEN);
+    uint32_t op = (uint32_t)wire_read_uint(r, LLM_EVENT_CONSUMED);
     if (op == LLM_EVENT_FORGOTTEN && count == counts[op]) {
         take_forgotten(d, r);
         return;
@@ -445,6 +456,7 @@ static void take_event(driver *d, wire_reader *r)
         a->is_admitted = true;
         return;
     case LLM_EVENT_STARTED: take_started(d, request, a, r); return;
+    case LLM_EVENT_CONSUMED: take_consumed(d, request, a, r); return;
     case LLM_EVENT_TEXT: take_text(d, request, a, count - 1, r); return;
     case LLM_EVENT_FINISHED: take_finished(d, request, a, r); break;
     default:

@@ -21,7 +21,8 @@ typedef struct answer {
     uint32_t place;                        /* of ADMITTED or REPLY */
     uint32_t reason, n_reused;             /* of STARTED */
     int32_t diverged_at;
-    uint32_t status; /* of FINISHED or REPLY */
+    uint32_t n_consumed_events, n_consumed; /* CONSUMED events; of the last one */
+    uint32_t status;                        /* of FINISHED or REPLY */
     wire_finished finished;
     char *text; /* NUL-terminated */
     size_t n_text;

@@ -206,6 +206,26 @@ static void a_reader_that_stalls_is_told_everything(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* A prompt of three calls: each tells how far it is, the last one that it is all there. */
+static void a_prompt_tells_how_far_it_is(void)
+{
+    driver *d = opened("sim:dense,length=0,batch=16");
+    int32_t prompt[40];
+    make_prompt(prompt, 40, 7);
+    generate_call call = {.session = "a", .prompt = prompt, .n_prompt = 40, .max_tokens = 5};
+    const answer *silent = driver_wait(d, driver_generate(d, &call));
+    CHECK_INT(silent->n_consumed_events, 0);
+    call.session = "b";
+    call.flags = LLM_GENERATE_RETURN_CONSUMED;
+    const answer *a = driver_wait(d, driver_generate(d, &call));
+    CHECK(a->n_consumed_events >= 1 && a->n_consumed_events <= 3); /* those that wait are one */
+    CHECK_INT(a->n_consumed, 40);
+    CHECK_STR(a->text, silent->text);
+    const answer *again = driver_wait(d, driver_generate(d, &call));
+    CHECK_INT(again->n_consumed_events, again->n_reused < 40);
+    CHECK_INT(driver_close(d), 0);
+}
+
 int main(void)
 {
     RUN(only_who_asks_is_told);
@@ -213,5 +233,6 @@ int main(void)
     RUN(what_a_stop_string_cuts_off_is_not_told);
     RUN(log_probabilities_are_the_models_own);
     RUN(a_reader_that_stalls_is_told_everything);
+    RUN(a_prompt_tells_how_far_it_is);
     return CHECK_RESULT();
 }

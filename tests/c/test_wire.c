@@ -216,6 +216,7 @@ static void events_are_exact_to_the_byte(void)
     wire_write_text(&w, 7, "", 0, 4, &told);
     wire_write_reply(&w, 8, LLM_NOT_FOUND, 0, 5);
     wire_write_forgotten(&w, 300, "ab", 2);
+    wire_write_consumed(&w, 7, 512, 70000);
     const wire_finished f = {.request = 7, .outcome = LLM_OUTCOME_STOP, .status = LLM_OK, .n_prompt = 1000,
                              .n_reused = 900, .n_prefilled = 100, .n_generated = 5, .n_resident = 1004,
                              .n_visible = 1003, .stop_index = 0, .queue_us = 1, .prefill_us = 70000,
@@ -232,6 +233,7 @@ static void events_are_exact_to_the_byte(void)
         0x10, 0x05, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xbf, 0x06, 0x00, 0x00, 0x00, 0x00, 0x00, 0x80, 0xbf, /* all */
         0x95, 0x05, 0x08, 0x03, 0x00, 0x05, /* REPLY */
         0x93, 0x06, 0xcd, 0x01, 0x2c, 0xa2, 0x61, 0x62, /* FORGOTTEN */
+        0x94, 0x07, 0x07, 0xcd, 0x02, 0x00, 0xce, 0x00, 0x01, 0x11, 0x70, /* CONSUMED */
         0x9f, 0x04, 0x07, 0x01, 0x00, 0xcd, 0x03, 0xe8, 0xcd, 0x03, 0x84, 0x64, 0x05, 0xcd, 0x03, 0xec, 0xcd, 0x03,
         0xeb, 0x00, 0x01, 0xce, 0x00, 0x01, 0x11, 0x70, 0xcf, 0x00, 0x00, 0x00, 0x01, 0x2a, 0x05, 0xf2, 0x00, 0xcf,
         0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}; /* FINISHED */
@@ -254,6 +256,7 @@ static void write_largest(wire_writer *w, int which)
     case 2: wire_write_text(w, UINT64_MAX, text, sizeof text, UINT32_MAX, &told); break;
     case 3: wire_write_finished(w, &f); break;
     case 4: wire_write_forgotten(w, UINT32_MAX, text, LLM_SESSION_NAME_BYTES_MAX); break;
+    case 5: wire_write_consumed(w, UINT64_MAX, UINT32_MAX, UINT64_MAX); break;
     default: wire_write_reply(w, UINT64_MAX, LLM_SMALL_BUFFER, UINT32_MAX, UINT32_MAX); break;
     }
 }
@@ -261,7 +264,7 @@ static void write_largest(wire_writer *w, int which)
 static void events_fit_their_stated_size_or_are_not_written(void)
 {
     static uint8_t message[71000];
-    for (int which = 0; which < 6; which++) {
+    for (int which = 0; which < 7; which++) {
         size_t text = which == 2 ? 70000 + 12 + 20 * sizeof(token_logprob) : 0;
         wire_writer w = wire_writer_open(message, text + WIRE_EVENT_BYTES_MAX);
         write_largest(&w, which);

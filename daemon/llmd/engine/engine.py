@@ -24,7 +24,7 @@ from ..process.logs import fields
 from .json_scan import body_scan
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
 from .opening import EngineError, EngineOptions, SavedSession, info_of, open_engine, saved_of, start_engine
-from .text import Prompt, detokenize, render_chat, spell, tokenize
+from .text import Pieces, Prompt, detokenize, render_chat, spell, tokenize
 from .text_threads import TextThreads
 from .wire import (
     ALL_TOKENS,
@@ -32,6 +32,7 @@ from .wire import (
     Cancel,
     Close,
     Command,
+    Consumed,
     Event,
     Finished,
     Forgotten,
@@ -63,6 +64,7 @@ class Listener(Protocol):
 
     def on_admitted(self, event: Admitted) -> None: ...
     def on_started(self, event: Started) -> None: ...
+    def on_consumed(self, event: Consumed) -> None: ...
     def on_text(self, event: Text) -> None: ...
     def on_finished(self, event: Finished) -> None: ...
 
@@ -97,6 +99,7 @@ class Engine:
         self.page = Page.of_engine(pointer)
         self.info = info_of(pointer)
         self.room = Room(self.info.n_ctx, self.info.token_bytes_max, self.info.n_ctx_train)
+        self.pieces = Pieces(pointer)
         self.json = body_scan(self.info.n_ctx)
         self.events_drained = 0
         self.loop.add_reader(lib.llm_events_fd(pointer), self._drain)
@@ -324,6 +327,8 @@ class Engine:
             self._listeners[event.request].on_admitted(event)
         elif isinstance(event, Started):
             self._listeners[event.request].on_started(event)
+        elif isinstance(event, Consumed):
+            self._listeners[event.request].on_consumed(event)
 
     def _answer(self, reply: Reply) -> None:
         """A client that has gone does not hear it; the command was carried out all the same."""

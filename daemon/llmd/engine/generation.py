@@ -12,9 +12,10 @@ one word; the engine's last event stays the only end.
 from __future__ import annotations
 
 import enum
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 from ..core import limits
 from ..core.errors import ApiError, code_of_status, context_length_error
@@ -24,7 +25,7 @@ from .bell import Bell
 from .engine import Engine
 from .native import OUTCOME_WORDS, REASON_WORDS, STATUS_WORDS, GenerateFlag, Outcome, Status
 from .text import Prompt
-from .wire import Admitted, Finished, Sampling, Started, Text
+from .wire import Admitted, Consumed, Finished, Sampling, Started, Text
 
 
 class CancelReason(enum.StrEnum):
@@ -58,6 +59,10 @@ class Work:
     constraint: bytes = b""
     """The form that it must have, as libllm wrote it; empty: none."""
     dry_sequence_breakers: list[str] | None = None
+    n_logprobs: int = -1
+    """Likeliest tokens told beside each generated one and its log probability; -1: none of that."""
+    includes_stop: bool = False
+    """A stop string that ended the answer is a part of it."""
 
 
 class Generation:
@@ -119,6 +124,7 @@ class Generation:
             min_tokens=work.min_tokens,
             constraint=work.constraint,
             dry_sequence_breakers=work.dry_sequence_breakers,
+            n_logprobs=work.n_logprobs,
             after=after._request if after is not None else 0,
         )
 
@@ -132,6 +138,9 @@ class Generation:
         self.started = event
         if self._on_start is not None:
             self._on_start(self)
+
+    def on_consumed(self, event: Consumed) -> None:
+        """Only TellingGeneration asks for it."""
 
     def on_text(self, event: Text) -> None:
         if not self._delivering:
@@ -150,6 +159,11 @@ class Generation:
 
     def on_finished(self, event: Finished) -> None:
         self.finished = event
+        if event.stop_index >= 0 and self.work.includes_stop and self._delivering:
+            stop = self.work.stop[event.stop_index]
+            self._pending.append(stop)
+            if self._said is not None:
+                self._said.append(stop)
         self._ring_news()
         self._on_end(self)
 
@@ -258,3 +272,42 @@ class Generation:
         before = tokens[4 * max(at - shown, 0) : 4 * at]
         after = tokens[4 * at : 4 * (at + shown)]
         return at, self._engine.piece(before), self._engine.piece(after)
+
+
+class TellingGeneration(Generation):
+    """One that tells of its tokens beside the text, and how far its prompt is."""
+
+    __slots__ = ("_came", "consumed", "first_text_s", "started_s")
+
+    def __init__(self, engine: Engine, work: Work, bell: Bell, **others: Any) -> None:
+        self._came: list[Text] = []
+        self.consumed: Consumed | None = None
+        """The last one."""
+        self.started_s = self.first_text_s = 0.0
+        super().__init__(engine, work, bell, **others)
+
+    def on_started(self, event: Started) -> None:
+        self.started_s = time.monotonic()
+        super().on_started(event)
+        if self.work.flags & GenerateFlag.RETURN_CONSUMED:
+            self._ring_news()
+
+    def on_consumed(self, event: Consumed) -> None:
+        self.consumed = event
+        self._ring_news()
+
+    def on_text(self, event: Text) -> None:
+        self.first_text_s = self.first_text_s or time.monotonic()
+        if self._delivering:
+            self._came.append(event)
+            self._pending_chars += (len(event.tokens) + len(event.likeliest)) // 4  # costs as much as characters
+        super().on_text(event)
+
+    def told(self) -> list[Text]:
+        """What came with the text that was taken last."""
+        came, self._came = self._came, []
+        return came
+
+    def release(self) -> None:
+        super().release()
+        self._came = []

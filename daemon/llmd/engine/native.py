@@ -111,6 +111,7 @@ class GenerateFlag(enum.IntFlag):
     IGNORE_END = lib.LLM_GENERATE_IGNORE_END
     COLD = lib.LLM_GENERATE_COLD
     RETURN_TOKENS = lib.LLM_GENERATE_RETURN_TOKENS
+    RETURN_CONSUMED = lib.LLM_GENERATE_RETURN_CONSUMED
 
 
 def _table(word: Callable[[int], Any], count: int) -> tuple[str, ...]:

@@ -42,6 +42,17 @@ class Prompt:
         return self.tokens[4 * self.n_history :]
 
 
+class Pieces(dict[int, bytes]):
+    """The text of each token that was asked about, control tokens shown: as many as the vocabulary has, at most."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+
+    def __missing__(self, token: int) -> bytes:
+        piece = self[token] = spell(self._engine, token.to_bytes(4, "little"), special=True)
+        return piece
+
+
 def render_chat(engine: Any, request: bytes) -> Prompt:
     prompt = ffi.new("llm_prompt *")
     error = ffi.new("char[]", _ERROR_BYTES)

@@ -210,7 +210,15 @@ class Forgotten(msgspec.Struct, array_like=True, frozen=True, tag=6, gc=False):
     session: str
 
 
-Event = Admitted | Started | Text | Finished | Reply | Forgotten
+class Consumed(msgspec.Struct, array_like=True, frozen=True, tag=7, gc=False):
+    """How far the prompt is; only when asked for."""
+
+    request: int
+    n_tokens: int
+    prefill_us: int
+
+
+Event = Admitted | Started | Text | Finished | Reply | Forgotten | Consumed
 
 
 def differences() -> list[str]:
