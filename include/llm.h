@@ -239,12 +239,31 @@ typedef struct llm_prompt {
     size_t n_spliced; /* messages whose tokens were spliced in */
     size_t n_head;    /* tokens of the system messages in front, which many conversations share; 0: there are none, or
                        * the template does not say where they end */
+    char *syntax; /* what llm_answer_parser_open needs to read the answer; 0 bytes: the answer is plain text; owned */
+    size_t n_syntax_bytes;
+    char *constraint; /* what the sampler has to know, for the entry `constraint` of GENERATE; 0 bytes: nothing; owned */
+    size_t n_constraint_bytes;
+    char *stops; /* JSON list of texts that end this template's answers, besides its end tokens; 0 bytes: none; owned */
+    size_t n_stops_bytes;
 } llm_prompt;
 
-/* Renders a chat with the model's template and tokenizes it. `request` is JSON: {"messages": [...], "tools": [...]
- * (optional), "add_generation_prompt": bool (default true), "chat_template_kwargs": {...} (optional),
- * "splices": [{"message": index, "tokens": [...], "rest": text}, ...] (optional)}, messages in OpenAI's form. Only the
- * template's own text can become control tokens; text from messages never does.
+/* Renders a chat with the model's template and tokenizes it. `request` is JSON; all but "messages" may be missing:
+ *   messages               list, in OpenAI's form
+ *   add_generation_prompt  bool, default true
+ *   chat_template_kwargs   object: variables of the template
+ *   splices                [{"message": index, "tokens": [...], "rest": text}, ...]
+ *   tools                  list, in OpenAI's form
+ *   tool_choice            {"mode": "auto" | "none" | "required", "names": [only these may be called]}
+ *   parallel_tool_calls    bool: one answer may call several; null: as the template has it
+ *   constraint             {"kind": ..., "text": ...}: a form that text must have; with tools, an answer has it or calls.
+ *                          With mode required only the calls count
+ *   reasoning_apart        bool, default true; false: what is thought is a part of the text
+ *   continues              bool: the last message is the assistant's, and the answer goes on with it
+ *   thinking_tokens_max    the budget of thinking; -1: none
+ * Only the template's own text can become control tokens; text from messages and tools never does.
+ * Tools of a template that does not describe them are described in a system message; calls of a template that has no form
+ * for them have one of ours. Of a tool's schema, what llama.cpp cannot express is not enforced. Ids of calls that a
+ * template refuses become nine letters and digits; arguments of past calls that are no JSON, a member of an object.
  * A splice gives the tokens of an assistant message as they were generated, with the generation prompt in front (the
  * prompt's tokens from n_history on) and what of the answer's text they do not cover. They take the place of the message
  * whole, its reasoning and tool calls included. One that does not fit how the template writes the message is left out.
@@ -256,6 +275,26 @@ typedef struct llm_prompt {
 LLM_API int llm_chat_render(const llm_engine *engine, const char *request, size_t n_bytes, llm_prompt *out, char *error,
                             size_t error_bytes);
 LLM_API void llm_prompt_free(llm_prompt *prompt);
+
+/* Reads an answer while it is generated. One parser for one answer; any thread, one at a time. */
+typedef struct llm_answer_parser llm_answer_parser;
+
+/* `syntax` is a prompt's; nothing of it or of the engine is kept. LLM_INVALID (it is none; `error` says why),
+ * LLM_NO_MEMORY. */
+LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax, size_t n_bytes,
+                                   llm_answer_parser **out, char *error, size_t error_bytes);
+
+/* Takes more of the answer's text, UTF-8 in any pieces, with the text of the tokens that the constraint calls preserved.
+ * *diffs is what is new, a JSON list, the parser's until its next call:
+ *   {"kind": "text" | "reasoning", "text": ...}
+ *   {"kind": "call", "text": more of its arguments, "call": 0, 1, ..., and in its first diff "name", "id"}
+ * All diffs together depend on the whole text alone. What is no well-formed call is text: nothing is lost or told twice
+ * but blanks around calls. Arguments are what the model wrote, checked for form and not against the tool's schema; in an
+ * answer that was cut off they may end early. Costs the same for each token, however long the answer is. `is_final`: no
+ * more will come. LLM_MISUSE after that, LLM_NO_MEMORY. */
+LLM_API int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n_bytes, int is_final,
+                                   const char **diffs, size_t *n_diffs_bytes);
+LLM_API void llm_answer_parser_close(llm_answer_parser *parser); /* NULL is allowed */
 
 /* ---- JSON ------------------------------------------------------------------------------------------------- */
 

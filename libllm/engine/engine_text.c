@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "text/answer_parser.h"
 
 int64_t llm_tokenize(const llm_engine *engine, const char *text, size_t n_bytes, int add_special, int parse_special,
                      int32_t *out, size_t n_out)
@@ -37,7 +38,28 @@ void llm_prompt_free(llm_prompt *prompt)
     free(prompt->tokens);
     free(prompt->text);
     free(prompt->boundaries);
+    free(prompt->syntax);
+    free(prompt->constraint);
+    free(prompt->stops);
     memset(prompt, 0, sizeof *prompt);
+}
+
+int llm_answer_parser_open(const llm_engine *engine, const char *syntax, size_t n_bytes, llm_answer_parser **out,
+                           char *error, size_t error_bytes)
+{
+    (void)engine;
+    return answer_parser_open(syntax, n_bytes, out, error, error_bytes);
+}
+
+int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n_bytes, int is_final,
+                           const char **diffs, size_t *n_diffs_bytes)
+{
+    return answer_parser_feed(parser, text, n_bytes, is_final, diffs, n_diffs_bytes);
+}
+
+void llm_answer_parser_close(llm_answer_parser *parser)
+{
+    answer_parser_close(parser);
 }
 
 const char *llm_version(void)

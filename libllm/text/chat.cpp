@@ -16,9 +16,12 @@
 #include <set>
 #include <stdexcept>
 
+#include "text/answer_reading.h"
 #include "text/chat_budget.h"
 #include "text/chat_compile.h"
+#include "text/chat_constraint.h"
 #include "text/chat_control.h"
+#include "text/chat_form.h"
 #include "text/chat_request.h"
 #include "text/chat_splice.h"
 
@@ -57,6 +60,8 @@ struct chat {
     bool adds_bos;
     std::unique_ptr<const common_chat_template> tmpl; /* NULL: none, and `refusal` says why */
     std::string refusal;
+    chat_analysis analysis;
+    mutable chat_forms forms;
     bool has_clock; /* the engine's clock is not safe for several threads */
     mutable std::mutex clock;
 
@@ -80,6 +85,19 @@ void compile(chat *c)
         throw;
     } catch (const std::exception &e) {
         c->refusal = std::string("the model's chat template cannot be read: ") + e.what();
+    }
+}
+
+/* A template that llama.cpp cannot make out has answers that are plain text. */
+void analyse(chat *c)
+{
+    try {
+        const chat_budget budget(0);
+        c->analysis = chat_analyse(*c->tmpl);
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &) {
+        c->analysis = chat_analysis();
     }
 }
 
@@ -297,10 +315,60 @@ void check_tokens(const model *m, const std::vector<chat_splice> &splices)
 /* A conversation as text and tokens. */
 struct conversation {
     chat_request request;
+    std::shared_ptr<const chat_form> form; /* of its answer */
     spliced_text text;
     chat_tokens tokens;
     size_t n_history_bytes = 0; /* before the generation prompt; 0: the template does not say */
 };
+
+/* Templates that fail here need not fail on the conversation: then the answer is plain text, if that is enough. */
+chat_form new_form(const chat *c, const chat_wish &wish)
+{
+    try {
+        return chat_form_of(*c->tmpl, c->analysis, wish);
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const chat_limit &) {
+        throw;
+    } catch (const std::exception &e) {
+        if (wish.needs_form()) {
+            throw std::invalid_argument(std::string("tools: the model's template has no form of answers that could be read: ") + message_of(e));
+        }
+        return chat_form();
+    }
+}
+
+std::shared_ptr<const chat_form> form_of(const chat *c, const chat_wish &wish)
+{
+    const std::string key = wish.key();
+    std::shared_ptr<const chat_form> form = c->forms.find(key);
+    if (form == nullptr) {
+        form = std::make_shared<const chat_form>(new_form(c, wish));
+        c->forms.keep(key, form);
+    }
+    return form;
+}
+
+/* The message that is continued, behind the others: its text is a stranger's, and what is around it the template's. */
+void append_begun(const chat_form &form, const chat_request &request, chat_text *out)
+{
+    const std::pair<const char *, const std::string *> parts[] = {{CHAT_FORM_REASONING, &request.begun_reasoning},
+                                                                  {CHAT_FORM_CONTENT, &request.begun_content}};
+    size_t done = 0;
+    const auto append = [out](const std::string &text, char blocked) {
+        out->text += text;
+        out->blocked.append(text.size(), blocked);
+    };
+    for (const auto &[mark, text] : parts) {
+        const size_t at = form.opening.find(mark, done);
+        if (at != std::string::npos) {
+            append(form.opening.substr(done, at - done), '\0');
+            append(*text, '\1');
+            done = at + strlen(mark);
+        }
+    }
+    append(form.opening.substr(done), '\0');
+}
 
 /* One attempt; false: the messages in `unspliced` must be left out, more than before. */
 bool converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out,
@@ -308,13 +376,19 @@ bool converse(const chat *c, const control_markers &markers, std::time_t now, co
 {
     const rendering r = {c, &out->request, &markers, now};
     const size_t n = out->request.messages.size();
+    out->form = form_of(c, out->request.wish);
     out->text = {
         render(r, n, out->request.add_generation_prompt), out->request.splices, {}, c->m, &c->words, c->adds_bos};
     const std::string &all = out->text.rendered.text;
     out->n_history_bytes = out->request.add_generation_prompt ? bytes_of_head(r, n, all) : all.size();
+    const bool has_splices = !out->request.splices.empty();
+    const auto opening = has_splices ? opening_of(r, all, out->n_history_bytes) : std::nullopt;
+    if (out->request.continues()) {
+        append_begun(*out->form, out->request, &out->text.rendered);
+    }
     std::vector<size_t> refused;
-    if (!out->request.splices.empty()) {
-        refused = out->text.place(markers, opening_of(r, all, out->n_history_bytes));
+    if (has_splices) {
+        refused = out->text.place(markers, opening);
     }
     if (refused.empty()) {
         out->tokens = out->text.tokenize(all.size(), &refused);
@@ -333,31 +407,50 @@ bool converse(const chat *c, const control_markers &markers, std::time_t now, co
                        " (the arguments of a tool call are not JSON: " + request.unread_arguments.substr(0, 200) + ")");
 }
 
-/* Splices that do not fit the template are left out, rather than the request refused. */
-conversation converse_somehow(const chat *c, const std::string &json, const control_markers &markers, std::time_t now)
+/* What is left to do about a request that the template refused. False: nothing. */
+bool repair_more(const chat_request &request, chat_repair *repair)
 {
-    std::set<size_t> unspliced;
+    if (!request.splices.empty()) { /* left out rather than the request refused */
+        for (const chat_splice &splice : request.splices) {
+            repair->unspliced.insert(splice.message);
+        }
+        return true;
+    }
+    if (request.has_odd_ids) {
+        return repair->renames_ids = true;
+    }
+    if (!request.unread_arguments.empty() && !repair->encloses_arguments) {
+        return repair->encloses_arguments = true;
+    }
+    return false;
+}
+
+/* Splices that do not fit the template are left out, rather than the request refused. */
+conversation converse_somehow(const chat *c, const std::string &given, const control_markers &markers, std::time_t now)
+{
+    chat_repair repair;
     for (size_t n_passes = 1;; n_passes++) {
         conversation out;
-        out.request = chat_request_read(json, *c->tmpl, markers, unspliced);
+        out.request = chat_request_read(given, *c->tmpl, c->analysis, markers, repair);
         check_tokens(c->m, out.request.splices);
-        bool leaves_out_all = n_passes == SPLICE_PASSES_MAX;
         try {
-            if (converse(c, markers, now, &out, &unspliced)) {
+            if (converse(c, markers, now, &out, &repair.unspliced)) {
                 return out;
             }
         } catch (const std::bad_alloc &) {
             throw;
         } catch (const chat_limit &) {
             throw;
+        } catch (const std::invalid_argument &e) { /* there is no such form of answers */
+            throw chat_invalid(e.what());
         } catch (const std::exception &e) {
-            if (out.request.splices.empty()) {
+            if (!repair_more(out.request, &repair)) {
                 rethrow(e, out.request);
             }
-            leaves_out_all = true;
         }
-        for (size_t i = 0; leaves_out_all && i < out.request.splices.size(); i++) {
-            unspliced.insert(out.request.splices[i].message);
+        if (n_passes == SPLICE_PASSES_MAX) {
+            out.request.has_odd_ids = false;
+            repair_more(out.request, &repair);
         }
     }
 }
@@ -377,8 +470,36 @@ template <typename T> struct owned {
     }
 };
 
-void fill_prompt(llm_prompt *out, const conversation &all, const marks &at)
+/* How the prompt ends, and how its answer is to be read. */
+answer_syntax syntax_of(const conversation &all, const std::string &opening)
 {
+    const chat_form &form = *all.form;
+    answer_syntax out;
+    out.format = form.format;
+    out.parser = form.parser;
+    out.reopening = form.reopening;
+    out.thinking_end = form.thinking_end;
+    out.continues = all.request.continues();
+    out.opening = out.continues || !is_prefix_of(form.reopening, opening) ? form.opening : opening;
+    return out;
+}
+
+std::string stops_of(const chat_form &form)
+{
+    return form.stops.empty() ? std::string() : common_json(form.stops).dump_safe();
+}
+
+void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const marks &at)
+{
+    const std::string &text_of_all = all.text.rendered.text;
+    const std::string opening = all.n_history_bytes > 0 ? text_of_all.substr(all.n_history_bytes) : all.form->opening;
+    const std::string syntax = all.form->parser.empty() ? "" : syntax_of(all, opening).written();
+    const std::string constraint =
+        chat_constraint(c->m, c->words, *all.form, opening, all.request.thinking_tokens_max);
+    const std::string stops = stops_of(*all.form);
+    owned<char> syntax_bytes(syntax.data(), syntax.size());
+    owned<char> constraint_bytes(constraint.data(), constraint.size());
+    owned<char> stops_bytes(stops.data(), stops.size());
     const std::string shown = all.text.shown();
     owned<int32_t> tokens(all.tokens.tokens.data(), all.tokens.tokens.size());
     owned<char> text(shown.data(), shown.size());
@@ -391,7 +512,13 @@ void fill_prompt(llm_prompt *out, const conversation &all, const marks &at)
             bounds.n,
             static_cast<size_t>(at.n_history),
             all.text.splices.size(),
-            static_cast<size_t>(at.n_head)};
+            static_cast<size_t>(at.n_head),
+            syntax_bytes.bytes.release(),
+            syntax_bytes.n,
+            constraint_bytes.bytes.release(),
+            constraint_bytes.n,
+            stops_bytes.bytes.release(),
+            stops_bytes.n};
 }
 
 /* ---- the doors ----------------------------------------------------------------------------------------------------- *
@@ -458,6 +585,9 @@ int chat_open(const model *m, chat **out, char *error, size_t error_bytes)
         common_log_set_verbosity_thold(-1); /* `common` logs by itself, and to stderr */
         auto c = std::make_unique<chat>(m);
         compile(c.get());
+        if (c->tmpl != nullptr) {
+            analyse(c.get());
+        }
         *out = c.release();
     });
 }
@@ -482,11 +612,11 @@ int chat_render(const chat *c, const char *request, size_t n_bytes, llm_prompt *
             throw std::runtime_error(c->refusal);
         }
         const chat_budget budget(n_bytes);
-        const std::string json(request, n_bytes);
-        const control_markers markers(c->words, json);
+        const std::string given(request, n_bytes);
+        const control_markers markers(c->words, given);
         const std::time_t now = std::time(nullptr);
-        const conversation all = converse_somehow(c, json, markers, now);
+        const conversation all = converse_somehow(c, given, markers, now);
         const rendering r = {c, &all.request, &markers, now};
-        fill_prompt(out, all, marks_of(r, all.text, all.tokens, all.n_history_bytes));
+        fill_prompt(out, c, all, marks_of(r, all.text, all.tokens, all.n_history_bytes));
     });
 }

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <new>
 
+#include "text/chat_history.h"
+#include "text/constraint_grammar.h"
+
 namespace {
 
 constexpr size_t VARIABLES_MAX = 64; /* every scope of a template copies them */
@@ -10,19 +13,21 @@ constexpr size_t DEPTH_MAX = 128;    /* reading and rendering recurse once per l
 
 /* What a template's variables may not be called: the request or the model decides these. */
 const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
-const char *const MEMBERS[] = {"messages", "tools", "add_generation_prompt", "chat_template_kwargs", "splices"};
+const char *const MEMBERS[] = {"messages",        "tools",     "tool_choice", "parallel_tool_calls",
+                               "constraint",      "continues", "splices",     "add_generation_prompt",
+                               "reasoning_apart", "chat_template_kwargs",     "thinking_tokens_max"};
 
 template <size_t N> bool is_in(const char *const (&table)[N], const std::string &name)
 {
     return std::find(std::begin(table), std::end(table), name) != std::end(table);
 }
 
-bool is_too_deep(const std::string &json)
+bool is_too_deep(const std::string &given)
 {
     size_t depth = 0;
     bool is_string = false;
-    for (size_t i = 0; i < json.size(); i++) {
-        const char c = json[i];
+    for (size_t i = 0; i < given.size(); i++) {
+        const char c = given[i];
         if (is_string) {
             i += c == '\\';
             is_string = c != '"';
@@ -39,14 +44,14 @@ bool is_too_deep(const std::string &json)
     return false;
 }
 
-common_json parse(const std::string &json)
+common_json parse(const std::string &given)
 {
-    if (is_too_deep(json)) {
+    if (is_too_deep(given)) {
         throw chat_invalid("the request nests deeper than " + std::to_string(DEPTH_MAX) + " levels");
     }
     common_json request;
     try {
-        request = common_json::parse(json);
+        request = common_json::parse(given);
     } catch (const std::exception &e) {
         throw chat_invalid(std::string("the request is not JSON: ") + e.what());
     }
@@ -130,8 +135,10 @@ chat_splice read_splice(const common_json &splice, const common_json &messages)
     return out;
 }
 
-std::vector<chat_splice> read_splices(const common_json &request, const std::set<size_t> &unspliced)
+/* A message that is continued has no answer's tokens yet. */
+std::vector<chat_splice> read_splices(const common_json &request, const std::set<size_t> &unspliced, bool continues)
 {
+    const size_t n_messages = request.at("messages").size();
     std::vector<chat_splice> out;
     const char *name = "splices";
     if (!request.contains(name) || request.at(name).is_null()) {
@@ -145,7 +152,8 @@ std::vector<chat_splice> read_splices(const common_json &request, const std::set
         if (!out.empty() && splice.message <= out.back().message) {
             throw chat_invalid(std::string(name) + " are not in the order of the messages");
         }
-        if (unspliced.count(splice.message) == 0) {
+        const bool is_continued = continues && splice.message + 1 == n_messages;
+        if (!is_continued && unspliced.count(splice.message) == 0) {
             out.push_back(std::move(splice));
         }
     }
@@ -220,7 +228,7 @@ bool read_arguments(const std::string &text, common_json *out)
 }
 
 /* Where this template takes objects. Returns the first that cannot be read, or "". */
-std::string fit_arguments(common_json &messages)
+std::string fit_arguments(common_json &messages, bool encloses)
 {
     std::string unread;
     for (common_json &message : messages) {
@@ -235,6 +243,10 @@ std::string fit_arguments(common_json &messages)
             const std::string text = arguments.get<std::string>();
             if (!read_arguments(text, &arguments)) {
                 unread = unread.empty() ? text : unread;
+                if (encloses) {
+                    arguments = common_json::object();
+                    arguments["arguments"] = text;
+                }
             }
         }
     }
@@ -257,7 +269,8 @@ void fit_system(common_json &messages, const chat_template_caps &caps)
     content = content.is_array() ? as_parts(joined) : common_json::make(joined);
 }
 
-common_json fit_messages(const common_json &messages, const common_chat_template &tmpl, std::string *unread_arguments)
+common_json fit_messages(const common_json &messages, const common_chat_template &tmpl, bool encloses_arguments,
+                         std::string *unread_arguments)
 {
     const chat_template_caps caps = tmpl.original_caps();
     common_json out = common_json::array();
@@ -277,7 +290,7 @@ common_json fit_messages(const common_json &messages, const common_chat_template
     fit_content(out, caps);
     fit_system(out, caps);
     if (caps.supports_object_arguments) {
-        *unread_arguments = fit_arguments(out);
+        *unread_arguments = fit_arguments(out, encloses_arguments);
     }
     return out;
 }
@@ -287,7 +300,7 @@ common_json fit_tools(const common_json &tools)
     try {
         return common_chat_tools_to_json_oaicompat(common_chat_tools_parse_oaicompat(tools));
     } catch (const std::exception &e) {
-        throw chat_invalid(e.what());
+        throw chat_invalid(std::string("tools: ") + e.what());
     }
 }
 
@@ -323,23 +336,117 @@ common_json read_kwargs(const common_json &request)
     return request.at(name);
 }
 
+
+/* ---- what the answer is to be -------------------------------------------------------------------------------------- */
+
+bool is_known(const common_json &tools, const std::string &name)
+{
+    for (const common_json &tool : tools) {
+        if (tool.at("function").at("name") == name) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void read_choice(const common_json &choice, chat_wish *out)
+{
+    const std::string mode = choice.is_object() ? choice.value("mode", "") : "";
+    if (mode != "auto" && mode != "none" && mode != "required") {
+        throw chat_invalid("tool_choice.mode is not auto, none or required");
+    }
+    out->choice = mode == "auto"   ? COMMON_CHAT_TOOL_CHOICE_AUTO
+                  : mode == "none" ? COMMON_CHAT_TOOL_CHOICE_NONE
+                                   : COMMON_CHAT_TOOL_CHOICE_REQUIRED;
+    for (const common_json &name : choice.value("names", common_json::array())) {
+        out->names.push_back(name.get<std::string>());
+        if (!out->has_tools() || !is_known(out->tools, out->names.back())) {
+            throw chat_invalid("tool_choice names \"" + out->names.back() + "\", which is not among the tools");
+        }
+    }
+    if (out->choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED && !out->has_tools()) {
+        throw chat_invalid("tool_choice requires a call, but there are no tools");
+    }
+}
+
+std::string read_grammar(const common_json &request)
+{
+    const common_json constraint = request.value("constraint", common_json());
+    if (constraint.is_null()) {
+        return "";
+    }
+    if (!constraint.is_object() || !constraint.contains("kind") || !constraint.contains("text")) {
+        throw chat_invalid("constraint needs a kind and a text");
+    }
+    return constraint_grammar(constraint.at("kind").get<std::string>(), constraint.at("text").get<std::string>());
+}
+
+chat_wish read_wish(const common_json &request, const common_json &tools)
+{
+    chat_wish out;
+    out.tools = tools;
+    if (request.contains("tool_choice") && !request.at("tool_choice").is_null()) {
+        read_choice(request.at("tool_choice"), &out);
+    }
+    const common_json parallel = request.value("parallel_tool_calls", common_json());
+    out.parallel = parallel.is_null() ? -1 : read_bool(request, "parallel_tool_calls", true);
+    out.grammar = read_grammar(request);
+    out.is_reasoning_apart = read_bool(request, "reasoning_apart", true);
+    out.kwargs = read_kwargs(request);
+    return out;
+}
+
+/* Takes the message to be continued from the others. */
+void take_begun(common_json &messages, chat_request *out)
+{
+    const common_json last = messages.back();
+    if (last.at("role") != "assistant" || last.contains("tool_calls")) {
+        throw chat_invalid("messages[" + std::to_string(messages.size() - 1) +
+                           "] cannot be continued: it is not a text of the assistant");
+    }
+    out->begun_content = text_of(last.value("content", common_json()));
+    out->begun_reasoning = last.value("reasoning_content", "");
+    out->wish.continues_content = !out->begun_content.empty();
+    out->wish.continues_reasoning = !out->begun_reasoning.empty();
+    messages.erase(messages.size() - 1);
+}
+
 } // namespace
 
-chat_request chat_request_read(const std::string &json, const common_chat_template &tmpl,
-                               const control_markers &markers, const std::set<size_t> &unspliced)
+chat_request chat_request_read(const std::string &given, const common_chat_template &tmpl,
+                               const chat_analysis &analysis, const control_markers &markers,
+                               const chat_repair &repair)
 {
-    const common_json request = parse(json);
+    const common_json request = parse(given);
     if (!request.contains("messages") || !request.at("messages").is_array() || request.at("messages").empty()) {
         throw chat_invalid("messages must be a list with at least one message");
     }
     chat_request out;
-    out.splices = read_splices(request, unspliced);
-    const common_json messages = with_sentinels(request.at("messages"), out.splices, markers);
-    out.messages = wrapped(fit_messages(without_nulls(messages), tmpl, &out.unread_arguments), markers);
-    if (request.contains("tools") && !request.at("tools").is_null()) {
-        out.tools = wrapped(fit_tools(request.at("tools")), markers);
+    const bool continues = read_bool(request, "continues", false);
+    out.splices = read_splices(request, repair.unspliced, continues);
+    const common_json tools =
+        request.value("tools", common_json()).is_null() ? common_json() : fit_tools(request.at("tools"));
+    out.wish = read_wish(request, tools);
+    common_json messages = without_nulls(with_sentinels(request.at("messages"), out.splices, markers));
+    if (continues) {
+        take_begun(messages, &out);
     }
-    out.kwargs = wrapped(read_kwargs(request), markers);
-    out.add_generation_prompt = read_bool(request, "add_generation_prompt", true);
+    if (repair.renames_ids) {
+        rename_ids(messages);
+    }
+    out.has_odd_ids = !repair.renames_ids && has_ids(messages);
+    if (!analysis.knows_calls) {
+        messages = with_written_calls(messages);
+    }
+    if (out.wish.has_tools() && !(analysis.describes_tools && analysis.knows_calls)) {
+        describe_tools(tools, !analysis.describes_tools, !analysis.knows_calls, messages);
+    }
+    messages = fit_messages(messages, tmpl, repair.encloses_arguments, &out.unread_arguments);
+    out.messages = wrapped(messages, markers);
+    out.tools = tools.is_null() ? tools : wrapped(tools, markers);
+    out.kwargs = wrapped(out.wish.kwargs, markers);
+    out.add_generation_prompt = !out.continues() && read_bool(request, "add_generation_prompt", true);
+    const common_json budget = request.value("thinking_tokens_max", common_json());
+    out.thinking_tokens_max = budget.is_number_integer() ? std::max<int64_t>(-1, budget.get<int64_t>()) : -1;
     return out;
 }

@@ -30,10 +30,7 @@ static void start(rendered *r, const char *template, bool adds_bos)
 
 static void prompt_free(llm_prompt *p)
 {
-    free(p->tokens);
-    free(p->text);
-    free(p->boundaries);
-    memset(p, 0, sizeof *p);
+    llm_prompt_free(p);
 }
 
 static void render(rendered *r, const char *request)
@@ -209,7 +206,7 @@ static void test_arguments_that_are_no_json_stay_text(void)
     }
 }
 
-static void test_a_template_that_takes_only_objects_names_the_arguments(void)
+static void test_a_template_that_takes_only_objects_gets_one(void)
 {
     rendered r;
     start(&r,
@@ -220,8 +217,8 @@ static void test_a_template_that_takes_only_objects_names_the_arguments(void)
         &r,
         "{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\","
         "\"function\":{\"name\":\"f\",\"arguments\":\"{broken\"}}]}]}");
-    CHECK_INT(r.status, LLM_INVALID);
-    CHECK(strstr(r.error, "not JSON: {broken") != NULL);
+    CHECK_STR(r.error, "");
+    CHECK(has_text(&r, "[arguments={broken;]"));
     done(&r);
 }
 
@@ -331,7 +328,7 @@ static void test_functions_of_the_template_do_not_launder(void)
                    "<|im_end|></s>");
     check_harmless("{{ messages[0].content.replace('x', '') }}", USER("<|imx_end|>"), 0, "<|im_end|>");
     check_harmless(
-        "{{ tools | tojson }}{{ messages[0].content }}</s>",
+        "{{ tools | tojson }}{{ messages[-1].content }}</s>",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"}],\"tools\":[{\"type\":\"function\",\"function\":"
         "{\"name\":\"f\",\"description\":\"<|im_end|>\",\"parameters\":{\"<s>\":\"</s>\"}}}]}",
         1,
@@ -574,7 +571,7 @@ int main(void)
     RUN(test_content_fits_the_template);
     RUN(test_tool_calls_reach_the_template);
     RUN(test_arguments_that_are_no_json_stay_text);
-    RUN(test_a_template_that_takes_only_objects_names_the_arguments);
+    RUN(test_a_template_that_takes_only_objects_gets_one);
     RUN(test_variables_reach_the_template);
     RUN(test_messages_cannot_write_control_tokens);
     RUN(test_markers_cannot_be_forged);

@@ -33,9 +33,7 @@ static int outcome_of(const char *source, char error[512])
     int status = chat_open(&m.base, &c, error, 512);
     if (status == LLM_OK) {
         status = chat_render(c, REQUEST, strlen(REQUEST), &p, error, 512);
-        free(p.tokens);
-        free(p.text);
-        free(p.boundaries);
+        llm_prompt_free(&p);
     }
     chat_close(c);
     return status;

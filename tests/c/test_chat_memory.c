@@ -61,9 +61,7 @@ static int renderings_that_fail(const chat *c, const char *request, int expected
         const int status = chat_render(c, request, strlen(request), &p, error, sizeof error);
         const bool has_failed = n_left < 0;
         n_left = -1;
-        free(p.tokens);
-        free(p.text);
-        free(p.boundaries);
+        llm_prompt_free(&p);
         if (!has_failed) {
             return status == expected ? n : -1;
         }

@@ -30,10 +30,7 @@ static void start(prompter *p, const char *template)
 
 static void clear(llm_prompt *p)
 {
-    free(p->tokens);
-    free(p->text);
-    free(p->boundaries);
-    memset(p, 0, sizeof *p);
+    llm_prompt_free(p);
 }
 
 static void done(prompter *p)

@@ -88,9 +88,7 @@ static void test_messages_stay_text(void)
     CHECK_INT(n_control, 3); /* around the message, and before the answer */
     CHECK_INT(p.n_boundaries, 1);
     CHECK(m->ops->is_control(m, p.tokens[p.boundaries[0]]));
-    free(p.tokens);
-    free(p.text);
-    free(p.boundaries);
+    llm_prompt_free(&p);
     chat_close(c);
     m->ops->close(m);
 }

@@ -71,9 +71,7 @@ static void render(const char *request, size_t n_bytes, size_t n_control)
     require(n_control == 0 || status == LLM_OK);
     if (status == LLM_OK) {
         require_spelled(m, &p, n_control);
-        free(p.tokens);
-        free(p.text);
-        free(p.boundaries);
+        llm_prompt_free(&p);
     }
 }
 

@@ -151,9 +151,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     if (status != LLM_OK && status != LLM_TEMPLATE && status != LLM_INVALID) {
         abort();
     }
-    free(p.tokens);
-    free(p.text);
-    free(p.boundaries);
+    llm_prompt_free(&p);
     chat_close(c);
     return 0;
 }

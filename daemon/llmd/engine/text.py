@@ -6,6 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
+from msgspec import json
+
 from ..core.errors import ApiError, code_of_status
 from .native import STATUS_TEXTS, STATUS_WORDS, Status, ffi, lib, text_of
 
@@ -13,7 +15,7 @@ log = logging.getLogger("llmd.engine")
 
 _ERROR_BYTES = 1024
 _INT64_MIN = -(1 << 63)
-_RENDERED = ("messages", "chat_template_kwargs")
+_RENDERED = ("messages", "chat_template_kwargs", "tools", "tool_choice", "constraint")
 """Fields of a request that the renderer's reasons may begin with."""
 
 
@@ -31,6 +33,13 @@ class Prompt:
     """Tokens before the generation prompt; 0: they cannot be told apart."""
     n_head: int = 0
     """Tokens of the system messages in front, which many conversations share; 0: none, or not known."""
+
+    syntax: bytes = b""
+    """What a parser needs to read the answer; b"": the answer is plain text."""
+    constraint: bytes = b""
+    """What the sampler has to know about the answer, for GENERATE; b"": nothing."""
+    stops: tuple[str, ...] = ()
+    """Texts that end answers of this template, besides its end tokens."""
 
     @property
     def n_tokens(self) -> int:
@@ -61,12 +70,25 @@ def render_chat(engine: Any, request: bytes) -> Prompt:
         log.debug("render: %s", text_of(error))
         raise _render_error(status, text_of(error))
     try:
-        text = bytes(ffi.buffer(prompt.text, prompt.n_text_bytes)) if prompt.n_text_bytes else b""
-        tokens = bytes(ffi.buffer(prompt.tokens, 4 * prompt.n_tokens)) if prompt.n_tokens else b""
-        boundaries = bytes(ffi.buffer(prompt.boundaries, 4 * prompt.n_boundaries)) if prompt.n_boundaries else b""
-        return Prompt(tokens, text, boundaries, int(prompt.n_history), int(prompt.n_head))
+        return _prompt_of(prompt)
     finally:
         lib.llm_prompt_free(prompt)
+
+
+def _prompt_of(prompt: Any) -> Prompt:
+    def taken(pointer: Any, n_bytes: int) -> bytes:
+        return bytes(ffi.buffer(pointer, n_bytes)) if n_bytes else b""
+
+    return Prompt(
+        tokens=taken(prompt.tokens, 4 * prompt.n_tokens),
+        text=taken(prompt.text, prompt.n_text_bytes),
+        boundaries=taken(prompt.boundaries, 4 * prompt.n_boundaries),
+        n_history=int(prompt.n_history),
+        n_head=int(prompt.n_head),
+        syntax=taken(prompt.syntax, prompt.n_syntax_bytes),
+        constraint=taken(prompt.constraint, prompt.n_constraint_bytes),
+        stops=tuple(json.decode(taken(prompt.stops, prompt.n_stops_bytes) or b"[]", type=list[str])),
+    )
 
 
 def _render_error(status: int, reason: str) -> ApiError:

@@ -1,0 +1,50 @@
+"""Reads an answer while it is generated: its text, what was thought, and calls of tools. One for each answer; any thread,
+one at a time. Short pieces take microseconds to a millisecond."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from ..core.errors import ApiError, code_of_status
+from .native import STATUS_WORDS, Status, ffi, lib, text_of
+
+_ERROR_BYTES = 1024
+
+
+class Diff(msgspec.Struct, frozen=True, gc=False):
+    """What is new in an answer."""
+
+    kind: Literal["text", "reasoning", "call"]
+    text: str
+    """Of a call: more of its arguments."""
+    call: int = 0
+    """Which call of the answer, from 0."""
+    name: str = ""
+    """With the first piece of a call."""
+    id: str = ""
+    """With the first piece of a call."""
+
+
+_diffs = msgspec.json.Decoder(list[Diff])
+
+
+class AnswerParser:
+    def __init__(self, engine: Any, syntax: bytes) -> None:
+        """`engine`: as llm_engine_open gave it; `syntax`: a prompt's."""
+        out = ffi.new("llm_answer_parser **")
+        error = ffi.new("char[]", _ERROR_BYTES)
+        status = lib.llm_answer_parser_open(engine, syntax, len(syntax), out, error, _ERROR_BYTES)
+        if status != Status.OK:
+            raise ApiError(code_of_status(STATUS_WORDS[status]), text_of(error))
+        self._parser = ffi.gc(out[0], lib.llm_answer_parser_close)
+        self._out = ffi.new("const char **")
+        self._n_out = ffi.new("size_t *")
+
+    def feed(self, text: str, is_final: bool) -> list[Diff]:
+        data = text.encode("utf-8", "replace")
+        status = lib.llm_answer_parser_feed(self._parser, data, len(data), is_final, self._out, self._n_out)
+        if status != Status.OK:
+            raise ApiError(code_of_status(STATUS_WORDS[status]))
+        return _diffs.decode(ffi.buffer(self._out[0], self._n_out[0]))

@@ -1,0 +1,179 @@
+#include "text/answer_reading.h"
+
+#include <common/chat-peg-parser.h>
+
+#include <algorithm>
+#include <memory>
+#include <new>
+
+#include "text/chat_budget.h"
+
+namespace {
+
+/* llama.cpp's parser recurses for each level of what a model writes. Beyond NESTING_SAFE it gets a stack of its own. */
+constexpr size_t NESTING_MAX = 1000, NESTING_SAFE = 64;
+
+/* Brackets that are open at once at most; what stands in strings counts, since every form has its own. */
+size_t nesting_of(const std::string &text)
+{
+    size_t depth = 0, most = 0;
+    for (const char c : text) {
+        if (c == '[' || c == '{') {
+            most = std::max(most, ++depth);
+        } else if ((c == ']' || c == '}') && depth > 0) {
+            depth--;
+        }
+    }
+    return most;
+}
+
+void collect_markers(const common_json &node, bool *begins)
+{
+    if (node.is_object() && node.value("type", "") == "until" && node.contains("delimiters")) {
+        for (const common_json &delimiter : node.at("delimiters")) {
+            const std::string text = delimiter.get<std::string>();
+            begins[static_cast<unsigned char>(text.empty() ? '\0' : text[0])] = true;
+        }
+    }
+    if (node.is_object() || node.is_array()) {
+        for (const common_json &child : node) {
+            collect_markers(child, begins);
+        }
+    }
+}
+
+std::unique_ptr<common_chat_peg_mapper> mapper_of(common_chat_format format, common_chat_msg *out)
+{
+    switch (format) {
+    case COMMON_CHAT_FORMAT_PEG_GEMMA4: return std::make_unique<common_chat_peg_gemma4_mapper>(*out);
+    case COMMON_CHAT_FORMAT_PEG_MINIMAX_M3: return std::make_unique<common_chat_peg_minimax_m3_mapper>(*out);
+    default: return std::make_unique<common_chat_peg_mapper>(*out);
+    }
+}
+
+bool is_of_call(const std::string &tag)
+{
+    return tag.rfind("tool", 0) == 0;
+}
+
+/* Which part the last byte belongs to, and how far what was said goes. A call is said once it has a name. */
+void locate(const common_peg_ast_arena &ast, const common_peg_parse_result &result, size_t n_bytes,
+            answer_reading *out)
+{
+    bool is_named = false;
+    ast.visit(result, [&](const common_peg_ast_node &node) {
+        answer_reading::part part = answer_reading::NONE;
+        if (node.tag == common_chat_peg_builder::CONTENT) {
+            part = answer_reading::TEXT;
+        } else if (node.tag == common_chat_peg_builder::REASONING) {
+            part = answer_reading::REASONING;
+        } else if (is_of_call(node.tag)) {
+            is_named = node.tag == common_chat_peg_builder::TOOL_NAME ||
+                       (is_named && node.tag != common_chat_peg_builder::TOOL_OPEN);
+            part = is_named ? answer_reading::CALL : answer_reading::NONE;
+        }
+        if (part != answer_reading::NONE && node.end >= out->n_told) {
+            out->n_told = node.end;
+            out->last = node.end == n_bytes ? part : answer_reading::NONE;
+        }
+    });
+}
+
+} // namespace
+
+/* ---- syntax -------------------------------------------------------------------------------------------------------- */
+
+std::string answer_syntax::written() const
+{
+    common_json out = common_json::object();
+    out["format"] = static_cast<int>(format);
+    out["opening"] = opening;
+    out["reopening"] = reopening;
+    out["thinking_end"] = thinking_end;
+    out["continues"] = continues;
+    out["parser"] = parser;
+    return out.dump_safe();
+}
+
+answer_syntax answer_syntax::read(const std::string &given)
+{
+    const common_json from = common_json::parse(given);
+    answer_syntax out;
+    const int format = from.at("format").get<int>();
+    if (format < 0 || format >= COMMON_CHAT_FORMAT_COUNT) {
+        throw std::runtime_error("unknown format");
+    }
+    out.format = static_cast<common_chat_format>(format);
+    out.opening = from.at("opening").get<std::string>();
+    out.reopening = from.at("reopening").get<std::string>();
+    out.thinking_end = from.at("thinking_end").get<std::string>();
+    out.continues = from.at("continues").get<bool>();
+    out.parser = from.at("parser").get<std::string>();
+    return out;
+}
+
+/* ---- form ---------------------------------------------------------------------------------------------------------- */
+
+answer_form::answer_form(const answer_syntax &syntax) : format(syntax.format)
+{
+    const common_json parser = common_json::parse(syntax.parser);
+    arena = common_peg_arena::from_json(parser);
+    collect_markers(parser, begins_marker);
+}
+
+answer_reading answer_form::parse(const std::string &text) const
+{
+    answer_reading out;
+    n_bytes_read += text.size();
+    try {
+        common_peg_parse_context context(text, COMMON_PEG_PARSE_FLAG_LENIENT);
+        const common_peg_parse_result result = arena.parse(context);
+        if (result.fail() || (result.success() && result.end != text.size())) {
+            return out;
+        }
+        out.said.role = "assistant";
+        mapper_of(format, &out.said)->from_ast(context.ast, result);
+        locate(context.ast, result, text.size(), &out);
+        out.fits = true;
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &) { /* llama.cpp's mappers throw on what they cannot convert */
+        out = answer_reading();
+    }
+    return out;
+}
+
+answer_reading answer_form::read(const std::string &text) const
+{
+    const size_t nesting = nesting_of(text);
+    if (nesting > NESTING_MAX) {
+        return {};
+    }
+    if (nesting <= NESTING_SAFE) {
+        return parse(text);
+    }
+    answer_reading out;
+    bool has_memory = true;
+    const auto work = [&]() noexcept {
+        try {
+            out = parse(text);
+        } catch (const std::bad_alloc &) {
+            has_memory = false;
+        }
+    };
+    if (!chat_call_with_stack(std::cref(work)) || !has_memory) {
+        throw std::bad_alloc();
+    }
+    return out;
+}
+
+bool answer_form::is_whole(const std::string &text) const
+{
+    n_bytes_read += text.size();
+    if (nesting_of(text) > NESTING_SAFE) {
+        return false;
+    }
+    common_peg_parse_context context(text, COMMON_PEG_PARSE_FLAG_NONE);
+    const common_peg_parse_result result = arena.parse(context);
+    return result.success() && result.end == text.size();
+}

@@ -1,0 +1,55 @@
+/* answer_reading.h: one run of llama.cpp's parser over one text, and what came out. Private to the answer parser. */
+#ifndef LLM_ANSWER_READING_H
+#define LLM_ANSWER_READING_H
+
+#include <common/chat.h>
+
+#include <cstdint>
+#include <string>
+
+/* What libllm has to know to read an answer; as bytes it is llm_prompt.syntax. */
+struct answer_syntax {
+    common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
+    std::string opening;     /* how the prompt ends: the form begins with it */
+    std::string reopening;   /* the same without thinking: where reading begins anew */
+    std::string thinking_end;
+    bool continues = false;  /* the opening ends with a part of the answer, which is not told again */
+    std::string parser;      /* llama.cpp's */
+
+    std::string written() const;
+    static answer_syntax read(const std::string &given); /* throws */
+};
+
+struct answer_reading {
+    enum part { NONE, TEXT, REASONING, CALL };
+
+    bool fits = false;    /* so far: more may be missing */
+    common_chat_msg said; /* when it fits */
+    part last = NONE;     /* what goes on to the last byte */
+    size_t n_told = 0;    /* bytes up to the end of the last thing that is in `said` */
+};
+
+class answer_form {
+  public:
+    explicit answer_form(const answer_syntax &syntax); /* throws */
+
+    /* Throws std::bad_alloc only. Texts nested too deeply do not fit. */
+    answer_reading read(const std::string &text) const;
+
+    bool is_whole(const std::string &text) const; /* nothing is missing */
+    bool may_begin_marker(char c) const
+    {
+        return begins_marker[static_cast<unsigned char>(c)];
+    }
+
+    mutable uint64_t n_bytes_read = 0;
+
+  private:
+    answer_reading parse(const std::string &text) const;
+
+    common_chat_format format;
+    common_peg_arena arena;
+    bool begins_marker[256] = {};
+};
+
+#endif

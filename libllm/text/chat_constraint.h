@@ -1,0 +1,16 @@
+/* chat_constraint.h: what the sampler has to know about an answer, as a JSON document (llm_prompt.constraint). Private to the
+ * chat door. Pure. */
+#ifndef LLM_CHAT_CONSTRAINT_H
+#define LLM_CHAT_CONSTRAINT_H
+
+#include <string>
+
+#include "model/model.h"
+#include "text/chat_control.h"
+#include "text/chat_form.h"
+
+/* `opening`: how the prompt ends. `thinking_tokens_max`: -1: no budget. Returns "" where nothing has to be known. */
+std::string chat_constraint(const model *m, const control_words &words, const chat_form &form,
+                            const std::string &opening, int64_t thinking_tokens_max);
+
+#endif

@@ -1,0 +1,288 @@
+#include "text/chat_form.h"
+
+#include <common/chat-peg-parser.h>
+#include <common/json-schema-to-grammar.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "text/chat_budget.h"
+#include "text/grammar_text.h"
+#include "text/tool_schema.h"
+
+const char *const CHAT_FORM_CONTENT = "c0nt3nt0f7h3m355ag3", *const CHAT_FORM_REASONING = "r3a50n1ng0f7h3m355ag3";
+
+namespace {
+
+/* Stands for the grammar of the text in llama.cpp's grammar of the answer. */
+const char *const GRAMMAR_OF_TEXT = "f0rm0f7h373x7";
+
+constexpr size_t FORMS_MAX = 32, FORMS_BYTES_MAX = 16 << 20;
+
+/* How calls look where the template does not say it; chat_request.cpp tells the model. */
+const char *const CALL_BEGIN = "<tool_call>", *const CALL_END = "</tool_call>";
+
+common_json message_of(const char *role, const char *content)
+{
+    common_json out = common_json::object();
+    out["role"] = role;
+    out["content"] = content;
+    return out;
+}
+
+common_json object_schema(const char *constant)
+{
+    common_json out = common_json::object();
+    out["const"] = constant;
+    return out;
+}
+
+void continue_last(const chat_wish &wish, autoparser::generation_params *out)
+{
+    out->add_generation_prompt = false;
+    out->continue_final_message =
+        wish.continues_content ? COMMON_CHAT_CONTINUATION_CONTENT : COMMON_CHAT_CONTINUATION_REASONING;
+    out->continue_msg.role = "assistant";
+    out->continue_msg.content = wish.continues_content ? CHAT_FORM_CONTENT : "";
+    out->continue_msg.reasoning_content = wish.continues_reasoning ? CHAT_FORM_REASONING : "";
+}
+
+/* The form does not depend on the conversation, so there is a short one. */
+autoparser::generation_params params_of(const common_chat_template &tmpl, const chat_wish &wish)
+{
+    autoparser::generation_params out;
+    out.messages = common_json::array();
+    out.messages.push_back(message_of("user", "Hello"));
+    out.add_generation_prompt = true;
+    out.reasoning_format = wish.is_reasoning_apart ? COMMON_REASONING_FORMAT_AUTO : COMMON_REASONING_FORMAT_NONE;
+    out.tool_choice = COMMON_CHAT_TOOL_CHOICE_NONE;
+    out.parallel_tool_calls =
+        wish.parallel < 0 ? tmpl.original_caps().supports_parallel_tool_calls : wish.parallel != 0;
+    out.extra_context = common_json::object();
+    out.extra_context["date_string"] = "01 Jan 2026";
+    out.extra_context["datetime"] = "Jan 01 2026";
+    for (const auto &[name, value] : wish.kwargs.items()) {
+        out.extra_context[name] = value;
+    }
+    const common_json thinks = out.extra_context.value("enable_thinking", common_json());
+    out.enable_thinking = !thinks.is_boolean() || thinks.get<bool>();
+    if (wish.continues_content || wish.continues_reasoning) {
+        continue_last(wish, &out);
+    }
+    return out;
+}
+
+common_json callable_tools(const chat_wish &wish)
+{
+    common_json out = common_json::array();
+    for (const common_json &tool : wish.tools) {
+        const std::string name = tool.at("function").at("name").get<std::string>();
+        if (wish.names.empty() || std::find(wish.names.begin(), wish.names.end(), name) != wish.names.end()) {
+            out.push_back(tool_with_expressible_schema(tool));
+        }
+    }
+    return out;
+}
+
+common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &analysis,
+                         autoparser::generation_params params)
+{
+    if (analysis.is_special) {
+        if (const auto found = common_chat_try_specialized_template(tmpl, tmpl.source(), params)) {
+            return *found;
+        }
+    }
+    common_chat_params out = autoparser::peg_generator::generate_parser(tmpl, params, analysis.found);
+    const autoparser::analyze_reasoning &reasoning = analysis.found.reasoning;
+    out.supports_thinking = reasoning.mode != autoparser::reasoning_mode::NONE;
+    if (out.supports_thinking) {
+        out.thinking_start_tag = reasoning.start;
+        out.thinking_end_tags = {reasoning.end};
+    }
+    return out;
+}
+
+std::string trimmed(const std::string &text)
+{
+    const char *const blanks = " \t\r\n";
+    const size_t begin = text.find_first_not_of(blanks);
+    return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
+}
+
+void describe(const common_chat_params &params, chat_form *out)
+{
+    out->format = params.format;
+    out->parser = params.parser;
+    out->opening = params.generation_prompt;
+    out->preserved = params.preserved_tokens;
+    out->stops = params.additional_stops;
+    if (params.supports_thinking && !params.thinking_end_tags.empty()) {
+        out->thinking_start = trimmed(params.thinking_start_tag);
+        out->thinking_end = trimmed(params.thinking_end_tags.front());
+        out->thinking_forced = params.thinking_end_tags.front();
+    }
+}
+
+/* How the prompt ends before it opens any thinking. */
+std::string without_thinking(const std::string &opening, const std::string &thinking_start)
+{
+    const size_t at = thinking_start.empty() ? std::string::npos : opening.find(thinking_start);
+    return opening.substr(0, at);
+}
+
+/* Of an answer without calls: thinking, then text of that grammar. */
+std::string plain_grammar(const chat_form &form)
+{
+    const std::string &start = form.thinking_start, &end = form.thinking_end;
+    const common_peg_arena parser = build_chat_peg_parser([&](common_chat_peg_builder &p) {
+        const bool thinks = !start.empty() && !end.empty();
+        const common_peg_parser thinking =
+            thinks ? p.optional(p.literal(start) + p.until(end) + p.literal(end) + p.space()) : p.eps();
+        return p.prefix(form.opening, start) + thinking +
+               p.content(p.schema(p.json(), "text", object_schema(GRAMMAR_OF_TEXT)));
+    });
+    return build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, false); });
+}
+
+/* Of an answer without calls whose text has the given grammar. Some families know no form for such answers. */
+std::string constrained_grammar(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
+                                const chat_form &form)
+{
+    autoparser::generation_params params = params_of(tmpl, wish);
+    params.json_schema = object_schema(GRAMMAR_OF_TEXT);
+    std::string out;
+    if (analysis.is_special) {
+        out = grammar_without_fences(apply(tmpl, analysis, params).grammar);
+    }
+    if (!grammar_mentions(out, GRAMMAR_OF_TEXT)) {
+        out = plain_grammar(form);
+    }
+    return grammar_with(out, GRAMMAR_OF_TEXT, wish.grammar);
+}
+
+} // namespace
+
+/* ---- analysis ------------------------------------------------------------------------------------------------------ */
+
+namespace {
+
+/* Calls as many models were taught them, for templates that say nothing about them. */
+void use_own_calls(autoparser::autoparser *found)
+{
+    found->jinja_caps.supports_tool_calls = true;
+    found->tools = autoparser::analyze_tools();
+    found->tools.format.mode = autoparser::tool_format::JSON_NATIVE;
+    found->tools.format.per_call_start = CALL_BEGIN;
+    found->tools.format.per_call_end = CALL_END;
+    found->preserved_tokens.push_back(CALL_BEGIN);
+    found->preserved_tokens.push_back(CALL_END);
+}
+
+/* The analysis of templates with name[CALL_ID]...[ARGS]{...} takes the last marker for a part of the name, too. */
+void count_markers_once(autoparser::autoparser *found)
+{
+    std::string &suffix = found->tools.function.name_suffix;
+    if (suffix == found->tools.call_id.suffix || suffix == found->tools.arguments.start) {
+        suffix.clear();
+    }
+}
+
+} // namespace
+
+chat_analysis chat_analyse(const common_chat_template &tmpl)
+{
+    chat_analysis out;
+    const chat_template_caps caps = tmpl.original_caps();
+    chat_wish nothing;
+    nothing.kwargs = common_json::object();
+    autoparser::generation_params params = params_of(tmpl, nothing);
+    out.is_special = common_chat_try_specialized_template(tmpl, tmpl.source(), params).has_value();
+    out.knows_calls = out.describes_tools = out.is_special;
+    if (out.is_special) {
+        return out;
+    }
+    out.found.analyze_template(tmpl);
+    count_markers_once(&out.found);
+    out.describes_tools = caps.supports_tools;
+    out.knows_calls = caps.supports_tool_calls && out.found.tools.format.mode != autoparser::tool_format::NONE;
+    if (!out.knows_calls) {
+        use_own_calls(&out.found);
+    }
+    return out;
+}
+
+/* ---- form ---------------------------------------------------------------------------------------------------------- */
+
+chat_form chat_form_of(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish)
+{
+    const bool calls = wish.has_tools() && wish.choice != COMMON_CHAT_TOOL_CHOICE_NONE;
+    autoparser::generation_params params = params_of(tmpl, wish);
+    if (calls) {
+        params.tools = callable_tools(wish);
+        params.tool_choice = wish.choice;
+    }
+    chat_form out;
+    const common_chat_params found = apply(tmpl, analysis, params);
+    describe(found, &out);
+    out.reopening = without_thinking(out.opening, out.thinking_start);
+    const bool thinks = !out.thinking_end.empty();
+    if (!calls && !thinks && !analysis.is_special && !analysis.found.content.is_always_wrapped()) {
+        out.parser.clear();
+    }
+    if (calls) {
+        out.grammar = found.grammar;
+        out.is_lazy = found.grammar_lazy;
+        out.triggers = found.grammar_triggers;
+    }
+    if (!wish.grammar.empty() && wish.choice != COMMON_CHAT_TOOL_CHOICE_REQUIRED) {
+        const std::string text = constrained_grammar(tmpl, analysis, wish, out);
+        params.tool_choice = COMMON_CHAT_TOOL_CHOICE_REQUIRED;
+        out.grammar = calls ? grammar_of_either(apply(tmpl, analysis, params).grammar, text) : text;
+        out.is_lazy = false;
+        out.triggers.clear();
+    }
+    if (wish.choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED && out.grammar.empty()) {
+        throw std::invalid_argument("the model's template has no form of calls that can be enforced");
+    }
+    return out;
+}
+
+std::string chat_wish::key() const
+{
+    common_json out = common_json::object();
+    out["tools"] = tools;
+    out["choice"] = static_cast<int>(choice);
+    out["names"] = names;
+    out["parallel"] = parallel;
+    out["grammar"] = grammar;
+    out["apart"] = is_reasoning_apart;
+    out["continues_reasoning"] = continues_reasoning;
+    out["continues_content"] = continues_content;
+    out["kwargs"] = kwargs;
+    return out.dump_safe();
+}
+
+/* ---- the latest ---------------------------------------------------------------------------------------------------- */
+
+std::shared_ptr<const chat_form> chat_forms::find(const std::string &key)
+{
+    const std::lock_guard<std::mutex> hold(lock);
+    const auto at = std::find_if(entries.begin(), entries.end(), [&](const entry &e) { return e.key == key; });
+    if (at == entries.end()) {
+        return nullptr;
+    }
+    entries.splice(entries.begin(), entries, at);
+    return at->form;
+}
+
+void chat_forms::keep(const std::string &key, std::shared_ptr<const chat_form> form)
+{
+    const std::lock_guard<std::mutex> hold(lock);
+    const size_t size = key.size() + form->parser.size() + form->grammar.size();
+    entries.push_front({key, std::move(form), size});
+    n_bytes += size;
+    while (entries.size() > FORMS_MAX || (n_bytes > FORMS_BYTES_MAX && entries.size() > 1)) {
+        n_bytes -= entries.back().n_bytes;
+        entries.pop_back();
+    }
+}

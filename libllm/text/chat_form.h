@@ -1,0 +1,86 @@
+/* chat_form.h: the form that a template's answers have, as llama.cpp knows it: how calls and reasoning look, the grammar that
+ * keeps a model to it, what begins it. Made from a template and what a request wants, not from its messages. Private to
+ * the chat door. */
+#ifndef LLM_CHAT_FORM_H
+#define LLM_CHAT_FORM_H
+
+#include <common/chat-auto-parser.h>
+#include <common/chat.h>
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+/* What decides the form, besides the template. Text of a stranger, not marked. */
+struct chat_wish {
+    common_json tools;               /* array in OpenAI's form, or null */
+    common_chat_tool_choice choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
+    std::vector<std::string> names;  /* only these tools may be called; none: all */
+    int parallel = -1;               /* whether one answer may call several; -1: as the template has it */
+    std::string grammar;             /* GBNF that an answer without calls must keep to; "": any text */
+    bool is_reasoning_apart = true;
+    bool continues_reasoning = false; /* the answer goes on with the last message, which has reasoning... */
+    bool continues_content = false;   /* ...and content */
+    common_json kwargs;              /* object: variables of the template */
+
+    bool has_tools() const
+    {
+        return tools.is_array() && !tools.empty();
+    }
+    bool needs_form() const
+    {
+        return (has_tools() && choice != COMMON_CHAT_TOOL_CHOICE_NONE) || !grammar.empty() || continues_reasoning ||
+               continues_content;
+    }
+    std::string key() const;
+};
+
+/* Stand for the content and the reasoning of the message that is continued. */
+extern const char *const CHAT_FORM_CONTENT, *const CHAT_FORM_REASONING;
+
+struct chat_form {
+    common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
+    std::string parser;     /* "": answers are plain text */
+    std::string opening;    /* how the prompt ends; continued: with CHAT_FORM_CONTENT and _REASONING in it */
+    std::string reopening;  /* the same without thinking */
+    std::string grammar;
+    bool is_lazy = false;   /* the grammar holds from a trigger on */
+    std::vector<common_grammar_trigger> triggers;
+    std::vector<std::string> preserved, stops;
+    std::string thinking_start, thinking_end, thinking_forced; /* "": this template's models do not think */
+};
+
+/* What the template itself says about the form, found out once. Where it has no form for calls, they have ours. */
+struct chat_analysis {
+    bool is_special = false;     /* llama.cpp has a parser for just this family */
+    bool knows_calls = false;    /* the template writes calls and their results */
+    bool describes_tools = false; /* and tells the model which there are */
+    autoparser::autoparser found;
+};
+
+/* Throws what llama.cpp throws. Needs a chat_budget. */
+chat_analysis chat_analyse(const common_chat_template &tmpl);
+
+/* Throws std::invalid_argument where llama.cpp has no form for this; and what else it throws. Needs a chat_budget. */
+chat_form chat_form_of(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish);
+
+/* The latest forms, by all they were made from: agents send the same tools at every turn. Any thread. */
+class chat_forms {
+  public:
+    std::shared_ptr<const chat_form> find(const std::string &key);
+    void keep(const std::string &key, std::shared_ptr<const chat_form> form);
+
+  private:
+    struct entry {
+        std::string key;
+        std::shared_ptr<const chat_form> form;
+        size_t n_bytes;
+    };
+    std::mutex lock;
+    std::list<entry> entries; /* the latest first */
+    size_t n_bytes = 0;
+};
+
+#endif

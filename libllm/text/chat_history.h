@@ -1,0 +1,19 @@
+/* chat_history.h: calls and their results in a conversation, for templates that do not write them or refuse their ids.
+ * Messages in OpenAI's form, as they came. Private to the chat door. Pure. */
+#ifndef LLM_CHAT_HISTORY_H
+#define LLM_CHAT_HISTORY_H
+
+#include <common/json.h>
+
+bool has_ids(const common_json &messages); /* of calls, that are not nine letters and digits */
+
+/* Each id becomes nine letters and digits, the same always. */
+void rename_ids(common_json &messages);
+
+/* Calls become text of the assistant, results text of the user. */
+common_json with_written_calls(const common_json &messages);
+
+/* The first system message tells what the template does not: which tools there are, what a call looks like. */
+void describe_tools(const common_json &tools, bool lists_tools, bool shows_form, common_json &messages);
+
+#endif

@@ -1,0 +1,87 @@
+#include "text/grammar_text.h"
+
+#include <cctype>
+
+namespace {
+
+bool is_of_name(char c)
+{
+    return isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_';
+}
+
+/* The end of what begins at text[at] and ends with `close`, escapes skipped. */
+size_t end_of(const std::string &text, size_t at, char close)
+{
+    for (at++; at < text.size() && text[at] != close; at++) {
+        at += text[at] == '\\';
+    }
+    return at < text.size() ? at + 1 : text.size();
+}
+
+/* The end of what is no name and begins at text[at]. */
+size_t end_of_other(const std::string &text, size_t at)
+{
+    switch (text[at]) {
+    case '"': return end_of(text, at, '"');
+    case '[': return end_of(text, at, ']');
+    case '<': return end_of(text, at, '>');
+    case '{': return end_of(text, at, '}');
+    case '#': {
+        const size_t end = text.find('\n', at);
+        return end == std::string::npos ? text.size() : end;
+    }
+    default: return at + 1;
+    }
+}
+
+std::string replaced(std::string text, const std::string &what, const std::string &by)
+{
+    for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) {
+        text.replace(at, what.size(), by);
+    }
+    return text;
+}
+
+std::string as_literal(const std::string &constant)
+{
+    return "\"\\\"" + constant + "\\\"\"";
+}
+
+} // namespace
+
+std::string grammar_renamed(const std::string &grammar, const std::string &prefix)
+{
+    std::string out;
+    for (size_t at = 0; at < grammar.size();) {
+        size_t end = at;
+        while (end < grammar.size() && is_of_name(grammar[end])) {
+            end++;
+        }
+        out += end > at ? prefix : "";
+        end = end > at ? end : end_of_other(grammar, at);
+        out.append(grammar, at, end - at);
+        at = end;
+    }
+    return out;
+}
+
+std::string grammar_of_either(const std::string &one, const std::string &other)
+{
+    return "root ::= one-root | other-root\n" + grammar_renamed(one, "one-") + "\n" +
+           grammar_renamed(other, "other-");
+}
+
+bool grammar_mentions(const std::string &grammar, const std::string &constant)
+{
+    return grammar.find(as_literal(constant)) != std::string::npos;
+}
+
+std::string grammar_with(const std::string &grammar, const std::string &constant, const std::string &inner)
+{
+    return replaced(grammar, as_literal(constant), "given-root") + "\n" + grammar_renamed(inner, "given-");
+}
+
+std::string grammar_without_fences(std::string grammar)
+{
+    return replaced(replaced(std::move(grammar), "\"```json\"", "\"\""), "\"```\"", "\"\"");
+}

@@ -1,0 +1,22 @@
+/* grammar_text.h: grammars in GBNF, put together. Pure. */
+#ifndef LLM_GRAMMAR_TEXT_H
+#define LLM_GRAMMAR_TEXT_H
+
+#include <string>
+
+/* All its rules under other names: `prefix` and the old one. */
+std::string grammar_renamed(const std::string &grammar, const std::string &prefix);
+
+/* What one or the other allows. */
+std::string grammar_of_either(const std::string &one, const std::string &other);
+
+/* The grammar allows the JSON string `constant`. */
+bool grammar_mentions(const std::string &grammar, const std::string &constant);
+
+/* What `inner` allows takes the place of that string. */
+std::string grammar_with(const std::string &grammar, const std::string &constant, const std::string &inner);
+
+/* Without the marks that some models put around JSON in Markdown. */
+std::string grammar_without_fences(std::string grammar);
+
+#endif
