@@ -328,12 +328,12 @@ static void test_functions_of_the_template_do_not_launder(void)
                    "<|im_end|></s>");
     check_harmless("{{ messages[0].content.replace('x', '') }}", USER("<|imx_end|>"), 0, "<|im_end|>");
     check_harmless(
-        "{{ tools | tojson }}{{ messages[-1].content }}</s>",
+        "{{ tools | tojson }}</s>",
         "{\"messages\":[{\"role\":\"user\",\"content\":\"u\"}],\"tools\":[{\"type\":\"function\",\"function\":"
         "{\"name\":\"f\",\"description\":\"<|im_end|>\",\"parameters\":{\"<s>\":\"</s>\"}}}]}",
         1,
         "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"description\": \"<|im_end|>\", "
-        "\"parameters\": {\"<s>\": \"</s>\"}}}]u</s>");
+        "\"parameters\": {\"<s>\": \"</s>\"}}}]</s>");
     check_harmless(
         "{% for m in messages %}{% for c in m.tool_calls %}{% for k, v in c.function.arguments.items() %}"
         "{{ k }}{{ v }}{% endfor %}{% endfor %}{% endfor %}",

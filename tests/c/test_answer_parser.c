@@ -1,0 +1,385 @@
+/* Answers of every family of templates, whole and in pieces, well-formed and hostile. */
+#include "answer_transcript.h"
+#include "chat_families.h"
+#include "check.h"
+
+#define TOOL(name)                                                                                                     \
+    "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"description\":\"d\",\"parameters\":{\"type\":"      \
+    "\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":[\"city\"]}}}"
+#define REQUEST(more)                                                                                                  \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"tools\":[" TOOL("get_weather") "," TOOL("get_time") "]" more "}"
+
+enum { N_FAMILIES = sizeof chat_families / sizeof chat_families[0], ANSWER_MAX = 4096 };
+
+static const char words[] = "Hello [a] {b} <c> | you";
+
+/* The same answer in pieces of a byte, and of random sizes. */
+static bool is_the_same_in_pieces(const answerer *a, const char *answer, size_t n, const transcript *whole,
+                                  random_source *random)
+{
+    bool is_same = true;
+    for (size_t i = 0; i < 4; i++) {
+        transcript t = transcript_of(&a->prompt, answer, n, i == 0, random);
+        if (strcmp(t.text, whole->text) != 0) {
+            printf("%.*s\nwhole:  %s\npieces: %s\n", (int)n, answer, whole->text, t.text);
+            is_same = false;
+        }
+        free(t.text);
+    }
+    return is_same;
+}
+
+static transcript told(const answerer *a, const char *answer)
+{
+    return transcript_of(&a->prompt, answer, strlen(answer), strlen(answer) + 1, NULL);
+}
+
+static size_t count(const char *text, char c)
+{
+    size_t n = 0;
+    for (; *text != '\0'; text++) {
+        n += *text == c;
+    }
+    return n;
+}
+
+/* ---- well-formed ---------------------------------------------------------------------------------------------------- */
+
+static void check_answer(const chat_family *f, const answerer *a, const char *answer, const char *expected,
+                         const char *unexpected)
+{
+    random_source random = {7};
+    transcript t = told(a, answer);
+    const bool has_thought = f->thought != NULL && strncmp(answer, f->thought, strlen(f->thought)) == 0;
+    const bool is_good = strstr(t.text, expected) != NULL && strstr(t.text, unexpected) == NULL &&
+                         (strstr(t.text, "[reasoning]") != NULL) == has_thought;
+    if (!is_good) {
+        printf("%s: %s\n-> %s\n", f->name, answer, t.text);
+    }
+    const bool is_same = is_the_same_in_pieces(a, answer, strlen(answer), &t, &random);
+    free(t.text);
+    CHECK(is_good);
+    CHECK(is_same);
+}
+
+static void check_family(const chat_family *f, bool thinks)
+{
+    static char answer[ANSWER_MAX];
+    answerer a;
+    CHECK(answerer_open(&a, f->source));
+    CHECK_INT(answerer_render(&a, REQUEST("")), LLM_OK);
+    const char *thought = thinks ? f->thought : "";
+    snprintf(answer, sizeof answer, "%s%s", thought, f->call);
+    check_answer(f, &a, answer, "[call 0 get_weather]{\\\"city\\\":", "[text]");
+    snprintf(answer, sizeof answer, "%s%s%s%s", thought, f->before_text, words, f->after_text);
+    check_answer(f, &a, answer, words, "[call");
+    snprintf(answer, sizeof answer, "%s%s", thought, f->call);
+    strstr(answer, "get_weather")[4] = 'x';
+    check_answer(f, &a, answer, "get_xeather", "[call");
+    answerer_close(&a);
+}
+
+static void test_every_family_calls_speaks_and_thinks(void)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        const chat_family *f = &chat_families[i];
+        if (f->thought != NULL) {
+            check_family(f, true);
+        }
+        if (strcmp(f->name, "qwen35") != 0 && strcmp(f->name, "r1") != 0) { /* these always think */
+            check_family(f, false);
+        }
+        CHECK_STILL_GOOD();
+    }
+}
+
+static void test_a_call_without_tools_is_text(void)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        const chat_family *f = &chat_families[i];
+        answerer a;
+        CHECK(answerer_open(&a, f->source));
+        CHECK_INT(answerer_render(&a, REQUEST(",\"tool_choice\":{\"mode\":\"none\"}")), LLM_OK);
+        transcript t = told(&a, f->call);
+        CHECK(strstr(t.text, "[call") == NULL);
+        free(t.text);
+        answerer_close(&a);
+    }
+}
+
+/* ---- one form, closely ---------------------------------------------------------------------------------------------- */
+
+#define CALL(name, arguments) "<tool_call>\n{\"name\": \"" name "\", \"arguments\": " arguments "}\n</tool_call>"
+
+static void check_told(const char *source, const char *request, const char *answer, const char *expected)
+{
+    random_source random = {11};
+    answerer a;
+    CHECK(answerer_open(&a, source));
+    CHECK_INT(answerer_render(&a, request), LLM_OK);
+    transcript t = told(&a, answer);
+    CHECK_STR(t.text, expected);
+    CHECK(is_the_same_in_pieces(&a, answer, strlen(answer), &t, &random));
+    free(t.text);
+    answerer_close(&a);
+}
+
+static void test_several_calls_and_text_around_them(void)
+{
+    check_told(FAMILY_HERMES, REQUEST(""),
+               "First:\n" CALL("get_weather", "{\"city\": \"A\"}") "\n" CALL("get_time", "{\"city\": \"B\"}"),
+               "[text]First:[call 0 get_weather]{\\\"city\\\": \\\"A\\\"}[call 1 get_time]{\\\"city\\\": \\\"B\\\"}");
+    check_told(FAMILY_HERMES, REQUEST(""), CALL("get_weather", "{\"city\": \"A\"}") "\nThat was it.\n",
+               "[call 0 get_weather]{\\\"city\\\": \\\"A\\\"}[text]\\nThat was it.\\n");
+    check_told(FAMILY_HERMES, REQUEST(""),
+               CALL("get_weather", "{\"city\": \"A\"}") " and " CALL("get_time", "{\"city\": \"B\"}"),
+               "[call 0 get_weather]{\\\"city\\\": \\\"A\\\"}[text] and[call 1 get_time]{\\\"city\\\": \\\"B\\\"}");
+    check_told(FAMILY_HERMES, REQUEST(""), CALL("no_tool", "{}") "\n" CALL("get_time", "{\"city\": \"B\"}"),
+               "[text]<tool_call>\\n{\\\"name\\\": \\\"no_tool\\\", \\\"arguments\\\": {}}\\n</tool_call>"
+               "[call 0 get_time]{\\\"city\\\": \\\"B\\\"}");
+}
+
+static void test_malformed_calls_are_text_and_what_was_told_is_not_told_again(void)
+{
+    check_told(FAMILY_HERMES, REQUEST(""), "a <tool_call>\nnonsense\n</tool_call> b",
+               "[text]a <tool_call>\\nnonsense\\n</tool_call> b");
+    check_told(FAMILY_HERMES, REQUEST(""), "a <tool_call>\n{\"name\": \"get_ti", "[text]a <tool_call>\\n{\\\"name\\\": \\\"get_ti");
+    check_told(FAMILY_HERMES, REQUEST(""), "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": \"B",
+               "[call 0 get_time]{\\\"city\\\": \\\"B");
+    check_told(FAMILY_HERMES, REQUEST(""),
+               "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": nothing}}\n</tool_call>",
+               "[call 0 get_time]{\\\"city\\\": n[text]othing}}\\n</tool_call>");
+    check_told(FAMILY_HERMES, REQUEST(""), "ends <tool_", "[text]ends <tool_");
+    check_told(FAMILY_LLAMA, REQUEST(""), "function f() { return 1 } // {",
+               "[text]function f() { return 1 } // {");
+}
+
+static void test_what_is_no_text_becomes_a_mark(void)
+{
+    check_told(FAMILY_HERMES, REQUEST(""), "a\xff\xc3(\xe2\x82<\xf0\x9f\x98\x80>\xe2\x82",
+               "[text]a\xef\xbf\xbd\xef\xbf\xbd(\xef\xbf\xbd<\xf0\x9f\x98\x80>\xef\xbf\xbd");
+    check_told(FAMILY_HERMES, REQUEST(""), CALL("get_time", "{\"city\": \"\xff\"}"),
+               "[call 0 get_time]{\\\"city\\\": \\\"\xef\xbf\xbd\\\"}");
+}
+
+static void test_ids_are_the_models_or_nine_letters_and_digits(void)
+{
+    answerer a;
+    CHECK(answerer_open(&a, FAMILY_HERMES));
+    CHECK_INT(answerer_render(&a, REQUEST("")), LLM_OK);
+    transcript t = told(&a, CALL("get_time", "{\"city\": \"B\"}") "\n" CALL("get_time", "{\"city\": \"B\"}"));
+    CHECK_INT(strlen(t.ids), 20);
+    CHECK(t.ids[9] == ' ' && t.ids[19] == ' ' && memcmp(t.ids, t.ids + 10, 9) != 0);
+    CHECK_INT(strspn(t.ids, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"), 9);
+    free(t.text);
+    answerer_close(&a);
+    CHECK(answerer_open(&a, FAMILY_SMALL));
+    CHECK_INT(answerer_render(&a, REQUEST("")), LLM_OK);
+    t = told(&a, "[TOOL_CALLS]get_time[CALL_ID]abcdefghi[ARGS]{\"city\": \"B\"}");
+    CHECK_STR(t.ids, "abcdefghi ");
+    free(t.text);
+    answerer_close(&a);
+}
+
+static void test_text_comes_as_it_is_written(void)
+{
+    answerer a;
+    random_source random = {3};
+    CHECK(answerer_open(&a, FAMILY_QWEN3));
+    CHECK_INT(answerer_render(&a, REQUEST("")), LLM_OK);
+    const char *answer = "<think>\nabcdef\n</think>\n\nghijkl";
+    transcript t = transcript_of(&a.prompt, answer, strlen(answer), 1, &random);
+    CHECK_STR(t.text, "[reasoning]abcdef\\n[text]ghijkl");
+    CHECK_INT(t.n_diffs, 13); /* a diff for each byte of text */
+    free(t.text);
+    answerer_close(&a);
+}
+
+static void test_plain_templates_need_no_parser(void)
+{
+    answerer a;
+    CHECK(answerer_open(&a, FAMILY_PLAIN));
+    CHECK_INT(answerer_render(&a, "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), LLM_OK);
+    CHECK_INT(a.prompt.n_syntax_bytes, 0);
+    CHECK_INT(a.prompt.n_constraint_bytes, 0);
+    transcript t = told(&a, "<tool_call> </think>");
+    CHECK_STR(t.text, "[text]<tool_call> </think>");
+    free(t.text);
+    answerer_close(&a);
+}
+
+static void test_an_answer_that_was_begun_is_not_told_again(void)
+{
+    const char *request = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\",\"content\":"
+                          "\"Once <|im_end|>\"}],\"continues\":true}";
+    check_told(FAMILY_QWEN3, request, " upon a time", "[text] upon a time");
+    check_told(FAMILY_OSS, request, " upon a time", "[text] upon a time");
+    check_told(FAMILY_PLAIN, request, " upon a time", "[text] upon a time");
+    const char *thinking = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\",\"content\":"
+                           "null,\"reasoning_content\":\"I <|im_end|>\"}],\"continues\":true}";
+    check_told(FAMILY_QWEN3, thinking, " think</think>\n\nyes", "[reasoning] think[text]yes");
+}
+
+static void test_syntax_that_is_none_is_refused(void)
+{
+    llm_answer_parser *p;
+    char error[256];
+    static const char *const bad[] = {"{", "[]", "{}", "{\"format\":99}", "\"a\"", "null"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        CHECK_INT(answer_parser_open(bad[i], strlen(bad[i]), &p, error, sizeof error), LLM_INVALID);
+        CHECK(p == NULL);
+    }
+    CHECK_INT(answer_parser_open(NULL, 0, &p, error, sizeof error), LLM_OK);
+    const char *diffs;
+    size_t n;
+    CHECK_INT(answer_parser_feed(p, "a", 1, true, &diffs, &n), LLM_OK);
+    CHECK_INT(answer_parser_feed(p, "a", 1, true, &diffs, &n), LLM_MISUSE);
+    answer_parser_close(p);
+    answer_parser_close(NULL);
+}
+
+/* ---- hostile --------------------------------------------------------------------------------------------------------- */
+
+static const char *const fragments[] = {
+    "<tool_call>", "</tool_call>", "\n", " ", "{\"name\": \"", "get_weather", "get_time", "\", \"arguments\": ", "{\"city\": \"",
+    "7", "7\"}", "}", "{", "[", "]", "\"", "<think>", "</think>", "<function=get_time>\n", "<parameter=city>\n",
+    "\n</parameter>\n", "</function>\n", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "<|channel|>", "analysis", "<|message|>",
+    "<|end|>", "<|start|>assistant", "final", " to=functions.", "<|tool_call>call:", "<tool_call|>", "<|\"|>", "<",
+    "<|START_ACTION|>", "<|END_ACTION|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "7\\", "\xc3", "\xa9", ",",
+};
+
+static size_t spell_hostile(char *out, size_t n_max, random_source *random)
+{
+    size_t n = 0;
+    for (uint32_t left = 1 + random_below(random, 24); left > 0; left--) {
+        const char *fragment = fragments[random_below(random, sizeof fragments / sizeof *fragments)];
+        if (n + strlen(fragment) < n_max) {
+            memcpy(out + n, fragment, strlen(fragment));
+            n += strlen(fragment);
+        }
+    }
+    out[n] = '\0';
+    return n;
+}
+
+static void test_whatever_a_model_writes_pieces_make_no_difference(void)
+{
+    random_source random = {20261};
+    static char answer[ANSWER_MAX];
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        answerer a;
+        CHECK(answerer_open(&a, chat_families[i].source));
+        CHECK_INT(answerer_render(&a, REQUEST("")), LLM_OK);
+        for (int round = 0; round < 60; round++) {
+            const size_t n = spell_hostile(answer, sizeof answer, &random);
+            transcript t = transcript_of(&a.prompt, answer, n, n + 1, NULL);
+            const bool is_same = is_the_same_in_pieces(&a, answer, n, &t, &random);
+            const bool is_all = count(t.text, '7') == count(answer, '7');
+            if (!is_same || !is_all) {
+                printf("%s: %s\n-> %s\n", chat_families[i].name, answer, t.text);
+            }
+            free(t.text);
+            CHECK(is_same && is_all);
+        }
+        answerer_close(&a);
+    }
+}
+
+static void test_answers_may_end_anywhere(void)
+{
+    static char answer[ANSWER_MAX];
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        const chat_family *f = &chat_families[i];
+        answerer a;
+        CHECK(answerer_open(&a, f->source));
+        CHECK_INT(answerer_render(&a, REQUEST("")), LLM_OK);
+        snprintf(answer, sizeof answer, "%s%s", f->thought == NULL ? "" : f->thought, f->call);
+        for (size_t n = 0; n <= strlen(answer); n++) {
+            transcript t = transcript_of(&a.prompt, answer, n, n + 1, NULL);
+            CHECK(strstr(t.text, "[refused]") == NULL);
+            free(t.text);
+        }
+        answerer_close(&a);
+    }
+}
+
+static void test_deep_nesting_is_text(void)
+{
+    enum { N_DEEP = 100000 };
+    static char answer[N_DEEP + 256];
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        answerer a;
+        CHECK(answerer_open(&a, chat_families[i].source));
+        CHECK_INT(answerer_render(&a, REQUEST("")), LLM_OK);
+        strcpy(answer, chat_families[i].call);
+        char *at = strstr(answer, "Paris");
+        at -= at[-1] == '"';
+        memset(at, '[', N_DEEP);
+        at[N_DEEP] = '\0';
+        transcript t = told(&a, answer);
+        CHECK_INT(count(t.text, '[') >= N_DEEP, 1);
+        free(t.text);
+        answerer_close(&a);
+    }
+}
+
+/* ---- cost ------------------------------------------------------------------------------------------------------------ */
+
+/* Bytes that llama.cpp's parser reads for each byte of a long answer. */
+static double cost_of(const char *source, const char *head, const char *part, const char *tail)
+{
+    enum { N_LONG = 32768 };
+    static char answer[N_LONG + 1024];
+    answerer a;
+    if (!answerer_open(&a, source) || answerer_render(&a, REQUEST("")) != LLM_OK) {
+        return 1e9;
+    }
+    strcpy(answer, head);
+    size_t n = strlen(answer);
+    for (; n + strlen(part) < N_LONG; n += strlen(part)) {
+        strcpy(answer + n, part);
+    }
+    strcpy(answer + n, tail);
+    n += strlen(tail);
+    transcript t = transcript_of(&a.prompt, answer, n, 4, NULL);
+    const double cost = (double)t.work / (double)n;
+    printf("%.1f for each byte of %.20s...\n", cost, part);
+    free(t.text);
+    answerer_close(&a);
+    return cost;
+}
+
+static void test_a_long_answer_costs_the_same_for_each_token(void)
+{
+    CHECK(cost_of(FAMILY_HERMES, "", "plain words ", "") < 1);
+    CHECK(cost_of(FAMILY_HERMES, "", "if (a < b) { ", "") < 60);
+    CHECK(cost_of(FAMILY_QWEN3, "<think>\n", "thoughts < ", "</think>\n\nyes") < 60);
+    CHECK(cost_of(FAMILY_LLAMA, "", "{ return } ", "") < 60);
+    CHECK(cost_of(FAMILY_HERMES, "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": \"", "a long text ",
+                  "\"}}\n</tool_call>") < 60);
+    CHECK(cost_of(FAMILY_HERMES, "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": [0",
+                  ",[1,{\"a\":2}]", "]}}\n</tool_call>") < 60);
+    CHECK(cost_of(FAMILY_CODER, "<tool_call>\n<function=get_time>\n<parameter=city>\n", "x < y\n",
+                  "\n</parameter>\n</function>\n</tool_call>") < 60);
+    CHECK(cost_of(FAMILY_HERMES, "", CALL("get_time", "{\"city\": \"B\"}") "\n", "") < 200);
+    CHECK(cost_of(FAMILY_HERMES, "", "<tool_call>\n", "") < 200);
+}
+
+int main(void)
+{
+    RUN(test_every_family_calls_speaks_and_thinks);
+    RUN(test_a_call_without_tools_is_text);
+    RUN(test_several_calls_and_text_around_them);
+    RUN(test_malformed_calls_are_text_and_what_was_told_is_not_told_again);
+    RUN(test_what_is_no_text_becomes_a_mark);
+    RUN(test_ids_are_the_models_or_nine_letters_and_digits);
+    RUN(test_text_comes_as_it_is_written);
+    RUN(test_plain_templates_need_no_parser);
+    RUN(test_an_answer_that_was_begun_is_not_told_again);
+    RUN(test_syntax_that_is_none_is_refused);
+    RUN(test_whatever_a_model_writes_pieces_make_no_difference);
+    RUN(test_answers_may_end_anywhere);
+    RUN(test_deep_nesting_is_text);
+    RUN(test_a_long_answer_costs_the_same_for_each_token);
+    return CHECK_RESULT();
+}
