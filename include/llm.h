@@ -241,7 +241,8 @@ typedef struct llm_prompt {
                        * the template does not say where they end */
     char *syntax; /* what llm_answer_parser_open needs to read the answer; 0 bytes: the answer is plain text; owned */
     size_t n_syntax_bytes;
-    char *constraint; /* what the sampler has to know, for the entry `constraint` of GENERATE; 0 bytes: nothing; owned */
+    char
+        *constraint; /* what the sampler has to know, for the entry `constraint` of GENERATE; 0 bytes: nothing; owned */
     size_t n_constraint_bytes;
     char *stops; /* JSON list of texts that end this template's answers, besides its end tokens; 0 bytes: none; owned */
     size_t n_stops_bytes;

@@ -15,8 +15,8 @@ namespace {
 
 using part = answer_reading::part;
 
-constexpr size_t SHARE = 32;       /* what is read again has grown by 1 / SHARE */
-constexpr size_t CLOSING_MAX = 96; /* bytes behind a call that may close it */
+constexpr size_t SHARE = 32;        /* what is read again has grown by 1 / SHARE */
+constexpr size_t CLOSING_MAX = 96;  /* bytes behind a call that may close it */
 constexpr size_t ID_CHARACTERS = 9; /* letters and digits: some templates take no other ids */
 constexpr size_t ID_BYTES_MAX = 64; /* of an id that a model made up */
 
@@ -62,9 +62,11 @@ int character_at(const std::string &text, size_t at)
 {
     const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
     const unsigned char first = byte(at);
-    const size_t n = first < 0x80 ? 1 : first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3
-                     : first >= 0xf0 && first < 0xf5                  ? 4
-                                                                      : 0;
+    const size_t n = first < 0x80                    ? 1
+                     : first >= 0xc2 && first < 0xe0 ? 2
+                     : first >= 0xe0 && first < 0xf0 ? 3
+                     : first >= 0xf0 && first < 0xf5 ? 4
+                                                     : 0;
     if (n == 0) {
         return -1;
     }
@@ -96,8 +98,8 @@ struct llm_answer_parser {
     part mode = part::NONE;  /* NONE: base is the opening */
     std::string pending;
     common_chat_msg told;
-    size_t n_fit = 0;       /* bytes of `pending` that fit the form */
-    size_t next = 1;        /* bytes of `pending` at which it is read */
+    size_t n_fit = 0;        /* bytes of `pending` that fit the form */
+    size_t next = 1;         /* bytes of `pending` at which it is read */
     bool is_outside = false; /* reading begins with the next marker; until then all is text */
 
     /* Of the answer. */
@@ -364,7 +366,9 @@ void llm_answer_parser::feed(const char *text, size_t n_bytes, bool is_final)
             if (n == 0 && !is_final) {
                 break;
             }
-            const size_t n_taken = n > 0 ? static_cast<size_t>(n) : n < 0 ? static_cast<size_t>(-n) : incoming.size() - at;
+            const size_t n_taken = n > 0   ? static_cast<size_t>(n)
+                                   : n < 0 ? static_cast<size_t>(-n)
+                                           : incoming.size() - at;
             const std::string character = n > 0 ? incoming.substr(at, n_taken) : "\xef\xbf\xbd";
             if (n <= 0) {
                 incoming.replace(at, n_taken, character);

@@ -57,8 +57,7 @@ bool is_of_call(const std::string &tag)
 }
 
 /* Which part the last byte belongs to, and how far what was said goes. A call is said once it has a name. */
-void locate(const common_peg_ast_arena &ast, const common_peg_parse_result &result, size_t n_bytes,
-            answer_reading *out)
+void locate(const common_peg_ast_arena &ast, const common_peg_parse_result &result, size_t n_bytes, answer_reading *out)
 {
     bool is_named = false;
     ast.visit(result, [&](const common_peg_ast_node &node) {

@@ -10,11 +10,11 @@
 /* What libllm has to know to read an answer; as bytes it is llm_prompt.syntax. */
 struct answer_syntax {
     common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
-    std::string opening;     /* how the prompt ends: the form begins with it */
-    std::string reopening;   /* the same without thinking: where reading begins anew */
+    std::string opening;   /* how the prompt ends: the form begins with it */
+    std::string reopening; /* the same without thinking: where reading begins anew */
     std::string thinking_end;
-    bool continues = false;  /* the opening ends with a part of the answer, which is not told again */
-    std::string parser;      /* llama.cpp's */
+    bool continues = false; /* the opening ends with a part of the answer, which is not told again */
+    std::string parser;     /* llama.cpp's */
 
     std::string written() const;
     static answer_syntax read(const std::string &given); /* throws */

@@ -332,7 +332,8 @@ chat_form new_form(const chat *c, const chat_wish &wish)
         throw;
     } catch (const std::exception &e) {
         if (wish.needs_form()) {
-            throw std::invalid_argument(std::string("tools: the model's template has no form of answers that could be read: ") + message_of(e));
+            throw std::invalid_argument(
+                std::string("tools: the model's template has no form of answers that could be read: ") + message_of(e));
         }
         return chat_form();
     }
@@ -494,8 +495,7 @@ void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const 
     const std::string &text_of_all = all.text.rendered.text;
     const std::string opening = all.n_history_bytes > 0 ? text_of_all.substr(all.n_history_bytes) : all.form->opening;
     const std::string syntax = all.form->parser.empty() ? "" : syntax_of(all, opening).written();
-    const std::string constraint =
-        chat_constraint(c->m, c->words, *all.form, opening, all.request.thinking_tokens_max);
+    const std::string constraint = chat_constraint(c->m, c->words, *all.form, opening, all.request.thinking_tokens_max);
     const std::string stops = stops_of(*all.form);
     owned<char> syntax_bytes(syntax.data(), syntax.size());
     owned<char> constraint_bytes(constraint.data(), constraint.size());

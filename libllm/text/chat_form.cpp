@@ -130,16 +130,34 @@ std::string without_thinking(const std::string &opening, const std::string &thin
     return opening.substr(0, at);
 }
 
+/* llama.cpp's forms of answers that must call allow any text before the call, without end. Its grammars name rules after
+ * the numbers of its parsers. */
+std::string without_text_before(std::string grammar, const std::string &parser)
+{
+    const common_json parsers = common_json::parse(parser).at("parsers");
+    for (const common_json &one : parsers) {
+        if (one.value("type", "") == "tag" && one.value("tag", "") == common_chat_peg_builder::CONTENT) {
+            const size_t child = one.at("child").get<size_t>();
+            if (child < parsers.size() && parsers.at(child).value("type", "") == "until") {
+                grammar = grammar_with_blank_rule(grammar, "until-" + std::to_string(child));
+            }
+        }
+    }
+    return grammar;
+}
+
 /* Of an answer without calls: thinking, then text of that grammar. */
-std::string plain_grammar(const chat_form &form)
+std::string plain_grammar(const chat_form &form, const autoparser::analyze_content &content)
 {
     const std::string &start = form.thinking_start, &end = form.thinking_end;
     const common_peg_arena parser = build_chat_peg_parser([&](common_chat_peg_builder &p) {
         const bool thinks = !start.empty() && !end.empty();
+        const common_peg_parser text = p.content(p.schema(p.json(), "text", object_schema(GRAMMAR_OF_TEXT)));
         const common_peg_parser thinking =
-            thinks ? p.optional(p.literal(start) + p.until(end) + p.literal(end) + p.space()) : p.eps();
-        return p.prefix(form.opening, start) + thinking +
-               p.content(p.schema(p.json(), "text", object_schema(GRAMMAR_OF_TEXT)));
+            thinks ? p.space() + p.optional(p.literal(start) + p.until(end) + p.literal(end) + p.space()) : p.eps();
+        const common_peg_parser opening = p.prefix(form.opening, start) + thinking;
+        return content.is_always_wrapped() ? opening + p.literal(content.start) + text + p.literal(content.end)
+                                           : opening + text;
     });
     return build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, false); });
 }
@@ -155,7 +173,7 @@ std::string constrained_grammar(const common_chat_template &tmpl, const chat_ana
         out = grammar_without_fences(apply(tmpl, analysis, params).grammar);
     }
     if (!grammar_mentions(out, GRAMMAR_OF_TEXT)) {
-        out = plain_grammar(form);
+        out = plain_grammar(form, analysis.found.content);
     }
     return grammar_with(out, GRAMMAR_OF_TEXT, wish.grammar);
 }
@@ -230,14 +248,18 @@ chat_form chat_form_of(const common_chat_template &tmpl, const chat_analysis &an
         out.parser.clear();
     }
     if (calls) {
-        out.grammar = found.grammar;
+        const bool must_call = wish.choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED;
+        out.grammar = must_call ? without_text_before(found.grammar, found.parser) : found.grammar;
         out.is_lazy = found.grammar_lazy;
-        out.triggers = found.grammar_triggers;
+        out.triggers = found.grammar_lazy ? found.grammar_triggers : std::vector<common_grammar_trigger>();
     }
     if (!wish.grammar.empty() && wish.choice != COMMON_CHAT_TOOL_CHOICE_REQUIRED) {
-        const std::string text = constrained_grammar(tmpl, analysis, wish, out);
-        params.tool_choice = COMMON_CHAT_TOOL_CHOICE_REQUIRED;
-        out.grammar = calls ? grammar_of_either(apply(tmpl, analysis, params).grammar, text) : text;
+        out.grammar = constrained_grammar(tmpl, analysis, wish, out);
+        if (calls) {
+            params.tool_choice = COMMON_CHAT_TOOL_CHOICE_REQUIRED;
+            const common_chat_params must_call = apply(tmpl, analysis, params);
+            out.grammar = grammar_of_either(without_text_before(must_call.grammar, must_call.parser), out.grammar);
+        }
         out.is_lazy = false;
         out.triggers.clear();
     }

@@ -15,15 +15,15 @@
 
 /* What decides the form, besides the template. Text of a stranger, not marked. */
 struct chat_wish {
-    common_json tools;               /* array in OpenAI's form, or null */
+    common_json tools; /* array in OpenAI's form, or null */
     common_chat_tool_choice choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
-    std::vector<std::string> names;  /* only these tools may be called; none: all */
-    int parallel = -1;               /* whether one answer may call several; -1: as the template has it */
-    std::string grammar;             /* GBNF that an answer without calls must keep to; "": any text */
+    std::vector<std::string> names; /* only these tools may be called; none: all */
+    int parallel = -1;              /* whether one answer may call several; -1: as the template has it */
+    std::string grammar;            /* GBNF that an answer without calls must keep to; "": any text */
     bool is_reasoning_apart = true;
     bool continues_reasoning = false; /* the answer goes on with the last message, which has reasoning... */
     bool continues_content = false;   /* ...and content */
-    common_json kwargs;              /* object: variables of the template */
+    common_json kwargs;               /* object: variables of the template */
 
     bool has_tools() const
     {
@@ -42,11 +42,11 @@ extern const char *const CHAT_FORM_CONTENT, *const CHAT_FORM_REASONING;
 
 struct chat_form {
     common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
-    std::string parser;     /* "": answers are plain text */
-    std::string opening;    /* how the prompt ends; continued: with CHAT_FORM_CONTENT and _REASONING in it */
-    std::string reopening;  /* the same without thinking */
+    std::string parser;    /* "": answers are plain text */
+    std::string opening;   /* how the prompt ends; continued: with CHAT_FORM_CONTENT and _REASONING in it */
+    std::string reopening; /* the same without thinking */
     std::string grammar;
-    bool is_lazy = false;   /* the grammar holds from a trigger on */
+    bool is_lazy = false; /* the grammar holds from a trigger on */
     std::vector<common_grammar_trigger> triggers;
     std::vector<std::string> preserved, stops;
     std::string thinking_start, thinking_end, thinking_forced; /* "": this template's models do not think */
@@ -54,8 +54,8 @@ struct chat_form {
 
 /* What the template itself says about the form, found out once. Where it has no form for calls, they have ours. */
 struct chat_analysis {
-    bool is_special = false;     /* llama.cpp has a parser for just this family */
-    bool knows_calls = false;    /* the template writes calls and their results */
+    bool is_special = false;      /* llama.cpp has a parser for just this family */
+    bool knows_calls = false;     /* the template writes calls and their results */
     bool describes_tools = false; /* and tells the model which there are */
     autoparser::autoparser found;
 };

@@ -13,9 +13,10 @@ constexpr size_t DEPTH_MAX = 128;    /* reading and rendering recurse once per l
 
 /* What a template's variables may not be called: the request or the model decides these. */
 const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
-const char *const MEMBERS[] = {"messages",        "tools",     "tool_choice", "parallel_tool_calls",
-                               "constraint",      "continues", "splices",     "add_generation_prompt",
-                               "reasoning_apart", "chat_template_kwargs",     "thinking_tokens_max"};
+const char *const MEMBERS[] = {
+    "messages",           "tools",   "tool_choice",           "parallel_tool_calls", "constraint",
+    "continues",          "splices", "add_generation_prompt", "reasoning_apart",     "chat_template_kwargs",
+    "thinking_tokens_max"};
 
 template <size_t N> bool is_in(const char *const (&table)[N], const std::string &name)
 {
@@ -336,7 +337,6 @@ common_json read_kwargs(const common_json &request)
     return request.at(name);
 }
 
-
 /* ---- what the answer is to be -------------------------------------------------------------------------------------- */
 
 bool is_known(const common_json &tools, const std::string &name)
@@ -414,8 +414,7 @@ void take_begun(common_json &messages, chat_request *out)
 } // namespace
 
 chat_request chat_request_read(const std::string &given, const common_chat_template &tmpl,
-                               const chat_analysis &analysis, const control_markers &markers,
-                               const chat_repair &repair)
+                               const chat_analysis &analysis, const control_markers &markers, const chat_repair &repair)
 {
     const common_json request = parse(given);
     if (!request.contains("messages") || !request.at("messages").is_array() || request.at("messages").empty()) {

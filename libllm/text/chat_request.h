@@ -25,10 +25,10 @@ struct chat_request {
     std::vector<chat_splice> splices; /* ascending by message */
     std::string unread_arguments;     /* of the first tool call whose arguments are no JSON; "": of none */
     bool add_generation_prompt = true;
-    chat_wish wish;               /* what the answer is to be */
-    std::string begun_reasoning;  /* of the message that is continued, which is no longer among the messages */
+    chat_wish wish;              /* what the answer is to be */
+    std::string begun_reasoning; /* of the message that is continued, which is no longer among the messages */
     std::string begun_content;
-    bool has_odd_ids = false;     /* some id of a call is not made of nine letters and digits */
+    bool has_odd_ids = false;         /* some id of a call is not made of nine letters and digits */
     int64_t thinking_tokens_max = -1; /* -1: no budget */
 
     bool continues() const

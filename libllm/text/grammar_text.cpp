@@ -1,5 +1,6 @@
 #include "text/grammar_text.h"
 
+#include <algorithm>
 #include <cctype>
 
 namespace {
@@ -67,8 +68,7 @@ std::string grammar_renamed(const std::string &grammar, const std::string &prefi
 
 std::string grammar_of_either(const std::string &one, const std::string &other)
 {
-    return "root ::= one-root | other-root\n" + grammar_renamed(one, "one-") + "\n" +
-           grammar_renamed(other, "other-");
+    return "root ::= one-root | other-root\n" + grammar_renamed(one, "one-") + "\n" + grammar_renamed(other, "other-");
 }
 
 bool grammar_mentions(const std::string &grammar, const std::string &constant)
@@ -79,6 +79,18 @@ bool grammar_mentions(const std::string &grammar, const std::string &constant)
 std::string grammar_with(const std::string &grammar, const std::string &constant, const std::string &inner)
 {
     return replaced(grammar, as_literal(constant), "given-root") + "\n" + grammar_renamed(inner, "given-");
+}
+
+std::string grammar_with_blank_rule(const std::string &grammar, const std::string &name)
+{
+    const std::string head = name + " ::= ";
+    const size_t at = grammar.find("\n" + head);
+    const size_t begin = at == std::string::npos ? (grammar.compare(0, head.size(), head) == 0 ? 0 : at) : at + 1;
+    if (begin == std::string::npos) {
+        return grammar;
+    }
+    const size_t end = std::min(grammar.find('\n', begin), grammar.size());
+    return grammar.substr(0, begin) + head + "[ \\t\\n]{0,4}" + grammar.substr(end);
 }
 
 std::string grammar_without_fences(std::string grammar)

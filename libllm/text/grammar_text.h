@@ -16,6 +16,9 @@ bool grammar_mentions(const std::string &grammar, const std::string &constant);
 /* What `inner` allows takes the place of that string. */
 std::string grammar_with(const std::string &grammar, const std::string &constant, const std::string &inner);
 
+/* The rule of this name, if there is one, allows a few blanks and nothing else. */
+std::string grammar_with_blank_rule(const std::string &grammar, const std::string &name);
+
 /* Without the marks that some models put around JSON in Markdown. */
 std::string grammar_without_fences(std::string grammar);
 

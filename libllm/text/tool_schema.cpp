@@ -9,7 +9,7 @@
 namespace {
 
 constexpr size_t SCHEMA_BYTES_MAX = 64 << 10, GRAMMAR_BYTES_MAX = 512 << 10;
-constexpr size_t DEPTH_MAX = 24;    /* the converter recurses, and its grammars grow with the square of it */
+constexpr size_t DEPTH_MAX = 24;      /* the converter recurses, and its grammars grow with the square of it */
 constexpr int64_t REPEATS_MAX = 1000; /* a grammar writes repetitions out */
 
 const char *const REPEATS[] = {"minLength", "maxLength", "minItems", "maxItems"};

@@ -46,7 +46,8 @@ static const char *transcript_member(const char *at, const char *end, const char
             return begin + (*begin == '"');
         }
         if (*at == '"') { /* another string */
-            for (at++; at < end && *at != '"'; at += *at == '\\' ? 2 : 1) {}
+            for (at++; at < end && *at != '"'; at += *at == '\\' ? 2 : 1) {
+            }
         }
     }
     return NULL;
@@ -86,7 +87,8 @@ static void transcript_add_diffs(transcript *t, const char *diffs, size_t n)
         if (*at == '{') {
             begin = at;
         } else if (*at == '"') {
-            for (at++; *at != '"'; at += *at == '\\' ? 2 : 1) {}
+            for (at++; *at != '"'; at += *at == '\\' ? 2 : 1) {
+            }
         } else if (*at == '}') {
             transcript_add_diff(t, begin, at + 1);
         }

@@ -23,28 +23,31 @@
     "\n<tool_call>\n{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}\n"       \
     "</tool_call>{% endfor %}<|im_end|>\n"
 #define FAMILY_HERMES                                                                                                  \
-    FAMILY_SYSTEM "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n{{ m.content }}"        \
-    FAMILY_CALLS FAMILY_HERMES_CALL FAMILY_OTHERS                                                                      \
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    FAMILY_SYSTEM                                                                                                      \
+        "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n{{ m.content }}" FAMILY_CALLS     \
+            FAMILY_HERMES_CALL FAMILY_OTHERS "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 #define FAMILY_QWEN3                                                                                                   \
     FAMILY_SYSTEM "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n"                       \
-    "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content }}"           \
-    FAMILY_CALLS FAMILY_HERMES_CALL FAMILY_OTHERS "{% if add_generation_prompt %}<|im_start|>assistant\n"              \
-    "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}"
+                  "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ "         \
+                  "m.content }}" FAMILY_CALLS FAMILY_HERMES_CALL FAMILY_OTHERS                                         \
+                  "{% if add_generation_prompt %}<|im_start|>assistant\n"                                              \
+                  "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% endif "   \
+                  "%}{% endif %}"
 
 #define FAMILY_CODER_CALL                                                                                              \
     "\n<tool_call>\n<function={{ c.function.name }}>\n{% for k, v in c.function.arguments.items() %}"                  \
     "<parameter={{ k }}>\n{{ v }}\n</parameter>\n{% endfor %}</function>\n</tool_call>{% endfor %}<|im_end|>\n"
 #define FAMILY_CODER                                                                                                   \
-    FAMILY_SYSTEM "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n{{ m.content }}"        \
-    FAMILY_CALLS FAMILY_CODER_CALL FAMILY_OTHERS                                                                       \
-    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    FAMILY_SYSTEM                                                                                                      \
+        "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n{{ m.content }}" FAMILY_CALLS     \
+            FAMILY_CODER_CALL FAMILY_OTHERS "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 #define FAMILY_QWEN35                                                                                                  \
-    FAMILY_SYSTEM "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n"                       \
-    "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content }}"           \
-    FAMILY_CALLS FAMILY_CODER_CALL FAMILY_OTHERS "{% if add_generation_prompt %}<|im_start|>assistant\n"               \
-    "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% else %}<think>\n"       \
-    "{% endif %}{% endif %}"
+    FAMILY_SYSTEM                                                                                                      \
+        "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n"                                 \
+        "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content "         \
+        "}}" FAMILY_CALLS FAMILY_CODER_CALL FAMILY_OTHERS "{% if add_generation_prompt %}<|im_start|>assistant\n"      \
+        "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% else %}<think>\n"   \
+        "{% endif %}{% endif %}"
 
 #define FAMILY_LLAMA                                                                                                   \
     "{{ bos_token }}<|start_header_id|>system<|end_header_id|>\n\n"                                                    \
@@ -61,11 +64,13 @@
     "[/AVAILABLE_TOOLS]{% endif %}{% for m in messages %}{% if m.role == 'user' %}[INST]{{ m.content }}[/INST]"        \
     "{% elif m.role == 'system' %}[INST]{{ m.content }}\n[/INST]"
 #define FAMILY_MISTRAL_ID                                                                                              \
-    "{% if c.id is not defined or c.id | length != 9 %}{{ raise_exception('ids have 9 letters or digits') }}{% endif %}"
+    "{% if c.id is not defined or c.id | length != 9 %}{{ raise_exception('ids have 9 letters or digits') }}{% endif " \
+    "%}"
 #define FAMILY_NEMO                                                                                                    \
     FAMILY_MISTRAL_TOOLS                                                                                               \
     "{% elif m.tool_calls %}[TOOL_CALLS][" FAMILY_CALLS FAMILY_MISTRAL_ID                                              \
-    "{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}, \"id\": \"{{ c.id }}\"}" \
+    "{\"name\": \"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}, \"id\": \"{{ c.id "     \
+    "}}\"}"                                                                                                            \
     "{% if not loop.last %}, {% endif %}{% endfor %}]{{ eos_token }}"                                                  \
     "{% elif m.role == 'tool' %}[TOOL_RESULTS]{\"content\": {{ m.content }}, \"call_id\": \"{{ m.tool_call_id }}\"}"   \
     "[/TOOL_RESULTS]{% else %}{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}"
@@ -81,17 +86,37 @@
 #define DS_GAP "\342\226\201"
 #define DS(one, two) DS_OPEN one DS_GAP two DS_CLOSE
 #define DS3(one, two, three) DS_OPEN one DS_GAP two DS_GAP three DS_CLOSE
-#define FAMILY_R1                                                                                                      \
-    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}<\357\275\234User\357\275\234>{{ m.content }}"     \
-    "{% elif m.role == 'system' %}{{ m.content }}{% elif m.role == 'assistant' %}"                                     \
-    "<\357\275\234Assistant\357\275\234>{% if m.tool_calls %}{{ m.content }}" DS3("tool", "calls", "begin")            \
-    FAMILY_CALLS DS3("tool", "call", "begin") "function" DS("tool", "sep")                                             \
-    "{{ c.function.name }}\n```json\n{{ c.function.arguments | tojson }}\n```" DS3("tool", "call", "end")              \
-    "{% endfor %}" DS3("tool", "calls", "end") "{{ eos_token }}{% else %}"                                             \
-    "{% if '</think>' in m.content %}{{ m.content.split('</think>')[-1] }}{% else %}{{ m.content }}{% endif %}"        \
-    "{{ eos_token }}{% endif %}{% elif m.role == 'tool' %}" DS3("tool", "outputs", "begin") "{{ m.content }}"          \
-    DS3("tool", "outputs", "end") "{% endif %}{% endfor %}"                                                            \
-    "{% if add_generation_prompt %}<\357\275\234Assistant\357\275\234><think>\n{% endif %}"
+#define FAMILY_R1                                                                                                                                    \
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}<\357\275\234User\357\275\234>{{ m.content }}"                                   \
+    "{% elif m.role == 'system' %}{{ m.content }}{% elif m.role == 'assistant' %}"                                                                   \
+    "<\357\275\234Assistant\357\275\234>{% if m.tool_calls %}{{ m.content }}" DS3("tool", "calls", "begin")                                          \
+        FAMILY_CALLS DS3(                                                                                                                            \
+            "tool", "call",                                                                                                                          \
+            "begin") "function" DS("tool",                                                                                                           \
+                                   "sep") "{{ c.function.name }}\n```json\n{{ c.function.arguments | tojson "                                        \
+                                          "}}\n```" DS3("tool", "call",                                                                              \
+                                                        "end") "{% endfor %}" DS3("tool", "calls",                                                   \
+                                                                                  "end") "{{ eos_token }}{% else %}"                                 \
+                                                                                         "{% if '</think>' in "                                      \
+                                                                                         "m.content %}{{ "                                           \
+                                                                                         "m.content.split('</"                                       \
+                                                                                         "think>')[-1] }}{% else "                                   \
+                                                                                         "%}{{ m.content }}{% endif "                                \
+                                                                                         "%}"                                                        \
+                                                                                         "{{ eos_token }}{% endif "                                  \
+                                                                                         "%}{% elif m.role == 'tool' "                               \
+                                                                                         "%}" DS3("tool", "outputs", "begin") "{{ m.content }}" DS3( \
+                                                                                             "tool", "outputs",                                      \
+                                                                                             "end") "{% endif %}{% "                                 \
+                                                                                                    "endfor %}"                                      \
+                                                                                                    "{% if "                                         \
+                                                                                                    "add_generation_"                                \
+                                                                                                    "prompt "                                        \
+                                                                                                    "%}<"                                            \
+                                                                                                    "\357\275\234Assi"                               \
+                                                                                                    "stant\357\275"                                  \
+                                                                                                    "\234><think>\n{%"                               \
+                                                                                                    " endif %}"
 
 #define FAMILY_OSS                                                                                                     \
     "<|start|>system<|message|>Valid channels: analysis, commentary, final.<|end|>"                                    \
@@ -149,16 +174,16 @@
 typedef struct chat_family {
     const char *name;
     const char *source;
-    const char *call;     /* of get_weather for Paris, as its models write it */
-    const char *thought;  /* "hm", before an answer; NULL: they do not think */
+    const char *call;    /* of get_weather for Paris, as its models write it */
+    const char *thought; /* "hm", before an answer; NULL: they do not think */
     const char *before_text, *after_text;
 } chat_family;
 
 #define FAMILY_PARIS "{\"city\": \"Paris\"}"
 
 static const chat_family chat_families[] = {
-    {"hermes", FAMILY_HERMES,
-     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>", NULL, "", ""},
+    {"hermes", FAMILY_HERMES, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>",
+     NULL, "", ""},
     {"qwen3", FAMILY_QWEN3, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>",
      "<think>\nhm\n</think>\n\n", "", ""},
     {"coder", FAMILY_CODER,
@@ -172,24 +197,26 @@ static const chat_family chat_families[] = {
      "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS ", \"id\": \"abcdefghi\"}]", NULL, "", ""},
     {"small", FAMILY_SMALL, "[TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]" FAMILY_PARIS, NULL, "", ""},
     {"r1", FAMILY_R1,
-     DS3("tool", "calls", "begin") DS3("tool", "call", "begin") "function" DS("tool", "sep") "get_weather\n```json\n"
-     FAMILY_PARIS "\n```" DS3("tool", "call", "end") DS3("tool", "calls", "end"), "hm</think>\n\n", "", ""},
-    {"oss", FAMILY_OSS,
-     "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>" FAMILY_PARIS,
+     DS3("tool", "calls", "begin") DS3("tool", "call", "begin") "function" DS(
+         "tool", "sep") "get_weather\n```json\n" FAMILY_PARIS "\n```" DS3("tool", "call", "end")
+         DS3("tool", "calls", "end"),
+     "hm</think>\n\n", "", ""},
+    {"oss", FAMILY_OSS, "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>" FAMILY_PARIS,
      "<|channel|>analysis<|message|>hm<|end|><|start|>assistant", "<|channel|>final<|message|>", ""},
     {"gemma4", FAMILY_GEMMA4, "<|tool_call>call:get_weather{city:<|\"|>Paris<|\"|>}<tool_call|>",
      "<|channel>thought\nhm<channel|>", "", ""},
-    {"glm", FAMILY_GLM,
-     "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
+    {"glm", FAMILY_GLM, "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
      "\n<think>hm</think>\n", "", ""},
     {"kimi", FAMILY_KIMI,
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>" FAMILY_PARIS
-     "<|tool_call_end|><|tool_calls_section_end|>", "<think>hm</think>", "", ""},
+     "<|tool_call_end|><|tool_calls_section_end|>",
+     "<think>hm</think>", "", ""},
     {"command", FAMILY_COMMAND,
      "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", \"parameters\": " FAMILY_PARIS
-     "}\n]<|END_ACTION|>", "<|START_THINKING|>hm<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"},
-    {"plain", FAMILY_PLAIN,
-     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>", NULL, "", ""},
+     "}\n]<|END_ACTION|>",
+     "<|START_THINKING|>hm<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"},
+    {"plain", FAMILY_PLAIN, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>",
+     NULL, "", ""},
     {"alternating", FAMILY_ALTERNATING,
      "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>", NULL, "", ""},
 };

@@ -4,10 +4,11 @@
 #include "check.h"
 
 #define TOOL(name)                                                                                                     \
-    "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"description\":\"d\",\"parameters\":{\"type\":"      \
+    "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"description\":\"d\",\"parameters\":{\"type\":"       \
     "\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":[\"city\"]}}}"
 #define REQUEST(more)                                                                                                  \
-    "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"tools\":[" TOOL("get_weather") "," TOOL("get_time") "]" more "}"
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"tools\":[" TOOL("get_weather") "," TOOL(                 \
+        "get_time") "]" more "}"
 
 enum { N_FAMILIES = sizeof chat_families / sizeof chat_families[0], ANSWER_MAX = 4096 };
 
@@ -130,10 +131,10 @@ static void test_several_calls_and_text_around_them(void)
                "First:\n" CALL("get_weather", "{\"city\": \"A\"}") "\n" CALL("get_time", "{\"city\": \"B\"}"),
                "[text]First:[call 0 get_weather]{\\\"city\\\": \\\"A\\\"}[call 1 get_time]{\\\"city\\\": \\\"B\\\"}");
     check_told(FAMILY_HERMES, REQUEST(""), CALL("get_weather", "{\"city\": \"A\"}") "\nThat was it.\n",
-               "[call 0 get_weather]{\\\"city\\\": \\\"A\\\"}[text]\\nThat was it.\\n");
+               "[call 0 get_weather]{\\\"city\\\": \\\"A\\\"}[text]That was it.\\n");
     check_told(FAMILY_HERMES, REQUEST(""),
                CALL("get_weather", "{\"city\": \"A\"}") " and " CALL("get_time", "{\"city\": \"B\"}"),
-               "[call 0 get_weather]{\\\"city\\\": \\\"A\\\"}[text] and[call 1 get_time]{\\\"city\\\": \\\"B\\\"}");
+               "[call 0 get_weather]{\\\"city\\\": \\\"A\\\"}[text]and[call 1 get_time]{\\\"city\\\": \\\"B\\\"}");
     check_told(FAMILY_HERMES, REQUEST(""), CALL("no_tool", "{}") "\n" CALL("get_time", "{\"city\": \"B\"}"),
                "[text]<tool_call>\\n{\\\"name\\\": \\\"no_tool\\\", \\\"arguments\\\": {}}\\n</tool_call>"
                "[call 0 get_time]{\\\"city\\\": \\\"B\\\"}");
@@ -143,15 +144,15 @@ static void test_malformed_calls_are_text_and_what_was_told_is_not_told_again(vo
 {
     check_told(FAMILY_HERMES, REQUEST(""), "a <tool_call>\nnonsense\n</tool_call> b",
                "[text]a <tool_call>\\nnonsense\\n</tool_call> b");
-    check_told(FAMILY_HERMES, REQUEST(""), "a <tool_call>\n{\"name\": \"get_ti", "[text]a <tool_call>\\n{\\\"name\\\": \\\"get_ti");
+    check_told(FAMILY_HERMES, REQUEST(""), "a <tool_call>\n{\"name\": \"get_ti",
+               "[text]a <tool_call>\\n{\\\"name\\\": \\\"get_ti");
     check_told(FAMILY_HERMES, REQUEST(""), "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": \"B",
                "[call 0 get_time]{\\\"city\\\": \\\"B");
     check_told(FAMILY_HERMES, REQUEST(""),
                "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": nothing}}\n</tool_call>",
                "[call 0 get_time]{\\\"city\\\": n[text]othing}}\\n</tool_call>");
     check_told(FAMILY_HERMES, REQUEST(""), "ends <tool_", "[text]ends <tool_");
-    check_told(FAMILY_LLAMA, REQUEST(""), "function f() { return 1 } // {",
-               "[text]function f() { return 1 } // {");
+    check_told(FAMILY_LLAMA, REQUEST(""), "function f() { return 1 } // {", "[text]function f() { return 1 } // {");
 }
 
 static void test_what_is_no_text_becomes_a_mark(void)
@@ -241,11 +242,52 @@ static void test_syntax_that_is_none_is_refused(void)
 /* ---- hostile --------------------------------------------------------------------------------------------------------- */
 
 static const char *const fragments[] = {
-    "<tool_call>", "</tool_call>", "\n", " ", "{\"name\": \"", "get_weather", "get_time", "\", \"arguments\": ", "{\"city\": \"",
-    "7", "7\"}", "}", "{", "[", "]", "\"", "<think>", "</think>", "<function=get_time>\n", "<parameter=city>\n",
-    "\n</parameter>\n", "</function>\n", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "<|channel|>", "analysis", "<|message|>",
-    "<|end|>", "<|start|>assistant", "final", " to=functions.", "<|tool_call>call:", "<tool_call|>", "<|\"|>", "<",
-    "<|START_ACTION|>", "<|END_ACTION|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "7\\", "\xc3", "\xa9", ",",
+    "<tool_call>",
+    "</tool_call>",
+    "\n",
+    " ",
+    "{\"name\": \"",
+    "get_weather",
+    "get_time",
+    "\", \"arguments\": ",
+    "{\"city\": \"",
+    "7",
+    "7\"}",
+    "}",
+    "{",
+    "[",
+    "]",
+    "\"",
+    "<think>",
+    "</think>",
+    "<function=get_time>\n",
+    "<parameter=city>\n",
+    "\n</parameter>\n",
+    "</function>\n",
+    "[TOOL_CALLS]",
+    "[ARGS]",
+    "[CALL_ID]",
+    "<|channel|>",
+    "analysis",
+    "<|message|>",
+    "<|end|>",
+    "<|start|>assistant",
+    "final",
+    " to=functions.",
+    "<|tool_call>call:",
+    "<tool_call|>",
+    "<|\"|>",
+    "<",
+    "<|START_ACTION|>",
+    "<|END_ACTION|>",
+    "<arg_key>",
+    "</arg_key>",
+    "<arg_value>",
+    "</arg_value>",
+    "7\\",
+    "\xc3",
+    "\xa9",
+    ",",
 };
 
 static size_t spell_hostile(char *out, size_t n_max, random_source *random)
@@ -357,8 +399,8 @@ static void test_a_long_answer_costs_the_same_for_each_token(void)
     CHECK(cost_of(FAMILY_LLAMA, "", "{ return } ", "") < 60);
     CHECK(cost_of(FAMILY_HERMES, "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": \"", "a long text ",
                   "\"}}\n</tool_call>") < 60);
-    CHECK(cost_of(FAMILY_HERMES, "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": [0",
-                  ",[1,{\"a\":2}]", "]}}\n</tool_call>") < 60);
+    CHECK(cost_of(FAMILY_HERMES, "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": [0", ",[1,{\"a\":2}]",
+                  "]}}\n</tool_call>") < 60);
     CHECK(cost_of(FAMILY_CODER, "<tool_call>\n<function=get_time>\n<parameter=city>\n", "x < y\n",
                   "\n</parameter>\n</function>\n</tool_call>") < 60);
     CHECK(cost_of(FAMILY_HERMES, "", CALL("get_time", "{\"city\": \"B\"}") "\n", "") < 200);
