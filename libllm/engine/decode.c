@@ -12,7 +12,8 @@ int decode_open(decode *d)
      * open by then may be forgotten, once. Sleeping ones expire a few at once, and only when nothing waits. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + d->places->n_places + DORMANT_EXPIRED_MAX + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
-    if (d->notices == NULL || d->logits == NULL || step_open(&d->step) != LLM_OK) {
+    const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_bell, &d->sampling) == LLM_OK;
+    if (d->notices == NULL || d->logits == NULL || !has_threads || step_open(&d->step) != LLM_OK) {
         decode_close(d);
         return LLM_NO_MEMORY;
     }
@@ -36,6 +37,8 @@ void decode_close(decode *d)
     free(d->logits);
     d->logits = NULL;
     step_close(&d->step);
+    sampling_close(d->sampling);
+    d->sampling = NULL;
 }
 
 /* ---- delivery ---- */
@@ -121,7 +124,7 @@ static bool has_work(void *context)
     if (d->is_undelivered && !atomic_load(&d->events_blocked)) {
         return true;
     }
-    if (d->places->store != NULL && store_has_result(d->places->store)) {
+    if (sampling_has_result(d->sampling) || (d->places->store != NULL && store_has_result(d->places->store))) {
         return true;
     }
     return d->n_notices + d->n_replies_due < LLM_REQUESTS_MAX && !ring_is_empty(d->commands);
@@ -178,6 +181,7 @@ static void *serve(void *context)
         decode_take_commands(d);
         expire(d);
         decode_start_waiting(d);
+        decode_take_sampled(d);
         const bool stepped = decode_step(d);
         const bool was_undelivered = d->is_undelivered;
         decode_deliver(d);

@@ -1,7 +1,7 @@
 /* decode.h: the decode thread: takes commands, schedules, steps the model, samples, emits. It owns the model's sequences,
  * the places and all requests from decode_start to decode_stop.
  *
- *   every loop:  take commands -> start what can start -> one step -> deliver events -> (nothing to do: sleep)
+ *   every loop:  take commands -> start what can start -> take what was picked -> one step -> deliver events -> (sleep)
  *
  * A step that fails is retried after making room, or fails exactly the requests whose sessions it harmed. Nothing here
  * waits for a reader: what the event ring does not take stays in the outboxes (outbox.h) and in `notices`. */
@@ -70,6 +70,7 @@ typedef struct decode {
     bool is_undelivered;    /* something is left that the event ring did not take */
 
     step step;
+    sampling_threads *sampling; /* owned: the threads that pick what takes long */
     bool may_reseat; /* a request has ended, KV cells were given back, or the store has read a state: who has no seat
                       * may try again */
     uint64_t idle_ms_max; /* 0: sessions do not expire */
@@ -110,5 +111,6 @@ void decode_save_all(decode *d); /* orderly stop: what commands wait for gets it
 
 /* decode_step.c: one step of the model for all that can run. False: nothing to do. */
 bool decode_step(decode *d);
+void decode_take_sampled(decode *d); /* what the threads have picked */
 
 #endif

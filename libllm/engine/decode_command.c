@@ -230,7 +230,7 @@ static void begin(decode *d, request *r, session *s)
     page_count(d->page, LLM_COUNTER_REUSED_TOKENS, r->run.plan.n_keep);
     if (kept != NULL) {
         memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
-        request_sample(r, d->model, d->logits);
+        request_sample(r, d->model, d->sampling, d->logits);
         d->may_reseat = true; /* without a step: who comes after it may begin, or, if it ended, have its seat */
     }
 }

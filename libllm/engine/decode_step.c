@@ -4,9 +4,19 @@
 
 #include "engine/decode.h"
 
+/* Of a step's time, as others have it, so much is waited for who would miss the next one: most tokens are picked in less. */
+enum { PATIENCE_SHARE = 16, PATIENCE_US_MAX = 2000 };
+
+static uint32_t patience_us(const decode *d)
+{
+    const double us = d->step.pace.decode_us / PATIENCE_SHARE;
+    return us < PATIENCE_US_MAX ? (uint32_t)us : PATIENCE_US_MAX;
+}
+
 static bool can_run(const request *r)
 {
-    return r->phase == REQUEST_RUNNING && r->session->seat != SESSION_NO_SEAT && !r->paused && !outbox_is_full(&r->out);
+    return r->phase == REQUEST_RUNNING && r->session->seat != SESSION_NO_SEAT && !r->paused && !r->is_sampling &&
+           !outbox_is_full(&r->out);
 }
 
 static void collect_runs(decode *d)
@@ -15,6 +25,26 @@ static void collect_runs(decode *d)
     for (uint32_t i = 0; i < d->n_requests; i++) {
         if (can_run(d->requests[i])) {
             step_add(&d->step, &d->requests[i]->run);
+        }
+    }
+}
+
+/* Who has lost its seat goes on when it has one again. */
+void decode_take_sampled(decode *d)
+{
+    bool is_any = false;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        is_any = is_any || (d->requests[i]->phase == REQUEST_RUNNING && d->requests[i]->is_sampling);
+    }
+    if (!is_any && !sampling_has_result(d->sampling)) {
+        return;
+    }
+    sampling_settle(d->sampling, patience_us(d));
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        request *r = d->requests[i];
+        if (r->phase == REQUEST_RUNNING && r->is_sampling && r->session->seat != SESSION_NO_SEAT &&
+            request_take_sampled(r, d->model)) {
+            d->may_reseat = d->may_reseat || r->phase == REQUEST_ENDED;
         }
     }
 }
@@ -28,7 +58,7 @@ static void sample(decode *d)
         float *logits = step_logits(&d->step, i);
         if (logits != NULL) {
             request *r = request_of_run(d->step.runs[i]);
-            request_sample(r, d->model, logits);
+            request_sample(r, d->model, d->sampling, logits);
             d->may_reseat = d->may_reseat || r->phase == REQUEST_ENDED;
         }
     }

@@ -168,9 +168,10 @@ static int check_prompt(const llm_session *d, const int32_t *tokens, size_t n_to
 
 static int replace_sampler(llm_session *d, const llm_sampling *sampling)
 {
-    const llm_sampling greedy = {.top_p = 1, .repeat_penalty = 1};
+    const llm_sampling greedy = {.top_p = 1, .repeat_penalty = 1, .typical_p = 1};
+    const sampler_options options = {.sampling = sampling != NULL ? *sampling : greedy};
     sampler *s = NULL;
-    const int status = sampler_open(d->engine->model, sampling != NULL ? sampling : &greedy, NULL, 0, 0, &s);
+    const int status = sampler_open(d->engine->model, &options, &s);
     if (status != LLM_OK) {
         return status;
     }
@@ -261,10 +262,9 @@ int llm_session_decode(llm_session *d, int32_t *token)
     }
     const size_t n_vocab = d->engine->model->info.n_vocab;
     memcpy(d->logits + n_vocab, d->logits, n_vocab * sizeof *d->logits);
-    d->run.next_token = sampler_sample(d->run.sampler, d->logits + n_vocab);
-    sampler_accept(d->run.sampler, d->run.next_token);
+    const int status = sampler_next(d->run.sampler, d->logits + n_vocab, &d->run.next_token);
     *token = d->run.next_token;
-    return LLM_OK;
+    return status;
 }
 
 int llm_session_logits(const llm_session *d, float *out, size_t n_out)

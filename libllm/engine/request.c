@@ -30,8 +30,26 @@ static int open_sampler(request *r, const model *m, const wire_command *command)
     for (size_t i = 0; i < command->n_biases; i++) {
         biases[i] = wire_logit_bias(command, i);
     }
-    const int ignore_end = (command->flags & LLM_GENERATE_IGNORE_END) != 0;
-    return sampler_open(m, &command->sampling, biases, command->n_biases, ignore_end, &r->run.sampler);
+    int32_t stop_tokens[LLM_STOP_TOKENS_MAX];
+    for (size_t i = 0; i < command->n_stop_tokens; i++) {
+        stop_tokens[i] = wire_stop_token(command, i);
+    }
+    const sampler_options options = {
+        .sampling = command->sampling,
+        .biases = biases,
+        .n_biases = command->n_biases,
+        .ignore_end = (command->flags & LLM_GENERATE_IGNORE_END) != 0,
+        .stop_tokens = stop_tokens,
+        .n_stop_tokens = command->n_stop_tokens,
+        .min_tokens = r->min_tokens,
+        .constraint = command->constraint,
+        .n_constraint_bytes = command->n_constraint_bytes,
+        .has_breakers = command->has_breakers,
+        .n_breakers = command->breakers.n,
+        .breakers = command->breakers.at,
+        .breaker_bytes = command->breakers.n_bytes,
+    };
+    return sampler_open(m, &options, &r->run.sampler);
 }
 
 /* Of more boundaries than count the last ones. */
@@ -58,6 +76,8 @@ static int fill(request *r, const model *m, const wire_command *command)
     }
     const uint32_t room = m->info.n_ctx - (uint32_t)command->n_prompt;
     r->max_tokens = command->max_tokens == 0 || command->max_tokens > room ? room : command->max_tokens;
+
+    r->min_tokens = command->min_tokens;
 
     open_cuts(r, m, command);
     int status = copy_prompt(r, m, command);
@@ -103,7 +123,11 @@ void request_close(request *r)
     free(r->prompt);
     free(r->ends);
     outbox_close(&r->out);
-    sampler_close(r->run.sampler);
+    if (r->job != NULL) {
+        sampling_abandon(r->job);
+    } else {
+        sampler_close(r->run.sampler);
+    }
     stop_close(&r->stop);
     free(r);
 }
@@ -229,8 +253,9 @@ static bool remember_end(request *r)
 static bool release_piece(request *r, const model *m, int32_t token)
 {
     char piece[STOP_FEED_BYTES_MAX];
-    const int32_t n = m->ops->piece(m, token, false, piece, sizeof piece);
+    const int32_t n = m->ops->piece(m, token, sampler_shows(r->run.sampler, token), piece, sizeof piece);
     stop_result released;
+    r->stop.is_blind = r->n_generated <= r->min_tokens && r->min_tokens > 0;
     stop_feed(&r->stop, piece, n > 0 ? (uint32_t)n : 0, &released);
     r->n_bytes += n > 0 ? (uint64_t)n : 0;
     r->ends[r->n_generated - 1] = r->n_bytes;
@@ -253,25 +278,18 @@ void request_consumed(request *r)
     }
 }
 
-void request_sample(request *r, const model *m, float *logits)
+static void go_on_with(request *r, const model *m, int status, int32_t token)
 {
-    if (!r->run.is_decoding) {
-        r->decoding_us = session_clock_us();
-        run_decoding(&r->run);
-    }
-    if (!told_logits(&r->out.told, logits)) {
-        request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
+    if (status != LLM_OK) {
+        request_end(r, LLM_OUTCOME_FAILED, (llm_status)status);
         return;
     }
-    const int32_t token = sampler_sample(r->run.sampler, logits);
-    sampler_accept(r->run.sampler, token);
     r->n_generated++;
     page_count(r->session->ground->page, LLM_COUNTER_DECODE_TOKENS, 1);
-    r->run.next_token = -1;
     if (!remember_end(r)) {
         r->n_generated--;
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
-    } else if (m->ops->is_end(m, token)) {
+    } else if (sampler_ends(r->run.sampler, token)) {
         finish_flushed(r, LLM_OUTCOME_END);
     } else if (release_piece(r, m, token)) {
         return;
@@ -280,4 +298,48 @@ void request_sample(request *r, const model *m, float *logits)
     } else {
         r->run.next_token = token;
     }
+}
+
+/* False: memory is short. */
+static bool begin_sampling(request *r, sampling_threads *threads, const float *logits)
+{
+    if (r->job == NULL) {
+        r->job = sampling_job_open(threads, r->run.sampler);
+    }
+    if (r->job == NULL) {
+        return false;
+    }
+    r->is_sampling = true;
+    sampling_begin(r->job, logits);
+    return true;
+}
+
+void request_sample(request *r, const model *m, sampling_threads *threads, float *logits)
+{
+    if (!r->run.is_decoding) {
+        r->decoding_us = session_clock_us();
+        run_decoding(&r->run);
+    }
+    r->run.next_token = -1;
+    if (!told_logits(&r->out.told, logits)) {
+        request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
+    } else if (!sampler_is_slow(r->run.sampler)) {
+        int32_t token = -1;
+        const int status = sampler_next(r->run.sampler, logits, &token);
+        go_on_with(r, m, status, token);
+    } else if (!begin_sampling(r, threads, logits)) {
+        request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
+    }
+}
+
+bool request_take_sampled(request *r, const model *m)
+{
+    int status = LLM_OK;
+    int32_t token = -1;
+    if (!sampling_take(r->job, &status, &token)) {
+        return false;
+    }
+    r->is_sampling = false;
+    go_on_with(r, m, status, token);
+    return true;
 }

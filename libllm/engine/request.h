@@ -14,6 +14,7 @@
 #include "boundary/wire.h"
 #include "engine/outbox.h"
 #include "engine/run.h"
+#include "engine/sampling.h"
 #include "llm.h"
 #include "policy/stop.h"
 #include "sessions/places.h"
@@ -34,7 +35,10 @@ typedef struct request {
     int32_t *prompt;     /* the run's; owned */
     session *session;    /* that it holds or waits for; NULL while waiting for any scratch session */
     uint32_t max_tokens; /* > 0, clamped to the context */
+    uint32_t min_tokens; /* stop strings are not looked for before */
     stop stop;           /* owned */
+    sampling_job *job;   /* owned, and the sampler with it; NULL: never yet picked for by a thread (sampling.h) */
+    bool is_sampling;    /* a thread is at it: it is in no step */
 
     uint32_t n_generated; /* sampled tokens, the one that ended the turn included */
     uint64_t n_bytes;     /* of all pieces so far */
@@ -68,8 +72,11 @@ const float *request_begin(request *r, places *p, session *s);
 void request_consumed(request *r);
 
 /* A step has consumed everything up to here and produced logits: samples a token and moves its text to the outbox.
- * May end the request. */
-void request_sample(request *r, const model *m, float *logits);
+ * May end the request. What takes long is left to the threads: is_sampling. */
+void request_sample(request *r, const model *m, sampling_threads *threads, float *logits);
+
+/* A seated one that is_sampling: goes on with the token, if it is there. True: it was. */
+bool request_take_sampled(request *r, const model *m);
 
 /* Ends the request for a reason outside the generation; the session is given up. In WAITING, too. */
 void request_end(request *r, llm_outcome outcome, llm_status status);

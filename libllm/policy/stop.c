@@ -133,7 +133,7 @@ void stop_feed(stop *s, const char *bytes, uint32_t n_bytes, stop_result *out)
     s->n_fed += n_bytes;
 
     uint32_t offset = 0;
-    const int32_t found = s->n_stops > 0 ? find(s, &offset) : -1;
+    const int32_t found = s->n_stops > 0 && !s->is_blind ? find(s, &offset) : -1;
     if (found >= 0) {
         const uint64_t begins = s->n_fed - s->n_held + offset;
         release(s, offset, true, out);
@@ -142,7 +142,7 @@ void stop_feed(stop *s, const char *bytes, uint32_t n_bytes, stop_result *out)
         out->n_released = begins;
         return;
     }
-    release(s, clear_of_stops(s), false, out);
+    release(s, s->is_blind ? s->n_held : clear_of_stops(s), false, out);
     out->n_released = s->n_fed - s->n_held;
 }
 

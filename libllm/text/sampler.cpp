@@ -1,9 +1,13 @@
 /* The order is llama-server's: biases, penalties, top_k, top_p, min_p, temperature, draw. Everything works on the plain
  * logits, in passes that compilers turn into vector instructions: with a vocabulary of 150,000 words, a record per word
- * and a sort cost milliseconds per token, and that times the number of streams. */
+ * and a sort cost milliseconds per token, and that times the number of streams. What else may be asked for goes through
+ * llama.cpp's samplers (sampler_chain.h), and what has a form is checked against it (constraint.h): both are slow, and
+ * whoever samples for others may have them done elsewhere (sampler_is_slow). */
 #include "text/sampler.h"
 
+#include "text/constraint.h"
 #include "text/lanes.h"
+#include "text/sampler_chain.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +16,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -150,6 +155,7 @@ uint32_t word_at(const float *weights, uint32_t n, double at)
 } // namespace
 
 struct sampler {
+    const model *m;
     uint32_t n_vocab;
     llm_sampling sampling;
     std::vector<logit_bias> biases; /* a bias of -infinity rules a token out */
@@ -159,14 +165,47 @@ struct sampler {
     std::vector<candidate> candidates;
     std::vector<std::pair<int32_t, float>> replaced; /* logits before the biases, for when those rule out everything */
 
-    sampler(const model *m, const llm_sampling &s)
-        : n_vocab(m->info.n_vocab), sampling(s),
-          seen(s.penalty_last_n > 0 ? static_cast<size_t>(s.penalty_last_n) : std::max<size_t>(1, m->info.n_ctx)),
-          is_penalizing(has_penalties(s)), random(static_cast<uint32_t>(s.seed ^ (s.seed >> 32)))
-    {}
+    std::vector<int32_t> stop_tokens;
+    uint32_t min_tokens = 0, n_sampled = 0;
+
+    bool needs_chain;
+    std::unique_ptr<sampler_chain> chain; /* made with the first token, of those that came before: */
+    std::vector<int32_t> history;
+    std::vector<std::string> breakers;
+
+    std::string document; /* until it is read, with the first token */
+    std::unique_ptr<constraint> form;
+    std::vector<bool> allowed;
+
+    sampler(const model *of, const llm_sampling &s)
+        : m(of), n_vocab(of->info.n_vocab), sampling(s), seen(1), random(static_cast<uint32_t>(s.seed ^ (s.seed >> 32))),
+          needs_chain(sampler_chain::is_needed(sampling))
+    {
+        is_penalizing = !needs_chain && has_penalties(sampling);
+        if (is_penalizing) {
+            const int32_t n = sampling.penalty_last_n;
+            seen = window(n > 0 ? static_cast<size_t>(n) : std::max<size_t>(1, of->info.n_ctx));
+        }
+    }
 };
 
 namespace {
+
+void rule_out(sampler *s, float *logits, int32_t token)
+{
+    s->replaced.emplace_back(token, logits[token]);
+    logits[token] = RULED_OUT;
+}
+
+void rule_out_ends(sampler *s, float *logits)
+{
+    for (const int32_t token : end_tokens(s->m)) {
+        rule_out(s, logits, token);
+    }
+    for (const int32_t token : s->stop_tokens) {
+        rule_out(s, logits, token);
+    }
+}
 
 /* Biases first, so that a token that is ruled out stays so. */
 void adjust(sampler *s, float *logits)
@@ -176,6 +215,9 @@ void adjust(sampler *s, float *logits)
         float &logit = logits[b.token];
         s->replaced.emplace_back(b.token, logit);
         logit += b.bias;
+    }
+    if (s->n_sampled < s->min_tokens) {
+        rule_out_ends(s, logits);
     }
     if (!s->is_penalizing) {
         return;
@@ -330,21 +372,147 @@ int32_t draw(sampler *s, const float *logits, int32_t token)
 
 } // namespace
 
-int sampler_open(const model *m, const llm_sampling *sampling, const logit_bias *biases, size_t n_biases,
-                 int ignore_end, sampler **out)
+namespace {
+
+bool is_token(const model *m, int32_t token)
+{
+    return token >= 0 && static_cast<uint32_t>(token) < m->info.n_vocab;
+}
+
+bool are_tokens(const model *m, const sampler_options *o)
+{
+    return std::all_of(o->biases, o->biases + o->n_biases, [&](const logit_bias &b) { return is_token(m, b.token); }) &&
+           std::all_of(o->stop_tokens, o->stop_tokens + o->n_stop_tokens, [&](int32_t t) { return is_token(m, t); });
+}
+
+std::vector<std::string> breakers_of(const sampler_options *o)
+{
+    if (!o->has_breakers) {
+        return {"\n", ":", "\"", "*"};
+    }
+    std::vector<std::string> breakers;
+    for (uint32_t i = 0; i < o->n_breakers; i++) {
+        breakers.emplace_back(o->breakers[i], o->breaker_bytes[i]);
+    }
+    return breakers;
+}
+
+/* What takes its time and can fail, at the first token. */
+void prepare(sampler *s)
+{
+    if (!s->document.empty()) {
+        s->form = constraint::read(s->m, s->document);
+        s->document = std::string();
+    }
+    if (s->needs_chain && s->chain == nullptr) {
+        auto chain = std::make_unique<sampler_chain>(s->m, s->sampling, s->breakers);
+        const size_t n_back = static_cast<size_t>(std::max(s->sampling.penalty_last_n, s->sampling.dry_penalty_last_n));
+        for (size_t i = s->history.size() - std::min(n_back, s->history.size()); i < s->history.size(); i++) {
+            chain->accept(s->history[i]);
+        }
+        s->chain = std::move(chain);
+        s->history = std::vector<int32_t>();
+    }
+}
+
+/* From adjusted logits, which stay as they are; -1: all are ruled out. */
+int32_t choose(sampler *s, const float *logits)
+{
+    if (s->chain != nullptr) {
+        return s->chain->pick(logits, s->n_vocab);
+    }
+    const int32_t best = largest(logits, s->n_vocab);
+    if (best < 0) {
+        return -1;
+    }
+    const bool is_certain = !(s->sampling.temperature > TEMPERATURE_MIN) || std::isinf(logits[best]);
+    return is_certain ? best : draw(s, logits, best);
+}
+
+/* Backwards: a token may have two biases. */
+void restore(sampler *s, float *logits)
+{
+    for (size_t i = s->replaced.size(); i-- > 0;) {
+        logits[s->replaced[i].first] = s->replaced[i].second;
+    }
+    s->replaced.clear();
+}
+
+/* The grammar is asked about one token; where it forbids that one, about all of them. */
+int32_t choose_allowed(sampler *s, float *logits)
+{
+    constraint *form = s->form.get();
+    int32_t token = choose(s, logits);
+    if (token >= 0 && form->allows(token)) {
+        return token;
+    }
+    form->mark_allowed(s->allowed);
+    const auto drop = [&] {
+        for (uint32_t t = 0; t < s->n_vocab; t++) {
+            logits[t] = s->allowed[t] ? logits[t] : RULED_OUT;
+        }
+    };
+    drop();
+    token = choose(s, logits);
+    if (token < 0) { /* what was ruled out by itself is all there is */
+        restore(s, logits);
+        drop();
+        token = choose(s, logits);
+    }
+    if (token < 0) {
+        throw grammar_fault("no token of the model goes on as the grammar wants");
+    }
+    return token;
+}
+
+int32_t chosen(sampler *s, float *logits)
+{
+    const int32_t forced = s->form != nullptr ? s->form->forced() : -1;
+    if (forced >= 0) {
+        return forced;
+    }
+    adjust(s, logits);
+    if (s->form != nullptr && s->form->holds()) {
+        return choose_allowed(s, logits);
+    }
+    const int32_t token = choose(s, logits);
+    if (token >= 0) {
+        return token;
+    }
+    restore(s, logits);
+    return std::max(0, largest(logits, s->n_vocab));
+}
+
+template <typename F> int guarded(const F &work)
+{
+    try {
+        work();
+        return LLM_OK;
+    } catch (const grammar_fault &) {
+        return LLM_CONSTRAINT;
+    } catch (...) { /* std::bad_alloc; or a regular expression that takes too much */
+        return LLM_NO_MEMORY;
+    }
+}
+
+} // namespace
+
+int sampler_open(const model *m, const sampler_options *options, sampler **out)
 {
     *out = nullptr;
-    for (size_t i = 0; i < n_biases; i++) {
-        if (biases[i].token < 0 || static_cast<uint32_t>(biases[i].token) >= m->info.n_vocab) {
-            return LLM_TOKEN;
-        }
+    if (!are_tokens(m, options)) {
+        return LLM_TOKEN;
     }
     try {
-        llm_sampling own = *sampling;
+        llm_sampling own = options->sampling;
         own.seed = own.seed == UINT64_MAX ? drawn_seed() : own.seed;
         auto s = std::make_unique<sampler>(m, own);
-        s->biases.assign(biases, biases + n_biases);
-        if (ignore_end) {
+        s->biases.assign(options->biases, options->biases + options->n_biases);
+        s->stop_tokens.assign(options->stop_tokens, options->stop_tokens + options->n_stop_tokens);
+        s->min_tokens = options->min_tokens;
+        s->breakers = breakers_of(options);
+        s->document.assign(options->constraint, options->constraint + options->n_constraint_bytes);
+        if (options->ignore_end) {
             for (const int32_t token : end_tokens(m)) {
                 s->biases.push_back({token, RULED_OUT});
             }
@@ -363,30 +531,55 @@ void sampler_close(sampler *s)
 
 void sampler_accept(sampler *s, int32_t token)
 {
-    if (!s->is_penalizing || token < 0 || static_cast<uint32_t>(token) >= s->n_vocab) {
+    if (!is_token(s->m, token)) {
         return;
     }
     try {
-        s->seen.push(token);
+        if (s->chain != nullptr) {
+            s->chain->accept(token);
+        } else if (s->needs_chain) {
+            s->history.push_back(token);
+        } else if (s->is_penalizing) {
+            s->seen.push(token);
+        }
     } catch (...) { /* out of memory: one token goes unpenalized */
     }
 }
 
-int32_t sampler_sample(sampler *s, float *logits)
+int sampler_pick(sampler *s, float *logits, int32_t *token)
 {
-    try {
-        adjust(s, logits);
-        const int32_t best = largest(logits, s->n_vocab);
-        if (best >= 0) {
-            const bool is_certain = !(s->sampling.temperature > TEMPERATURE_MIN) || std::isinf(logits[best]);
-            return is_certain ? best : draw(s, logits, best);
+    return guarded([&] {
+        prepare(s);
+        *token = chosen(s, logits);
+    });
+}
+
+int sampler_next(sampler *s, float *logits, int32_t *token)
+{
+    const int status = sampler_pick(s, logits, token);
+    return status != LLM_OK ? status : guarded([&] {
+        if (s->form != nullptr) {
+            s->form->accept(*token);
         }
-        for (size_t i = s->replaced.size(); i-- > 0;) { /* backwards: a token may have two biases */
-            logits[s->replaced[i].first] = s->replaced[i].second;
-        }
-    } catch (...) { /* out of memory: the largest logit as it stands */
-    }
-    return std::max(0, largest(logits, s->n_vocab));
+        sampler_accept(s, *token);
+        s->n_sampled++;
+    });
+}
+
+bool sampler_is_slow(const sampler *s)
+{
+    return s->needs_chain || !s->document.empty() || (s->form != nullptr && s->form->is_slow());
+}
+
+bool sampler_ends(const sampler *s, int32_t token)
+{
+    return s->m->ops->is_end(s->m, token) ||
+           std::find(s->stop_tokens.begin(), s->stop_tokens.end(), token) != s->stop_tokens.end();
+}
+
+bool sampler_shows(const sampler *s, int32_t token)
+{
+    return s->form != nullptr && s->form->shows(token);
 }
 
 uint64_t sampler_seed(const sampler *s)

@@ -13,13 +13,16 @@ static fake_model fake;
 static llm_sampling plain(float temperature)
 {
     llm_sampling s = {.temperature = temperature, .top_p = 1, .repeat_penalty = 1, .penalty_last_n = 64, .seed = 7};
+    s.typical_p = 1;
     return s;
 }
 
 static sampler *opened(llm_sampling s, const logit_bias *biases, size_t n_biases, int ignore_end)
 {
     sampler *out = NULL;
-    return sampler_open(&fake.base, &s, biases, n_biases, ignore_end, &out) == LLM_OK ? out : NULL;
+    const sampler_options options = {
+        .sampling = s, .biases = biases, .n_biases = n_biases, .ignore_end = ignore_end != 0};
+    return sampler_open(&fake.base, &options, &out) == LLM_OK ? out : NULL;
 }
 
 /* One pick from a copy of the logits. */
@@ -27,7 +30,8 @@ static int32_t pick(sampler *s, const float *logits)
 {
     float copy[N];
     memcpy(copy, logits, sizeof copy);
-    return sampler_sample(s, copy);
+    int32_t token = -1;
+    return sampler_pick(s, copy, &token) == LLM_OK ? token : -1;
 }
 
 static int32_t pick_once(llm_sampling sampling, const logit_bias *biases, size_t n_biases, int ignore_end,
@@ -67,8 +71,8 @@ static void test_biases_move_the_choice(void)
     CHECK_INT(pick_once(plain(0), &down, 1, 0, logits), 0);
     llm_sampling s = plain(0);
     sampler *out = NULL;
-    CHECK_INT(sampler_open(&fake.base, &s, &outside, 1, 0, &out), LLM_TOKEN);
-    CHECK_INT(sampler_open(&fake.base, &s, &negative, 1, 0, &out), LLM_TOKEN);
+    CHECK_INT(sampler_open(&fake.base, &(sampler_options){.sampling = s, .biases = &outside, .n_biases = 1}, &out), LLM_TOKEN);
+    CHECK_INT(sampler_open(&fake.base, &(sampler_options){.sampling = s, .biases = &negative, .n_biases = 1}, &out), LLM_TOKEN);
     CHECK(out == NULL);
 }
 

@@ -1,0 +1,54 @@
+/* grammar.h: a grammar in GBNF, compiled: what texts may be. Immutable once it is read; any thread. The language is
+ * llama.cpp's. What could grow without bound, or recurse for ever, is refused while it is read. */
+#ifndef LLM_GRAMMAR_H
+#define LLM_GRAMMAR_H
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+struct model;
+
+/* The grammar is faulty or too large; a sentence for who wrote it. */
+struct grammar_fault : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+struct grammar_range {
+    uint32_t low, high;
+};
+
+struct grammar_element {
+    enum kind : uint8_t {
+        END,       /* of a rule */
+        ALTERNATE, /* end of one way to match a rule, before the next */
+        RULE,      /* value: its number */
+        CHARACTER, /* one of ranges [value, value + n) */
+        TOKEN,     /* value: its id */
+    };
+    kind is;
+    bool is_negated; /* any but these */
+    uint32_t value, n;
+
+    bool ends_sequence() const
+    {
+        return is == END || is == ALTERNATE;
+    }
+};
+
+struct grammar {
+    std::vector<grammar_element> elements; /* rule after rule */
+    std::vector<grammar_range> ranges;
+    std::vector<uint32_t> rules; /* where each begins in `elements` */
+    uint32_t root;
+
+    /* <names of tokens> are looked up in the model's vocabulary. Throws grammar_fault, std::bad_alloc. */
+    static grammar read(const std::string &text, const model *m);
+
+    bool matches(const grammar_element &e, uint32_t character) const;
+    /* Whether a character in [low, high] may. */
+    bool may_match(const grammar_element &e, uint32_t low, uint32_t high) const;
+};
+
+#endif
