@@ -297,6 +297,29 @@ LLM_API int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, 
                                    const char **diffs, size_t *n_diffs_bytes);
 LLM_API void llm_answer_parser_close(llm_answer_parser *parser); /* NULL is allowed */
 
+typedef struct llm_document {
+    char *text; /* owned; NUL-terminated */
+    size_t n_bytes;
+} llm_document;
+
+/* Makes of the form that an answer is to have the document that a GENERATE's `constraint` carries (llm_wire.h). `request` is
+ * JSON: {"kind": ..., "text": ..., "strict": bool (default true)}:
+ *
+ *   json         any JSON object
+ *   json_schema  `text` is a schema. What of it cannot be enforced is refused, if strict; otherwise the answer may be more
+ *                than it allows there. Never enforced: formats but date, time, date-time and uuid, that only one of oneOf
+ *                matches, and maxLength and maxItems above 2000. In a pattern, a set of characters means those that JSON
+ *                does not escape
+ *   grammar      `text` is GBNF, with a rule named root
+ *   regex        `text` is an expression that the whole answer matches
+ *   choice       `text` is a JSON list of texts, of which the answer is one
+ *
+ * The work is bounded, before it is done. LLM_INVALID: `error` says what it cannot express, or how large it may be.
+ * LLM_NO_MEMORY. Free with llm_document_free, which allows NULL members. Any thread. */
+LLM_API int llm_constraint_make(const llm_engine *engine, const char *request, size_t n_bytes, llm_document *out,
+                                char *error, size_t error_bytes);
+LLM_API void llm_document_free(llm_document *document);
+
 /* ---- JSON ------------------------------------------------------------------------------------------------- */
 
 /* Most that may be in one document. */

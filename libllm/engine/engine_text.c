@@ -3,6 +3,7 @@
 
 #include "engine/engine.h"
 #include "text/answer_parser.h"
+#include "text/constraint_make.h"
 
 int64_t llm_tokenize(const llm_engine *engine, const char *text, size_t n_bytes, int add_special, int parse_special,
                      int32_t *out, size_t n_out)
@@ -60,6 +61,18 @@ int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n
 void llm_answer_parser_close(llm_answer_parser *parser)
 {
     answer_parser_close(parser);
+}
+
+int llm_constraint_make(const llm_engine *engine, const char *wanted, size_t n_bytes, llm_document *out, char *error,
+                        size_t error_bytes)
+{
+    return constraint_make(engine->model, wanted, n_bytes, out, error, error_bytes);
+}
+
+void llm_document_free(llm_document *document)
+{
+    free(document->text);
+    *document = (llm_document){0};
 }
 
 const char *llm_version(void)

@@ -23,6 +23,19 @@ uint64_t hash_of(const std::vector<uint32_t> &numbers)
     return hash;
 }
 
+/* Whether a character that has begun so may have this byte next: none longer than it has to be, no half of a pair, and none
+ * behind the last one. */
+bool goes_on(uint32_t character, uint8_t n_missing, uint8_t byte)
+{
+    if (byte >> 6 != 2) {
+        return false;
+    }
+    if (n_missing == 2) {
+        return character == 0 ? byte >= 0xa0 : character != 0xd || byte < 0xa0;
+    }
+    return n_missing < 2 || (character == 0 ? byte >= 0x90 : character != 4 || byte < 0x90);
+}
+
 } // namespace
 
 grammar_walk::grammar_walk(std::shared_ptr<const grammar> rules_, std::shared_ptr<const vocabulary_trie> vocabulary)
@@ -159,17 +172,17 @@ grammar_walk::place grammar_walk::step(place from, uint32_t character)
 bool grammar_walk::take_byte(point &p, uint8_t byte)
 {
     if (p.n_missing > 0) {
-        p.character = p.character << 6 | (byte & 0x3fu);
-        if (byte >> 6 != 2) {
+        if (!goes_on(p.character, p.n_missing, byte)) {
             return false;
         }
+        p.character = p.character << 6 | (byte & 0x3fu);
         if (--p.n_missing > 0) {
             return true;
         }
         p.at = step(p.at, p.character);
     } else if (byte < 0x80) {
         p.at = step(p.at, byte);
-    } else if (byte < 0xc0 || byte > 0xf4) {
+    } else if (byte < 0xc2 || byte > 0xf4) {
         return false;
     } else {
         p.n_missing = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
@@ -182,8 +195,9 @@ bool grammar_walk::take_byte(point &p, uint8_t byte)
 bool grammar_walk::may_go_on(const point &p)
 {
     const uint32_t n_bits = 6u * p.n_missing;
-    const uint32_t low = p.character << n_bits;
-    const uint32_t high = low | ((1u << n_bits) - 1);
+    const uint32_t high = p.character << n_bits | ((1u << n_bits) - 1);
+    const uint32_t shortest = p.n_missing == 2 ? 0x800 : 0x10000; /* behind a first byte that says nothing */
+    const uint32_t low = p.character == 0 ? shortest : p.character << n_bits;
     if (p.n_missing == 0) {
         return p.at != NONE;
     }

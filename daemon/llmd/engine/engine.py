@@ -18,9 +18,11 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from ..core import limits
+from ..core.asked import Constraint
 from ..core.errors import ApiError, code_of_status
 from ..core.room import Room
 from ..process.logs import fields
+from .constraint import make_constraint
 from .json_scan import body_scan
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
 from .opening import EngineError, EngineOptions, SavedSession, info_of, open_engine, saved_of, start_engine
@@ -348,6 +350,9 @@ class Engine:
         return await self.in_thread(
             owner, len(text), lambda: tokenize(self._engine, text.encode(), add_special, parse_special)
         )
+
+    async def make_constraint(self, owner: int, asked: Constraint) -> bytes:
+        return await self.in_thread(owner, len(asked.text), lambda: make_constraint(self._engine, asked))
 
     async def detokenize(self, owner: int, tokens: bytes) -> str:
         return await self.in_thread(owner, len(tokens), lambda: self.piece(tokens))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from ..core.asked import Asked
+from ..core.asked import Asked, RawPrompt
 from ..core.errors import ApiError
 from ..core.parts import End, Failed, Part, SessionReport, TextPart, UsedTokens
 from ..engine.bell import Bell
@@ -44,12 +44,12 @@ class Ready:
 async def make_ready(served: Served, asked: Asked, sender: Sender) -> Ready:
     """Everything before the engine: checks, rendering, tokenizing. Raises ApiError. What the engine cannot do, readers
     refuse: they know what the client calls it."""
-    assert asked.constraint is None and not getattr(asked.prompt, "tools", ())
+    assert isinstance(asked.prompt, RawPrompt) or (asked.constraint is None and not asked.prompt.tools)
     assert asked.n_logprobs is None and not (asked.returns_tokens or asked.returns_progress or asked.echoes)
     assert asked.thinking_tokens_max is None
     work = work_of(served, asked, sender.owner)
     found = await prepared(served, asked, sender)
-    return Ready(asked, found, work(prompt=found.prompt))
+    return Ready(asked, found, work(prompt=found.prompt, constraint=found.prompt.constraint))
 
 
 class Answering:

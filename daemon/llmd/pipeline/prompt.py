@@ -4,10 +4,10 @@ they were generated, or a raw prompt as it is."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..answers.memory import Splice, digests_of
-from ..core.asked import Asked, ChatPrompt, PlainMessage, RawPrompt
+from ..core.asked import Asked, ChatPrompt, Constraint, PlainMessage, RawPrompt
 from ..core.errors import ApiError
 from ..core.room import utf8_bytes
 from ..core.session_key import SessionKey
@@ -31,7 +31,7 @@ class Prepared:
 
 async def prepared(served: Served, asked: Asked, sender: Sender) -> Prepared:
     if isinstance(asked.prompt, RawPrompt):
-        return Prepared(await _tokenized(served, asked.prompt, sender))
+        return Prepared(await _raw(served, asked.prompt, asked.constraint, sender))
     return await rendered(served, asked.prompt, asked.key, asked.parent, sender)
 
 
@@ -82,6 +82,13 @@ def _splices(served: Served, asked: ChatPrompt, owner: int, key: SessionKey, dig
 
 
 # --- a raw prompt ----------------------------------------------------------------------------------------------------
+
+
+async def _raw(served: Served, asked: RawPrompt, constraint: Constraint | None, sender: Sender) -> Prompt:
+    prompt = await _tokenized(served, asked, sender)
+    if constraint is None:
+        return prompt
+    return replace(prompt, constraint=await served.engine.make_constraint(sender.owner, constraint))
 
 
 async def _tokenized(served: Served, asked: RawPrompt, sender: Sender) -> Prompt:

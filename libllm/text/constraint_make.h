@@ -1,0 +1,21 @@
+/* constraint_make.h: from the form that a client asks for to the document that constraint.h reads. Any thread. */
+#ifndef LLM_CONSTRAINT_MAKE_H
+#define LLM_CONSTRAINT_MAKE_H
+
+#include <stddef.h>
+
+#include "llm.h"
+#include "model/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* See llm_constraint_make. */
+int constraint_make(const model *m, const char *request, size_t n_bytes, llm_document *out, char *error,
+                    size_t error_bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

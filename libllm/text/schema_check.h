@@ -1,0 +1,22 @@
+/* schema_check.h: what of a JSON schema llama.cpp's converter would drop or widen without a word, and what would take it long.
+ * Throws grammar_fault naming the keyword. */
+#ifndef LLM_SCHEMA_CHECK_H
+#define LLM_SCHEMA_CHECK_H
+
+#include <nlohmann/json.hpp>
+
+#include <string>
+#include <vector>
+
+using schema_json = nlohmann::ordered_json;
+
+/* A pattern that the schema has, taken out of it: in the grammar of the rest, `literal` stands for `rule`. */
+struct schema_pattern {
+    std::string name, literal, rule;
+};
+
+/* is_strict: what cannot be kept to is refused; otherwise the answer may be more than the schema allows there. Expressions are
+ * replaced by texts of their own, and returned. */
+std::vector<schema_pattern> schema_check(schema_json &schema, bool is_strict);
+
+#endif

@@ -1,0 +1,435 @@
+/* What an answer's form does to its tokens: grammars, what begins them, thinking, on a model's vocabulary. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "llm.h"
+#include "model/model.h"
+#include "random.h"
+#include "text/constraint_make.h"
+#include "text/sampler.h"
+
+static model *sim;
+
+enum { N = 512, SIM_END = 258, ANSWER_BYTES = 1 << 16 };
+
+static sampler *constrained(const char *document, uint64_t seed, float temperature)
+{
+    sampler *s = NULL;
+    const sampler_options options = {
+        .sampling = {.temperature = temperature, .top_p = 1, .repeat_penalty = 1, .typical_p = 1, .seed = seed},
+        .constraint = document,
+        .n_constraint_bytes = strlen(document),
+    };
+    return sampler_open(sim, &options, &s) == LLM_OK ? s : NULL;
+}
+
+/* What comes of random logits, up to the end or n_max tokens; the status of the last. */
+static int answer(sampler *s, uint64_t seed, uint32_t n_max, char *out)
+{
+    random_source random = {seed};
+    size_t n_out = 0;
+    int status = LLM_OK;
+    for (uint32_t i = 0; i < n_max && status == LLM_OK; i++) {
+        float logits[N];
+        int32_t token = -1;
+        for (int t = 0; t < N; t++) {
+            logits[t] = (float)(random_below(&random, 1000)) / 100.0f;
+        }
+        status = sampler_next(s, logits, &token);
+        if (status != LLM_OK || sampler_ends(s, token)) {
+            break;
+        }
+        const int32_t n = sim->ops->piece(sim, token, sampler_shows(s, token), out + n_out, 256);
+        n_out += n > 0 ? (size_t)n : 0;
+    }
+    out[n_out] = '\0';
+    return status;
+}
+
+static llm_document made(const char *kind, const char *text, char *error)
+{
+    llm_document out = {0};
+    char request[8192];
+    snprintf(request, sizeof request, "{\"kind\":\"%s\",\"text\":%s}", kind, text);
+    error[0] = '\0';
+    (void)constraint_make(sim, request, strlen(request), &out, error, 512);
+    return out;
+}
+
+static bool begins_with_one_of(const char *text, const char *const *all, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(text, all[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- grammars ---- */
+
+static void a_choice_is_one_of_them(void)
+{
+    static const char *const all[] = {"yes", "no", "ja\xc3\xa9", " the the"};
+    char error[512], text[ANSWER_BYTES];
+    llm_document d = made("choice", "\"[\\\"yes\\\",\\\"no\\\",\\\"ja\\u00e9\\\",\\\" the the\\\"]\"", error);
+    CHECK_STR(error, "");
+    uint32_t seen = 0;
+    for (uint64_t seed = 1; seed < 60; seed++) {
+        sampler *s = constrained(d.text, seed, 1);
+        CHECK(s != NULL && sampler_is_slow(s));
+        CHECK_INT(answer(s, seed, 100, text), LLM_OK);
+        CHECK(begins_with_one_of(text, all, 4));
+        for (size_t i = 0; i < 4; i++) {
+            seen |= strcmp(text, all[i]) == 0 ? 1u << i : 0;
+        }
+        sampler_close(s);
+    }
+    CHECK_INT(seen, 15);
+    free(d.text);
+}
+
+static void json_is_json(void)
+{
+    char error[512], text[ANSWER_BYTES];
+    llm_document d = made("json_schema",
+                          "\"{\\\"type\\\":\\\"object\\\",\\\"required\\\":[\\\"n\\\",\\\"p\\\"],\\\"properties\\\":{"
+                          "\\\"n\\\":{\\\"type\\\":\\\"integer\\\",\\\"minimum\\\":3,\\\"maximum\\\":12},"
+                          "\\\"p\\\":{\\\"type\\\":\\\"string\\\",\\\"pattern\\\":\\\"^[a-c]{2}\\\\\\\\d+\\\\\\\"?$\\\"},"
+                          "\\\"l\\\":{\\\"type\\\":\\\"array\\\",\\\"maxItems\\\":3,\\\"items\\\":{\\\"type\\\":"
+                          "\\\"boolean\\\"}}},\\\"additionalProperties\\\":false}\"",
+                          error);
+    CHECK_STR(error, "");
+    for (uint64_t seed = 1; seed < 30; seed++) {
+        sampler *s = constrained(d.text, seed, 1);
+        const llm_json_limits limits = {.n_values = 100, .n_containers = 100, .n_keys = 100, .depth = 9,
+                                        .n_key_bytes = 100, .n_number_bytes = 100, .n_floats = 100, .n_text_bytes = 1000};
+        llm_json json = {0};
+        CHECK_INT(answer(s, seed, 400, text), LLM_OK);
+        CHECK_INT(llm_json_scan(text, strlen(text), &limits, &json), LLM_OK);
+        CHECK(strstr(json.text, "\"n\":") != NULL && strstr(json.text, "\"p\":\"") != NULL);
+        const int n = atoi(strstr(json.text, "\"n\":") + 4);
+        CHECK(n >= 3 && n <= 12);
+        const char *p = strstr(json.text, "\"p\":\"") + 5;
+        CHECK(p[0] >= 'a' && p[0] <= 'c' && p[1] >= 'a' && p[1] <= 'c' && p[2] >= '0' && p[2] <= '9');
+        llm_json_free(&json);
+        sampler_close(s);
+    }
+    free(d.text);
+}
+
+static void an_expression_is_matched(void)
+{
+    char error[512], text[ANSWER_BYTES];
+    llm_document d = made("regex", "\"(?:\\\\w{3}-)?[^a-z\\\\s]\\\\d{2,4}|zz*?\"", error);
+    CHECK_STR(error, "");
+    for (uint64_t seed = 1; seed < 40; seed++) {
+        sampler *s = constrained(d.text, seed, 1);
+        CHECK_INT(answer(s, seed, 40, text), LLM_OK);
+        const char *rest = strlen(text) > 4 && text[3] == '-' ? text + 4 : text;
+        CHECK(text[0] == 'z' || strlen(rest) >= 3);
+        for (const char *c = text[0] == 'z' && text[1] != '-' ? text + strlen(text) : rest + strlen(rest) - 2; *c != '\0'; c++) {
+            CHECK((*c >= '0' && *c <= '9') || (text[0] == 'z'));
+        }
+        sampler_close(s);
+    }
+    free(d.text);
+}
+
+/* Greedy logits that want something else all the time do not leave the grammar, nor end it early. */
+static void what_the_model_wants_is_not_enough(void)
+{
+    char text[64] = "";
+    sampler *s = constrained("{\"grammar\":\"root ::= \\\"ab\\\" [0-9]{3}\"}", 1, 0);
+    for (int i = 0; i < 6; i++) {
+        float logits[N] = {0};
+        int32_t token = -1;
+        logits[SIM_END] = 50;
+        logits['7'] = 1;
+        logits[300] = 9;
+        CHECK_INT(sampler_next(s, logits, &token), LLM_OK);
+        if (i == 5) {
+            CHECK_INT(token, SIM_END);
+        } else {
+            text[i] = (char)token;
+        }
+    }
+    CHECK_STR(text, "ab777");
+    sampler_close(s);
+}
+
+static void faults_have_a_status(void)
+{
+    static const char *const faulty[] = {
+        "[]", "{", "{\"grammar\":5}", "{\"grammar\":\"root ::= \"}x", "{\"grammar\":\"root ::= a\"}",
+        "{\"grammar\":\"toot ::= \\\"a\\\"\"}", "{\"grammar\":\"root ::= root \\\"a\\\"\"}",
+        "{\"grammar\":\"root ::= x root | \\\"a\\\"\\nx ::= \\\"b\\\"?\"}", "{\"grammar\":\"root ::= \\\"a\\\"{3000}\"}",
+        "{\"grammar\":\"root ::= \\\"a\\\"{900}{900}\"}", "{\"grammar\":\"root ::= \\\"a\"}",
+        "{\"grammar\":\"root ::= [a\"}", "{\"grammar\":\"root ::= \\\"a\\\" | (\"}", "{\"preserved\":[512]}",
+        "{\"thinking\":{\"start\":[-1]}}", "{\"grammar\":\"root ::= \\\"a\\\"\",\"prefill\":\"b\"}",
+        "{\"grammar\":\"root ::= \\\"a\\\"\",\"lazy\":true,\"triggers\":[{\"type\":\"pattern\",\"value\":\"(\"}]}",
+        "{\"grammar\":\"root ::= <[511]> <[512]\"}", "{\"grammar\":\"root ::= \\\"\\\\q\\\"\"}",
+    };
+    for (size_t i = 0; i < sizeof faulty / sizeof faulty[0]; i++) {
+        char text[ANSWER_BYTES];
+        sampler *s = constrained(faulty[i], 1, 1);
+        CHECK(s != NULL);
+        const int status = answer(s, 1, 3, text);
+        if (status != LLM_CONSTRAINT) {
+            printf("%s\n", faulty[i]);
+        }
+        CHECK_INT(status, LLM_CONSTRAINT);
+        sampler_close(s);
+    }
+}
+
+/* No token goes on: it ends with a status, not in a loop. */
+static void a_dead_end_is_one(void)
+{
+    char text[ANSWER_BYTES];
+    sampler *s = constrained("{\"grammar\":\"root ::= \\\"a\\\" <[258]> \\\"b\\\"\"}", 1, 1);
+    CHECK_INT(answer(s, 1, 5, text), LLM_CONSTRAINT);
+    CHECK_STR(text, "a");
+    sampler_close(s);
+}
+
+/* 40 levels of brackets that close, and a text of a megabyte: what is kept stays bounded, and the walk right. */
+static void a_long_answer_is_walked(void)
+{
+    char *text = malloc(1 << 20);
+    sampler *s = constrained("{\"grammar\":\"root ::= (b | [x-z]+)* \\\"!\\\"\\nb ::= \\\"[\\\" (b | [a-c])* \\\"]\\\"\"}", 1, 1);
+    CHECK_INT(answer(s, 3, 60000, text), LLM_OK);
+    int depth = 0;
+    for (const char *c = text; *c != '\0'; c++) {
+        depth += *c == '[' ? 1 : *c == ']' ? -1 : 0;
+        CHECK(depth >= 0);
+        CHECK(strchr(depth > 0 ? "[]abc" : "xyz]!", *c) != NULL);
+    }
+    CHECK(strlen(text) > 0);
+    sampler_close(s);
+    free(text);
+}
+
+static void ambiguity_is_bounded(void)
+{
+    char text[ANSWER_BYTES];
+    sampler *s = constrained("{\"grammar\":\"root ::= (x x x x x x x x)* \\\"!\\\"\\nx ::= (\\\"a\\\" | \\\"aa\\\" | \\\"aaa\\\" "
+                             "| [a-b] [a] )+\"}", 1, 1);
+    const int status = answer(s, 5, 500, text);
+    CHECK(status == LLM_OK || status == LLM_CONSTRAINT);
+    for (const char *c = text; *c != '\0'; c++) {
+        CHECK(*c == 'a' || *c == 'b' || *c == '!');
+    }
+    sampler_close(s);
+}
+
+/* ---- what begins a grammar ---- */
+
+/* Forces the text, token by token, and returns how many tokens of it came as wanted. */
+static size_t fed(sampler *s, const char *wanted)
+{
+    int32_t tokens[256];
+    const int64_t n = sim->ops->tokenize(sim, wanted, strlen(wanted), false, true, tokens, 256);
+    for (int64_t i = 0; i < n; i++) {
+        float logits[N] = {0};
+        int32_t token = -1;
+        logits[tokens[i]] = 90;
+        if (sampler_next(s, logits, &token) != LLM_OK || token != tokens[i]) {
+            return (size_t)i;
+        }
+    }
+    return (size_t)n;
+}
+
+static size_t n_tokens(const char *text)
+{
+    int32_t tokens[256];
+    return (size_t)sim->ops->tokenize(sim, text, strlen(text), false, true, tokens, 256);
+}
+
+static void a_word_begins_it(void)
+{
+    static const char document[] = "{\"grammar\":\"root ::= \\\"<call>\\\" [0-9]+ \\\"</call>\\\"\",\"lazy\":true,"
+                                   "\"triggers\":[{\"type\":\"word\",\"value\":\"<call>\"}]}";
+    sampler *s = constrained(document, 1, 0);
+    CHECK(sampler_is_slow(s)); /* the document is not read yet */
+    CHECK_INT(fed(s, "some <cal words the <call"), n_tokens("some <cal words the <call"));
+    CHECK(!sampler_is_slow(s));
+    CHECK_INT(fed(s, ">"), 1);
+    CHECK(sampler_is_slow(s));
+    CHECK_INT(fed(s, "12</call>x"), n_tokens("12</call>"));
+    sampler_close(s);
+}
+
+static void a_word_that_is_another_begins_nothing(void)
+{
+    static const char document[] = "{\"grammar\":\"root ::= \\\" the\\\" [0-9]\",\"lazy\":true,"
+                                   "\"triggers\":[{\"type\":\"word\",\"value\":\" th\"}]}";
+    sampler *s = constrained(document, 1, 0);
+    CHECK_INT(fed(s, " then more"), n_tokens(" then more")); /* " then" is one token that the grammar has not */
+    CHECK_INT(fed(s, " the5"), n_tokens(" the5"));
+    CHECK_INT(fed(s, "x"), 0); /* only the end */
+    sampler_close(s);
+}
+
+static void a_token_or_an_expression_begins_it(void)
+{
+    char document[512];
+    snprintf(document, sizeof document,
+             "{\"grammar\":\"root ::= <[257]> \\\"a\\\"\",\"lazy\":true,\"preserved\":[257],"
+             "\"triggers\":[{\"type\":\"token\",\"token\":257}]}");
+    sampler *s = constrained(document, 1, 0);
+    CHECK_INT(fed(s, "x<|im_start|>ab"), 3);
+    CHECK(sampler_shows(s, 257) && !sampler_shows(s, SIM_END));
+    sampler_close(s);
+    s = constrained("{\"grammar\":\"root ::= \\\"b\\\" [0-9]\",\"lazy\":true,"
+                    "\"triggers\":[{\"type\":\"pattern\",\"value\":\"a+(b)$\"}]}", 1, 0);
+    CHECK_INT(fed(s, "b7 aab7x"), n_tokens("b7 aab7"));
+    sampler_close(s);
+    s = constrained("{\"grammar\":\"root ::= \\\"b\\\" [0-9]\",\"lazy\":true,"
+                    "\"triggers\":[{\"type\":\"pattern_full\",\"value\":\"a+(b)\"}]}", 1, 0);
+    CHECK_INT(fed(s, "xaab:"), n_tokens("xaab:"));
+    sampler_close(s);
+}
+
+/* ---- thinking ---- */
+
+static void thinking_ends_at_its_budget(void)
+{
+    char document[512];
+    snprintf(document, sizeof document,
+             "{\"grammar\":\"root ::= \\\"(\\\" [0-9]\",\"lazy\":true,\"triggers\":[{\"type\":\"word\",\"value\":\"(\"}],"
+             "\"thinking\":{\"start\":[60],\"end\":[62],\"forced\":[46,62],\"max\":3,\"is_open\":true}}");
+    sampler *s = constrained(document, 1, 0);
+    CHECK_INT(fed(s, "(a("), 3);  /* while it thinks, nothing begins the grammar */
+    CHECK_INT(fed(s, ".>"), 2);   /* forced, whatever it wants: see below */
+    CHECK_INT(fed(s, "x<ab"), 4); /* thinking again */
+    CHECK_INT(fed(s, "\xc3"), 1); /* a character begins: it is let finish */
+    CHECK_INT(fed(s, "\xa9"), 1);
+    CHECK_INT(fed(s, "no"), 0);
+    CHECK_INT(fed(s, ">"), 1);
+    CHECK_INT(fed(s, "(5x"), 2);
+    sampler_close(s);
+    s = constrained("{\"thinking\":{\"start\":[60],\"end\":[62],\"forced\":[62],\"max\":0,\"is_open\":true}}", 1, 0);
+    CHECK_INT(fed(s, "a"), 0);
+    CHECK_INT(fed(s, "ab<"), 3);
+    CHECK_INT(fed(s, "a"), 0);
+    sampler_close(s);
+}
+
+/* ---- least length, stop tokens ---- */
+
+static void an_answer_has_its_least_length(void)
+{
+    const int32_t stops[] = {'q'};
+    sampler *s = NULL;
+    const sampler_options options = {.sampling = {.top_p = 1, .repeat_penalty = 1, .typical_p = 1, .seed = 1},
+                                     .stop_tokens = stops,
+                                     .n_stop_tokens = 1,
+                                     .min_tokens = 3};
+    CHECK_INT(sampler_open(sim, &options, &s), LLM_OK);
+    for (int i = 0; i < 4; i++) {
+        float logits[N] = {0};
+        int32_t token = -1;
+        logits[SIM_END] = 9;
+        logits['q'] = 8;
+        logits['r'] = 7;
+        CHECK_INT(sampler_next(s, logits, &token), LLM_OK);
+        CHECK_INT(token, i < 3 ? 'r' : SIM_END);
+    }
+    CHECK(sampler_ends(s, 'q') && sampler_ends(s, SIM_END) && !sampler_ends(s, 'r'));
+    sampler_close(s);
+    const int32_t outside[] = {N};
+    CHECK_INT(sampler_open(sim, &(sampler_options){.stop_tokens = outside, .n_stop_tokens = 1}, &s), LLM_TOKEN);
+}
+
+/* ---- what clients ask for ---- */
+
+static void what_cannot_be_is_refused(void)
+{
+    static const struct {
+        const char *kind, *text, *says;
+    } rows[] = {
+        {"json_schema", "\"{\"", "no JSON"},
+        {"json_schema", "\"5\"", "no object"},
+        {"json_schema", "\"{\\\"not\\\":{}}\"", "keyword not"},
+        {"json_schema", "\"{\\\"properties\\\":{\\\"a\\\":{\\\"uniqueItems\\\":true}}}\"", "/properties/a: the keyword uniqueItems"},
+        {"json_schema", "\"{\\\"type\\\":\\\"number\\\",\\\"minimum\\\":0}\"", "minimum of a number"},
+        {"json_schema", "\"{\\\"$ref\\\":\\\"#/$defs/x\\\"}\"", "cannot be expressed"},
+        {"json_schema", "\"{\\\"$ref\\\":\\\"https://x/y\\\"}\"", "cannot be expressed"},
+        {"json_schema", "\"{\\\"type\\\":\\\"integer\\\",\\\"minimum\\\":3,\\\"maximum\\\":1}\"", "minimum is more"},
+        {"json_schema", "\"{\\\"type\\\":\\\"string\\\",\\\"pattern\\\":\\\"(?=a)\\\"}\"", "(?="},
+        {"json_schema", "\"{\\\"type\\\":\\\"string\\\",\\\"minLength\\\":5000}\"", "2000 repetitions"},
+        {"json_schema", "\"{\\\"anyOf\\\":[{}],\\\"properties\\\":{}}\"", "properties beside anyOf"},
+        {"regex", "\"a\\\\1\"", "\\1"},
+        {"regex", "\"(a\"", "not closed"},
+        {"regex", "\"a)\"", "unbalanced"},
+        {"regex", "\"[z-a]\"", "backwards"},
+        {"choice", "\"[]\"", "1 to"},
+        {"choice", "\"[5]\"", "no text"},
+        {"grammar", "\"root ::= x\"", "no rule named x"},
+        {"grammar", "\"root ::= root\"", "left recursion"},
+        {"nonsense", "\"\"", "not one of"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char error[512];
+        llm_document d = made(rows[i].kind, rows[i].text, error);
+        if (d.text != NULL || strstr(error, rows[i].says) == NULL) {
+            printf("%s %s: \"%s\"\n", rows[i].kind, rows[i].text, error);
+        }
+        CHECK(d.text == NULL && strstr(error, rows[i].says) != NULL);
+    }
+    char error[512];
+    const char lenient[] = "{\"kind\":\"json_schema\",\"strict\":false,\"text\":\"{\\\"type\\\":\\\"object\\\",\\\"not\\\":{},"
+                           "\\\"minProperties\\\":1}\"}";
+    llm_document d = {0};
+    CHECK_INT(constraint_make(sim, lenient, strlen(lenient), &d, error, sizeof error), LLM_OK);
+    free(d.text);
+}
+
+/* Deep, wide, long: refused at once or made at once. */
+static void size_is_bounded(void)
+{
+    const size_t n_max = 1 << 19;
+    char *request = malloc(n_max + 64), error[512];
+    llm_document d = {0};
+    for (int kind = 0; kind < 3; kind++) {
+        static const char *const open[] = {"[", "{\\\"items\\\":", "("};
+        static const char *const kinds[] = {"json_schema", "json_schema", "regex"};
+        size_t n = (size_t)sprintf(request, "{\"kind\":\"%s\",\"text\":\"", kinds[kind]);
+        while (n < n_max - 64) {
+            n += (size_t)sprintf(request + n, "%s", open[kind]);
+        }
+        n += (size_t)sprintf(request + n, "\"}");
+        CHECK_INT(constraint_make(sim, request, n, &d, error, sizeof error), LLM_INVALID);
+        CHECK(d.text == NULL && error[0] != '\0');
+    }
+    free(request);
+}
+
+int main(void)
+{
+    char error[256];
+    const model_options options = {.path = "dense", .n_seq = 1, .n_batch = 64};
+    if (model_open("sim:dense", &options, &sim, error, sizeof error) != LLM_OK) {
+        return 1;
+    }
+    RUN(a_choice_is_one_of_them);
+    RUN(json_is_json);
+    RUN(an_expression_is_matched);
+    RUN(what_the_model_wants_is_not_enough);
+    RUN(faults_have_a_status);
+    RUN(a_dead_end_is_one);
+    RUN(a_long_answer_is_walked);
+    RUN(ambiguity_is_bounded);
+    RUN(a_word_begins_it);
+    RUN(a_word_that_is_another_begins_nothing);
+    RUN(a_token_or_an_expression_begins_it);
+    RUN(thinking_ends_at_its_budget);
+    RUN(an_answer_has_its_least_length);
+    RUN(what_cannot_be_is_refused);
+    RUN(size_is_bounded);
+    sim->ops->close(sim);
+    return CHECK_RESULT();
+}
