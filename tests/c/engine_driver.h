@@ -77,6 +77,9 @@ typedef struct generate_call {
     uint32_t n_logprobs_and_1; /* 0: none */
     uint64_t after;            /* 0: none */
     logit_bias bias;           /* of one token; 0: none */
+    const char *constraint;    /* NULL: none */
+    uint32_t min_tokens;
+    int32_t stop_token; /* 0: none */
 } generate_call;
 
 uint64_t driver_generate(driver *d, const generate_call *call);

@@ -30,6 +30,19 @@ static const char *any_name(storm *s)
     return s->names[random_below(&s->random, N_NAMES)];
 }
 
+/* Forms that every answer can have: picked for by threads from the beginning, or from a word on. */
+static const char *any_form(random_source *r)
+{
+    static const char *const forms[] = {
+        "{\"grammar\":\"root ::= [^!]+ \\\"!\\\"\"}",
+        "{\"grammar\":\"root ::= \\\"{\\\" [a-z ]{3,200} \\\"}\\\"\"}",
+        "{\"grammar\":\"root ::= \\\" the\\\" .*\",\"lazy\":true,\"triggers\":[{\"type\":\"word\",\"value\":\" the\"}]}",
+        "{\"grammar\":\"root ::= .*\",\"lazy\":true,\"triggers\":[{\"type\":\"pattern\",\"value\":\"a.e\"}],"
+        "\"thinking\":{\"start\":[300],\"end\":[301],\"forced\":[301],\"max\":4,\"is_open\":true}}",
+    };
+    return random_below(r, 4) == 0 ? forms[random_below(r, 4)] : NULL;
+}
+
 static void generate(storm *s)
 {
     static const int32_t boundaries[] = {40, 90};
@@ -48,7 +61,10 @@ static void generate(storm *s)
                               .boundaries = boundaries,
                               .n_boundaries = n_prompt >= 90 ? random_below(r, 3) : 0,
                               .n_head = n_prompt >= 40 && random_below(r, 2) == 0 ? 40 : 0,
-                              .parent = random_below(r, 10) == 0 ? any_name(s) : NULL};
+                              .parent = random_below(r, 10) == 0 ? any_name(s) : NULL,
+                              .constraint = any_form(r),
+                              .min_tokens = random_below(r, 8) == 0 ? 10 : 0,
+                              .stop_token = random_below(r, 8) == 0 ? 310 : 0};
     a->request = driver_generate(s->d, &a->call);
 }
 
