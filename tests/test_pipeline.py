@@ -191,7 +191,7 @@ async def test_a_failure_is_a_part_of_a_stream_and_an_error_of_a_whole(served: S
 @pytest.mark.parametrize(
     "fields",
     [
-        {"constraint": Constraint("grammar", 'root ::= "x"')},
+        {"prompt": ChatPrompt([PlainMessage("user", "x")]), "constraint": Constraint("grammar", 'root ::= "x"')},
         {"prompt": ChatPrompt([PlainMessage("user", "x")], tools=(Tool("f", "", {}),))},
     ],
     ids=["a constraint", "tools"],

@@ -1,0 +1,95 @@
+"""The form of an answer to a raw prompt, its least length and its stop tokens, from what is asked to the engine's tokens."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from llmd.core import limits
+from llmd.core.asked import Constraint
+from llmd.core.errors import ApiError
+from llmd.core.parts import End, TextPart
+from llmd.core.sampling import sampler_order
+from llmd.engine.native import lib
+from tests.test_pipeline import Served, all_parts, answering, served
+
+__all__ = ["served"]  # the fixture
+
+
+async def text_of(served: Served, **fields: Any) -> str:
+    one = await answering(served, ignore_end=False, **fields)
+    parts = await all_parts(one)
+    one.release()
+    assert isinstance(parts[-1], End), parts
+    return "".join(part.text for part in parts if isinstance(part, TextPart))
+
+
+@pytest.mark.parametrize(
+    ("constraint", "form"),
+    [
+        (Constraint("choice", json.dumps(["yes", "no"])), r"yes|no"),
+        (Constraint("regex", r"[A-F]{2}\d+!"), r"[A-F]{2}\d+!?"),
+        (Constraint("grammar", 'root ::= "<" [a-z]+ ">"'), r"<[a-z]+>?"),
+        (Constraint("json_schema", json.dumps({"enum": [1, "a", None]})), r'1|"a"|null'),
+        (Constraint("json", ""), r"\{.*"),
+    ],
+    ids=lambda value: value.kind if isinstance(value, Constraint) else "",
+)
+async def test_an_answer_has_its_form(served: Served, constraint: Constraint, form: str) -> None:
+    assert re.fullmatch(form, await text_of(served, constraint=constraint), re.DOTALL)
+
+
+@pytest.mark.parametrize(
+    ("constraint", "says"),
+    [
+        (Constraint("json_schema", "{"), "no JSON"),
+        (Constraint("json_schema", '{"not": {}}', param="format"), "format: schema: the keyword not"),
+        (Constraint("grammar", "root ::= root"), "left recursion"),
+        (Constraint("regex", "(?<=a)b"), r"\(\?<"),
+        (Constraint("choice", "[]"), "1 to 4096"),
+        (Constraint("grammar", "#" * (limits.CONSTRAINT_BYTES_MAX // 2 + 1)), "at most 262144"),
+    ],
+)
+async def test_what_cannot_be_kept_to_is_refused(served: Served, constraint: Constraint, says: str) -> None:
+    with pytest.raises(ApiError, match=says) as refusal:
+        await answering(served, constraint=constraint)
+    assert (refusal.value.code, refusal.value.param) == ("invalid_value", constraint.param)
+
+
+async def test_a_form_that_leads_nowhere_is_a_failure_of_its_own(served: Served) -> None:
+    one = await answering(served, constraint=Constraint("grammar", 'root ::= "a" <[258]> "b"'), is_stream=False)
+    with pytest.raises(ApiError, match="constraint_failed"):
+        await one.whole()
+    one.release()
+
+
+async def test_least_length_and_stop_tokens(served: Served) -> None:
+    free = await text_of(served, max_tokens=30, stop=[" "])
+    assert " " not in free
+    longer = await text_of(served, max_tokens=30, stop=[" "], min_tokens=20)
+    assert longer.startswith(free) and longer.count(" ") > 0
+    digits = Constraint("grammar", 'root ::= "12345"')
+    assert await text_of(served, constraint=digits, stop_tokens=[ord("4")]) == "123"
+    with pytest.raises(ApiError, match="stop_token_ids"):
+        await answering(served, stop_tokens=[512])
+    with pytest.raises(ApiError, match="at most 128"):
+        await answering(served, stop_tokens=[1] * 129)
+
+
+def test_limits_are_those_of_the_engine() -> None:
+    assert limits.CONSTRAINT_BYTES_MAX == lib.LLM_CONSTRAINT_BYTES_MAX
+    assert limits.STOP_TOKENS_MAX == lib.LLM_STOP_TOKENS_MAX
+    assert limits.DRY_BREAKERS_MAX == lib.LLM_DRY_BREAKERS_MAX
+
+
+def test_samplers_have_their_order() -> None:
+    assert sampler_order("samplers", ["top_k", "temperature"]) == 0x94 == sampler_order("samplers", "kt")
+    assert sampler_order("samplers", "typical_p;temp") == 0x95 and sampler_order("samplers", "top_p") == 6
+    assert sampler_order("samplers", []) is None
+    with pytest.raises(ApiError, match="samplers: 'infill' is not one of penalties, dry"):
+        sampler_order("samplers", ["infill"])
+    with pytest.raises(ApiError, match="17 samplers; at most 16"):
+        sampler_order("samplers", ["top_k"] * 17)
