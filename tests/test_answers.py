@@ -15,7 +15,7 @@ from llmd.answers.memory import Answer, AnswerMemory, Splice, answer_of
 from llmd.core import limits
 from llmd.core.asked import ChatPrompt, PlainMessage
 from llmd.pipeline import prompt
-from llmd.pipeline.rendering import render_request
+from llmd.pipeline.rendering import Form, render_request
 from tests.conftest import Serve
 from tests.conversation import digests_of
 from tests.serving import SETTLE_S, Daemon, Json
@@ -412,9 +412,9 @@ async def test_answers_that_no_prompt_could_hold_are_left_to_the_template(
     messages, _ = await talk(daemon, 2)
     spliced: list[int] = []
 
-    def watched(asked: ChatPrompt, messages: list[PlainMessage], splices: list[Splice]) -> bytes:
+    def watched(asked: ChatPrompt, messages: list[PlainMessage], splices: list[Splice], form: Form) -> bytes:
         spliced.append(len(splices))
-        return render_request(asked, messages, splices)
+        return render_request(asked, messages, splices, form)
 
     monkeypatch.setattr(prompt, "render_request", watched)
     n_tokens = sum(len(s.tokens) // 4 for s in daemon.state.answers.splices(OWNER, "s", digests_of(messages)))

@@ -267,8 +267,11 @@ async def test_thinking_is_a_variable_of_the_template(
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"thinking_budget_tokens": 0}, "thinking_budget_tokens"),
-        ({"reasoning_format": "deepseek"}, "reasoning_format"),
+        ({"thinking_budget_tokens": -2}, "thinking_budget_tokens"),
+        ({"thinking_budget": 1 << 31}, "thinking_budget"),
+        ({"thinking": {"budget_tokens": -2}}, "thinking.budget_tokens"),
+        ({"reasoning": {"max_tokens": -2}}, "reasoning.max_tokens"),
+        ({"reasoning_format": "harmony"}, "reasoning_format"),
         ({"thinking": {"type": "sometimes"}}, "thinking.type"),
         ({"thinking": False}, "thinking"),
         ({"reasoning": {"enabled": "no"}}, "reasoning.enabled"),

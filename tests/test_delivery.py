@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from llmd.app import stop_serving
-from llmd.dialects.openai.writer import ChatWriter
+from llmd.dialects.openai.chat_writer import ChatWriter
 from tests.conftest import Serve
 from tests.serving import SETTLE_S, Daemon, chat, parse_events
 from tests.test_sessions import ENDLESS, SLOW, running

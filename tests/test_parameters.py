@@ -15,10 +15,6 @@ from llmd.dialects.parameters import Parameter, Table, with_endpoints
 from tests.serving import Daemon, chat
 
 LOUD: dict[str, Any] = {
-    "tools": [{"type": "function", "function": {"name": "f"}}],
-    "tool_choice": "required",
-    "functions": [{"name": "f"}],
-    "response_format": {"type": "json_object"},
     "logprobs": True,
     "top_logprobs": 3,
     "modalities": ["text", "audio"],
@@ -91,7 +87,7 @@ async def test_accepted_ones_change_nothing(daemon: Daemon) -> None:
     assert answer["choices"] == plain["choices"]
 
 
-@pytest.mark.parametrize("name", ["tools", "response_format", "n", "logprobs"])
+@pytest.mark.parametrize("name", ["modalities", "skip_special_tokens", "n", "logprobs"])
 async def test_refused_over_http(daemon: Daemon, name: str) -> None:
     answer = await daemon.refused(chat(**{name: LOUD[name]}))
     assert answer.status == 400

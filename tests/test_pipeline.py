@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from llmd.answers.memory import AnswerMemory, digests_of
-from llmd.core.asked import Asked, ChatPrompt, Constraint, PlainMessage, PlainToolCall, RawPrompt, SamplingAsked, Tool
+from llmd.core.asked import Asked, ChatPrompt, PlainMessage, RawPrompt, SamplingAsked
 from llmd.core.errors import ApiError
 from llmd.core.parts import End, Failed, Part, TextPart
 from llmd.core.session_key import SCRATCH
@@ -22,7 +22,6 @@ from llmd.pipeline.answering import Answering, Observer, make_ready
 from llmd.pipeline.served import Sender, Served
 from llmd.pipeline.work import seed_of
 from llmd.turns.log import TurnLog
-from tests.conftest import Serve
 from tests.serving import Json
 
 SENDER = Sender(owner=0, n_bytes=100, is_large=False)
@@ -188,19 +187,6 @@ async def test_a_failure_is_a_part_of_a_stream_and_an_error_of_a_whole(served: S
     one.release()
 
 
-@pytest.mark.parametrize(
-    "fields",
-    [
-        {"prompt": ChatPrompt([PlainMessage("user", "x")]), "constraint": Constraint("grammar", 'root ::= "x"')},
-        {"prompt": ChatPrompt([PlainMessage("user", "x")], tools=(Tool("f", "", {}),))},
-    ],
-    ids=["a constraint", "tools"],
-)
-async def test_what_is_not_there_is_never_ignored(served: Served, fields: Json) -> None:
-    with pytest.raises(AssertionError):
-        await answering(served, **fields)
-
-
 async def test_a_nudge_brings_nothing(served: Served) -> None:
     one = await answering(served)
     waiting = one.parts()
@@ -222,43 +208,3 @@ async def test_a_nudge_brings_nothing(served: Served) -> None:
 def test_seeds(seed: int | None, index: int, expected: int | None) -> None:
     """None of them is by accident the one that asks for a random one."""
     assert seed_of(seed, index) == expected
-
-
-# --- what the client sends back --------------------------------------------------------------------------------------
-
-CALL = '{"path": "a.txt", "lines": [1, 2.0]}'
-
-
-@pytest.mark.parametrize(
-    ("parsed", "echoed"),
-    [
-        (
-            PlainMessage("assistant", tool_calls=(PlainToolCall("read", CALL, "c1"),), reasoning="let me see"),
-            {"content": None, "tool_calls": [{"id": "c1", "function": {
-                "name": "read", "arguments": '{"lines":[1,2],"path":"a.txt"}'}}]},
-        ),
-        (PlainMessage("assistant", "The answer.", reasoning="let me see"), {"content": "The answer."}),
-        (PlainMessage("assistant", " \n", (PlainToolCall("f", ""),)), {"tool_calls": [{"function": {
-            "name": "f", "arguments": "{}"}}]}),
-    ],
-    ids=["a call", "reasoning", "blank text and a call"],
-)  # fmt: skip
-async def test_an_answer_is_found_by_the_message_that_was_parsed(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch, parsed: PlainMessage, echoed: Json
-) -> None:
-    """Not by its text: of that the client may have seen nothing."""
-    daemon = await serve(model="sim:hybrid")
-    monkeypatch.setattr(remembered, "message_of", lambda text: parsed)
-    messages: list[Json] = [{"role": "user", "content": "read it"}]
-    first = await daemon.chat(messages=messages, session_id="s", max_tokens=30)
-    messages += [{"role": "assistant", **echoed}, {"role": "user", "content": "and then?"}]
-    second = await daemon.chat(messages=messages, session_id="s", max_tokens=30)
-    assert second["session"]["session_reset_reason"] == "exact_prefix"
-    assert second["usage"]["prompt_tokens_details"]["cached_tokens"] > first["usage"]["prompt_tokens"]
-
-
-async def test_an_answer_of_nothing_is_not_kept(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    daemon = await serve()
-    monkeypatch.setattr(remembered, "message_of", lambda text: PlainMessage("assistant", " \n"))
-    await daemon.chat(session_id="s")
-    assert daemon.state.answers.n_bytes == 0

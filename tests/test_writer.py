@@ -8,7 +8,8 @@ import pytest
 
 from llmd.core.errors import ApiError
 from llmd.core.parts import End, EndReason, Failed, Part, ReasoningPart, SessionReport, TextPart, UsedTokens
-from llmd.dialects.openai.writer import ChatWriter, CompletionWriter
+from llmd.dialects.openai.chat_writer import ChatWriter
+from llmd.dialects.openai.writer import CompletionWriter
 from tests.serving import Daemon, Json, parse_events
 
 REPORT = SessionReport("s", 3, 4, "new", 0.5, 1.5, 2.5)

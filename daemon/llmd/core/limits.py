@@ -77,6 +77,14 @@ STOP_TOKENS_MAX = 128
 DRY_BREAKERS_MAX = 16
 CONSTRAINT_BYTES_MAX = 512 * 1024
 """Of what libllm makes of the form that an answer must have."""
+TOOLS_MAX = 256
+TOOLS_BYTES_MAX = 1024**2
+"""JSON of all tools of a request."""
+TOOL_NAME_CHARS_MAX = 128
+TOOL_SCHEMA_DEPTH_MAX = 64
+"""Levels of objects and lists in the parameters of a tool."""
+THINKING_TOKENS_MAX = 0x7FFF_FFFF
+"""The largest budget that can be asked for."""
 TEMPLATE_VARIABLES_MAX = 64
 """Of chat_template_kwargs; libllm refuses more (chat_request.cpp)."""
 SESSION_ID_CHARS_MAX = 128
@@ -157,6 +165,8 @@ TEXT_THREADS = 3
 """One of them for short work only."""
 TEXT_SHORT_BYTES = 65_536
 """Work on no more than that is short. Bodies up to this size are decoded on the event loop."""
+PARSED_ON_LOOP_CHARS_MAX = 2048
+"""Of an answer that is parsed: what comes after is parsed in a text thread."""
 TEXT_JOBS_MAX = 256
 TEXT_JOBS_BYTES_MAX = 256 * 1024**2
 
@@ -205,6 +215,10 @@ TABLE = (
     Limit("prompt", "--ctx-size", "tokens", "a prompt, and the answer with it", "context_length_exceeded"),
     Limit("prompt.text", "the context x the longest token", "bytes", "a prompt that is a text",
           "context_length_exceeded"),
+    Limit("tools", TOOLS_MAX, "tools", "tools, or functions", "invalid_value"),
+    Limit("tools.bytes", TOOLS_BYTES_MAX, "bytes of JSON", "tools, or functions", "invalid_value"),
+    Limit("tools.name", TOOL_NAME_CHARS_MAX, "characters", "a tool's name", "invalid_value"),
+    Limit("tools.depth", TOOL_SCHEMA_DEPTH_MAX, "levels", "the parameters of a tool", "invalid_value"),
     Limit("chat_template_kwargs", TEMPLATE_VARIABLES_MAX, "members", "chat_template_kwargs", "invalid_value"),
     Limit("field", FIELD_BYTES_MAX, "bytes of JSON", "any other honoured field of a completion", "invalid_value"),
     Limit("stop", STOP_STRINGS_MAX, "texts", "stop", "invalid_value"),

@@ -27,6 +27,8 @@ class Parameter:
     note: str
     neutral: tuple[Any, ...] = ()
     """For refused ones: values, besides null, that ask for nothing."""
+    bytes_max: int = limits.FIELD_BYTES_MAX
+    """For honoured ones: of its JSON."""
 
     def is_neutral(self, value: object) -> bool:
         return value is None or any(value == v and isinstance(value, bool) == isinstance(v, bool) for v in self.neutral)
@@ -35,8 +37,8 @@ class Parameter:
 Rows = tuple[Parameter, ...]
 
 
-def honoured(notes: Mapping[str, str]) -> Rows:
-    return tuple(Parameter(name, "honoured", note) for name, note in notes.items())
+def honoured(notes: Mapping[str, str], bytes_max: int = limits.FIELD_BYTES_MAX) -> Rows:
+    return tuple(Parameter(name, "honoured", note, bytes_max=bytes_max) for name, note in notes.items())
 
 
 def accepted(notes: Mapping[str, str]) -> Rows:
@@ -67,8 +69,8 @@ class Table:
                 )
             if row.treatment == "refused":
                 _check_neutral(row, raw)
-            elif row.treatment == "honoured" and len(raw) > limits.FIELD_BYTES_MAX and name != self._prompt:
-                message = f"{name}: {len(raw)} bytes of JSON; at most {limits.FIELD_BYTES_MAX} are taken."
+            elif row.treatment == "honoured" and len(raw) > row.bytes_max and name != self._prompt:
+                message = f"{name}: {len(raw)} bytes of JSON; at most {row.bytes_max} are taken."
                 raise ApiError("invalid_value", message, name)
 
 

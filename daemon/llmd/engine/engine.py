@@ -22,6 +22,7 @@ from ..core.asked import Constraint
 from ..core.errors import ApiError, code_of_status
 from ..core.room import Room
 from ..process.logs import fields
+from .answer_parser import AnswerParser
 from .constraint import make_constraint
 from .json_scan import body_scan
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
@@ -361,14 +362,22 @@ class Engine:
         """The text of a few tokens, control tokens shown. For many, `detokenize`."""
         return detokenize(self._engine, tokens)
 
-    def spell(self, tokens: bytes) -> bytes:
-        """The bytes that a client gets for these tokens: control tokens have none."""
-        return spell(self._engine, tokens, special=False)
+    def spell(self, tokens: bytes, *, special: bool = False) -> bytes:
+        """The bytes of these tokens; `special`: control tokens have some."""
+        return spell(self._engine, tokens, special=special)
 
     async def in_thread(self, owner: int, n_bytes: int, call: Callable[[], T]) -> T:
         """What would keep the loop busy, in a thread for text; `n_bytes`: what it reads. Raises ApiError when too much
         waits there. `piece` and `spell` may be called in it."""
         return await self._text_threads.run(owner, n_bytes, call)
+
+    async def parsers(self, owner: int, syntax: bytes, n: int) -> list[AnswerParser]:
+        """For the answers to one prompt. Raises ApiError."""
+        return await self.in_thread(owner, len(syntax), lambda: [AnswerParser(self._engine, syntax) for _ in range(n)])
+
+    async def parsed(self, owner: int, n_chars: int, call: Callable[[], T]) -> T:
+        """As `in_thread`, for the parser of an answer, which has one call at a time: it never waits for room."""
+        return await self._text_threads.run(owner, n_chars, call, is_bounded=True)
 
 
 async def _with_progress(opening: asyncio.Future[Any], model: str) -> Any:

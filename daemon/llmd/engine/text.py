@@ -33,9 +33,6 @@ class Prompt:
     """Tokens before the generation prompt; 0: they cannot be told apart."""
     n_head: int = 0
     """Tokens of the system messages in front, which many conversations share; 0: none, or not known."""
-    constraint: bytes = b""
-    """What the sampler has to know about the answer, for GENERATE; b"": nothing."""
-
     syntax: bytes = b""
     """What a parser needs to read the answer; b"": the answer is plain text."""
     constraint: bytes = b""

@@ -82,11 +82,15 @@ class TextThreads:
         self._held: dict[int, tuple[int, int]] = {}
         """Owner to its jobs and their bytes, waiting and running."""
 
-    async def run(self, owner: int, n_bytes: int, call: Callable[[], T]) -> T:
-        """What the call returns or raises; ApiError when too much waits. Who stops waiting takes its job back."""
+    async def run(self, owner: int, n_bytes: int, call: Callable[[], T], *, is_bounded: bool = False) -> T:
+        """What the call returns or raises; ApiError when too much waits. Who stops waiting takes its job back.
+        `is_bounded`: who asks has one job at a time, of an answer that is counted elsewhere: it is never too much."""
         if self._is_closed:
             raise ApiError("shutting_down")
-        self._admit(owner, n_bytes)
+        if not is_bounded:
+            self._check_room(owner, n_bytes)
+        own_jobs, own_bytes = self._held.get(owner, (0, 0))
+        self._held[owner] = own_jobs + 1, own_bytes + n_bytes
         job = _Job(owner, n_bytes, call, self._loop.create_future())
         queue = self._short if job.is_short else self._long
         queue.push(job)
@@ -116,7 +120,7 @@ class TextThreads:
 
     # --- what one may hold -------------------------------------------------------------------------------------------
 
-    def _admit(self, owner: int, n_bytes: int) -> None:
+    def _check_room(self, owner: int, n_bytes: int) -> None:
         """A lone job is taken whatever its size: the body has its own limit."""
         own_jobs, own_bytes = self._held.get(owner, (0, 0))
         n_jobs, all_bytes = self.n_jobs, sum(held for _, held in self._held.values())
@@ -126,7 +130,6 @@ class TextThreads:
         bytes_share = share_of(self._n_bytes_max, n_owners)
         if n_jobs and (all_bytes + n_bytes > self._n_bytes_max or (own_jobs and own_bytes + n_bytes > bytes_share)):
             raise ApiError("overloaded", f"The server has {all_bytes} bytes of text to read; try again.")
-        self._held[owner] = own_jobs + 1, own_bytes + n_bytes
 
     def _release(self, job: _Job) -> None:
         n_jobs, n_bytes = self._held[job.owner]

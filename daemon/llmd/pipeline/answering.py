@@ -9,16 +9,19 @@ import dataclasses
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
-from ..core.asked import Asked, RawPrompt
+from ..core.asked import Asked, PlainMessage
 from ..core.errors import ApiError
 from ..core.parts import End, Failed, Part, SessionReport, TextPart, UsedTokens
+from ..engine.answer_parser import AnswerParser
 from ..engine.bell import Bell
 from ..engine.generation import CancelReason, Generation, Work
+from .parsing import Parsing
 from .prompt import Prepared, prepared
-from .remembered import keep_answer, turn_of
+from .remembered import keep_answer, message_of, resident_answer, turn_of
 from .served import Sender, Served
 from .work import seed_of, work_of
 
@@ -39,24 +42,32 @@ class Ready:
     asked: Asked
     prepared: Prepared
     work: Work
+    parsers: list[AnswerParser]
+    """One for each answer; none: answers are text."""
 
 
 async def make_ready(served: Served, asked: Asked, sender: Sender) -> Ready:
     """Everything before the engine: checks, rendering, tokenizing. Raises ApiError. What the engine cannot do, readers
     refuse: they know what the client calls it."""
-    assert isinstance(asked.prompt, RawPrompt) or (asked.constraint is None and not asked.prompt.tools)
     assert asked.n_logprobs is None and not (asked.returns_tokens or asked.returns_progress or asked.echoes)
-    assert asked.thinking_tokens_max is None
     work = work_of(served, asked, sender.owner)
     found = await prepared(served, asked, sender)
-    return Ready(asked, found, work(prompt=found.prompt, constraint=found.prompt.constraint))
+    syntax = found.prompt.syntax
+    parsers = await served.engine.parsers(sender.owner, syntax, asked.n_answers) if syntax else []
+    return Ready(asked, found, work(prompt=found.prompt, constraint=found.prompt.constraint), parsers)
 
 
 class Answering:
     def __init__(self, served: Served, ready: Ready, observe: Callable[[], Observer]) -> None:
         """Queues the work. Raises ApiError when the engine cannot take it."""
         self._served = served
+        self._owner = ready.work.owner
         self._bell = Bell(served.engine.loop)
+        in_thread = partial(served.engine.parsed, self._owner)
+        self._parsings = [Parsing(index, parser, in_thread) for index, parser in enumerate(ready.parsers)]
+        """One for each answer; none: answers are text."""
+        self._keeping: dict[int, Callable[[PlainMessage], None]] = {}
+        """By index of the answer: what keeps it as this message, when it has ended and before that is told."""
         self.generations: list[Generation] = []
         """One for each answer; its index is that of its parts."""
         try:
@@ -84,8 +95,13 @@ class Answering:
         def on_end(ended: Generation) -> None:
             observer.ended(ended)
             served.turns.add(visit, turn_of(ended, came_ms, visit.sights))
-            if kept is not None:
-                keep_answer(served, kept, digest, ended)
+            answer = resident_answer(served, ended) if kept is not None else None
+            if kept is None or answer is None:
+                return
+            if self._parsings:  # what was said is known when all of it was parsed
+                self._keeping[index] = lambda said: keep_answer(served, kept, digest, said, answer)
+            else:
+                keep_answer(served, kept, digest, message_of(ended.said() or ""), answer)
 
         return Generation(
             served.engine,
@@ -109,21 +125,29 @@ class Answering:
     async def parts(self) -> list[Part]:
         """What has come since the last call, waiting for it; nothing after a nudge."""
         bell = self._bell
-        if not bell.has_news:
-            await bell.wait()
-        bell.has_news = False
-        if len(self._open) == 1:  # nearly always: a token costs one look
-            index, generation = self._open[0]
-            if generation.finished is None:
-                text = generation.taken()
-                return [TextPart(index, text)] if text else []
+        while True:
+            if not bell.has_news:
+                await bell.wait()
+            has_news, bell.has_news = bell.has_news, False
+            if len(self._open) == 1 and not self._parsings:  # nearly always: a token costs one look
+                index, generation = self._open[0]
+                if generation.finished is None:
+                    text = generation.taken()
+                    return [TextPart(index, text)] if text else []
+            found = await self._found()
+            if found or not has_news:  # a parser may hold back what has come
+                return found
+
+    async def _found(self) -> list[Part]:
         found: list[Part] = []
         for index, generation in self._open:
-            text = generation.taken()
-            if text:
+            is_over, text = generation.finished is not None, generation.taken()
+            if self._parsings:
+                found += await self._parsings[index].fed(text, is_over)
+            elif text:
                 found.append(TextPart(index, text))
-            if generation.finished is not None:
-                found.append(self._end(index, generation))
+            if is_over:
+                found.append(await self._end(index, generation))
                 self._open = [one for one in self._open if one[0] != index]
                 self.is_over = not self._open
         return found
@@ -139,12 +163,26 @@ class Answering:
             raise self.error
         return found
 
-    def _end(self, index: int, generation: Generation) -> End | Failed:
+    async def _end(self, index: int, generation: Generation) -> End | Failed:
         error = generation.error()
         if error is not None:
             self.error = self.error or error
             return Failed(index, error)
-        return End(index, generation.end_reason(), usage_of(generation), report_of(generation))
+        n_reasoning = 0
+        if self._parsings:
+            parsing = self._parsings[index]
+            n_reasoning = await self._n_tokens(parsing.reasoning)
+            if keep := self._keeping.pop(index, None):
+                keep(parsing.message())
+        return End(index, generation.end_reason(), usage_of(generation, n_reasoning), report_of(generation))
+
+    async def _n_tokens(self, text: str) -> int:
+        """That the text would be: nobody counts them as they come. 0 where too much waits to be counted."""
+        try:
+            tokens = await self._served.engine.tokenize(self._owner, text, add_special=False) if text else b""
+        except ApiError:
+            return 0
+        return len(tokens) // 4
 
     # --- the side of who delivers it ---------------------------------------------------------------------------------
 
@@ -162,10 +200,12 @@ class Answering:
             generation.release()
 
 
-def usage_of(generation: Generation) -> UsedTokens:
+def usage_of(generation: Generation, n_reasoning: int) -> UsedTokens:
     finished = generation.finished
     assert finished is not None
-    return UsedTokens(generation.work.prompt.n_tokens, finished.n_reused, finished.n_generated)
+    n_generated = finished.n_generated
+    n_prompt = generation.work.prompt.n_tokens
+    return UsedTokens(n_prompt, finished.n_reused, n_generated, min(n_reasoning, n_generated))
 
 
 def report_of(generation: Generation) -> SessionReport:

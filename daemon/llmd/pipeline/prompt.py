@@ -14,7 +14,7 @@ from ..core.session_key import SessionKey
 from ..core.token_ids import token_bytes
 from ..engine.text import Prompt
 from ..turns.user_starts import user_starts
-from .rendering import joined_users, render_request, text_bytes_of
+from .rendering import ANY_FORM, Form, joined_users, render_request, text_bytes_of
 from .served import Sender, Served
 
 
@@ -32,13 +32,16 @@ class Prepared:
 async def prepared(served: Served, asked: Asked, sender: Sender) -> Prepared:
     if isinstance(asked.prompt, RawPrompt):
         return Prepared(await _raw(served, asked.prompt, asked.constraint, sender))
-    return await rendered(served, asked.prompt, asked.key, asked.parent, sender)
+    form = Form(asked.constraint, asked.thinking_tokens_max)
+    return await rendered(served, asked.prompt, asked.key, asked.parent, sender, form)
 
 
 # --- a conversation --------------------------------------------------------------------------------------------------
 
 
-async def rendered(served: Served, asked: ChatPrompt, key: SessionKey, parent: str, sender: Sender) -> Prepared:
+async def rendered(
+    served: Served, asked: ChatPrompt, key: SessionKey, parent: str, sender: Sender, form: Form = ANY_FORM
+) -> Prepared:
     engine, owner, messages = served.engine, sender.owner, asked.messages
     if sender.is_large:
         digests = await engine.in_thread(owner, sender.n_bytes, lambda: _digests(served, asked, sender))
@@ -48,7 +51,7 @@ async def rendered(served: Served, asked: ChatPrompt, key: SessionKey, parent: s
     splices = _splices(served, asked, owner, key, digests)
 
     async def render(messages: Sequence[PlainMessage], splices: Sequence[Splice]) -> Prompt:
-        return await engine.render_chat(owner, sender.n_bytes, lambda: render_request(asked, messages, splices))
+        return await engine.render_chat(owner, sender.n_bytes, lambda: render_request(asked, messages, splices, form))
 
     try:
         prompt = await render(messages, splices)

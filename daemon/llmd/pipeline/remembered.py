@@ -3,38 +3,71 @@ about the turn."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import groupby
 
-from ..answers.memory import SessionAnswers, answer_of, digest_of
+import msgspec
+
+from ..answers.memory import Answer, SessionAnswers, answer_of, digest_of
 from ..core.asked import PlainMessage
+from ..engine.engine import Engine
 from ..engine.generation import Generation
 from ..engine.native import Page
+from ..engine.text import Prompt
 from ..turns.divergence import Sight, divergence_of
 from ..turns.log import Turn
 from .served import Served
 
 
 def message_of(text: str) -> PlainMessage:
-    """What was generated, as the message that the client gets, and sends back."""
+    """What was generated and needs no parsing, as the message that the client gets, and sends back."""
     return PlainMessage("assistant", text)
 
 
-def keep_answer(served: Served, kept: SessionAnswers, conversation: bytes, generation: Generation) -> None:
-    """Called when the generation ends, before its session can be used again by whoever got the answer.
+def resident_answer(served: Served, generation: Generation) -> Answer | None:
+    """The answer with its tokens. Called when the generation ends, before its session can be used again."""
+    text = generation.said()
+    if not text:
+        return None
+    prompt = generation.work.prompt
+    spell = partial(_spelled, served.engine, preserved_of(prompt))
+    found = (answer_of(prompt.opening, tokens, text, spell) for tokens in _generated(served.engine.page, generation))
+    return min(filter(None, found), key=lambda answer: len(answer.rest), default=None)
+
+
+def keep_answer(served: Served, kept: SessionAnswers, conversation: bytes, said: PlainMessage, answer: Answer) -> None:
+    """Before whoever got the answer can go on with it.
 
     `kept`: the session as it was when the request came. `conversation`: digest of what the answer goes on with.
     """
-    text = generation.said()
-    if text is None:
-        return
-    message = message_of(text)
-    if not (message.content.strip() or message.tool_calls or message.reasoning):
-        return
-    opening, spell = generation.work.prompt.opening, served.engine.spell
-    found = (answer_of(opening, generated, text, spell) for generated in _generated(served.engine.page, generation))
-    answer = min(filter(None, found), key=lambda answer: len(answer.rest), default=None)
-    if answer is not None:
-        served.answers.keep_for(kept, digest_of(conversation, message), answer)
+    if said.content.strip() or said.tool_calls or said.reasoning:
+        served.answers.keep_for(kept, digest_of(conversation, said), answer)
+
+
+class _Preserved(msgspec.Struct, frozen=True):
+    """Of the document that is made for the sampler, what is read here."""
+
+    preserved: list[int] = []
+
+
+def preserved_of(prompt: Prompt) -> frozenset[int]:
+    """Control tokens whose text is a part of the answer's text."""
+    if not prompt.constraint:
+        return frozenset()
+    return frozenset(msgspec.json.decode(prompt.constraint, type=_Preserved).preserved)
+
+
+def _spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
+    """The bytes that the answer's text has for these tokens."""
+    if not preserved or preserved.isdisjoint(memoryview(tokens).cast("i")):
+        return engine.spell(tokens)
+    spelled = (
+        engine.spell(array("i", run).tobytes(), special=is_preserved)
+        for is_preserved, run in groupby(memoryview(tokens).cast("i"), preserved.__contains__)
+    )
+    return b"".join(spelled)
 
 
 def _generated(page: Page, generation: Generation) -> Iterator[bytes]:

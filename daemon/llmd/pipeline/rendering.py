@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from ..answers.memory import Splice
-from ..core.asked import ChatPrompt, PlainMessage, PlainToolCall
+from ..core.asked import ChatPrompt, Constraint, PlainMessage, PlainToolCall
 from ..core.room import utf8_bytes
 
 
-def render_request(asked: ChatPrompt, messages: Sequence[PlainMessage], splices: Sequence[Splice] = ()) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Of the answer; None: any."""
+
+    constraint: Constraint | None = None
+    thinking_tokens_max: int | None = None
+
+
+ANY_FORM = Form()
+
+
+def render_request(
+    asked: ChatPrompt, messages: Sequence[PlainMessage], splices: Sequence[Splice] = (), form: Form = ANY_FORM
+) -> bytes:
     """The JSON that `llm_chat_render` takes. `messages`: those of the conversation, or what was made of them."""
     document: dict[str, Any] = {"messages": [_rendered(message) for message in messages]}
     if splices:
@@ -22,7 +36,34 @@ def render_request(asked: ChatPrompt, messages: Sequence[PlainMessage], splices:
         document["add_generation_prompt"] = asked.has_opening
     if asked.variables:
         document["chat_template_kwargs"] = asked.variables
-    return msgspec.json.encode(document)
+    return msgspec.json.encode({**document, **_tools(asked), **_answer(asked, form)})
+
+
+def _tools(asked: ChatPrompt) -> dict[str, Any]:
+    if not asked.tools:
+        return {}
+    choice = asked.tool_choice
+    found: dict[str, Any] = {
+        "tools": [{"type": "function", "function": tool} for tool in asked.tools],
+        "tool_choice": {"mode": choice.mode, "names": choice.names},
+    }
+    if asked.has_parallel_calls is not None:
+        found["parallel_tool_calls"] = asked.has_parallel_calls
+    return found
+
+
+def _answer(asked: ChatPrompt, form: Form) -> dict[str, Any]:
+    """What the answer is to be."""
+    found: dict[str, Any] = {}
+    if not asked.is_reasoning_apart:
+        found["reasoning_apart"] = False
+    if asked.continues:
+        found["continues"] = True
+    if form.constraint is not None:
+        found["constraint"] = {"kind": form.constraint.kind, "text": form.constraint.text}
+    if form.thinking_tokens_max is not None:
+        found["thinking_tokens_max"] = form.thinking_tokens_max
+    return found
 
 
 def _rendered(message: PlainMessage) -> dict[str, Any]:

@@ -15,10 +15,11 @@ from ...http.endpoints.wire.text import RenderedTemplate
 from ...http.respond import respond
 from ...http.writer import Writing
 from ...pipeline.prompt import rendered
+from .chat_writer import ChatWriter
 from .parameters import CHAT
 from .reader import chat_of, conversation_of, includes_usage, session_of
+from .tools import is_legacy
 from .wire import ChatCompletionRequest
-from .writer import ChatWriter
 
 
 async def chat_completions(request: web.Request) -> web.StreamResponse:
@@ -30,7 +31,13 @@ async def _read(request: web.Request) -> tuple[Asked, Writing]:
 
     def made(wanted: ChatCompletionRequest) -> tuple[Asked, Writing]:
         asked = chat_of(wanted, headers)
-        return asked, partial(ChatWriter, n_answers=asked.n_answers, include_usage=includes_usage(wanted))
+        writing = partial(
+            ChatWriter,
+            n_answers=asked.n_answers,
+            include_usage=includes_usage(wanted),
+            is_legacy=is_legacy(wanted),
+        )
+        return asked, writing
 
     return await body.read_as(request, ChatCompletionRequest, CHAT.check, made)
 

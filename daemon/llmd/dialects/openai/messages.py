@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from ...core import limits
@@ -13,8 +11,12 @@ from . import wire
 
 _ROLES: dict[str, Role] = {
     "system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool",
+    "function": "tool",
 }  # fmt: skip
-_SWITCHES = {"enabled": True, "disabled": False}
+_TEXTS = ("text", "input_text", "output_text")
+_REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
+_THOUGHTS = ("thinking", "reasoning")
+"""Types of parts that the assistant alone has."""
 
 
 def messages_of(messages: list[wire.Message]) -> list[PlainMessage]:
@@ -29,15 +31,15 @@ def messages_of(messages: list[wire.Message]) -> list[PlainMessage]:
     found = [message_of(f"messages[{n}]", message) for n, message in enumerate(messages) if not _is_empty(message)]
     if not found:
         raise ApiError("invalid_value", "messages: there is no message to answer.", "messages")
-    return found
+    return _with_legacy_ids(found) if any(map(_is_legacy, messages)) else found
 
 
 def _is_empty(message: wire.Message) -> bool:
-    if message.role != "assistant" or message.tool_calls:
+    if message.role != "assistant" or message.tool_calls or message.function_call is not None:
         return False
     content = message.content
     if isinstance(content, list):
-        return all(part.type == "text" and not (part.text or "").strip() for part in content)
+        return all(part.type in _TEXTS and not (part.text or "").strip() for part in content)
     return not (content or "").strip()
 
 
@@ -49,32 +51,39 @@ def message_of(path: str, message: wire.Message) -> PlainMessage:
             f"{path}.role: {shown(message.role)} is not one of {', '.join(_ROLES)}.",
             f"{path}.role",
         )
-    for field in ("function_call", "audio"):
-        if getattr(message, field) is not None:
-            raise ApiError("unsupported_parameter", f"{path}.{field} is not supported.", f"{path}.{field}")
+    if message.audio is not None:
+        raise ApiError("unsupported_parameter", f"{path}.audio is not supported.", f"{path}.audio")
     return PlainMessage(
         role=role,
         content=_content(path, message),
-        tool_calls=tuple(map(_tool_call, message.tool_calls or ())),
+        tool_calls=_tool_calls(message),
         name=message.name,
         tool_call_id=message.tool_call_id,
-        reasoning=message.reasoning_content,
+        reasoning=_reasoning(message),
     )
 
 
 def _content(path: str, message: wire.Message) -> str:
     content = message.content
     if content is None:
-        if message.role in ("assistant", "tool"):
+        if message.role in ("assistant", "tool", "function"):
             return ""
         raise ApiError("invalid_type", f"{path}.content: expected text, got null.", f"{path}.content")
     if isinstance(content, str):
         return content
-    return "\n".join(_part(f"{path}.content[{n}]", part) for n, part in enumerate(content))
+    is_answer = message.role == "assistant"
+    parts = (
+        _part(f"{path}.content[{n}]", part)
+        for n, part in enumerate(content)
+        if not (is_answer and part.type in _THOUGHTS)
+    )
+    return "\n".join(parts)
 
 
 def _part(path: str, part: wire.ContentPart) -> str:
-    if part.type != "text":
+    if part.type == "refusal" and part.refusal is not None:
+        return part.refusal
+    if part.type not in _TEXTS:
         raise ApiError(
             "unsupported_parameter", f"{path}: parts of type {shown(part.type)} are not supported; only text is.", path
         )
@@ -83,28 +92,46 @@ def _part(path: str, part: wire.ContentPart) -> str:
     return part.text
 
 
-def _tool_call(call: wire.ToolCall) -> PlainToolCall:
-    arguments = call.function.arguments
+def _reasoning(message: wire.Message) -> str | None:
+    """Of several names the first that has text."""
+    given = [getattr(message, name) for name in _REASONING]
+    if message.role == "assistant" and isinstance(message.content, list):
+        thoughts = [part.thinking or part.text or "" for part in message.content if part.type in _THOUGHTS]
+        given += ["\n".join(thoughts)] if thoughts else []
+    texts = [text for text in given if isinstance(text, str)]
+    return next(filter(None, texts), texts[0] if texts else None)
+
+
+def _tool_calls(message: wire.Message) -> tuple[PlainToolCall, ...]:
+    if message.function_call is not None and not message.tool_calls:
+        return (_called(message.function_call, None),)
+    return tuple(_called(call.function, call.id) for call in message.tool_calls or ())
+
+
+def _called(function: wire.FunctionCall, id: str | None) -> PlainToolCall:
+    arguments = function.arguments
     if not isinstance(arguments, str):
-        arguments = msgspec.json.encode(arguments).decode()
-    return PlainToolCall(call.function.name, arguments, call.id)
+        arguments = msgspec.json.encode(arguments or {}).decode()
+    return PlainToolCall(function.name, arguments, id)
 
 
-def variables_of(wanted: wire.ChatCompletionRequest) -> dict[str, Any]:
-    """What the template is told."""
-    return {**_thinking(wanted), **(wanted.chat_template_kwargs or {})}
+# --- calls of the first interface -------------------------------------------------------------------------------------
 
 
-def _thinking(wanted: wire.ChatCompletionRequest) -> dict[str, Any]:
-    """The template variables that the fields about thinking ask for; of several that disagree the plainest wins."""
-    thinking, reasoning = wanted.thinking or wire.Thinking(), wanted.reasoning or wire.Reasoning()
-    effort = wanted.reasoning_effort if wanted.reasoning_effort is not None else reasoning.effort
-    wishes = (
-        wanted.enable_thinking,
-        _SWITCHES.get(thinking.type or ""),
-        reasoning.enabled,
-        False if effort == "none" else None,
-    )
-    variables: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}
-    wish = next((wish for wish in wishes if wish is not None), None)
-    return variables if wish is None else {**variables, "enable_thinking": wish}
+def _is_legacy(message: wire.Message) -> bool:
+    return message.role == "function" or message.function_call is not None
+
+
+def _with_legacy_ids(messages: list[PlainMessage]) -> list[PlainMessage]:
+    """Functions are called without an id, and many templates join a call and its result by one: the message's number
+    makes it, so that a longer history renders its beginning as before."""
+    found, called = [], ""
+    for n, message in enumerate(messages):
+        if len(message.tool_calls) == 1 and message.tool_calls[0].id is None:
+            called = f"call{n:05}"  # some take nine letters and digits only
+            call = msgspec.structs.replace(message.tool_calls[0], id=called)
+            message = msgspec.structs.replace(message, tool_calls=(call,))
+        elif message.role == "tool" and message.tool_call_id is None and called:
+            message = msgspec.structs.replace(message, tool_call_id=called)
+        found.append(message)
+    return found

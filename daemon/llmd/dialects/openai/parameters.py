@@ -2,46 +2,55 @@
 
 from __future__ import annotations
 
+from ...core import limits
 from ..parameters import Table, accepted, honoured, refused
 
 _CHAT = (
     honoured({
-        "messages": "the conversation; roles system, developer, user, assistant, tool; text only; of each message the "
-            "template reads role, content, name, tool_calls, tool_call_id, reasoning_content; several of the user in a "
-            "row are joined where the template refuses them",
+        "messages": "the conversation; roles system, developer, user, assistant, tool, function; text only; of each "
+            "message the template reads role, content, name, tool_calls, function_call, tool_call_id and what was "
+            "thought (reasoning_content, reasoning, reasoning_text, thinking: the first that is a text); several of "
+            "the user in a row are joined where the template refuses them",
         "max_completion_tokens": "the same as max_tokens, and wins over it",
         "chat_template_kwargs": "variables for the model's chat template",
         "enable_thinking": "the template variable of that name",
         "reasoning_effort": "the template variable of that name; none sets enable_thinking to false, too",
-        "thinking": "type disabled or enabled: the template variable enable_thinking; other members are not read",
-        "reasoning": "enabled: the template variable enable_thinking; effort: as reasoning_effort; other members are "
-            "not read; chat_template_kwargs win over all of these",
+        "thinking": "type disabled or enabled: the template variable enable_thinking; budget_tokens: as "
+            "thinking_budget_tokens; other members are not read",
+        "reasoning": "enabled: the template variable enable_thinking; effort: as reasoning_effort; max_tokens: as "
+            "thinking_budget_tokens; other members are not read; chat_template_kwargs win over all of these",
+        "reasoning_format": "auto, deepseek (default): what the model thinks is told as reasoning_content; none: in "
+            "the text, as the model wrote it",
+        "thinking_budget_tokens": "after so many tokens the model is made to end its thinking; -1: no limit",
+        "thinking_budget": "the same as thinking_budget_tokens, which wins over it",
+        "tool_choice": "auto: the model decides; none; required: at least one call; {type: function, function: "
+            "{name}}: this one; {type: allowed_tools, allowed_tools: {mode: auto or required, tools}}: some of these",
+        "parallel_tool_calls": "false: at most one call in an answer; default: as the template has it",
+        "function_call": "beside functions: auto, none, or {name} of the one to call",
         "add_generation_prompt": "false: the prompt ends with the last message",
+        "continue_final_message": "true: the answer goes on with the last message, which is the assistant's, and tells "
+            "only what is new; default: a last message of the assistant is a turn of the past",
         "history": "resident: past answers of the session keep the tokens they were generated with; template: they are "
             "tokenized again as the template writes them; holds for the session until it is reset; default: --history",
     }),
+    honoured({
+        "tools": "functions that the answer may call: name, description, parameters as JSON schema; tools of other "
+            "types are not read",
+        "functions": "the same as tools in their first form: the answer calls one at most, as its function_call",
+    }, bytes_max=limits.TOOLS_BYTES_MAX),
     accepted({
-        "parallel_tool_calls": "there are no tools to call", "verbosity": "",
-        "parse_tool_calls": "there are no tools to call", "prediction": "a hint for speed only",
-        "parallel_tool_call": "",
+        "verbosity": "", "parse_tool_calls": "calls are always told apart from the text",
+        "prediction": "a hint for speed only", "parallel_tool_call": "",
     }),
     refused({
-        "tools": ("tool calls", ([],)),
-        "tool_choice": ("tool calls", ("none", "auto")),
-        "functions": ("function calls", ([],)),
-        "function_call": ("function calls", ("none", "auto")),
-        "response_format": ("structured answers", ({"type": "text"},)),
         "logprobs": ("log probabilities", (False,)),
         "top_logprobs": ("log probabilities", (0,)),
         "modalities": ("anything but text", (["text"],)),
         "audio": ("audio", ()),
         "web_search_options": ("web search", ()),
-        "continue_final_message": ("continuing a message", (False,)),
         "chat_template": ("templates from requests; use --chat-template-file", ()),
         "documents": ("documents", ([],)),
         "echo": ("echo", (False,)),
-        "thinking_budget_tokens": ("a limit for thinking; enable_thinking switches it off", (-1,)),
-        "reasoning_format": ("reasoning apart from the text", ("none", "auto")),
     }),
 )  # fmt: skip
 
@@ -54,7 +63,6 @@ _COMPLETIONS = (
         "suffix": ("infill", ("",)),
         "echo": ("echo", (False,)),
         "logprobs": ("log probabilities", (False,)),
-        "response_format": ("structured answers", ({"type": "text"},)),
     }),
 )  # fmt: skip
 
@@ -100,6 +108,15 @@ _BOTH = (
         "logit_bias": "token id to bias, -100 to 100",
         "ignore_eos": "true: the answer goes on until its length",
         "cache_prompt": "false: nothing that is resident is reused",
+        "response_format": "{type: json_object}: the answer is a JSON object; {type: json_schema, json_schema: "
+            "{schema}}: one that the schema allows; of this and the seven below one at most",
+        "json_schema": "a schema for the answer",
+        "grammar": "in GBNF, for the answer",
+        "structured_outputs": "one of json (a schema), json_object, regex, choice (a list of texts), grammar",
+        "guided_json": "the same as structured_outputs.json",
+        "guided_regex": "the same as structured_outputs.regex",
+        "guided_choice": "the same as structured_outputs.choice",
+        "guided_grammar": "the same as structured_outputs.grammar",
     }),
     accepted({
         "user": "", "store": "", "service_tier": "", "safety_identifier": "", "prompt_cache_retention": "",
@@ -113,14 +130,7 @@ _BOTH = (
         "use_beam_search": ("beam search", (False,)),
         "length_penalty": ("beam search", (1,)),
         "early_stopping": ("beam search", (False,)),
-        "grammar": ("grammars", ("",)),
         "grammar_lazy": ("grammars", (False,)),
-        "json_schema": ("structured answers", ({},)),
-        "structured_outputs": ("structured answers", ({},)),
-        "guided_json": ("structured answers", ()),
-        "guided_regex": ("structured answers", ("",)),
-        "guided_choice": ("structured answers", ([],)),
-        "guided_grammar": ("structured answers", ("",)),
         "tfs_z": ("this sampler", (1,)),
         "top_a": ("this sampler", (0,)),
         "min_tokens": ("a least length", (0,)),

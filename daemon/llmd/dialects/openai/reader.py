@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import partial
 
-from ...core.asked import Asked, ChatPrompt, RawPrompt
+from ...core.asked import Asked, ChatPrompt, PlainMessage, RawPrompt
 from ...core.errors import ApiError
 from ...core.sampling import breakers_of, max_tokens_of, sampler_order, sampling_asked, stops_of
 from ...core.session_key import SessionKey, parent_of, resolve
-from .messages import messages_of, variables_of
+from .messages import messages_of
+from .structure import constraint_of
+from .thinking import is_reasoning_apart, thinking_tokens_max_of, variables_of
+from .tools import choice_of, is_legacy, tools_of
 from .wire import ChatCompletionRequest, CompletionRequest, GenerationRequest
 
 Headers = Collection[tuple[str, str]]
@@ -53,16 +56,35 @@ SAMPLING = (
 def chat_of(wanted: ChatCompletionRequest, headers: Headers) -> Asked:
     """Raises ApiError naming the field."""
     asked = _asked(wanted, headers, _CHAT_LENGTHS, 0)
-    return asked(prompt=conversation_of(wanted))
+    return asked(prompt=conversation_of(wanted), thinking_tokens_max=thinking_tokens_max_of(wanted))
 
 
 def conversation_of(wanted: ChatCompletionRequest) -> ChatPrompt:
+    tools, messages = tools_of(wanted), messages_of(wanted.messages)
     return ChatPrompt(
-        messages=messages_of(wanted.messages),
+        messages=messages,
         variables=variables_of(wanted),
+        tools=tools,
+        tool_choice=choice_of(wanted, tools),
+        has_parallel_calls=False if is_legacy(wanted) else wanted.parallel_tool_calls,
+        is_reasoning_apart=is_reasoning_apart(wanted),
+        continues=_continues(wanted, messages),
         has_opening=wanted.add_generation_prompt,
         history=wanted.history,
     )
+
+
+def _continues(wanted: ChatCompletionRequest, messages: Sequence[PlainMessage]) -> bool:
+    """Raises ApiError when there is nothing to continue."""
+    param = "continue_final_message"
+    if not wanted.continue_final_message:
+        return False
+    if wanted.add_generation_prompt:
+        message = f"{param}: the answer goes on with a message, and add_generation_prompt asks for a new one."
+        raise ApiError("invalid_value", message, param)
+    if messages[-1].role != "assistant" or messages[-1].tool_calls:
+        raise ApiError("invalid_value", f"{param}: the last message is no text of the assistant.", param)
+    return True
 
 
 def completion_of(wanted: CompletionRequest, headers: Headers) -> Asked:
@@ -87,6 +109,7 @@ def _asked(wanted: GenerationRequest, headers: Headers, lengths: tuple[str, ...]
         dry_sequence_breakers=breakers_of("dry_sequence_breakers", wanted.dry_sequence_breakers),
         logit_bias=wanted.logit_bias or {},
         stop=stops_of(wanted.stop),
+        constraint=constraint_of(wanted),
         ignore_end=bool(wanted.ignore_eos),
         is_cold=wanted.cache_prompt is False,
     )

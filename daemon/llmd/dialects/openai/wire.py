@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from ...core import limits
 from ...core.parts import SessionReport
@@ -18,15 +19,17 @@ class StreamOptions(msgspec.Struct, frozen=True):
 
 
 class ContentPart(msgspec.Struct, frozen=True):
-    """One part of a message's content; only text is supported."""
+    """One part of a message's content: text, under one of its names, or what the assistant thought."""
 
     type: str
     text: str | None = None
+    thinking: str | None = None
+    refusal: str | None = None
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
     name: str
-    arguments: str | dict[str, Any] = "{}"
+    arguments: str | dict[str, Any] | None = None
 
 
 class ToolCall(msgspec.Struct, frozen=True):
@@ -43,20 +46,81 @@ class Message(msgspec.Struct, frozen=True):
     name: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
-    reasoning_content: str | None = None
-    function_call: Any = None
+    function_call: FunctionCall | None = None
     audio: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    reasoning_text: Any = None
+    thinking: Any = None
+    """What was thought, under the names that servers give it; what is no text is not read."""
+
+
+class ChatFunction(msgspec.Struct, frozen=True):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class ChatTool(msgspec.Struct, frozen=True):
+    """Of type function, or nothing that the model could call."""
+
+    type: str = "function"
+    function: ChatFunction | None = None
+
+
+class NamedFunction(msgspec.Struct, frozen=True):
+    name: str
+
+
+class NamedTool(msgspec.Struct, frozen=True):
+    type: str = "function"
+    function: NamedFunction | None = None
+
+
+class AllowedTools(msgspec.Struct, frozen=True):
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[NamedTool], msgspec.Meta(min_length=1)]
+
+
+class ChatToolChoice(msgspec.Struct, frozen=True):
+    type: Literal["function", "allowed_tools"]
+    function: NamedFunction | None = None
+    allowed_tools: AllowedTools | None = None
+
+
+class NamedSchema(msgspec.Struct, frozen=True):
+    schema: dict[str, Any] | None = None
+    name: str | None = None
+
+
+class ResponseFormat(msgspec.Struct, frozen=True):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: NamedSchema | None = None
+    schema: dict[str, Any] | None = None
+    """Beside the type json_object: as in json_schema."""
+
+
+class StructuredOutputs(msgspec.Struct, frozen=True):
+    """As vLLM has them. One of them."""
+
+    json: str | dict[str, Any] | None = None
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
 
 
 class Thinking(msgspec.Struct, frozen=True):
     """`adaptive` and `auto` leave it to the model."""
 
     type: Literal["enabled", "disabled", "adaptive", "auto"] | None = None
+    budget_tokens: int | None = None
 
 
 class Reasoning(msgspec.Struct, frozen=True):
     enabled: bool | None = None
     effort: str | None = None
+    max_tokens: int | None = None
 
 
 def _bounds(**words: int) -> msgspec.Meta:
@@ -106,17 +170,34 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     logit_bias: Annotated[dict[int, float] | None, _bounds(maxProperties=limits.LOGIT_BIASES_MAX)] = None
     ignore_eos: bool | None = None
     cache_prompt: bool | None = None
+    response_format: ResponseFormat | None = None
+    json_schema: dict[str, Any] | None = None
+    grammar: str | None = None
+    structured_outputs: StructuredOutputs | None = None
+    guided_json: str | dict[str, Any] | None = None
+    guided_regex: str | None = None
+    guided_choice: list[str] | None = None
+    guided_grammar: str | None = None
 
 
 class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
     messages: Annotated[list[Message], _bounds(minItems=1, maxItems=limits.MESSAGES_MAX)]
     max_completion_tokens: int | None = None
+    tools: Annotated[list[ChatTool] | None, _bounds(maxItems=limits.TOOLS_MAX)] = None
+    tool_choice: Literal["auto", "none", "required"] | ChatToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    functions: Annotated[list[ChatFunction] | None, _bounds(maxItems=limits.TOOLS_MAX)] = None
+    function_call: Literal["auto", "none"] | NamedFunction | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     enable_thinking: bool | None = None
     reasoning_effort: str | None = None
     thinking: Thinking | None = None
     reasoning: Reasoning | None = None
+    reasoning_format: Literal["none", "auto", "deepseek"] | None = None
+    thinking_budget: int | None = None
+    thinking_budget_tokens: int | None = None
     add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
     history: Literal["resident", "template"] | None = None
 
 
@@ -132,26 +213,48 @@ class PromptTokensDetails(msgspec.Struct, frozen=True):
     cached_tokens: int
 
 
+class CompletionTokensDetails(msgspec.Struct, frozen=True):
+    reasoning_tokens: int
+
+
 class Usage(msgspec.Struct, frozen=True):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails | UnsetType = UNSET
+    """Where the model thought."""
 
 
 FinishReason = Literal["stop", "length"]
+ChatFinishReason = Literal["stop", "length", "tool_calls", "function_call"]
+
+
+class CalledFunction(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str
+
+
+class CalledTool(msgspec.Struct, frozen=True, kw_only=True):
+    id: str
+    type: Literal["function"] = "function"
+    function: CalledFunction
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):
     role: Literal["assistant"] = "assistant"
-    content: str
+    content: str | None
+    """Null: there is nothing but calls."""
     refusal: None = None
+    reasoning_content: str | UnsetType = UNSET
+    tool_calls: list[CalledTool] | UnsetType = UNSET
+    function_call: CalledFunction | UnsetType = UNSET
 
 
 class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
     index: int = 0
     message: AssistantMessage
-    finish_reason: FinishReason
+    finish_reason: ChatFinishReason
     logprobs: None = None
 
 

@@ -1,4 +1,5 @@
-"""From the parts of answers to OpenAI's bytes: a chat's or a text completion's, as a whole or as events."""
+"""From the parts of answers to OpenAI's bytes, as a whole or as events: what a chat's (chat_writer.py) and a text
+completion's share, and the latter."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ from ...http import event_stream
 from ...http.context import State
 from ...http.envelope import OWN
 from .wire import (
-    AssistantMessage,
     ChatChoice,
     ChatCompletion,
     Completion,
     CompletionChoice,
+    CompletionTokensDetails,
     FinishReason,
     PromptTokensDetails,
     Usage,
@@ -28,11 +29,11 @@ from .wire import (
 ENVELOPE = OWN
 """What is nobody's else speaks this dialect, too."""
 _DONE = event_stream.event(b"[DONE]")
-_FINISH: dict[EndReason, FinishReason] = {"end": "stop", "stop": "stop", "length": "length"}
-_encode_text = msgspec.json.Encoder().encode
+FINISH: dict[EndReason, FinishReason] = {"end": "stop", "stop": "stop", "length": "length"}
+encode_text = msgspec.json.Encoder().encode
 
 
-class _Writer(ABC):
+class AnswerWriter(ABC):
     """What both kinds of completion share. All of an event but its text is encoded once, so that a token costs
     one small join."""
 
@@ -64,13 +65,14 @@ class _Writer(ABC):
     def whole(self, parts: Sequence[Part]) -> bytes:
         ends = ends_of(parts)
         choices: list[Any] = [
-            self._whole_choice(end.index, text_of(parts, end.index), _FINISH[end.reason]) for end in ends
+            self._whole_choice([part for part in parts if part.index == end.index], end) for end in ends
         ]
         facts = {"usage": usage_of(ends), "session": ends[0].session, **self._facts}
         return msgspec.json.encode(self._whole_kind(choices=choices, **facts))
 
     @abstractmethod
-    def _whole_choice(self, index: int, text: str, reason: FinishReason) -> ChatChoice | CompletionChoice: ...
+    def _whole_choice(self, parts: Sequence[Part], end: End) -> ChatChoice | CompletionChoice:
+        """`parts`: of this answer."""
 
     # --- events ------------------------------------------------------------------------------------------------------
 
@@ -87,11 +89,14 @@ class _Writer(ABC):
     def _event(self, part: Part) -> bytes:
         if type(part) is TextPart:
             head = self._heads.get(part.index) or self._text_head(part.index)
-            return head + _encode_text(part.text) + self._tail
+            return head + encode_text(part.text) + self._tail
         if isinstance(part, End):
             return self._finish(part)
         if isinstance(part, Failed):
             return event_stream.event(ENVELOPE.body(part.error))
+        return self._rare_event(part)
+
+    def _rare_event(self, part: Part) -> bytes:
         raise TypeError(f"{type(part).__name__}: nobody can have asked for it")
 
     def _text_head(self, index: int) -> bytes:
@@ -103,9 +108,12 @@ class _Writer(ABC):
 
     def _finish(self, end: End) -> bytes:
         self._ends.append(end)
-        reason = b',"finish_reason":"%b"}]' % _FINISH[end.reason].encode()
+        reason = b',"finish_reason":"%b"}]' % self._finish_reason(end).encode()
         session = b"" if self._include_usage else b',"session":' + msgspec.json.encode(end.session)
         return self._choice(end.index) + self._no_text + reason + session + b"}" + event_stream.CLOSES
+
+    def _finish_reason(self, end: End) -> str:
+        return FINISH[end.reason]
 
     def ending(self) -> bytes:
         if not self._include_usage or not self._ends:
@@ -115,25 +123,7 @@ class _Writer(ABC):
         return self._head + b',"choices":[],"usage":%b,"session":%b}' % told + event_stream.CLOSES + _DONE
 
 
-class ChatWriter(_Writer):
-    _id_prefix = "chatcmpl-"
-    _chunk_kind = "chat.completion.chunk"
-    _whole_kind = ChatCompletion
-    _text_opens = b'"delta":{"content":'
-    _text_closes = b"}"
-    _no_text = b'"delta":{}'
-
-    def _whole_choice(self, index: int, text: str, reason: FinishReason) -> ChatChoice:
-        return ChatChoice(index=index, message=AssistantMessage(content=text), finish_reason=reason)
-
-    def opening(self) -> bytes:
-        """The role of each answer."""
-        super().opening()
-        role = b'"delta":{"role":"assistant","content":""},"finish_reason":null}]}' + event_stream.CLOSES
-        return b"".join([self._choice(index) + role for index in range(self._n_answers)])
-
-
-class CompletionWriter(_Writer):
+class CompletionWriter(AnswerWriter):
     _id_prefix = "cmpl-"
     _chunk_kind = "text_completion"
     _whole_kind = Completion
@@ -141,8 +131,8 @@ class CompletionWriter(_Writer):
     _text_closes = b""
     _no_text = b'"text":""'
 
-    def _whole_choice(self, index: int, text: str, reason: FinishReason) -> CompletionChoice:
-        return CompletionChoice(index=index, text=text, finish_reason=reason)
+    def _whole_choice(self, parts: Sequence[Part], end: End) -> CompletionChoice:
+        return CompletionChoice(index=end.index, text=text_of(parts), finish_reason=FINISH[end.reason])
 
 
 def ends_of(parts: Sequence[Part]) -> list[End]:
@@ -150,16 +140,19 @@ def ends_of(parts: Sequence[Part]) -> list[End]:
     return sorted((part for part in parts if isinstance(part, End)), key=lambda end: end.index)
 
 
-def text_of(parts: Sequence[Part], index: int) -> str:
-    return "".join(part.text for part in parts if isinstance(part, TextPart) and part.index == index)
+def text_of(parts: Sequence[Part]) -> str:
+    """Of one answer."""
+    return "".join(part.text for part in parts if isinstance(part, TextPart))
 
 
 def usage_of(ends: Sequence[End]) -> Usage:
     """Of all answers to one prompt."""
     prompt, n_generated = ends[0].usage, sum(end.usage.n_generated for end in ends)
+    n_reasoning = sum(end.usage.n_reasoning for end in ends)
     return Usage(
         prompt_tokens=prompt.n_prompt,
         completion_tokens=n_generated,
         total_tokens=prompt.n_prompt + n_generated,
         prompt_tokens_details=PromptTokensDetails(cached_tokens=prompt.n_cached),
+        completion_tokens_details=CompletionTokensDetails(n_reasoning) if n_reasoning else msgspec.UNSET,
     )

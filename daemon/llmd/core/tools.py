@@ -1,0 +1,64 @@
+"""What tools may be offered to the model: counts, names and schemas. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from . import limits
+from .asked import Tool, ToolChoice
+from .errors import ApiError, shown
+
+_NAME = re.compile(r"[A-Za-z0-9_.:/-]+")
+_NO_PARAMETERS = {"type": "object", "properties": {}}
+
+
+def check_count(param: str, n_tools: int) -> None:
+    """Raises ApiError naming the list."""
+    if n_tools > limits.TOOLS_MAX:
+        raise ApiError("invalid_value", f"{param}: {n_tools} tools; at most {limits.TOOLS_MAX} are taken.", param)
+
+
+def tool_of(param: str, name: str, description: str | None, parameters: dict[str, Any] | None) -> Tool:
+    """`param`: what the client calls the object that has these members. Raises ApiError naming the member."""
+    check_name(f"{param}.name", name)
+    most = limits.TOOL_SCHEMA_DEPTH_MAX
+    if not _fits(parameters, most):
+        field = f"{param}.parameters"
+        raise ApiError("invalid_value", f"{field}: the schema nests deeper than {most} levels.", field)
+    return Tool(name, description or "", parameters or _NO_PARAMETERS)
+
+
+def check_name(param: str, name: str) -> None:
+    most = limits.TOOL_NAME_CHARS_MAX
+    if len(name) > most or not _NAME.fullmatch(name):
+        message = f"{param}: {shown(name)} is no name of 1 to {most} letters, digits, _ - . : and / (ASCII)."
+        raise ApiError("invalid_value", message, param)
+
+
+def _fits(value: Any, levels: int) -> bool:
+    if isinstance(value, dict):
+        return levels > 0 and all(_fits(item, levels - 1) for item in value.values())
+    if isinstance(value, list):
+        return levels > 0 and all(_fits(item, levels - 1) for item in value)
+    return True
+
+
+def distinct(tools: Iterable[Tool]) -> tuple[Tool, ...]:
+    """Of several with one name the first: a call could not say which is meant."""
+    found: dict[str, Tool] = {}
+    for tool in tools:
+        found.setdefault(tool.name, tool)
+    return tuple(found.values())
+
+
+def check_choice(param: str, choice: ToolChoice, tools: Sequence[Tool]) -> ToolChoice:
+    """The same. Raises ApiError when what must or may be called is not there."""
+    names = {tool.name for tool in tools}
+    for name in choice.names:
+        if name not in names:
+            raise ApiError("invalid_value", f"{param}: there is no tool {shown(name)}.", param)
+    if choice.mode == "required" and not tools:
+        raise ApiError("invalid_value", f"{param}: a call is required, and there are no tools.", param)
+    return choice

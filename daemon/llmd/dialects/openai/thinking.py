@@ -1,0 +1,52 @@
+"""From the fields about thinking to what the template and the engine are told. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...core import limits
+from ...core.errors import ApiError, shown
+from . import wire
+
+_SWITCHES = {"enabled": True, "disabled": False}
+
+
+def variables_of(wanted: wire.ChatCompletionRequest) -> dict[str, Any]:
+    """What the template is told."""
+    return {**_thinking(wanted), **(wanted.chat_template_kwargs or {})}
+
+
+def _thinking(wanted: wire.ChatCompletionRequest) -> dict[str, Any]:
+    """The template variables that the fields about thinking ask for; of several that disagree the plainest wins."""
+    thinking, reasoning = wanted.thinking or wire.Thinking(), wanted.reasoning or wire.Reasoning()
+    effort = wanted.reasoning_effort if wanted.reasoning_effort is not None else reasoning.effort
+    wishes = (
+        wanted.enable_thinking,
+        _SWITCHES.get(thinking.type or ""),
+        reasoning.enabled,
+        False if effort == "none" else None,
+    )
+    variables: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}
+    wish = next((wish for wish in wishes if wish is not None), None)
+    return variables if wish is None else {**variables, "enable_thinking": wish}
+
+
+def is_reasoning_apart(wanted: wire.ChatCompletionRequest) -> bool:
+    return wanted.reasoning_format != "none"
+
+
+def thinking_tokens_max_of(wanted: wire.ChatCompletionRequest) -> int | None:
+    """Of several the first that is there; -1 asks for no limit. Raises ApiError naming the field."""
+    thinking, reasoning = wanted.thinking or wire.Thinking(), wanted.reasoning or wire.Reasoning()
+    given = (
+        ("thinking_budget_tokens", wanted.thinking_budget_tokens),
+        ("thinking_budget", wanted.thinking_budget),
+        ("thinking.budget_tokens", thinking.budget_tokens),
+        ("reasoning.max_tokens", reasoning.max_tokens),
+    )
+    for param, value in given:
+        if value is not None and not -1 <= value <= limits.THINKING_TOKENS_MAX:
+            most = limits.THINKING_TOKENS_MAX
+            raise ApiError("invalid_value", f"{param}: {shown(value)} is not between -1 and {most}.", param)
+    budget = next((value for _, value in given if value is not None), -1)
+    return None if budget == -1 else budget

@@ -1,0 +1,124 @@
+"""Turns the text of one answer into parts: text, what was thought, calls of tools.
+
+An answer whose prompt has no syntax is text, and costs nothing here. The others are parsed as they come: short ones on
+the event loop, long ones in a text thread, where an answer has one call at a time, so that its parts stay in order and
+what waits is bounded by the generation's own limit. A defect of the parser ends in text. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ..core import limits
+from ..core.asked import PlainMessage, PlainToolCall
+from ..core.errors import ApiError
+from ..core.parts import Part, ReasoningPart, TextPart, ToolCallPiece
+from ..engine.answer_parser import Diff
+
+log = logging.getLogger("llmd.pipeline")
+
+
+class Parser(Protocol):
+    """An AnswerParser. One call at a time, in any thread."""
+
+    def feed(self, text: str, is_final: bool) -> list[Diff]: ...
+
+
+InThread = Callable[[int, Callable[[], list[Diff]]], Awaitable[list[Diff]]]
+"""Runs a call that reads so many characters."""
+
+
+class Parsing:
+    """Of one answer."""
+
+    def __init__(self, index: int, parser: Parser | None, in_thread: InThread) -> None:
+        """`parser` None: the answer is text."""
+        self._index = index
+        self._parser = parser
+        self._in_thread = in_thread
+        self._n_chars = 0
+        self._withheld: list[str] = []
+        """What the parser has taken since it told something."""
+        self._calls: dict[int, _Call] = {}
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+
+    async def fed(self, text: str, is_final: bool) -> list[Part]:
+        """The parts that the text completes. Awaited before the next call."""
+        if not (text or is_final):
+            return []
+        return [part for diff in await self._diffs(text, is_final) for part in self._parts(diff)]
+
+    def message(self) -> PlainMessage:
+        """All that has been told so far, as the client sends it back."""
+        calls = tuple(PlainToolCall(call.name, "".join(call.arguments), call.id) for call in self._calls.values())
+        return PlainMessage("assistant", "".join(self._texts), calls, reasoning=self.reasoning or None)
+
+    @property
+    def reasoning(self) -> str:
+        return "".join(self._thoughts)
+
+    # --- the parser --------------------------------------------------------------------------------------------------
+
+    async def _diffs(self, text: str, is_final: bool) -> list[Diff]:
+        self._n_chars += len(text)
+        if (parser := self._parser) is None:
+            return [Diff("text", text)]
+        try:
+            if self._n_chars <= limits.PARSED_ON_LOOP_CHARS_MAX:
+                diffs = parser.feed(text, is_final)
+            else:
+                diffs = await self._in_thread(len(text), lambda: parser.feed(text, is_final))
+        except Exception as error:
+            return self._given_up(error, text)
+        if diffs:
+            self._withheld.clear()
+        else:
+            self._withheld.append(text)
+        return diffs
+
+    def _given_up(self, error: Exception, text: str) -> list[Diff]:
+        """From here on the answer is text, beginning with what has not been told."""
+        if not isinstance(error, ApiError):  # one says that the server is stopping
+            log.error("an answer could not be parsed", exc_info=error)
+        self._parser, untold = None, "".join([*self._withheld, text])
+        return [Diff("text", untold)] if untold else []
+
+    # --- what it says ------------------------------------------------------------------------------------------------
+
+    def _parts(self, diff: Diff) -> Sequence[Part]:
+        if diff.kind == "call":
+            return self._pieces(diff)
+        if not diff.text:
+            return ()
+        if diff.kind == "reasoning":
+            self._thoughts.append(diff.text)
+            return (ReasoningPart(self._index, diff.text),)
+        self._texts.append(diff.text)
+        return (TextPart(self._index, diff.text),)
+
+    def _pieces(self, diff: Diff) -> Sequence[Part]:
+        call = self._calls.get(diff.call)
+        if call is None:
+            call = self._calls[diff.call] = _Call(diff.name, diff.id or new_call_id(), [diff.text])
+            return (ToolCallPiece(self._index, diff.call, diff.text, call.id, call.name),)
+        if not diff.text:
+            return ()
+        call.arguments.append(diff.text)
+        return (ToolCallPiece(self._index, diff.call, diff.text),)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    name: str
+    id: str
+    arguments: list[str]
+
+
+def new_call_id() -> str:
+    """Where the model gives none."""
+    return "call_" + secrets.token_hex(12)
