@@ -7,7 +7,17 @@ import json
 import pytest
 
 from llmd.core.errors import ApiError
-from llmd.core.parts import End, EndReason, Failed, Part, ReasoningPart, SessionReport, TextPart, UsedTokens
+from llmd.core.parts import (
+    End,
+    EndReason,
+    Failed,
+    Part,
+    ReasoningPart,
+    SessionReport,
+    TextPart,
+    ToolCallPiece,
+    UsedTokens,
+)
 from llmd.dialects.openai.chat_writer import ChatWriter
 from llmd.dialects.openai.writer import CompletionWriter
 from tests.serving import Daemon, Json, parse_events
@@ -73,6 +83,61 @@ async def test_one_failure_leaves_the_other_answers(
     events = parse_events(written(writer, [Failed(0, ApiError("step_failed"))], [TextPart(1, "x"), end(1, "end", 1)]))
     assert events.error is not None and events.error["code"] == "step_failed"
     assert events.text == "x" and events.finish_reasons == ["stop"] and events.done
+
+
+CALLS: list[Part] = [
+    ReasoningPart(0, "hm "),
+    ReasoningPart(0, '"so"'),
+    ToolCallPiece(0, 0, "", "c1", "f"),
+    ToolCallPiece(0, 0, '{"x":'),
+    ToolCallPiece(1, 0, "{}", "c2", "g"),
+    ToolCallPiece(0, 0, " 1}"),
+    ToolCallPiece(0, 1, "{", "c3", "g"),
+    end(0, "end", 5),
+    end(1, "length", 6),
+]
+
+
+async def test_calls_and_thoughts_are_deltas(daemon: Daemon) -> None:
+    events = parse_events(written(ChatWriter(daemon.state, n_answers=2, include_usage=False), CALLS))
+    deltas = [(choice["index"], choice["delta"]) for chunk in events.chunks for choice in chunk["choices"]]
+    function = {"type": "function"}
+    assert deltas[2:] == [
+        (0, {"reasoning_content": "hm "}),
+        (0, {"reasoning_content": '"so"'}),
+        (0, {"tool_calls": [{"index": 0, "id": "c1", **function, "function": {"name": "f", "arguments": ""}}]}),
+        (0, {"tool_calls": [{"index": 0, "function": {"arguments": '{"x":'}}]}),
+        (1, {"tool_calls": [{"index": 0, "id": "c2", **function, "function": {"name": "g", "arguments": "{}"}}]}),
+        (0, {"tool_calls": [{"index": 0, "function": {"arguments": " 1}"}}]}),
+        (0, {"tool_calls": [{"index": 1, "id": "c3", **function, "function": {"name": "g", "arguments": "{"}}]}),
+        (0, {}),
+        (1, {}),
+    ]
+    assert events.finish_reasons == ["tool_calls", "length"], "what was cut off is no reason to call"
+
+
+async def test_calls_of_the_first_interface_are_deltas(daemon: Daemon) -> None:
+    writer = ChatWriter(daemon.state, n_answers=2, include_usage=False, is_legacy=True)
+    events = parse_events(written(writer, CALLS))
+    deltas = [choice["delta"] for chunk in events.chunks for choice in chunk["choices"] if choice["index"] == 0]
+    calls = [delta["function_call"] for delta in deltas if "function_call" in delta]
+    assert calls == [{"name": "f", "arguments": ""}, {"arguments": '{"x":'}, {"arguments": " 1}"}]
+    assert events.finish_reasons == ["function_call", "length"]
+
+
+@pytest.mark.parametrize(("is_legacy", "reason"), [(False, "tool_calls"), (True, "function_call")])
+async def test_a_whole_with_calls(daemon: Daemon, is_legacy: bool, reason: str) -> None:
+    answer = json.loads(ChatWriter(daemon.state, n_answers=2, include_usage=False, is_legacy=is_legacy).whole(CALLS))
+    [first, second] = answer["choices"]
+    assert (first["finish_reason"], second["finish_reason"]) == (reason, "length")
+    assert first["message"]["content"] is None and first["message"]["reasoning_content"] == 'hm "so"'
+    if is_legacy:
+        assert first["message"]["function_call"] == {"name": "f", "arguments": '{"x": 1}'}
+    else:
+        assert [(call["id"], call["function"]) for call in first["message"]["tool_calls"]] == [
+            ("c1", {"name": "f", "arguments": '{"x": 1}'}), ("c3", {"name": "g", "arguments": "{"}),
+        ]  # fmt: skip
+    assert ("tool_calls" in first["message"]) is not is_legacy
 
 
 async def test_what_was_refused_is_not_written(daemon: Daemon) -> None:
