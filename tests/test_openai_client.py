@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import openai
+import pydantic
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
 from tests.conftest import Serve
+from tests.fake_parser import parsed_by
 from tests.serving import Daemon
 from tests.test_access import key_file
 
@@ -108,3 +111,86 @@ async def test_server_error_and_stream_error(serve: Serve) -> None:
             async for _ in stream:
                 pass
     assert caught.value.code == "step_failed"
+
+
+# --- tools, thoughts and forms: the model says what its script tells it ----------------------------------------------
+
+SCRIPT = """\
+? How is it
+<think>a city</think><call weather>{"city": "Paris"}</call>
+? seven
+{"number": 7}
+"""
+
+
+class Weather(pydantic.BaseModel):
+    """Tells the weather of a city."""
+
+    city: str
+
+
+class Found(pydantic.BaseModel):
+    number: int
+
+
+WEATHER = openai.pydantic_function_tool(Weather, name="weather")
+ABOUT_PARIS: list[ChatCompletionMessageParam] = [{"role": "user", "content": "How is it in Paris?"}]
+
+
+@pytest.fixture
+async def scripted(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[openai.AsyncOpenAI]:
+    file = tmp_path / "script"
+    file.write_text(SCRIPT)
+    daemon = await serve(model=f"sim:dense,script={file}")
+    parsed_by(monkeypatch, daemon)
+    async with openai.AsyncOpenAI(base_url=f"{daemon.url}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+async def test_a_tool_call(scripted: openai.AsyncOpenAI) -> None:
+    answer = await scripted.chat.completions.create(model="any", messages=ABOUT_PARIS, tools=[WEATHER], temperature=0)
+    [choice] = answer.choices
+    assert choice.finish_reason == "tool_calls" and choice.message.content is None
+    assert choice.message.tool_calls is not None
+    [call] = choice.message.tool_calls
+    assert call.type == "function" and call.function.name == "weather"
+    assert call.function.arguments == '{"city": "Paris"}'
+    assert choice.message.model_extra == {"reasoning_content": "a city"}
+    assert answer.usage is not None and answer.usage.completion_tokens_details is not None
+    assert answer.usage.completion_tokens_details.reasoning_tokens
+    result: ChatCompletionMessageParam = {"role": "tool", "tool_call_id": call.id, "content": "seven"}
+    said = choice.message.to_dict()
+    messages: list[Any] = [*ABOUT_PARIS, said, result]
+    following = await scripted.chat.completions.create(model="any", messages=messages, tools=[WEATHER], temperature=0)
+    assert following.choices[0].message.content == '{"number": 7}'
+
+
+async def test_a_streamed_tool_call(scripted: openai.AsyncOpenAI) -> None:
+    """As the client itself puts it together."""
+    async with scripted.chat.completions.stream(
+        model="any", messages=ABOUT_PARIS, tools=[WEATHER], temperature=0
+    ) as stream:
+        events = [event async for event in stream]
+        answer = await stream.get_final_completion()
+    done = [event for event in events if event.type == "tool_calls.function.arguments.done"]
+    assert [(event.name, event.arguments) for event in done] == [("weather", '{"city": "Paris"}')]
+    [choice] = answer.choices
+    assert choice.finish_reason == "tool_calls" and choice.message.tool_calls
+    assert choice.message.tool_calls[0].function.parsed_arguments == Weather(city="Paris")
+
+
+async def test_a_parsed_answer(scripted: openai.AsyncOpenAI) -> None:
+    answer = await scripted.chat.completions.parse(
+        model="any", messages=[{"role": "user", "content": "seven"}], response_format=Found, temperature=0
+    )
+    assert answer.choices[0].message.parsed == Found(number=7)
+
+
+async def test_functions(scripted: openai.AsyncOpenAI) -> None:
+    function: Any = WEATHER["function"]
+    answer = await scripted.chat.completions.create(
+        model="any", messages=ABOUT_PARIS, functions=[function], function_call="auto", temperature=0
+    )
+    [choice] = answer.choices
+    assert choice.finish_reason == "function_call" and choice.message.function_call is not None
+    assert choice.message.function_call.arguments == '{"city": "Paris"}'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -82,25 +83,35 @@ def test_any_split_gives_the_same_parts(cuts: list[int]) -> None:
     assert [call.id for call in message.tool_calls] == ids and len(set(ids)) == 2
 
 
-async def test_long_answers_are_parsed_in_a_thread_and_in_order() -> None:
+async def test_long_calls_are_parsed_in_a_thread_and_in_order() -> None:
+    """Text is no work, however much of it there is."""
     threads, used = TextThreads(asyncio.get_running_loop(), n_jobs_max=1), []
 
     class Watched(FakeParser):
         def feed(self, text: str, is_final: bool) -> list[Diff]:
-            used.append(threading.current_thread() is threading.main_thread())
+            used.append((text, threading.current_thread() is threading.main_thread()))
             return super().feed(text, is_final)
 
     async def in_thread(n_chars: int, call: Callable[[], list[Diff]]) -> list[Diff]:
         return await threads.run(0, n_chars, call, is_bounded=True)
 
-    pieces = ["x" * limits.PARSED_ON_LOOP_CHARS_MAX, *ANSWER, *ANSWER]
+    most = limits.PARSED_ON_LOOP_CHARS_MAX
+    argument = "y" * most
+    pieces = [
+        "x" * most,
+        "x" * most,
+        "<call f>",
+        *(argument[at : at + 64] for at in range(0, most, 64)),
+        "</call>",
+        "z",
+    ]
     both = [asyncio.ensure_future(parts_of(pieces, Parsing(n, Watched(), in_thread))) for n in range(2)]
     for parts in await asyncio.gather(*both):
-        whole = joined(parts)
-        assert whole[0] == ("TextPart", "x" * limits.PARSED_ON_LOOP_CHARS_MAX)
-        assert [one for one in whole[1:] if one[0] == "ReasoningPart"] == [WHOLE[0]] * 2
-        assert [one[2] for one in whole if one[0] == "call"] == [WHOLE[3][2], "{}"] * 2
-    assert used.count(True) == 2, "only what is short is parsed on the event loop"
+        assert joined(parts) == [
+            ("TextPart", "x" * 2 * most), ("name", "f"), ("call", "0", argument), ("TextPart", "z"),
+        ]  # fmt: skip
+    in_threads = [text for text, is_loop in used if not is_loop]
+    assert Counter(in_threads) == {"y" * 64: 2, "</call>": 2, "z": 2}
     await threads.close()
 
 

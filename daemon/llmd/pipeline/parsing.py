@@ -1,8 +1,9 @@
 """Turns the text of one answer into parts: text, what was thought, calls of tools.
 
-An answer whose prompt has no syntax is text, and costs nothing here. The others are parsed as they come: short ones on
-the event loop, long ones in a text thread, where an answer has one call at a time, so that its parts stay in order and
-what waits is bounded by the generation's own limit. A defect of the parser ends in text. Owned by the event loop.
+An answer whose prompt has no syntax is text, and costs nothing here. The others are parsed as they come: on the event
+loop what is little and what goes on with a text, in a text thread long calls. An answer has one piece there at a time, so
+that its parts stay in order and what waits is bounded by the generation's own limit. A defect of the parser ends in text.
+Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Parsing:
         self._index = index
         self._parser = parser
         self._in_thread = in_thread
-        self._n_chars = 0
+        self._n_unsure = 0
+        """Characters since the last that were told as text: what the parser may look at again."""
         self._withheld: list[str] = []
         """What the parser has taken since it told something."""
         self._calls: dict[int, _Call] = {}
@@ -65,11 +67,11 @@ class Parsing:
     # --- the parser --------------------------------------------------------------------------------------------------
 
     async def _diffs(self, text: str, is_final: bool) -> list[Diff]:
-        self._n_chars += len(text)
         if (parser := self._parser) is None:
             return [Diff("text", text)]
+        self._n_unsure += len(text)
         try:
-            if self._n_chars <= limits.PARSED_ON_LOOP_CHARS_MAX:
+            if self._n_unsure <= limits.PARSED_ON_LOOP_CHARS_MAX:
                 diffs = parser.feed(text, is_final)
             else:
                 diffs = await self._in_thread(len(text), lambda: parser.feed(text, is_final))
@@ -77,6 +79,7 @@ class Parsing:
             return self._given_up(error, text)
         if diffs:
             self._withheld.clear()
+            self._n_unsure = self._n_unsure if diffs[-1].kind == "call" else 0
         else:
             self._withheld.append(text)
         return diffs
