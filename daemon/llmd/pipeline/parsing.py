@@ -1,9 +1,9 @@
 """Turns the text of one answer into parts: text, what was thought, calls of tools.
 
 An answer whose prompt has no syntax is text, and costs nothing here. The others are parsed as they come: on the event
-loop what is little and what goes on with a text, in a text thread long calls. An answer has one piece there at a time, so
-that its parts stay in order and what waits is bounded by the generation's own limit. A defect of the parser ends in text.
-Owned by the event loop.
+loop what is little and what goes on with a text, in a text thread long calls. An answer has one piece there at a time,
+so that its parts stay in order and what waits is bounded by the generation's own limit. A defect of the parser ends in
+text. Owned by the event loop.
 """
 
 from __future__ import annotations
