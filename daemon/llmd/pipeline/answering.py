@@ -52,9 +52,10 @@ async def make_ready(served: Served, asked: Asked, sender: Sender) -> Ready:
     assert asked.n_logprobs is None and not (asked.returns_tokens or asked.returns_progress or asked.echoes)
     work = work_of(served, asked, sender.owner)
     found = await prepared(served, asked, sender)
-    syntax = found.prompt.syntax
-    parsers = await served.engine.parsers(sender.owner, syntax, asked.n_answers) if syntax else []
-    return Ready(asked, found, work(prompt=found.prompt, constraint=found.prompt.constraint), parsers)
+    prompt = found.prompt
+    parsers = await served.engine.parsers(sender.owner, prompt.syntax, asked.n_answers) if prompt.syntax else []
+    stop = [*asked.stop, *prompt.stops]
+    return Ready(asked, found, work(prompt=prompt, constraint=prompt.constraint, stop=stop), parsers)
 
 
 class Answering:
