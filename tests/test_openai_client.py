@@ -11,8 +11,8 @@ import pydantic
 import pytest
 from openai.types.chat import ChatCompletionMessageParam
 
+from tests.calling import calling
 from tests.conftest import Serve
-from tests.fake_parser import parsed_by
 from tests.serving import Daemon
 from tests.test_access import key_file
 
@@ -115,12 +115,11 @@ async def test_server_error_and_stream_error(serve: Serve) -> None:
 
 # --- tools, thoughts and forms: the model says what its script tells it ----------------------------------------------
 
-SCRIPT = """\
-? How is it
-<think>a city</think><call weather>{"city": "Paris"}</call>
-? seven
-{"number": 7}
-"""
+REPLIES = {
+    "How is it": "<think>\na city\n</think>\n\n"
+    '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>',
+    "seven": '{"number": 7}',
+}
 
 
 class Weather(pydantic.BaseModel):
@@ -138,11 +137,8 @@ ABOUT_PARIS: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Ho
 
 
 @pytest.fixture
-async def scripted(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[openai.AsyncOpenAI]:
-    file = tmp_path / "script"
-    file.write_text(SCRIPT)
-    daemon = await serve(model=f"sim:dense,script={file}")
-    parsed_by(monkeypatch, daemon)
+async def scripted(serve: Serve, tmp_path: Path) -> AsyncIterator[openai.AsyncOpenAI]:
+    daemon = await serve(**calling(tmp_path, REPLIES))
     async with openai.AsyncOpenAI(base_url=f"{daemon.url}/v1", api_key="none", max_retries=0) as client:
         yield client
 
@@ -155,7 +151,8 @@ async def test_a_tool_call(scripted: openai.AsyncOpenAI) -> None:
     [call] = choice.message.tool_calls
     assert call.type == "function" and call.function.name == "weather"
     assert call.function.arguments == '{"city": "Paris"}'
-    assert choice.message.model_extra == {"reasoning_content": "a city"}
+    assert choice.message.model_extra is not None
+    assert choice.message.model_extra["reasoning_content"].strip() == "a city"
     assert answer.usage is not None and answer.usage.completion_tokens_details is not None
     assert answer.usage.completion_tokens_details.reasoning_tokens
     result: ChatCompletionMessageParam = {"role": "tool", "tool_call_id": call.id, "content": "seven"}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from llmd.app import stop_serving
+from tests.calling import READ, calling
 from tests.golden.refusals import CHAT_REFUSALS, COMPLETION_REFUSALS
 from tests.golden.transcript import Transcript
 from tests.serving import Daemon, chat
@@ -269,10 +270,44 @@ async def before_the_handler(transcript: Transcript, serve: Serve, directory: Pa
     plain.state.opened = opened
 
 
+async def calls(transcript: Transcript, serve: Serve, directory: Path) -> None:
+    """Tools and functions, whole and streamed; what was cut off; and what comes back."""
+    daemon = await serve(**calling(directory))
+    limits = {"max_tokens": 200, "ignore_eos": False}
+    for text in ("one file", "two files", "plain"):
+        await transcript.ask(daemon, CHAT, greedy(text, tools=[READ]) | limits)
+        await transcript.ask(daemon, CHAT, greedy(text, tools=[READ], stream=True, **USAGE) | limits)
+    for text in ("one file", "plain"):
+        await transcript.ask(daemon, CHAT, greedy(text, functions=[READ["function"]]) | limits)
+        await transcript.ask(daemon, CHAT, greedy(text, functions=[READ["function"]], stream=True) | limits)
+    await transcript.ask(daemon, CHAT, greedy("two files", tools=[READ], max_tokens=37, ignore_eos=False))
+    await transcript.ask(daemon, CHAT, greedy("two files", tools=[READ], stream=True, stop=["path"]) | limits)
+    call = {"id": "c00000001", "type": "function", "function": {"name": "read", "arguments": '{"path":"a.txt"}'}}
+    result = {"role": "tool", "tool_call_id": "c00000001", "content": "plain"}
+    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+    past = [{"role": "user", "content": "one file"}, said, result]
+    await transcript.ask(daemon, TEMPLATE, {"messages": past, "tools": [READ]})
+    await transcript.ask(daemon, CHAT, greedy(messages=past, tools=[READ]) | limits)
+
+
+async def thoughts(transcript: Transcript, serve: Serve, directory: Path) -> None:
+    daemon = await serve(**calling(directory))
+    limits = {"max_tokens": 200, "ignore_eos": False}
+    for fields in ({}, {"reasoning_format": "none"}, {"enable_thinking": False}, {"max_tokens": 4}):
+        await transcript.ask(daemon, CHAT, greedy("ponder") | limits | fields)
+        await transcript.ask(daemon, CHAT, greedy("ponder", stream=True, **USAGE) | limits | fields)
+    said = {"role": "assistant", "content": "Yes.", "reasoning": "hm"}
+    past = [{"role": "user", "content": "ponder"}, said, {"role": "user", "content": "plain"}]
+    await transcript.ask(daemon, TEMPLATE, {"messages": past})
+    begun = [{"role": "user", "content": "plain"}, {"role": "assistant", "content": "Just"}]
+    await transcript.ask(daemon, CHAT, greedy(messages=begun, continue_final_message=True) | limits)
+
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         whole, streams, stop_strings, conversations, sessions, templates, refused_fields, context_length, capacity,
         deadline, cancelled, failed_step, slow_readers, shutdown, keep_alive, before_the_handler,
+        calls, thoughts,
     )
 }  # fmt: skip

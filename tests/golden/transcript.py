@@ -19,11 +19,15 @@ _VOLATILE_HEADERS = (b"date:", b"server:")
 _NORMAL = (
     (re.compile(rb"(?im)^(< content-length: )\d+"), rb"\1N"),
     (re.compile(rb'"id":"(chatcmpl|cmpl)-[0-9a-f]{24}"'), rb'"id":"\1-ID"'),
+    (re.compile(rb'"id":"(?:[A-Za-z0-9]{9}|call_[0-9a-f]{24})","type":"function"'), rb'"id":"ID","type":"function"'),
     (re.compile(rb'"created":\d+'), rb'"created":TIME'),
     (re.compile(rb'"system_fingerprint":"llmd-[0-9a-f]{12}"'), rb'"system_fingerprint":"FINGERPRINT"'),
     (re.compile(rb'"(queue|prefill|decode)_ms":[0-9.e+-]+'), rb'"\1_ms":TIME'),
 )
-_TEXT_EVENT = re.compile(rb'(data: .*"(?:content|text)":")((?:[^"\\]|\\.)+)("[^"]*"finish_reason":null}\]})')
+_TEXT = rb'((?:[^"\\]|\\.)+)("[^"]*"finish_reason":null}\]})'
+_TEXT_EVENT = re.compile(rb'(data: .*"(?:content|reasoning_content|text)":")' + _TEXT)
+_CALL_EVENT = re.compile(rb'(data: .*"arguments":")' + _TEXT.replace(b"+", b"*", 1))
+_CALL_BEGINS = re.compile(rb'"id":"\w+","type":"function",|"name":"\w+",')
 _COMMENT = b": keep-alive"
 _REQUEST_SHOWN_CHARS = 400
 CUT = b"(the connection was cut)"
@@ -121,9 +125,20 @@ def joined(stream: bytes, is_endless: bool) -> bytes:
     for event in parts:
         text = _TEXT_EVENT.fullmatch(event)
         before = _TEXT_EVENT.fullmatch(events[-1]) if events else None
+        more = _continued(events[-1], event) if events else None
         if text and before and (text[1], text[3]) == (before[1], before[3]):
             events[-1] = before[1] + before[2] + text[2] + before[3]
+        elif more is not None:
+            events[-1] = more
         elif event != _COMMENT or not (has_text or (events and events[-1] == _COMMENT)):
             events.append(event)
         has_text = has_text or text is not None
     return b"\n\n".join(_TEXT_EVENT.sub(rb"\1(text)\3", event) if is_endless else event for event in events)
+
+
+def _continued(before: bytes, event: bytes) -> bytes | None:
+    """Both, if the later one has more arguments of the same call."""
+    begun, more = _CALL_EVENT.fullmatch(before), _CALL_EVENT.fullmatch(event)
+    if begun is None or more is None or _CALL_BEGINS.sub(b"", begun[1]) != more[1]:
+        return None
+    return begun[1] + begun[2] + more[2] + begun[3]

@@ -1,0 +1,94 @@
+"""Calls and thoughts from end to end: the model says what its script tells it in its template's own syntax, and the
+text door reads it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.calling import READ, calling
+from tests.conftest import Serve
+from tests.serving import Daemon, Json
+from tests.test_chat_tools import ask, gathered, message, reserialized, whole, without_ids
+
+
+@pytest.fixture
+async def caller(serve: Serve, tmp_path: Path) -> Daemon:
+    return await serve(**calling(tmp_path))
+
+
+async def test_a_call(caller: Daemon) -> None:
+    said, reason = await message(caller, ask("one file", tools=[READ]))
+    assert reason == "tool_calls" and said["content"] == "I look."
+    assert said["reasoning_content"].strip() == "which one?"
+    [call] = said["tool_calls"]
+    assert call["id"] and call["function"] == {"name": "read", "arguments": '{"path": "a.txt"}'}
+
+
+@pytest.mark.parametrize("text", ["one file", "two files", "ponder", "plain"])
+@pytest.mark.parametrize("fields", [{"tools": [READ]}, {"functions": [READ["function"]]}, {}, {"max_tokens": 30}])
+async def test_a_stream_says_what_a_whole_says(caller: Daemon, text: str, fields: Json) -> None:
+    body = ask(text, **{"tools": [READ], **fields} if "max_tokens" in fields else fields)
+    said, reason = await message(caller, body)
+    told, told_reason = gathered(await caller.stream(body))
+    del said["refusal"]
+    assert told_reason == reason and without_ids(told) == without_ids({**said, "content": said["content"] or ""})
+
+
+async def test_what_was_cut_off_is_told_as_far_as_it_came(caller: Daemon) -> None:
+    said, reason = await message(caller, ask("two files", tools=[READ], stop=['"b']))
+    assert reason == "tool_calls"
+    assert '{"path": "b"}'.startswith(said["tool_calls"][0]["function"]["arguments"])
+
+
+async def test_thoughts_stay_in_the_text_for_who_wants_it(caller: Daemon) -> None:
+    said, _ = await message(caller, ask("ponder", reasoning_format="none"))
+    assert said["content"] == "<think>\nhm\n</think>\n\nYes." and "reasoning_content" not in said
+    said, _ = await message(caller, ask("ponder"))
+    assert (said["content"], said["reasoning_content"].strip()) == ("Yes.", "hm")
+
+
+async def test_a_message_is_continued(caller: Daemon) -> None:
+    messages = [{"role": "user", "content": "plain"}, {"role": "assistant", "content": "Just "}]
+    said, reason = await message(caller, ask("", messages=messages, continue_final_message=True))
+    assert (said["content"], reason) == ("text.", "stop")
+    told, _ = gathered(await caller.stream(ask("", messages=messages, continue_final_message=True)))
+    assert told["content"] == "text."
+
+
+@pytest.mark.parametrize("is_stripped", [False, True])
+async def test_a_tool_loop_prefills_only_what_is_new(caller: Daemon, is_stripped: bool) -> None:
+    """Three turns; what comes back is written otherwise than the model wrote it, and has no thoughts."""
+    messages: list[Json] = [{"role": "user", "content": "one file"}]
+    body: dict[str, Any] = ask("", tools=[READ], session_id="s")
+    resident = 0
+    for result in ("two files", "plain", None):
+        answer = await whole(caller, {**body, "messages": messages})
+        report, usage = answer["session"], answer["usage"]
+        if resident:
+            assert report["session_reset_reason"] == "exact_prefix"
+            assert usage["prompt_tokens_details"]["cached_tokens"] >= resident - 1
+        resident = usage["total_tokens"]
+        said = answer["choices"][0]["message"]
+        if result is None:
+            assert said["content"] == "Just text."
+            break
+        assert answer["choices"][0]["finish_reason"] == "tool_calls"
+        calls = said["tool_calls"]
+        stripped = {"role": "assistant", "content": said["content"], "tool_calls": reserialized(said)}
+        messages = [*messages, stripped if is_stripped else said]
+        results = [result, *(["nothing"] * (len(calls) - 1))]
+        messages += [
+            {"role": "tool", "tool_call_id": call["id"], "content": text}
+            for call, text in zip(calls, reversed(results), strict=True)
+        ]
+
+
+async def test_the_tools_reach_the_prompt(caller: Daemon) -> None:
+    messages = [{"role": "user", "content": "plain"}]
+    answer = await caller.ask("POST", "/apply-template", {"messages": messages, "tools": [READ]})
+    assert answer.status == 200 and '"description":"Reads a file"' in answer.json["prompt"].replace('": "', '":"')
+    without = await caller.ask("POST", "/apply-template", {"messages": messages})
+    assert "Reads a file" not in without.json["prompt"]
