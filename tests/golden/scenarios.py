@@ -298,6 +298,7 @@ async def thoughts(transcript: Transcript, serve: Serve, directory: Path) -> Non
         await transcript.ask(daemon, CHAT, greedy("ponder", stream=True, **USAGE) | limits | fields)
     said = {"role": "assistant", "content": "Yes.", "reasoning": "hm"}
     past = [{"role": "user", "content": "ponder"}, said, {"role": "user", "content": "plain"}]
+    daemon = await serve(**calling(directory))
     await transcript.ask(daemon, TEMPLATE, {"messages": past})
     begun = [{"role": "user", "content": "plain"}, {"role": "assistant", "content": "Just"}]
     await transcript.ask(daemon, CHAT, greedy(messages=begun, continue_final_message=True) | limits)
