@@ -203,18 +203,14 @@ TAKES_OBJECTS = (
 @pytest.mark.parametrize("arguments", ["", "{}", "nonsense", "[1, 2", "[" * 2000, "[" * 300 + "]" * 300])
 @pytest.mark.parametrize("takes_objects", [True, False])
 async def test_arguments_that_are_no_json(serve: Serve, tmp_path: Path, arguments: str, takes_objects: bool) -> None:
-    """They are text where the template takes text, and refused with the reason where it takes objects."""
+    """They are text where the template takes text, and a member of an object where it takes objects."""
     file = tmp_path / "template.jinja"
     file.write_text(TAKES_OBJECTS)
     daemon = await serve(**({"chat_template_file": file} if takes_objects else {}))
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": arguments}}
     messages = [{"role": "user", "content": "use it"}, {"role": "assistant", "content": None, "tool_calls": [call]}]
     answer = await daemon.ask("POST", "/v1/chat/completions", chat(messages=messages, session_id="a"))
-    if takes_objects and arguments not in ("", "{}"):
-        assert (answer.status, answer.error["code"], answer.error["param"]) == (400, "invalid_value", "messages")
-        assert "arguments of a tool call" in answer.error["message"] or "nests deeper" in answer.error["message"]
-    else:
-        assert answer.status == 200, answer.body
+    assert answer.status == 200, answer.body
 
 
 @pytest.mark.parametrize("variable", [{"add_generation_prompt": True}, {"tools": []}, {"messages": []}])

@@ -16,7 +16,7 @@
 #include <set>
 #include <stdexcept>
 
-#include "text/answer_reading.h"
+#include "text/chat_answer.h"
 #include "text/chat_budget.h"
 #include "text/chat_compile.h"
 #include "text/chat_constraint.h"
@@ -39,17 +39,6 @@ const char *const ROLES[] = {"system", "developer", "user", "assistant", "tool",
 std::string text_of(const model *m, int32_t token) /* -1: none */
 {
     return token < 0 ? std::string() : chat_token_text(m, token);
-}
-
-/* What the template itself said with raise_exception, or the first thing that went wrong, without the trace. */
-std::string message_of(const std::exception &e)
-{
-    std::string text = e.what();
-    for (const char *mark : {"Error: ", "Jinja Exception: "}) {
-        const size_t at = text.rfind(mark);
-        text = at == std::string::npos ? text : text.substr(at + strlen(mark));
-    }
-    return text;
 }
 
 } // namespace
@@ -321,63 +310,13 @@ struct conversation {
     size_t n_history_bytes = 0; /* before the generation prompt; 0: the template does not say */
 };
 
-/* Templates that fail here need not fail on the conversation: then the answer is plain text, if that is enough. */
-chat_form new_form(const chat *c, const chat_wish &wish)
-{
-    try {
-        return chat_form_of(*c->tmpl, c->analysis, wish);
-    } catch (const std::bad_alloc &) {
-        throw;
-    } catch (const chat_limit &) {
-        throw;
-    } catch (const std::exception &e) {
-        if (wish.needs_form()) {
-            throw std::invalid_argument(
-                std::string("tools: the model's template has no form of answers that could be read: ") + message_of(e));
-        }
-        return chat_form();
-    }
-}
-
-std::shared_ptr<const chat_form> form_of(const chat *c, const chat_wish &wish)
-{
-    const std::string key = wish.key();
-    std::shared_ptr<const chat_form> form = c->forms.find(key);
-    if (form == nullptr) {
-        form = std::make_shared<const chat_form>(new_form(c, wish));
-        c->forms.keep(key, form);
-    }
-    return form;
-}
-
-/* The message that is continued, behind the others: its text is a stranger's, and what is around it the template's. */
-void append_begun(const chat_form &form, const chat_request &request, chat_text *out)
-{
-    const std::pair<const char *, const std::string *> parts[] = {{CHAT_FORM_REASONING, &request.begun_reasoning},
-                                                                  {CHAT_FORM_CONTENT, &request.begun_content}};
-    size_t done = 0;
-    const auto append = [out](const std::string &text, char blocked) {
-        out->text += text;
-        out->blocked.append(text.size(), blocked);
-    };
-    for (const auto &[mark, text] : parts) {
-        const size_t at = form.opening.find(mark, done);
-        if (at != std::string::npos) {
-            append(form.opening.substr(done, at - done), '\0');
-            append(*text, '\1');
-            done = at + strlen(mark);
-        }
-    }
-    append(form.opening.substr(done), '\0');
-}
-
 /* One attempt; false: the messages in `unspliced` must be left out, more than before. */
 bool converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out,
               std::set<size_t> *unspliced)
 {
     const rendering r = {c, &out->request, &markers, now};
     const size_t n = out->request.messages.size();
-    out->form = form_of(c, out->request.wish);
+    out->form = chat_answer_form(*c->tmpl, c->analysis, &c->forms, out->request.wish);
     out->text = {
         render(r, n, out->request.add_generation_prompt), out->request.splices, {}, c->m, &c->words, c->adds_bos};
     const std::string &all = out->text.rendered.text;
@@ -385,7 +324,7 @@ bool converse(const chat *c, const control_markers &markers, std::time_t now, co
     const bool has_splices = !out->request.splices.empty();
     const auto opening = has_splices ? opening_of(r, all, out->n_history_bytes) : std::nullopt;
     if (out->request.continues()) {
-        append_begun(*out->form, out->request, &out->text.rendered);
+        chat_answer_begin(*out->form, out->request, &out->text.rendered);
     }
     std::vector<size_t> refused;
     if (has_splices) {
@@ -404,7 +343,7 @@ bool converse(const chat *c, const control_markers &markers, std::time_t now, co
     if (request.unread_arguments.empty()) {
         throw;
     }
-    throw chat_invalid(message_of(e) +
+    throw chat_invalid(chat_reason(e) +
                        " (the arguments of a tool call are not JSON: " + request.unread_arguments.substr(0, 200) + ")");
 }
 
@@ -471,32 +410,13 @@ template <typename T> struct owned {
     }
 };
 
-/* How the prompt ends, and how its answer is to be read. */
-answer_syntax syntax_of(const conversation &all, const std::string &opening)
-{
-    const chat_form &form = *all.form;
-    answer_syntax out;
-    out.format = form.format;
-    out.parser = form.parser;
-    out.reopening = form.reopening;
-    out.thinking_end = form.thinking_end;
-    out.continues = all.request.continues();
-    out.opening = out.continues || !is_prefix_of(form.reopening, opening) ? form.opening : opening;
-    return out;
-}
-
-std::string stops_of(const chat_form &form)
-{
-    return form.stops.empty() ? std::string() : common_json(form.stops).dump_safe();
-}
-
 void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const marks &at)
 {
     const std::string &text_of_all = all.text.rendered.text;
     const std::string opening = all.n_history_bytes > 0 ? text_of_all.substr(all.n_history_bytes) : all.form->opening;
-    const std::string syntax = all.form->parser.empty() ? "" : syntax_of(all, opening).written();
+    const std::string syntax = chat_answer_syntax(*all.form, all.request.continues(), opening);
     const std::string constraint = chat_constraint(c->m, c->words, *all.form, opening, all.request.thinking_tokens_max);
-    const std::string stops = stops_of(*all.form);
+    const std::string stops = all.form->stops.empty() ? std::string() : common_json(all.form->stops).dump_safe();
     owned<char> syntax_bytes(syntax.data(), syntax.size());
     owned<char> constraint_bytes(constraint.data(), constraint.size());
     owned<char> stops_bytes(stops.data(), stops.size());
@@ -550,7 +470,7 @@ void explain(outcome *out)
     } catch (const std::bad_alloc &) {
         throw;
     } catch (const std::exception &e) {
-        out->refuse(LLM_TEMPLATE, message_of(e).c_str());
+        out->refuse(LLM_TEMPLATE, chat_reason(e).c_str());
     }
 }
 

@@ -182,3 +182,13 @@ std::unique_ptr<const common_chat_template> chat_compile(const std::string &sour
     }
     return out;
 }
+
+std::string chat_reason(const std::exception &e)
+{
+    std::string text = e.what();
+    for (const char *mark : {"Error: ", "Jinja Exception: "}) {
+        const size_t at = text.rfind(mark);
+        text = at == std::string::npos ? text : text.substr(at + strlen(mark));
+    }
+    return text;
+}

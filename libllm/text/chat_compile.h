@@ -12,4 +12,7 @@
 std::unique_ptr<const common_chat_template> chat_compile(const std::string &source, const std::string &bos,
                                                          const std::string &eos);
 
+/* What the template itself said with raise_exception, or the first thing that went wrong, without the trace. */
+std::string chat_reason(const std::exception &e);
+
 #endif

@@ -1,5 +1,5 @@
-"""Reads an answer while it is generated: its text, what was thought, and calls of tools. One for each answer; any thread,
-one at a time. Short pieces take microseconds to a millisecond."""
+"""Reads an answer while it is generated: its text, what was thought, and calls of tools. One for each answer; any
+thread, one at a time. Short pieces take microseconds to a millisecond."""
 
 from __future__ import annotations
 

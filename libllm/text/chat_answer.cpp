@@ -1,0 +1,80 @@
+#include "text/chat_answer.h"
+
+#include <cstring>
+#include <new>
+#include <stdexcept>
+
+#include "text/answer_reading.h"
+#include "text/chat_budget.h"
+#include "text/chat_compile.h"
+
+namespace {
+
+/* Templates that fail here need not fail on the conversation: then the answer is plain text, if that is enough. */
+chat_form new_form(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish)
+{
+    try {
+        return chat_form_of(tmpl, analysis, wish);
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const chat_limit &) {
+        throw;
+    } catch (const std::exception &e) {
+        if (wish.needs_form()) {
+            throw std::invalid_argument(
+                std::string("tools: the model's template has no form of answers that could be read: ") +
+                chat_reason(e));
+        }
+        return chat_form();
+    }
+}
+
+} // namespace
+
+std::shared_ptr<const chat_form> chat_answer_form(const common_chat_template &tmpl, const chat_analysis &analysis,
+                                                  chat_forms *latest, const chat_wish &wish)
+{
+    const std::string key = wish.key();
+    std::shared_ptr<const chat_form> form = latest->find(key);
+    if (form == nullptr) {
+        form = std::make_shared<const chat_form>(new_form(tmpl, analysis, wish));
+        latest->keep(key, form);
+    }
+    return form;
+}
+
+void chat_answer_begin(const chat_form &form, const chat_request &request, chat_text *out)
+{
+    const std::pair<const char *, const std::string *> parts[] = {{CHAT_FORM_REASONING, &request.begun_reasoning},
+                                                                  {CHAT_FORM_CONTENT, &request.begun_content}};
+    size_t done = 0;
+    const auto append = [out](const std::string &text, char blocked) {
+        out->text += text;
+        out->blocked.append(text.size(), blocked);
+    };
+    for (const auto &[mark, text] : parts) {
+        const size_t at = form.opening.find(mark, done);
+        if (at != std::string::npos) {
+            append(form.opening.substr(done, at - done), '\0');
+            append(*text, '\1');
+            done = at + strlen(mark);
+        }
+    }
+    append(form.opening.substr(done), '\0');
+}
+
+std::string chat_answer_syntax(const chat_form &form, bool continues, const std::string &opening)
+{
+    if (form.parser.empty()) {
+        return "";
+    }
+    const bool is_known = opening.compare(0, form.reopening.size(), form.reopening) == 0;
+    answer_syntax out;
+    out.format = form.format;
+    out.parser = form.parser;
+    out.reopening = form.reopening;
+    out.thinking_end = form.thinking_end;
+    out.continues = continues;
+    out.opening = continues || !is_known ? form.opening : opening;
+    return out.written();
+}
