@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 
-NAMES = ("serving", "busy", "overhead", "sessions", "residents", "park", "abuse")
+NAMES = ("serving", "busy", "overhead", "sessions", "residents", "park", "forms", "abuse")
 
 _USAGE = """usage: ./build.sh bench [NAME [options]]
 
@@ -16,6 +16,7 @@ _USAGE = """usage: ./build.sh bench [NAME [options]]
   sessions   interleaved conversations: tokens prefilled against tokens needed, time to first token
   residents  what idle sessions cost a running one
   park       a session's state out of the model's memory and back, against memcpy
+  forms      gaps between the tokens of free streams, alone and beside one that must have a form
   abuse      the worst inputs: how long they block the event loop and a bystander, and the memory they take
 
 Without a name all of them run. ./build.sh bench NAME --help shows the options of one. The figures are CSV on stdout, a

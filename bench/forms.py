@@ -1,0 +1,142 @@
+"""What answers that must have a form cost the others: gaps between the tokens of free streams, without and with one beside
+them whose tokens are checked against a schema.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import statistics
+import time
+
+from llmd.core.asked import Constraint
+from llmd.engine.engine import Engine
+from llmd.engine.opening import EngineOptions
+from llmd.engine.text import Prompt
+from llmd.engine.wire import Admitted, Consumed, Finished, Sampling, Started, Text
+
+from . import models
+from .overhead import prompt_of
+from .report import Figure, Report
+
+PROMPT_TOKENS = 64
+SCHEMA = {
+    "type": "object",
+    "required": ["rows"],
+    "properties": {
+        "rows": {
+            "type": "array",
+            "minItems": 500,
+            "items": {
+                "type": "object",
+                "required": ["name", "count"],
+                "properties": {"name": {"type": "string"}, "count": {"type": "integer"}, "note": {"type": "string"}},
+                "additionalProperties": False,
+            },
+        }
+    },
+}
+"""Of an answer that never comes to its end."""
+
+
+class Heard:
+    """When one stream's tokens came."""
+
+    def __init__(self) -> None:
+        self.at_s: list[float] = []
+        self.is_over = asyncio.Event()
+
+    def on_admitted(self, event: Admitted) -> None:
+        pass
+
+    def on_started(self, event: Started) -> None:
+        pass
+
+    def on_consumed(self, event: Consumed) -> None:
+        pass
+
+    def on_text(self, event: Text) -> None:
+        self.at_s.append(time.monotonic())
+
+    def on_finished(self, event: Finished) -> None:
+        self.is_over.set()
+
+    def gaps_ms(self) -> list[float]:
+        return [(later - sooner) * 1000 for sooner, later in zip(self.at_s, self.at_s[1:], strict=False)]
+
+
+def main(arguments: list[str]) -> int:
+    options = _parser().parse_args(arguments)
+    report = Report("forms", f"{options.model}: {options.streams} free streams, alone and beside one with a schema")
+    asyncio.run(_measure(report, options))
+    return report.close()
+
+
+async def _measure(report: Report, options: argparse.Namespace) -> None:
+    n_ctx = PROMPT_TOKENS + 2 * options.tokens
+    engine = await Engine.open(
+        EngineOptions(
+            model=models.path_of(options.model),
+            n_ctx=n_ctx,
+            n_scratch=options.streams + 1,
+            n_threads=options.threads,
+        )
+    )
+    form = await engine.make_constraint(0, Constraint("json_schema", json.dumps(SCHEMA)))
+    cases = {"alone": None, "beside a form": form, "beside another free stream": b""}
+    found: dict[str, list[list[float]]] = {case: [] for case in cases}
+    formed: list[float] = []
+    for repeat in range(-1, options.repeats):
+        report.progress(f"{repeat + 1} of {options.repeats}")
+        for case, beside in cases.items():
+            gaps, beside_ms = await _together(engine, options, beside)
+            if repeat >= 0:  # the one before warms up
+                found[case].append(gaps)
+                formed += [beside_ms] if case == "beside a form" else []
+    for case, runs in found.items():
+        _add(report, case, runs)
+    report.add(Figure(case="the form's own stream", quantity="median gap", unit="ms", values=formed))
+    await engine.close()
+
+
+async def _together(engine: Engine, options: argparse.Namespace, beside: bytes | None) -> tuple[list[float], float]:
+    """Gaps of the free streams, and the median one of what is beside them."""
+    free = [Heard() for _ in range(options.streams)]
+    other = Heard()
+    for number, heard in enumerate(free):
+        _begin(engine, heard, number, options.tokens, b"")
+    if beside is not None:
+        _begin(engine, other, options.streams, options.tokens, beside)
+    for heard in free:
+        await heard.is_over.wait()
+    if beside is not None:
+        await other.is_over.wait()
+    gaps = [gap for heard in free for gap in heard.gaps_ms()]
+    return gaps, statistics.median(other.gaps_ms() or [0.0])
+
+
+def _begin(engine: Engine, heard: Heard, seed: int, n_tokens: int, constraint: bytes) -> None:
+    prompt = Prompt(b"".join(token.to_bytes(4, "little") for token in prompt_of(PROMPT_TOKENS, seed)))
+    engine.generate(
+        heard, owner=0, session="", prompt=prompt, max_tokens=n_tokens, stop=[], flags=3, constraint=constraint,
+        sampling=Sampling(temperature=0.8, top_k=40, seed=seed),
+    )  # fmt: skip
+
+
+def _add(report: Report, case: str, runs: list[list[float]]) -> None:
+    report.add(Figure(case=case, quantity="median gap", unit="ms", values=[statistics.median(run) for run in runs]))
+    slow = [statistics.quantiles(run, n=20)[-1] for run in runs]
+    report.add(Figure(case=case, quantity="95% of gaps within", unit="ms", values=slow))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="bench forms", description=__doc__)
+    parser.add_argument("--model", default="bench-small", help=models.HELP)
+    parser.add_argument("--streams", type=int, default=4, metavar="N", help="free ones (%(default)s)")
+    parser.add_argument("--tokens", type=int, default=100, metavar="N", help="of each (%(default)s)")
+    parser.add_argument(
+        "--threads", type=int, default=0, metavar="N", help="threads of the model; 0: the engine's choice"
+    )
+    parser.add_argument("--repeats", type=int, default=5, metavar="N", help="(%(default)s)")
+    return parser

@@ -1,0 +1,298 @@
+/* The sampler against llama.cpp's: the same distributions, whatever is asked for, and the same tokens of a grammar. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "llama_reference.h"
+#include "random.h"
+#include "text/sampler.h"
+#include "vocabulary_model.h"
+
+enum { N_DRAWS = 4000, N_MAX = 4096, N_HISTORY = 80, N_MIROSTAT = 200 };
+
+static model *m;
+
+static uint64_t order_of(const char *const *names)
+{
+    uint64_t order = 0;
+    for (int i = 0; names[i] != NULL; i++) {
+        for (uint64_t one = 1; one < LLM_SAMPLER_N; one++) {
+            order |= strcmp(names[i], llm_sampler_word((int)one)) == 0 ? one << (4 * i) : 0;
+        }
+    }
+    return order;
+}
+
+/* Draws differ by their seeds; each within five standard deviations of what llama.cpp says. */
+static void compare(const llm_sampling *s, const char *const *order, bool says_order)
+{
+    static const char *const usual[] = {"penalties", "dry", "top_n_sigma", "top_k",       "typ_p",
+                                        "top_p",     "min_p", "xtc",       "temperature", NULL};
+    static float logits[N_MAX], copy[N_MAX];
+    static double wanted[N_MAX];
+    static uint32_t drawn[N_MAX];
+    static const int32_t pattern[] = {70, 71, 72, 73, 74, 75, 90, 91};
+    int32_t history[N_HISTORY];
+    random_source random = {s->seed + 3};
+    for (uint32_t i = 0; i < m->info.n_vocab; i++) {
+        logits[i] = (float)random_below(&random, 4000) / 400.0f;
+        drawn[i] = 0;
+    }
+    for (int i = 0; i < N_HISTORY; i++) {
+        history[i] = pattern[i % 8];
+    }
+    llm_sampling own = *s;
+    own.samplers = says_order ? order_of(order) : 0;
+    reference_distribution(m, s, says_order ? order : usual, history, N_HISTORY, logits, wanted);
+    const sampler_options options = {.sampling = own};
+    sampler *one = NULL;
+    CHECK_INT(sampler_open(m, &options, &one), LLM_OK);
+    for (int i = 0; i < N_HISTORY; i++) {
+        sampler_accept(one, history[i]);
+    }
+    for (int i = 0; i < N_DRAWS; i++) {
+        int32_t token = -1;
+        memcpy(copy, logits, sizeof copy);
+        CHECK_INT(sampler_pick(one, copy, &token), LLM_OK);
+        drawn[token]++;
+    }
+    sampler_close(one);
+    for (uint32_t i = 0; i < m->info.n_vocab; i++) {
+        const double expected = wanted[i] * N_DRAWS, bound = 5 * sqrt(expected) + 3;
+        if (fabs(drawn[i] - expected) > bound || (wanted[i] == 0.0 && drawn[i] > 0)) {
+            printf("seed %llu: token %u was drawn %u times, not %g\n", (unsigned long long)s->seed, i, drawn[i], expected);
+        }
+        CHECK(fabs(drawn[i] - expected) <= bound && (wanted[i] > 0.0 || drawn[i] == 0));
+    }
+}
+
+static llm_sampling plain(uint64_t seed)
+{
+    return (llm_sampling){.temperature = 0.9f,
+                          .top_p = 1,
+                          .repeat_penalty = 1,
+                          .penalty_last_n = 64,
+                          .seed = seed,
+                          .typical_p = 1,
+                          .top_n_sigma = -1,
+                          .dynatemp_exponent = 1,
+                          .xtc_threshold = 0.1f,
+                          .dry_base = 1.75f,
+                          .dry_allowed_length = 2,
+                          .dry_penalty_last_n = 64,
+                          .mirostat_tau = 5,
+                          .mirostat_eta = 0.1f};
+}
+
+static void the_usual_ones(void)
+{
+    for (uint64_t seed = 1; seed < 6; seed++) {
+        llm_sampling s = plain(seed);
+        s.top_k = seed % 2 == 0 ? 30 : 0;
+        s.top_p = seed % 3 == 0 ? 1 : 0.7f;
+        s.min_p = seed % 3 == 1 ? 0.02f : 0;
+        s.repeat_penalty = seed % 2 == 0 ? 1.4f : 1;
+        s.frequency_penalty = seed == 3 ? 0.2f : 0;
+        compare(&s, NULL, false);
+    }
+}
+
+static void each_of_the_others(void)
+{
+    llm_sampling s = plain(11);
+    s.typical_p = 0.3f;
+    compare(&s, NULL, false);
+    s = plain(12);
+    s.top_n_sigma = 1.2f;
+    compare(&s, NULL, false);
+    s = plain(13);
+    s.dynatemp_range = 0.5f;
+    s.dynatemp_exponent = 1.5f;
+    compare(&s, NULL, false);
+    s = plain(14);
+    s.xtc_probability = 1;
+    s.xtc_threshold = 0.004f;
+    compare(&s, NULL, false);
+    s = plain(15);
+    s.dry_multiplier = 0.8f;
+    compare(&s, NULL, false);
+    s = plain(16);
+    s.top_p = 0.001f;
+    s.min_keep = 7;
+    compare(&s, NULL, false);
+    s = plain(17);
+    s.temperature = 0;
+    s.typical_p = 0.5f;
+    compare(&s, NULL, false);
+}
+
+static void in_the_order_asked_for(void)
+{
+    static const char *const heated[] = {"temperature", "top_p", "min_p", NULL};
+    static const char *const few[] = {"top_k", "temperature", NULL};
+    static const char *const cold[] = {"min_p", NULL};
+    static const char *const all[] = {"top_k", "typ_p", "penalties", "temperature", "top_n_sigma", "dry", NULL};
+    llm_sampling s = plain(21);
+    s.temperature = 2.5f;
+    s.top_p = 0.6f;
+    s.min_p = 0.05f;
+    s.top_k = 40;
+    s.typical_p = 0.8f;
+    s.repeat_penalty = 1.5f;
+    s.dry_multiplier = 0.5f;
+    s.top_n_sigma = 1.5f;
+    compare(&s, heated, true);
+    compare(&s, few, true);
+    compare(&s, cold, true);
+    compare(&s, all, true);
+}
+
+static void mirostat_draws_the_same(void)
+{
+    static float logits[N_MAX], copy[N_MAX];
+    int32_t wanted[N_MIROSTAT];
+    random_source random = {5};
+    for (uint32_t i = 0; i < m->info.n_vocab; i++) {
+        logits[i] = (float)random_below(&random, 4000) / 400.0f;
+    }
+    for (int32_t version = 1; version <= 2; version++) {
+        llm_sampling s = plain(31);
+        s.mirostat = version;
+        reference_mirostat(m, &s, logits, wanted, N_MIROSTAT);
+        const sampler_options options = {.sampling = s};
+        sampler *one = NULL;
+        CHECK_INT(sampler_open(m, &options, &one), LLM_OK);
+        for (int i = 0; i < N_MIROSTAT; i++) {
+            int32_t token = -1;
+            memcpy(copy, logits, sizeof copy);
+            CHECK_INT(sampler_next(one, copy, &token), LLM_OK);
+            CHECK_INT(token, wanted[i]);
+        }
+        sampler_close(one);
+    }
+}
+
+/* ---- grammars ---- */
+
+static const char *const grammars[] = {
+    "root ::= (\"a\" | \"b\" | \"the \")+ [0-9]{2,4} \"!\"?",
+    "root ::= object\nobject ::= \"{\" ws (pair (\",\" ws pair)*)? \"}\"\npair ::= string \":\" ws value\n"
+    "value ::= string | [0-9]+ | object | \"true\" | \"null\"\nstring ::= \"\\\"\" [^\"\\\\\\x00-\\x1f]{0,6} \"\\\"\"\n"
+    "ws ::= [ ]?",
+    "root ::= . [^a-z] (\"\\u00e9\" | \"\\xe9\" | [\\u4e00-\\u9fff])* | \"x\" root # a comment",
+    "root ::= (\"ab\"? \"c\"){3} | ((\"q\"+ | \"r\")* \"s\"){1,}",
+};
+
+/* Whether the sampler, which is asked for nothing but this token, picks it. */
+static bool is_allowed(sampler *s, int32_t wanted)
+{
+    static float logits[N_MAX];
+    int32_t token = -1;
+    for (uint32_t i = 0; i < m->info.n_vocab; i++) {
+        logits[i] = 0;
+    }
+    logits[wanted] = 50;
+    return sampler_pick(s, logits, &token) == LLM_OK && token == wanted;
+}
+
+/* What llama.cpp takes otherwise: control tokens are text to it, and it takes bytes that make no character. */
+static bool is_special(int32_t token)
+{
+    char piece[64];
+    const int32_t n = m->ops->piece(m, token, false, piece, sizeof piece);
+    for (int32_t i = 0; i < n; i++) {
+        const uint8_t byte = (uint8_t)piece[i];
+        if (byte == 0 || byte >= 0xf5 || byte == 0xc0 || byte == 0xc1 || (i == 0 && byte >> 6 == 2)) {
+            return true;
+        }
+    }
+    return m->ops->is_control(m, token) && !m->ops->is_end(m, token);
+}
+
+/* Where a character may be incomplete, llama.cpp lets the answer end. */
+static bool is_within_character(const int32_t *tokens, uint32_t n)
+{
+    char piece[64];
+    const int32_t n_bytes = n > 0 ? m->ops->piece(m, tokens[n - 1], false, piece, sizeof piece) : 0;
+    return n_bytes > 0 && (uint8_t)piece[n_bytes - 1] >= 0x80;
+}
+
+static void check_step(sampler *s, const char *grammar, const int32_t *tokens, uint32_t n)
+{
+    static bool wanted[N_MAX];
+    CHECK(reference_allowed(m, grammar, tokens, n, wanted));
+    for (uint32_t t = 0; t < m->info.n_vocab; t++) {
+        const int32_t token = (int32_t)t;
+        if (is_special(token) || (m->ops->is_end(m, token) && is_within_character(tokens, n))) {
+            continue;
+        }
+        const bool is = is_allowed(s, token);
+        if (is != wanted[t]) {
+            char piece[64] = "";
+            (void)m->ops->piece(m, token, true, piece, sizeof piece - 1);
+            printf("%s\n after %u tokens: token %u \"%s\" (%02x) is %s\n", grammar, n, t, piece, (uint8_t)piece[0], is ? "allowed" : "not");
+        }
+        CHECK_INT(is, wanted[t]);
+    }
+}
+
+static void escaped(const char *text, char *out)
+{
+    for (; *text != '\0'; text++) {
+        const char *escape = *text == '\n' ? "\\n" : *text == '"' ? "\\\"" : *text == '\\' ? "\\\\" : NULL;
+        out += escape != NULL ? sprintf(out, "%s", escape) : sprintf(out, "%c", *text);
+    }
+}
+
+static void grammars_allow_the_same(void)
+{
+    for (size_t g = 0; g < sizeof grammars / sizeof grammars[0]; g++) {
+        char text[2048] = "", document[4096];
+        escaped(grammars[g], text);
+        snprintf(document, sizeof document, "{\"grammar\":\"%s\"}", text);
+        for (uint64_t seed = 1; seed < 4; seed++) {
+            sampler *s = NULL;
+            int32_t tokens[16];
+            random_source random = {seed};
+            const sampler_options options = {
+                .sampling = plain(seed), .constraint = document, .n_constraint_bytes = strlen(document)};
+            CHECK_INT(sampler_open(m, &options, &s), LLM_OK);
+            for (uint32_t n = 0; n < 8; n++) {
+                static float logits[N_MAX];
+                check_step(s, grammars[g], tokens, n);
+                CHECK_STILL_GOOD();
+                for (uint32_t i = 0; i < m->info.n_vocab; i++) {
+                    logits[i] = (float)random_below(&random, 100) / 20.0f;
+                }
+                CHECK_INT(sampler_next(s, logits, &tokens[n]), LLM_OK);
+                if (sampler_ends(s, tokens[n])) {
+                    break;
+                }
+            }
+            sampler_close(s);
+        }
+    }
+}
+
+int main(void)
+{
+    char path[512];
+    const char *models = getenv("LLMD_TEST_MODELS");
+    if (models == NULL) {
+        printf("SKIPPED: LLMD_TEST_MODELS does not name a folder with the tiny models\n");
+        return 0;
+    }
+    snprintf(path, sizeof path, "%s/tiny-dense.gguf", models);
+    m = vocabulary_open(path, "", "", "");
+    if (m == NULL || m->info.n_vocab > N_MAX) {
+        printf("%s: not a vocabulary of at most %d tokens, but of %u\n", path, N_MAX, m == NULL ? 0 : m->info.n_vocab);
+        return 1;
+    }
+    RUN(the_usual_ones);
+    RUN(each_of_the_others);
+    RUN(in_the_order_asked_for);
+    RUN(mirostat_draws_the_same);
+    RUN(grammars_allow_the_same);
+    m->ops->close(m);
+    return CHECK_RESULT();
+}
