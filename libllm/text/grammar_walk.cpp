@@ -4,7 +4,7 @@
 
 namespace {
 
-constexpr uint64_t STEP_WORK_MAX = 20'000'000; /* stacks looked at: a second or so */
+constexpr uint64_t STEP_WORK_MAX = 5'000'000; /* stacks looked at: a fraction of a second */
 constexpr size_t STACKS_MAX = 1 << 21, STACKS_KEPT = 1 << 17;
 constexpr size_t PLACES_MAX = 1 << 18, PLACES_KEPT = 1 << 13;
 constexpr uint32_t UNKNOWN = UINT32_MAX, ASCII = 128, NONE = 0;
