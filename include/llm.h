@@ -46,11 +46,11 @@ enum {
     LLM_STOP_TOKENS_MAX = 128,
     LLM_DRY_BREAKERS_MAX = 16,          /* texts that end a repetition, of at most LLM_STOP_BYTES_MAX bytes */
     LLM_CONSTRAINT_BYTES_MAX = 1 << 19, /* of a constraint's document, its grammar included */
-    LLM_SEQUENCES_MAX = 256,   /* seats in the model's memory: named + scratch */
-    LLM_PARKED_MAX = 1024,     /* sessions beyond them that may be parked */
-    LLM_BOUNDARIES_MAX = 256,  /* of one prompt; of more the last ones count */
-    LLM_LABEL_BYTES_MAX = 128, /* of a saved session: printable ASCII without spaces */
-    LLM_SAVED_MAX = 1024,      /* labels of one model's state directory */
+    LLM_SEQUENCES_MAX = 256,            /* seats in the model's memory: named + scratch */
+    LLM_PARKED_MAX = 1024,              /* sessions beyond them that may be parked */
+    LLM_BOUNDARIES_MAX = 256,           /* of one prompt; of more the last ones count */
+    LLM_LABEL_BYTES_MAX = 128,          /* of a saved session: printable ASCII without spaces */
+    LLM_SAVED_MAX = 1024,               /* labels of one model's state directory */
     LLM_SAVED_PER_OWNER_MAX = 128,
     LLM_REQUESTS_MAX = 256,       /* live generations of one engine, waiting ones included */
     LLM_SESSION_QUEUE_MAX = 8,    /* requests waiting for one busy session */

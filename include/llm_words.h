@@ -32,7 +32,7 @@
     X(BUSY, 21, "session_busy", "A generation is using the session.")                                                  \
     X(EXISTS, 22, "session_exists", "Another session has that name.")                                                  \
     X(PINS, 23, "pins_exhausted", "As many histories are pinned as may be.")                                           \
-    X(SAVED_FULL, 24, "saved_full", "As many sessions are saved as may be; remove one first.") \
+    X(SAVED_FULL, 24, "saved_full", "As many sessions are saved as may be; remove one first.")                         \
     X(CONSTRAINT, 25, "constraint_failed", "The form asked for the answer is faulty, too large, or leads nowhere.")
 
 /* Why a request started with the state it did (the resume decision). */

@@ -144,7 +144,9 @@ static void *serve(void *context)
 static void make_threads(sampling_threads *p)
 {
     const long n_processors = sysconf(_SC_NPROCESSORS_ONLN);
-    const uint32_t n_wanted = n_processors < 4 ? 1 : n_processors / 2 > THREADS_MAX ? THREADS_MAX : (uint32_t)n_processors / 2;
+    const uint32_t n_wanted = n_processors < 4                 ? 1
+                              : n_processors / 2 > THREADS_MAX ? THREADS_MAX
+                                                               : (uint32_t)n_processors / 2;
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
     pthread_attr_setstacksize(&attributes, STACK_BYTES);

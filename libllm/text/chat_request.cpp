@@ -5,6 +5,7 @@
 
 #include "text/chat_history.h"
 #include "text/constraint_grammar.h"
+#include "text/grammar.h"
 
 namespace {
 
@@ -378,7 +379,12 @@ std::string read_grammar(const common_json &request)
     if (!constraint.is_object() || !constraint.contains("kind") || !constraint.contains("text")) {
         throw chat_invalid("constraint needs a kind and a text");
     }
-    return constraint_grammar(constraint.at("kind").get<std::string>(), constraint.at("text").get<std::string>());
+    try {
+        return constraint_grammar(nullptr, constraint.at("kind").get<std::string>(),
+                                  constraint.at("text").get<std::string>(), constraint.value("strict", true));
+    } catch (const grammar_fault &e) {
+        throw chat_invalid(std::string("constraint: ") + e.what());
+    }
 }
 
 chat_wish read_wish(const common_json &request, const common_json &tools)

@@ -50,8 +50,8 @@ class constraint {
     const model *m;
     std::shared_ptr<const grammar> rules; /* none: the answer is free */
     std::shared_ptr<const vocabulary_trie> vocabulary;
-    std::optional<grammar_walk> walk;     /* while the grammar holds */
-    bool is_waiting = false;              /* it will hold from a trigger on */
+    std::optional<grammar_walk> walk; /* while the grammar holds */
+    bool is_waiting = false;          /* it will hold from a trigger on */
     trigger triggers;
     std::vector<trigger::piece> begun; /* triggered, and not yet told to the grammar */
     std::unordered_set<int32_t> preserved;

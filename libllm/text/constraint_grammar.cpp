@@ -2,26 +2,133 @@
 
 #include <common/json-schema-to-grammar.h>
 
-#include <stdexcept>
+#include <new>
 
-std::string constraint_grammar(const std::string &kind, const std::string &text)
+#include "llm.h"
+#include "text/grammar.h"
+#include "text/regex_grammar.h"
+#include "text/schema_check.h"
+
+namespace {
+
+using json = schema_json;
+
+constexpr size_t TEXT_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2;
+constexpr size_t DEPTH_MAX = 128; /* of any JSON here */
+constexpr size_t CHOICES_MAX = 4096;
+
+bool is_too_deep(const std::string &text)
 {
+    size_t depth = 0;
+    bool is_string = false;
+    for (size_t i = 0; i < text.size(); i++) {
+        const char c = text[i];
+        if (is_string) {
+            i += c == '\\';
+            is_string = c != '"';
+        } else if (c == '"') {
+            is_string = true;
+        } else if ((c == '{' || c == '[') && ++depth > DEPTH_MAX) {
+            return true;
+        } else if (c == '}' || c == ']') {
+            depth -= depth > 0;
+        }
+    }
+    return false;
+}
+
+} // namespace
+
+schema_json constraint_json(const std::string &text, const char *what)
+{
+    if (is_too_deep(text)) {
+        throw grammar_fault(std::string(what) + ": more than " + std::to_string(DEPTH_MAX) + " levels");
+    }
+    json all = json::parse(text, nullptr, false);
+    if (all.is_discarded()) {
+        throw grammar_fault(std::string(what) + ": no JSON");
+    }
+    return all;
+}
+
+namespace {
+
+void replace_all(std::string &text, const std::string &from, const std::string &to)
+{
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
+        text.replace(at, from.size(), to);
+    }
+}
+
+std::string schema_grammar(const std::string &text, bool is_strict)
+{
+    json schema = constraint_json(text, "the schema");
+    if (schema.is_boolean() && schema == true) {
+        schema = json::object();
+    }
+    if (!schema.is_object()) {
+        throw grammar_fault("the schema is no object");
+    }
+    const std::vector<schema_pattern> patterns = schema_check(schema, is_strict);
+    std::string grammar;
+    try {
+        grammar = json_schema_to_grammar(common_json::parse(schema.dump()), true);
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &e) { /* std::invalid_argument, common_json_error */
+        throw grammar_fault(std::string("the schema cannot be expressed: ") + e.what());
+    }
+    for (const schema_pattern &p : patterns) {
+        replace_all(grammar, p.literal, p.name);
+        grammar += p.name + " ::= " + p.rule + "\n";
+    }
+    return grammar;
+}
+
+std::string choice_grammar(const std::string &text)
+{
+    const json list = constraint_json(text, "the choices");
+    if (!list.is_array() || list.empty() || list.size() > CHOICES_MAX) {
+        throw grammar_fault("the choices: a list of 1 to " + std::to_string(CHOICES_MAX) + " texts is expected");
+    }
+    std::string grammar = "root ::= ";
+    for (size_t i = 0; i < list.size(); i++) {
+        if (!list[i].is_string()) {
+            throw grammar_fault("the choices: one of them is no text");
+        }
+        grammar += (i > 0 ? " | " : "") + grammar_literal(list[i].get<std::string>());
+    }
+    return grammar;
+}
+
+std::string grammar_text_of(const std::string &kind, const std::string &text, bool is_strict)
+{
+    if (kind == "json") {
+        return schema_grammar("{\"type\": \"object\"}", true);
+    }
+    if (kind == "json_schema") {
+        return schema_grammar(text, is_strict);
+    }
     if (kind == "grammar") {
         return text;
     }
-    if (kind == "json") {
-        return json_schema_to_grammar(common_json::parse("{\"type\":\"object\"}"), true);
-    }
-    if (kind == "json_schema") {
-        return json_schema_to_grammar(common_json::parse(text), true);
+    if (kind == "regex") {
+        return "root ::= " + regex_grammar(text, regex_of::TEXT, false);
     }
     if (kind == "choice") {
-        std::string out = "root ::= ";
-        const common_json choices = common_json::parse(text);
-        for (const common_json &choice : choices) {
-            out += (out.size() > 9 ? " | " : "") + gbnf_format_literal(choice.get<std::string>());
-        }
-        return out + "\n";
+        return choice_grammar(text);
     }
-    throw std::invalid_argument("constraint: there is no kind \"" + kind + "\"");
+    throw grammar_fault("the kind is not one of json, json_schema, grammar, regex, choice");
+}
+
+} // namespace
+
+std::string constraint_grammar(const model *m, const std::string &kind, const std::string &text, bool is_strict)
+{
+    if (text.size() > TEXT_BYTES_MAX) {
+        throw grammar_fault(std::to_string(text.size()) + " bytes; at most " + std::to_string(TEXT_BYTES_MAX));
+    }
+    std::string source = grammar_text_of(kind, text, is_strict);
+    (void)grammar::read(source, m);
+    return source;
 }

@@ -49,7 +49,8 @@ class reader {
     [[noreturn]] void fail(const std::string &what) const
     {
         const size_t offset = static_cast<size_t>(at - text.c_str());
-        const size_t line = 1 + static_cast<size_t>(std::count(text.begin(), text.begin() + static_cast<long>(offset), '\n'));
+        const size_t line =
+            1 + static_cast<size_t>(std::count(text.begin(), text.begin() + static_cast<long>(offset), '\n'));
         std::string near(at, strnlen(at, 24));
         throw grammar_fault("grammar, line " + std::to_string(line) + ": " + what +
                             (near.empty() ? " at its end" : ", at: " + near));
@@ -269,8 +270,8 @@ class reader {
         } else {
             const char *end = strchr(at, '>');
             int32_t found[2] = {0, 0};
-            if (end == nullptr || m == nullptr ||
-                m->ops->tokenize(m, at, static_cast<size_t>(end + 1 - at), false, true, found, 2) != 1) {
+            if (end == nullptr || (m != nullptr && m->ops->tokenize(m, at, static_cast<size_t>(end + 1 - at), false,
+                                                                    true, found, 2) != 1)) {
                 fail("this is no token of the model");
             }
             token.value = static_cast<uint32_t>(found[0]);

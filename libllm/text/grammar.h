@@ -43,7 +43,7 @@ struct grammar {
     std::vector<uint32_t> rules; /* where each begins in `elements` */
     uint32_t root;
 
-    /* <names of tokens> are looked up in the model's vocabulary. Throws grammar_fault, std::bad_alloc. */
+    /* <names of tokens> are looked up in the model's vocabulary, if there is one: else it is only tried. Throws grammar_fault, std::bad_alloc. */
     static grammar read(const std::string &text, const model *m);
 
     bool matches(const grammar_element &e, uint32_t character) const;

@@ -29,7 +29,7 @@ typedef struct sampler_options {
     bool ignore_end; /* end-of-turn tokens of the model are never sampled */
     const int32_t *stop_tokens;
     size_t n_stop_tokens;
-    uint32_t min_tokens; /* before, no token that ends the answer is sampled, unless nothing else is possible */
+    uint32_t min_tokens;    /* before, no token that ends the answer is sampled, unless nothing else is possible */
     const char *constraint; /* the document of llm_wire.h */
     size_t n_constraint_bytes;
     bool has_breakers; /* of DRY; false: the usual ones */

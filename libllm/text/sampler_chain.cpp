@@ -87,7 +87,8 @@ breaker_tokens spelled_breakers(const model *m, const std::vector<std::string> &
     return out;
 }
 
-llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s, const std::vector<std::string> &breakers)
+llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
+                    const std::vector<std::string> &breakers)
 {
     const size_t min_keep = static_cast<size_t>(s.min_keep);
     const float temperature = s.temperature > TEMPERATURE_MIN ? s.temperature : 0.0f;
@@ -186,7 +187,8 @@ int32_t sampler_chain::pick(const float *logits, uint32_t n)
     if (data.empty()) {
         return -1;
     }
-    const auto best = std::max_element(data.begin(), data.end(), [](const auto &a, const auto &b) { return a.logit < b.logit; });
+    const auto best =
+        std::max_element(data.begin(), data.end(), [](const auto &a, const auto &b) { return a.logit < b.logit; });
     if (std::isinf(best->logit)) {
         return best->id;
     }

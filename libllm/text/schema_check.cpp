@@ -13,14 +13,29 @@ constexpr size_t PROPERTIES_MAX = 512; /* of one object: the converter's work gr
 constexpr size_t NAME_BYTES_MAX = 256;
 constexpr size_t PATH_BYTES_MAX = 1 << 20; /* of all schemas together: the converter names its rules by them */
 
-const char *const NOT_KEPT[] = {
-    "not", "if", "then", "else", "dependentRequired", "dependentSchemas", "dependencies", "patternProperties",
-    "propertyNames", "unevaluatedProperties", "unevaluatedItems", "multipleOf", "minProperties", "maxProperties",
-    "contains", "minContains", "maxContains", "$dynamicRef", "$recursiveRef"};
+const char *const NOT_KEPT[] = {"not",
+                                "if",
+                                "then",
+                                "else",
+                                "dependentRequired",
+                                "dependentSchemas",
+                                "dependencies",
+                                "patternProperties",
+                                "propertyNames",
+                                "unevaluatedProperties",
+                                "unevaluatedItems",
+                                "multipleOf",
+                                "minProperties",
+                                "maxProperties",
+                                "contains",
+                                "minContains",
+                                "maxContains",
+                                "$dynamicRef",
+                                "$recursiveRef"};
 const char *const BOUNDS[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
-const char *const SHAPES[] = {"properties", "required",  "items",     "prefixItems", "allOf", "anyOf", "oneOf",
-                              "$ref",       "pattern",   "minLength", "maxLength",   "minItems", "maxItems",
-                              "minimum",    "maximum",   "enum",      "const"};
+const char *const SHAPES[] = {"properties", "required", "items",   "prefixItems", "allOf",     "anyOf",
+                              "oneOf",      "$ref",     "pattern", "minLength",   "maxLength", "minItems",
+                              "maxItems",   "minimum",  "maximum", "enum",        "const"};
 
 class checker {
   public:
@@ -33,8 +48,8 @@ class checker {
         n_path_bytes += path.size();
         if (depth > DEPTH_MAX || n_schemas > SCHEMAS_MAX || n_path_bytes > PATH_BYTES_MAX) {
             throw grammar_fault("the schema is too large: at most " + std::to_string(SCHEMAS_MAX) + " schemas, " +
-                                std::to_string(DEPTH_MAX) + " levels, and names of " +
-                                std::to_string(PATH_BYTES_MAX) + " bytes along all paths");
+                                std::to_string(DEPTH_MAX) + " levels, and names of " + std::to_string(PATH_BYTES_MAX) +
+                                " bytes along all paths");
         }
         if (!schema.is_object()) {
             if (is_strict && !schema.is_boolean()) {
@@ -107,8 +122,8 @@ class checker {
     {
         for (const char *name : {"Length", "Items"}) {
             const std::string least = std::string("min") + name, most = std::string("max") + name;
-            if (schema.contains(least) && schema.contains(most) && schema[least].is_number() && schema[most].is_number() &&
-                schema[least] > schema[most]) {
+            if (schema.contains(least) && schema.contains(most) && schema[least].is_number() &&
+                schema[most].is_number() && schema[least] > schema[most]) {
                 fail(path, least + " is more than " + most);
             }
         }

@@ -40,8 +40,8 @@ llama_sampler *named(const model *m, const llm_sampling *s, const std::string &n
            : name == "min_p"       ? llama_sampler_init_min_p(s->min_p, keep)
            : name == "typ_p"       ? llama_sampler_init_typical(s->typical_p, keep)
            : name == "top_n_sigma" ? llama_sampler_init_top_n_sigma(s->top_n_sigma)
-           : name == "xtc"         ? llama_sampler_init_xtc(s->xtc_probability, s->xtc_threshold, keep, 1)
-                                   : llama_sampler_init_temp_ext(s->temperature, s->dynatemp_range, s->dynatemp_exponent);
+           : name == "xtc" ? llama_sampler_init_xtc(s->xtc_probability, s->xtc_threshold, keep, 1)
+                           : llama_sampler_init_temp_ext(s->temperature, s->dynatemp_range, s->dynatemp_exponent);
 }
 
 } // namespace

@@ -93,18 +93,25 @@ static void a_choice_is_one_of_them(void)
 static void json_is_json(void)
 {
     char error[512], text[ANSWER_BYTES];
-    llm_document d = made("json_schema",
-                          "\"{\\\"type\\\":\\\"object\\\",\\\"required\\\":[\\\"n\\\",\\\"p\\\"],\\\"properties\\\":{"
-                          "\\\"n\\\":{\\\"type\\\":\\\"integer\\\",\\\"minimum\\\":3,\\\"maximum\\\":12},"
-                          "\\\"p\\\":{\\\"type\\\":\\\"string\\\",\\\"pattern\\\":\\\"^[a-c]{2}\\\\\\\\d+\\\\\\\"?$\\\"},"
-                          "\\\"l\\\":{\\\"type\\\":\\\"array\\\",\\\"maxItems\\\":3,\\\"items\\\":{\\\"type\\\":"
-                          "\\\"boolean\\\"}}},\\\"additionalProperties\\\":false}\"",
-                          error);
+    llm_document d =
+        made("json_schema",
+             "\"{\\\"type\\\":\\\"object\\\",\\\"required\\\":[\\\"n\\\",\\\"p\\\"],\\\"properties\\\":{"
+             "\\\"n\\\":{\\\"type\\\":\\\"integer\\\",\\\"minimum\\\":3,\\\"maximum\\\":12},"
+             "\\\"p\\\":{\\\"type\\\":\\\"string\\\",\\\"pattern\\\":\\\"^[a-c]{2}\\\\\\\\d+\\\\\\\"?$\\\"},"
+             "\\\"l\\\":{\\\"type\\\":\\\"array\\\",\\\"maxItems\\\":3,\\\"items\\\":{\\\"type\\\":"
+             "\\\"boolean\\\"}}},\\\"additionalProperties\\\":false}\"",
+             error);
     CHECK_STR(error, "");
     for (uint64_t seed = 1; seed < 30; seed++) {
         sampler *s = constrained(d.text, seed, 1);
-        const llm_json_limits limits = {.n_values = 100, .n_containers = 100, .n_keys = 100, .depth = 9,
-                                        .n_key_bytes = 100, .n_number_bytes = 100, .n_floats = 100, .n_text_bytes = 1000};
+        const llm_json_limits limits = {.n_values = 100,
+                                        .n_containers = 100,
+                                        .n_keys = 100,
+                                        .depth = 9,
+                                        .n_key_bytes = 100,
+                                        .n_number_bytes = 100,
+                                        .n_floats = 100,
+                                        .n_text_bytes = 1000};
         llm_json json = {0};
         CHECK_INT(answer(s, seed, 400, text), LLM_OK);
         CHECK_INT(llm_json_scan(text, strlen(text), &limits, &json), LLM_OK);
@@ -129,7 +136,8 @@ static void an_expression_is_matched(void)
         CHECK_INT(answer(s, seed, 40, text), LLM_OK);
         const char *rest = strlen(text) > 4 && text[3] == '-' ? text + 4 : text;
         CHECK(text[0] == 'z' || strlen(rest) >= 3);
-        for (const char *c = text[0] == 'z' && text[1] != '-' ? text + strlen(text) : rest + strlen(rest) - 2; *c != '\0'; c++) {
+        for (const char *c = text[0] == 'z' && text[1] != '-' ? text + strlen(text) : rest + strlen(rest) - 2;
+             *c != '\0'; c++) {
             CHECK((*c >= '0' && *c <= '9') || (text[0] == 'z'));
         }
         sampler_close(s);
@@ -162,14 +170,25 @@ static void what_the_model_wants_is_not_enough(void)
 static void faults_have_a_status(void)
 {
     static const char *const faulty[] = {
-        "[]", "{", "{\"grammar\":5}", "{\"grammar\":\"root ::= \"}x", "{\"grammar\":\"root ::= a\"}",
-        "{\"grammar\":\"toot ::= \\\"a\\\"\"}", "{\"grammar\":\"root ::= root \\\"a\\\"\"}",
-        "{\"grammar\":\"root ::= x root | \\\"a\\\"\\nx ::= \\\"b\\\"?\"}", "{\"grammar\":\"root ::= \\\"a\\\"{3000}\"}",
-        "{\"grammar\":\"root ::= \\\"a\\\"{900}{900}\"}", "{\"grammar\":\"root ::= \\\"a\"}",
-        "{\"grammar\":\"root ::= [a\"}", "{\"grammar\":\"root ::= \\\"a\\\" | (\"}", "{\"preserved\":[512]}",
-        "{\"thinking\":{\"start\":[-1]}}", "{\"grammar\":\"root ::= \\\"a\\\"\",\"prefill\":\"b\"}",
+        "[]",
+        "{",
+        "{\"grammar\":5}",
+        "{\"grammar\":\"root ::= \"}x",
+        "{\"grammar\":\"root ::= a\"}",
+        "{\"grammar\":\"toot ::= \\\"a\\\"\"}",
+        "{\"grammar\":\"root ::= root \\\"a\\\"\"}",
+        "{\"grammar\":\"root ::= x root | \\\"a\\\"\\nx ::= \\\"b\\\"?\"}",
+        "{\"grammar\":\"root ::= \\\"a\\\"{3000}\"}",
+        "{\"grammar\":\"root ::= \\\"a\\\"{900}{900}\"}",
+        "{\"grammar\":\"root ::= \\\"a\"}",
+        "{\"grammar\":\"root ::= [a\"}",
+        "{\"grammar\":\"root ::= \\\"a\\\" | (\"}",
+        "{\"preserved\":[512]}",
+        "{\"thinking\":{\"start\":[-1]}}",
+        "{\"grammar\":\"root ::= \\\"a\\\"\",\"prefill\":\"b\"}",
         "{\"grammar\":\"root ::= \\\"a\\\"\",\"lazy\":true,\"triggers\":[{\"type\":\"pattern\",\"value\":\"(\"}]}",
-        "{\"grammar\":\"root ::= <[511]> <[512]\"}", "{\"grammar\":\"root ::= \\\"\\\\q\\\"\"}",
+        "{\"grammar\":\"root ::= <[511]> <[512]\"}",
+        "{\"grammar\":\"root ::= \\\"\\\\q\\\"\"}",
     };
     for (size_t i = 0; i < sizeof faulty / sizeof faulty[0]; i++) {
         char text[ANSWER_BYTES];
@@ -198,7 +217,8 @@ static void a_dead_end_is_one(void)
 static void a_long_answer_is_walked(void)
 {
     char *text = malloc(1 << 20);
-    sampler *s = constrained("{\"grammar\":\"root ::= (b | [x-z]+)* \\\"!\\\"\\nb ::= \\\"[\\\" (b | [a-c])* \\\"]\\\"\"}", 1, 1);
+    sampler *s = constrained(
+        "{\"grammar\":\"root ::= (b | [x-z]+)* \\\"!\\\"\\nb ::= \\\"[\\\" (b | [a-c])* \\\"]\\\"\"}", 1, 1);
     CHECK_INT(answer(s, 3, 60000, text), LLM_OK);
     int depth = 0;
     for (const char *c = text; *c != '\0'; c++) {
@@ -214,8 +234,10 @@ static void a_long_answer_is_walked(void)
 static void ambiguity_is_bounded(void)
 {
     char text[ANSWER_BYTES];
-    sampler *s = constrained("{\"grammar\":\"root ::= (x x x x x x x x)* \\\"!\\\"\\nx ::= (\\\"a\\\" | \\\"aa\\\" | \\\"aaa\\\" "
-                             "| [a-b] [a] )+\"}", 1, 1);
+    sampler *s = constrained(
+        "{\"grammar\":\"root ::= (x x x x x x x x)* \\\"!\\\"\\nx ::= (\\\"a\\\" | \\\"aa\\\" | \\\"aaa\\\" "
+        "| [a-b] [a] )+\"}",
+        1, 1);
     const int status = answer(s, 5, 500, text);
     CHECK(status == LLM_OK || status == LLM_CONSTRAINT);
     for (const char *c = text; *c != '\0'; c++) {
@@ -284,11 +306,13 @@ static void a_token_or_an_expression_begins_it(void)
     CHECK(sampler_shows(s, 257) && !sampler_shows(s, SIM_END));
     sampler_close(s);
     s = constrained("{\"grammar\":\"root ::= \\\"b\\\" [0-9]\",\"lazy\":true,"
-                    "\"triggers\":[{\"type\":\"pattern\",\"value\":\"a+(b)$\"}]}", 1, 0);
+                    "\"triggers\":[{\"type\":\"pattern\",\"value\":\"a+(b)$\"}]}",
+                    1, 0);
     CHECK_INT(fed(s, "b7 aab7x"), n_tokens("b7 aab7"));
     sampler_close(s);
     s = constrained("{\"grammar\":\"root ::= \\\"b\\\" [0-9]\",\"lazy\":true,"
-                    "\"triggers\":[{\"type\":\"pattern_full\",\"value\":\"a+(b)\"}]}", 1, 0);
+                    "\"triggers\":[{\"type\":\"pattern_full\",\"value\":\"a+(b)\"}]}",
+                    1, 0);
     CHECK_INT(fed(s, "xaab:"), n_tokens("xaab:"));
     sampler_close(s);
 }
@@ -298,9 +322,10 @@ static void a_token_or_an_expression_begins_it(void)
 static void thinking_ends_at_its_budget(void)
 {
     char document[512];
-    snprintf(document, sizeof document,
-             "{\"grammar\":\"root ::= \\\"(\\\" [0-9]\",\"lazy\":true,\"triggers\":[{\"type\":\"word\",\"value\":\"(\"}],"
-             "\"thinking\":{\"start\":[60],\"end\":[62],\"forced\":[46,62],\"max\":3,\"is_open\":true}}");
+    snprintf(
+        document, sizeof document,
+        "{\"grammar\":\"root ::= \\\"(\\\" [0-9]\",\"lazy\":true,\"triggers\":[{\"type\":\"word\",\"value\":\"(\"}],"
+        "\"thinking\":{\"start\":[60],\"end\":[62],\"forced\":[46,62],\"max\":3,\"is_open\":true}}");
     sampler *s = constrained(document, 1, 0);
     CHECK_INT(fed(s, "(a("), 3);  /* while it thinks, nothing begins the grammar */
     CHECK_INT(fed(s, ".>"), 2);   /* forced, whatever it wants: see below */
@@ -354,7 +379,8 @@ static void what_cannot_be_is_refused(void)
         {"json_schema", "\"{\"", "no JSON"},
         {"json_schema", "\"5\"", "no object"},
         {"json_schema", "\"{\\\"not\\\":{}}\"", "keyword not"},
-        {"json_schema", "\"{\\\"properties\\\":{\\\"a\\\":{\\\"uniqueItems\\\":true}}}\"", "/properties/a: the keyword uniqueItems"},
+        {"json_schema", "\"{\\\"properties\\\":{\\\"a\\\":{\\\"uniqueItems\\\":true}}}\"",
+         "/properties/a: the keyword uniqueItems"},
         {"json_schema", "\"{\\\"type\\\":\\\"number\\\",\\\"minimum\\\":0}\"", "minimum of a number"},
         {"json_schema", "\"{\\\"$ref\\\":\\\"#/$defs/x\\\"}\"", "cannot be expressed"},
         {"json_schema", "\"{\\\"$ref\\\":\\\"https://x/y\\\"}\"", "cannot be expressed"},
@@ -381,8 +407,9 @@ static void what_cannot_be_is_refused(void)
         CHECK(d.text == NULL && strstr(error, rows[i].says) != NULL);
     }
     char error[512];
-    const char lenient[] = "{\"kind\":\"json_schema\",\"strict\":false,\"text\":\"{\\\"type\\\":\\\"object\\\",\\\"not\\\":{},"
-                           "\\\"minProperties\\\":1}\"}";
+    const char lenient[] =
+        "{\"kind\":\"json_schema\",\"strict\":false,\"text\":\"{\\\"type\\\":\\\"object\\\",\\\"not\\\":{},"
+        "\\\"minProperties\\\":1}\"}";
     llm_document d = {0};
     CHECK_INT(constraint_make(sim, lenient, strlen(lenient), &d, error, sizeof error), LLM_OK);
     free(d.text);

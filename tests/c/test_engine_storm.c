@@ -36,7 +36,8 @@ static const char *any_form(random_source *r)
     static const char *const forms[] = {
         "{\"grammar\":\"root ::= [^!]+ \\\"!\\\"\"}",
         "{\"grammar\":\"root ::= \\\"{\\\" [a-z ]{3,200} \\\"}\\\"\"}",
-        "{\"grammar\":\"root ::= \\\" the\\\" .*\",\"lazy\":true,\"triggers\":[{\"type\":\"word\",\"value\":\" the\"}]}",
+        "{\"grammar\":\"root ::= \\\" the\\\" .*\",\"lazy\":true,\"triggers\":[{\"type\":\"word\",\"value\":\" "
+        "the\"}]}",
         "{\"grammar\":\"root ::= .*\",\"lazy\":true,\"triggers\":[{\"type\":\"pattern\",\"value\":\"a.e\"}],"
         "\"thinking\":{\"start\":[300],\"end\":[301],\"forced\":[301],\"max\":4,\"is_open\":true}}",
     };

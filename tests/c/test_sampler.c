@@ -71,8 +71,10 @@ static void test_biases_move_the_choice(void)
     CHECK_INT(pick_once(plain(0), &down, 1, 0, logits), 0);
     llm_sampling s = plain(0);
     sampler *out = NULL;
-    CHECK_INT(sampler_open(&fake.base, &(sampler_options){.sampling = s, .biases = &outside, .n_biases = 1}, &out), LLM_TOKEN);
-    CHECK_INT(sampler_open(&fake.base, &(sampler_options){.sampling = s, .biases = &negative, .n_biases = 1}, &out), LLM_TOKEN);
+    CHECK_INT(sampler_open(&fake.base, &(sampler_options){.sampling = s, .biases = &outside, .n_biases = 1}, &out),
+              LLM_TOKEN);
+    CHECK_INT(sampler_open(&fake.base, &(sampler_options){.sampling = s, .biases = &negative, .n_biases = 1}, &out),
+              LLM_TOKEN);
     CHECK(out == NULL);
 }
 

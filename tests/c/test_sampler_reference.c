@@ -26,8 +26,8 @@ static uint64_t order_of(const char *const *names)
 /* Draws differ by their seeds; each within five standard deviations of what llama.cpp says. */
 static void compare(const llm_sampling *s, const char *const *order, bool says_order)
 {
-    static const char *const usual[] = {"penalties", "dry", "top_n_sigma", "top_k",       "typ_p",
-                                        "top_p",     "min_p", "xtc",       "temperature", NULL};
+    static const char *const usual[] = {"penalties", "dry",   "top_n_sigma", "top_k",       "typ_p",
+                                        "top_p",     "min_p", "xtc",         "temperature", NULL};
     static float logits[N_MAX], copy[N_MAX];
     static double wanted[N_MAX];
     static uint32_t drawn[N_MAX];
@@ -60,7 +60,8 @@ static void compare(const llm_sampling *s, const char *const *order, bool says_o
     for (uint32_t i = 0; i < m->info.n_vocab; i++) {
         const double expected = wanted[i] * N_DRAWS, bound = 5 * sqrt(expected) + 3;
         if (fabs(drawn[i] - expected) > bound || (wanted[i] == 0.0 && drawn[i] > 0)) {
-            printf("seed %llu: token %u was drawn %u times, not %g\n", (unsigned long long)s->seed, i, drawn[i], expected);
+            printf("seed %llu: token %u was drawn %u times, not %g\n", (unsigned long long)s->seed, i, drawn[i],
+                   expected);
         }
         CHECK(fabs(drawn[i] - expected) <= bound && (wanted[i] > 0.0 || drawn[i] == 0));
     }
@@ -230,7 +231,8 @@ static void check_step(sampler *s, const char *grammar, const int32_t *tokens, u
         if (is != wanted[t]) {
             char piece[64] = "";
             (void)m->ops->piece(m, token, true, piece, sizeof piece - 1);
-            printf("%s\n after %u tokens: token %u \"%s\" (%02x) is %s\n", grammar, n, t, piece, (uint8_t)piece[0], is ? "allowed" : "not");
+            printf("%s\n after %u tokens: token %u \"%s\" (%02x) is %s\n", grammar, n, t, piece, (uint8_t)piece[0],
+                   is ? "allowed" : "not");
         }
         CHECK_INT(is, wanted[t]);
     }

@@ -14,14 +14,56 @@ enum { TEXT_MAX = 8192, VOCABULARY_MAX = 512, TOKENS_MAX = 12 };
 
 static const char *const kinds[] = {"json", "json_schema", "grammar", "regex", "choice"};
 
-static const char *const fragments[] = {
-    "root ::= ",       "\\\"a\\\"",    "[a-z]",      "[^\\\\x00-\\\\x1f]", "(",        ")",       "|",         "*",
-    "+",               "?",            "{2,5}",      "{3}",                "\\n",      "x ::= ",  "x",         "root",
-    "<[258]>",         "!<[97]>",      ".",          "\\\\d",              "\\\\w+",   "^",       "$",         "\\\\",
-    "\\\"type\\\":",   "\\\"object\\\"", "\\\"properties\\\":{", "\\\"a\\\":", "{",    "}",       "[",         "]",
-    ",",               "\\\"items\\\":", "\\\"pattern\\\":",     "\\\"string\\\"", "\\\"anyOf\\\":[", "\\\"integer\\\"",
-    "\\\"minimum\\\":", "7",           "-3",         "\\\"$ref\\\":\\\"#/properties/a\\\"", "\\\"enum\\\":[", "true", "null",
-    "\\u00e9",         " the",         "\\\"maxLength\\\":", "\\\"required\\\":[\\\"a\\\"]", "\\\"const\\\":"};
+static const char *const fragments[] = {"root ::= ",
+                                        "\\\"a\\\"",
+                                        "[a-z]",
+                                        "[^\\\\x00-\\\\x1f]",
+                                        "(",
+                                        ")",
+                                        "|",
+                                        "*",
+                                        "+",
+                                        "?",
+                                        "{2,5}",
+                                        "{3}",
+                                        "\\n",
+                                        "x ::= ",
+                                        "x",
+                                        "root",
+                                        "<[258]>",
+                                        "!<[97]>",
+                                        ".",
+                                        "\\\\d",
+                                        "\\\\w+",
+                                        "^",
+                                        "$",
+                                        "\\\\",
+                                        "\\\"type\\\":",
+                                        "\\\"object\\\"",
+                                        "\\\"properties\\\":{",
+                                        "\\\"a\\\":",
+                                        "{",
+                                        "}",
+                                        "[",
+                                        "]",
+                                        ",",
+                                        "\\\"items\\\":",
+                                        "\\\"pattern\\\":",
+                                        "\\\"string\\\"",
+                                        "\\\"anyOf\\\":[",
+                                        "\\\"integer\\\"",
+                                        "\\\"minimum\\\":",
+                                        "7",
+                                        "-3",
+                                        "\\\"$ref\\\":\\\"#/properties/a\\\"",
+                                        "\\\"enum\\\":[",
+                                        "true",
+                                        "null",
+                                        "\\u00e9",
+                                        " the",
+                                        "\\\"maxLength\\\":",
+                                        "\\\"required\\\":[\\\"a\\\"]",
+                                        "\\\"const\\\":"};
 
 static void require(bool condition)
 {
@@ -44,7 +86,8 @@ static const model *vocabulary(void)
 static size_t request_of(const uint8_t *data, size_t n, char *out)
 {
     const char *kind = kinds[data[0] % (sizeof kinds / sizeof kinds[0])];
-    size_t at = (size_t)sprintf(out, "{\"kind\":\"%s\",\"strict\":%s,\"text\":\"", kind, data[0] & 64 ? "true" : "false");
+    size_t at =
+        (size_t)sprintf(out, "{\"kind\":\"%s\",\"strict\":%s,\"text\":\"", kind, data[0] & 64 ? "true" : "false");
     for (size_t i = 1; i < n && at < TEXT_MAX - 64; i++) {
         if (data[i] >= 128) {
             at += (size_t)sprintf(out + at, "%s", fragments[data[i] % (sizeof fragments / sizeof fragments[0])]);
@@ -87,8 +130,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     }
     const bool is_raw = (data[0] & 128) != 0;
     const size_t n = is_raw ? 0 : request_of(data, n_bytes, request);
-    const int status = is_raw ? constraint_make(vocabulary(), (const char *)data + 1, n_bytes - 1, &d, error, sizeof error)
-                              : constraint_make(vocabulary(), request, n, &d, error, sizeof error);
+    const int status = is_raw
+                           ? constraint_make(vocabulary(), (const char *)data + 1, n_bytes - 1, &d, error, sizeof error)
+                           : constraint_make(vocabulary(), request, n, &d, error, sizeof error);
     require(status == LLM_OK ? d.text != NULL && d.n_bytes <= LLM_CONSTRAINT_BYTES_MAX
                              : status == LLM_INVALID && d.text == NULL && error[0] != '\0');
     if (status == LLM_OK) {
