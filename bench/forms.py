@@ -1,5 +1,5 @@
-"""What answers that must have a form cost the others: gaps between the tokens of free streams, without and with one beside
-them whose tokens are checked against a schema.
+"""What answers that must have a form cost the others: gaps between the tokens of free streams, without and with one
+beside them whose tokens are checked against a schema.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The form of an answer to a raw prompt, its least length and its stop tokens, from what is asked to the engine's tokens."""
+"""The form of an answer to a raw prompt, its least length and its stop tokens, from what is asked to the tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from llmd.core.errors import ApiError
 from llmd.core.parts import End, TextPart
 from llmd.core.sampling import sampler_order
 from llmd.engine.native import lib
-from tests.test_pipeline import Served, all_parts, answering, served
+from llmd.pipeline.served import Served
+from tests.test_pipeline import all_parts, answering, served
 
 __all__ = ["served"]  # the fixture
 

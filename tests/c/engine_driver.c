@@ -109,7 +109,9 @@ size_t driver_write_generate(uint64_t request, const generate_call *c, void *out
 {
     wire_writer w = wire_writer_open(out, n_bytes);
     const bool has_bias = c->bias.bias != 0.0f;
-    begin_command(&w, 11 + (c->parent != NULL) + (c->stop != NULL) + has_bias + (c->constraint != NULL) + (c->stop_token != 0), LLM_COMMAND_GENERATE, request);
+    begin_command(
+        &w, 11 + (c->parent != NULL) + (c->stop != NULL) + has_bias + (c->constraint != NULL) + (c->stop_token != 0),
+        LLM_COMMAND_GENERATE, request);
     write_uint(&w, "owner", c->owner);
     write_text(&w, "session", c->session != NULL ? c->session : "");
     write_counts(&w, "prompt", c->prompt, c->n_prompt);

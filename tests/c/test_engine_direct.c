@@ -51,8 +51,12 @@ static void it_says_what_serving_says(void)
             make_prompt(prompt, PROMPT, 3);
             llm_engine *engine = open_direct(classes[i], "");
             llm_session *s = open_session(engine, "it");
-            llm_sampling sampling = {
-                .temperature = (float)draws, .top_p = 1, .repeat_penalty = 1, .penalty_last_n = 64, .seed = 7, .typical_p = 1};
+            llm_sampling sampling = {.temperature = (float)draws,
+                                     .top_p = 1,
+                                     .repeat_penalty = 1,
+                                     .penalty_last_n = 64,
+                                     .seed = 7,
+                                     .typical_p = 1};
             llm_resume resume;
             CHECK_INT(llm_session_prefill(s, prompt, PROMPT, &sampling, &resume), LLM_OK);
             CHECK_STR(llm_reason_word((int)resume.reason), "new");
