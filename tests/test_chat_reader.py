@@ -276,6 +276,8 @@ def test_forms(fields: Json, constraint: Constraint | None) -> None:
         ({"json_schema": SCHEMA, "guided_regex": "a"}, "guided_regex"),
         ({"structured_outputs": {"regex": "a", "choice": ["a"]}}, "structured_outputs.choice"),
         ({"guided_json": SCHEMA, "guided_grammar": "g"}, "guided_grammar"),
+        ({"guided_json": "{"}, "guided_json"),
+        ({"structured_outputs": {"json": "[" * 5000}}, "structured_outputs.json"),
         ({"response_format": {"type": "json_schema"}}, "response_format.json_schema"),
         ({"response_format": {"type": "json_schema", "json_schema": {"name": "n"}}},
          "response_format.json_schema.schema"),

@@ -51,7 +51,12 @@ async def rendered(
     splices = _splices(served, asked, owner, key, digests)
 
     async def render(messages: Sequence[PlainMessage], splices: Sequence[Splice]) -> Prompt:
-        return await engine.render_chat(owner, sender.n_bytes, lambda: render_request(asked, messages, splices, form))
+        try:
+            return await engine.render_chat(
+                owner, sender.n_bytes, lambda: render_request(asked, messages, splices, form)
+            )
+        except ApiError as error:
+            raise _in_client_s_words(error, form) from None
 
     try:
         prompt = await render(messages, splices)
@@ -65,6 +70,14 @@ async def rendered(
         return Prepared(prompt)
     starts = user_starts([message.role for message in messages], prompt.boundaries)
     return Prepared(prompt, digests[-1] if prompt.n_history > 0 else b"", starts)
+
+
+def _in_client_s_words(error: ApiError, form: Form) -> ApiError:
+    """The renderer does not know which field asked for the form."""
+    if error.param != "constraint" or form.constraint is None:
+        return error
+    param = form.constraint.param
+    return ApiError(error.code, error.message.replace(error.param, param, 1), param)
 
 
 def _digests(served: Served, asked: ChatPrompt, sender: Sender) -> list[bytes]:

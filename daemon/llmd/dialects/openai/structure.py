@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from ...core.asked import Constraint
-from ...core.errors import ApiError
+from ...core.errors import ApiError, shown
 from . import wire
 
 
@@ -66,5 +66,10 @@ def _response_format(wanted: wire.ResponseFormat | None) -> Iterator[Constraint]
 
 def _schema(param: str, schema: str | dict[str, Any]) -> Constraint:
     """vLLM takes a schema as JSON in a text, too."""
-    text = schema if isinstance(schema, str) else msgspec.json.encode(schema).decode()
-    return Constraint("json_schema", text, param)
+    if not isinstance(schema, str):
+        return Constraint("json_schema", msgspec.json.encode(schema).decode(), param)
+    try:
+        msgspec.json.decode(schema)
+    except (msgspec.DecodeError, RecursionError):
+        raise ApiError("invalid_value", f"{param}: {shown(schema)} is no JSON.", param) from None
+    return Constraint("json_schema", schema, param)
