@@ -456,7 +456,8 @@ std::vector<bool> empty_rules(const grammar &g)
     return is_empty;
 }
 
-/* Rules that a rule may begin with. */
+/* Rules that a rule may begin with. Not itself where it ends with itself: a repetition of what may be empty leads back to
+ * the stack that it came from, which is known already. */
 std::vector<uint32_t> beginnings(const grammar &g, const std::vector<bool> &is_empty, size_t rule)
 {
     std::vector<uint32_t> found;
@@ -466,7 +467,9 @@ std::vector<uint32_t> beginnings(const grammar &g, const std::vector<bool> &is_e
         if (e.is == element::ALTERNATE) {
             is_beginning = true;
         } else if (is_beginning && e.is == element::RULE) {
-            found.push_back(e.value);
+            if (e.value != rule || !g.elements[i + 1].ends_sequence()) {
+                found.push_back(e.value);
+            }
             is_beginning = is_empty[e.value];
         } else {
             is_beginning = false;
