@@ -123,6 +123,8 @@ class Constraint(msgspec.Struct, frozen=True):
     text: str
     """The schema or the list of texts as JSON, the grammar in GBNF, or the expression."""
     param: str = "response_format"
+    is_strict: bool = True
+    """What of a schema cannot be kept to is refused; else the answer may be more than it allows."""
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):

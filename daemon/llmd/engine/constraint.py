@@ -13,9 +13,9 @@ from .native import STATUS_WORDS, Status, ffi, lib, text_of
 _ERROR_BYTES = 1024
 
 
-def make_constraint(engine: Any, asked: Constraint, *, is_strict: bool = True) -> bytes:
-    """`is_strict`: what cannot be enforced is refused. Raises ApiError naming the client's field, and what of it."""
-    request = msgspec.json.encode({"kind": asked.kind, "text": asked.text, "strict": is_strict})
+def make_constraint(engine: Any, asked: Constraint) -> bytes:
+    """Raises ApiError naming the client's field, and what of it cannot be kept to."""
+    request = msgspec.json.encode({"kind": asked.kind, "text": asked.text, "strict": asked.is_strict})
     document = ffi.new("llm_document *")
     error = ffi.new("char[]", _ERROR_BYTES)
     status = lib.llm_constraint_make(engine, request, len(request), document, error, _ERROR_BYTES)

@@ -60,7 +60,8 @@ def _answer(asked: ChatPrompt, form: Form) -> dict[str, Any]:
     if asked.continues:
         found["continues"] = True
     if form.constraint is not None:
-        found["constraint"] = {"kind": form.constraint.kind, "text": form.constraint.text}
+        kind, text, is_strict = form.constraint.kind, form.constraint.text, form.constraint.is_strict
+        found["constraint"] = {"kind": kind, "text": text, "strict": is_strict}
     if form.thinking_tokens_max is not None:
         found["thinking_tokens_max"] = form.thinking_tokens_max
     return found

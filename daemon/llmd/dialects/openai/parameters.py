@@ -109,7 +109,8 @@ _BOTH = (
         "ignore_eos": "true: the answer goes on until its length",
         "cache_prompt": "false: nothing that is resident is reused",
         "response_format": "{type: json_object}: the answer is a JSON object; {type: json_schema, json_schema: "
-            "{schema}}: one that the schema allows; of this and the seven below one at most",
+            "{schema, strict}}: one that the schema allows; strict: what of the schema cannot be kept to is refused, "
+            "else it is left out; of this and the seven below one at most",
         "json_schema": "a schema for the answer",
         "grammar": "in GBNF, for the answer",
         "structured_outputs": "one of json (a schema), json_object, regex, choice (a list of texts), grammar",

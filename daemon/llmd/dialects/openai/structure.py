@@ -57,17 +57,17 @@ def _response_format(wanted: wire.ResponseFormat | None) -> Iterator[Constraint]
             raise ApiError("missing_parameter", f"{param} is missing.", param)
         if wanted.json_schema.schema is None:
             raise ApiError("missing_parameter", f"{param}.schema is missing.", f"{param}.schema")
-        yield _schema(f"{param}.schema", wanted.json_schema.schema)
+        yield _schema(f"{param}.schema", wanted.json_schema.schema, is_strict=bool(wanted.json_schema.strict))
     elif wanted.schema is not None:
         yield _schema("response_format.schema", wanted.schema)
     else:
         yield Constraint("json", "", "response_format")
 
 
-def _schema(param: str, schema: str | dict[str, Any]) -> Constraint:
+def _schema(param: str, schema: str | dict[str, Any], is_strict: bool = True) -> Constraint:
     """vLLM takes a schema as JSON in a text, too."""
     if not isinstance(schema, str):
-        return Constraint("json_schema", msgspec.json.encode(schema).decode(), param)
+        return Constraint("json_schema", msgspec.json.encode(schema).decode(), param, is_strict)
     try:
         msgspec.json.decode(schema)
     except (msgspec.DecodeError, RecursionError):

@@ -91,6 +91,7 @@ class ChatToolChoice(msgspec.Struct, frozen=True):
 class NamedSchema(msgspec.Struct, frozen=True):
     schema: dict[str, Any] | None = None
     name: str | None = None
+    strict: bool | None = None
 
 
 class ResponseFormat(msgspec.Struct, frozen=True):
