@@ -152,7 +152,7 @@ async def test_a_tool_call(scripted: openai.AsyncOpenAI) -> None:
     assert call.type == "function" and call.function.name == "weather"
     assert call.function.arguments == '{"city": "Paris"}'
     assert choice.message.model_extra is not None
-    assert choice.message.model_extra["reasoning_content"].strip() == "a city"
+    assert choice.message.model_extra["reasoning_content"] == "a city"
     assert answer.usage is not None and answer.usage.completion_tokens_details is not None
     assert answer.usage.completion_tokens_details.reasoning_tokens
     result: ChatCompletionMessageParam = {"role": "tool", "tool_call_id": call.id, "content": "seven"}

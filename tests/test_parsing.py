@@ -20,9 +20,7 @@ from llmd.engine.text_threads import TextThreads
 from llmd.pipeline.parsing import Parser, Parsing
 from tests.fake_parser import FakeParser
 
-ANSWER = (
-    '<think>hm, <b> 1 < 2</think>\n\nI will < look.<call read>{"path": "a<b", "n": [1]}</call>\n<call ls>{}</call> é…'
-)
+ANSWER = '<think>hm, <b> \n1 < 2\n \n</think>\n\nI will < look.<call read>{"path": "a<b", "n": [1]}</call>\n<call ls>{}</call> é…'
 
 
 async def here(n_chars: int, call: Callable[[], list[Diff]]) -> list[Diff]:
@@ -50,7 +48,7 @@ def joined(parts: Sequence[Part]) -> list[tuple[str, ...]]:
 
 
 WHOLE = [
-    ("ReasoningPart", "hm, <b> 1 < 2"),
+    ("ReasoningPart", "hm, <b> \n1 < 2"),
     ("TextPart", "\n\nI will < look."),
     ("name", "read"),
     ("call", "0", '{"path": "a<b", "n": [1]}'),
@@ -77,7 +75,7 @@ def test_any_split_gives_the_same_parts(cuts: list[int]) -> None:
     parts = asyncio.run(parts_of(pieces, parsing))
     assert joined(parts) == WHOLE and {part.index for part in parts} == {3}
     message = parsing.message()
-    assert (message.content, message.reasoning) == ("\n\nI will < look.\n é…", "hm, <b> 1 < 2")
+    assert (message.content, message.reasoning) == ("\n\nI will < look.\n é…", "hm, <b> \n1 < 2")
     assert [(call.name, call.arguments) for call in message.tool_calls] == [("read", WHOLE[3][2]), ("ls", "{}")]
     ids = [part.id for part in parts if isinstance(part, ToolCallPiece) and part.id]
     assert [call.id for call in message.tool_calls] == ids and len(set(ids)) == 2

@@ -48,6 +48,8 @@ class Parsing:
         self._calls: dict[int, _Call] = {}
         self._texts: list[str] = []
         self._thoughts: list[str] = []
+        self._blanks: list[str] = []
+        """At the end of what was thought, until more is."""
 
     async def fed(self, text: str, is_final: bool) -> list[Part]:
         """The parts that the text completes. Awaited before the next call."""
@@ -99,12 +101,24 @@ class Parsing:
         if not diff.text:
             return ()
         if diff.kind == "reasoning":
-            self._thoughts.append(diff.text)
-            return (ReasoningPart(self._index, diff.text),)
+            return self._thought(diff.text)
+        self._blanks.clear()
         self._texts.append(diff.text)
         return (TextPart(self._index, diff.text),)
 
+    def _thought(self, text: str) -> Sequence[Part]:
+        """Without the blanks at its end, which templates write themselves."""
+        stripped = text.rstrip()
+        if not stripped:
+            self._blanks.append(text)
+            return ()
+        told = "".join([*self._blanks, stripped])
+        self._blanks = [text[len(stripped) :]]
+        self._thoughts.append(told)
+        return (ReasoningPart(self._index, told),)
+
     def _pieces(self, diff: Diff) -> Sequence[Part]:
+        self._blanks.clear()
         call = self._calls.get(diff.call)
         if call is None:
             call = self._calls[diff.call] = _Call(diff.name, diff.id or new_call_id(), [diff.text])
