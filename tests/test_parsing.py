@@ -20,7 +20,10 @@ from llmd.engine.text_threads import TextThreads
 from llmd.pipeline.parsing import Parser, Parsing
 from tests.fake_parser import FakeParser
 
-ANSWER = '<think>hm, <b> \n1 < 2\n \n</think>\n\nI will < look.<call read>{"path": "a<b", "n": [1]}</call>\n<call ls>{}</call> é…'
+ANSWER = (
+    "<think>hm, <b> \n1 < 2\n \n</think>"
+    + '\n\nI will < look.<call read>{"path": "a<b", "n": [1]}</call>\n<call ls>{}</call> é…'
+)
 
 
 async def here(n_chars: int, call: Callable[[], list[Diff]]) -> list[Diff]:
