@@ -316,7 +316,7 @@ bool converse(const chat *c, const control_markers &markers, std::time_t now, co
 {
     const rendering r = {c, &out->request, &markers, now};
     const size_t n = out->request.messages.size();
-    out->form = chat_answer_form(*c->tmpl, c->analysis, &c->forms, out->request.wish);
+    out->form = chat_answer_form(c->m, *c->tmpl, c->analysis, &c->forms, out->request.wish);
     out->text = {
         render(r, n, out->request.add_generation_prompt), out->request.splices, {}, c->m, &c->words, c->adds_bos};
     const std::string &all = out->text.rendered.text;
@@ -371,7 +371,7 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
     chat_repair repair;
     for (size_t n_passes = 1;; n_passes++) {
         conversation out;
-        out.request = chat_request_read(given, *c->tmpl, c->analysis, markers, repair);
+        out.request = chat_request_read(c->m, given, *c->tmpl, c->analysis, markers, repair);
         check_tokens(c->m, out.request.splices);
         try {
             if (converse(c, markers, now, &out, &repair.unspliced)) {

@@ -11,10 +11,11 @@
 namespace {
 
 /* Templates that fail here need not fail on the conversation: then the answer is plain text, if that is enough. */
-chat_form new_form(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish)
+chat_form new_form(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
+                   const chat_wish &wish)
 {
     try {
-        return chat_form_of(tmpl, analysis, wish);
+        return chat_form_of(m, tmpl, analysis, wish);
     } catch (const std::bad_alloc &) {
         throw;
     } catch (const chat_limit &) {
@@ -31,13 +32,14 @@ chat_form new_form(const common_chat_template &tmpl, const chat_analysis &analys
 
 } // namespace
 
-std::shared_ptr<const chat_form> chat_answer_form(const common_chat_template &tmpl, const chat_analysis &analysis,
-                                                  chat_forms *latest, const chat_wish &wish)
+std::shared_ptr<const chat_form> chat_answer_form(const model *m, const common_chat_template &tmpl,
+                                                  const chat_analysis &analysis, chat_forms *latest,
+                                                  const chat_wish &wish)
 {
     const std::string key = wish.key();
     std::shared_ptr<const chat_form> form = latest->find(key);
     if (form == nullptr) {
-        form = std::make_shared<const chat_form>(new_form(tmpl, analysis, wish));
+        form = std::make_shared<const chat_form>(new_form(m, tmpl, analysis, wish));
         latest->keep(key, form);
     }
     return form;

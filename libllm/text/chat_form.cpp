@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "text/chat_budget.h"
+#include "text/constraint_grammar.h"
 #include "text/grammar_text.h"
 #include "text/tool_schema.h"
 
@@ -72,13 +73,13 @@ autoparser::generation_params params_of(const common_chat_template &tmpl, const 
     return out;
 }
 
-common_json callable_tools(const chat_wish &wish)
+common_json callable_tools(const chat_wish &wish, tool_schema_detail detail)
 {
     common_json out = common_json::array();
     for (const common_json &tool : wish.tools) {
         const std::string name = tool.at("function").at("name").get<std::string>();
         if (wish.names.empty() || std::find(wish.names.begin(), wish.names.end(), name) != wish.names.end()) {
-            out.push_back(tool_with_expressible_schema(tool));
+            out.push_back(tool_with_schema(tool, detail));
         }
     }
     return out;
@@ -231,40 +232,72 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
 
 /* ---- form ---------------------------------------------------------------------------------------------------------- */
 
-chat_form chat_form_of(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish)
+namespace {
+
+/* detail: what of their tools' schemas the grammar keeps calls to. */
+chat_form attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
+                  tool_schema_detail detail)
 {
-    const bool calls = wish.has_tools() && wish.choice != COMMON_CHAT_TOOL_CHOICE_NONE;
+    const bool calls = wish.has_calls(), must_call = wish.choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED;
     autoparser::generation_params params = params_of(tmpl, wish);
     if (calls) {
-        params.tools = callable_tools(wish);
+        params.tools = callable_tools(wish, detail);
         params.tool_choice = wish.choice;
     }
     chat_form out;
     const common_chat_params found = apply(tmpl, analysis, params);
     describe(found, &out);
     out.reopening = without_thinking(out.opening, out.thinking_start);
-    const bool thinks = !out.thinking_end.empty();
-    if (!calls && !thinks && !analysis.is_special && !analysis.found.content.is_always_wrapped()) {
+    const bool is_wrapped = analysis.is_special || analysis.found.content.is_always_wrapped();
+    if (!calls && out.thinking_end.empty() && !is_wrapped) {
         out.parser.clear();
     }
     if (calls) {
-        const bool must_call = wish.choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED;
-        out.grammar = must_call ? without_text_before(found.grammar, found.parser) : found.grammar;
+        out.grammar =
+            must_call ? without_text_before(found.grammar, found.parser) : grammar_without_empty_turns(found.grammar);
         out.is_lazy = found.grammar_lazy;
         out.triggers = found.grammar_lazy ? found.grammar_triggers : std::vector<common_grammar_trigger>();
     }
-    if (!wish.grammar.empty() && wish.choice != COMMON_CHAT_TOOL_CHOICE_REQUIRED) {
+    if (!wish.grammar.empty() && !must_call) {
         out.grammar = constrained_grammar(tmpl, analysis, wish, out);
         if (calls) {
             params.tool_choice = COMMON_CHAT_TOOL_CHOICE_REQUIRED;
-            const common_chat_params must_call = apply(tmpl, analysis, params);
-            out.grammar = grammar_of_either(without_text_before(must_call.grammar, must_call.parser), out.grammar);
+            const common_chat_params calling = apply(tmpl, analysis, params);
+            out.grammar = grammar_of_either(without_text_before(calling.grammar, calling.parser), out.grammar);
         }
         out.is_lazy = false;
         out.triggers.clear();
     }
-    if (wish.choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED && out.grammar.empty()) {
-        throw std::invalid_argument("the model's template has no form of calls that can be enforced");
+    return out;
+}
+
+} // namespace
+
+chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
+                       const chat_wish &wish)
+{
+    const bool needs_grammar = wish.choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED || !wish.grammar.empty();
+    const bool needs_names =
+        analysis.is_special || analysis.found.tools.format.mode == autoparser::tool_format::TAG_WITH_TAGGED;
+    chat_form out;
+    for (const tool_schema_detail detail :
+         {tool_schema_detail::EXPRESSIBLE, tool_schema_detail::NAMES, tool_schema_detail::NOTHING}) {
+        if (detail == tool_schema_detail::NOTHING && needs_names) {
+            break;
+        }
+        out = attempt(tmpl, analysis, wish, detail);
+        if (!wish.has_calls() || out.grammar.empty() || is_usable_grammar(m, out.grammar)) {
+            break;
+        }
+    }
+    if (!out.grammar.empty() && !is_usable_grammar(m, out.grammar)) {
+        out.grammar.clear(); /* what a model calls by itself is read all the same */
+        out.is_lazy = false;
+        out.triggers.clear();
+    }
+    if (needs_grammar && out.grammar.empty()) {
+        throw std::invalid_argument(
+            "the form of the answer cannot be enforced: there is no grammar of it, or it is too large");
     }
     return out;
 }

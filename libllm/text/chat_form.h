@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "model/model.h"
+
 /* What decides the form, besides the template. Text of a stranger, not marked. */
 struct chat_wish {
     common_json tools; /* array in OpenAI's form, or null */
@@ -29,10 +31,13 @@ struct chat_wish {
     {
         return tools.is_array() && !tools.empty();
     }
+    bool has_calls() const
+    {
+        return has_tools() && choice != COMMON_CHAT_TOOL_CHOICE_NONE;
+    }
     bool needs_form() const
     {
-        return (has_tools() && choice != COMMON_CHAT_TOOL_CHOICE_NONE) || !grammar.empty() || continues_reasoning ||
-               continues_content;
+        return has_calls() || !grammar.empty() || continues_reasoning || continues_content;
     }
     std::string key() const;
 };
@@ -64,7 +69,8 @@ struct chat_analysis {
 chat_analysis chat_analyse(const common_chat_template &tmpl);
 
 /* Throws std::invalid_argument where llama.cpp has no form for this; and what else it throws. Needs a chat_budget. */
-chat_form chat_form_of(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish);
+chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
+                       const chat_wish &wish);
 
 /* The latest forms, by all they were made from: agents send the same tools at every turn. Any thread. */
 class chat_forms {

@@ -243,12 +243,13 @@ std::string fit_arguments(common_json &messages, bool encloses)
                 continue;
             }
             const std::string text = arguments.get<std::string>();
-            if (!read_arguments(text, &arguments)) {
-                unread = unread.empty() ? text : unread;
-                if (encloses) {
-                    arguments = common_json::object();
-                    arguments["arguments"] = text;
-                }
+            if (read_arguments(text, &arguments) && arguments.is_object()) {
+                continue;
+            }
+            unread = unread.empty() ? text : unread;
+            if (encloses) {
+                arguments = common_json::object();
+                arguments["arguments"] = text;
             }
         }
     }
@@ -370,7 +371,7 @@ void read_choice(const common_json &choice, chat_wish *out)
     }
 }
 
-std::string read_grammar(const common_json &request)
+std::string read_grammar(const model *m, const common_json &request)
 {
     const common_json constraint = request.value("constraint", common_json());
     if (constraint.is_null()) {
@@ -380,14 +381,14 @@ std::string read_grammar(const common_json &request)
         throw chat_invalid("constraint needs a kind and a text");
     }
     try {
-        return constraint_grammar(nullptr, constraint.at("kind").get<std::string>(),
+        return constraint_grammar(m, constraint.at("kind").get<std::string>(),
                                   constraint.at("text").get<std::string>(), constraint.value("strict", true));
     } catch (const grammar_fault &e) {
         throw chat_invalid(std::string("constraint: ") + e.what());
     }
 }
 
-chat_wish read_wish(const common_json &request, const common_json &tools)
+chat_wish read_wish(const model *m, const common_json &request, const common_json &tools)
 {
     chat_wish out;
     out.tools = tools;
@@ -396,7 +397,7 @@ chat_wish read_wish(const common_json &request, const common_json &tools)
     }
     const common_json parallel = request.value("parallel_tool_calls", common_json());
     out.parallel = parallel.is_null() ? -1 : read_bool(request, "parallel_tool_calls", true);
-    out.grammar = read_grammar(request);
+    out.grammar = read_grammar(m, request);
     out.is_reasoning_apart = read_bool(request, "reasoning_apart", true);
     out.kwargs = read_kwargs(request);
     return out;
@@ -419,7 +420,7 @@ void take_begun(common_json &messages, chat_request *out)
 
 } // namespace
 
-chat_request chat_request_read(const std::string &given, const common_chat_template &tmpl,
+chat_request chat_request_read(const model *m, const std::string &given, const common_chat_template &tmpl,
                                const chat_analysis &analysis, const control_markers &markers, const chat_repair &repair)
 {
     const common_json request = parse(given);
@@ -431,7 +432,7 @@ chat_request chat_request_read(const std::string &given, const common_chat_templ
     out.splices = read_splices(request, repair.unspliced, continues);
     const common_json tools =
         request.value("tools", common_json()).is_null() ? common_json() : fit_tools(request.at("tools"));
-    out.wish = read_wish(request, tools);
+    out.wish = read_wish(m, request, tools);
     common_json messages = without_nulls(with_sentinels(request.at("messages"), out.splices, markers));
     if (continues) {
         take_begun(messages, &out);

@@ -48,7 +48,7 @@ struct chat_repair {
  * digest: text or typed content, arguments of tool calls as object or string, a system role or none. Arguments that are
  * no JSON stay a string: a model wrote them, and its mistake is part of the history for good. Of each message to be
  * spliced, the sentinel stands for what it says. Where the template does not write calls or tools, we do. */
-chat_request chat_request_read(const std::string &given, const common_chat_template &tmpl,
+chat_request chat_request_read(const model *m, const std::string &given, const common_chat_template &tmpl,
                                const chat_analysis &analysis, const control_markers &markers,
                                const chat_repair &repair);
 

@@ -97,3 +97,8 @@ std::string grammar_without_fences(std::string grammar)
 {
     return replaced(replaced(std::move(grammar), "\"```json\"", "\"\""), "\"```\"", "\"\"");
 }
+
+std::string grammar_without_empty_turns(std::string grammar)
+{
+    return replaced(std::move(grammar), "(tool-call? space)+", "(tool-call space)*");
+}

@@ -22,4 +22,7 @@ std::string grammar_with_blank_rule(const std::string &grammar, const std::strin
 /* Without the marks that some models put around JSON in Markdown. */
 std::string grammar_without_fences(std::string grammar);
 
+/* llama.cpp writes calls that may repeat and may be missing as a repetition of what may be empty, which never ends. */
+std::string grammar_without_empty_turns(std::string grammar);
+
 #endif

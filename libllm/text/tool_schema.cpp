@@ -9,20 +9,26 @@
 namespace {
 
 constexpr size_t SCHEMA_BYTES_MAX = 64 << 10, GRAMMAR_BYTES_MAX = 512 << 10;
-constexpr size_t DEPTH_MAX = 24;      /* the converter recurses, and its grammars grow with the square of it */
-constexpr int64_t REPEATS_MAX = 1000; /* a grammar writes repetitions out */
+constexpr size_t DEPTH_MAX = 24, MEMBERS_MAX = 128; /* of an object */
+constexpr int64_t REPEATS_MAX = 1000;               /* a grammar writes repetitions out */
 
 const char *const REPEATS[] = {"minLength", "maxLength", "minItems", "maxItems"};
 
-size_t depth_of(const common_json &value)
+/* The converter's work and its grammar grow with the square of depth and width. */
+bool is_within_bounds(const common_json &value, size_t n_levels)
 {
-    size_t most = 0;
-    if (value.is_object() || value.is_array()) {
-        for (const common_json &item : value) {
-            most = std::max(most, depth_of(item));
+    if (!value.is_object() && !value.is_array()) {
+        return true;
+    }
+    if (n_levels == 0 || (value.is_object() && value.size() > MEMBERS_MAX)) {
+        return false;
+    }
+    for (const common_json &item : value) {
+        if (!is_within_bounds(item, n_levels - 1)) {
+            return false;
         }
     }
-    return most + 1;
+    return true;
 }
 
 bool is_too_often(const common_json &count)
@@ -72,10 +78,30 @@ common_json empty_object()
     return out;
 }
 
+common_json any_object()
+{
+    common_json out = common_json::object();
+    out["type"] = "object";
+    return out;
+}
+
+common_json with_any_values(const common_json &schema)
+{
+    common_json out = empty_object();
+    const common_json properties =
+        schema.is_object() ? schema.value("properties", common_json::object()) : common_json::object();
+    if (properties.is_object()) {
+        for (const auto &[name, property] : properties.items()) {
+            out["properties"][name] = common_json::object();
+        }
+    }
+    return out;
+}
+
 /* Each property that cannot be expressed takes any value. */
 common_json with_expressible_properties(const common_json &schema)
 {
-    if (!schema.is_object() || !schema.contains("properties") || !schema.at("properties").is_object()) {
+    if (!schema.contains("properties") || !schema.at("properties").is_object()) {
         return empty_object();
     }
     common_json out = schema;
@@ -88,35 +114,34 @@ common_json with_expressible_properties(const common_json &schema)
             out["properties"][name] = common_json::object();
         }
     }
-    if (is_expressible(out)) {
-        return out;
-    }
-    common_json plain = empty_object();
-    for (const auto &[name, property] : schema.at("properties").items()) {
-        plain["properties"][name] = common_json::object();
-    }
-    return plain;
+    return is_expressible(out) ? out : with_any_values(schema);
+}
+
+common_json parameters_of(const common_json &tool)
+{
+    const common_json parameters = tool.at("function").value("parameters", common_json());
+    return parameters.is_object() && !parameters.empty() ? parameters : empty_object();
+}
+
+common_json with_parameters(const common_json &tool, const common_json &parameters)
+{
+    common_json out = tool;
+    out["function"]["parameters"] = parameters;
+    return out;
 }
 
 } // namespace
 
-common_json tool_with_expressible_schema(const common_json &tool)
+common_json tool_with_schema(const common_json &tool, tool_schema_detail detail)
 {
-    common_json out = tool;
-    common_json &function = out["function"];
-    common_json parameters = function.value("parameters", common_json());
-    if (!parameters.is_object() || parameters.empty()) {
-        parameters = empty_object();
+    const common_json given = parameters_of(tool);
+    if (detail == tool_schema_detail::NOTHING) {
+        return with_parameters(tool, any_object());
     }
-    if (depth_of(parameters) > DEPTH_MAX || parameters.dump_safe().size() > SCHEMA_BYTES_MAX) {
-        common_json plain = empty_object();
-        const common_json properties = parameters.value("properties", common_json::object());
-        for (const auto &[name, property] : properties.items()) {
-            plain["properties"][name] = common_json::object();
-        }
-        parameters = plain;
+    const bool is_bounded = given.dump_safe().size() <= SCHEMA_BYTES_MAX && is_within_bounds(given, DEPTH_MAX);
+    if (detail == tool_schema_detail::NAMES || !is_bounded) {
+        return with_parameters(tool, with_any_values(given));
     }
-    parameters = relaxed(parameters);
-    function["parameters"] = is_expressible(parameters) ? parameters : with_expressible_properties(parameters);
-    return out;
+    const common_json parameters = relaxed(given);
+    return with_parameters(tool, is_expressible(parameters) ? parameters : with_expressible_properties(parameters));
 }

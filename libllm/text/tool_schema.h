@@ -5,7 +5,13 @@
 
 #include <common/json.h>
 
+enum class tool_schema_detail {
+    EXPRESSIBLE, /* all that a grammar can have */
+    NAMES,       /* of the arguments */
+    NOTHING,     /* any object */
+};
+
 /* `tool` is of OpenAI's form. */
-common_json tool_with_expressible_schema(const common_json &tool);
+common_json tool_with_schema(const common_json &tool, tool_schema_detail detail);
 
 #endif

@@ -24,8 +24,8 @@
     "</tool_call>{% endfor %}<|im_end|>\n"
 #define FAMILY_HERMES                                                                                                  \
     FAMILY_SYSTEM                                                                                                      \
-        "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n{{ m.content }}" FAMILY_CALLS     \
-            FAMILY_HERMES_CALL FAMILY_OTHERS "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n{{ m.content }}" FAMILY_CALLS         \
+        FAMILY_HERMES_CALL FAMILY_OTHERS "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 #define FAMILY_QWEN3                                                                                                   \
     FAMILY_SYSTEM "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n"                       \
                   "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ "         \
@@ -39,15 +39,15 @@
     "<parameter={{ k }}>\n{{ v }}\n</parameter>\n{% endfor %}</function>\n</tool_call>{% endfor %}<|im_end|>\n"
 #define FAMILY_CODER                                                                                                   \
     FAMILY_SYSTEM                                                                                                      \
-        "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n{{ m.content }}" FAMILY_CALLS     \
-            FAMILY_CODER_CALL FAMILY_OTHERS "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n{{ m.content }}" FAMILY_CALLS         \
+        FAMILY_CODER_CALL FAMILY_OTHERS "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 #define FAMILY_QWEN35                                                                                                  \
     FAMILY_SYSTEM                                                                                                      \
-        "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n"                                 \
-        "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content "         \
-        "}}" FAMILY_CALLS FAMILY_CODER_CALL FAMILY_OTHERS "{% if add_generation_prompt %}<|im_start|>assistant\n"      \
-        "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% else %}<think>\n"   \
-        "{% endif %}{% endif %}"
+    "{% for m in messages %}{% if m.role == 'assistant' %}<|im_start|>assistant\n"                                     \
+    "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content "             \
+    "}}" FAMILY_CALLS FAMILY_CODER_CALL FAMILY_OTHERS "{% if add_generation_prompt %}<|im_start|>assistant\n"          \
+    "{% if enable_thinking is defined and enable_thinking is false %}<think>\n\n</think>\n\n{% else %}<think>\n"       \
+    "{% endif %}{% endif %}"
 
 #define FAMILY_LLAMA                                                                                                   \
     "{{ bos_token }}<|start_header_id|>system<|end_header_id|>\n\n"                                                    \
@@ -86,37 +86,33 @@
 #define DS_GAP "\342\226\201"
 #define DS(one, two) DS_OPEN one DS_GAP two DS_CLOSE
 #define DS3(one, two, three) DS_OPEN one DS_GAP two DS_GAP three DS_CLOSE
-#define FAMILY_R1                                                                                                                                    \
-    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}<\357\275\234User\357\275\234>{{ m.content }}"                                   \
-    "{% elif m.role == 'system' %}{{ m.content }}{% elif m.role == 'assistant' %}"                                                                   \
-    "<\357\275\234Assistant\357\275\234>{% if m.tool_calls %}{{ m.content }}" DS3("tool", "calls", "begin")                                          \
-        FAMILY_CALLS DS3(                                                                                                                            \
-            "tool", "call",                                                                                                                          \
-            "begin") "function" DS("tool",                                                                                                           \
-                                   "sep") "{{ c.function.name }}\n```json\n{{ c.function.arguments | tojson "                                        \
-                                          "}}\n```" DS3("tool", "call",                                                                              \
-                                                        "end") "{% endfor %}" DS3("tool", "calls",                                                   \
-                                                                                  "end") "{{ eos_token }}{% else %}"                                 \
-                                                                                         "{% if '</think>' in "                                      \
-                                                                                         "m.content %}{{ "                                           \
-                                                                                         "m.content.split('</"                                       \
-                                                                                         "think>')[-1] }}{% else "                                   \
-                                                                                         "%}{{ m.content }}{% endif "                                \
-                                                                                         "%}"                                                        \
-                                                                                         "{{ eos_token }}{% endif "                                  \
-                                                                                         "%}{% elif m.role == 'tool' "                               \
-                                                                                         "%}" DS3("tool", "outputs", "begin") "{{ m.content }}" DS3( \
-                                                                                             "tool", "outputs",                                      \
-                                                                                             "end") "{% endif %}{% "                                 \
-                                                                                                    "endfor %}"                                      \
-                                                                                                    "{% if "                                         \
-                                                                                                    "add_generation_"                                \
-                                                                                                    "prompt "                                        \
-                                                                                                    "%}<"                                            \
-                                                                                                    "\357\275\234Assi"                               \
-                                                                                                    "stant\357\275"                                  \
-                                                                                                    "\234><think>\n{%"                               \
-                                                                                                    " endif %}"
+#define FAMILY_R1                                                                                                      \
+    "{{ bos_token }}{% for m in messages %}{% if m.role == 'user' %}<\357\275\234User\357\275\234>{{ m.content }}"     \
+    "{% elif m.role == 'system' %}{{ m.content }}{% elif m.role == 'assistant' %}"                                     \
+    "<\357\275\234Assistant\357\275\234>{% if m.tool_calls %}{{ m.content }}" DS3("tool", "calls", "begin")            \
+        FAMILY_CALLS DS3("tool", "call", "begin") "function" DS(                                                       \
+            "tool", "sep") "{{ c.function.name }}\n```json\n{{ c.function.arguments | tojson "                         \
+                           "}}\n```" DS3("tool", "call", "end") "{% endfor %}" DS3(                                    \
+                               "tool", "calls", "end") "{{ eos_token }}{% else %}"                                     \
+                                                       "{% if '</think>' in "                                          \
+                                                       "m.content %}{{ "                                               \
+                                                       "m.content.split('</"                                           \
+                                                       "think>')[-1] }}{% else "                                       \
+                                                       "%}{{ m.content }}{% endif "                                    \
+                                                       "%}"                                                            \
+                                                       "{{ eos_token }}{% endif "                                      \
+                                                       "%}{% elif m.role == 'tool' "                                   \
+                                                       "%}" DS3("tool", "outputs", "begin") "{{ m.content }}" DS3(     \
+                                                           "tool", "outputs", "end") "{% endif %}{% "                  \
+                                                                                     "endfor %}"                       \
+                                                                                     "{% if "                          \
+                                                                                     "add_generation_"                 \
+                                                                                     "prompt "                         \
+                                                                                     "%}<"                             \
+                                                                                     "\357\275\234Assi"                \
+                                                                                     "stant\357\275"                   \
+                                                                                     "\234><think>\n{%"                \
+                                                                                     " endif %}"
 
 #define FAMILY_OSS                                                                                                     \
     "<|start|>system<|message|>Valid channels: analysis, commentary, final.<|end|>"                                    \

@@ -1,0 +1,377 @@
+/* What a chat's request wants of the answer: tools, forms, thinking, an answer that was begun; in every family of
+ * templates. */
+#include "answer_transcript.h"
+#include "chat_families.h"
+#include "check.h"
+
+#define PARAMETERS "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":[\"city\"]}"
+#define TOOL(name, parameters)                                                                                         \
+    "{\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"description\":\"tells\",\"parameters\":" parameters  \
+    "}}"
+#define TOOLS "\"tools\":[" TOOL("get_weather", PARAMETERS) "," TOOL("get_time", PARAMETERS) "]"
+#define USER "{\"role\":\"user\",\"content\":\"hi\"}"
+#define REQUEST(more) "{\"messages\":[" USER "]," more "}"
+#define REQUIRED(names) ",\"tool_choice\":{\"mode\":\"required\",\"names\":[" names "]}"
+#define SCHEMA "\"constraint\":{\"kind\":\"json_schema\",\"text\":\"{\\\"enum\\\":[\\\"yes\\\",\\\"no\\\"]}\"}"
+
+enum { N_FAMILIES = sizeof chat_families / sizeof chat_families[0] };
+
+static bool has(const char *text, size_t n, const char *part)
+{
+    return n > 0 && memmem(text, n, part, strlen(part)) != NULL;
+}
+
+static bool asks(const answerer *a, const char *part)
+{
+    return has(a->prompt.text, a->prompt.n_text_bytes, part);
+}
+
+static bool constrains(const answerer *a, const char *part)
+{
+    return has(a->prompt.constraint, a->prompt.n_constraint_bytes, part);
+}
+
+/* Opens a family's template and renders one request. */
+static void once(answerer *a, const char *source, const char *request)
+{
+    if (!answerer_open(a, source) || answerer_render(a, request) != LLM_OK) {
+        printf("%s\n-> %s\n", request, a->error);
+        check_failures++;
+    }
+}
+
+static void check_refused(const char *source, const char *request, const char *why)
+{
+    answerer a;
+    CHECK(answerer_open(&a, source));
+    CHECK_INT(answerer_render(&a, request), LLM_INVALID);
+    if (strstr(a.error, why) == NULL) {
+        printf("%s\n", a.error);
+    }
+    CHECK(strstr(a.error, why) != NULL);
+    answerer_close(&a);
+}
+
+/* ---- tools ---------------------------------------------------------------------------------------------------------- */
+
+static void test_every_template_is_told_of_the_tools(void)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        answerer a;
+        once(&a, chat_families[i].source, REQUEST(TOOLS));
+        CHECK(asks(&a, "get_weather") && asks(&a, "get_time"));
+        CHECK(a.prompt.n_syntax_bytes > 0);
+        const bool has_trigger = strcmp(chat_families[i].name, "llama") != 0; /* its calls begin as any JSON does */
+        CHECK(constrains(&a, "root ::=") == has_trigger && constrains(&a, "\"lazy\":true") == has_trigger);
+        answerer_close(&a);
+    }
+}
+
+static void test_required_and_named_calls_are_kept_to_by_a_grammar(void)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        answerer any, named;
+        once(&any, chat_families[i].source, REQUEST(TOOLS REQUIRED("")));
+        once(&named, chat_families[i].source, REQUEST(TOOLS REQUIRED("\"get_time\"")));
+        CHECK_STILL_GOOD();
+        CHECK(constrains(&any, "root ::=") && constrains(&any, "\"lazy\":false") &&
+              constrains(&any, "\"triggers\":[]"));
+        CHECK(constrains(&any, "get_weather") && constrains(&any, "get_time"));
+        CHECK(!constrains(&named, "get_weather") && constrains(&named, "get_time"));
+        CHECK_INT(named.prompt.n_text_bytes, any.prompt.n_text_bytes); /* the prompt tells of all */
+        answerer_close(&any);
+        answerer_close(&named);
+    }
+}
+
+static void test_the_choice_does_not_change_the_prompt(void)
+{
+    static const char *const choices[] = {"", REQUIRED(""), ",\"tool_choice\":{\"mode\":\"none\"}",
+                                          ",\"parallel_tool_calls\":false", ",\"parallel_tool_calls\":true"};
+    char request[2048];
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        answerer first, a;
+        once(&first, chat_families[i].source, REQUEST(TOOLS));
+        for (size_t j = 0; j < sizeof choices / sizeof *choices; j++) {
+            snprintf(request, sizeof request, REQUEST(TOOLS "%s"), choices[j]);
+            once(&a, chat_families[i].source, request);
+            CHECK_INT(a.prompt.n_text_bytes, first.prompt.n_text_bytes);
+            CHECK(memcmp(a.prompt.text, first.prompt.text, first.prompt.n_text_bytes) == 0);
+            answerer_close(&a);
+        }
+        answerer_close(&first);
+    }
+}
+
+static void test_a_choice_that_cannot_be_made_is_refused(void)
+{
+    check_refused(FAMILY_HERMES, REQUEST(TOOLS REQUIRED("\"nobody\"")), "tool_choice names \"nobody\"");
+    check_refused(FAMILY_HERMES, REQUEST("\"tool_choice\":{\"mode\":\"required\"}"), "tool_choice requires a call");
+    check_refused(FAMILY_HERMES, REQUEST("\"tool_choice\":{\"mode\":\"perhaps\"}"), "tool_choice.mode");
+    check_refused(FAMILY_HERMES, REQUEST("\"tool_choice\":{\"mode\":\"auto\",\"names\":[1]}"), "");
+    check_refused(FAMILY_HERMES, REQUEST("\"tools\":[{\"type\":\"web_search\"}]"), "tools");
+}
+
+static void test_names_and_descriptions_are_strangers_texts(void)
+{
+    answerer a;
+    once(&a, FAMILY_HERMES, REQUEST("\"tools\":[" TOOL("<|im_end|>", PARAMETERS) "],\"add_generation_prompt\":false"));
+    size_t n_control = 0;
+    for (size_t i = 0; i < a.prompt.n_tokens; i++) {
+        n_control += fake_is_control(&a.model.base, a.prompt.tokens[i]);
+    }
+    CHECK_INT(n_control, 4); /* around the tools, and around the message */
+    answerer_close(&a);
+}
+
+/* Whatever a client's tools look like, they can be called. */
+static void test_schemas_that_cannot_be_expressed_take_any_value(void)
+{
+    static const char *const schemas[] = {
+        "{}",
+        "{\"type\":\"object\"}",
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}}}",
+        "{\"type\":\"object\",\"properties\":{\"a\":true,\"b\":{\"items\":false,\"type\":\"array\"}}}",
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"(\"}}}",
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":100000}}}",
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[]}},\"required\":[\"a\"]}",
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"https://example.org/x\"}}}",
+        "{\"type\":\"object\",\"properties\":[1,2]}",
+        "{\"type\":\"nothing\"}",
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"minLength\":-1}},\"additionalProperties\":"
+        "false}"};
+    char request[2048];
+    for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
+        for (size_t j = 0; j < 3; j++) {
+            answerer a;
+            snprintf(request, sizeof request, REQUEST("\"tools\":[" TOOL("f", "%s") "," TOOL("g", PARAMETERS) "]%s"),
+                     schemas[i], j == 0 ? "" : REQUIRED(""));
+            once(&a, j == 2 ? FAMILY_CODER : FAMILY_HERMES, request);
+            CHECK_STILL_GOOD();
+            if (!constrains(&a, "root ::=")) {
+                printf("%s\n%.*s\n", request, (int)a.prompt.n_constraint_bytes, a.prompt.constraint);
+            }
+            CHECK(constrains(&a, "root ::="));
+            answerer_close(&a);
+        }
+    }
+}
+
+static void test_large_and_deep_schemas_are_bounded(void)
+{
+    static char deep[8192], request[1 << 20];
+    size_t n = 0;
+    for (int i = 0; i < 60; i++) {
+        n += (size_t)sprintf(deep + n, "{\"type\":\"object\",\"properties\":{\"a\":");
+    }
+    n += (size_t)sprintf(deep + n, "{}");
+    for (int i = 0; i < 60; i++) {
+        n += (size_t)sprintf(deep + n, "}}");
+    }
+    answerer a;
+    snprintf(request, sizeof request, REQUEST("\"tools\":[" TOOL("f", "%s") "]" REQUIRED("")), deep);
+    CHECK(answerer_open(&a, FAMILY_HERMES));
+    const int status = answerer_render(&a, request);
+    CHECK(status == LLM_INVALID || (status == LLM_OK && a.prompt.n_constraint_bytes < 65536));
+    char *out = request + sprintf(request, "{\"messages\":[" USER "],\"tools\":[");
+    for (int i = 0; i < 200; i++) { /* all of them together are too large for a grammar with their schemas */
+        out +=
+            sprintf(out,
+                    "%s{\"type\":\"function\",\"function\":{\"name\":\"tool_%d\",\"parameters\":{\"type\":\"object\","
+                    "\"properties\":{",
+                    i == 0 ? "" : ",", i);
+        for (int j = 0; j < 60; j++) {
+            out += sprintf(out, "%s\"property_%d\":{\"type\":\"integer\"}", j == 0 ? "" : ",", j);
+        }
+        out += sprintf(out, "}}}}");
+    }
+    sprintf(out, "]" REQUIRED("") "}");
+    CHECK_INT(answerer_render(&a, request), LLM_OK);
+    CHECK(a.prompt.n_constraint_bytes > 0 && a.prompt.n_constraint_bytes < LLM_CONSTRAINT_BYTES_MAX);
+    answerer_close(&a);
+}
+
+static void test_the_same_tools_have_the_same_form(void)
+{
+    answerer a;
+    char *syntax;
+    size_t n;
+    once(&a, FAMILY_QWEN3, REQUEST(TOOLS));
+    n = a.prompt.n_syntax_bytes;
+    syntax = malloc(n);
+    memcpy(syntax, a.prompt.syntax, n);
+    for (int i = 0; i < 40; i++) {
+        char request[2048];
+        snprintf(request, sizeof request, REQUEST("\"tools\":[" TOOL("f%d", PARAMETERS) "]"), i);
+        CHECK_INT(answerer_render(&a, request), LLM_OK);
+    }
+    CHECK_INT(answerer_render(&a, REQUEST(TOOLS)), LLM_OK);
+    CHECK_INT(a.prompt.n_syntax_bytes, n);
+    CHECK(memcmp(a.prompt.syntax, syntax, n) == 0);
+    free(syntax);
+    answerer_close(&a);
+}
+
+/* ---- forms of text ---------------------------------------------------------------------------------------------------- */
+
+static void test_every_family_keeps_text_to_a_form(void)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        answerer a, both;
+        once(&a, chat_families[i].source, REQUEST(SCHEMA));
+        once(&both, chat_families[i].source, REQUEST(TOOLS "," SCHEMA));
+        CHECK_STILL_GOOD();
+        CHECK(constrains(&a, "\"lazy\":false") && constrains(&a, "yes"));
+        CHECK(!constrains(&a, "f0rm0f7h373x7"));
+        CHECK(constrains(&both, "\"lazy\":false") && constrains(&both, "yes") && constrains(&both, "get_time"));
+        answerer_close(&a);
+        answerer_close(&both);
+    }
+}
+
+static void test_forms_that_cannot_be_had_are_refused(void)
+{
+    check_refused(FAMILY_HERMES, REQUEST("\"constraint\":{\"kind\":\"json_schema\",\"text\":\"{\"}"), "constraint: ");
+    check_refused(FAMILY_HERMES, REQUEST("\"constraint\":{\"kind\":\"grammar\",\"text\":\"root ::= missing\"}"),
+                  "constraint: ");
+    check_refused(FAMILY_HERMES, REQUEST("\"constraint\":{\"kind\":\"poem\",\"text\":\"\"}"), "constraint: ");
+    check_refused(FAMILY_HERMES, REQUEST("\"constraint\":{\"kind\":\"json\"}"), "constraint needs");
+    check_refused(FAMILY_HERMES, REQUEST("\"constraint\":{\"kind\":\"json_schema\",\"text\":\"{\\\"not\\\":{}}\"}"),
+                  "not");
+}
+
+static void test_grammars_of_clients_keep_their_meaning(void)
+{
+    answerer a;
+    once(&a, FAMILY_HERMES,
+         REQUEST("\"constraint\":{\"kind\":\"grammar\",\"text\":\"root ::= word{1,3} # a root\\nword ::= \\\"a "
+                 "root\\\" | [a-c\\\\]]\"}"));
+    CHECK(constrains(&a, "given-root ::= given-word{1,3} # a root\\ngiven-word ::= \\\"a root\\\" | [a-c\\\\]]"));
+    answerer_close(&a);
+}
+
+/* ---- thinking ---------------------------------------------------------------------------------------------------------- */
+
+static void test_thinking_is_described_where_there_is_a_budget(void)
+{
+    answerer a;
+    once(&a, FAMILY_QWEN35, REQUEST("\"thinking_tokens_max\":5"));
+    CHECK(constrains(&a, "\"max\":5") && constrains(&a, "\"is_open\":true"));
+    CHECK(!constrains(&a, "\"start\":[]") && !constrains(&a, "\"end\":[]") && !constrains(&a, "\"forced\":[]"));
+    CHECK_INT(
+        answerer_render(&a, REQUEST("\"thinking_tokens_max\":5,\"chat_template_kwargs\":{\"enable_thinking\":false}")),
+        LLM_OK);
+    CHECK(constrains(&a, "\"is_open\":false"));
+    answerer_close(&a);
+    once(&a, FAMILY_HERMES, REQUEST("\"thinking_tokens_max\":5"));
+    CHECK_INT(a.prompt.n_constraint_bytes, 0);
+    answerer_close(&a);
+}
+
+static void test_thinking_may_stay_in_the_text(void)
+{
+    answerer a;
+    once(&a, FAMILY_QWEN3, REQUEST("\"reasoning_apart\":false"));
+    const char *answer = "<think>\nhm\n</think>\n\nyes";
+    transcript t = transcript_of(&a.prompt, answer, strlen(answer), 3, NULL);
+    CHECK_STR(t.text, "[text]<think>\\nhm\\n</think>\\n\\nyes");
+    free(t.text);
+    answerer_close(&a);
+}
+
+static void test_control_words_of_the_form_are_preserved(void)
+{
+    answerer a; /* this vocabulary has the control token <|im_end|>: 259 */
+    once(
+        &a,
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.reasoning_content %}<|user|>{{ m.reasoning_content }}"
+        "<|assistant|>{% endif %}{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}",
+        REQUEST("\"tools\":null"));
+    CHECK(constrains(&a, "\"preserved\":[260,261]"));
+    answerer_close(&a);
+}
+
+/* ---- the past ---------------------------------------------------------------------------------------------------------- */
+
+#define PAST(id, arguments)                                                                                            \
+    USER ",{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"" id                                     \
+         "\",\"type\":\"function\",\"function\":{"                                                                     \
+         "\"name\":\"get_time\",\"arguments\":\"" arguments "\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"" id         \
+         "\",\"content\":\"noon\"}"
+
+static void test_calls_of_the_past_in_every_family(void)
+{
+    static const char *const pasts[] = {PAST("abcdefghi", "{\\\"city\\\":\\\"Rome\\\"}"),
+                                        PAST("call_0123456789abcdefghijklmnop", "{\\\"city\\\":\\\"Rome\\\"}"),
+                                        PAST("x", "Rome {"), PAST("", "[\\\"Rome\\\"]")};
+    char request[4096];
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        for (size_t j = 0; j < sizeof pasts / sizeof *pasts; j++) {
+            answerer a;
+            snprintf(request, sizeof request, "{\"messages\":[%s," USER "]," TOOLS "}", pasts[j]);
+            if (!answerer_open(&a, chat_families[i].source) || answerer_render(&a, request) != LLM_OK) {
+                printf("%s %zu: %s\n", chat_families[i].name, j, a.error);
+            }
+            CHECK_INT(a.status, LLM_OK);
+            CHECK(asks(&a, "Rome") && asks(&a, "noon"));
+            answerer_close(&a);
+        }
+    }
+}
+
+static void test_renamed_ids_belong_together(void)
+{
+    answerer a;
+    once(&a, FAMILY_NEMO, "{\"messages\":[" PAST("call_1", "{}") "," USER "]}");
+    const char *call = memmem(a.prompt.text, a.prompt.n_text_bytes, "\"id\": \"", 7),
+               *result = memmem(a.prompt.text, a.prompt.n_text_bytes, "\"call_id\": \"", 12);
+    CHECK(call != NULL && result != NULL && memcmp(call + 7, result + 12, 10) == 0);
+    CHECK(call[16] == '"');
+    answerer_close(&a);
+}
+
+/* ---- begun answers ------------------------------------------------------------------------------------------------------ */
+
+static void test_a_begun_answer_stands_open_at_the_end(void)
+{
+    const char *request =
+        "{\"messages\":[" USER ",{\"role\":\"assistant\",\"content\":\"Once <|im_end|>\"}],\"continues\":true}";
+    answerer a;
+    once(&a, FAMILY_HERMES, request);
+    const char *end = "<|im_start|>assistant\nOnce <|im_end|>";
+    CHECK(a.prompt.n_text_bytes > strlen(end) &&
+          memcmp(a.prompt.text + a.prompt.n_text_bytes - strlen(end), end, strlen(end)) == 0);
+    CHECK(a.prompt.tokens[a.prompt.n_tokens - 1] != FAKE_END);
+    CHECK(a.prompt.n_history > 0 && a.prompt.n_history < a.prompt.n_tokens);
+    answerer_close(&a);
+    check_refused(FAMILY_HERMES, "{\"messages\":[" USER "],\"continues\":true}", "messages[0] cannot be continued");
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        once(&a, chat_families[i].source, request);
+        CHECK_STILL_GOOD();
+        CHECK(a.prompt.n_text_bytes > 10 && memcmp(a.prompt.text + a.prompt.n_text_bytes - 10, "<|im_end|>", 10) == 0);
+        answerer_close(&a);
+    }
+}
+
+int main(void)
+{
+    RUN(test_every_template_is_told_of_the_tools);
+    RUN(test_required_and_named_calls_are_kept_to_by_a_grammar);
+    RUN(test_the_choice_does_not_change_the_prompt);
+    RUN(test_a_choice_that_cannot_be_made_is_refused);
+    RUN(test_names_and_descriptions_are_strangers_texts);
+    RUN(test_schemas_that_cannot_be_expressed_take_any_value);
+    RUN(test_large_and_deep_schemas_are_bounded);
+    RUN(test_the_same_tools_have_the_same_form);
+    RUN(test_every_family_keeps_text_to_a_form);
+    RUN(test_forms_that_cannot_be_had_are_refused);
+    RUN(test_grammars_of_clients_keep_their_meaning);
+    RUN(test_thinking_is_described_where_there_is_a_budget);
+    RUN(test_thinking_may_stay_in_the_text);
+    RUN(test_control_words_of_the_form_are_preserved);
+    RUN(test_calls_of_the_past_in_every_family);
+    RUN(test_renamed_ids_belong_together);
+    RUN(test_a_begun_answer_stands_open_at_the_end);
+    return CHECK_RESULT();
+}
