@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 #include "text/chat_budget.h"
-#include "text/constraint_grammar.h"
+#include "text/grammar.h"
 #include "text/grammar_text.h"
 #include "text/tool_schema.h"
 
@@ -269,6 +269,21 @@ chat_form attempt(const common_chat_template &tmpl, const chat_analysis &analysi
         out.triggers.clear();
     }
     return out;
+}
+
+/* The sampler takes it, as a part of a document. */
+bool is_usable_grammar(const model *m, const std::string &text)
+{
+    constexpr size_t BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 4 * 3; /* the document holds other things, too */
+    if (common_json::make(text).dump_safe().size() > BYTES_MAX) {
+        return false;
+    }
+    try {
+        grammar::read(text, m);
+        return true;
+    } catch (const grammar_fault &) {
+        return false;
+    }
 }
 
 } // namespace
