@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
+#include <utility>
 
 #include "model/model.h"
 
@@ -456,21 +457,25 @@ std::vector<bool> empty_rules(const grammar &g)
     return is_empty;
 }
 
-/* Rules that a rule may begin with. Not itself where it ends with itself: a repetition of what may be empty leads back to
- * the stack that it came from, which is known already. */
-std::vector<uint32_t> beginnings(const grammar &g, const std::vector<bool> &is_empty, size_t rule)
+/* A rule that another one may begin with. Where it is the other's end, too, behind what may be empty, it takes the place of
+ * the other, and a text is matched all the same when they call each other for ever: (a? b?)+ does. */
+struct beginning {
+    uint32_t rule;
+    bool is_harmless;
+};
+
+std::vector<beginning> beginnings(const grammar &g, const std::vector<bool> &is_empty, size_t rule)
 {
-    std::vector<uint32_t> found;
-    bool is_beginning = true;
+    std::vector<beginning> found;
+    bool is_beginning = true, is_first = true;
     for (size_t i = g.rules[rule]; g.elements[i].is != element::END; i++) {
         const element &e = g.elements[i];
         if (e.is == element::ALTERNATE) {
-            is_beginning = true;
+            is_beginning = is_first = true;
         } else if (is_beginning && e.is == element::RULE) {
-            if (e.value != rule || !g.elements[i + 1].ends_sequence()) {
-                found.push_back(e.value);
-            }
+            found.push_back({e.value, !is_first && g.elements[i + 1].ends_sequence()});
             is_beginning = is_empty[e.value];
+            is_first = false;
         } else {
             is_beginning = false;
         }
@@ -478,36 +483,53 @@ std::vector<uint32_t> beginnings(const grammar &g, const std::vector<bool> &is_e
     return found;
 }
 
+using graph = std::vector<std::vector<beginning>>;
+
+/* Marks what can be reached from `first` and is not marked yet, and appends it, the deepest first. */
+void visit(const graph &all, uint32_t first, uint32_t mark, std::vector<uint32_t> &marks, std::vector<uint32_t> &order)
+{
+    std::vector<std::pair<uint32_t, size_t>> path;
+    const auto enter = [&](uint32_t rule) {
+        if (marks[rule] == 0) {
+            marks[rule] = mark;
+            path.emplace_back(rule, 0);
+        }
+    };
+    for (enter(first); !path.empty();) {
+        const auto [rule, next] = path.back();
+        if (next < all[rule].size()) {
+            path.back().second++;
+            enter(all[rule][next].rule);
+        } else {
+            order.push_back(rule);
+            path.pop_back();
+        }
+    }
+}
+
+/* Groups of rules that begin with each other (Kosaraju): in such a group, only what is harmless may be. */
 void refuse_left_recursion(const grammar &g)
 {
-    enum mark : uint8_t { NEW, OPEN, DONE };
-    struct visit {
-        uint32_t rule;
-        std::vector<uint32_t> next;
-    };
     const std::vector<bool> is_empty = empty_rules(g);
-    std::vector<mark> marks(g.rules.size(), NEW);
-    std::vector<visit> path;
-    for (uint32_t first = 0; first < g.rules.size(); first++) {
-        if (marks[first] == NEW) {
-            marks[first] = OPEN;
-            path.push_back({first, beginnings(g, is_empty, first)});
+    const uint32_t n = static_cast<uint32_t>(g.rules.size());
+    graph forth(n), back(n);
+    for (uint32_t rule = 0; rule < n; rule++) {
+        forth[rule] = beginnings(g, is_empty, rule);
+        for (const beginning &to : forth[rule]) {
+            back[to.rule].push_back({rule, true});
         }
-        while (!path.empty()) {
-            visit &last = path.back();
-            if (last.next.empty()) {
-                marks[last.rule] = DONE;
-                path.pop_back();
-                continue;
-            }
-            const uint32_t next = last.next.back();
-            last.next.pop_back();
-            if (marks[next] == OPEN) {
+    }
+    std::vector<uint32_t> marks(n, 0), groups(n, 0), order, members;
+    for (uint32_t rule = 0; rule < n; rule++) {
+        visit(forth, rule, 1, marks, order);
+    }
+    for (size_t i = order.size(); i-- > 0;) {
+        visit(back, order[i], order[i] + 1, groups, members);
+    }
+    for (uint32_t rule = 0; rule < n; rule++) {
+        for (const beginning &to : forth[rule]) {
+            if (groups[rule] == groups[to.rule] && !to.is_harmless) {
                 throw grammar_fault("the grammar has a rule that begins with itself (left recursion)");
-            }
-            if (marks[next] == NEW) {
-                marks[next] = OPEN;
-                path.push_back({next, beginnings(g, is_empty, next)});
             }
         }
     }

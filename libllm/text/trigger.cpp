@@ -1,3 +1,7 @@
+/* Some versions of gcc see something uninitialized in the standard library's <regex> when they also add sanitizers. */
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#endif
 #include "text/trigger.h"
 
 #include <algorithm>

@@ -177,7 +177,7 @@ static void faults_have_a_status(void)
         "{\"grammar\":\"root ::= a\"}",
         "{\"grammar\":\"toot ::= \\\"a\\\"\"}",
         "{\"grammar\":\"root ::= root \\\"a\\\"\"}",
-        "{\"grammar\":\"root ::= x root | \\\"a\\\"\\nx ::= \\\"b\\\"?\"}",
+        "{\"grammar\":\"root ::= x root x | \\\"a\\\"\\nx ::= \\\"b\\\"?\"}",
         "{\"grammar\":\"root ::= \\\"a\\\"{3000}\"}",
         "{\"grammar\":\"root ::= \\\"a\\\"{900}{900}\"}",
         "{\"grammar\":\"root ::= \\\"a\"}",
@@ -204,6 +204,18 @@ static void faults_have_a_status(void)
 }
 
 /* No token goes on: it ends with a status, not in a loop. */
+/* What may be empty repeats itself: templates' grammars have it. */
+static void nothing_may_repeat(void)
+{
+    char text[ANSWER_BYTES];
+    sampler *s = constrained("{\"grammar\":\"root ::= one | all\\none ::= \\\"a\\\" s\\nall ::= (one? s)+ [!]\\n"
+                             "s ::= | \\\" \\\" | [\\n]{1,2} [ ]{0,3}\"}",
+                             1, 1);
+    CHECK_INT(answer(s, 4, 300, text), LLM_OK);
+    CHECK(text[0] != '\0' && text[strspn(text, "a \n!")] == '\0');
+    sampler_close(s);
+}
+
 static void a_dead_end_is_one(void)
 {
     char text[ANSWER_BYTES];
@@ -447,6 +459,7 @@ int main(void)
     RUN(an_expression_is_matched);
     RUN(what_the_model_wants_is_not_enough);
     RUN(faults_have_a_status);
+    RUN(nothing_may_repeat);
     RUN(a_dead_end_is_one);
     RUN(a_long_answer_is_walked);
     RUN(ambiguity_is_bounded);
