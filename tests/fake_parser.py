@@ -61,8 +61,11 @@ class FakeParser:
             found.append(Diff("reasoning" if self._state == "reasoning" else "text", text))
 
 
-def parsed_by(monkeypatch: pytest.MonkeyPatch, daemon: Daemon, parser: Callable[[], Any] = FakeParser) -> list[Json]:
-    """From now on chats are parsed; what the renderer was asked for, as it comes. It gets what it needs of that."""
+def parsed_by(
+    monkeypatch: pytest.MonkeyPatch, daemon: Daemon, parser: Callable[[], Any] = FakeParser, **facts: Any
+) -> list[Json]:
+    """From now on chats are parsed; what the renderer was asked for, as it comes. It gets what it needs of that.
+    `facts`: of the prompts that it makes."""
     engine, asked = daemon.state.engine, []
     render = engine.render_chat
 
@@ -71,7 +74,8 @@ def parsed_by(monkeypatch: pytest.MonkeyPatch, daemon: Daemon, parser: Callable[
         asked.append(document)
         known = {"messages", "splices", "add_generation_prompt", "chat_template_kwargs"}
         bare = json.dumps({name: document[name] for name in known & document.keys()}).encode()
-        return dataclasses.replace(await render(owner, n_bytes, lambda: bare), syntax=b"fake", constraint=b"")
+        told = {"syntax": b"fake", "constraint": b"", **facts}
+        return dataclasses.replace(await render(owner, n_bytes, lambda: bare), **told)
 
     async def parsers(owner: int, syntax: bytes, n: int) -> list[Any]:
         return [parser() for _ in range(n)]

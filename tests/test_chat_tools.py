@@ -15,6 +15,8 @@ from llmd.core import limits
 from llmd.dialects.openai import chat as endpoint
 from llmd.dialects.openai import reader
 from llmd.engine.answer_parser import Diff
+from llmd.engine.text import Prompt
+from llmd.pipeline.remembered import preserved_of, spelled
 from tests.conftest import Serve
 from tests.fake_parser import FakeParser, parsed_by
 from tests.serving import Daemon, Events, Json, chat
@@ -310,6 +312,18 @@ async def test_an_answer_of_nothing_is_not_kept(scripted: Daemon, monkeypatch: p
     assert scripted.state.answers.n_bytes == 0
 
 
+async def test_control_tokens_whose_text_is_told_are_found_again(daemon: Daemon) -> None:
+    """Those that the answer's syntax is made of; others have no text."""
+    engine = daemon.state.engine
+    text = "a<|im_start|>b<|im_end|>"
+    tokens = await engine.tokenize(0, text, add_special=False, parse_special=True)
+    start, end = memoryview(tokens).cast("i")[1], memoryview(tokens).cast("i")[-1]
+    for preserved, expected in (([start], "a<|im_start|>b"), ([start, end], text), ([], "ab")):
+        constraint = msgspec.json.encode({"grammar": "", "preserved": preserved})
+        assert spelled(engine, preserved_of(Prompt(tokens, constraint=constraint)), tokens).decode() == expected
+    assert preserved_of(Prompt(tokens)) == frozenset()
+
+
 # --- what goes wrong -------------------------------------------------------------------------------------------------
 
 
@@ -337,6 +351,12 @@ async def test_a_stream_that_tells_nothing_yet_is_no_comment(scripted: Daemon, m
     parsed_by(monkeypatch, scripted, Late)
     events = await scripted.stream(ask("read both", tools=[READ]))
     assert events.comments == 0 and len(gathered(events)[0]["tool_calls"]) == 2
+
+
+async def test_texts_that_end_a_template_s_answers_are_stops(scripted: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed_by(monkeypatch, scripted, stops=(" text",))
+    said, reason = await message(scripted, ask("plain", stop=["never"]))
+    assert (said["content"], reason) == ("Just", "stop")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -10,6 +12,7 @@ from typing import Any
 import pytest
 
 from llmd.answers.memory import AnswerMemory, digests_of
+from llmd.core import limits
 from llmd.core.asked import Asked, ChatPrompt, PlainMessage, RawPrompt, SamplingAsked
 from llmd.core.errors import ApiError
 from llmd.core.parts import End, Failed, Part, TextPart
@@ -22,7 +25,8 @@ from llmd.pipeline.answering import Answering, Observer, make_ready
 from llmd.pipeline.served import Sender, Served
 from llmd.pipeline.work import seed_of
 from llmd.turns.log import TurnLog
-from tests.serving import Json
+from tests.fake_parser import FakeParser
+from tests.serving import SETTLE_S, Json
 
 SENDER = Sender(owner=0, n_bytes=100, is_large=False)
 RANDOM = (1 << 64) - 1
@@ -185,6 +189,26 @@ async def test_a_failure_is_a_part_of_a_stream_and_an_error_of_a_whole(served: S
     with pytest.raises(ApiError, match="deadline_exceeded"):
         await one.whole()
     one.release()
+
+
+async def test_an_answer_that_is_parsed_waits_for_who_takes_it(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What nobody takes is not parsed, and the engine stops to make more of it."""
+    paused, pause = asyncio.Queue[bool](), served.engine.pause
+
+    def noted(request: int, is_paused: bool) -> None:
+        paused.put_nowait(is_paused)
+        pause(request, is_paused)
+
+    monkeypatch.setattr(served.engine, "pause", noted)
+    ready = await make_ready(served, asked(max_tokens=90_000), SENDER)
+    one = Answering(served, dataclasses.replace(ready, parsers=[FakeParser()]), Counted().observer)
+    async with asyncio.timeout(SETTLE_S):
+        assert await paused.get() is True
+    n_chars = len(text_of(await one.parts(), 0))
+    assert limits.PENDING_TEXT_CHARS_MAX < n_chars < 2 * limits.PENDING_TEXT_CHARS_MAX
+    assert await paused.get() is False
+    parts = await all_parts(one)
+    assert isinstance(parts[-1], End) and parts[-1].usage.n_generated == 90_000
 
 
 async def test_a_nudge_brings_nothing(served: Served) -> None:

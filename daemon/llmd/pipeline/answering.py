@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,10 +16,9 @@ import msgspec
 from ..core.asked import Asked, PlainMessage
 from ..core.errors import ApiError
 from ..core.parts import End, Failed, Part, SessionReport, TextPart, UsedTokens
-from ..engine.answer_parser import AnswerParser
 from ..engine.bell import Bell
 from ..engine.generation import CancelReason, Generation, Work
-from .parsing import Parsing
+from .parsing import Parser, Parsing
 from .prompt import Prepared, prepared
 from .remembered import keep_answer, message_of, resident_answer, turn_of
 from .served import Sender, Served
@@ -42,7 +41,7 @@ class Ready:
     asked: Asked
     prepared: Prepared
     work: Work
-    parsers: list[AnswerParser]
+    parsers: Sequence[Parser]
     """One for each answer; none: answers are text."""
 
 

@@ -32,7 +32,7 @@ def resident_answer(served: Served, generation: Generation) -> Answer | None:
     if not text:
         return None
     prompt = generation.work.prompt
-    spell = partial(_spelled, served.engine, preserved_of(prompt))
+    spell = partial(spelled, served.engine, preserved_of(prompt))
     found = (answer_of(prompt.opening, tokens, text, spell) for tokens in _generated(served.engine.page, generation))
     return min(filter(None, found), key=lambda answer: len(answer.rest), default=None)
 
@@ -59,15 +59,15 @@ def preserved_of(prompt: Prompt) -> frozenset[int]:
     return frozenset(msgspec.json.decode(prompt.constraint, type=_Preserved).preserved)
 
 
-def _spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
+def spelled(engine: Engine, preserved: frozenset[int], tokens: bytes) -> bytes:
     """The bytes that the answer's text has for these tokens."""
     if not preserved or preserved.isdisjoint(memoryview(tokens).cast("i")):
         return engine.spell(tokens)
-    spelled = (
+    pieces = (
         engine.spell(array("i", run).tobytes(), special=is_preserved)
         for is_preserved, run in groupby(memoryview(tokens).cast("i"), preserved.__contains__)
     )
-    return b"".join(spelled)
+    return b"".join(pieces)
 
 
 def _generated(page: Page, generation: Generation) -> Iterator[bytes]:
