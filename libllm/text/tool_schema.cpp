@@ -12,6 +12,7 @@ constexpr size_t SCHEMA_BYTES_MAX = 64 << 10, GRAMMAR_BYTES_MAX = 512 << 10;
 constexpr size_t DEPTH_MAX = 24, MEMBERS_MAX = 128; /* of an object */
 constexpr int64_t REPEATS_MAX = 1000;               /* a grammar writes repetitions out */
 
+const char *const VALUES[] = {"const", "enum", "default", "examples"};
 const char *const REPEATS[] = {"minLength", "maxLength", "minItems", "maxItems"};
 
 /* The converter's work and its grammar grow with the square of depth and width. */
@@ -36,7 +37,7 @@ bool is_too_often(const common_json &count)
     return !count.is_number_integer() || count.get<int64_t>() < 0 || count.get<int64_t>() > REPEATS_MAX;
 }
 
-/* Without counts that would make a grammar too long. */
+/* Without counts that would make a grammar too long, and without expressions, of which the converter complains on stderr. */
 common_json relaxed(const common_json &value)
 {
     if (value.is_array()) {
@@ -51,9 +52,12 @@ common_json relaxed(const common_json &value)
     }
     common_json out = common_json::object();
     for (const auto &[name, item] : value.items()) {
+        const bool is_value = std::find(std::begin(VALUES), std::end(VALUES), name) != std::end(VALUES);
         const bool is_count = std::find(std::begin(REPEATS), std::end(REPEATS), name) != std::end(REPEATS);
-        if (!is_count || item.is_object() || !is_too_often(item)) {
-            out[name] = relaxed(item);
+        const bool is_dropped =
+            (is_count && !item.is_object() && is_too_often(item)) || (name == "pattern" && item.is_string());
+        if (!is_dropped) {
+            out[name] = is_value ? item : relaxed(item);
         }
     }
     return out;

@@ -1,0 +1,116 @@
+/* fuzz_answer.c: what models write. The first byte of an input chooses the family of templates; the others are bytes, or name
+ * pieces of forms. However the answer is cut, the parser tells the same; the digits 7 in it, which no form has, are all
+ * told. */
+#include "../c/answer_transcript.h"
+#include "../c/chat_families.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
+
+enum { ANSWER_MAX = 16384, N_FAMILIES = sizeof chat_families / sizeof chat_families[0] };
+
+static const char request[] =
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":"
+    "\"get_weather\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":"
+    "[\"city\"]}}}]}";
+
+static const char *const pieces[] = {
+    "<tool_call>",
+    "</tool_call>",
+    "{\"name\": \"",
+    "get_weather",
+    "\", \"arguments\": ",
+    "{\"city\": \"",
+    "\"}",
+    "<think>",
+    "</think>",
+    "<function=get_weather>\n",
+    "<parameter=city>\n",
+    "\n</parameter>\n",
+    "</function>\n",
+    "[TOOL_CALLS]",
+    "[ARGS]",
+    "[CALL_ID]",
+    "<|channel|>",
+    "analysis",
+    "<|message|>",
+    "<|end|>",
+    "<|start|>assistant",
+    "final",
+    " to=functions.",
+    "<|tool_call>call:",
+    "<tool_call|>",
+    "<|\"|>",
+    "<|START_ACTION|>",
+    "<|END_ACTION|>",
+    "<arg_key>",
+    "</arg_key>",
+    "<arg_value>",
+    "</arg_value>",
+};
+
+static void require(bool condition)
+{
+    if (!condition) {
+        abort();
+    }
+}
+
+static answerer *opened(size_t family)
+{
+    static answerer all[N_FAMILIES];
+    if (all[family].chat == NULL) {
+        require(answerer_open(&all[family], chat_families[family].source));
+        require(answerer_render(&all[family], request) == LLM_OK);
+    }
+    return &all[family];
+}
+
+/* Bytes from 128 on name pieces, or the call of the family. */
+static size_t spell(const chat_family *f, const uint8_t *data, size_t n_bytes, char *out)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_bytes; i++) {
+        char byte[2] = {(char)data[i], '\0'};
+        const uint8_t named = data[i] & 63;
+        const char *text = data[i] < 128                            ? byte
+                           : named < sizeof pieces / sizeof *pieces ? pieces[named]
+                           : named < 40                             ? f->call
+                           : named < 48                             ? "7"
+                                                                    : byte;
+        const size_t n_text = data[i] < 128 ? 1 : strlen(text);
+        if (n + n_text > ANSWER_MAX) {
+            break;
+        }
+        memcpy(out + n, text, n_text);
+        n += n_text;
+    }
+    return n;
+}
+
+static size_t sevens(const char *text, size_t n)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        found += text[i] == '7';
+    }
+    return found;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
+{
+    static char answer[ANSWER_MAX];
+    if (n_bytes == 0) {
+        return 0;
+    }
+    const size_t family = data[0] % N_FAMILIES;
+    const answerer *a = opened(family);
+    const size_t n = spell(&chat_families[family], data + 1, n_bytes - 1, answer);
+    transcript whole = transcript_of(&a->prompt, answer, n, n + 1, NULL);
+    transcript cut = transcript_of(&a->prompt, answer, n, 1 + data[0] / N_FAMILIES, NULL);
+    require(strcmp(whole.text, cut.text) == 0);
+    require(sevens(whole.text, whole.n) >= sevens(answer, n)); /* an escape may spell one more */
+    require(whole.work <= 4096 + 200 * (uint64_t)n);
+    free(whole.text);
+    free(cut.text);
+    return 0;
+}
