@@ -138,6 +138,9 @@ void fill_context(jinja::context &context, const rendering &r, size_t n_messages
     set_dates(&variables, r.now);
     for (const auto &[name, value] : r.request->kwargs.items()) {
         variables[name] = value;
+        if (name == "reasoning_effort" && !r.request->kwargs.contains("reasoning_strength")) {
+            variables["reasoning_strength"] = value; /* as some templates call it */
+        }
     }
     context.current_time = r.now;
     const common_json &kwargs = r.request->kwargs;

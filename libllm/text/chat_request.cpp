@@ -272,6 +272,37 @@ void fit_system(common_json &messages, const chat_template_caps &caps)
     content = content.is_array() ? as_parts(joined) : common_json::make(joined);
 }
 
+bool has_word(const std::string &source, const char *word)
+{
+    return source.find(word) != std::string::npos;
+}
+
+/* What was thought stands elsewhere in two families; llama.cpp's own parsers of these move it there, too. */
+void fit_reasoning(common_json &messages, const std::string &source)
+{
+    const bool is_thinking = has_word(source, "<|channel|>"); /* with calls it takes the place of the text */
+    const bool is_part = has_word(source, "[SYSTEM_PROMPT]") && has_word(source, "[THINK]");
+    for (common_json &message : messages) {
+        if (!message.contains("reasoning_content") || !message.at("reasoning_content").is_string()) {
+            continue;
+        }
+        const common_json thought = message.at("reasoning_content");
+        if (is_thinking) {
+            message["thinking"] = thought;
+            message["content"] = message.contains("tool_calls") ? common_json::make("") : message.at("content");
+        } else if (is_part) {
+            common_json part = common_json::object();
+            part["type"] = "thinking";
+            part["thinking"] = thought;
+            common_json parts = common_json::array();
+            parts.push_back(part);
+            parts.insert(as_parts(text_of(message.at("content"))));
+            message["content"] = parts;
+            message.erase("reasoning_content");
+        }
+    }
+}
+
 common_json fit_messages(const common_json &messages, const common_chat_template &tmpl, bool encloses_arguments,
                          std::string *unread_arguments)
 {
@@ -284,13 +315,14 @@ common_json fit_messages(const common_json &messages, const common_chat_template
     } catch (const std::exception &e) {
         throw chat_invalid(e.what());
     }
-    const bool has_developers = tmpl.source().find("<|channel|>") != std::string::npos;
+    const bool has_developers = has_word(tmpl.source(), "<|channel|>");
     for (common_json &message : out) {
         if (!has_developers && message.at("role") == "developer") {
             message["role"] = "system";
         }
     }
     fit_content(out, caps);
+    fit_reasoning(out, tmpl.source());
     fit_system(out, caps);
     if (caps.supports_object_arguments) {
         *unread_arguments = fit_arguments(out, encloses_arguments);

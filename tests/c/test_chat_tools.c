@@ -331,6 +331,26 @@ static void test_renamed_ids_belong_together(void)
     answerer_close(&a);
 }
 
+static void test_what_was_thought_before_a_call_is_told_again(void)
+{
+    static const char *const keeping[] = {"qwen3", "oss", "glm", "kimi", "command"};
+    const char *request =
+        "{\"messages\":[" USER ",{\"role\":\"assistant\",\"content\":\"And\",\"reasoning_content\":"
+        "\"I wonder\",\"tool_calls\":[{\"id\":\"abcdefghi\",\"type\":\"function\",\"function\":{\"name\":"
+        "\"get_time\",\"arguments\":\"{}\"}}]},{\"role\":\"tool\",\"tool_call_id\":\"abcdefghi\","
+        "\"content\":\"noon\"}]," TOOLS "}";
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        for (size_t j = 0; j < sizeof keeping / sizeof *keeping; j++) {
+            if (strcmp(keeping[j], chat_families[i].name) == 0) {
+                answerer a;
+                once(&a, chat_families[i].source, request);
+                CHECK(asks(&a, "I wonder"));
+                answerer_close(&a);
+            }
+        }
+    }
+}
+
 /* ---- begun answers ------------------------------------------------------------------------------------------------------ */
 
 static void test_a_begun_answer_stands_open_at_the_end(void)
@@ -372,6 +392,7 @@ int main(void)
     RUN(test_control_words_of_the_form_are_preserved);
     RUN(test_calls_of_the_past_in_every_family);
     RUN(test_renamed_ids_belong_together);
+    RUN(test_what_was_thought_before_a_call_is_told_again);
     RUN(test_a_begun_answer_stands_open_at_the_end);
     return CHECK_RESULT();
 }
