@@ -199,6 +199,8 @@ def answered(kind: Any, seen: set[str]) -> Any:
         return answered(next(part for part in parts if part is not types.NoneType), seen)
     if origin is Literal:
         return parts[0]
+    if origin is dict:
+        return {}
     if origin is list:
         return [answered(parts[0], seen), answered(parts[0], seen)]
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):

@@ -117,6 +117,15 @@ def sampler_order(param: str, names: list[str] | str | None) -> int | None:
     return order
 
 
+def sampler_names(order: int) -> list[str]:
+    """Of `SamplingAsked.samplers`."""
+    found = []
+    while order:
+        found.append(SAMPLERS[order % (1 << _ORDER_BITS) - 1])
+        order >>= _ORDER_BITS
+    return found or list(SAMPLERS)
+
+
 def breakers_of(param: str, texts: list[str] | None) -> list[str] | None:
     if texts is None:
         return None
@@ -152,6 +161,16 @@ def max_tokens_of(name: str, value: int) -> int:
         return 0
     if value < 1:
         raise ApiError("invalid_value", f"{name}: {shown(value)} is less than 1; -1 means no limit.", name)
+    return value
+
+
+def min_tokens_of(value: int | None, max_tokens: int, param: str = "min_tokens") -> int:
+    """`max_tokens` 0: no limit."""
+    if value is None:
+        return 0
+    if value < 0 or (max_tokens and value > max_tokens):
+        most = f"not between 0 and {max_tokens}, which is max_tokens" if max_tokens else "less than 0"
+        raise ApiError("invalid_value", f"{param}: {shown(value)} is {most}.", param)
     return value
 
 

@@ -34,7 +34,14 @@ def details(model: Json) -> str:
         ("vocabulary", text.count(meta.get("n_vocab", 0))),
         ("parameters", text.count(meta.get("n_params", 0))),
         ("size", text.size(meta.get("size", 0))),
+        ("sampling", _sampling(meta.get("sampling") or {})),
         ("backend", text.scalar(meta.get("backend"))),
         ("fingerprint", text.scalar(meta.get("fingerprint"))),
     ]
     return text.fields(pairs)
+
+
+def _sampling(recommended: Json) -> str:
+    """As far as nearly everybody asks for it."""
+    names = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty")
+    return ", ".join(f"{name} {text.scalar(recommended[name])}" for name in names if name in recommended)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 from aiohttp import web
 
 from ... import __version__
 from ...core.errors import ApiError, shown
+from ...core.sampling import SamplingDefaults, sampler_names
 from ...engine.native import backend_version
 from ..context import STATE, State
 from ..respond import respond
@@ -20,8 +22,12 @@ _FACTS = {"size": "model_bytes", "architecture": "arch"}
 def model_of(state: State) -> Model:
     info = state.engine.info
     facts = {name: getattr(info, _FACTS.get(name, name)) for name in ModelMeta.__struct_fields__}
-    meta = ModelMeta(**facts)
+    meta = ModelMeta(**{**facts, "sampling": recommended(info.sampling)})
     return Model(id=state.model_id, created=state.created, max_model_len=info.n_ctx, meta=meta)
+
+
+def recommended(sampling: SamplingDefaults) -> dict[str, Any]:
+    return dataclasses.asdict(sampling) | {"samplers": sampler_names(sampling.samplers)}
 
 
 async def list_models(request: web.Request) -> web.Response:
@@ -40,7 +46,7 @@ async def show_props(request: web.Request) -> web.Response:
     info = state.engine.info
     return respond(
         Props(
-            default_generation_settings={"n_ctx": info.n_ctx, "params": dataclasses.asdict(info.sampling)},
+            default_generation_settings={"n_ctx": info.n_ctx, "params": recommended(info.sampling)},
             total_slots=info.n_sessions + info.n_scratch,
             model_alias=state.model_id,
             build_info=f"llmd {__version__} (llama.cpp {backend_version()})",

@@ -20,6 +20,8 @@ class ModelMeta(msgspec.Struct, frozen=True):
     description: str
     backend: str
     fingerprint: str
+    sampling: dict[str, Any]
+    """What a request gets that asks for nothing: the model's own recommendation where it has one."""
 
 
 class Model(msgspec.Struct, frozen=True):

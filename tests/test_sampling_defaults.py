@@ -1,0 +1,78 @@
+"""What a request gets that asks for nothing: what the model recommends, told and done."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import gguf
+import pytest
+
+from llmd.core.sampling import SAMPLERS, SamplingDefaults, sampler_names, sampler_order
+from llmd.engine.wire import Sampling
+from tests.conftest import Serve
+from tests.serving import Daemon, chat
+from tools.tiny_models.__main__ import make
+from tools.tiny_models.catalog import RECIPES
+
+RECOMMENDED = {"temperature": 0.25, "top_p": 0.5, "top_k": 7, "min_p": 0.125, "repeat_penalty": 1.25}
+KEYS = {"temperature": "temp", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p", "repeat_penalty": "penalty_repeat"}
+"""As the metadata calls them."""
+
+
+@pytest.fixture
+def recommending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A model that says how it wants to be sampled."""
+    add_name = gguf.GGUFWriter.add_name
+
+    def add(writer: gguf.GGUFWriter, name: str) -> None:
+        add_name(writer, name)
+        for field, value in RECOMMENDED.items():
+            key = f"general.sampling.{KEYS[field]}"
+            writer.add_int32(key, value) if isinstance(value, int) else writer.add_float32(key, value)
+
+    monkeypatch.setattr(gguf.GGUFWriter, "add_name", add)
+    return make(RECIPES["tiny-dense"], tmp_path)
+
+
+def pushed(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> list[Sampling]:
+    """How the model is asked to sample."""
+    found: list[Sampling] = []
+    generate = daemon.state.engine.generate
+
+    def noted(*args: Any, **kwargs: Any) -> int:
+        found.append(kwargs["sampling"])
+        return generate(*args, **kwargs)
+
+    monkeypatch.setattr(daemon.state.engine, "generate", noted)
+    return found
+
+
+async def test_a_model_that_recommends(serve: Serve, recommending: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = await serve(model=str(recommending), ctx_size=512)
+    expected = {**dataclasses.asdict(SamplingDefaults()), **RECOMMENDED, "samplers": list(SAMPLERS)}
+    (model,) = (await daemon.ask("GET", "/v1/models")).json["data"]
+    assert model["meta"]["sampling"] == expected
+    assert (await daemon.ask("GET", "/props")).json["default_generation_settings"]["params"] == expected
+    asked = pushed(daemon, monkeypatch)
+    await daemon.chat(max_tokens=1)
+    await daemon.chat(max_tokens=1, temperature=0, top_k=-1)
+    await daemon.ask("POST", "/v1/completions", {"prompt": "x", "max_tokens": 1})
+    for sampling, own in zip(asked, ({}, {"temperature": 0, "top_k": 0}, {}), strict=True):
+        assert {name: getattr(sampling, name) for name in RECOMMENDED} == {**RECOMMENDED, **own}
+
+
+async def test_a_model_that_does_not(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = dataclasses.asdict(SamplingDefaults()) | {"top_k": 0}  # which the simulated one says
+    params = (await daemon.ask("GET", "/props")).json["default_generation_settings"]["params"]
+    assert params == {**usual, "samplers": list(SAMPLERS)}
+    asked = pushed(daemon, monkeypatch)
+    plain = await daemon.chat(seed=1)
+    explicit = await daemon.ask("POST", "/v1/chat/completions", chat(seed=1, temperature=0.8, top_p=0.95, top_k=0))
+    assert plain["choices"] == explicit.json["choices"] and asked[0] == asked[1]
+
+
+@pytest.mark.parametrize("names", [["temperature"], list(SAMPLERS), ["min_p", "top_k", "top_k"]])
+def test_the_order_of_samplers_there_and_back(names: list[str]) -> None:
+    assert sampler_names(sampler_order("samplers", names) or 0) == names
