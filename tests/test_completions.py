@@ -46,6 +46,20 @@ async def test_a_raw_prompt_has_control_words(daemon: Daemon, fields: dict[str, 
     assert answer["usage"]["prompt_tokens"] == tokenized.json["count"]
 
 
+async def test_tokens_around_a_text(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The simulated model has none to add."""
+    wanted, tokenize = list[bool](), daemon.state.engine.tokenize
+
+    async def noted(owner: int, text: str, *, add_special: bool, parse_special: bool = False) -> bytes:
+        wanted.append(add_special)
+        return await tokenize(owner, text, add_special=add_special, parse_special=parse_special)
+
+    monkeypatch.setattr(daemon.state.engine, "tokenize", noted)
+    for fields in ({}, {"add_special_tokens": True}, {"add_special_tokens": False}):
+        await complete(daemon, "x", max_tokens=1, **fields)
+    assert wanted == [True, True, False]
+
+
 async def test_the_switch_for_control_words_is_for_raw_prompts(daemon: Daemon) -> None:
     answer = await daemon.refused({"prompt": "x", "parse_special": "yes"}, PATH)
     assert (answer.error["code"], answer.error["param"]) == ("invalid_type", "parse_special")
@@ -87,8 +101,9 @@ async def test_cache_prompt_false_reuses_nothing(daemon: Daemon) -> None:
 @pytest.mark.parametrize(
     ("prompt", "code"),
     [
-        (["a", "b"], "unsupported_parameter"),
-        ([[1], [2]], "unsupported_parameter"),
+        (["a"] * 17, "invalid_value"),
+        ([1, [2]], "invalid_type"),
+        ([1, "a"], "invalid_type"),
         ([], "invalid_value"),
         ("", "invalid_value"),
         ([-1], "invalid_token"),

@@ -62,6 +62,41 @@ async def test_completion(client: openai.AsyncOpenAI) -> None:
     assert answer.choices[0].text and answer.usage is not None and answer.usage.completion_tokens == 3
 
 
+async def test_log_probabilities(client: openai.AsyncOpenAI) -> None:
+    answer = await client.chat.completions.create(
+        model="any", messages=MESSAGES, max_tokens=5, temperature=0, logprobs=True, top_logprobs=2, n=2,
+        extra_body={"ignore_eos": True},
+    )  # fmt: skip
+    assert [choice.index for choice in answer.choices] == [0, 1]
+    for choice in answer.choices:
+        assert choice.logprobs is not None and choice.logprobs.content is not None
+        assert "".join(one.token for one in choice.logprobs.content) == choice.message.content
+        assert all(one.top_logprobs[0].logprob == one.logprob <= 0 for one in choice.logprobs.content)
+        assert [len(one.top_logprobs) for one in choice.logprobs.content] == [2] * 5
+        assert all(bytes(one.bytes or []).decode() == one.token for one in choice.logprobs.content)
+    raw = await client.completions.create(model="any", prompt="once", max_tokens=5, logprobs=2, best_of=3, seed=1)
+    (only,) = raw.choices
+    assert only.logprobs is not None and only.logprobs.tokens is not None and only.logprobs.text_offset is not None
+    assert "".join(only.logprobs.tokens) == only.text and raw.usage is not None and raw.usage.completion_tokens == 15
+    for begin, token in zip(only.logprobs.text_offset, only.logprobs.tokens, strict=True):
+        assert only.text[begin:].startswith(token)
+
+
+async def test_log_probabilities_in_a_stream(client: openai.AsyncOpenAI) -> None:
+    stream = await client.chat.completions.create(
+        model="any", messages=MESSAGES, max_tokens=5, logprobs=True, top_logprobs=1, n=2, stream=True, seed=1,
+        stream_options={"include_usage": True}, extra_body={"ignore_eos": True},
+    )  # fmt: skip
+    texts, tokens = ["", ""], ["", ""]
+    async for chunk in stream:
+        for choice in chunk.choices:
+            told = choice.logprobs.content if choice.logprobs is not None else None
+            texts[choice.index] += choice.delta.content or ""
+            tokens[choice.index] += "".join(one.token for one in told or [])
+    assert tokens == texts and all(texts) and texts[0] != texts[1]
+    assert chunk.usage is not None and chunk.usage.completion_tokens == 10
+
+
 async def test_models(client: openai.AsyncOpenAI, daemon: Daemon) -> None:
     models = await client.models.list()
     assert [model.id for model in models.data] == [daemon.state.model_id]
@@ -73,8 +108,8 @@ async def test_models(client: openai.AsyncOpenAI, daemon: Daemon) -> None:
 
 async def test_error_classes(client: openai.AsyncOpenAI) -> None:
     with pytest.raises(openai.BadRequestError) as caught:
-        await client.chat.completions.create(model="any", messages=MESSAGES, n=2)
-    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "n")
+        await client.chat.completions.create(model="any", messages=MESSAGES, modalities=["text", "audio"])
+    assert (caught.value.code, caught.value.param) == ("unsupported_parameter", "modalities")
     with pytest.raises(openai.BadRequestError) as caught:
         await client.chat.completions.create(model="any", messages=[{"role": "user", "content": "x " * 5000}])
     assert caught.value.code == "context_length_exceeded"

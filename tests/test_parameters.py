@@ -11,24 +11,8 @@ import pytest
 from llmd.core.errors import ApiError
 from llmd.dialects.openai.parameters import CHAT, COMPLETIONS, TABLES
 from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
-from llmd.dialects.parameters import Parameter, Table, with_endpoints
+from llmd.dialects.parameters import Table, with_endpoints
 from tests.serving import Daemon, chat
-
-LOUD: dict[str, Any] = {
-    "logprobs": True,
-    "top_logprobs": 3,
-    "modalities": ["text", "audio"],
-    "n": 2,
-    "best_of": 4,
-    "echo": True,
-    "suffix": "end",
-    "skip_special_tokens": False,
-    "id_slot": 3,
-    "mirostat": 2,
-}
-"""Values that ask for something; any other refused parameter gets one that is in no neutral list."""
-
-REFUSED = [(row, table) for table in TABLES for row in table.rows if row.treatment == "refused"]
 
 
 def refusal(table: Table, **fields: Any) -> ApiError | None:
@@ -40,20 +24,10 @@ def refusal(table: Table, **fields: Any) -> ApiError | None:
     return None
 
 
-@pytest.mark.parametrize(("row", "table"), REFUSED, ids=[f"{table.endpoint}-{row.name}" for row, table in REFUSED])
-def test_refused_unless_neutral(row: Parameter, table: Table) -> None:
-    for neutral in (None, *row.neutral):
-        assert refusal(table, **{row.name: neutral}) is None
-    error = refusal(table, **{row.name: LOUD.get(row.name, {"asks": "for something"})})
-    assert error is not None
-    assert (error.code, error.param, error.status) == ("unsupported_parameter", row.name, 400)
-    assert row.name in error.message
-
-
 def test_true_is_not_one() -> None:
-    assert refusal(CHAT, n=1) is None
-    assert refusal(CHAT, n=True) is not None
-    assert refusal(CHAT, top_logprobs=False) is not None
+    assert refusal(CHAT, length_penalty=1) is None
+    assert refusal(CHAT, length_penalty=True) is not None
+    assert refusal(CHAT, prompt_logprobs=False) is not None
 
 
 def test_unknown_names_are_refused() -> None:
@@ -80,20 +54,6 @@ def test_rows_of_several_tables_are_told_once() -> None:
     assert [endpoints for row, endpoints in told if row.name == "messages"] == [["chat"]]
 
 
-async def test_accepted_ones_change_nothing(daemon: Daemon) -> None:
-    accepted = {row.name: "x" for row in CHAT.rows if row.treatment == "accepted"}
-    plain = await daemon.chat(session_id="a", seed=1)
-    answer = await daemon.chat(session_id="b", seed=1, **accepted)
-    assert answer["choices"] == plain["choices"]
-
-
-@pytest.mark.parametrize("name", ["modalities", "skip_special_tokens", "n", "logprobs"])
-async def test_refused_over_http(daemon: Daemon, name: str) -> None:
-    answer = await daemon.refused(chat(**{name: LOUD[name]}))
-    assert answer.status == 400
-    assert answer.error["code"] == "unsupported_parameter" and answer.error["param"] == name
-
-
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -107,6 +67,13 @@ async def test_refused_over_http(daemon: Daemon, name: str) -> None:
         ({"top_k": -2}, "top_k"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"max_completion_tokens": -7}, "max_completion_tokens"),
+        ({"n": 17}, "n"),
+        ({"n": 3, "best_of": 2}, "best_of"),
+        ({"n": 2, "best_of": 17}, "best_of"),
+        ({"best_of": 2, "stream": True}, "best_of"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
+        ({"n_probs": 21}, "n_probs"),
         ({"stop": ["x"] * 17}, "stop"),
         ({"stop": "x" * 257}, "stop"),
         ({"logit_bias": {"99999999": 1}}, "logit_bias.99999999"),

@@ -19,6 +19,7 @@ from tests.test_sessions import ENDLESS, SLOW, running
 CHAT, COMPLETIONS, TEMPLATE = "/v1/chat/completions", "/v1/completions", "/apply-template"
 USAGE: dict[str, Any] = {"stream_options": {"include_usage": True}}
 GREEDY: dict[str, Any] = {"temperature": 0}
+COLD: dict[str, Any] = {"cache_prompt": False}
 
 Serve = Callable[..., Awaitable[Daemon]]
 Scenario = Callable[[Transcript, Serve, Path], Awaitable[None]]
@@ -59,6 +60,30 @@ async def streams(transcript: Transcript, serve: Serve, _: Path) -> None:
     for shape in (*SHAPES, USAGE, {"stream_options": {"continuous_usage_stats": True}}, {"stream_options": {}}):
         await transcript.ask(daemon, CHAT, {**greedy(stream=True), **shape})
         await transcript.ask(daemon, COMPLETIONS, {**raw(stream=True), **shape})
+
+
+async def told(transcript: Transcript, serve: Serve, _: Path) -> None:
+    """Several answers, and what is told beside their text. Paced, so that each token has an event of its own."""
+    daemon = await serve(model="sim:dense,step_us=2000", scratch_sessions=4)
+    tells: tuple[dict[str, Any], ...] = (
+        {"n": 2, "seed": 7, "temperature": 1.0, **COLD},
+        {"n": 2, "best_of": 3, "seed": 7, "temperature": 1.0, **COLD},
+        {"return_token_ids": True},
+        {"timings_per_token": True},
+        {"include_stop_str_in_output": True, "stop": "e"},
+        {"min_tokens": 2, "stop_token_ids": [300], "logit_bias": {"300": 100}, "ignore_eos": False},
+    )
+    for fields in tells:
+        await transcript.ask(daemon, CHAT, {**greedy(max_tokens=3), **fields})
+        await transcript.ask(daemon, COMPLETIONS, {**raw(), "max_tokens": 3, **fields})
+    await transcript.ask(daemon, CHAT, greedy(max_tokens=3, logprobs=True, top_logprobs=2))
+    await transcript.ask(daemon, COMPLETIONS, {**raw(), "max_tokens": 3, "logprobs": 2})
+    await transcript.ask(daemon, COMPLETIONS, raw(["once", [300, 301]], echo=True, **COLD))
+    running = {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}
+    fields = {"max_tokens": 1, "return_token_ids": True, **running}
+    await transcript.ask(daemon, CHAT, {**greedy(), **fields, "logprobs": True})
+    await transcript.ask(daemon, COMPLETIONS, {**raw(), **fields, "logprobs": 1})
+    await transcript.ask(daemon, CHAT, greedy(max_tokens=1, return_progress=True, timings_per_token=True, stream=True))
 
 
 async def stop_strings(transcript: Transcript, serve: Serve, _: Path) -> None:
@@ -307,8 +332,8 @@ async def thoughts(transcript: Transcript, serve: Serve, directory: Path) -> Non
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
-        whole, streams, stop_strings, conversations, sessions, templates, refused_fields, context_length, capacity,
-        deadline, cancelled, failed_step, slow_readers, shutdown, keep_alive, before_the_handler,
-        calls, thoughts,
+        whole, streams, told, stop_strings, conversations, sessions, templates, refused_fields, context_length,
+        capacity, deadline, cancelled, failed_step, slow_readers, shutdown, keep_alive, before_the_handler, calls,
+        thoughts,
     )
 }  # fmt: skip

@@ -1,6 +1,7 @@
 """Requests and their answers as they travel, with what differs from run to run taken out.
 
-What is taken out: ids, times, fingerprints and content lengths become words; where the text of a stream is cut into
+What is taken out: ids, times, fingerprints and content lengths become words; logarithms are cut to what any machine
+computes; where the text of a stream is cut into
 events, and how many comments come before it, is the machine's business: the events of one run of text are one here, and
 so are comments. Everything else stays byte by byte.
 """
@@ -22,7 +23,8 @@ _NORMAL = (
     (re.compile(rb'"id":"(?:[A-Za-z0-9]{9}|call_[0-9a-f]{24})","type":"function"'), rb'"id":"ID","type":"function"'),
     (re.compile(rb'"created":\d+'), rb'"created":TIME'),
     (re.compile(rb'"system_fingerprint":"llmd-[0-9a-f]{12}"'), rb'"system_fingerprint":"FINGERPRINT"'),
-    (re.compile(rb'"(queue|prefill|decode)_ms":[0-9.e+-]+'), rb'"\1_ms":TIME'),
+    (re.compile(rb'"(\w+_ms|\w+_per_second)":[0-9.e+-]+'), rb'"\1":TIME'),
+    (re.compile(rb"(-\d+\.\d{3})\d{7,}"), rb"\1"),
 )
 _TEXT = rb'((?:[^"\\]|\\.)+)("[^"]*"finish_reason":null}\]})'
 _TEXT_EVENT = re.compile(rb'(data: .*"(?:content|reasoning_content|text)":")' + _TEXT)

@@ -80,6 +80,8 @@ class RawPrompt(msgspec.Struct, frozen=True):
     """Text, or token ids."""
     parse_special: bool = True
     """Whether control words in a text become control tokens."""
+    add_special: bool = True
+    """Whether a text is given the tokens that the model wants around one."""
     suffix: str = ""
     """What comes after the answer: the model fills in the middle."""
     param: str = "prompt"
@@ -132,9 +134,14 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 
     prompt: ChatPrompt | RawPrompt
     key: SessionKey
+    more_prompts: tuple[RawPrompt, ...] = ()
+    """Answered as well, each by as many answers, which come after those to `prompt`."""
     parent: str = ""
     """If the session does not exist yet, it begins as a fork of this one."""
     n_answers: int = 1
+    """To each prompt."""
+    n_tried: int = 0
+    """So many are generated for each prompt, and the likeliest ones told; 0: all are. Not of a stream."""
     is_stream: bool = False
     max_tokens: int = 0
     """Of each answer; 0: as many as the context holds."""
@@ -150,12 +157,16 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
     """After so many the model is made to end its thinking."""
+    includes_stop: bool = False
+    """The stop string that ended the answer is a part of it."""
     ignore_end: bool = False
     """The answer goes on until its length."""
     n_logprobs: int | None = None
     """How many of the likeliest tokens are told beside each chosen one; None: no log probabilities."""
     returns_tokens: bool = False
-    """Parts come with the ids of their tokens."""
+    """Parts come with the ids of their tokens, behind those of the prompt."""
+    returns_counts: bool = False
+    """Parts come with what was used by then."""
     returns_progress: bool = False
     """While the prompt is consumed, parts tell how far."""
     echoes: bool = False

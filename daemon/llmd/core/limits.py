@@ -85,6 +85,12 @@ TOOL_SCHEMA_DEPTH_MAX = 64
 """Levels of objects and lists in the parameters of a tool."""
 THINKING_TOKENS_MAX = 0x7FFF_FFFF
 """The largest budget that can be asked for."""
+ANSWERS_MAX = 16
+"""Of one request: to all its prompts, those that are tried included."""
+LIKELIEST_MAX = 20
+"""Tokens told beside each generated one; libllm tells no more either (llm.h)."""
+LOG_PROBABILITIES_MAX = 262_144
+"""In an answer that is not streamed, all its answers and likeliest tokens together: then its length ends it."""
 TEMPLATE_VARIABLES_MAX = 64
 """Of chat_template_kwargs; libllm refuses more (chat_request.cpp)."""
 SESSION_ID_CHARS_MAX = 128
@@ -224,6 +230,8 @@ TABLE = (
     Limit("stop", STOP_STRINGS_MAX, "texts", "stop", "invalid_value"),
     Limit("stop.text", STOP_STRING_BYTES_MAX, "bytes", "one of stop", "invalid_value"),
     Limit("logit_bias", LOGIT_BIASES_MAX, "tokens", "logit_bias", "invalid_value"),
+    Limit("answers", ANSWERS_MAX, "answers", "n, or best_of, times the prompts of a completion", "invalid_value"),
+    Limit("top_logprobs", LIKELIEST_MAX, "tokens", "top_logprobs, logprobs of a completion, n_probs", "invalid_value"),
     Limit("session_id", SESSION_ID_CHARS_MAX, "characters", "a session's id", "invalid_session_id"),
     Limit("name", SESSION_ID_CHARS_MAX, "characters", "the name of a saved session", "invalid_value"),
     Limit("content", TOKENIZE_BYTES_MAX, "bytes", "a text to tokenize", "invalid_value"),

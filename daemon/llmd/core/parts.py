@@ -52,10 +52,19 @@ class LogProbabilities(msgspec.Struct, frozen=True):
     chosen: list[TokenProbability]
     likely: list[list[TokenProbability]]
     """For each of them those that were likeliest in its place."""
+    offsets: list[int] = []
+    """Of each, in characters of the answer's text, as it was before anything was parsed."""
 
 
 class TokenIds(msgspec.Struct, frozen=True, gc=False):
     """Of the part before it, or of several parts together."""
+
+    index: int
+    tokens: list[int]
+
+
+class PromptTokens(msgspec.Struct, frozen=True, gc=False):
+    """Its ids, before everything else."""
 
     index: int
     tokens: list[int]
@@ -81,6 +90,18 @@ class UsedTokens(msgspec.Struct, frozen=True, gc=False):
     n_generated: int
     n_reasoning: int = 0
     """Of the generated ones, those that were thought."""
+    n_discarded: int = 0
+    """Generated for answers that are not told, beside them."""
+
+
+class SoFar(msgspec.Struct, frozen=True, gc=False):
+    """What was used up to the end of the part before it."""
+
+    index: int
+    usage: UsedTokens
+    n_prefilled: int
+    prefill_ms: float
+    decode_ms: float
 
 
 class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -112,4 +133,15 @@ class Failed(msgspec.Struct, frozen=True):
     error: ApiError
 
 
-Part = TextPart | ReasoningPart | ToolCallPiece | LogProbabilities | TokenIds | Progress | End | Failed
+Part = (
+    TextPart
+    | ReasoningPart
+    | ToolCallPiece
+    | LogProbabilities
+    | TokenIds
+    | PromptTokens
+    | Progress
+    | SoFar
+    | End
+    | Failed
+)

@@ -61,8 +61,8 @@ class Work:
     dry_sequence_breakers: list[str] | None = None
     n_logprobs: int = -1
     """Likeliest tokens told beside each generated one and its log probability; -1: none of that."""
-    includes_stop: bool = False
-    """A stop string that ended the answer is a part of it."""
+    n_stops_told: int = 0
+    """The first so many of `stop` are a part of the answer that they end."""
 
 
 class Generation:
@@ -159,7 +159,7 @@ class Generation:
 
     def on_finished(self, event: Finished) -> None:
         self.finished = event
-        if event.stop_index >= 0 and self.work.includes_stop and self._delivering:
+        if 0 <= event.stop_index < self.work.n_stops_told and self._delivering:
             stop = self.work.stop[event.stop_index]
             self._pending.append(stop)
             if self._said is not None:

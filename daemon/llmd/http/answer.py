@@ -10,16 +10,18 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from ..core import limits
 from ..core.asked import Asked
 from ..core.errors import ApiError
+from ..core.parts import End, LogProbabilities
 from ..core.session_key import SessionKey
 from ..pipeline.answering import Answering, Observer, Ready, make_ready
 from ..pipeline.served import Sender
-from .context import FACTS, STATE, Facts
+from .context import FACTS, STATE, Facts, State
 from .deadline import ends_in_time, in_time
 from .metrics import Metrics
 from .stream import Stream
-from .writer import Writing
+from .writer import Writer, Writing
 
 SESSION_HEADER = "X-LLM-Session-Id"
 
@@ -53,11 +55,18 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
             headers = _headers(ready.asked.key)
             if ready.asked.is_stream:
                 return await Stream(request, answering, writing(state), headers).run()
-            parts = await answering.whole()
-            body = writing(state).whole(parts)
+            body = await _whole(state, answering, writing(state), facts.caller.owner)
             return web.Response(body=body, content_type="application/json", headers=headers)
     finally:
         answering.release()
+
+
+async def _whole(state: State, answering: Answering, writer: Writer, owner: int) -> bytes:
+    parts = await answering.whole()
+    if not any(isinstance(part, LogProbabilities) for part in parts):
+        return writer.whole(parts)
+    n_tokens = sum(part.usage.n_generated for part in parts if isinstance(part, End))
+    return await state.engine.in_thread(owner, n_tokens * limits.LIKELIEST_MAX, lambda: writer.whole(parts))
 
 
 def _headers(key: SessionKey) -> dict[str, str]:

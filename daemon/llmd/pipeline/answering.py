@@ -16,13 +16,16 @@ import msgspec
 from ..core.asked import Asked, PlainMessage
 from ..core.errors import ApiError
 from ..core.parts import End, Failed, Part, SessionReport, TextPart, UsedTokens
+from ..core.session_key import SCRATCH
 from ..engine.bell import Bell
-from ..engine.generation import CancelReason, Generation, Work
+from ..engine.generation import CancelReason, Generation, TellingGeneration, Work
+from ..engine.native import GenerateFlag
 from .parsing import Parser, Parsing
 from .prompt import Prepared, prepared
 from .remembered import keep_answer, message_of, resident_answer, turn_of
 from .served import Sender, Served
-from .work import seed_of, work_of
+from .told import Told, likeliest, tells
+from .work import answers_each, seed_of, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +42,7 @@ class Ready:
     """A request that only has to be begun."""
 
     asked: Asked
-    prepared: Prepared
-    work: Work
+    prompts: tuple[tuple[Prepared, Work], ...]
     parsers: Sequence[Parser]
     """One for each answer; none: answers are text."""
 
@@ -48,20 +50,25 @@ class Ready:
 async def make_ready(served: Served, asked: Asked, sender: Sender) -> Ready:
     """Everything before the engine: checks, rendering, tokenizing. Raises ApiError. What the engine cannot do, readers
     refuse: they know what the client calls it."""
-    assert asked.n_logprobs is None and not (asked.returns_tokens or asked.returns_progress or asked.echoes)
-    work = work_of(served, asked, sender.owner)
-    found = await prepared(served, asked, sender)
-    prompt = found.prompt
-    parsers = await served.engine.parsers(sender.owner, prompt.syntax, asked.n_answers) if prompt.syntax else []
-    stop = [*asked.stop, *prompt.stops]
-    return Ready(asked, found, work(prompt=prompt, constraint=prompt.constraint, stop=stop), parsers)
+    prompts: list[tuple[Prepared, Work]] = []
+    parsers: list[Parser] = []
+    for given in (asked.prompt, *asked.more_prompts):
+        one = msgspec.structs.replace(asked, prompt=given)
+        work = work_of(served, one, sender.owner)
+        found = await prepared(served, one, sender)
+        prompt, stop = found.prompt, [*asked.stop, *found.prompt.stops]
+        if prompt.syntax:
+            parsers += await served.engine.parsers(sender.owner, prompt.syntax, answers_each(asked))
+        prompts.append((found, work(prompt=prompt, constraint=prompt.constraint, stop=stop)))
+    return Ready(asked, tuple(prompts), parsers)
 
 
 class Answering:
     def __init__(self, served: Served, ready: Ready, observe: Callable[[], Observer]) -> None:
         """Queues the work. Raises ApiError when the engine cannot take it."""
         self._served = served
-        self._owner = ready.work.owner
+        self._asked = asked = ready.asked
+        self._owner = ready.prompts[0][1].owner
         self._bell = Bell(served.engine.loop)
         in_thread = partial(served.engine.parsed, self._owner)
         self._parsings = [Parsing(index, parser, in_thread) for index, parser in enumerate(ready.parsers)]
@@ -70,9 +77,16 @@ class Answering:
         """By index of the answer: what keeps it as this message, when it has ended and before that is told."""
         self.generations: list[Generation] = []
         """One for each answer; its index is that of its parts."""
+        self._told: list[Told] = []
+        """Of each answer, if there is anything to tell."""
+        self._is_plain = not (ready.parsers or tells(asked))
         try:
-            for index in range(ready.asked.n_answers):
-                self.generations.append(self._begun(ready, index, observe()))
+            for found, work in ready.prompts:
+                first: Generation | None = None
+                for number in range(answers_each(asked)):
+                    is_lead = not self.generations
+                    one = self._begun(found, work if is_lead else _beside(work, number), first, observe())
+                    first = first or one
         except ApiError:
             self.release()
             raise
@@ -83,14 +97,11 @@ class Answering:
         self.error: ApiError | None = None
         """Of the first answer that failed."""
 
-    def _begun(self, ready: Ready, index: int, observer: Observer) -> Generation:
-        served, work, digest = self._served, ready.work, ready.prepared.digest
-        if index:
-            seed = seed_of(work.sampling.seed, index)
-            work = dataclasses.replace(work, sampling=msgspec.structs.replace(work.sampling, seed=seed))
+    def _begun(self, found: Prepared, work: Work, after: Generation | None, observer: Observer) -> Generation:
+        served, asked, digest, index = self._served, self._asked, found.digest, len(self.generations)
         came_ms = int(time.time() * 1000)
         visit = served.turns.look(work.owner, work.key.id, work.prompt.tokens)
-        kept = served.answers.visit(work.owner, work.key.id) if digest else None
+        kept = served.answers.visit(work.owner, asked.key.id) if digest else None
 
         def on_end(ended: Generation) -> None:
             observer.ended(ended)
@@ -103,17 +114,21 @@ class Answering:
             else:
                 keep_answer(served, kept, digest, message_of(ended.said() or ""), answer)
 
-        return Generation(
+        generation = (TellingGeneration if tells(asked) else Generation)(
             served.engine,
             work,
             self._bell,
-            is_stream=ready.asked.is_stream,
+            is_stream=asked.is_stream,
             is_remembered=kept is not None,
-            after=self.generations[0] if index else None,
-            on_start=lambda _: served.turns.started(visit, ready.prepared.user_starts),
+            after=after,
+            on_start=lambda _: served.turns.started(visit, found.user_starts),
             on_text=observer.text,
             on_end=on_end,
         )
+        if isinstance(generation, TellingGeneration):
+            self._told.append(Told(asked, index, generation, served.engine.pieces, found.echo))
+        self.generations.append(generation)
+        return generation
 
     # --- what comes --------------------------------------------------------------------------------------------------
 
@@ -129,7 +144,7 @@ class Answering:
             if not bell.has_news:
                 await bell.wait()
             has_news, bell.has_news = bell.has_news, False
-            if len(self._open) == 1 and not self._parsings:  # nearly always: a token costs one look
+            if len(self._open) == 1 and self._is_plain:  # nearly always: a token costs one look
                 index, generation = self._open[0]
                 if generation.finished is None:
                     text = generation.taken()
@@ -142,10 +157,11 @@ class Answering:
         found: list[Part] = []
         for index, generation in self._open:
             is_over, text = generation.finished is not None, generation.taken()
+            came = self._told[index].came() if self._told else []
+            parts: list[Part] = [TextPart(index, text)] if text else []
             if self._parsings:
-                found += await self._parsings[index].fed(text, is_over)
-            elif text:
-                found.append(TextPart(index, text))
+                parts = await self._parsings[index].fed(text, is_over)
+            found += self._told[index].around(parts, came) if self._told else parts
             if is_over:
                 found.append(await self._end(index, generation))
                 self._open = [one for one in self._open if one[0] != index]
@@ -154,14 +170,21 @@ class Answering:
 
     async def whole(self) -> list[Part]:
         """All parts, when everything has ended. Raises ApiError as soon as anything fails: nobody gets the rest."""
-        while any(generation.finished is None for generation in self.generations):
+        bell, found = self._bell, list[Part]()
+        while True:
+            bell.has_news = False
+            if all(generation.finished is not None for generation in self.generations):
+                break
             if error := next(filter(None, (generation.error() for generation in self.generations)), None):
                 raise error
-            await self._bell.wait()
-        found = await self.parts()
+            if self._told:
+                found += await self._found()  # a little at a time
+            if not bell.has_news:
+                await bell.wait()
+        found += await self._found()
         if self.error is not None:
             raise self.error
-        return found
+        return likeliest(found, self._asked, self._told) if self._asked.n_tried else found
 
     async def _end(self, index: int, generation: Generation) -> End | Failed:
         error = generation.error()
@@ -174,7 +197,8 @@ class Answering:
             n_reasoning = await self._n_tokens(parsing.reasoning)
             if keep := self._keeping.pop(index, None):
                 keep(parsing.message())
-        return End(index, generation.end_reason(), usage_of(generation, n_reasoning), report_of(generation))
+        report = msgspec.structs.replace(report_of(generation), id=self._asked.key.id or None)
+        return End(index, generation.end_reason(), usage_of(generation, n_reasoning), report)
 
     async def _n_tokens(self, text: str) -> int:
         """That the text would be: nobody counts them as they come. 0 where too much waits to be counted."""
@@ -198,6 +222,16 @@ class Answering:
         """Nobody takes more parts."""
         for generation in self.generations:
             generation.release()
+
+
+def _beside(work: Work, number: int) -> Work:
+    """Of an answer that is not the request's first one, to which it leaves the session: they would wait for each other
+    there, and the last one stay. `number`: of the answer to its prompt; it borrows the state from the first of them."""
+    sampling, flags = work.sampling, work.flags
+    if number:
+        sampling = msgspec.structs.replace(sampling, seed=seed_of(sampling.seed, number))
+        flags &= ~GenerateFlag.COLD
+    return dataclasses.replace(work, key=SCRATCH, parent="", sampling=sampling, flags=flags)
 
 
 def usage_of(generation: Generation, n_reasoning: int) -> UsedTokens:

@@ -27,11 +27,14 @@ class Prepared:
     """Of the conversation that the answer goes on with (answers/memory.py); b"": the answer is not kept."""
     user_starts: dict[int, int] = field(default_factory=dict)
     """Number of a user's message, from 1, to the tokens before it; what is not known is left out."""
+    echo: str = ""
+    """The prompt's text, where the answer begins with it."""
 
 
 async def prepared(served: Served, asked: Asked, sender: Sender) -> Prepared:
     if isinstance(asked.prompt, RawPrompt):
-        return Prepared(await _raw(served, asked.prompt, asked.constraint, sender))
+        prompt = await _raw(served, asked.prompt, asked.constraint, sender)
+        return Prepared(prompt, echo=await _echo(served, asked.prompt, prompt, sender) if asked.echoes else "")
     form = Form(asked.constraint, asked.thinking_tokens_max)
     return await rendered(served, asked.prompt, asked.key, asked.parent, sender, form)
 
@@ -111,10 +114,18 @@ async def _tokenized(served: Served, asked: RawPrompt, sender: Sender) -> Prompt
     engine, given = served.engine, asked.given
     if isinstance(given, str):
         engine.room.check_bytes(utf8_bytes(given), asked.param)
-        tokens = await engine.tokenize(sender.owner, given, add_special=True, parse_special=asked.parse_special)
+        tokens = await engine.tokenize(
+            sender.owner, given, add_special=asked.add_special, parse_special=asked.parse_special
+        )
     else:
         engine.room.check_tokens(len(given), asked.param)
         tokens = token_bytes(given, engine.info.n_vocab, asked.param)
     if not tokens:
         raise ApiError("invalid_value", f"{asked.param}: there is no token in it.", asked.param)
     return Prompt(tokens)
+
+
+async def _echo(served: Served, asked: RawPrompt, prompt: Prompt, sender: Sender) -> str:
+    if isinstance(asked.given, str):
+        return asked.given
+    return await served.engine.detokenize(sender.owner, prompt.tokens)

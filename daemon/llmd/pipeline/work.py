@@ -8,6 +8,7 @@ from dataclasses import fields
 from functools import partial
 from typing import TypeVar
 
+from ..core import limits
 from ..core.asked import Asked, SamplingAsked
 from ..core.sampling import SEED_BITS, SamplingDefaults, check_logit_bias, check_stop_tokens
 from ..engine.generation import Work
@@ -32,7 +33,7 @@ def work_of(served: Served, asked: Asked, owner: int) -> partial[Work]:
         owner=owner,
         key=asked.key,
         prompt_param=asked.prompt.param,
-        max_tokens=min(asked.max_tokens, info.n_ctx),
+        max_tokens=_length(asked, info.n_ctx),
         sampling=sampling_of(asked.sampling, info.sampling, info.n_ctx),
         logit_bias=_biases(asked.logit_bias),
         stop=asked.stop,
@@ -41,7 +42,29 @@ def work_of(served: Served, asked: Asked, owner: int) -> partial[Work]:
         stop_tokens=struct.pack(f"<{len(asked.stop_tokens)}i", *asked.stop_tokens),
         min_tokens=min(asked.min_tokens, info.n_ctx),
         dry_sequence_breakers=asked.dry_sequence_breakers,
+        n_logprobs=_n_logprobs(asked),
+        n_stops_told=len(asked.stop) if asked.includes_stop else 0,
     )
+
+
+def answers_each(asked: Asked) -> int:
+    """How many are generated for each prompt."""
+    return max(asked.n_answers, asked.n_tried)
+
+
+def _length(asked: Asked, n_ctx: int) -> int:
+    """Log probabilities of what is not streamed are held until the end."""
+    if asked.n_logprobs is None or asked.is_stream:
+        return min(asked.max_tokens, n_ctx)
+    n_each = (asked.n_logprobs + 1) * answers_each(asked) * (1 + len(asked.more_prompts))
+    most = min(limits.LOG_PROBABILITIES_MAX // n_each, n_ctx)
+    return min(asked.max_tokens or most, most)
+
+
+def _n_logprobs(asked: Asked) -> int:
+    if asked.n_logprobs is not None:
+        return asked.n_logprobs
+    return 0 if asked.n_tried else -1
 
 
 def sampling_of(asked: SamplingAsked, defaults: SamplingDefaults, n_ctx: int) -> Sampling:
@@ -69,6 +92,10 @@ def _flags(served: Served, asked: Asked) -> GenerateFlag:
         flags |= GenerateFlag.IGNORE_END
     if asked.is_cold or (asked.key.is_scratch and not served.scratch_reuse):
         flags |= GenerateFlag.COLD
+    if asked.returns_tokens:
+        flags |= GenerateFlag.RETURN_TOKENS
+    if asked.returns_progress:
+        flags |= GenerateFlag.RETURN_CONSUMED
     return flags
 
 

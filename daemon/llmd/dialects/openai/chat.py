@@ -17,7 +17,7 @@ from ...http.writer import Writing
 from ...pipeline.prompt import rendered
 from .chat_writer import ChatWriter
 from .parameters import CHAT
-from .reader import chat_of, conversation_of, includes_usage, session_of
+from .reader import chat_of, conversation_of, session_of, written_as
 from .tools import is_legacy
 from .wire import ChatCompletionRequest
 
@@ -31,13 +31,7 @@ async def _read(request: web.Request) -> tuple[Asked, Writing]:
 
     def made(wanted: ChatCompletionRequest) -> tuple[Asked, Writing]:
         asked = chat_of(wanted, headers)
-        writing = partial(
-            ChatWriter,
-            n_answers=asked.n_answers,
-            include_usage=includes_usage(wanted),
-            is_legacy=is_legacy(wanted),
-        )
-        return asked, writing
+        return asked, partial(ChatWriter, is_legacy=is_legacy(wanted), **written_as(wanted, asked))
 
     return await body.read_as(request, ChatCompletionRequest, CHAT.check, made)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec import UNSET
@@ -22,9 +23,9 @@ class ChatWriter(AnswerWriter):
     _text_closes = b"}"
     _no_text = b'"delta":{}'
 
-    def __init__(self, state: State, *, n_answers: int, include_usage: bool, is_legacy: bool = False) -> None:
+    def __init__(self, state: State, *, is_legacy: bool = False, **others: Any) -> None:
         """`is_legacy`: a call is told as function_call, as it was before there were tools."""
-        super().__init__(state, n_answers=n_answers, include_usage=include_usage)
+        super().__init__(state, **others)
         self._is_legacy = is_legacy
         self._calling: set[int] = set()
         """Answers that have called something."""

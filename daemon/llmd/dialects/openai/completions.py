@@ -11,7 +11,7 @@ from ...http import body
 from ...http.answer import answer
 from ...http.writer import Writing
 from .parameters import COMPLETIONS
-from .reader import completion_of, includes_usage
+from .reader import completion_of, written_as
 from .wire import CompletionRequest
 from .writer import CompletionWriter
 
@@ -25,6 +25,6 @@ async def _read(request: web.Request) -> tuple[Asked, Writing]:
 
     def made(wanted: CompletionRequest) -> tuple[Asked, Writing]:
         asked = completion_of(wanted, headers)
-        return asked, partial(CompletionWriter, n_answers=asked.n_answers, include_usage=includes_usage(wanted))
+        return asked, partial(CompletionWriter, **written_as(wanted, asked))
 
     return await body.read_as(request, CompletionRequest, COMPLETIONS.check, made)

@@ -11,6 +11,9 @@ _CHAT = (
             "message the template reads role, content, name, tool_calls, function_call, tool_call_id and what was "
             "thought (reasoning_content, reasoning, reasoning_text, thinking: the first that is a text); several of "
             "the user in a row are joined where the template refuses them",
+        "logprobs": "true: the log probability of each token of the answer, as it was generated, the model's own "
+            "distribution before sampling",
+        "top_logprobs": "0 to 20: so many of the likeliest tokens beside each; with logprobs",
         "max_completion_tokens": "the same as max_tokens, and wins over it",
         "chat_template_kwargs": "variables for the model's chat template",
         "enable_thinking": "the template variable of that name",
@@ -43,26 +46,27 @@ _CHAT = (
         "prediction": "a hint for speed only", "parallel_tool_call": "",
     }),
     refused({
-        "logprobs": ("log probabilities", (False,)),
-        "top_logprobs": ("log probabilities", (0,)),
         "modalities": ("anything but text", (["text"],)),
         "audio": ("audio", ()),
         "web_search_options": ("web search", ()),
         "chat_template": ("templates from requests; use --chat-template-file", ()),
         "documents": ("documents", ([],)),
-        "echo": ("echo", (False,)),
+        "echo": ("the prompt in the answer", (False,)),
+        "add_special_tokens": ("what the template decides", (True,)),
     }),
 )  # fmt: skip
 
 _COMPLETIONS = (
     honoured({
-        "prompt": "text, a list with one text, or token ids",
+        "prompt": "text or token ids, or a list of up to 16 of these: each is answered n times, numbered in the order "
+            "of the prompts",
+        "logprobs": "0 to 20: the log probability of each token, with so many of the likeliest; false: none",
+        "echo": "true: the answer begins with the prompt's text; not with log probabilities",
+        "add_special_tokens": "false: a text is not given the tokens that the model wants around one",
         "parse_special": "false: control words in the prompt's text are plain text; default: they are control tokens",
     }),
     refused({
         "suffix": ("infill", ("",)),
-        "echo": ("echo", (False,)),
-        "logprobs": ("log probabilities", (False,)),
     }),
 )  # fmt: skip
 
@@ -70,7 +74,18 @@ _BOTH = (
     honoured({
         "model": "any name is accepted and this daemon's model answers, under its own name",
         "stream": "server-sent events instead of one answer",
-        "stream_options": "include_usage: a last chunk with usage and session",
+        "stream_options": "include_usage: a last chunk with usage and session; with continuous_usage_stats, too: usage "
+            "so far in every chunk from the first text on",
+        "n": "1 to 16 answers; the first one goes on with the session, but any of them may be sent back",
+        "best_of": "1 to 16: so many are generated, and the n with the highest mean log probability answered; not with "
+            "stream",
+        "n_probs": "as logprobs with so many of the likeliest tokens",
+        "return_token_ids": "prompt_token_ids, and token_ids with each choice",
+        "return_tokens": "the same as return_token_ids",
+        "return_progress": "while a stream's prompt is read: prompt_progress with total, cache, processed, time_ms",
+        "timings_per_token": "timings, as llama.cpp has them: in a whole, and in every chunk of a stream from "
+            "the first text on",
+        "include_stop_str_in_output": "true: the text of stop that ended the answer is a part of it",
         "session_id": "the session that this request continues",
         "prompt_cache_key": "names the session when neither session_id nor a header does",
         "metadata": "session_id in it names the session when nothing else does",
@@ -82,6 +97,8 @@ _BOTH = (
         "min_p": "0 to 1",
         "seed": "the same seed and prompt draw the same tokens; -1: random",
         "stop": "text or up to 16 texts that end the answer and are not part of it",
+        "stop_token_ids": "up to 128 tokens that end the answer as the model's own end does",
+        "min_tokens": "before so many neither the model nor a text of stop ends the answer; at most max_tokens",
         "presence_penalty": "-2 to 2",
         "frequency_penalty": "-2 to 2",
         "repeat_penalty": "0.01 to 2; 1 is off",
@@ -122,29 +139,19 @@ _BOTH = (
     accepted({
         "user": "", "store": "", "service_tier": "", "safety_identifier": "", "prompt_cache_retention": "",
         "client_metadata": "", "include": "", "request_id": "", "priority": "", "cache_salt": "",
-        "timings_per_token": "timings are in the session object", "return_progress": "",
         "stream_interval": "", "sse_ping_interval": "set for all streams by --keepalive-interval",
     }),
     refused({
-        "n": ("several answers", (1,)),
-        "best_of": ("several answers", (1,)),
         "use_beam_search": ("beam search", (False,)),
         "length_penalty": ("beam search", (1,)),
         "early_stopping": ("beam search", (False,)),
         "grammar_lazy": ("grammars", (False,)),
         "tfs_z": ("this sampler", (1,)),
         "top_a": ("this sampler", (0,)),
-        "min_tokens": ("a least length", (0,)),
-        "n_probs": ("log probabilities", (0,)),
-        "prompt_logprobs": ("log probabilities", (0,)),
-        "return_tokens": ("token ids in answers", (False,)),
-        "return_token_ids": ("token ids in answers", (False,)),
-        "stop_token_ids": ("stop tokens", ([],)),
+        "prompt_logprobs": ("log probabilities of the prompt", (0,)),
         "allowed_token_ids": ("token sets; use logit_bias", ([],)),
         "bad_words": ("forbidden words", ([],)),
-        "include_stop_str_in_output": ("stop strings in answers", (False,)),
         "skip_special_tokens": ("control tokens in answers", (True,)),
-        "add_special_tokens": ("this switch", (True,)),
         "truncate_prompt_tokens": ("cutting the prompt", (-1,)),
         "n_keep": ("context shifting", (0, -1)),
         "n_discard": ("context shifting", (0,)),

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import partial
+from typing import Any
 
+from ...core import limits
 from ...core.asked import Asked, ChatPrompt, PlainMessage, RawPrompt
 from ...core.errors import ApiError
-from ...core.sampling import breakers_of, max_tokens_of, sampler_order, sampling_asked, stops_of
+from ...core.sampling import breakers_of, max_tokens_of, min_tokens_of, sampler_order, sampling_asked, stops_of
 from ...core.session_key import SessionKey, parent_of, resolve
 from .messages import messages_of
 from .structure import constraint_of
+from .telling import logprobs_of_chat, logprobs_of_completion, told_of, writing_of
 from .thinking import is_reasoning_apart, thinking_tokens_max_of, variables_of
 from .tools import choice_of, is_legacy, tools_of
 from .wire import ChatCompletionRequest, CompletionRequest, GenerationRequest
@@ -56,7 +59,11 @@ SAMPLING = (
 def chat_of(wanted: ChatCompletionRequest, headers: Headers) -> Asked:
     """Raises ApiError naming the field."""
     asked = _asked(wanted, headers, _CHAT_LENGTHS, 0)
-    return asked(prompt=conversation_of(wanted), thinking_tokens_max=thinking_tokens_max_of(wanted))
+    return asked(
+        prompt=conversation_of(wanted),
+        thinking_tokens_max=thinking_tokens_max_of(wanted),
+        n_logprobs=logprobs_of_chat(wanted.logprobs, wanted.top_logprobs, wanted.n_probs),
+    )
 
 
 def conversation_of(wanted: ChatCompletionRequest) -> ChatPrompt:
@@ -89,29 +96,44 @@ def _continues(wanted: ChatCompletionRequest, messages: Sequence[PlainMessage]) 
 
 def completion_of(wanted: CompletionRequest, headers: Headers) -> Asked:
     """Raises ApiError naming the field."""
-    asked = _asked(wanted, headers, _COMPLETION_LENGTHS, COMPLETION_TOKENS_DEFAULT)
-    # There is no template but the client, whose control words therefore are such.
-    return asked(prompt=RawPrompt(_single(wanted.prompt), parse_special=wanted.parse_special is not False))
+    prompts = prompts_of(wanted)
+    asked = _asked(wanted, headers, _COMPLETION_LENGTHS, COMPLETION_TOKENS_DEFAULT, len(prompts))
+    return asked(
+        prompt=prompts[0],
+        more_prompts=tuple(prompts[1:]),
+        echoes=bool(wanted.echo),
+        n_logprobs=logprobs_of_completion(wanted.logprobs, wanted.n_probs, echoes=bool(wanted.echo)),
+    )
 
 
-def _asked(wanted: GenerationRequest, headers: Headers, lengths: tuple[str, ...], length: int) -> partial[Asked]:
+def _asked(
+    wanted: GenerationRequest,
+    headers: Headers,
+    lengths: tuple[str, ...],
+    length: int,
+    n_prompts: int = 1,
+) -> partial[Asked]:
     """All but the prompt. The first of `lengths` that is there counts, else `length`."""
     key, parent = session_of(wanted, headers)
     given = ((name, getattr(wanted, name)) for name in lengths)
     limit = next(((name, value) for name, value in given if value is not None), None)
+    max_tokens = length if limit is None else max_tokens_of(*limit)
     return partial(
         Asked,
         key=key,
         parent=parent,
         is_stream=bool(wanted.stream),
-        max_tokens=length if limit is None else max_tokens_of(*limit),
+        max_tokens=max_tokens,
         sampling=sampling_asked((param, name, _number(param, getattr(wanted, param))) for param, name in SAMPLING),
         dry_sequence_breakers=breakers_of("dry_sequence_breakers", wanted.dry_sequence_breakers),
         logit_bias=wanted.logit_bias or {},
         stop=stops_of(wanted.stop),
         constraint=constraint_of(wanted),
+        stop_tokens=wanted.stop_token_ids or [],
+        min_tokens=min_tokens_of(wanted.min_tokens, max_tokens),
         ignore_end=bool(wanted.ignore_eos),
         is_cold=wanted.cache_prompt is False,
+        **_told(wanted, n_prompts),
     )
 
 
@@ -126,22 +148,49 @@ def session_of(wanted: GenerationRequest, headers: Headers) -> tuple[SessionKey,
     return key, parent_of(headers, key)
 
 
-def _single(prompt: str | list[int | str | list[int]]) -> str | list[int]:
+def _told(wanted: GenerationRequest, n_prompts: int) -> dict[str, Any]:
+    found = told_of(wanted, n_prompts, is_stream=bool(wanted.stream))
+    found["returns_counts"] |= bool(wanted.stream) and _has_running_usage(wanted)
+    return found
+
+
+def prompts_of(wanted: CompletionRequest) -> list[RawPrompt]:
+    """There is no template but the client, whose control words therefore are such."""
+    given = _each(wanted.prompt)
+    return [
+        RawPrompt(
+            one,
+            parse_special=wanted.parse_special is not False,
+            add_special=wanted.add_special_tokens is not False,
+            param="prompt" if len(given) == 1 else f"prompt[{number}]",
+        )
+        for number, one in enumerate(given)
+    ]
+
+
+def _each(prompt: str | list[int | str | list[int]]) -> list[str | list[int]]:
     if isinstance(prompt, str):
-        return prompt
+        return [prompt]
     if not prompt:
         raise ApiError("invalid_value", "prompt: the list is empty.", "prompt")
-    if set(map(type, prompt)) == {int}:
-        return prompt  # type: ignore[return-value]  # all of it, as we have just seen
-    if len(prompt) == 1 and not isinstance(prompt[0], int):
-        return prompt[0]
-    raise ApiError(
-        "unsupported_parameter",
-        f"prompt: a list of {len(prompt)} prompts; one prompt is answered per request.",
-        "prompt",
-    )
+    kinds = set(map(type, prompt))
+    if kinds == {int}:
+        return [prompt]  # type: ignore[list-item]  # all of it, as we have just seen
+    if int in kinds:
+        raise ApiError("invalid_type", "prompt: token ids beside texts or lists of token ids.", "prompt")
+    if len(prompt) > limits.ANSWERS_MAX:
+        message = f"prompt: {len(prompt)} prompts; at most {limits.ANSWERS_MAX} are answered."
+        raise ApiError("invalid_value", message, "prompt")
+    return prompt  # type: ignore[return-value]  # likewise
 
 
-def includes_usage(wanted: GenerationRequest) -> bool:
+def written_as(wanted: GenerationRequest, asked: Asked) -> dict[str, Any]:
+    """Fields of the writers."""
     options = wanted.stream_options
-    return options is not None and bool(options.include_usage or options.continuous_usage_stats)
+    has_usage = options is not None and bool(options.include_usage or options.continuous_usage_stats)
+    return writing_of(wanted, asked, has_usage=has_usage, has_running_usage=_has_running_usage(wanted))
+
+
+def _has_running_usage(wanted: GenerationRequest) -> bool:
+    options = wanted.stream_options
+    return options is not None and bool(options.include_usage and options.continuous_usage_stats)

@@ -9,6 +9,8 @@ from msgspec import UNSET, UnsetType
 
 from ...core import limits
 from ...core.parts import SessionReport
+from .probabilities import ChatLogprobs, CompletionLogprobs
+from .telling import Likeliest, TellingRequest
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
@@ -129,7 +131,7 @@ def _bounds(**words: int) -> msgspec.Meta:
     return msgspec.Meta(extra_json_schema=words)
 
 
-class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
+class GenerationRequest(TellingRequest, frozen=True, kw_only=True):
     """What both kinds of completion share."""
 
     model: str | None = None
@@ -146,6 +148,8 @@ class GenerationRequest(msgspec.Struct, frozen=True, kw_only=True):
     min_p: float | None = None
     seed: int | None = None
     stop: Annotated[str | list[str] | None, _bounds(maxItems=limits.STOP_STRINGS_MAX)] = None
+    stop_token_ids: Annotated[list[int] | None, _bounds(maxItems=limits.STOP_TOKENS_MAX)] = None
+    min_tokens: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repeat_penalty: float | None = None
@@ -189,6 +193,8 @@ class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
     parallel_tool_calls: bool | None = None
     functions: Annotated[list[ChatFunction] | None, _bounds(maxItems=limits.TOOLS_MAX)] = None
     function_call: Literal["auto", "none"] | NamedFunction | None = None
+    logprobs: bool | None = None
+    top_logprobs: Likeliest = None
     chat_template_kwargs: dict[str, Any] | None = None
     enable_thinking: bool | None = None
     reasoning_effort: str | None = None
@@ -205,6 +211,9 @@ class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
 class CompletionRequest(GenerationRequest, frozen=True, kw_only=True):
     prompt: str | list[int | str | list[int]]
     parse_special: bool | None = None
+    add_special_tokens: bool | None = None
+    logprobs: Likeliest | bool = None
+    echo: bool | None = None
 
 
 # --- responses -------------------------------------------------------------------------------------------------------
@@ -225,6 +234,30 @@ class Usage(msgspec.Struct, frozen=True):
     prompt_tokens_details: PromptTokensDetails
     completion_tokens_details: CompletionTokensDetails | UnsetType = UNSET
     """Where the model thought."""
+
+
+class Timings(msgspec.Struct, frozen=True):
+    """As llama.cpp tells them, of the first answer."""
+
+    cache_n: int
+    prompt_n: int
+    prompt_ms: float
+    prompt_per_token_ms: float
+    prompt_per_second: float
+    predicted_n: int
+    predicted_ms: float
+    predicted_per_token_ms: float
+    predicted_per_second: float
+
+
+class PromptProgress(msgspec.Struct, frozen=True):
+    """As llama.cpp tells it, in tokens."""
+
+    total: int
+    cache: int
+    processed: int
+    """The cached ones included."""
+    time_ms: float
 
 
 FinishReason = Literal["stop", "length"]
@@ -256,7 +289,8 @@ class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
     index: int = 0
     message: AssistantMessage
     finish_reason: ChatFinishReason
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
+    token_ids: list[int] | UnsetType = UNSET
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
@@ -268,13 +302,17 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[ChatChoice]
     usage: Usage
     session: SessionReport
+    prompt_token_ids: list[int] | UnsetType = UNSET
+    timings: Timings | UnsetType = UNSET
 
 
 class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
     index: int = 0
     text: str
     finish_reason: FinishReason
-    logprobs: None = None
+    logprobs: CompletionLogprobs | None = None
+    prompt_token_ids: list[int] | UnsetType = UNSET
+    token_ids: list[int] | UnsetType = UNSET
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
@@ -286,3 +324,4 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[CompletionChoice]
     usage: Usage
     session: SessionReport
+    timings: Timings | UnsetType = UNSET

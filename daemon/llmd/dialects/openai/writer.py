@@ -15,15 +15,13 @@ from ...core.parts import End, EndReason, Failed, Part, TextPart
 from ...http import event_stream
 from ...http.context import State
 from ...http.envelope import OWN
+from .beside import KINDS, OPEN, Beside, usage_of
 from .wire import (
     ChatChoice,
     ChatCompletion,
     Completion,
     CompletionChoice,
-    CompletionTokensDetails,
     FinishReason,
-    PromptTokensDetails,
-    Usage,
 )
 
 ENVELOPE = OWN
@@ -45,8 +43,17 @@ class AnswerWriter(ABC):
     _text_closes: bytes
     _no_text: bytes
 
-    def __init__(self, state: State, *, n_answers: int, include_usage: bool) -> None:
-        """`include_usage`: a stream ends with the tokens that were used."""
+    def __init__(
+        self,
+        state: State,
+        *,
+        n_answers: int,
+        include_usage: bool,
+        n_prompts: int = 1,
+        has_running_usage: bool = False,
+        has_timings: bool = False,
+    ) -> None:
+        """`include_usage`: a stream ends with the tokens that were used; `has_running_usage`: its events have them."""
         self._facts: dict[str, Any] = {
             "id": self._id_prefix + secrets.token_hex(12),
             "created": int(time.time()),
@@ -54,21 +61,26 @@ class AnswerWriter(ABC):
             "system_fingerprint": state.fingerprint,
         }
         self._n_answers = n_answers
+        self._n_each = n_answers // n_prompts
+        is_chat = self._whole_kind is ChatCompletion
+        self._beside = Beside(is_chat=is_chat, has_timings=has_timings, has_running_usage=has_running_usage)
         self._include_usage = include_usage
         self._ends: list[End] = []
         self._head = b""
         """Of every event, as far as its choices."""
         self._heads: dict[int, bytes] = {}
         """Of events with text, by the answer's index."""
-        self._tail = self._text_closes + b',"finish_reason":null}]}' + event_stream.CLOSES
+        self._tail = self._text_closes + OPEN
 
     def whole(self, parts: Sequence[Part]) -> bytes:
         ends = ends_of(parts)
         choices: list[Any] = [
-            self._whole_choice([part for part in parts if part.index == end.index], end) for end in ends
+            msgspec.structs.replace(self._whole_choice(own, end), **self._beside.choice(own))
+            for end in ends
+            if (own := [part for part in parts if part.index == end.index])
         ]
-        facts = {"usage": usage_of(ends), "session": ends[0].session, **self._facts}
-        return msgspec.json.encode(self._whole_kind(choices=choices, **facts))
+        facts = {"usage": usage_of(ends, self._n_each), "session": ends[0].session, **self._facts}
+        return msgspec.json.encode(self._whole_kind(choices=choices, **facts, **self._beside.members(parts, ends)))
 
     @abstractmethod
     def _whole_choice(self, parts: Sequence[Part], end: End) -> ChatChoice | CompletionChoice:
@@ -84,7 +96,7 @@ class AnswerWriter(ABC):
     def events(self, parts: Sequence[Part]) -> bytes:
         if len(parts) == 1:  # nearly always
             return self._event(parts[0])
-        return b"".join(map(self._event, parts))
+        return self._beside.events(parts, self._event, self._without_text)
 
     def _event(self, part: Part) -> bytes:
         if type(part) is TextPart:
@@ -94,6 +106,8 @@ class AnswerWriter(ABC):
             return self._finish(part)
         if isinstance(part, Failed):
             return event_stream.event(ENVELOPE.body(part.error))
+        if isinstance(part, KINDS):
+            return self._beside.events([part], self._event, self._without_text)
         return self._rare_event(part)
 
     def _rare_event(self, part: Part) -> bytes:
@@ -103,14 +117,19 @@ class AnswerWriter(ABC):
         head = self._heads[index] = self._choice(index) + self._text_opens
         return head
 
+    def _without_text(self, index: int) -> bytes:
+        return self._choice(index) + self._no_text + OPEN
+
     def _choice(self, index: int) -> bytes:
         return self._head + b',"choices":[{"index":%d,' % index
 
     def _finish(self, end: End) -> bytes:
         self._ends.append(end)
         reason = b',"finish_reason":"%b"}]' % self._finish_reason(end).encode()
-        session = b"" if self._include_usage else b',"session":' + msgspec.json.encode(end.session)
-        return self._choice(end.index) + self._no_text + reason + session + b"}" + event_stream.CLOSES
+        told = self._beside.finish(end)
+        if not self._include_usage:
+            told += b',"session":' + msgspec.json.encode(end.session) + self._beside.ending(end)
+        return self._choice(end.index) + self._no_text + reason + told + b"}" + event_stream.CLOSES
 
     def _finish_reason(self, end: End) -> str:
         return FINISH[end.reason]
@@ -119,8 +138,9 @@ class AnswerWriter(ABC):
         if not self._include_usage or not self._ends:
             return _DONE
         ends = ends_of(self._ends)
-        told = msgspec.json.encode(usage_of(ends)), msgspec.json.encode(ends[0].session)
-        return self._head + b',"choices":[],"usage":%b,"session":%b}' % told + event_stream.CLOSES + _DONE
+        usage, session = msgspec.json.encode(usage_of(ends, self._n_each)), msgspec.json.encode(ends[0].session)
+        told = usage, session, self._beside.ending(ends[0])
+        return self._head + b',"choices":[],"usage":%b,"session":%b%b}' % told + event_stream.CLOSES + _DONE
 
 
 class CompletionWriter(AnswerWriter):
@@ -143,16 +163,3 @@ def ends_of(parts: Sequence[Part]) -> list[End]:
 def text_of(parts: Sequence[Part]) -> str:
     """Of one answer."""
     return "".join(part.text for part in parts if isinstance(part, TextPart))
-
-
-def usage_of(ends: Sequence[End]) -> Usage:
-    """Of all answers to one prompt."""
-    prompt, n_generated = ends[0].usage, sum(end.usage.n_generated for end in ends)
-    n_reasoning = sum(end.usage.n_reasoning for end in ends)
-    return Usage(
-        prompt_tokens=prompt.n_prompt,
-        completion_tokens=n_generated,
-        total_tokens=prompt.n_prompt + n_generated,
-        prompt_tokens_details=PromptTokensDetails(cached_tokens=prompt.n_cached),
-        completion_tokens_details=CompletionTokensDetails(n_reasoning) if n_reasoning else msgspec.UNSET,
-    )

@@ -1,0 +1,174 @@
+"""What OpenAI's completions tell beside their text, in wholes and in events: log probabilities, token ids, usage and
+timings so far."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from ...core.parts import End, LogProbabilities, Part, Progress, PromptTokens, SoFar, TokenIds
+from ...http import event_stream
+from .probabilities import chat_logprobs, completion_logprobs
+from .wire import CompletionTokensDetails, PromptProgress, PromptTokensDetails, Timings, Usage
+
+Told = LogProbabilities | TokenIds | PromptTokens | Progress | SoFar
+KINDS = (LogProbabilities, TokenIds, PromptTokens, Progress, SoFar)
+OPEN = b',"finish_reason":null}]}' + event_stream.CLOSES
+"""How an event of an answer ends that goes on."""
+_encode = msgspec.json.encode
+
+
+def timings_of(end: End) -> Timings:
+    report, usage = end.session, end.usage
+    return _timings(
+        usage.n_cached, report.prefilled_prompt_tokens, report.prefill_ms, usage.n_generated, report.decode_ms
+    )
+
+
+def timings_at(now: SoFar) -> Timings:
+    return _timings(now.usage.n_cached, now.n_prefilled, now.prefill_ms, now.usage.n_generated, now.decode_ms)
+
+
+def _timings(n_cached: int, n_prompt: int, prompt_ms: float, n_predicted: int, predicted_ms: float) -> Timings:
+    return Timings(
+        cache_n=n_cached,
+        prompt_n=n_prompt,
+        prompt_ms=prompt_ms,
+        prompt_per_token_ms=prompt_ms / n_prompt if n_prompt else 0.0,
+        prompt_per_second=1000 * n_prompt / prompt_ms if prompt_ms else 0.0,
+        predicted_n=n_predicted,
+        predicted_ms=predicted_ms,
+        predicted_per_token_ms=predicted_ms / n_predicted if n_predicted else 0.0,
+        predicted_per_second=1000 * n_predicted / predicted_ms if predicted_ms else 0.0,
+    )
+
+
+def usage_of(ends: Sequence[End], n_each: int) -> Usage:
+    """Of all answers, `n_each` to each prompt."""
+    prompts = {end.index // n_each: end.usage for end in reversed(ends)}.values()
+    n_prompt = sum(used.n_prompt for used in prompts)
+    n_generated = sum(end.usage.n_generated + end.usage.n_discarded for end in ends)
+    n_reasoning = sum(end.usage.n_reasoning for end in ends)
+    return _usage(n_prompt, sum(used.n_cached for used in prompts), n_generated, n_reasoning)
+
+
+def _usage(n_prompt: int, n_cached: int, n_generated: int, n_reasoning: int = 0) -> Usage:
+    return Usage(
+        prompt_tokens=n_prompt,
+        completion_tokens=n_generated,
+        total_tokens=n_prompt + n_generated,
+        prompt_tokens_details=PromptTokensDetails(cached_tokens=n_cached),
+        completion_tokens_details=CompletionTokensDetails(n_reasoning) if n_reasoning else UNSET,
+    )
+
+
+class Beside:
+    """Of one writer."""
+
+    def __init__(self, *, is_chat: bool, has_timings: bool, has_running_usage: bool) -> None:
+        self._is_chat = is_chat
+        self._has_timings = has_timings
+        self._has_running_usage = has_running_usage
+        self._logprobs: Callable[[Sequence[LogProbabilities]], Any] = chat_logprobs if is_chat else completion_logprobs
+
+    # --- wholes ------------------------------------------------------------------------------------------------------
+
+    def choice(self, parts: Sequence[Part]) -> dict[str, Any]:
+        """Members of one answer, whose parts they are."""
+        told = [part for part in parts if isinstance(part, KINDS)]
+        if not told:
+            return {}
+        found: dict[str, Any] = {}
+        logprobs = [part for part in told if isinstance(part, LogProbabilities)]
+        if logprobs:
+            found["logprobs"] = self._logprobs(logprobs)
+        prompt = next((part.tokens for part in told if isinstance(part, PromptTokens)), None)
+        if prompt is not None:
+            found["token_ids"] = [one for part in told if isinstance(part, TokenIds) for one in part.tokens]
+            if not self._is_chat:
+                found["prompt_token_ids"] = prompt
+        return found
+
+    def members(self, parts: Sequence[Part], ends: Sequence[End]) -> dict[str, Any]:
+        """Of the whole."""
+        found: dict[str, Any] = {"timings": timings_of(ends[0])} if self._has_timings else {}
+        if self._is_chat:
+            prompt = next((part.tokens for part in parts if isinstance(part, PromptTokens)), None)
+            found |= {} if prompt is None else {"prompt_token_ids": prompt}
+        return found
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def events(self, parts: Sequence[Part], write: Callable[[Part], bytes], no_text: Callable[[int], bytes]) -> bytes:
+        """What is told of a part goes into its event. `write` makes the events of all other parts, `no_text` one that
+        has none."""
+        found: list[bytes] = []
+        chunk: _Chunk | None = None
+        for part in parts:
+            if isinstance(part, KINDS):
+                if chunk is None or not chunk.is_of(part):
+                    found += [chunk.event()] if chunk is not None else []
+                    chunk = _Chunk(part.index, no_text(part.index))
+                self._tell(chunk, part)
+            else:
+                found += [chunk.event()] if chunk is not None else []
+                chunk = _Chunk(part.index, write(part))
+        return b"".join(found) + (chunk.event() if chunk is not None else b"")
+
+    def _tell(self, chunk: _Chunk, part: Told) -> None:
+        if isinstance(part, LogProbabilities):
+            chunk.add_to_choice("logprobs", self._logprobs([part]))
+        elif isinstance(part, TokenIds):
+            chunk.add_to_choice("token_ids", part.tokens)
+        elif isinstance(part, Progress):
+            told = PromptProgress(part.n_prompt, part.n_cached, part.n_processed, part.elapsed_ms)
+            chunk.add("prompt_progress", told)
+        elif isinstance(part, SoFar):
+            if self._has_running_usage:
+                chunk.add("usage", _usage(part.usage.n_prompt, part.usage.n_cached, part.usage.n_generated))
+            if self._has_timings:
+                chunk.add("timings", timings_at(part))
+        elif not self._is_chat:
+            chunk.add_to_choice("prompt_token_ids", part.tokens)
+        elif part.index == 0:
+            chunk.add("prompt_token_ids", part.tokens)
+
+    def finish(self, end: End) -> bytes:
+        """Members of an answer's last event."""
+        used = end.usage
+        usage = _usage(used.n_prompt, used.n_cached, used.n_generated, used.n_reasoning)
+        return b',"usage":' + _encode(usage) if self._has_running_usage else b""
+
+    def ending(self, end: End) -> bytes:
+        """Members of the last event with facts about the request."""
+        return b',"timings":' + _encode(timings_of(end)) if self._has_timings else b""
+
+
+class _Chunk:
+    """An event, and more for it: members of its choice, and its own."""
+
+    def __init__(self, index: int, event: bytes) -> None:
+        self._index = index
+        self._event = event
+        self._choice = self._members = b""
+
+    def is_of(self, part: Told) -> bool:
+        """Whether that may be told in it."""
+        return (
+            part.index == self._index and self._event.endswith(OPEN) and not isinstance(part, PromptTokens | Progress)
+        )
+
+    def add_to_choice(self, name: str, value: Any) -> None:
+        self._choice += b',"%b":%b' % (name.encode(), _encode(value))
+
+    def add(self, name: str, value: Any) -> None:
+        self._members += b',"%b":%b' % (name.encode(), _encode(value))
+
+    def event(self) -> bytes:
+        if not self._choice and not self._members:
+            return self._event
+        told = self._event.removesuffix(OPEN), self._choice, self._members
+        return b'%b%b,"finish_reason":null}]%b}' % told + event_stream.CLOSES

@@ -1,0 +1,115 @@
+"""How many answers there are, and what is told beside their text: the fields that ask for it, what they ask for, and
+what the writer has to know."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from ...core import limits
+from ...core.asked import Asked
+from ...core.errors import ApiError, shown
+
+
+def _at_most(most: int) -> msgspec.Meta:
+    """Told in /openapi.json; checked where the refusal can say more than that it is too much."""
+    return msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": most})
+
+
+class TellingRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Of both kinds of completion."""
+
+    n: Annotated[int | None, _at_most(limits.ANSWERS_MAX)] = None
+    best_of: Annotated[int | None, _at_most(limits.ANSWERS_MAX)] = None
+    n_probs: Annotated[int | None, _at_most(limits.LIKELIEST_MAX)] = None
+    return_tokens: bool | None = None
+    return_token_ids: bool | None = None
+    return_progress: bool | None = None
+    timings_per_token: bool | None = None
+    include_stop_str_in_output: bool | None = None
+
+
+Likeliest = Annotated[int | None, _at_most(limits.LIKELIEST_MAX)]
+
+
+def told_of(wanted: TellingRequest, n_prompts: int, *, is_stream: bool) -> dict[str, Any]:
+    """Fields of Asked, but for log probabilities. Raises ApiError naming the client's."""
+    n_answers, n_tried = _several(wanted, n_prompts, is_stream)
+    return {
+        "n_answers": n_answers,
+        "n_tried": n_tried,
+        "returns_tokens": bool(wanted.return_tokens or wanted.return_token_ids),
+        "returns_progress": is_stream and bool(wanted.return_progress),
+        "returns_counts": is_stream and bool(wanted.timings_per_token),
+        "includes_stop": bool(wanted.include_stop_str_in_output),
+    }
+
+
+def writing_of(wanted: TellingRequest, asked: Asked, *, has_usage: bool, has_running_usage: bool) -> dict[str, Any]:
+    """Fields of the writers."""
+    n_prompts = 1 + len(asked.more_prompts)
+    return {
+        "n_answers": asked.n_answers * n_prompts,
+        "n_prompts": n_prompts,
+        "include_usage": has_usage,
+        "has_running_usage": has_running_usage,
+        "has_timings": bool(wanted.timings_per_token),
+    }
+
+
+# --- several answers -------------------------------------------------------------------------------------------------
+
+
+def _several(wanted: TellingRequest, n_prompts: int, is_stream: bool) -> tuple[int, int]:
+    """How many are told of each prompt, and of how many tried ones; 0: of all."""
+    n_answers = 1 if wanted.n is None else _number("n", wanted.n, 1, limits.ANSWERS_MAX)
+    n_tried = n_answers if wanted.best_of is None else _number("best_of", wanted.best_of, 1, limits.ANSWERS_MAX)
+    if n_tried < n_answers:
+        raise ApiError("invalid_value", f"best_of: {n_tried} is less than n, which is {n_answers}.", "best_of")
+    if n_tried > n_answers and is_stream:
+        message = f"best_of: {n_tried} with n {n_answers}: the best ones are known at the end, which is no stream."
+        raise ApiError("invalid_value", message, "best_of")
+    if n_prompts * n_tried > limits.ANSWERS_MAX:
+        param = "prompt" if n_tried == 1 else "best_of" if n_tried > n_answers else "n"
+        message = f"{param}: {n_prompts} prompts with {n_tried} answers each; at most {limits.ANSWERS_MAX} are given."
+        raise ApiError("invalid_value", message, param)
+    return n_answers, n_tried if n_tried > n_answers else 0
+
+
+def _number(param: str, value: int, least: int, most: int) -> int:
+    if not least <= value <= most:
+        raise ApiError("invalid_value", f"{param}: {shown(value)} is not between {least} and {most}.", param)
+    return value
+
+
+# --- log probabilities -----------------------------------------------------------------------------------------------
+
+
+def logprobs_of_chat(logprobs: bool | None, top_logprobs: int | None, n_probs: int | None) -> int | None:
+    """How many of the likeliest are told beside each token; None: no log probabilities."""
+    likely = _likely("top_logprobs", top_logprobs)
+    if likely and not logprobs:
+        raise ApiError("invalid_value", f"top_logprobs: {likely} without logprobs: true.", "top_logprobs")
+    return _either(likely if logprobs else None, n_probs)
+
+
+def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes: bool) -> int | None:
+    if logprobs is True:
+        raise ApiError("invalid_type", "logprobs: expected how many of the likeliest tokens, got true.", "logprobs")
+    asks = logprobs is not None and logprobs is not False
+    found = _either(_likely("logprobs", logprobs) if asks else None, n_probs)
+    if found is not None and echoes:
+        message = "echo: with log probabilities, those of the prompt's tokens would be asked for, which are not there."
+        raise ApiError("unsupported_parameter", message, "echo")
+    return found
+
+
+def _either(found: int | None, n_probs: int | None) -> int | None:
+    """`n_probs` is llama.cpp's name."""
+    likely = _likely("n_probs", n_probs)
+    return max(found or 0, likely) if likely else found
+
+
+def _likely(param: str, value: int | None) -> int:
+    return 0 if value is None else _number(param, value, 0, limits.LIKELIEST_MAX)

@@ -1,0 +1,169 @@
+"""What an answer tells beside its text, for who asked for it. Owned by the event loop.
+
+Before the text: the prompt's tokens, its text, and how far it is; behind each piece of text the ids and log
+probabilities of its tokens, and what was used by then. Log probabilities are those of the generated tokens, in order,
+whatever became of their text.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+
+import msgspec
+
+from ..core.asked import Asked
+from ..core.parts import (
+    End,
+    LogProbabilities,
+    Part,
+    Progress,
+    PromptTokens,
+    SoFar,
+    TextPart,
+    TokenIds,
+    TokenProbability,
+    UsedTokens,
+)
+from ..engine.generation import TellingGeneration
+from ..engine.text import Pieces
+from ..engine.wire import Text
+
+_LIKELY = struct.Struct("<if")
+
+
+def tells(asked: Asked) -> bool:
+    """Whether there is anything to tell. All others cost nothing."""
+    return (
+        asked.n_logprobs is not None
+        or asked.n_tried > 0
+        or asked.echoes
+        or asked.returns_tokens
+        or asked.returns_progress
+        or asked.returns_counts
+    )
+
+
+class Told:
+    """Of one answer."""
+
+    def __init__(self, asked: Asked, index: int, generation: TellingGeneration, pieces: Pieces, echo: str) -> None:
+        """`echo`: the prompt's text, if the answer is to begin with it."""
+        self._asked = asked
+        self._index = index
+        self._generation = generation
+        self._pieces = pieces
+        self._n_chars = 0
+        self._n_processed = -1
+        self._log_probability, self._n_chosen = 0.0, 0
+        self._opening: list[Part] = []
+        if asked.returns_tokens:
+            self._opening.append(PromptTokens(index, memoryview(generation.work.prompt.tokens).cast("i").tolist()))
+        if echo:
+            self._opening.append(TextPart(index, echo))
+
+    def came(self) -> list[Text]:
+        """With the text that was taken last."""
+        return self._generation.told()
+
+    def around(self, parts: list[Part], events: list[Text]) -> list[Part]:
+        """The parts that were made of the text, and what is told with them: `events` came with it."""
+        asked = self._asked
+        found, self._opening = self._opening, []
+        if asked.returns_progress:
+            found += self._progress()
+        found += parts
+        if asked.n_tried:
+            self._weigh(events)
+        if asked.n_logprobs is not None and any(event.tokens for event in events):
+            found.append(self._log_probabilities(events))
+        if asked.returns_tokens and any(event.tokens for event in events):
+            tokens = b"".join(event.tokens for event in events)
+            found.append(TokenIds(self._index, memoryview(tokens).cast("i").tolist()))
+        if asked.returns_counts and events:
+            found.append(self._so_far(events[-1].n_tokens))
+        return found
+
+    @property
+    def likelihood(self) -> float:
+        """The mean log probability of its tokens."""
+        return self._log_probability / self._n_chosen if self._n_chosen else 0.0
+
+    def _weigh(self, events: list[Text]) -> None:
+        for event in events:
+            logprobs = memoryview(event.logprobs).cast("f").tolist()
+            self._log_probability += sum(logprobs)
+            self._n_chosen += len(logprobs)
+
+    # --- before the text ---------------------------------------------------------------------------------------------
+
+    def _progress(self) -> list[Part]:
+        """At its beginning, and whenever it has moved."""
+        generation, found = self._generation, list[Part]()
+        started, consumed = generation.started, generation.consumed
+        if started is not None and self._n_processed < 0:
+            found.append(self._progress_at(started.n_reused, 0.0))
+        if consumed is not None and consumed.n_tokens > self._n_processed:
+            found.append(self._progress_at(consumed.n_tokens, consumed.prefill_us / 1000))
+        return found
+
+    def _progress_at(self, n_processed: int, elapsed_ms: float) -> Progress:
+        started = self._generation.started
+        assert started is not None
+        self._n_processed = n_processed
+        return Progress(self._index, started.n_prompt, started.n_reused, n_processed, elapsed_ms)
+
+    # --- behind the text ---------------------------------------------------------------------------------------------
+
+    def _log_probabilities(self, events: list[Text]) -> LogProbabilities:
+        chosen: list[TokenProbability] = []
+        likely: list[list[TokenProbability]] = []
+        offsets: list[int] = []
+        pieces = self._pieces
+        for event in events:
+            tokens = memoryview(event.tokens).cast("i").tolist()
+            logprobs = memoryview(event.logprobs).cast("f").tolist()
+            chosen += [TokenProbability(one, pieces[one], value) for one, value in zip(tokens, logprobs, strict=True)]
+            likely += self._likely(event, len(tokens))
+            ends = memoryview(event.ends).cast("I").tolist()
+            offsets += [self._n_chars + begin for begin in (0, *ends[:-1])] if ends else []
+            self._n_chars += len(event.text)
+        return LogProbabilities(self._index, chosen, likely, offsets)
+
+    def _likely(self, event: Text, n_tokens: int) -> list[list[TokenProbability]]:
+        pieces = self._pieces
+        found = [TokenProbability(one, pieces[one], value) for one, value in _LIKELY.iter_unpack(event.likeliest)]
+        n_each = len(found) // n_tokens if n_tokens else 0
+        return [found[number * n_each : (number + 1) * n_each] for number in range(n_tokens)]
+
+    def _so_far(self, n_generated: int) -> SoFar:
+        generation = self._generation
+        started = generation.started
+        assert started is not None
+        return SoFar(
+            self._index,
+            UsedTokens(started.n_prompt, started.n_reused, n_generated),
+            n_prefilled=started.n_prompt - started.n_reused,
+            prefill_ms=(generation.first_text_s - generation.started_s) * 1000,
+            decode_ms=(time.monotonic() - generation.first_text_s) * 1000,
+        )
+
+
+def likeliest(parts: list[Part], asked: Asked, told: list[Told]) -> list[Part]:
+    """Of the answers to each prompt the likeliest ones, and they first."""
+    places: dict[int, int] = {}
+    n_discarded: dict[int, int] = {}
+    used = {part.index: part.usage.n_generated for part in parts if isinstance(part, End)}
+    for first in range(0, len(told), asked.n_tried):
+        ranked = sorted(range(first, first + asked.n_tried), key=lambda index: -told[index].likelihood)
+        for index in ranked[: asked.n_answers]:
+            places[index] = len(places)
+        n_discarded[ranked[0]] = sum(used[index] for index in ranked[asked.n_answers :])
+    found: list[Part] = []
+    for part in parts:
+        if part.index in places:
+            if isinstance(part, End) and part.index in n_discarded:
+                usage = msgspec.structs.replace(part.usage, n_discarded=n_discarded[part.index])
+                part = msgspec.structs.replace(part, usage=usage)
+            found.append(msgspec.structs.replace(part, index=places[part.index]))
+    return found
