@@ -85,7 +85,7 @@ async def test_an_honoured_one_changes_something(
     case = endpoint.cases[row.name]
     seen = []
     for fields in (case.without, case.without, {**case.without, **case.given}):
-        daemon = await serve(**case.options(tmp_path))
+        daemon = await serve(**{**endpoint.options, **case.options(tmp_path)})
         for before in case.before:
             await answered(daemon, endpoint, before)
         seen.append((case.seen or endpoint.seen)(await answered(daemon, endpoint, fields)))
@@ -97,7 +97,8 @@ async def test_an_honoured_one_changes_something(
 
 
 @pytest.mark.parametrize(("endpoint", "table"), [one[1:] for one in ALL], ids=NAMES)
-async def test_an_accepted_one_changes_nothing(daemon: Daemon, endpoint: Endpoint, table: Table) -> None:
+async def test_an_accepted_one_changes_nothing(serve: Serve, endpoint: Endpoint, table: Table) -> None:
+    daemon = await serve(**endpoint.options)
     plain = endpoint.seen(await answered(daemon, endpoint, {}))
     for row in table.rows:
         if row.treatment == "accepted":
@@ -117,7 +118,8 @@ def refusal(table: Table, name: str, value: Any) -> ApiError | None:
 
 
 @pytest.mark.parametrize(("endpoint", "table"), [one[1:] for one in ALL], ids=NAMES)
-async def test_a_refused_one_is_refused(daemon: Daemon, endpoint: Endpoint, table: Table) -> None:
+async def test_a_refused_one_is_refused(serve: Serve, endpoint: Endpoint, table: Table) -> None:
+    daemon = await serve(**endpoint.options)
     for row in table.rows:
         if row.treatment == "refused":
             for value in LOUD:
@@ -131,7 +133,8 @@ async def test_a_refused_one_is_refused(daemon: Daemon, endpoint: Endpoint, tabl
 
 
 @pytest.mark.parametrize(("endpoint", "row"), rows("refused"))
-async def test_a_refused_one_may_ask_for_nothing(daemon: Daemon, endpoint: Endpoint, row: Parameter) -> None:
+async def test_a_refused_one_may_ask_for_nothing(serve: Serve, endpoint: Endpoint, row: Parameter) -> None:
+    daemon = await serve(**endpoint.options)
     plain = endpoint.seen(await answered(daemon, endpoint, {}))
     for value in (None, *row.neutral):
         assert endpoint.seen(await answered(daemon, endpoint, endpoint.place(row.name, value))) == plain

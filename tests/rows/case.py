@@ -39,6 +39,8 @@ class Endpoint:
     seen: Seen
     cases: Mapping[str, Case]
     """By the parameter's name."""
+    options: Json = field(default_factory=dict)
+    """Of the daemon."""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     """Parameters that another test shows: file::name."""
     unseen: Mapping[str, str] = field(default_factory=dict)

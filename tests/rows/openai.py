@@ -197,4 +197,15 @@ ENDPOINTS: dict[str, Endpoint] = {
         unseen=UNSEEN,
         elsewhere={"add_special_tokens": "tests/test_completions.py::test_tokens_around_a_text"},
     ),
+    "embeddings": Endpoint(
+        path="/v1/embeddings",
+        body={"input": "hello"},
+        seen=member("data"),
+        cases={
+            "input": Case(given={"input": "good morning"}),
+            "encoding_format": Case(given={"encoding_format": "base64"}),
+        },
+        options={"model": "sim:dense,embed=16"},
+        unseen={**UNSEEN, "dimensions": "only those of the model are taken"},
+    ),
 }
