@@ -120,6 +120,16 @@ class ApiError(Exception):
         return {}
 
 
+class ContextLengthError(ApiError):
+    """What was asked for does not fit: the sentence that agents recognise has other words in each dialect."""
+
+    def __init__(self, n_ctx: int, n_tokens: int, message: str, param: str) -> None:
+        """`n_tokens`: at least so many were asked for, one of them for the answer."""
+        self.n_ctx = n_ctx
+        self.n_tokens = n_tokens
+        super().__init__("context_length_exceeded", message, param)
+
+
 def code_of_status(word: str) -> str:
     """The code of an `llm_status` word; words that can only mean a defect of the daemon are internal errors."""
     code = _STATUS_CODES.get(word, word)
@@ -135,8 +145,9 @@ def advice_on_length(n_ctx: int, n_ctx_train: int) -> str:
 
 def context_length_error(n_ctx: int, n_prompt: int, param: str, n_ctx_train: int = 0) -> ApiError:
     """Agents recognise the overflow by this text and compact their history. `param`: where the prompt came from."""
-    return ApiError(
-        "context_length_exceeded",
+    return ContextLengthError(
+        n_ctx,
+        n_prompt + 1,
         f"This model's maximum context length is {n_ctx} tokens. However, you requested {n_prompt + 1} tokens "
         f"({n_prompt} in the prompt, at least 1 for the answer). {advice_on_length(n_ctx, n_ctx_train)}",
         param,

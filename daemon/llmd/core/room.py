@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .errors import ApiError, advice_on_length, context_length_error
+from .errors import ContextLengthError, advice_on_length, context_length_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,9 @@ class Room:
     def check_bytes(self, n_bytes: int, param: str) -> None:
         if n_bytes > self.n_bytes:
             n_tokens = -(-n_bytes // self.token_bytes_max)
-            raise ApiError(
-                "context_length_exceeded",
+            raise ContextLengthError(
+                self.n_ctx,
+                n_tokens,
                 f"This model's maximum context length is {self.n_ctx} tokens. However, you requested at least "
                 f"{n_tokens} tokens ({n_bytes} bytes of text in {param}). "
                 f"{advice_on_length(self.n_ctx, self.n_ctx_train)}",

@@ -25,6 +25,8 @@ _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 _CLOSING_CODES = ("invalid_http", "request_timeout")
 """After these nobody knows where the next request would begin."""
 _CLIENT_GONE = 499
+_REASONS = {_CLIENT_GONE: "Request Cancelled", 529: "Overloaded"}
+"""Of statuses that HTTP does not define."""
 _READING = ("GET", "HEAD", "OPTIONS")
 _CREDENTIALS = struct.Struct("iII")
 """pid, uid, gid."""
@@ -83,16 +85,19 @@ async def _answer(state: State, request: web.Request, handler: Handler, facts: F
 
 
 def _envelope(request: web.Request, facts: Facts) -> Envelope:
-    """That of the address, whatever is wrong with the method."""
+    """That of the address, or of the one it is beneath, whatever is wrong with the method."""
+    envelopes = request.app[ENVELOPES]
     endpoint = request.path.removeprefix("/v1") if facts.endpoint == UNMATCHED else facts.endpoint
-    return request.app[ENVELOPES].get(endpoint, OWN)
+    if endpoint not in envelopes:
+        endpoint = next((one for one in envelopes if endpoint.startswith(f"{one}/")), "")
+    return envelopes.get(endpoint, OWN)
 
 
 def error_response(error: ApiError, envelope: Envelope = OWN) -> web.Response:
-    reason = "Request Cancelled" if error.status == _CLIENT_GONE else None
+    status = envelope.status(error.status)
     response = web.Response(
-        status=error.status,
-        reason=reason,
+        status=status,
+        reason=_REASONS.get(status),
         body=envelope.body(error),
         content_type="application/json",
         headers=error.headers(),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -15,6 +15,11 @@ class Envelope:
     kind: type[msgspec.Struct]
     """For /openapi.json."""
     body: Callable[[ApiError], bytes]
+    statuses: Mapping[int, int] = field(default_factory=dict)
+    """Where its clients know another status than that of the table."""
+
+    def status(self, status: int) -> int:
+        return self.statuses.get(status, status)
 
 
 class ErrorBody(msgspec.Struct, frozen=True):

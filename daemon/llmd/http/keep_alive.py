@@ -1,4 +1,4 @@
-"""A stream that has been silent for --keepalive-interval gets a comment: proxies and clients give up silent ones."""
+"""A stream that has been silent for --keepalive-interval is sent something: proxies and clients give up silent ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes the parts of one request as an event stream: keep_alive.py and slow_reader.py watch it."""
+"""Writes the parts of one request as a stream: keep_alive.py and slow_reader.py watch it."""
 
 from __future__ import annotations
 
@@ -13,10 +13,8 @@ from ..core.parts import Failed
 from ..engine.generation import CancelReason
 from ..pipeline.answering import Answering
 from ..process.logs import fields
-from . import event_stream
 from .connection import unread_s
 from .context import FACTS, STATE
-from .event_stream import KEEP_ALIVE
 from .keep_alive import KeepAlive
 from .slow_reader import SlowReader
 from .writer import Writer
@@ -32,7 +30,7 @@ class Stream:
         self._answering = answering
         self._writer = writer
         self._metrics = request.app[STATE].metrics
-        self._response = web.StreamResponse(headers={**event_stream.HEADERS, **headers})
+        self._response = web.StreamResponse(headers={**writer.framing.headers(), **headers})
         self.n_writes = 0
         """Completed ones."""
         self.is_writing = False
@@ -68,7 +66,7 @@ class Stream:
             parts = await answering.parts()
             if answering.is_over:
                 break
-            await self._write(writer.events(parts) if parts else KEEP_ALIVE)
+            await self._write(writer.events(parts) if parts else writer.framing.keep_alive)
         if answering.error is not None:
             self._request[FACTS].error_code = answering.error.code
         await self._write(writer.events(parts) + writer.ending())

@@ -7,10 +7,14 @@ from typing import Protocol
 
 from ..core.parts import Part
 from .context import State
+from .framing import Framing
 
 
 class Writer(Protocol):
     """Of one request. `whole`, or `opening`, then `events` as parts come, then `ending`."""
+
+    framing: Framing
+    """Of the stream: what `events` are in."""
 
     def whole(self, parts: Sequence[Part]) -> bytes:
         """The JSON of all answers; none of the parts has failed."""
@@ -19,7 +23,7 @@ class Writer(Protocol):
         """Sent before there are any parts; b"" for nothing."""
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        """In the frame of event_stream.py."""
+        """As many as the parts need."""
 
     def ending(self) -> bytes:
         """Behind all parts."""

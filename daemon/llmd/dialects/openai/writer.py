@@ -35,6 +35,7 @@ class AnswerWriter(ABC):
     """What both kinds of completion share. All of an event but its text is encoded once, so that a token costs
     one small join."""
 
+    framing = event_stream.FRAMING
     _id_prefix: str
     _chunk_kind: str
     _whole_kind: type[ChatCompletion] | type[Completion]

@@ -8,7 +8,9 @@ from typing import Any
 
 from aiohttp import web
 
+from .. import event_stream
 from ..envelope import OWN, Envelope
+from ..framing import Framing
 from .failures import BODY, EVERYWHERE, KEYED
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -28,6 +30,8 @@ class Endpoint:
     media: str = "application/json"
     generates: bool = False
     """It answers in a session, as a whole or as a stream."""
+    framing: Framing = event_stream.FRAMING
+    """Of that stream."""
     envelope: Envelope = OWN
     """In which its errors travel."""
     failures: tuple[str, ...] = ()

@@ -100,14 +100,14 @@ def _success(row: Endpoint) -> dict[str, Any]:
         return {"description": row.summary, "content": {row.media: {"schema": schema}}}
     content: dict[str, Any] = {_JSON: {"schema": _ref(row.answer)}}
     if row.generates:
-        content["text/event-stream"] = {"schema": {"type": "string"}}
+        content[row.framing.media] = {"schema": {"type": "string"}}
     return {"description": row.summary, "content": content}
 
 
 def _failures(row: Endpoint) -> dict[str, Any]:
     """Readiness is the one answer that is not an error envelope when it is not 200."""
     failures = {
-        str(status): {
+        str(row.envelope.status(status)): {
             "description": "A code of: " + ", ".join(codes),
             "content": {_JSON: {"schema": _ref(row.envelope.kind)}},
         }
