@@ -15,7 +15,7 @@ from llmd.answers.memory import AnswerMemory, digests_of
 from llmd.core import limits
 from llmd.core.asked import Asked, ChatPrompt, PlainMessage, RawPrompt, SamplingAsked
 from llmd.core.errors import ApiError
-from llmd.core.parts import End, Failed, Part, TextPart
+from llmd.core.parts import End, Failed, Part, Progress, TextPart
 from llmd.core.session_key import SCRATCH
 from llmd.engine.engine import Engine
 from llmd.engine.generation import CancelReason, Generation
@@ -209,6 +209,24 @@ async def test_an_answer_that_is_parsed_waits_for_who_takes_it(served: Served, m
     assert await paused.get() is False
     parts = await all_parts(one)
     assert isinstance(parts[-1], End) and parts[-1].usage.n_generated == 90_000
+
+
+async def test_the_stop_string_that_ended_it_is_told(served: Served) -> None:
+    said = text_of(await all_parts(await answering(served)), 0)
+    for stops, wanted in (([said[5:9]], said[5:9]), (["never, ever", said[:2]], said[:2]), (["never, ever"], None)):
+        end = (await all_parts(await answering(served, stop=stops)))[-1]
+        assert isinstance(end, End) and (end.stop, end.reason) == (wanted, "stop" if wanted else "length")
+
+
+async def test_the_beginning_is_told_to_who_asks(served: Served) -> None:
+    for n_answers in (1, 2):
+        parts = await all_parts(await answering(served, returns_progress=True, n_answers=n_answers))
+        for index in range(n_answers):
+            own = [part for part in parts if part.index == index]
+            first, end = own[0], own[-1]
+            assert isinstance(first, Progress) and isinstance(end, End)
+            assert (first.n_prompt, first.n_cached) == (end.usage.n_prompt, end.usage.n_cached)
+            assert first.n_processed == first.n_cached
 
 
 async def test_a_nudge_brings_nothing(served: Served) -> None:

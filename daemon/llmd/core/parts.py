@@ -126,6 +126,8 @@ class End(msgspec.Struct, frozen=True):
     reason: EndReason
     usage: UsedTokens
     session: SessionReport
+    stop: str | None = None
+    """The stop string that ended it."""
 
 
 class Failed(msgspec.Struct, frozen=True):

@@ -75,6 +75,7 @@ class Answering:
         """One for each answer; none: answers are text."""
         self._keeping: dict[int, Callable[[PlainMessage], None]] = {}
         """By index of the answer: what keeps it as this message, when it has ended and before that is told."""
+        self._stops = ready.asked.stop
         self.generations: list[Generation] = []
         """One for each answer; its index is that of its parts."""
         self._told: list[Told] = []
@@ -198,7 +199,14 @@ class Answering:
             if keep := self._keeping.pop(index, None):
                 keep(parsing.message())
         report = msgspec.structs.replace(report_of(generation), id=self._asked.key.id or None)
-        return End(index, generation.end_reason(), usage_of(generation, n_reasoning), report)
+        usage = usage_of(generation, n_reasoning)
+        return End(index, generation.end_reason(), usage, report, self._stop_of(generation))
+
+    def _stop_of(self, generation: Generation) -> str | None:
+        """The one that ended it of those that were asked for; the template's are the model's own end."""
+        finished = generation.finished
+        found = self._stops[finished.stop_index :][:1] if finished is not None and finished.stop_index >= 0 else []
+        return found[0] if found else None
 
     async def _n_tokens(self, text: str) -> int:
         """That the text would be: nobody counts them as they come. 0 where too much waits to be counted."""

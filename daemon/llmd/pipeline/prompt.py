@@ -43,13 +43,21 @@ async def prepared(served: Served, asked: Asked, sender: Sender) -> Prepared:
 
 
 async def rendered(
-    served: Served, asked: ChatPrompt, key: SessionKey, parent: str, sender: Sender, form: Form = ANY_FORM
+    served: Served,
+    asked: ChatPrompt,
+    key: SessionKey,
+    parent: str,
+    sender: Sender,
+    form: Form = ANY_FORM,
+    *,
+    has_to_fit: bool = True,
 ) -> Prepared:
+    """`has_to_fit`: false where a prompt larger than the context is only looked at."""
     engine, owner, messages = served.engine, sender.owner, asked.messages
     if sender.is_large:
-        digests = await engine.in_thread(owner, sender.n_bytes, lambda: _digests(served, asked, sender))
+        digests = await engine.in_thread(owner, sender.n_bytes, lambda: _digests(served, asked, sender, has_to_fit))
     else:
-        digests = _digests(served, asked, sender)
+        digests = _digests(served, asked, sender, has_to_fit)
     served.answers.inherit(owner, parent, key.id)
     splices = _splices(served, asked, owner, key, digests)
 
@@ -83,10 +91,10 @@ def _in_client_s_words(error: ApiError, form: Form) -> ApiError:
     return ApiError(error.code, error.message.replace(error.param, param, 1), param)
 
 
-def _digests(served: Served, asked: ChatPrompt, sender: Sender) -> list[bytes]:
+def _digests(served: Served, asked: ChatPrompt, sender: Sender, has_to_fit: bool) -> list[bytes]:
     """Of the conversation, if its text can fit."""
     room = served.engine.room
-    if sender.n_bytes > room.n_bytes:  # or they cannot be too long
+    if has_to_fit and sender.n_bytes > room.n_bytes:  # or they cannot be too long
         room.check_bytes(text_bytes_of(asked.messages), asked.param)
     return digests_of(asked.messages)
 
