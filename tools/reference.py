@@ -7,20 +7,24 @@ date.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from llmd.core import errors, limits
 from llmd.core.section import Section
 from llmd.ctl import manual as llmctl
-from llmd.dialects.openai import parameters
-from llmd.dialects.parameters import with_endpoints
+from llmd.dialects.anthropic import parameters as anthropic
+from llmd.dialects.openai import parameters as openai
+from llmd.dialects.parameters import Table, with_endpoints
 from llmd.process import manual as daemon
 from llmd.process.config_table import OPTIONS
 from llmd.process.option import Option
 from tools import verbs
 from tools.manual import pages
 
+DIALECTS = {"parameters": openai.TABLES, "messages parameters": anthropic.TABLES}
+"""Their tables of parameters, by the name of the block that shows them."""
+TABLES = [table for tables in DIALECTS.values() for table in tables]
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
@@ -60,19 +64,23 @@ def _option_row(option: Option) -> tuple[str, ...]:
     return flag, f"`{option.environment}`", shown, option.help
 
 
-def request_parameters() -> str:
-    honoured = [found for found in with_endpoints(parameters.TABLES) if found[0].treatment == "honoured"]
+def request_parameters(tables: Sequence[Table]) -> str:
+    """Of one dialect."""
+    honoured = [found for found in with_endpoints(tables) if found[0].treatment == "honoured"]
     table = markdown(
         ("honoured", "endpoint", "meaning"),
         ((f"`{row.name}`", " ".join(endpoints), row.note) for row, endpoints in honoured),
     )
-    accepted, refused = _names("accepted"), _names("refused")
-    return f"{table}\n\n*Accepted:* {accepted}.\n\n*Refused, unless the value asks for nothing:* {refused}."
+    accepted, refused = _names(tables, "accepted"), _names(tables, "refused")
+    told = f"{table}\n\n*Accepted:* {accepted}."
+    return f"{told}\n\n*Refused, unless the value asks for nothing:* {refused}." if refused else told
 
 
-def _names(treatment: str) -> str:
-    rows = (row for row, _ in with_endpoints(parameters.TABLES))
-    names = dict.fromkeys(row.name for row in rows if row.treatment == treatment)
+def _names(tables: Sequence[Table], treatment: str) -> str:
+    """Without those that another endpoint honours."""
+    rows = [row for row, _ in with_endpoints(tables)]
+    honoured = {row.name for row in rows if row.treatment == "honoured"}
+    names = dict.fromkeys(row.name for row in rows if row.treatment == treatment and row.name not in honoured)
     return ", ".join(f"`{name}`" for name in names)
 
 
@@ -119,7 +127,7 @@ def blocks() -> dict[str, str]:
         "reasons": reasons(),
         "endpoints": endpoints(),
         "options": option_table(),
-        "parameters": request_parameters(),
+        **{name: request_parameters(tables) for name, tables in DIALECTS.items()},
         "limits": limit_table(),
         "errors": error_codes(),
         "metrics": metrics(),

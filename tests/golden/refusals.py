@@ -75,6 +75,29 @@ CHAT_REFUSALS: tuple[dict[str, Any], ...] = (
     {"chat_template_kwargs": {str(n): n for n in range(65)}},
 )
 
+MESSAGE_REFUSALS: tuple[dict[str, Any], ...] = (
+    {"max_tokens": 0},
+    {"max_tokens": None},
+    {"temperature": 2.5},
+    {"top_p": -1},
+    {"stop_sequences": ["x"] * 17},
+    {"stop_sequences": "x"},
+    {"session_id": "has space"},
+    {"max_tokns": 1},
+    {"messages": []},
+    {"messages": [{"role": "tool", "content": "x"}]},
+    {"messages": [{"role": "user", "content": [{"type": "image", "source": {"type": "base64", "data": "x"}}]}]},
+    {"messages": [{"role": "user", "content": [{"type": "document", "source": {"type": "url", "url": "x"}}]}]},
+    {"messages": [_USER, {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "f", "input": 5}]}]},
+    {"messages": [_USER, {"role": "user", "content": [{"type": "tool_result", "content": "x"}]}]},
+    {"system": [{"type": "text"}]},
+    {"tools": [{"name": "with space", "input_schema": {}}]},
+    {"tool_choice": {"type": "any"}},
+    {"tool_choice": {"type": "tool"}},
+    {"thinking": {"type": "enabled", "budget_tokens": 0}},
+    {"output_config": {"format": {"type": "json_schema"}}},
+)
+
 COMPLETION_REFUSALS: tuple[dict[str, Any], ...] = (
     *_EITHER,
     {"prompt": ["a", [1]], "n": 9},

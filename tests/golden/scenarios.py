@@ -10,13 +10,15 @@ from typing import Any
 
 from llmd.app import stop_serving
 from tests.calling import READ, calling
-from tests.golden.refusals import CHAT_REFUSALS, COMPLETION_REFUSALS
+from tests.golden.refusals import CHAT_REFUSALS, COMPLETION_REFUSALS, MESSAGE_REFUSALS
 from tests.golden.transcript import Transcript
 from tests.serving import Daemon, chat
 from tests.test_delivery import slow_reader
 from tests.test_sessions import ENDLESS, SLOW, running
 
 CHAT, COMPLETIONS, TEMPLATE = "/v1/chat/completions", "/v1/completions", "/apply-template"
+MESSAGES, COUNT_TOKENS = "/v1/messages", "/v1/messages/count_tokens"
+MESSAGE: dict[str, Any] = {"max_tokens": 8, "temperature": 0, "messages": [{"role": "user", "content": "hello"}]}
 USAGE: dict[str, Any] = {"stream_options": {"include_usage": True}}
 GREEDY: dict[str, Any] = {"temperature": 0}
 COLD: dict[str, Any] = {"cache_prompt": False}
@@ -263,6 +265,38 @@ async def shutdown(transcript: Transcript, serve: Serve, _: Path) -> None:
     await transcript.ask(daemon, COMPLETIONS, raw(stream=True))
 
 
+async def messages(transcript: Transcript, serve: Serve, directory: Path) -> None:
+    """Anthropic's: whole and streamed, counted, stopped, refused, failed, and before the handler."""
+    daemon = await serve(model="sim:hybrid")
+    history: list[dict[str, Any]] = []
+    for turn in range(3):
+        history.append({"role": "user", "content": [{"type": "text", "text": f"question {turn}"}]})
+        body = {**MESSAGE, "system": "be brief", "messages": history, "session_id": "s"}
+        await transcript.ask(daemon, COUNT_TOKENS, body)
+        answer = json.loads(await transcript.ask(daemon, MESSAGES, body))
+        await transcript.ask(daemon, f"{MESSAGES}?beta=true", {**body, "stream": True})
+        history.append({"role": "assistant", "content": answer["content"]})
+    for is_stream in (False, True):
+        stops = {"stop_sequences": ["never, ever", history[-1]["content"][0]["text"][9:14]], "stream": is_stream}
+        await transcript.ask(daemon, MESSAGES, {**body, "messages": history[:5], **stops})
+    for fields in MESSAGE_REFUSALS:
+        assert b'{"type":"error"' in await transcript.ask(daemon, MESSAGES, {**MESSAGE, **fields})
+    keys = directory / "keys"
+    keys.write_text("a-key-that-nobody-guesses somebody\n")
+    keys.chmod(0o600)
+    closed, key = await serve(api_key_file=keys, body_limit=4096), {"X-Api-Key": "a-key-that-nobody-guesses"}
+    for path in (MESSAGES, COUNT_TOKENS, "/messages/batches"):
+        await transcript.ask(closed, path, MESSAGE)
+        await transcript.ask(closed, path, method="GET", headers=key)
+        await transcript.ask(closed, path, b"{", headers=key)
+    await transcript.ask(closed, MESSAGES, {**MESSAGE, "system": "x" * 5000}, headers=key)
+    small = await serve(ctx_size=64, model="sim:dense,fail_at=12")
+    await transcript.ask(small, MESSAGES, {**MESSAGE, "system": "word " * 70})
+    await transcript.ask(small, MESSAGES, {**MESSAGE, "max_tokens": 100, "stream": True}, is_endless=True)
+    small.state.admission.limit = 0
+    await transcript.ask(small, MESSAGES, MESSAGE)
+
+
 async def keep_alive(transcript: Transcript, serve: Serve, _: Path) -> None:
     """A prefill of a second; a comment is due every tenth."""
     daemon = await serve(model="sim:dense,token_us=4000", keepalive_interval=0.1)
@@ -334,6 +368,6 @@ SCENARIOS: dict[str, Scenario] = {
     for scenario in (
         whole, streams, told, stop_strings, conversations, sessions, templates, refused_fields, context_length,
         capacity, deadline, cancelled, failed_step, slow_readers, shutdown, keep_alive, before_the_handler, calls,
-        thoughts,
+        thoughts, messages,
     )
 }  # fmt: skip

@@ -19,15 +19,15 @@ from tests.serving import SETTLE_S, Daemon
 _VOLATILE_HEADERS = (b"date:", b"server:")
 _NORMAL = (
     (re.compile(rb"(?im)^(< content-length: )\d+"), rb"\1N"),
-    (re.compile(rb'"id":"(chatcmpl|cmpl)-[0-9a-f]{24}"'), rb'"id":"\1-ID"'),
+    (re.compile(rb'"id":"(chatcmpl-|cmpl-|msg_)[0-9a-f]{24}"'), rb'"id":"\1ID"'),
     (re.compile(rb'"id":"(?:[A-Za-z0-9]{9}|call_[0-9a-f]{24})","type":"function"'), rb'"id":"ID","type":"function"'),
     (re.compile(rb'"created":\d+'), rb'"created":TIME'),
     (re.compile(rb'"system_fingerprint":"llmd-[0-9a-f]{12}"'), rb'"system_fingerprint":"FINGERPRINT"'),
     (re.compile(rb'"(\w+_ms|\w+_per_second)":[0-9.e+-]+'), rb'"\1":TIME'),
     (re.compile(rb"(-\d+\.\d{3})\d{7,}"), rb"\1"),
 )
-_TEXT = rb'((?:[^"\\]|\\.)+)("[^"]*"finish_reason":null}\]})'
-_TEXT_EVENT = re.compile(rb'(data: .*"(?:content|reasoning_content|text)":")' + _TEXT)
+_TEXT = rb'((?:[^"\\]|\\.)+)("[^"]*"finish_reason":null}\]}|"}})'
+_TEXT_EVENT = re.compile(rb'((?:event: \w+\n)?data: .*"(?:content|reasoning_content|text)":")' + _TEXT)
 _CALL_EVENT = re.compile(rb'(data: .*"arguments":")' + _TEXT.replace(b"+", b"*", 1))
 _CALL_BEGINS = re.compile(rb'"id":"\w+","type":"function",|"name":"\w+",')
 _COMMENT = b": keep-alive"

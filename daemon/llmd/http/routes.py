@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from ..dialects.anthropic import messages
+from ..dialects.anthropic import wire as anthropic
+from ..dialects.anthropic.envelope import ENVELOPE as ANTHROPIC
+from ..dialects.anthropic.writer import MessageWriter
 from ..dialects.openai import chat, completions
 from ..dialects.openai import wire as openai
 from .context import ENVELOPES, OPENAPI, PUBLIC
@@ -17,6 +21,12 @@ ENDPOINTS = (
              openai.ChatCompletion, openai.ChatCompletionRequest, generates=True, failures=GENERATES),
     Endpoint("POST", "/v1/completions", completions.completions, "Continue a text, as one answer or a stream",
              openai.Completion, openai.CompletionRequest, generates=True, failures=GENERATES),
+    Endpoint("POST", "/v1/messages", messages.create_message, "Answer a conversation in Anthropic's form",
+             anthropic.MessageAnswer, anthropic.MessagesRequest, generates=True, framing=MessageWriter.framing,
+             envelope=ANTHROPIC, failures=GENERATES),
+    Endpoint("POST", "/v1/messages/count_tokens", messages.count_message_tokens,
+             "How many tokens the prompt of /v1/messages would have", anthropic.TokenCount,
+             anthropic.CountTokensRequest, envelope=ANTHROPIC, failures=RENDERS),
     Endpoint("GET", "/v1/models", models.list_models, "The model being served", wire.ModelList),
     Endpoint("GET", "/v1/models/{id}", models.show_model, "One model", wire.Model, failures=("model_not_found",)),
     Endpoint("GET", "/v1/sessions", sessions.list_sessions, "Sessions, the last used first", wire.SessionList),

@@ -1,0 +1,1 @@
+"""Anthropic's messages, and the counting of their tokens."""

@@ -1,0 +1,54 @@
+"""From the parts of a whole answer to the blocks of a message. Pure."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+import msgspec
+
+from ...core.errors import ApiError
+from ...core.parts import Part, ReasoningPart, TextPart, ToolCallPiece
+from ...engine.json_scan import ARGUMENTS
+from .wire import AnswerBlock, TextBlock, ThinkingBlock, ToolUseBlock
+
+SIGNATURE = "llmd"
+"""Nothing is proven with it; clients drop thoughts that have none."""
+Place = tuple[type[Part], int]
+Said = TextPart | ReasoningPart | ToolCallPiece
+
+
+def place_of(part: Said) -> Place:
+    """Parts one behind the other with the same place are one block."""
+    return type(part), part.call if isinstance(part, ToolCallPiece) else 0
+
+
+def call_id(piece: ToolCallPiece) -> str:
+    return piece.id or "toolu_" + secrets.token_hex(12)
+
+
+def blocks_of(parts: Sequence[Part]) -> list[AnswerBlock]:
+    said = (part for part in parts if isinstance(part, Said))
+    return [block for _, run in groupby(said, place_of) for block in _block(list(run))]
+
+
+def _block(run: list[Any]) -> Iterator[AnswerBlock]:
+    first = run[0]
+    if isinstance(first, ToolCallPiece):
+        yield _call(first, "".join(piece.arguments for piece in run))
+        return
+    text = "".join(part.text for part in run)
+    if text:
+        yield ThinkingBlock(text, SIGNATURE) if isinstance(first, ReasoningPart) else TextBlock(text)
+
+
+def _call(first: ToolCallPiece, arguments: str) -> AnswerBlock:
+    """What is no object can be no input: then the call is shown as the model wrote it."""
+    name = first.name or ""
+    try:
+        found = msgspec.json.decode(ARGUMENTS.clean(arguments.strip().encode() or b"{}"), type=dict[str, Any])
+    except (ApiError, msgspec.DecodeError, RecursionError):
+        return TextBlock(f"{name}({arguments})")
+    return ToolUseBlock(call_id(first), name, found)

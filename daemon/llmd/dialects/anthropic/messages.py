@@ -1,0 +1,42 @@
+"""POST /v1/messages, and how many tokens its prompt would have: POST /v1/messages/count_tokens."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from ...core.asked import Asked
+from ...http import body
+from ...http.answer import answer, sender_of
+from ...http.context import STATE
+from ...http.deadline import in_time
+from ...http.respond import respond
+from ...http.writer import Writing
+from ...pipeline.prompt import rendered
+from .parameters import COUNT_TOKENS, MESSAGES
+from .reader import asked_of, conversation_of, session_of
+from .wire import CountTokensRequest, MessagesRequest, TokenCount
+from .writer import MessageWriter
+
+
+async def create_message(request: web.Request) -> web.StreamResponse:
+    return await answer(request, _read)
+
+
+async def _read(request: web.Request) -> tuple[Asked, Writing]:
+    headers = request.headers.items()
+    asked = await body.read_as(request, MessagesRequest, MESSAGES.check, lambda wanted: asked_of(wanted, headers))
+    return asked, MessageWriter
+
+
+async def count_message_tokens(request: web.Request) -> web.Response:
+    """Of a prompt that does not fit the context, too."""
+    state, headers = request.app[STATE], request.headers.items()
+    async with in_time(request):
+        (key, parent), conversation = await body.read_as(
+            request,
+            CountTokensRequest,
+            COUNT_TOKENS.check,
+            lambda wanted: (session_of(wanted, headers), conversation_of(wanted)),
+        )
+        found = await rendered(state.served, conversation, key, parent, sender_of(request), has_to_fit=False)
+        return respond(TokenCount(found.prompt.n_tokens))

@@ -1,0 +1,55 @@
+"""The parameters of Anthropic's messages, and what else their clients send."""
+
+from __future__ import annotations
+
+from ...core import limits
+from ..parameters import Table, accepted, honoured
+
+_PROMPT = (
+    honoured({
+        "model": "any name is accepted and this daemon's model answers, under its own name",
+        "messages": "the conversation; roles user, assistant, system; a text or blocks: text, thinking, tool_use, "
+            "tool_result (a text or parts of text), redacted_thinking, which is passed over; images and documents are "
+            "refused; a last message of the assistant is gone on with",
+        "tool_choice": "auto, any, tool with a name, or none; disable_parallel_tool_use",
+        "thinking": "enabled or disabled: the template variable enable_thinking; adaptive: as the template has it; "
+            "budget_tokens: after so many thinking is ended",
+        "output_config": "effort: the template variable reasoning_effort, xhigh and max as high; format: a JSON schema "
+            "that the answer keeps to",
+        "output_format": "the same as output_config.format",
+        "metadata": "user_id: where it is JSON with a session_id, or ends with _session_ and an id, this names the "
+            "session when nothing else does",
+        "session_id": "the session that this request continues",
+    }),
+    honoured({
+        "system": "a text or blocks of text; a line x-anthropic-billing-header at its beginning, which differs from "
+            "request to request, is left out",
+    }, limits.JSON_TEXT_BYTES_MAX),
+    honoured({
+        "tools": "name, description, input_schema; tools of a type without a schema, which the server would run, are "
+            "passed over",
+    }, limits.TOOLS_BYTES_MAX),
+    accepted({
+        "cache_control": "here and in blocks: everything is kept anyway, and states for messages to come are kept at "
+            "the ends of the system prompt and of the last messages",
+        "service_tier": "", "mcp_servers": "", "container": "", "context_management": "", "compaction": "",
+        "inference_geo": "", "speed": "", "diagnostics": "", "user_profile_id": "", "workspace_id": "",
+        "billing_policy": "", "fallbacks": "", "fallback_credit_token": "", "thread": "", "betas": "",
+        "anthropic_beta": "", "anthropic_version": "",
+    }),
+)  # fmt: skip
+
+_ANSWER = honoured({
+    "max_tokens": "longest answer; cut to the room left in the context",
+    "stream": "events instead of one message",
+    "stop_sequences": "up to 16 texts that end the answer and are not part of it; stop_sequence says which did",
+    "temperature": "0 to 2; 0 is greedy",
+    "top_p": "0 to 1",
+    "top_k": "0 or -1: off",
+})  # fmt: skip
+
+MESSAGES = Table("messages", "messages", *_PROMPT, _ANSWER)
+COUNT_TOKENS = Table(
+    "count_tokens", "messages", *_PROMPT, accepted({row.name: "of what would be generated" for row in _ANSWER})
+)
+TABLES = (MESSAGES, COUNT_TOKENS)

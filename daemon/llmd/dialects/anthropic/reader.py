@@ -1,0 +1,142 @@
+"""From the body of a request to what is asked. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from ...core import limits
+from ...core.asked import Asked, ChatPrompt, Constraint, Tool, ToolChoice
+from ...core.errors import ApiError, shown
+from ...core.sampling import sampling_asked, stops_of
+from ...core.session_key import SessionKey, parent_of, resolve
+from ...core.tools import check_choice, check_count, distinct, tool_of
+from ...engine.json_scan import ARGUMENTS
+from .turns import messages_of
+from .wire import ClientTool, CountTokensRequest, MessagesRequest
+
+Headers = Collection[tuple[str, str]]
+
+_SAMPLING = ("temperature", "top_p", "top_k")
+_MODES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
+_SWITCHES = {"enabled": True, "disabled": False}
+_EFFORTS = {"xhigh": "high", "max": "high"}
+"""What templates know of them."""
+_USER_SESSION = re.compile(r"_session_([\w-]+)\Z", re.ASCII)
+
+
+class _User(msgspec.Struct):
+    """What agents write into metadata.user_id."""
+
+    session_id: str | None = None
+
+
+def asked_of(wanted: MessagesRequest, headers: Headers) -> Asked:
+    """Raises ApiError naming the field."""
+    key, parent = session_of(wanted, headers)
+    return Asked(
+        prompt=conversation_of(wanted),
+        key=key,
+        parent=parent,
+        is_stream=bool(wanted.stream),
+        max_tokens=_at_least_one("max_tokens", wanted.max_tokens),
+        sampling=sampling_asked((name, name, getattr(wanted, name)) for name in _SAMPLING),
+        stop=stops_of(wanted.stop_sequences, "stop_sequences"),
+        constraint=_constraint(wanted),
+        thinking_tokens_max=_thinking_tokens(wanted),
+        returns_progress=bool(wanted.stream),  # a stream begins with what was resident of the prompt
+    )
+
+
+def conversation_of(wanted: CountTokensRequest) -> ChatPrompt:
+    messages, tools = messages_of(wanted.system, wanted.messages), _tools(wanted.tools or [])
+    choice = wanted.tool_choice
+    return ChatPrompt(
+        messages=messages,
+        variables=_variables(wanted),
+        tools=tools,
+        tool_choice=_choice(wanted, tools),
+        has_parallel_calls=False if choice is not None and choice.disable_parallel_tool_use else None,
+        continues=messages[-1].role == "assistant" and not messages[-1].tool_calls,
+    )
+
+
+def session_of(wanted: CountTokensRequest, headers: Headers) -> tuple[SessionKey, str]:
+    """The session, and what it begins as a fork of."""
+    metadata = wanted.metadata if isinstance(wanted.metadata, dict) else {}
+    named = _session_of_user(metadata.get("user_id"))
+    key = resolve(headers, wanted.session_id, None, {"session_id": named} if named is not None else metadata)
+    return key, parent_of(headers, key)
+
+
+def _session_of_user(user: object) -> str | None:
+    if not isinstance(user, str):
+        return None
+    if user.startswith("{"):
+        try:
+            return msgspec.json.decode(ARGUMENTS.clean(user.encode()), type=_User).session_id
+        except (ApiError, msgspec.DecodeError, RecursionError):
+            return None
+    found = _USER_SESSION.search(user)
+    return found[1] if found is not None else None
+
+
+def _at_least_one(param: str, value: int) -> int:
+    if value < 1:
+        raise ApiError("invalid_value", f"{param}: {shown(value)} is less than 1.", param)
+    return value
+
+
+# --- tools -----------------------------------------------------------------------------------------------------------
+
+
+def _tools(offered: list[ClientTool]) -> tuple[Tool, ...]:
+    check_count("tools", len(offered))
+    return distinct(
+        tool_of(f"tools[{n}]", tool.name, tool.description, tool.input_schema)
+        for n, tool in enumerate(offered)
+        if tool.input_schema is not None or tool.type in (None, "custom")
+    )
+
+
+def _choice(wanted: CountTokensRequest, tools: tuple[Tool, ...]) -> ToolChoice:
+    choice = wanted.tool_choice
+    if choice is None:
+        return ToolChoice()
+    if choice.type == "tool" and choice.name is None:
+        raise ApiError("missing_parameter", "tool_choice.name is missing.", "tool_choice.name")
+    names = (choice.name,) if choice.type == "tool" and choice.name is not None else ()
+    return check_choice("tool_choice", ToolChoice(_MODES[choice.type], names), tools)  # type: ignore[arg-type]
+
+
+# --- thinking, form --------------------------------------------------------------------------------------------------
+
+
+def _variables(wanted: CountTokensRequest) -> dict[str, Any]:
+    """What the template is told."""
+    variables: dict[str, Any] = {}
+    switch = _SWITCHES.get(wanted.thinking.type) if wanted.thinking is not None else None
+    if switch is not None:
+        variables["enable_thinking"] = switch
+    effort = wanted.output_config.effort if wanted.output_config is not None else None
+    if effort is not None:
+        variables["reasoning_effort"] = _EFFORTS.get(effort, effort)
+    return variables
+
+
+def _thinking_tokens(wanted: MessagesRequest) -> int | None:
+    thinking = wanted.thinking
+    if thinking is None or thinking.type == "disabled" or thinking.budget_tokens is None:
+        return None
+    return min(_at_least_one("thinking.budget_tokens", thinking.budget_tokens), limits.THINKING_TOKENS_MAX)
+
+
+def _constraint(wanted: MessagesRequest) -> Constraint | None:
+    asked = wanted.output_config.format if wanted.output_config is not None else None
+    form, param = (asked, "output_config.format") if asked is not None else (wanted.output_format, "output_format")
+    if form is None:
+        return None
+    return Constraint("json_schema", msgspec.json.encode(form.form).decode(), f"{param}.schema")

@@ -1,0 +1,128 @@
+"""From Anthropic's turns to the messages of a conversation: the same ones that a chat would have brought. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+
+import msgspec
+
+from ...core import limits
+from ...core.asked import PlainMessage, PlainToolCall
+from ...core.errors import ApiError, shown
+from .wire import InputBlock, InputTurn, ResultPart
+
+_ROLES = ("user", "assistant", "system")
+_BILLING = "x-anthropic-billing-header:"
+_ERROR = "Error: "
+
+
+def messages_of(system: str | list[InputBlock] | None, turns: list[InputTurn]) -> list[PlainMessage]:
+    """Raises ApiError naming the block that cannot be rendered."""
+    found = [message for n, turn in enumerate(turns) for message in _turn(f"messages[{n}]", turn)]
+    if len(found) > limits.MESSAGES_MAX:
+        raise ApiError(
+            "invalid_value",
+            f"messages: {len(found)} messages and results of tools; at most {limits.MESSAGES_MAX} are taken.",
+            "messages",
+        )
+    if not found:
+        raise ApiError("invalid_value", "messages: there is no message to answer.", "messages")
+    return [*_system(system), *_in_order_of_calls(found)]
+
+
+def _system(system: str | list[InputBlock] | None) -> list[PlainMessage]:
+    """Without a first line that is about billing: it differs from request to request, and nothing could be shared."""
+    blocks = [system] if isinstance(system, str) else list(_texts("system", system or ()))
+    if blocks and blocks[0].startswith(_BILLING):
+        rest = blocks[0].partition("\n")[2]
+        blocks[:1] = [rest] if rest.strip() else []
+    text = "\n".join(blocks)
+    return [PlainMessage("system", text)] if text.strip() else []
+
+
+def _turn(path: str, turn: InputTurn) -> list[PlainMessage]:
+    if turn.role not in _ROLES:
+        raise ApiError(
+            "invalid_value", f"{path}.role: {shown(turn.role)} is not one of {', '.join(_ROLES)}.", f"{path}.role"
+        )
+    blocks = [InputBlock("text", turn.content)] if isinstance(turn.content, str) else turn.content
+    if turn.role == "assistant":
+        return _answer(f"{path}.content", blocks)
+    if turn.role == "user":
+        return _question(f"{path}.content", blocks)
+    return [PlainMessage("system", "\n".join(_texts(f"{path}.content", blocks)))]
+
+
+def _question(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
+    """The results of tools first, as templates want them: right behind the calls."""
+    results, texts = [], []
+    for at, block in _placed(path, blocks):
+        if block.type == "tool_result":
+            results.append(_result(at, block))
+        else:
+            texts.append(_text(at, block))
+    return results if results and not texts else [*results, PlainMessage("user", "\n".join(texts))]
+
+
+def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
+    """None for an empty one, as an aborted stream leaves it behind."""
+    texts, thoughts, calls = [], [], []
+    for at, block in _placed(path, blocks):
+        if block.type == "thinking":
+            thoughts.append(_given(at, "thinking", block.thinking))
+        elif block.type == "tool_use":
+            calls.append(_call(at, block))
+        elif block.type != "redacted_thinking":
+            texts.append(_text(at, block))
+    text = "".join(texts)  # what was between them, a call or a thought, has its own place
+    if not text.strip() and not calls:
+        return []
+    return [PlainMessage("assistant", text, tuple(calls), reasoning="".join(thoughts) or None)]
+
+
+def _call(path: str, block: InputBlock) -> PlainToolCall:
+    arguments = msgspec.json.encode(block.input or {}).decode()
+    return PlainToolCall(_given(path, "name", block.name), arguments, block.id)
+
+
+def _result(path: str, block: InputBlock) -> PlainMessage:
+    call = _given(path, "tool_use_id", block.tool_use_id)
+    content = block.content or ""
+    text = content if isinstance(content, str) else "\n".join(_texts(f"{path}.content", content))
+    return PlainMessage("tool", f"{_ERROR}{text}" if block.is_error else text, tool_call_id=call)
+
+
+def _placed(path: str, blocks: Iterable[InputBlock]) -> Iterator[tuple[str, InputBlock]]:
+    return ((f"{path}[{n}]", block) for n, block in enumerate(blocks))
+
+
+def _texts(path: str, blocks: Iterable[InputBlock | ResultPart]) -> Iterator[str]:
+    return (_text(f"{path}[{n}]", block) for n, block in enumerate(blocks))
+
+
+def _text(path: str, block: InputBlock | ResultPart) -> str:
+    if block.type != "text":
+        raise ApiError(
+            "unsupported_parameter",
+            f"{path}: blocks of type {shown(block.type)} are not supported here; only text reaches the model.",
+            path,
+        )
+    return _given(path, "text", block.text)
+
+
+def _given(path: str, name: str, value: str | None) -> str:
+    if value is None:
+        raise ApiError("missing_parameter", f"{path}.{name} is missing.", f"{path}.{name}")
+    return value
+
+
+def _in_order_of_calls(messages: list[PlainMessage]) -> list[PlainMessage]:
+    """Clients send the results of parallel calls in any order, from one request to the next in another."""
+    found: list[PlainMessage] = []
+    places: dict[str | None, int] = {}
+    for is_results, group in groupby(messages, lambda message: message.role == "tool"):
+        run = list(group)
+        places.update((call.id, n) for message in run for n, call in enumerate(message.tool_calls))
+        found += sorted(run, key=lambda result: places.get(result.tool_call_id, len(places))) if is_results else run
+    return found

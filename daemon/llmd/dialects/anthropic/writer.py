@@ -1,0 +1,157 @@
+"""From the parts of an answer to Anthropic's bytes: a message, or its events."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ...core.parts import End, EndReason, Failed, Part, Progress, ReasoningPart, TextPart, ToolCallPiece, UsedTokens
+from ...http import event_stream
+from ...http.context import State
+from ...http.framing import Framing
+from .blocks import SIGNATURE, Place, Said, blocks_of, call_id, place_of
+from .envelope import error_of
+from .wire import MessageAnswer, MessageUsage, OutputDetails, StopReason, ToolUseBlock
+
+_STOP_REASONS: dict[EndReason, StopReason] = {"end": "end_turn", "stop": "stop_sequence", "length": "max_tokens"}
+_DELTAS: dict[type[Part], tuple[bytes, bytes]] = {
+    TextPart: (b"text_delta", b"text"),
+    ReasoningPart: (b"thinking_delta", b"thinking"),
+    ToolCallPiece: (b"input_json_delta", b"partial_json"),
+}
+_TEXT: Place = (TextPart, 0)
+_encode = msgspec.json.Encoder().encode
+
+
+def _named(kind: str, **members: Any) -> bytes:
+    return event_stream.named(kind.encode(), _encode({"type": kind, **members}))
+
+
+_PING = _named("ping")
+
+
+class MessageWriter:
+    """Of one answer. All of a delta but its text is encoded once for its block."""
+
+    framing = Framing(event_stream.FRAMING.media, keep_alive=_PING)
+
+    def __init__(self, state: State) -> None:
+        self._id = "msg_" + secrets.token_hex(12)
+        self._model = state.model_id
+        self._is_begun = False
+        """The message's first event was written."""
+        self._open: Place | None = None
+        """Of the block that has begun and not ended."""
+        self._n_blocks = 0
+        self._delta_opens = self._delta_closes = b""
+        self._calls = False
+        self._ending = b""
+
+    def whole(self, parts: Sequence[Part]) -> bytes:
+        [end] = (part for part in parts if isinstance(part, End))
+        blocks = blocks_of(parts)
+        has_calls = any(isinstance(block, ToolUseBlock) for block in blocks)
+        return _encode(
+            MessageAnswer(
+                id=self._id,
+                model=self._model,
+                content=blocks,
+                usage=usage_of(end.usage),
+                session=end.session,
+                **stopped(end, has_calls),
+            )
+        )
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def opening(self) -> bytes:
+        """Nothing: the message begins with what was resident of the prompt, which is not known yet."""
+        return b""
+
+    def events(self, parts: Sequence[Part]) -> bytes:
+        if len(parts) == 1:  # nearly always
+            return self._event(parts[0])
+        return b"".join(map(self._event, parts))
+
+    def _event(self, part: Part) -> bytes:
+        if type(part) is TextPart and self._open == _TEXT:
+            return self._delta_opens + _encode(part.text) + self._delta_closes
+        if isinstance(part, Said):
+            return self._said(part)
+        if isinstance(part, Progress):
+            uncached = part.n_prompt - part.n_cached
+            return self._begun(MessageUsage(uncached, 0, part.n_cached)) or _PING
+        if isinstance(part, End):
+            return self._begun(usage_of(part.usage)) + self._closed() + self._ended(part)
+        if isinstance(part, Failed):
+            return event_stream.named(b"error", _encode(error_of(part.error)))
+        raise TypeError(f"{type(part).__name__}: nobody can have asked for it")
+
+    def _begun(self, usage: MessageUsage) -> bytes:
+        if self._is_begun:
+            return b""
+        self._is_begun = True
+        return _named("message_start", message=MessageAnswer(id=self._id, model=self._model, usage=usage))
+
+    def _said(self, part: Said) -> bytes:
+        place, before = place_of(part), b""
+        if place != self._open:
+            before = self._begun(MessageUsage()) + self._closed() + self._opened(part, place)
+        text = part.arguments if isinstance(part, ToolCallPiece) else part.text
+        return before + self._delta_opens + _encode(text) + self._delta_closes if text else before
+
+    def _opened(self, part: Said, place: Place) -> bytes:
+        self._open = place
+        kind, member = _DELTAS[type(part)]
+        head = b'{"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":' % (self._n_blocks, kind, member)
+        self._delta_opens = event_stream.NAME_OPENS + b"content_block_delta\n" + event_stream.OPENS + head
+        self._delta_closes = b"}}" + event_stream.CLOSES
+        return _named("content_block_start", index=self._n_blocks, content_block=self._empty(part))
+
+    def _empty(self, part: Said) -> dict[str, Any]:
+        if isinstance(part, TextPart):
+            return {"type": "text", "text": ""}
+        if isinstance(part, ReasoningPart):
+            return {"type": "thinking", "thinking": "", "signature": ""}
+        self._calls = True
+        return {"type": "tool_use", "id": call_id(part), "name": part.name or "", "input": {}}
+
+    def _closed(self) -> bytes:
+        if self._open is None:
+            return b""
+        index, kind = self._n_blocks, self._open[0]
+        self._open = None
+        self._n_blocks += 1
+        signature = {"type": "signature_delta", "signature": SIGNATURE}
+        signed = _named("content_block_delta", index=index, delta=signature) if kind is ReasoningPart else b""
+        return signed + _named("content_block_stop", index=index)
+
+    def _ended(self, end: End) -> bytes:
+        self._ending = _named("message_stop")
+        delta = stopped(end, self._calls)
+        return _named("message_delta", delta=delta, usage=usage_of(end.usage), session=end.session)
+
+    def ending(self) -> bytes:
+        """Nothing after an error."""
+        return self._ending
+
+
+def stopped(end: End, has_calls: bool) -> dict[str, Any]:
+    """Why, and the text that did it."""
+    if has_calls and end.reason != "length":
+        return {"stop_reason": "tool_use", "stop_sequence": None}
+    if end.reason == "stop" and end.stop is None:  # a token that ends answers, as the model's own end
+        return {"stop_reason": "end_turn", "stop_sequence": None}
+    return {"stop_reason": _STOP_REASONS[end.reason], "stop_sequence": end.stop}
+
+
+def usage_of(used: UsedTokens) -> MessageUsage:
+    return MessageUsage(
+        input_tokens=used.n_prompt - used.n_cached,
+        cache_read_input_tokens=used.n_cached,
+        output_tokens=used.n_generated,
+        output_tokens_details=OutputDetails(used.n_reasoning) if used.n_reasoning else msgspec.UNSET,
+    )

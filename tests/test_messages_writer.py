@@ -1,0 +1,212 @@
+"""Parts of an answer as Anthropic's bytes; its own client puts the events together again."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import anthropic
+import httpx2
+import pytest
+
+from llmd.core.errors import ApiError, context_length_error
+from llmd.core.parts import (
+    End,
+    EndReason,
+    Failed,
+    LogProbabilities,
+    Part,
+    Progress,
+    ReasoningPart,
+    SessionReport,
+    TextPart,
+    ToolCallPiece,
+    UsedTokens,
+)
+from llmd.dialects.anthropic.writer import MessageWriter
+from tests.serving import Daemon, Json
+
+REPORT = SessionReport("s", 3, 4, "new", 0.5, 1.5, 2.5)
+STARTED = Progress(0, 7, 3, 3, 0.0)
+USAGE = {"input_tokens": 4, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 3, "output_tokens": 11}
+
+
+def end(reason: EndReason = "end", stop: str | None = None) -> End:
+    return End(0, reason, UsedTokens(7, 3, 11), REPORT, stop)
+
+
+def call(number: int, *pieces: str, id: str | None = None, name: str = "weather") -> list[Part]:
+    first = ToolCallPiece(0, number, pieces[0] if pieces else "", id, name)
+    return [first, *(ToolCallPiece(0, number, piece) for piece in pieces[1:])]
+
+
+def thought(*pieces: str) -> list[Part]:
+    return [ReasoningPart(0, piece) for piece in pieces]
+
+
+def said(*pieces: str) -> list[Part]:
+    return [TextPart(0, piece) for piece in pieces]
+
+
+PLACE = ('{"pla', 'ce":"Ro', 'me"}')
+ANSWERS: dict[str, tuple[list[Part], list[Json], str, str | None]] = {
+    "text": ([*said("Hel", 'lo "é"\n'), end()], [{"type": "text", "text": 'Hello "é"\n'}], "end_turn", None),
+    "nothing": ([end()], [], "end_turn", None),
+    "cut": ([*said("x"), end("length")], [{"type": "text", "text": "x"}], "max_tokens", None),
+    "stopped": ([*said("x"), end("stop", "END")], [{"type": "text", "text": "x"}], "stop_sequence", "END"),
+    "stop token": ([*said("x"), end("stop")], [{"type": "text", "text": "x"}], "end_turn", None),
+    "thought": (
+        [*thought("h", "m"), *said("yes"), end()],
+        [{"type": "thinking", "thinking": "hm", "signature": "llmd"}, {"type": "text", "text": "yes"}],
+        "end_turn",
+        None,
+    ),
+    "calls": (
+        [*thought("hm"), *said("I look."), *call(0, *PLACE, id="c1"), *call(1, "", "{}", id="c2", name="f"), end()],
+        [
+            {"type": "thinking", "thinking": "hm", "signature": "llmd"},
+            {"type": "text", "text": "I look."},
+            {"type": "tool_use", "id": "c1", "name": "weather", "input": {"place": "Rome"}},
+            {"type": "tool_use", "id": "c2", "name": "f", "input": {}},
+        ],
+        "tool_use",
+        None,
+    ),
+    "a call without arguments": (
+        [*call(0, id="c1"), end("stop")],
+        [{"type": "tool_use", "id": "c1", "name": "weather", "input": {}}],
+        "tool_use",
+        None,
+    ),
+    "between calls": (
+        [*call(0, "{}", id="a"), *said("and"), *call(1, "{}", id="b"), *thought("so"), *said("x", "y"), end()],
+        [
+            {"type": "tool_use", "id": "a", "name": "weather", "input": {}},
+            {"type": "text", "text": "and"},
+            {"type": "tool_use", "id": "b", "name": "weather", "input": {}},
+            {"type": "thinking", "thinking": "so", "signature": "llmd"},
+            {"type": "text", "text": "xy"},
+        ],
+        "tool_use",
+        None,
+    ),
+}
+"""Parts, and the content, stop_reason and stop_sequence that they make."""
+EACH = pytest.mark.parametrize("name", ANSWERS)
+
+
+def streamed(writer: MessageWriter, *batches: Sequence[Part]) -> bytes:
+    return writer.opening() + b"".join(writer.events(parts) for parts in batches) + writer.ending()
+
+
+def events_of(stream: bytes) -> list[Json]:
+    """Strict about the form: a name, its data in one line, an empty line; the name is the type."""
+    found = []
+    for block in stream.decode().split("\n\n")[:-1]:
+        matched = re.fullmatch(r"event: (\w+)\ndata: ({.*})", block)
+        assert matched is not None, block
+        found.append(json.loads(matched[2]))
+        assert found[-1]["type"] == matched[1]
+    return found
+
+
+def put_together(stream: bytes) -> anthropic.types.Message:
+    """By the official client."""
+
+    def answer(_: httpx2.Request) -> httpx2.Response:
+        return httpx2.Response(200, headers={"Content-Type": "text/event-stream"}, content=stream)
+
+    http = httpx2.Client(transport=httpx2.MockTransport(answer))
+    client = anthropic.Anthropic(api_key="none", http_client=http)
+    with client.messages.stream(model="m", max_tokens=1, messages=[{"role": "user", "content": "x"}]) as found:
+        return found.get_final_message()
+
+
+def plain(message: anthropic.types.Message) -> list[Json]:
+    return [block.model_dump(exclude_none=True, include={*_MEMBERS}) for block in message.content]
+
+
+_MEMBERS = ("type", "text", "thinking", "signature", "id", "name", "input")
+
+
+@EACH
+async def test_events(daemon: Daemon, name: str) -> None:
+    parts, content, reason, stop = ANSWERS[name]
+    one_by_one = streamed(MessageWriter(daemon.state), [STARTED], *([part] for part in parts))
+    at_once = streamed(MessageWriter(daemon.state), [STARTED, *parts])
+    for stream in (one_by_one, at_once):
+        message = put_together(stream)
+        assert (plain(message), message.stop_reason, message.stop_sequence) == (content, reason, stop)
+        assert message.usage.model_dump(include={*USAGE}) == USAGE and message.model == daemon.state.model_id
+    assert re.sub(b"msg_[0-9a-f]+", b"", one_by_one) == re.sub(b"msg_[0-9a-f]+", b"", at_once)
+
+
+@EACH
+async def test_the_order_of_events(daemon: Daemon, name: str) -> None:
+    """message_start, the blocks one after the other, message_delta, message_stop."""
+    events = events_of(streamed(MessageWriter(daemon.state), [STARTED, *ANSWERS[name][0]]))
+    blocks = len(ANSWERS[name][1])
+    kinds = [event["type"] for event in events if event["type"] != "content_block_delta"]
+    block = ["content_block_start", "content_block_stop"]
+    assert kinds == ["message_start", *block * blocks, "message_delta", "message_stop"]
+    placed = [event["index"] for event in events if event["type"].startswith("content_block")]
+    assert placed == sorted(placed) and set(placed) == set(range(blocks))
+    started = events[0]["message"]
+    assert started["usage"] == {**USAGE, "output_tokens": 0} and started["content"] == []
+    assert events[-2]["usage"] == USAGE and events[-2]["session"]["id"] == "s"
+
+
+@EACH
+async def test_a_whole(daemon: Daemon, name: str) -> None:
+    parts, content, reason, stop = ANSWERS[name]
+    answer = json.loads(MessageWriter(daemon.state).whole([STARTED, *parts]))
+    assert [{key: block[key] for key in block if key in _MEMBERS} for block in answer["content"]] == content
+    assert (answer["stop_reason"], answer["stop_sequence"], answer["usage"]) == (reason, stop, USAGE)
+    assert answer["type"] == "message" and answer["role"] == "assistant" and answer["session"]["id"] == "s"
+
+
+@pytest.mark.parametrize("arguments", ["[1]", '{"a":', "nonsense", '"x"', '{"a":' * 300, '{"a": 1e400}x'])
+async def test_a_call_that_is_no_object_stays_visible(daemon: Daemon, arguments: str) -> None:
+    answer = json.loads(MessageWriter(daemon.state).whole([*said("so: "), *call(0, arguments), end()]))
+    assert [block["type"] for block in answer["content"]] == ["text", "text"]
+    assert answer["content"][1]["text"] == f"weather({arguments})" and answer["stop_reason"] == "end_turn"
+
+
+async def test_thoughts_are_counted_apart(daemon: Daemon) -> None:
+    parts = [*thought("hm"), *said("yes"), End(0, "end", UsedTokens(7, 3, 11, 5), REPORT)]
+    whole = json.loads(MessageWriter(daemon.state).whole(parts))["usage"]
+    assert whole == {**USAGE, "output_tokens_details": {"thinking_tokens": 5}}
+    assert events_of(streamed(MessageWriter(daemon.state), [STARTED, *parts]))[-2]["usage"] == whole
+
+
+async def test_calls_without_an_id_get_one(daemon: Daemon) -> None:
+    parts = [*call(0, "{}"), *call(1, "{}"), end()]
+    whole = json.loads(MessageWriter(daemon.state).whole(parts))["content"]
+    streamed_ones = put_together(streamed(MessageWriter(daemon.state), parts)).content
+    ids = [block["id"] for block in whole] + [block.model_dump()["id"] for block in streamed_ones]
+    assert len(set(ids)) == 4 and all(re.fullmatch("toolu_[0-9a-f]{24}", id) for id in ids)
+
+
+async def test_a_failure_is_the_last_event(daemon: Daemon) -> None:
+    for parts in ([], [STARTED], [STARTED, *said("x")]):
+        events = events_of(streamed(MessageWriter(daemon.state), [*parts, Failed(0, ApiError("step_failed"))]))
+        assert events[-1]["error"]["type"] == "api_error" and events[-1]["error"]["code"] == "step_failed"
+    overflow = streamed(MessageWriter(daemon.state), [Failed(0, context_length_error(64, 70, "messages"))])
+    assert "prompt is too long: 71 tokens > 64 maximum" in events_of(overflow)[0]["error"]["message"]
+    with pytest.raises(anthropic.APIStatusError, match="too long"):
+        put_together(overflow)
+
+
+async def test_progress_keeps_it_alive(daemon: Daemon) -> None:
+    further: list[Any] = [Progress(0, 7, 3, n, 1.0) for n in (5, 7)]
+    events = events_of(streamed(MessageWriter(daemon.state), [STARTED], further, [*said("x"), end()]))
+    assert [event["type"] for event in events[:3]] == ["message_start", "ping", "ping"]
+    [ping] = events_of(MessageWriter.framing.keep_alive)
+    assert ping == {"type": "ping"}
+
+
+async def test_what_nobody_asked_for_is_not_written(daemon: Daemon) -> None:
+    with pytest.raises(TypeError, match="LogProbabilities"):
+        MessageWriter(daemon.state).events([LogProbabilities(0, [], [])])
