@@ -295,6 +295,7 @@ def test_tools_that_are_refused(fields: Json, param: str) -> None:
     [
         ({}, {}, None),
         ({"thinking": {"type": "adaptive"}}, {}, None),
+        ({"thinking": {"type": "between_tools"}}, {}, None),
         ({"thinking": {"type": "disabled", "budget_tokens": 5}}, {"enable_thinking": False}, None),
         ({"thinking": {"type": "enabled", "budget_tokens": 2048}}, {"enable_thinking": True}, 2048),
         ({"output_config": {"effort": "low"}}, {"reasoning_effort": "low"}, None),

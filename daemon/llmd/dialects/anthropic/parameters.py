@@ -12,7 +12,7 @@ _PROMPT = (
             "tool_result (a text or parts of text), redacted_thinking, which is passed over; images and documents are "
             "refused; a last message of the assistant is gone on with",
         "tool_choice": "auto, any, tool with a name, or none; disable_parallel_tool_use",
-        "thinking": "enabled or disabled: the template variable enable_thinking; adaptive: as the template has it; "
+        "thinking": "enabled or disabled: the template variable enable_thinking; others: as the template has it; "
             "budget_tokens: after so many thinking is ended",
         "output_config": "effort: the template variable reasoning_effort, xhigh and max as high; format: a JSON schema "
             "that the answer keeps to",

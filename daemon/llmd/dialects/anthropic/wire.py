@@ -56,9 +56,9 @@ class ClientToolChoice(msgspec.Struct, frozen=True):
 
 
 class ThinkingWish(msgspec.Struct, frozen=True):
-    """`adaptive` leaves it to the model."""
+    """`adaptive` and `between_tools` leave it to the model."""
 
-    type: Literal["enabled", "disabled", "adaptive"]
+    type: Literal["enabled", "disabled", "adaptive", "between_tools"]
     budget_tokens: int | None = None
 
 
