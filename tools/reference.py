@@ -13,14 +13,17 @@ from pathlib import Path
 from llmd.core import errors, limits
 from llmd.core.section import Section
 from llmd.ctl import manual as llmctl
-from llmd.dialects.openai import parameters
+from llmd.dialects.openai import parameters as openai
 from llmd.dialects.parameters import with_endpoints
+from llmd.dialects.responses import parameters as responses
 from llmd.process import manual as daemon
 from llmd.process.config_table import OPTIONS
 from llmd.process.option import Option
 from tools import verbs
 from tools.manual import pages
 
+TABLES = (*openai.TABLES, *responses.TABLES)
+"""Of parameters, of all dialects."""
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
@@ -61,7 +64,7 @@ def _option_row(option: Option) -> tuple[str, ...]:
 
 
 def request_parameters() -> str:
-    honoured = [found for found in with_endpoints(parameters.TABLES) if found[0].treatment == "honoured"]
+    honoured = [found for found in with_endpoints(TABLES) if found[0].treatment == "honoured"]
     table = markdown(
         ("honoured", "endpoint", "meaning"),
         ((f"`{row.name}`", " ".join(endpoints), row.note) for row, endpoints in honoured),
@@ -71,7 +74,7 @@ def request_parameters() -> str:
 
 
 def _names(treatment: str) -> str:
-    rows = (row for row, _ in with_endpoints(parameters.TABLES))
+    rows = (row for row, _ in with_endpoints(TABLES))
     names = dict.fromkeys(row.name for row in rows if row.treatment == treatment)
     return ", ".join(f"`{name}`" for name in names)
 

@@ -1,0 +1,65 @@
+"""POST /v1/responses."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from aiohttp import web
+
+from ...core.asked import Asked
+from ...core.errors import ApiError
+from ...http import body
+from ...http.answer import answer, sender_of
+from ...http.context import FACTS, STATE
+from ...http.writer import Writing
+from .parameters import RESPONSES
+from .reader import ResponseAsked, response_of
+from .store import STORE, StoredResponse
+from .truncation import fitting
+from .wire import ResponseRequest
+from .writer import Keep, ResponseWriter
+
+
+async def create_response(request: web.Request) -> web.StreamResponse:
+    return await answer(request, _read)
+
+
+async def _read(request: web.Request) -> tuple[Asked, Writing]:
+    headers, store, owner = request.headers.items(), request.app[STORE], request[FACTS].caller.owner
+
+    def made(wanted: ResponseRequest) -> ResponseAsked:
+        return response_of(wanted, headers, store, owner)
+
+    asked = await body.read_as(request, ResponseRequest, RESPONSES.check, made)
+    continued = store.find(owner, asked.response.previous_response_id or "")
+    if continued is not None:
+        store.use(continued)
+    wanted = asked.asked
+    _check_there(wanted)
+    if asked.response.truncation == "auto":
+        wanted = await fitting(request.app[STATE], wanted, sender_of(request))
+    return wanted, partial(ResponseWriter, asked=asked, keep=_keep(request, asked))
+
+
+def _check_there(wanted: Asked) -> None:
+    """What the pipeline cannot do yet. Raises ApiError."""
+    asked = (
+        ("tools", "tool calls", getattr(wanted.prompt, "tools", ())),
+        ("text.format", "structured answers", wanted.constraint is not None),
+        ("top_logprobs", "log probabilities", wanted.n_logprobs is not None),
+    )
+    for param, what, is_asked in asked:
+        if is_asked:
+            raise ApiError("unsupported_parameter", f"{param} asks for {what}, which is not supported.", param)
+
+
+def _keep(request: web.Request, asked: ResponseAsked) -> Keep | None:
+    state, store, owner = request.app[STATE], request.app[STORE], request[FACTS].caller.owner
+    if not asked.response.store:
+        return None
+
+    def keep(id: str, told: bytes) -> None:
+        response = StoredResponse(id, owner, asked.asked.key.id, told, asked.input, asked.before)
+        store.keep(response, state.keys.n_owners)
+
+    return keep
