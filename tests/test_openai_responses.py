@@ -77,6 +77,14 @@ async def test_a_stored_conversation(client: openai.AsyncOpenAI) -> None:
     assert refused.value.code == "previous_response_not_found"
 
 
+async def test_tokens_are_counted_as_they_will_be(client: openai.AsyncOpenAI) -> None:
+    counted = await client.responses.input_tokens.count(model="any", input="hello", instructions="be brief")
+    response = await client.responses.create(model="any", input="hello", instructions="be brief", **SHORT)
+    assert response.usage is not None and counted.input_tokens == response.usage.input_tokens
+    more = await client.responses.input_tokens.count(model="any", input="x", previous_response_id=response.id)
+    assert more.input_tokens > counted.input_tokens
+
+
 async def test_what_was_answered_is_sent_back(client: openai.AsyncOpenAI) -> None:
     history: list[Any] = [{"role": "user", "content": "hello"}]
     for turn in range(3):

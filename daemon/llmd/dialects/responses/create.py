@@ -1,4 +1,4 @@
-"""POST /v1/responses."""
+"""POST /v1/responses, and how many tokens its input has: POST /v1/responses/input_tokens."""
 
 from __future__ import annotations
 
@@ -6,17 +6,20 @@ from functools import partial
 
 from aiohttp import web
 
-from ...core.asked import Asked
+from ...core.asked import Asked, ChatPrompt
 from ...core.errors import ApiError
 from ...http import body
 from ...http.answer import answer, sender_of
 from ...http.context import FACTS, STATE
+from ...http.deadline import in_time
+from ...http.respond import respond
 from ...http.writer import Writing
+from ...pipeline.prompt import rendered
 from .parameters import RESPONSES
 from .reader import ResponseAsked, response_of
 from .store import STORE, StoredResponse
 from .truncation import fitting
-from .wire import ResponseRequest
+from .wire import InputTokens, ResponseRequest
 from .writer import Keep, ResponseWriter
 
 
@@ -24,13 +27,25 @@ async def create_response(request: web.Request) -> web.StreamResponse:
     return await answer(request, _read)
 
 
-async def _read(request: web.Request) -> tuple[Asked, Writing]:
+async def count_input_tokens(request: web.Request) -> web.Response:
+    """Of the prompt that the model would get."""
+    async with in_time(request):
+        asked = (await _asked(request)).asked
+        assert isinstance(asked.prompt, ChatPrompt)
+        sender = sender_of(request)
+        found = await rendered(request.app[STATE].served, asked.prompt, asked.key, asked.parent, sender)
+    return respond(InputTokens(input_tokens=found.prompt.n_tokens))
+
+
+async def _asked(request: web.Request) -> ResponseAsked:
     headers, store, owner = request.headers.items(), request.app[STORE], request[FACTS].caller.owner
+    return await body.read_as(
+        request, ResponseRequest, RESPONSES.check, lambda wanted: response_of(wanted, headers, store, owner)
+    )
 
-    def made(wanted: ResponseRequest) -> ResponseAsked:
-        return response_of(wanted, headers, store, owner)
 
-    asked = await body.read_as(request, ResponseRequest, RESPONSES.check, made)
+async def _read(request: web.Request) -> tuple[Asked, Writing]:
+    asked, store, owner = await _asked(request), request.app[STORE], request[FACTS].caller.owner
     continued = store.find(owner, asked.response.previous_response_id or "")
     if continued is not None:
         store.use(continued)

@@ -151,3 +151,8 @@ class InputItemList(msgspec.Struct, frozen=True, kw_only=True):
     first_id: str | None
     last_id: str | None
     has_more: bool
+
+
+class InputTokens(msgspec.Struct, frozen=True, kw_only=True):
+    object: Literal["response.input_tokens"] = "response.input_tokens"
+    input_tokens: int
