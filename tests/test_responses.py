@@ -12,7 +12,7 @@ from llmd.core import limits
 from llmd.dialects.responses.store import STORE
 from tests.conftest import Serve
 from tests.responses import MESSAGE_NAMES, PATH, asking, deltas, events_of, names, respond, stream, text_of
-from tests.serving import Daemon, Json
+from tests.serving import Daemon, Json, config_of, serving
 from tests.test_access import ANN, BOB, bearer, key_file
 
 
@@ -253,6 +253,34 @@ async def test_the_store_is_bounded(daemon: Daemon, monkeypatch: pytest.MonkeyPa
     ids = [(await respond(daemon, f"number {n}"))["id"] for n in range(5)]
     found = [(await daemon.ask("GET", f"{PATH}/{id}")).status for id in ids]
     assert found == [404, 404, 200, 200, 200] and store.n_responses == 3
+
+
+def files(directory: Path) -> list[Path]:
+    return list(directory.rglob("responses.*"))
+
+
+async def test_responses_outlive_the_daemon(tmp_path: Path) -> None:
+    """And their sessions, which stay warm."""
+    async with serving(config_of(tmp_path)) as daemon:
+        first = await respond(daemon, session_id="s")
+        gone = await respond(daemon, "to be deleted")
+        await daemon.ask("DELETE", f"{PATH}/{gone['id']}")
+    async with serving(config_of(tmp_path)) as daemon:
+        assert (await daemon.ask("GET", f"{PATH}/{first['id']}")).json == first
+        assert (await daemon.ask("GET", f"{PATH}/{gone['id']}")).status == 404
+        second = await respond(daemon, "more", previous_response_id=first["id"])
+        assert second["session"]["id"] == "s"
+        assert second["usage"]["input_tokens_details"]["cached_tokens"] >= first["usage"]["total_tokens"] - 1
+        for response in (first, second):
+            await daemon.ask("DELETE", f"{PATH}/{response['id']}")
+    assert files(tmp_path) == [], "what was deleted is on no disk"
+
+
+async def test_without_a_state_directory_responses_end_with_the_daemon(tmp_path: Path) -> None:
+    async with serving(config_of(tmp_path, state_dir=None)) as daemon:
+        first = await respond(daemon)
+    async with serving(config_of(tmp_path, state_dir=None)) as daemon:
+        assert (await daemon.ask("GET", f"{PATH}/{first['id']}")).status == 404
 
 
 # --- what does not fit -----------------------------------------------------------------------------------------------

@@ -126,7 +126,9 @@ RESPONSE_BYTES_MAX = 128 * 1024**2
 RESPONSE_BYTES_OVERHEAD = 1024
 """Counted for each response beside its texts."""
 RESPONSE_MESSAGE_BYTES = 256
-"""Counted for each message of its conversation beside its texts."""
+"""Counted for each message of its conversation, and each call in it, beside their texts."""
+RESPONSE_FILE_BYTES_MAX = RESPONSE_BYTES_MAX
+"""Of the file that keeps them while no daemon runs: it holds no more than is counted."""
 RESPONSE_ITEMS_SHOWN_MAX = 100
 RESPONSE_ITEMS_SHOWN = 20
 """Input items in one answer, unless asked for otherwise."""

@@ -1,7 +1,8 @@
 """Responses that can be asked for again, or continued: with their input and the conversation up to their answer.
 
-In memory, as long as the daemon lives. Bounded in count and bytes, in all and for each owner: the least recently used
-go first. What is in it never changes. Changed by the event loop alone; a text thread may look things up.
+In memory, and from one daemon to the next in a file (store_file.py). Bounded in count and bytes, in all and for each
+owner: the least recently used go first. What is in it never changes. Changed by the event loop alone; a text thread may
+look things up.
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ class StoredResponse:
         answer = [msgspec.Raw(item) for item in self.output.values()]
         return [*self.before, *messages_of(items_of(answer, lambda id: None))]
 
+    def check(self) -> None:
+        """Raises MsgspecError: it is not what was stored."""
+        for item in (*self.output.values(), *self.input):
+            id_of(item)
+
     @cached_property
     def output(self) -> dict[str, bytes]:
         """Its items by their ids."""
@@ -66,9 +72,10 @@ def id_of(item: bytes) -> str:
 
 
 def _bytes_of(message: PlainMessage) -> int:
-    texts = utf8_bytes(message.content) + utf8_bytes(message.reasoning or "")
-    calls = sum(utf8_bytes(call.name) + utf8_bytes(call.arguments) for call in message.tool_calls)
-    return texts + calls + limits.RESPONSE_MESSAGE_BYTES
+    texts = [message.content, message.name, message.tool_call_id, message.reasoning]
+    texts += [text for call in message.tool_calls for text in (call.name, call.arguments, call.id)]
+    n_bytes = sum(utf8_bytes(text) for text in texts if text)
+    return n_bytes + limits.RESPONSE_MESSAGE_BYTES * (1 + len(message.tool_calls))
 
 
 @dataclass
@@ -110,6 +117,10 @@ class ResponseStore:
             self._drop_oldest(response.owner)
         while self.n_responses > self._responses_max or self.n_bytes > self._bytes_max:
             self._drop_oldest(max(self._owners, key=lambda owner: self._owners[owner].n_bytes))
+
+    def all(self) -> list[StoredResponse]:
+        """Of each owner, the least recently used first."""
+        return [response for owned in self._owners.values() for response in owned.responses.values()]
 
     def use(self, response: StoredResponse) -> None:
         """It was asked for, or continued."""
