@@ -6,7 +6,7 @@ from functools import partial
 
 from aiohttp import web
 
-from ...core.asked import Asked, ChatPrompt
+from ...core.asked import Asked
 from ...core.errors import ApiError
 from ...http import body
 from ...http.answer import answer, sender_of
@@ -14,7 +14,7 @@ from ...http.context import FACTS, STATE
 from ...http.deadline import in_time
 from ...http.respond import respond
 from ...http.writer import Writing
-from ...pipeline.prompt import rendered
+from ...pipeline.prompt import prepared
 from .parameters import RESPONSES
 from .reader import ResponseAsked, response_of
 from .store import STORE, StoredResponse
@@ -30,10 +30,8 @@ async def create_response(request: web.Request) -> web.StreamResponse:
 async def count_input_tokens(request: web.Request) -> web.Response:
     """Of the prompt that the model would get."""
     async with in_time(request):
-        asked = (await _asked(request)).asked
-        assert isinstance(asked.prompt, ChatPrompt)
-        sender = sender_of(request)
-        found = await rendered(request.app[STATE].served, asked.prompt, asked.key, asked.parent, sender)
+        asked = await _asked(request)
+        found = await prepared(request.app[STATE].served, asked.asked, sender_of(request))
     return respond(InputTokens(input_tokens=found.prompt.n_tokens))
 
 
@@ -50,22 +48,11 @@ async def _read(request: web.Request) -> tuple[Asked, Writing]:
     if continued is not None:
         store.use(continued)
     wanted = asked.asked
-    _check_there(wanted)
+    if wanted.n_logprobs is not None:
+        raise ApiError("unsupported_parameter", "top_logprobs: log probabilities are not there yet.", "top_logprobs")
     if asked.response.truncation == "auto":
         wanted = await fitting(request.app[STATE], wanted, sender_of(request))
     return wanted, partial(ResponseWriter, asked=asked, keep=_keep(request, asked))
-
-
-def _check_there(wanted: Asked) -> None:
-    """What the pipeline cannot do yet. Raises ApiError."""
-    asked = (
-        ("tools", "tool calls", getattr(wanted.prompt, "tools", ())),
-        ("text.format", "structured answers", wanted.constraint is not None),
-        ("top_logprobs", "log probabilities", wanted.n_logprobs is not None),
-    )
-    for param, what, is_asked in asked:
-        if is_asked:
-            raise ApiError("unsupported_parameter", f"{param} asks for {what}, which is not supported.", param)
 
 
 def _keep(request: web.Request, asked: ResponseAsked) -> Keep | None:

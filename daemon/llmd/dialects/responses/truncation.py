@@ -15,7 +15,7 @@ from ...core.asked import Asked, ChatPrompt, PlainMessage
 from ...core.errors import ApiError
 from ...core.room import utf8_bytes
 from ...http.context import State
-from ...pipeline.prompt import rendered
+from ...pipeline.prompt import prepared
 from ...pipeline.served import Sender
 
 _BYTES_PER_TOKEN = 4
@@ -61,11 +61,10 @@ def _with(asked: Asked, prompt: ChatPrompt, index: int) -> Asked:
 
 
 async def _fits(state: State, asked: Asked, sender: Sender) -> bool:
-    prompt, n_ctx = asked.prompt, state.engine.info.n_ctx
-    assert isinstance(prompt, ChatPrompt)
+    n_ctx = state.engine.info.n_ctx
     room = n_ctx // _STEPS
     try:
-        found = await rendered(state.served, prompt, asked.key, asked.parent, sender)
+        found = await prepared(state.served, asked, sender)
     except ApiError as error:
         if error.code != "context_length_exceeded":
             raise
