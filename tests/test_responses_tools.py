@@ -1,4 +1,4 @@
-"""Responses that think, call tools and have a form: the loops of agents, with a model that says what its script tells."""
+"""Responses that think, call tools and have a form: the loops of agents, with a model that says what it is told to."""
 
 from __future__ import annotations
 
