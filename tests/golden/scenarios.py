@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from llmd.app import stop_serving
-from tests.calling import READ, calling
+from tests.calling import READ, REPLIES, calling
 from tests.golden.refusals import CHAT_REFUSALS, COMPLETION_REFUSALS, RESPONSE_REFUSALS
 from tests.golden.transcript import Transcript
 from tests.responses import asking
@@ -301,6 +301,36 @@ async def responses(transcript: Transcript, serve: Serve, _: Path) -> None:
         await transcript.ask(daemon, RESPONSES, asking("word " * 5000, stream=is_stream))
 
 
+async def response_calls(transcript: Transcript, serve: Serve, directory: Path) -> None:
+    """Reasoning and calls: of a function, of a custom tool; what was cut off; and what comes back."""
+    edit = '<tool_call>\n{"name": "edit__patch", "arguments": {"input": "+ \\"x\\"\\n"}}\n</tool_call>'
+    daemon = await serve(**calling(directory, {**REPLIES, "mend it": edit}))
+    patch = {"type": "custom", "name": "patch", "description": "Changes a file"}
+    fields: dict[str, Any] = {
+        "tools": [{"type": "function", **READ["function"]}, {"type": "namespace", "name": "edit", "tools": [patch]}],
+        "max_output_tokens": 200,
+        "ignore_eos": False,
+        "reasoning": {"summary": "auto"},
+    }
+    for text in ("one file", "two files", "mend it"):
+        for is_stream in (False, True):
+            await transcript.ask(daemon, RESPONSES, asking(text, **{**fields, "stream": is_stream}))
+    for is_stream in (False, True):
+        await transcript.ask(
+            daemon, RESPONSES, asking("one file", **{**fields, "reasoning": None, "stream": is_stream})
+        )
+        cut = {**fields, "max_output_tokens": 37, "stream": is_stream}
+        await transcript.ask(daemon, RESPONSES, asking("two files", **cut))
+    past = [
+        {"role": "user", "content": "one file"},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "which one?"}]},
+        {"type": "function_call", "name": "read", "arguments": '{"path":"a.txt"}', "call_id": "c00000001"},
+        {"type": "function_call_output", "call_id": "c00000001", "output": "plain"},
+    ]
+    await transcript.ask(daemon, RESPONSES, asking(past, **fields))
+    await transcript.ask(daemon, RESPONSES, asking("plain", **{**fields, "tool_choice": "none"}))
+
+
 async def before_the_handler(transcript: Transcript, serve: Serve, directory: Path) -> None:
     keys = directory / "keys"
     keys.write_text("a-key-that-nobody-guesses somebody\n")
@@ -365,6 +395,6 @@ SCENARIOS: dict[str, Scenario] = {
     for scenario in (
         whole, streams, told, stop_strings, conversations, sessions, templates, refused_fields, context_length,
         capacity, deadline, cancelled, failed_step, slow_readers, shutdown, keep_alive, before_the_handler, calls,
-        thoughts, responses,
+        thoughts, responses, response_calls,
     )
 }  # fmt: skip

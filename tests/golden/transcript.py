@@ -28,7 +28,7 @@ _NORMAL = (
 )
 _ITEM_ID = re.compile(rb"\b(resp|msg|fc|fco|rs|ctc|ctco|item)_[0-9a-f]{24}\b")
 _NUMBER = re.compile(rb'"sequence_number":\d+')
-_TEXT = rb'((?:[^"\\]|\\.)+)("[^"]*"(?:finish_reason":null}\]|logprobs":\[\])})'
+_TEXT = rb'((?:[^"\\]|\\.)+)("(?:[^"]*"(?:finish_reason":null}\]|logprobs":\[\]))?})'
 _TEXT_EVENT = re.compile(rb'((?:event: .*\n)?data: .*"(?:content|reasoning_content|text|delta)":")' + _TEXT)
 _CALL_EVENT = re.compile(rb'(data: .*"arguments":")' + _TEXT.replace(b"+", b"*", 1))
 _CALL_BEGINS = re.compile(rb'"id":"\w+","type":"function",|"name":"\w+",')
