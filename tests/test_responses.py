@@ -82,6 +82,16 @@ async def test_a_body_too_large_for_the_loop_is_answered(daemon: Daemon) -> None
     assert after["usage"]["input_tokens"] > large["usage"]["total_tokens"]
 
 
+async def test_a_silent_stream_tells_events(serve: Serve) -> None:
+    """Comments are none for codex, which gives up after five minutes without an event."""
+    daemon = await serve(model="sim:dense,token_us=4000", keepalive_interval=0.1)  # a prefill of a second
+    events = await stream(daemon, "word " * 50, max_output_tokens=2)
+    told = [event["type"] for event in events]
+    n_begun = told.index("response.output_item.added")
+    assert told[:n_begun] == ["response.created", *["response.in_progress"] * (n_begun - 1)] and n_begun > 3
+    assert {event["response"]["id"] for event in events if "response" in event} == {events[0]["response"]["id"]}
+
+
 async def test_a_failure_is_an_event_of_a_stream_and_a_status_of_a_whole(serve: Serve) -> None:
     daemon = await serve(model="sim:dense,fail_at=12")
     events = await stream(daemon, max_output_tokens=100)

@@ -33,6 +33,8 @@ _encode = msgspec.json.Encoder().encode
 class ResponseWriter:
     """Items come one after the other: the next one closes the one before."""
 
+    framing = event_stream.FRAMING
+
     def __init__(self, state: State, *, asked: ResponseAsked, keep: Keep | None) -> None:
         self._asked = asked
         self._keep = keep
@@ -57,6 +59,9 @@ class ResponseWriter:
         return self._sent([(b"response.created", begun), (b"response.in_progress", begun)])
 
     def events(self, parts: Sequence[Part]) -> bytes:
+        """A silent stream says that it is in progress: some clients wait for events, and a comment is none."""
+        if not parts:
+            return self._sent([(b"response.in_progress", self._with(self._response))])
         return b"".join([self._sent(self._events(part, logprobs)) for part, logprobs in _with_logprobs(parts)])
 
     def ending(self) -> bytes:
