@@ -12,6 +12,7 @@ from llmd.core import limits
 from llmd.core.asked import ChatPrompt, Constraint, PlainMessage, PlainToolCall, ToolChoice
 from llmd.core.errors import ApiError
 from llmd.dialects.responses.items import enclosed
+from llmd.dialects.responses.parameters import RESPONSES
 from llmd.dialects.responses.reader import ResponseAsked, response_of
 from llmd.dialects.responses.store import ResponseStore, StoredResponse
 from llmd.dialects.responses.tools import ToolName
@@ -369,3 +370,35 @@ def test_a_refusal_names_the_field(fields: Json, code: str, param: str) -> None:
     error = refusal(**with_input, **fields)
     assert (error.code, error.param) == (code, param)
     assert param in error.message or code in ("previous_response_not_found", "missing_parameter")
+
+
+# --- every parameter -------------------------------------------------------------------------------------------------
+
+EXAMPLES: Json = {
+    "input": "y", "instructions": "be brief", "previous_response_id": "resp_1", "store": False, "tools": TOOLS,
+    "tool_choice": "none", "parallel_tool_calls": False, "text": {"format": {"type": "json_object"}},
+    "reasoning": {"summary": "auto"}, "include": ["reasoning.encrypted_content"], "max_output_tokens": 5,
+    "top_logprobs": 2, "stream": True, "session_id": "s", "prompt_cache_key": "k", "metadata": {"session_id": "m"},
+    "temperature": 0.5, "top_p": 0.5, "top_k": 5, "min_p": 0.5, "seed": 7, "stop": "x", "presence_penalty": 1,
+    "frequency_penalty": 1, "repeat_penalty": 1.5, "ignore_eos": True, "cache_prompt": False, "enable_thinking": False,
+    "chat_template_kwargs": {"x": 1}, "history": "template",
+}  # fmt: skip
+ELSEWHERE = {"model", "truncation"}
+"""The one changes nothing here, the other what is done with a prompt that does not fit (test_responses.py)."""
+
+
+def test_there_is_an_example_of_every_honoured_parameter() -> None:
+    honoured = {row.name for row in RESPONSES.rows if row.treatment == "honoured"}
+    assert honoured == EXAMPLES.keys() | ELSEWHERE
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_each_honoured_parameter_changes_what_is_asked_or_how_it_is_told(name: str) -> None:
+    store = ResponseStore()
+    store.keep(StoredResponse("resp_1", OWNER, "", b'{"output":[]}', [], [PlainMessage("user", "before")]), 1)
+
+    def asked(**fields: Any) -> tuple[Any, ...]:
+        found = read(store, **{"input": "x", **fields})
+        return found.asked, found.offered, found.is_summary, found.is_enclosed, found.before, len(found.input)
+
+    assert asked() == asked() != asked(**{name: EXAMPLES[name]})

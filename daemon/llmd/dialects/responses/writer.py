@@ -62,6 +62,8 @@ class ResponseWriter:
         """A silent stream says that it is in progress: some clients wait for events, and a comment is none."""
         if not parts:
             return self._sent([(b"response.in_progress", self._with(self._response))])
+        if len(parts) == 1 and type(parts[0]) is TextPart and isinstance(self._open, GrowingMessage):  # nearly always
+            return self._framed(self._open.more(parts[0].text, []))
         return b"".join([self._sent(self._events(part, logprobs)) for part, logprobs in _with_logprobs(parts)])
 
     def ending(self) -> bytes:
