@@ -7,7 +7,6 @@ from functools import partial
 from aiohttp import web
 
 from ...core.asked import Asked
-from ...core.errors import ApiError
 from ...http import body
 from ...http.answer import answer, sender_of
 from ...http.context import FACTS, STATE
@@ -48,8 +47,6 @@ async def _read(request: web.Request) -> tuple[Asked, Writing]:
     if continued is not None:
         store.use(continued)
     wanted = asked.asked
-    if wanted.n_logprobs is not None:
-        raise ApiError("unsupported_parameter", "top_logprobs: log probabilities are not there yet.", "top_logprobs")
     if asked.response.truncation == "auto":
         wanted = await fitting(request.app[STATE], wanted, sender_of(request))
     return wanted, partial(ResponseWriter, asked=asked, keep=_keep(request, asked))
