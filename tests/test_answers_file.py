@@ -166,7 +166,7 @@ def a_pipe(path: Path, _: pytest.MonkeyPatch) -> None:
     [
         (other_version, "version 2, not 1"),
         (other_model, "another model"),
-        (garbage, "does not hold answers"),
+        (garbage, "it holds something else"),
         (too_large, f"the limit is {limits.ANSWER_FILE_BYTES_MAX}"),
         (a_pipe, "no regular file"),
     ],

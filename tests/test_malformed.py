@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
+from llmd.dialects.responses.wire import ResponseRequest
 from tests.serving import Answer, Daemon, chat
 
 ODD_VALUES: tuple[Any, ...] = (
@@ -41,6 +42,40 @@ async def test_any_value_of_any_chat_field(daemon: Daemon, field: str) -> None:
 async def test_any_value_of_any_completion_field(daemon: Daemon, field: str) -> None:
     for value in ODD_VALUES:
         await send(daemon, "/v1/completions", {"prompt": "x", "max_tokens": 2, field: value})
+
+
+@pytest.mark.parametrize("field", ResponseRequest.__struct_fields__)
+async def test_any_value_of_any_response_field(daemon: Daemon, field: str) -> None:
+    for value in ODD_VALUES:
+        await send(daemon, "/v1/responses", {"input": "x", "max_output_tokens": 2, field: value})
+
+
+ITEM_TYPES = (
+    "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
+    "local_shell_call", "item_reference", "additional_tools", "something_call", "something_call_output", "something",
+)  # fmt: skip
+ITEM_MEMBERS = (
+    "role", "content", "name", "arguments", "call_id", "output", "input", "summary", "encrypted_content", "id", "tools",
+    "action", "namespace",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ITEM_TYPES)
+async def test_any_value_of_any_item(daemon: Daemon, kind: str) -> None:
+    chance = random.Random(kind)
+    for _ in range(N_MIXED):
+        odd = {chance.choice(ITEM_MEMBERS): chance.choice(ODD_VALUES) for _ in range(4)}
+        items = [{"role": "user", "content": "x"}, {"type": kind, **odd}]
+        await send(daemon, "/v1/responses", {"input": items, "max_output_tokens": 2})
+
+
+async def test_any_value_of_any_tool(daemon: Daemon) -> None:
+    chance = random.Random(3)
+    members = ("name", "description", "parameters", "format", "tools", "strict")
+    for _ in range(N_MIXED):
+        odd = {chance.choice(members): chance.choice(ODD_VALUES) for _ in range(3)}
+        tools = [{"type": chance.choice(("function", "custom", "namespace", "other")), **odd}]
+        await send(daemon, "/v1/responses", {"input": "x", "max_output_tokens": 2, "tools": tools})
 
 
 @pytest.mark.parametrize("path", ["/tokenize", "/detokenize", "/apply-template"])

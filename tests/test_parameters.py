@@ -12,7 +12,11 @@ from llmd.core.errors import ApiError
 from llmd.dialects.openai.parameters import CHAT, COMPLETIONS, TABLES
 from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
 from llmd.dialects.parameters import Table, with_endpoints
+from llmd.dialects.responses.parameters import RESPONSES
+from llmd.dialects.responses.wire import ResponseRequest
 from tests.serving import Daemon, chat
+
+ALL_TABLES = (*TABLES, RESPONSES)
 
 
 def refusal(table: Table, **fields: Any) -> ApiError | None:
@@ -36,12 +40,14 @@ def test_unknown_names_are_refused() -> None:
 
 
 def test_names_are_unique_for_each_endpoint() -> None:
-    for table in TABLES:
+    for table in ALL_TABLES:
         names = [row.name for row in table.rows]
         assert sorted(names) == sorted(set(names))
 
 
-@pytest.mark.parametrize(("table", "kind"), [(CHAT, ChatCompletionRequest), (COMPLETIONS, CompletionRequest)])
+@pytest.mark.parametrize(
+    ("table", "kind"), [(CHAT, ChatCompletionRequest), (COMPLETIONS, CompletionRequest), (RESPONSES, ResponseRequest)]
+)
 def test_honoured_is_what_the_request_type_has(table: Table, kind: type[msgspec.Struct]) -> None:
     honoured = {row.name for row in table.rows if row.treatment == "honoured"}
     assert honoured == set(kind.__struct_fields__)

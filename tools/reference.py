@@ -16,13 +16,18 @@ from llmd.ctl import manual as llmctl
 from llmd.dialects.anthropic import parameters as anthropic
 from llmd.dialects.openai import parameters as openai
 from llmd.dialects.parameters import Table, with_endpoints
+from llmd.dialects.responses import parameters as responses
 from llmd.process import manual as daemon
 from llmd.process.config_table import OPTIONS
 from llmd.process.option import Option
 from tools import verbs
 from tools.manual import pages
 
-DIALECTS = {"parameters": openai.TABLES, "messages parameters": anthropic.TABLES}
+DIALECTS = {
+    "parameters": openai.TABLES,
+    "messages parameters": anthropic.TABLES,
+    "responses parameters": responses.TABLES,
+}
 """Their tables of parameters, by the name of the block that shows them."""
 TABLES = [table for tables in DIALECTS.values() for table in tables]
 ROOT = Path(__file__).parents[1]

@@ -14,6 +14,8 @@ from .answers import file as answers_file
 from .answers.memory import AnswerMemory
 from .answers.saved import SavedAnswers
 from .core import limits
+from .dialects.responses import store_file
+from .dialects.responses.store import STORE, ResponseStore
 from .engine import native, segment
 from .engine.engine import Engine
 from .engine.generation import CancelReason, Generation
@@ -57,13 +59,13 @@ def create_app(config: Config) -> web.Application:
 
     async def model(app: web.Application) -> AsyncIterator[None]:
         state = app[STATE]
-        opening = app[OPENING] = asyncio.create_task(open_model(state, wanted))
+        opening = app[OPENING] = asyncio.create_task(open_model(state, wanted, app[STORE]))
         telling = asyncio.create_task(tell_systemd(state, opening))
         yield
         opening.cancel()
         await asyncio.wait([opening])
         if state.opened is not None:
-            await save(state)
+            await save(state, app[STORE])
         telling.cancel()
         if state.opened is not None:
             await state.engine.close()
@@ -72,12 +74,14 @@ def create_app(config: Config) -> web.Application:
     return app
 
 
-async def open_model(state: State, wanted: EngineOptions) -> None:
+async def open_model(state: State, wanted: EngineOptions, responses: ResponseStore) -> None:
     """Cancelled while it loads, it leaves the thread that loads: nothing can stop that but the end of the process."""
     engine = await _open(state.config, wanted)
     try:
         answers = await remembered_answers(state.config, engine)
         saved_answers = await saved_answers_of(state.config, engine)
+        if path := responses_path(state.config, engine):
+            await asyncio.to_thread(store_file.take, path, responses, state.keys.n_owners)
     except BaseException:
         await engine.close()
         raise
@@ -157,6 +161,11 @@ async def write_answers(state: State) -> None:
         await asyncio.to_thread(answers_file.write, path, state.answers, fingerprint)
 
 
+def responses_path(config: Config, engine: Engine) -> Path | None:
+    """None: there is no state directory."""
+    return store_file.path_of(config.state_dir, engine.info.fingerprint) if config.state_dir is not None else None
+
+
 def engine_options(config: Config) -> EngineOptions:
     return EngineOptions(
         model=config.model,
@@ -231,12 +240,14 @@ def reload_keys(state: State) -> None:
 # --- life ------------------------------------------------------------------------------------------------------------
 
 
-async def save(state: State) -> None:
-    """Ends serving; sessions and answers go to the state directory."""
+async def save(state: State, responses: ResponseStore) -> None:
+    """Ends serving; sessions, answers and responses go to the state directory."""
     telling = asyncio.create_task(tell_saving(state))
     try:
         await state.engine.stop()
         await write_answers(state)
+        if path := responses_path(state.config, state.engine):
+            await asyncio.to_thread(store_file.write, path, responses)
     finally:
         telling.cancel()
 

@@ -117,3 +117,22 @@ COMPLETION_REFUSALS: tuple[dict[str, Any], ...] = (
     {"messages": [_USER]},
     {"parse_special": "yes"},
 )
+
+RESPONSE_REFUSALS: tuple[dict[str, Any], ...] = (
+    {"input": None},
+    {"input": []},
+    {"input": 5},
+    {"input": [{"role": "robot", "content": "x"}]},
+    {"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "x"}]}]},
+    {"input": [{"type": "function_call"}]},
+    {"input": [{"type": "item_reference", "id": "msg_nobody"}]},
+    {"previous_response_id": "resp_nobody"},
+    {"tools": [{"type": "function"}]},
+    {"tool_choice": "required"},
+    {"text": {"format": {"type": "json_schema"}}},
+    {"background": True},
+    {"truncation": "some"},
+    {"top_logprobs": 21},
+    {"max_output_tokens": 0},
+    {"messages": [_USER]},
+)

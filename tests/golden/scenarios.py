@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from llmd.app import stop_serving
-from tests.calling import READ, calling
-from tests.golden.refusals import CHAT_REFUSALS, COMPLETION_REFUSALS, MESSAGE_REFUSALS
+from tests.calling import READ, REPLIES, calling
+from tests.golden.refusals import CHAT_REFUSALS, COMPLETION_REFUSALS, MESSAGE_REFUSALS, RESPONSE_REFUSALS
 from tests.golden.transcript import Transcript
+from tests.responses import asking
 from tests.serving import Daemon, chat
 from tests.test_delivery import slow_reader
 from tests.test_sessions import ENDLESS, SLOW, running
@@ -19,6 +21,7 @@ from tests.test_sessions import ENDLESS, SLOW, running
 CHAT, COMPLETIONS, TEMPLATE = "/v1/chat/completions", "/v1/completions", "/apply-template"
 MESSAGES, COUNT_TOKENS = "/v1/messages", "/v1/messages/count_tokens"
 MESSAGE: dict[str, Any] = {"max_tokens": 8, "temperature": 0, "messages": [{"role": "user", "content": "hello"}]}
+RESPONSES = "/v1/responses"
 USAGE: dict[str, Any] = {"stream_options": {"include_usage": True}}
 GREEDY: dict[str, Any] = {"temperature": 0}
 COLD: dict[str, Any] = {"cache_prompt": False}
@@ -304,6 +307,64 @@ async def keep_alive(transcript: Transcript, serve: Serve, _: Path) -> None:
     await transcript.ask(daemon, COMPLETIONS, raw("word " * 50, max_tokens=2, stream=True, **USAGE))
 
 
+async def responses(transcript: Transcript, serve: Serve, _: Path) -> None:
+    daemon = await serve()
+    items = [
+        {"role": "developer", "content": [{"type": "input_text", "text": "be brief"}]},
+        {"role": "user", "content": "hello"},
+        {"type": "reasoning", "summary": [], "encrypted_content": "gAAAA"},
+    ]
+    ids = []
+    for fields in ({}, {"stream": True}, {"input": items, "instructions": "be kind", "metadata": {"a": "b"}}):
+        answer = await transcript.ask(daemon, RESPONSES, {**asking(), **fields})
+        ids.append(re.findall(rb'"(resp_\w+)"', answer)[0].decode())
+    for is_stream in (False, True):
+        body = asking("more", previous_response_id=ids[0], session_id="s", stream=is_stream, max_output_tokens=None)
+        await transcript.ask(daemon, RESPONSES, {**body, "ignore_eos": False, "reasoning": {"summary": "auto"}})
+    for method, path in (
+        ("GET", ids[2]), ("GET", f"{ids[2]}/input_items"), ("GET", f"{ids[2]}/input_items?order=asc&limit=1"),
+        ("GET", f"{ids[2]}?stream=true"), ("DELETE", ids[2]), ("DELETE", ids[2]), ("GET", "resp_nobody/input_items"),
+    ):  # fmt: skip
+        await transcript.ask(daemon, f"{RESPONSES}/{path}", method=method)
+    for refused in RESPONSE_REFUSALS:
+        assert b'{"error"' in await transcript.ask(daemon, RESPONSES, {**asking(stream=True), **refused})
+    for is_stream in (False, True):
+        torn = await serve(model="sim:dense,fail_at=12")
+        body = asking(max_output_tokens=100, stream=is_stream)
+        await transcript.ask(torn, RESPONSES, body, is_endless=True)
+        await transcript.ask(daemon, RESPONSES, asking("word " * 5000, stream=is_stream))
+
+
+async def response_calls(transcript: Transcript, serve: Serve, directory: Path) -> None:
+    """Reasoning and calls: of a function, of a custom tool; what was cut off; and what comes back."""
+    edit = '<tool_call>\n{"name": "edit__patch", "arguments": {"input": "+ \\"x\\"\\n"}}\n</tool_call>'
+    daemon = await serve(**calling(directory, {**REPLIES, "mend it": edit}))
+    patch = {"type": "custom", "name": "patch", "description": "Changes a file"}
+    fields: dict[str, Any] = {
+        "tools": [{"type": "function", **READ["function"]}, {"type": "namespace", "name": "edit", "tools": [patch]}],
+        "max_output_tokens": 200,
+        "ignore_eos": False,
+        "reasoning": {"summary": "auto"},
+    }
+    for text in ("one file", "two files", "mend it"):
+        for is_stream in (False, True):
+            await transcript.ask(daemon, RESPONSES, asking(text, **{**fields, "stream": is_stream}))
+    for is_stream in (False, True):
+        await transcript.ask(
+            daemon, RESPONSES, asking("one file", **{**fields, "reasoning": None, "stream": is_stream})
+        )
+        cut = {**fields, "max_output_tokens": 37, "stream": is_stream}
+        await transcript.ask(daemon, RESPONSES, asking("two files", **cut))
+    past = [
+        {"role": "user", "content": "one file"},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "which one?"}]},
+        {"type": "function_call", "name": "read", "arguments": '{"path":"a.txt"}', "call_id": "c00000001"},
+        {"type": "function_call_output", "call_id": "c00000001", "output": "plain"},
+    ]
+    await transcript.ask(daemon, RESPONSES, asking(past, **fields))
+    await transcript.ask(daemon, RESPONSES, asking("plain", **{**fields, "tool_choice": "none"}))
+
+
 async def before_the_handler(transcript: Transcript, serve: Serve, directory: Path) -> None:
     keys = directory / "keys"
     keys.write_text("a-key-that-nobody-guesses somebody\n")
@@ -368,6 +429,6 @@ SCENARIOS: dict[str, Scenario] = {
     for scenario in (
         whole, streams, told, stop_strings, conversations, sessions, templates, refused_fields, context_length,
         capacity, deadline, cancelled, failed_step, slow_readers, shutdown, keep_alive, before_the_handler, calls,
-        thoughts, messages,
+        thoughts, messages, responses, response_calls,
     )
 }  # fmt: skip

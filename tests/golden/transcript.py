@@ -1,9 +1,8 @@
 """Requests and their answers as they travel, with what differs from run to run taken out.
 
-What is taken out: ids, times, fingerprints and content lengths become words; logarithms are cut to what any machine
-computes; where the text of a stream is cut into
-events, and how many comments come before it, is the machine's business: the events of one run of text are one here, and
-so are comments. Everything else stays byte by byte.
+What is taken out: ids, times, fingerprints, numbers of events and content lengths become words; logarithms are cut to
+what any machine computes; where the text of a stream is cut into events, and how many comments come before it, is the
+machine's business: the events of one run of text are one here, and so are comments. Everything else stays byte by byte.
 """
 
 from __future__ import annotations
@@ -21,13 +20,16 @@ _NORMAL = (
     (re.compile(rb"(?im)^(< content-length: )\d+"), rb"\1N"),
     (re.compile(rb'"id":"(chatcmpl-|cmpl-|msg_)[0-9a-f]{24}"'), rb'"id":"\1ID"'),
     (re.compile(rb'"id":"(?:[A-Za-z0-9]{9}|call_[0-9a-f]{24})","type":"function"'), rb'"id":"ID","type":"function"'),
-    (re.compile(rb'"created":\d+'), rb'"created":TIME'),
+    (re.compile(rb'"call_id":"(?:[A-Za-z0-9]{9}|call_[0-9a-f]{24})"'), rb'"call_id":"ID"'),
+    (re.compile(rb'"(created|created_at|completed_at)":\d+'), rb'"\1":TIME'),
     (re.compile(rb'"system_fingerprint":"llmd-[0-9a-f]{12}"'), rb'"system_fingerprint":"FINGERPRINT"'),
     (re.compile(rb'"(\w+_ms|\w+_per_second)":[0-9.e+-]+'), rb'"\1":TIME'),
     (re.compile(rb"(-\d+\.\d{3})\d{7,}"), rb"\1"),
 )
-_TEXT = rb'((?:[^"\\]|\\.)+)("[^"]*"finish_reason":null}\]}|"}})'
-_TEXT_EVENT = re.compile(rb'((?:event: \w+\n)?data: .*"(?:content|reasoning_content|text)":")' + _TEXT)
+_ITEM_ID = re.compile(rb"\b(resp|msg|fc|fco|rs|ctc|ctco|item)_[0-9a-f]{24}\b")
+_NUMBER = re.compile(rb'"sequence_number":\d+')
+_TEXT = rb'((?:[^"\\]|\\.)+)("(?:[^"]*"(?:finish_reason":null}\]|logprobs":\[\]))?}}?)'
+_TEXT_EVENT = re.compile(rb'((?:event: .*\n)?data: .*"(?:content|reasoning_content|text|delta)":")' + _TEXT)
 _CALL_EVENT = re.compile(rb'(data: .*"arguments":")' + _TEXT.replace(b"+", b"*", 1))
 _CALL_BEGINS = re.compile(rb'"id":"\w+","type":"function",|"name":"\w+",')
 _COMMENT = b": keep-alive"
@@ -74,10 +76,12 @@ class Transcript:
     def note_request(self, head: list[str], body: bytes) -> None:
         shown = body if len(body) <= _REQUEST_SHOWN_CHARS else body[:_REQUEST_SHOWN_CHARS] + b"... %d bytes" % len(body)
         lines = [line for line in head if not line.startswith("Content-Length")]
-        self.lines += [b"> " + line.encode() for line in lines] + ([b"> " + shown] if shown else [])
+        said = [b"> " + line.encode() for line in lines] + ([b"> " + shown] if shown else [])
+        self.lines += [_ITEM_ID.sub(rb"\1_ID", line) for line in said]
 
     def note_answer(self, head: bytes, body: bytes, is_endless: bool = False) -> None:
         kept = [line for line in head.split(b"\r\n") if line and not line.lower().startswith(_VOLATILE_HEADERS)]
+        body = _NUMBER.sub(b'"sequence_number":N', _ITEM_ID.sub(rb"\1_ID", body))
         shown = joined(body, is_endless) if b"text/event-stream" in head else body
         whole = b"\n".join(b"< " + line for line in kept) + b"\n" + shown
         for pattern, word in _NORMAL:

@@ -63,24 +63,18 @@ def path_of(state_dir: Path, fingerprint: str) -> Path:
 
 
 def encode(sessions: list[StoredSession], fingerprint: str) -> bytes:
-    body = msgspec.msgpack.encode(_Body(fingerprint, sessions))
-    return _HEAD.pack(_MAGIC, _VERSION, _checksum(body)) + body
+    return sealed(_MAGIC, _VERSION, msgspec.msgpack.encode(_Body(fingerprint, sessions)))
+
+
+def sealed(magic: bytes, version: int, body: bytes) -> bytes:
+    """A file of this form. `magic`: 8 bytes."""
+    return _HEAD.pack(magic, version, _checksum(body)) + body
 
 
 def decode(data: bytes, fingerprint: str, n_vocab: int) -> list[StoredSession]:
     """Raises RefusedError."""
-    if len(data) < _HEAD.size:
-        raise RefusedError("it is too short")
-    magic, version, checksum = _HEAD.unpack_from(data)
-    if magic != _MAGIC:
-        raise RefusedError("it does not hold answers")
-    if version != _VERSION:
-        raise RefusedError(f"it is of version {version}, not {_VERSION}")
-    body = memoryview(data)[_HEAD.size :]
-    if _checksum(body) != checksum:
-        raise RefusedError("its checksum is wrong")
     try:
-        found = msgspec.msgpack.decode(body, type=_Body)
+        found = msgspec.msgpack.decode(unsealed(data, _MAGIC, _VERSION), type=_Body)
     except msgspec.MsgspecError as error:
         raise RefusedError(str(error)) from None
     if found.fingerprint != fingerprint:
@@ -88,6 +82,21 @@ def decode(data: bytes, fingerprint: str, n_vocab: int) -> list[StoredSession]:
     for session in found.sessions:
         _check(session, n_vocab)
     return found.sessions
+
+
+def unsealed(data: bytes, magic: bytes, version: int) -> memoryview:
+    """The body. Raises RefusedError."""
+    if len(data) < _HEAD.size:
+        raise RefusedError("it is too short")
+    found_magic, found_version, checksum = _HEAD.unpack_from(data)
+    if found_magic != magic:
+        raise RefusedError("it holds something else")
+    if found_version != version:
+        raise RefusedError(f"it is of version {found_version}, not {version}")
+    body = memoryview(data)[_HEAD.size :]
+    if _checksum(body) != checksum:
+        raise RefusedError("its checksum is wrong")
+    return body
 
 
 def _checksum(body: bytes | memoryview) -> bytes:
@@ -131,19 +140,19 @@ def take(path: Path, memory: AnswerMemory, fingerprint: str, n_vocab: int) -> No
         pass
     except RefusedError as error:
         log.warning("the file of answers was refused and set aside", extra=_about(path, str(error)))
-        _set_aside(path)
+        set_aside(path)
     except OSError as error:
         log.warning("the answers of sessions cannot be read", extra=_about(path, error.strerror))
 
 
-def read(path: Path) -> bytes:
+def read(path: Path, bytes_max: int = limits.ANSWER_FILE_BYTES_MAX) -> bytes:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW)
     with open(descriptor, "rb") as file:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise RefusedError("it is no regular file")
-        if found.st_size > limits.ANSWER_FILE_BYTES_MAX:
-            raise RefusedError(f"it has {found.st_size} bytes, the limit is {limits.ANSWER_FILE_BYTES_MAX}")
+        if found.st_size > bytes_max:
+            raise RefusedError(f"it has {found.st_size} bytes, the limit is {bytes_max}")
         return file.read(found.st_size)
 
 
@@ -169,11 +178,11 @@ def replace(path: Path, data: bytes) -> None:
         os.close(directory)
 
 
-def _set_aside(path: Path) -> None:
+def set_aside(path: Path) -> None:
     try:
         path.replace(path.with_suffix(".refused"))
     except OSError as error:
-        log.warning("the file of answers cannot be set aside", extra=_about(path, error.strerror))
+        log.warning("a refused file cannot be set aside", extra=_about(path, error.strerror))
 
 
 def _about(path: Path, why: str | None) -> dict[str, dict[str, object]]:

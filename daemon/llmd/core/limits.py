@@ -119,6 +119,20 @@ LIVE_REQUESTS_MAX = 256
 DIVERGENCE_TOKENS_SHOWN = 12
 """Prompt tokens shown on each side of the point where histories diverged."""
 
+# Responses that can be asked for again, or continued (dialects/responses/store.py).
+RESPONSES_MAX = 4096
+"""Of all owners; one has a share of it, and of their bytes."""
+RESPONSE_BYTES_MAX = 128 * 1024**2
+RESPONSE_BYTES_OVERHEAD = 1024
+"""Counted for each response beside its texts."""
+RESPONSE_MESSAGE_BYTES = 256
+"""Counted for each message of its conversation, and each call in it, beside their texts."""
+RESPONSE_FILE_BYTES_MAX = RESPONSE_BYTES_MAX
+"""Of the file that keeps them while no daemon runs: it holds no more than is counted."""
+RESPONSE_ITEMS_SHOWN_MAX = 100
+RESPONSE_ITEMS_SHOWN = 20
+"""Input items in one answer, unless asked for otherwise."""
+
 # What is told about past turns (turns/).
 TURNS_PER_SESSION_MAX = 16
 TURN_SESSIONS_MAX = 1024
@@ -225,6 +239,10 @@ TABLE = (
     Limit("tools.bytes", TOOLS_BYTES_MAX, "bytes of JSON", "tools, or functions", "invalid_value"),
     Limit("tools.name", TOOL_NAME_CHARS_MAX, "characters", "a tool's name", "invalid_value"),
     Limit("tools.depth", TOOL_SCHEMA_DEPTH_MAX, "levels", "the parameters of a tool", "invalid_value"),
+    Limit("responses", RESPONSES_MAX, "responses", "what is stored of them; an owner has a share of it, and the least "
+          "recently used go", "response_not_found"),
+    Limit("responses.bytes", RESPONSE_BYTES_MAX, "bytes", "the same", "response_not_found"),
+    Limit("top_logprobs", LIKELIEST_MAX, "tokens", "top_logprobs of a response", "invalid_value"),
     Limit("chat_template_kwargs", TEMPLATE_VARIABLES_MAX, "members", "chat_template_kwargs", "invalid_value"),
     Limit("field", FIELD_BYTES_MAX, "bytes of JSON", "any other honoured field of a completion", "invalid_value"),
     Limit("stop", STOP_STRINGS_MAX, "texts", "stop", "invalid_value"),

@@ -41,6 +41,11 @@ async def read_as(request: web.Request, kind: type[T], check: Check, make: Calla
     return await _read(request, made)
 
 
+def decode_part(part: msgspec.Raw, kind: type[T], path: str) -> T:
+    """Of a body that was kept as it came. `path`: what the client calls the part."""
+    return _decode(bytes(part), kind, path)
+
+
 async def _read(request: web.Request, parse: Callable[[bytes], T]) -> T:
     state, facts = request.app[STATE], request[FACTS]
     engine = state.engine
@@ -52,22 +57,23 @@ async def _read(request: web.Request, parse: Callable[[bytes], T]) -> T:
     return await engine.in_thread(facts.caller.owner, len(data), lambda: parse(engine.json.clean(data)))
 
 
-def _decode(document: bytes, kind: type[T]) -> T:
+def _decode(document: bytes, kind: type[T], at: str = "") -> T:
     try:
         return msgspec.json.decode(document, type=kind)
     except msgspec.ValidationError as error:
-        raise _validation_error(str(error)) from None
+        raise _validation_error(str(error), at) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise ApiError("invalid_json", f"The body is not valid JSON: {error}.") from None
 
 
-def _validation_error(text: str) -> ApiError:
+def _validation_error(text: str, at: str) -> ApiError:
     """msgspec says what and where in English only; a test pins each of its sentences."""
     longest = limits.USER_FIELD_SHOWN_CHARS_MAX
     if text.startswith(_UNKNOWN):  # only whole requests forbid them: there is no path, and the name may look like one
         param = text.removeprefix(_UNKNOWN).removesuffix("`")[:longest]
         return ApiError("unsupported_parameter", f"{shown(param)} is not a parameter of this endpoint.", param)
     message, path = _parted(text)
+    path = f"{at}.{path}".strip(".")
     if message.startswith(_MISSING):
         param = _joined(path, message.removeprefix(_MISSING).removesuffix("`"))
         return ApiError("missing_parameter", f"{param} is missing.", param)

@@ -10,10 +10,13 @@ from ..dialects.anthropic.envelope import ENVELOPE as ANTHROPIC
 from ..dialects.anthropic.writer import MessageWriter
 from ..dialects.openai import chat, completions
 from ..dialects.openai import wire as openai
+from ..dialects.responses import create, stored
+from ..dialects.responses import store as response_store
+from ..dialects.responses import wire as responses
 from .context import ENVELOPES, OPENAPI, PUBLIC
 from .endpoints import explain, health, models, openapi, saved, session_verbs, sessions, text, wire
 from .endpoints.endpoint import Endpoint
-from .endpoints.failures import COMMAND, GENERATES, NAMES, RENDERS, SESSION, STORE, TEXT
+from .endpoints.failures import COMMAND, GENERATES, NAMES, RENDERS, RESPONSE, SESSION, STORE, TEXT
 from .receive import leave_expectation
 
 ENDPOINTS = (
@@ -27,6 +30,18 @@ ENDPOINTS = (
     Endpoint("POST", "/v1/messages/count_tokens", messages.count_message_tokens,
              "How many tokens the prompt of /v1/messages would have", anthropic.TokenCount,
              anthropic.CountTokensRequest, envelope=ANTHROPIC, failures=RENDERS),
+    Endpoint("POST", "/v1/responses", create.create_response, "Answer items, as a response or a stream",
+             responses.Response, responses.ResponseRequest, generates=True,
+             failures=(*GENERATES, *RESPONSE, "previous_response_not_found")),
+    Endpoint("POST", "/v1/responses/input_tokens", create.count_input_tokens, "How many tokens items have as a prompt",
+             responses.InputTokens, responses.ResponseRequest,
+             failures=(*RENDERS, *RESPONSE, "previous_response_not_found")),
+    Endpoint("GET", "/v1/responses/{id}", stored.show_response, "A response that was stored", responses.Response,
+             failures=(*RESPONSE, "unsupported_parameter")),
+    Endpoint("DELETE", "/v1/responses/{id}", stored.delete_response, "Forget a stored response",
+             responses.ResponseDeleted, failures=RESPONSE),
+    Endpoint("GET", "/v1/responses/{id}/input_items", stored.list_input_items, "The items that a response answered",
+             responses.InputItemList, failures=(*RESPONSE, "invalid_value")),
     Endpoint("GET", "/v1/models", models.list_models, "The model being served", wire.ModelList),
     Endpoint("GET", "/v1/models/{id}", models.show_model, "One model", wire.Model, failures=("model_not_found",)),
     Endpoint("GET", "/v1/sessions", sessions.list_sessions, "Sessions, the last used first", wire.SessionList),
@@ -79,6 +94,7 @@ def add_routes(app: web.Application) -> None:
             methods = (endpoint.method, "HEAD") if endpoint.method == "GET" else (endpoint.method,)
             for method in methods:
                 app.router.add_route(method, path, endpoint.handler, expect_handler=leave_expectation)
+    app[response_store.STORE] = response_store.ResponseStore()
     app[PUBLIC] = frozenset(endpoint.spellings[0] for endpoint in ENDPOINTS if endpoint.is_public)
     app[ENVELOPES] = {endpoint.spellings[0]: endpoint.envelope for endpoint in ENDPOINTS}
     app[OPENAPI] = openapi.document(ENDPOINTS)

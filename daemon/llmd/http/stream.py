@@ -66,7 +66,7 @@ class Stream:
             parts = await answering.parts()
             if answering.is_over:
                 break
-            await self._write(writer.events(parts) if parts else writer.framing.keep_alive)
+            await self._write(writer.events(parts) or (b"" if parts else writer.framing.keep_alive))
         if answering.error is not None:
             self._request[FACTS].error_code = answering.error.code
         await self._write(writer.events(parts) + writer.ending())

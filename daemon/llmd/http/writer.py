@@ -23,7 +23,7 @@ class Writer(Protocol):
         """Sent before there are any parts; b"" for nothing."""
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        """As many as the parts need."""
+        """As many as the parts need. Of no parts, what shows that the answer is being worked on; b"": the framing's."""
 
     def ending(self) -> bytes:
         """Behind all parts."""

@@ -26,6 +26,7 @@ COMMAND = (*SESSION, *ENGINE, "session_busy")
 NAMES = (*COMMAND, "invalid_session_id")
 """Makes a session of a given name."""
 STORE = (*COMMAND, "no_state_dir")
+RESPONSE = ("response_not_found",)
 
 
 def by_status(codes: frozenset[str]) -> dict[int, list[str]]:

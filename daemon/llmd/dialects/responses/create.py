@@ -1,0 +1,64 @@
+"""POST /v1/responses, and how many tokens its input has: POST /v1/responses/input_tokens."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from aiohttp import web
+
+from ...core.asked import Asked
+from ...http import body
+from ...http.answer import answer, sender_of
+from ...http.context import FACTS, STATE
+from ...http.deadline import in_time
+from ...http.respond import respond
+from ...http.writer import Writing
+from ...pipeline.prompt import prepared
+from .parameters import RESPONSES
+from .reader import ResponseAsked, response_of
+from .store import STORE, StoredResponse
+from .truncation import fitting
+from .wire import InputTokens, ResponseRequest
+from .writer import Keep, ResponseWriter
+
+
+async def create_response(request: web.Request) -> web.StreamResponse:
+    return await answer(request, _read)
+
+
+async def count_input_tokens(request: web.Request) -> web.Response:
+    """Of the prompt that the model would get."""
+    async with in_time(request):
+        asked = await _asked(request)
+        found = await prepared(request.app[STATE].served, asked.asked, sender_of(request))
+    return respond(InputTokens(input_tokens=found.prompt.n_tokens))
+
+
+async def _asked(request: web.Request) -> ResponseAsked:
+    headers, store, owner = request.headers.items(), request.app[STORE], request[FACTS].caller.owner
+    return await body.read_as(
+        request, ResponseRequest, RESPONSES.check, lambda wanted: response_of(wanted, headers, store, owner)
+    )
+
+
+async def _read(request: web.Request) -> tuple[Asked, Writing]:
+    asked, store, owner = await _asked(request), request.app[STORE], request[FACTS].caller.owner
+    continued = store.find(owner, asked.response.previous_response_id or "")
+    if continued is not None:
+        store.use(continued)
+    wanted = asked.asked
+    if asked.response.truncation == "auto":
+        wanted = await fitting(request.app[STATE], wanted, sender_of(request))
+    return wanted, partial(ResponseWriter, asked=asked, keep=_keep(request, asked))
+
+
+def _keep(request: web.Request, asked: ResponseAsked) -> Keep | None:
+    state, store, owner = request.app[STATE], request.app[STORE], request[FACTS].caller.owner
+    if not asked.response.store:
+        return None
+
+    def keep(id: str, told: bytes) -> None:
+        response = StoredResponse(id, owner, asked.asked.key.id, told, asked.input, asked.before)
+        store.keep(response, state.keys.n_owners)
+
+    return keep

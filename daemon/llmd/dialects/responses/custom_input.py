@@ -1,0 +1,76 @@
+"""The text that a call of a custom tool carries, out of the JSON of its one argument, as it comes. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from .tools import INPUT
+
+_OPENS = re.compile(rf'\s*{{\s*"{INPUT}"\s*:\s*"')
+_TELLABLE = re.compile(
+    r"""(?: [^"\\]+ | \\["\\/bfnrt]
+      | \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}   # one character in two halves
+      | \\u(?![dD][89abAB])[0-9a-fA-F]{4} )*""",
+    re.VERBOSE,
+)
+"""Of what stands between the quotes, whole characters."""
+_OPENING_CHARS_MAX = 256
+"""A call whose text has not begun by then is told in the end."""
+
+
+class CustomInput:
+    """Of one call. `more` as its arguments come, then `rest`."""
+
+    def __init__(self) -> None:
+        self._arguments: list[str] = []
+        self._unread = ""
+        """What has come and was not told."""
+        self._has_begun = False
+        self._is_over = False
+        """What still comes is told by `rest`, if it has to be."""
+        self._told: list[str] = []
+
+    def more(self, arguments: str) -> str:
+        self._arguments.append(arguments)
+        if self._is_over:
+            return ""
+        self._unread += arguments
+        if not self._has_begun and not self._begins():
+            return ""
+        found = _TELLABLE.match(self._unread)
+        assert found is not None, "it matches nothing, too"
+        self._unread = self._unread[found.end() :]
+        self._is_over = self._unread.startswith('"')
+        text = _read(f'"{found[0]}"')
+        self._told.append(text or "")
+        return text or ""
+
+    def rest(self) -> tuple[str, str]:
+        """What is still to be told, and the whole. Arguments of another form than was asked for are the text."""
+        arguments, told = "".join(self._arguments), "".join(self._told)
+        whole = _read(arguments)
+        if whole is None:
+            whole = told or arguments
+        if not whole.startswith(told):
+            return "", told
+        return whole.removeprefix(told), whole
+
+    def _begins(self) -> bool:
+        opening = _OPENS.match(self._unread)
+        if opening is not None:
+            self._has_begun = True
+            self._unread = self._unread[opening.end() :]
+        elif len(self._unread) > _OPENING_CHARS_MAX:
+            self._is_over = True
+        return self._has_begun
+
+
+def _read(document: str) -> str | None:
+    """A text, or the argument; models write line breaks as they are, and halves of characters."""
+    try:
+        found = json.loads(document, strict=False)
+    except (ValueError, RecursionError):
+        return None
+    value = found.get(INPUT) if isinstance(found, dict) else found
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if isinstance(value, str) else None

@@ -1,0 +1,230 @@
+"""The items of an answer as they come into being: each tells its own events, and in the end itself. Pure.
+
+An event is a name and the members behind its sequence number, as JSON without the braces (writer.py).
+"""
+
+from __future__ import annotations
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import UNSET
+
+from ...core.parts import TokenProbability, ToolCallPiece
+from .custom_input import CustomInput
+from .items import enclosed
+from .tools import ToolName
+from .wire.answer import (
+    ChosenToken,
+    ItemStatus,
+    LikelyToken,
+    OutputCustomCall,
+    OutputFunctionCall,
+    OutputItem,
+    OutputMessage,
+    OutputReasoning,
+    OutputText,
+    ReasoningText,
+    SummaryText,
+)
+
+Event = tuple[bytes, bytes]
+_encode = msgspec.json.Encoder().encode
+
+
+def new_id(kind: str) -> str:
+    return f"{kind}_{secrets.token_hex(12)}"
+
+
+class GrowingItem(ABC):
+    """One item. `opening`, then what comes, then `closing`."""
+
+    kind: str
+
+    def __init__(self, index: int) -> None:
+        self.id = new_id(self.kind)
+        self._index = b'"output_index":%d' % index
+        self._place = b'"item_id":"%b",%b' % (self.id.encode(), self._index)
+
+    def opening(self) -> list[Event]:
+        return [self._event(b"response.output_item.added", "in_progress")]
+
+    def closing(self, status: ItemStatus) -> list[Event]:
+        return [self._event(b"response.output_item.done", status)]
+
+    @abstractmethod
+    def told(self, status: ItemStatus) -> OutputItem:
+        """As it is by now."""
+
+    def _event(self, name: bytes, status: ItemStatus) -> Event:
+        return name, b'%b,"item":%b' % (self._index, _encode(self.told(status)))
+
+
+class GrowingMessage(GrowingItem):
+    kind = "msg"
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self._texts: list[str] = []
+        self._logprobs: list[ChosenToken] = []
+        self._place += b',"content_index":0'
+
+    def opening(self) -> list[Event]:
+        part = b'%b,"part":%b' % (self._place, _encode(OutputText(text="")))
+        return [*super().opening(), (b"response.content_part.added", part)]
+
+    def more(self, text: str, logprobs: list[ChosenToken]) -> Event:
+        self._texts.append(text)
+        self._logprobs += logprobs
+        told = _encode(logprobs) if logprobs else b"[]"
+        return b"response.output_text.delta", b'%b,"delta":%b,"logprobs":%b' % (self._place, _encode(text), told)
+
+    def closing(self, status: ItemStatus) -> list[Event]:
+        text, logprobs = _encode("".join(self._texts)), _encode(self._logprobs)
+        return [
+            (b"response.output_text.done", b'%b,"text":%b,"logprobs":%b' % (self._place, text, logprobs)),
+            (b"response.content_part.done", b'%b,"part":%b' % (self._place, _encode(self._content()[0]))),
+            *super().closing(status),
+        ]
+
+    def told(self, status: ItemStatus) -> OutputMessage:
+        content = self._content() if status != "in_progress" else []
+        return OutputMessage(id=self.id, status=status, content=content)
+
+    def _content(self) -> list[OutputText]:
+        return [OutputText(text="".join(self._texts), logprobs=self._logprobs)]
+
+
+class GrowingReasoning(GrowingItem):
+    """As a summary where one was asked for, else as it is."""
+
+    kind = "rs"
+
+    def __init__(self, index: int, *, is_summary: bool, is_enclosed: bool) -> None:
+        super().__init__(index)
+        self._texts: list[str] = []
+        self._is_summary = is_summary
+        self._is_enclosed = is_enclosed
+        self._names = (b"reasoning_summary_part", b"reasoning_summary_text")
+        if not is_summary:
+            self._names = (b"content_part", b"reasoning_text")
+        self._place += b',"summary_index":0' if is_summary else b',"content_index":0'
+
+    def opening(self) -> list[Event]:
+        part = b'%b,"part":%b' % (self._place, self._part(""))
+        return [*super().opening(), (b"response.%b.added" % self._names[0], part)]
+
+    def more(self, text: str) -> Event:
+        self._texts.append(text)
+        return b"response.%b.delta" % self._names[1], b'%b,"delta":%b' % (self._place, _encode(text))
+
+    def closing(self, status: ItemStatus) -> list[Event]:
+        text = "".join(self._texts)
+        return [
+            (b"response.%b.done" % self._names[1], b'%b,"text":%b' % (self._place, _encode(text))),
+            (b"response.%b.done" % self._names[0], b'%b,"part":%b' % (self._place, self._part(text))),
+            *super().closing(status),
+        ]
+
+    def told(self, status: ItemStatus) -> OutputReasoning:
+        text, is_over = "".join(self._texts), status != "in_progress"
+        return OutputReasoning(
+            id=self.id,
+            status=status,
+            summary=[SummaryText(text)] if is_over and self._is_summary else [],
+            content=[ReasoningText(text)] if is_over and not self._is_summary else UNSET,
+            encrypted_content=enclosed(text) if is_over and self._is_enclosed else UNSET,
+        )
+
+    def _part(self, text: str) -> bytes:
+        return _encode(SummaryText(text) if self._is_summary else ReasoningText(text))
+
+
+class GrowingCall(GrowingItem):
+    """What function and custom calls share."""
+
+    def __init__(self, index: int, name: ToolName, call_id: str) -> None:
+        super().__init__(index)
+        self._name = name
+        self._call_id = call_id
+
+    @abstractmethod
+    def more(self, arguments: str) -> Event | None: ...
+
+
+class GrowingFunctionCall(GrowingCall):
+    kind = "fc"
+
+    def __init__(self, index: int, name: ToolName, call_id: str) -> None:
+        super().__init__(index, name, call_id)
+        self._arguments: list[str] = []
+
+    def more(self, arguments: str) -> Event:
+        self._arguments.append(arguments)
+        return b"response.function_call_arguments.delta", b'%b,"delta":%b' % (self._place, _encode(arguments))
+
+    def closing(self, status: ItemStatus) -> list[Event]:
+        whole = b'%b,"name":%b,"arguments":%b' % (
+            self._place, _encode(self._name.name), _encode("".join(self._arguments)),
+        )  # fmt: skip
+        return [(b"response.function_call_arguments.done", whole), *super().closing(status)]
+
+    def told(self, status: ItemStatus) -> OutputFunctionCall:
+        return OutputFunctionCall(
+            id=self.id,
+            status=status,
+            call_id=self._call_id,
+            name=self._name.name,
+            namespace=self._name.namespace or UNSET,
+            arguments="".join(self._arguments) if status != "in_progress" else "",
+        )
+
+
+class GrowingCustomCall(GrowingCall):
+    kind = "ctc"
+
+    def __init__(self, index: int, name: ToolName, call_id: str) -> None:
+        super().__init__(index, name, call_id)
+        self._reading = CustomInput()
+        self._whole = ""
+
+    def more(self, arguments: str) -> Event | None:
+        text = self._reading.more(arguments)
+        return self._delta(text) if text else None
+
+    def closing(self, status: ItemStatus) -> list[Event]:
+        rest, self._whole = self._reading.rest()
+        whole = b'%b,"input":%b' % (self._place, _encode(self._whole))
+        done = (b"response.custom_tool_call_input.done", whole)
+        return [*([self._delta(rest)] if rest else []), done, *super().closing(status)]
+
+    def told(self, status: ItemStatus) -> OutputCustomCall:
+        return OutputCustomCall(
+            id=self.id,
+            status=status,
+            call_id=self._call_id,
+            name=self._name.name,
+            namespace=self._name.namespace or UNSET,
+            input=self._whole,
+        )
+
+    def _delta(self, text: str) -> Event:
+        return b"response.custom_tool_call_input.delta", b'%b,"delta":%b' % (self._place, _encode(text))
+
+
+def call_of(index: int, name: ToolName, piece: ToolCallPiece) -> GrowingCall:
+    kind = GrowingCustomCall if name.is_custom else GrowingFunctionCall
+    return kind(index, name, piece.id or new_id("call"))
+
+
+def chosen_tokens(
+    chosen: Sequence[TokenProbability], likely: Sequence[Sequence[TokenProbability]]
+) -> list[ChosenToken]:
+    pairs = zip(chosen, likely, strict=True)
+    return [ChosenToken(*_token(one), [LikelyToken(*_token(other)) for other in others]) for one, others in pairs]
+
+
+def _token(one: TokenProbability) -> tuple[str, list[int], float]:
+    return one.text.decode("utf-8", "replace"), list(one.text), one.log_probability

@@ -1,0 +1,221 @@
+"""From the items of an input to the messages of a conversation. Pure.
+
+What the assistant did between two items of others is one message, however many items it is told in: reasoning, text and
+calls. Items of unknown types are not read: clients send what other servers have made.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from ...core import limits
+from ...core.asked import PlainMessage, PlainToolCall, Role
+from ...core.errors import ApiError, shown
+from ...http.body import decode_part
+from .tools import called_as, custom_arguments
+from .wire.request import (
+    InputCallOutput,
+    InputContent,
+    InputCustomCall,
+    InputFunctionCall,
+    InputKind,
+    InputMessage,
+    InputOtherCall,
+    InputReasoning,
+    InputTools,
+)
+
+T = TypeVar("T")
+FindItem = Callable[[str], bytes | None]
+"""An item of a stored response, by its id."""
+
+_ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_TEXTS = ("input_text", "output_text", "text")
+_ENCLOSED = "llmd:"
+"""Begins reasoning that a client keeps unread (enclosed)."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputItem:
+    path: str
+    kind: str
+    raw: msgspec.Raw
+
+    def read(self, kind: type[T]) -> T:
+        """Raises ApiError naming the member."""
+        return decode_part(self.raw, kind, self.path)
+
+
+def items_of(given: str | Sequence[msgspec.Raw] | None, find: FindItem) -> list[InputItem]:
+    """With what is referred to in its place. Raises ApiError naming the item."""
+    if given is None:
+        return []
+    if isinstance(given, str):
+        return [InputItem("input", "message", msgspec.Raw(msgspec.json.encode({"role": "user", "content": given})))]
+    if len(given) > limits.MESSAGES_MAX:
+        message = f"input: {len(given)} items; at most {limits.MESSAGES_MAX} are taken."
+        raise ApiError("invalid_value", message, "input")
+    return [_item(f"input[{n}]", raw, find) for n, raw in enumerate(given)]
+
+
+def _item(path: str, raw: msgspec.Raw, find: FindItem) -> InputItem:
+    kind = decode_part(raw, InputKind, path)
+    if kind.type == "item_reference" or (kind.type is None and kind.role is None and kind.id is not None):
+        if kind.id is None:
+            raise ApiError("missing_parameter", f"{path}.id is missing.", f"{path}.id")
+        found = find(kind.id)
+        if found is None:
+            message = f"Item with id {shown(kind.id)} not found: no stored response has it."
+            raise ApiError("response_not_found", message, f"{path}.id")
+        raw = msgspec.Raw(found)
+        kind = decode_part(raw, InputKind, path)
+    return InputItem(path, kind.type or "message", raw)
+
+
+def tools_among(items: Sequence[InputItem]) -> list[tuple[str, Sequence[msgspec.Raw]]]:
+    """Tools that are offered in the middle of a conversation."""
+    return [(f"{item.path}.tools", item.read(InputTools).tools) for item in items if item.kind == "additional_tools"]
+
+
+# --- messages --------------------------------------------------------------------------------------------------------
+
+
+def messages_of(items: Sequence[InputItem]) -> list[PlainMessage]:
+    """Without the empty answers that an aborted stream left behind. Raises ApiError naming the item."""
+    return [message for message in _turns(_pieces(items)) if not is_empty(message)]
+
+
+def _turns(pieces: Iterator[PlainMessage]) -> Iterator[PlainMessage]:
+    """Two texts of the assistant, one after the other, are two messages."""
+    turn: list[PlainMessage] = []
+    for piece in pieces:
+        if turn and (piece.role != "assistant" or (piece.content and turn[-1].content)):
+            yield _joined(turn)
+            turn = []
+        if piece.role == "assistant":
+            turn.append(piece)
+        else:
+            yield piece
+    if turn:
+        yield _joined(turn)
+
+
+def _joined(pieces: Sequence[PlainMessage]) -> PlainMessage:
+    return PlainMessage(
+        "assistant",
+        "".join(piece.content for piece in pieces),
+        tuple(call for piece in pieces for call in piece.tool_calls),
+        reasoning="".join(piece.reasoning or "" for piece in pieces) or None,
+    )
+
+
+def _pieces(items: Sequence[InputItem]) -> Iterator[PlainMessage]:
+    for item in items:
+        if item.kind == "message":
+            yield _message(item)
+        elif item.kind == "reasoning":
+            yield PlainMessage("assistant", reasoning=_thought(item.read(InputReasoning)))
+        elif item.kind.endswith("_call_output"):
+            yield _output(item)
+        elif (call := _call(item)) is not None:
+            yield PlainMessage("assistant", tool_calls=(call,))
+
+
+def is_empty(message: PlainMessage) -> bool:
+    """An answer of nothing."""
+    return message.role == "assistant" and not message.tool_calls and not message.content.strip()
+
+
+def _message(item: InputItem) -> PlainMessage:
+    message = item.read(InputMessage)
+    role = _ROLES.get(message.role)
+    if role is None:
+        param = f"{item.path}.role"
+        text = f"{param}: {shown(message.role)} is not one of {', '.join(_ROLES)}."
+        raise ApiError("invalid_value", text, param)
+    if message.content is None and role != "assistant":
+        param = f"{item.path}.content"
+        raise ApiError("invalid_type", f"{param}: expected text, got null.", param)
+    return PlainMessage(role, text_of(f"{item.path}.content", message.content or ""))
+
+
+def text_of(path: str, content: str | Sequence[InputContent]) -> str:
+    if isinstance(content, str):
+        return content
+    return "\n".join(_part(f"{path}[{n}]", part) for n, part in enumerate(content))
+
+
+def _part(path: str, part: InputContent) -> str:
+    if part.type == "refusal" and part.refusal is not None:
+        return part.refusal
+    if part.type not in _TEXTS:
+        message = f"{path}: parts of type {shown(part.type)} are not supported; only text is."
+        raise ApiError("unsupported_parameter", message, path)
+    if part.text is None:
+        raise ApiError("missing_parameter", f"{path}.text is missing.", f"{path}.text")
+    return part.text
+
+
+# --- calls -----------------------------------------------------------------------------------------------------------
+
+
+def _call(item: InputItem) -> PlainToolCall | None:
+    """None: it is no call, or one that its maker has answered already."""
+    if item.kind == "function_call":
+        call = item.read(InputFunctionCall)
+        return PlainToolCall(called_as(call.name, call.namespace), _json(call.arguments), call.call_id)
+    if item.kind == "custom_tool_call":
+        custom = item.read(InputCustomCall)
+        return PlainToolCall(called_as(custom.name, custom.namespace), custom_arguments(custom.input), custom.call_id)
+    if not item.kind.endswith("_call"):
+        return None
+    other = item.read(InputOtherCall)
+    if other.call_id is None:
+        return None
+    arguments = next(filter(None, (other.arguments, other.action, other.operation)), None)
+    return PlainToolCall(item.kind.removesuffix("_call"), _json(arguments), other.call_id)
+
+
+def _json(arguments: Any) -> str:
+    if arguments is None:
+        return "{}"
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
+
+
+def _output(item: InputItem) -> PlainMessage:
+    found = item.read(InputCallOutput)
+    output = found.output
+    if isinstance(output, dict):  # some wrap the text
+        content = output.get("content")
+        output = content if isinstance(content, str) else _json(output)
+    text = text_of(f"{item.path}.output", output or "")
+    return PlainMessage("tool", text, tool_call_id=found.call_id or found.id)
+
+
+# --- reasoning -------------------------------------------------------------------------------------------------------
+
+
+def enclosed(thought: str) -> str:
+    """For clients that give back only what they cannot read. It is no secret: the client has the text, too."""
+    return _ENCLOSED + base64.b64encode(thought.encode()).decode()
+
+
+def _thought(item: InputReasoning) -> str | None:
+    whole = "".join(part.text for part in item.content or ())
+    return whole or _opened(item.encrypted_content or "") or "\n\n".join(p.text for p in item.summary or ()) or None
+
+
+def _opened(text: str) -> str:
+    """What others have enclosed stays unread."""
+    if not text.startswith(_ENCLOSED):
+        return ""
+    try:
+        return base64.b64decode(text.removeprefix(_ENCLOSED), validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

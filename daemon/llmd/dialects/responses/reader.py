@@ -1,0 +1,196 @@
+"""From the body of a response's request to what is asked. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from ...core import limits
+from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage
+from ...core.errors import ApiError, shown
+from ...core.sampling import max_tokens_of, sampling_asked, stops_of
+from ...core.session_key import SessionKey, parent_of, resolve
+from .growing import new_id
+from .items import InputItem, items_of, messages_of, tools_among
+from .store import ResponseStore, StoredResponse
+from .tools import Offered, choice_of, offered
+from .wire.answer import Response
+from .wire.request import ReasoningAsked, ResponseRequest, TextAsked
+
+Headers = Collection[tuple[str, str]]
+
+# What clients call it, and what we do.
+SAMPLING = (
+    ("temperature", "temperature"),
+    ("top_p", "top_p"),
+    ("min_p", "min_p"),
+    ("repeat_penalty", "repeat_penalty"),
+    ("presence_penalty", "presence_penalty"),
+    ("frequency_penalty", "frequency_penalty"),
+    ("top_k", "top_k"),
+    ("seed", "seed"),
+)
+_ENCLOSED_REASONING = "reasoning.encrypted_content"
+_LOGPROBS = "message.output_text.logprobs"
+_ID_KINDS = {
+    "message": "msg", "reasoning": "rs", "function_call": "fc", "function_call_output": "fco",
+    "custom_tool_call": "ctc", "custom_tool_call_output": "ctco",
+}  # fmt: skip
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseAsked:
+    asked: Asked
+    response: Response
+    """As far as the request says it."""
+    offered: Offered
+    is_summary: bool
+    """What is thought is told as a summary."""
+    is_enclosed: bool
+    """It is told in a form that comes back with the item, too."""
+    before: list[PlainMessage]
+    """The conversation without instructions."""
+    input: list[bytes]
+    """The items of this request as they are stored; none: they are not."""
+
+
+def response_of(wanted: ResponseRequest, headers: Headers, store: ResponseStore, owner: int) -> ResponseAsked:
+    """Raises ApiError naming the field. Any thread."""
+    previous = _previous(wanted.previous_response_id, store, owner)
+    items = items_of(wanted.input, lambda id: store.find_item(owner, id))
+    there = offered([("tools", wanted.tools or []), *tools_among(items)])
+    before = [*(previous.conversation() if previous is not None else []), *messages_of(items)]
+    reasoning, include = wanted.reasoning or ReasoningAsked(), wanted.include or []
+    return ResponseAsked(
+        asked=_asked(wanted, headers, previous, _prompt(wanted, there, before)),
+        response=_told(wanted),
+        offered=there,
+        is_summary=(reasoning.summary or reasoning.generate_summary) is not None,
+        is_enclosed=_ENCLOSED_REASONING in include,
+        before=before,
+        input=list(map(_stored, items)) if wanted.store is not False else [],
+    )
+
+
+def _previous(id: str | None, store: ResponseStore, owner: int) -> StoredResponse | None:
+    if id is None:
+        return None
+    found = store.find(owner, id)
+    if found is None:
+        message = f"Previous response with id {shown(id)} not found."
+        raise ApiError("previous_response_not_found", message, "previous_response_id")
+    return found
+
+
+def _prompt(wanted: ResponseRequest, there: Offered, before: Sequence[PlainMessage]) -> ChatPrompt:
+    messages = [*([PlainMessage("system", wanted.instructions)] if wanted.instructions else []), *before]
+    if not messages:
+        raise ApiError("invalid_value", "input: there is no message to answer.", "input")
+    return ChatPrompt(
+        messages=messages,
+        variables=_variables(wanted),
+        tools=there.tools,
+        tool_choice=choice_of(wanted.tool_choice, there),
+        has_parallel_calls=wanted.parallel_tool_calls,
+        history=wanted.history,
+        param="input",
+    )
+
+
+def _variables(wanted: ResponseRequest) -> dict[str, Any]:
+    """What the template is told."""
+    effort = wanted.reasoning.effort if wanted.reasoning is not None else None
+    variables: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}
+    wish = False if effort == "none" and wanted.enable_thinking is None else wanted.enable_thinking
+    if wish is not None:
+        variables["enable_thinking"] = wish
+    return {**variables, **(wanted.chat_template_kwargs or {})}
+
+
+def _asked(wanted: ResponseRequest, headers: Headers, previous: StoredResponse | None, prompt: ChatPrompt) -> Asked:
+    key = resolve(headers, wanted.session_id, wanted.prompt_cache_key, wanted.metadata)
+    if key.is_scratch and previous is not None and previous.session:
+        key = SessionKey(previous.session, "previous_response_id")
+    length = wanted.max_output_tokens
+    return Asked(
+        prompt=prompt,
+        key=key,
+        parent=parent_of(headers, key),
+        is_stream=bool(wanted.stream),
+        max_tokens=0 if length is None else max_tokens_of("max_output_tokens", length),
+        sampling=sampling_asked((param, name, getattr(wanted, param)) for param, name in SAMPLING),
+        stop=stops_of(wanted.stop),
+        constraint=_constraint(wanted.text),
+        ignore_end=bool(wanted.ignore_eos),
+        n_logprobs=_n_logprobs(wanted),
+        is_cold=wanted.cache_prompt is False,
+    )
+
+
+def _constraint(text: TextAsked | None) -> Constraint | None:
+    form = text.format if text is not None else None
+    if form is None or form.type == "text":
+        return None
+    if form.type == "json_object":
+        return Constraint("json", "", "text.format")
+    if form.schema is None:
+        raise ApiError("missing_parameter", "text.format.schema is missing.", "text.format.schema")
+    return Constraint("json_schema", _encode(form.schema).decode(), "text.format.schema")
+
+
+def _n_logprobs(wanted: ResponseRequest) -> int | None:
+    n, most = wanted.top_logprobs or 0, limits.LIKELIEST_MAX
+    if not 0 <= n <= most:
+        raise ApiError("invalid_value", f"top_logprobs: {shown(n)} is not between 0 and {most}.", "top_logprobs")
+    return n if n or _LOGPROBS in (wanted.include or []) else None
+
+
+# --- what the response says of it ------------------------------------------------------------------------------------
+
+
+def _told(wanted: ResponseRequest) -> Response:
+    reasoning = wanted.reasoning or ReasoningAsked()
+    text = wanted.text or TextAsked()
+    summary = reasoning.summary or reasoning.generate_summary
+    return Response(
+        id="",
+        created_at=0,
+        status="in_progress",
+        instructions=wanted.instructions,
+        max_output_tokens=wanted.max_output_tokens,
+        metadata=wanted.metadata or {},
+        model="",
+        output=[],
+        parallel_tool_calls=wanted.parallel_tool_calls is not False,
+        previous_response_id=wanted.previous_response_id,
+        prompt_cache_key=wanted.prompt_cache_key,
+        reasoning=_raw({"effort": reasoning.effort, "summary": summary}),
+        store=wanted.store is not False,
+        temperature=wanted.temperature,
+        text=_raw({"format": text.format, "verbosity": text.verbosity or "medium"}),
+        tool_choice=_raw(wanted.tool_choice or "auto"),
+        tools=_raw(wanted.tools or []),
+        top_logprobs=wanted.top_logprobs or 0,
+        top_p=wanted.top_p,
+        truncation=wanted.truncation or "disabled",
+    )
+
+
+def _raw(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(_encode(value))
+
+
+def _stored(item: InputItem) -> bytes:
+    """With an id, and a message's text as parts."""
+    found: dict[str, Any] = msgspec.json.decode(item.raw)
+    found["type"] = item.kind
+    if not found.get("id"):
+        found["id"] = new_id(_ID_KINDS.get(item.kind, "item"))
+    if item.kind == "message" and isinstance(found.get("content"), str):
+        kind = "output_text" if found["role"] == "assistant" else "input_text"
+        found["content"] = [{"type": kind, "text": found["content"]}]
+    return _encode(found)

@@ -1,0 +1,152 @@
+"""Responses that can be asked for again, or continued: with their input and the conversation up to their answer.
+
+In memory, and from one daemon to the next in a file (store_file.py). Bounded in count and bytes, in all and for each
+owner: the least recently used go first. What is in it never changes. Changed by the event loop alone; a text thread may
+look things up.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import msgspec
+from aiohttp import web
+
+from ...core import limits
+from ...core.asked import PlainMessage
+from ...core.room import utf8_bytes
+from ...core.shares import share_of
+from .items import items_of, messages_of
+
+
+class _Identified(msgspec.Struct):
+    id: str
+
+
+class _Told(msgspec.Struct):
+    """Of a response, what is looked up in it."""
+
+    output: list[msgspec.Raw]
+
+
+@dataclass(frozen=True)
+class StoredResponse:
+    id: str
+    owner: int
+    session: str
+    """That it was made in; "" for none."""
+    body: bytes
+    """As it was answered."""
+    input: list[bytes]
+    """Its items, in JSON. Each has an id."""
+    before: list[PlainMessage]
+    """The conversation that was answered, without instructions."""
+
+    def conversation(self) -> list[PlainMessage]:
+        """With the answer, as a client would send it back."""
+        answer = [msgspec.Raw(item) for item in self.output.values()]
+        return [*self.before, *messages_of(items_of(answer, lambda id: None))]
+
+    def check(self) -> None:
+        """Raises MsgspecError: it is not what was stored."""
+        for item in (*self.output.values(), *self.input):
+            id_of(item)
+
+    @cached_property
+    def output(self) -> dict[str, bytes]:
+        """Its items by their ids."""
+        items = msgspec.json.decode(self.body, type=_Told).output
+        return {id_of(bytes(raw)): bytes(raw) for raw in items}
+
+    @cached_property
+    def n_bytes(self) -> int:
+        """All of it, as if it shared nothing with the responses before it."""
+        texts = 2 * len(self.body) + sum(map(len, self.input)) + sum(map(_bytes_of, self.before))
+        return texts + limits.RESPONSE_BYTES_OVERHEAD
+
+
+def id_of(item: bytes) -> str:
+    return msgspec.json.decode(item, type=_Identified).id
+
+
+def _bytes_of(message: PlainMessage) -> int:
+    texts = [message.content, message.name, message.tool_call_id, message.reasoning]
+    texts += [text for call in message.tool_calls for text in (call.name, call.arguments, call.id)]
+    n_bytes = sum(utf8_bytes(text) for text in texts if text)
+    return n_bytes + limits.RESPONSE_MESSAGE_BYTES * (1 + len(message.tool_calls))
+
+
+@dataclass
+class _Owned:
+    """Of one owner, in order of use."""
+
+    responses: OrderedDict[str, StoredResponse] = field(default_factory=OrderedDict)
+    items: dict[str, StoredResponse] = field(default_factory=dict)
+    """By the ids of what was answered."""
+    n_bytes: int = 0
+
+
+class ResponseStore:
+    def __init__(self, responses_max: int = limits.RESPONSES_MAX, bytes_max: int = limits.RESPONSE_BYTES_MAX) -> None:
+        self._owners: dict[int, _Owned] = {}
+        self._responses_max = responses_max
+        self._bytes_max = bytes_max
+        self.n_responses = 0
+        self.n_bytes = 0
+
+    def find(self, owner: int, id: str) -> StoredResponse | None:
+        owned = self._owners.get(owner)
+        return owned.responses.get(id) if owned is not None else None
+
+    def find_item(self, owner: int, id: str) -> bytes | None:
+        """Of any of the owner's answers."""
+        owned = self._owners.get(owner)
+        found = owned.items.get(id) if owned is not None else None
+        return found.output[id] if found is not None else None
+
+    def keep(self, response: StoredResponse, n_owners: int) -> None:
+        """`n_owners`: who share the store. What is larger than its owner's share is not kept."""
+        owned = self._owners.setdefault(response.owner, _Owned())
+        owned.responses[response.id] = response
+        owned.items.update(dict.fromkeys(response.output, response))
+        self._count(owned, response, 1)
+        n_max, bytes_max = share_of(self._responses_max, n_owners), share_of(self._bytes_max, n_owners)
+        while len(owned.responses) > n_max or owned.n_bytes > bytes_max:
+            self._drop_oldest(response.owner)
+        while self.n_responses > self._responses_max or self.n_bytes > self._bytes_max:
+            self._drop_oldest(max(self._owners, key=lambda owner: self._owners[owner].n_bytes))
+
+    def all(self) -> list[StoredResponse]:
+        """Of each owner, the least recently used first."""
+        return [response for owned in self._owners.values() for response in owned.responses.values()]
+
+    def use(self, response: StoredResponse) -> None:
+        """It was asked for, or continued."""
+        if self.find(response.owner, response.id) is response:
+            self._owners[response.owner].responses.move_to_end(response.id)
+
+    def drop(self, owner: int, id: str) -> bool:
+        """False: it was not there."""
+        owned = self._owners.get(owner)
+        response = owned.responses.pop(id, None) if owned is not None else None
+        if owned is None or response is None:
+            return False
+        for item in response.output:
+            owned.items.pop(item, None)
+        self._count(owned, response, -1)
+        if not owned.responses:
+            del self._owners[owner]
+        return True
+
+    def _drop_oldest(self, owner: int) -> None:
+        self.drop(owner, next(iter(self._owners[owner].responses)))
+
+    def _count(self, owned: _Owned, response: StoredResponse, sign: int) -> None:
+        owned.n_bytes += sign * response.n_bytes
+        self.n_bytes += sign * response.n_bytes
+        self.n_responses += sign
+
+
+STORE = web.AppKey("responses", ResponseStore)

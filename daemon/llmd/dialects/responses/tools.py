@@ -1,0 +1,130 @@
+"""From the tools of a response to functions that the model can call, and back to what the client calls them. Pure.
+
+A custom tool takes free text: for the model it is a function with one text as its argument. A tool of a namespace is
+called NAMESPACE__NAME. Other types name what their maker runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from ...core.asked import Tool, ToolChoice
+from ...core.errors import ApiError
+from ...core.tools import check_choice, check_count, distinct, tool_of
+from ...http.body import decode_part
+from .wire.request import ChosenTool, CustomTool, FunctionTool, NamespaceTool, ToolKind
+
+INPUT = "input"
+"""The argument of a custom tool."""
+_SEPARATOR = "__"
+_CALLABLE = ("function", "custom")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolName:
+    """What the client calls a tool."""
+
+    name: str
+    namespace: str | None = None
+    is_custom: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Offered:
+    """The tools of one request."""
+
+    tools: tuple[Tool, ...] = ()
+    names: dict[str, ToolName] = field(default_factory=dict)
+    """By the names that the model has for them."""
+
+    def name_of(self, called: str) -> ToolName:
+        """A call of what was not offered is told as it came."""
+        return self.names.get(called, ToolName(called))
+
+
+def called_as(name: str, namespace: str | None) -> str:
+    """What the model calls it."""
+    if not namespace:
+        return name
+    return f"{namespace}{'' if namespace.endswith(_SEPARATOR) else _SEPARATOR}{name}"
+
+
+def custom_arguments(text: str) -> str:
+    """Of a call of a custom tool."""
+    return msgspec.json.encode({INPUT: text}).decode()
+
+
+def offered(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> Offered:
+    """`lists`: each with what the client calls it. Raises ApiError naming the tool and its member."""
+    found = [pair for path, tools in lists for pair in _tools(path, tools)]
+    check_count("tools", len(found))
+    names: dict[str, ToolName] = {}
+    for tool, name in found:
+        names.setdefault(tool.name, name)
+    return Offered(distinct(tool for tool, _ in found), names)
+
+
+def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None) -> Iterator[tuple[Tool, ToolName]]:
+    for n, raw in enumerate(tools):
+        at = f"{path}[{n}]"
+        kind = decode_part(raw, ToolKind, at).type
+        if kind == "function":
+            function = decode_part(raw, FunctionTool, at)
+            called = called_as(function.name, namespace)
+            yield tool_of(at, called, function.description, function.parameters), ToolName(function.name, namespace)
+        elif kind == "custom":
+            yield _custom(at, decode_part(raw, CustomTool, at), namespace)
+        elif kind == "namespace" and namespace is None:
+            inner = decode_part(raw, NamespaceTool, at)
+            yield from _tools(f"{at}.tools", inner.tools, inner.name)
+
+
+def _custom(path: str, tool: CustomTool, namespace: str | None) -> tuple[Tool, ToolName]:
+    description = tool.description or ""
+    form = tool.format
+    if form is not None and form.definition:
+        description += f"\n\nThe text of {INPUT} follows this {form.syntax or 'grammar'}:\n{form.definition}"
+    parameters: dict[str, Any] = {
+        "type": "object",
+        "properties": {INPUT: {"type": "string"}},
+        "required": [INPUT],
+        "additionalProperties": False,
+    }
+    name = ToolName(tool.name, namespace, is_custom=True)
+    return tool_of(path, called_as(tool.name, namespace), description.strip(), parameters), name
+
+
+# --- which of them ---------------------------------------------------------------------------------------------------
+
+
+def choice_of(wanted: str | ChosenTool | None, there: Offered) -> ToolChoice:
+    """Raises ApiError when what is asked for is not there."""
+    return check_choice("tool_choice", _choice(wanted), there.tools)
+
+
+def _choice(wanted: str | ChosenTool | None) -> ToolChoice:
+    if wanted is None or wanted == "auto":
+        return ToolChoice()
+    if not isinstance(wanted, ChosenTool):
+        return ToolChoice("none" if wanted == "none" else "required")
+    if wanted.type != "allowed_tools":
+        return ToolChoice("required", (_chosen("tool_choice", wanted),))
+    chosen = ((f"tool_choice.tools[{n}]", tool) for n, tool in enumerate(wanted.tools))
+    names = tuple(dict.fromkeys(_chosen(path, tool) for path, tool in chosen if tool.type in _CALLABLE))
+    if not names:
+        param = "tool_choice.tools"
+        raise ApiError("invalid_value", f"{param}: none of them is a function or a custom tool.", param)
+    return ToolChoice(wanted.mode, names)
+
+
+def _chosen(path: str, tool: ChosenTool) -> str:
+    if tool.type not in _CALLABLE:
+        message = f"{path}.type: {tool.type} is no tool that the model is told of."
+        raise ApiError("unsupported_parameter", message, f"{path}.type")
+    if tool.name is None:
+        raise ApiError("missing_parameter", f"{path}.name is missing.", f"{path}.name")
+    return called_as(tool.name, tool.namespace)

@@ -1,0 +1,72 @@
+"""Where a conversation that does not fit the context may be cut (truncation: auto).
+
+What is left out is everything before a message of the user, but system messages. Only some of these are cut at: each
+lies about a quarter of the context behind the one before, wherever the conversation ends. So a cut stays where it is
+for as long as the conversation fits behind it, and its turns stay warm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ...core.asked import Asked, ChatPrompt, PlainMessage
+from ...core.errors import ApiError
+from ...core.room import utf8_bytes
+from ...http.context import State
+from ...pipeline.prompt import prepared
+from ...pipeline.served import Sender
+
+_BYTES_PER_TOKEN = 4
+_STEPS = 4
+"""Of cuts, in one context."""
+
+
+def cuts_of(messages: Sequence[PlainMessage], n_ctx: int) -> list[int]:
+    """Indexes of the messages before which it may be cut, the first of the conversation first. Pure."""
+    step = max(n_ctx * _BYTES_PER_TOKEN // _STEPS, 1)
+    found, n_bytes, n_steps = [0], 0, 0
+    for index, message in enumerate(messages):
+        if message.role == "user" and n_bytes // step > n_steps:
+            found.append(index)
+            n_steps = n_bytes // step
+        if message.role != "system":
+            n_bytes += utf8_bytes(message.content) + sum(utf8_bytes(call.arguments) for call in message.tool_calls)
+    return found
+
+
+def cut(messages: Sequence[PlainMessage], index: int) -> list[PlainMessage]:
+    return [message for n, message in enumerate(messages) if n >= index or message.role == "system"]
+
+
+async def fitting(state: State, asked: Asked, sender: Sender) -> Asked:
+    """With as much of its conversation as leaves room for the answer; with the least that may be if none does."""
+    prompt = asked.prompt
+    assert isinstance(prompt, ChatPrompt)
+    cuts = cuts_of(prompt.messages, state.engine.info.n_ctx)
+    low, high = 0, len(cuts) - 1
+    while low < high:  # the first that fits
+        middle = (low + high) // 2
+        if await _fits(state, _with(asked, prompt, cuts[middle]), sender):
+            high = middle
+        else:
+            low = middle + 1
+    return _with(asked, prompt, cuts[low])
+
+
+def _with(asked: Asked, prompt: ChatPrompt, index: int) -> Asked:
+    shorter = msgspec.structs.replace(prompt, messages=cut(prompt.messages, index))
+    return msgspec.structs.replace(asked, prompt=shorter)
+
+
+async def _fits(state: State, asked: Asked, sender: Sender) -> bool:
+    n_ctx = state.engine.info.n_ctx
+    room = n_ctx // _STEPS
+    try:
+        found = await prepared(state.served, asked, sender)
+    except ApiError as error:
+        if error.code != "context_length_exceeded":
+            raise
+        return False
+    return found.prompt.n_tokens + min(asked.max_tokens or room, room) <= n_ctx

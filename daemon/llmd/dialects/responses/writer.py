@@ -1,0 +1,192 @@
+"""From the parts of an answer to a response: as a whole, or as events."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from ...core.errors import ApiError
+from ...core.parts import End, Failed, LogProbabilities, Part, ReasoningPart, TextPart, ToolCallPiece, UsedTokens
+from ...http import event_stream
+from ...http.context import State
+from .growing import Event, GrowingCall, GrowingItem, GrowingMessage, GrowingReasoning, call_of, chosen_tokens, new_id
+from .reader import ResponseAsked
+from .wire.answer import (
+    CachedInput,
+    ChosenToken,
+    Incompleteness,
+    ItemStatus,
+    OutputItem,
+    ReasonedOutput,
+    Response,
+    ResponseFailure,
+    ResponseUsage,
+)
+
+Keep = Callable[[str, bytes], None]
+"""Takes the id and the body of a response that ended well."""
+_encode = msgspec.json.Encoder().encode
+
+
+class ResponseWriter:
+    """Items come one after the other: the next one closes the one before."""
+
+    framing = event_stream.FRAMING
+
+    def __init__(self, state: State, *, asked: ResponseAsked, keep: Keep | None) -> None:
+        self._asked = asked
+        self._keep = keep
+        self._response = msgspec.structs.replace(
+            asked.response, id=new_id("resp"), created_at=int(time.time()), model=state.model_id
+        )
+        self._n_events = 0
+        self._done: list[OutputItem] = []
+        self._open: GrowingItem | None = None
+        self._call = -1
+        """Number of the call that is open, if one is."""
+        self._body = b""
+
+    def whole(self, parts: Sequence[Part]) -> bytes:
+        self.events(parts)
+        return self._body
+
+    # --- events ------------------------------------------------------------------------------------------------------
+
+    def opening(self) -> bytes:
+        begun = self._with(self._response)
+        return self._sent([(b"response.created", begun), (b"response.in_progress", begun)])
+
+    def events(self, parts: Sequence[Part]) -> bytes:
+        """A silent stream says that it is in progress: some clients wait for events, and a comment is none."""
+        if not parts:
+            return self._sent([(b"response.in_progress", self._with(self._response))])
+        if len(parts) == 1 and type(parts[0]) is TextPart and isinstance(self._open, GrowingMessage):  # nearly always
+            return self._framed(self._open.more(parts[0].text, []))
+        return b"".join([self._sent(self._events(part, logprobs)) for part, logprobs in _with_logprobs(parts)])
+
+    def ending(self) -> bytes:
+        return b""
+
+    def _sent(self, events: Sequence[Event]) -> bytes:
+        return b"".join(map(self._framed, events))
+
+    def _framed(self, event: Event) -> bytes:
+        name, members = event
+        number = self._n_events
+        self._n_events += 1
+        return b'event: %b\n%b{"type":"%b","sequence_number":%d,%b}%b' % (
+            name, event_stream.OPENS, name, number, members, event_stream.CLOSES,
+        )  # fmt: skip
+
+    def _with(self, response: Response) -> bytes:
+        return b'"response":' + _encode(response)
+
+    def _events(self, part: Part, logprobs: list[ChosenToken]) -> list[Event]:
+        if isinstance(part, TextPart):
+            begun, message = self._message()
+            return [*begun, message.more(part.text, logprobs)]
+        if isinstance(part, ReasoningPart):
+            begun, reasoning = self._reasoning()
+            return [*begun, reasoning.more(part.text)]
+        if isinstance(part, ToolCallPiece):
+            begun, call = self._called(part)
+            more = call.more(part.arguments) if part.arguments else None
+            return [*begun, *([more] if more is not None else [])]
+        if isinstance(part, End):
+            return self._finished(part)
+        if isinstance(part, Failed):
+            return self._failed(part.error)
+        raise TypeError(f"{type(part).__name__}: nobody can have asked for it")
+
+    # --- items -------------------------------------------------------------------------------------------------------
+
+    def _message(self) -> tuple[list[Event], GrowingMessage]:
+        if isinstance(self._open, GrowingMessage):
+            return [], self._open
+        message = GrowingMessage(len(self._done) + (self._open is not None))
+        return self._begun(message), message
+
+    def _reasoning(self) -> tuple[list[Event], GrowingReasoning]:
+        if isinstance(self._open, GrowingReasoning):
+            return [], self._open
+        index = len(self._done) + (self._open is not None)
+        reasoning = GrowingReasoning(index, is_summary=self._asked.is_summary, is_enclosed=self._asked.is_enclosed)
+        return self._begun(reasoning), reasoning
+
+    def _called(self, piece: ToolCallPiece) -> tuple[list[Event], GrowingCall]:
+        if isinstance(self._open, GrowingCall) and piece.call == self._call:
+            return [], self._open
+        self._call = piece.call
+        index = len(self._done) + (self._open is not None)
+        call = call_of(index, self._asked.offered.name_of(piece.name or ""), piece)
+        return self._begun(call), call
+
+    def _begun(self, item: GrowingItem) -> list[Event]:
+        events = [*self._closed("completed"), *item.opening()]
+        self._open = item
+        return events
+
+    def _closed(self, status: ItemStatus) -> list[Event]:
+        item = self._open
+        if item is None:
+            return []
+        self._open = None
+        events = item.closing(status)
+        self._done.append(item.told(status))
+        return events
+
+    # --- ends --------------------------------------------------------------------------------------------------------
+
+    def _finished(self, end: End) -> list[Event]:
+        begun: list[Event] = []
+        if self._open is None and not self._done:
+            begun, _ = self._message()
+        is_cut = end.reason == "length"
+        events = [*begun, *self._closed("incomplete" if is_cut else "completed")]
+        response = msgspec.structs.replace(
+            self._response,
+            completed_at=None if is_cut else int(time.time()),
+            status="incomplete" if is_cut else "completed",
+            incomplete_details=Incompleteness("max_output_tokens") if is_cut else None,
+            output=self._done,
+            usage=usage_of(end.usage),
+            session=end.session,
+        )
+        self._body = _encode(response)
+        if self._keep is not None:
+            self._keep(response.id, self._body)
+        name = b"response.incomplete" if is_cut else b"response.completed"
+        return [*events, (name, b'"response":' + self._body)]
+
+    def _failed(self, error: ApiError) -> list[Event]:
+        """Some clients look for the one event, some for the other."""
+        told = b'"code":%b,"message":%b,"param":%b' % tuple(map(_encode, (error.code, error.message, error.param)))
+        events = self._closed("incomplete")
+        response = msgspec.structs.replace(
+            self._response, status="failed", error=ResponseFailure(error.code, error.message), output=self._done
+        )
+        return [*events, (b"error", told), (b"response.failed", self._with(response))]
+
+
+def _with_logprobs(parts: Sequence[Part]) -> Iterator[tuple[Part, list[ChosenToken]]]:
+    """Log probabilities with the text that they are of. Those of other parts are told nowhere."""
+    for n, part in enumerate(parts):
+        if isinstance(part, LogProbabilities):
+            continue
+        after = parts[n + 1] if n + 1 < len(parts) else None
+        if isinstance(part, TextPart) and isinstance(after, LogProbabilities):
+            yield part, chosen_tokens(after.chosen, after.likely)
+        else:
+            yield part, []
+
+
+def usage_of(used: UsedTokens) -> ResponseUsage:
+    return ResponseUsage(
+        input_tokens=used.n_prompt,
+        input_tokens_details=CachedInput(used.n_cached),
+        output_tokens=used.n_generated,
+        output_tokens_details=ReasonedOutput(used.n_reasoning),
+        total_tokens=used.n_prompt + used.n_generated,
+    )
