@@ -172,7 +172,13 @@ bool answer_form::is_whole(const std::string &text) const
     if (nesting_of(text) > NESTING_SAFE) {
         return false;
     }
-    common_peg_parse_context context(text, COMMON_PEG_PARSE_FLAG_NONE);
-    const common_peg_parse_result result = arena.parse(context);
-    return result.success() && result.end == text.size();
+    try {
+        common_peg_parse_context context(text, COMMON_PEG_PARSE_FLAG_NONE);
+        const common_peg_parse_result result = arena.parse(context);
+        return result.success() && result.end == text.size();
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &) {
+        return false;
+    }
 }

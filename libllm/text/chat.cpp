@@ -313,13 +313,22 @@ struct conversation {
     size_t n_history_bytes = 0; /* before the generation prompt; 0: the template does not say */
 };
 
+std::shared_ptr<const chat_form> form_of(const chat *c, const chat_wish &wish)
+{
+    std::unique_lock<std::mutex> hold(c->clock, std::defer_lock);
+    if (c->has_clock) { /* it renders, too */
+        hold.lock();
+    }
+    return chat_answer_form(c->m, *c->tmpl, c->analysis, &c->forms, wish);
+}
+
 /* One attempt; false: the messages in `unspliced` must be left out, more than before. */
 bool converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out,
               std::set<size_t> *unspliced)
 {
     const rendering r = {c, &out->request, &markers, now};
     const size_t n = out->request.messages.size();
-    out->form = chat_answer_form(c->m, *c->tmpl, c->analysis, &c->forms, out->request.wish);
+    out->form = form_of(c, out->request.wish);
     out->text = {
         render(r, n, out->request.add_generation_prompt), out->request.splices, {}, c->m, &c->words, c->adds_bos};
     const std::string &all = out->text.rendered.text;
