@@ -228,6 +228,23 @@ LLM_API int64_t llm_tokenize(const llm_engine *engine, const char *text, size_t 
 LLM_API int64_t llm_detokenize(const llm_engine *engine, const int32_t *tokens, size_t n_tokens, int special, char *out,
                                size_t n_out);
 
+/* The Jinja source that chats are rendered with; NULL: there is none. Valid until the engine is closed. */
+LLM_API const char *llm_chat_template(const llm_engine *engine);
+
+/* Marks of a prompt whose middle the model fills in. */
+typedef enum llm_fim {
+    LLM_FIM_PREFIX,     /* before what stands before the middle */
+    LLM_FIM_SUFFIX,     /* before what stands behind it */
+    LLM_FIM_MIDDLE,     /* before the middle: the answer follows */
+    LLM_FIM_REPOSITORY, /* before a repository's name, in front of its files */
+    LLM_FIM_FILE,       /* before each file of it */
+    LLM_FIM_N,
+} llm_fim;
+
+/* The token of such a mark, which only these prompts can contain; -1: the model has none. A model that has the first three
+ * can fill in. */
+LLM_API int32_t llm_fim_token(const llm_engine *engine, uint32_t mark);
+
 typedef struct llm_prompt {
     int32_t *tokens; /* owned by the prompt */
     size_t n_tokens;

@@ -132,6 +132,7 @@ typedef struct model_ops {
     const char *(*chat_template)(const model *m);      /* Jinja source, or NULL */
     int32_t (*bos)(const model *m);                    /* -1: none */
     int32_t (*eos)(const model *m);                    /* -1: none */
+    int32_t (*fim)(const model *m, llm_fim mark);      /* -1: none */
 } model_ops;
 
 struct model {

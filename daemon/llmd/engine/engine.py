@@ -26,7 +26,7 @@ from .answer_parser import AnswerParser
 from .constraint import make_constraint
 from .json_scan import body_scan
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
-from .opening import EngineError, EngineOptions, SavedSession, info_of, open_engine, saved_of, start_engine
+from .opening import EngineError, EngineOptions, SavedSession, fim_of, info_of, open_engine, saved_of, start_engine
 from .text import Pieces, Prompt, detokenize, render_chat, spell, tokenize
 from .text_threads import TextThreads
 from .wire import (
@@ -101,6 +101,9 @@ class Engine:
         self._idle.set()
         self.page = Page.of_engine(pointer)
         self.info = info_of(pointer)
+        self.fim = fim_of(pointer)
+        self.chat_template = text_of(lib.llm_chat_template(pointer))
+        """Jinja source; "": there is none."""
         self.room = Room(self.info.n_ctx, self.info.token_bytes_max, self.info.n_ctx_train)
         self.pieces = Pieces(pointer)
         self.json = body_scan(self.info.n_ctx)
@@ -354,6 +357,14 @@ class Engine:
 
     async def make_constraint(self, owner: int, asked: Constraint) -> bytes:
         return await self.in_thread(owner, len(asked.text), lambda: make_constraint(self._engine, asked))
+
+    def tokens(self, text: str) -> bytes:
+        """The tokens of a text without control words. For what runs in a thread for text."""
+        return tokenize(self._engine, text.encode(), False, False)
+
+    def tokens_in_front(self) -> bytes:
+        """What the model wants in front of every text."""
+        return tokenize(self._engine, b"", True, False)
 
     async def detokenize(self, owner: int, tokens: bytes) -> str:
         return await self.in_thread(owner, len(tokens), lambda: self.piece(tokens))

@@ -293,6 +293,19 @@ int32_t op_eos(const model *base)
     return llama_vocab_eos(self(base)->vocab);
 }
 
+int32_t op_fim(const model *base, llm_fim mark)
+{
+    const llama_vocab *vocab = self(base)->vocab;
+    switch (mark) {
+    case LLM_FIM_PREFIX: return llama_vocab_fim_pre(vocab);
+    case LLM_FIM_SUFFIX: return llama_vocab_fim_suf(vocab);
+    case LLM_FIM_MIDDLE: return llama_vocab_fim_mid(vocab);
+    case LLM_FIM_REPOSITORY: return llama_vocab_fim_rep(vocab);
+    case LLM_FIM_FILE: return llama_vocab_fim_sep(vocab);
+    default: return -1;
+    }
+}
+
 void op_close(model *base)
 {
     delete self(base);
@@ -329,4 +342,5 @@ const model_ops model_llama_ops = {
     op_chat_template,
     op_bos,
     op_eos,
+    op_fim,
 };

@@ -51,6 +51,11 @@ static int32_t sim_eos(const model *m)
     return SIM_TOKEN_TURN_END;
 }
 
+static int32_t sim_fim(const model *m, llm_fim mark)
+{
+    return sim_of_const(m)->options.fim != 0 && mark <= LLM_FIM_MIDDLE ? SIM_TOKEN_END_OF_TEXT + (int32_t)mark : -1;
+}
+
 static const model_ops sim_ops = {
     .close = sim_close,
     .decode = sim_decode,
@@ -70,6 +75,7 @@ static const model_ops sim_ops = {
     .chat_template = sim_template,
     .bos = sim_bos,
     .eos = sim_eos,
+    .fim = sim_fim,
 };
 
 /* ---- open ---- */
