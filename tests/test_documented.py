@@ -13,6 +13,7 @@ from llmd.core import errors, session_key
 from llmd.ctl import __main__ as ctl
 from llmd.ctl import context
 from llmd.ctl import manual as llmctl
+from llmd.dialects.ollama import parameters as ollama
 from llmd.dialects.openai import parameters
 from llmd.engine import native
 from llmd.http import metrics
@@ -70,7 +71,9 @@ def test_error_is_documented(code: str) -> None:
     assert re.search(rf"^\| `{code}` \| {errors.CODES[code].status} \|", page("http"), re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", sorted({row.name for table in parameters.TABLES for row in table.rows}))
+@pytest.mark.parametrize(
+    "name", sorted({row.name for table in (*parameters.TABLES, *ollama.TABLES) for row in table.rows})
+)
 def test_parameter_is_documented(name: str) -> None:
     assert f"`{name}`" in page("http")
 

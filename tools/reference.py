@@ -7,14 +7,15 @@ date.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from llmd.core import errors, limits
 from llmd.core.section import Section
 from llmd.ctl import manual as llmctl
+from llmd.dialects.ollama import parameters as ollama
 from llmd.dialects.openai import parameters
-from llmd.dialects.parameters import with_endpoints
+from llmd.dialects.parameters import Table, with_endpoints
 from llmd.process import manual as daemon
 from llmd.process.config_table import OPTIONS
 from llmd.process.option import Option
@@ -60,18 +61,18 @@ def _option_row(option: Option) -> tuple[str, ...]:
     return flag, f"`{option.environment}`", shown, option.help
 
 
-def request_parameters() -> str:
-    honoured = [found for found in with_endpoints(parameters.TABLES) if found[0].treatment == "honoured"]
+def request_parameters(tables: Sequence[Table]) -> str:
+    honoured = [found for found in with_endpoints(tables) if found[0].treatment == "honoured"]
     table = markdown(
         ("honoured", "endpoint", "meaning"),
         ((f"`{row.name}`", " ".join(endpoints), row.note) for row, endpoints in honoured),
     )
-    accepted, refused = _names("accepted"), _names("refused")
+    accepted, refused = _names(tables, "accepted"), _names(tables, "refused")
     return f"{table}\n\n*Accepted:* {accepted}.\n\n*Refused, unless the value asks for nothing:* {refused}."
 
 
-def _names(treatment: str) -> str:
-    rows = (row for row, _ in with_endpoints(parameters.TABLES))
+def _names(tables: Sequence[Table], treatment: str) -> str:
+    rows = (row for row, _ in with_endpoints(tables))
     names = dict.fromkeys(row.name for row in rows if row.treatment == treatment)
     return ", ".join(f"`{name}`" for name in names)
 
@@ -119,7 +120,8 @@ def blocks() -> dict[str, str]:
         "reasons": reasons(),
         "endpoints": endpoints(),
         "options": option_table(),
-        "parameters": request_parameters(),
+        "parameters": request_parameters(parameters.TABLES),
+        "ollama parameters": request_parameters(ollama.TABLES),
         "limits": limit_table(),
         "errors": error_codes(),
         "metrics": metrics(),

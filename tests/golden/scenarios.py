@@ -329,11 +329,33 @@ async def thoughts(transcript: Transcript, serve: Serve, directory: Path) -> Non
     await transcript.ask(daemon, CHAT, greedy(messages=begun, continue_final_message=True) | limits)
 
 
+async def ollama(transcript: Transcript, serve: Serve, _: Path) -> None:
+    """Chats and texts in lines, as one answer and with blanks in between; what is told of the model; refusals."""
+    daemon = await serve()
+    few: dict[str, Any] = {"options": {"num_predict": 20, "temperature": 0}}
+    user = {"role": "user", "content": "hello"}
+    for path, body in (("/api/chat", {"messages": [user], **few}), ("/api/generate", {"prompt": "hello", **few})):
+        for fields in ({}, {"stream": False}, {"options": {"temperature": 0, "num_predict": -1}}, {"keep_alive": "1h"}):
+            await transcript.ask(daemon, path, {**body, **fields})
+        for wrong in ({"options": {"top_p": 7}}, {"format": 1}, {"options": {"x": 1}}, {"images": ["x"]}, {"raw": 1}):
+            assert b'{"error"' in await transcript.ask(daemon, path, {**body, **wrong})
+        await transcript.ask(daemon, path, {})
+        await transcript.ask(daemon, path, {"keep_alive": 0})
+        await transcript.ask(daemon, path, b"{")
+        await transcript.ask(daemon, path, {**body, "options": {"num_predict": 2}, "messages": "x"})
+    for path in ("/api/version", "/api/tags", "/api/ps", "/"):
+        await transcript.ask(daemon, path, method="GET")
+    await transcript.ask(daemon, "/api/show", {"model": "any"})
+    await transcript.ask(daemon, "/api/show", {"modell": "any"})
+    slow = await serve(model="sim:dense,token_us=4000", keepalive_interval=0.1)
+    await transcript.ask(slow, "/api/generate", {"prompt": "word " * 50, **few})
+
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         whole, streams, told, stop_strings, conversations, sessions, templates, refused_fields, context_length,
         capacity, deadline, cancelled, failed_step, slow_readers, shutdown, keep_alive, before_the_handler, calls,
-        thoughts,
+        thoughts, ollama,
     )
 }  # fmt: skip

@@ -25,8 +25,9 @@ from .writer import Writer, Writing
 
 SESSION_HEADER = "X-LLM-Session-Id"
 
-Reader = Callable[[web.Request], Awaitable[tuple[Asked, Writing]]]
-"""A dialect's: what a request asks, and in which words it is answered. Raises ApiError."""
+Reader = Callable[[web.Request], Awaitable[tuple[Asked, Writing] | web.Response]]
+"""A dialect's: what a request asks, and in which words it is answered; or the answer, where nothing is to be generated.
+Raises ApiError."""
 
 
 async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
@@ -34,7 +35,10 @@ async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
     state, owner = request.app[STATE], request[FACTS].caller.owner
     with state.admission.entered(owner):  # without room its body is not even read
         async with in_time(request):
-            asked, writing = await read(request)
+            found = await read(request)
+            if isinstance(found, web.Response):
+                return found
+            asked, writing = found
             ready = await make_ready(state.served, asked, sender_of(request))
         return await _answered(request, ready, writing)
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from ..dialects.ollama import generation as ollama
+from ..dialects.ollama import models as ollama_models
+from ..dialects.ollama import wire as ollama_wire
+from ..dialects.ollama.writer import ENVELOPE as OLLAMA
 from ..dialects.openai import chat, completions
 from ..dialects.openai import wire as openai
+from . import json_lines
 from .context import ENVELOPES, OPENAPI, PUBLIC
 from .endpoints import explain, health, models, openapi, saved, session_verbs, sessions, text, wire
 from .endpoints.endpoint import Endpoint
@@ -17,6 +22,20 @@ ENDPOINTS = (
              openai.ChatCompletion, openai.ChatCompletionRequest, generates=True, failures=GENERATES),
     Endpoint("POST", "/v1/completions", completions.completions, "Continue a text, as one answer or a stream",
              openai.Completion, openai.CompletionRequest, generates=True, failures=GENERATES),
+    Endpoint("POST", "/api/chat", ollama.chat, "Answer a conversation, as Ollama does",
+             ollama_wire.OllamaChat, ollama_wire.OllamaChatRequest, generates=True, framing=json_lines.FRAMING,
+             envelope=OLLAMA, failures=GENERATES),
+    Endpoint("POST", "/api/generate", ollama.generate, "Answer a prompt, as Ollama does",
+             ollama_wire.OllamaGenerated, ollama_wire.OllamaGenerateRequest, generates=True,
+             framing=json_lines.FRAMING, envelope=OLLAMA, failures=GENERATES),
+    Endpoint("GET", "/api/version", ollama_models.version, "The version of Ollama whose API this is",
+             ollama_wire.OllamaVersion, envelope=OLLAMA),
+    Endpoint("GET", "/api/tags", ollama_models.tags, "The model, in Ollama's words", ollama_wire.ListedModels,
+             envelope=OLLAMA),
+    Endpoint("GET", "/api/ps", ollama_models.running, "The model as it is loaded, in Ollama's words",
+             ollama_wire.RunningModels, envelope=OLLAMA),
+    Endpoint("POST", "/api/show", ollama_models.show, "More of the model, in Ollama's words", ollama_wire.ShownModel,
+             ollama_wire.ShowRequest, envelope=OLLAMA),
     Endpoint("GET", "/v1/models", models.list_models, "The model being served", wire.ModelList),
     Endpoint("GET", "/v1/models/{id}", models.show_model, "One model", wire.Model, failures=("model_not_found",)),
     Endpoint("GET", "/v1/sessions", sessions.list_sessions, "Sessions, the last used first", wire.SessionList),
@@ -59,6 +78,7 @@ ENDPOINTS = (
     Endpoint("GET", "/health", health.health, "Whether the process is alive", wire.Health, is_public=True),
     Endpoint("GET", "/ready", health.ready, "Whether it can serve; 503 when not", wire.Readiness, is_public=True),
     Endpoint("GET", "/metrics", health.metrics, "Counters in Prometheus' text form", None, media="text/plain"),
+    Endpoint("GET", "/", ollama_models.greet, "Whether anybody is there", None, is_public=True, media="text/plain"),
     Endpoint("GET", "/openapi.json", openapi.show_openapi, "This description", None, is_public=True),
 )  # fmt: skip
 
