@@ -31,7 +31,7 @@ async def test_chat(client: ollama.AsyncClient) -> None:
 async def test_generate(client: ollama.AsyncClient) -> None:
     answer = await client.generate("any", "hello", options=SHORT)
     parts = [part async for part in await client.generate("any", "hello", options=SHORT, stream=True)]
-    assert "".join(part.response for part in parts) == answer.response != ""
+    assert "".join(part.response or "" for part in parts) == answer.response != ""
     assert (await client.generate("any", keep_alive=0)).done_reason == "unload"
 
 

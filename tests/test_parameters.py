@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from llmd.core.errors import ApiError
-from llmd.dialects.openai.parameters import CHAT, COMPLETIONS, TABLES
-from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
+from llmd.dialects.openai.parameters import CHAT, COMPLETIONS, EMBEDDING, EMBEDDINGS, TABLES
+from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest, EmbeddingRequest, EmbeddingsRequest
 from llmd.dialects.parameters import Table, with_endpoints
 from tests.serving import Daemon, chat
 
@@ -41,7 +41,15 @@ def test_names_are_unique_for_each_endpoint() -> None:
         assert sorted(names) == sorted(set(names))
 
 
-@pytest.mark.parametrize(("table", "kind"), [(CHAT, ChatCompletionRequest), (COMPLETIONS, CompletionRequest)])
+@pytest.mark.parametrize(
+    ("table", "kind"),
+    [
+        (CHAT, ChatCompletionRequest),
+        (COMPLETIONS, CompletionRequest),
+        (EMBEDDINGS, EmbeddingsRequest),
+        (EMBEDDING, EmbeddingRequest),
+    ],
+)
 def test_honoured_is_what_the_request_type_has(table: Table, kind: type[msgspec.Struct]) -> None:
     honoured = {row.name for row in table.rows if row.treatment == "honoured"}
     assert honoured == set(kind.__struct_fields__)

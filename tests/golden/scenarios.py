@@ -351,11 +351,29 @@ async def ollama(transcript: Transcript, serve: Serve, _: Path) -> None:
     await transcript.ask(slow, "/api/generate", {"prompt": "word " * 50, **few})
 
 
+async def embeddings(transcript: Transcript, serve: Serve, _: Path) -> None:
+    daemon = await serve(model="sim:dense,embed=3", ctx_size=64)
+    await transcript.ask(daemon, "/v1/embeddings", {"input": "hello", "model": "any", "dimensions": 3})
+    await transcript.ask(daemon, "/embeddings", {"input": ["hello", "there"], "encoding_format": "base64"})
+    await transcript.ask(daemon, "/v1/embeddings", {"input": [300, 301]})
+    await transcript.ask(daemon, "/embedding", {"content": ["hello", "there"]})
+    await transcript.ask(daemon, "/api/embed", {"model": "any", "input": ["hello", "there"]})
+    await transcript.ask(daemon, "/api/embeddings", {"model": "any", "prompt": "hello"})
+    without = await serve()
+    for path, field in (("/v1/embeddings", "input"), ("/embedding", "content"), ("/api/embed", "input")):
+        await transcript.ask(
+            daemon, path, {field: ["a", "the " * 100], **({"truncate": False} if "api" in path else {})}
+        )
+        await transcript.ask(daemon, path, {field: []})
+        await transcript.ask(daemon, path, {})
+        await transcript.ask(without, path, {field: "hello"})
+
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         whole, streams, told, stop_strings, conversations, sessions, templates, refused_fields, context_length,
         capacity, deadline, cancelled, failed_step, slow_readers, shutdown, keep_alive, before_the_handler, calls,
-        thoughts, ollama,
+        thoughts, ollama, embeddings,
     )
 }  # fmt: skip

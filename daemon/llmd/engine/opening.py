@@ -77,6 +77,10 @@ class EngineInfo:
     state_bytes: int
     token_bytes_max: int
     """Longest text of one token."""
+    n_embedding: int
+    """Numbers of an embedding; 0: the model makes none."""
+    n_embedding_tokens: int
+    """Of a text to embed, at most."""
     parked_bytes_max: int
     checkpoint_bytes_max: int
     memory: str

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from ..dialects.ollama import embed as ollama_embed
 from ..dialects.ollama import generation as ollama
 from ..dialects.ollama import models as ollama_models
 from ..dialects.ollama import wire as ollama_wire
 from ..dialects.ollama.writer import ENVELOPE as OLLAMA
-from ..dialects.openai import chat, completions
+from ..dialects.openai import chat, completions, embeddings
 from ..dialects.openai import wire as openai
 from . import json_lines
 from .context import ENVELOPES, OPENAPI, PUBLIC
 from .endpoints import explain, health, models, openapi, saved, session_verbs, sessions, text, wire
 from .endpoints.endpoint import Endpoint
-from .endpoints.failures import COMMAND, GENERATES, NAMES, RENDERS, SESSION, STORE, TEXT
+from .endpoints.failures import COMMAND, EMBEDS, GENERATES, NAMES, RENDERS, SESSION, STORE, TEXT
 from .receive import leave_expectation
 
 ENDPOINTS = (
@@ -22,12 +23,20 @@ ENDPOINTS = (
              openai.ChatCompletion, openai.ChatCompletionRequest, generates=True, failures=GENERATES),
     Endpoint("POST", "/v1/completions", completions.completions, "Continue a text, as one answer or a stream",
              openai.Completion, openai.CompletionRequest, generates=True, failures=GENERATES),
+    Endpoint("POST", "/v1/embeddings", embeddings.embeddings, "Texts as vectors, where the model makes such",
+             openai.Embeddings, openai.EmbeddingsRequest, failures=EMBEDS),
+    Endpoint("POST", "/embedding", embeddings.embedding, "Texts as vectors, as llama.cpp answers",
+             list[openai.PlainEmbedding], openai.EmbeddingRequest, failures=EMBEDS),
     Endpoint("POST", "/api/chat", ollama.chat, "Answer a conversation, as Ollama does",
              ollama_wire.OllamaChat, ollama_wire.OllamaChatRequest, generates=True, framing=json_lines.FRAMING,
              envelope=OLLAMA, failures=GENERATES),
     Endpoint("POST", "/api/generate", ollama.generate, "Answer a prompt, as Ollama does",
              ollama_wire.OllamaGenerated, ollama_wire.OllamaGenerateRequest, generates=True,
              framing=json_lines.FRAMING, envelope=OLLAMA, failures=GENERATES),
+    Endpoint("POST", "/api/embed", ollama_embed.embed_texts, "Texts as vectors, as Ollama answers",
+             ollama_wire.OllamaEmbeddings, ollama_wire.EmbedRequest, envelope=OLLAMA, failures=EMBEDS),
+    Endpoint("POST", "/api/embeddings", ollama_embed.embed_prompt, "A text as a vector, for older clients of Ollama",
+             ollama_wire.OllamaEmbedding, ollama_wire.EmbedPromptRequest, envelope=OLLAMA, failures=EMBEDS),
     Endpoint("GET", "/api/version", ollama_models.version, "The version of Ollama whose API this is",
              ollama_wire.OllamaVersion, envelope=OLLAMA),
     Endpoint("GET", "/api/tags", ollama_models.tags, "The model, in Ollama's words", ollama_wire.ListedModels,

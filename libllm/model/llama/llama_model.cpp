@@ -315,6 +315,7 @@ void op_close(model *base)
 
 model_llama::~model_llama()
 {
+    llama_free(embedder.context);
     if (context != nullptr) {
         llama_free(context);
     }
@@ -335,6 +336,7 @@ const model_ops model_llama_ops = {
     model_llama_state_bytes,
     model_llama_state_save,
     model_llama_state_load,
+    model_llama_embed,
     op_tokenize,
     op_piece,
     op_is_end,

@@ -115,6 +115,8 @@ def _facts(state: State) -> dict[str, Any]:
 def _capabilities(state: State) -> list[str]:
     engine = state.engine
     found = ["completion"]
+    if engine.info.n_embedding:
+        found.append("embedding")
     if engine.fim is not None:
         found.append("insert")
     if engine.info.has_chat_template:

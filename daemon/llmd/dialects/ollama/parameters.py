@@ -46,6 +46,19 @@ _BOTH = (
     }),
 )  # fmt: skip
 
+_EMBED = (
+    honoured({
+        "input": "a text, or several",
+        "truncate": "false: what is too long is refused, not cut",
+        "dimensions": "those of the model, which GET /v1/models tells; others are refused",
+    }),
+)  # fmt: skip
+_EMBED_PROMPT = (honoured({"prompt": "a text; what is too long is cut"}),)
+_EMBEDS = (
+    honoured({"model": "any name is accepted and this daemon's model answers, under its own name"}),
+    accepted({"options": "", "keep_alive": ""}),
+)
+
 _MACHINE = "decided when the daemon starts"
 _OPTIONS = (
     honoured({
@@ -79,7 +92,9 @@ _OPTIONS = (
 OPTIONS = Table("options", "", *_OPTIONS, within="options")
 CHAT = Table("chat", "messages", *_CHAT, *_BOTH)
 GENERATE = Table("generate", "prompt", *_GENERATE, *_BOTH)
-TABLES = (CHAT, GENERATE, OPTIONS)
+EMBED = Table("embed", "input", *_EMBED, *_EMBEDS)
+EMBED_PROMPT = Table("embeddings", "prompt", *_EMBED_PROMPT, *_EMBEDS)
+TABLES = (CHAT, GENERATE, OPTIONS, EMBED, EMBED_PROMPT)
 
 
 def check_chat(fields: Mapping[str, msgspec.Raw]) -> None:

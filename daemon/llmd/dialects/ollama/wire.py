@@ -87,6 +87,20 @@ class OllamaGenerateRequest(_Generation, frozen=True, kw_only=True):
     raw: bool | None = None
 
 
+class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True):
+    model: str | None = None
+    input: Annotated[str | list[str], msgspec.Meta(extra_json_schema={"maxItems": limits.EMBEDDING_TEXTS_MAX})]
+    truncate: bool | None = None
+    dimensions: int | None = None
+
+
+class EmbedPromptRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What older clients send."""
+
+    model: str | None = None
+    prompt: str
+
+
 class ShowRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`name` is what older clients call `model`."""
 
@@ -142,6 +156,18 @@ class OllamaChat(_Measured, frozen=True, kw_only=True, omit_defaults=True):
 class OllamaGenerated(_Measured, frozen=True, kw_only=True, omit_defaults=True):
     response: str
     thinking: str = ""
+
+
+class OllamaEmbeddings(msgspec.Struct, frozen=True, kw_only=True):
+    model: str
+    embeddings: list[list[float]]
+    total_duration: int
+    load_duration: int = 0
+    prompt_eval_count: int
+
+
+class OllamaEmbedding(msgspec.Struct, frozen=True):
+    embedding: list[float]
 
 
 class OllamaVersion(msgspec.Struct, frozen=True):

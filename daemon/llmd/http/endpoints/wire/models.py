@@ -22,6 +22,10 @@ class ModelMeta(msgspec.Struct, frozen=True):
     fingerprint: str
     sampling: dict[str, Any]
     """What a request gets that asks for nothing: the model's own recommendation where it has one."""
+    n_embedding: int
+    """Numbers of an embedding; 0: the model makes none."""
+    n_embedding_tokens: int
+    """Of a text to embed, at most."""
 
 
 class Model(msgspec.Struct, frozen=True):
