@@ -13,6 +13,7 @@ from llmd.core import errors, session_key
 from llmd.ctl import __main__ as ctl
 from llmd.ctl import context
 from llmd.ctl import manual as llmctl
+from llmd.dialects.llamacpp import parameters as llamacpp
 from llmd.dialects.ollama import parameters as ollama
 from llmd.dialects.openai import parameters
 from llmd.engine import native
@@ -72,7 +73,7 @@ def test_error_is_documented(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", sorted({row.name for table in (*parameters.TABLES, *ollama.TABLES) for row in table.rows})
+    "name", sorted({row.name for table in (*parameters.TABLES, *ollama.TABLES, *llamacpp.TABLES) for row in table.rows})
 )
 def test_parameter_is_documented(name: str) -> None:
     assert f"`{name}`" in page("http")

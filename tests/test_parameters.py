@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from llmd.core.errors import ApiError
-from llmd.dialects.openai.parameters import CHAT, COMPLETIONS, EMBEDDING, EMBEDDINGS, TABLES
-from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest, EmbeddingRequest, EmbeddingsRequest
+from llmd.dialects.openai.parameters import CHAT, COMPLETIONS, EMBEDDINGS, TABLES
+from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest, EmbeddingsRequest
 from llmd.dialects.parameters import Table, with_endpoints
 from tests.serving import Daemon, chat
 
@@ -47,7 +47,6 @@ def test_names_are_unique_for_each_endpoint() -> None:
         (CHAT, ChatCompletionRequest),
         (COMPLETIONS, CompletionRequest),
         (EMBEDDINGS, EmbeddingsRequest),
-        (EMBEDDING, EmbeddingRequest),
     ],
 )
 def test_honoured_is_what_the_request_type_has(table: Table, kind: type[msgspec.Struct]) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from llmd.core import errors, limits
 from llmd.core.section import Section
 from llmd.ctl import manual as llmctl
+from llmd.dialects.llamacpp import parameters as llamacpp
 from llmd.dialects.ollama import parameters as ollama
 from llmd.dialects.openai import parameters
 from llmd.dialects.parameters import Table, with_endpoints
@@ -122,6 +123,7 @@ def blocks() -> dict[str, str]:
         "options": option_table(),
         "parameters": request_parameters(parameters.TABLES),
         "ollama parameters": request_parameters(ollama.TABLES),
+        "llama.cpp parameters": request_parameters(llamacpp.TABLES),
         "limits": limit_table(),
         "errors": error_codes(),
         "metrics": metrics(),
@@ -134,7 +136,7 @@ def blocks() -> dict[str, str]:
     }
 
 
-_BLOCK = re.compile(r"(<!-- ([\w ]+) -->\n)(.*?)(<!-- /\2 -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- ([\w. ]+) -->\n)(.*?)(<!-- /\2 -->)", re.DOTALL)
 
 
 def names(text: str) -> list[str]:

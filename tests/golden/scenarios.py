@@ -369,11 +369,25 @@ async def embeddings(transcript: Transcript, serve: Serve, _: Path) -> None:
         await transcript.ask(without, path, {field: "hello"})
 
 
+async def native(transcript: Transcript, serve: Serve, _: Path) -> None:
+    """llama.cpp's own completions, infill, and what it tells of the server."""
+    daemon = await serve(model="sim:dense,fim=1")
+    few: dict[str, Any] = {"n_predict": 12, **GREEDY}
+    for fields in ({}, {"stream": True}, {"n_predict": 0}, {"response_fields": ["content", "stop_type", "model"]}):
+        await transcript.ask(daemon, "/completion", {"prompt": "once upon a time", **few, **fields})
+        await transcript.ask(daemon, "/infill", {"input_prefix": "once", "input_suffix": "time", **few, **fields})
+    for wrong in ({"prompt": ""}, {"n_probs": 1}, {"samplers": ["x"]}, {"stop": [1]}, {"input_suffix": "x"}):
+        await transcript.ask(daemon, "/completion", {"prompt": "x", **wrong})
+    await transcript.ask(daemon, "/infill", {"input_extra": [{}]})
+    await transcript.ask(daemon, "/slots", method="GET")
+    await transcript.ask(await serve(), "/infill", {"input_prefix": "once", "input_suffix": "time"})
+
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         whole, streams, told, stop_strings, conversations, sessions, templates, refused_fields, context_length,
         capacity, deadline, cancelled, failed_step, slow_readers, shutdown, keep_alive, before_the_handler, calls,
-        thoughts, ollama, embeddings,
+        thoughts, ollama, embeddings, native,
     )
 }  # fmt: skip

@@ -23,13 +23,15 @@ _NORMAL = (
     (re.compile(rb'"id":"(?:[A-Za-z0-9]{9}|call_[0-9a-f]{24})","type":"function"'), rb'"id":"ID","type":"function"'),
     (re.compile(rb'"(created_at|modified_at)":"[0-9T:.Z-]+"'), rb'"\1":"TIME"'),
     (re.compile(rb'"(total|load|prompt_eval|eval)_duration":\d+'), rb'"\1_duration":NS'),
+    (re.compile(rb'"(prompt|predicted)_(ms|per_token_ms|per_second)":[0-9.e+-]+'), rb'"\1_\2":TIME'),
+    (re.compile(rb'"size":\d+'), rb'"size":BYTES'),
     (re.compile(rb'"digest":"[0-9a-f]{32}"'), rb'"digest":"FINGERPRINT"'),
     (re.compile(rb'"created":\d+'), rb'"created":TIME'),
     (re.compile(rb'"system_fingerprint":"llmd-[0-9a-f]{12}"'), rb'"system_fingerprint":"FINGERPRINT"'),
     (re.compile(rb'"(\w+_ms|\w+_per_second)":[0-9.e+-]+'), rb'"\1":TIME'),
     (re.compile(rb"(-\d+\.\d{3})\d{7,}"), rb"\1"),
 )
-_TEXT = rb'((?:[^"\\]|\\.)+)("[^"]*"finish_reason":null}\]})'
+_TEXT = rb'((?:[^"\\]|\\.)+)("[^"]*"finish_reason":null}\]}|","tokens":\[\],"stop":false,.*})'
 _TEXT_EVENT = re.compile(rb'(data: .*"(?:content|reasoning_content|text)":")' + _TEXT)
 _CALL_EVENT = re.compile(rb'(data: .*"arguments":")' + _TEXT.replace(b"+", b"*", 1))
 _CALL_BEGINS = re.compile(rb'"id":"\w+","type":"function",|"name":"\w+",')

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from ..dialects.llamacpp import completion as native
+from ..dialects.llamacpp import embedding as native_embedding
+from ..dialects.llamacpp import server as native_server
+from ..dialects.llamacpp import wire as native_wire
 from ..dialects.ollama import embed as ollama_embed
 from ..dialects.ollama import generation as ollama
 from ..dialects.ollama import models as ollama_models
@@ -25,8 +29,12 @@ ENDPOINTS = (
              openai.Completion, openai.CompletionRequest, generates=True, failures=GENERATES),
     Endpoint("POST", "/v1/embeddings", embeddings.embeddings, "Texts as vectors, where the model makes such",
              openai.Embeddings, openai.EmbeddingsRequest, failures=EMBEDS),
-    Endpoint("POST", "/embedding", embeddings.embedding, "Texts as vectors, as llama.cpp answers",
-             list[openai.PlainEmbedding], openai.EmbeddingRequest, failures=EMBEDS),
+    Endpoint("POST", "/embedding", native_embedding.embedding, "Texts as vectors, as llama.cpp answers",
+             list[native_wire.PlainEmbedding], native_wire.EmbeddingRequest, failures=EMBEDS),
+    Endpoint("POST", "/completion", native.completion, "Continue a text, as llama.cpp answers",
+             native_wire.NativeCompletion, native_wire.NativeCompletionRequest, generates=True, failures=GENERATES),
+    Endpoint("POST", "/infill", native.infill, "Fill in the middle of a text, where the model can",
+             native_wire.NativeCompletion, native_wire.InfillRequest, generates=True, failures=GENERATES),
     Endpoint("POST", "/api/chat", ollama.chat, "Answer a conversation, as Ollama does",
              ollama_wire.OllamaChat, ollama_wire.OllamaChatRequest, generates=True, framing=json_lines.FRAMING,
              envelope=OLLAMA, failures=GENERATES),
@@ -83,7 +91,9 @@ ENDPOINTS = (
              failures=TEXT),
     Endpoint("POST", "/apply-template", chat.apply_template, "The prompt that a conversation makes",
              wire.RenderedTemplate, openai.ChatCompletionRequest, failures=RENDERS),
-    Endpoint("GET", "/props", models.show_props, "Facts for llama.cpp-aware tools", wire.Props),
+    Endpoint("GET", "/props", native_server.props, "Facts for llama.cpp-aware tools", native_wire.Props),
+    Endpoint("GET", "/slots", native_server.slots, "Seats in the model's memory, for llama.cpp-aware tools",
+             list[native_wire.Slot]),
     Endpoint("GET", "/health", health.health, "Whether the process is alive", wire.Health, is_public=True),
     Endpoint("GET", "/ready", health.ready, "Whether it can serve; 503 when not", wire.Readiness, is_public=True),
     Endpoint("GET", "/metrics", health.metrics, "Counters in Prometheus' text form", None, media="text/plain"),

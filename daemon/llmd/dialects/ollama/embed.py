@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import cast
 
 from aiohttp import web
 
 from ...http import body
 from ...http.answer import embed
 from ...http.context import STATE
-from ...pipeline.embedding import Embedded, EmbeddingAsked, as_json
+from ...pipeline.embedding import Embedded, EmbeddingAsked
+from ..embedding_input import listed
 from .parameters import EMBED, EMBED_PROMPT
 from .wire import EmbedPromptRequest, EmbedRequest, OllamaEmbedding, OllamaEmbeddings
 
@@ -22,7 +22,7 @@ async def embed_texts(request: web.Request) -> web.Response:
     def tell(found: Embedded) -> OllamaEmbeddings:
         return OllamaEmbeddings(
             model=model,
-            embeddings=[_listed(one) for one in found.vectors],
+            embeddings=[listed(one) for one in found.vectors],
             total_duration=time.monotonic_ns() - came_ns,
             prompt_eval_count=found.n_tokens,
         )
@@ -44,10 +44,6 @@ async def embed_texts(request: web.Request) -> web.Response:
 async def embed_prompt(request: web.Request) -> web.Response:
     def made(wanted: EmbedPromptRequest) -> tuple[EmbeddingAsked, Callable[[Embedded], OllamaEmbedding]]:
         asked = EmbeddingAsked([wanted.prompt], "prompt", is_list=False, truncates=True)
-        return asked, lambda found: OllamaEmbedding(_listed(found.vectors[0]))
+        return asked, lambda found: OllamaEmbedding(listed(found.vectors[0]))
 
     return await embed(request, lambda: body.read_as(request, EmbedPromptRequest, EMBED_PROMPT.check, made))
-
-
-def _listed(vector: bytes) -> list[float]:
-    return cast("list[float]", as_json(vector))  # as msgspec is to write it

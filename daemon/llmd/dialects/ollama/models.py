@@ -13,14 +13,13 @@ from ...http.context import STATE, State
 from ...http.deadline import in_time
 from ...http.respond import respond
 from . import wire
+from .reader import SAMPLING
 from .writer import stamp
 
 _SPOKEN = "0.13.0"
 """Of Ollama: some clients refuse to talk to servers that are older than what they need."""
 _NEVER = "9999-12-31T23:59:59Z"
 _SIZE = re.compile(r"[\d.]+[KMBT]")
-_SHOWN_PARAMETERS = {"penalty_last_n": "repeat_last_n"}
-"""Of SamplingDefaults, where Ollama calls them otherwise."""
 
 
 async def greet(_: web.Request) -> web.Response:
@@ -97,7 +96,7 @@ def _quantization(text: str) -> str:
 
 def _parameters(state: State) -> str:
     defaults = dataclasses.asdict(state.engine.info.sampling)
-    return "\n".join(f"{_SHOWN_PARAMETERS.get(name, name):<30} {value:g}" for name, value in defaults.items())
+    return "\n".join(f"{param:<30} {defaults[name]:g}" for param, name in SAMPLING if name in defaults)
 
 
 def _facts(state: State) -> dict[str, Any]:

@@ -73,6 +73,10 @@ _OPTIONS = (
         "repeat_last_n": "tokens that the penalties look back over; -1: all",
         "presence_penalty": "-2 to 2",
         "frequency_penalty": "-2 to 2",
+        "typical_p": "0 to 1; 1 is off",
+        "mirostat": "1 or 2: this and the temperature pick the tokens, instead of all other samplers; 0: off",
+        "mirostat_tau": "the surprise that mirostat aims at",
+        "mirostat_eta": "how fast mirostat learns",
     }),
     accepted({
         "num_ctx": "--ctx-size decides", "num_keep": "the context is never shifted", "num_batch": _MACHINE,
@@ -80,13 +84,7 @@ _OPTIONS = (
         "numa": _MACHINE, "low_vram": _MACHINE, "f16_kv": _MACHINE, "vocab_only": _MACHINE, "logits_all": _MACHINE,
         "embedding_only": _MACHINE, "penalize_newline": "no sampler has it any more",
     }),
-    refused({
-        "typical_p": ("this sampler", (1,)),
-        "tfs_z": ("this sampler", (1,)),
-        "mirostat": ("this sampler", (0,)),
-        "mirostat_tau": ("this sampler", (5,)),
-        "mirostat_eta": ("this sampler", (0.1,)),
-    }),
+    refused({"tfs_z": ("this sampler", (1,))}),
 )  # fmt: skip
 
 OPTIONS = Table("options", "", *_OPTIONS, within="options")

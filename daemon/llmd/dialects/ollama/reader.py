@@ -26,6 +26,10 @@ SAMPLING = (
     ("presence_penalty", "presence_penalty"),
     ("frequency_penalty", "frequency_penalty"),
     ("seed", "seed"),
+    ("typical_p", "typical_p"),
+    ("mirostat", "mirostat"),
+    ("mirostat_tau", "mirostat_tau"),
+    ("mirostat_eta", "mirostat_eta"),
 )
 _Request = OllamaChatRequest | OllamaGenerateRequest
 

@@ -60,6 +60,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     repeat_last_n: int | None = None
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
+    typical_p: float | None = None
+    mirostat: int | None = None
+    mirostat_tau: float | None = None
+    mirostat_eta: float | None = None
 
 
 class _Generation(msgspec.Struct, frozen=True, kw_only=True):

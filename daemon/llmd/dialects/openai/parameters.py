@@ -177,16 +177,8 @@ _EMBEDDINGS = (
         "input_type": ("tasks", ()),
     }),
 )  # fmt: skip
-_EMBEDDING = (
-    honoured({
-        "content": "a text, token ids, or a list of either",
-        "input": "the same as content",
-    }),
-    refused({"embd_normalize": ("another norm than the Euclidean", (2,))}),
-)  # fmt: skip
 
 CHAT = Table("chat", "messages", *_CHAT, *_BOTH)
 COMPLETIONS = Table("completions", "prompt", *_COMPLETIONS, *_BOTH)
 EMBEDDINGS = Table("embeddings", "input", *_EMBEDDINGS)
-EMBEDDING = Table("embedding", "content", *_EMBEDDING)
-TABLES = (CHAT, COMPLETIONS, EMBEDDINGS, EMBEDDING)
+TABLES = (CHAT, COMPLETIONS, EMBEDDINGS)

@@ -223,13 +223,6 @@ class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True):
     dimensions: int | None = None
 
 
-class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """llama.cpp's."""
-
-    content: str | list[int | str | list[int]] | None = None
-    input: str | list[int | str | list[int]] | None = None
-
-
 # --- responses -------------------------------------------------------------------------------------------------------
 
 
@@ -357,10 +350,3 @@ class Embeddings(msgspec.Struct, frozen=True, kw_only=True):
     data: list[EmbeddedText]
     model: str
     usage: EmbeddingsUsage
-
-
-class PlainEmbedding(msgspec.Struct, frozen=True):
-    """llama.cpp's: one vector in a list of its own."""
-
-    index: int
-    embedding: list[list[float]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -40,12 +40,3 @@ class Model(msgspec.Struct, frozen=True):
 class ModelList(msgspec.Struct, frozen=True):
     data: list[Model]
     object: Literal["list"] = "list"
-
-
-class Props(msgspec.Struct, frozen=True):
-    """What llama.cpp-aware tools ask for."""
-
-    default_generation_settings: dict[str, Any]
-    total_slots: int
-    model_alias: str
-    build_info: str
