@@ -62,8 +62,21 @@ bool is_stepwise(const model_llama *m)
     return looks_back && m->embedder.pooling == LLAMA_POOLING_TYPE_LAST;
 }
 
+/* Of the host, where the context comes to lie there; llama.cpp asks a device itself. */
+bool has_memory(const model_llama *m)
+{
+    const uint64_t n_tokens = m->info.n_embedding_tokens;
+    const uint64_t n_outputs = is_stepwise(m) ? TEXTS_MAX : n_tokens;
+    const uint64_t cell_bytes = m->info.state_bytes / std::max(1u, m->info.n_cells);
+    const uint64_t needed = n_tokens * cell_bytes + 2 * n_outputs * m->info.n_vocab * sizeof(float);
+    return strcmp(m->info.backend, "CPU") != 0 || needed < model_llama_memory_free();
+}
+
 llama_context *context_open(const model_llama *m)
 {
+    if (!has_memory(m)) {
+        return nullptr;
+    }
     llama_context_params p = llama_context_default_params();
     const bool stepwise = is_stepwise(m);
     p.n_ctx = m->info.n_embedding_tokens;

@@ -78,6 +78,9 @@ class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True):
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
+StopType = Literal["eos", "word", "limit"]
+
+
 class NativeTimings(msgspec.Struct, frozen=True, kw_only=True):
     """In tokens and milliseconds."""
 
@@ -93,24 +96,24 @@ class NativeTimings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NativeCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """`response_fields` choose some of it, by their path."""
+    """All of it, unless `response_fields` choose some, by their paths."""
 
     index: int = 0
-    content: str
+    content: str = ""
     tokens: list[int] = []
     id_slot: int = -1
     stop: Literal[True] = True
-    model: str
-    tokens_predicted: int
-    tokens_evaluated: int
-    tokens_cached: int
+    model: str = ""
+    tokens_predicted: int = 0
+    tokens_evaluated: int = 0
+    tokens_cached: int = 0
     generation_settings: dict[str, Any] = {}
     prompt: str = ""
-    has_new_line: bool
+    has_new_line: bool = False
     truncated: Literal[False] = False
-    stop_type: Literal["eos", "word", "limit"]
+    stop_type: StopType = "eos"
     stopping_word: str = ""
-    timings: NativeTimings
+    timings: NativeTimings | None = None
 
 
 class PlainEmbedding(msgspec.Struct, frozen=True):

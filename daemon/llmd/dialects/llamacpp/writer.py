@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -11,9 +11,8 @@ from ...core.parts import End, EndReason, Failed, Part, TextPart
 from ...http import event_stream
 from ...http.context import State
 from ...http.envelope import OWN
-from .wire import NativeCompletion, NativeTimings
+from .wire import NativeCompletion, NativeTimings, StopType
 
-StopType = Literal["eos", "word", "limit"]
 _STOPPED: dict[EndReason, StopType] = {"end": "eos", "stop": "word", "length": "limit"}
 _TEXT_OPENS = event_stream.OPENS + b'{"index":0,"content":'
 _TEXT_CLOSES = b',"tokens":[],"stop":false,"id_slot":-1}' + event_stream.CLOSES
