@@ -83,6 +83,13 @@ async def test_stops_and_token_ids(daemon: Daemon) -> None:
     assert (await daemon.ask("POST", COMPLETION, native(prompt=tokens))).json["content"] == said
 
 
+async def test_an_answer_has_the_form_asked_for(daemon: Daemon) -> None:
+    forms: tuple[Json, ...] = ({"grammar": 'root ::= " other" " time"'}, {"json_schema": {"enum": ["x"]}})
+    for form in forms:
+        answer = (await daemon.ask("POST", COMPLETION, {**native(), "ignore_eos": False, "n_predict": 20, **form})).json
+        assert answer["content"] in (" other time", '"x"') and answer["stop_type"] == "eos"
+
+
 async def test_a_prompt_can_be_read_ahead(daemon: Daemon) -> None:
     """With 0 tokens to predict: the next request finds it warm."""
     fields = {"session_id": "s"}
@@ -146,6 +153,9 @@ REFUSED: tuple[tuple[str, Json, str, str], ...] = (
     (COMPLETION, {"n_probs": 3}, "n_probs", "unsupported_parameter"),
     (COMPLETION, {"session_id": "has space"}, "session_id", "invalid_session_id"),
     (COMPLETION, {"response_fields": "content"}, "response_fields", "invalid_type"),
+    (COMPLETION, {"grammar": "root ::= ("}, "grammar", "invalid_value"),
+    (COMPLETION, {"grammar": 'root ::= "x"', "json_schema": {"type": "object"}}, "grammar", "invalid_value"),
+    (COMPLETION, {"json_schema": {"type": "sentence"}}, "json_schema", "invalid_value"),
     (COMPLETION, {"input_prefix": "x"}, "input_prefix", "unsupported_parameter"),
     (INFILL, {"input_prefix": 5}, "input_prefix", "invalid_type"),
     (INFILL, {"input_extra": [{"filename": "x"}]}, "input_extra[0].text", "missing_parameter"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from llmd.dialects.ollama.reader import SAMPLING, chat_of, generate_of
 from llmd.dialects.ollama.wire import OllamaChatRequest, OllamaGenerateRequest, Options
 from llmd.dialects.ollama.writer import GenerateWriter, OllamaChatWriter
 from llmd.dialects.parameters import Table
+from tests.calling import READ, calling
 from tests.conftest import Serve
 from tests.serving import Answer, Daemon, Json
 
@@ -122,6 +124,54 @@ async def test_a_failure_in_a_stream_is_a_line(serve: Serve) -> None:
     assert last["code"] == "step_failed" and isinstance(last["error"], str)
 
 
+# --- tools, thoughts and forms ---------------------------------------------------------------------------------------
+
+LONG: Json = {"num_predict": 200, "temperature": 0}
+
+
+async def test_a_loop_of_tools(serve: Serve, tmp_path: Path) -> None:
+    daemon = await serve(**calling(tmp_path))
+    body = chat("one file", tools=[READ], options=LONG)
+    whole = (await daemon.ask("POST", CHAT, {**body, "stream": False})).json
+    [made] = whole["message"]["tool_calls"]
+    assert made["function"] == {"index": 0, "name": "read", "arguments": {"path": "a.txt"}}
+    assert whole["message"]["thinking"] == "which one?" and whole["message"]["content"].strip() == "I look."
+    streamed = [line["message"] for line in lines(await daemon.ask("POST", CHAT, body))]
+    assert [one["function"] for message in streamed for one in message.get("tool_calls", ())] == [made["function"]]
+    assert "".join(message.get("thinking", "") for message in streamed) == whole["message"]["thinking"]
+    result = {"role": "tool", "content": "plain", "tool_name": "read"}
+    past = [*body["messages"], whole["message"], result]
+    done = (await daemon.ask("POST", CHAT, {**body, "messages": past, "stream": False})).json
+    assert done["message"] == {"role": "assistant", "content": "Just text."} and done["done_reason"] == "stop"
+
+
+async def test_thinking_can_be_switched_off(serve: Serve, tmp_path: Path) -> None:
+    daemon = await serve(**calling(tmp_path))
+    for path, body in ((CHAT, chat("ponder", options=LONG)), (GENERATE, generate("ponder", options=LONG))):
+        thought = (await daemon.ask("POST", path, {**body, "think": True, "stream": False})).json
+        told = thought.get("message", thought)
+        assert (told["thinking"], told.get("content", told.get("response"))) == ("hm", "Yes.")
+        off = (await daemon.ask("POST", path, {**body, "think": False, "stream": False})).json
+        assert off["prompt_eval_count"] > thought["prompt_eval_count"]
+
+
+async def test_an_answer_has_the_form_asked_for(daemon: Daemon) -> None:
+    schema = {"type": "object", "properties": {"x": {"enum": ["a", "b"]}}, "required": ["x"]}
+    for path, body in ((CHAT, chat()), (GENERATE, generate()), (GENERATE, generate(raw=True))):
+        answer = (await daemon.ask("POST", path, {**body, "format": schema, "options": LONG, "stream": False})).json
+        text = answer["message"]["content"] if path == CHAT else answer["response"]
+        assert json.loads(text)["x"] in ("a", "b") and answer["done_reason"] == "stop"
+    refused = await daemon.ask("POST", CHAT, chat(format={"type": "sentence"}))
+    assert (refused.status, refused.json["param"]) == (400, "format")
+
+
+async def test_an_answer_goes_on(serve: Serve, tmp_path: Path) -> None:
+    daemon = await serve(**calling(tmp_path))
+    past = [{"role": "user", "content": "plain"}, {"role": "assistant", "content": "Just"}]
+    answer = (await daemon.ask("POST", CHAT, chat(messages=past, options=LONG, stream=False))).json
+    assert answer["message"]["content"] == " text."
+
+
 # --- the model -------------------------------------------------------------------------------------------------------
 
 
@@ -171,7 +221,8 @@ REFUSED_CHATS: tuple[tuple[Json, str, str], ...] = (
      "unsupported_parameter"),
     ({"messages": [{"role": "assistant", "content": ""}]}, "messages", "invalid_value"),
     ({"messages": "hello"}, "messages", "invalid_type"),
-    ({"tools": [{"type": "web_search", "function": {"name": "f"}}]}, "tools[0].type", "unsupported_parameter"),
+    ({"tools": [{"type": "function", "function": {"name": "f g"}}]}, "tools[0].function.name", "invalid_value"),
+    ({"tools": [{"type": "function"}]}, "tools[0].function", "missing_parameter"),
     ({"prompt": "x"}, "prompt", "unsupported_parameter"),
 )  # fmt: skip
 REFUSED_PROMPTS: tuple[tuple[Json, str, str], ...] = (

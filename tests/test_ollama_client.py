@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import ollama
 import pytest
 
+from tests.calling import READ, calling
 from tests.conftest import Serve
 from tests.serving import Daemon
 
@@ -33,6 +35,26 @@ async def test_generate(client: ollama.AsyncClient) -> None:
     parts = [part async for part in await client.generate("any", "hello", options=SHORT, stream=True)]
     assert "".join(part.response or "" for part in parts) == answer.response != ""
     assert (await client.generate("any", keep_alive=0)).done_reason == "unload"
+
+
+async def test_tools(serve: Serve, tmp_path: Path) -> None:
+    daemon = await serve(**calling(tmp_path))
+    options = ollama.Options(num_predict=200, temperature=0)
+    async with ollama.AsyncClient(host=daemon.url) as client:
+        asked = [{"role": "user", "content": "one file"}]
+        answer = await client.chat("any", asked, tools=[READ], options=options, think=True)
+        assert answer.message.thinking == "which one?" and answer.message.tool_calls is not None
+        assert answer.message.tool_calls[0].function.arguments == {"path": "a.txt"}
+        past = [*asked, answer.message, {"role": "tool", "content": "plain", "tool_name": "read"}]
+        assert (await client.chat("any", past, tools=[READ], options=options)).message.content == "Just text."
+
+
+async def test_embed(serve: Serve) -> None:
+    daemon = await serve(model="sim:dense,embed=8")
+    async with ollama.AsyncClient(host=daemon.url) as client:
+        answer = await client.embed("any", ["a", "b"])
+        assert [len(vector) for vector in answer.embeddings] == [8, 8] and answer.prompt_eval_count == 2
+        assert (await client.embeddings("any", "a")).embedding == answer.embeddings[0]
 
 
 async def test_blanks_are_no_lines(serve: Serve) -> None:

@@ -43,6 +43,8 @@ _BOTH = (
         "logit_bias": "token id to bias, -100 to 100, as an object or as pairs",
         "ignore_eos": "true: the answer goes on until its length",
         "cache_prompt": "false: nothing that is resident is reused",
+        "grammar": "in GBNF, for the answer",
+        "json_schema": "a schema for the answer",
         "response_fields": "paths (timings/prompt_n) of what the answer has; default: all",
     }),
     accepted({
@@ -54,8 +56,6 @@ _BOTH = (
     refused({
         "n_probs": ("log probabilities", (0,)),
         "return_tokens": ("token ids in answers", (False,)),
-        "grammar": ("grammars", ("",)),
-        "json_schema": ("structured answers", ({},)),
         "n_cmpl": ("several answers", (1,)),
         "image_data": ("images", ([],)),
         "lora": ("adapters", ([],)),

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from functools import partial
 
-from ...core.asked import Asked, NearbyText, RawPrompt
+import msgspec
+
+from ...core.asked import Asked, Constraint, NearbyText, RawPrompt
+from ...core.errors import ApiError
 from ...core.sampling import breakers_of, sampler_order, sampling_asked, stops_of
 from ...core.session_key import parent_of, resolve
 from .wire import InfillRequest, NativeCompletionRequest, NativeGeneration
@@ -81,9 +84,20 @@ def _asked(wanted: NativeGeneration, headers: Headers) -> partial[Asked]:
         dry_sequence_breakers=breakers_of("dry_sequence_breakers", wanted.dry_sequence_breakers),
         logit_bias=biases if isinstance(biases, dict) else dict(biases),
         stop=stops_of(wanted.stop),
+        constraint=_constraint(wanted),
         ignore_end=bool(wanted.ignore_eos),
         is_cold=wanted.cache_prompt is False,
     )
+
+
+def _constraint(wanted: NativeGeneration) -> Constraint | None:
+    if wanted.grammar and wanted.json_schema:
+        raise ApiError("invalid_value", "grammar: json_schema is there, too; an answer has one form.", "grammar")
+    if wanted.grammar:
+        return Constraint("grammar", wanted.grammar, "grammar")
+    if wanted.json_schema:
+        return Constraint("json_schema", msgspec.json.encode(wanted.json_schema).decode(), "json_schema")
+    return None
 
 
 def _order(samplers: list[str] | str | None) -> int | None:

@@ -51,6 +51,8 @@ class NativeGeneration(msgspec.Struct, frozen=True, kw_only=True):
     logit_bias: dict[int, float] | list[tuple[int, float]] | None = None
     ignore_eos: bool | None = None
     cache_prompt: bool | None = None
+    grammar: str | None = None
+    json_schema: dict[str, Any] | None = None
     response_fields: list[str] | None = None
 
 

@@ -7,6 +7,7 @@ import msgspec
 from ...core import limits
 from ...core.asked import PlainMessage, PlainToolCall, Role, Tool
 from ...core.errors import ApiError, shown
+from ...core.tools import check_count, distinct, tool_of
 from . import wire
 
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
@@ -51,9 +52,7 @@ def _call(call: wire.CalledTool) -> PlainToolCall:
 
 
 def tools_of(tools: list[wire.OfferedTool] | None) -> tuple[Tool, ...]:
-    for n, tool in enumerate(tools or ()):
-        if tool.type != "function":
-            path = f"tools[{n}].type"
-            raise ApiError("unsupported_parameter", f"{path}: {shown(tool.type)}; only function is supported.", path)
-    functions = (tool.function for tool in tools or ())
-    return tuple(Tool(one.name, one.description or "", one.parameters or {}) for one in functions)
+    """Those of type function. Raises ApiError naming the tool and its member."""
+    check_count("tools", len(tools or ()))
+    offered = ((f"tools[{n}].function", tool.function) for n, tool in enumerate(tools or ()) if tool.type == "function")
+    return distinct(tool_of(path, one.name, one.description, one.parameters) for path, one in offered)

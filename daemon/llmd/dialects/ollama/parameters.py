@@ -6,14 +6,18 @@ from collections.abc import Mapping
 
 import msgspec
 
+from ...core import limits
 from ..parameters import Table, accepted, honoured, refused
 
 _CHAT = (
     honoured({
         "messages": "the conversation; roles system, user, assistant, tool; of each message the template reads role, "
-            "content, thinking, tool_calls, tool_name, tool_call_id; without messages nothing is generated",
-        "tools": "functions that the answer may call; their arguments come as objects",
+            "content, thinking, tool_calls, tool_name, tool_call_id; the answer goes on with a last message of the "
+            "assistant; without messages nothing is generated",
     }),
+    honoured({
+        "tools": "functions that the answer may call; their arguments come as objects",
+    }, bytes_max=limits.TOOLS_BYTES_MAX),
 )  # fmt: skip
 
 _GENERATE = (
