@@ -193,6 +193,19 @@ async def test_the_model_is_shown(serve: Serve) -> None:
     assert "insert" not in (await (await serve()).ask("POST", "/api/show", {"name": "x"})).json["capabilities"]
 
 
+async def test_what_ollama_itself_sends(daemon: Daemon) -> None:
+    """Its command line names every field, asked for or not."""
+    empty = {"system": "", "template": "", "options": None}
+    assert (await daemon.ask("POST", "/api/show", {"model": "x", "name": "", "verbose": False, **empty})).status == 200
+    asked = {"suffix": "", "raw": False, "images": [], "context": [], "_debug_render_only": False, **empty}
+    assert (await daemon.ask("POST", GENERATE, {"model": "x", "prompt": "", **asked})).json["done_reason"] == "load"
+    plain = (await daemon.ask("POST", GENERATE, generate(stream=False))).json
+    named = (await daemon.ask("POST", GENERATE, {**generate(stream=False), **asked, "options": SHORT})).json
+    assert named["response"] == plain["response"]
+    body = chat(_debug_render_only=False, keep_alive="5m", format="", tools=[], truncate=True, shift=True)
+    assert lines(await daemon.ask("POST", CHAT, body))
+
+
 async def test_somebody_is_there(daemon: Daemon) -> None:
     answer = await daemon.ask("GET", "/")
     assert (answer.status, answer.body) == (200, b"llmd is running")

@@ -45,6 +45,7 @@ _BOTH = (
     }),
     accepted({"truncate": "what does not fit the context is refused", "shift": "the context is never shifted"}),
     refused({
+        "_debug_render_only": ("the prompt instead of an answer; use /apply-template", (False,)),
         "logprobs": ("log probabilities", (False,)),
         "top_logprobs": ("log probabilities", (0,)),
     }),

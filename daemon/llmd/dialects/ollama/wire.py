@@ -106,11 +106,14 @@ class EmbedPromptRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShowRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`name` is what older clients call `model`."""
+    """`name` is what older clients call `model`. There is one, and nothing of this changes what is told of it."""
 
     model: str | None = None
     name: str | None = None
     verbose: bool | None = None
+    system: str | None = None
+    template: str | None = None
+    options: Any = None
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------
