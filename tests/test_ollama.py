@@ -197,7 +197,7 @@ async def test_what_ollama_itself_sends(daemon: Daemon) -> None:
     """Its command line names every field, asked for or not."""
     empty = {"system": "", "template": "", "options": None}
     assert (await daemon.ask("POST", "/api/show", {"model": "x", "name": "", "verbose": False, **empty})).status == 200
-    asked = {"suffix": "", "raw": False, "images": [], "context": [], "_debug_render_only": False, **empty}
+    asked: Json = {"suffix": "", "raw": False, "images": [], "context": [], "_debug_render_only": False, **empty}
     assert (await daemon.ask("POST", GENERATE, {"model": "x", "prompt": "", **asked})).json["done_reason"] == "load"
     plain = (await daemon.ask("POST", GENERATE, generate(stream=False))).json
     named = (await daemon.ask("POST", GENERATE, {**generate(stream=False), **asked, "options": SHORT})).json
