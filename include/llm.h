@@ -154,6 +154,8 @@ typedef struct llm_sampling {
     X(uint64_t, model_bytes, "of the weights")                                                                         \
     X(uint64_t, state_bytes, "KV cache and recurrent state reserved")                                                  \
     X(uint32_t, token_bytes_max, "of a token's text: n bytes are at least n / this tokens")                            \
+    X(uint32_t, n_embedding, "numbers of an embedding; 0: the model makes none")                                       \
+    X(uint32_t, n_embedding_tokens, "of a text to embed, at most")                                                     \
     X(llm_sampling, sampling_default, "what the model recommends")
 #define LLM_MODEL_TEXT_TABLE(X)                                                                                        \
     X(name, 128, "general.name, or the file's stem")                                                                   \
@@ -227,6 +229,23 @@ LLM_API int64_t llm_tokenize(const llm_engine *engine, const char *text, size_t 
 /* Tokens to bytes (not necessarily whole UTF-8 characters). `special`: control tokens are shown, not dropped. */
 LLM_API int64_t llm_detokenize(const llm_engine *engine, const int32_t *tokens, size_t n_tokens, int special, char *out,
                                size_t n_out);
+
+/* The Jinja source that chats are rendered with; NULL: there is none. Valid until the engine is closed. */
+LLM_API const char *llm_chat_template(const llm_engine *engine);
+
+/* Marks of a prompt whose middle the model fills in. */
+typedef enum llm_fim {
+    LLM_FIM_PREFIX,     /* before what stands before the middle */
+    LLM_FIM_SUFFIX,     /* before what stands behind it */
+    LLM_FIM_MIDDLE,     /* before the middle: the answer follows */
+    LLM_FIM_REPOSITORY, /* before a repository's name, in front of its files */
+    LLM_FIM_FILE,       /* before each file of it */
+    LLM_FIM_N,
+} llm_fim;
+
+/* The token of such a mark, which only these prompts can contain; -1: the model has none. A model that has the first three
+ * can fill in. */
+LLM_API int32_t llm_fim_token(const llm_engine *engine, uint32_t mark);
 
 typedef struct llm_prompt {
     int32_t *tokens; /* owned by the prompt */
@@ -319,6 +338,17 @@ typedef struct llm_document {
 LLM_API int llm_constraint_make(const llm_engine *engine, const char *request, size_t n_bytes, llm_document *out,
                                 char *error, size_t error_bytes);
 LLM_API void llm_document_free(llm_document *document);
+
+/* ---- embeddings ------------------------------------------------------------------------------------------- */
+
+/* Embeds the first of n_texts texts, as many as the model takes at once: at least one; *n_done says how many. `tokens` are
+ * those of all texts, one behind the other, n_tokens[i] of the i-th: 1 to llm_info.n_embedding_tokens. `out` has room for
+ * llm_info.n_embedding floats of each text; each vector has length 1. Works beside the decode thread, in memory of its own,
+ * which the first call takes. Any thread; of several callers one works and the others wait.
+ * LLM_INVALID (no texts, or a model that makes no embeddings), LLM_CONTEXT_LENGTH (of a text), LLM_TOKEN, LLM_NO_MEMORY,
+ * LLM_STEP_FAILED: nothing of `out` counts. */
+LLM_API int llm_embed(const llm_engine *engine, const int32_t *tokens, const uint32_t *n_tokens, size_t n_texts,
+                      float *out, size_t *n_done);
 
 /* ---- JSON ------------------------------------------------------------------------------------------------- */
 

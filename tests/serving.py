@@ -46,6 +46,12 @@ class Answer:
         assert isinstance(error, dict)
         return error
 
+    @property
+    def code(self) -> str:
+        """Of a refusal, whatever its envelope."""
+        error = self.json["error"]
+        return str(error["code"] if isinstance(error, dict) else self.json["code"])
+
 
 @dataclass
 class Events:
@@ -126,7 +132,7 @@ class Daemon:
             answer = Answer(response.status, dict(response.headers), await response.read())
         codes = documented_codes(method, path)
         if answer.status >= 400 and codes is not None and path.split("?")[0] != "/ready":
-            assert answer.error["code"] in codes, "this refusal is not documented for this endpoint"
+            assert answer.code in codes, "this refusal is not documented for this endpoint"
         return answer
 
     async def chat(self, text: str = "hello", **fields: Any) -> Json:

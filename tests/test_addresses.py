@@ -12,7 +12,7 @@ REFUSED = {
     "GET //health": (404, "not_found"),
     "GET /%zz": (404, "not_found"),
     "GET /health/": (404, "not_found"),
-    "TRACE /": (404, "not_found"),
+    "TRACE /": (405, "method_not_allowed"),
     "CONNECT localhost:443": (404, "not_found"),
     "OPTIONS /nothing": (404, "not_found"),
     "DELETE /health": (405, "method_not_allowed"),

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from llmd.core.errors import ApiError
-from llmd.dialects.openai.parameters import CHAT, COMPLETIONS, TABLES
-from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
+from llmd.dialects.openai.parameters import CHAT, COMPLETIONS, EMBEDDINGS, TABLES
+from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest, EmbeddingsRequest
 from llmd.dialects.parameters import Table, with_endpoints
 from llmd.dialects.responses.parameters import RESPONSES
 from llmd.dialects.responses.wire import ResponseRequest
@@ -46,7 +46,13 @@ def test_names_are_unique_for_each_endpoint() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "kind"), [(CHAT, ChatCompletionRequest), (COMPLETIONS, CompletionRequest), (RESPONSES, ResponseRequest)]
+    ("table", "kind"),
+    [
+        (CHAT, ChatCompletionRequest),
+        (COMPLETIONS, CompletionRequest),
+        (EMBEDDINGS, EmbeddingsRequest),
+        (RESPONSES, ResponseRequest),
+    ],
 )
 def test_honoured_is_what_the_request_type_has(table: Table, kind: type[msgspec.Struct]) -> None:
     honoured = {row.name for row in table.rows if row.treatment == "honoured"}

@@ -26,6 +26,8 @@ ARCHITECTURES = {
     "tiny-recurrent": "mamba2",
     "tiny-hybrid": "qwen35",
     "tiny-granite": "granitehybrid",
+    "tiny-embed-last": "qwen3",
+    "tiny-embed-mean": "qwen3",
     "tiny-dense-q8": "qwen3",
     "tiny-hybrid-q8": "qwen35",
 }

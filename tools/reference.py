@@ -25,8 +25,10 @@ from tools.manual import pages
 
 DIALECTS = {
     "parameters": openai.TABLES,
-    "messages parameters": anthropic.TABLES,
     "responses parameters": responses.TABLES,
+    "messages parameters": anthropic.TABLES,
+    "ollama parameters": ollama.TABLES,
+    "llama.cpp parameters": llamacpp.TABLES,
 }
 """Their tables of parameters, by the name of the block that shows them."""
 TABLES = [table for tables in DIALECTS.values() for table in tables]
@@ -145,7 +147,7 @@ def blocks() -> dict[str, str]:
     }
 
 
-_BLOCK = re.compile(r"(<!-- ([\w ]+) -->\n)(.*?)(<!-- /\2 -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- ([\w. ]+) -->\n)(.*?)(<!-- /\2 -->)", re.DOTALL)
 
 
 def names(text: str) -> list[str]:

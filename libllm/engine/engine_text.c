@@ -34,6 +34,16 @@ int llm_chat_render(const llm_engine *engine, const char *chat_json, size_t n_by
     return chat_render(engine->chat, chat_json, n_bytes, out, error, error_bytes);
 }
 
+const char *llm_chat_template(const llm_engine *engine)
+{
+    return engine->model->ops->chat_template(engine->model);
+}
+
+int32_t llm_fim_token(const llm_engine *engine, uint32_t mark)
+{
+    return mark < LLM_FIM_N ? engine->model->ops->fim(engine->model, (llm_fim)mark) : -1;
+}
+
 void llm_prompt_free(llm_prompt *prompt)
 {
     free(prompt->tokens);

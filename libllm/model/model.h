@@ -120,6 +120,13 @@ typedef struct model_ops {
     model_result (*state_load)(model *m, uint16_t seq, model_state_kind kind, uint32_t k, const void *bytes,
                                size_t n_bytes);
 
+    /* ---- embeddings: any thread; one call works at a time ---- */
+
+    /* See llm_embed, which has checked everything. The vectors are as the model makes them. Models without embeddings
+     * (info.n_embedding 0) are not asked. */
+    int (*embed)(model *m, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, float *out,
+                 uint32_t *n_done);
+
     /* ---- text: any thread ---- */
 
     /* Count of tokens, or -count if n_out is too small, or INT64_MIN on error. `text` need not be NUL-terminated. */
@@ -132,6 +139,7 @@ typedef struct model_ops {
     const char *(*chat_template)(const model *m);      /* Jinja source, or NULL */
     int32_t (*bos)(const model *m);                    /* -1: none */
     int32_t (*eos)(const model *m);                    /* -1: none */
+    int32_t (*fim)(const model *m, llm_fim mark);      /* -1: none */
 } model_ops;
 
 struct model {

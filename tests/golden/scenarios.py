@@ -424,11 +424,65 @@ async def thoughts(transcript: Transcript, serve: Serve, directory: Path) -> Non
     await transcript.ask(daemon, CHAT, greedy(messages=begun, continue_final_message=True) | limits)
 
 
+async def ollama(transcript: Transcript, serve: Serve, _: Path) -> None:
+    """Chats and texts in lines, as one answer and with blanks in between; what is told of the model; refusals."""
+    daemon = await serve()
+    few: dict[str, Any] = {"options": {"num_predict": 20, "temperature": 0}}
+    user = {"role": "user", "content": "hello"}
+    for path, body in (("/api/chat", {"messages": [user], **few}), ("/api/generate", {"prompt": "hello", **few})):
+        for fields in ({}, {"stream": False}, {"options": {"temperature": 0, "num_predict": -1}}, {"keep_alive": "1h"}):
+            await transcript.ask(daemon, path, {**body, **fields})
+        for wrong in ({"options": {"top_p": 7}}, {"format": 1}, {"options": {"x": 1}}, {"images": ["x"]}, {"raw": 1}):
+            assert b'{"error"' in await transcript.ask(daemon, path, {**body, **wrong})
+        await transcript.ask(daemon, path, {})
+        await transcript.ask(daemon, path, {"keep_alive": 0})
+        await transcript.ask(daemon, path, b"{")
+        await transcript.ask(daemon, path, {**body, "options": {"num_predict": 2}, "messages": "x"})
+    for path in ("/api/version", "/api/tags", "/api/ps", "/"):
+        await transcript.ask(daemon, path, method="GET")
+    await transcript.ask(daemon, "/api/show", {"model": "any"})
+    await transcript.ask(daemon, "/api/show", {"modell": "any"})
+    slow = await serve(model="sim:dense,token_us=4000", keepalive_interval=0.1)
+    await transcript.ask(slow, "/api/generate", {"prompt": "word " * 50, **few})
+
+
+async def embeddings(transcript: Transcript, serve: Serve, _: Path) -> None:
+    daemon = await serve(model="sim:dense,embed=3", ctx_size=64)
+    await transcript.ask(daemon, "/v1/embeddings", {"input": "hello", "model": "any", "dimensions": 3})
+    await transcript.ask(daemon, "/embeddings", {"input": ["hello", "there"], "encoding_format": "base64"})
+    await transcript.ask(daemon, "/v1/embeddings", {"input": [300, 301]})
+    await transcript.ask(daemon, "/embedding", {"content": ["hello", "there"]})
+    await transcript.ask(daemon, "/api/embed", {"model": "any", "input": ["hello", "there"]})
+    await transcript.ask(daemon, "/api/embeddings", {"model": "any", "prompt": "hello"})
+    without = await serve()
+    for path, field in (("/v1/embeddings", "input"), ("/embedding", "content"), ("/api/embed", "input")):
+        await transcript.ask(
+            daemon, path, {field: ["a", "the " * 100], **({"truncate": False} if "api" in path else {})}
+        )
+        await transcript.ask(daemon, path, {field: []})
+        await transcript.ask(daemon, path, {})
+        await transcript.ask(without, path, {field: "hello"})
+
+
+async def native(transcript: Transcript, serve: Serve, _: Path) -> None:
+    """llama.cpp's own completions, infill, and what it tells of the server."""
+    daemon = await serve(model="sim:dense,fim=1")
+    few: dict[str, Any] = {"n_predict": 12, **GREEDY}
+    for fields in ({}, {"stream": True}, {"n_predict": 0}, {"response_fields": ["content", "stop_type", "model"]}):
+        await transcript.ask(daemon, "/completion", {"prompt": "once upon a time", **few, **fields})
+        await transcript.ask(daemon, "/infill", {"input_prefix": "once", "input_suffix": "time", **few, **fields})
+    for wrong in ({"prompt": ""}, {"n_probs": 1}, {"samplers": ["x"]}, {"stop": [1]}, {"input_suffix": "x"}):
+        await transcript.ask(daemon, "/completion", {"prompt": "x", **wrong})
+    await transcript.ask(daemon, "/infill", {"input_extra": [{}]})
+    await transcript.ask(daemon, "/slots", method="GET")
+    await transcript.ask(await serve(), "/infill", {"input_prefix": "once", "input_suffix": "time"})
+
+
 SCENARIOS: dict[str, Scenario] = {
     scenario.__name__: scenario
     for scenario in (
         whole, streams, told, stop_strings, conversations, sessions, templates, refused_fields, context_length,
         capacity, deadline, cancelled, failed_step, slow_readers, shutdown, keep_alive, before_the_handler, calls,
-        thoughts, messages, responses, response_calls,
+        thoughts, messages, responses, response_calls, ollama, embeddings, native,
     )
 }  # fmt: skip

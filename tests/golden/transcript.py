@@ -22,16 +22,22 @@ _NORMAL = (
     (re.compile(rb'"id":"(?:[A-Za-z0-9]{9}|call_[0-9a-f]{24})","type":"function"'), rb'"id":"ID","type":"function"'),
     (re.compile(rb'"call_id":"(?:[A-Za-z0-9]{9}|call_[0-9a-f]{24})"'), rb'"call_id":"ID"'),
     (re.compile(rb'"(created|created_at|completed_at)":\d+'), rb'"\1":TIME'),
+    (re.compile(rb'"(created_at|modified_at)":"[0-9T:.Z-]+"'), rb'"\1":"TIME"'),
+    (re.compile(rb'"(total|load|prompt_eval|eval)_duration":\d+'), rb'"\1_duration":NS'),
+    (re.compile(rb'"(prompt|predicted)_(ms|per_token_ms|per_second)":[0-9.e+-]+'), rb'"\1_\2":TIME'),
+    (re.compile(rb'"size":\d+'), rb'"size":BYTES'),
+    (re.compile(rb'"digest":"[0-9a-f]{32}"'), rb'"digest":"FINGERPRINT"'),
     (re.compile(rb'"system_fingerprint":"llmd-[0-9a-f]{12}"'), rb'"system_fingerprint":"FINGERPRINT"'),
     (re.compile(rb'"(\w+_ms|\w+_per_second)":[0-9.e+-]+'), rb'"\1":TIME'),
     (re.compile(rb"(-\d+\.\d{3})\d{7,}"), rb"\1"),
 )
 _ITEM_ID = re.compile(rb"\b(resp|msg|fc|fco|rs|ctc|ctco|item)_[0-9a-f]{24}\b")
 _NUMBER = re.compile(rb'"sequence_number":\d+')
-_TEXT = rb'((?:[^"\\]|\\.)+)("(?:[^"]*"(?:finish_reason":null}\]|logprobs":\[\]))?}}?)'
+_TEXT = rb'((?:[^"\\]|\\.)+)("(?:[^"]*"(?:finish_reason":null}\]|logprobs":\[\]))?}}?|","tokens":\[\],"stop":false,.*})'
 _TEXT_EVENT = re.compile(rb'((?:event: .*\n)?data: .*"(?:content|reasoning_content|text|delta)":")' + _TEXT)
 _CALL_EVENT = re.compile(rb'(data: .*"arguments":")' + _TEXT.replace(b"+", b"*", 1))
 _CALL_BEGINS = re.compile(rb'"id":"\w+","type":"function",|"name":"\w+",')
+_TEXT_LINE = re.compile(rb'( *{.*"(?:content|response)":")((?:[^"\\]|\\.)+)("}*,"done":false})')
 _COMMENT = b": keep-alive"
 _REQUEST_SHOWN_CHARS = 400
 CUT = b"(the connection was cut)"
@@ -83,6 +89,7 @@ class Transcript:
         kept = [line for line in head.split(b"\r\n") if line and not line.lower().startswith(_VOLATILE_HEADERS)]
         body = _NUMBER.sub(b'"sequence_number":N', _ITEM_ID.sub(rb"\1_ID", body))
         shown = joined(body, is_endless) if b"text/event-stream" in head else body
+        shown = joined_lines(body) if b"application/x-ndjson" in head else shown
         whole = b"\n".join(b"< " + line for line in kept) + b"\n" + shown
         for pattern, word in _NORMAL:
             whole = pattern.sub(word, whole)
@@ -119,6 +126,19 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
     except (asyncio.IncompleteReadError, ConnectionError):
         raise _CutError(body) from None
     return body
+
+
+def joined_lines(stream: bytes) -> bytes:
+    """The lines with each run of text in one, and one blank where several are."""
+    lines: list[bytes] = []
+    for line in stream.split(b"\n"):
+        text = _TEXT_LINE.fullmatch(line)
+        before = _TEXT_LINE.fullmatch(lines[-1]) if lines else None
+        if text and before:
+            lines[-1] = before[1] + before[2] + text[2] + text[3]
+        else:
+            lines.append(re.sub(rb"^ +", b" ", line))
+    return b"\n".join(lines)
 
 
 def joined(stream: bytes, is_endless: bool) -> bytes:

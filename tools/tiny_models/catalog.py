@@ -1,7 +1,7 @@
 """The models by name."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import dense, granite, hybrid, recurrent, window
 from .dense import Dense
@@ -26,6 +26,7 @@ class Recipe:
 TINY_HEADS = Heads(n=2, n_kv=1, size=64)
 TINY_MAMBA = Mamba2(n_heads=8, d_inner=256, d_state=128)
 TINY_DENSE = Dense(n_embd=128, n_layers=4, n_ff=384, heads=Heads(n=4, n_kv=2, size=64))
+MEAN, LAST = 1, 3
 TINY_WINDOW = Window(n_embd=128, n_layers=6, n_ff=256, heads=TINY_HEADS, n_window=64)
 TINY_RECURRENT = Recurrent(n_embd=128, n_layers=4, mamba=TINY_MAMBA)
 TINY_HYBRID = Hybrid(
@@ -59,6 +60,16 @@ TINY: tuple[Recipe, ...] = (
     Recipe("tiny-recurrent", "mamba2, state only", lambda t: recurrent.plan(TINY_RECURRENT, "recurrent", t)),
     Recipe("tiny-hybrid", "qwen35, delta nets and attention", lambda t: hybrid.plan(TINY_HYBRID, "hybrid", t)),
     Recipe("tiny-granite", "granitehybrid, Mamba-2 and attention", lambda t: granite.plan(TINY_GRANITE, "granite", t)),
+    Recipe(
+        "tiny-embed-last",
+        "tiny-dense that embeds by its last token",
+        lambda t: dense.plan(replace(TINY_DENSE, pooling=LAST), "dense", t),
+    ),
+    Recipe(
+        "tiny-embed-mean",
+        "tiny-dense that embeds by the mean of its tokens",
+        lambda t: dense.plan(replace(TINY_DENSE, pooling=MEAN), "dense", t),
+    ),
     Recipe("tiny-dense-q8", "tiny-dense in Q8_0", lambda t: dense.plan(TINY_DENSE, "dense", t), quantized=True),
     Recipe("tiny-hybrid-q8", "tiny-hybrid in Q8_0", lambda t: hybrid.plan(TINY_HYBRID, "hybrid", t), quantized=True),
 )

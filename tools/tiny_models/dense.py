@@ -14,6 +14,8 @@ class Dense:
     n_ff: int
     heads: Heads
     tied: bool = False
+    pooling: int | None = None
+    """How states become an embedding: llama.cpp's number; None: it makes none."""
 
 
 def plan(shape: Dense, seed: str, tokenizer: Tokenizer) -> Plan:
@@ -30,6 +32,7 @@ def plan(shape: Dense, seed: str, tokenizer: Tokenizer) -> Plan:
         "embedding_length": shape.n_embd,
         "feed_forward_length": shape.n_ff,
         "rope.freq_base": 1e6,
+        **({} if shape.pooling is None else {"pooling_type": shape.pooling}),
         **shape.heads.metadata(),
     }
     return Plan("qwen3", seed, n_vocab, metadata, tensors)

@@ -73,6 +73,13 @@ class ChatPrompt(msgspec.Struct, frozen=True):
     param: str = "messages"
 
 
+class NearbyText(msgspec.Struct, frozen=True):
+    """What may help to fill in the middle of another text."""
+
+    name: str
+    text: str
+
+
 class RawPrompt(msgspec.Struct, frozen=True):
     """A prompt without a template."""
 
@@ -84,7 +91,14 @@ class RawPrompt(msgspec.Struct, frozen=True):
     """Whether a text is given the tokens that the model wants around one."""
     suffix: str = ""
     """What comes after the answer: the model fills in the middle."""
+    is_infill: bool = False
+    """The middle is filled in even if nothing comes after it."""
+    nearby: tuple[NearbyText, ...] = ()
+    """In front of a prompt for filling in, the most important last."""
+    begun: str = ""
+    """What has been filled in already."""
     param: str = "prompt"
+    suffix_param: str = "suffix"
 
 
 class SamplingAsked(msgspec.Struct, frozen=True, kw_only=True):

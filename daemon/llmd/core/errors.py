@@ -39,6 +39,7 @@ CODES: dict[str, Kind] = {
     "context_length_exceeded": Kind(400, INVALID, "The prompt does not fit the model's context."),
     "template_failed": Kind(400, INVALID, "The model's chat template could not be rendered for these messages."),
     "previous_response_not_found": Kind(400, INVALID, "The response to go on with was not stored, or is no longer."),
+    "no_embeddings": Kind(400, INVALID, "This model makes no embeddings."),
     "invalid_token": Kind(400, INVALID, "A token id is outside the model's vocabulary."),
     "invalid_api_key": Kind(401, AUTHENTICATION, "No valid API key was given: send Authorization: Bearer KEY."),
     "admin_required": Kind(403, PERMISSION, "This needs an admin key, or the unix socket."),

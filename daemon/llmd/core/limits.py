@@ -69,6 +69,7 @@ NEUTRAL_BYTES_MAX = 256
 TOKENIZE_BYTES_MAX = 4 * 1024**2
 DETOKENIZE_TOKENS_MAX = 65_536
 """Or as many as the context holds."""
+EMBEDDING_TEXTS_MAX = 2048
 MESSAGES_MAX = 16_384
 STOP_STRINGS_MAX = 16
 STOP_STRING_BYTES_MAX = 256
@@ -255,6 +256,8 @@ TABLE = (
     Limit("content", TOKENIZE_BYTES_MAX, "bytes", "a text to tokenize", "invalid_value"),
     Limit("tokens", f"{DETOKENIZE_TOKENS_MAX}, or the context if it is larger", "token ids", "a list to detokenize",
           "invalid_value"),
+    Limit("embeddings", EMBEDDING_TEXTS_MAX, "texts", "a request for embeddings", "invalid_value"),
+    Limit("embeddings.text", "what GET /v1/models says", "tokens", "a text to embed", "context_length_exceeded"),
     Limit("time", "--request-timeout", "seconds", "a request, from its arrival", "deadline_exceeded"),
     Limit("requests", LIVE_REQUESTS_MAX, "requests", "what the model works on or has queued", "overloaded"),
     Limit("texts", TEXT_JOBS_MAX, "jobs", "what waits to be rendered or tokenized; an owner has a share of it",

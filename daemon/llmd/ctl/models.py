@@ -35,6 +35,7 @@ def details(model: Json) -> str:
         ("parameters", text.count(meta.get("n_params", 0))),
         ("size", text.size(meta.get("size", 0))),
         ("sampling", _sampling(meta.get("sampling") or {})),
+        ("embeddings", _embeddings(meta)),
         ("backend", text.scalar(meta.get("backend"))),
         ("fingerprint", text.scalar(meta.get("fingerprint"))),
     ]
@@ -45,3 +46,8 @@ def _sampling(recommended: Json) -> str:
     """As far as nearly everybody asks for it."""
     names = ("temperature", "top_p", "top_k", "min_p", "repeat_penalty")
     return ", ".join(f"{name} {text.scalar(recommended[name])}" for name in names if name in recommended)
+
+
+def _embeddings(meta: Json) -> str:
+    n, most = meta.get("n_embedding", 0), meta.get("n_embedding_tokens", 0)
+    return f"{n} numbers of a text of up to {text.count(most)} tokens" if n else "none"

@@ -52,9 +52,11 @@ def refused(notes: Mapping[str, tuple[str, tuple[Any, ...]]]) -> Rows:
 class Table:
     """Of one endpoint."""
 
-    def __init__(self, endpoint: str, prompt: str, *groups: Rows) -> None:
-        """`prompt`: the field that is bounded by the context, not by bytes of its own."""
+    def __init__(self, endpoint: str, prompt: str, *groups: Rows, within: str = "") -> None:
+        """`prompt`: the field that is bounded by the context, not by bytes of its own. `within`: the parameters are
+        members of the field of this name."""
         self.endpoint = endpoint
+        self._path = f"{within}." if within else ""
         self.rows: Rows = tuple(row for group in groups for row in group)
         self._prompt = prompt
         self._by_name = {row.name: row for row in self.rows}
@@ -62,25 +64,25 @@ class Table:
     def check(self, fields: Mapping[str, msgspec.Raw]) -> None:
         """Refuses the first field that would change the answer and is not there, or is larger than it may be."""
         for name, raw in fields.items():
-            row = self._by_name.get(name)
+            row, param = self._by_name.get(name), _param(self._path + name)
             if row is None:
                 raise ApiError(
-                    "unsupported_parameter", f"{shown(name)} is not a parameter of this endpoint.", _param(name)
+                    "unsupported_parameter", f"{shown(self._path + name)} is not a parameter of this endpoint.", param
                 )
             if row.treatment == "refused":
-                _check_neutral(row, raw)
+                _check_neutral(row, param, raw)
             elif row.treatment == "honoured" and len(raw) > row.bytes_max and name != self._prompt:
-                message = f"{name}: {len(raw)} bytes of JSON; at most {row.bytes_max} are taken."
-                raise ApiError("invalid_value", message, name)
+                message = f"{param}: {len(raw)} bytes of JSON; at most {row.bytes_max} are taken."
+                raise ApiError("invalid_value", message, param)
 
 
-def _check_neutral(row: Parameter, raw: msgspec.Raw) -> None:
+def _check_neutral(row: Parameter, param: str, raw: msgspec.Raw) -> None:
     """Every neutral value is short: what is long needs no decoding."""
     is_short = len(raw) <= limits.NEUTRAL_BYTES_MAX
     value = msgspec.json.decode(raw) if is_short else raw
     if not is_short or not row.is_neutral(value):
-        message = f"{row.name}: {shown(value)} asks for {row.note}, which this server does not support."
-        raise ApiError("unsupported_parameter", message, row.name)
+        message = f"{param}: {shown(value)} asks for {row.note}, which this server does not support."
+        raise ApiError("unsupported_parameter", message, param)
 
 
 def _param(name: str) -> str:

@@ -24,9 +24,10 @@ from ..core.room import Room
 from ..process.logs import fields
 from .answer_parser import AnswerParser
 from .constraint import make_constraint
+from .embedding import Embedder
 from .json_scan import body_scan
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
-from .opening import EngineError, EngineOptions, SavedSession, info_of, open_engine, saved_of, start_engine
+from .opening import EngineError, EngineOptions, SavedSession, fim_of, info_of, open_engine, saved_of, start_engine
 from .text import Pieces, Prompt, detokenize, render_chat, spell, tokenize
 from .text_threads import TextThreads
 from .wire import (
@@ -101,6 +102,10 @@ class Engine:
         self._idle.set()
         self.page = Page.of_engine(pointer)
         self.info = info_of(pointer)
+        self.embedder = Embedder(pointer, self.loop, self.info.n_embedding)
+        self.fim = fim_of(pointer)
+        self.chat_template = text_of(lib.llm_chat_template(pointer))
+        """Jinja source; "": there is none."""
         self.room = Room(self.info.n_ctx, self.info.token_bytes_max, self.info.n_ctx_train)
         self.pieces = Pieces(pointer)
         self.json = body_scan(self.info.n_ctx)
@@ -144,6 +149,7 @@ class Engine:
             if not future.done():
                 future.set_exception(ApiError("shutting_down"))
         await self._text_threads.close()
+        await self.embedder.close()
         await self.loop.run_in_executor(self._owner_thread, lib.llm_engine_close, self._engine)
         self._owner_thread.shutdown(wait=True)
 
@@ -354,6 +360,11 @@ class Engine:
 
     async def make_constraint(self, owner: int, asked: Constraint) -> bytes:
         return await self.in_thread(owner, len(asked.text), lambda: make_constraint(self._engine, asked))
+
+    def tokens(self, text: str, *, around: bool = False) -> bytes:
+        """The tokens of a text without control words; `around`: and those that the model wants around every text. For
+        what runs in a thread for text."""
+        return tokenize(self._engine, text.encode(), around, False)
 
     async def detokenize(self, owner: int, tokens: bytes) -> str:
         return await self.in_thread(owner, len(tokens), lambda: self.piece(tokens))

@@ -77,6 +77,10 @@ class EngineInfo:
     state_bytes: int
     token_bytes_max: int
     """Longest text of one token."""
+    n_embedding: int
+    """Numbers of an embedding; 0: the model makes none."""
+    n_embedding_tokens: int
+    """Of a text to embed, at most."""
     parked_bytes_max: int
     checkpoint_bytes_max: int
     memory: str
@@ -152,6 +156,17 @@ def info_of(pointer: Any) -> EngineInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class FimTokens:
+    """Marks of a prompt whose middle the model fills in: llm_fim in llm.h, in its order. -1: it has none."""
+
+    prefix: int
+    suffix: int
+    middle: int
+    repository: int
+    file: int
+
+
+@dataclass(frozen=True, slots=True)
 class SavedSession:
     """A session saved under a label; see llm_saved in llm.h."""
 
@@ -160,6 +175,12 @@ class SavedSession:
     n_tokens: int
     n_bytes: int
     saved_ms: int
+
+
+def fim_of(pointer: Any) -> FimTokens | None:
+    """None: the model cannot fill in."""
+    tokens = FimTokens(*(int(lib.llm_fim_token(pointer, mark)) for mark in range(lib.LLM_FIM_N)))
+    return tokens if min(tokens.prefix, tokens.suffix, tokens.middle) >= 0 else None
 
 
 def saved_of(pointer: Any) -> list[SavedSession]:

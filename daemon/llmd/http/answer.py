@@ -16,17 +16,23 @@ from ..core.errors import ApiError
 from ..core.parts import End, LogProbabilities
 from ..core.session_key import SessionKey
 from ..pipeline.answering import Answering, Observer, Ready, make_ready
+from ..pipeline.embedding import Embedded, EmbeddingAsked, embedded
 from ..pipeline.served import Sender
 from .context import FACTS, STATE, Facts, State
 from .deadline import ends_in_time, in_time
 from .metrics import Metrics
+from .respond import Answer, respond
 from .stream import Stream
 from .writer import Writer, Writing
 
 SESSION_HEADER = "X-LLM-Session-Id"
 
-Reader = Callable[[web.Request], Awaitable[tuple[Asked, Writing]]]
-"""A dialect's: what a request asks, and in which words it is answered. Raises ApiError."""
+Reader = Callable[[web.Request], Awaitable[tuple[Asked, Writing] | web.Response]]
+"""A dialect's: what a request asks, and in which words it is answered; or the answer, where nothing is to be generated.
+Raises ApiError."""
+
+EmbeddingReader = Callable[[], Awaitable[tuple[EmbeddingAsked, Callable[[Embedded], Answer]]]]
+"""Likewise; the answer is made in a thread for text."""
 
 
 async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
@@ -34,9 +40,22 @@ async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
     state, owner = request.app[STATE], request[FACTS].caller.owner
     with state.admission.entered(owner):  # without room its body is not even read
         async with in_time(request):
-            asked, writing = await read(request)
+            found = await read(request)
+            if isinstance(found, web.Response):
+                return found
+            asked, writing = found
             ready = await make_ready(state.served, asked, sender_of(request))
         return await _answered(request, ready, writing)
+
+
+async def embed(request: web.Request, read: EmbeddingReader) -> web.Response:
+    """The whole life of a request for embeddings."""
+    state, owner = request.app[STATE], request[FACTS].caller.owner
+    with state.admission.entered(owner):
+        async with in_time(request):
+            asked, tell = await read()
+            found = await embedded(state.served, asked, sender_of(request))
+            return await state.engine.in_thread(owner, found.n_bytes, lambda: respond(tell(found)))
 
 
 def sender_of(request: web.Request) -> Sender:

@@ -8,15 +8,25 @@ from ..dialects.anthropic import messages
 from ..dialects.anthropic import wire as anthropic
 from ..dialects.anthropic.envelope import ENVELOPE as ANTHROPIC
 from ..dialects.anthropic.writer import MessageWriter
-from ..dialects.openai import chat, completions
+from ..dialects.llamacpp import completion as native
+from ..dialects.llamacpp import embedding as native_embedding
+from ..dialects.llamacpp import server as native_server
+from ..dialects.llamacpp import wire as native_wire
+from ..dialects.ollama import embed as ollama_embed
+from ..dialects.ollama import generation as ollama
+from ..dialects.ollama import models as ollama_models
+from ..dialects.ollama import wire as ollama_wire
+from ..dialects.ollama.writer import ENVELOPE as OLLAMA
+from ..dialects.openai import chat, completions, embeddings
 from ..dialects.openai import wire as openai
 from ..dialects.responses import create, stored
 from ..dialects.responses import store as response_store
 from ..dialects.responses import wire as responses
+from . import json_lines
 from .context import ENVELOPES, OPENAPI, PUBLIC
 from .endpoints import explain, health, models, openapi, saved, session_verbs, sessions, text, wire
 from .endpoints.endpoint import Endpoint
-from .endpoints.failures import COMMAND, GENERATES, NAMES, RENDERS, RESPONSE, SESSION, STORE, TEXT
+from .endpoints.failures import COMMAND, EMBEDS, GENERATES, NAMES, RENDERS, RESPONSE, SESSION, STORE, TEXT
 from .receive import leave_expectation
 
 ENDPOINTS = (
@@ -42,6 +52,32 @@ ENDPOINTS = (
              responses.ResponseDeleted, failures=RESPONSE),
     Endpoint("GET", "/v1/responses/{id}/input_items", stored.list_input_items, "The items that a response answered",
              responses.InputItemList, failures=(*RESPONSE, "invalid_value")),
+    Endpoint("POST", "/v1/embeddings", embeddings.embeddings, "Texts as vectors, where the model makes such",
+             openai.Embeddings, openai.EmbeddingsRequest, failures=EMBEDS),
+    Endpoint("POST", "/embedding", native_embedding.embedding, "Texts as vectors, as llama.cpp answers",
+             list[native_wire.PlainEmbedding], native_wire.EmbeddingRequest, failures=EMBEDS),
+    Endpoint("POST", "/completion", native.completion, "Continue a text, as llama.cpp answers",
+             native_wire.NativeCompletion, native_wire.NativeCompletionRequest, generates=True, failures=GENERATES),
+    Endpoint("POST", "/infill", native.infill, "Fill in the middle of a text, where the model can",
+             native_wire.NativeCompletion, native_wire.InfillRequest, generates=True, failures=GENERATES),
+    Endpoint("POST", "/api/chat", ollama.chat, "Answer a conversation, as Ollama does",
+             ollama_wire.OllamaChat, ollama_wire.OllamaChatRequest, generates=True, framing=json_lines.FRAMING,
+             envelope=OLLAMA, failures=GENERATES),
+    Endpoint("POST", "/api/generate", ollama.generate, "Answer a prompt, as Ollama does",
+             ollama_wire.OllamaGenerated, ollama_wire.OllamaGenerateRequest, generates=True,
+             framing=json_lines.FRAMING, envelope=OLLAMA, failures=GENERATES),
+    Endpoint("POST", "/api/embed", ollama_embed.embed_texts, "Texts as vectors, as Ollama answers",
+             ollama_wire.OllamaEmbeddings, ollama_wire.EmbedRequest, envelope=OLLAMA, failures=EMBEDS),
+    Endpoint("POST", "/api/embeddings", ollama_embed.embed_prompt, "A text as a vector, for older clients of Ollama",
+             ollama_wire.OllamaEmbedding, ollama_wire.EmbedPromptRequest, envelope=OLLAMA, failures=EMBEDS),
+    Endpoint("GET", "/api/version", ollama_models.version, "The version of Ollama whose API this is",
+             ollama_wire.OllamaVersion, envelope=OLLAMA),
+    Endpoint("GET", "/api/tags", ollama_models.tags, "The model, in Ollama's words", ollama_wire.ListedModels,
+             envelope=OLLAMA),
+    Endpoint("GET", "/api/ps", ollama_models.running, "The model as it is loaded, in Ollama's words",
+             ollama_wire.RunningModels, envelope=OLLAMA),
+    Endpoint("POST", "/api/show", ollama_models.show, "More of the model, in Ollama's words", ollama_wire.ShownModel,
+             ollama_wire.ShowRequest, envelope=OLLAMA),
     Endpoint("GET", "/v1/models", models.list_models, "The model being served", wire.ModelList),
     Endpoint("GET", "/v1/models/{id}", models.show_model, "One model", wire.Model, failures=("model_not_found",)),
     Endpoint("GET", "/v1/sessions", sessions.list_sessions, "Sessions, the last used first", wire.SessionList),
@@ -80,10 +116,13 @@ ENDPOINTS = (
              failures=TEXT),
     Endpoint("POST", "/apply-template", chat.apply_template, "The prompt that a conversation makes",
              wire.RenderedTemplate, openai.ChatCompletionRequest, failures=RENDERS),
-    Endpoint("GET", "/props", models.show_props, "Facts for llama.cpp-aware tools", wire.Props),
+    Endpoint("GET", "/props", native_server.props, "Facts for llama.cpp-aware tools", native_wire.Props),
+    Endpoint("GET", "/slots", native_server.slots, "Seats in the model's memory, for llama.cpp-aware tools",
+             list[native_wire.Slot]),
     Endpoint("GET", "/health", health.health, "Whether the process is alive", wire.Health, is_public=True),
     Endpoint("GET", "/ready", health.ready, "Whether it can serve; 503 when not", wire.Readiness, is_public=True),
     Endpoint("GET", "/metrics", health.metrics, "Counters in Prometheus' text form", None, media="text/plain"),
+    Endpoint("GET", "/", ollama_models.greet, "Whether anybody is there", None, is_public=True, media="text/plain"),
     Endpoint("GET", "/openapi.json", openapi.show_openapi, "This description", None, is_public=True),
 )  # fmt: skip
 

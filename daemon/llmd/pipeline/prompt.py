@@ -14,6 +14,7 @@ from ..core.session_key import SessionKey
 from ..core.token_ids import token_bytes
 from ..engine.text import Prompt
 from ..turns.user_starts import user_starts
+from .infill import fills_in, infilled
 from .rendering import ANY_FORM, Form, joined_users, render_request, text_bytes_of
 from .served import Sender, Served
 
@@ -112,7 +113,8 @@ def _splices(served: Served, asked: ChatPrompt, owner: int, key: SessionKey, dig
 
 
 async def _raw(served: Served, asked: RawPrompt, constraint: Constraint | None, sender: Sender) -> Prompt:
-    prompt = await _tokenized(served, asked, sender)
+    make = infilled if fills_in(asked) else _tokenized
+    prompt = await make(served, asked, sender)
     if constraint is None:
         return prompt
     return replace(prompt, constraint=await served.engine.make_constraint(sender.owner, constraint))

@@ -293,6 +293,19 @@ int32_t op_eos(const model *base)
     return llama_vocab_eos(self(base)->vocab);
 }
 
+int32_t op_fim(const model *base, llm_fim mark)
+{
+    const llama_vocab *vocab = self(base)->vocab;
+    switch (mark) {
+    case LLM_FIM_PREFIX: return llama_vocab_fim_pre(vocab);
+    case LLM_FIM_SUFFIX: return llama_vocab_fim_suf(vocab);
+    case LLM_FIM_MIDDLE: return llama_vocab_fim_mid(vocab);
+    case LLM_FIM_REPOSITORY: return llama_vocab_fim_rep(vocab);
+    case LLM_FIM_FILE: return llama_vocab_fim_sep(vocab);
+    default: return -1;
+    }
+}
+
 void op_close(model *base)
 {
     delete self(base);
@@ -302,6 +315,7 @@ void op_close(model *base)
 
 model_llama::~model_llama()
 {
+    llama_free(embedder.context);
     if (context != nullptr) {
         llama_free(context);
     }
@@ -322,6 +336,7 @@ const model_ops model_llama_ops = {
     model_llama_state_bytes,
     model_llama_state_save,
     model_llama_state_load,
+    model_llama_embed,
     op_tokenize,
     op_piece,
     op_is_end,
@@ -329,4 +344,5 @@ const model_ops model_llama_ops = {
     op_chat_template,
     op_bos,
     op_eos,
+    op_fim,
 };

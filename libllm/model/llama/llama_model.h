@@ -2,6 +2,7 @@
  *
  *   model_llama.cpp           sequences and text: the operations
  *   model_llama_state.cpp     sequences as bytes: copies, checkpoints, parked states
+ *   embed.cpp                 texts as vectors
  *   model_llama_open.cpp      loading, context, warm-up, facts
  *   model_llama_path.cpp      what is named instead of a model file
  *   model_llama_file.cpp      the header of a model file, read before llama.cpp does
@@ -17,11 +18,19 @@
 #include <llama.h>
 
 #include <cstdint>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "model/model.h"
+
+/* What embeds: embed.cpp. */
+struct model_llama_embedder {
+    std::mutex turn;                  /* of who uses the context */
+    llama_context *context = nullptr; /* NULL: nobody has asked for embeddings yet */
+    int pooling = 0;                  /* llama_pooling_type; fixed */
+};
 
 /* Owned by whoever opened it; sequences belong to one thread (model.h). */
 struct model_llama final : model {
@@ -30,7 +39,8 @@ struct model_llama final : model {
     llama_memory_t memory = nullptr; /* inside context */
     const llama_vocab *vocab = nullptr;
     std::string template_source; /* empty: none */
-    bool is_exact = false;       /* equal to the bit, not to rounding */
+    model_llama_embedder embedder;
+    bool is_exact = false; /* equal to the bit, not to rounding */
 
     /* Tokens each sequence has consumed. Counted here, because llama.cpp's own account lies after a failed step. */
     std::vector<uint32_t> positions;
@@ -59,6 +69,12 @@ size_t model_llama_state_bytes(model *base, uint16_t seq, model_state_kind kind)
 size_t model_llama_state_save(model *base, uint16_t seq, model_state_kind kind, void *out, size_t n_bytes);
 model_result model_llama_state_load(model *base, uint16_t seq, model_state_kind kind, uint32_t k, const void *bytes,
                                     size_t n_bytes);
+
+/* ---- embed.cpp ----------------------------------------------------------------------------------------------------- */
+
+void model_llama_embedding_facts(model_llama *m); /* of a model whose other facts are there */
+int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, float *out,
+                      uint32_t *n_done);
 
 /* ---- model_llama_log.cpp ------------------------------------------------------------------------------------------- */
 

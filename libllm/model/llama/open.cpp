@@ -463,6 +463,7 @@ std::unique_ptr<model_llama> open_in_steps(const model_options &o)
     load(m.get(), o);
     fill_info(m.get(), o);
     make_context(m.get(), o);
+    model_llama_embedding_facts(m.get());
     allocate(m.get());
     identify(m.get(), o);
     warm_up(m.get(), o.path);

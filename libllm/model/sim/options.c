@@ -14,10 +14,20 @@ typedef struct option_row {
 #define ROW(name, min, max) {#name, offsetof(sim_options, name), min, max}
 
 static const option_row option_rows[] = {
-    ROW(ctx, 1, 1048576),        ROW(cells, 1, UINT32_MAX - 1),  ROW(window, 1, 1048576),
-    ROW(batch, 1, 65536),        ROW(state_kb, 0, 1048576),      ROW(layout, 0, 255),
-    ROW(length, 0, 1000000),     ROW(step_us, 0, 60000000),      ROW(token_us, 0, 1000000),
-    ROW(fail_at, 1, UINT32_MAX), ROW(fail_every, 1, UINT32_MAX), ROW(fail_seq, 0, LLM_SEQUENCES_MAX - 1),
+    ROW(ctx, 1, 1048576),
+    ROW(cells, 1, UINT32_MAX - 1),
+    ROW(window, 1, 1048576),
+    ROW(batch, 1, 65536),
+    ROW(state_kb, 0, 1048576),
+    ROW(layout, 0, 255),
+    ROW(length, 0, 1000000),
+    ROW(step_us, 0, 60000000),
+    ROW(token_us, 0, 1000000),
+    ROW(fail_at, 1, UINT32_MAX),
+    ROW(fail_every, 1, UINT32_MAX),
+    ROW(fail_seq, 0, LLM_SEQUENCES_MAX - 1),
+    ROW(fim, 0, 1),
+    ROW(embed, 0, 4096),
 };
 enum { N_OPTION_ROWS = sizeof option_rows / sizeof option_rows[0] };
 

@@ -51,6 +51,11 @@ static int32_t sim_eos(const model *m)
     return SIM_TOKEN_TURN_END;
 }
 
+static int32_t sim_fim(const model *m, llm_fim mark)
+{
+    return sim_of_const(m)->options.fim != 0 && mark <= LLM_FIM_MIDDLE ? SIM_TOKEN_END_OF_TEXT + (int32_t)mark : -1;
+}
+
 static const model_ops sim_ops = {
     .close = sim_close,
     .decode = sim_decode,
@@ -63,6 +68,7 @@ static const model_ops sim_ops = {
     .state_bytes = sim_saved_bytes,
     .state_save = sim_save,
     .state_load = sim_load,
+    .embed = sim_embed,
     .tokenize = sim_tokenize,
     .piece = sim_piece,
     .is_end = sim_is_end,
@@ -70,6 +76,7 @@ static const model_ops sim_ops = {
     .chat_template = sim_template,
     .bos = sim_bos,
     .eos = sim_eos,
+    .fim = sim_fim,
 };
 
 /* ---- open ---- */
@@ -142,6 +149,7 @@ static void info_fill(sim_model *m, const model_options *options)
                          .n_seq = options->n_seq,
                          .n_batch = batch_of(o, options->n_batch),
                          .n_outputs_max = options->n_seq + MODEL_OUTPUTS_BESIDE,
+                         .n_embedding = (uint32_t)o->embed,
                          .n_window = o->memory == LLM_MEMORY_WINDOW ? (uint32_t)o->window : 0,
                          .memory = o->memory,
                          .checkpoint = checkpoint_of(o->memory),
@@ -153,6 +161,7 @@ static void info_fill(sim_model *m, const model_options *options)
     info->sampling_default.top_k = 0;
     info->sampling_default.penalty_last_n = 64;
     info->n_cells = cells_of(o, info->n_ctx, info->n_seq);
+    info->n_embedding_tokens = o->embed > 0 ? info->n_ctx : 0;
     m->n_kept = states_per_sequence(o, info->n_ctx);
     info->state_bytes = (uint64_t)info->n_seq * m->n_kept * sizeof(sim_state);
     snprintf(info->name, sizeof info->name, "sim-%s", llm_memory_word((int)o->memory));

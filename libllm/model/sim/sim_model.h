@@ -38,6 +38,9 @@
  *   length=N     mean length of a turn in tokens, 0..1000000; 0: the model never ends a turn (48)
  *   step_us=N    a decode call takes at least this long, 0..60000000 (0)
  *   token_us=N   ... and this much longer for each token without output, 0..1000000 (0)
+ *   embed=N      numbers of an embedding, 0..4096; 0: it makes none (0). A batch of texts takes step_us
+ *   fim=N        1: the control tokens mark what is before, behind and in the middle of a text to fill in, in the order
+ *                above, 0..1 (0)
  *   fail_at=N    the N-th decode call fails, counted from 1 (none)
  *   fail_every=N every N-th decode call fails (none)
  *   fail_seq=S   only calls with tokens of sequence S count for the two above; alone: all of them fail
@@ -67,7 +70,8 @@ typedef enum sim_fail_kind { SIM_FAIL_BATCH, SIM_FAIL_ALL, SIM_FAIL_CELLS, SIM_F
 
 typedef struct sim_options {
     llm_memory memory;
-    uint64_t ctx, cells, window, batch, state_kb, layout, length, step_us, token_us, fail_at, fail_every, fail_seq;
+    uint64_t ctx, cells, window, batch, state_kb, layout, length, step_us, token_us, fail_at, fail_every, fail_seq, fim,
+        embed;
     sim_fail_kind fail_kind;
     char script[512]; /* "": none */
 } sim_options;
@@ -162,6 +166,11 @@ bool sim_copy(model *m, uint16_t src, uint16_t dst);
 size_t sim_saved_bytes(model *m, uint16_t seq, model_state_kind kind);
 size_t sim_save(model *m, uint16_t seq, model_state_kind kind, void *out, size_t n_bytes);
 model_result sim_load(model *m, uint16_t seq, model_state_kind kind, uint32_t k, const void *bytes, size_t n_bytes);
+
+/* ---- embeddings: embed.c ---- */
+
+int sim_embed(model *m, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, float *out,
+              uint32_t *n_done);
 
 /* ---- text: model_sim_text.c; the vocabulary is the same for every simulated model ---- */
 

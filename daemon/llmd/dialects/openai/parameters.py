@@ -163,6 +163,22 @@ _BOTH = (
     }),
 )  # fmt: skip
 
+_EMBEDDINGS = (
+    honoured({
+        "input": "a text, token ids, or a list of either",
+        "model": "any name is accepted and this daemon's model answers, under its own name",
+        "encoding_format": "float, or base64 of float32 in little-endian order",
+        "dimensions": "those of the model, which GET /v1/models tells; others are refused",
+    }),
+    accepted({"user": "", "service_tier": "", "metadata": ""}),
+    refused({
+        "truncate_prompt_tokens": ("cutting the text", (-1,)),
+        "task": ("tasks", ()),
+        "input_type": ("tasks", ()),
+    }),
+)  # fmt: skip
+
 CHAT = Table("chat", "messages", *_CHAT, *_BOTH)
 COMPLETIONS = Table("completions", "prompt", *_COMPLETIONS, *_BOTH)
-TABLES = (CHAT, COMPLETIONS)
+EMBEDDINGS = Table("embeddings", "input", *_EMBEDDINGS)
+TABLES = (CHAT, COMPLETIONS, EMBEDDINGS)

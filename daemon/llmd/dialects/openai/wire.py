@@ -216,6 +216,13 @@ class CompletionRequest(GenerationRequest, frozen=True, kw_only=True):
     echo: bool | None = None
 
 
+class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True):
+    input: Annotated[str | list[int | str | list[int]], _bounds(maxItems=limits.EMBEDDING_TEXTS_MAX)]
+    model: str | None = None
+    encoding_format: Literal["float", "base64"] | None = None
+    dimensions: int | None = None
+
+
 # --- responses -------------------------------------------------------------------------------------------------------
 
 
@@ -325,3 +332,21 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     session: SessionReport
     timings: Timings | UnsetType = UNSET
+
+
+class EmbeddedText(msgspec.Struct, frozen=True, kw_only=True):
+    index: int
+    embedding: list[float] | str
+    object: Literal["embedding"] = "embedding"
+
+
+class EmbeddingsUsage(msgspec.Struct, frozen=True):
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embeddings(msgspec.Struct, frozen=True, kw_only=True):
+    object: Literal["list"] = "list"
+    data: list[EmbeddedText]
+    model: str
+    usage: EmbeddingsUsage

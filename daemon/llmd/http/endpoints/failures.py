@@ -16,6 +16,7 @@ BODY = (
 )  # fmt: skip
 TEXT = ("invalid_token",)
 RENDERS = (*TEXT, "invalid_session_id", "template_failed", "context_length_exceeded")
+EMBEDS = (*TEXT, "no_embeddings", "context_length_exceeded", "step_failed")
 ENGINE = (
     "capacity_exhausted", "queue_full", "overloaded", "kv_cache_full", "no_memory", "shutting_down", "step_failed",
     "torn", "io_error",

@@ -1,4 +1,4 @@
-"""/v1/models: the one model there is, and /props, its facts for llama.cpp-aware tools."""
+"""/v1/models: the one model there is."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from typing import Any
 
 from aiohttp import web
 
-from ... import __version__
 from ...core.errors import ApiError, shown
 from ...core.sampling import SamplingDefaults, sampler_names
-from ...engine.native import backend_version
 from ..context import STATE, State
 from ..respond import respond
-from .wire.models import Model, ModelList, ModelMeta, Props
+from .wire.models import Model, ModelList, ModelMeta
 
 _FACTS = {"size": "model_bytes", "architecture": "arch"}
 """Of EngineInfo, where a field of ModelMeta is called otherwise."""
@@ -39,16 +37,3 @@ async def show_model(request: web.Request) -> web.Response:
     if name != state.model_id:
         raise ApiError("model_not_found", f"There is no model {shown(name)} here; there is {state.model_id}.", "model")
     return respond(model_of(state))
-
-
-async def show_props(request: web.Request) -> web.Response:
-    state = request.app[STATE]
-    info = state.engine.info
-    return respond(
-        Props(
-            default_generation_settings={"n_ctx": info.n_ctx, "params": recommended(info.sampling)},
-            total_slots=info.n_sessions + info.n_scratch,
-            model_alias=state.model_id,
-            build_info=f"llmd {__version__} (llama.cpp {backend_version()})",
-        )
-    )

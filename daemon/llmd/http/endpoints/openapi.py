@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import msgspec
 from aiohttp import web
@@ -23,7 +23,7 @@ _SESSION = "/v1/sessions/{id}"
 
 
 def document(endpoints: tuple[Endpoint, ...]) -> bytes:
-    named = [kind for row in endpoints for kind in (row.takes, row.answer) if kind is not None]
+    named = [_element(kind) for row in endpoints for kind in (row.takes, row.answer) if kind is not None]
     types = list(dict.fromkeys([OWN.kind, *(row.envelope.kind for row in endpoints), *named]))
     _, components = msgspec.json.schema_components(types, ref_template=_REF)
     paths: dict[str, Any] = {}
@@ -118,8 +118,15 @@ def _failures(row: Endpoint) -> dict[str, Any]:
     return failures
 
 
-def _ref(kind: type[Any]) -> dict[str, str]:
-    return {"$ref": _REF.format(name=kind.__name__)}
+def _ref(kind: type[Any]) -> dict[str, Any]:
+    ref = {"$ref": _REF.format(name=_element(kind).__name__)}
+    return ref if _element(kind) is kind else {"type": "array", "items": ref}
+
+
+def _element(kind: type[Any]) -> type[Any]:
+    """Of a list; anything else is itself."""
+    found: type[Any] = get_args(kind)[0] if get_origin(kind) is list else kind
+    return found
 
 
 async def show_openapi(request: web.Request) -> web.Response:

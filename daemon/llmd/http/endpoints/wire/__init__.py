@@ -2,7 +2,7 @@
 
 from .explain import Explanation
 from .health import Health, Readiness
-from .models import Model, ModelList, Props
+from .models import Model, ModelList
 from .saved import SavedDeleted, SavedList, SaveRequest, SessionSaved
 from .sessions import ForkRequest, PinRequest, RenameRequest, Session, SessionDeleted, SessionList
 from .text import DetokenizedText, DetokenizeRequest, RenderedTemplate, TokenizeRequest, Tokens
@@ -16,7 +16,6 @@ __all__ = [
     "Model",
     "ModelList",
     "PinRequest",
-    "Props",
     "Readiness",
     "RenameRequest",
     "RenderedTemplate",

@@ -22,6 +22,10 @@ class ModelMeta(msgspec.Struct, frozen=True):
     fingerprint: str
     sampling: dict[str, Any]
     """What a request gets that asks for nothing: the model's own recommendation where it has one."""
+    n_embedding: int
+    """Numbers of an embedding; 0: the model makes none."""
+    n_embedding_tokens: int
+    """Of a text to embed, at most."""
 
 
 class Model(msgspec.Struct, frozen=True):
@@ -36,12 +40,3 @@ class Model(msgspec.Struct, frozen=True):
 class ModelList(msgspec.Struct, frozen=True):
     data: list[Model]
     object: Literal["list"] = "list"
-
-
-class Props(msgspec.Struct, frozen=True):
-    """What llama.cpp-aware tools ask for."""
-
-    default_generation_settings: dict[str, Any]
-    total_slots: int
-    model_alias: str
-    build_info: str

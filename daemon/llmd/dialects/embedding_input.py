@@ -1,0 +1,26 @@
+"""What is to be embedded, as OpenAI and llama.cpp take it, and a vector as they tell it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from ..core.errors import ApiError
+from ..pipeline.embedding import EmbeddingAsked, as_json
+
+Input = str | list[int | str | list[int]]
+
+
+def asked_of(given: Input, param: str, n_dimensions: int | None = None) -> EmbeddingAsked:
+    """Numbers are the tokens of one text. Raises ApiError."""
+    if isinstance(given, str):
+        return EmbeddingAsked([given], param, is_list=False, n_dimensions=n_dimensions)
+    kinds = set(map(type, given))
+    if kinds == {int}:
+        return EmbeddingAsked([cast(list[int], given)], param, is_list=False, n_dimensions=n_dimensions)
+    if int in kinds:
+        raise ApiError("invalid_type", f"{param}: token ids and texts cannot be mixed in one list.", param)
+    return EmbeddingAsked(cast(list[str | list[int]], given), param, n_dimensions=n_dimensions)
+
+
+def listed(vector: bytes) -> list[float]:
+    return cast("list[float]", as_json(vector))  # as msgspec is to write it

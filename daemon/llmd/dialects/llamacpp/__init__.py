@@ -1,0 +1,1 @@
+"""llama.cpp's own completions, and what its editors' plugins ask for."""

@@ -1,0 +1,58 @@
+"""From Ollama's messages and tools to the conversation that is asked about. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ...core import limits
+from ...core.asked import PlainMessage, PlainToolCall, Role, Tool
+from ...core.errors import ApiError, shown
+from ...core.tools import check_count, distinct, tool_of
+from . import wire
+
+_ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
+
+
+def messages_of(messages: list[wire.OllamaMessage]) -> list[PlainMessage]:
+    """Without empty answers, as an aborted stream leaves behind. Raises ApiError naming the message."""
+    if len(messages) > limits.MESSAGES_MAX:
+        raise ApiError(
+            "invalid_value", f"messages: {len(messages)} messages; at most {limits.MESSAGES_MAX} are taken.", "messages"
+        )
+    found = [_message(f"messages[{n}]", message) for n, message in enumerate(messages) if not _is_empty(message)]
+    if not found:
+        raise ApiError("invalid_value", "messages: there is no message to answer.", "messages")
+    return found
+
+
+def _is_empty(message: wire.OllamaMessage) -> bool:
+    return message.role == "assistant" and not message.tool_calls and not (message.content or "").strip()
+
+
+def _message(path: str, message: wire.OllamaMessage) -> PlainMessage:
+    role = _ROLES.get(message.role)
+    if role is None:
+        raise ApiError(
+            "invalid_value", f"{path}.role: {shown(message.role)} is not one of {', '.join(_ROLES)}.", f"{path}.role"
+        )
+    if message.images:
+        raise ApiError("unsupported_parameter", f"{path}.images: only text is supported.", f"{path}.images")
+    return PlainMessage(
+        role=role,
+        content=message.content or "",
+        tool_calls=tuple(map(_call, message.tool_calls or ())),
+        name=message.tool_name,
+        tool_call_id=message.tool_call_id,
+        reasoning=message.thinking or None,
+    )
+
+
+def _call(call: wire.CalledTool) -> PlainToolCall:
+    return PlainToolCall(call.function.name, msgspec.json.encode(call.function.arguments).decode(), call.id)
+
+
+def tools_of(tools: list[wire.OfferedTool] | None) -> tuple[Tool, ...]:
+    """Those of type function. Raises ApiError naming the tool and its member."""
+    check_count("tools", len(tools or ()))
+    offered = ((f"tools[{n}].function", tool.function) for n, tool in enumerate(tools or ()) if tool.type == "function")
+    return distinct(tool_of(path, one.name, one.description, one.parameters) for path, one in offered)

@@ -1,0 +1,125 @@
+"""GET /, /api/version, /api/tags and /api/ps, POST /api/show: the one model there is, in Ollama's words."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+from aiohttp import web
+
+from ...http import body
+from ...http.context import STATE, State
+from ...http.deadline import in_time
+from ...http.respond import respond
+from . import wire
+from .reader import SAMPLING
+from .writer import stamp
+
+_SPOKEN = "0.13.0"
+"""Of Ollama: some clients refuse to talk to servers that are older than what they need."""
+_NEVER = "9999-12-31T23:59:59Z"
+_SIZE = re.compile(r"[\d.]+[KMBT]")
+
+
+async def greet(_: web.Request) -> web.Response:
+    """What clients ask for to see whether anybody is there."""
+    return web.Response(text="llmd is running")
+
+
+async def version(_: web.Request) -> web.Response:
+    return respond(wire.OllamaVersion(_SPOKEN))
+
+
+async def tags(request: web.Request) -> web.Response:
+    state = request.app[STATE]
+    listed = wire.ListedModel(
+        name=state.model_id,
+        model=state.model_id,
+        modified_at=stamp(state.created),
+        size=state.engine.info.model_bytes,
+        digest=state.engine.info.fingerprint,
+        details=_details(state),
+    )
+    return respond(wire.ListedModels([listed]))
+
+
+async def running(request: web.Request) -> web.Response:
+    state = request.app[STATE]
+    info = state.engine.info
+    n_bytes = info.model_bytes + info.state_bytes
+    found = wire.RunningModel(
+        name=state.model_id,
+        model=state.model_id,
+        size=n_bytes,
+        digest=info.fingerprint,
+        details=_details(state),
+        expires_at=_NEVER,
+        size_vram=0 if info.backend in ("CPU", "sim") else n_bytes,
+        context_length=info.n_ctx,
+    )
+    return respond(wire.RunningModels([found]))
+
+
+async def show(request: web.Request) -> web.Response:
+    async with in_time(request):
+        await body.read(request, wire.ShowRequest)
+    state = request.app[STATE]
+    shown = wire.ShownModel(
+        parameters=_parameters(state),
+        template=state.engine.chat_template,
+        details=_details(state),
+        model_info=_facts(state),
+        capabilities=_capabilities(state),
+        modified_at=stamp(state.created),
+    )
+    return respond(shown)
+
+
+def _details(state: State) -> wire.ModelDetails:
+    info = state.engine.info
+    words = info.description.split(maxsplit=2)
+    is_known = len(words) == 3 and _SIZE.fullmatch(words[1]) is not None
+    return wire.ModelDetails(
+        family=info.arch,
+        families=[info.arch],
+        parameter_size=words[1] if is_known else str(info.n_params),
+        quantization_level=_quantization(words[2]) if is_known else "unknown",
+    )
+
+
+def _quantization(text: str) -> str:
+    """ "Q4_K - Medium" is Q4_K_M here, "all F32" F32."""
+    name, _, grade = text.removeprefix("all ").partition(" - ")
+    return f"{name}_{grade[0]}" if grade else name
+
+
+def _parameters(state: State) -> str:
+    defaults = dataclasses.asdict(state.engine.info.sampling)
+    return "\n".join(f"{param:<30} {defaults[name]:g}" for param, name in SAMPLING if name in defaults)
+
+
+def _facts(state: State) -> dict[str, Any]:
+    """`context_length` is what is served: clients fill it."""
+    info = state.engine.info
+    return {
+        "general.architecture": info.arch,
+        "general.basename": info.name,
+        "general.parameter_count": info.n_params,
+        f"{info.arch}.context_length": info.n_ctx,
+        f"{info.arch}.vocab_size": info.n_vocab,
+    }
+
+
+def _capabilities(state: State) -> list[str]:
+    engine = state.engine
+    found = ["completion"]
+    if engine.info.n_embedding:
+        found.append("embedding")
+    if engine.fim is not None:
+        found.append("insert")
+    if engine.info.has_chat_template:
+        found.append("tools")
+    if "enable_thinking" in engine.chat_template or "reasoning_content" in engine.chat_template:
+        found.append("thinking")
+    return found

@@ -1,0 +1,117 @@
+"""The parameters of Ollama's chat and generate, and of the options in them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from ...core import limits
+from ..parameters import Table, accepted, honoured, refused
+
+_CHAT = (
+    honoured({
+        "messages": "the conversation; roles system, user, assistant, tool; of each message the template reads role, "
+            "content, thinking, tool_calls, tool_name, tool_call_id; the answer goes on with a last message of the "
+            "assistant; without messages nothing is generated",
+    }),
+    honoured({
+        "tools": "functions that the answer may call; their arguments come as objects",
+    }, bytes_max=limits.TOOLS_BYTES_MAX),
+)  # fmt: skip
+
+_GENERATE = (
+    honoured({
+        "prompt": "text of the user; without it nothing is generated",
+        "system": "a system message in front",
+        "suffix": "text behind the answer: the model fills in the middle",
+        "raw": "true: the prompt is continued as it is, without the model's chat template",
+    }),
+    refused({
+        "template": ("templates from requests; use --chat-template-file", ("",)),
+        "context": ("tokens of an earlier answer; name a session, or use /api/chat", ([],)),
+        "images": ("images", ([],)),
+    }),
+)  # fmt: skip
+
+_BOTH = (
+    honoured({
+        "model": "any name is accepted and this daemon's model answers, under its own name",
+        "stream": "false: one answer instead of a line of JSON for each piece",
+        "format": "json, or a JSON schema that the answer follows",
+        "options": "a table of its own",
+        "think": "true, low, medium, high or false: the template variable enable_thinking, and reasoning_effort",
+        "keep_alive": "0 without a prompt is answered as if the model had been unloaded; it stays",
+    }),
+    accepted({"truncate": "what does not fit the context is refused", "shift": "the context is never shifted"}),
+    refused({
+        "_debug_render_only": ("the prompt instead of an answer; use /apply-template", (False,)),
+        "logprobs": ("log probabilities", (False,)),
+        "top_logprobs": ("log probabilities", (0,)),
+    }),
+)  # fmt: skip
+
+_EMBED = (
+    honoured({
+        "input": "a text, or several",
+        "truncate": "false: what is too long is refused, not cut",
+        "dimensions": "those of the model, which GET /v1/models tells; others are refused",
+    }),
+)  # fmt: skip
+_EMBED_PROMPT = (honoured({"prompt": "a text; what is too long is cut"}),)
+_EMBEDS = (
+    honoured({"model": "any name is accepted and this daemon's model answers, under its own name"}),
+    accepted({"options": "", "keep_alive": ""}),
+)
+
+_MACHINE = "decided when the daemon starts"
+_OPTIONS = (
+    honoured({
+        "num_predict": "longest answer; 0 and less: no limit",
+        "temperature": "0 to 2; 0 is greedy",
+        "top_k": "0 or -1: off",
+        "top_p": "0 to 1",
+        "min_p": "0 to 1",
+        "seed": "the same seed and prompt draw the same tokens; -1: random",
+        "stop": "text or up to 16 texts that end the answer and are not part of it",
+        "repeat_penalty": "0.01 to 2; 1 is off",
+        "repeat_last_n": "tokens that the penalties look back over; -1: all",
+        "presence_penalty": "-2 to 2",
+        "frequency_penalty": "-2 to 2",
+        "typical_p": "0 to 1; 1 is off",
+        "mirostat": "1 or 2: this and the temperature pick the tokens, instead of all other samplers; 0: off",
+        "mirostat_tau": "the surprise that mirostat aims at",
+        "mirostat_eta": "how fast mirostat learns",
+    }),
+    accepted({
+        "num_ctx": "--ctx-size decides", "num_keep": "the context is never shifted", "num_batch": _MACHINE,
+        "num_gpu": _MACHINE, "main_gpu": _MACHINE, "num_thread": _MACHINE, "use_mmap": _MACHINE, "use_mlock": _MACHINE,
+        "numa": _MACHINE, "low_vram": _MACHINE, "f16_kv": _MACHINE, "vocab_only": _MACHINE, "logits_all": _MACHINE,
+        "embedding_only": _MACHINE, "penalize_newline": "no sampler has it any more",
+    }),
+    refused({"tfs_z": ("this sampler", (1,))}),
+)  # fmt: skip
+
+OPTIONS = Table("options", "", *_OPTIONS, within="options")
+CHAT = Table("chat", "messages", *_CHAT, *_BOTH)
+GENERATE = Table("generate", "prompt", *_GENERATE, *_BOTH)
+EMBED = Table("embed", "input", *_EMBED, *_EMBEDS)
+EMBED_PROMPT = Table("embeddings", "prompt", *_EMBED_PROMPT, *_EMBEDS)
+TABLES = (CHAT, GENERATE, OPTIONS, EMBED, EMBED_PROMPT)
+
+
+def check_chat(fields: Mapping[str, msgspec.Raw]) -> None:
+    CHAT.check(fields)
+    check_options(fields)
+
+
+def check_generate(fields: Mapping[str, msgspec.Raw]) -> None:
+    GENERATE.check(fields)
+    check_options(fields)
+
+
+def check_options(fields: Mapping[str, msgspec.Raw]) -> None:
+    """They are a table of their own within a field; what is no object there is told when the whole is decoded."""
+    raw = fields.get("options")
+    if raw is not None and bytes(memoryview(raw)[:1]) == b"{":
+        OPTIONS.check(msgspec.json.decode(raw, type=dict[str, msgspec.Raw]))

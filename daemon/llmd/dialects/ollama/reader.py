@@ -1,0 +1,98 @@
+"""From a typed request to what is asked (core/asked.py): what Ollama calls things, and its own defaults. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage, RawPrompt, SamplingAsked
+from ...core.sampling import sampling_asked, stops_of
+from ...core.session_key import parent_of, resolve
+from .messages import messages_of, tools_of
+from .wire import OllamaChatRequest, OllamaGenerateRequest, Options
+
+Headers = Collection[tuple[str, str]]
+
+# What Ollama calls it, and what we do.
+SAMPLING = (
+    ("temperature", "temperature"),
+    ("top_p", "top_p"),
+    ("min_p", "min_p"),
+    ("top_k", "top_k"),
+    ("repeat_penalty", "repeat_penalty"),
+    ("repeat_last_n", "penalty_last_n"),
+    ("presence_penalty", "presence_penalty"),
+    ("frequency_penalty", "frequency_penalty"),
+    ("seed", "seed"),
+    ("typical_p", "typical_p"),
+    ("mirostat", "mirostat"),
+    ("mirostat_tau", "mirostat_tau"),
+    ("mirostat_eta", "mirostat_eta"),
+)
+_Request = OllamaChatRequest | OllamaGenerateRequest
+
+
+def chat_of(wanted: OllamaChatRequest, headers: Headers) -> Asked | None:
+    """None: nothing is to be generated. Raises ApiError naming the field."""
+    if not wanted.messages:
+        return None
+    prompt = ChatPrompt(
+        messages=messages_of(wanted.messages),
+        variables=_variables(wanted),
+        tools=tools_of(wanted.tools),
+        continues=wanted.messages[-1].role == "assistant" and bool((wanted.messages[-1].content or "").strip()),
+    )
+    return _asked(wanted, prompt, headers)
+
+
+def generate_of(wanted: OllamaGenerateRequest, headers: Headers) -> Asked | None:
+    """None: nothing is to be generated. Raises ApiError naming the field."""
+    if not wanted.prompt and not wanted.suffix:
+        return None
+    return _asked(wanted, _prompt(wanted), headers)
+
+
+def _prompt(wanted: OllamaGenerateRequest) -> ChatPrompt | RawPrompt:
+    prompt = wanted.prompt or ""
+    if wanted.raw or wanted.suffix:  # there is no template but the client, whose control words therefore are such
+        return RawPrompt(prompt, parse_special=bool(wanted.raw), suffix=wanted.suffix or "")
+    system = [PlainMessage("system", wanted.system)] if wanted.system else []
+    messages = [*system, PlainMessage("user", prompt)]
+    return ChatPrompt(messages=messages, variables=_variables(wanted), param="prompt")
+
+
+def _asked(wanted: _Request, prompt: ChatPrompt | RawPrompt, headers: Headers) -> Asked:
+    options = wanted.options or Options()
+    key = resolve(headers)
+    return Asked(
+        prompt=prompt,
+        key=key,
+        parent=parent_of(headers, key),
+        is_stream=wanted.stream is not False,
+        max_tokens=max(options.num_predict or 0, 0),
+        sampling=_sampling(options),
+        stop=stops_of(options.stop, "options.stop"),
+        constraint=_constraint(wanted),
+    )
+
+
+def _sampling(options: Options) -> SamplingAsked:
+    return sampling_asked((f"options.{param}", name, getattr(options, param)) for param, name in SAMPLING)
+
+
+def _constraint(wanted: _Request) -> Constraint | None:
+    if not wanted.format:
+        return None
+    if wanted.format == "json":
+        return Constraint("json", "", "format")
+    return Constraint("json_schema", msgspec.json.encode(wanted.format).decode(), "format")
+
+
+def _variables(wanted: _Request) -> dict[str, Any]:
+    """What the template is told about thinking."""
+    if wanted.think is None:
+        return {}
+    variables: dict[str, Any] = {"enable_thinking": wanted.think is not False}
+    return variables | {"reasoning_effort": wanted.think} if isinstance(wanted.think, str) else variables

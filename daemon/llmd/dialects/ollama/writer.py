@@ -1,0 +1,172 @@
+"""From the parts of an answer to Ollama's bytes: a chat's or a generated text's, as a whole or as lines of JSON."""
+
+from __future__ import annotations
+
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+from ...core.errors import ApiError
+from ...core.parts import End, EndReason, Failed, Part, ReasoningPart, TextPart, ToolCallPiece
+from ...http import json_lines
+from ...http.context import State
+from ...http.envelope import Envelope
+from . import wire
+
+DoneReason = Literal["stop", "length"]
+_DONE: dict[EndReason, DoneReason] = {"end": "stop", "stop": "stop", "length": "length"}
+_NS_PER_MS = 1_000_000
+_encode_text = msgspec.json.Encoder().encode
+
+
+def _error(error: ApiError) -> bytes:
+    return msgspec.json.encode(wire.OllamaError(error.message, error.code, error.param))
+
+
+ENVELOPE = Envelope(wire.OllamaError, _error)
+
+
+def stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
+
+
+def facts_of(state: State) -> dict[str, Any]:
+    """Which model it is, and when it began to answer."""
+    return {"model": state.model_id, "created_at": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
+
+
+class _Calls:
+    """Tool calls as they come in pieces. Ollama's are told whole."""
+
+    def __init__(self) -> None:
+        self._open: ToolCallPiece | None = None
+        self._arguments: list[str] = []
+
+    def add(self, piece: ToolCallPiece) -> list[wire.ToolCallMade | str]:
+        """The call before it, if this is the first piece of another one."""
+        done = self.close() if self._open is not None and piece.call != self._open.call else []
+        if self._open is None:
+            self._open = piece
+        self._arguments.append(piece.arguments)
+        return done
+
+    def close(self) -> list[wire.ToolCallMade | str]:
+        """The last call; one that was cut before its arguments were whole is a text."""
+        if self._open is None:
+            return []
+        piece, arguments = self._open, "".join(self._arguments) or "{}"
+        self._open, self._arguments = None, []
+        try:
+            msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
+        except msgspec.DecodeError:
+            return [arguments]
+        function = wire.ToolCallFunction(piece.call, piece.name or "", msgspec.Raw(arguments.encode()))
+        return [wire.ToolCallMade(function, piece.id or "call_" + secrets.token_hex(12))]
+
+
+class _OllamaWriter(ABC):
+    """What chat and generate share. All of a line but its text is encoded once."""
+
+    framing = json_lines.FRAMING
+    _text_opens: bytes
+    """Of a line, from its facts to its text."""
+    _thinking_opens: bytes
+    _closes: bytes
+
+    def __init__(self, state: State) -> None:
+        self._facts: dict[str, Any] = facts_of(state)
+        self._head = msgspec.json.encode(self._facts)[:-1]
+        self._tail = self._closes + b',"done":false}' + json_lines.CLOSES
+        self._calls = _Calls()
+
+    def whole(self, parts: Sequence[Part]) -> bytes:
+        text = "".join(part.text for part in parts if isinstance(part, TextPart))
+        thinking = "".join(part.text for part in parts if isinstance(part, ReasoningPart))
+        made = [one for part in parts if isinstance(part, ToolCallPiece) for one in self._calls.add(part)]
+        made += self._calls.close()
+        text += "".join(one for one in made if isinstance(one, str))
+        calls = [one for one in made if not isinstance(one, str)]
+        end = next(part for part in parts if isinstance(part, End))
+        return msgspec.json.encode(self._answer(text, thinking, calls, {**self._facts, **measures_of(end)}))
+
+    @abstractmethod
+    def _answer(
+        self, text: str, thinking: str, calls: list[wire.ToolCallMade], facts: dict[str, Any]
+    ) -> wire.OllamaChat | wire.OllamaGenerated: ...
+
+    # --- lines -------------------------------------------------------------------------------------------------------
+
+    def opening(self) -> bytes:
+        return b""
+
+    def events(self, parts: Sequence[Part]) -> bytes:
+        return b"".join(map(self._lines, parts))
+
+    def ending(self) -> bytes:
+        return b""
+
+    def _lines(self, part: Part) -> bytes:
+        if type(part) is TextPart:
+            return self._head + self._text_opens + _encode_text(part.text) + self._tail
+        if isinstance(part, ReasoningPart):
+            return self._head + self._thinking_opens + _encode_text(part.text) + self._tail
+        if isinstance(part, ToolCallPiece):
+            return self._called(self._calls.add(part))
+        if isinstance(part, End):
+            end = self._answer("", "", [], {**self._facts, **measures_of(part)})
+            return self._called(self._calls.close()) + msgspec.json.encode(end) + json_lines.CLOSES
+        if isinstance(part, Failed):
+            return ENVELOPE.body(part.error) + json_lines.CLOSES
+        raise TypeError(f"{type(part).__name__}: nobody can have asked for it")
+
+    def _called(self, made: list[wire.ToolCallMade | str]) -> bytes:
+        lines = []
+        for one in made:
+            text, calls = (one, []) if isinstance(one, str) else ("", [one])
+            answer = self._answer(text, "", calls, {**self._facts, "done": False})
+            lines.append(msgspec.json.encode(answer) + json_lines.CLOSES)
+        return b"".join(lines)
+
+
+class OllamaChatWriter(_OllamaWriter):
+    _text_opens = b',"message":{"role":"assistant","content":'
+    _thinking_opens = b',"message":{"role":"assistant","content":"","thinking":'
+    _closes = b"}"
+
+    def _answer(
+        self, text: str, thinking: str, calls: list[wire.ToolCallMade], facts: dict[str, Any]
+    ) -> wire.OllamaChat:
+        message = wire.OllamaAnswerMessage(role="assistant", content=text, thinking=thinking, tool_calls=calls)
+        return wire.OllamaChat(message=message, **facts)
+
+
+class GenerateWriter(_OllamaWriter):
+    _text_opens = b',"response":'
+    _thinking_opens = b',"response":"","thinking":'
+    _closes = b""
+
+    def _answer(
+        self, text: str, thinking: str, calls: list[wire.ToolCallMade], facts: dict[str, Any]
+    ) -> wire.OllamaGenerated:
+        assert not calls, "tools are asked for in chats only"
+        return wire.OllamaGenerated(response=text, thinking=thinking, **facts)
+
+
+def measures_of(end: End) -> dict[str, Any]:
+    session, usage = end.session, end.usage
+    times = session.queue_ms, session.prefill_ms, session.decode_ms
+    queue, prefill, decode = (round(_NS_PER_MS * ms) for ms in times)
+    return {
+        "done": True,
+        "done_reason": _DONE[end.reason],
+        "total_duration": queue + prefill + decode,
+        "load_duration": queue,
+        "prompt_eval_count": usage.n_prompt,
+        "prompt_eval_duration": prefill,
+        "eval_count": usage.n_generated,
+        "eval_duration": decode,
+    }

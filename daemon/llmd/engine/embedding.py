@@ -1,0 +1,58 @@
+"""Texts as vectors: one batch of the model at a time, in a thread of its own, beside the decode thread."""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ..core.errors import ApiError, code_of_status
+from .native import STATUS_WORDS, Status, ffi, lib
+
+_TEXTS_AT_ONCE = 64
+"""Offered to libllm, which takes as many as fit a batch."""
+_FLOAT_BYTES = 4
+
+
+class Embedder:
+    """Requests take turns, batch by batch: one that is given up costs no more than the batch it is in. Owned by the
+    event loop."""
+
+    def __init__(self, engine: Any, loop: asyncio.AbstractEventLoop, n_embedding: int) -> None:
+        self._engine = engine
+        self._loop = loop
+        self._n_embedding = n_embedding
+        self._thread = ThreadPoolExecutor(1, "llmd-embed")
+        self._turn = asyncio.Lock()
+        self._is_closed = False
+
+    async def embed(self, texts: Sequence[bytes]) -> list[bytes]:
+        """`texts`: int32 token ids of each, as many as the model takes. Each vector: float32 of length 1."""
+        found: list[bytes] = []
+        while len(found) < len(texts):
+            async with self._turn:
+                if self._is_closed:
+                    raise ApiError("shutting_down")
+                some = texts[len(found) : len(found) + _TEXTS_AT_ONCE]
+                found += await self._loop.run_in_executor(self._thread, self._embed, some)
+        return found
+
+    async def close(self) -> None:
+        """Returns when the last batch has ended."""
+        self._is_closed = True
+        await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
+
+    def _embed(self, texts: Sequence[bytes]) -> list[bytes]:
+        """The first ones, at least one."""
+        tokens = ffi.from_buffer("int32_t[]", b"".join(texts))
+        n_tokens = array("I", [len(text) // 4 for text in texts])
+        n_bytes = _FLOAT_BYTES * self._n_embedding
+        out = bytearray(n_bytes * len(texts))
+        n_done = ffi.new("size_t *")
+        lengths, vectors = ffi.from_buffer("uint32_t[]", n_tokens), ffi.from_buffer("float[]", out)
+        status = lib.llm_embed(self._engine, tokens, lengths, len(texts), vectors, n_done)
+        if status != Status.OK:
+            raise ApiError(code_of_status(STATUS_WORDS[status]))
+        return [bytes(out[at : at + n_bytes]) for at in range(0, n_done[0] * n_bytes, n_bytes)]

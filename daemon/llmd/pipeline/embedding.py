@@ -1,0 +1,100 @@
+"""From texts or token ids to vectors."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ..core import limits
+from ..core.errors import ApiError
+from ..core.room import utf8_bytes
+from ..core.token_ids import token_bytes
+from ..engine.engine import Engine
+from .served import Sender, Served
+
+Text = str | list[int]
+"""Or its tokens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    vectors: list[bytes]
+    """float32, little-endian, each of length 1."""
+    n_tokens: int
+    """Of all texts."""
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(map(len, self.vectors))
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingAsked:
+    texts: Sequence[Text]
+    param: str
+    """What the client calls them."""
+    is_list: bool = True
+    """They came as a list: errors name the member."""
+    n_dimensions: int | None = None
+    truncates: bool = False
+    """A text that is too long loses what does not fit."""
+
+
+async def embedded(served: Served, asked: EmbeddingAsked, sender: Sender) -> Embedded:
+    """Raises ApiError."""
+    engine, texts = served.engine, asked.texts
+    _check(engine, asked)
+    n_bytes = sum(utf8_bytes(text) if isinstance(text, str) else 4 * len(text) for text in texts)
+    numbers = range(len(texts))
+    tokens = await engine.in_thread(sender.owner, n_bytes, lambda: [_tokens(engine, asked, n) for n in numbers])
+    vectors = await engine.embedder.embed(tokens)
+    return Embedded(vectors, sum(map(len, tokens)) // 4)
+
+
+def _check(engine: Engine, asked: EmbeddingAsked) -> None:
+    n_embedding, param, n_texts = engine.info.n_embedding, asked.param, len(asked.texts)
+    if n_embedding == 0:
+        raise ApiError("no_embeddings", "This model makes no embeddings: GET /v1/models says what it does.")
+    if asked.n_dimensions not in (None, n_embedding):
+        message = f"dimensions: {asked.n_dimensions} asked for; this model's embeddings have {n_embedding}."
+        raise ApiError("invalid_value", message, "dimensions")
+    if not 1 <= n_texts <= limits.EMBEDDING_TEXTS_MAX:
+        most = limits.EMBEDDING_TEXTS_MAX
+        raise ApiError("invalid_value", f"{param}: {n_texts} texts; 1 to {most} are taken at once.", param)
+
+
+def _tokens(engine: Engine, asked: EmbeddingAsked, n: int) -> bytes:
+    """Of one text, with the tokens that the model wants around it."""
+    text, param = asked.texts[n], f"{asked.param}[{n}]" if asked.is_list else asked.param
+    most = engine.info.n_embedding_tokens
+    n_bytes_max = most * engine.info.token_bytes_max
+    if not isinstance(text, str):
+        tokens = token_bytes(text, engine.info.n_vocab, param)
+    elif asked.truncates or utf8_bytes(text) <= n_bytes_max:
+        tokens = engine.tokens(text[:n_bytes_max], around=True)
+    else:
+        raise _too_long(param, -(-utf8_bytes(text) // engine.info.token_bytes_max), most)
+    if not tokens:
+        raise ApiError("invalid_value", f"{param}: there is no token in it.", param)
+    if len(tokens) > 4 * most:
+        if not asked.truncates:
+            raise _too_long(param, len(tokens) // 4, most)
+        tokens = tokens[: 4 * (most - 1)] + tokens[-4:]  # the last may be the one that ends every text
+    return tokens
+
+
+def _too_long(param: str, n_tokens: int, most: int) -> ApiError:
+    return ApiError(
+        "context_length_exceeded",
+        f"This model's maximum context length is {most} tokens for embeddings. However, {param} has at least "
+        f"{n_tokens}.",
+        param,
+    )
+
+
+def as_json(vector: bytes) -> msgspec.Raw:
+    """A list of numbers. For a thread for text: a vector at a time, since the interpreter is held meanwhile."""
+    return msgspec.Raw(msgspec.json.encode(array("f", vector).tolist()))

@@ -1,0 +1,91 @@
+"""Prompts whose middle the model fills in: what stands before, what stands behind, and texts nearby."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable
+
+from ..core.asked import NearbyText, RawPrompt
+from ..core.errors import ApiError
+from ..core.room import utf8_bytes
+from ..engine.engine import Engine
+from ..engine.opening import FimTokens
+from ..engine.text import Prompt
+from .served import Sender, Served
+
+_NEARBY_SHARE = 2
+"""One in so many tokens of the room beside the text itself is for texts nearby; the rest is for the answer."""
+_REPOSITORY, _FILE = "repository", "file"
+"""Names that no client tells."""
+
+
+def fills_in(asked: RawPrompt) -> bool:
+    return asked.is_infill or bool(asked.suffix)
+
+
+async def infilled(served: Served, asked: RawPrompt, sender: Sender) -> Prompt:
+    """Control words in the texts are plain text: the marks are the only control tokens. Raises ApiError."""
+    engine, fim, given = served.engine, served.engine.fim, asked.given
+    param = asked.suffix_param
+    if fim is None:
+        raise ApiError("unsupported_parameter", f"{param}: this model has no tokens for filling in the middle.", param)
+    if not isinstance(given, str):
+        raise ApiError("unsupported_parameter", f"{param}: a prompt of token ids cannot be filled in.", param)
+    n_bytes = sum(map(utf8_bytes, (given, asked.suffix, asked.begun)))
+    engine.room.check_bytes(n_bytes, asked.param)
+    nearby = _fitting(asked.nearby, engine.room.n_bytes - n_bytes)
+    tokens = await engine.in_thread(
+        sender.owner,
+        n_bytes + sum(utf8_bytes(one.text) for one in nearby),
+        lambda: _tokens(engine, fim, asked, given, nearby),
+    )
+    engine.room.check_tokens(len(tokens) // 4, asked.param)
+    return Prompt(tokens)
+
+
+def _fitting(nearby: Iterable[NearbyText], n_bytes: int) -> list[NearbyText]:
+    """The last ones, as far as they can fit at all."""
+    found: list[NearbyText] = []
+    for one in reversed(tuple(nearby)):
+        n_bytes -= utf8_bytes(one.text)
+        if n_bytes < 0:
+            break
+        found.insert(0, one)
+    return found
+
+
+def _tokens(engine: Engine, fim: FimTokens, asked: RawPrompt, given: str, nearby: list[NearbyText]) -> bytes:
+    text = b"".join((
+        _mark(fim.prefix), engine.tokens(given),
+        _mark(fim.suffix), engine.tokens(asked.suffix),
+        _mark(fim.middle), engine.tokens(asked.begun),
+    ))  # fmt: skip
+    front = engine.tokens("", around=True)
+    if nearby:
+        room = (engine.info.n_ctx - len(text) // 4 - len(front) // 4) // _NEARBY_SHARE
+        front += _context(engine, fim, nearby, 4 * room)
+    return front + text
+
+
+def _context(engine: Engine, fim: FimTokens, nearby: list[NearbyText], n_bytes: int) -> bytes:
+    """The texts nearby in the model's own form, without the first ones where they are too many."""
+    opening = _named(engine, fim.repository, _REPOSITORY)
+    closing = _named(engine, fim.file, _FILE)
+    left = n_bytes - len(opening) - len(closing)
+    found: list[bytes] = []
+    for one in reversed(nearby):
+        tokens = _named(engine, fim.file, one.name) + engine.tokens(f"{one.text}\n")
+        left -= len(tokens)
+        if left < 0:
+            break
+        found.insert(0, tokens)
+    return b"".join((opening, *found, closing)) if found else b""
+
+
+def _named(engine: Engine, mark: int, name: str) -> bytes:
+    """Nothing where the model has no such mark: it would take the name for text."""
+    return b"" if mark < 0 else _mark(mark) + engine.tokens(f"{name}\n")
+
+
+def _mark(token: int) -> bytes:
+    return array("i", [token]).tobytes()

@@ -1,0 +1,218 @@
+/* Embeddings: a second context over the same weights, made when it is first asked for. Any thread; one call works at a time.
+ *
+ * Where the last token's state is the text's (pooling "last") and attention looks back only, a text is consumed like a
+ * prompt, and embeddings are asked for after the last token of each: llama.cpp computes logits with every embedding, which
+ * takes a vocabulary's room each time. Otherwise all tokens of a batch go through in one piece, and pay for that. */
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+#include "model/llama/crash.h"
+#include "model/llama/llama_model.h"
+
+namespace {
+
+constexpr uint32_t TEXTS_MAX = 16;    /* of one batch */
+constexpr uint32_t STEP_TOKENS = 512; /* of one call, where a text may be consumed in several */
+constexpr uint32_t TOKENS_MAX = 8192; /* of one batch */
+constexpr uint32_t TOKENS_MIN = 512;
+constexpr uint64_t STATE_BYTES_MAX = 512u << 20;
+constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* where there are some for every token */
+
+struct batch {
+    explicit batch(uint32_t n) : n_max(n), in(llama_batch_init(static_cast<int32_t>(n), 0, 1)) {}
+    ~batch()
+    {
+        llama_batch_free(in);
+    }
+    batch(const batch &) = delete;
+    batch &operator=(const batch &) = delete;
+
+    void add(llama_token token, uint32_t position, uint32_t seq, bool has_output)
+    {
+        const int32_t i = in.n_tokens++;
+        in.token[i] = token;
+        in.pos[i] = static_cast<llama_pos>(position);
+        in.n_seq_id[i] = 1;
+        in.seq_id[i][0] = static_cast<llama_seq_id>(seq);
+        in.logits[i] = has_output;
+    }
+
+    bool is_full() const
+    {
+        return static_cast<uint32_t>(in.n_tokens) == n_max;
+    }
+
+    uint32_t n_max;
+    llama_batch in;
+};
+
+struct texts {
+    const int32_t *tokens;
+    const uint32_t *n_tokens;
+    uint32_t n;
+};
+
+bool is_stepwise(const model_llama *m)
+{
+    char text[16] = "";
+    const std::string key = std::string(m->info.arch) + ".attention.causal";
+    const bool looks_back =
+        llama_model_meta_val_str(m->weights, key.c_str(), text, sizeof text) < 0 || strcmp(text, "false") != 0;
+    return looks_back && m->embedder.pooling == LLAMA_POOLING_TYPE_LAST;
+}
+
+/* Of the host, where the context comes to lie there; llama.cpp asks a device itself. */
+bool has_memory(const model_llama *m)
+{
+    const uint64_t n_tokens = m->info.n_embedding_tokens;
+    const uint64_t n_outputs = is_stepwise(m) ? TEXTS_MAX : n_tokens;
+    const uint64_t cell_bytes = m->info.state_bytes / std::max(1u, m->info.n_cells);
+    const uint64_t needed = n_tokens * cell_bytes + 2 * n_outputs * m->info.n_vocab * sizeof(float);
+    return strcmp(m->info.backend, "CPU") != 0 || needed < model_llama_memory_free();
+}
+
+llama_context *context_open(const model_llama *m)
+{
+    if (!has_memory(m)) {
+        return nullptr;
+    }
+    llama_context_params p = llama_context_default_params();
+    const bool stepwise = is_stepwise(m);
+    p.n_ctx = m->info.n_embedding_tokens;
+    p.n_batch = stepwise ? std::min(STEP_TOKENS, p.n_ctx) : p.n_ctx;
+    p.n_ubatch = p.n_batch;
+    p.n_seq_max = TEXTS_MAX;
+    p.n_outputs_max = stepwise ? TEXTS_MAX : 0;
+    p.n_threads = std::max(1, m->info.n_threads / 2); /* beside the decode thread's */
+    p.n_threads_batch = p.n_threads;
+    p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    p.kv_unified = true;
+    p.swa_full = true;
+    p.embeddings = true;
+    p.no_perf = true;
+    return llama_init_from_model(m->weights, p);
+}
+
+/* All but the last token of each text. */
+bool consume(llama_context *context, const texts &t)
+{
+    batch b(llama_n_batch(context));
+    llama_set_embeddings(context, false);
+    const int32_t *tokens = t.tokens;
+    for (uint32_t i = 0; i < t.n; tokens += t.n_tokens[i++]) {
+        for (uint32_t k = 0; k + 1 < t.n_tokens[i]; k++) {
+            b.add(tokens[k], k, i, false);
+            if (b.is_full() && llama_decode(context, b.in) != 0) {
+                return false;
+            }
+            b.in.n_tokens = b.is_full() ? 0 : b.in.n_tokens;
+        }
+    }
+    return b.in.n_tokens == 0 || llama_decode(context, b.in) == 0;
+}
+
+/* The last token of each text, or all tokens. */
+bool conclude(llama_context *context, const texts &t, bool stepwise)
+{
+    batch b(llama_n_batch(context));
+    llama_set_embeddings(context, true);
+    const int32_t *tokens = t.tokens;
+    for (uint32_t i = 0; i < t.n; tokens += t.n_tokens[i++]) {
+        for (uint32_t k = stepwise ? t.n_tokens[i] - 1 : 0; k < t.n_tokens[i]; k++) {
+            b.add(tokens[k], k, i, true);
+        }
+    }
+    return llama_decode(context, b.in) == 0;
+}
+
+bool embed(const model_llama *m, const texts &t, float *out)
+{
+    llama_context *context = m->embedder.context;
+    const bool stepwise = is_stepwise(m);
+    const size_t n_embedding = m->info.n_embedding;
+    llama_memory_clear(llama_get_memory(context), false);
+    if ((stepwise && !consume(context, t)) || !conclude(context, t, stepwise)) {
+        return false;
+    }
+    llama_synchronize(context);
+    for (uint32_t i = 0; i < t.n; i++) {
+        const float *pooled = llama_get_embeddings_seq(context, static_cast<llama_seq_id>(i));
+        if (pooled == nullptr) {
+            return false;
+        }
+        memcpy(out + i * n_embedding, pooled, n_embedding * sizeof *out);
+    }
+    return true;
+}
+
+/* Of the first texts, as many as fit; at least one. */
+uint32_t n_fitting(const model_llama *m, const uint32_t *n_tokens, uint32_t n_texts)
+{
+    uint64_t sum = 0;
+    uint32_t n = 0;
+    while (n < std::min(n_texts, TEXTS_MAX) && sum + n_tokens[n] <= m->info.n_embedding_tokens) {
+        sum += n_tokens[n++];
+    }
+    return n;
+}
+
+void drop_context(model_llama *m)
+{
+    llama_free(m->embedder.context);
+    m->embedder.context = nullptr;
+}
+
+} // namespace
+
+void model_llama_embedding_facts(model_llama *m)
+{
+    char text[16] = "";
+    const std::string key = std::string(m->info.arch) + ".pooling_type";
+    const bool attends_only = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
+    if (!attends_only || llama_model_meta_val_str(m->weights, key.c_str(), text, sizeof text) < 0) {
+        return;
+    }
+    const long pooling = strtol(text, nullptr, 10);
+    if (pooling != LLAMA_POOLING_TYPE_MEAN && pooling != LLAMA_POOLING_TYPE_CLS && pooling != LLAMA_POOLING_TYPE_LAST) {
+        return;
+    }
+    m->embedder.pooling = static_cast<int>(pooling);
+    const uint64_t cell_bytes = std::max<uint64_t>(1, m->info.state_bytes / std::max(1u, m->info.n_cells));
+    const uint64_t by_state = STATE_BYTES_MAX / cell_bytes;
+    const uint64_t by_logits = is_stepwise(m) ? TOKENS_MAX : LOGITS_BYTES_MAX / (sizeof(float) * m->info.n_vocab);
+    const uint64_t most = std::max<uint64_t>(TOKENS_MIN, std::min({by_state, by_logits, uint64_t{TOKENS_MAX}}));
+    m->info.n_embedding = static_cast<uint32_t>(llama_model_n_embd_out(m->weights));
+    m->info.n_embedding_tokens = static_cast<uint32_t>(std::min<uint64_t>(most, m->info.n_ctx));
+}
+
+int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, float *out,
+                      uint32_t *n_done)
+{
+    model_llama *m = static_cast<model_llama *>(base);
+    try {
+        const std::lock_guard<std::mutex> turn(m->embedder.turn);
+        const model_llama_opening refusing(nullptr); /* in this thread a failed assertion is an exception */
+        const texts t = {tokens, n_tokens, n_fitting(m, n_tokens, n_texts)};
+        try {
+            if (m->embedder.context == nullptr) {
+                m->embedder.context = context_open(m);
+            }
+            if (m->embedder.context == nullptr) {
+                return LLM_NO_MEMORY;
+            }
+            if (embed(m, t, out)) {
+                *n_done = t.n;
+                return LLM_OK;
+            }
+        } catch (const std::bad_alloc &) {
+            drop_context(m);
+            return LLM_NO_MEMORY;
+        } catch (...) {
+        }
+        drop_context(m); /* nobody knows what it holds */
+        return LLM_STEP_FAILED;
+    } catch (...) {
+        return LLM_NO_MEMORY;
+    }
+}

@@ -1,0 +1,24 @@
+"""Embeddings are those of the weights: what the logits and other embeddings say of the same states."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from tests.live.models import MODELS, ROOT, model_path
+
+CLOSE = 0.001
+"""Radians, and lengths. Measured: 0.0000001 and 0.00001."""
+
+
+def test_embeddings_agree_with_logits() -> None:
+    for name in ("embed-last", "embed-mean"):
+        model_path(name)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.live.embedding", str(MODELS)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found["logits"] < CLOSE and found["mean"] < CLOSE
+    assert found["others"] > 10 * CLOSE and found["apart"] > 10 * CLOSE

@@ -1,0 +1,171 @@
+"""Embeddings, in each dialect's form, of a simulated model that makes some."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import math
+from array import array
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+
+from llmd.core import limits
+from tests.conftest import Serve
+from tests.serving import Answer, Daemon, Json
+
+OURS, PLAIN, OLLAMA, OLLAMA_OLD = "/v1/embeddings", "/embedding", "/api/embed", "/api/embeddings"
+EMBEDDING = "sim:dense,embed=16"
+N = 16
+
+
+@pytest.fixture
+async def embedding(serve: Serve) -> Daemon:
+    return await serve(model=EMBEDDING, ctx_size=64)
+
+
+async def embed(daemon: Daemon, given: Any, **fields: Any) -> list[Any]:
+    answer = await daemon.ask("POST", OURS, {"input": given, **fields})
+    assert answer.status == 200, answer.body
+    assert [one["index"] for one in answer.json["data"]] == list(range(len(answer.json["data"])))
+    return [one["embedding"] for one in answer.json["data"]]
+
+
+async def test_a_text_is_a_vector_of_length_one(embedding: Daemon) -> None:
+    answer = (await embedding.ask("POST", OURS, {"input": "hello", "model": "any", "user": "me"})).json
+    [found] = answer["data"]
+    assert len(found["embedding"]) == N and math.hypot(*found["embedding"]) == pytest.approx(1, abs=1e-5)
+    assert answer["usage"] == {"prompt_tokens": 1, "total_tokens": 1}
+    assert (answer["object"], found["object"]) == ("list", "embedding")
+    assert answer["model"] == embedding.state.model_id
+
+
+async def test_texts_are_the_same_beside_others(embedding: Daemon) -> None:
+    texts = [f"the text of number {n}" for n in range(150)]
+    together = await embed(embedding, texts)
+    assert len({str(vector) for vector in together}) == len(texts)
+    for n in (0, 1, 63, 64, 149):
+        assert await embed(embedding, texts[n]) == [together[n]]
+
+
+async def test_token_ids_are_texts(embedding: Daemon) -> None:
+    asked = {"content": "hello there"}
+    tokens = (await embedding.ask("POST", "/tokenize", asked)).json["tokens"]
+    assert len(tokens) > 1
+    [by_text] = await embed(embedding, "hello there")
+    assert await embed(embedding, tokens) == [by_text]
+    assert await embed(embedding, [tokens, tokens[:1]]) == [by_text, *await embed(embedding, tokens[:1])]
+
+
+async def test_base64_holds_the_same_floats(embedding: Daemon) -> None:
+    plain = await embed(embedding, ["a", "b"], encoding_format="float", dimensions=N)
+    packed = await embed(embedding, ["a", "b"], encoding_format="base64")
+    assert [array("f", base64.b64decode(one)).tolist() for one in packed] == plain
+
+
+async def test_every_dialect_says_the_same(embedding: Daemon) -> None:
+    [[first], [second]] = [await embed(embedding, text) for text in ("a", "b")]
+    for path in ("/v1/embedding", PLAIN):
+        async with embedding.http.post(embedding.url + path, json={"content": ["a", "b"]}) as response:
+            assert await response.json() == [{"index": 0, "embedding": [first]}, {"index": 1, "embedding": [second]}]
+    asked = {"model": "any", "input": ["a", "b"], "keep_alive": "5m", "options": {}}
+    answer = (await embedding.ask("POST", OLLAMA, asked)).json
+    assert answer["embeddings"] == [first, second] and answer["prompt_eval_count"] == 2
+    assert answer["total_duration"] > 0
+    assert (await embedding.ask("POST", OLLAMA, {"input": "a"})).json["embeddings"] == [first]
+    assert (await embedding.ask("POST", OLLAMA_OLD, {"model": "any", "prompt": "b"})).json == {"embedding": second}
+    assert (await embedding.ask("POST", "/embeddings", {"input": "a"})).json["data"][0]["embedding"] == first
+
+
+async def test_what_is_too_long_is_cut_only_where_that_is_asked(embedding: Daemon) -> None:
+    long = "the " * 100
+    most = embedding.state.engine.info.n_embedding_tokens
+    for path, body in ((OURS, {"input": ["a", long]}), (OLLAMA, {"input": ["a", long], "truncate": False})):
+        answer = await embedding.ask("POST", path, body)
+        assert (answer.status, answer.code) == (400, "context_length_exceeded")
+        assert b"input[1]" in answer.body and b"maximum context length is %d" % most in answer.body
+    for text in (long, "the " * 200_000):
+        cut = (await embedding.ask("POST", OLLAMA, {"input": text})).json
+        assert cut["prompt_eval_count"] == most
+
+
+REFUSED: tuple[tuple[str, Json, str, str], ...] = (
+    (OURS, {}, "input", "missing_parameter"),
+    (OURS, {"input": 5}, "input", "invalid_type"),
+    (OURS, {"input": []}, "input", "invalid_value"),
+    (OURS, {"input": ""}, "input", "invalid_value"),
+    (OURS, {"input": ["a", ""]}, "input[1]", "invalid_value"),
+    (OURS, {"input": ["a", 1]}, "input", "invalid_type"),
+    (OURS, {"input": [1.5]}, "input[0]", "invalid_type"),
+    (OURS, {"input": [1 << 40]}, "input", "invalid_token"),
+    (OURS, {"input": [[1], [512]]}, "input[1]", "invalid_token"),
+    (OURS, {"input": [-1]}, "input", "invalid_token"),
+    (OURS, {"input": "the " * 30_000}, "input", "context_length_exceeded"),
+    (OURS, {"input": ["a"] * (limits.EMBEDDING_TEXTS_MAX + 1)}, "input", "invalid_value"),
+    (OURS, {"input": "a", "dimensions": 8}, "dimensions", "invalid_value"),
+    (OURS, {"input": "a", "encoding_format": "hex"}, "encoding_format", "invalid_type"),
+    (OURS, {"input": "a", "stream": True}, "stream", "unsupported_parameter"),
+    (OURS, {"input": "a", "task": "query"}, "task", "unsupported_parameter"),
+    (PLAIN, {}, "content", "missing_parameter"),
+    (PLAIN, {"content": [[]]}, "content[0]", "invalid_value"),
+    (PLAIN, {"content": "a", "embd_normalize": -1}, "embd_normalize", "unsupported_parameter"),
+    (OLLAMA, {"model": "any"}, "input", "missing_parameter"),
+    (OLLAMA, {"input": [1]}, "input[0]", "invalid_type"),
+    (OLLAMA, {"input": [""]}, "input[0]", "invalid_value"),
+    (OLLAMA_OLD, {"prompt": ["a"]}, "prompt", "invalid_type"),
+)
+
+
+async def test_a_refusal_names_the_field(embedding: Daemon) -> None:
+    for path, body, param, code in REFUSED:
+        answer = await embedding.ask("POST", path, body)
+        told = answer.json if isinstance(answer.json["error"], str) else answer.error
+        assert (answer.status, told["param"], told["code"]) == (400, param, code), (path, body, answer.body)
+
+
+async def test_a_model_without_embeddings_says_so(daemon: Daemon) -> None:
+    for path, field in ((OURS, "input"), (PLAIN, "content"), (OLLAMA, "input"), (OLLAMA_OLD, "prompt")):
+        answer = await daemon.ask("POST", path, {field: "a"})
+        assert (answer.status, answer.code) == (400, "no_embeddings")
+
+
+async def test_the_model_tells_whether_it_embeds(daemon: Daemon, embedding: Daemon) -> None:
+    def meta(answer: Answer) -> Json:
+        found: Json = answer.json["data"][0]["meta"]
+        return found
+
+    told, without = [meta(await one.ask("GET", "/v1/models")) for one in (embedding, daemon)]
+    assert (told["n_embedding"], told["n_embedding_tokens"]) == (N, 64)
+    assert (without["n_embedding"], without["n_embedding_tokens"]) == (0, 0)
+    shown = (await embedding.ask("POST", "/api/show", {})).json
+    assert "embedding" in shown["capabilities"]
+
+
+async def test_a_chat_goes_on_beside_a_long_request(serve: Serve) -> None:
+    daemon = await serve(model=f"{EMBEDDING},step_us=2000", ctx_size=64)
+    asked = asyncio.create_task(embed(daemon, [f"text {n}" for n in range(400)]))
+    await daemon.chat(max_tokens=3)
+    assert not asked.done()
+    short = await embed(daemon, "text 5")
+    assert not asked.done()
+    assert (await asked)[5] == short[0]
+
+
+async def test_a_request_that_is_given_up_stops(serve: Serve) -> None:
+    """Its batches would take a minute: the daemon answers others, and stops, long before."""
+    daemon = await serve(model=f"{EMBEDDING},step_us=200000", ctx_size=64)
+    with pytest.raises(TimeoutError):
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=0.3)) as client:
+            await client.post(daemon.url + OURS, json={"input": ["x"] * 1200})
+    async with asyncio.timeout(20):
+        await embed(daemon, "a")
+
+
+async def test_the_official_client(embedding: Daemon) -> None:
+    """Asks for base64 by itself."""
+    async with openai.AsyncOpenAI(base_url=f"{embedding.url}/v1", api_key="none", max_retries=0) as client:
+        answer = await client.embeddings.create(model="any", input=["hello", "there"])
+        assert [len(one.embedding) for one in answer.data] == [N, N]
+        assert [answer.data[0].embedding] == await embed(embedding, "hello")

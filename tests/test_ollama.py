@@ -1,0 +1,388 @@
+"""Ollama's API: what its clients send, and the lines they read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from llmd.core.asked import ChatPrompt, Constraint, PlainMessage, PlainToolCall, RawPrompt, Tool
+from llmd.core.errors import ApiError
+from llmd.core.parts import End, Failed, Part, ReasoningPart, SessionReport, TextPart, ToolCallPiece, UsedTokens
+from llmd.dialects.ollama import parameters
+from llmd.dialects.ollama.reader import SAMPLING, chat_of, generate_of
+from llmd.dialects.ollama.wire import OllamaChatRequest, OllamaGenerateRequest, Options
+from llmd.dialects.ollama.writer import GenerateWriter, OllamaChatWriter
+from llmd.dialects.parameters import Table
+from tests.calling import READ, calling
+from tests.conftest import Serve
+from tests.serving import Answer, Daemon, Json
+
+CHAT, GENERATE = "/api/chat", "/api/generate"
+SHORT: Json = {"num_predict": 8, "temperature": 0}
+
+
+def chat(text: str = "hello", **fields: Any) -> Json:
+    return {"model": "any", "messages": [{"role": "user", "content": text}], "options": SHORT, **fields}
+
+
+def generate(text: str = "hello", **fields: Any) -> Json:
+    return {"model": "any", "prompt": text, "options": SHORT, **fields}
+
+
+def lines(answer: Answer) -> list[Json]:
+    """Strict about the form: each line is one object, and only the last says that it is done."""
+    assert answer.status == 200, answer.body
+    assert answer.headers["Content-Type"] == "application/x-ndjson"
+    assert answer.body.endswith(b"\n")
+    found = [json.loads(line) for line in answer.body.removesuffix(b"\n").split(b"\n")]
+    assert [line["done"] for line in found] == [False] * (len(found) - 1) + [True]
+    return found
+
+
+# --- answers ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_chat_is_a_stream_unless_asked_otherwise(daemon: Daemon) -> None:
+    streamed = lines(await daemon.ask("POST", CHAT, chat()))
+    whole = (await daemon.ask("POST", CHAT, chat(stream=False))).json
+    text = "".join(line["message"]["content"] for line in streamed)
+    assert text == whole["message"]["content"] != ""
+    last = streamed[-1]
+    assert set(last) == set(whole)
+    for answer in (last, whole):
+        assert (answer["model"], answer["done_reason"]) == (daemon.state.model_id, "length")
+        assert answer["eval_count"] == 8 and answer["prompt_eval_count"] > 1
+        assert answer["total_duration"] >= answer["eval_duration"] > 1000
+
+
+async def test_a_text_is_generated(daemon: Daemon) -> None:
+    streamed = lines(await daemon.ask("POST", GENERATE, generate()))
+    whole = (await daemon.ask("POST", GENERATE, generate(stream=False))).json
+    assert "".join(line["response"] for line in streamed) == whole["response"] != ""
+    assert whole["done_reason"] == "length" and whole["eval_count"] == 8
+
+
+async def test_a_prompt_goes_through_the_template_unless_raw(daemon: Daemon) -> None:
+    chatted = (await daemon.ask("POST", CHAT, chat("once", stream=False))).json
+    generated = (await daemon.ask("POST", GENERATE, generate("once", stream=False))).json
+    raw = (await daemon.ask("POST", GENERATE, generate("once", stream=False, raw=True))).json
+    assert generated["response"] == chatted["message"]["content"]
+    assert raw["prompt_eval_count"] < generated["prompt_eval_count"]
+    told = (await daemon.ask("POST", GENERATE, generate("once", stream=False, system="be brief"))).json
+    assert told["prompt_eval_count"] > generated["prompt_eval_count"]
+
+
+async def test_options_change_the_answer(daemon: Daemon) -> None:
+    said = (await daemon.ask("POST", CHAT, chat(stream=False))).json["message"]["content"]
+    stopped = (await daemon.ask("POST", CHAT, chat(stream=False, options={**SHORT, "stop": [said[4:8]]}))).json
+    assert stopped["message"]["content"] == said[:4] and stopped["done_reason"] == "stop"
+    drawn = {"num_predict": 8, "temperature": 1.5, "seed": 3, "top_k": 0}
+    answers = [(await daemon.ask("POST", CHAT, chat(stream=False, options=drawn))).json for _ in range(2)]
+    assert answers[0]["message"] == answers[1]["message"]
+    assert answers[0]["message"]["content"] != said
+
+
+@pytest.mark.parametrize("path", [CHAT, GENERATE])
+@pytest.mark.parametrize(("keep_alive", "reason"), [(None, "load"), ("5m", "load"), (0, "unload"), ("0s", "unload")])
+async def test_without_a_prompt_nothing_is_generated(daemon: Daemon, path: str, keep_alive: Any, reason: str) -> None:
+    answer = await daemon.ask("POST", path, {"model": "any", "keep_alive": keep_alive})
+    assert answer.status == 200
+    assert (answer.json["done"], answer.json["done_reason"]) == (True, reason)
+    assert daemon.counter("decode_tokens_total") == 0
+
+
+async def test_a_middle_is_filled_in(serve: Serve) -> None:
+    daemon = await serve(model="sim:dense,fim=1")
+    answer = (await daemon.ask("POST", GENERATE, generate("a", suffix="b", stream=False))).json
+    assert answer["prompt_eval_count"] == 5 and answer["response"]
+
+
+async def test_a_header_names_the_session(daemon: Daemon) -> None:
+    headers = {"X-LLM-Session-Id": "mine"}
+    for path, body in ((CHAT, chat(stream=False)), (GENERATE, generate())):
+        answer = await daemon.ask("POST", path, body, headers=headers)
+        assert answer.headers["X-LLM-Session-Id"] == "mine"
+
+
+async def test_a_long_silence_breaks_no_line(serve: Serve) -> None:
+    """Blanks come between the lines of a slow prefill; each line still is one value."""
+    daemon = await serve(model="sim:dense,token_us=4000", keepalive_interval=0.1)
+    answer = await daemon.ask("POST", CHAT, chat("word " * 50))
+    assert len(lines(answer)) > 1
+    assert answer.body.startswith(b" ")
+
+
+async def test_a_failure_in_a_stream_is_a_line(serve: Serve) -> None:
+    daemon = await serve(model="sim:dense,fail_at=5")
+    answer = await daemon.ask("POST", CHAT, chat(options={"num_predict": 100, "temperature": 0}))
+    *told, last = [json.loads(line) for line in answer.body.splitlines()]
+    assert told and all(line["done"] is False for line in told)
+    assert last["code"] == "step_failed" and isinstance(last["error"], str)
+
+
+# --- tools, thoughts and forms ---------------------------------------------------------------------------------------
+
+LONG: Json = {"num_predict": 200, "temperature": 0}
+
+
+async def test_a_loop_of_tools(serve: Serve, tmp_path: Path) -> None:
+    daemon = await serve(**calling(tmp_path))
+    body = chat("one file", tools=[READ], options=LONG)
+    whole = (await daemon.ask("POST", CHAT, {**body, "stream": False})).json
+    [made] = whole["message"]["tool_calls"]
+    assert made["function"] == {"index": 0, "name": "read", "arguments": {"path": "a.txt"}}
+    assert whole["message"]["thinking"].strip() == "which one?" and whole["message"]["content"].strip() == "I look."
+    streamed = [line["message"] for line in lines(await daemon.ask("POST", CHAT, body))]
+    assert [one["function"] for message in streamed for one in message.get("tool_calls", ())] == [made["function"]]
+    assert "".join(message.get("thinking", "") for message in streamed) == whole["message"]["thinking"]
+    result = {"role": "tool", "content": "plain", "tool_name": "read"}
+    past = [*body["messages"], whole["message"], result]
+    done = (await daemon.ask("POST", CHAT, {**body, "messages": past, "stream": False})).json
+    assert done["message"] == {"role": "assistant", "content": "Just text."} and done["done_reason"] == "stop"
+
+
+async def test_thinking_can_be_switched_off(serve: Serve, tmp_path: Path) -> None:
+    daemon = await serve(**calling(tmp_path))
+    for path, body in ((CHAT, chat("ponder", options=LONG)), (GENERATE, generate("ponder", options=LONG))):
+        thought = (await daemon.ask("POST", path, {**body, "think": True, "stream": False})).json
+        told = thought.get("message", thought)
+        assert (told["thinking"].strip(), told.get("content", told.get("response"))) == ("hm", "Yes.")
+        off = (await daemon.ask("POST", path, {**body, "think": False, "stream": False})).json
+        assert off["prompt_eval_count"] > thought["prompt_eval_count"]
+
+
+async def test_an_answer_has_the_form_asked_for(daemon: Daemon) -> None:
+    schema = {"type": "object", "properties": {"x": {"enum": ["a", "b"]}}, "required": ["x"]}
+    for path, body in ((CHAT, chat()), (GENERATE, generate()), (GENERATE, generate(raw=True))):
+        answer = (await daemon.ask("POST", path, {**body, "format": schema, "options": LONG, "stream": False})).json
+        text = answer["message"]["content"] if path == CHAT else answer["response"]
+        assert json.loads(text)["x"] in ("a", "b") and answer["done_reason"] == "stop"
+    refused = await daemon.ask("POST", CHAT, chat(format={"type": "sentence"}))
+    assert refused.status == 400
+
+
+async def test_an_answer_goes_on(serve: Serve, tmp_path: Path) -> None:
+    daemon = await serve(**calling(tmp_path))
+    past = [{"role": "user", "content": "plain"}, {"role": "assistant", "content": "Just"}]
+    answer = (await daemon.ask("POST", CHAT, chat(messages=past, options=LONG, stream=False))).json
+    assert answer["message"]["content"] == " text."
+
+
+# --- the model -------------------------------------------------------------------------------------------------------
+
+
+async def test_the_model_is_listed(daemon: Daemon) -> None:
+    [tagged] = (await daemon.ask("GET", "/api/tags")).json["models"]
+    [running] = (await daemon.ask("GET", "/api/ps")).json["models"]
+    assert tagged["name"] == tagged["model"] == running["name"] == daemon.state.model_id
+    assert tagged["digest"] == running["digest"] == daemon.state.engine.info.fingerprint
+    assert running["context_length"] == daemon.state.engine.info.n_ctx
+    assert (await daemon.ask("GET", "/api/version")).json["version"]
+
+
+async def test_the_model_is_shown(serve: Serve) -> None:
+    daemon = await serve(model="sim:dense,fim=1")
+    shown = (await daemon.ask("POST", "/api/show", {"model": daemon.state.model_id})).json
+    assert shown["model_info"]["sim.context_length"] == daemon.state.engine.info.n_ctx
+    assert "messages" in shown["template"] and "temperature" in shown["parameters"]
+    assert shown["capabilities"][:3] == ["completion", "insert", "tools"]
+    assert "insert" not in (await (await serve()).ask("POST", "/api/show", {"name": "x"})).json["capabilities"]
+
+
+async def test_what_ollama_itself_sends(daemon: Daemon) -> None:
+    """Its command line names every field, asked for or not."""
+    empty = {"system": "", "template": "", "options": None}
+    assert (await daemon.ask("POST", "/api/show", {"model": "x", "name": "", "verbose": False, **empty})).status == 200
+    asked: Json = {"suffix": "", "raw": False, "images": [], "context": [], "_debug_render_only": False, **empty}
+    assert (await daemon.ask("POST", GENERATE, {"model": "x", "prompt": "", **asked})).json["done_reason"] == "load"
+    plain = (await daemon.ask("POST", GENERATE, generate(stream=False))).json
+    named = (await daemon.ask("POST", GENERATE, {**generate(stream=False), **asked, "options": SHORT})).json
+    assert named["response"] == plain["response"]
+    body = chat(_debug_render_only=False, keep_alive="5m", format="", tools=[], truncate=True, shift=True)
+    assert lines(await daemon.ask("POST", CHAT, body))
+
+
+async def test_somebody_is_there(daemon: Daemon) -> None:
+    answer = await daemon.ask("GET", "/")
+    assert (answer.status, answer.body) == (200, b"llmd is running")
+    assert (await daemon.ask("HEAD", "/")).status == 200
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+REFUSED: tuple[tuple[Json, str, str], ...] = (
+    ({"options": {"temperature": 3}}, "options.temperature", "invalid_value"),
+    ({"options": {"temperature": "hot"}}, "options.temperature", "invalid_type"),
+    ({"options": {"temprature": 1}}, "options.temprature", "unsupported_parameter"),
+    ({"options": {"tfs_z": 0.5}}, "options.tfs_z", "unsupported_parameter"),
+    ({"options": {"stop": ["x"] * 17}}, "options.stop", "invalid_value"),
+    ({"options": 5}, "options", "invalid_type"),
+    ({"stream": "yes"}, "stream", "invalid_type"),
+    ({"format": "xml"}, "format", "invalid_type"),
+    ({"think": "sometimes"}, "think", "invalid_type"),
+    ({"keepalive": 5}, "keepalive", "unsupported_parameter"),
+    ({"logprobs": True}, "logprobs", "unsupported_parameter"),
+)
+REFUSED_CHATS: tuple[tuple[Json, str, str], ...] = (
+    ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role", "invalid_value"),
+    ({"messages": [{"content": "x"}]}, "messages[0].role", "missing_parameter"),
+    ({"messages": [{"role": "user", "content": "x", "images": ["aGk="]}]}, "messages[0].images",
+     "unsupported_parameter"),
+    ({"messages": [{"role": "assistant", "content": ""}]}, "messages", "invalid_value"),
+    ({"messages": "hello"}, "messages", "invalid_type"),
+    ({"tools": [{"type": "function", "function": {"name": "f g"}}]}, "tools[0].function.name", "invalid_value"),
+    ({"tools": [{"type": "function"}]}, "tools[0].function", "missing_parameter"),
+    ({"prompt": "x"}, "prompt", "unsupported_parameter"),
+)  # fmt: skip
+REFUSED_PROMPTS: tuple[tuple[Json, str, str], ...] = (
+    ({"prompt": 5}, "prompt", "invalid_type"),
+    ({"images": ["aGk="]}, "images", "unsupported_parameter"),
+    ({"context": [1, 2]}, "context", "unsupported_parameter"),
+    ({"template": "{{ .Prompt }}"}, "template", "unsupported_parameter"),
+    ({"suffix": "end"}, "suffix", "unsupported_parameter"),
+    ({"messages": []}, "messages", "unsupported_parameter"),
+)
+ASKED = [(CHAT, chat(), *row) for row in (*REFUSED, *REFUSED_CHATS)] + [
+    (GENERATE, generate(), *row) for row in (*REFUSED, *REFUSED_PROMPTS)
+]
+
+
+async def test_a_refusal_names_the_field(daemon: Daemon) -> None:
+    for path, body, fields, param, code in ASKED:
+        answer = await daemon.ask("POST", path, {**body, **fields})
+        assert answer.status == 400, (fields, answer.body)
+        assert set(answer.json) == {"error", "code", "param"}
+        assert (answer.json["param"], answer.json["code"]) == (param, code), answer.json
+        assert param in answer.json["error"]
+
+
+async def test_errors_before_the_handler_have_the_same_envelope(serve: Serve) -> None:
+    daemon = await serve(body_limit=4096)
+    for path in (CHAT, GENERATE, "/api/show"):
+        for body, status in ((b"{", 400), (b"[]", 400), (b"x" * 5000, 413)):
+            answer = await daemon.ask("POST", path, body)
+            assert answer.status == status and isinstance(answer.json["error"], str)
+        assert isinstance((await daemon.ask("DELETE", path)).json["error"], str)
+
+
+def test_honoured_is_what_the_request_types_have() -> None:
+    def honoured(table: Table) -> set[str]:
+        return {row.name for row in table.rows if row.treatment == "honoured"}
+
+    assert honoured(parameters.CHAT) == set(OllamaChatRequest.__struct_fields__)
+    assert honoured(parameters.GENERATE) == set(OllamaGenerateRequest.__struct_fields__)
+    assert honoured(parameters.OPTIONS) == set(Options.__struct_fields__)
+    assert {param for param, _ in SAMPLING} | {"num_predict", "stop"} == set(Options.__struct_fields__)
+
+
+# --- what is asked ---------------------------------------------------------------------------------------------------
+
+
+def asked_chat(**fields: Any) -> Any:
+    return chat_of(msgspec.convert(chat(**fields), OllamaChatRequest), [])
+
+
+def test_tools_and_calls_are_read() -> None:
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    tool = {"type": "function", "function": {"name": "weather", "description": "of a city", "parameters": schema}}
+    call = {"function": {"name": "weather", "arguments": {"city": "Bern"}}}
+    messages = [
+        {"role": "user", "content": "how is it?"},
+        {"role": "assistant", "content": "", "thinking": "hm", "tool_calls": [call]},
+        {"role": "assistant", "content": " "},
+        {"role": "tool", "content": "sunny", "tool_name": "weather"},
+    ]
+    prompt = asked_chat(messages=messages, tools=[tool]).prompt
+    assert isinstance(prompt, ChatPrompt)
+    assert prompt.tools == (Tool("weather", "of a city", schema),)
+    assert prompt.messages == [
+        PlainMessage("user", "how is it?"),
+        PlainMessage("assistant", "", (PlainToolCall("weather", '{"city":"Bern"}'),), reasoning="hm"),
+        PlainMessage("tool", "sunny", name="weather"),
+    ]
+    assert not prompt.continues
+
+
+def test_an_answer_that_was_begun_is_continued() -> None:
+    messages = [{"role": "user", "content": "count"}, {"role": "assistant", "content": "one, two"}]
+    assert asked_chat(messages=messages).prompt.continues
+
+
+def test_formats_and_thinking_are_read() -> None:
+    assert asked_chat(format="").constraint is None
+    assert asked_chat(format="json").constraint == Constraint("json", "", "format")
+    assert asked_chat(format={"type": "object"}).constraint == Constraint("json_schema", '{"type":"object"}', "format")
+    assert asked_chat().prompt.variables == {}
+    assert asked_chat(think=False).prompt.variables == {"enable_thinking": False}
+    assert asked_chat(think="low").prompt.variables == {"enable_thinking": True, "reasoning_effort": "low"}
+
+
+def test_an_end_of_the_text_is_a_suffix() -> None:
+    found = generate_of(msgspec.convert(generate("a", suffix="c"), OllamaGenerateRequest), [])
+    assert found is not None and found.prompt == RawPrompt("a", parse_special=False, suffix="c")
+
+
+@pytest.mark.parametrize("n", [0, -1, -2])
+def test_no_limit(n: int) -> None:
+    assert asked_chat(options={"num_predict": n}).max_tokens == 0
+
+
+# --- what is told ----------------------------------------------------------------------------------------------------
+
+REPORT = SessionReport(None, 1, 2, None, 1.0, 2.0, 3.0)
+END = End(0, "end", UsedTokens(10, 4, 5), REPORT)
+ANSWER: tuple[Part, ...] = (
+    ReasoningPart(0, "hm"),
+    TextPart(0, "so: "),
+    ToolCallPiece(0, 0, "", "c1", "f"),
+    ToolCallPiece(0, 0, '{"x":'),
+    ToolCallPiece(0, 0, "1}"),
+    ToolCallPiece(0, 1, "", "c2", "g"),
+    END,
+)
+CALLS = [
+    {"id": "c1", "function": {"index": 0, "name": "f", "arguments": {"x": 1}}},
+    {"id": "c2", "function": {"index": 1, "name": "g", "arguments": {}}},
+]
+
+
+def told(writer: Any, parts: tuple[Part, ...]) -> list[Json]:
+    found = b"".join([writer.opening(), *(writer.events([part]) for part in parts), writer.ending()])
+    return [json.loads(line) for line in found.splitlines()]
+
+
+async def test_calls_come_whole(daemon: Daemon) -> None:
+    streamed = told(OllamaChatWriter(daemon.state), ANSWER)
+    messages = [line["message"] for line in streamed]
+    assert [message.get("thinking", "") for message in messages] == ["hm", "", "", "", ""]
+    assert [message["content"] for message in messages] == ["", "so: ", "", "", ""]
+    assert [call for message in messages for call in message.get("tool_calls", ())] == CALLS
+    whole = json.loads(OllamaChatWriter(daemon.state).whole(ANSWER))
+    assert whole["message"] == {"role": "assistant", "content": "so: ", "thinking": "hm", "tool_calls": CALLS}
+    assert whole["done_reason"] == streamed[-1]["done_reason"] == "stop"
+    assert (whole["total_duration"], whole["prompt_eval_count"], whole["eval_count"]) == (6_000_000, 10, 5)
+
+
+async def test_a_call_that_was_cut_is_text(daemon: Daemon) -> None:
+    cut: tuple[Part, ...] = (*ANSWER[1:4], End(0, "length", END.usage, REPORT))
+    streamed = told(OllamaChatWriter(daemon.state), cut)
+    whole = json.loads(OllamaChatWriter(daemon.state).whole(cut))
+    assert "".join(line["message"]["content"] for line in streamed) == whole["message"]["content"] == 'so: {"x":'
+    assert all("tool_calls" not in line["message"] for line in (*streamed, whole))
+    assert whole["done_reason"] == "length"
+
+
+async def test_thoughts_of_a_generated_text(daemon: Daemon) -> None:
+    streamed = told(GenerateWriter(daemon.state), (*ANSWER[:2], END))
+    assert [(line["response"], line.get("thinking", "")) for line in streamed] == [("", "hm"), ("so: ", ""), ("", "")]
+    whole = json.loads(GenerateWriter(daemon.state).whole((*ANSWER[:2], END)))
+    assert (whole["response"], whole["thinking"]) == ("so: ", "hm")
+
+
+async def test_a_failure_is_told(daemon: Daemon) -> None:
+    [line] = told(GenerateWriter(daemon.state), (Failed(0, ApiError("torn")),))
+    assert line["code"] == "torn"
