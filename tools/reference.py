@@ -14,6 +14,8 @@ from llmd.core import errors, limits
 from llmd.core.section import Section
 from llmd.ctl import manual as llmctl
 from llmd.dialects.anthropic import parameters as anthropic
+from llmd.dialects.llamacpp import parameters as llamacpp
+from llmd.dialects.ollama import parameters as ollama
 from llmd.dialects.openai import parameters as openai
 from llmd.dialects.parameters import Table, with_endpoints
 from llmd.dialects.responses import parameters as responses
