@@ -413,8 +413,8 @@ std::string read_grammar(const model *m, const common_json &request)
         throw chat_invalid("constraint needs a kind and a text");
     }
     try {
-        return constraint_grammar(m, constraint.at("kind").get<std::string>(),
-                                  constraint.at("text").get<std::string>(), constraint.value("strict", true));
+        return constraint_grammar(m, constraint.at("kind").get<std::string>(), constraint.at("text").get<std::string>(),
+                                  constraint.value("strict", true));
     } catch (const grammar_fault &e) {
         throw chat_invalid(std::string("constraint: ") + e.what());
     }
