@@ -65,7 +65,7 @@ async def rendered(
     has_to_fit: bool = True,
     is_shown: bool = False,
 ) -> Prepared:
-    """`has_to_fit`: false where a prompt larger than the context is only looked at; `is_shown`: its text is read too."""
+    """`has_to_fit`: false where a prompt larger than the context is only looked at; `is_shown`: its text is read."""
     engine, owner, answers = served.engine, sender.owner, served.answers
     messages = in_order(asked.messages)
     size = sender.n_bytes if has_to_fit else 0
