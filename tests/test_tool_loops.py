@@ -149,7 +149,7 @@ class Loop:
         text = "".join(part.text for part in parts if isinstance(part, TextPart | ReasoningPart))
         end = parts[-1]
         assert isinstance(end, End)
-        return text, end, ready.work.prompt.tokens
+        return text, end, one.generations[0].work.prompt.tokens
 
     async def check_consumed(self, report: SessionReport, new: list[PlainMessage]) -> None:
         """Each new message once, and around it no more than its form."""
