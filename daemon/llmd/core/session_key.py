@@ -99,14 +99,14 @@ def _of_user(user: object) -> object:
         return None
     if user.startswith("{"):
         try:
-            return msgspec.json.decode(user, type=_User).session_id
+            return msgspec.json.decode(user, type=_UserNaming).session_id
         except (msgspec.DecodeError, RecursionError):
             return None
     named = _USER_SESSION.fullmatch(user)
     return named[1] if named else None
 
 
-class _User(msgspec.Struct):
+class _UserNaming(msgspec.Struct):
     session_id: str | None = None
 
 
