@@ -255,9 +255,9 @@ typedef struct llm_prompt {
     int32_t *boundaries; /* ascending token counts: [0, boundary) is a whole number of messages; owned */
     size_t n_boundaries;
     size_t n_history; /* tokens before the generation prompt: the last boundary; 0: they cannot be told apart */
-    size_t n_spliced; /* messages whose tokens were spliced in */
-    size_t n_head;    /* tokens of the system messages in front, which many conversations share; 0: there are none, or
-                       * the template does not say where they end */
+    size_t n_head;    /* tokens of the system messages in front and of the tools, which many conversations share; 0: there
+                       * are none, or the template does not say where they end */
+    uint32_t is_after; /* nonzero: it is what follows the answer that the request named, and all counts begin there */
     char *syntax; /* what llm_answer_parser_open needs to read the answer; 0 bytes: the answer is plain text; owned */
     size_t n_syntax_bytes;
     char
@@ -271,7 +271,7 @@ typedef struct llm_prompt {
  *   messages               list, in OpenAI's form
  *   add_generation_prompt  bool, default true
  *   chat_template_kwargs   object: variables of the template
- *   splices                [{"message": index, "tokens": [...], "rest": text}, ...]
+ *   after                  {"message": index, "rest": text, "last": [...]}: only what follows that answer is wanted
  *   tools                  list, in OpenAI's form
  *   tool_choice            {"mode": "auto" | "none" | "required", "names": [only these may be called]}
  *   parallel_tool_calls    bool: one answer may call several; null: as the template has it
@@ -284,9 +284,10 @@ typedef struct llm_prompt {
  * Tools of a template that does not describe them are described in a system message; calls of a template that has no form
  * for them have one of ours. Of a tool's schema, what llama.cpp cannot express is not enforced. Ids of calls that a
  * template refuses become nine letters and digits; arguments of past calls that are no JSON, a member of an object.
- * A splice gives the tokens of an assistant message as they were generated, with the generation prompt in front (the
- * prompt's tokens from n_history on) and what of the answer's text they do not cover. They take the place of the message
- * whole, its reasoning and tool calls included. One that does not fit how the template writes the message is left out.
+ * `after` names an assistant's message whose tokens the caller has, with those of all before it: only what follows it is
+ * made, to be put behind them. However the template would write the past now (it may leave out old reasoning, write calls
+ * anew), it stays what it was. `rest` is what of the answer's text its tokens do not cover, `last` are the last of them, 32
+ * are enough. Where the template does not let the answer's end be told, all is made, and is_after is 0.
  * A template is a program from somewhere: all renderings of one request together have a bound in time and memory that
  * grows with the request, and their recursion has one.
  * LLM_INVALID (not such JSON), LLM_TEMPLATE (the template refused, failed or went beyond the bound, or there is none):

@@ -72,7 +72,7 @@ def parsed_by(
     async def rendered(owner: int, n_bytes: int, request: Callable[[], bytes]) -> Prompt:
         document = json.loads(request())
         asked.append(document)
-        known = {"messages", "splices", "add_generation_prompt", "chat_template_kwargs"}
+        known = {"messages", "after", "add_generation_prompt", "chat_template_kwargs"}
         bare = json.dumps({name: document[name] for name in known & document.keys()}).encode()
         told = {"syntax": b"fake", "constraint": b"", **facts}
         return dataclasses.replace(await render(owner, n_bytes, lambda: bare), **told)

@@ -195,9 +195,13 @@ async def test_sessions_of_different_keys_never_meet(locked: Daemon) -> None:
         data = (await locked.ask("GET", "/v1/sessions", headers=bearer(key))).json["data"]
         assert [(session["id"], session["owner"]) for session in data] == [("same", OWNERS[key])]
     await locked.ask("POST", "/v1/chat/completions", chat("hi", session_id="only-bob"), headers=bearer(BOB))
-    for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/reset")):
+    answer = await locked.ask("GET", "/v1/sessions/only-bob", headers=bearer(ANN))
+    assert answer.status == 404 and answer.error["code"] == "session_not_found"
+    for method, path, was_there in (("DELETE", "", "deleted"), ("POST", "/reset", "existed")):
         answer = await locked.ask(method, f"/v1/sessions/only-bob{path}", headers=bearer(ANN))
-        assert answer.status == 404 and answer.error["code"] == "session_not_found"
+        assert answer.json[was_there] is False
+    kept = await locked.ask("GET", "/v1/sessions/only-bob", headers=bearer(BOB))
+    assert kept.json["tokens"] > 0
 
 
 async def test_an_admin_sees_all_and_must_name_the_owner(locked: Daemon) -> None:

@@ -25,7 +25,7 @@ REFUSED = {
     f"GET /health?{'x' * 9000}": (431, "headers_too_large"),
     "GET /v1/sessions/%ff%fe": (404, "session_not_found"),
     "GET /v1/sessions/%": (404, "session_not_found"),
-    "GET /v1/sessions/%0d%0a": (404, "session_not_found"),
+    "GET /v1/sessions/%0d%0a": (400, "invalid_session_id"),
     "GET /v1/sessions/a%2Fb": (404, "session_not_found"),
     "GET /v1/saved?owner=%ff": (400, "invalid_value"),
     "GET /v1/saved?owner=%zz&owner=1": (400, "invalid_value"),

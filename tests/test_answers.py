@@ -11,13 +11,14 @@ from typing import Any
 
 import pytest
 
-from llmd.answers.memory import Answer, AnswerMemory, Splice, answer_of
+from llmd.answers.memory import Answer, AnswerMemory, Past, answer_of
+from llmd.answers.memory import digests_of as memory_digests
 from llmd.core import limits
-from llmd.core.asked import ChatPrompt, PlainMessage
+from llmd.core.asked import ChatPrompt, PlainMessage, Tool
 from llmd.pipeline import prompt
 from llmd.pipeline.rendering import Form, render_request
 from tests.conftest import Serve
-from tests.conversation import digests_of
+from tests.conversation import digests_of, read
 from tests.serving import SETTLE_S, Daemon, Json
 
 OWNER = 0
@@ -200,41 +201,80 @@ def test_an_answer_of_others_is_noticed_at_once() -> None:
     assert asked == [4 * (100_000 - limits.ANSWER_TOKENS_LEFT_OUT_MAX)]
 
 
-def filled(memory: AnswerMemory, session: str, n: int) -> list[Json]:
+def filled(memory: AnswerMemory, session: str, n: int, owner: int = OWNER) -> list[Json]:
     messages: list[Json] = []
+    since = b""
     for number in range(n):
         messages += [user(f"q{number}"), assistant(f"a{number}")]
-        memory.keep(OWNER, session, digest(*messages), Answer(tokens(number), ""))
+        memory.keep(owner, session, digest(*messages), Answer(tokens(number), "", since))
+        since = digest(*messages)
     return messages
 
 
-def found(memory: AnswerMemory, session: str, messages: list[Json], owner: int = OWNER) -> list[tuple[int, Any]]:
-    return [
-        (splice.message, splice.rendered()["tokens"]) for splice in memory.splices(owner, session, digests_of(messages))
-    ]
+def found(memory: AnswerMemory, session: str, messages: list[Json], owner: int = OWNER) -> tuple[int, bytes] | None:
+    """The message that the past ends with, and its tokens."""
+    past = memory.past(owner, session, digests_of(messages))
+    return None if past is None else (past.message, past.tokens)
 
 
-def test_answers_are_found_at_their_places() -> None:
+def test_the_past_ends_with_the_last_answer_that_was_not_edited() -> None:
     memory = AnswerMemory()
     messages = filled(memory, "s", 3)
-    assert found(memory, "s", [*messages, user("more")]) == [(1, [0]), (3, [1]), (5, [2])]
+    assert found(memory, "s", [*messages, user("more")]) == (5, tokens(0, 1, 2))
     edited = [*messages[:3], assistant("edited"), *messages[4:]]
-    assert found(memory, "s", edited) == [(1, [0])]
-    assert found(memory, "other", messages) == found(memory, "s", messages, owner=1) == []
+    assert found(memory, "s", edited) == (1, tokens(0))
+    assert found(memory, "other", messages) is found(memory, "s", messages, owner=1) is None
+
+
+def test_other_tools_are_another_past() -> None:
+    memory, said = AnswerMemory(), [read(user("q")), read(assistant("a"))]
+    tools = [Tool("f", "what it does", {"type": "object", "properties": {"a": {}}})]
+    memory.keep(OWNER, "s", memory_digests(said, tools)[-1], Answer(tokens(1), ""))
+    assert memory.past(OWNER, "s", memory_digests(said, tools)) is not None
+    for other in ([], [*tools, *tools], [Tool("f", "something else", {})]):
+        assert memory.past(OWNER, "s", memory_digests(said, other)) is None
+
+
+def test_an_answer_that_is_one_too_many_leaves_its_tokens_to_those_after_it() -> None:
+    memory = AnswerMemory(answers_max=4)
+    messages = filled(memory, "s", 10)
+    assert found(memory, "s", messages) == (19, tokens(*range(10)))
+    assert found(memory, "s", messages[:14]) == (13, tokens(*range(7)))
+    assert found(memory, "s", messages[:12]) is None
+    memory.forget(OWNER, "s")
+    assert memory.n_bytes == 0
 
 
 def test_what_is_kept_is_bounded() -> None:
-    memory = AnswerMemory(bytes_max=3000, answers_max=4)
-    filled(memory, "a", 10)
-    assert len(found(memory, "a", filled(AnswerMemory(), "a", 10))) == 4
-    for session in "bcdefgh":
-        filled(memory, session, 4)
-        assert memory.n_bytes <= 3000
-    assert found(memory, "a", filled(AnswerMemory(), "a", 10)) == []
-    assert len(found(memory, "h", filled(AnswerMemory(), "h", 4))) == 4
+    memory = AnswerMemory(bytes_max=3000)
+    messages = [filled(memory, session, 4) for session in "abcdefgh"]
+    assert memory.n_bytes <= 3000
+    assert found(memory, "a", messages[0]) is None
+    assert found(memory, "h", messages[-1]) == (7, tokens(0, 1, 2, 3))
     for session in "abcdefgh":
         memory.forget(OWNER, session)
     assert memory.n_bytes == 0
+
+
+def test_what_goes_takes_along_what_cannot_be_used_without_it() -> None:
+    n_bytes = len(tokens(0)) + limits.ANSWER_BYTES_OVERHEAD
+    memory = AnswerMemory(bytes_max=5 * n_bytes)
+    first = filled(memory, "s", 3)
+    memory.keep(OWNER, "s", digest(user("x"), assistant("y")), Answer(tokens(7), ""))
+    assert found(memory, "s", first) is not None  # used just now: the other one goes first
+    memory.keep(OWNER, "t", digest(*first), Answer(tokens(8), ""))
+    memory.keep(OWNER, "t", digest(user("z"), assistant("z")), Answer(tokens(9), ""))
+    assert found(memory, "s", [user("x"), assistant("y")]) is None and found(memory, "s", first) is not None
+    memory.keep(OWNER, "t", digest(user("zz"), assistant("z")), Answer(tokens(9), ""))
+    assert found(memory, "s", first) is None and memory.n_bytes == 3 * n_bytes
+
+
+def test_answers_that_refer_to_each_other_are_no_past() -> None:
+    memory = AnswerMemory()
+    a, b = digests_of([user("q"), assistant("a")])
+    memory.keep(OWNER, "s", a, Answer(tokens(1), "", b))
+    memory.keep(OWNER, "s", b, Answer(tokens(2), "", a))
+    assert memory.past(OWNER, "s", [a, b]) is None
 
 
 def test_the_sessions_of_one_owner_never_push_out_those_of_others() -> None:
@@ -242,7 +282,7 @@ def test_the_sessions_of_one_owner_never_push_out_those_of_others() -> None:
     messages = filled(memory, "s", 3)
     for number in range(limits.ANSWER_SESSIONS_MAX + 10):
         memory.mode(OWNER + 1, f"s{number}", "resident", "resident")
-    assert len(found(memory, "s", messages)) == 3
+    assert found(memory, "s", messages) is not None
 
 
 def test_a_fork_and_a_renamed_session_know_what_was_said() -> None:
@@ -251,10 +291,11 @@ def test_a_fork_and_a_renamed_session_know_what_was_said() -> None:
     memory.copy(OWNER, "s", "fork")
     memory.inherit(OWNER, "s", "child")
     memory.rename(OWNER, "s", "new")
-    assert [len(found(memory, name, messages)) for name in ("fork", "child", "new", "s")] == [2, 2, 2, 0]
+    known = (3, tokens(0, 1))
+    assert [found(memory, name, messages) for name in ("fork", "child", "new", "s")] == [known, known, known, None]
     memory.forget(OWNER, "fork")
     memory.inherit(OWNER, "nobody", "child")
-    assert [len(found(memory, name, messages)) for name in ("fork", "child")] == [0, 2]
+    assert [found(memory, name, messages) for name in ("fork", "child")] == [None, known]
 
 
 def test_an_answer_follows_its_session_and_not_its_name() -> None:
@@ -275,7 +316,7 @@ def test_a_renamed_session_is_not_counted_twice() -> None:
     messages = filled(memory, "s", 10)
     assert memory.n_bytes == n_bytes
     memory.rename(OWNER, "s", "new")
-    assert len(found(memory, "new", messages)) == 10 and memory.n_bytes == n_bytes
+    assert found(memory, "new", messages) == (19, tokens(*range(10))) and memory.n_bytes == n_bytes
 
 
 def test_the_mode_holds_for_the_session() -> None:
@@ -305,6 +346,13 @@ async def talk(daemon: Daemon, n_turns: int, **fields: Any) -> tuple[list[Json],
         messages.append(assistant(answer["choices"][0]["message"]["content"]))
         reports.append({**answer["session"], **answer["usage"]})
     return messages, reports
+
+
+def known(daemon: Daemon, messages: list[Json], session: str = "s") -> int:
+    """How many of the answers are known with their tokens, and with all before them."""
+    digests = digests_of(messages)
+    pasts = (daemon.state.answers.past(OWNER, session, digests[: n + 1]) for n in range(len(digests)))
+    return len({past.digest for past in pasts if past is not None})
 
 
 def needed(before: Json, after: Json) -> int:
@@ -363,8 +411,7 @@ async def test_joined_messages_are_one_message(serve: Serve, alternating: Path) 
 
 async def test_other_refusals_of_a_template_stay(serve: Serve, alternating: Path) -> None:
     daemon = await serve(model="sim:hybrid", chat_template_file=alternating)
-    answers = [assistant("One."), assistant("Two.")]
-    for messages in ([user("x"), *answers], [user("x"), user("y"), *answers]):
+    for messages in ([assistant("One."), user("x")], [assistant("One."), user("x"), user("y")]):
         refused = await daemon.refused({"messages": messages})
         assert (refused.status, refused.error["code"]) == (400, "template_failed")
 
@@ -410,19 +457,20 @@ async def test_answers_that_no_prompt_could_hold_are_left_to_the_template(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     messages, _ = await talk(daemon, 2)
-    spliced: list[int] = []
+    after: list[bool] = []
 
-    def watched(asked: ChatPrompt, messages: list[PlainMessage], splices: list[Splice], form: Form) -> bytes:
-        spliced.append(len(splices))
-        return render_request(asked, messages, splices, form)
+    def watched(asked: ChatPrompt, messages: list[PlainMessage], past: Past | None, form: Form) -> bytes:
+        after.append(past is not None)
+        return render_request(asked, messages, past, form)
 
     monkeypatch.setattr(prompt, "render_request", watched)
-    n_tokens = sum(len(s.tokens) // 4 for s in daemon.state.answers.splices(OWNER, "s", digests_of(messages)))
-    for n_ctx in (n_tokens, n_tokens - 1):
+    past = daemon.state.answers.past(OWNER, "s", digests_of(messages))
+    assert past is not None
+    for n_ctx in (10_000, len(past.tokens) // 4, len(past.tokens) // 4 - 1):
         monkeypatch.setattr(daemon.state.engine, "info", dataclasses.replace(daemon.state.engine.info, n_ctx=n_ctx))
         asked = {"messages": [*messages, user("more")], "session_id": "s"}
         assert (await daemon.ask("POST", "/apply-template", asked)).status == 200
-    assert spliced == [2, 0]
+    assert after == [True, True, False, False], "what does not fit behind the past is tried without it"
 
 
 async def test_a_stream_is_remembered(daemon: Daemon) -> None:
@@ -435,9 +483,9 @@ async def test_a_stream_is_remembered(daemon: Daemon) -> None:
 
 async def test_reset_forgets(daemon: Daemon) -> None:
     messages, _ = await talk(daemon, 2)
-    assert len(daemon.state.answers.splices(OWNER, "s", digests_of(messages))) == 2
+    assert known(daemon, messages) == 2
     assert (await daemon.ask("POST", "/v1/sessions/s/reset")).status == 200
-    assert daemon.state.answers.splices(OWNER, "s", digests_of(messages)) == []
+    assert known(daemon, messages) == 0
 
 
 @pytest.mark.parametrize("verb", ["close_session", "reset"])
@@ -448,7 +496,7 @@ async def test_a_client_that_has_gone_changes_nothing_about_what_is_forgotten(da
     asked.cancel()
     await daemon.state.engine.reset(OWNER, "behind-it")
     assert asked.cancelled()
-    assert daemon.state.answers.splices(OWNER, "s", digests_of(messages)) == []
+    assert known(daemon, messages) == 0
     assert daemon.state.turns.story(OWNER, "s") == []
 
 
@@ -458,7 +506,7 @@ async def test_a_client_that_has_gone_takes_no_answers_from_a_renamed_session(da
     await asyncio.sleep(0)
     asked.cancel()
     await daemon.state.engine.reset(OWNER, "behind-it")
-    assert len(daemon.state.answers.splices(OWNER, "new", digests_of(messages))) == 2
+    assert known(daemon, messages, "new") == 2
     assert len(daemon.state.turns.story(OWNER, "new")) == 2
 
 
@@ -472,7 +520,7 @@ async def test_a_session_that_is_given_up_takes_its_answers_along(serve: Serve, 
     async with asyncio.timeout(SETTLE_S):
         while daemon.state.answers.n_bytes:
             await daemon.state.engine.reset(OWNER, "nobody")
-    assert daemon.state.answers.splices(OWNER, "s", digests_of(messages)) == []
+    assert known(daemon, messages) == 0
     assert daemon.state.turns.story(OWNER, "s") == []
 
 

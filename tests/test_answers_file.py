@@ -140,7 +140,7 @@ def test_what_no_daemon_writes_is_refused(stored: list[StoredSession], why: str)
 
 def other_version(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(answers_file, "_VERSION", 2)
+        patched.setattr(answers_file, "_VERSION", 3)
         write(path, filled(), MODEL)
 
 
@@ -164,7 +164,7 @@ def a_pipe(path: Path, _: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("make", "why"),
     [
-        (other_version, "version 2, not 1"),
+        (other_version, "version 3, not 2"),
         (other_model, "another model"),
         (garbage, "it holds something else"),
         (too_large, f"the limit is {limits.ANSWER_FILE_BYTES_MAX}"),
@@ -314,7 +314,7 @@ async def test_loading_forgets_the_answers_of_what_was_replaced(tmp_path: Path) 
         assert (await daemon.ask("POST", "/v1/sessions/desk/save", {"name": "label"})).status == 200
         other: list[Json] = [{"role": "system", "content": "Be brief."}]
         await turn(daemon, other, "other")
-        assert len(daemon.state.answers.splices(0, "other", digests_of(other))) == 1
+        assert daemon.state.answers.past(0, "other", digests_of(other)) is not None
         assert (await daemon.ask("POST", "/v1/sessions/other/load", {"name": "label"})).status == 200
-        assert daemon.state.answers.splices(0, "other", digests_of(other)) == []
-        assert len(daemon.state.answers.splices(0, "desk", digests_of(messages))) == 1
+        assert daemon.state.answers.past(0, "other", digests_of(other)) is None
+        assert daemon.state.answers.past(0, "desk", digests_of(messages)) is not None

@@ -20,7 +20,8 @@ from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
 from llmd.engine.native import JSON_WORDS
 from llmd.http import body
 from llmd.http.endpoints.wire.sessions import ForkRequest
-from llmd.pipeline.rendering import joined_users, text_bytes_of
+from llmd.pipeline.history import plain
+from llmd.pipeline.rendering import text_bytes_of
 from tests.conftest import Serve
 from tests.serving import Daemon, chat
 
@@ -295,7 +296,7 @@ def test_a_refused_parameter_is_shown_without_being_decoded(monkeypatch: pytest.
 def test_a_long_run_of_the_user_is_joined_in_one_go() -> None:
     """Joining them one by one would copy the text once for each message."""
     messages = [PlainMessage("user", "x" * 1000)] * 16_000
-    joined, _ = joined_users(messages, [])
+    joined, _ = plain(messages)
     assert len(joined) == 1 and len(joined[0].content) == 16_000 * 1002 - 2
 
 

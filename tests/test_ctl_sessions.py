@@ -125,6 +125,18 @@ def test_reset_and_close(
     assert [f"{one.method} {one.path}" for one in daemon.asked] == [request_line]
 
 
+@pytest.mark.parametrize(
+    ("verb", "request_line", "was_there"),
+    [("reset", "POST /v1/sessions/desk/reset", "existed"), ("close", "DELETE /v1/sessions/desk", "deleted")],
+)
+def test_a_session_that_was_not_there_is_told(
+    daemon: FakeDaemon, verb: str, request_line: str, was_there: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    daemon.route(request_line, {"id": "desk", was_there: False})
+    assert run(daemon, "sessions", verb, "desk") == EXIT_NOT_FOUND
+    assert capsys.readouterr().out == "there was no session desk\n"
+
+
 def test_an_owner_can_be_named(daemon: FakeDaemon) -> None:
     daemon.route("DELETE /v1/sessions/desk?owner=7", {"id": "desk"})
     assert run(daemon, "sessions", "close", "desk", "--owner", "7") == EXIT_OK

@@ -59,10 +59,27 @@ async def test_ids_with_odd_characters(daemon: Daemon) -> None:
     assert (await daemon.ask("GET", "/v1/sessions/a%2Fb%3Fc%23d%25e")).json["id"] == "a/b?c#d%e"
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("DELETE", ""), ("POST", "/reset")])
-async def test_unknown_sessions(daemon: Daemon, method: str, path: str) -> None:
-    answer = await daemon.ask(method, f"/v1/sessions/nobody{path}")
+async def test_unknown_sessions(daemon: Daemon) -> None:
+    answer = await daemon.ask("GET", "/v1/sessions/nobody")
     assert answer.status == 404 and answer.error["code"] == "session_not_found"
+
+
+async def test_what_is_not_there_is_closed_and_empty(daemon: Daemon) -> None:
+    """As ExecuTorch's clients expect: they free what they may never have used."""
+    closed = await daemon.ask("DELETE", "/v1/sessions/nobody")
+    assert (closed.status, closed.json["session_id"], closed.json["closed"]) == (200, "nobody", True)
+    assert closed.json["deleted"] is False
+    reset = await daemon.ask("POST", "/v1/sessions/nobody/reset")
+    assert (reset.status, reset.json["session_id"], reset.json["reset"]) == (200, "nobody", True)
+    assert (reset.json["existed"], reset.json["slot"], reset.json["tokens"]) == (False, -1, 0)
+    assert await listed(daemon) == []
+
+
+@pytest.mark.parametrize(("method", "path"), [("GET", ""), ("DELETE", ""), ("POST", "/reset"), ("POST", "/park")])
+@pytest.mark.parametrize("name", ["has%20space", "x" * 129, "%C3%BC"])
+async def test_malformed_ids(daemon: Daemon, method: str, path: str, name: str) -> None:
+    answer = await daemon.ask(method, f"/v1/sessions/{name}{path}")
+    assert (answer.status, answer.error["code"], answer.error["param"]) == (400, "invalid_session_id", "id")
 
 
 async def test_reset_keeps_the_place(daemon: Daemon) -> None:
@@ -70,16 +87,17 @@ async def test_reset_keeps_the_place(daemon: Daemon) -> None:
     for _ in range(2):
         answer = await daemon.ask("POST", "/v1/sessions/a/reset")
         assert answer.status == 200 and answer.json["state"] == "empty" and answer.json["tokens"] == 0
+        assert answer.json["session_id"] == "a" and answer.json["reset"] and answer.json["existed"]
     assert (await daemon.chat(session_id="a"))["session"]["session_reset_reason"] == "new"
 
 
 async def test_close_frees_the_place(daemon: Daemon) -> None:
     await daemon.chat(session_id="a")
     assert (await daemon.ask("DELETE", "/v1/sessions/a")).json == {
-        "id": "a", "deleted": True, "object": "session.deleted",
+        "id": "a", "session_id": "a", "deleted": True, "closed": True, "object": "session.deleted",
     }  # fmt: skip
     assert await listed(daemon) == []
-    assert (await daemon.ask("DELETE", "/v1/sessions/a")).status == 404
+    assert (await daemon.ask("DELETE", "/v1/sessions/a")).json["deleted"] is False
 
 
 @pytest.mark.parametrize(("method", "path"), [("DELETE", "/v1/sessions/a"), ("POST", "/v1/sessions/a/reset")])

@@ -86,6 +86,22 @@ async def test_return_with_a_rewritten_history(serve: Serve, memory: str) -> Non
 
 
 @pytest.mark.parametrize("memory", CLASSES)
+async def test_compaction_without_an_id(serve: Serve, memory: str) -> None:
+    """pi sums up without its id; then the id goes on with the summary, or, if that was called off, with what was."""
+    daemon = await serve(model=f"sim:{memory}")
+    main = await talk(daemon, 4)
+    before = main.messages
+    await daemon.chat(messages=[{"role": "system", "content": COMPACT}, *main.messages[1:]])
+    again = side(daemon, SYSTEM)
+    await again.ask("what was said: everything is well")
+    await again.ask("go on")
+    assert_warm(again, 40)
+    main.messages = before
+    await main.ask("and the old conversation goes on")
+    assert_warm(main, 40)
+
+
+@pytest.mark.parametrize("memory", CLASSES)
 async def test_two_user_messages_after_an_aborted_turn(serve: Serve, memory: str) -> None:
     daemon = await serve(model=f"sim:{memory}")
     main = await talk(daemon, 3)

@@ -9,13 +9,14 @@
 #include <cstring>
 #include <ctime>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <mutex>
 #include <new>
 #include <optional>
-#include <set>
 #include <stdexcept>
 
+#include "text/chat_after.h"
 #include "text/chat_answer.h"
 #include "text/chat_budget.h"
 #include "text/chat_compile.h"
@@ -23,16 +24,12 @@
 #include "text/chat_control.h"
 #include "text/chat_form.h"
 #include "text/chat_request.h"
-#include "text/chat_splice.h"
 
 namespace {
 
 /* Boundaries before user messages, counted from the last one back: a client goes on after the last message, or edits or
  * regenerates one of the latest. Each costs a rendering of what precedes it. */
 constexpr size_t USER_BOUNDARIES_MAX = 4;
-
-/* Attempts at rendering with splices, each without those that the ones before refused; then all are left out. */
-constexpr size_t SPLICE_PASSES_MAX = 4;
 
 const char *const ROLES[] = {"system", "developer", "user", "assistant", "tool", "function"};
 
@@ -205,21 +202,40 @@ std::vector<size_t> message_counts(const common_json &messages, size_t head)
     return out;
 }
 
-/* Tokens of the text that stand for its first n bytes, or -1 when the cut would go through one. */
-int32_t tokens_before(const spliced_text &all, const chat_tokens &t, size_t n)
+/* A conversation as text and tokens. */
+struct conversation {
+    chat_request request;
+    std::shared_ptr<const chat_form> form; /* of its answer */
+    chat_text rendered;
+    chat_tail tail; /* the part that is wanted: all, or what follows an answer */
+    chat_tokens tokens;
+    size_t n_history_bytes = 0; /* before the generation prompt; 0: the template does not say */
+};
+
+chat_tokens tokenized(const chat *c, const conversation &all, const chat_text &text)
 {
+    return chat_tokenize(c->m, c->words, c->adds_bos && all.tail.begin == 0 && all.tail.n_front == 0, text);
+}
+
+/* Tokens of the wanted part before the first n bytes of the rendered text, or -1 when there are none, or the cut would go
+ * through one. */
+int32_t tokens_before(const chat *c, const conversation &all, size_t n_rendered)
+{
+    const size_t n = all.tail.place_of(n_rendered);
+    const chat_tokens &t = all.tokens;
+    const chat_text &text = all.tail.text;
+    if (n == chat_tail::NONE) {
+        return -1;
+    }
     const auto cut = std::lower_bound(t.cuts.begin(), t.cuts.end(), n,
                                       [](const chat_tokens::cut &a, size_t byte) { return a.byte < byte; });
     if (cut != t.cuts.end() && cut->byte == n) {
         return static_cast<int32_t>(cut->token);
     }
-    if (n == all.rendered.text.size()) {
+    if (n == text.text.size()) {
         return static_cast<int32_t>(t.tokens.size());
     }
-    if (all.is_inside_splice(n)) {
-        return -1;
-    }
-    const std::vector<int32_t> tokens = all.tokenize(n).tokens;
+    const std::vector<int32_t> tokens = tokenized(c, all, {text.text.substr(0, n), text.blocked.substr(0, n)}).tokens;
     const bool is_prefix =
         tokens.size() <= t.tokens.size() && std::equal(tokens.begin(), tokens.end(), t.tokens.begin());
     return is_prefix ? static_cast<int32_t>(tokens.size()) : -1;
@@ -265,53 +281,64 @@ struct marks {
     std::vector<int32_t> boundaries;
 };
 
+/* Tokens before the text of the user's first message. Templates that refuse a conversation without one do not tell where
+ * the system's words end, and some put the tools behind them; but what stands before another question tells it. */
+int32_t tokens_before_question(const rendering &r, const conversation &all)
+{
+    try {
+        chat_request asking = *r.request;
+        asking.messages = asking.front;
+        const rendering other = {r.c, &asking, r.markers, r.now};
+        const chat_text text = render(other, asking.messages.size(), false);
+        const size_t at = text.text.find(r.markers->sentinel(0));
+        if (at == std::string::npos || all.rendered.text.compare(0, at, text.text, 0, at) != 0) {
+            return 0;
+        }
+        const int32_t n_tokens = tokens_before(r.c, all, at);
+        const auto behind = std::upper_bound(all.tokens.cuts.begin(), all.tokens.cuts.end(), at,
+                                             [](size_t byte, const chat_tokens::cut &cut) { return byte < cut.byte; });
+        const bool has_cut = behind != all.tokens.cuts.begin();
+        return n_tokens >= 0 ? n_tokens : has_cut ? static_cast<int32_t>(std::prev(behind)->token) : 0;
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const chat_limit &) {
+        throw;
+    } catch (const std::exception &) { /* the template's refusal */
+        return 0;
+    }
+}
+
 /* A shorter conversation counts only if it is a prefix of the whole, in text and in tokens. */
-marks marks_of(const rendering &r, const spliced_text &all, const chat_tokens &t, size_t n_history_bytes)
+marks marks_of(const rendering &r, const conversation &all)
 {
     marks out;
     const size_t head = head_messages(r.request->messages);
     for (const size_t n : message_counts(r.request->messages, head)) {
         const size_t n_bytes = bytes_of_head(r, n, all.rendered.text);
-        const int32_t n_tokens = n_bytes > 0 ? tokens_before(all, t, n_bytes) : -1;
+        const int32_t n_tokens = n_bytes > 0 ? tokens_before(r.c, all, n_bytes) : -1;
         out.n_head = n == head ? std::max(n_tokens, 0) : out.n_head;
         add_boundary(n_tokens, &out.boundaries);
     }
-    out.n_history = n_history_bytes > 0 ? std::max(tokens_before(all, t, n_history_bytes), 0) : 0;
+    if (!r.request->front.is_null() && (out.n_head == 0 || !r.request->tools.is_null())) {
+        out.n_head = std::max(out.n_head, tokens_before_question(r, all));
+    }
+    out.n_history = all.n_history_bytes > 0 ? std::max(tokens_before(r.c, all, all.n_history_bytes), 0) : 0;
     add_boundary(out.n_history, &out.boundaries);
     return out;
 }
 
-/* ---- splices ------------------------------------------------------------------------------------------------------- */
+/* ---- the wanted part ----------------------------------------------------------------------------------------------- */
 
-/* The text of a generation prompt after these messages; none when the template does not just add one. */
-std::optional<std::string> opening_of(const rendering &r, const std::string &all, size_t n_history_bytes)
+void check_tokens(const model *m, const chat_request &request)
 {
-    if (r.request->add_generation_prompt) {
-        return n_history_bytes > 0 ? std::optional(all.substr(n_history_bytes)) : std::nullopt;
-    }
-    const std::string asking = render(r, r.request->messages.size(), true).text;
-    return is_prefix_of(all, asking) ? std::optional(asking.substr(all.size())) : std::nullopt;
-}
-
-void check_tokens(const model *m, const std::vector<chat_splice> &splices)
-{
-    for (const chat_splice &splice : splices) {
-        for (const int32_t token : splice.tokens) {
-            if (token < 0 || static_cast<uint32_t>(token) >= m->info.n_vocab) {
-                throw chat_invalid("token " + std::to_string(token) + " of a splice is outside the vocabulary");
-            }
+    for (const int32_t token : request.after.has_value() ? request.after->last : std::vector<int32_t>()) {
+        if (token < 0 || static_cast<uint32_t>(token) >= m->info.n_vocab) {
+            throw chat_invalid("token " + std::to_string(token) + " of the answer is outside the vocabulary");
         }
     }
 }
 
-/* A conversation as text and tokens. */
-struct conversation {
-    chat_request request;
-    std::shared_ptr<const chat_form> form; /* of its answer */
-    spliced_text text;
-    chat_tokens tokens;
-    size_t n_history_bytes = 0; /* before the generation prompt; 0: the template does not say */
-};
+enum class attempt { done, has_tools, failed };
 
 std::shared_ptr<const chat_form> form_of(const chat *c, const chat_wish &wish)
 {
@@ -322,31 +349,34 @@ std::shared_ptr<const chat_form> form_of(const chat *c, const chat_wish &wish)
     return chat_answer_form(c->m, *c->tmpl, c->analysis, &c->forms, wish);
 }
 
-/* One attempt; false: the messages in `unspliced` must be left out, more than before. */
-bool converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out,
-              std::set<size_t> *unspliced)
+/* has_tools: the template writes the tools again behind the answer, where they are known. failed: where the answer ends is
+ * not told by a rendering with this form of it. */
+attempt converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out)
 {
-    const rendering r = {c, &out->request, &markers, now};
-    const size_t n = out->request.messages.size();
-    out->form = form_of(c, out->request.wish);
-    out->text = {
-        render(r, n, out->request.add_generation_prompt), out->request.splices, {}, c->m, &c->words, c->adds_bos};
-    const std::string &all = out->text.rendered.text;
-    out->n_history_bytes = out->request.add_generation_prompt ? bytes_of_head(r, n, all) : all.size();
-    const bool has_splices = !out->request.splices.empty();
-    const auto opening = has_splices ? opening_of(r, all, out->n_history_bytes) : std::nullopt;
-    if (out->request.continues()) {
-        chat_answer_begin(*out->form, out->request, &out->text.rendered);
+    const chat_request &request = out->request;
+    const rendering r = {c, &request, &markers, now};
+    const size_t n = request.messages.size();
+    out->form = form_of(c, request.wish);
+    out->rendered = render(r, n, request.add_generation_prompt);
+    const std::string &all = out->rendered.text;
+    out->n_history_bytes = request.add_generation_prompt ? bytes_of_head(r, n, all) : all.size();
+    if (request.continues()) {
+        chat_answer_begin(*out->form, request, &out->rendered);
     }
-    std::vector<size_t> refused;
-    if (has_splices) {
-        refused = out->text.place(markers, opening);
+    if (request.form == chat_answer::none) {
+        out->tail.text = out->rendered;
+        out->tokens = tokenized(c, *out, out->tail.text);
+        return attempt::done;
     }
-    if (refused.empty()) {
-        out->tokens = out->text.tokenize(all.size(), &refused);
+    bool has_tools = false;
+    const auto tail = chat_tail_after(c->m, c->words, markers, out->rendered, *request.after, request.form,
+                                      request.n_marks, &has_tools);
+    if (!tail.has_value() || has_tools) {
+        return has_tools ? attempt::has_tools : attempt::failed;
     }
-    unspliced->insert(refused.begin(), refused.end());
-    return refused.empty();
+    out->tail = *tail;
+    out->tokens = tokenized(c, *out, out->tail.text);
+    return chat_tail_keeps_spelling(c->m, out->tail, out->tokens) ? attempt::done : attempt::failed;
 }
 
 /* A template that failed on a request with arguments that are no JSON mostly did so because of them. */
@@ -359,35 +389,43 @@ bool converse(const chat *c, const control_markers &markers, std::time_t now, co
                        " (the arguments of a tool call are not JSON: " + request.unread_arguments.substr(0, 200) + ")");
 }
 
+/* Another form of the answer to go on after, and at last none: then all is rendered, rather than refused. False: that was
+ * it. */
+bool has_next_form(const chat_request &request, chat_repair *repair)
+{
+    const chat_answer form = request.form;
+    *repair = chat_repair();
+    repair->form = form == chat_answer::calls ? chat_answer::text : chat_answer::none;
+    return form != chat_answer::none;
+}
+
 /* What is left to do about a request that the template refused. False: nothing. */
 bool repair_more(const chat_request &request, chat_repair *repair)
 {
-    if (!request.splices.empty()) { /* left out rather than the request refused */
-        for (const chat_splice &splice : request.splices) {
-            repair->unspliced.insert(splice.message);
-        }
-        return true;
-    }
     if (request.has_odd_ids) {
         return repair->renames_ids = true;
     }
     if (!request.unread_arguments.empty() && !repair->encloses_arguments) {
         return repair->encloses_arguments = true;
     }
-    return false;
+    return has_next_form(request, repair);
 }
 
-/* Splices that do not fit the template are left out, rather than the request refused. */
 conversation converse_somehow(const chat *c, const std::string &given, const control_markers &markers, std::time_t now)
 {
-    chat_repair repair;
-    for (size_t n_passes = 1;; n_passes++) {
+    for (chat_repair repair;;) {
         conversation out;
         out.request = chat_request_read(c->m, given, *c->tmpl, c->analysis, markers, repair);
-        check_tokens(c->m, out.request.splices);
+        check_tokens(c->m, out.request);
         try {
-            if (converse(c, markers, now, &out, &repair.unspliced)) {
+            const attempt found = converse(c, markers, now, &out);
+            if (found == attempt::done) {
                 return out;
+            }
+            if (found == attempt::has_tools && repair.keeps_tools) {
+                repair.keeps_tools = false;
+            } else {
+                has_next_form(out.request, &repair);
             }
         } catch (const std::bad_alloc &) {
             throw;
@@ -399,10 +437,6 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
             if (!repair_more(out.request, &repair)) {
                 rethrow(e, out.request);
             }
-        }
-        if (n_passes == SPLICE_PASSES_MAX) {
-            out.request.has_odd_ids = false;
-            repair_more(out.request, &repair);
         }
     }
 }
@@ -424,7 +458,7 @@ template <typename T> struct owned {
 
 void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const marks &at)
 {
-    const std::string &text_of_all = all.text.rendered.text;
+    const std::string &text_of_all = all.rendered.text;
     const std::string opening = all.n_history_bytes > 0 ? text_of_all.substr(all.n_history_bytes) : all.form->opening;
     const std::string syntax = chat_answer_syntax(*all.form, all.request.continues(), opening);
     const std::string constraint = chat_constraint(c->m, c->words, *all.form, opening, all.request.thinking_tokens_max);
@@ -432,9 +466,8 @@ void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const 
     owned<char> syntax_bytes(syntax.data(), syntax.size());
     owned<char> constraint_bytes(constraint.data(), constraint.size());
     owned<char> stops_bytes(stops.data(), stops.size());
-    const std::string shown = all.text.shown();
     owned<int32_t> tokens(all.tokens.tokens.data(), all.tokens.tokens.size());
-    owned<char> text(shown.data(), shown.size());
+    owned<char> text(all.tail.text.text.data(), all.tail.text.text.size());
     owned<int32_t> bounds(at.boundaries.data(), at.boundaries.size());
     *out = {tokens.bytes.release(),
             tokens.n,
@@ -443,8 +476,8 @@ void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const 
             bounds.bytes.release(),
             bounds.n,
             static_cast<size_t>(at.n_history),
-            all.text.splices.size(),
             static_cast<size_t>(at.n_head),
+            all.request.form != chat_answer::none,
             syntax_bytes.bytes.release(),
             syntax_bytes.n,
             constraint_bytes.bytes.release(),
@@ -549,6 +582,6 @@ int chat_render(const chat *c, const char *request, size_t n_bytes, llm_prompt *
         const std::time_t now = std::time(nullptr);
         const conversation all = converse_somehow(c, given, markers, now);
         const rendering r = {c, &all.request, &markers, now};
-        fill_prompt(out, c, all, marks_of(r, all.text, all.tokens, all.n_history_bytes));
+        fill_prompt(out, c, all, marks_of(r, all));
     });
 }

@@ -71,7 +71,7 @@ class control_markers {
 
     std::string wrap(std::string_view text) const; /* text of a message, ready for the template */
 
-    /* Stands for the text of a spliced message until it has been rendered; `unwrap` leaves it. */
+    /* Stands for the end of a message's text until it has been rendered; `unwrap` leaves it. */
     std::string sentinel(size_t i) const;
 
     /* Takes the markers out of rendered text and blocks what they enclose. `blocked` has one byte per byte of text. */

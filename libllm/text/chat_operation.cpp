@@ -216,15 +216,15 @@ void of_sort(const value &input, const values &arguments)
     spend_copies(64, budget().weigh(input).n_bytes);
 }
 
-void of_dictsort(const value &input)
+void of_dictsort(const value &input, const values &arguments)
 {
-    values keys, items;
+    const value by = argument(arguments, "by", 1);
+    const bool is_by_value = is_text(by) && by->val_str.str() == "value";
+    values keys;
     for (const auto &[key, item] : input->val_obj) {
-        keys.push_back(key);
-        items.push_back(item);
+        keys.push_back(is_by_value ? item : key);
     }
     check_order(keys);
-    check_order(items);
     spend_copies(64, budget().weigh(input).n_bytes);
 }
 
@@ -295,18 +295,12 @@ const std::map<std::string, operation> ON_TEXTS = {
     {"trim", of_strip},  {"lstrip", of_strip}, {"rstrip", of_strip},    {"tojson", of_tojson},
 };
 const std::map<std::string, operation> ON_CONTAINERS = {
-    {"length", of_nothing},    {"count", of_nothing},
-    {"first", of_nothing},     {"last", of_nothing},
-    {"default", of_nothing},   {"d", of_nothing},
-    {"get", of_map},           {"list", of_list},
-    {"reverse", of_list},      {"slice", of_list},
-    {"pop", of_list},          {"keys", of_list},
-    {"values", of_list},       {"items", of_items},
-    {"map", of_map},           {"select", of_select},
-    {"reject", of_select},     {"selectattr", of_select},
-    {"rejectattr", of_select}, {"join", of_join},
-    {"sort", of_sort},         {"append", of_append},
-    {"tojson", of_tojson},     {"dictsort", [](const value &input, const values &) { of_dictsort(input); }},
+    {"length", of_nothing},  {"count", of_nothing},     {"first", of_nothing},     {"last", of_nothing},
+    {"default", of_nothing}, {"d", of_nothing},         {"get", of_map},           {"list", of_list},
+    {"reverse", of_list},    {"slice", of_list},        {"pop", of_list},          {"keys", of_list},
+    {"values", of_list},     {"items", of_items},       {"map", of_map},           {"select", of_select},
+    {"reject", of_select},   {"selectattr", of_select}, {"rejectattr", of_select}, {"join", of_join},
+    {"sort", of_sort},       {"append", of_append},     {"tojson", of_tojson},     {"dictsort", of_dictsort},
 };
 
 } // namespace

@@ -15,8 +15,8 @@ constexpr size_t DEPTH_MAX = 128;    /* reading and rendering recurse once per l
 /* What a template's variables may not be called: the request or the model decides these. */
 const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
 const char *const MEMBERS[] = {
-    "messages",           "tools",   "tool_choice",           "parallel_tool_calls", "constraint",
-    "continues",          "splices", "add_generation_prompt", "reasoning_apart",     "chat_template_kwargs",
+    "messages",           "tools", "tool_choice",           "parallel_tool_calls", "constraint",
+    "continues",          "after", "add_generation_prompt", "reasoning_apart",     "chat_template_kwargs",
     "thinking_tokens_max"};
 
 template <size_t N> bool is_in(const char *const (&table)[N], const std::string &name)
@@ -110,69 +110,109 @@ common_json wrapped(const common_json &value, const control_markers &markers)
     return value;
 }
 
-/* ---- splices ------------------------------------------------------------------------------------------------------- */
+/* ---- an answer whose tokens are known ------------------------------------------------------------------------------ */
 
-chat_splice read_splice(const common_json &splice, const common_json &messages)
+std::vector<int32_t> read_tokens(const common_json &after)
 {
-    if (!splice.is_object() || !splice.contains("message") || !splice.at("message").is_number_integer() ||
-        !splice.contains("tokens") || !splice.at("tokens").is_array()) {
-        throw chat_invalid("a splice needs a message and tokens");
-    }
-    chat_splice out;
-    const int64_t message = splice.at("message").get<int64_t>();
-    if (message < 0 || static_cast<uint64_t>(message) >= messages.size()) {
-        throw chat_invalid("a splice stands for a message that is not there");
-    }
-    out.message = static_cast<size_t>(message);
-    if (!messages.at(out.message).is_object() || messages.at(out.message).value("role", "") != "assistant") {
-        throw chat_invalid("a splice stands for a message that is not the assistant's");
-    }
-    for (const common_json &token : splice.at("tokens")) {
-        if (!token.is_number_integer()) {
-            throw chat_invalid("the tokens of a splice are not integers");
+    std::vector<int32_t> out;
+    if (after.contains("last")) {
+        for (const common_json &token : after.at("last")) {
+            if (!token.is_number_integer()) {
+                throw chat_invalid("the last tokens of the answer to go on after are not integers");
+            }
+            out.push_back(token.get<int32_t>());
         }
-        out.tokens.push_back(token.get<int32_t>());
     }
-    out.rest = splice.value("rest", "");
     return out;
 }
 
-/* A message that is continued has no answer's tokens yet. */
-std::vector<chat_splice> read_splices(const common_json &request, const std::set<size_t> &unspliced, bool continues)
+/* A message that is continued has no tokens of a whole answer. */
+std::optional<chat_after> read_after(const common_json &request, bool continues)
 {
-    const size_t n_messages = request.at("messages").size();
-    std::vector<chat_splice> out;
-    const char *name = "splices";
+    const char *name = "after";
     if (!request.contains(name) || request.at(name).is_null()) {
+        return std::nullopt;
+    }
+    const common_json &after = request.at(name), &messages = request.at("messages");
+    if (!after.is_object() || !after.contains("message") || !after.at("message").is_number_integer()) {
+        throw chat_invalid("what to go on after needs a message");
+    }
+    const int64_t message = after.at("message").get<int64_t>();
+    if (message < 0 || static_cast<uint64_t>(message) >= messages.size()) {
+        throw chat_invalid("the message to go on after is not there");
+    }
+    const common_json &answer = messages.at(static_cast<size_t>(message));
+    if (!answer.is_object() || answer.value("role", "") != "assistant") {
+        throw chat_invalid("the message to go on after is not the assistant's");
+    }
+    if (continues && static_cast<uint64_t>(message) + 1 == messages.size()) {
+        return std::nullopt;
+    }
+    return chat_after{static_cast<size_t>(message), after.value("rest", ""), read_tokens(after)};
+}
+
+bool has_calls(const common_json &message)
+{
+    return message.contains("tool_calls") && message.at("tool_calls").is_array() && !message.at("tool_calls").empty();
+}
+
+/* The answer as it is given to the template: only where it ends will be looked at, and what later messages may ask of it,
+ * names and ids of its calls. */
+common_json marked_answer(const common_json &answer, chat_answer form, const std::string &mark)
+{
+    common_json out = common_json::object();
+    out["role"] = "assistant";
+    if (form == chat_answer::text) {
+        out["content"] = mark;
         return out;
     }
-    if (!request.at(name).is_array()) {
-        throw chat_invalid(std::string(name) + " is not a list");
+    common_json calls = common_json::array();
+    for (common_json call : answer.at("tool_calls")) {
+        const bool is_last = calls.size() + 1 == answer.at("tool_calls").size();
+        call["function"]["arguments"] = is_last ? "{\"_\": \"" + mark + "\"}" : std::string("{}");
+        calls.push_back(call);
     }
-    for (const common_json &item : request.at(name)) {
-        chat_splice splice = read_splice(item, request.at("messages"));
-        if (!out.empty() && splice.message <= out.back().message) {
-            throw chat_invalid(std::string(name) + " are not in the order of the messages");
+    out["content"] = "";
+    out["tool_calls"] = calls;
+    return out;
+}
+
+/* Marks behind the texts that a template might put somewhere else than behind the answer, or leave out. */
+void mark_later(common_json &messages, size_t from, const control_markers &markers, size_t *n_marks)
+{
+    for (size_t i = from; i < messages.size(); i++) {
+        common_json &message = messages[i];
+        const std::string role = message.is_object() ? message.value("role", "") : "";
+        if ((role == "system" || role == "developer" || role == "tool") && message.contains("content") &&
+            message.at("content").is_string() && !message.at("content").get<std::string>().empty()) {
+            message["content"] = message.at("content").get<std::string>() + markers.sentinel((*n_marks)++);
         }
-        const bool is_continued = continues && splice.message + 1 == n_messages;
-        if (!is_continued && unspliced.count(splice.message) == 0) {
-            out.push_back(std::move(splice));
+    }
+}
+
+common_json with_marks(const common_json &messages, const control_markers &markers, chat_request *r)
+{
+    if (r->form == chat_answer::none) {
+        return messages;
+    }
+    common_json marked = messages, out = common_json::array();
+    common_json &answer = marked[r->after->message];
+    answer = marked_answer(answer, r->form, markers.sentinel(r->n_marks++));
+    mark_later(marked, r->after->message + 1, markers, &r->n_marks);
+    for (const common_json &message : marked) {
+        const std::string role = message.is_object() ? message.value("role", "") : "";
+        if (!out.empty() || (role != "system" && role != "developer")) {
+            out.push_back(message);
         }
     }
     return out;
 }
 
-common_json with_sentinels(const common_json &messages, const std::vector<chat_splice> &splices,
-                           const control_markers &markers)
+/* The mark behind all others tells where the template puts the tools. */
+void mark_tools(common_json &tools, const control_markers &markers, size_t n_marks)
 {
-    common_json out = messages;
-    for (size_t i = 0; i < splices.size(); i++) {
-        common_json message = common_json::object();
-        message["role"] = "assistant";
-        message["content"] = markers.sentinel(i) + splices[i].rest;
-        out[splices[i].message] = message;
-    }
-    return out;
+    common_json &function = tools[tools.size() - 1]["function"];
+    function["description"] = function.value("description", "") + markers.sentinel(n_marks);
 }
 
 /* ---- the template's abilities -------------------------------------------------------------------------------------- */
@@ -450,6 +490,61 @@ void take_begun(common_json &messages, chat_request *out)
     messages.erase(messages.size() - 1);
 }
 
+/* The system's messages and a question: what stands before its text is what many conversations share. */
+common_json front_of(const common_json &messages, const control_markers &markers)
+{
+    common_json out = common_json::array();
+    for (const common_json &message : messages) {
+        const std::string role = message.is_object() ? message.value("role", "") : "";
+        if (role == "user") {
+            common_json question = common_json::object();
+            question["role"] = role;
+            question["content"] = markers.sentinel(0);
+            out.push_back(question);
+            return out;
+        }
+        if (role != "system" && role != "developer") {
+            break;
+        }
+        out.push_back(message);
+    }
+    return common_json();
+}
+
+chat_answer form_of(const common_json &request, const std::optional<chat_after> &after, chat_answer wanted)
+{
+    if (!after.has_value()) {
+        return chat_answer::none;
+    }
+    const bool calls = has_calls(request.at("messages").at(after->message));
+    return wanted == chat_answer::calls && !calls ? chat_answer::text : wanted;
+}
+
+/* Calls and tools where the template has no form for them. */
+common_json written(const common_json &messages, const chat_wish &wish, const chat_analysis &analysis, bool tells_tools)
+{
+    common_json out = analysis.knows_calls ? messages : with_written_calls(messages);
+    if (tells_tools && wish.has_tools() && !(analysis.describes_tools && analysis.knows_calls)) {
+        describe_tools(wish.tools, !analysis.describes_tools, !analysis.knows_calls, out);
+    }
+    return out;
+}
+
+/* Tools as the template may see them. */
+common_json shown_tools(const common_json &tools, const chat_request &request, const control_markers &markers,
+                        bool keeps_tools)
+{
+    const bool is_marked = request.form != chat_answer::none;
+    if (tools.is_null() || tools.empty() || (is_marked && !keeps_tools)) {
+        return tools.is_null() || !is_marked ? tools : common_json();
+    }
+    common_json out = tools;
+    if (is_marked) {
+        mark_tools(out, markers, request.n_marks);
+    }
+    return wrapped(out, markers);
+}
+
 } // namespace
 
 chat_request chat_request_read(const model *m, const std::string &given, const common_chat_template &tmpl,
@@ -461,11 +556,12 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     }
     chat_request out;
     const bool continues = read_bool(request, "continues", false);
-    out.splices = read_splices(request, repair.unspliced, continues);
+    out.after = read_after(request, continues);
+    out.form = form_of(request, out.after, repair.form);
     const common_json tools =
         request.value("tools", common_json()).is_null() ? common_json() : fit_tools(request.at("tools"));
     out.wish = read_wish(m, request, tools);
-    common_json messages = without_nulls(with_sentinels(request.at("messages"), out.splices, markers));
+    common_json messages = without_nulls(with_marks(request.at("messages"), markers, &out));
     if (continues) {
         take_begun(messages, &out);
     }
@@ -473,15 +569,16 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
         rename_ids(messages);
     }
     out.has_odd_ids = !repair.renames_ids && has_ids(messages);
-    if (!analysis.knows_calls) {
-        messages = with_written_calls(messages);
+    const common_json front = out.form == chat_answer::none ? front_of(request.at("messages"), markers) : common_json();
+    if (!front.is_null() && (out.wish.has_tools() || front.size() > 1)) {
+        std::string unread;
+        out.front = wrapped(fit_messages(written(without_nulls(front), out.wish, analysis, true), tmpl, false, &unread),
+                            markers);
     }
-    if (out.wish.has_tools() && !(analysis.describes_tools && analysis.knows_calls)) {
-        describe_tools(tools, !analysis.describes_tools, !analysis.knows_calls, messages);
-    }
+    messages = written(messages, out.wish, analysis, out.form == chat_answer::none);
     messages = fit_messages(messages, tmpl, repair.encloses_arguments, &out.unread_arguments);
     out.messages = wrapped(messages, markers);
-    out.tools = tools.is_null() ? tools : wrapped(tools, markers);
+    out.tools = shown_tools(tools, out, markers, repair.keeps_tools);
     out.kwargs = wrapped(out.wish.kwargs, markers);
     out.add_generation_prompt = !out.continues() && read_bool(request, "add_generation_prompt", true);
     const common_json budget = request.value("thinking_tokens_max", common_json());

@@ -4,14 +4,14 @@
 
 #include <common/chat.h>
 
-#include <set>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "text/chat_after.h"
 #include "text/chat_control.h"
 #include "text/chat_form.h"
-#include "text/chat_splice.h"
 
 /* The request is not what llm_chat_render takes. */
 struct chat_invalid : std::runtime_error {
@@ -19,11 +19,14 @@ struct chat_invalid : std::runtime_error {
 };
 
 struct chat_request {
-    common_json messages;             /* array; strings are wrapped in the markers */
-    common_json tools;                /* array, or null */
-    common_json kwargs;               /* object: variables for the template */
-    std::vector<chat_splice> splices; /* ascending by message */
-    std::string unread_arguments;     /* of the first tool call whose arguments are no JSON; "": of none */
+    common_json messages; /* array; strings are wrapped in the markers */
+    common_json front;    /* up to the user's first message, whose text is the first sentinel; null: not asked for */
+    common_json tools;    /* array, or null */
+    common_json kwargs;   /* object: variables for the template */
+    std::optional<chat_after> after;      /* the answer behind which the wanted part begins */
+    chat_answer form = chat_answer::none; /* how that answer was written; none: it was not, and all is wanted */
+    size_t n_marks = 0;                   /* sentinels in the messages */
+    std::string unread_arguments;         /* of the first tool call whose arguments are no JSON; "": of none */
     bool add_generation_prompt = true;
     chat_wish wish;              /* what the answer is to be */
     std::string begun_reasoning; /* of the message that is continued, which is no longer among the messages */
@@ -37,17 +40,19 @@ struct chat_request {
     }
 };
 
-/* What to do to a conversation, since the template refused it as it came. */
+/* What to do to a conversation, since the template refused it as it came, or did not tell where its answer ends. */
 struct chat_repair {
-    std::set<size_t> unspliced;      /* messages to leave as they are, though there are tokens for them */
+    chat_answer form = chat_answer::calls; /* of the answer to go on after, if there is one and it has calls */
+    bool keeps_tools = true;         /* else the template is not told of them, as it has put them behind that answer */
     bool renames_ids = false;        /* ids of calls become nine letters and digits */
     bool encloses_arguments = false; /* arguments that are no JSON become a member of an object */
 };
 
 /* Parses and checks the JSON (throws chat_invalid), and brings messages and tools into the shape that this template can
  * digest: text or typed content, arguments of tool calls as object or string, a system role or none. Arguments that are
- * no JSON stay a string: a model wrote them, and its mistake is part of the history for good. Of each message to be
- * spliced, the sentinel stands for what it says. Where the template does not write calls or tools, we do. */
+ * no JSON stay a string: a model wrote them, and its mistake is part of the history for good. Where the
+ * template does not write calls or tools, we do. What stands in front of the answer to go on after is not wanted: the
+ * system's first words, which a template might move behind it, are left out. */
 chat_request chat_request_read(const model *m, const std::string &given, const common_chat_template &tmpl,
                                const chat_analysis &analysis, const control_markers &markers,
                                const chat_repair &repair);

@@ -166,8 +166,19 @@ static void test_what_crashes_jinja_is_refused(void)
         "{{ ([10, '9', 11, '1x', 2] + (range(90) | list)) | sort }}",
         "{{ ([1.0, 'nan' | float, 2.0] + (range(90) | list)) | sort }}",
         "{{ {1: 1, 'a': 2} | dictsort }}",
+        "{{ {'a': 1, 'b': '2'} | dictsort(by='value') }}",
+        "{{ {'a': 1, 'b': '2'} | dictsort(false, 'value') }}",
     };
     CHECK_ALL(sources);
+}
+
+/* The arguments of a call: only the order of their names is asked for. */
+static void test_values_of_every_kind_are_sorted_by_their_names(void)
+{
+    char error[512];
+    CHECK_INT(outcome_of("{{ {'b': 1, 'a': 'x', 'c': {'d': [none]}} | dictsort }}", error), LLM_OK);
+    CHECK_INT(outcome_of("{% for k, v in {'b': 1, 'a': 'x'} | dictsort(by='key') %}{{ k }}{% endfor %}", error),
+              LLM_OK);
 }
 
 /* `n` times `part` between the ends. */
@@ -415,6 +426,7 @@ int main(void)
     RUN(test_texts_end);
     RUN(test_lists_end);
     RUN(test_what_crashes_jinja_is_refused);
+    RUN(test_values_of_every_kind_are_sorted_by_their_names);
     RUN(test_sources_that_nest_without_end_are_refused);
     RUN(test_variables_without_end_are_refused);
     RUN(test_templates_at_the_limits_work);

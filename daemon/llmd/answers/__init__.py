@@ -1,1 +1,1 @@
-"""Which tokens an answer was made of, to be spliced in where the client sends the answer back."""
+"""Which tokens an answer was made of, so that the next prompt goes on after them."""

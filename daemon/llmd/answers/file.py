@@ -4,7 +4,7 @@ as it is saved (saved.py).
     magic     8 bytes
     version   u32, little-endian
     checksum  32 bytes, BLAKE2b of the body
-    body      MessagePack: [fingerprint, [[owner, session, mode, [[digest, tokens, rest], ...]], ...]]
+    body      MessagePack: [fingerprint, [[owner, session, mode, [[digest, tokens, rest, since, facts], ...]], ...]]
 
 The file lies beside the sessions of the same model, in the directory that libllm holds locked from the engine's opening
 to its closing: only then is it touched. Nothing of the body is believed before its checksum is right, and what is not
@@ -33,7 +33,7 @@ log = logging.getLogger("llmd.history")
 
 FILE_NAME = "answers.msgpack"
 _MAGIC = b"llmd-ans"
-_VERSION = 1
+_VERSION = 2
 _CHECKSUM_BYTES = 32
 _HEAD = struct.Struct(f"<{len(_MAGIC)}sI{_CHECKSUM_BYTES}s")
 _MODE = 0o600

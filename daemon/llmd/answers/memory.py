@@ -1,9 +1,11 @@
 """Answers with the tokens that they were made of, found again by content when a client sends them back.
 
 Text that a model wrote often tokenizes otherwise than it was written, and templates write past answers otherwise than
-new ones. So each finished answer of a session is kept with its tokens, under a digest of the whole conversation up to
-and including the answer. A later request whose messages have the same digest up to there gets these tokens spliced into
-its prompt (llm_chat_render). A message that was edited, and all after it, have other digests and never match.
+new ones; they leave out old reasoning, write calls anew, and move the tools. So each finished answer of a session is
+kept with its tokens and those of the messages before it, under a digest of the whole conversation up to and including
+the answer. A later request whose messages have the same digest up to there goes on after these tokens: the template
+makes only what follows (llm_chat_render). A message that was edited, and all after it, have other digests and never
+match. An answer has the tokens since the answer that its own prompt went on after: together they are the past.
 
 The digest forgives what clients change without meaning anything by it: null, "" and blank are one; arguments of tool
 calls are compared as values; ids of calls and reasoning are left out. Owned by the event loop.
@@ -13,22 +15,24 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Annotated, Any
 
 import msgspec
 
 from ..core import limits
-from ..core.asked import HistoryMode, PlainMessage, PlainToolCall
+from ..core.asked import HistoryMode, PlainMessage, PlainToolCall, Tool
 from ..core.errors import ApiError
 from ..core.shares import who_must_go
 from ..engine.json_scan import ARGUMENTS
 
 _TOKEN_BYTES = 4
 _DIGEST_BYTES = 16
+_LAST_TOKENS = 32
+"""Of an answer, for the renderer: more than any word that a template writes behind one, and models write, too."""
 _THINK, _THOUGHT = "<think>", "</think>"
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
@@ -41,9 +45,17 @@ def digest_of(previous: bytes, message: PlainMessage) -> bytes:
     return hashlib.blake2b(previous + _encode(_meaning(message)), digest_size=_DIGEST_BYTES).digest()
 
 
-def digests_of(messages: Sequence[PlainMessage]) -> list[bytes]:
+def digests_of(messages: Sequence[PlainMessage], tools: Sequence[Tool] = ()) -> list[bytes]:
     """Of the conversation up to and including each message."""
-    return list(accumulate(messages, digest_of, initial=b""))[1:]
+    return list(accumulate(messages, digest_of, initial=_digest(tools) if tools else b""))[1:]
+
+
+def variables_digest(variables: Mapping[str, Any]) -> bytes:
+    return _digest(variables) if variables else b""
+
+
+def _digest(value: Any) -> bytes:
+    return hashlib.blake2b(_encode(value), digest_size=_DIGEST_BYTES).digest()
 
 
 def _meaning(message: PlainMessage) -> list[Any]:
@@ -84,17 +96,31 @@ def _plain(value: Any, levels: int = limits.ARGUMENTS_DEPTH_MAX) -> Any:
 # --- answers ---------------------------------------------------------------------------------------------------------
 
 
+class PromptFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What has to be known of a prompt by those that go on after it."""
+
+    variables: bytes = b""
+    """Digest of the template's variables."""
+    n_head: int = 0
+    """As Prompt has it."""
+    user_starts: dict[int, int] = {}
+    """Number of a user's message, from 1, to the tokens before it; the latest few."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What took the place of one assistant message."""
+    """What took the place of one assistant message, and of what stands before it."""
 
     tokens: bytes
-    """int32 little-endian: the generation prompt, then what was generated and is resident."""
+    """int32 little-endian: the prompt, behind the tokens of `since`, then what was generated and is resident."""
     rest: str
     """Text of the answer that they do not cover: the last token is not resident when a limit ended it."""
+    since: bytes = b""
+    """Digest of the answer that the prompt went on after; b"": of none, its tokens are all here."""
+    facts: PromptFacts = PromptFacts()
 
 
-def answer_of(opening: bytes, generated: bytes, text: str, spell: Callable[[bytes], bytes]) -> Answer | None:
+def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes], bytes]) -> Answer | None:
     """The answer of `text`, if the generated tokens can be shown to be its own: as many as spell a beginning of it.
 
     What was cut off by a stop string, or in the middle of a character, is spelled out beyond the text and left out.
@@ -109,7 +135,7 @@ def answer_of(opening: bytes, generated: bytes, text: str, spell: Callable[[byte
     for _ in range(n_left_out_max + 1):
         said = spelled.decode("utf-8", "replace")
         if tail.startswith(said):
-            return Answer(opening + sure + end, tail[len(said) :])
+            return Answer(prompt + sure + end, tail[len(said) :])
         last = spell(end[-_TOKEN_BYTES:])
         spelled = spelled[: len(spelled) - len(last)]
         end = end[:-_TOKEN_BYTES]
@@ -117,17 +143,21 @@ def answer_of(opening: bytes, generated: bytes, text: str, spell: Callable[[byte
 
 
 @dataclass(frozen=True, slots=True)
-class Splice:
-    """Tokens for one message of a request."""
+class Past:
+    """What a request goes on after: all up to and including one of its messages."""
 
     message: int
+    digest: bytes
+    """Of the conversation up to it."""
     tokens: bytes
-    """As Answer has them."""
     rest: str
+    """As Answer has it."""
+    facts: PromptFacts
 
     def rendered(self) -> dict[str, Any]:
         """As llm_chat_render takes it."""
-        return {"message": self.message, "tokens": memoryview(self.tokens).cast("i").tolist(), "rest": self.rest}
+        last = memoryview(self.tokens).cast("i")[-_LAST_TOKENS:].tolist()
+        return {"message": self.message, "rest": self.rest, "last": last}
 
 
 class StoredAnswer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -136,6 +166,11 @@ class StoredAnswer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
     digest: Annotated[bytes, msgspec.Meta(min_length=_DIGEST_BYTES, max_length=_DIGEST_BYTES)]
     tokens: bytes
     rest: str
+    since: Annotated[bytes, msgspec.Meta(max_length=_DIGEST_BYTES)] = b""
+    facts: PromptFacts = PromptFacts()
+
+    def kept(self) -> Answer:
+        return Answer(self.tokens, self.rest, self.since, self.facts)
 
 
 class StoredSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -178,20 +213,21 @@ class AnswerMemory:
         said = self._sessions.get((owner, session))
         return (said.mode if said is not None else None) or default
 
-    def splices(self, owner: int, session: str, digests: Sequence[bytes]) -> list[Splice]:
-        """The answers of this session in a conversation with these digests (digests_of)."""
+    def past(self, owner: int, session: str, digests: Sequence[bytes]) -> Past | None:
+        """The longest past that is known of a conversation with these digests (digests_of)."""
         said = self._sessions.get((owner, session))
         if said is None:
-            return []
-        found = []
-        for index, digest in enumerate(digests):
-            answer = said.answers.get(digest)
-            if answer is not None:
-                said.answers.move_to_end(digest)
-                found.append(Splice(index, answer.tokens, answer.rest))
-        if found:
-            self._sessions.move_to_end((owner, session))
-        return found
+            return None
+        for index in range(len(digests) - 1, -1, -1):
+            chain = _chain(said, digests[index])
+            if chain:
+                for digest in chain:
+                    said.answers.move_to_end(digest)
+                self._sessions.move_to_end((owner, session))
+                last = said.answers[digests[index]]
+                tokens = b"".join(said.answers[digest].tokens for digest in chain)
+                return Past(index, digests[index], tokens, last.rest, last.facts)
+        return None
 
     def visit(self, owner: int, session: str) -> SessionAnswers:
         """The session as it is now, for an answer that comes later."""
@@ -209,7 +245,7 @@ class AnswerMemory:
         said.answers[digest] = answer
         self.n_bytes += _bytes_of(answer)
         while len(said.answers) > self._answers_max:
-            self._drop(said, next(iter(said.answers)))
+            self._retire(said, next(iter(said.answers)))
         while self.n_bytes > self._bytes_max:
             self._drop_oldest()
 
@@ -250,7 +286,10 @@ class AnswerMemory:
         said = self._sessions.get((owner, session))
         if said is None or not (said.answers or said.mode is not None):
             return None
-        answers = [StoredAnswer(digest, answer.tokens, answer.rest) for digest, answer in said.answers.items()]
+        answers = [
+            StoredAnswer(digest, answer.tokens, answer.rest, answer.since, answer.facts)
+            for digest, answer in said.answers.items()
+        ]
         return StoredSession(owner, session, said.mode, answers)
 
     def restore(self, session: StoredSession) -> None:
@@ -258,7 +297,7 @@ class AnswerMemory:
         if session.mode is not None:
             self._of(session.owner, session.name).mode = session.mode
         for answer in session.answers:
-            self.keep(session.owner, session.name, answer.digest, Answer(answer.tokens, answer.rest))
+            self.keep(session.owner, session.name, answer.digest, answer.kept())
 
     def restore_as(self, owner: int, name: str, session: StoredSession | None) -> None:
         """What was stored of one session, for another. None: nothing was."""
@@ -277,11 +316,39 @@ class AnswerMemory:
         if answer is not None:
             self.n_bytes -= _bytes_of(answer)
 
+    def _retire(self, said: SessionAnswers, digest: bytes) -> None:
+        """The answers that went on after it take its tokens over."""
+        gone = said.answers[digest]
+        self._drop(said, digest)
+        for later, answer in said.answers.items():
+            if answer.since == digest:
+                said.answers[later] = replace(answer, tokens=gone.tokens + answer.tokens, since=gone.since)
+                self.n_bytes += len(gone.tokens)
+
     def _drop_oldest(self) -> None:
+        """With all that goes on after it."""
         key, said = next((key, said) for key, said in self._sessions.items() if said.answers)
-        self._drop(said, next(iter(said.answers)))
+        later: defaultdict[bytes, list[bytes]] = defaultdict(list)
+        for digest, answer in said.answers.items():
+            later[answer.since].append(digest)
+        gone = [next(iter(said.answers))]
+        for digest in gone:
+            self._drop(said, digest)
+            gone += later[digest]
         if not said.answers and said.mode is None:
             del self._sessions[key]
+
+
+def _chain(said: SessionAnswers, digest: bytes) -> list[bytes]:
+    """The answers that make up the past with this digest, the first one first; empty: one of them is not there."""
+    chain: list[bytes] = []
+    while digest:
+        answer = said.answers.get(digest)
+        if answer is None or len(chain) > len(said.answers):
+            return []
+        chain.append(digest)
+        digest = answer.since
+    return chain[::-1]
 
 
 def _bytes_of(answer: Answer) -> int:

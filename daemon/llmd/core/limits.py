@@ -95,6 +95,8 @@ LOG_PROBABILITIES_MAX = 262_144
 TEMPLATE_VARIABLES_MAX = 64
 """Of chat_template_kwargs; libllm refuses more (chat_request.cpp)."""
 SESSION_ID_CHARS_MAX = 128
+USER_ID_CHARS_MAX = 4096
+"""Of metadata.user_id, to be looked into for a session's id (core/session_key.py); a longer one has none."""
 ARGUMENTS_DEPTH_MAX = 128
 """Levels of a tool call's arguments that are compared as values; libllm renders no more either (chat_request.cpp)."""
 ARGUMENTS_VALUES_MAX = 16_384

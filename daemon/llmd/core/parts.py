@@ -119,6 +119,8 @@ class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
     """Index of the first prompt token that differs from what was resident."""
     diverged_before: str | None = None
     diverged_after: str | None = None
+    history: Literal["resident"] | None = None
+    """resident: the past is the tokens that it was made of, however the template would write it now."""
 
 
 class End(msgspec.Struct, frozen=True):

@@ -6,9 +6,12 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import msgspec
+
 from . import limits
 from .errors import ApiError, shown
 
+_USER_SESSION = re.compile(r"user_.*_session_([0-9A-Za-z-]+)")
 _VALID = re.compile(rf"[\x21-\x7e]{{1,{limits.SESSION_ID_CHARS_MAX}}}")
 
 EXPLICIT_HEADER = "x-llm-session-id"
@@ -16,16 +19,19 @@ CLAUDE_HEADER = "x-claude-code-session-id"
 AGENT_HEADER = "x-claude-code-agent-id"
 PARENT_HEADER = "x-parent-session-id"
 PARENT_AGENT_HEADER = "x-claude-code-parent-agent-id"
+THREAD_HEADER = "thread-id"
+SESSION_HEADER = "session-id"
+_SPELLED = {EXPLICIT_HEADER: "X-LLM-Session-Id"}
 
 # First match wins. Names are compared with "_" folded to "-" and case folded. A tuple's parts are joined.
 HEADERS: tuple[tuple[str, ...], ...] = (
     (EXPLICIT_HEADER,),
     ("x-executorch-session-id",),
-    ("thread-id",),
+    (THREAD_HEADER,),
     (CLAUDE_HEADER, AGENT_HEADER),
+    (SESSION_HEADER,),
     ("x-session-affinity",),
     ("x-session-id",),
-    ("session-id",),
     ("x-conversation-id",),
     ("x-litellm-session-id",),
     ("x-openwebui-chat-id",),
@@ -61,39 +67,65 @@ def resolve(
     prompt_cache_key: str | None = None,
     metadata: Mapping[str, object] | None = None,
 ) -> SessionKey:
-    """Body `session_id`, then headers in order, then `prompt_cache_key`, then `metadata.session_id`, then scratch.
+    """Body `session_id`, then headers in order, then `prompt_cache_key`, then `metadata`, then scratch.
 
-    An id that was set for this daemon (`session_id`, X-LLM-Session-Id) must be valid. The other sources mean something
-    else to whoever sent them: what is no valid id there is passed over, never an error.
+    What names a session (`session_id`, a header of the table) must be a valid id. The other sources mean something else
+    to whoever sent them: what is no valid id there is passed over, never an error. Request ids are no identity.
     """
     if session_id is not None:
         return SessionKey(_required(session_id, "session_id"), "session_id")
-    folded = {fold(name): value.strip() for name, value in headers}
+    folded = _folded(headers)
     for names in HEADERS:
         value = folded.get(names[0])
-        if value is None:
-            continue
-        if names[0] == EXPLICIT_HEADER:
-            return SessionKey(_required(value, "X-LLM-Session-Id"), EXPLICIT_HEADER)
-        joined = ":".join([value, *(folded[name] for name in names[1:] if folded.get(name))])
-        if value and is_valid(joined):
-            return SessionKey(joined, names[0])
+        if value or (value is not None and names[0] == EXPLICIT_HEADER):
+            joined = ":".join([value, *(folded[name] for name in names[1:] if folded.get(name))])
+            return SessionKey(_required(joined, _SPELLED.get(names[0], names[0])), names[0])
     if prompt_cache_key and is_valid(prompt_cache_key):
         return SessionKey(prompt_cache_key, "prompt_cache_key")
-    nested = metadata.get("session_id") if metadata else None
-    if isinstance(nested, str) and is_valid(nested):
-        return SessionKey(nested, "metadata.session_id")
+    return _of_metadata(metadata or {})
+
+
+def _of_metadata(metadata: Mapping[str, object]) -> SessionKey:
+    user = metadata.get("user_id")
+    for value, source in ((metadata.get("session_id"), "metadata.session_id"), (_of_user(user), "metadata.user_id")):
+        if isinstance(value, str) and is_valid(value):
+            return SessionKey(value, source)
     return SCRATCH
+
+
+def _of_user(user: object) -> object:
+    """Claude Code's: JSON in a text with a session_id, or in older ones a text that ends with it."""
+    if not isinstance(user, str) or len(user) > limits.USER_ID_CHARS_MAX:
+        return None
+    if user.startswith("{"):
+        try:
+            return msgspec.json.decode(user, type=_UserNaming).session_id
+        except (msgspec.DecodeError, RecursionError):
+            return None
+    named = _USER_SESSION.fullmatch(user)
+    return named[1] if named else None
+
+
+class _UserNaming(msgspec.Struct):
+    session_id: str | None = None
+
+
+def _folded(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return {fold(name): value.strip() for name, value in headers}
 
 
 def parent_of(headers: Iterable[tuple[str, str]], key: SessionKey) -> str:
     """The session that this one begins as a copy of, if it is a subagent's; "" for none."""
-    folded = {fold(name): value.strip() for name, value in headers}
-    parent = folded.get(PARENT_HEADER, "")
+    folded = _folded(headers)
+    parent, source = folded.get(PARENT_HEADER, ""), PARENT_HEADER
     agent = folded.get(PARENT_AGENT_HEADER)
     if not parent and agent and key.source == CLAUDE_HEADER:
-        parent = f"{folded[CLAUDE_HEADER]}:{agent}"
-    return parent if is_valid(parent) and not key.is_scratch and parent != key.id else ""
+        parent, source = f"{folded[CLAUDE_HEADER]}:{agent}", PARENT_AGENT_HEADER
+    elif not parent and key.source == THREAD_HEADER:
+        parent, source = folded.get(SESSION_HEADER, ""), SESSION_HEADER
+    if not parent or key.is_scratch:
+        return ""
+    return _required(parent, source) if parent != key.id else ""
 
 
 def _required(value: str, param: str) -> str:

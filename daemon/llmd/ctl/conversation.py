@@ -96,11 +96,7 @@ class Conversation:
             raise DaemonAbsent(self.client.socket_path, "foreign", f"its answer has another form: {error}") from error
 
     def reset(self) -> None:
-        try:
-            self.client.reset(self.name)
-        except DaemonRefused as error:
-            if error.status != 404:  # a session that has not begun has nothing to forget
-                raise
+        self.client.reset(self.name)
         self._on_disk(lambda: conversation_files.forget(self.client.socket_path, self.name))
         self._messages.pop(self.name, None)
 

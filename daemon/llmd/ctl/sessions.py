@@ -7,7 +7,7 @@ import time
 
 from llmd.ctl import conversation_files, explain, resident, saved, session_verbs, text
 from llmd.ctl.client import Json
-from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb
+from llmd.ctl.context import EXIT_NOT_FOUND, EXIT_OK, Context, Verbs, add_id, add_verb
 
 SHOW_EPILOG = """\
 examples:
@@ -85,15 +85,20 @@ def show_tokens(context: Context, found: resident.Resident) -> int:
 def run_reset(context: Context) -> int:
     raw = context.client.reset(context.options.id, context.options.owner)
     _forget_conversation(context)
-    context.say(raw, lambda: f"{context.options.id} is reset")
-    return EXIT_OK
+    return _told(context, raw, "existed", "reset")
 
 
 def run_close(context: Context) -> int:
     raw = context.client.close(context.options.id, context.options.owner)
     _forget_conversation(context)
-    context.say(raw, lambda: f"{context.options.id} is closed")
-    return EXIT_OK
+    return _told(context, raw, "deleted", "closed")
+
+
+def _told(context: Context, raw: Json, was_there: str, done: str) -> int:
+    """For the daemon it is no failure that there was no such session; people may have meant another one."""
+    name, is_there = context.options.id, raw.get(was_there, True)
+    context.say(raw, lambda: f"{name} is {done}" if is_there else f"there was no session {name}")
+    return EXIT_OK if is_there else EXIT_NOT_FOUND
 
 
 def _forget_conversation(context: Context) -> None:

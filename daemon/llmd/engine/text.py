@@ -39,15 +39,12 @@ class Prompt:
     """What the sampler has to know about the answer, for GENERATE; b"": nothing."""
     stops: tuple[str, ...] = ()
     """Texts that end answers of this template, besides its end tokens."""
+    is_after: bool = False
+    """It goes on after an answer of the past, whose tokens it begins with as they were generated."""
 
     @property
     def n_tokens(self) -> int:
         return len(self.tokens) // 4
-
-    @property
-    def opening(self) -> bytes:
-        """The tokens of the generation prompt."""
-        return self.tokens[4 * self.n_history :]
 
 
 class Pieces(dict[int, bytes]):
@@ -62,6 +59,7 @@ class Pieces(dict[int, bytes]):
 
 
 def render_chat(engine: Any, request: bytes) -> Prompt:
+    """What llm_chat_render makes: all, or what follows the answer that the request goes on after."""
     prompt = ffi.new("llm_prompt *")
     error = ffi.new("char[]", _ERROR_BYTES)
     status = lib.llm_chat_render(engine, request, len(request), prompt, error, _ERROR_BYTES)
@@ -84,6 +82,7 @@ def _prompt_of(prompt: Any) -> Prompt:
         boundaries=taken(prompt.boundaries, 4 * prompt.n_boundaries),
         n_history=int(prompt.n_history),
         n_head=int(prompt.n_head),
+        is_after=bool(prompt.is_after),
         syntax=taken(prompt.syntax, prompt.n_syntax_bytes),
         constraint=taken(prompt.constraint, prompt.n_constraint_bytes),
         stops=tuple(json.decode(taken(prompt.stops, prompt.n_stops_bytes) or b"[]", type=list[str])),

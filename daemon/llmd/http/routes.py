@@ -26,7 +26,7 @@ from . import json_lines
 from .context import ENVELOPES, OPENAPI, PUBLIC
 from .endpoints import explain, health, models, openapi, saved, session_verbs, sessions, text, wire
 from .endpoints.endpoint import Endpoint
-from .endpoints.failures import COMMAND, EMBEDS, GENERATES, NAMES, RENDERS, RESPONSE, SESSION, STORE, TEXT
+from .endpoints.failures import COMMAND, EMBEDS, GENERATES, RENDERS, RESPONSE, SESSION, STORE, TEXT
 from .receive import leave_expectation
 
 ENDPOINTS = (
@@ -85,11 +85,11 @@ ENDPOINTS = (
     Endpoint("DELETE", "/v1/sessions/{id}", sessions.delete_session,
              "Close a session and free its place; what runs in it is cancelled", wire.SessionDeleted, failures=COMMAND),
     Endpoint("POST", "/v1/sessions/{id}/reset", sessions.reset_session,
-             "Clear a session's context and keep its place; what runs in it is cancelled", wire.Session,
+             "Clear a session's context and keep its place; what runs in it is cancelled", wire.SessionReset,
              failures=COMMAND),
     Endpoint("POST", "/v1/sessions/{id}/fork", session_verbs.fork_session,
              "A new session that begins as a copy of this one, whole or up to a point", wire.Session, wire.ForkRequest,
-             failures=(*NAMES, "session_exists")),
+             failures=(*COMMAND, "session_exists")),
     Endpoint("POST", "/v1/sessions/{id}/park", session_verbs.park_session,
              "Move a session out of the model's memory; its next request brings it back", wire.Session,
              failures=COMMAND),
@@ -97,13 +97,13 @@ ENDPOINTS = (
              "Keep a session from being forgotten, or no longer", wire.Session, wire.PinRequest,
              failures=(*COMMAND, "pins_exhausted")),
     Endpoint("POST", "/v1/sessions/{id}/rename", session_verbs.rename_session,
-             "Give a session another id", wire.Session, wire.RenameRequest, failures=(*NAMES, "session_exists")),
+             "Give a session another id", wire.Session, wire.RenameRequest, failures=(*COMMAND, "session_exists")),
     Endpoint("POST", "/v1/sessions/{id}/save", saved.save_session,
              "Write a session to the state directory under a name", wire.SessionSaved, wire.SaveRequest,
              failures=(*STORE, "nothing_to_save", "saved_full")),
     Endpoint("POST", "/v1/sessions/{id}/load", saved.load_session,
              "Make this session what was saved under a name", wire.Session, wire.SaveRequest,
-             failures=(*NAMES, *STORE, "admin_required", "context_length_exceeded", "snapshot_not_found",
+             failures=(*STORE, "admin_required", "context_length_exceeded", "snapshot_not_found",
                        "snapshot_refused")),
     Endpoint("GET", "/v1/sessions/{id}/explain", explain.explain_session,
              "The last turns of a session: what was reused, and why not more", wire.Explanation, failures=SESSION),

@@ -99,21 +99,21 @@ class Answering:
         """Of the first answer that failed."""
 
     def _begun(self, found: Prepared, work: Work, after: Generation | None, observer: Observer) -> Generation:
-        served, asked, digest, index = self._served, self._asked, found.digest, len(self.generations)
+        served, asked, index = self._served, self._asked, len(self.generations)
         came_ms = int(time.time() * 1000)
         visit = served.turns.look(work.owner, work.key.id, work.prompt.tokens)
-        kept = served.answers.visit(work.owner, asked.key.id) if digest else None
+        kept = served.answers.visit(work.owner, asked.key.id) if found.digest else None
 
         def on_end(ended: Generation) -> None:
             observer.ended(ended)
             served.turns.add(visit, turn_of(ended, came_ms, visit.sights))
-            answer = resident_answer(served, ended) if kept is not None else None
+            answer = resident_answer(served, found, ended) if kept is not None else None
             if kept is None or answer is None:
                 return
             if self._parsings:  # what was said is known when all of it was parsed
-                self._keeping[index] = lambda said: keep_answer(served, kept, digest, said, answer)
+                self._keeping[index] = lambda said: keep_answer(served, kept, found.digest, said, answer)
             else:
-                keep_answer(served, kept, digest, message_of(ended.said() or ""), answer)
+                keep_answer(served, kept, found.digest, message_of(ended.said() or ""), answer)
 
         generation = (TellingGeneration if tells(asked) else Generation)(
             served.engine,
@@ -122,7 +122,7 @@ class Answering:
             is_stream=asked.is_stream,
             is_remembered=kept is not None,
             after=after,
-            on_start=lambda _: served.turns.started(visit, found.user_starts),
+            on_start=lambda _: served.turns.started(visit, found.facts.user_starts),
             on_text=observer.text,
             on_end=on_end,
         )
@@ -265,4 +265,5 @@ def report_of(generation: Generation) -> SessionReport:
         diverged_at=at,
         diverged_before=before,
         diverged_after=after,
+        history="resident" if generation.work.prompt.is_after else None,
     )

@@ -1,12 +1,16 @@
-"""From what is asked to a tokenized prompt: a conversation as the template has it, with the session's own answers as
+"""From what is asked to a tokenized prompt: a conversation as the template has it, behind the session's own answers as
 they were generated, or a raw prompt as it is."""
 
 from __future__ import annotations
 
+import dataclasses
+import logging
+import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
-from ..answers.memory import Splice, digests_of
+from ..answers.memory import Past, PromptFacts, digests_of, variables_digest
+from ..core import limits
 from ..core.asked import Asked, ChatPrompt, Constraint, PlainMessage, RawPrompt
 from ..core.errors import ApiError
 from ..core.room import utf8_bytes
@@ -14,9 +18,14 @@ from ..core.session_key import SessionKey
 from ..core.token_ids import token_bytes
 from ..engine.text import Prompt
 from ..turns.user_starts import user_starts
+from .history import in_order, plain
 from .infill import fills_in, infilled
-from .rendering import ANY_FORM, Form, joined_users, render_request, text_bytes_of
+from .rendering import ANY_FORM, Form, render_request, text_bytes_of
 from .served import Sender, Served
+
+log = logging.getLogger("llmd.prompt")
+
+_TOKEN_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +35,11 @@ class Prepared:
     prompt: Prompt
     digest: bytes = b""
     """Of the conversation that the answer goes on with (answers/memory.py); b"": the answer is not kept."""
-    user_starts: dict[int, int] = field(default_factory=dict)
-    """Number of a user's message, from 1, to the tokens before it; what is not known is left out."""
+    since: bytes = b""
+    """Digest of the past that the prompt goes on after; b"": of none."""
+    n_past_bytes: int = 0
+    """Of the prompt's tokens, those of the past."""
+    facts: PromptFacts = PromptFacts()
     echo: str = ""
     """The prompt's text, where the answer begins with it."""
 
@@ -52,36 +64,24 @@ async def rendered(
     form: Form = ANY_FORM,
     *,
     has_to_fit: bool = True,
+    is_shown: bool = False,
 ) -> Prepared:
-    """`has_to_fit`: false where a prompt larger than the context is only looked at."""
-    engine, owner, messages = served.engine, sender.owner, asked.messages
+    """`has_to_fit`: false where a prompt larger than the context is only looked at; `is_shown`: its text is read."""
+    engine, owner, answers = served.engine, sender.owner, served.answers
+    messages = in_order(asked.messages)
+    size = sender.n_bytes if has_to_fit else 0
     if sender.is_large:
-        digests = await engine.in_thread(owner, sender.n_bytes, lambda: _digests(served, asked, sender, has_to_fit))
+        digests = await engine.in_thread(owner, sender.n_bytes, lambda: _digests(served, asked, messages, size))
     else:
-        digests = _digests(served, asked, sender, has_to_fit)
-    served.answers.inherit(owner, parent, key.id)
-    splices = _splices(served, asked, owner, key, digests)
-
-    async def render(messages: Sequence[PlainMessage], splices: Sequence[Splice]) -> Prompt:
-        try:
-            return await engine.render_chat(
-                owner, sender.n_bytes, lambda: render_request(asked, messages, splices, form)
-            )
-        except ApiError as error:
-            raise _in_client_s_words(error, form) from None
-
-    try:
-        prompt = await render(messages, splices)
-    except ApiError as error:
-        messages, splices = joined_users(messages, splices)
-        if error.code != "template_failed" or len(messages) == len(asked.messages):
-            raise
-        # Many templates refuse what clients send after an aborted answer, and would for as long as the history lasts.
-        prompt = await render(messages, splices)
-    if asked.has_opening is False:
-        return Prepared(prompt)
-    starts = user_starts([message.role for message in messages], prompt.boundaries)
-    return Prepared(prompt, digests[-1] if prompt.n_history > 0 else b"", starts)
+        digests = _digests(served, asked, messages, size)
+    answers.inherit(owner, parent, key.id)
+    is_resident = answers.mode(owner, key.id, asked.history, served.history) == "resident"
+    past = answers.past(owner, key.id, digests) if is_resident else None
+    if past is not None and len(past.tokens) // _TOKEN_BYTES > engine.info.n_ctx:
+        past = None  # then it fits as the template has it, or not at all
+    found = await _Rendering(served, asked, sender, form, is_shown).somehow(messages, past)
+    is_kept = is_resident and asked.has_opening is not False
+    return dataclasses.replace(found, digest=digests[-1] if is_kept else b"")
 
 
 def _in_client_s_words(error: ApiError, form: Form) -> ApiError:
@@ -92,21 +92,107 @@ def _in_client_s_words(error: ApiError, form: Form) -> ApiError:
     return ApiError(error.code, error.message.replace(error.param, param, 1), param)
 
 
-def _digests(served: Served, asked: ChatPrompt, sender: Sender, has_to_fit: bool) -> list[bytes]:
-    """Of the conversation, if its text can fit."""
+def _digests(served: Served, asked: ChatPrompt, messages: Sequence[PlainMessage], n_bytes: int) -> list[bytes]:
+    """Of the conversation, if its text can fit; `n_bytes`: of the request, 0: it need not."""
     room = served.engine.room
-    if has_to_fit and sender.n_bytes > room.n_bytes:  # or they cannot be too long
-        room.check_bytes(text_bytes_of(asked.messages), asked.param)
-    return digests_of(asked.messages)
+    if n_bytes > room.n_bytes:  # or they cannot be too long
+        room.check_bytes(text_bytes_of(messages), asked.param)
+    return digests_of(messages, asked.tools)
 
 
-def _splices(served: Served, asked: ChatPrompt, owner: int, key: SessionKey, digests: Sequence[bytes]) -> list[Splice]:
-    answers = served.answers
-    if answers.mode(owner, key.id, asked.history, served.history) == "template":
-        return []
-    splices = answers.splices(owner, key.id, digests)
-    n_tokens = sum(len(splice.tokens) for splice in splices) // 4
-    return splices if n_tokens <= served.engine.info.n_ctx else []  # then it fits as the template has it, or not at all
+@dataclass(frozen=True, slots=True)
+class _Rendering:
+    """Attempts at one conversation."""
+
+    served: Served
+    asked: ChatPrompt
+    sender: Sender
+    form: Form
+    is_shown: bool
+
+    async def somehow(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
+        """As the client sent it, or, where the template does not take that, as plainer turns."""
+        turns, places = plain(messages)
+        if turns == messages:
+            return await self._prepared(messages, past)
+        moved = _moved(past, places)
+        try:
+            found = await self._prepared(messages, past)
+        except ApiError as error:
+            if error.code != "template_failed":
+                raise
+            log.debug("the template takes the history only as plain turns")
+            return await self._prepared(turns, moved)
+        if past is None or found.since or moved is None:
+            return found
+        # A template that puts what the system says in the middle somewhere else leaves no way to go on after the past.
+        changed = await self._prepared(turns, moved)
+        return changed if changed.since else found
+
+    async def _prepared(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
+        """After the past, if that can be; else the whole conversation as the template has it."""
+        variables = variables_digest(self.asked.variables)
+        if past is not None and past.facts.variables != variables:
+            whole = await self._rendered(messages, None)
+            if not _has_same_head(whole, past):
+                return _whole(whole, messages, variables)
+        prompt = await self._rendered(messages, past)
+        if past is None or not prompt.is_after:
+            return _whole(prompt, messages, variables)
+        found = _after(past, prompt, messages, variables)
+        if found.prompt.n_tokens > self.served.engine.info.n_ctx:
+            return _whole(await self._rendered(messages, None), messages, variables)
+        return found
+
+    async def _rendered(self, messages: Sequence[PlainMessage], past: Past | None) -> Prompt:
+        engine, sender = self.served.engine, self.sender
+        try:
+            prompt = await engine.render_chat(
+                sender.owner, sender.n_bytes, lambda: render_request(self.asked, messages, past, self.form)
+            )
+        except ApiError as error:
+            raise _in_client_s_words(error, self.form) from None
+        if not (self.is_shown and prompt.is_after and past is not None):
+            return prompt
+        before = (await engine.detokenize(sender.owner, past.tokens)).encode()
+        return dataclasses.replace(prompt, text=before + prompt.text)
+
+
+def _moved(past: Past | None, places: Sequence[int]) -> Past | None:
+    """For messages that were joined; what was joined with another one is none."""
+    if past is None or places.count(places[past.message]) > 1:
+        return None
+    return dataclasses.replace(past, message=places[past.message])
+
+
+def _has_same_head(whole: Prompt, past: Past) -> bool:
+    """Other variables of the template have changed nothing of the system's words."""
+    n_bytes = _TOKEN_BYTES * whole.n_head
+    return 0 < n_bytes and whole.n_head == past.facts.n_head and whole.tokens[:n_bytes] == past.tokens[:n_bytes]
+
+
+def _whole(prompt: Prompt, messages: Sequence[PlainMessage], variables: bytes) -> Prepared:
+    starts = user_starts([message.role for message in messages], prompt.boundaries)
+    return Prepared(prompt, facts=PromptFacts(variables, prompt.n_head, starts))
+
+
+def _after(past: Past, prompt: Prompt, messages: Sequence[PlainMessage], variables: bytes) -> Prepared:
+    """The tokens of the past and those that were made behind it, as one prompt."""
+    n_past = len(past.tokens) // _TOKEN_BYTES
+    new = user_starts([message.role for message in messages], prompt.boundaries, past.message)
+    starts = past.facts.user_starts | {number: n_past + start for number, start in new.items()}
+    latest = dict(sorted(starts.items())[-limits.USER_BOUNDARIES_MAX :]) | {n: 0 for n in starts if not starts[n]}
+    facts = PromptFacts(variables, past.facts.n_head, latest)
+    made = memoryview(prompt.boundaries).cast("i")
+    boundaries = sorted({facts.n_head, *latest.values(), *(n_past + boundary for boundary in made)} - {0})
+    joined = dataclasses.replace(
+        prompt,
+        tokens=past.tokens + prompt.tokens,
+        boundaries=struct.pack(f"<{len(boundaries)}i", *boundaries),
+        n_history=n_past + prompt.n_history if prompt.n_history else 0,
+        n_head=facts.n_head,
+    )
+    return Prepared(joined, since=past.digest, n_past_bytes=len(past.tokens), facts=facts)
 
 
 # --- a raw prompt ----------------------------------------------------------------------------------------------------
@@ -117,7 +203,7 @@ async def _raw(served: Served, asked: RawPrompt, constraint: Constraint | None, 
     prompt = await make(served, asked, sender)
     if constraint is None:
         return prompt
-    return replace(prompt, constraint=await served.engine.make_constraint(sender.owner, constraint))
+    return dataclasses.replace(prompt, constraint=await served.engine.make_constraint(sender.owner, constraint))
 
 
 async def _tokenized(served: Served, asked: RawPrompt, sender: Sender) -> Prompt:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
@@ -18,6 +19,7 @@ from ..engine.native import Page
 from ..engine.text import Prompt
 from ..turns.divergence import Sight, divergence_of
 from ..turns.log import Turn
+from .prompt import Prepared
 from .served import Served
 
 
@@ -26,15 +28,18 @@ def message_of(text: str) -> PlainMessage:
     return PlainMessage("assistant", text)
 
 
-def resident_answer(served: Served, generation: Generation) -> Answer | None:
-    """The answer with its tokens. Called when the generation ends, before its session can be used again."""
+def resident_answer(served: Served, prepared: Prepared, generation: Generation) -> Answer | None:
+    """The answer with its tokens, behind those of the past. Called when the generation ends, before its session can be
+    used again."""
     text = generation.said()
     if not text:
         return None
     prompt = generation.work.prompt
     spell = partial(spelled, served.engine, preserved_of(prompt))
-    found = (answer_of(prompt.opening, tokens, text, spell) for tokens in _generated(served.engine.page, generation))
-    return min(filter(None, found), key=lambda answer: len(answer.rest), default=None)
+    new = prompt.tokens[prepared.n_past_bytes :]
+    found = (answer_of(new, tokens, text, spell) for tokens in _generated(served.engine.page, generation))
+    answer = min(filter(None, found), key=lambda answer: len(answer.rest), default=None)
+    return None if answer is None else replace(answer, since=prepared.since, facts=prepared.facts)
 
 
 def keep_answer(served: Served, kept: SessionAnswers, conversation: bytes, said: PlainMessage, answer: Answer) -> None:

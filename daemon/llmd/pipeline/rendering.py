@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from ..answers.memory import Splice
+from ..answers.memory import Past
 from ..core.asked import ChatPrompt, Constraint, PlainMessage, PlainToolCall
 from ..core.room import utf8_bytes
 
@@ -26,12 +25,13 @@ ANY_FORM = Form()
 
 
 def render_request(
-    asked: ChatPrompt, messages: Sequence[PlainMessage], splices: Sequence[Splice] = (), form: Form = ANY_FORM
+    asked: ChatPrompt, messages: Sequence[PlainMessage], past: Past | None = None, form: Form = ANY_FORM
 ) -> bytes:
-    """The JSON that `llm_chat_render` takes. `messages`: those of the conversation, or what was made of them."""
+    """The JSON that `llm_chat_render` takes. `messages`: those of the conversation, or what was made of them; `past`:
+    what the prompt goes on after."""
     document: dict[str, Any] = {"messages": [_rendered(message) for message in messages]}
-    if splices:
-        document["splices"] = [splice.rendered() for splice in splices]
+    if past is not None:
+        document["after"] = past.rendered()
     if asked.has_opening is not None:
         document["add_generation_prompt"] = asked.has_opening
     if asked.variables:
@@ -87,23 +87,6 @@ def _rendered_call(call: PlainToolCall) -> dict[str, Any]:
     if call.id is not None:
         out["id"] = call.id
     return out
-
-
-def joined_users(
-    messages: Sequence[PlainMessage], splices: Sequence[Splice]
-) -> tuple[list[PlainMessage], list[Splice]]:
-    """The same conversation with one message where the user has several in a row, as after an aborted answer."""
-    runs: list[list[PlainMessage]] = []
-    places = []
-    for message in messages:
-        before = runs[-1][-1] if runs else None
-        if before is not None and message.role == before.role == "user" and message.name == before.name:
-            runs[-1].append(message)
-        else:
-            runs.append([message])
-        places.append(len(runs) - 1)
-    joined = [msgspec.structs.replace(run[0], content="\n\n".join(message.content for message in run)) for run in runs]
-    return joined, [dataclasses.replace(splice, message=places[splice.message]) for splice in splices]
 
 
 def text_bytes_of(messages: Sequence[PlainMessage]) -> int:

@@ -22,10 +22,8 @@ ENGINE = (
     "torn", "io_error",
 )  # fmt: skip
 GENERATES = (*RENDERS, *ENGINE, "constraint_failed", "cancelled", "slow_reader")
-SESSION = ("session_not_found", "ambiguous_session", "invalid_value")
+SESSION = ("session_not_found", "ambiguous_session", "invalid_session_id", "invalid_value")
 COMMAND = (*SESSION, *ENGINE, "session_busy")
-NAMES = (*COMMAND, "invalid_session_id")
-"""Makes a session of a given name."""
 STORE = (*COMMAND, "no_state_dir")
 RESPONSE = ("response_not_found",)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
 from aiohttp import web
 
 from ...core import limits, session_key
@@ -16,7 +17,7 @@ from ...engine.wire import Reply
 from ..access import Caller
 from ..context import FACTS, STATE, State
 from ..respond import respond
-from .wire.sessions import LastStart, Places, Session, SessionDeleted, SessionList, Storage, Timeline
+from .wire.sessions import LastStart, Places, Session, SessionDeleted, SessionList, SessionReset, Storage, Timeline
 
 _RUNNING = ("decode", "prefill")
 
@@ -35,15 +36,24 @@ async def show_session(request: web.Request) -> web.Response:
 async def reset_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
     owner, name = meant(request)
-    check(name, await state.engine.reset(owner, name))
-    return respond(again(state, owner, name))
+    is_there = _was_there(await state.engine.reset(owner, name))
+    found = again(state, owner, name) if is_there else _empty(state, owner, name)
+    return respond(SessionReset(session_id=name, existed=is_there, **msgspec.structs.asdict(found)))
 
 
 async def delete_session(request: web.Request) -> web.Response:
     state = request.app[STATE]
     owner, name = meant(request)
-    check(name, await state.engine.close_session(owner, name))
-    return respond(SessionDeleted(name))
+    is_there = _was_there(await state.engine.close_session(owner, name))
+    return respond(SessionDeleted(name, name, is_there))
+
+
+def _was_there(reply: Reply) -> bool:
+    """Who wants a session to be empty or gone has that, too, when it is not there."""
+    if reply.status == Status.NOT_FOUND:
+        return False
+    check("", reply)
+    return True
 
 
 def meant(request: web.Request) -> tuple[int, str]:
@@ -53,7 +63,7 @@ def meant(request: web.Request) -> tuple[int, str]:
     except ApiError as error:
         caller, owner, name = request[FACTS].caller, owner_asked(request), request.match_info["id"]
         owner = caller.owner if owner is None else owner
-        if error.code != "session_not_found" or not may_see(caller, owner) or not session_key.is_valid(name):
+        if error.code != "session_not_found" or not may_see(caller, owner):
             raise
         return owner, name
     return found.owner, found.id
@@ -69,6 +79,8 @@ def may_see(caller: Caller, owner: int) -> bool:
 def find(request: web.Request) -> Session:
     """The session meant by the path, among those the caller may see."""
     state, caller, name = request.app[STATE], request[FACTS].caller, request.match_info["id"]
+    if not session_key.is_valid(name):
+        raise session_key.invalid(name, "id")
     owner = owner_asked(request)
     views = (view for view in state.engine.page.sessions() if view.name == name)
     found = sessions_of(state, (view for view in views if may_see(caller, view.owner) and owner in (None, view.owner)))
@@ -163,6 +175,15 @@ def _session(state: State, views: list[SessionView]) -> Session:
         last=latest.last,
         timelines=timelines,
     )
+
+
+def _empty(state: State, owner: int, name: str) -> Session:
+    """A session that is not there, as one that holds nothing."""
+    return Session(
+        id=name, owner=owner, owner_name=state.keys.name_of(owner), slot=-1, state="empty", pinned=False, tokens=0,
+        visible_tokens=0, context_tokens=state.engine.info.n_ctx, waiting=0, requests=0, prefilled_tokens_total=0,
+        reused_tokens_total=0, generated_tokens_total=0, opened_ms=0, used_ms=0, last=None, timelines=[],
+    )  # fmt: skip
 
 
 def _timeline(view: SessionView) -> Timeline:

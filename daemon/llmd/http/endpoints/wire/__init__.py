@@ -4,7 +4,7 @@ from .explain import Explanation
 from .health import Health, Readiness
 from .models import Model, ModelList
 from .saved import SavedDeleted, SavedList, SaveRequest, SessionSaved
-from .sessions import ForkRequest, PinRequest, RenameRequest, Session, SessionDeleted, SessionList
+from .sessions import ForkRequest, PinRequest, RenameRequest, Session, SessionDeleted, SessionList, SessionReset
 from .text import DetokenizedText, DetokenizeRequest, RenderedTemplate, TokenizeRequest, Tokens
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "Session",
     "SessionDeleted",
     "SessionList",
+    "SessionReset",
     "SessionSaved",
     "TokenizeRequest",
     "Tokens",

@@ -118,5 +118,18 @@ class RenameRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class SessionDeleted(msgspec.Struct, frozen=True):
     id: str
-    deleted: bool = True
+    session_id: str
+    deleted: bool
+    """Whether there was one."""
+    closed: bool = True
+    """It is closed now, whether there was one or not."""
     object: Literal["session.deleted"] = "session.deleted"
+
+
+class SessionReset(Session, frozen=True, kw_only=True):
+    """The session as it is now; one that was not there is as empty, and its slot is -1."""
+
+    session_id: str
+    existed: bool
+    reset: bool = True
+    """It holds nothing now, whether there was one or not."""

@@ -1,0 +1,89 @@
+"""Histories as clients send them, made into such as templates are written for. Pure.
+
+What every template can take is done always (`in_order`). What only some templates refuse is done for those alone
+(`plain`): another has a better way to write it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from ..core.asked import PlainMessage
+
+_BETWEEN = "\n\n"
+
+
+def in_order(messages: Sequence[PlainMessage]) -> list[PlainMessage]:
+    """Without empty answers, as aborted streams leave them behind; with one system message in front; and the results of
+    an answer's calls in the order of the calls: clients that run them side by side send them as they come."""
+    found: list[PlainMessage] = []
+    for message in messages:
+        if _is_empty_answer(message):
+            continue
+        if found and all(one.role == "system" for one in (*found, message)):
+            found[0] = _joined([found[0], message])
+        else:
+            found.append(message)
+    first = 0
+    while first < len(found):
+        last = first
+        while last < len(found) and found[last].role == "tool":
+            last += 1
+        if last - first > 1:
+            found[first:last] = _as_called(found[first - 1] if first else None, found[first:last])
+        first = last + 1
+    return found
+
+
+def _is_empty_answer(message: PlainMessage) -> bool:
+    return message.role == "assistant" and not (message.content.strip() or message.tool_calls or message.reasoning)
+
+
+def _as_called(answer: PlainMessage | None, results: list[PlainMessage]) -> list[PlainMessage]:
+    """Only if each result tells its call."""
+    places = {call.id: place for place, call in enumerate(answer.tool_calls)} if answer is not None else {}
+    if None in places or len(places) < len(results) or any(result.tool_call_id not in places for result in results):
+        return results
+    return sorted(results, key=lambda result: places[result.tool_call_id])
+
+
+def plain(messages: Sequence[PlainMessage]) -> tuple[list[PlainMessage], list[int]]:
+    """The same conversation as turns of user and assistant, for templates that would refuse it otherwise for as long as
+    the history lasts. What the system says in the middle, and results of calls that are not there, become words of the
+    user; several messages of the user, or of the assistant, in a row are one. Also the place of each message."""
+    runs: list[list[PlainMessage]] = []
+    places = []
+    open_calls = 0
+    for index, message in enumerate(messages):
+        if message.role == "assistant":
+            open_calls = len(message.tool_calls)
+        elif message.role == "tool":
+            open_calls -= 1
+        is_lost = message.role == "tool" and open_calls < 0
+        turned = _by_user(message) if is_lost or (message.role == "system" and index > 0) else message
+        if runs and _are_one(runs[-1][-1], turned):
+            runs[-1].append(turned)
+        else:
+            runs.append([turned])
+        places.append(len(runs) - 1)
+    return [_joined(run) for run in runs], places
+
+
+def _by_user(message: PlainMessage) -> PlainMessage:
+    return PlainMessage("user", message.content)
+
+
+def _are_one(before: PlainMessage, message: PlainMessage) -> bool:
+    if before.role != message.role or before.name != message.name:
+        return False
+    return message.role == "user" or (message.role == "assistant" and not before.tool_calls)
+
+
+def _joined(run: Sequence[PlainMessage]) -> PlainMessage:
+    if len(run) == 1:
+        return run[0]
+    content = _BETWEEN.join(message.content for message in run if message.content.strip())
+    reasoning = _BETWEEN.join(message.reasoning for message in run if message.reasoning) or None
+    return msgspec.structs.replace(run[0], content=content, reasoning=reasoning, tool_calls=run[-1].tool_calls)

@@ -1,0 +1,267 @@
+"""Loops of tools, as agents send them: a turn consumes what is new, and nothing of what the model wrote itself.
+
+For each family of templates, with the conversation echoed as different clients do it. The templates are of the shapes
+that models have, with the simulated model's own word at the end of a turn.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from llmd.answers.memory import AnswerMemory
+from llmd.core.asked import Asked, ChatPrompt, PlainMessage, PlainToolCall, RawPrompt, SamplingAsked, Tool, ToolChoice
+from llmd.core.parts import End, ReasoningPart, SessionReport, TextPart
+from llmd.core.session_key import SCRATCH, SessionKey
+from llmd.engine.engine import Engine
+from llmd.engine.opening import EngineOptions
+from llmd.pipeline import answering
+from llmd.pipeline.answering import Answering, Observer, make_ready
+from llmd.pipeline.parsing import Parsing
+from llmd.pipeline.served import Sender, Served
+from llmd.turns.log import TurnLog
+
+TEMPLATES = Path(__file__).parent / "templates"
+FAMILIES = sorted(file.stem for file in TEMPLATES.glob("*.jinja"))
+ENDS = ("<|eot_id|>", "<｜end▁of▁sentence｜>", "<|call|>", "<turn|>", "<|tool_response>", "<|observation|>",
+        "<|END_OF_TURN_TOKEN|>")  # fmt: skip
+"""What ends a turn in these models; the simulated one has a word of its own for it."""
+END = "<|im_end|>"
+ONE_CALL = ("llama31",)
+"""Families whose answers have one call at most."""
+SENDER = Sender(owner=0, n_bytes=1000, is_large=False)
+KEY = SessionKey("work", "session_id")
+SLACK = 32
+"""Tokens around a new message: its role, its form, and what opens the answer."""
+WORD = re.compile(r"<[^<>]*>")
+TOKEN_CHARS = 4
+"""Of a template's own text in a real vocabulary; the simulated one spells its words by letters."""
+
+
+# --- what clients make of an answer --
+
+Echo = Callable[[PlainMessage], PlainMessage]
+
+
+def written_anew(arguments: str) -> str:
+    """By a client that has parsed them: other spaces, another order, numbers as JavaScript has them."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, float) and value.is_integer():
+            return int(value)
+        if isinstance(value, dict):
+            return {name: plain(value[name]) for name in reversed(value)}
+        return value
+
+    return json.dumps(plain(json.loads(arguments)), separators=(",", ":"), ensure_ascii=False)
+
+
+def _anew(message: PlainMessage, reasoning: str | None) -> PlainMessage:
+    calls = tuple(msgspec.structs.replace(call, arguments=written_anew(call.arguments)) for call in message.tool_calls)
+    content = message.content if message.content.strip() else ""
+    return msgspec.structs.replace(message, tool_calls=calls, content=content, reasoning=reasoning)
+
+
+ECHOES: dict[str, Echo] = {
+    "pi, opencode": lambda message: _anew(message, message.reasoning),
+    "qwen-code": lambda message: _anew(message, message.reasoning and message.reasoning.strip()),
+    "Claude Code, Continue": lambda message: _anew(message, None),
+    "codex": lambda message: msgspec.structs.replace(message, reasoning=None),
+}
+
+
+# --- a loop --
+
+
+def called(*names: str, text: str = " \n", start: int = 0) -> PlainMessage:
+    calls = tuple(
+        PlainToolCall(name, '{"path": "src/größe.py", "line": 1.0, "deep": {"a": true}}', f"call{start + n:05}")
+        for n, name in enumerate(names)
+    )
+    return PlainMessage("assistant", text, calls, reasoning=" I should look.\n")
+
+
+def results(answer: PlainMessage, turn: int) -> list[PlainMessage]:
+    return [
+        PlainMessage("tool", f"Result {turn} of {call.id}: 4{turn} lines.", tool_call_id=call.id, name=call.name)
+        for call in answer.tool_calls
+    ]
+
+
+def script(n_calls: int) -> list[PlainMessage]:
+    """What the model says, turn by turn."""
+    return [
+        called(*("read", "list")[:n_calls]),
+        called("edit", text="I change it.", start=10),
+        called("read", start=20),
+        PlainMessage("assistant", "Done: it is smaller now.", reasoning="That was all."),
+        called("run", start=30),
+        PlainMessage("assistant", "The tests pass."),
+        PlainMessage("assistant", "You are welcome."),
+    ]
+
+
+@dataclass
+class Loop:
+    """An agent and its server."""
+
+    served: Served
+    echo: Echo
+    messages: list[PlainMessage] = field(default_factory=list)
+    n_turns: int = 0
+    variables: dict[str, Any] = field(default_factory=dict)
+    tokens: bytes = b""
+    """Of the last prompt."""
+    saying: PlainMessage | None = None
+    """What the model's next answer is taken for."""
+
+    async def turn(self, new: list[PlainMessage], answer: PlainMessage) -> SessionReport:
+        """The answer must be the one that the same tokens have without a session."""
+        self.messages += new
+        self.saying, self.n_turns = answer, self.n_turns + 1
+        text, end, self.tokens = await self.said(ChatPrompt(list(self.messages), self.variables), KEY)
+        cold, _, _ = await self.said(RawPrompt(memoryview(self.tokens).cast("i").tolist()), SCRATCH)
+        assert text.split() == cold.split(), "a parser may leave out blanks"
+        self.messages.append(self.echo(answer))
+        return end.session
+
+    async def said(self, prompt: ChatPrompt | RawPrompt, key: SessionKey) -> tuple[str, End, bytes]:
+        asked = Asked(
+            prompt=prompt,
+            key=key,
+            sampling=SamplingAsked(temperature=1.0, seed=self.n_turns),
+            max_tokens=300,
+            is_cold=key is SCRATCH,
+        )
+        ready = await make_ready(self.served, asked, SENDER)
+        one = Answering(self.served, ready, lambda: Observer(lambda: None, lambda _: None))
+        await one.admission()
+        parts = await one.whole()
+        one.release()
+        text = "".join(part.text for part in parts if isinstance(part, TextPart | ReasoningPart))
+        end = parts[-1]
+        assert isinstance(end, End)
+        return text, end, one.generations[0].work.prompt.tokens
+
+    async def check_consumed(self, report: SessionReport, new: list[PlainMessage]) -> None:
+        """Each new message once, and around it no more than its form."""
+        assert report.history == "resident" and report.session_reset_reason == "exact_prefix", report
+        consumed = self.tokens[-4 * report.prefilled_prompt_tokens :]
+        text = await self.served.engine.detokenize(0, consumed)
+        contents = [message.content for message in new]
+        assert all(text.count(content) == 1 for content in contents), text
+        words = WORD.findall(text)
+        n_own = len(words) + (len(text) - sum(map(len, (*words, *contents)))) / TOKEN_CHARS
+        assert n_own <= SLACK * len(new), text
+
+    async def run(self, turns: list[PlainMessage]) -> list[SessionReport]:
+        """All of them; each but the first consumes what is new."""
+        new = [PlainMessage("system", "You are careful. " * 20), PlainMessage("user", "Make the file smaller.")]
+        reports = []
+        for number, answer in enumerate(turns):
+            report = await self.turn(new, answer)
+            if number:
+                await self.check_consumed(report, new)
+            reports.append(report)
+            new = results(answer, number) or [PlainMessage("user", f"And now number {number}.")]
+        return reports
+
+
+@asynccontextmanager
+async def looping(model: str, template: str, monkeypatch: pytest.MonkeyPatch, echo: Echo) -> AsyncIterator[Loop]:
+    engine = await Engine.open(EngineOptions(model=model, n_ctx=100_000, chat_template=template))
+    served = Served(
+        engine=engine, answers=AnswerMemory(), turns=TurnLog(engine.page), history="resident", scratch_reuse=True
+    )
+    loop = Loop(served, echo)
+
+    def message_of(_: object) -> PlainMessage:
+        assert loop.saying is not None
+        return loop.saying
+
+    monkeypatch.setattr(answering, "message_of", message_of)
+    monkeypatch.setattr(Parsing, "message", message_of)
+    yield loop
+    await engine.close()
+
+
+def template_of(family: str) -> str:
+    text = (TEMPLATES / f"{family}.jinja").read_text()
+    for end in ENDS:
+        text = text.replace(end, END)
+    return text.replace("eos_token", f"'{END}'")
+
+
+@pytest.mark.parametrize("model", ["dense", "hybrid"])
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_turn_of_a_loop_consumes_what_is_new(family: str, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    turns = script(1 if family in ONE_CALL else 2)
+    for echo in ECHOES.values():
+        async with looping(f"sim:{model},ctx=100000", template_of(family), monkeypatch, echo) as loop:
+            await loop.run(turns)
+
+
+async def test_a_template_that_rewrites_the_past_makes_it_cold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or else the tests above prove nothing: it leaves out what was thought, and writes calls anew."""
+    async with looping("sim:hybrid,ctx=100000", template_of("qwen3"), monkeypatch, ECHOES["pi, opencode"]) as loop:
+        loop.served = dataclasses.replace(loop.served, history="template")
+        new = [PlainMessage("user", "Make the file smaller.")]
+        first, then = script(1)[:2]
+        await loop.turn(new, first)
+        report = await loop.turn(results(first, 1), then)
+        assert report.history is None and report.session_reset_reason != "exact_prefix"
+
+
+async def test_other_variables_keep_the_past_unless_they_change_what_the_system_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Thinking is switched off for a turn: in most models that changes the opening alone."""
+    for family, history in (("qwen3", "resident"), ("gemma4", None)):
+        async with looping("sim:dense,ctx=100000", template_of(family), monkeypatch, ECHOES["codex"]) as loop:
+            await loop.turn([PlainMessage("system", "Be brief."), PlainMessage("user", "Read it.")], called("read"))
+            loop.variables = {"enable_thinking": False}
+            report = await loop.turn(results(called("read"), 1), called("edit"))
+            assert report.history == history
+            report = await loop.turn(results(called("edit"), 2), called("read"))
+            assert report.history == "resident"
+
+
+# --- what sessions share --
+
+TOOLS = tuple(
+    Tool(f"tool_{n}", f"Does thing number {n}, and nothing else.", {"type": "object", "properties": {"path": {}}})
+    for n in range(8)
+)
+NO_TOOLS = ("deepseek_r1", "deepseek_v31")
+"""Families whose templates do not tell the model of its tools: then there may be nothing to share."""
+
+
+@pytest.mark.parametrize("system", ["", "You are careful. " * 20], ids=["tools", "system and tools"])
+@pytest.mark.parametrize("model", ["dense", "window", "recurrent", "hybrid"])
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_new_session_consumes_its_question(
+    family: str, model: str, system: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system's words and the tools, which are the same all day, come from a kept copy."""
+
+    async with looping(f"sim:{model},ctx=100000", template_of(family), monkeypatch, ECHOES["codex"]) as loop:
+        loop.saying = PlainMessage("assistant", "It is done.")
+        for n, question in enumerate(("Where is it?", "Another thing: is the parser right, or is it not?")):
+            said = [PlainMessage("system", system)] if system else []
+            _, end, tokens = await loop.said(
+                ChatPrompt([*said, PlainMessage("user", question)], tools=TOOLS, tool_choice=ToolChoice("none")),
+                SessionKey(f"s{n}", "session_id"),
+            )
+        consumed = tokens[-4 * end.session.prefilled_prompt_tokens :]
+        text = await loop.served.engine.detokenize(0, consumed)
+        assert question in text and (end.session.reused_prompt_tokens > 0 or family in NO_TOOLS)
+        assert len(text) <= len(question) + SLACK * TOKEN_CHARS, text
