@@ -35,6 +35,7 @@ usage: ./build.sh VERB [arguments]
   asan | tsan              the C tests under address+undefined or thread sanitizer
   fuzz [name...]           fuzz the parsers of foreign bytes, each for LLMD_FUZZ_SECONDS (default 20)
   soak [arguments]         minutes of random clients against a daemon (--minutes 5 --model sim:hybrid --seed 1)
+  test-clients [name...]   coding agents from npm, each in a tool loop against a simulated model, and what its turns cost
   storm [arguments]        hundreds of kills, power cuts and failing disks, every answer compared (--kills 300 --seed 1)
   bench [name...]          measure what the documentation claims; without a name, everything
   docs                     man pages and completion for bash, zsh and fish, in build/share
@@ -477,6 +478,10 @@ verb_soak() {
     locked prepare_bench
     in_root "$PYTHON_ENV/bin/python" -m tests.soak "$@"
 }
+verb_test_clients() {
+    locked prepare_check
+    in_root "$PYTHON_ENV/bin/python" -m tests.clients "$@"
+}
 verb_storm() {
     locked prepare_storm
     in_root "$PYTHON_ENV/bin/python" -m tests.crash "$@"
@@ -534,7 +539,7 @@ main() {
     local verb=${1:---help}
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | test-lowest | check | format | asan | tsan | fuzz | soak | storm | bench | docs | wheel | setup | prerequisites | clean)
+    serve | test | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | bench | docs | wheel | setup | prerequisites | clean)
         shift
         "verb_${verb//-/_}" "$@"
         ;;

@@ -1,0 +1,61 @@
+"""Coding agents as their users install them, each in a tool loop against llmd: ``python -m tests.clients [NAME...]``.
+
+A simulated hybrid model with a script thinks, calls the agent's shell three times, and ends. Of each turn the tokens of
+the prompt, those that were resident, and those that were prefilled are printed; a turn that prefills more than what is
+new since the turn before, and a few tokens, is a failure. The agents come from npm, in pinned versions, into a cache;
+they run in a temporary home.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.clients.agents import AGENTS
+from tests.clients.installing import installed, node_programs
+from tests.clients.loop import Verdict, run
+
+_HEAD = f"{'client':12} {'turn':>4} {'prompt':>7} {'reused':>7} {'prefilled':>9} {'new':>6}  reason"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="./build.sh test-clients", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("name", nargs="*", help=f"of {', '.join(AGENTS)}; none: all of them")
+    parser.add_argument("--keep", action="store_true", help="leave each client's home and llmd's log in the directory")
+    wanted = parser.parse_args()
+    names = wanted.name or list(AGENTS)
+    if unknown := sorted(set(names) - set(AGENTS)):
+        parser.error(f"there is no client {', '.join(unknown)}; there are {', '.join(AGENTS)}")
+    cache = Path(os.environ.get("LLMD_CACHE_DIR") or Path.home() / ".cache" / "llmd") / "clients"
+    directory = Path(tempfile.mkdtemp(prefix="llmd-clients-"))
+    print(_HEAD, flush=True)
+    verdicts = [_tried(name, cache, directory / name) for name in names]
+    if wanted.keep:
+        print(f"test-clients: kept in {directory}")
+    else:
+        shutil.rmtree(directory, ignore_errors=True)
+    n_failed = sum(bool(verdict.faults) for verdict in verdicts)
+    print(f"test-clients: {len(verdicts) - n_failed} of {len(verdicts)} clients passed")
+    return 1 if n_failed else 0
+
+
+def _tried(name: str, cache: Path, directory: Path) -> Verdict:
+    agent = AGENTS[name]
+    verdict = run(agent, [installed(agent, cache), node_programs(cache)], directory)
+    for number, turn in enumerate(verdict.turns, start=1):
+        print(
+            f"{name:12} {number:4} {turn.n_prompt:7} {turn.n_reused:7} {turn.n_prefilled:9} {turn.n_new:6}"
+            f"  {turn.reason}"
+        )
+    for fault in verdict.faults:
+        print(f"{name:12} FAILED: {fault}")
+    sys.stdout.flush()
+    return verdict
+
+
+if __name__ == "__main__":
+    sys.exit(main())

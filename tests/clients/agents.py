@@ -1,0 +1,112 @@
+"""The agents: where they come from, how they are pointed at llmd, and how each calls its shell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MODEL = "llmd"
+N_CTX = 131072
+
+
+@dataclass(frozen=True, slots=True)
+class Agent:
+    """The lines of configuration are those of README's table of clients."""
+
+    package: str
+    version: str
+    program: str
+    arguments: tuple[str, ...]
+    """Behind the program; `PROMPT` stands for what is asked."""
+    shell: str
+    """The name of its tool that runs a command,"""
+    called_with: Callable[[str], dict[str, Any]]
+    """and the arguments that it takes."""
+    files: Callable[[str], Mapping[str, str]] = lambda url: {}
+    """Path in the home to contents, for the address of llmd. The working directory is `work` in it."""
+    environment: Callable[[str], Mapping[str, str]] = lambda url: {}
+
+
+def _command(command: str) -> dict[str, Any]:
+    return {"command": command}
+
+
+def _described(command: str) -> dict[str, Any]:
+    return {"command": command, "description": "Prints a word"}
+
+
+def _pi_files(url: str) -> Mapping[str, str]:
+    model = {"id": MODEL, "reasoning": True, "contextWindow": N_CTX, "maxTokens": 4096}
+    provider = {"baseUrl": f"{url}/v1", "api": "openai-completions", "apiKey": "none", "models": [model]}
+    return {".pi/agent/models.json": json.dumps({"providers": {MODEL: provider}})}
+
+
+def _opencode_files(url: str) -> Mapping[str, str]:
+    models = {MODEL: {"name": MODEL, "limit": {"context": N_CTX, "output": 4096}}}
+    options = {"baseURL": f"{url}/v1", "apiKey": "none"}
+    provider = {"npm": "@ai-sdk/openai-compatible", "name": MODEL, "options": options, "models": models}
+    return {"work/opencode.json": json.dumps({"model": f"{MODEL}/{MODEL}", "provider": {MODEL: provider}})}
+
+
+def _codex_files(url: str) -> Mapping[str, str]:
+    return {
+        ".codex/config.toml": f'model = "{MODEL}"\nmodel_provider = "{MODEL}"\n[model_providers.{MODEL}]\n'
+        f'name = "{MODEL}"\nbase_url = "{url}/v1"\nwire_api = "responses"\n'
+    }
+
+
+def _claude_environment(url: str) -> Mapping[str, str]:
+    return {
+        "ANTHROPIC_BASE_URL": url,
+        "ANTHROPIC_AUTH_TOKEN": "none",
+        "ANTHROPIC_MODEL": MODEL,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "IS_SANDBOX": "1",
+    }
+
+
+def _qwen_environment(url: str) -> Mapping[str, str]:
+    return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "none", "OPENAI_MODEL": MODEL}
+
+
+AGENTS = {
+    "pi": Agent(
+        "@earendil-works/pi-coding-agent",
+        "0.87.1",
+        "pi",
+        ("-p", "PROMPT", "--provider", MODEL, "--model", MODEL),
+        "bash",
+        _command,
+        files=_pi_files,
+    ),
+    "opencode": Agent("opencode-ai", "1.18.33", "opencode", ("run", "PROMPT"), "bash", _described, _opencode_files),
+    "codex": Agent(
+        "@openai/codex",
+        "0.169.0",
+        "codex",
+        ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "PROMPT"),
+        "exec_command",
+        lambda command: {"cmd": command},
+        files=_codex_files,
+    ),
+    "claude-code": Agent(
+        "@anthropic-ai/claude-code",
+        "2.1.330",
+        "claude",
+        ("-p", "PROMPT", "--dangerously-skip-permissions"),
+        "Bash",
+        _described,
+        environment=_claude_environment,
+    ),
+    "qwen-code": Agent(
+        "@qwen-code/qwen-code",
+        "0.24.4",
+        "qwen",
+        ("-p", "PROMPT", "--yolo", "--auth-type", "openai"),
+        "run_shell_command",
+        lambda command: {**_described(command), "is_background": False},
+        environment=_qwen_environment,
+    ),
+}

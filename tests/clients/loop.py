@@ -1,0 +1,153 @@
+"""One agent's tool loop against one daemon, and what its turns cost."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.clients.agents import N_CTX, Agent
+from tests.clients.installing import with_programs
+
+TEMPLATE = Path(__file__).parents[2] / "tools" / "demo_model" / "template.jinja"
+"""Of the embedded model: calls in tags, as many models have them."""
+PROMPT = "Please do the job, begin-here, and tell me when it is done."
+LAST_WORD = "The job is done."
+STEPS = (("begin-here", "echo one-$((20+1))"), ("one-21", "echo two-$((30+4))"), ("two-34", "echo three-$((50+6))"))
+"""What the model sees, and what it runs then; no command holds what it prints."""
+END = "three-56"
+BESIDE = 32
+"""Tokens that a turn may prefill beyond what is new."""
+AGENT_S_MAX = 240
+START_S_MAX = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    n_prompt: int
+    n_reused: int
+    n_generated: int
+    n_new: int
+    """Tokens since the end of the answer before; of a first turn all."""
+    reason: str
+
+    @property
+    def n_prefilled(self) -> int:
+        return self.n_prompt - self.n_reused
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    turns: list[Turn]
+    faults: list[str]
+
+
+def run(agent: Agent, programs: Sequence[Path], directory: Path) -> Verdict:
+    home, work = directory / "home", directory / "home" / "work"
+    work.mkdir(parents=True)
+    script = directory / "script"
+    script.write_text(script_of(agent))
+    log = directory / "llmd.log"
+    with daemon(script, directory, log) as url:
+        for path, contents in agent.files(url).items():
+            (home / path).parent.mkdir(parents=True, exist_ok=True)
+            (home / path).write_text(contents)
+        status, output = _agent_ran(agent, programs, home, url)
+    turns = turns_of(log)
+    return Verdict(turns, list(_faults(status, output, turns)))
+
+
+def script_of(agent: Agent) -> str:
+    """What the simulated model says."""
+    entries = []
+    for n, (seen, command) in enumerate(STEPS, start=1):
+        call = json.dumps({"name": agent.shell, "arguments": agent.called_with(command)})
+        entries.append(f"? {seen}\n<think>\nThis is step {n}.\n</think>\n\n<tool_call>\n{call}\n</tool_call>\n")
+    entries.append(f"? {END}\n<think>\nNothing is left.\n</think>\n\n{LAST_WORD}\n")
+    return "".join(entries)
+
+
+@contextmanager
+def daemon(script: Path, directory: Path, log: Path) -> Iterator[str]:
+    """Its address."""
+    model = f"sim:hybrid,ctx={N_CTX},script={script}"
+    options = ("--ctx-size", str(N_CTX), "--chat-template-file", str(TEMPLATE), "--log-format", "json")
+    where = ("--port", "0", "--socket", str(directory / "llmd.sock"))
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "llmd", "--model", model, *where, *options], stdout=output, stderr=output
+        )
+    try:
+        yield _address(process, log)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(START_S_MAX)
+
+
+def _address(process: subprocess.Popen[bytes], log: Path) -> str:
+    until = time.monotonic() + START_S_MAX
+    while process.poll() is None and time.monotonic() < until:
+        for line in _lines(log):
+            if line["message"] == "serving":
+                return str(next(address for address in line["addresses"].split() if address.startswith("http")))
+        time.sleep(0.1)
+    raise RuntimeError(f"llmd did not start: {log.read_text()[-2000:]}")
+
+
+def _lines(log: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
+
+
+def _agent_ran(agent: Agent, programs: Sequence[Path], home: Path, url: str) -> tuple[int, str]:
+    """`programs`: where they are, its own first. Its exit status, -1 when it did not end, and what it printed."""
+    known = with_programs(*programs)
+    plain = {name: known[name] for name in ("PATH", "LANG", "TERM", "TMPDIR") if name in known}
+    arguments = [PROMPT if argument == "PROMPT" else argument for argument in agent.arguments]
+    try:
+        done = subprocess.run(
+            [str(programs[0] / agent.program), *arguments],
+            cwd=home / "work",
+            env={**plain, "HOME": str(home), **agent.environment(url)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=AGENT_S_MAX,
+        )
+        return done.returncode, done.stdout.decode(errors="replace")
+    except subprocess.TimeoutExpired as error:
+        return -1, (error.stdout or b"").decode(errors="replace")
+
+
+def turns_of(log: Path) -> list[Turn]:
+    """Of the loop itself: requests on the side (a title, a summary) have short prompts."""
+    asked = [line for line in _lines(log) if line["message"] == "request" and "prompt_tokens" in line]
+    longest = max((line["prompt_tokens"] for line in asked), default=0)
+    turns: list[Turn] = []
+    for line in asked:
+        n_prompt, n_reused = line["prompt_tokens"], line.get("reused_tokens", 0)
+        if 2 * n_prompt > longest:
+            before = turns[-1].n_prompt + turns[-1].n_generated if turns else 0
+            turns.append(
+                Turn(n_prompt, n_reused, line.get("generated_tokens", 0), n_prompt - before, line["reason"] or "none")
+            )
+    return turns
+
+
+def _faults(status: int, output: str, turns: list[Turn]) -> Iterator[str]:
+    tail = output[-1500:]
+    if status != 0:
+        yield f"it ended with status {status}: {tail}" if status != -1 else f"it did not end: {tail}"
+    elif LAST_WORD not in output:
+        yield f"it did not show the last answer: {tail}"
+    if len(turns) < len(STEPS) + 1:
+        yield f"{len(turns)} turns instead of {len(STEPS) + 1}"
+    for number, turn in enumerate(turns[1:], start=2):
+        if turn.n_prefilled > turn.n_new + BESIDE:
+            yield f"turn {number} prefilled {turn.n_prefilled} tokens, of which {turn.n_new} are new"
