@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 MODEL = "llmd"
@@ -19,7 +20,7 @@ class Agent:
     version: str
     program: str
     arguments: tuple[str, ...]
-    """Behind the program; `PROMPT` stands for what is asked."""
+    """Behind the program; `PROMPT` stands for what is asked, `URL` for llmd's address."""
     shell: str
     """The name of its tool that runs a command,"""
     called_with: Callable[[str], dict[str, Any]]
@@ -72,6 +73,14 @@ def _qwen_environment(url: str) -> Mapping[str, str]:
 
 
 AGENTS = {
+    "openai-npm": Agent(
+        "openai",
+        "7.57.0",
+        "node",
+        (str(Path(__file__).with_name("openai_loop.cjs")), "URL", "PROMPT"),
+        "bash",
+        _command,
+    ),
     "pi": Agent(
         "@earendil-works/pi-coding-agent",
         "0.87.1",

@@ -35,7 +35,7 @@ def with_programs(*directories: Path) -> Mapping[str, str]:
 
 def installed(agent: Agent, cache: Path) -> Path:
     """The directory of its programs. Raises CalledProcessError when npm fails, which says why."""
-    home = cache / f"{agent.program}-{agent.version}"
+    home = cache / f"{agent.package.replace('/', '-')}-{agent.version}"
     programs = home / "node_modules" / ".bin"
     if not (home / "complete").exists():
         home.mkdir(parents=True, exist_ok=True)

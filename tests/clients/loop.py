@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -109,12 +110,15 @@ def _agent_ran(agent: Agent, programs: Sequence[Path], home: Path, url: str) -> 
     """`programs`: where they are, its own first. Its exit status, -1 when it did not end, and what it printed."""
     known = with_programs(*programs)
     plain = {name: known[name] for name in ("PATH", "LANG", "TERM", "TMPDIR") if name in known}
-    arguments = [PROMPT if argument == "PROMPT" else argument for argument in agent.arguments]
+    stands_for = {"PROMPT": PROMPT, "URL": url}
+    arguments = [stands_for.get(argument, argument) for argument in agent.arguments]
+    program = shutil.which(agent.program, path=known["PATH"])
+    assert program is not None, f"{agent.package} has no program {agent.program}"
     try:
         done = subprocess.run(
-            [str(programs[0] / agent.program), *arguments],
+            [program, *arguments],
             cwd=home / "work",
-            env={**plain, "HOME": str(home), **agent.environment(url)},
+            env={**plain, "HOME": str(home), "NODE_PATH": str(programs[0].parent), **agent.environment(url)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
