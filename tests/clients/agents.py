@@ -24,7 +24,7 @@ class Agent:
     shell: str
     """The name of its tool that runs a command,"""
     called_with: Callable[[str], dict[str, Any]]
-    """and the arguments that it takes."""
+    """and the arguments that it takes, in the order of its schema: the form of a call is enforced."""
     files: Callable[[str], Mapping[str, str]] = lambda url: {}
     """Path in the home to contents, for the address of llmd. The working directory is `work` in it."""
     environment: Callable[[str], Mapping[str, str]] = lambda url: {}
@@ -90,7 +90,7 @@ AGENTS = {
         _command,
         files=_pi_files,
     ),
-    "opencode": Agent("opencode-ai", "1.18.33", "opencode", ("run", "PROMPT"), "bash", _described, _opencode_files),
+    "opencode": Agent("opencode-ai", "1.18.33", "opencode", ("run", "PROMPT"), "bash", _command, _opencode_files),
     "codex": Agent(
         "@openai/codex",
         "0.169.0",
@@ -115,7 +115,7 @@ AGENTS = {
         "qwen",
         ("-p", "PROMPT", "--yolo", "--auth-type", "openai"),
         "run_shell_command",
-        lambda command: {**_described(command), "is_background": False},
+        lambda command: {"command": command, "is_background": False, "description": "Prints a word"},
         environment=_qwen_environment,
     ),
 }
