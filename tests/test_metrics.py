@@ -115,7 +115,7 @@ async def test_a_prometheus_client_reads_it(daemon: Daemon) -> None:
 
 async def test_counts(daemon: Daemon) -> None:
     await daemon.chat(session_id="a")
-    await daemon.refused(chat(n=2))
+    await daemon.refused(chat(n=0))
     text = await rendered(daemon)
     helps = {row.name: row.help for row in COUNTERS} | {row.name: row.help for row in METRICS}
     for name, help in helps.items():

@@ -12,13 +12,15 @@ import pytest
 from llmd.core.sampling import SAMPLERS, SamplingDefaults, sampler_names, sampler_order
 from llmd.engine.wire import Sampling
 from tests.conftest import Serve
-from tests.serving import Daemon, chat
+from tests.serving import Daemon, Json, chat
 from tools.tiny_models.__main__ import make
 from tools.tiny_models.catalog import RECIPES
 
 RECOMMENDED = {"temperature": 0.25, "top_p": 0.5, "top_k": 7, "min_p": 0.125, "repeat_penalty": 1.25}
 KEYS = {"temperature": "temp", "top_p": "top_p", "top_k": "top_k", "min_p": "min_p", "repeat_penalty": "penalty_repeat"}
 """As the metadata calls them."""
+WITHOUT_SAMPLING = {"n_predict": -1, "stream": False}
+"""What /props tells beside how tokens are picked."""
 
 
 @pytest.fixture
@@ -34,6 +36,11 @@ def recommending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     monkeypatch.setattr(gguf.GGUFWriter, "add_name", add)
     return make(RECIPES["tiny-dense"], tmp_path)
+
+
+async def defaults_told(daemon: Daemon) -> Json:
+    told: Json = (await daemon.ask("GET", "/props")).json["default_generation_settings"]["params"]
+    return told
 
 
 def pushed(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> list[Sampling]:
@@ -54,7 +61,7 @@ async def test_a_model_that_recommends(serve: Serve, recommending: Path, monkeyp
     expected = {**dataclasses.asdict(SamplingDefaults()), **RECOMMENDED, "samplers": list(SAMPLERS)}
     (model,) = (await daemon.ask("GET", "/v1/models")).json["data"]
     assert model["meta"]["sampling"] == expected
-    assert (await daemon.ask("GET", "/props")).json["default_generation_settings"]["params"] == expected
+    assert await defaults_told(daemon) == {**expected, **WITHOUT_SAMPLING}
     asked = pushed(daemon, monkeypatch)
     await daemon.chat(max_tokens=1)
     await daemon.chat(max_tokens=1, temperature=0, top_k=-1)
@@ -65,8 +72,7 @@ async def test_a_model_that_recommends(serve: Serve, recommending: Path, monkeyp
 
 async def test_a_model_that_does_not(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = dataclasses.asdict(SamplingDefaults()) | {"top_k": 0}  # which the simulated one says
-    params = (await daemon.ask("GET", "/props")).json["default_generation_settings"]["params"]
-    assert params == {**usual, "samplers": list(SAMPLERS)}
+    assert await defaults_told(daemon) == {**usual, **WITHOUT_SAMPLING, "samplers": list(SAMPLERS)}
     asked = pushed(daemon, monkeypatch)
     plain = await daemon.chat(seed=1)
     explicit = await daemon.ask("POST", "/v1/chat/completions", chat(seed=1, temperature=0.8, top_p=0.95, top_k=0))
