@@ -1,8 +1,9 @@
 """Requests and their answers as they travel, with what differs from run to run taken out.
 
-What is taken out: ids, times, fingerprints, numbers of events and content lengths become words; logarithms are cut to
-what any machine computes; where the text of a stream is cut into events, and how many comments come before it, is the
-machine's business: the events of one run of text are one here, and so are comments. Everything else stays byte by byte.
+What is taken out: ids, times, fingerprints, numbers of events and content lengths become words; logarithms and vectors
+are cut to what any machine computes; where the text of a stream is cut into events, and how many comments come before
+it, is the machine's business: the events of one run of text are one here, and so are comments. Everything else stays
+byte by byte.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _NORMAL = (
     (re.compile(rb'"digest":"[0-9a-f]{32}"'), rb'"digest":"FINGERPRINT"'),
     (re.compile(rb'"system_fingerprint":"llmd-[0-9a-f]{12}"'), rb'"system_fingerprint":"FINGERPRINT"'),
     (re.compile(rb'"(\w+_ms|\w+_per_second)":[0-9.e+-]+'), rb'"\1":TIME'),
-    (re.compile(rb"(-\d+\.\d{3})\d{7,}"), rb"\1"),
+    (re.compile(rb"(-?\d+\.\d{3})\d{7,}"), rb"\1"),
 )
 _ITEM_ID = re.compile(rb"\b(resp|msg|fc|fco|rs|ctc|ctco|item)_[0-9a-f]{24}\b")
 _NUMBER = re.compile(rb'"sequence_number":\d+')
