@@ -245,7 +245,6 @@ TABLE = (
     Limit("responses", RESPONSES_MAX, "responses", "what is stored of them; an owner has a share of it, and the least "
           "recently used go", "response_not_found"),
     Limit("responses.bytes", RESPONSE_BYTES_MAX, "bytes", "the same", "response_not_found"),
-    Limit("top_logprobs", LIKELIEST_MAX, "tokens", "top_logprobs of a response", "invalid_value"),
     Limit("chat_template_kwargs", TEMPLATE_VARIABLES_MAX, "members", "chat_template_kwargs", "invalid_value"),
     Limit("field", FIELD_BYTES_MAX, "bytes of JSON", "any other honoured field of a completion", "invalid_value"),
     Limit("stop", STOP_STRINGS_MAX, "texts", "stop", "invalid_value"),
