@@ -47,7 +47,7 @@ def _message(path: str, message: wire.OllamaMessage) -> PlainMessage:
     )
 
 
-def _call(call: wire.CalledTool) -> PlainToolCall:
+def _call(call: wire.OllamaCall) -> PlainToolCall:
     return PlainToolCall(call.function.name, msgspec.json.encode(call.function.arguments).decode(), call.id)
 
 

@@ -11,13 +11,13 @@ from ...core import limits
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
-class CalledFunction(msgspec.Struct, frozen=True):
+class OllamaFunctionCall(msgspec.Struct, frozen=True):
     name: str
     arguments: dict[str, Any] = {}
 
 
-class CalledTool(msgspec.Struct, frozen=True):
-    function: CalledFunction
+class OllamaCall(msgspec.Struct, frozen=True):
+    function: OllamaFunctionCall
     id: str | None = None
 
 
@@ -28,7 +28,7 @@ class OllamaMessage(msgspec.Struct, frozen=True):
     content: str | None = None
     thinking: str | None = None
     images: list[Any] | None = None
-    tool_calls: list[CalledTool] | None = None
+    tool_calls: list[OllamaCall] | None = None
     tool_name: str | None = None
     tool_call_id: str | None = None
 

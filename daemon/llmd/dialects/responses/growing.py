@@ -17,7 +17,6 @@ from .custom_input import CustomInput
 from .items import enclosed
 from .tools import ToolName
 from .wire.answer import (
-    ChosenToken,
     ItemStatus,
     LikelyToken,
     OutputCustomCall,
@@ -28,6 +27,7 @@ from .wire.answer import (
     OutputText,
     ReasoningText,
     SummaryText,
+    TextToken,
 )
 
 Event = tuple[bytes, bytes]
@@ -68,14 +68,14 @@ class GrowingMessage(GrowingItem):
     def __init__(self, index: int) -> None:
         super().__init__(index)
         self._texts: list[str] = []
-        self._logprobs: list[ChosenToken] = []
+        self._logprobs: list[TextToken] = []
         self._place += b',"content_index":0'
 
     def opening(self) -> list[Event]:
         part = b'%b,"part":%b' % (self._place, _encode(OutputText(text="")))
         return [*super().opening(), (b"response.content_part.added", part)]
 
-    def more(self, text: str, logprobs: list[ChosenToken]) -> Event:
+    def more(self, text: str, logprobs: list[TextToken]) -> Event:
         self._texts.append(text)
         self._logprobs += logprobs
         told = _encode(logprobs) if logprobs else b"[]"
@@ -219,11 +219,9 @@ def call_of(index: int, name: ToolName, piece: ToolCallPiece) -> GrowingCall:
     return kind(index, name, piece.id or new_id("call"))
 
 
-def chosen_tokens(
-    chosen: Sequence[TokenProbability], likely: Sequence[Sequence[TokenProbability]]
-) -> list[ChosenToken]:
+def chosen_tokens(chosen: Sequence[TokenProbability], likely: Sequence[Sequence[TokenProbability]]) -> list[TextToken]:
     pairs = zip(chosen, likely, strict=True)
-    return [ChosenToken(*_token(one), [LikelyToken(*_token(other)) for other in others]) for one, others in pairs]
+    return [TextToken(*_token(one), [LikelyToken(*_token(other)) for other in others]) for one, others in pairs]
 
 
 def _token(one: TokenProbability) -> tuple[str, list[int], float]:

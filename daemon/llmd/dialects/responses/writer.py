@@ -15,7 +15,6 @@ from .growing import Event, GrowingCall, GrowingItem, GrowingMessage, GrowingRea
 from .reader import ResponseAsked
 from .wire.answer import (
     CachedInput,
-    ChosenToken,
     Incompleteness,
     ItemStatus,
     OutputItem,
@@ -23,6 +22,7 @@ from .wire.answer import (
     Response,
     ResponseFailure,
     ResponseUsage,
+    TextToken,
 )
 
 Keep = Callable[[str, bytes], None]
@@ -83,7 +83,7 @@ class ResponseWriter:
     def _with(self, response: Response) -> bytes:
         return b'"response":' + _encode(response)
 
-    def _events(self, part: Part, logprobs: list[ChosenToken]) -> list[Event]:
+    def _events(self, part: Part, logprobs: list[TextToken]) -> list[Event]:
         if isinstance(part, TextPart):
             begun, message = self._message()
             return [*begun, message.more(part.text, logprobs)]
@@ -170,7 +170,7 @@ class ResponseWriter:
         return [*events, (b"error", told), (b"response.failed", self._with(response))]
 
 
-def _with_logprobs(parts: Sequence[Part]) -> Iterator[tuple[Part, list[ChosenToken]]]:
+def _with_logprobs(parts: Sequence[Part]) -> Iterator[tuple[Part, list[TextToken]]]:
     """Log probabilities with the text that they are of. Those of other parts are told nowhere."""
     for n, part in enumerate(parts):
         if isinstance(part, LogProbabilities):

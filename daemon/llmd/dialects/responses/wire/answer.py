@@ -19,7 +19,7 @@ class LikelyToken(msgspec.Struct, frozen=True):
     logprob: float
 
 
-class ChosenToken(msgspec.Struct, frozen=True):
+class TextToken(msgspec.Struct, frozen=True):
     token: str
     bytes: list[int]
     logprob: float
@@ -30,7 +30,7 @@ class OutputText(msgspec.Struct, frozen=True, kw_only=True):
     type: Literal["output_text"] = "output_text"
     text: str
     annotations: list[Any] = []
-    logprobs: list[ChosenToken] = []
+    logprobs: list[TextToken] = []
 
 
 class OutputMessage(msgspec.Struct, frozen=True, kw_only=True, tag="message"):
