@@ -221,7 +221,8 @@ void llm_answer_parser::take(const std::string &character)
         tell("text", character);
         return;
     }
-    if (is_outside && (!may_begin || is_blank(character))) { /* a form skips blanks in front of it */
+    const bool has_all_calls = syntax.calls_once && !ids.empty();
+    if (is_outside && (has_all_calls || !may_begin || is_blank(character))) { /* a form skips blanks in front of it */
         tell_text(character);
         return;
     }

@@ -67,8 +67,9 @@ void locate(const common_peg_ast_arena &ast, const common_peg_parse_result &resu
         } else if (node.tag == common_chat_peg_builder::REASONING) {
             part = answer_reading::REASONING;
         } else if (is_of_call(node.tag)) {
-            is_named = node.tag == common_chat_peg_builder::TOOL_NAME ||
-                       (is_named && node.tag != common_chat_peg_builder::TOOL_OPEN);
+            const bool begins =
+                node.tag == common_chat_peg_builder::TOOL || node.tag == common_chat_peg_builder::TOOL_OPEN;
+            is_named = node.tag == common_chat_peg_builder::TOOL_NAME || (is_named && !begins);
             part = is_named ? answer_reading::CALL : answer_reading::NONE;
         }
         if (part != answer_reading::NONE && node.end >= out->n_told) {
@@ -90,6 +91,7 @@ std::string answer_syntax::written() const
     out["reopening"] = reopening;
     out["thinking_end"] = thinking_end;
     out["continues"] = continues;
+    out["calls_once"] = calls_once;
     out["parser"] = parser;
     return out.dump_safe();
 }
@@ -107,13 +109,14 @@ answer_syntax answer_syntax::read(const std::string &given)
     out.reopening = from.at("reopening").get<std::string>();
     out.thinking_end = from.at("thinking_end").get<std::string>();
     out.continues = from.at("continues").get<bool>();
+    out.calls_once = from.at("calls_once").get<bool>();
     out.parser = from.at("parser").get<std::string>();
     return out;
 }
 
 /* ---- form ---------------------------------------------------------------------------------------------------------- */
 
-answer_form::answer_form(const answer_syntax &syntax) : format(syntax.format)
+answer_form::answer_form(const answer_syntax &syntax) : format(syntax.format), calls_once(syntax.calls_once)
 {
     const common_json parser = common_json::parse(syntax.parser);
     arena = common_peg_arena::from_json(parser);
@@ -132,6 +135,9 @@ answer_reading answer_form::parse(const std::string &text) const
         }
         out.said.role = "assistant";
         mapper_of(format, &out.said)->from_ast(context.ast, result);
+        if (calls_once && out.said.tool_calls.size() > 1) {
+            return answer_reading();
+        }
         locate(context.ast, result, text.size(), &out);
         out.fits = true;
     } catch (const std::bad_alloc &) {

@@ -14,7 +14,8 @@ struct answer_syntax {
     std::string reopening; /* the same without thinking: where reading begins anew */
     std::string thinking_end;
     bool continues = false; /* the opening ends with a part of the answer, which is not told again */
-    std::string parser;     /* llama.cpp's */
+    bool calls_once = false;
+    std::string parser; /* llama.cpp's */
 
     std::string written() const;
     static answer_syntax read(const std::string &given); /* throws */
@@ -33,7 +34,7 @@ class answer_form {
   public:
     explicit answer_form(const answer_syntax &syntax); /* throws */
 
-    /* Throws std::bad_alloc only. Texts nested too deeply do not fit. */
+    /* Throws std::bad_alloc only. Texts nested too deeply do not fit, nor does a second call where one is the most. */
     answer_reading read(const std::string &text) const;
 
     bool is_whole(const std::string &text) const; /* nothing is missing */
@@ -48,6 +49,7 @@ class answer_form {
     answer_reading parse(const std::string &text) const;
 
     common_chat_format format;
+    bool calls_once;
     common_peg_arena arena;
     bool begins_marker[256] = {};
 };

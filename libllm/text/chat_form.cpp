@@ -147,6 +147,24 @@ std::string without_text_before(std::string grammar, const std::string &parser)
     return grammar;
 }
 
+/* Some of llama.cpp's forms repeat calls whether several are wanted or not. Their rules are the ones that trigger. */
+std::string with_one_call(std::string grammar, const std::string &parser)
+{
+    const common_json parsers = common_json::parse(parser).at("parsers");
+    for (const common_json &one : parsers) {
+        if (one.value("type", "") == "rule" && one.value("trigger", false)) {
+            grammar = grammar_without_repetition(grammar, one.at("name").get<std::string>());
+        }
+    }
+    return grammar;
+}
+
+std::string calling_grammar(const common_chat_params &found, const chat_wish &wish, bool must_call)
+{
+    const std::string out = wish.calls_once() ? with_one_call(found.grammar, found.parser) : found.grammar;
+    return must_call ? without_text_before(out, found.parser) : grammar_without_empty_turns(out);
+}
+
 /* Of an answer without calls: thinking, then text of that grammar. */
 std::string plain_grammar(const chat_form &form, const autoparser::analyze_content &content)
 {
@@ -253,8 +271,8 @@ chat_form attempt(const common_chat_template &tmpl, const chat_analysis &analysi
         out.parser.clear();
     }
     if (calls) {
-        out.grammar =
-            must_call ? without_text_before(found.grammar, found.parser) : grammar_without_empty_turns(found.grammar);
+        out.grammar = calling_grammar(found, wish, must_call);
+        out.calls_once = wish.calls_once();
         out.is_lazy = found.grammar_lazy;
         out.triggers = found.grammar_lazy ? found.grammar_triggers : std::vector<common_grammar_trigger>();
     }
@@ -263,7 +281,7 @@ chat_form attempt(const common_chat_template &tmpl, const chat_analysis &analysi
         if (calls) {
             params.tool_choice = COMMON_CHAT_TOOL_CHOICE_REQUIRED;
             const common_chat_params calling = apply(tmpl, analysis, params);
-            out.grammar = grammar_of_either(without_text_before(calling.grammar, calling.parser), out.grammar);
+            out.grammar = grammar_of_either(calling_grammar(calling, wish, true), out.grammar);
         }
         out.is_lazy = false;
         out.triggers.clear();

@@ -35,6 +35,10 @@ struct chat_wish {
     {
         return has_tools() && choice != COMMON_CHAT_TOOL_CHOICE_NONE;
     }
+    bool calls_once() const
+    {
+        return has_calls() && parallel == 0;
+    }
     bool needs_form() const
     {
         return has_calls() || !grammar.empty() || continues_reasoning || continues_content;
@@ -51,6 +55,7 @@ struct chat_form {
     std::string opening;   /* how the prompt ends; continued: with CHAT_FORM_CONTENT and _REASONING in it */
     std::string reopening; /* the same without thinking */
     std::string grammar;
+    bool calls_once = false;
     bool is_lazy = false; /* the grammar holds from a trigger on */
     std::vector<common_grammar_trigger> triggers;
     std::vector<std::string> preserved, stops;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 namespace {
 
@@ -41,6 +42,18 @@ std::string replaced(std::string text, const std::string &what, const std::strin
         text.replace(at, what.size(), by);
     }
     return text;
+}
+
+/* What this rule allows: [begin, end) of the text; nothing, if there is no such rule. llama.cpp writes a rule in a line. */
+std::pair<size_t, size_t> rule_of(const std::string &grammar, const std::string &name)
+{
+    const std::string head = name + " ::= ";
+    const size_t at = grammar.compare(0, head.size(), head) == 0 ? 0 : grammar.find("\n" + head);
+    if (at == std::string::npos) {
+        return {grammar.size(), grammar.size()};
+    }
+    const size_t begin = at + (at > 0 ? 1 : 0) + head.size();
+    return {begin, std::min(grammar.find('\n', begin), grammar.size())};
 }
 
 std::string as_literal(const std::string &constant)
@@ -83,14 +96,21 @@ std::string grammar_with(const std::string &grammar, const std::string &constant
 
 std::string grammar_with_blank_rule(const std::string &grammar, const std::string &name)
 {
-    const std::string head = name + " ::= ";
-    const size_t at = grammar.find("\n" + head);
-    const size_t begin = at == std::string::npos ? (grammar.compare(0, head.size(), head) == 0 ? 0 : at) : at + 1;
-    if (begin == std::string::npos) {
-        return grammar;
+    const auto [begin, end] = rule_of(grammar, name);
+    return begin == end ? grammar : grammar.substr(0, begin) + "[ \\t\\n]{0,4}" + grammar.substr(end);
+}
+
+std::string grammar_without_repetition(const std::string &grammar, const std::string &name)
+{
+    const auto [begin, end] = rule_of(grammar, name);
+    std::string out = grammar.substr(0, begin);
+    for (size_t at = begin; at < end;) {
+        const size_t next = end_of_other(grammar, at);
+        const bool repeats = grammar[at] == '+' && (grammar[at - 1] == ')' || is_of_name(grammar[at - 1]));
+        out.append(grammar, at, repeats ? 0 : next - at);
+        at = next;
     }
-    const size_t end = std::min(grammar.find('\n', begin), grammar.size());
-    return grammar.substr(0, begin) + head + "[ \\t\\n]{0,4}" + grammar.substr(end);
+    return out + grammar.substr(end);
 }
 
 std::string grammar_without_fences(std::string grammar)

@@ -19,6 +19,9 @@ std::string grammar_with(const std::string &grammar, const std::string &constant
 /* The rule of this name, if there is one, allows a few blanks and nothing else. */
 std::string grammar_with_blank_rule(const std::string &grammar, const std::string &name);
 
+/* What repeats in the rule of this name, if there is one, comes once. */
+std::string grammar_without_repetition(const std::string &grammar, const std::string &name);
+
 /* Without the marks that some models put around JSON in Markdown. */
 std::string grammar_without_fences(std::string grammar);
 

@@ -140,6 +140,32 @@ static void test_several_calls_and_text_around_them(void)
                "[call 0 get_time]{\\\"city\\\": \\\"B\\\"}");
 }
 
+/* Whatever a model writes beyond the one call that is wanted is told as text. */
+static void test_one_call_is_the_most_where_several_are_not_wanted(void)
+{
+    static char answer[ANSWER_MAX];
+    const char *request = REQUEST(",\"parallel_tool_calls\":false");
+    check_told(FAMILY_HERMES, request,
+               CALL("get_weather", "{\"city\": \"A\"}") "\n" CALL("get_time", "{\"city\": \"B\"}") "\nSo.",
+               "[call 0 get_weather]{\\\"city\\\": \\\"A\\\"}[text]<tool_call>\\n{\\\"name\\\": \\\"get_time\\\", "
+               "\\\"arguments\\\": {\\\"city\\\": \\\"B\\\"}}\\n</tool_call>\\nSo.");
+    check_told(FAMILY_HERMES, request, CALL("get_time", "{\"city\": \"B\"}") "\n<tool_call>\n{\"name\": \"get_ti",
+               "[call 0 get_time]{\\\"city\\\": \\\"B\\\"}[text]<tool_call>\\n{\\\"name\\\": \\\"get_ti");
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        const chat_family *f = &chat_families[i];
+        answerer a;
+        CHECK(answerer_open(&a, f->source));
+        CHECK_INT(answerer_render(&a, request), LLM_OK);
+        snprintf(answer, sizeof answer, "%s%s 7\n%s7", f->thought == NULL ? "" : f->thought, f->call, f->call);
+        check_answer(f, &a, answer, "[call 0 get_weather]", "[call 1");
+        transcript t = told(&a, answer);
+        CHECK_INT(count(t.text, '7'), 2);
+        CHECK(strstr(strstr(t.text, "Paris") + 1, "Paris") != NULL);
+        free(t.text);
+        answerer_close(&a);
+    }
+}
+
 static void test_malformed_calls_are_text_and_what_was_told_is_not_told_again(void)
 {
     check_told(FAMILY_HERMES, REQUEST(""), "a <tool_call>\nnonsense\n</tool_call> b",
@@ -152,6 +178,12 @@ static void test_malformed_calls_are_text_and_what_was_told_is_not_told_again(vo
                "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": nothing}}\n</tool_call>",
                "[call 0 get_time]{\\\"city\\\": n[text]othing}}\\n</tool_call>");
     check_told(FAMILY_HERMES, REQUEST(""), "ends <tool_", "[text]ends <tool_");
+    check_told(FAMILY_HERMES, REQUEST(""), CALL("get_time", "{\"city\": \"B\"}") "\n<tool_call>\n{\"name\": \"get_ti",
+               "[call 0 get_time]{\\\"city\\\": \\\"B\\\"}[text]<tool_call>\\n{\\\"name\\\": \\\"get_ti");
+    check_told(FAMILY_HERMES, REQUEST(""), CALL("get_time", "{\"city\": \"B\"}") "\n" CALL("no_tool", "{}"),
+               "[call 0 get_time]{\\\"city\\\": \\\"B\\\"}[text]<tool_call>\\n{\\\"name\\\": \\\"no_tool\\\", "
+               "\\\"arguments\\\": "
+               "{}}\\n</tool_call>");
     check_told(FAMILY_LLAMA, REQUEST(""), "function f() { return 1 } // {", "[text]function f() { return 1 } // {");
 }
 
@@ -412,6 +444,7 @@ int main(void)
     RUN(test_every_family_calls_speaks_and_thinks);
     RUN(test_a_call_without_tools_is_text);
     RUN(test_several_calls_and_text_around_them);
+    RUN(test_one_call_is_the_most_where_several_are_not_wanted);
     RUN(test_malformed_calls_are_text_and_what_was_told_is_not_told_again);
     RUN(test_what_is_no_text_becomes_a_mark);
     RUN(test_ids_are_the_models_or_nine_letters_and_digits);

@@ -3,6 +3,7 @@
 #include "answer_transcript.h"
 #include "chat_families.h"
 #include "check.h"
+#include "text/sampler.h"
 
 #define PARAMETERS "{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":[\"city\"]}"
 #define TOOL(name, parameters)                                                                                         \
@@ -212,6 +213,79 @@ static void test_the_same_tools_have_the_same_form(void)
     answerer_close(&a);
 }
 
+/* ---- how many calls -------------------------------------------------------------------------------------------------- */
+
+#define ONE ",\"parallel_tool_calls\":false"
+
+/* Bytes of `text` that the answer's form lets a model write who wants to write it. */
+static size_t n_written(const answerer *a, const char *text)
+{
+    sampler *s = NULL;
+    const sampler_options options = {
+        .sampling = {.top_p = 1, .repeat_penalty = 1, .typical_p = 1},
+        .constraint = a->prompt.constraint,
+        .n_constraint_bytes = a->prompt.n_constraint_bytes,
+    };
+    size_t n = 0;
+    for (bool is_open = sampler_open(&a->model.base, &options, &s) == LLM_OK; is_open && text[n] != '\0'; n++) {
+        float logits[FAKE_VOCABULARY] = {0};
+        int32_t token = -1;
+        logits[(unsigned char)text[n]] = 1;
+        if (sampler_next(s, logits, &token) != LLM_OK || token != (unsigned char)text[n]) {
+            break;
+        }
+    }
+    sampler_close(s);
+    return n;
+}
+
+/* The calls of a family that a request of these parameters lets a model write, of two. */
+static void check_calls(const chat_family *f, const char *more, const char *between, bool may_call_twice)
+{
+    char request[2048], text[1024];
+    answerer a;
+    snprintf(request, sizeof request, REQUEST(TOOLS "%s"), more);
+    once(&a, f->source, request);
+    const bool always_thinks = strcmp(f->name, "qwen35") == 0 || strcmp(f->name, "r1") == 0;
+    const int n_once = snprintf(text, sizeof text, "%s%s", always_thinks ? f->thought : "", f->call);
+    snprintf(text + n_once, sizeof text - (size_t)n_once, "%s%s", between, f->call);
+    if (a.prompt.n_constraint_bytes > 0) {
+        const size_t n = n_written(&a, text);
+        if (n < (size_t)n_once || (n == strlen(text)) != may_call_twice) {
+            printf("%s%s: %.*s|%s\n", f->name, more, (int)n, text, text + n);
+        }
+        CHECK(n >= (size_t)n_once);
+        CHECK((n == strlen(text)) == may_call_twice);
+    }
+    answerer_close(&a);
+}
+
+static const chat_family *family(const char *name)
+{
+    size_t i = 0;
+    while (strcmp(chat_families[i].name, name) != 0) {
+        i++;
+    }
+    return &chat_families[i];
+}
+
+static void test_one_call_is_the_most_where_several_are_not_wanted(void)
+{
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        check_calls(&chat_families[i], ONE, "", false);
+        check_calls(&chat_families[i], ONE, "\n", false);
+        check_calls(&chat_families[i], ONE REQUIRED(""), "", false);
+        check_calls(&chat_families[i], ONE REQUIRED("\"get_weather\""), "\n", false);
+        check_calls(&chat_families[i], ONE "," SCHEMA, "\n", false);
+    }
+    static const char *const several[] = {"hermes", "qwen3", "plain"};
+    for (size_t i = 0; i < sizeof several / sizeof *several; i++) {
+        check_calls(family(several[i]), "", "\n", true);
+        check_calls(family(several[i]), ",\"parallel_tool_calls\":true" REQUIRED(""), "\n", true);
+        check_calls(family(several[i]), "," SCHEMA, "\n", true);
+    }
+}
+
 /* ---- forms of text ---------------------------------------------------------------------------------------------------- */
 
 static void test_every_family_keeps_text_to_a_form(void)
@@ -384,6 +458,7 @@ int main(void)
     RUN(test_schemas_that_cannot_be_expressed_take_any_value);
     RUN(test_large_and_deep_schemas_are_bounded);
     RUN(test_the_same_tools_have_the_same_form);
+    RUN(test_one_call_is_the_most_where_several_are_not_wanted);
     RUN(test_every_family_keeps_text_to_a_form);
     RUN(test_forms_that_cannot_be_had_are_refused);
     RUN(test_grammars_of_clients_keep_their_meaning);
