@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import Any
 
@@ -14,7 +13,6 @@ from ...core.errors import ApiError, shown
 from ...core.sampling import sampling_asked, stops_of
 from ...core.session_key import SessionKey, parent_of, resolve
 from ...core.tools import check_choice, check_count, distinct, tool_of
-from ...engine.json_scan import ARGUMENTS
 from .turns import messages_of
 from .wire import ClientTool, CountTokensRequest, MessagesRequest
 
@@ -25,13 +23,6 @@ _MODES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
 _SWITCHES = {"enabled": True, "disabled": False}
 _EFFORTS = {"xhigh": "high", "max": "high"}
 """What templates know of them."""
-_USER_SESSION = re.compile(r"_session_([\w-]+)\Z", re.ASCII)
-
-
-class _User(msgspec.Struct):
-    """What agents write into metadata.user_id."""
-
-    session_id: str | None = None
 
 
 def asked_of(wanted: MessagesRequest, headers: Headers) -> Asked:
@@ -66,22 +57,8 @@ def conversation_of(wanted: CountTokensRequest) -> ChatPrompt:
 
 def session_of(wanted: CountTokensRequest, headers: Headers) -> tuple[SessionKey, str]:
     """The session, and what it begins as a fork of."""
-    metadata = wanted.metadata if isinstance(wanted.metadata, dict) else {}
-    named = _session_of_user(metadata.get("user_id"))
-    key = resolve(headers, wanted.session_id, None, {"session_id": named} if named is not None else metadata)
+    key = resolve(headers, wanted.session_id, None, wanted.metadata if isinstance(wanted.metadata, dict) else None)
     return key, parent_of(headers, key)
-
-
-def _session_of_user(user: object) -> str | None:
-    if not isinstance(user, str):
-        return None
-    if user.startswith("{"):
-        try:
-            return msgspec.json.decode(ARGUMENTS.clean(user.encode()), type=_User).session_id
-        except (ApiError, msgspec.DecodeError, RecursionError):
-            return None
-    found = _USER_SESSION.search(user)
-    return found[1] if found is not None else None
 
 
 def _at_least_one(param: str, value: int) -> int:
