@@ -25,7 +25,7 @@ async def filling(serve: Serve) -> Daemon:
 
 async def text_of(daemon: Daemon, asked: RawPrompt) -> str:
     prompt = await infilled(daemon.state.served, asked, SENDER)
-    return await daemon.state.engine.detokenize(0, prompt.tokens)
+    return await daemon.state.engine.detokenize(SENDER.owner, prompt.tokens)
 
 
 async def test_the_marks_part_the_texts(filling: Daemon) -> None:
@@ -68,3 +68,16 @@ async def test_refusals(filling: Daemon, asked: RawPrompt, code: str, param: str
     with pytest.raises(ApiError) as caught:
         await infilled(filling.state.served, asked, SENDER)
     assert (caught.value.code, caught.value.param) == (code, param)
+
+
+async def test_a_completion_with_a_suffix(filling: Daemon) -> None:
+    """Which each of its prompts gets, and which may be as long as the context."""
+    asked = {"prompt": ["a", "bc"], "suffix": "end", "return_token_ids": True, "max_tokens": 1}
+    choices = (await filling.ask("POST", "/v1/completions", asked)).json["choices"]
+    read = [
+        await filling.state.engine.detokenize(0, array("i", choice["prompt_token_ids"]).tobytes()) for choice in choices
+    ]
+    assert read == [f"{PREFIX}{text}{SUFFIX}end{MIDDLE}" for text in ("a", "bc")]
+    for path in ("/v1/completions", "/api/generate"):
+        refused = await filling.ask("POST", path, {"prompt": "a", "suffix": "word " * 20_000})
+        assert refused.status == 400 and b"maximum context length" in refused.body

@@ -175,6 +175,7 @@ CHAT: dict[str, Case] = BOTH | {
 COMPLETIONS: dict[str, Case] = BOTH | {
     "prompt": Case(given={"prompt": "good morning"}),
     "logprobs": Case(given={"logprobs": 2}, seen=LOGPROBS),
+    "suffix": Case(given={"suffix": "the end"}, options=lambda _: {"model": "sim:dense,fim=1"}),
     "echo": Case(given={"echo": True}),
     "parse_special": Case(given={"parse_special": False}, without={"prompt": "<|im_end|>"}, seen=PROMPT),
 }

@@ -23,10 +23,12 @@ _CHAT = (
 _GENERATE = (
     honoured({
         "prompt": "text of the user; without it nothing is generated",
-        "system": "a system message in front",
-        "suffix": "text behind the answer: the model fills in the middle",
         "raw": "true: the prompt is continued as it is, without the model's chat template",
     }),
+    honoured({
+        "system": "a system message in front",
+        "suffix": "text behind the answer: the model fills in the middle",
+    }, bytes_max=limits.JSON_TEXT_BYTES_MAX),
     refused({
         "template": ("templates from requests; use --chat-template-file", ("",)),
         "context": ("tokens of an earlier answer; name a session, or use /api/chat", ([],)),

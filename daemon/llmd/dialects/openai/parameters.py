@@ -65,9 +65,9 @@ _COMPLETIONS = (
         "add_special_tokens": "false: a text is not given the tokens that the model wants around one",
         "parse_special": "false: control words in the prompt's text are plain text; default: they are control tokens",
     }),
-    refused({
-        "suffix": ("infill", ("",)),
-    }),
+    honoured({
+        "suffix": "text behind the answer: the model fills in the middle; control words are plain text then",
+    }, bytes_max=limits.JSON_TEXT_BYTES_MAX),
 )  # fmt: skip
 
 _BOTH = (

@@ -162,6 +162,7 @@ def prompts_of(wanted: CompletionRequest) -> list[RawPrompt]:
             one,
             parse_special=wanted.parse_special is not False,
             add_special=wanted.add_special_tokens is not False,
+            suffix=wanted.suffix or "",
             param="prompt" if len(given) == 1 else f"prompt[{number}]",
         )
         for number, one in enumerate(given)

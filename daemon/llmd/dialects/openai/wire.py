@@ -210,6 +210,7 @@ class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
 
 class CompletionRequest(GenerationRequest, frozen=True, kw_only=True):
     prompt: str | list[int | str | list[int]]
+    suffix: str | None = None
     parse_special: bool | None = None
     add_special_tokens: bool | None = None
     logprobs: Likeliest | bool = None
