@@ -1,6 +1,6 @@
-/* fuzz_answer.c: what models write. The first byte of an input chooses the family of templates; the others are bytes, or name
- * pieces of forms. However the answer is cut, the parser tells the same; the digits 7 in it, which no form has, are all
- * told. */
+/* fuzz_answer.c: what models write. The first byte of an input chooses the family of templates, and whether one call is the
+ * most; the others are bytes, or name pieces of forms. However the answer is cut, the parser tells the same; the digits 7
+ * in it, which no form has, are all told. */
 #include "../c/answer_transcript.h"
 #include "../c/chat_families.h"
 
@@ -8,10 +8,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
 enum { ANSWER_MAX = 16384, N_FAMILIES = sizeof chat_families / sizeof chat_families[0] };
 
-static const char request[] =
-    "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":"
-    "\"get_weather\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":"
-    "[\"city\"]}}}]}";
+#define TOOLS                                                                                                          \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"parameters\":{\"type\":\"object\","    \
+    "\"properties\":{\"city\":{\"type\":\"string\"}},\"required\":[\"city\"]}}}]"
+#define REQUEST(more) "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]," TOOLS more "}"
+
+static const char *const requests[] = {REQUEST(""), REQUEST(",\"parallel_tool_calls\":false")};
 
 static const char *const pieces[] = {
     "<tool_call>",
@@ -55,14 +57,15 @@ static void require(bool condition)
     }
 }
 
-static answerer *opened(size_t family)
+static const answerer *opened(size_t family, bool calls_once)
 {
-    static answerer all[N_FAMILIES];
-    if (all[family].chat == NULL) {
-        require(answerer_open(&all[family], chat_families[family].source));
-        require(answerer_render(&all[family], request) == LLM_OK);
+    static answerer all[2][N_FAMILIES];
+    answerer *a = &all[calls_once][family];
+    if (a->chat == NULL) {
+        require(answerer_open(a, chat_families[family].source));
+        require(answerer_render(a, requests[calls_once]) == LLM_OK);
     }
-    return &all[family];
+    return a;
 }
 
 /* Bytes from 128 on name pieces, or the call of the family. */
@@ -103,12 +106,14 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         return 0;
     }
     const size_t family = data[0] % N_FAMILIES;
-    const answerer *a = opened(family);
+    const bool calls_once = data[0] / N_FAMILIES % 2 == 1;
+    const answerer *a = opened(family, calls_once);
     const size_t n = spell(&chat_families[family], data + 1, n_bytes - 1, answer);
     transcript whole = transcript_of(&a->prompt, answer, n, n + 1, NULL);
-    transcript cut = transcript_of(&a->prompt, answer, n, 1 + data[0] / N_FAMILIES, NULL);
+    transcript cut = transcript_of(&a->prompt, answer, n, 1 + data[0] / N_FAMILIES / 2, NULL);
     require(strcmp(whole.text, cut.text) == 0);
     require(sevens(whole.text, whole.n) >= sevens(answer, n)); /* an escape may spell one more */
+    require(!calls_once || strchr(whole.ids, ' ') == strrchr(whole.ids, ' '));
     require(whole.work <= 4096 + 200 * (uint64_t)n);
     free(whole.text);
     free(cut.text);
