@@ -1,5 +1,7 @@
 /* What a chat's request wants of the answer: tools, forms, thinking, an answer that was begun; in every family of
  * templates. */
+#include <pthread.h>
+
 #include "answer_transcript.h"
 #include "chat_families.h"
 #include "check.h"
@@ -15,7 +17,7 @@
 #define REQUIRED(names) ",\"tool_choice\":{\"mode\":\"required\",\"names\":[" names "]}"
 #define SCHEMA "\"constraint\":{\"kind\":\"json_schema\",\"text\":\"{\\\"enum\\\":[\\\"yes\\\",\\\"no\\\"]}\"}"
 
-enum { N_FAMILIES = sizeof chat_families / sizeof chat_families[0] };
+enum { N_FAMILIES = sizeof chat_families / sizeof chat_families[0], N_RENDERED = 50 };
 
 static bool has(const char *text, size_t n, const char *part)
 {
@@ -210,6 +212,45 @@ static void test_the_same_tools_have_the_same_form(void)
     CHECK_INT(a.prompt.n_syntax_bytes, n);
     CHECK(memcmp(a.prompt.syntax, syntax, n) == 0);
     free(syntax);
+    answerer_close(&a);
+}
+
+/* More forms than are kept, so that they come and go under those who use them. */
+static void *render_often(void *of)
+{
+    const answerer *shared = of;
+    size_t n_good = 0;
+    for (int i = 0; i < N_RENDERED; i++) {
+        char request[2048], name[32], error[256];
+        llm_prompt prompt = {0};
+        const int number = i * 7 % 40;
+        snprintf(name, sizeof name, "tool_%d_x", number);
+        snprintf(request, sizeof request, REQUEST("\"tools\":[" TOOL("tool_%d_x", PARAMETERS) "]" REQUIRED("")),
+                 number);
+        if (chat_render(shared->chat, request, strlen(request), &prompt, error, sizeof error) == LLM_OK) {
+            const char *answer = "<tool_call>\n{\"name\": \"nobody\"}\n</tool_call>";
+            transcript t = transcript_of(&prompt, answer, strlen(answer), 5, NULL);
+            n_good += has(prompt.constraint, prompt.n_constraint_bytes, name) && strstr(t.text, "nobody") != NULL;
+            free(t.text);
+        }
+        llm_prompt_free(&prompt);
+    }
+    return (void *)n_good;
+}
+
+static void test_threads_share_the_forms(void)
+{
+    pthread_t threads[4];
+    answerer a;
+    once(&a, FAMILY_QWEN3, REQUEST(TOOLS));
+    for (size_t i = 0; i < 4; i++) {
+        CHECK_INT(pthread_create(&threads[i], NULL, render_often, &a), 0);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        void *n_good = NULL;
+        pthread_join(threads[i], &n_good);
+        CHECK_INT((size_t)n_good, N_RENDERED);
+    }
     answerer_close(&a);
 }
 
@@ -458,6 +499,7 @@ int main(void)
     RUN(test_schemas_that_cannot_be_expressed_take_any_value);
     RUN(test_large_and_deep_schemas_are_bounded);
     RUN(test_the_same_tools_have_the_same_form);
+    RUN(test_threads_share_the_forms);
     RUN(test_one_call_is_the_most_where_several_are_not_wanted);
     RUN(test_every_family_keeps_text_to_a_form);
     RUN(test_forms_that_cannot_be_had_are_refused);
