@@ -17,7 +17,7 @@
 #define REQUIRED(names) ",\"tool_choice\":{\"mode\":\"required\",\"names\":[" names "]}"
 #define SCHEMA "\"constraint\":{\"kind\":\"json_schema\",\"text\":\"{\\\"enum\\\":[\\\"yes\\\",\\\"no\\\"]}\"}"
 
-enum { N_FAMILIES = sizeof chat_families / sizeof chat_families[0], N_RENDERED = 50 };
+enum { N_FAMILIES = sizeof chat_families / sizeof chat_families[0], N_RENDERED = 40 };
 
 static bool has(const char *text, size_t n, const char *part)
 {
@@ -313,14 +313,12 @@ static const chat_family *family(const char *name)
 static void test_one_call_is_the_most_where_several_are_not_wanted(void)
 {
     for (size_t i = 0; i < N_FAMILIES; i++) {
-        check_calls(&chat_families[i], ONE, "", false);
         check_calls(&chat_families[i], ONE, "\n", false);
-        check_calls(&chat_families[i], ONE REQUIRED(""), "", false);
-        check_calls(&chat_families[i], ONE REQUIRED("\"get_weather\""), "\n", false);
-        check_calls(&chat_families[i], ONE "," SCHEMA, "\n", false);
+        check_calls(&chat_families[i], ONE REQUIRED("\"get_weather\""), "", false);
     }
     static const char *const several[] = {"hermes", "qwen3", "plain"};
     for (size_t i = 0; i < sizeof several / sizeof *several; i++) {
+        check_calls(family(several[i]), ONE "," SCHEMA, "\n", false);
         check_calls(family(several[i]), "", "\n", true);
         check_calls(family(several[i]), ",\"parallel_tool_calls\":true" REQUIRED(""), "\n", true);
         check_calls(family(several[i]), "," SCHEMA, "\n", true);
