@@ -30,6 +30,14 @@ CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance,
 SESSION = "there"
 SCHEMA = schemathesis.openapi.from_dict(json.loads(document(ENDPOINTS)))
 OF_SESSIONS = SCHEMA.include(path_regex="/v1/sessions/{id}.*")
+LENGTHS = {
+    "/v1/chat/completions": "max_tokens",
+    "/v1/completions": "max_tokens",
+    "/v1/responses": "max_output_tokens",
+    "/completion": "n_predict",
+    "/infill": "n_predict",
+}
+"""How an answer is kept from filling the context."""
 BOUNDED = settings(
     max_examples=N_EXAMPLES, deadline=None, database=None, derandomize=True, suppress_health_check=list(HealthCheck)
 )
@@ -76,10 +84,9 @@ def test_everything_is_asked() -> None:
 @SCHEMA.parametrize()
 @BOUNDED
 def test_answers_are_those_described(case: Any, url: str) -> None:
-    if case.path.endswith("/completions") and isinstance(case.body, dict):
-        case.body.setdefault("max_tokens", 2)  # or many an answer would fill the context
-    if case.path == "/v1/responses" and isinstance(case.body, dict):
-        case.body.setdefault("max_output_tokens", 2)
+    name = LENGTHS.get(case.path)
+    if name and isinstance(case.body, dict):
+        case.body.setdefault(name, 2)
     case.call_and_validate(base_url=url, checks=CHECKS, timeout=SETTLE_S)
 
 
