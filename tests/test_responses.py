@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from llmd.core import limits
@@ -80,6 +81,27 @@ async def test_a_body_too_large_for_the_loop_is_answered(daemon: Daemon) -> None
     assert text_of(large) == text_of(plain)
     after = await respond(daemon, "more", previous_response_id=large["id"], user="x" * 2 * limits.TEXT_SHORT_BYTES)
     assert after["usage"]["input_tokens"] > large["usage"]["total_tokens"]
+
+
+async def test_a_long_conversation_that_is_only_referred_to_is_kept_from_the_loop(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However short the body that goes on with it."""
+    monkeypatch.setattr(limits, "TEXT_SHORT_BYTES", 1000)
+    first = await respond(daemon, "x" * 2000)
+    reference = {"type": "item_reference", "id": first["output"][0]["id"]}
+    sizes: list[int] = []
+    in_thread = daemon.state.engine.in_thread
+
+    def watched(owner: int, n_bytes: int, call: Any) -> Any:
+        sizes.append(n_bytes)
+        return in_thread(owner, n_bytes, call)
+
+    monkeypatch.setattr(daemon.state.engine, "in_thread", watched)
+    await respond(daemon, "more", previous_response_id=first["id"])
+    await respond(daemon, [user("hello"), *[reference] * 10, user("more")])
+    assert len(sizes) == 4, "digests, and what the template reads"
+    assert min(sizes) > limits.TEXT_SHORT_BYTES
 
 
 async def test_a_silent_stream_tells_events(serve: Serve) -> None:
@@ -239,6 +261,17 @@ async def test_references_to_items_of_a_stored_response(daemon: Daemon) -> None:
     assert second["session"]["session_reset_reason"] == "exact_prefix"
     unknown = asking([user("hello"), {"type": "item_reference", "id": "msg_0"}])
     assert (await refused(daemon, unknown, 404))["param"] == "input[1].id"
+
+
+async def test_a_long_answer_cannot_be_referred_to_without_end(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await respond(daemon, session_id="s")
+    item = first["output"][0]
+    n_bytes = len(msgspec.json.encode(item))
+    monkeypatch.setattr(limits, "RESPONSE_REFERRED_BYTES_MAX", 2 * n_bytes)
+    reference = {"type": "item_reference", "id": item["id"]}
+    await respond(daemon, [user("hello"), reference, reference, user("more")])
+    error = await refused(daemon, asking([user("hello"), reference, reference, reference]), 413)
+    assert (error["code"], error["param"]) == ("request_too_large", "input[3].id")
 
 
 async def test_owners_do_not_see_each_others_responses(serve: Serve, tmp_path: Path) -> None:

@@ -130,6 +130,8 @@ RESPONSE_BYTES_OVERHEAD = 1024
 """Counted for each response beside its texts."""
 RESPONSE_MESSAGE_BYTES = 256
 """Counted for each message of its conversation, and each call in it, beside their texts."""
+RESPONSE_REFERRED_BYTES_MAX = 4 * 1024**2
+"""Of all items that one request refers to: a short reference may stand for a long answer, any number of times."""
 RESPONSE_FILE_BYTES_MAX = RESPONSE_BYTES_MAX
 """Of the file that keeps them while no daemon runs: it holds no more than is counted."""
 RESPONSE_ITEMS_SHOWN_MAX = 100
@@ -245,6 +247,8 @@ TABLE = (
     Limit("responses", RESPONSES_MAX, "responses", "what is stored of them; an owner has a share of it, and the least "
           "recently used go", "response_not_found"),
     Limit("responses.bytes", RESPONSE_BYTES_MAX, "bytes", "the same", "response_not_found"),
+    Limit("responses.referred", RESPONSE_REFERRED_BYTES_MAX, "bytes", "the items that a request refers to, together",
+          "request_too_large"),
     Limit("chat_template_kwargs", TEMPLATE_VARIABLES_MAX, "members", "chat_template_kwargs", "invalid_value"),
     Limit("field", FIELD_BYTES_MAX, "bytes of JSON", "any other honoured field of a completion", "invalid_value"),
     Limit("stop", STOP_STRINGS_MAX, "texts", "stop", "invalid_value"),

@@ -60,7 +60,7 @@ async def embed(request: web.Request, read: EmbeddingReader) -> web.Response:
 
 def sender_of(request: web.Request) -> Sender:
     facts = request[FACTS]
-    return Sender(facts.caller.owner, facts.n_body_bytes, facts.is_large)
+    return Sender(facts.caller.owner, facts.n_bytes, facts.is_large)
 
 
 async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web.StreamResponse:

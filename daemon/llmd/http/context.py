@@ -138,6 +138,8 @@ class Facts:
     came_at: float = 0.0
     """Time of the event loop."""
     n_body_bytes: int = 0
+    n_stored_bytes: int = 0
+    """Of what the body refers to and the server holds."""
     answering: Answering | None = None
     error_code: str | None = None
     cors_origin: str | None = None
@@ -147,8 +149,13 @@ class Facts:
 
     @property
     def is_large(self) -> bool:
-        """Work that grows with the body belongs into a text thread."""
-        return self.n_body_bytes > limits.TEXT_SHORT_BYTES
+        """Work that grows with the request belongs into a text thread."""
+        return self.n_bytes > limits.TEXT_SHORT_BYTES
+
+    @property
+    def n_bytes(self) -> int:
+        """That the request is made of."""
+        return self.n_body_bytes + self.n_stored_bytes
 
 
 STATE = web.AppKey("state", State)

@@ -36,9 +36,11 @@ async def count_input_tokens(request: web.Request) -> web.Response:
 
 async def _asked(request: web.Request) -> ResponseAsked:
     headers, store, owner = request.headers.items(), request.app[STORE], request[FACTS].caller.owner
-    return await body.read_as(
+    asked = await body.read_as(
         request, ResponseRequest, RESPONSES.check, lambda wanted: response_of(wanted, headers, store, owner)
     )
+    request[FACTS].n_stored_bytes = asked.n_stored_bytes
+    return asked
 
 
 async def _read(request: web.Request) -> tuple[Asked, Writing]:

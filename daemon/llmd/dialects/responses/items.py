@@ -46,6 +46,8 @@ class InputItem:
     path: str
     kind: str
     raw: msgspec.Raw
+    is_stored: bool = False
+    """The request only refers to it."""
 
     def read(self, kind: type[T]) -> T:
         """Raises ApiError naming the member."""
@@ -61,12 +63,22 @@ def items_of(given: str | Sequence[msgspec.Raw] | None, find: FindItem) -> list[
     if len(given) > limits.MESSAGES_MAX:
         message = f"input: {len(given)} items; at most {limits.MESSAGES_MAX} are taken."
         raise ApiError("invalid_value", message, "input")
-    return [_item(f"input[{n}]", raw, find) for n, raw in enumerate(given)]
+    found, n_bytes, most = list[InputItem](), 0, limits.RESPONSE_REFERRED_BYTES_MAX
+    for n, raw in enumerate(given):
+        path = f"input[{n}]"
+        item = _item(path, raw, find)
+        n_bytes += len(item.raw) if item.is_stored else 0
+        if n_bytes > most:
+            message = f"{path}.id: the items that are referred to have more than {most} bytes together."
+            raise ApiError("request_too_large", message, f"{path}.id")
+        found.append(item)
+    return found
 
 
 def _item(path: str, raw: msgspec.Raw, find: FindItem) -> InputItem:
     kind = decode_part(raw, InputKind, path)
-    if kind.type == "item_reference" or (kind.type is None and kind.role is None and kind.id is not None):
+    refers = kind.type == "item_reference" or (kind.type is None and kind.role is None and kind.id is not None)
+    if refers:
         if kind.id is None:
             raise ApiError("missing_parameter", f"{path}.id is missing.", f"{path}.id")
         found = find(kind.id)
@@ -75,7 +87,7 @@ def _item(path: str, raw: msgspec.Raw, find: FindItem) -> InputItem:
             raise ApiError("response_not_found", message, f"{path}.id")
         raw = msgspec.Raw(found)
         kind = decode_part(raw, InputKind, path)
-    return InputItem(path, kind.type or "message", raw)
+    return InputItem(path, kind.type or "message", raw, refers)
 
 
 def tools_among(items: Sequence[InputItem]) -> list[tuple[str, Sequence[msgspec.Raw]]]:

@@ -56,6 +56,8 @@ class ResponseAsked:
     """The conversation without instructions."""
     input: list[bytes]
     """The items of this request as they are stored; none: they are not."""
+    n_stored_bytes: int
+    """Of the conversation, what was stored before."""
 
 
 def response_of(wanted: ResponseRequest, headers: Headers, store: ResponseStore, owner: int) -> ResponseAsked:
@@ -73,6 +75,7 @@ def response_of(wanted: ResponseRequest, headers: Headers, store: ResponseStore,
         is_enclosed=_ENCLOSED_REASONING in include,
         before=before,
         input=list(map(_stored, items)) if wanted.store is not False else [],
+        n_stored_bytes=sum(len(item.raw) for item in items if item.is_stored) + (previous.n_bytes if previous else 0),
     )
 
 
