@@ -225,23 +225,33 @@ class AnswerMemory:
                     said.answers.move_to_end(digest)
                 self._sessions.move_to_end((owner, session))
                 last = said.answers[digests[index]]
-                tokens = b"".join(said.answers[digest].tokens for digest in chain)
-                return Past(index, digests[index], tokens, last.rest, last.facts)
+                return Past(index, digests[index], _tokens_of(said, chain), last.rest, last.facts)
         return None
 
     def visit(self, owner: int, session: str) -> SessionAnswers:
         """The session as it is now, for an answer that comes later."""
         return self._of(owner, session)
 
-    def keep_for(self, visited: SessionAnswers, digest: bytes, answer: Answer) -> None:
-        """As `keep`, under the name that the session has by now; nothing if it was forgotten since the visit."""
-        if self._sessions.get((visited.owner, visited.name)) is visited:
-            self.keep(visited.owner, visited.name, digest, answer)
+    def keep_for(self, visited: SessionAnswers, digest: bytes, answer: Answer, past: bytes = b"") -> None:
+        """As `keep`, under the name that the session has by now; nothing if it was forgotten since the visit.
+
+        `past`: the tokens that its prompt went on after. If other tokens have taken their place since, or none, the
+        answer has them itself.
+        """
+        if self._sessions.get((visited.owner, visited.name)) is not visited:
+            return
+        if answer.since and _tokens_of(visited, _chain(visited, answer.since)) != past:
+            answer = replace(answer, tokens=past + answer.tokens, since=b"")
+        self.keep(visited.owner, visited.name, digest, answer)
 
     def keep(self, owner: int, session: str, digest: bytes, answer: Answer) -> None:
         """`digest`: of the conversation with the answer as its last message."""
         said = self._of(owner, session)
-        self._drop(said, digest)
+        before = said.answers.get(digest)
+        if before is not None and before != answer:
+            self._retire(said, digest)  # what went on after it did so after other tokens
+        else:
+            self._drop(said, digest)
         said.answers[digest] = answer
         self.n_bytes += _bytes_of(answer)
         while len(said.answers) > self._answers_max:
@@ -349,6 +359,10 @@ def _chain(said: SessionAnswers, digest: bytes) -> list[bytes]:
         chain.append(digest)
         digest = answer.since
     return chain[::-1]
+
+
+def _tokens_of(said: SessionAnswers, chain: Sequence[bytes]) -> bytes:
+    return b"".join(said.answers[digest].tokens for digest in chain)
 
 
 def _bytes_of(answer: Answer) -> int:

@@ -111,9 +111,9 @@ class Answering:
             if kept is None or answer is None:
                 return
             if self._parsings:  # what was said is known when all of it was parsed
-                self._keeping[index] = lambda said: keep_answer(served, kept, found.digest, said, answer)
+                self._keeping[index] = lambda said: keep_answer(served, kept, found, said, answer)
             else:
-                keep_answer(served, kept, found.digest, message_of(ended.said() or ""), answer)
+                keep_answer(served, kept, found, message_of(ended.said() or ""), answer)
 
         generation = (TellingGeneration if tells(asked) else Generation)(
             served.engine,

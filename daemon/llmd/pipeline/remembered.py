@@ -42,13 +42,11 @@ def resident_answer(served: Served, prepared: Prepared, generation: Generation) 
     return None if answer is None else replace(answer, since=prepared.since, facts=prepared.facts)
 
 
-def keep_answer(served: Served, kept: SessionAnswers, conversation: bytes, said: PlainMessage, answer: Answer) -> None:
-    """Before whoever got the answer can go on with it.
-
-    `kept`: the session as it was when the request came. `conversation`: digest of what the answer goes on with.
-    """
+def keep_answer(served: Served, kept: SessionAnswers, found: Prepared, said: PlainMessage, answer: Answer) -> None:
+    """Before whoever got the answer can go on with it. `kept`: the session as it was when the request came."""
     if said.content.strip() or said.tool_calls or said.reasoning:
-        served.answers.keep_for(kept, digest_of(conversation, said), answer)
+        past = found.prompt.tokens[: found.n_past_bytes]
+        served.answers.keep_for(kept, digest_of(found.digest, said), answer, past)
 
 
 class _Preserved(msgspec.Struct, frozen=True):
