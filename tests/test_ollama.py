@@ -321,6 +321,15 @@ def test_formats_and_thinking_are_read() -> None:
     assert asked_chat(think="low").prompt.variables == {"enable_thinking": True, "reasoning_effort": "low"}
 
 
+def test_an_answer_goes_on_with_a_text_and_not_with_calls() -> None:
+    begun = {"role": "assistant", "content": "It is"}
+    calls = {**begun, "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
+    question = {"role": "user", "content": "q"}
+    assert [asked_chat(messages=[question, last]).prompt.continues for last in (question, begun, calls)] == [
+        False, True, False,
+    ]  # fmt: skip
+
+
 def test_an_end_of_the_text_is_a_suffix() -> None:
     found = generate_of(msgspec.convert(generate("a", suffix="c"), OllamaGenerateRequest), [])
     assert found is not None and found.prompt == RawPrompt("a", parse_special=False, suffix="c")
@@ -374,6 +383,21 @@ async def test_a_call_that_was_cut_is_text(daemon: Daemon) -> None:
     assert "".join(line["message"]["content"] for line in streamed) == whole["message"]["content"] == 'so: {"x":'
     assert all("tool_calls" not in line["message"] for line in (*streamed, whole))
     assert whole["done_reason"] == "length"
+
+
+async def test_a_line_is_whole_however_a_model_writes_arguments(daemon: Daemon) -> None:
+    """Many write each on its own line."""
+    parts = (ToolCallPiece(0, 0, '{\n  "x":\r\n 1\n}\n', "c1", "f"), END)
+    (called, _), writer = told(OllamaChatWriter(daemon.state), parts), OllamaChatWriter(daemon.state)
+    assert called["message"]["tool_calls"] == CALLS[:1]
+    assert writer.whole(parts).count(b"\n") == 0
+
+
+@pytest.mark.parametrize("arguments", ['{"x":' + "[" * 20_000 + "]" * 20_000 + "}", '{"x":1} {"y":2}'])
+async def test_arguments_that_cannot_be_told_as_such_are_text(daemon: Daemon, arguments: str) -> None:
+    parts = (ToolCallPiece(0, 0, arguments, "c1", "f"), END)
+    first, last = told(OllamaChatWriter(daemon.state), parts)
+    assert first["message"] == {"role": "assistant", "content": arguments} and last["done"]
 
 
 async def test_thoughts_of_a_generated_text(daemon: Daemon) -> None:

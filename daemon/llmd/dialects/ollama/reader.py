@@ -11,7 +11,7 @@ from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage, RawPrompt
 from ...core.sampling import sampling_asked, stops_of
 from ...core.session_key import parent_of, resolve
 from .messages import messages_of, tools_of
-from .wire import OllamaChatRequest, OllamaGenerateRequest, Options
+from .wire import OllamaChatRequest, OllamaGenerateRequest, OllamaMessage, Options
 
 Headers = Collection[tuple[str, str]]
 
@@ -42,9 +42,14 @@ def chat_of(wanted: OllamaChatRequest, headers: Headers) -> Asked | None:
         messages=messages_of(wanted.messages),
         variables=_variables(wanted),
         tools=tools_of(wanted.tools),
-        continues=wanted.messages[-1].role == "assistant" and bool((wanted.messages[-1].content or "").strip()),
+        continues=_is_text(wanted.messages[-1]),
     )
     return _asked(wanted, prompt, headers)
+
+
+def _is_text(message: OllamaMessage) -> bool:
+    """Of the assistant, which the answer goes on with; not with its calls."""
+    return message.role == "assistant" and not message.tool_calls and bool((message.content or "").strip())
 
 
 def generate_of(wanted: OllamaGenerateRequest, headers: Headers) -> Asked | None:

@@ -12,6 +12,7 @@ import msgspec
 
 from ...core.errors import ApiError
 from ...core.parts import End, EndReason, Failed, Part, ReasoningPart, TextPart, ToolCallPiece
+from ...engine.json_scan import ARGUMENTS
 from ...http import json_lines
 from ...http.context import State
 from ...http.envelope import Envelope
@@ -55,16 +56,18 @@ class _Calls:
         return done
 
     def close(self) -> list[wire.ToolCallMade | str]:
-        """The last call; one that was cut before its arguments were whole is a text."""
+        """The last call; one that was cut before its arguments were whole is a text. Models write line ends between the
+        arguments, and here a line end is the end of all that is told at once."""
         if self._open is None:
             return []
-        piece, arguments = self._open, "".join(self._arguments) or "{}"
+        piece, arguments = self._open, "".join(self._arguments).strip() or "{}"
         self._open, self._arguments = None, []
         try:
-            msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
-        except msgspec.DecodeError:
+            on_one_line = ARGUMENTS.clean(arguments.encode())
+            msgspec.json.decode(on_one_line, type=dict[str, msgspec.Raw])
+        except (ApiError, msgspec.DecodeError, RecursionError):
             return [arguments]
-        function = wire.ToolCallFunction(piece.call, piece.name or "", msgspec.Raw(arguments.encode()))
+        function = wire.ToolCallFunction(piece.call, piece.name or "", msgspec.Raw(on_one_line))
         return [wire.ToolCallMade(function, piece.id or "call_" + secrets.token_hex(12))]
 
 
