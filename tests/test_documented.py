@@ -22,6 +22,8 @@ from tools.verbs import Verb, verbs
 
 ROOT = reference.ROOT
 BY_HAND = ["transcript"]
+FOREIGN_FLAGS = {"--now", "--provider", "--auth-type"}
+"""Of systemctl, and of clients that the pages tell how to start."""
 LINKING = (
     *reference.PAGES,
     ROOT / "ARCHITECTURE.md",
@@ -125,10 +127,9 @@ def test_every_measurement_is_told() -> None:
 
 @pytest.mark.parametrize("path", reference.PAGES, ids=relative)
 def test_flags_and_variables_exist(path: Path) -> None:
-    """Those of llmd and llmctl, and one of systemctl's."""
     parsers = [config_reader.parser(), ctl.parser(), *(verb.parser for verb in verbs())]
     known = {flag for parser in parsers for action in parser._actions for flag in action.option_strings}
-    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text())) <= known | {"--now"}
+    assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text())) <= known | FOREIGN_FLAGS
     variables = set(re.findall(r"\bLLMD_[A-Z_]+\b", path.read_text()))
     assert variables <= {option.environment for option in OPTIONS} | config_reader.NOT_OPTIONS | {"LLMD_NAME"}
 
