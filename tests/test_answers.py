@@ -246,7 +246,6 @@ def test_an_answer_that_is_one_too_many_leaves_its_tokens_to_those_after_it() ->
 
 
 def test_an_answer_that_comes_again_leaves_its_tokens_to_those_that_went_on_after_it() -> None:
-    """The same text in other tokens, or cut elsewhere: what was made behind the first ones fits behind no others."""
     memory, messages = AnswerMemory(), [user("q"), assistant("abc"), user("more"), assistant("d")]
     first, _, last = digests_of(messages)[1:]
     memory.keep(OWNER, "s", first, Answer(tokens(1), "c"))
@@ -261,7 +260,7 @@ def test_an_answer_is_kept_behind_the_tokens_that_it_went_on_after(is_replaced: 
     memory, messages = AnswerMemory(), [user("q"), assistant("abc"), user("more"), assistant("d")]
     first, _, last = digests_of(messages)[1:]
     visited = memory.visit(OWNER, "s")
-    if is_replaced:  # while it was generated; or the one before it has gone
+    if is_replaced:  # or it has gone
         memory.keep(OWNER, "s", first, Answer(tokens(1, 9), ""))
     memory.keep_for(visited, last, Answer(tokens(2, 3), "", first), tokens(1))
     assert found(memory, "s", messages) == (3, tokens(1, 2, 3))
