@@ -104,7 +104,7 @@ class NativeCompletion(msgspec.Struct, frozen=True, kw_only=True):
     content: str = ""
     tokens: list[int] = []
     id_slot: int = -1
-    stop: Literal[True] = True
+    stop: bool = True
     model: str = ""
     tokens_predicted: int = 0
     tokens_evaluated: int = 0
@@ -112,7 +112,7 @@ class NativeCompletion(msgspec.Struct, frozen=True, kw_only=True):
     generation_settings: dict[str, Any] = {}
     prompt: str = ""
     has_new_line: bool = False
-    truncated: Literal[False] = False
+    truncated: bool = False
     stop_type: StopType = "eos"
     stopping_word: str = ""
     timings: NativeTimings | None = None
@@ -136,7 +136,7 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
     id: int
     n_ctx: int
     is_processing: bool
-    speculative: Literal[False] = False
+    speculative: bool = False
     session: str | None = None
     """null: none, or another owner's."""
     tokens: int = 0
@@ -157,11 +157,11 @@ class Props(msgspec.Struct, frozen=True, kw_only=True):
     model_path: str
     """Without its folder."""
     modalities: Modalities
-    endpoint_slots: Literal[True] = True
-    endpoint_props: Literal[False] = False
-    endpoint_metrics: Literal[True] = True
+    endpoint_slots: bool = True
+    endpoint_props: bool = False
+    endpoint_metrics: bool = True
     chat_template: str
     chat_template_caps: dict[str, bool]
     bos_token: str
     build_info: str
-    is_sleeping: Literal[False] = False
+    is_sleeping: bool = False

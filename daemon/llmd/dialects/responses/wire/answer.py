@@ -113,7 +113,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     created_at: int
     completed_at: int | None = None
     status: ResponseStatus
-    background: Literal[False] = False
+    background: bool = False
     error: ResponseFailure | None = None
     incomplete_details: Incompleteness | None = None
     instructions: str | None
@@ -142,7 +142,7 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 class ResponseDeleted(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     object: Literal["response"] = "response"
-    deleted: Literal[True] = True
+    deleted: bool = True
 
 
 class InputItemList(msgspec.Struct, frozen=True, kw_only=True):
