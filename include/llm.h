@@ -255,7 +255,7 @@ typedef struct llm_prompt {
     int32_t *boundaries; /* ascending token counts: [0, boundary) is a whole number of messages; owned */
     size_t n_boundaries;
     size_t n_history; /* tokens before the generation prompt: the last boundary; 0: they cannot be told apart */
-    size_t n_head;    /* tokens of the system messages in front and of the tools, which many conversations share; 0: there
+    size_t n_head; /* tokens of the system messages in front and of the tools, which many conversations share; 0: there
                        * are none, or the template does not say where they end */
     uint32_t is_after; /* nonzero: it is what follows the answer that the request named, and all counts begin there */
     char *syntax; /* what llm_answer_parser_open needs to read the answer; 0 bytes: the answer is plain text; owned */
