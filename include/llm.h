@@ -274,7 +274,8 @@ typedef struct llm_prompt {
  *   after                  {"message": index, "rest": text, "last": [...]}: only what follows that answer is wanted
  *   tools                  list, in OpenAI's form
  *   tool_choice            {"mode": "auto" | "none" | "required", "names": [only these may be called]}
- *   parallel_tool_calls    bool: one answer may call several; null: as the template has it
+ *   parallel_tool_calls    bool: one answer may call several; null: as the template has it. false: what an answer calls
+ *                          beyond the first is read as text
  *   constraint             {"kind": ..., "text": ...}: a form that text must have; with tools, an answer has it or calls.
  *                          With mode required only the calls count
  *   reasoning_apart        bool, default true; false: what is thought is a part of the text
