@@ -108,11 +108,13 @@ class ResponseStore:
 
     def keep(self, response: StoredResponse, n_owners: int) -> None:
         """`n_owners`: who share the store. What is larger than its owner's share is not kept."""
+        n_max, bytes_max = share_of(self._responses_max, n_owners), share_of(self._bytes_max, n_owners)
+        if response.n_bytes > bytes_max:
+            return  # it would drive out all others first
         owned = self._owners.setdefault(response.owner, _Owned())
         owned.responses[response.id] = response
         owned.items.update(dict.fromkeys(response.output, response))
         self._count(owned, response, 1)
-        n_max, bytes_max = share_of(self._responses_max, n_owners), share_of(self._bytes_max, n_owners)
         while len(owned.responses) > n_max or owned.n_bytes > bytes_max:
             self._drop_oldest(response.owner)
         while self.n_responses > self._responses_max or self.n_bytes > self._bytes_max:
