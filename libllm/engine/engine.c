@@ -188,6 +188,7 @@ static int take_over(llm_engine *e, const char *dead_names, const char *fingerpr
     const uint32_t n = find_dead(names, fingerprint, dead);
     places_adopt(&e->places, n > 0 ? dead[0].left : NULL);
     places_settle(&e->places);
+    places_publish(&e->places); /* readers come before the decode thread's first loop */
     const int status = page_publish(e->page);
     for (uint32_t i = 0; i < n; i++) {
         if (status == LLM_OK) {

@@ -84,6 +84,26 @@ static uint32_t n_reused(uint32_t n_sessions, const char *name, uint64_t seed)
     return n;
 }
 
+/* Whoever looks at the segment before the decode thread has gone round once. */
+static void test_who_sleeps_is_told_from_the_start(void)
+{
+    leave_three();
+    const llm_engine_options options = {.model = "sim:hybrid,length=0",
+                                        .n_sessions = 2,
+                                        .n_scratch = 2,
+                                        .n_ctx = 1024,
+                                        .capacity_policy = LLM_POLICY_EVICT,
+                                        .state_dir = directory};
+    llm_engine *engine = NULL;
+    CHECK_INT(llm_engine_open(&options, &engine, NULL, 0), LLM_OK);
+    const llm_page *page = llm_engine_page(engine);
+    const uint64_t n_dormant = llm_page_counter(page, LLM_COUNTER_SESSIONS_DORMANT);
+    const uint64_t n_named = llm_page_counter(page, LLM_COUNTER_SESSIONS_NAMED);
+    llm_engine_close(engine);
+    CHECK_INT(n_dormant, 1);
+    CHECK_INT(n_named, 2);
+}
+
 /* While its tokens are on their way, nothing may write a file without them. The step of another request lets both commands
  * arrive together. */
 static void test_what_wakes_is_not_written_over(void)
@@ -396,6 +416,7 @@ static void test_a_pinned_session_that_is_reset_stays_pinned(void)
 
 int main(void)
 {
+    RUN_FILES(test_who_sleeps_is_told_from_the_start);
     RUN_FILES(test_what_wakes_is_not_written_over);
     RUN_FILES(test_a_fork_replaces_no_sleeper);
     RUN_FILES(test_what_was_reset_asleep_does_not_wake);
