@@ -336,7 +336,7 @@ static void nothing_is_doubled_or_unknown(void)
             n_doubled += has_field(op, name);
         }
     }
-    CHECK_INT(n_doubled, 14 + 1 + 3 + 3 + 2 + 6 + 3 + 4 + 4 + 4 + 4 + 3);
+    CHECK_INT(n_doubled, 18 + 1 + 3 + 3 + 2 + 6 + 3 + 4 + 4 + 4 + 4 + 3);
 }
 
 static void every_value_is_checked(void)
@@ -372,7 +372,12 @@ static void every_value_is_checked(void)
         {"stop", BYTES("\xa1x"), LLM_INVALID}, {"stop", BYTES("\x91\xa1\xff"), LLM_INVALID},
         {"stop", BYTES("\x91\x91\xa1x"), LLM_INVALID}, {"stop", BYTES("\xc0"), LLM_INVALID},
         {"stop", BYTES("\x91\xc4\x01x"), LLM_INVALID}, {"stop", BYTES("\x91\xc0"), LLM_INVALID},
-        {"flags", BYTES("\x07"), LLM_OK}, {"flags", BYTES("\x08"), LLM_INVALID}, {"flags", BYTES("\xff"), LLM_INVALID},
+        {"flags", BYTES("\x0f"), LLM_OK}, {"flags", BYTES("\x10"), LLM_INVALID}, {"flags", BYTES("\xff"), LLM_INVALID},
+        {"stop_tokens", BYTES("\xc4\x04\x01\x00\x00\x00"), LLM_OK},
+        {"stop_tokens", BYTES("\xc4\x03\x01\x00\x00"), LLM_INVALID}, {"stop_tokens", BYTES("\xc0"), LLM_INVALID},
+        {"min_tokens", BYTES("\xff"), LLM_INVALID}, {"min_tokens", BYTES("\xce\xff\xff\xff\xff"), LLM_OK},
+        {"constraint", BYTES("\xc4\x02{}"), LLM_OK}, {"constraint", BYTES("\xa2{}"), LLM_INVALID},
+        {"dry_sequence_breakers", BYTES("\x91\xa1x"), LLM_OK}, {"dry_sequence_breakers", BYTES("\x91\x01"), LLM_INVALID},
         {"boundaries", BYTES("\xc4\x04\x01\x00\x00\x00"), LLM_OK},
         {"boundaries", BYTES("\xc4\x04\x02\x00\x00\x00"), LLM_INVALID}, /* more than the prompt */
         {"boundaries", BYTES("\xc4\x04\x00\x00\x00\x00"), LLM_INVALID},
