@@ -13,12 +13,13 @@ from ...core.errors import ApiError, shown
 from ...core.sampling import sampling_asked, stops_of
 from ...core.session_key import SessionKey, parent_of, resolve
 from ...core.tools import check_choice, check_count, distinct, tool_of
+from ..sampling import names_in
 from .turns import messages_of
 from .wire import ClientTool, CountTokensRequest, MessagesRequest
 
 Headers = Collection[tuple[str, str]]
 
-_SAMPLING = ("temperature", "top_p", "top_k")
+_SAMPLING = names_in(MessagesRequest)
 _MODES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
 _SWITCHES = {"enabled": True, "disabled": False}
 _EFFORTS = {"xhigh": "high", "max": "high"}
@@ -34,7 +35,7 @@ def asked_of(wanted: MessagesRequest, headers: Headers) -> Asked:
         parent=parent,
         is_stream=bool(wanted.stream),
         max_tokens=_at_least_one("max_tokens", wanted.max_tokens),
-        sampling=sampling_asked((name, name, getattr(wanted, name)) for name in _SAMPLING),
+        sampling=sampling_asked((param, name, getattr(wanted, param)) for param, name in _SAMPLING),
         stop=stops_of(wanted.stop_sequences, "stop_sequences"),
         constraint=_constraint(wanted),
         thinking_tokens_max=_thinking_tokens(wanted),

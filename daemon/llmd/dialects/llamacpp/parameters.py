@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...core import limits
 from ..parameters import Table, accepted, honoured, refused
+from ..sampling import EVERY_NOTES
 
 _COMPLETION = (honoured({"prompt": "text, whose control words are control tokens, or token ids"}),)
 _INFILL = (
@@ -22,24 +23,9 @@ _BOTH = (
         "stream": "server-sent events instead of one answer",
         "session_id": "the session that this request continues",
         "n_predict": "longest answer; 0: the prompt is read, and nothing is answered; less: no limit",
-        "temperature": "0 to 2; 0 is greedy",
-        "top_k": "0 or -1: off",
-        "top_p": "0 to 1",
-        "min_p": "0 to 1",
-        "seed": "the same seed and prompt draw the same tokens; -1: random",
+        **EVERY_NOTES,
+        "samplers": EVERY_NOTES["samplers"] + "; infill is left out of them",
         "stop": "text or up to 16 texts that end the answer and are not part of it",
-        "repeat_penalty": "0.01 to 2; 1 is off",
-        "repeat_last_n": "tokens that the penalties look back over; -1: all",
-        "presence_penalty": "-2 to 2",
-        "frequency_penalty": "-2 to 2",
-        "typical_p": "0 to 1; 1 is off",
-        "top_n_sigma": "as in completions", "dynatemp_range": "as in completions",
-        "dynatemp_exponent": "as in completions", "xtc_probability": "as in completions",
-        "xtc_threshold": "as in completions", "dry_multiplier": "as in completions", "dry_base": "as in completions",
-        "dry_allowed_length": "as in completions", "dry_penalty_last_n": "as in completions",
-        "dry_sequence_breakers": "as in completions", "mirostat": "as in completions",
-        "mirostat_tau": "as in completions", "mirostat_eta": "as in completions", "min_keep": "as in completions",
-        "samplers": "as in completions; infill is left out of them",
         "logit_bias": "token id to bias, -100 to 100, as an object or as pairs",
         "ignore_eos": "true: the answer goes on until its length",
         "cache_prompt": "false: nothing that is resident is reused",

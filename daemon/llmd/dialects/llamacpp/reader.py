@@ -11,36 +11,12 @@ from ...core.asked import Asked, Constraint, NearbyText, RawPrompt
 from ...core.errors import ApiError
 from ...core.sampling import breakers_of, sampler_order, sampling_asked, stops_of
 from ...core.session_key import parent_of, resolve
+from ..sampling import names_in
 from .wire import InfillRequest, NativeCompletionRequest, NativeGeneration
 
 Headers = Collection[tuple[str, str]]
 
-# What llama.cpp calls it, and what we do.
-SAMPLING = (
-    ("temperature", "temperature"),
-    ("top_p", "top_p"),
-    ("min_p", "min_p"),
-    ("top_k", "top_k"),
-    ("repeat_penalty", "repeat_penalty"),
-    ("repeat_last_n", "penalty_last_n"),
-    ("presence_penalty", "presence_penalty"),
-    ("frequency_penalty", "frequency_penalty"),
-    ("seed", "seed"),
-    ("typical_p", "typical_p"),
-    ("top_n_sigma", "top_n_sigma"),
-    ("dynatemp_range", "dynatemp_range"),
-    ("dynatemp_exponent", "dynatemp_exponent"),
-    ("xtc_probability", "xtc_probability"),
-    ("xtc_threshold", "xtc_threshold"),
-    ("dry_multiplier", "dry_multiplier"),
-    ("dry_base", "dry_base"),
-    ("dry_allowed_length", "dry_allowed_length"),
-    ("dry_penalty_last_n", "dry_penalty_last_n"),
-    ("mirostat", "mirostat"),
-    ("mirostat_tau", "mirostat_tau"),
-    ("mirostat_eta", "mirostat_eta"),
-    ("min_keep", "min_keep"),
-)
+SAMPLING = names_in(NativeGeneration)
 _LEFT_OUT = "infill"
 """Of the samplers: it joins candidates that begin alike, which is not there."""
 
@@ -73,14 +49,13 @@ def _asked(wanted: NativeGeneration, headers: Headers) -> partial[Asked]:
     """All but the prompt."""
     key = resolve(headers, wanted.session_id)
     biases = wanted.logit_bias or {}
-    numbers = [(param, name, getattr(wanted, param)) for param, name in SAMPLING]
     return partial(
         Asked,
         key=key,
         parent=parent_of(headers, key),
         is_stream=bool(wanted.stream),
         max_tokens=1 if is_mute(wanted) else max(wanted.n_predict or 0, 0),
-        sampling=sampling_asked([*numbers, ("samplers", "samplers", _order(wanted.samplers))]),
+        sampling=sampling_asked((param, name, _number(param, getattr(wanted, param))) for param, name in SAMPLING),
         dry_sequence_breakers=breakers_of("dry_sequence_breakers", wanted.dry_sequence_breakers),
         logit_bias=biases if isinstance(biases, dict) else dict(biases),
         stop=stops_of(wanted.stop),
@@ -100,7 +75,7 @@ def _constraint(wanted: NativeGeneration) -> Constraint | None:
     return None
 
 
-def _order(samplers: list[str] | str | None) -> int | None:
-    if isinstance(samplers, list):
-        samplers = [name for name in samplers if name != _LEFT_OUT]
-    return sampler_order("samplers", samplers)
+def _number(param: str, value: float | list[str] | str | None) -> float | None:
+    if isinstance(value, list):
+        value = [name for name in value if name != _LEFT_OUT]
+    return sampler_order(param, value) if isinstance(value, list | str) else value

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...core import limits
+from ..sampling import EverySampler
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
-class NativeGeneration(msgspec.Struct, frozen=True, kw_only=True):
+class NativeGeneration(EverySampler, frozen=True, kw_only=True):
     """What completions and infill share."""
 
     model: str | None = None
@@ -20,34 +21,9 @@ class NativeGeneration(msgspec.Struct, frozen=True, kw_only=True):
         str | None, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": limits.SESSION_ID_CHARS_MAX})
     ] = None
     n_predict: int | None = None
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    seed: int | None = None
     stop: Annotated[str | list[str] | None, msgspec.Meta(extra_json_schema={"maxItems": limits.STOP_STRINGS_MAX})] = (
         None
     )
-    repeat_penalty: float | None = None
-    repeat_last_n: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    typical_p: float | None = None
-    top_n_sigma: float | None = None
-    dynatemp_range: float | None = None
-    dynatemp_exponent: float | None = None
-    xtc_probability: float | None = None
-    xtc_threshold: float | None = None
-    dry_multiplier: float | None = None
-    dry_base: float | None = None
-    dry_allowed_length: int | None = None
-    dry_penalty_last_n: int | None = None
-    dry_sequence_breakers: list[str] | None = None
-    mirostat: int | None = None
-    mirostat_tau: float | None = None
-    mirostat_eta: float | None = None
-    min_keep: int | None = None
-    samplers: list[str] | str | None = None
     logit_bias: dict[int, float] | list[tuple[int, float]] | None = None
     ignore_eos: bool | None = None
     cache_prompt: bool | None = None

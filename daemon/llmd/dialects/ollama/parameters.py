@@ -8,6 +8,7 @@ import msgspec
 
 from ...core import limits
 from ..parameters import Table, accepted, honoured, refused
+from ..sampling import USUAL_NOTES
 
 _CHAT = (
     honoured({
@@ -70,20 +71,8 @@ _MACHINE = "decided when the daemon starts"
 _OPTIONS = (
     honoured({
         "num_predict": "longest answer; 0 and less: no limit",
-        "temperature": "0 to 2; 0 is greedy",
-        "top_k": "0 or -1: off",
-        "top_p": "0 to 1",
-        "min_p": "0 to 1",
-        "seed": "the same seed and prompt draw the same tokens; -1: random",
+        **USUAL_NOTES,
         "stop": "text or up to 16 texts that end the answer and are not part of it",
-        "repeat_penalty": "0.01 to 2; 1 is off",
-        "repeat_last_n": "tokens that the penalties look back over; -1: all",
-        "presence_penalty": "-2 to 2",
-        "frequency_penalty": "-2 to 2",
-        "typical_p": "0 to 1; 1 is off",
-        "mirostat": "1 or 2: this and the temperature pick the tokens, instead of all other samplers; 0: off",
-        "mirostat_tau": "the surprise that mirostat aims at",
-        "mirostat_eta": "how fast mirostat learns",
     }),
     accepted({
         "num_ctx": "--ctx-size decides", "num_keep": "the context is never shifted", "num_batch": _MACHINE,

@@ -10,27 +10,13 @@ import msgspec
 from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage, RawPrompt, SamplingAsked
 from ...core.sampling import sampling_asked, stops_of
 from ...core.session_key import parent_of, resolve
+from ..sampling import names_in
 from .messages import messages_of, tools_of
 from .wire import OllamaChatRequest, OllamaGenerateRequest, OllamaMessage, Options
 
 Headers = Collection[tuple[str, str]]
 
-# What Ollama calls it, and what we do.
-SAMPLING = (
-    ("temperature", "temperature"),
-    ("top_p", "top_p"),
-    ("min_p", "min_p"),
-    ("top_k", "top_k"),
-    ("repeat_penalty", "repeat_penalty"),
-    ("repeat_last_n", "penalty_last_n"),
-    ("presence_penalty", "presence_penalty"),
-    ("frequency_penalty", "frequency_penalty"),
-    ("seed", "seed"),
-    ("typical_p", "typical_p"),
-    ("mirostat", "mirostat"),
-    ("mirostat_tau", "mirostat_tau"),
-    ("mirostat_eta", "mirostat_eta"),
-)
+SAMPLING = names_in(Options)
 _Request = OllamaChatRequest | OllamaGenerateRequest
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...core import limits
+from ..sampling import UsualSamplers
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
@@ -44,26 +45,13 @@ class OfferedTool(msgspec.Struct, frozen=True):
     type: str = "function"
 
 
-class Options(msgspec.Struct, frozen=True, kw_only=True):
+class Options(UsualSamplers, frozen=True, kw_only=True):
     """Those that are honoured."""
 
     num_predict: int | None = None
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    seed: int | None = None
     stop: Annotated[str | list[str] | None, msgspec.Meta(extra_json_schema={"maxItems": limits.STOP_STRINGS_MAX})] = (
         None
     )
-    repeat_penalty: float | None = None
-    repeat_last_n: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    typical_p: float | None = None
-    mirostat: int | None = None
-    mirostat_tau: float | None = None
-    mirostat_eta: float | None = None
 
 
 class _Generation(msgspec.Struct, frozen=True, kw_only=True):

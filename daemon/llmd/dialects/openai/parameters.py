@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...core import limits
 from ..parameters import Table, accepted, honoured, refused
+from ..sampling import EVERY_NOTES
 
 _CHAT = (
     honoured({
@@ -91,37 +92,12 @@ _BOTH = (
         "metadata": "session_id in it names the session when nothing else does",
         "max_tokens": "longest answer; cut to the room left in the context; -1: no limit",
         "n_predict": "the same as max_tokens",
-        "temperature": "0 to 2; 0 is greedy",
-        "top_p": "0 to 1",
-        "top_k": "0 or -1: off",
-        "min_p": "0 to 1",
-        "seed": "the same seed and prompt draw the same tokens; -1: random",
+        **EVERY_NOTES,
         "stop": "text or up to 16 texts that end the answer and are not part of it",
         "stop_token_ids": "up to 128 tokens that end the answer as the model's own end does",
         "min_tokens": "before so many neither the model nor a text of stop ends the answer; at most max_tokens",
-        "presence_penalty": "-2 to 2",
-        "frequency_penalty": "-2 to 2",
-        "repeat_penalty": "0.01 to 2; 1 is off",
         "repetition_penalty": "the same as repeat_penalty",
-        "repeat_last_n": "tokens that the penalties look back over; -1: all",
-        "typical_p": "0 to 1; 1 is off",
         "typ_p": "the same as typical_p",
-        "top_n_sigma": "keeps logits within so many standard deviations of the largest; 0 or -1: off",
-        "dynatemp_range": "how far the temperature moves with the entropy; 0: off",
-        "dynatemp_exponent": "how the entropy moves it",
-        "xtc_probability": "how often all likely tokens but the least of them go; 0: off",
-        "xtc_threshold": "from which probability on a token counts as likely; above 0.5: off",
-        "dry_multiplier": "how much tokens lose that would prolong a repetition; 0: off",
-        "dry_base": "how that grows with the length of the repetition",
-        "dry_allowed_length": "so many tokens may repeat",
-        "dry_penalty_last_n": "tokens that DRY looks back over; -1: all",
-        "dry_sequence_breakers": "up to 16 texts that end a repetition; default: newline, colon, quote, asterisk",
-        "mirostat": "1 or 2: this and the temperature pick the tokens, instead of all other samplers; 0: off",
-        "mirostat_tau": "the surprise that mirostat aims at",
-        "mirostat_eta": "how fast mirostat learns",
-        "min_keep": "candidates that no sampler goes below",
-        "samplers": "the samplers in their order, by llama.cpp's names or letters (penalties, dry, top_n_sigma, top_k, "
-            "typ_p, top_p, min_p, xtc, temperature); one that is not named is off",
         "logit_bias": "token id to bias, -100 to 100",
         "ignore_eos": "true: the answer goes on until its length",
         "cache_prompt": "false: nothing that is resident is reused",

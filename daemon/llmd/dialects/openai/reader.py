@@ -11,6 +11,7 @@ from ...core.asked import Asked, ChatPrompt, PlainMessage, RawPrompt
 from ...core.errors import ApiError
 from ...core.sampling import breakers_of, max_tokens_of, min_tokens_of, sampler_order, sampling_asked, stops_of
 from ...core.session_key import SessionKey, parent_of, resolve
+from ..sampling import names_in
 from .messages import messages_of
 from .structure import constraint_of
 from .telling import logprobs_of_chat, logprobs_of_completion, told_of, writing_of
@@ -25,35 +26,7 @@ COMPLETION_TOKENS_DEFAULT = 16
 _CHAT_LENGTHS = ("max_completion_tokens", "max_tokens", "n_predict")
 _COMPLETION_LENGTHS = ("max_tokens", "n_predict")
 
-# What clients call it, and what we do.
-SAMPLING = (
-    ("temperature", "temperature"),
-    ("top_p", "top_p"),
-    ("min_p", "min_p"),
-    ("repeat_penalty", "repeat_penalty"),
-    ("repetition_penalty", "repeat_penalty"),
-    ("presence_penalty", "presence_penalty"),
-    ("frequency_penalty", "frequency_penalty"),
-    ("top_k", "top_k"),
-    ("repeat_last_n", "penalty_last_n"),
-    ("seed", "seed"),
-    ("typical_p", "typical_p"),
-    ("typ_p", "typical_p"),
-    ("top_n_sigma", "top_n_sigma"),
-    ("dynatemp_range", "dynatemp_range"),
-    ("dynatemp_exponent", "dynatemp_exponent"),
-    ("xtc_probability", "xtc_probability"),
-    ("xtc_threshold", "xtc_threshold"),
-    ("dry_multiplier", "dry_multiplier"),
-    ("dry_base", "dry_base"),
-    ("dry_allowed_length", "dry_allowed_length"),
-    ("dry_penalty_last_n", "dry_penalty_last_n"),
-    ("mirostat", "mirostat"),
-    ("mirostat_tau", "mirostat_tau"),
-    ("mirostat_eta", "mirostat_eta"),
-    ("min_keep", "min_keep"),
-    ("samplers", "samplers"),
-)
+SAMPLING = names_in(GenerationRequest, {"repetition_penalty": "repeat_penalty", "typ_p": "typical_p"})
 
 
 def chat_of(wanted: ChatCompletionRequest, headers: Headers) -> Asked:

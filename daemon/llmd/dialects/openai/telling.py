@@ -10,6 +10,7 @@ import msgspec
 from ...core import limits
 from ...core.asked import Asked
 from ...core.errors import ApiError, shown
+from ..sampling import EverySampler
 
 
 def _at_most(most: int) -> msgspec.Meta:
@@ -17,8 +18,8 @@ def _at_most(most: int) -> msgspec.Meta:
     return msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": most})
 
 
-class TellingRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Of both kinds of completion."""
+class TellingRequest(EverySampler, frozen=True, kw_only=True):
+    """Of both kinds of completion: how their tokens are picked, and what is told of them."""
 
     n: Annotated[int | None, _at_most(limits.ANSWERS_MAX)] = None
     best_of: Annotated[int | None, _at_most(limits.ANSWERS_MAX)] = None

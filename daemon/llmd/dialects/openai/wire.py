@@ -142,36 +142,11 @@ class GenerationRequest(TellingRequest, frozen=True, kw_only=True):
     metadata: Any = None
     max_tokens: int | None = None
     n_predict: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    seed: int | None = None
     stop: Annotated[str | list[str] | None, _bounds(maxItems=limits.STOP_STRINGS_MAX)] = None
     stop_token_ids: Annotated[list[int] | None, _bounds(maxItems=limits.STOP_TOKENS_MAX)] = None
     min_tokens: int | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    repeat_penalty: float | None = None
     repetition_penalty: float | None = None
-    repeat_last_n: int | None = None
-    typical_p: float | None = None
     typ_p: float | None = None
-    top_n_sigma: float | None = None
-    dynatemp_range: float | None = None
-    dynatemp_exponent: float | None = None
-    xtc_probability: float | None = None
-    xtc_threshold: float | None = None
-    dry_multiplier: float | None = None
-    dry_base: float | None = None
-    dry_allowed_length: int | None = None
-    dry_penalty_last_n: int | None = None
-    dry_sequence_breakers: Annotated[list[str] | None, _bounds(maxItems=limits.DRY_BREAKERS_MAX)] = None
-    mirostat: int | None = None
-    mirostat_tau: float | None = None
-    mirostat_eta: float | None = None
-    min_keep: int | None = None
-    samplers: list[str] | str | None = None
     logit_bias: Annotated[dict[int, float] | None, _bounds(maxProperties=limits.LOGIT_BIASES_MAX)] = None
     ignore_eos: bool | None = None
     cache_prompt: bool | None = None

@@ -13,6 +13,7 @@ from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage
 from ...core.errors import ApiError, shown
 from ...core.sampling import max_tokens_of, sampling_asked, stops_of
 from ...core.session_key import SessionKey, parent_of, resolve
+from ..sampling import names_in
 from .growing import new_id
 from .items import InputItem, items_of, messages_of, tools_among
 from .store import ResponseStore, StoredResponse
@@ -22,17 +23,7 @@ from .wire.request import ReasoningAsked, ResponseRequest, TextAsked
 
 Headers = Collection[tuple[str, str]]
 
-# What clients call it, and what we do.
-SAMPLING = (
-    ("temperature", "temperature"),
-    ("top_p", "top_p"),
-    ("min_p", "min_p"),
-    ("repeat_penalty", "repeat_penalty"),
-    ("presence_penalty", "presence_penalty"),
-    ("frequency_penalty", "frequency_penalty"),
-    ("top_k", "top_k"),
-    ("seed", "seed"),
-)
+SAMPLING = names_in(ResponseRequest)
 _ENCLOSED_REASONING = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"
 _ID_KINDS = {
