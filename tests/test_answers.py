@@ -302,7 +302,7 @@ def test_the_sessions_of_one_owner_never_push_out_those_of_others() -> None:
     memory = AnswerMemory()
     messages = filled(memory, "s", 3)
     for number in range(limits.ANSWER_SESSIONS_MAX + 10):
-        memory.mode(OWNER + 1, f"s{number}", "resident", "resident")
+        memory.choose(OWNER + 1, f"s{number}", "resident")
     assert found(memory, "s", messages) is not None
 
 
@@ -342,13 +342,14 @@ def test_a_renamed_session_is_not_counted_twice() -> None:
 
 def test_the_mode_holds_for_the_session() -> None:
     memory = AnswerMemory()
-    assert memory.mode(OWNER, "s", None, "resident") == "resident"
-    assert memory.mode(OWNER, "s", "template", "resident") == "template"
-    assert memory.mode(OWNER, "s", None, "resident") == "template"
+    assert memory.mode(OWNER, "s") is None
+    memory.choose(OWNER, "s", "template")
+    memory.choose(OWNER, "s", None)
+    assert memory.mode(OWNER, "s") == "template"
     memory.forget(OWNER, "s")
-    assert memory.mode(OWNER, "s", None, "resident") == "resident"
-    assert memory.mode(OWNER, "", "template", "resident") == "template"
-    assert memory.mode(OWNER, "", None, "resident") == "resident"
+    assert memory.mode(OWNER, "s") is None
+    memory.choose(OWNER, "", "template")
+    assert memory.mode(OWNER, "") is None
 
 
 # --- turns -----------------------------------------------------------------------------------------------------------

@@ -39,7 +39,7 @@ def filled() -> AnswerMemory:
     for number in range(3):
         memory.keep(OWNER, "a", digest(number), Answer(tokens(number, N_VOCAB - 1), "" if number else " the réste"))
     memory.keep(0, "b", digest(7), Answer(tokens(), ""))
-    memory.mode(0, "c", "template", "resident")
+    memory.choose(0, "c", "template")
     memory.keep(0, "", digest(8), Answer(tokens(8), ""))
     return memory
 
@@ -71,7 +71,7 @@ def test_what_is_written_is_read(path: Path) -> None:
     found = taken(path)
     assert found.stored() == written.stored()
     assert [one.name for one in found.stored()] == ["a", "b", "c"], "in order of use, scratch left out"
-    assert found.mode(0, "c", None, "resident") == "template"
+    assert found.mode(0, "c") == "template"
     scratch_bytes = len(tokens(8)) + limits.ANSWER_BYTES_OVERHEAD
     assert found.n_bytes == written.n_bytes - scratch_bytes
 

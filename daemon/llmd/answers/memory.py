@@ -204,26 +204,29 @@ class AnswerMemory:
         self._answers_max = answers_max
         self.n_bytes = 0
 
-    def mode(self, owner: int, session: str, asked: HistoryMode | None, default: HistoryMode) -> HistoryMode:
-        """What holds for a session: what was asked for, now or before, else the default."""
-        if not session:
-            return asked or default
-        if asked is not None:
-            self._of(owner, session).mode = asked
-        said = self._sessions.get((owner, session))
-        return (said.mode if said is not None else None) or default
+    def choose(self, owner: int, session: str, mode: HistoryMode | None) -> None:
+        """It holds until another one is asked for; None: nothing was."""
+        if session and mode is not None:
+            self._of(owner, session).mode = mode
 
-    def past(self, owner: int, session: str, digests: Sequence[bytes]) -> Past | None:
-        """The longest past that is known of a conversation with these digests (digests_of)."""
+    def mode(self, owner: int, session: str) -> HistoryMode | None:
+        """What was asked for last."""
+        said = self._sessions.get((owner, session))
+        return said.mode if said is not None else None
+
+    def past(self, owner: int, session: str, digests: Sequence[bytes], *, is_used: bool = True) -> Past | None:
+        """The longest past that is known of a conversation with these digests (digests_of). `is_used`: false for who
+        only looks."""
         said = self._sessions.get((owner, session))
         if said is None:
             return None
         for index in range(len(digests) - 1, -1, -1):
             chain = _chain(said, digests[index])
             if chain:
-                for digest in chain:
-                    said.answers.move_to_end(digest)
-                self._sessions.move_to_end((owner, session))
+                if is_used:
+                    for digest in chain:
+                        said.answers.move_to_end(digest)
+                    self._sessions.move_to_end((owner, session))
                 last = said.answers[digests[index]]
                 return Past(index, digests[index], _tokens_of(said, chain), last.rest, last.facts)
         return None
@@ -276,8 +279,12 @@ class AnswerMemory:
 
     def inherit(self, owner: int, parent: str, session: str) -> None:
         """A session that is used for the first time begins as a fork of its parent, if it names one."""
-        if parent and session and (owner, session) not in self._sessions:
+        if self.source(owner, parent, session) != session:
             self.copy(owner, parent, session)
+
+    def source(self, owner: int, parent: str, session: str) -> str:
+        """The session whose answers it has, or would have as soon as it is used."""
+        return parent if parent and session and (owner, session) not in self._sessions else session
 
     def rename(self, owner: int, session: str, new_session: str) -> None:
         self.forget(owner, new_session)

@@ -44,12 +44,13 @@ class Prepared:
     """The prompt's text, where the answer begins with it."""
 
 
-async def prepared(served: Served, asked: Asked, sender: Sender) -> Prepared:
+async def prepared(served: Served, asked: Asked, sender: Sender, *, is_look: bool = False) -> Prepared:
+    """`is_look`: it is not going to be answered, and changes nothing."""
     if isinstance(asked.prompt, RawPrompt):
         prompt = await _raw(served, asked.prompt, asked.constraint, sender)
         return Prepared(prompt, echo=await _echo(served, asked.prompt, prompt, sender) if asked.echoes else "")
     form = Form(asked.constraint, asked.thinking_tokens_max)
-    return await rendered(served, asked.prompt, asked.key, asked.parent, sender, form)
+    return await rendered(served, asked.prompt, asked.key, asked.parent, sender, form, is_look=is_look)
 
 
 # --- a conversation --------------------------------------------------------------------------------------------------
@@ -63,10 +64,12 @@ async def rendered(
     sender: Sender,
     form: Form = ANY_FORM,
     *,
+    is_look: bool = False,
     has_to_fit: bool = True,
     is_shown: bool = False,
 ) -> Prepared:
-    """`has_to_fit`: false where a prompt larger than the context is only looked at; `is_shown`: its text is read."""
+    """`is_look`: as `prepared` has it; `has_to_fit`: false where it may be larger than the context then; `is_shown`:
+    its text is read."""
     engine, owner, answers = served.engine, sender.owner, served.answers
     messages = in_order(asked.messages)
     size = sender.n_bytes if has_to_fit else 0
@@ -74,9 +77,12 @@ async def rendered(
         digests = await engine.in_thread(owner, sender.n_bytes, lambda: _digests(served, asked, messages, size))
     else:
         digests = _digests(served, asked, messages, size)
-    answers.inherit(owner, parent, key.id)
-    is_resident = answers.mode(owner, key.id, asked.history, served.history) == "resident"
-    past = answers.past(owner, key.id, digests) if is_resident else None
+    if not is_look:
+        answers.inherit(owner, parent, key.id)
+        answers.choose(owner, key.id, asked.history)
+    source = answers.source(owner, parent, key.id)
+    is_resident = (asked.history or answers.mode(owner, source) or served.history) == "resident"
+    past = answers.past(owner, source, digests, is_used=not is_look) if is_resident else None
     if past is not None and len(past.tokens) // _TOKEN_BYTES > engine.info.n_ctx:
         past = None  # then it fits as the template has it, or not at all
     found = await _Rendering(served, asked, sender, form, is_shown).somehow(messages, past)

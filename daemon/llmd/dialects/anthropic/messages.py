@@ -38,5 +38,6 @@ async def count_message_tokens(request: web.Request) -> web.Response:
             COUNT_TOKENS.check,
             lambda wanted: (session_of(wanted, headers), conversation_of(wanted)),
         )
-        found = await rendered(state.served, conversation, key, parent, sender_of(request), has_to_fit=False)
+        sender = sender_of(request)
+        found = await rendered(state.served, conversation, key, parent, sender, is_look=True, has_to_fit=False)
         return respond(TokenCount(found.prompt.n_tokens))

@@ -45,7 +45,8 @@ async def apply_template(request: web.Request) -> web.Response:
             CHAT.check,
             lambda wanted: (session_of(wanted, headers), conversation_of(wanted)),
         )
-        found = await rendered(state.served, conversation, key, parent, sender_of(request), is_shown=True)
+        sender = sender_of(request)
+        found = await rendered(state.served, conversation, key, parent, sender, is_look=True, is_shown=True)
         text = found.prompt.text
         return await state.engine.in_thread(
             owner, len(text), lambda: respond(RenderedTemplate(text.decode(errors="replace")))

@@ -30,7 +30,7 @@ async def count_input_tokens(request: web.Request) -> web.Response:
     """Of the prompt that the model would get."""
     async with in_time(request):
         asked = await _asked(request)
-        found = await prepared(request.app[STATE].served, asked.asked, sender_of(request))
+        found = await prepared(request.app[STATE].served, asked.asked, sender_of(request), is_look=True)
     return respond(InputTokens(input_tokens=found.prompt.n_tokens))
 
 

@@ -64,7 +64,7 @@ async def _fits(state: State, asked: Asked, sender: Sender) -> bool:
     n_ctx = state.engine.info.n_ctx
     room = n_ctx // _STEPS
     try:
-        found = await prepared(state.served, asked, sender)
+        found = await prepared(state.served, asked, sender, is_look=True)
     except ApiError as error:
         if error.code != "context_length_exceeded":
             raise
