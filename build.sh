@@ -38,6 +38,7 @@ usage: ./build.sh VERB [arguments]
   test-clients [name...]   coding agents from npm, each in a tool loop against a simulated model, and what its turns cost
   storm [arguments]        hundreds of kills, power cuts and failing disks, every answer compared (--kills 300 --seed 1)
   bench [name...]          measure what the documentation claims; without a name, everything
+  peer                     build llama.cpp's own server and measuring program, for `bench` to compare with
   docs                     man pages and completion for bash, zsh and fish, in build/share
   wheel                    a wheel with the native library for any processor of this architecture, in dist/
   setup                    only set up: private environment, native library, package
@@ -405,7 +406,7 @@ check_ruff() { "$1/ruff" check --output-format concise .; }
 check_format() { "$1/ruff" format --check --quiet .; }
 check_types() { "$1/mypy"; }
 check_structure() { "$1/python" -m pytest -q tests/test_structure.py; }
-check_shell() { ! command -v shellcheck >/dev/null || shellcheck -x build.sh cmake/llama.sh .ci/run; }
+check_shell() { ! command -v shellcheck >/dev/null || shellcheck -x build.sh cmake/llama.sh cmake/peer.sh .ci/run; }
 
 check_c_format() {
     local file status=0
@@ -489,6 +490,17 @@ verb_storm() {
     locked prepare_storm
     in_root "$PYTHON_ENV/bin/python" -m tests.crash "$@"
 }
+verb_peer() {
+    locked prepare_peer
+    peer_plan
+    echo "$PEER_PREFIX/bin"
+}
+
+prepare_peer() {
+    setup_environment runtime
+    peer_ensure
+}
+
 verb_bench() {
     locked prepare_bench
     in_root "$PYTHON_ENV/bin/python" -m bench "$@"
@@ -542,7 +554,7 @@ main() {
     local verb=${1:---help}
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | bench | docs | wheel | setup | prerequisites | clean)
+    serve | test | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | bench | peer | docs | wheel | setup | prerequisites | clean)
         shift
         "verb_${verb//-/_}" "$@"
         ;;
@@ -555,4 +567,6 @@ main() {
 
 # shellcheck source=cmake/llama.sh
 . "$ROOT/cmake/llama.sh"
+# shellcheck source=cmake/peer.sh
+. "$ROOT/cmake/peer.sh"
 main "$@"

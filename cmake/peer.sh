@@ -1,0 +1,53 @@
+# shellcheck shell=bash
+# Builds what `./build.sh bench` compares with: llama.cpp's own server, its measuring program and its quantizer, from the
+# same source distribution, compiler and flags as our engine, without our changes. Sourced by build.sh after llama.sh.
+
+PEER_PROGRAMS=(llama-server llama-bench llama-quantize)
+
+# Sets PEER_PREFIX, whose bin/ holds the programs, PEER_DESCRIPTION, and LLAMA_CONFIGURE to the cmake arguments.
+peer_plan() {
+    LLMD_PORTABLE='' llama_plan native
+    LLAMA_CONFIGURE+=(-DLLAMA_BUILD_TOOLS=ON -DLLAMA_BUILD_SERVER=ON)
+    PEER_DESCRIPTION=$(
+        grep -v -e '^variant ' -e '^recipe ' -e '^changes ' -e '^flags ' <<<"$LLAMA_DESCRIPTION"
+        printf '%s\n' "programs ${PEER_PROGRAMS[*]}" "flags ${LLAMA_CONFIGURE[*]}"
+    )
+    PEER_PREFIX=$LLAMA_CACHE/peer-$(awk '$1 == "backend" {print $2}' <<<"$PEER_DESCRIPTION")-$(hash_of <<<"$PEER_DESCRIPTION")
+}
+
+# Makes the programs exist.
+peer_ensure() {
+    peer_plan
+    [ ! -d "$PEER_PREFIX" ] || return 0
+    mkdir -p "$LLAMA_CACHE"
+    (
+        flock 9
+        [ -d "$PEER_PREFIX" ] || peer_make
+    ) 9>"$PEER_PREFIX.lock"
+}
+
+# Its source stands beside the engine's, which has no programs: nothing that is cached becomes stale by it.
+peer_make() {
+    local source=$LLAMA_CACHE/peer-source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}
+    [ -d "$source" ] ||
+        stage "llama.cpp source with its programs: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" \
+            llama_fetch "$source" "${LLAMA_PARTS[@]}" 'tools/*' 'scripts/ui-assets.cmake'
+    stage "${PEER_PROGRAMS[*]} (AMX $LLAMA_AMX): about 7 min on 2 cores, once" peer_compile "$source"
+}
+
+# Where it was interrupted it goes on: what is half built stays.
+peer_compile() {
+    local source=$1 work=$PEER_PREFIX.work program
+    "$CMAKE" -G Ninja -DCMAKE_MAKE_PROGRAM="$NINJA" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
+        -S "$source" -B "$work/build" "${LLAMA_CONFIGURE[@]}"
+    "$CMAKE" --build "$work/build" --parallel "$JOBS" --target "${PEER_PROGRAMS[@]}"
+    rm -rf "$work/prefix"
+    mkdir -p "$work/prefix/bin"
+    for program in "${PEER_PROGRAMS[@]}"; do
+        cp "$work/build/bin/$program" "$work/prefix/bin/"
+    done
+    cp "$source/LICENSE" "$work/prefix/"
+    echo "$PEER_DESCRIPTION" >"$work/prefix/description.txt"
+    mv "$work/prefix" "$PEER_PREFIX"
+    rm -rf "$work"
+}
