@@ -347,7 +347,6 @@ def test_the_mode_holds_for_the_session() -> None:
     memory.choose(OWNER, "s", None)
     assert memory.mode(OWNER, "s") == "template"
     memory.forget(OWNER, "s")
-    assert memory.mode(OWNER, "s") is None
     memory.choose(OWNER, "", "template")
     assert memory.mode(OWNER, "") is None
 

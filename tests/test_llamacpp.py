@@ -99,6 +99,53 @@ async def test_a_prompt_can_be_read_ahead(daemon: Daemon) -> None:
     assert warm["timings"]["cache_n"] >= ahead["tokens_evaluated"] - 2
 
 
+# --- beside the text -------------------------------------------------------------------------------------------------
+
+TOLD: Json = {"n_predict": 40, "temperature": 1.0, "seed": 3}
+
+
+async def test_probabilities_come_with_the_text(daemon: Daemon) -> None:
+    body = native(n_probs=3, **TOLD)
+    whole = (await daemon.ask("POST", COMPLETION, body)).json
+    told = whole["completion_probabilities"]
+    *pieces, last = parse_events((await daemon.ask("POST", COMPLETION, {**body, "stream": True})).body).chunks
+    assert [one for piece in pieces for one in piece.get("completion_probabilities", [])] == told
+    assert "completion_probabilities" not in last and "".join(piece["content"] for piece in pieces) == whole["content"]
+    assert len(told) == whole["tokens_predicted"] == 40
+    for one in told:
+        assert set(one) == {"id", "token", "bytes", "logprob", "top_logprobs"} and one["logprob"] <= 0
+        assert bytes(one["bytes"]).decode("utf-8", "replace") == one["token"] and len(one["top_logprobs"]) == 3
+        assert all(set(likely) == {"id", "token", "bytes", "logprob"} for likely in one["top_logprobs"])
+    assert any(one["id"] in [likely["id"] for likely in one["top_logprobs"]] for one in told)
+    assert "completion_probabilities" not in (await daemon.ask("POST", COMPLETION, native(n_probs=0, **TOLD))).json
+
+
+async def test_the_ids_of_an_answer_are_told(daemon: Daemon) -> None:
+    body = native(return_tokens=True, **TOLD)
+    whole = (await daemon.ask("POST", COMPLETION, body)).json
+    *pieces, last = parse_events((await daemon.ask("POST", COMPLETION, {**body, "stream": True})).body).chunks
+    assert [one for piece in pieces for one in piece["tokens"]] == whole["tokens"] and len(whole["tokens"]) == 40
+    assert last["tokens"] == []
+    text = (await daemon.ask("POST", "/detokenize", {"tokens": whole["tokens"]})).json["content"]
+    assert text.startswith(whole["content"].rstrip("\ufffd"))
+    assert (await daemon.ask("POST", COMPLETION, native(**TOLD))).json["tokens"] == []
+    with_both = (await daemon.ask("POST", COMPLETION, {**body, "n_probs": 1})).json
+    assert [one["id"] for one in with_both["completion_probabilities"]] == with_both["tokens"] == whole["tokens"]
+
+
+async def test_of_a_prompt_that_is_only_read_nothing_is_told(daemon: Daemon) -> None:
+    body = native(return_tokens=True, n_probs=1, **{**TOLD, "n_predict": 0})
+    whole = (await daemon.ask("POST", COMPLETION, body)).json
+    assert whole["tokens"] == [] and not whole.get("completion_probabilities")
+    events = parse_events((await daemon.ask("POST", COMPLETION, {**body, "stream": True})).body).chunks
+    assert [event["stop"] for event in events] == [True]
+
+
+async def test_too_many_probabilities_are_refused(daemon: Daemon) -> None:
+    answer = await daemon.refused(native(n_probs=21), COMPLETION)
+    assert (answer.status, answer.error["param"]) == (400, "n_probs") and "20" in answer.error["message"]
+
+
 # --- infill ----------------------------------------------------------------------------------------------------------
 
 
@@ -150,7 +197,7 @@ REFUSED: tuple[tuple[str, Json, str, str], ...] = (
     (COMPLETION, {"samplers": ["best"]}, "samplers", "invalid_value"),
     (COMPLETION, {"logit_bias": [[5, 101]]}, "logit_bias.5", "invalid_value"),
     (COMPLETION, {"logit_bias": [[5]]}, "logit_bias[0]", "invalid_type"),
-    (COMPLETION, {"n_probs": 3}, "n_probs", "unsupported_parameter"),
+    (COMPLETION, {"post_sampling_probs": True}, "post_sampling_probs", "unsupported_parameter"),
     (COMPLETION, {"session_id": "has space"}, "session_id", "invalid_session_id"),
     (COMPLETION, {"response_fields": "content"}, "response_fields", "invalid_type"),
     (COMPLETION, {"grammar": "root ::= ("}, "grammar", "invalid_value"),

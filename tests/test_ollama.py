@@ -225,7 +225,7 @@ REFUSED: tuple[tuple[Json, str, str], ...] = (
     ({"format": "xml"}, "format", "invalid_type"),
     ({"think": "sometimes"}, "think", "invalid_type"),
     ({"keepalive": 5}, "keepalive", "unsupported_parameter"),
-    ({"logprobs": True}, "logprobs", "unsupported_parameter"),
+    ({"top_logprobs": 2}, "top_logprobs", "invalid_value"),
 )
 REFUSED_CHATS: tuple[tuple[Json, str, str], ...] = (
     ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role", "invalid_value"),
@@ -410,3 +410,49 @@ async def test_thoughts_of_a_generated_text(daemon: Daemon) -> None:
 async def test_a_failure_is_told(daemon: Daemon) -> None:
     [line] = told(GenerateWriter(daemon.state), (Failed(0, ApiError("torn")),))
     assert line["code"] == "torn"
+
+
+# --- log probabilities -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("path", "make"), [(CHAT, chat), (GENERATE, generate)])
+async def test_log_probabilities_come_with_the_text(daemon: Daemon, path: str, make: Any) -> None:
+    fields = {"logprobs": True, "options": {"num_predict": 40, "temperature": 1.0, "seed": 3}}
+    body = make(**fields, top_logprobs=2)
+    whole = (await daemon.ask("POST", path, {**body, "stream": False})).json
+    streamed = lines(await daemon.ask("POST", path, body))
+    assert [one for line in streamed for one in line.get("logprobs", [])] == whole["logprobs"]
+    n_told = whole["eval_count"] - (whole["done_reason"] == "stop")  # a token that ends the answer is no text
+    assert len(whole["logprobs"]) == n_told > 8
+    for one in whole["logprobs"]:
+        assert set(one) == {"token", "logprob", "bytes", "top_logprobs"} and one["logprob"] <= 0
+        assert bytes(one["bytes"]).decode("utf-8", "replace") == one["token"]
+        assert [likely["logprob"] for likely in one["top_logprobs"]] == sorted(
+            (likely["logprob"] for likely in one["top_logprobs"]), reverse=True
+        )
+        assert len(one["top_logprobs"]) == 2
+    alone = (await daemon.ask("POST", path, make(**fields, stream=False))).json
+    assert [one["logprob"] for one in alone["logprobs"]] == [one["logprob"] for one in whole["logprobs"]]
+    assert all(one["top_logprobs"] == [] for one in alone["logprobs"])
+    plain = make(options=fields["options"])
+    assert "logprobs" not in (await daemon.ask("POST", path, {**plain, "stream": False})).json
+    assert not any("logprobs" in line for line in lines(await daemon.ask("POST", path, plain)))
+
+
+async def test_of_a_call_all_tokens_are_told(serve: Serve, tmp_path: Path) -> None:
+    """Where there is no text to tell them with, they have lines of their own."""
+    daemon = await serve(**calling(tmp_path))
+    body = {**chat("two files", tools=[READ], logprobs=True), "options": {"num_predict": 300, "temperature": 0}}
+    streamed = lines(await daemon.ask("POST", CHAT, body))
+    whole = (await daemon.ask("POST", CHAT, {**body, "stream": False})).json
+    assert whole["message"]["tool_calls"] and len(whole["logprobs"]) > 10
+    assert [one for line in streamed for one in line.get("logprobs", [])] == whole["logprobs"]
+    assert [c for line in streamed for c in line["message"].get("tool_calls", [])]
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"), [({"logprobs": True, "top_logprobs": 21}, "20"), ({"top_logprobs": 2}, "without logprobs")]
+)
+async def test_log_probabilities_that_cannot_be_told_are_refused(daemon: Daemon, fields: Json, why: str) -> None:
+    answer = await daemon.ask("POST", CHAT, chat(**fields))
+    assert (answer.status, answer.json["param"]) == (400, "top_logprobs") and why in answer.json["error"]

@@ -38,6 +38,8 @@ BOTH: dict[str, Case] = of(SAMPLING, "repetition_penalty", "typ_p") | {
     ),
     "grammar": Case(given={"grammar": GRAMMAR}, without={"ignore_eos": False}),
     "json_schema": Case(given={"json_schema": SCHEMA}, without={"ignore_eos": False}),
+    "n_probs": Case(given={"n_probs": 2}, seen=member("completion_probabilities")),
+    "return_tokens": Case(given={"return_tokens": True}, seen=member("tokens")),
     "response_fields": Case(given={"response_fields": ["content"]}, seen=lambda answer: sorted(answer.json)),
 }
 COMPLETION: dict[str, Case] = BOTH | {"prompt": Case(given={"prompt": "good morning"})}

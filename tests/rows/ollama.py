@@ -32,6 +32,8 @@ BOTH: dict[str, Case] = {
     "stream": Case(given={"stream": True}, seen=kind),
     "format": Case(given={"format": "json"}),
     "options": Case(given={"options": {**BASE, "temperature": 0}}),
+    "logprobs": Case(given={"logprobs": True}, seen=member("logprobs")),
+    "top_logprobs": Case(given={"top_logprobs": 2}, without={"logprobs": True}, seen=member("logprobs")),
     "think": Case(given={"think": False}, options=variables),
 }
 SILENT: Json = {"messages": []}

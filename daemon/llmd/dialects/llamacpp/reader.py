@@ -11,6 +11,7 @@ from ...core.asked import Asked, Constraint, NearbyText, RawPrompt
 from ...core.errors import ApiError
 from ...core.sampling import breakers_of, sampler_order, sampling_asked, stops_of
 from ...core.session_key import parent_of, resolve
+from ..probabilities import likely_of
 from ..sampling import names_in
 from .wire import InfillRequest, NativeCompletionRequest, NativeGeneration
 
@@ -62,6 +63,8 @@ def _asked(wanted: NativeGeneration, headers: Headers) -> partial[Asked]:
         constraint=_constraint(wanted),
         ignore_end=bool(wanted.ignore_eos),
         is_cold=wanted.cache_prompt is False,
+        n_logprobs=likely_of("n_probs", wanted.n_probs) or None,
+        returns_tokens=bool(wanted.return_tokens),
     )
 
 

@@ -7,7 +7,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...core import limits
+from ..probabilities import Likeliest
 from ..sampling import EverySampler
+from ..timings import Timings
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
@@ -29,6 +31,8 @@ class NativeGeneration(EverySampler, frozen=True, kw_only=True):
     cache_prompt: bool | None = None
     grammar: str | None = None
     json_schema: dict[str, Any] | None = None
+    n_probs: Likeliest = None
+    return_tokens: bool | None = None
     response_fields: list[str] | None = None
 
 
@@ -59,18 +63,20 @@ class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True):
 StopType = Literal["eos", "word", "limit"]
 
 
-class NativeTimings(msgspec.Struct, frozen=True, kw_only=True):
-    """In tokens and milliseconds."""
+class NativeProbable(msgspec.Struct, frozen=True):
+    id: int
+    token: str
+    bytes: list[int]
+    """Of which `token` may be no more than a replacement character."""
+    logprob: float
 
-    cache_n: int
-    prompt_n: int
-    prompt_ms: float
-    prompt_per_token_ms: float
-    prompt_per_second: float
-    predicted_n: int
-    predicted_ms: float
-    predicted_per_token_ms: float
-    predicted_per_second: float
+
+class NativeChosen(msgspec.Struct, frozen=True):
+    id: int
+    token: str
+    bytes: list[int]
+    logprob: float
+    top_logprobs: list[NativeProbable]
 
 
 class NativeCompletion(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +85,9 @@ class NativeCompletion(msgspec.Struct, frozen=True, kw_only=True):
     index: int = 0
     content: str = ""
     tokens: list[int] = []
+    """Where `return_tokens` asks for them."""
+    completion_probabilities: list[NativeChosen] | msgspec.UnsetType = msgspec.UNSET
+    """Where `n_probs` asks for them."""
     id_slot: int = -1
     stop: bool = True
     model: str = ""
@@ -91,7 +100,7 @@ class NativeCompletion(msgspec.Struct, frozen=True, kw_only=True):
     truncated: bool = False
     stop_type: StopType = "eos"
     stopping_word: str = ""
-    timings: NativeTimings | None = None
+    timings: Timings | None = None
 
 
 class PlainEmbedding(msgspec.Struct, frozen=True):

@@ -7,16 +7,31 @@ from typing import Any
 
 import msgspec
 
-from ...core.parts import End, EndReason, Failed, Part, TextPart
+from ...core.parts import (
+    End,
+    EndReason,
+    Failed,
+    LogProbabilities,
+    Part,
+    PromptTokens,
+    TextPart,
+    TokenIds,
+    TokenProbability,
+)
 from ...http import event_stream
 from ...http.context import State
 from ...http.envelope import OWN
-from .wire import NativeCompletion, NativeTimings, StopType
+from ..probabilities import text_of
+from ..timings import timings_of
+from .wire import NativeChosen, NativeCompletion, NativeProbable, StopType
 
 _STOPPED: dict[EndReason, StopType] = {"end": "eos", "stop": "word", "length": "limit"}
 _TEXT_OPENS = event_stream.OPENS + b'{"index":0,"content":'
-_TEXT_CLOSES = b',"tokens":[],"stop":false,"id_slot":-1}' + event_stream.CLOSES
-_encode_text = msgspec.json.Encoder().encode
+_TEXT_CLOSES = b',"stop":false,"id_slot":-1}' + event_stream.CLOSES
+_NO_TOKENS = b',"tokens":[]'
+_encode = msgspec.json.Encoder().encode
+_Told = LogProbabilities | TokenIds
+"""Beside the text, in its event."""
 
 
 class NativeWriter:
@@ -30,61 +45,83 @@ class NativeWriter:
         self._has_new_line = False
 
     def whole(self, parts: Sequence[Part]) -> bytes:
-        text = "".join(part.text for part in parts if isinstance(part, TextPart) and not self._is_mute)
+        told = [] if self._is_mute else parts
+        text = "".join(part.text for part in told if isinstance(part, TextPart))
         self._has_new_line = "\n" in text
-        return self._last(next(part for part in parts if isinstance(part, End)), text)
+        probable = [part for part in told if isinstance(part, LogProbabilities)]
+        return self._last(
+            next(part for part in parts if isinstance(part, End)),
+            content=text,
+            tokens=[one for part in told if isinstance(part, TokenIds) for one in part.tokens],
+            completion_probabilities=probabilities_of(probable) if probable else msgspec.UNSET,
+        )
 
     def opening(self) -> bytes:
         return b""
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        return b"".join(map(self._event, parts))
+        if len(parts) == 1:  # nearly always
+            return self._event(parts[0])
+        text = "".join(part.text for part in parts if isinstance(part, TextPart))
+        told = [part for part in parts if isinstance(part, _Told)]
+        rest = (part for part in parts if not isinstance(part, _Told | TextPart))
+        return (self._said(text, told) if text or told else b"") + b"".join(map(self._event, rest))
 
     def ending(self) -> bytes:
         return b""
 
     def _event(self, part: Part) -> bytes:
         if isinstance(part, TextPart):
-            self._has_new_line = self._has_new_line or "\n" in part.text
-            return b"" if self._is_mute else _TEXT_OPENS + _encode_text(part.text) + _TEXT_CLOSES
+            return self._said(part.text, ())
+        if isinstance(part, _Told):
+            return self._said("", (part,))
         if isinstance(part, End):
-            return event_stream.event(self._last(part, ""))
+            return event_stream.event(self._last(part))
         if isinstance(part, Failed):
             return event_stream.event(OWN.body(part.error))
+        if isinstance(part, PromptTokens):  # they come with the answer's, and nobody asks for them here
+            return b""
         raise TypeError(f"{type(part).__name__}: nobody can have asked for it")
 
-    def _last(self, end: End, text: str) -> bytes:
-        n_generated = 0 if self._is_mute else end.usage.n_generated
+    def _said(self, text: str, told: Sequence[_Told]) -> bytes:
+        self._has_new_line = self._has_new_line or "\n" in text
+        if self._is_mute:
+            return b""
+        tokens = [one for part in told if isinstance(part, TokenIds) for one in part.tokens]
+        beside = b',"tokens":' + _encode(tokens) if tokens else _NO_TOKENS
+        probable = [part for part in told if isinstance(part, LogProbabilities)]
+        if probable:
+            beside += b',"completion_probabilities":' + _encode(probabilities_of(probable))
+        return _TEXT_OPENS + _encode(text) + beside + _TEXT_CLOSES
+
+    def _last(self, end: End, **members: Any) -> bytes:
+        """`members`: of what was not streamed."""
+        if self._is_mute:
+            usage = msgspec.structs.replace(end.usage, n_generated=0)
+            end = msgspec.structs.replace(end, usage=usage)
         told = NativeCompletion(
-            content=text,
             model=self._model,
-            tokens_predicted=n_generated,
+            tokens_predicted=end.usage.n_generated,
             tokens_evaluated=end.usage.n_prompt,
-            tokens_cached=end.usage.n_prompt + n_generated,
+            tokens_cached=end.usage.n_prompt + end.usage.n_generated,
             has_new_line=self._has_new_line,
             stop_type=_STOPPED[end.reason],
-            timings=timings_of(end, n_generated),
+            timings=timings_of(end),
+            **members,
         )
         return msgspec.json.encode(told if self._fields is None else chosen(msgspec.to_builtins(told), self._fields))
 
 
-def timings_of(end: End, n_generated: int) -> NativeTimings:
-    session, n_prefilled = end.session, end.session.prefilled_prompt_tokens
-    return NativeTimings(
-        cache_n=session.reused_prompt_tokens,
-        prompt_n=n_prefilled,
-        prompt_ms=session.prefill_ms,
-        prompt_per_token_ms=session.prefill_ms / max(n_prefilled, 1),
-        prompt_per_second=_per_second(n_prefilled, session.prefill_ms),
-        predicted_n=n_generated,
-        predicted_ms=session.decode_ms,
-        predicted_per_token_ms=session.decode_ms / max(n_generated, 1),
-        predicted_per_second=_per_second(n_generated, session.decode_ms),
-    )
+def probabilities_of(parts: Sequence[LogProbabilities]) -> list[NativeChosen]:
+    return [
+        NativeChosen(one.token, text_of(one), list(one.text), one.log_probability, [_probable(one) for one in likely])
+        for part in parts
+        for one, likely in zip(part.chosen, part.likely, strict=True)
+    ]
 
 
-def _per_second(n: int, ms: float) -> float:
-    return 1000 * n / ms if ms > 0 else 0.0
+def _probable(one: TokenProbability) -> NativeProbable:
+    return NativeProbable(one.token, text_of(one), list(one.text), one.log_probability)
 
 
 def chosen(told: Mapping[str, Any], paths: Sequence[str]) -> dict[str, Any]:

@@ -44,13 +44,13 @@ _BOTH = (
         "format": "json, or a JSON schema that the answer follows",
         "options": "a table of its own",
         "think": "true, low, medium, high or false: the template variable enable_thinking, and reasoning_effort",
+        "logprobs": "true: the log probability of each token",
+        "top_logprobs": "with logprobs: 0 to 20 of the likeliest tokens beside each one",
         "keep_alive": "0 without a prompt is answered as if the model had been unloaded; it stays",
     }),
     accepted({"truncate": "what does not fit the context is refused", "shift": "the context is never shifted"}),
     refused({
         "_debug_render_only": ("the prompt instead of an answer; use /apply-template", (False,)),
-        "logprobs": ("log probabilities", (False,)),
-        "top_logprobs": ("log probabilities", (0,)),
     }),
 )  # fmt: skip
 

@@ -10,6 +10,7 @@ import msgspec
 from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage, RawPrompt, SamplingAsked
 from ...core.sampling import sampling_asked, stops_of
 from ...core.session_key import parent_of, resolve
+from ..probabilities import logprobs_of
 from ..sampling import names_in
 from .messages import messages_of, tools_of
 from .wire import OllamaChatRequest, OllamaGenerateRequest, OllamaMessage, Options
@@ -66,6 +67,7 @@ def _asked(wanted: _Request, prompt: ChatPrompt | RawPrompt, headers: Headers) -
         sampling=_sampling(options),
         stop=stops_of(options.stop, "options.stop"),
         constraint=_constraint(wanted),
+        n_logprobs=logprobs_of(wanted.logprobs, wanted.top_logprobs),
     )
 
 

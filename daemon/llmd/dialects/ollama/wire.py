@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...core import limits
+from ..probabilities import ChosenToken, Likeliest
 from ..sampling import UsualSamplers
 
 # --- requests --------------------------------------------------------------------------------------------------------
@@ -63,6 +64,8 @@ class _Generation(msgspec.Struct, frozen=True, kw_only=True):
     options: Options | None = None
     think: bool | Literal["low", "medium", "high"] | None = None
     keep_alive: str | float | None = None
+    logprobs: bool | None = None
+    top_logprobs: Likeliest = None
 
 
 class OllamaChatRequest(_Generation, frozen=True, kw_only=True):
@@ -142,6 +145,8 @@ class _Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     prompt_eval_duration: int = 0
     eval_count: int = 0
     eval_duration: int = 0
+    logprobs: list[ChosenToken] = []
+    """Of the tokens of this line, or of all."""
 
 
 class OllamaChat(_Measured, frozen=True, kw_only=True, omit_defaults=True):

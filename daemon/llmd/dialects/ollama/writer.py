@@ -11,17 +11,20 @@ from typing import Any, Literal
 import msgspec
 
 from ...core.errors import ApiError
-from ...core.parts import End, EndReason, Failed, Part, ReasoningPart, TextPart, ToolCallPiece
+from ...core.parts import End, EndReason, Failed, LogProbabilities, Part, ReasoningPart, TextPart, ToolCallPiece
 from ...engine.json_scan import ARGUMENTS
 from ...http import json_lines
 from ...http.context import State
 from ...http.envelope import Envelope
+from ..probabilities import chosen_tokens
 from . import wire
 
 DoneReason = Literal["stop", "length"]
 _DONE: dict[EndReason, DoneReason] = {"end": "stop", "stop": "stop", "length": "length"}
 _NS_PER_MS = 1_000_000
-_encode_text = msgspec.json.Encoder().encode
+_OPEN = b',"done":false}' + json_lines.CLOSES
+"""How a line of an answer ends that goes on."""
+_encode = msgspec.json.Encoder().encode
 
 
 def _error(error: ApiError) -> bytes:
@@ -83,7 +86,7 @@ class _OllamaWriter(ABC):
     def __init__(self, state: State) -> None:
         self._facts: dict[str, Any] = facts_of(state)
         self._head = msgspec.json.encode(self._facts)[:-1]
-        self._tail = self._closes + b',"done":false}' + json_lines.CLOSES
+        self._tail = self._closes + _OPEN
         self._calls = _Calls()
 
     def whole(self, parts: Sequence[Part]) -> bytes:
@@ -94,7 +97,8 @@ class _OllamaWriter(ABC):
         text += "".join(one for one in made if isinstance(one, str))
         calls = [one for one in made if not isinstance(one, str)]
         end = next(part for part in parts if isinstance(part, End))
-        return msgspec.json.encode(self._answer(text, thinking, calls, {**self._facts, **measures_of(end)}))
+        told = chosen_tokens(part for part in parts if isinstance(part, LogProbabilities))
+        return _encode(self._answer(text, thinking, calls, {**self._facts, **measures_of(end), "logprobs": told}))
 
     @abstractmethod
     def _answer(
@@ -107,16 +111,25 @@ class _OllamaWriter(ABC):
         return b""
 
     def events(self, parts: Sequence[Part]) -> bytes:
-        return b"".join(map(self._lines, parts))
+        """Log probabilities are told in the line of the text before them."""
+        lines: list[bytes] = []
+        for part in parts:
+            if not isinstance(part, LogProbabilities):
+                lines.append(self._lines(part))
+                continue
+            line = lines.pop() if lines and lines[-1].endswith(self._tail) else self._lines(TextPart(part.index, ""))
+            told = b',"logprobs":' + _encode(chosen_tokens([part]))
+            lines.append(line.removesuffix(_OPEN) + told + _OPEN)
+        return b"".join(lines)
 
     def ending(self) -> bytes:
         return b""
 
     def _lines(self, part: Part) -> bytes:
         if type(part) is TextPart:
-            return self._head + self._text_opens + _encode_text(part.text) + self._tail
+            return self._head + self._text_opens + _encode(part.text) + self._tail
         if isinstance(part, ReasoningPart):
-            return self._head + self._thinking_opens + _encode_text(part.text) + self._tail
+            return self._head + self._thinking_opens + _encode(part.text) + self._tail
         if isinstance(part, ToolCallPiece):
             return self._called(self._calls.add(part))
         if isinstance(part, End):

@@ -11,39 +11,15 @@ from msgspec import UNSET
 
 from ...core.parts import End, LogProbabilities, Part, Progress, PromptTokens, SoFar, TokenIds
 from ...http import event_stream
+from ..timings import timings_at, timings_of
 from .probabilities import chat_logprobs, completion_logprobs
-from .wire import CompletionTokensDetails, PromptProgress, PromptTokensDetails, Timings, Usage
+from .wire import CompletionTokensDetails, PromptProgress, PromptTokensDetails, Usage
 
 Told = LogProbabilities | TokenIds | PromptTokens | Progress | SoFar
 KINDS = (LogProbabilities, TokenIds, PromptTokens, Progress, SoFar)
 OPEN = b',"finish_reason":null}]}' + event_stream.CLOSES
 """How an event of an answer ends that goes on."""
 _encode = msgspec.json.encode
-
-
-def timings_of(end: End) -> Timings:
-    report, usage = end.session, end.usage
-    return _timings(
-        usage.n_cached, report.prefilled_prompt_tokens, report.prefill_ms, usage.n_generated, report.decode_ms
-    )
-
-
-def timings_at(now: SoFar) -> Timings:
-    return _timings(now.usage.n_cached, now.n_prefilled, now.prefill_ms, now.usage.n_generated, now.decode_ms)
-
-
-def _timings(n_cached: int, n_prompt: int, prompt_ms: float, n_predicted: int, predicted_ms: float) -> Timings:
-    return Timings(
-        cache_n=n_cached,
-        prompt_n=n_prompt,
-        prompt_ms=prompt_ms,
-        prompt_per_token_ms=prompt_ms / n_prompt if n_prompt else 0.0,
-        prompt_per_second=1000 * n_prompt / prompt_ms if prompt_ms else 0.0,
-        predicted_n=n_predicted,
-        predicted_ms=predicted_ms,
-        predicted_per_token_ms=predicted_ms / n_predicted if n_predicted else 0.0,
-        predicted_per_second=1000 * n_predicted / predicted_ms if predicted_ms else 0.0,
-    )
 
 
 def usage_of(ends: Sequence[End], n_each: int) -> Usage:

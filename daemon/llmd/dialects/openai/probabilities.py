@@ -7,20 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from ...core.parts import LogProbabilities, TokenProbability
-
-
-class ProbableToken(msgspec.Struct, frozen=True):
-    token: str
-    logprob: float
-    bytes: list[int]
-    """Of which `token` may be no more than a replacement character."""
-
-
-class ChosenToken(msgspec.Struct, frozen=True):
-    token: str
-    logprob: float
-    bytes: list[int]
-    top_logprobs: list[ProbableToken]
+from ..probabilities import ChosenToken, chosen_tokens, text_of
 
 
 class ChatLogprobs(msgspec.Struct, frozen=True):
@@ -39,19 +26,14 @@ class CompletionLogprobs(msgspec.Struct, frozen=True):
 
 
 def chat_logprobs(parts: Sequence[LogProbabilities]) -> ChatLogprobs:
-    return ChatLogprobs([_chosen(*one) for part in parts for one in zip(part.chosen, part.likely, strict=True)])
-
-
-def _chosen(one: TokenProbability, likely: list[TokenProbability]) -> ChosenToken:
-    others = [ProbableToken(_text(other), other.log_probability, list(other.text)) for other in likely]
-    return ChosenToken(_text(one), one.log_probability, list(one.text), others)
+    return ChatLogprobs(chosen_tokens(parts))
 
 
 def completion_logprobs(parts: Sequence[LogProbabilities]) -> CompletionLogprobs:
     chosen = [one for part in parts for one in part.chosen]
     likely = [others for part in parts for others in part.likely]
     return CompletionLogprobs(
-        tokens=[_text(one) for one in chosen],
+        tokens=[text_of(one) for one in chosen],
         token_logprobs=[one.log_probability for one in chosen],
         top_logprobs=[_by_text(*pair) for pair in zip(likely, chosen, strict=True)] if any(likely) else None,
         text_offset=[offset for part in parts for offset in part.offsets],
@@ -62,9 +44,5 @@ def _by_text(likely: list[TokenProbability], chosen: TokenProbability) -> dict[s
     """Of several with one text the likeliest."""
     found: dict[str, float] = {}
     for one in (*likely, chosen):
-        found.setdefault(_text(one), one.log_probability)
+        found.setdefault(text_of(one), one.log_probability)
     return found
-
-
-def _text(one: TokenProbability) -> str:
-    return one.text.decode("utf-8", "replace")

@@ -10,6 +10,7 @@ import msgspec
 from ...core import limits
 from ...core.asked import Asked
 from ...core.errors import ApiError, shown
+from ..probabilities import Likeliest, likely_of, logprobs_of
 from ..sampling import EverySampler
 
 
@@ -23,15 +24,12 @@ class TellingRequest(EverySampler, frozen=True, kw_only=True):
 
     n: Annotated[int | None, _at_most(limits.ANSWERS_MAX)] = None
     best_of: Annotated[int | None, _at_most(limits.ANSWERS_MAX)] = None
-    n_probs: Annotated[int | None, _at_most(limits.LIKELIEST_MAX)] = None
+    n_probs: Likeliest = None
     return_tokens: bool | None = None
     return_token_ids: bool | None = None
     return_progress: bool | None = None
     timings_per_token: bool | None = None
     include_stop_str_in_output: bool | None = None
-
-
-Likeliest = Annotated[int | None, _at_most(limits.LIKELIEST_MAX)]
 
 
 def told_of(wanted: TellingRequest, n_prompts: int, *, is_stream: bool) -> dict[str, Any]:
@@ -89,17 +87,14 @@ def _number(param: str, value: int, least: int, most: int) -> int:
 
 def logprobs_of_chat(logprobs: bool | None, top_logprobs: int | None, n_probs: int | None) -> int | None:
     """How many of the likeliest are told beside each token; None: no log probabilities."""
-    likely = _likely("top_logprobs", top_logprobs)
-    if likely and not logprobs:
-        raise ApiError("invalid_value", f"top_logprobs: {likely} without logprobs: true.", "top_logprobs")
-    return _either(likely if logprobs else None, n_probs)
+    return _either(logprobs_of(logprobs, top_logprobs), n_probs)
 
 
 def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes: bool) -> int | None:
     if logprobs is True:
         raise ApiError("invalid_type", "logprobs: expected how many of the likeliest tokens, got true.", "logprobs")
     asks = logprobs is not None and logprobs is not False
-    found = _either(_likely("logprobs", logprobs) if asks else None, n_probs)
+    found = _either(likely_of("logprobs", logprobs) if asks else None, n_probs)
     if found is not None and echoes:
         message = "echo: with log probabilities, those of the prompt's tokens would be asked for, which are not there."
         raise ApiError("unsupported_parameter", message, "echo")
@@ -108,9 +103,5 @@ def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes:
 
 def _either(found: int | None, n_probs: int | None) -> int | None:
     """`n_probs` is llama.cpp's name."""
-    likely = _likely("n_probs", n_probs)
+    likely = likely_of("n_probs", n_probs)
     return max(found or 0, likely) if likely else found
-
-
-def _likely(param: str, value: int | None) -> int:
-    return 0 if value is None else _number(param, value, 0, limits.LIKELIEST_MAX)

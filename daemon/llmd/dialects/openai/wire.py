@@ -9,8 +9,10 @@ from msgspec import UNSET, UnsetType
 
 from ...core import limits
 from ...core.parts import SessionReport
+from ..probabilities import Likeliest
+from ..timings import Timings
 from .probabilities import ChatLogprobs, CompletionLogprobs
-from .telling import Likeliest, TellingRequest
+from .telling import TellingRequest
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
@@ -217,20 +219,6 @@ class Usage(msgspec.Struct, frozen=True):
     prompt_tokens_details: PromptTokensDetails
     completion_tokens_details: CompletionTokensDetails | UnsetType = UNSET
     """Where the model thought."""
-
-
-class Timings(msgspec.Struct, frozen=True):
-    """As llama.cpp tells them, of the first answer."""
-
-    cache_n: int
-    prompt_n: int
-    prompt_ms: float
-    prompt_per_token_ms: float
-    prompt_per_second: float
-    predicted_n: int
-    predicted_ms: float
-    predicted_per_token_ms: float
-    predicted_per_second: float
 
 
 class PromptProgress(msgspec.Struct, frozen=True):

@@ -1,0 +1,59 @@
+"""Log probabilities, as several dialects ask for them and tell them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated
+
+import msgspec
+
+from ..core import limits
+from ..core.errors import ApiError, shown
+from ..core.parts import LogProbabilities, TokenProbability
+
+Likeliest = Annotated[
+    int | None, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": limits.LIKELIEST_MAX})
+]  # told in /openapi.json; checked where the refusal can say more than that it is too much
+
+
+def likely_of(param: str, value: int | None) -> int:
+    """How many of the likeliest tokens are to be told. Raises ApiError."""
+    if value is None or 0 <= value <= limits.LIKELIEST_MAX:
+        return value or 0
+    message = f"{param}: {shown(value)} is not between 0 and {limits.LIKELIEST_MAX}."
+    raise ApiError("invalid_value", message, param)
+
+
+def logprobs_of(logprobs: bool | None, top_logprobs: int | None) -> int | None:
+    """The same beside each chosen one; None: no log probabilities. Raises ApiError."""
+    likely = likely_of("top_logprobs", top_logprobs)
+    if likely and not logprobs:
+        raise ApiError("invalid_value", f"top_logprobs: {likely} without logprobs: true.", "top_logprobs")
+    return likely if logprobs else None
+
+
+class ProbableToken(msgspec.Struct, frozen=True):
+    token: str
+    logprob: float
+    bytes: list[int]
+    """Of which `token` may be no more than a replacement character."""
+
+
+class ChosenToken(msgspec.Struct, frozen=True):
+    token: str
+    logprob: float
+    bytes: list[int]
+    top_logprobs: list[ProbableToken]
+
+
+def chosen_tokens(parts: Iterable[LogProbabilities]) -> list[ChosenToken]:
+    return [_chosen(*one) for part in parts for one in zip(part.chosen, part.likely, strict=True)]
+
+
+def _chosen(one: TokenProbability, likely: list[TokenProbability]) -> ChosenToken:
+    others = [ProbableToken(text_of(other), other.log_probability, list(other.text)) for other in likely]
+    return ChosenToken(text_of(one), one.log_probability, list(one.text), others)
+
+
+def text_of(one: TokenProbability) -> str:
+    return one.text.decode("utf-8", "replace")

@@ -1,0 +1,46 @@
+"""How long a request took, as llama.cpp tells it: in tokens and milliseconds."""
+
+from __future__ import annotations
+
+import msgspec
+
+from ..core.parts import End, SoFar
+
+
+class Timings(msgspec.Struct, frozen=True):
+    """Of the first answer."""
+
+    cache_n: int
+    prompt_n: int
+    prompt_ms: float
+    prompt_per_token_ms: float
+    prompt_per_second: float
+    predicted_n: int
+    predicted_ms: float
+    predicted_per_token_ms: float
+    predicted_per_second: float
+
+
+def timings_of(end: End) -> Timings:
+    report, usage = end.session, end.usage
+    return _timings(
+        usage.n_cached, report.prefilled_prompt_tokens, report.prefill_ms, usage.n_generated, report.decode_ms
+    )
+
+
+def timings_at(now: SoFar) -> Timings:
+    return _timings(now.usage.n_cached, now.n_prefilled, now.prefill_ms, now.usage.n_generated, now.decode_ms)
+
+
+def _timings(n_cached: int, n_prompt: int, prompt_ms: float, n_predicted: int, predicted_ms: float) -> Timings:
+    return Timings(
+        cache_n=n_cached,
+        prompt_n=n_prompt,
+        prompt_ms=prompt_ms,
+        prompt_per_token_ms=prompt_ms / n_prompt if n_prompt else 0.0,
+        prompt_per_second=1000 * n_prompt / prompt_ms if prompt_ms else 0.0,
+        predicted_n=n_predicted,
+        predicted_ms=predicted_ms,
+        predicted_per_token_ms=predicted_ms / n_predicted if n_predicted else 0.0,
+        predicted_per_second=1000 * n_predicted / predicted_ms if predicted_ms else 0.0,
+    )
