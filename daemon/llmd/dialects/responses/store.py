@@ -31,8 +31,9 @@ class _Told(msgspec.Struct):
     output: list[msgspec.Raw]
 
 
-@dataclass(frozen=True)
-class StoredResponse:
+class StoredResponse(msgspec.Struct, frozen=True, dict=True, array_like=True, forbid_unknown_fields=True):
+    """Also a row of the file."""
+
     id: str
     owner: int
     session: str

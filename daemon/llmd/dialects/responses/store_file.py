@@ -11,7 +11,6 @@ import msgspec
 
 from ...answers import file
 from ...core import limits
-from ...core.asked import PlainMessage
 from ...process.logs import fields
 from .store import ResponseStore, StoredResponse
 
@@ -22,24 +21,13 @@ _MAGIC = b"llmd-rsp"
 _VERSION = 1
 
 
-class _Row(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A StoredResponse."""
-
-    id: str
-    owner: int
-    session: str
-    body: bytes
-    input: list[bytes]
-    before: list[PlainMessage]
-
-
 def path_of(state_dir: Path, fingerprint: str) -> Path:
     return file.directory_of(state_dir, fingerprint) / _NAME
 
 
 def write(path: Path, store: ResponseStore) -> None:
     """A disk that takes nothing costs the responses, with a line in the log, and nothing else."""
-    rows = [_Row(one.id, one.owner, one.session, one.body, one.input, one.before) for one in store.all()]
+    rows = store.all()
     try:
         if rows:
             file.replace(path, file.sealed(_MAGIC, _VERSION, msgspec.msgpack.encode(rows)))
@@ -67,8 +55,7 @@ def take(path: Path, store: ResponseStore, n_owners: int) -> None:
 def _decoded(data: bytes) -> list[StoredResponse]:
     """Raises RefusedError."""
     try:
-        rows = msgspec.msgpack.decode(file.unsealed(data, _MAGIC, _VERSION), type=list[_Row])
-        found = [StoredResponse(row.id, row.owner, row.session, row.body, row.input, row.before) for row in rows]
+        found = msgspec.msgpack.decode(file.unsealed(data, _MAGIC, _VERSION), type=list[StoredResponse])
         for response in found:
             response.check()
     except msgspec.MsgspecError as error:
