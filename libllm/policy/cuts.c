@@ -3,22 +3,6 @@
 #include <assert.h>
 #include <string.h>
 
-void cuts_open(cuts *c, const cuts_input *in)
-{
-    assert(in->n_boundaries <= LLM_BOUNDARIES_MAX);
-    *c = (cuts){.needs_boundaries = in->needs_boundaries};
-    if (in->n_head >= CUTS_HEAD_TOKENS_MIN && in->n_head < in->n_prompt) {
-        c->head_at = in->n_head;
-        c->at[c->n++] = c->head_at;
-    }
-    for (uint32_t i = 0; i < in->n_boundaries && in->needs_boundaries; i++) {
-        if (in->boundaries[i] > c->head_at && in->boundaries[i] < in->n_prompt) {
-            c->at[c->n++] = in->boundaries[i];
-        }
-    }
-    c->at[c->n++] = in->n_prompt;
-}
-
 static void insert(cuts *c, uint32_t at)
 {
     uint32_t i = 0;
@@ -32,6 +16,25 @@ static void insert(cuts *c, uint32_t at)
     memmove(c->at + i + 1, c->at + i, (c->n - i) * sizeof c->at[0]);
     c->at[i] = at;
     c->n++;
+}
+
+void cuts_open(cuts *c, const cuts_input *in)
+{
+    assert(in->n_boundaries <= LLM_BOUNDARIES_MAX);
+    *c = (cuts){.needs_boundaries = in->needs_boundaries};
+    if (in->n_head >= CUTS_HEAD_TOKENS_MIN && in->n_head < in->n_prompt) {
+        c->head_at = in->n_head;
+    }
+    for (uint32_t i = 0; i < in->n_boundaries && in->needs_boundaries; i++) {
+        const uint32_t at = in->boundaries[i];
+        if (at > 0 && at < in->n_prompt && (at >= c->head_at || at >= CUTS_HEAD_TOKENS_MIN)) {
+            c->at[c->n++] = at;
+        }
+    }
+    c->at[c->n++] = in->n_prompt;
+    if (c->head_at > 0) {
+        insert(c, c->head_at);
+    }
 }
 
 static void pass(cuts *c, uint32_t n_tokens)

@@ -3,7 +3,7 @@
  *
  * A checkpoint is worth most where histories will part again:
  *   - the head, with which many conversations begin: kept for all of them
- *   - the boundaries between messages, as the client's side knows them
+ *   - the boundaries between messages, as the client's side knows them, and where clients say so, in the head too
  *   - where this prompt left what was resident: what parted here once will again
  *   - the prompt's end
  * Memory that can be cut back to any prefix needs none of these but the head. */

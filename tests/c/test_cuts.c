@@ -69,10 +69,23 @@ static void test_the_head_is_kept_for_all(void)
     const uint32_t boundaries[] = {20, 50, 60};
     cuts c = opened(100, 50, boundaries, 3);
     begin(&c, 0, -1, -1);
-    CHECK_INT(cuts_next(&c), 50); /* none within it */
+    CHECK_INT(cuts_next(&c), 50); /* none so near its beginning */
     CHECK_INT(cuts_reached(&c, 50), CUT_HEAD);
     CHECK_INT(cuts_next(&c), 60);
     CHECK_INT(cuts_reached(&c, 60), CUT_OWN);
+}
+
+/* A client may say where heads part. */
+static void test_a_boundary_within_the_head_is_a_cut_of_its_own(void)
+{
+    const uint32_t boundaries[] = {CUTS_HEAD_TOKENS_MIN - 1, 40, 60};
+    cuts c = opened(100, 50, boundaries, 3);
+    begin(&c, 0, -1, -1);
+    CHECK_INT(cuts_next(&c), 40);
+    CHECK_INT(cuts_reached(&c, 40), CUT_OWN);
+    CHECK_INT(cuts_next(&c), 50);
+    CHECK_INT(cuts_reached(&c, 50), CUT_HEAD);
+    CHECK_INT(cuts_next(&c), 60);
 }
 
 static void test_a_head_that_is_short_or_everything_is_no_cut(void)
@@ -189,6 +202,7 @@ int main(void)
     RUN(test_prefill_pauses_at_each_boundary);
     RUN(test_what_is_kept_is_passed);
     RUN(test_the_head_is_kept_for_all);
+    RUN(test_a_boundary_within_the_head_is_a_cut_of_its_own);
     RUN(test_a_head_that_is_short_or_everything_is_no_cut);
     RUN(test_memory_that_needs_no_boundaries_keeps_the_head_only);
     RUN(test_where_the_prompt_left_what_was_resident_is_one);

@@ -33,6 +33,9 @@ class PlainMessage(msgspec.Struct, frozen=True):
     tool_call_id: str | None = None
     """Of a tool's result: the call that it answers."""
     reasoning: str | None = None
+    marks: tuple[int, ...] = ()
+    """Behind so many characters of its content the client expects other prompts to go on differently; its length:
+    behind all of the message."""
 
 
 class Tool(msgspec.Struct, frozen=True):

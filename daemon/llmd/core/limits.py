@@ -92,6 +92,10 @@ LIKELIEST_MAX = 20
 """Tokens told beside each generated one; libllm tells no more either (llm.h)."""
 LOG_PROBABILITIES_MAX = 262_144
 """In an answer that is not streamed, all its answers and likeliest tokens together: then its length ends it."""
+MARKS_MAX = 4
+"""Places of a prompt that its client marked, from the last one back, at which states are kept (cache_control)."""
+MARK_NEAR_TOKENS = 8
+"""No other is kept so near to one."""
 TEMPLATE_VARIABLES_MAX = 64
 """Of chat_template_kwargs; libllm refuses more (chat_request.cpp)."""
 SESSION_ID_CHARS_MAX = 128

@@ -92,6 +92,11 @@ class EngineInfo:
     has_chat_template: bool
     sampling: SamplingDefaults
 
+    @property
+    def has_checkpoints(self) -> bool:
+        """Its memory cannot be cut back to any prefix, so states are kept where others may go on."""
+        return bool(self.memory != MEMORY_WORDS[lib.LLM_MEMORY_DENSE])
+
 
 def open_engine(options: EngineOptions) -> Any:
     strings = {

@@ -7,6 +7,7 @@ What every template can take is done always (`in_order`). What only some templat
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -72,7 +73,7 @@ def plain(messages: Sequence[PlainMessage]) -> tuple[list[PlainMessage], list[in
 
 
 def _by_user(message: PlainMessage) -> PlainMessage:
-    return PlainMessage("user", message.content)
+    return PlainMessage("user", message.content, marks=message.marks)
 
 
 def _are_one(before: PlainMessage, message: PlainMessage) -> bool:
@@ -84,6 +85,10 @@ def _are_one(before: PlainMessage, message: PlainMessage) -> bool:
 def _joined(run: Sequence[PlainMessage]) -> PlainMessage:
     if len(run) == 1:
         return run[0]
-    content = _BETWEEN.join(message.content for message in run if message.content.strip())
+    said = [message for message in run if message.content.strip()]
+    starts = accumulate((len(message.content) + len(_BETWEEN) for message in said), initial=0)
+    marks = tuple(start + mark for start, message in zip(starts, said, strict=False) for mark in message.marks)
+    content = _BETWEEN.join(message.content for message in said)
     reasoning = _BETWEEN.join(message.reasoning for message in run if message.reasoning) or None
-    return msgspec.structs.replace(run[0], content=content, reasoning=reasoning, tool_calls=run[-1].tool_calls)
+    calls = run[-1].tool_calls
+    return msgspec.structs.replace(run[0], content=content, reasoning=reasoning, tool_calls=calls, marks=marks)

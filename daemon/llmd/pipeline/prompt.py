@@ -9,6 +9,8 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from ..answers.memory import Past, PromptFacts, digests_of, variables_digest
 from ..core import limits
 from ..core.asked import Asked, ChatPrompt, Constraint, PlainMessage, RawPrompt
@@ -20,6 +22,7 @@ from ..engine.text import Prompt
 from ..turns.user_starts import user_starts
 from .history import in_order, plain
 from .infill import fills_in, infilled
+from .marks import marked_heads, n_common, with_marks
 from .rendering import ANY_FORM, Form, render_request, text_bytes_of
 from .served import Sender, Served
 
@@ -85,7 +88,7 @@ async def rendered(
     past = answers.past(owner, source, digests, is_used=not is_look) if is_resident else None
     if past is not None and len(past.tokens) // _TOKEN_BYTES > engine.info.n_ctx:
         past = None  # then it fits as the template has it, or not at all
-    found = await _Rendering(served, asked, sender, form, is_shown).somehow(messages, past)
+    found = await _Rendering(served, asked, sender, form, is_look, is_shown).somehow(messages, past)
     is_kept = is_resident and asked.has_opening is not False
     return dataclasses.replace(found, digest=digests[-1] if is_kept else b"")
 
@@ -114,6 +117,7 @@ class _Rendering:
     asked: ChatPrompt
     sender: Sender
     form: Form
+    is_look: bool
     is_shown: bool
 
     async def somehow(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
@@ -136,6 +140,32 @@ class _Rendering:
         return changed if changed.since else found
 
     async def _prepared(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
+        """With the places that the client marked, if anything is kept there."""
+        found = await self._made(messages, past)
+        if self.is_look or not self.served.engine.info.has_checkpoints:
+            return found
+        if not found.since:
+            past = None
+        heads = marked_heads(messages, past.message if past is not None else -1)
+        marks = [await self._n_tokens_up_to(head, past, found.prompt.tokens) for head in heads]
+        if not marks:
+            return found
+        prompt = dataclasses.replace(found.prompt, boundaries=with_marks(found.prompt.boundaries, marks))
+        return dataclasses.replace(found, prompt=prompt)
+
+    async def _n_tokens_up_to(self, head: list[PlainMessage], past: Past | None, tokens: bytes) -> int:
+        """Those that the whole begins with, as this head of it does; 0: the template does not take that for a whole."""
+        asked = msgspec.structs.replace(self.asked, has_opening=False, continues=False)
+        try:
+            prompt = await dataclasses.replace(self, asked=asked)._rendered(head, past)
+        except ApiError as error:
+            if error.code != "template_failed":
+                raise
+            return 0
+        before = past.tokens if past is not None and prompt.is_after else b""
+        return n_common(tokens, before + prompt.tokens)
+
+    async def _made(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
         """After the past, if that can be; else the whole conversation as the template has it."""
         variables = variables_digest(self.asked.variables)
         if past is not None and past.facts.variables != variables:
@@ -179,7 +209,9 @@ def _has_same_head(whole: Prompt, past: Past) -> bool:
 
 def _whole(prompt: Prompt, messages: Sequence[PlainMessage], variables: bytes) -> Prepared:
     starts = user_starts([message.role for message in messages], prompt.boundaries)
-    return Prepared(prompt, facts=PromptFacts(variables, prompt.n_head, starts))
+    behind = [boundary for boundary in memoryview(prompt.boundaries).cast("i") if boundary >= prompt.n_head]
+    whole = dataclasses.replace(prompt, boundaries=struct.pack(f"<{len(behind)}i", *behind))
+    return Prepared(whole, facts=PromptFacts(variables, prompt.n_head, starts))
 
 
 def _after(past: Past, prompt: Prompt, messages: Sequence[PlainMessage], variables: bytes) -> Prepared:

@@ -30,8 +30,9 @@ _PROMPT = (
             "passed over",
     }, limits.TOOLS_BYTES_MAX),
     accepted({
-        "cache_control": "here and in blocks: everything is kept anyway, and states for messages to come are kept at "
-            "the ends of the system prompt and of the last messages",
+        "cache_control": "here and in tools: the state at the end of what is marked so is kept anyway, and everything "
+            "is cached; a mark in a block of system or messages keeps the state there, too, where the model's memory "
+            "cannot be cut back: of the last 4 of a request",
         "service_tier": "", "mcp_servers": "", "container": "", "context_management": "", "compaction": "",
         "inference_geo": "", "speed": "", "diagnostics": "", "user_profile_id": "", "workspace_id": "",
         "billing_policy": "", "fallbacks": "", "fallback_credit_token": "", "thread": "", "betas": "",

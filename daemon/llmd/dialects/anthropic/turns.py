@@ -10,6 +10,7 @@ import msgspec
 from ...core import limits
 from ...core.asked import PlainMessage, PlainToolCall
 from ...core.errors import ApiError, shown
+from ..marked import Piece, joined
 from .wire import InputBlock, InputTurn, ResultPart
 
 _ROLES = ("user", "assistant", "system")
@@ -33,12 +34,12 @@ def messages_of(system: str | list[InputBlock] | None, turns: list[InputTurn]) -
 
 def _system(system: str | list[InputBlock] | None) -> list[PlainMessage]:
     """Without a first line that is about billing: it differs from request to request, and nothing could be shared."""
-    blocks = [system] if isinstance(system, str) else list(_texts("system", system or ()))
-    if blocks and blocks[0].startswith(_BILLING):
-        rest = blocks[0].partition("\n")[2]
-        blocks[:1] = [rest] if rest.strip() else []
-    text = "\n".join(blocks)
-    return [PlainMessage("system", text)] if text.strip() else []
+    blocks = [(system, False)] if isinstance(system, str) else list(_texts("system", system or ()))
+    if blocks and blocks[0][0].startswith(_BILLING):
+        rest = blocks[0][0].partition("\n")[2]
+        blocks[:1] = [(rest, blocks[0][1])] if rest.strip() else []
+    text, marks = joined(blocks, "\n")
+    return [PlainMessage("system", text, marks=marks)] if text.strip() else []
 
 
 def _turn(path: str, turn: InputTurn) -> list[PlainMessage]:
@@ -51,7 +52,8 @@ def _turn(path: str, turn: InputTurn) -> list[PlainMessage]:
         return _answer(f"{path}.content", blocks)
     if turn.role == "user":
         return _question(f"{path}.content", blocks)
-    return [PlainMessage("system", "\n".join(_texts(f"{path}.content", blocks)))]
+    text, marks = joined(_texts(f"{path}.content", blocks), "\n")
+    return [PlainMessage("system", text, marks=marks)]
 
 
 def _question(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
@@ -61,8 +63,11 @@ def _question(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
         if block.type == "tool_result":
             results.append(_result(at, block))
         else:
-            texts.append(_text(at, block))
-    return results if results and not texts else [*results, PlainMessage("user", "\n".join(texts))]
+            texts.append(_piece(at, block))
+    if results and not texts:
+        return results
+    text, marks = joined(texts, "\n")
+    return [*results, PlainMessage("user", text, marks=marks)]
 
 
 def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
@@ -78,7 +83,8 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
     text = "".join(texts)  # what was between them, a call or a thought, has its own place
     if not text.strip() and not calls:
         return []
-    return [PlainMessage("assistant", text, tuple(calls), reasoning="".join(thoughts) or None)]
+    marks = (len(text),) if any(map(_is_marked, blocks)) else ()
+    return [PlainMessage("assistant", text, tuple(calls), reasoning="".join(thoughts) or None, marks=marks)]
 
 
 def _call(path: str, block: InputBlock) -> PlainToolCall:
@@ -89,16 +95,26 @@ def _call(path: str, block: InputBlock) -> PlainToolCall:
 def _result(path: str, block: InputBlock) -> PlainMessage:
     call = _given(path, "tool_use_id", block.tool_use_id)
     content = block.content or ""
-    text = content if isinstance(content, str) else "\n".join(_texts(f"{path}.content", content))
-    return PlainMessage("tool", f"{_ERROR}{text}" if block.is_error else text, tool_call_id=call)
+    parts = [(content, False)] if isinstance(content, str) else list(_texts(f"{path}.content", content))
+    text = (_ERROR if block.is_error else "") + "\n".join(text for text, _ in parts)
+    marks = (len(text),) if _is_marked(block) or any(is_marked for _, is_marked in parts) else ()
+    return PlainMessage("tool", text, tool_call_id=call, marks=marks)
 
 
 def _placed(path: str, blocks: Iterable[InputBlock]) -> Iterator[tuple[str, InputBlock]]:
     return ((f"{path}[{n}]", block) for n, block in enumerate(blocks))
 
 
-def _texts(path: str, blocks: Iterable[InputBlock | ResultPart]) -> Iterator[str]:
-    return (_text(f"{path}[{n}]", block) for n, block in enumerate(blocks))
+def _texts(path: str, blocks: Iterable[InputBlock | ResultPart]) -> Iterator[Piece]:
+    return (_piece(f"{path}[{n}]", block) for n, block in enumerate(blocks))
+
+
+def _piece(path: str, block: InputBlock | ResultPart) -> Piece:
+    return _text(path, block), _is_marked(block)
+
+
+def _is_marked(block: InputBlock | ResultPart) -> bool:
+    return block.cache_control is not None
 
 
 def _text(path: str, block: InputBlock | ResultPart) -> str:

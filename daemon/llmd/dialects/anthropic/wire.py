@@ -17,6 +17,7 @@ class ResultPart(msgspec.Struct, frozen=True):
 
     type: str
     text: str | None = None
+    cache_control: Any = None
 
 
 class InputBlock(msgspec.Struct, frozen=True):
@@ -31,6 +32,8 @@ class InputBlock(msgspec.Struct, frozen=True):
     tool_use_id: str | None = None
     content: str | list[ResultPart] | None = None
     is_error: bool | None = None
+    cache_control: Any = None
+    """Not null: other prompts will go on differently behind it."""
 
 
 class InputTurn(msgspec.Struct, frozen=True):

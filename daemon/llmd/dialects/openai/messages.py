@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from ...core import limits
 from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
+from ..marked import Piece, joined
 from . import wire
 
 _ROLES: dict[str, Role] = {
@@ -53,31 +56,32 @@ def message_of(path: str, message: wire.Message) -> PlainMessage:
         )
     if message.audio is not None:
         raise ApiError("unsupported_parameter", f"{path}.audio is not supported.", f"{path}.audio")
+    content, marks = joined(_content(path, message), "\n")
     return PlainMessage(
         role=role,
-        content=_content(path, message),
+        content=content,
         tool_calls=_tool_calls(message),
         name=message.name,
         tool_call_id=message.tool_call_id,
         reasoning=_reasoning(message),
+        marks=(*marks, len(content)) if message.cache_control is not None else marks,
     )
 
 
-def _content(path: str, message: wire.Message) -> str:
+def _content(path: str, message: wire.Message) -> Sequence[Piece]:
     content = message.content
     if content is None:
         if message.role in ("assistant", "tool", "function"):
-            return ""
+            return ()
         raise ApiError("invalid_type", f"{path}.content: expected text, got null.", f"{path}.content")
     if isinstance(content, str):
-        return content
+        return ((content, False),)
     is_answer = message.role == "assistant"
-    parts = (
-        _part(f"{path}.content[{n}]", part)
+    return [
+        (_part(f"{path}.content[{n}]", part), part.cache_control is not None)
         for n, part in enumerate(content)
         if not (is_answer and part.type in _THOUGHTS)
-    )
-    return "\n".join(parts)
+    ]
 
 
 def _part(path: str, part: wire.ContentPart) -> str:

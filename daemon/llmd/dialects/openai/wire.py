@@ -29,6 +29,8 @@ class ContentPart(msgspec.Struct, frozen=True):
     text: str | None = None
     thinking: str | None = None
     refusal: str | None = None
+    cache_control: Any = None
+    """Not null: other prompts will go on differently behind it."""
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
@@ -57,6 +59,8 @@ class Message(msgspec.Struct, frozen=True):
     reasoning_text: Any = None
     thinking: Any = None
     """What was thought, under the names that servers give it; what is no text is not read."""
+    cache_control: Any = None
+    """As in a part."""
 
 
 class ChatFunction(msgspec.Struct, frozen=True):

@@ -1,0 +1,66 @@
+"""Where in a prompt its client expects others to go on differently: there a state is kept, if the model's memory cannot
+be cut back to any place. Pure."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from ..core import limits
+from ..core.asked import PlainMessage
+
+_TOKEN_BYTES = 4
+
+
+def marked_heads(messages: Sequence[PlainMessage], after: int = -1) -> list[list[PlainMessage]]:
+    """The conversation up to each of its last marks, the first one first; `after`: those behind this message count.
+    Not up to ends of it where states are kept anyway: of the system's words, and of all."""
+    places = [
+        (index, mark)
+        for index, message in enumerate(messages)
+        for mark in dict.fromkeys(message.marks)
+        if index > after and not (mark == len(message.content) and _is_kept(messages, index))
+    ]
+    return [_head(messages, *place) for place in places[-limits.MARKS_MAX :]]
+
+
+def _is_kept(messages: Sequence[PlainMessage], index: int) -> bool:
+    is_front = all(message.role == "system" for message in messages[: index + 1])
+    return index == len(messages) - 1 or (is_front and messages[index + 1].role != "system")
+
+
+def _head(messages: Sequence[PlainMessage], index: int, mark: int) -> list[PlainMessage]:
+    last = messages[index]
+    if mark < len(last.content):
+        last = msgspec.structs.replace(last, content=last.content[:mark], tool_calls=())
+    return [*messages[:index], last]
+
+
+def n_common(tokens: bytes, others: bytes) -> int:
+    """How many tokens both begin with."""
+    low, high = 0, min(len(tokens), len(others)) // _TOKEN_BYTES
+    while low < high:  # the longest that is equal
+        middle = (low + high + 1) // 2
+        n_bytes = middle * _TOKEN_BYTES
+        if memoryview(tokens)[:n_bytes] == memoryview(others)[:n_bytes]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def with_marks(boundaries: bytes, marks: Iterable[int]) -> bytes:
+    """All of them, ascending; marks that are nearly at another one are left out."""
+    found = memoryview(boundaries).cast("i").tolist()
+    for mark in _apart(marks, [0, *found]):
+        found.append(mark)
+    return array("i", sorted(found)).tobytes()
+
+
+def _apart(marks: Iterable[int], known: list[int]) -> Iterator[int]:
+    for mark in marks:
+        if all(abs(mark - other) > limits.MARK_NEAR_TOKENS for other in known):
+            known.append(mark)
+            yield mark
