@@ -28,6 +28,8 @@ class Agent:
     files: Callable[[str], Mapping[str, str]] = lambda url: {}
     """Path in the home to contents, for the address of llmd. The working directory is `work` in it."""
     environment: Callable[[str], Mapping[str, str]] = lambda url: {}
+    beside: tuple[str, ...] = ()
+    """Packages that are installed with it, each with its version."""
 
 
 def _command(command: str) -> dict[str, Any]:
@@ -58,6 +60,12 @@ def _codex_files(url: str) -> Mapping[str, str]:
     }
 
 
+def _continue_files(url: str) -> Mapping[str, str]:
+    model = {"name": MODEL, "provider": "openai", "model": MODEL, "apiBase": f"{url}/v1", "apiKey": "none"}
+    config = {"name": MODEL, "version": "1.0.0", "schema": "v1", "models": [{**model, "capabilities": ["tool_use"]}]}
+    return {".continue/config.yaml": json.dumps(config)}  # JSON is YAML, too
+
+
 def _claude_environment(url: str) -> Mapping[str, str]:
     return {
         "ANTHROPIC_BASE_URL": url,
@@ -80,6 +88,24 @@ AGENTS = {
         (str(Path(__file__).with_name("openai_loop.cjs")), "URL", "PROMPT"),
         "bash",
         _command,
+    ),
+    "ai-sdk": Agent(
+        "ai",
+        "7.0.173",
+        "node",
+        (str(Path(__file__).with_name("ai_sdk_loop.cjs")), "URL", "PROMPT"),
+        "bash",
+        _command,
+        beside=("@ai-sdk/openai-compatible@3.0.92",),
+    ),
+    "continue": Agent(
+        "@continuedev/cli",
+        "1.5.47",
+        "cn",
+        ("-p", "PROMPT", "--auto", "--config", "../.continue/config.yaml"),
+        "Bash",
+        _command,
+        files=_continue_files,
     ),
     "pi": Agent(
         "@earendil-works/pi-coding-agent",

@@ -43,7 +43,7 @@ def installed(agent: Agent, cache: Path) -> Path:
         quiet = ("--no-fund", "--no-audit", "--loglevel=error")
         node = node_programs(cache)
         npm = [str(node / "node"), str(node.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
-        command = [*npm, "install", "--prefix", str(home), *quiet, f"{agent.package}@{agent.version}"]
+        command = [*npm, "install", "--prefix", str(home), *quiet, f"{agent.package}@{agent.version}", *agent.beside]
         subprocess.run(command, check=True, timeout=INSTALL_S_MAX, env=with_programs(node), stdout=sys.stderr)
         (home / "complete").touch()
     return programs
