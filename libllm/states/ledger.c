@@ -3,6 +3,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
+enum { SPARE_BYTES_MIN = 1 << 20 }; /* smaller ones the allocator keeps itself */
+
 void ledger_open(ledger *l, size_t n_in_flight_max)
 {
     *l = (ledger){.n_in_flight_max = n_in_flight_max};
@@ -41,9 +43,47 @@ void blob_free(blob *b)
     }
 }
 
+/* States of one kind mostly have one size, and most come when another has just gone. */
+static blob *take_spare(ledger *l, size_t n_bytes)
+{
+    blob *b = l->spare;
+    if (b == NULL || b->n_bytes != n_bytes) {
+        return NULL;
+    }
+    l->spare = NULL;
+    return b;
+}
+
+static bool is_empty(const ledger *l)
+{
+    return l->n_bytes[LEDGER_PARKED] + l->n_bytes[LEDGER_CHECKPOINT] + l->n_bytes[LEDGER_IN_FLIGHT] == 0;
+}
+
+static void free_spare_of_empty(ledger *l)
+{
+    if (is_empty(l)) {
+        blob_free(l->spare);
+        l->spare = NULL;
+    }
+}
+
+static void put_by(ledger *l, blob *b)
+{
+    if (b->n_bytes >= SPARE_BYTES_MIN) {
+        blob *former = l->spare;
+        l->spare = b;
+        b = former;
+    }
+    blob_free(b);
+    free_spare_of_empty(l);
+}
+
 blob *ledger_new(ledger *l, ledger_use use, size_t n_bytes)
 {
-    blob *b = blob_new(n_bytes);
+    blob *b = take_spare(l, n_bytes);
+    if (b == NULL) {
+        b = blob_new(n_bytes);
+    }
     if (b != NULL) {
         ledger_hold(l, use, b);
     }
@@ -68,7 +108,7 @@ void ledger_drop(ledger *l, ledger_use use, blob *b)
         l->n_bytes[use] -= b->n_bytes;
     }
     if (!is_held(b)) {
-        blob_free(b);
+        put_by(l, b);
     }
 }
 
@@ -92,4 +132,5 @@ void ledger_release(ledger *l, size_t n_bytes)
 {
     assert(l->n_bytes[LEDGER_IN_FLIGHT] >= n_bytes);
     l->n_bytes[LEDGER_IN_FLIGHT] -= n_bytes;
+    free_spare_of_empty(l);
 }

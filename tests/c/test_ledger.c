@@ -23,6 +23,30 @@ static void test_a_blob_counts_once_for_each_use(void)
     ledger_drop(&l, LEDGER_PARKED, NULL);
 }
 
+/* Of two large ones of a size that come one after the other, the second has the first one's memory; with the last one
+ * that too is given back (which the leak check of the sanitizers sees). */
+static void test_the_memory_of_a_large_one_is_used_again(void)
+{
+    enum { LARGE = 2 << 20 };
+    ledger l;
+    ledger_open(&l, 100);
+    blob *kept = ledger_new(&l, LEDGER_PARKED, 40);
+    blob *first = ledger_new(&l, LEDGER_CHECKPOINT, LARGE);
+    const uint8_t *bytes = first->bytes;
+    ledger_drop(&l, LEDGER_CHECKPOINT, first);
+    CHECK_INT(l.n_bytes[LEDGER_CHECKPOINT], 0);
+    blob *other = ledger_new(&l, LEDGER_CHECKPOINT, LARGE + 1);
+    CHECK(other->bytes != bytes);
+    blob *second = ledger_new(&l, LEDGER_CHECKPOINT, LARGE);
+    CHECK(second->bytes == bytes);
+    CHECK_INT(l.n_bytes[LEDGER_CHECKPOINT], 2 * LARGE + 1);
+    ledger_drop(&l, LEDGER_CHECKPOINT, other);
+    ledger_drop(&l, LEDGER_CHECKPOINT, second);
+    CHECK(l.spare != NULL);
+    ledger_drop(&l, LEDGER_PARKED, kept);
+    CHECK(l.spare == NULL);
+}
+
 static void test_one_state_may_always_move(void)
 {
     ledger l;
@@ -106,6 +130,7 @@ int main(void)
 {
     RUN(test_a_blob_counts_once_for_each_use);
     RUN(test_a_blob_that_nobody_holds_counts_nowhere);
+    RUN(test_the_memory_of_a_large_one_is_used_again);
     RUN(test_one_state_may_always_move);
     RUN(test_random_holders);
     return CHECK_RESULT();
