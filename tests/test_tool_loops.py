@@ -27,6 +27,7 @@ from llmd.engine.opening import EngineOptions
 from llmd.pipeline import answering
 from llmd.pipeline.answering import Answering, Observer, make_ready
 from llmd.pipeline.parsing import Parsing
+from llmd.pipeline.prompt import rendered
 from llmd.pipeline.served import Sender, Served
 from llmd.turns.log import TurnLog
 
@@ -41,8 +42,9 @@ ONE_CALL = ("llama31",)
 SENDER = Sender(owner=0, n_bytes=1000, is_large=False)
 KEY = SessionKey("work", "session_id")
 SLACK = 32
-"""Tokens around a new message: its role, its form, and what opens the answer."""
-WORD = re.compile(r"<[^<>]*>")
+"""Tokens that a turn may consume beside its new messages."""
+WORD = re.compile(r"<[^<>]*>|\w+|[^\w\s]+|\s+")
+"""One token of a template's own text in real vocabularies, at most; the simulated one spells it by letters."""
 TOKEN_CHARS = 4
 """Of a template's own text in a real vocabulary; the simulated one spells its words by letters."""
 
@@ -153,15 +155,24 @@ class Loop:
         return text, end, one.generations[0].work.prompt.tokens
 
     async def check_consumed(self, report: SessionReport, new: list[PlainMessage]) -> None:
-        """Each new message once, and around it no more than its form."""
+        """The new messages as the template writes them, and beside them what ends the answer before and opens the next:
+        with 32 tokens of a turn for both."""
         assert report.history == "resident" and report.session_reset_reason == "exact_prefix", report
-        consumed = self.tokens[-4 * report.prefilled_prompt_tokens :]
-        text = await self.served.engine.detokenize(0, consumed)
-        contents = [message.content for message in new]
-        assert all(text.count(content) == 1 for content in contents), text
-        words = WORD.findall(text)
-        n_own = len(words) + (len(text) - sum(map(len, (*words, *contents)))) / TOKEN_CHARS
-        assert n_own <= SLACK * len(new), text
+        text = await self.served.engine.detokenize(0, self.tokens[-4 * report.prefilled_prompt_tokens :])
+        assert all(text.count(message.content) == 1 for message in new), text
+        whole, opened = await self.written(has_opening=False), await self.written(has_opening=True)
+        opening = opened.removeprefix(whole)
+        before, _, rest = text.removesuffix(opening).partition(new[0].content)
+        ended, end, form = before.rpartition(END)
+        assert text.endswith(opening) and whole.endswith(form + new[0].content + rest), text
+        assert len(WORD.findall(ended + end + opening)) <= SLACK, text
+
+    async def written(self, *, has_opening: bool) -> str:
+        """All but the last answer, as the template has it for who has no past; without the system's words, which some
+        write into the last message."""
+        messages, variables = [one for one in self.messages[:-1] if one.role != "system"], self.variables
+        prompt = ChatPrompt(messages, variables, has_opening=has_opening, history="template")
+        return (await rendered(self.served, prompt, SCRATCH, "", SENDER, is_look=True)).prompt.text.decode()
 
     async def run(self, turns: list[PlainMessage]) -> list[SessionReport]:
         """All of them; each but the first consumes what is new."""
