@@ -323,3 +323,32 @@ async def test_silent_streams_get_comments(serve: Serve) -> None:
 
 async def test_the_model_field_is_lenient(daemon: Daemon) -> None:
     assert (await daemon.chat(model="gpt-whatever"))["model"] == daemon.state.model_id
+
+
+# --- a prompt that is read ahead -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions"])
+async def test_a_prompt_can_be_read_ahead(daemon: Daemon, path: str) -> None:
+    """As llama.vim and llama.vscode do while their user is still typing: nothing is answered, and the next is warm."""
+    said = {"prompt": "word " * 50} if path == "/v1/completions" else chat("word " * 50)
+    fields: Json = {
+        "id_slot": 3,
+        "samplers": [],
+        "t_max_prompt_ms": 500,
+        "t_max_predict_ms": 1,
+        "response_fields": [""],
+    }
+    said = {name: value for name, value in said.items() if name != "max_tokens"} | fields
+    ahead = await daemon.ask("POST", path, {**said, "n_predict": 0, "session_id": "s"})
+    assert ahead.status == 200, ahead.body
+    [choice] = ahead.json["choices"]
+    assert (choice.get("text") or choice.get("message", {}).get("content") or "", choice["finish_reason"]) == (
+        "",
+        "length",
+    )
+    assert ahead.json["usage"]["completion_tokens"] == 0
+    events = await daemon.stream({**said, "n_predict": 0, "logprobs": 1 if "prompt" in said else True}, path)
+    assert events.text == "" and events.finish_reasons == ["length"]
+    warm = await daemon.ask("POST", path, {**said, "max_tokens": 4, "session_id": "s"})
+    assert warm.json["session"]["prefilled_prompt_tokens"] <= 2 and warm.json["usage"]["completion_tokens"] == 4

@@ -190,3 +190,5 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """The answer begins with the prompt's text."""
     is_cold: bool = False
     """Nothing that is resident is reused."""
+    is_mute: bool = False
+    """The prompt is read, for the sake of the next one, and nothing is answered."""

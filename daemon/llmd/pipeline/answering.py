@@ -15,7 +15,7 @@ import msgspec
 
 from ..core.asked import Asked, PlainMessage
 from ..core.errors import ApiError
-from ..core.parts import End, Failed, Part, SessionReport, TextPart, UsedTokens
+from ..core.parts import End, Failed, Part, Progress, SessionReport, TextPart, UsedTokens
 from ..core.session_key import SCRATCH
 from ..engine.bell import Bell
 from ..engine.generation import CancelReason, Generation, TellingGeneration, Work
@@ -80,7 +80,7 @@ class Answering:
         """One for each answer; its index is that of its parts."""
         self._told: list[Told] = []
         """Of each answer, if there is anything to tell."""
-        self._is_plain = not (ready.parsers or tells(asked))
+        self._is_plain = not (ready.parsers or tells(asked) or asked.is_mute)
         try:
             for found, work in ready.prompts:
                 first: Generation | None = None
@@ -102,7 +102,8 @@ class Answering:
         served, asked, index = self._served, self._asked, len(self.generations)
         came_ms = int(time.time() * 1000)
         visit = served.turns.look(work.owner, work.key.id, work.prompt.tokens)
-        kept = served.answers.visit(work.owner, asked.key.id) if found.digest else None
+        is_kept = bool(found.digest) and not asked.is_mute
+        kept = served.answers.visit(work.owner, asked.key.id) if is_kept else None
 
         def on_end(ended: Generation) -> None:
             observer.ended(ended)
@@ -167,7 +168,7 @@ class Answering:
                 found.append(await self._end(index, generation))
                 self._open = [one for one in self._open if one[0] != index]
                 self.is_over = not self._open
-        return found
+        return _silent(found) if self._asked.is_mute else found
 
     async def whole(self) -> list[Part]:
         """All parts, when everything has ended. Raises ApiError as soon as anything fails: nobody gets the rest."""
@@ -230,6 +231,18 @@ class Answering:
         """Nobody takes more parts."""
         for generation in self.generations:
             generation.release()
+
+
+def _silent(parts: Sequence[Part]) -> list[Part]:
+    """Of a prompt that was only read: not what was generated to have it read."""
+    found: list[Part] = []
+    for part in parts:
+        if isinstance(part, End):
+            usage = msgspec.structs.replace(part.usage, n_generated=0, n_reasoning=0)
+            found.append(msgspec.structs.replace(part, reason="length", usage=usage))
+        elif isinstance(part, Failed | Progress):
+            found.append(part)
+    return found
 
 
 def _beside(work: Work, number: int) -> Work:

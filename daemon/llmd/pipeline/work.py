@@ -54,6 +54,8 @@ def answers_each(asked: Asked) -> int:
 
 def _length(asked: Asked, n_ctx: int) -> int:
     """Log probabilities of what is not streamed are held until the end."""
+    if asked.is_mute:
+        return 1
     if asked.n_logprobs is None or asked.is_stream:
         return min(asked.max_tokens, n_ctx)
     n_each = (asked.n_logprobs + 1) * answers_each(asked) * (1 + len(asked.more_prompts))

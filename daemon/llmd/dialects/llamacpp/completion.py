@@ -11,7 +11,7 @@ from ...http import body
 from ...http.answer import answer
 from ...http.writer import Writing
 from .parameters import COMPLETION, INFILL
-from .reader import completion_of, infill_of, is_mute
+from .reader import completion_of, infill_of
 from .wire import InfillRequest, NativeCompletionRequest, NativeGeneration
 from .writer import NativeWriter
 
@@ -43,4 +43,4 @@ async def _read_infill(request: web.Request) -> tuple[Asked, Writing]:
 
 
 def _writing(wanted: NativeGeneration) -> Writing:
-    return partial(NativeWriter, fields=wanted.response_fields, is_mute=is_mute(wanted))
+    return partial(NativeWriter, fields=wanted.response_fields)

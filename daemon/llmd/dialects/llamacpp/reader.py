@@ -41,11 +41,6 @@ def infill_of(wanted: InfillRequest, headers: Headers) -> Asked:
     return _asked(wanted, headers)(prompt=prompt)
 
 
-def is_mute(wanted: NativeGeneration) -> bool:
-    """The prompt is to be read, for the sake of the next one; nothing is to be said."""
-    return wanted.n_predict == 0
-
-
 def _asked(wanted: NativeGeneration, headers: Headers) -> partial[Asked]:
     """All but the prompt."""
     key = resolve(headers, wanted.session_id)
@@ -55,7 +50,7 @@ def _asked(wanted: NativeGeneration, headers: Headers) -> partial[Asked]:
         key=key,
         parent=parent_of(headers, key),
         is_stream=bool(wanted.stream),
-        max_tokens=1 if is_mute(wanted) else max(wanted.n_predict or 0, 0),
+        max_tokens=max(wanted.n_predict or 0, 0),
         sampling=sampling_asked((param, name, _number(param, getattr(wanted, param))) for param, name in SAMPLING),
         dry_sequence_breakers=breakers_of("dry_sequence_breakers", wanted.dry_sequence_breakers),
         logit_bias=biases if isinstance(biases, dict) else dict(biases),
@@ -63,6 +58,7 @@ def _asked(wanted: NativeGeneration, headers: Headers) -> partial[Asked]:
         constraint=_constraint(wanted),
         ignore_end=bool(wanted.ignore_eos),
         is_cold=wanted.cache_prompt is False,
+        is_mute=wanted.n_predict == 0,
         n_logprobs=likely_of("n_probs", wanted.n_probs) or None,
         returns_tokens=bool(wanted.return_tokens),
     )

@@ -37,22 +37,20 @@ _Told = LogProbabilities | TokenIds
 class NativeWriter:
     framing = event_stream.FRAMING
 
-    def __init__(self, state: State, *, fields: Sequence[str] | None, is_mute: bool) -> None:
-        """`fields`: of the last object, their paths; None: all. `is_mute`: what was generated is not told."""
+    def __init__(self, state: State, *, fields: Sequence[str] | None) -> None:
+        """`fields`: of the last object, their paths; None: all."""
         self._model = state.model_id
         self._fields = fields
-        self._is_mute = is_mute
         self._has_new_line = False
 
     def whole(self, parts: Sequence[Part]) -> bytes:
-        told = [] if self._is_mute else parts
-        text = "".join(part.text for part in told if isinstance(part, TextPart))
+        text = "".join(part.text for part in parts if isinstance(part, TextPart))
         self._has_new_line = "\n" in text
-        probable = [part for part in told if isinstance(part, LogProbabilities)]
+        probable = [part for part in parts if isinstance(part, LogProbabilities)]
         return self._last(
             next(part for part in parts if isinstance(part, End)),
             content=text,
-            tokens=[one for part in told if isinstance(part, TokenIds) for one in part.tokens],
+            tokens=[one for part in parts if isinstance(part, TokenIds) for one in part.tokens],
             completion_probabilities=probabilities_of(probable) if probable else msgspec.UNSET,
         )
 
@@ -85,8 +83,6 @@ class NativeWriter:
 
     def _said(self, text: str, told: Sequence[_Told]) -> bytes:
         self._has_new_line = self._has_new_line or "\n" in text
-        if self._is_mute:
-            return b""
         tokens = [one for part in told if isinstance(part, TokenIds) for one in part.tokens]
         beside = b',"tokens":' + _encode(tokens) if tokens else _NO_TOKENS
         probable = [part for part in told if isinstance(part, LogProbabilities)]
@@ -96,9 +92,6 @@ class NativeWriter:
 
     def _last(self, end: End, **members: Any) -> bytes:
         """`members`: of what was not streamed."""
-        if self._is_mute:
-            usage = msgspec.structs.replace(end.usage, n_generated=0)
-            end = msgspec.structs.replace(end, usage=usage)
         told = NativeCompletion(
             model=self._model,
             tokens_predicted=end.usage.n_generated,

@@ -91,7 +91,7 @@ _BOTH = (
         "prompt_cache_key": "names the session when neither session_id nor a header does",
         "metadata": "session_id in it names the session when nothing else does",
         "max_tokens": "longest answer; cut to the room left in the context; -1: no limit",
-        "n_predict": "the same as max_tokens",
+        "n_predict": "the same as max_tokens, but 0: the prompt is read, and nothing is answered",
         **EVERY_NOTES,
         "stop": "text or up to 16 texts that end the answer and are not part of it",
         "stop_token_ids": "up to 128 tokens that end the answer as the model's own end does",
@@ -115,6 +115,8 @@ _BOTH = (
     accepted({
         "user": "", "store": "", "service_tier": "", "safety_identifier": "", "prompt_cache_retention": "",
         "client_metadata": "", "include": "", "request_id": "", "priority": "", "cache_salt": "",
+        "id_slot": "sessions are named by session_id or a header", "t_max_prompt_ms": "no limit",
+        "t_max_predict_ms": "no limit; --request-timeout is one", "response_fields": "of /completion alone",
         "stream_interval": "", "sse_ping_interval": "set for all streams by --keepalive-interval",
     }),
     refused({
@@ -131,8 +133,6 @@ _BOTH = (
         "truncate_prompt_tokens": ("cutting the prompt", (-1,)),
         "n_keep": ("context shifting", (0, -1)),
         "n_discard": ("context shifting", (0,)),
-        "t_max_predict_ms": ("a time limit; use --request-timeout", (0,)),
-        "id_slot": ("slots; use session_id", (-1,)),
         "lora": ("adapters", ([],)),
         "speculative": ("speculation", ({},)),
         "mm_processor_kwargs": ("anything but text", ({},)),

@@ -90,7 +90,8 @@ def _asked(
     key, parent = session_of(wanted, headers)
     given = ((name, getattr(wanted, name)) for name in lengths)
     limit = next(((name, value) for name, value in given if value is not None), None)
-    max_tokens = length if limit is None else max_tokens_of(*limit)
+    is_mute = limit == ("n_predict", 0)
+    max_tokens = length if limit is None or is_mute else max_tokens_of(*limit)
     return partial(
         Asked,
         key=key,
@@ -106,6 +107,7 @@ def _asked(
         min_tokens=min_tokens_of(wanted.min_tokens, max_tokens),
         ignore_end=bool(wanted.ignore_eos),
         is_cold=wanted.cache_prompt is False,
+        is_mute=is_mute,
         **_told(wanted, n_prompts),
     )
 
