@@ -61,20 +61,24 @@ def test_a_text_and_its_block_are_one(role: str) -> None:
 
     plain = conversation("what now?")
     assert plain[1] == PlainMessage(role, "what now?")  # type: ignore[arg-type]
-    assert conversation([text("what now?")]) == conversation([text("what now?", **CACHED)]) == plain
+    assert conversation([text("what now?")]) == plain
+    marked = conversation([text("what now?", **CACHED)])[1]
+    assert marked == PlainMessage(role, "what now?", marks=(len("what now?"),))  # type: ignore[arg-type]
 
 
 def test_system_is_the_first_message() -> None:
     wanted = PlainMessage("system", "be brief\nbe kind")
     assert prompt(system="be brief\nbe kind").messages == [wanted, PlainMessage("user", "hi")]
-    assert prompt(system=[text("be brief"), text("be kind", **CACHED)]).messages[0] == wanted
+    assert prompt(system=[text("be brief"), text("be kind")]).messages[0] == wanted
+    marked = prompt(system=[text("be brief", **CACHED), text("be kind", **CACHED)]).messages[0]
+    assert (marked.content, marked.marks) == (wanted.content, (8, 16))
     for nothing in ("", [], None, [text(" ")]):
         assert prompt(system=nothing).messages == [PlainMessage("user", "hi")]
 
 
 def test_the_billing_line_is_left_out() -> None:
     wanted = prompt(system="be brief").messages
-    assert prompt(system=[text(BILLING), text("be brief", **CACHED)]).messages == wanted
+    assert prompt(system=[text(BILLING), text("be brief")]).messages == wanted
     assert prompt(system=[text(f"{BILLING}\nbe brief")]).messages == wanted
     assert prompt(system=f"{BILLING}\nbe brief").messages == wanted
     assert prompt(system=[text(BILLING)]).messages == prompt().messages
