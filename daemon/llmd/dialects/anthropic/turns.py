@@ -7,13 +7,13 @@ from itertools import groupby
 
 import msgspec
 
-from ...core import limits
-from ...core.asked import PlainMessage, PlainToolCall
+from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
+from ..conversation import answerable, check_length, role_of
 from ..marked import Piece, joined
 from .wire import InputBlock, InputTurn, ResultPart
 
-_ROLES = ("user", "assistant", "system")
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _BILLING = "x-anthropic-billing-header:"
 _ERROR = "Error: "
 
@@ -21,14 +21,8 @@ _ERROR = "Error: "
 def messages_of(system: str | list[InputBlock] | None, turns: list[InputTurn]) -> list[PlainMessage]:
     """Raises ApiError naming the block that cannot be rendered."""
     found = [message for n, turn in enumerate(turns) for message in _turn(f"messages[{n}]", turn)]
-    if len(found) > limits.MESSAGES_MAX:
-        raise ApiError(
-            "invalid_value",
-            f"messages: {len(found)} messages and results of tools; at most {limits.MESSAGES_MAX} are taken.",
-            "messages",
-        )
-    if not found:
-        raise ApiError("invalid_value", "messages: there is no message to answer.", "messages")
+    check_length("messages", found, "messages and results of tools")
+    answerable("messages", found)
     return [*_system(system), *_in_order_of_calls(found)]
 
 
@@ -43,14 +37,11 @@ def _system(system: str | list[InputBlock] | None) -> list[PlainMessage]:
 
 
 def _turn(path: str, turn: InputTurn) -> list[PlainMessage]:
-    if turn.role not in _ROLES:
-        raise ApiError(
-            "invalid_value", f"{path}.role: {shown(turn.role)} is not one of {', '.join(_ROLES)}.", f"{path}.role"
-        )
+    role = role_of(path, turn.role, _ROLES)
     blocks = [InputBlock("text", turn.content)] if isinstance(turn.content, str) else turn.content
-    if turn.role == "assistant":
+    if role == "assistant":
         return _answer(f"{path}.content", blocks)
-    if turn.role == "user":
+    if role == "user":
         return _question(f"{path}.content", blocks)
     text, marks = joined(_texts(f"{path}.content", blocks), "\n")
     return [PlainMessage("system", text, marks=marks)]

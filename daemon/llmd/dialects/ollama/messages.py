@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from ...core import limits
 from ...core.asked import PlainMessage, PlainToolCall, Role, Tool
-from ...core.errors import ApiError, shown
+from ...core.errors import ApiError
 from ...core.tools import check_count, distinct, tool_of
+from ..conversation import answerable, check_length, role_of
 from . import wire
 
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
@@ -15,14 +15,9 @@ _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "ass
 
 def messages_of(messages: list[wire.OllamaMessage]) -> list[PlainMessage]:
     """Without empty answers, as an aborted stream leaves behind. Raises ApiError naming the message."""
-    if len(messages) > limits.MESSAGES_MAX:
-        raise ApiError(
-            "invalid_value", f"messages: {len(messages)} messages; at most {limits.MESSAGES_MAX} are taken.", "messages"
-        )
+    check_length("messages", messages)
     found = [_message(f"messages[{n}]", message) for n, message in enumerate(messages) if not _is_empty(message)]
-    if not found:
-        raise ApiError("invalid_value", "messages: there is no message to answer.", "messages")
-    return found
+    return answerable("messages", found)
 
 
 def _is_empty(message: wire.OllamaMessage) -> bool:
@@ -30,11 +25,7 @@ def _is_empty(message: wire.OllamaMessage) -> bool:
 
 
 def _message(path: str, message: wire.OllamaMessage) -> PlainMessage:
-    role = _ROLES.get(message.role)
-    if role is None:
-        raise ApiError(
-            "invalid_value", f"{path}.role: {shown(message.role)} is not one of {', '.join(_ROLES)}.", f"{path}.role"
-        )
+    role = role_of(path, message.role, _ROLES)
     if message.images:
         raise ApiError("unsupported_parameter", f"{path}.images: only text is supported.", f"{path}.images")
     return PlainMessage(

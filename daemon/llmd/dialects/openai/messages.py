@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...core import limits
 from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
+from ..conversation import answerable, check_length, role_of
 from ..marked import Piece, joined
 from . import wire
 
@@ -27,13 +27,9 @@ def messages_of(messages: list[wire.Message]) -> list[PlainMessage]:
 
     Raises ApiError naming the message that cannot be rendered.
     """
-    if len(messages) > limits.MESSAGES_MAX:
-        raise ApiError(
-            "invalid_value", f"messages: {len(messages)} messages; at most {limits.MESSAGES_MAX} are taken.", "messages"
-        )
+    check_length("messages", messages)
     found = [message_of(f"messages[{n}]", message) for n, message in enumerate(messages) if not _is_empty(message)]
-    if not found:
-        raise ApiError("invalid_value", "messages: there is no message to answer.", "messages")
+    answerable("messages", found)
     return _with_legacy_ids(found) if any(map(_is_legacy, messages)) else found
 
 
@@ -47,13 +43,7 @@ def _is_empty(message: wire.Message) -> bool:
 
 
 def message_of(path: str, message: wire.Message) -> PlainMessage:
-    role = _ROLES.get(message.role)
-    if role is None:
-        raise ApiError(
-            "invalid_value",
-            f"{path}.role: {shown(message.role)} is not one of {', '.join(_ROLES)}.",
-            f"{path}.role",
-        )
+    role = role_of(path, message.role, _ROLES)
     if message.audio is not None:
         raise ApiError("unsupported_parameter", f"{path}.audio is not supported.", f"{path}.audio")
     content, marks = joined(_content(path, message), "\n")

@@ -18,6 +18,7 @@ from ...core import limits
 from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
 from ...http.body import decode_part
+from ..conversation import check_length, role_of
 from .tools import called_as, custom_arguments
 from .wire.request import (
     InputCallOutput,
@@ -60,9 +61,7 @@ def items_of(given: str | Sequence[msgspec.Raw] | None, find: FindItem) -> list[
         return []
     if isinstance(given, str):
         return [InputItem("input", "message", msgspec.Raw(msgspec.json.encode({"role": "user", "content": given})))]
-    if len(given) > limits.MESSAGES_MAX:
-        message = f"input: {len(given)} items; at most {limits.MESSAGES_MAX} are taken."
-        raise ApiError("invalid_value", message, "input")
+    check_length("input", given, "items")
     found, n_bytes, most = list[InputItem](), 0, limits.RESPONSE_REFERRED_BYTES_MAX
     for n, raw in enumerate(given):
         path = f"input[{n}]"
@@ -146,11 +145,7 @@ def is_empty(message: PlainMessage) -> bool:
 
 def _message(item: InputItem) -> PlainMessage:
     message = item.read(InputMessage)
-    role = _ROLES.get(message.role)
-    if role is None:
-        param = f"{item.path}.role"
-        text = f"{param}: {shown(message.role)} is not one of {', '.join(_ROLES)}."
-        raise ApiError("invalid_value", text, param)
+    role = role_of(item.path, message.role, _ROLES)
     if message.content is None and role != "assistant":
         param = f"{item.path}.content"
         raise ApiError("invalid_type", f"{param}: expected text, got null.", param)

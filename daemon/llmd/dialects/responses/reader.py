@@ -13,6 +13,7 @@ from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage
 from ...core.errors import ApiError, shown
 from ...core.sampling import max_tokens_of, sampling_asked, stops_of
 from ...core.session_key import SessionKey, parent_of, resolve
+from ..conversation import answerable
 from ..sampling import names_in
 from .growing import new_id
 from .items import InputItem, items_of, messages_of, tools_among
@@ -82,10 +83,8 @@ def _previous(id: str | None, store: ResponseStore, owner: int) -> StoredRespons
 
 def _prompt(wanted: ResponseRequest, there: Offered, before: Sequence[PlainMessage]) -> ChatPrompt:
     messages = [*([PlainMessage("system", wanted.instructions)] if wanted.instructions else []), *before]
-    if not messages:
-        raise ApiError("invalid_value", "input: there is no message to answer.", "input")
     return ChatPrompt(
-        messages=messages,
+        messages=answerable("input", messages),
         variables=_variables(wanted),
         tools=there.tools,
         tool_choice=choice_of(wanted.tool_choice, there),
