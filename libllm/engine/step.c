@@ -142,6 +142,7 @@ static model_result call_model(step *t)
     page_count(t->page, LLM_COUNTER_STEP_US, us);
     if (result == MODEL_OK) {
         schedule_learn(&t->pace, t->batch.n - n_decode, n_decode, (double)us);
+        t->places->pace.token_us = t->pace.prefill_token_us;
         page_count(t->page, LLM_COUNTER_PREFILL_TOKENS, t->batch.n - n_decode);
     }
     return result;

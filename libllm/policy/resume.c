@@ -20,15 +20,16 @@ uint32_t resume_common_prefix(const int32_t *a, uint32_t n_a, const int32_t *b, 
 /* One way to reach a prefix. */
 typedef struct way {
     uint32_t n_keep;
+    uint32_t n_cost; /* in tokens */
     int32_t donor;
     int32_t checkpoint;
     bool has_logits;
 } way;
 
-/* Ways are tried from the cheapest to the dearest: a later one must be really longer. */
+/* A later one must be really better: each copy that it takes has to gain more than it costs. */
 static void consider(way *best, way candidate)
 {
-    if (candidate.n_keep > best->n_keep) {
+    if ((uint64_t)candidate.n_keep + best->n_cost > (uint64_t)best->n_keep + candidate.n_cost) {
         *best = candidate;
     }
 }
@@ -72,6 +73,7 @@ static void consider_checkpoint(const resume_input *in, way *best, int32_t donor
     if (i >= 0) {
         const resume_checkpoint *c = &in->checkpoints[i];
         consider(best, (way){.n_keep = c->k,
+                             .n_cost = c->n_cost + (donor >= 0 ? in->donors[donor].n_cost : 0),
                              .donor = donor,
                              .checkpoint = i,
                              .has_logits = c->has_logits && c->k == in->n_prompt});
@@ -100,7 +102,7 @@ static way best_way(const resume_input *in, uint32_t own_common)
     for (uint32_t i = 0; i < in->n_donors; i++) {
         const uint32_t common = common_with(in, &in->donors[i]);
         const uint32_t k = cut_of(&in->donors[i], common, most_of(in));
-        consider(&best, (way){.n_keep = k, .donor = (int32_t)i, .checkpoint = -1});
+        consider(&best, (way){.n_keep = k, .n_cost = in->donors[i].n_cost, .donor = (int32_t)i, .checkpoint = -1});
     }
     for (uint32_t i = 0; i < in->n_donors; i++) {
         consider_checkpoint(in, &best, (int32_t)i, common_with(in, &in->donors[i]), false);

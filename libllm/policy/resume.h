@@ -17,6 +17,7 @@ typedef struct resume_source {
     const int32_t *tokens;
     uint32_t n_tokens;
     uint32_t rewind_floor;
+    uint32_t n_cost; /* of copying it, in tokens that are read in the same time; 0 for own */
 } resume_source;
 
 /* A checkpoint whose k tokens are the prompt's first k; the caller has compared them. */
@@ -24,6 +25,7 @@ typedef struct resume_checkpoint {
     uint32_t k;
     bool is_whole;   /* stands alone; otherwise it needs a source that agrees with the prompt for k tokens */
     bool has_logits; /* of its last token */
+    uint32_t n_cost; /* of restoring it, idem */
 } resume_checkpoint;
 
 typedef struct resume_input {
@@ -50,8 +52,8 @@ typedef struct resume_plan {
     bool has_logits;     /* nothing to consume: the kept logits are those after the prompt */
 } resume_plan;
 
-/* Chooses the largest n_keep that the tokens prove, then the cheapest way there: own in place, own with a checkpoint, a
- * donor, a donor with a checkpoint, a whole checkpoint alone. */
+/* Chooses the largest n_keep that the tokens prove, less what the way there costs; of equals the first of: own in place, own
+ * with a checkpoint, a donor, a donor with a checkpoint, a whole checkpoint alone. */
 resume_plan resume_decide(const resume_input *in);
 
 /* Length of the longest common prefix. */

@@ -1,5 +1,7 @@
 #include "policy/timeline.h"
 
+#include "policy/worth.h"
+
 bool timeline_continues(const timeline *t)
 {
     const uint32_t n_head = t->n_history > t->n_head ? t->n_head : 0;
@@ -33,16 +35,37 @@ static uint32_t best_of(const timeline *timelines, uint32_t n, bool over)
     return best;
 }
 
-static uint32_t oldest_idle(const timeline *timelines, uint32_t n)
+static double value_of(const timeline *t, uint64_t now)
 {
-    uint32_t oldest = n;
+    return (double)t->n_worth / (1.0 + (double)(now - t->used));
+}
+
+static uint64_t latest_use(const timeline *timelines, uint32_t n)
+{
+    uint64_t latest = 0;
     for (uint32_t i = 0; i < n; i++) {
-        const bool may_go = !timelines[i].is_busy && !timelines[i].is_anchored;
-        if (may_go && (oldest == n || timelines[i].used < timelines[oldest].used)) {
-            oldest = i;
+        latest = timelines[i].used > latest ? timelines[i].used : latest;
+    }
+    return latest;
+}
+
+/* Of equals the oldest; n: none may go. */
+static uint32_t least_valuable(const timeline *timelines, uint32_t n)
+{
+    const uint64_t now = latest_use(timelines, n);
+    uint32_t worst = n;
+    for (uint32_t i = 0; i < n; i++) {
+        const timeline *t = &timelines[i];
+        if (t->is_busy || t->is_anchored) {
+            continue;
+        }
+        const double value = value_of(t, now);
+        const double least = worst < n ? value_of(&timelines[worst], now) : value;
+        if (worst == n || value < least || (value <= least && t->used < timelines[worst].used)) {
+            worst = i;
         }
     }
-    return oldest;
+    return worst;
 }
 
 static uint32_t count_anchored(const timeline *timelines, uint32_t n)
@@ -54,6 +77,35 @@ static uint32_t count_anchored(const timeline *timelines, uint32_t n)
     return count;
 }
 
+/* One beside those that are anchored may always be there. */
+static uint32_t limit_of(const timeline *timelines, uint32_t n, uint32_t n_max)
+{
+    const uint32_t n_anchored = count_anchored(timelines, n);
+    return n_max > n_anchored ? n_max : n_anchored + 1;
+}
+
+/* Tokens that a new timeline would share with it, the head's apart: many conversations have that. */
+static uint32_t behind_head(const timeline *t)
+{
+    return t->n_common > t->n_head ? t->n_common - t->n_head : 0;
+}
+
+/* The one that is far, and worth coming for; n: none. */
+static uint32_t best_far(const timeline *timelines, uint32_t n)
+{
+    uint32_t best = n;
+    uint32_t most_near = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const timeline *t = &timelines[i];
+        if (!t->is_far) {
+            most_near = behind_head(t) > most_near ? behind_head(t) : most_near;
+        } else if (!t->is_busy && !t->is_anchored && (best == n || is_better(t, &timelines[best]))) {
+            best = i;
+        }
+    }
+    return best < n && behind_head(&timelines[best]) >= most_near + WORTH_TOKENS_MIN ? best : n;
+}
+
 timeline_choice timeline_choose(const timeline *timelines, uint32_t n, uint32_t n_max)
 {
     if (n == 0) {
@@ -63,14 +115,33 @@ timeline_choice timeline_choose(const timeline *timelines, uint32_t n, uint32_t 
     if (continued < n) {
         return (timeline_choice){.verb = TIMELINE_CONTINUE, .index = continued};
     }
-    const uint32_t n_anchored = count_anchored(timelines, n);
-    const uint32_t limit = n_max > n_anchored ? n_max : n_anchored + 1;
+    const uint32_t far = best_far(timelines, n);
+    if (far < n) {
+        return (timeline_choice){.verb = TIMELINE_CONTINUE, .index = far};
+    }
+    const uint32_t limit = limit_of(timelines, n, n_max);
     if (n < limit) {
         return (timeline_choice){.verb = TIMELINE_OPEN};
     }
-    const uint32_t idle = oldest_idle(timelines, n);
+    const uint32_t idle = least_valuable(timelines, n);
     if (limit > 1 && idle < n) {
         return (timeline_choice){.verb = TIMELINE_REPLACE, .index = idle};
     }
     return (timeline_choice){.verb = TIMELINE_CONTINUE, .index = best_of(timelines, n, true)};
+}
+
+timeline_choice timeline_aside(const timeline *timelines, uint32_t n, uint32_t n_max, uint32_t index, uint32_t n_worth)
+{
+    const timeline_choice nowhere = {.verb = TIMELINE_CONTINUE, .index = index};
+    if (n_max == 1) {
+        return nowhere;
+    }
+    if (n < limit_of(timelines, n, n_max)) {
+        return (timeline_choice){.verb = TIMELINE_OPEN};
+    }
+    const uint32_t idle = least_valuable(timelines, n);
+    if (idle == n || idle == index || value_of(&timelines[idle], latest_use(timelines, n)) >= (double)n_worth) {
+        return nowhere;
+    }
+    return (timeline_choice){.verb = TIMELINE_REPLACE, .index = idle};
 }

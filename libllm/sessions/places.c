@@ -10,6 +10,7 @@ int places_open(places *p, const session_ground *ground, const places_options *o
 {
     const uint32_t n_seats = options->n_named + options->n_scratch;
     *p = (places){.ground = *ground, .options = *options, .store = disk, .n_places = n_seats + options->n_parked_max};
+    p->ground.pace = &p->pace;
     atomic_init(&p->n_owners, options->n_owners);
     p->sessions = calloc(p->n_places, sizeof *p->sessions);
     p->seats = calloc(n_seats, sizeof(session *));
@@ -96,19 +97,29 @@ typedef struct shortage {
     bool is_lost;         /* who goes is forgotten, not parked */
 } shortage;
 
+static const uint64_t LAST = (uint64_t)1 << 63;
+
+static uint64_t order_of(const session *s)
+{
+    const uint64_t later = (uint64_t)1 << 62;
+    return s->used | (s->n_left > 0 ? 0 : later);
+}
+
 static share_holding holding_of(const places *p, const session *s, const shortage *of)
 {
     if (!s->is_open || session_is_named(s) != of->named || (of->seated && !session_is_seated(s))) {
         return (share_holding){.amount = 0};
     }
-    /* The oldest first; for a place, those whose going leaves everything else as it is before any other. */
-    const bool is_last_resort = session_is_seated(s) == (session_is_named(s) && p->options.policy == LLM_POLICY_PARK);
+    /* Branches that were left, then the oldest first; for a place, those whose going leaves everything else as it is before any
+     * other. */
+    const bool is_last_resort =
+        s->n_left == 0 && session_is_seated(s) == (session_is_named(s) && p->options.policy == LLM_POLICY_PARK);
     const uint32_t amount = of->in_tokens ? session_n_tokens(s) : 1;
     return (share_holding){
         .owner = s->owner,
         .amount = amount,
         .may_go = amount > 0 && session_is_idle(s) && s != of->asker && (of->pinned || !s->record.is_pinned),
-        .order = s->used | (is_last_resort ? (uint64_t)1 << 63 : 0),
+        .order = order_of(s) | (is_last_resort ? LAST : 0),
     };
 }
 
@@ -148,7 +159,7 @@ session *places_parked_victim(places *p)
             .owner = s->owner,
             .amount = counts ? (uint32_t)(s->parked.n_bytes / UNIT_BYTES) + 1 : 0,
             .may_go = counts && session_is_idle(s),
-            .order = s->used,
+            .order = order_of(s),
         };
     }
     const size_t limit = p->options.parked_bytes_max / UNIT_BYTES;
@@ -198,15 +209,27 @@ int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name
     return LLM_OK;
 }
 
-/* Another timeline of a session that has some: only where it costs no other session its place. */
-static bool has_room_for_another(const places *p, uint32_t owner)
+session *places_open_branch(places *p, const session *s)
+{
+    if (count_open(p, true) == places_names_max(p)) {
+        session *left = dispensable(p, s->owner);
+        if (left == NULL || left->n_left == 0) {
+            return NULL;
+        }
+        places_forget(p, left);
+    }
+    session *branch = open_place(p, s->owner, s->name, strlen(s->name));
+    places_pin_with_others(p, branch);
+    return branch;
+}
+
+bool places_has_room_for_another(const places *p, uint32_t owner)
 {
     return p->options.policy == LLM_POLICY_PARK ||
            (count_open(p, true) < p->options.n_named && is_within_share(p, owner));
 }
 
-/* Tokens of the last prompt, as far as they were consumed and are still there. */
-static uint32_t n_history(const session *s)
+uint32_t places_n_history(const session *s)
 {
     const uint32_t n = session_n_tokens(s);
     const uint32_t n_prompt = s->record.n_last_prompt;
@@ -221,10 +244,12 @@ static timeline timeline_of(const session *s, const session_prompt *prompt)
         n_common = resume_common_prefix(c->prompt.tokens, c->prompt.n_tokens, prompt->tokens, prompt->n_tokens);
     }
     return (timeline){
-        .n_history = c != NULL ? c->prompt.n_tokens : n_history(s),
+        .n_history = c != NULL ? c->prompt.n_tokens : places_n_history(s),
+        .n_worth = s->n_left > 0 ? s->n_left : session_n_tokens(s),
         .n_common = n_common,
         .n_head = prompt->n_head,
         .n_waiting = s->record.n_waiting,
+        .is_far = s->parked.where == PARKED_ON_DISK || s->parked.where == PARKED_READING,
         .is_busy = !session_is_idle(s),
         .is_anchored = s->record.is_pinned == LLM_PIN_ANCHORED,
         .used = s->used,
@@ -246,7 +271,7 @@ int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_byte
         return places_wake(p, owner, name, n_name_bytes, out);
     }
     uint32_t n_max = p->options.timelines_max;
-    if (n > 0 && n < n_max && !has_room_for_another(p, owner)) {
+    if (n > 0 && n < n_max && !places_has_room_for_another(p, owner)) {
         n_max = n;
     }
     const timeline_choice choice = timeline_choose(timelines, n, n_max);

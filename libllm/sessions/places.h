@@ -53,6 +53,7 @@ typedef struct places {
     store *store;                                                       /* NULL: no disk */
     void (*forgotten)(void *context, uint32_t owner, const char *name); /* NULL, or who hears of names given up */
     void *forgotten_context;
+    worth_pace pace;
     uint64_t clock;            /* counts uses; orders sessions by recency */
     _Atomic uint32_t n_owners; /* writer: any thread; between whom to be fair */
     share_holding *holdings;   /* n_places: of one choice */
@@ -96,6 +97,20 @@ session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt)
  * in memory or on the disk. Without a state, as it is where that covers more than n tokens, it is read again from its
  * tokens. Only a `to` that may be cut still gets more: all that the state covers. (places_fork.c) */
 void places_copy(places *p, session *from, session *to, uint32_t n, bool may_be_cut);
+
+/* `s`, seated, is about to go on with this prompt: if that discards what is dearer to read again than to copy, it stays as a
+ * timeline beside it, in a place that costs no other session its own. False: nothing is to be kept, or can be.
+ * (places_branch.c) */
+bool places_keep_branch(places *p, session *s, const session_prompt *prompt);
+
+/* A place for such a branch of `s`: a free one, or that of a branch that was left before. NULL: there is none. */
+session *places_open_branch(places *p, const session *s);
+
+/* Tokens of the last prompt, as far as they were consumed and are still there. */
+uint32_t places_n_history(const session *s);
+
+/* Another timeline of a session that has some: only where it costs no other session its place. */
+bool places_has_room_for_another(const places *p, uint32_t owner);
 
 /* Some scratch session is idle, or not yet open. */
 bool places_has_scratch(const places *p);

@@ -26,10 +26,12 @@ static bool can_give(const session *donor, const session *s)
 static resume_source parked_source(const model *m, const session *donor)
 {
     const uint32_t n = donor->parked.k;
+    const worth_pace *pace = donor->ground->pace;
     return (resume_source){
         .tokens = session_tokens(donor),
         .n_tokens = n,
         .rewind_floor = m->info.memory == LLM_MEMORY_DENSE ? 1 : n,
+        .n_cost = worth_tokens(pace, donor->parked.n_bytes),
     };
 }
 
@@ -41,6 +43,9 @@ static resume_source donor_source(const model *m, const session *donor)
         return parked_source(m, donor);
     }
     resume_source source = session_source(donor);
+    if (!m->info.shares_cells) { /* saved, and loaded */
+        source.n_cost = worth_tokens(donor->ground->pace, 2 * session_state_bytes(donor, source.n_tokens));
+    }
     const bool is_narrowed = m->info.memory == LLM_MEMORY_WINDOW && !m->info.shares_cells;
     if (is_narrowed && source.n_tokens > m->info.n_window) {
         source.rewind_floor = source.n_tokens;
@@ -84,7 +89,10 @@ static void gather(places *p, const session *s, const int32_t *prompt, uint32_t 
                          out->checkpoint_entries, CHECKPOINTS_LOOKED_AT);
     for (uint32_t i = 0; i < out->n_checkpoints; i++) {
         const checkpoint *c = out->checkpoint_entries[i];
-        out->checkpoints[i] = (resume_checkpoint){.k = c->k, .is_whole = c->is_whole, .has_logits = c->logits != NULL};
+        out->checkpoints[i] = (resume_checkpoint){.k = c->k,
+                                                  .is_whole = c->is_whole,
+                                                  .has_logits = c->logits != NULL,
+                                                  .n_cost = worth_tokens(&p->pace, c->n_state_bytes)};
     }
 }
 
@@ -140,6 +148,9 @@ static resume_plan settle(places *p, session *s, const session_prompt *prompt, b
 resume_plan resuming_begin(places *p, session *s, const session_prompt *prompt, bool cold, const float **logits)
 {
     resuming_sources sources;
+    if (!cold) {
+        (void)places_keep_branch(p, s, prompt);
+    }
     const resume_plan plan = settle(p, s, prompt, cold, &sources);
     *logits = NULL;
     if (plan.has_logits) {

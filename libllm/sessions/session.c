@@ -224,7 +224,26 @@ static void adopt_tokens(session *s, const int32_t *prompt, uint32_t k)
 static model_result load_parked(session *s, uint16_t to, const parked *from)
 {
     model *m = model_of(s);
-    return m->ops->state_load(m, to, MODEL_STATE_FULL, from->k, from->state->bytes, from->state->n_bytes);
+    const uint64_t begin_us = session_clock_us();
+    const model_result result =
+        m->ops->state_load(m, to, MODEL_STATE_FULL, from->k, from->state->bytes, from->state->n_bytes);
+    if (result == MODEL_OK) {
+        worth_learn(s->ground->pace, from->state->n_bytes, (double)(session_clock_us() - begin_us));
+    }
+    return result;
+}
+
+/* Between cells of their own a copy is a save and a load. */
+static bool copy_seat(model *m, const session *s, const session *donor, uint32_t n)
+{
+    const uint64_t begin_us = session_clock_us();
+    if (!m->ops->copy(m, seat(donor), seat(s))) {
+        return false;
+    }
+    if (!m->info.shares_cells) {
+        worth_learn(s->ground->pace, 2 * session_state_bytes(donor, n), (double)(session_clock_us() - begin_us));
+    }
+    return true;
 }
 
 static bool copy_donor(session *s, const session *donor)
@@ -233,8 +252,8 @@ static bool copy_donor(session *s, const session *donor)
     const uint32_t n = session_is_seated(donor) ? session_n_tokens(donor) : donor->parked.k;
     m->ops->clear(m, seat(s));
     truncate_tokens(s, 0);
-    const bool copied = session_is_seated(donor) ? m->ops->copy(m, seat(donor), seat(s))
-                                                 : load_parked(s, seat(s), &donor->parked) == MODEL_OK;
+    const bool copied =
+        session_is_seated(donor) ? copy_seat(m, s, donor, n) : load_parked(s, seat(s), &donor->parked) == MODEL_OK;
     if (!copied) {
         return false;
     }
@@ -284,6 +303,7 @@ void session_begin(session *s, const resume_plan *plan, uint32_t n_prompt)
 {
     s->was_parked = false;
     s->is_unread = false;
+    s->n_left = 0;
     s->record.reason = plan->reason;
     s->record.diverged_at = plan->diverged_at;
     s->record.n_requests++;
@@ -399,16 +419,64 @@ void session_checkpoint(session *s, const float *logits, bool prefix)
 
 /* ---- seats ---- */
 
-blob *session_save_state(session *s, ledger_use use)
+blob *session_save_state(const session *s, ledger_use use)
 {
     model *m = model_of(s);
     const size_t n_bytes = m->ops->state_bytes(m, seat(s), MODEL_STATE_FULL);
+    const uint64_t begin_us = session_clock_us();
     blob *state = n_bytes > 0 ? ledger_new(s->ground->ledger, use, n_bytes) : NULL;
     if (state != NULL && m->ops->state_save(m, seat(s), MODEL_STATE_FULL, state->bytes, n_bytes) != n_bytes) {
         ledger_drop(s->ground->ledger, use, state);
         state = NULL;
     }
+    if (state != NULL) {
+        worth_learn(s->ground->pace, n_bytes, (double)(session_clock_us() - begin_us));
+    }
     return state;
+}
+
+size_t session_state_bytes(const session *s, uint32_t n_tokens)
+{
+    const model_info *info = &model_of(s)->info;
+    if (info->n_cells == UINT32_MAX || info->n_cells == 0) {
+        return (size_t)(info->state_bytes / info->n_seq); /* it does not grow with its tokens */
+    }
+    return (size_t)(info->state_bytes / info->n_cells * n_tokens);
+}
+
+static void become_duplicate(const session *from, session *to)
+{
+    page_append(page_of(to), to->place, session_tokens(from), session_n_tokens(from));
+    to->checkpoint_at = from->checkpoint_at;
+    to->record.reason = from->record.reason;
+    to->record.diverged_at = from->record.diverged_at;
+    to->record.n_visible = from->record.n_visible;
+    to->record.n_last_prompt = from->record.n_last_prompt;
+    to->record.n_last_reused = from->record.n_last_reused;
+    to->record.used_ms = from->record.used_ms;
+}
+
+bool session_duplicate(const session *from, session *to, int32_t free_seat)
+{
+    assert(session_is_seated(from) && !is_torn(from) && !session_is_seated(to) && session_n_tokens(to) == 0);
+    model *m = model_of(from);
+    if (free_seat != SESSION_NO_SEAT) {
+        assert(m->info.shares_cells);
+        if (!m->ops->copy(m, seat(from), (uint16_t)free_seat)) {
+            return false;
+        }
+        to->seat = free_seat;
+    } else {
+        blob *state = session_save_state(from, LEDGER_PARKED);
+        if (state == NULL) {
+            return false;
+        }
+        to->parked =
+            (parked){.where = PARKED_IN_MEMORY, .state = state, .k = session_n_tokens(from), .n_bytes = state->n_bytes};
+    }
+    become_duplicate(from, to);
+    set_state_unused(to, session_is_seated(to) ? LLM_STATE_IDLE : LLM_STATE_PARKED);
+    return true;
 }
 
 bool session_park(session *s)

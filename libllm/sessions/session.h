@@ -23,8 +23,8 @@
  * Invariant of a seated session that is not torn:  resident tokens == position == what the model's memory holds.
  * Of one without a seat: its parked state, if there is one, holds the first `parked.k` of the resident tokens. With a seat
  * it keeps these; what is behind them is consumed again.
- * The resident tokens lie in the shared page: session.c writes those of a session with a seat; those that a session without
- * one begins with come from places_parked.c and places_saved.c (read), places_fork.c (copied) and places_adopt.c (an earlier
+ * The resident tokens lie in the shared page: session.c writes those of a session with a seat, and of its duplicate; those that another
+ * one without a seat begins with come from places_parked.c and places_saved.c (read), places_fork.c (copied) and places_adopt.c (an earlier
  * daemon's). */
 #ifndef LLM_SESSION_H
 #define LLM_SESSION_H
@@ -37,6 +37,7 @@
 #include "model/model.h"
 #include "boundary/page.h"
 #include "policy/resume.h"
+#include "policy/worth.h"
 
 enum { SESSION_NO_SEAT = -1 };
 
@@ -78,6 +79,7 @@ typedef struct session_ground {
     page *page;
     checkpoint_store *checkpoints;
     ledger *ledger;
+    worth_pace *pace; /* of reading tokens and of copying states */
 } session_ground;
 
 typedef struct session {
@@ -100,6 +102,8 @@ typedef struct session {
     uint32_t logits_at;     /* 0: none kept */
     uint32_t checkpoint_at; /* tokens at its last checkpoint */
     checkpoint *prefix;     /* pinned: the shared prefix it began with, or NULL */
+    uint32_t n_left; /* tokens that a cut of another timeline would have discarded, which are here; 0: it is no such
+                             * branch, or one that was come back to */
 
     session_claim *running; /* the generation that holds the session, or NULL */
     session_claim *waiting; /* first in the queue behind it */
@@ -146,7 +150,14 @@ void session_keep_logits(session *s, const float *logits);
 void session_forget_parked(session *s);
 
 /* Saves the state of a seated session that has one. NULL: memory is short. */
-blob *session_save_state(session *s, ledger_use use);
+blob *session_save_state(const session *s, ledger_use use);
+
+/* `to`, open and empty, is to hold what the seated `from` holds, until now alone: in a free seat where the model's memory shares
+ * cells, else (SESSION_NO_SEAT) parked. False: memory is short; nothing changed. */
+bool session_duplicate(const session *from, session *to, int32_t free_seat);
+
+/* About how many bytes the state of so many tokens has, without asking the model. */
+size_t session_state_bytes(const session *s, uint32_t n_tokens);
 
 /* Saves the state and gives the seat up. False (memory is short): nothing changed. A torn or empty session saves
  * nothing and always succeeds. */

@@ -135,6 +135,32 @@ static void test_donor_with_a_longer_prefix(void)
     CHECK_INT(resume_decide(&in).donor, -1);
 }
 
+static void test_a_copy_has_to_gain_more_than_it_costs(void)
+{
+    resume_source donors[] = {{.tokens = A, .n_tokens = 5, .rewind_floor = 1, .n_cost = 2}};
+    resume_input in = alone(B, 6, A, 6, 1); /* own gives 3 of the prompt's 6 */
+    in.donors = donors;
+    in.n_donors = 1;
+    CHECK_INT(resume_decide(&in).donor, -1);
+    CHECK_INT(resume_decide(&in).n_keep, 3);
+    CHECK_INT(resume_decide(&in).reason, LLM_REASON_REWIND);
+    donors[0].n_cost = 1;
+    CHECK_INT(resume_decide(&in).donor, 0);
+    donors[0].n_cost = UINT32_MAX;
+    CHECK_INT(resume_decide(&in).donor, -1);
+    const resume_checkpoint checkpoints[] = {{.k = 4, .n_cost = 1}, {.k = 5, .is_whole = true, .n_cost = 3}};
+    in.checkpoints = checkpoints;
+    in.n_checkpoints = 2;
+    in.own.n_tokens = 0; /* the donor would give 4 at a cost of one more */
+    donors[0] = (resume_source){.tokens = A, .n_tokens = 6, .rewind_floor = 6, .n_cost = 2};
+    CHECK_INT(resume_decide(&in).checkpoint, 1);
+    CHECK_INT(resume_decide(&in).donor, -1);
+    donors[0].n_cost = 0;
+    in.n_checkpoints = 1;
+    CHECK_INT(resume_decide(&in).n_keep, 4);
+    CHECK_INT(resume_decide(&in).donor, 0);
+}
+
 static void test_kept_logits_make_the_same_prompt_free(void)
 {
     resume_input in = alone(A, 6, A, 4, 1);
@@ -314,6 +340,7 @@ int main(void)
     RUN(test_checkpoint_inside_the_common_prefix);
     RUN(test_attached_checkpoint_needs_attention);
     RUN(test_donor_with_a_longer_prefix);
+    RUN(test_a_copy_has_to_gain_more_than_it_costs);
     RUN(test_kept_logits_make_the_same_prompt_free);
     RUN(test_restored_says_so);
     RUN(test_always_the_largest_provable_reuse);

@@ -114,6 +114,63 @@ static void test_an_anchored_one_is_never_replaced(void)
     CHECK_INT(timeline_choose(t, 3, 2).index, 1);
 }
 
+/* Few tokens that were used a little later are worth less than many. */
+static void test_of_those_that_may_go_the_least_valuable_does(void)
+{
+    timeline t[] = {
+        {.n_history = 100, .n_common = 1, .n_worth = 9000, .used = 1},
+        {.n_history = 100, .n_common = 9, .n_worth = 40, .used = 3},
+        {.n_history = 100, .n_common = 1, .n_worth = 9000, .used = 5},
+    };
+    CHECK_INT(timeline_choose(t, 3, 3).verb, TIMELINE_REPLACE);
+    CHECK_INT(timeline_choose(t, 3, 3).index, 1);
+    t[1].used = t[2].used = 1000; /* but not for ever */
+    CHECK_INT(timeline_choose(t, 3, 3).index, 0);
+    t[0].is_busy = true;
+    CHECK_INT(timeline_choose(t, 3, 3).index, 1);
+}
+
+/* A branch from early in a history: where that can be copied it becomes another timeline, else it is begun there. */
+static void test_one_that_is_far_is_gone_on_with(void)
+{
+    timeline t[] = {
+        {.n_history = 1000, .n_common = 400, .n_head = 100, .used = 1, .is_far = true},
+        {.n_history = 1000, .n_common = 100, .n_head = 100, .used = 2},
+    };
+    CHECK_INT(timeline_choose(t, 2, 3).verb, TIMELINE_CONTINUE);
+    CHECK_INT(timeline_choose(t, 2, 3).index, 0);
+    t[1].n_common = 390; /* as good a copy is at hand */
+    CHECK_INT(timeline_choose(t, 2, 3).verb, TIMELINE_OPEN);
+    t[1].n_common = 100;
+    t[0].n_common = 110; /* a title for the conversation: no more than its head */
+    CHECK_INT(timeline_choose(t, 2, 3).verb, TIMELINE_OPEN);
+    t[0].n_common = 400;
+    t[0].is_anchored = true; /* nothing may be cut there */
+    CHECK_INT(timeline_choose(t, 2, 3).verb, TIMELINE_OPEN);
+    t[0].is_anchored = false;
+    t[0].is_busy = true;
+    CHECK_INT(timeline_choose(t, 2, 3).verb, TIMELINE_OPEN);
+}
+
+static void test_what_a_cut_discards_takes_the_place_of_what_is_worth_less(void)
+{
+    timeline t[] = {
+        {.n_worth = 3000, .used = 9, .is_busy = true},
+        {.n_worth = 500, .used = 8},
+        {.n_worth = 2000, .used = 7},
+    };
+    CHECK_INT(timeline_aside(t, 3, 4, 0, 100).verb, TIMELINE_OPEN);
+    CHECK_INT(timeline_aside(t, 1, 1, 0, 100).verb, TIMELINE_CONTINUE); /* everything goes on in the only one */
+    const timeline_choice c = timeline_aside(t, 3, 3, 0, 300);
+    CHECK_INT(c.verb, TIMELINE_REPLACE);
+    CHECK_INT(c.index, 1);
+    CHECK_INT(timeline_aside(t, 3, 3, 0, 250).verb, TIMELINE_CONTINUE); /* 500 at the age of one */
+    t[1].is_anchored = true;
+    CHECK_INT(timeline_aside(t, 3, 3, 0, 700).index, 2);
+    t[2].is_busy = true;
+    CHECK_INT(timeline_aside(t, 3, 3, 0, 700).verb, TIMELINE_CONTINUE);
+}
+
 static timeline any_timeline(random_source *r, uint64_t used)
 {
     const uint32_t n_history = random_below(r, 8);
@@ -123,8 +180,20 @@ static timeline any_timeline(random_source *r, uint64_t used)
         .n_head = random_below(r, 6),
         .is_busy = random_below(r, 2) == 1,
         .is_anchored = random_below(r, 3) == 0,
+        .n_worth = random_below(r, 4),
         .used = used,
     };
+}
+
+static void check_aside(random_source *r, const timeline *t, uint32_t n, uint32_t n_max)
+{
+    const uint32_t index = random_below(r, n);
+    const timeline_choice c = timeline_aside(t, n, n_max, index, random_below(r, 4));
+    CHECK(c.verb != TIMELINE_OPEN || n_max > 1);
+    CHECK(c.verb != TIMELINE_CONTINUE || c.index == index);
+    if (c.verb == TIMELINE_REPLACE) {
+        CHECK(c.index < n && c.index != index && !t[c.index].is_busy && !t[c.index].is_anchored);
+    }
 }
 
 static void check_choice(const timeline *t, uint32_t n, uint32_t n_max)
@@ -167,6 +236,9 @@ static void test_any_timelines(void)
             t[i] = any_timeline(&r, i * 7 % 11);
         }
         check_choice(t, n, 1 + random_below(&r, N_MAX));
+        if (n > 0) {
+            check_aside(&r, t, n, 1 + random_below(&r, N_MAX));
+        }
         CHECK_STILL_GOOD();
     }
 }
@@ -182,6 +254,9 @@ int main(void)
     RUN(test_of_equals_the_free_one_then_the_recent_one);
     RUN(test_the_oldest_idle_one_makes_way);
     RUN(test_an_anchored_one_is_never_replaced);
+    RUN(test_of_those_that_may_go_the_least_valuable_does);
+    RUN(test_one_that_is_far_is_gone_on_with);
+    RUN(test_what_a_cut_discards_takes_the_place_of_what_is_worth_less);
     RUN(test_any_timelines);
     return CHECK_RESULT();
 }

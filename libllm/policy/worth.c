@@ -1,0 +1,33 @@
+#include "policy/worth.h"
+
+enum { MIB = 1024 * 1024 };
+
+uint32_t worth_tokens(const worth_pace *pace, size_t n_bytes)
+{
+    if (n_bytes <= WORTH_FREE_BYTES || pace->token_us <= 0) {
+        return 0;
+    }
+    const double tokens = (double)n_bytes / MIB * pace->mib_us / pace->token_us;
+    return tokens < UINT32_MAX / 2 ? (uint32_t)tokens : UINT32_MAX / 2;
+}
+
+void worth_learn(worth_pace *pace, size_t n_bytes, double us)
+{
+    const double weight = 0.2;
+    if (n_bytes <= WORTH_FREE_BYTES) {
+        return; /* the call itself took most of the time */
+    }
+    const double sample = us * MIB / (double)n_bytes;
+    pace->mib_us = pace->mib_us <= 0 ? sample : pace->mib_us + weight * (sample - pace->mib_us);
+}
+
+static bool is_answer_replaced(const worth_cut *c)
+{
+    return c->n_common < c->n_prompt && c->n_common + WORTH_SUFFIX_TOKENS >= c->n_history;
+}
+
+bool worth_keeping(const worth_cut *c)
+{
+    const uint32_t n_lost = c->n_tokens - c->n_common;
+    return n_lost >= WORTH_TOKENS_MIN && n_lost > c->n_cost && !is_answer_replaced(c);
+}

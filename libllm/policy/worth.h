@@ -1,0 +1,42 @@
+/* worth.h: whether a state is worth its copy: the time to read its tokens again against the time to copy its bytes, both as
+ * measured here. Pure. */
+#ifndef LLM_WORTH_H
+#define LLM_WORTH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    WORTH_TOKENS_MIN = 32,          /* fewer are read again within one step */
+    WORTH_FREE_BYTES = 1024 * 1024, /* copied in less time than any step takes */
+    WORTH_SUFFIX_TOKENS = 4,        /* with which a template may begin an answer, and which it leaves out later */
+};
+
+/* Moving averages, kept by the decode thread. 0: not known yet. */
+typedef struct worth_pace {
+    double token_us; /* one prompt token read */
+    double mib_us;   /* one MiB of a state copied once */
+} worth_pace;
+
+/* How many tokens could be read in the time that n_bytes are copied in. What is not measured yet costs nothing. */
+uint32_t worth_tokens(const worth_pace *pace, size_t n_bytes);
+
+/* A copy of so many bytes took `us`. */
+void worth_learn(worth_pace *pace, size_t n_bytes, double us);
+
+/* A timeline that is to go on with a prompt which parts from what it holds. */
+typedef struct worth_cut {
+    uint32_t n_tokens;  /* it holds */
+    uint32_t n_history; /* of them, its last prompt's: what came after is one answer */
+    uint32_t n_common;  /* of them, the prompt's first ones */
+    uint32_t n_prompt;
+    uint32_t n_cost; /* of keeping it: worth_tokens */
+} worth_cut;
+
+/* Whether what the cut discards is to be kept for who comes back to it: it takes longer to read again than to copy. An answer
+ * in whose stead the prompt brings another one is not: its client has changed it for good, as templates do that drop
+ * reasoning. */
+bool worth_keeping(const worth_cut *c);
+
+#endif

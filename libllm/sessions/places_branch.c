@@ -1,0 +1,86 @@
+/* places_branch.c: what a cut would discard stays as another timeline, if reading it again takes longer than the copy. */
+#include <string.h>
+
+#include "policy/timeline.h"
+#include "sessions/places.h"
+
+static int32_t free_seat(const places *p)
+{
+    for (uint32_t i = 0; p->ground.model->info.shares_cells && i < p->options.n_named; i++) {
+        if (p->seats[i] == NULL) {
+            return (int32_t)i;
+        }
+    }
+    return SESSION_NO_SEAT;
+}
+
+/* The tokens that are to be kept; 0: the cut may discard what it will. */
+static uint32_t worth_of(const places *p, const session *s, const session_prompt *prompt)
+{
+    const uint32_t n = session_n_tokens(s);
+    const size_t n_bytes = free_seat(p) != SESSION_NO_SEAT ? 0 : session_state_bytes(s, n);
+    const worth_cut cut = {
+        .n_tokens = n,
+        .n_history = places_n_history(s),
+        .n_common = resume_common_prefix(session_tokens(s), n, prompt->tokens, prompt->n_tokens),
+        .n_prompt = prompt->n_tokens,
+        .n_cost = worth_tokens(&p->pace, n_bytes),
+    };
+    return n_bytes <= p->options.parked_bytes_max && worth_keeping(&cut) ? n - cut.n_common : 0;
+}
+
+static timeline timeline_of(const session *s)
+{
+    return (timeline){
+        .n_worth = s->n_left > 0 ? s->n_left : session_n_tokens(s),
+        .is_busy = !session_is_idle(s),
+        .is_anchored = s->record.is_pinned == LLM_PIN_ANCHORED,
+        .used = s->used,
+    };
+}
+
+/* Room for n_worth tokens beside s: what it takes is forgotten. NULL: there is none. */
+static session *make_room(places *p, const session *s, uint32_t n_worth)
+{
+    timeline timelines[TIMELINES_LOOKED_AT];
+    session *sessions[TIMELINES_LOOKED_AT];
+    uint32_t n = 0;
+    uint32_t index = 0;
+    session *t = NULL;
+    while (n < TIMELINES_LOOKED_AT && (t = places_next(p, s->owner, s->name, strlen(s->name), t)) != NULL) {
+        index = t == s ? n : index;
+        timelines[n] = timeline_of(t);
+        sessions[n++] = t;
+    }
+    const timeline_choice choice = timeline_aside(timelines, n, p->options.timelines_max, index, n_worth);
+    switch (choice.verb) {
+    case TIMELINE_CONTINUE: return NULL;
+    case TIMELINE_REPLACE: places_forget(p, sessions[choice.index]); break;
+    case TIMELINE_OPEN: break;
+    }
+    return places_open_branch(p, s);
+}
+
+bool places_keep_branch(places *p, session *s, const session_prompt *prompt)
+{
+    const bool may_be_kept = session_is_named(s) && !s->is_held && p->options.policy == LLM_POLICY_PARK &&
+                             s->record.state != LLM_STATE_TORN && session_n_tokens(s) > 0;
+    const uint32_t n_worth = may_be_kept ? worth_of(p, s, prompt) : 0;
+    session *branch = n_worth > 0 ? make_room(p, s, n_worth) : NULL;
+    if (branch == NULL) {
+        return false;
+    }
+    const int32_t seat = free_seat(p);
+    if (!session_duplicate(s, branch, seat)) {
+        places_close_session(p, branch);
+        return false;
+    }
+    if (seat != SESSION_NO_SEAT) {
+        p->seats[seat] = branch;
+    }
+    branch->n_left = n_worth;
+    places_used(p, s); /* the branch is the older one of the two */
+    page_count(p->ground.page, LLM_COUNTER_BRANCHES_KEPT, 1);
+    places_spill(p);
+    return true;
+}

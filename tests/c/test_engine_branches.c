@@ -1,0 +1,300 @@
+/* Conversations that part and are come back to: they read no more than somebody would who forgot nothing, below the number of
+ * seats and above it, in memory and on the disk; and what they say is what a fresh session says. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "engine_driver.h"
+
+enum {
+    N_CTX = 2048,
+    N_HEAD = 200,
+    N_END = 2,
+    N_MESSAGES_MAX = 24,
+    N_LEAVES = 3, /* of a conversation: what its client may come back to */
+    N_TALKS_MAX = 7,
+    N_ROUNDS = 40,
+    N_CLASSES = 4,
+    ANSWER_MAX = 60,
+    TIMELINES = 5,
+};
+
+static const char *const models[N_CLASSES] = {"sim:dense,length=0", "sim:window,window=64,length=0",
+                                              "sim:recurrent,length=0", "sim:hybrid,length=0"};
+
+/* A history, and what was consumed of it when it was left. */
+typedef struct leaf {
+    int32_t tokens[N_CTX];
+    uint32_t n;
+    uint32_t n_consumed;              /* of them: the end of the last turn is not */
+    uint32_t n_prompt;                /* idem, the last prompt */
+    int32_t messages[N_MESSAGES_MAX]; /* where they begin, the user's and the model's */
+    uint32_t n_messages;
+    uint64_t used;
+} leaf;
+
+typedef struct talk {
+    char name[32];
+    leaf leaves[N_LEAVES];
+    uint32_t n_leaves;
+} talk;
+
+typedef struct party {
+    driver *warm, *cold;
+    talk talks[N_TALKS_MAX];
+    uint32_t n_talks;
+    random_source random;
+    uint64_t clock;
+    uint64_t n_prefilled, n_needed;
+    uint64_t n_returns;
+} party;
+
+/* ---- the oracle: it forgets nothing that a client may come back to ---- */
+
+static uint32_t common(const leaf *l, const int32_t *prompt, uint32_t n_prompt)
+{
+    uint32_t n = 0;
+    while (n < l->n_consumed && n < n_prompt && l->tokens[n] == prompt[n]) {
+        n++;
+    }
+    return n;
+}
+
+/* At least one: logits come from nothing else, unless they were kept. */
+static uint32_t needed(const party *p, const int32_t *prompt, uint32_t n_prompt)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < p->n_talks; i++) {
+        for (uint32_t k = 0; k < p->talks[i].n_leaves; k++) {
+            const uint32_t n = common(&p->talks[i].leaves[k], prompt, n_prompt);
+            most = n > most ? n : most;
+        }
+    }
+    return n_prompt - (most < n_prompt ? most : n_prompt - 1);
+}
+
+/* ---- what a client does ---- */
+
+static leaf *latest(talk *t)
+{
+    leaf *l = &t->leaves[0];
+    for (uint32_t i = 1; i < t->n_leaves; i++) {
+        l = t->leaves[i].used > l->used ? &t->leaves[i] : l;
+    }
+    return l;
+}
+
+/* Where a branch goes: the one that was left longest ago is given up for it. */
+static leaf *another(talk *t)
+{
+    if (t->n_leaves < N_LEAVES) {
+        return &t->leaves[t->n_leaves++];
+    }
+    leaf *oldest = &t->leaves[0];
+    for (uint32_t i = 1; i < N_LEAVES; i++) {
+        oldest = t->leaves[i].used < oldest->used ? &t->leaves[i] : oldest;
+    }
+    return oldest;
+}
+
+static void cut_to_message(leaf *l, uint32_t i)
+{
+    l->n = (uint32_t)l->messages[i];
+    l->n_messages = i;
+}
+
+static void add_message(party *p, leaf *l)
+{
+    const uint32_t n = 40 + random_below(&p->random, 40);
+    l->messages[l->n_messages++] = (int32_t)l->n;
+    make_prompt(l->tokens + l->n, n, random_next(&p->random));
+    l->n += n;
+    l->n_prompt = l->n;
+}
+
+static void begin_talk(party *p, leaf *next)
+{
+    *next = (leaf){.n = N_HEAD};
+    make_prompt(next->tokens, N_HEAD, 1);
+    add_message(p, next);
+}
+
+/* What is asked for next: the first n_prompt tokens of *next. Which leaf it becomes. */
+static leaf *decide(party *p, talk *t, leaf *next)
+{
+    leaf *at = latest(t);
+    *next = *at;
+    switch (random_below(&p->random, 6)) {
+    case 0: /* another answer */
+        next->n = next->n_prompt;
+        next->n_messages--;
+        return another(t);
+    case 1: /* another last message */
+        cut_to_message(next, next->n_messages - 2);
+        add_message(p, next);
+        return another(t);
+    case 2: /* a branch, from one of the user's messages */
+        cut_to_message(next, random_below(&p->random, next->n_messages / 2) * 2);
+        add_message(p, next);
+        return another(t);
+    case 3: /* back to what was left */
+        at = &t->leaves[random_below(&p->random, t->n_leaves)];
+        p->n_returns += at != latest(t);
+        *next = *at;
+        break;
+    }
+    add_message(p, next);
+    return at;
+}
+
+static bool is_any_full(const talk *t)
+{
+    bool is_full = false;
+    for (uint32_t i = 0; i < t->n_leaves; i++) {
+        is_full = is_full || t->leaves[i].n_messages + 3 > N_MESSAGES_MAX || t->leaves[i].n + 200 > N_CTX;
+    }
+    return is_full;
+}
+
+static leaf *next_prompt(party *p, talk *t, leaf *next)
+{
+    if (t->n_leaves == 0 || is_any_full(t)) {
+        t->n_leaves = 0;
+        begin_talk(p, next);
+        return another(t);
+    }
+    return decide(p, t, next);
+}
+
+static void ask_next(party *p, talk *t)
+{
+    leaf next;
+    const uint32_t n_leaves = t->n_leaves;
+    leaf *at = next_prompt(p, t, &next);
+    if (t->n_leaves > n_leaves) {
+        at->n_consumed = 0; /* not there before */
+    }
+    const generate_call call = {.session = t->name,
+                                .prompt = next.tokens,
+                                .n_prompt = next.n_prompt,
+                                .max_tokens = 35 + random_below(&p->random, ANSWER_MAX - 35),
+                                .flags = LLM_GENERATE_IGNORE_END,
+                                .temperature = 1,
+                                .seed = random_next(&p->random) % 1000,
+                                .boundaries = next.messages,
+                                .n_boundaries = next.n_messages,
+                                .n_head = N_HEAD};
+    const answer *a = driver_wait(p->warm, driver_generate(p->warm, &call));
+    p->n_needed += needed(p, next.tokens, next.n_prompt);
+    p->n_prefilled += a->finished.n_prefilled;
+    CHECK_INT(a->finished.outcome, LLM_OUTCOME_LENGTH);
+    CHECK(driver_equals_cold(p->cold, &call, a));
+    next.messages[next.n_messages++] = (int32_t)next.n_prompt;
+    next.n = driver_tokens(p->warm, a->place, next.tokens, N_CTX);
+    CHECK(next.n >= next.n_prompt);
+    make_prompt(next.tokens + next.n, N_END, 2); /* the last token was not consumed, and a turn has an end */
+    next.n_consumed = next.n;
+    next.n += N_END;
+    next.used = ++p->clock;
+    *at = next;
+}
+
+/* ---- rounds ---- */
+
+typedef struct setting {
+    const char *model;
+    bool exact;
+    bool has_disk;
+    uint32_t n_talks, n_sessions;
+    uint64_t parked_bytes_max;
+    uint64_t seed;
+} setting;
+
+static void run_party(const setting *with)
+{
+    char directory[] = "/tmp/test_branches.XXXXXX";
+    CHECK(!with->has_disk || mkdtemp(directory) != NULL);
+    party *p = calloc(1, sizeof *p);
+    p->warm = driver_open(&(llm_engine_options){
+        .model = with->model,
+        .n_sessions = with->n_sessions,
+        .n_ctx = N_CTX,
+        .capacity_policy = LLM_POLICY_PARK,
+        .timelines_max = TIMELINES,
+        .parked_bytes_max = with->parked_bytes_max,
+        .exact = with->exact,
+        .state_dir = with->has_disk ? directory : NULL,
+    });
+    p->cold = driver_open(&(llm_engine_options){.model = with->model, .n_ctx = N_CTX});
+    p->random = (random_source){with->seed};
+    p->n_talks = with->n_talks;
+    for (uint32_t i = 0; i < p->n_talks; i++) {
+        snprintf(p->talks[i].name, sizeof p->talks[i].name, "talk-%u", i);
+    }
+    for (uint32_t round = 0; round < N_ROUNDS && check_failures == 0; round++) {
+        for (uint32_t i = 0; i < p->n_talks && check_failures == 0; i++) {
+            ask_next(p, &p->talks[i]);
+        }
+    }
+    const uint64_t n_kept = driver_counter(p->warm, LLM_COUNTER_BRANCHES_KEPT);
+    const uint64_t n_dropped = driver_counter(p->warm, LLM_COUNTER_PARKED_DROPPED);
+    const uint64_t n_evicted = driver_counter(p->warm, LLM_COUNTER_CHECKPOINTS_EVICTED);
+    CHECK_INT(driver_close(p->warm) + driver_close(p->cold), 0);
+    if (p->n_prefilled * 100 > p->n_needed * 105) {
+        printf("%s, %u talks, %u seats%s%s: %llu read, %llu needed\n", with->model, with->n_talks, with->n_sessions,
+               with->exact ? ", exact" : "", with->has_disk ? ", disk" : "", (unsigned long long)p->n_prefilled,
+               (unsigned long long)p->n_needed);
+    }
+    CHECK(p->n_prefilled * 100 <= p->n_needed * 105);
+    CHECK(n_kept > 0 && p->n_returns > 0);
+    CHECK(n_dropped == 0 && n_evicted == 0); /* the budgets are no part of this */
+    free(p);
+    if (with->has_disk) {
+        char command[64];
+        snprintf(command, sizeof command, "rm -rf %s", directory);
+        CHECK_INT(system(command), 0);
+    }
+}
+
+static void run_all(const setting *with)
+{
+    for (int i = 0; i < N_CLASSES && check_failures == 0; i++) {
+        for (int exact = 0; exact < 2 && check_failures == 0; exact++) {
+            setting each = *with;
+            each.model = models[i];
+            each.exact = exact == 1;
+            each.seed = with->seed + (uint64_t)(2 * i + exact);
+            run_party(&each);
+        }
+    }
+}
+
+static void one_conversation(void)
+{
+    run_all(&(setting){.n_talks = 1, .n_sessions = 4, .seed = 1});
+}
+
+static void fewer_than_seats(void)
+{
+    run_all(&(setting){.n_talks = 3, .n_sessions = 4, .seed = 11});
+}
+
+static void more_than_seats(void)
+{
+    run_all(&(setting){.n_talks = 7, .n_sessions = 2, .seed = 21});
+}
+
+/* Hardly anything stays in memory. */
+static void more_than_seats_on_the_disk(void)
+{
+    run_all(&(setting){.n_talks = 7, .n_sessions = 2, .has_disk = true, .parked_bytes_max = 100000, .seed = 31});
+}
+
+int main(void)
+{
+    RUN(one_conversation);
+    RUN(fewer_than_seats);
+    RUN(more_than_seats);
+    RUN(more_than_seats_on_the_disk);
+    return CHECK_RESULT();
+}

@@ -1,0 +1,81 @@
+#include "check.h"
+#include "policy/worth.h"
+
+enum { MIB = 1024 * 1024 };
+
+static void test_what_a_copy_costs(void)
+{
+    worth_pace pace = {0};
+    CHECK_INT(worth_tokens(&pace, (size_t)100 * MIB), 0); /* nothing is known yet */
+    pace.token_us = 1000;
+    CHECK_INT(worth_tokens(&pace, (size_t)100 * MIB), 0);
+    worth_learn(&pace, (size_t)10 * MIB, 5000);
+    CHECK_INT(worth_tokens(&pace, (size_t)100 * MIB), 50);
+    CHECK_INT(worth_tokens(&pace, MIB), 0); /* what is small is free */
+    pace.token_us = 1e-9;
+    CHECK(worth_tokens(&pace, SIZE_MAX) >= UINT32_MAX / 2);
+}
+
+static void test_learning(void)
+{
+    worth_pace pace = {.token_us = 1};
+    worth_learn(&pace, MIB, 1e9); /* the call itself, not the bytes */
+    CHECK_INT(worth_tokens(&pace, (size_t)2 * MIB), 0);
+    for (int i = 0; i < 50; i++) {
+        worth_learn(&pace, (size_t)4 * MIB, 400);
+    }
+    CHECK_INT(worth_tokens(&pace, (size_t)2 * MIB), 200);
+    for (int i = 0; i < 50; i++) {
+        worth_learn(&pace, (size_t)4 * MIB, 4000);
+    }
+    const uint32_t n = worth_tokens(&pace, (size_t)2 * MIB);
+    CHECK(n > 1990 && n <= 2000);
+}
+
+/* A conversation of 1,000 tokens whose last prompt had 900. */
+static worth_cut cut_at(uint32_t n_common, uint32_t n_prompt, uint32_t n_cost)
+{
+    return (worth_cut){
+        .n_tokens = 1000, .n_history = 900, .n_common = n_common, .n_prompt = n_prompt, .n_cost = n_cost};
+}
+
+static bool is_kept(uint32_t n_common, uint32_t n_prompt, uint32_t n_cost)
+{
+    const worth_cut c = cut_at(n_common, n_prompt, n_cost);
+    return worth_keeping(&c);
+}
+
+static void test_what_is_kept(void)
+{
+    CHECK(is_kept(400, 700, 0));    /* a branch */
+    CHECK(is_kept(890, 950, 0));    /* the last message is another one */
+    CHECK(is_kept(900, 900, 0));    /* the same prompt once more: another answer beside the first one */
+    CHECK(is_kept(600, 600, 0));    /* a shorter one */
+    CHECK(!is_kept(1000, 1100, 0)); /* nothing is lost */
+    CHECK(!is_kept(970, 970, 0));   /* next to nothing */
+}
+
+static void test_what_costs_more_is_not(void)
+{
+    CHECK(is_kept(400, 700, 599));
+    CHECK(!is_kept(400, 700, 600));
+}
+
+/* As templates do that leave out the reasoning of past answers, and what they had begun them with. */
+static void test_an_answer_that_its_client_changed_is_not(void)
+{
+    CHECK(!is_kept(900, 950, 0));
+    CHECK(!is_kept(940, 1500, 0));
+    CHECK(!is_kept(896, 950, 0));
+    CHECK(is_kept(895, 950, 0));
+}
+
+int main(void)
+{
+    RUN(test_what_a_copy_costs);
+    RUN(test_learning);
+    RUN(test_what_is_kept);
+    RUN(test_what_costs_more_is_not);
+    RUN(test_an_answer_that_its_client_changed_is_not);
+    return CHECK_RESULT();
+}
