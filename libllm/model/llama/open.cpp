@@ -316,8 +316,8 @@ void fill_info(model_llama *m, const model_options &o)
  * others nothing, but a pass takes neighbouring sequences only, and each its full context in memory. On a CPU idle
  * sessions in one pool made decoding three times slower, so attention-only models have separate streams there where the
  * memory suffices; with few attention layers (hybrid) or on a GPU the pool is better. The exact configuration has
- * separate streams, and keeps to kernels whose arithmetic does not depend on the shape of the batch. Flash attention is
- * for GPUs: on CPUs it makes decoding at a depth of 4096 tokens two to four times slower. */
+ * separate streams, and keeps to kernels whose arithmetic does not depend on the shape of the batch: without flash
+ * attention. Everything else has it where the model can: V lies by rows then, and a token's is one write per layer. */
 bool wants_streams(const model_llama *m, const model_options &o, uint32_t n_cells)
 {
     const bool attends_only = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
@@ -337,7 +337,7 @@ llama_context_params context_params(const model_llama *m, const model_options &o
     p.n_outputs_max = std::min(p.n_batch, o.n_seq + MODEL_OUTPUTS_BESIDE);
     p.n_threads = o.n_threads > 0 ? o.n_threads : model_llama_cores();
     p.n_threads_batch = p.n_threads;
-    p.flash_attn_type = gpus_of(o).empty() ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
+    p.flash_attn_type = o.exact ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
     p.kv_unified = !o.exact; /* until size_memory knows better */
     p.swa_full = false;
     p.embeddings = false;
@@ -432,8 +432,8 @@ void identify(model_llama *m, const model_options &o)
         throw refusal(LLM_MODEL_LOAD, std::string("cannot read the model ") + o.path + " to its end");
     }
     const bool is_long = has_long_rope && llama_n_ctx_seq(m->context) > short_rope_tokens(m);
-    model_llama_geometry(std::string("llama ") + llama_version() + " k f16 v f16 flash " +
-                             (gpus_of(o).empty() ? "off" : "auto") + (is_long ? " rope long" : " rope short") +
+    model_llama_geometry(std::string("llama ") + llama_version() + " k f16 v f16 flash " + (o.exact ? "off" : "auto") +
+                             (is_long ? " rope long" : " rope short") +
                              (m->info.shares_cells ? " unified" : " streams " + std::to_string(o.n_seq)),
                          m->info.geometry);
 }
