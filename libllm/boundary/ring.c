@@ -129,6 +129,11 @@ void ring_commit(ring *r, size_t n_bytes)
     atomic_store_explicit(&r->published, r->reserved_at + record_size(n_bytes), memory_order_release);
 }
 
+uint64_t ring_committed(const ring *r)
+{
+    return atomic_load_explicit(&r->published, memory_order_relaxed); /* own index */
+}
+
 const void *ring_peek(ring *r, size_t *n_bytes)
 {
     uint64_t at = atomic_load_explicit(&r->released, memory_order_relaxed); /* own index */

@@ -19,6 +19,8 @@ size_t ring_record_max(const ring *r);
 void *ring_reserve(ring *r, size_t n_bytes);
 void ring_commit(ring *r, size_t n_bytes);
 
+uint64_t ring_committed(const ring *r); /* producer: bytes so far; grows with every record */
+
 /* Consumer: the oldest record, or NULL when empty; stays valid until ring_release. */
 const void *ring_peek(ring *r, size_t *n_bytes);
 void ring_release(ring *r);

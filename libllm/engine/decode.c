@@ -96,7 +96,20 @@ void decode_deliver(decode *d)
         all = deliver_all(d);
     }
     d->is_undelivered = !all;
-    doorbell_ring(d->event_bell);
+    if (ring_committed(d->events) != d->n_rung) {
+        d->n_rung = ring_committed(d->events);
+        doorbell_ring(d->event_bell);
+    }
+}
+
+void decode_was_pushed(decode *d, const wire_command *c)
+{
+    if (c->op == LLM_COMMAND_GENERATE) {
+        atomic_fetch_add(&d->pushed.n_generate, 1);
+    } else if (c->op == LLM_COMMAND_CANCEL) {
+        atomic_store(&d->pushed.cancelled, c->request);
+        atomic_fetch_add(&d->pushed.n_cancel, 1);
+    }
 }
 
 /* ---- the thread ---- */
@@ -146,6 +159,7 @@ static void expire(decode *d)
     places_removing_begin(d->places);
     const uint64_t oldest = places_expire(d->places, now > d->idle_ms_max ? now - d->idle_ms_max : 0);
     places_removing_end_unasked(d->places);
+    d->may_reseat = true;
     const uint64_t next = oldest != 0 ? oldest + d->idle_ms_max + 1 : now + d->idle_ms_max;
     d->expire_at_ms = next > now ? next : now + 1;
 }
@@ -214,6 +228,8 @@ int decode_start(decode *d)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&d->stop_asked, false);
+    d->step.stop = decode_stops;
+    d->step.stop_context = d;
     d->places->forgotten = decode_forgotten;
     d->places->forgotten_context = d;
     atomic_store(&d->life, DECODE_SERVING); /* before the thread exists: whoever may push once this returns, may push */

@@ -3,6 +3,9 @@
  *
  *   every loop:  take commands -> start what can start -> take what was picked -> one step -> deliver events -> (sleep)
  *
+ * A step of two calls delivers and takes commands between them. One that only prefills is given up for what has come, where
+ * the model can (decode_step.c).
+ *
  * A step that fails is retried after making room, or fails exactly the requests whose sessions it harmed. Nothing here
  * waits for a reader: what the event ring does not take stays in the outboxes (outbox.h) and in `notices`. */
 #ifndef LLM_DECODE_H
@@ -37,6 +40,14 @@ typedef struct deferred {
     struct deferred *next;
 } deferred;
 
+/* What a model call under way need know of commands that are not yet taken. Counted once they are in the ring: what is
+ * seen here can be taken, and some of it may have been already. */
+typedef struct decode_pushed {
+    _Atomic uint32_t n_generate;
+    _Atomic uint32_t n_cancel;
+    _Atomic uint64_t cancelled; /* the last one's request */
+} decode_pushed;
+
 typedef enum decode_life {
     DECODE_NEW,
     DECODE_SERVING, /* the thread exists, or is just being made: commands pushed now are carried out */
@@ -51,12 +62,16 @@ typedef struct decode {
     ring *commands;         /* consumer: this thread */
     ring *events;           /* producer: this thread */
     doorbell *command_bell; /* rung by the loop thread: commands pushed, or room in the event ring */
-    doorbell *event_bell;   /* rung here, once a loop */
+    doorbell *event_bell;   /* rung here, once a delivery in which there was something */
 
     pthread_t thread;
     _Atomic(decode_life) life;   /* writer: the owner thread */
     _Atomic bool stop_asked;     /* writer: the owner thread */
     _Atomic bool events_blocked; /* set here, taken by the loop thread: events wait for room in the ring */
+    decode_pushed pushed;        /* writer: the loop thread */
+    uint32_t taken_generate;     /* what `pushed` said before commands were last taken */
+    uint32_t taken_cancel;       /* idem */
+    bool was_stopped;            /* the last call was given up for a newcomer */
 
     request *requests[LLM_REQUESTS_MAX]; /* live, in order of arrival, ENDED ones until delivered */
     uint32_t n_requests;
@@ -68,11 +83,12 @@ typedef struct decode {
     uint32_t n_replies_due; /* commands whose reply waits for the store */
     deferred *deferred;     /* those of them that have not begun, in order of arrival; owned */
     bool is_undelivered;    /* something is left that the event ring did not take */
+    uint64_t n_rung;        /* ring_committed of the events that the bell was rung for */
 
     step step;
     sampling_threads *sampling; /* owned: the threads that pick what takes long */
-    bool may_reseat; /* a request has ended, KV cells were given back, or the store has read a state: who has no seat
-                      * may try again */
+    bool may_reseat;      /* a request has ended, KV cells were given back, the store has read a state, or a command has
+                      * changed a session: who has no seat may try again */
     uint64_t idle_ms_max; /* 0: sessions do not expire */
     idle_clock idle_clock;
     uint64_t expire_at_ms; /* by idle_clock: when to look for expired sessions next; 0: nothing expires */
@@ -93,6 +109,9 @@ void decode_deliver(decode *d);
  * is drained between calls, each makes progress until nothing is left. Owner thread. */
 void decode_finish(decode *d);
 
+/* A command is in the ring now, checked. Loop thread. */
+void decode_was_pushed(decode *d, const wire_command *c);
+
 /* decode_command.c: takes commands off the ring as long as their answers have room. */
 void decode_take_commands(decode *d);
 void decode_start_waiting(decode *d);
@@ -112,5 +131,6 @@ void decode_save_all(decode *d); /* orderly stop: what commands wait for gets it
 /* decode_step.c: one step of the model for all that can run. False: nothing to do. */
 bool decode_step(decode *d);
 void decode_take_sampled(decode *d); /* what the threads have picked */
+bool decode_stops(void *d);          /* step.h: stop */
 
 #endif

@@ -273,7 +273,7 @@ static bool wants_seat(const decode *d, const request *r, bool may_reseat, bool 
 {
     switch (r->phase) {
     case REQUEST_WAITING:
-        if (is_too_early(d, r)) {
+        if (is_too_early(d, r) || (r->waits_for_seat && !may_reseat)) {
             return false;
         }
         return r->session == NULL ? has_scratch : r->session->running == NULL && r->session->waiting == &r->run.claim;
@@ -344,7 +344,7 @@ static void ask_for_seat(decode *d, request *r)
             decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
         }
         break;
-    case SEAT_LATER: break;
+    case SEAT_LATER: r->waits_for_seat = begins; break;
     case SEAT_NEVER: decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_CAPACITY); break;
     case SEAT_NO_CELLS: decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS); break;
     }
@@ -388,12 +388,17 @@ static void apply(decode *d, const wire_command *c)
     case LLM_COMMAND_GENERATE: generate(d, c); break;
     case LLM_COMMAND_CANCEL: cancel(d, c); break;
     case LLM_COMMAND_PAUSE: pause_request(d, c); break;
-    default: decode_session_command(d, c); break;
+    default:
+        decode_session_command(d, c);
+        d->may_reseat = true; /* it may have freed a seat, or cells */
+        break;
     }
 }
 
 void decode_take_commands(decode *d)
 {
+    d->taken_generate = atomic_load(&d->pushed.n_generate);
+    d->taken_cancel = atomic_load(&d->pushed.n_cancel);
     /* Each command needs room for at most one notice, now or when the store is done: when there is none, it waits in
      * the ring. */
     while (d->n_notices + d->n_replies_due < LLM_REQUESTS_MAX) {

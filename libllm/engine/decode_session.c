@@ -234,7 +234,6 @@ static void park(decode *d, const wire_command *c)
             status = LLM_NO_MEMORY;
         }
     }
-    d->may_reseat = true;
     decode_reply(d, c->request, status, latest_of(d, c));
 }
 

@@ -130,13 +130,74 @@ static void call(decode *d, unsigned parts)
 {
     for (;;) {
         switch (step_call(&d->step, parts)) {
-        case MODEL_OK: sample(d); return;
+        case MODEL_OK:
+            d->was_stopped = false;
+            sample(d);
+            return;
         case MODEL_NO_CELLS: make_room(d); break;
+        case MODEL_STOPPED: d->was_stopped = true; return;
         case MODEL_INVALID:
         case MODEL_FAILED_BATCH:
         case MODEL_FAILED_ALL: end_torn(d); return;
         }
     }
+}
+
+/* ---- a call that is given up ---- */
+
+static bool is_called(const decode *d, uint64_t id)
+{
+    for (uint32_t i = 0; i < d->step.n_runs; i++) {
+        if (d->step.is_called[i] && request_of_run(d->step.runs[i])->id == id) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t n_called(const step *t)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n_runs; i++) {
+        n += t->is_called[i];
+    }
+    return n;
+}
+
+/* The only one that the call is for has been cancelled. Of several cancels since, one may have been its. */
+static bool is_wanted(const decode *d)
+{
+    const uint32_t n = atomic_load(&d->pushed.n_cancel) - d->taken_cancel;
+    return n == 0 || n_called(&d->step) > 1 || (n == 1 && !is_called(d, atomic_load(&d->pushed.cancelled)));
+}
+
+static schedule_call call_in_hand(const decode *d)
+{
+    return (schedule_call){
+        .elapsed_us = (double)(session_clock_us() - d->step.call_began_us),
+        .expected_us = step_expected_us(&d->step),
+        .is_wanted = is_wanted(d),
+        .has_newcomer = atomic_load(&d->pushed.n_generate) != d->taken_generate,
+        .was_stopped = d->was_stopped,
+    };
+}
+
+/* Asked by the model, while it is at a call that only prefills. */
+bool decode_stops(void *context)
+{
+    const decode *d = context;
+    const schedule_call c = call_in_hand(d);
+    return schedule_stops(&c);
+}
+
+/* ---- one step ---- */
+
+/* What the decode call has made need not wait for the prefill call, and a cancel counts for it. */
+static void deliver_between(decode *d)
+{
+    step_drop_ended(&d->step);
+    decode_deliver(d);
+    decode_take_commands(d);
 }
 
 bool decode_step(decode *d)
@@ -150,6 +211,9 @@ bool decode_step(decode *d)
         call(d, STEP_ALL);
     } else {
         call(d, STEP_DECODE);
+        if (step_has(&d->step, STEP_DECODE) && step_has(&d->step, STEP_PREFILL)) {
+            deliver_between(d);
+        }
         call(d, STEP_PREFILL);
     }
     return true;

@@ -120,6 +120,7 @@ static int status_of(model_result result)
     switch (result) {
     case MODEL_OK: return LLM_OK;
     case MODEL_NO_CELLS: return LLM_NO_CELLS;
+    case MODEL_STOPPED: return LLM_CANCELLED;
     case MODEL_INVALID:
     case MODEL_FAILED_BATCH:
     case MODEL_FAILED_ALL: break;
@@ -133,10 +134,18 @@ static void take_logits(llm_session *d, const float *logits)
     d->has_logits = true;
 }
 
+static bool is_cancelled(void *context)
+{
+    const llm_session *d = context;
+    return atomic_load(&d->cancelled);
+}
+
 /* One step for this session alone. No decode thread runs: its step is at hand. */
 static int step_alone(llm_session *d)
 {
     step *t = &d->engine->decode.step;
+    t->stop = is_cancelled;
+    t->stop_context = d;
     step_begin(t);
     step_add(t, &d->run);
     step_plan(t);
@@ -201,6 +210,9 @@ static int consume_prompt(llm_session *d)
             return LLM_CANCELLED;
         }
         status = step_alone(d);
+    }
+    if (status == LLM_CANCELLED) {
+        atomic_store(&d->cancelled, false);
     }
     return status;
 }

@@ -432,6 +432,7 @@ int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes)
     }
     memcpy(record, message, n_bytes);
     ring_commit(engine->commands, n_bytes);
+    decode_was_pushed(&engine->decode, &command);
     doorbell_ring(engine->command_bell);
     return LLM_OK;
 }

@@ -22,17 +22,19 @@ uint32_t run_prefill_left(const run *r)
     return r->is_decoding ? 0 : cuts_next(&r->cuts) - session_n_tokens(r->session);
 }
 
-void run_take_checkpoint(run *r, const float *logits, uint32_t checkpoint_every)
+uint32_t run_checkpoint_overdue(const run *r, uint32_t checkpoint_every)
+{
+    const session *s = r->session;
+    const uint32_t n_tokens = session_n_tokens(s) + 1;
+    return r->is_decoding && session_takes_checkpoints(s) && cuts_is_due(n_tokens, s->checkpoint_at, checkpoint_every)
+               ? n_tokens - s->checkpoint_at - checkpoint_every + 1
+               : 0;
+}
+
+void run_take_cut(run *r, const float *logits)
 {
     session *s = r->session;
-    const uint32_t n_tokens = session_n_tokens(s);
-    if (r->is_decoding) {
-        if (cuts_is_due(n_tokens, s->checkpoint_at, checkpoint_every)) {
-            session_checkpoint(s, NULL, false);
-        }
-        return;
-    }
-    const cut due = cuts_reached(&r->cuts, n_tokens);
+    const cut due = cuts_reached(&r->cuts, session_n_tokens(s));
     if (due == CUT_NONE) {
         return;
     }

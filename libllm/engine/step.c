@@ -39,7 +39,7 @@ void step_begin(step *t)
     t->n_runs = 0;
 }
 
-/* In the order of their seats: where sequences have cells of their own, neighbours go through the model in one pass. */
+/* In the order of their seats: where sequences have cells of their own, neighbours go through attention together. */
 void step_add(step *t, run *r)
 {
     assert(t->n_runs < LLM_SEQUENCES_MAX);
@@ -51,18 +51,35 @@ void step_add(step *t, run *r)
     t->runs[at] = r;
 }
 
+/* At most one checkpoint of those that decode a step: those that began together come to theirs together. */
+static void choose_checkpoint(step *t)
+{
+    uint32_t most = 0;
+    t->checkpoint = NULL;
+    for (uint32_t i = 0; i < t->n_runs; i++) {
+        const uint32_t overdue = run_checkpoint_overdue(t->runs[i], t->checkpoint_every);
+        if (overdue > most) {
+            most = overdue;
+            t->checkpoint = t->runs[i];
+        }
+    }
+}
+
 void step_plan(step *t)
 {
     uint32_t prefill_left[LLM_SEQUENCES_MAX];
     for (uint32_t i = 0; i < t->n_runs; i++) {
         prefill_left[i] = run_prefill_left(t->runs[i]);
     }
+    choose_checkpoint(t);
     schedule_step(
         &(schedule_input){
             .n_runs = t->n_runs,
             .prefill_left = prefill_left,
             .n_batch = t->model->info.n_batch,
             .mixed_calls = t->model->info.mixed_calls,
+            .is_stoppable = t->model->info.is_stoppable,
+            .takes_checkpoint = t->checkpoint != NULL,
             .turn = t->turn++,
             .gap_ms_target = t->gap_ms_target,
             .pace = t->pace,
@@ -95,13 +112,17 @@ static bool is_alive(const run *r)
     return r->session != NULL && r->session->seat != SESSION_NO_SEAT;
 }
 
+static step_part part_of(const run *r)
+{
+    return r->is_decoding ? STEP_DECODE : STEP_PREFILL;
+}
+
 static void build_batch(step *t, unsigned parts)
 {
     t->batch.n = 0;
     for (uint32_t i = 0; i < t->n_runs; i++) {
         const run *r = t->runs[i];
-        const step_part part = r->is_decoding ? STEP_DECODE : STEP_PREFILL;
-        t->is_called[i] = t->take[i] > 0 && is_alive(r) && (parts & part) != 0;
+        t->is_called[i] = t->take[i] > 0 && is_alive(r) && (parts & (unsigned)part_of(r)) != 0;
         if (t->is_called[i]) {
             add_tokens(t, i);
         }
@@ -132,9 +153,12 @@ static model_result call_model(step *t)
     }
     page_gauge(t->page, LLM_COUNTER_IN_STEP, 1);
     last_words_working(name_sessions, t);
-    const uint64_t begin_us = session_clock_us();
+    const bool may_stop = n_decode == 0 && t->stop != NULL && t->model->info.is_stoppable;
+    t->batch.stop = may_stop ? t->stop : NULL;
+    t->batch.stop_context = t->stop_context;
+    t->call_began_us = session_clock_us();
     const model_result result = t->model->ops->decode(t->model, &t->batch);
-    const uint64_t us = session_clock_us() - begin_us;
+    const uint64_t us = session_clock_us() - t->call_began_us;
     last_words_working(NULL, NULL);
     page_gauge(t->page, LLM_COUNTER_IN_STEP, 0);
 
@@ -146,6 +170,11 @@ static model_result call_model(step *t)
         page_count(t->page, LLM_COUNTER_PREFILL_TOKENS, t->batch.n - n_decode);
     }
     return result;
+}
+
+double step_expected_us(const step *t)
+{
+    return t->pace.prefill_token_us * t->batch.n;
 }
 
 float *step_logits(step *t, uint32_t run_index)
@@ -164,8 +193,13 @@ static void consume(step *t)
         }
     }
     for (uint32_t i = 0; i < t->n_runs; i++) {
-        if (t->is_called[i]) {
-            run_take_checkpoint(t->runs[i], step_logits(t, i), t->checkpoint_every);
+        run *r = t->runs[i];
+        if (t->is_called[i] && !r->is_decoding) {
+            run_take_cut(r, step_logits(t, i));
+        } else if (t->is_called[i] && r == t->checkpoint) {
+            const uint64_t begin_us = session_clock_us();
+            session_checkpoint(r->session, NULL, false);
+            schedule_learn_checkpoint(&t->pace, (double)(session_clock_us() - begin_us));
         }
     }
 }
@@ -186,6 +220,27 @@ static void tear_harmed(step *t, model_result result)
     }
 }
 
+bool step_has(const step *t, step_part part)
+{
+    bool has = false;
+    for (uint32_t i = 0; i < t->n_runs; i++) {
+        has = has || (t->take[i] > 0 && part_of(t->runs[i]) == part);
+    }
+    return has;
+}
+
+void step_drop_ended(step *t)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n_runs; i++) {
+        if (t->runs[i]->session != NULL) {
+            t->runs[n] = t->runs[i];
+            t->take[n++] = t->take[i];
+        }
+    }
+    t->n_runs = n;
+}
+
 model_result step_call(step *t, unsigned parts)
 {
     build_batch(t, parts);
@@ -195,7 +250,8 @@ model_result step_call(step *t, unsigned parts)
     const model_result result = call_model(t);
     switch (result) {
     case MODEL_OK: consume(t); break;
-    case MODEL_NO_CELLS: break;
+    case MODEL_NO_CELLS:
+    case MODEL_STOPPED: break;
     case MODEL_INVALID:
     case MODEL_FAILED_BATCH:
     case MODEL_FAILED_ALL: tear_harmed(t, result); break;

@@ -24,8 +24,13 @@ typedef struct step {
     uint32_t gap_ms_target;
     uint32_t checkpoint_every;
 
+    /* NULL, or whether the call in hand, which only prefills, is to be given up: asked often while it runs */
+    bool (*stop)(void *context);
+    void *stop_context;
+
     uint32_t turn;
     schedule_pace pace;
+    uint64_t call_began_us; /* the call in hand, or the last one */
 
     /* the step in hand: one entry per run, then per batch token */
     uint32_t n_runs;
@@ -33,6 +38,7 @@ typedef struct step {
     uint32_t take[LLM_SEQUENCES_MAX];
     uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the run's last token */
     bool is_called[LLM_SEQUENCES_MAX];     /* the run has tokens in the call in hand */
+    run *checkpoint;                       /* that decodes, and whose checkpoint is taken after it; or NULL */
     model_batch batch;
     int32_t *tokens; /* n_batch each, owned */
     int32_t *positions;
@@ -49,12 +55,22 @@ void step_begin(step *t);
 void step_add(step *t, run *r);
 void step_plan(step *t);
 
+/* Who has ended since, and may be freed, is in the step no longer. */
+void step_drop_ended(step *t);
+
+/* The step is planned: some of these parts have tokens in it. */
+bool step_has(const step *t, step_part part);
+
 /* One model call for the runs of these parts whose sessions still have seats.
  *   MODEL_OK            nobody was left to call for, or: the sessions hold what was consumed, checkpoints that were due are
  *                       taken, and step_logits has what is to be sampled
  *   MODEL_NO_CELLS      nothing changed, and is_called says who asked: make room and call again, or give up
+ *   MODEL_STOPPED       nothing changed: it was to be given up
  *   anything else       the sessions that the failure harmed are torn */
 model_result step_call(step *t, unsigned parts);
+
+/* What the call in hand should take by what is known; 0: nothing is. It only prefills. */
+double step_expected_us(const step *t);
 
 /* After a call that succeeded: n_vocab logits behind the run's last token, valid until the next call, which a sampler may
  * modify. NULL: none were asked for. */

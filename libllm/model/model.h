@@ -61,23 +61,28 @@ typedef struct model_info {
     model_checkpoint_kind checkpoint;
     bool shares_cells;    /* a copied sequence costs no cells until it grows */
     bool mixed_calls;     /* one call may hold decode and prefill tokens at no extra cost */
+    bool is_stoppable;    /* a call can be given up: model_batch.stop */
     uint8_t identity[16]; /* the model's file alone: whatever the options, its tokens mean the same */
     uint8_t geometry[16]; /* what the bytes of a saved state depend on beside the model: see state_load */
 } model_info;
 
-/* Tokens of one decode call. Tokens of one sequence are consecutive and in order, and start at its position. */
+/* Tokens of one decode call. Tokens of one sequence are consecutive and in order, and start at its position. The sequences
+ * may be any, in any order. */
 typedef struct model_batch {
     uint32_t n;
     const int32_t *tokens;
     const int32_t *positions;
     const uint16_t *seqs;
-    const uint8_t *outputs; /* 1: logits wanted after this token; at most info.n_outputs_max in all */
+    const uint8_t *outputs;      /* 1: logits wanted after this token; at most info.n_outputs_max in all */
+    bool (*stop)(void *context); /* NULL, or asked often during the call: true gives it up; info.is_stoppable */
+    void *stop_context;
 } model_batch;
 
 /* What a decode call did. */
 typedef enum model_result {
     MODEL_OK,           /* all tokens consumed */
     MODEL_NO_CELLS,     /* no room in the KV cache; nothing changed */
+    MODEL_STOPPED,      /* given up as asked; nothing changed */
     MODEL_INVALID,      /* the batch breaks a rule (ids, positions, sizes); nothing changed */
     MODEL_FAILED_BATCH, /* state of the sequences in the batch is not trusted; others are unharmed */
     MODEL_FAILED_ALL,   /* state of every sequence is not trusted */

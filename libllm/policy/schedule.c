@@ -1,26 +1,45 @@
 #include "policy/schedule.h"
 
 enum {
-    CHUNK_MIN = 32,    /* below this a step's fixed costs dominate */
-    CHUNK_FIRST = 128, /* before anything has been measured */
-    ALONE_MS = 500     /* a step in which nobody decodes: only a cancel or a newcomer waits for its end */
+    CHUNK_FIRST = 128,   /* before anything has been measured */
+    CHUNK_MIN = 32,      /* of a call of its own: below this its fixed costs dominate */
+    CHUNK_MIXED_MIN = 8, /* beside decoding, where every token costs the same */
+    CHUNK_GRAIN = 64,    /* kernels work on blocks of that many */
+    ALONE_MS = 500,      /* a step in which nobody decodes, and that cannot be given up */
+    ALONE_STEPS = 12     /* idem: then reading the weights is a small part of it */
 };
+
+/* What a step beside decoding runs may take, without them. */
+static double gap_left_us(const schedule_input *in)
+{
+    const double target_us = 1000.0 * in->gap_ms_target;
+    const double step_us = in->pace.decode_us;
+    const double gap_us = target_us > 2 * step_us ? target_us : 2 * step_us;
+    return gap_us - step_us - (in->takes_checkpoint ? in->pace.checkpoint_us : 0);
+}
+
+static double alone_us(const schedule_input *in)
+{
+    const double us = 1000.0 * (in->gap_ms_target > ALONE_MS ? in->gap_ms_target : ALONE_MS);
+    return us > ALONE_STEPS * in->pace.decode_us ? us : ALONE_STEPS * in->pace.decode_us;
+}
 
 uint32_t schedule_chunk(const schedule_input *in, uint32_t n_decoding)
 {
-    uint32_t room = in->n_batch;
-    if (in->mixed_calls) {
-        room -= n_decoding;
+    const bool is_mixed = in->mixed_calls && n_decoding > 0;
+    const uint32_t room = in->n_batch - (is_mixed ? n_decoding : 0);
+    const uint32_t least = is_mixed ? CHUNK_MIXED_MIN : CHUNK_MIN;
+    if (n_decoding == 0 && in->is_stoppable) {
+        return room;
     }
     if (in->pace.prefill_token_us <= 0) {
         return CHUNK_FIRST < room ? CHUNK_FIRST : room;
     }
-    const double step_us = n_decoding > 0 ? in->pace.decode_us : 0;
-    const uint32_t target_ms = n_decoding > 0 || in->gap_ms_target > ALONE_MS ? in->gap_ms_target : ALONE_MS;
-    const double target_us = 1000.0 * target_ms;
-    const double gap_us = target_us > 2 * step_us ? target_us : 2 * step_us;
-    const double fits = (gap_us - step_us) / in->pace.prefill_token_us;
-    uint32_t chunk = fits < CHUNK_MIN ? CHUNK_MIN : (fits < room ? (uint32_t)fits : room);
+    const double fits = (n_decoding > 0 ? gap_left_us(in) : alone_us(in)) / in->pace.prefill_token_us;
+    uint32_t chunk = fits < least ? least : (fits < room ? (uint32_t)fits : room);
+    if (n_decoding == 0 && chunk > CHUNK_GRAIN) {
+        chunk -= chunk % CHUNK_GRAIN;
+    }
     return chunk < room ? chunk : room;
 }
 
@@ -86,6 +105,11 @@ static void average(double *value, double sample)
     *value = *value <= 0 ? sample : *value + weight * (sample - *value);
 }
 
+bool schedule_stops(const schedule_call *c)
+{
+    return !c->is_wanted || (c->has_newcomer && !c->was_stopped && 2 * c->elapsed_us < c->expected_us);
+}
+
 void schedule_learn(schedule_pace *pace, uint32_t n_prefill, uint32_t n_decode, double us)
 {
     if (n_prefill == 0) {
@@ -96,7 +120,12 @@ void schedule_learn(schedule_pace *pace, uint32_t n_prefill, uint32_t n_decode, 
     }
     const double rest_us = n_decode > 0 ? us - pace->decode_us : us;
     /* A handful of tokens costs what any step costs: it says nothing about the price of a token. */
-    if (rest_us > 0 && n_prefill >= CHUNK_MIN) {
+    if (rest_us > 0 && n_prefill >= (n_decode > 0 ? CHUNK_MIXED_MIN : CHUNK_MIN)) {
         average(&pace->prefill_token_us, rest_us / n_prefill);
     }
+}
+
+void schedule_learn_checkpoint(schedule_pace *pace, double us)
+{
+    average(&pace->checkpoint_us, us);
 }

@@ -1,4 +1,5 @@
-/* schedule.h: which tokens of which generations go into the next step. Pure: no clock, no allocation, no model. */
+/* schedule.h: which tokens of which generations go into the next step, and whether a step under way is given up. Pure: no
+ * clock, no allocation, no model. */
 #ifndef LLM_SCHEDULE_H
 #define LLM_SCHEDULE_H
 
@@ -9,6 +10,7 @@
 typedef struct schedule_pace {
     double decode_us;        /* one step that only decodes */
     double prefill_token_us; /* one prompt token beside it */
+    double checkpoint_us;    /* a checkpoint of a session that decodes */
 } schedule_pace;
 
 typedef struct schedule_input {
@@ -16,6 +18,8 @@ typedef struct schedule_input {
     const uint32_t *prefill_left; /* per run: prompt tokens still to consume; 0: it decodes */
     uint32_t n_batch;             /* most tokens of one model call, >= n_runs */
     bool mixed_calls;             /* decode and prefill share one call; otherwise each has a call of its own */
+    bool is_stoppable;            /* a call can be given up: its length makes nobody wait */
+    bool takes_checkpoint;        /* this step, of a session that decodes */
     uint32_t turn;                /* counts steps: whose prefill goes first rotates with it */
     uint32_t gap_ms_target;
     schedule_pace pace;
@@ -26,14 +30,31 @@ typedef struct schedule_input {
  *   - prefill shares what the chunk allows: with mixed calls evenly among all that wait (a short prompt is done
  *     early, a long one does not starve); without, to one run at a time, in rotation
  *   - the chunk is sized in time, so that the gap it causes to decoding runs stays at the larger of twice the plain
- *     step and gap_ms_target. Where nobody decodes it takes half a second (or gap_ms_target, if that is longer), as
- *     large calls cost less per token; a cancel is seen, and a newcomer gets its share, within as much */
+ *     step and gap_ms_target
+ *   - where nobody decodes it is as large as a call may be, as every call reads all weights; unless it cannot be given up:
+ *     then it takes half a second, gap_ms_target, or twelve plain steps, whichever is longest */
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
 /* The prefill tokens one step may hold. */
 uint32_t schedule_chunk(const schedule_input *in, uint32_t n_decoding);
 
+/* A call that only prefills, under way. */
+typedef struct schedule_call {
+    double elapsed_us;
+    double expected_us; /* in all; 0: not known */
+    bool is_wanted;     /* some of its prompts are still asked for */
+    bool has_newcomer;  /* somebody has come who is not in it */
+    bool was_stopped;   /* the one before it was, for a newcomer */
+} schedule_call;
+
+/* Whether to give it up: nothing of it is wanted any more; or somebody has come who would wait longer for its end than what
+ * is lost took, and who could not stop it again and again. */
+bool schedule_stops(const schedule_call *c);
+
 /* Updates the averages with a step of n_prefill and n_decode tokens that took `us`. */
 void schedule_learn(schedule_pace *pace, uint32_t n_prefill, uint32_t n_decode, double us);
+
+/* ... and with a checkpoint. */
+void schedule_learn_checkpoint(schedule_pace *pace, double us);
 
 #endif

@@ -388,10 +388,15 @@ static checkpoint *save_checkpoint(session *s, const float *logits, bool whole)
     return c;
 }
 
+bool session_takes_checkpoints(const session *s)
+{
+    return model_of(s)->info.checkpoint != MODEL_CHECKPOINT_NONE;
+}
+
 void session_checkpoint(session *s, const float *logits, bool prefix)
 {
     const bool whole = prefix; /* it shall outlive the sessions that hold its attention */
-    if (!whole && model_of(s)->info.checkpoint == MODEL_CHECKPOINT_NONE) {
+    if (!whole && !session_takes_checkpoints(s)) {
         return;
     }
     checkpoint_store *store = s->ground->checkpoints;

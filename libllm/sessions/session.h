@@ -142,6 +142,7 @@ bool session_cut(session *s, uint32_t n_tokens);
 /* Keeps the state (where a cut could not bring it back) and, if given, the logits after the last resident token. The
  * `prefix` of many sessions is kept whole and pinned by this one. */
 void session_checkpoint(session *s, const float *logits, bool prefix);
+bool session_takes_checkpoints(const session *s); /* a cut cannot bring everything back */
 void session_keep_logits(session *s, const float *logits);
 
 /* ---- seats ---- */

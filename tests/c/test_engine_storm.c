@@ -204,6 +204,13 @@ static void on_hybrid(void)
     rage("sim:hybrid,cells=500", "sim:hybrid", LLM_POLICY_PARK, 3, 12);
 }
 
+/* Long enough that some are given up on the way. */
+static void with_calls_that_take_time(void)
+{
+    rage("sim:dense,token_us=20", "sim:dense", LLM_POLICY_EVICT, 4, 19);
+    rage("sim:window,window=50,token_us=20", "sim:window", LLM_POLICY_PARK, 3, 20);
+}
+
 static void with_faults_on_dense_and_window(void)
 {
     rage("sim:dense,fail_every=41", "sim:dense", LLM_POLICY_EVICT, 4, 13);
@@ -224,6 +231,7 @@ int main(void)
     RUN(on_window);
     RUN(on_recurrent);
     RUN(on_hybrid);
+    RUN(with_calls_that_take_time);
     RUN(with_faults_on_dense_and_window);
     RUN(with_faults_on_recurrent_and_hybrid);
     return CHECK_RESULT();

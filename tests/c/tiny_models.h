@@ -73,7 +73,7 @@ static inline model_result feed_tokens(model *m, uint16_t seq, const int32_t *to
         seqs[i] = seq;
     }
     outputs[n - 1] = 1;
-    model_batch b = {n, tokens, positions, seqs, outputs};
+    model_batch b = {n, tokens, positions, seqs, outputs, NULL, NULL};
     return m->ops->decode(m, &b);
 }
 

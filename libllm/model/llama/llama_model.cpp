@@ -28,6 +28,8 @@ uint32_t memory_position(const model_llama *m, uint16_t seq)
     return static_cast<uint32_t>(llama_memory_seq_pos_max(m->memory, seq) + 1);
 }
 
+constexpr int32_t STOPPED_CODE = 2; /* of llama_decode */
+
 /* ---- decode -------------------------------------------------------------------------------------------------------- */
 
 /* Checks everything that llama.cpp would answer with an abort or, for some models, accept in silence (a gap between
@@ -83,18 +85,20 @@ llama_batch batch_fill(model_llama *m, const model_batch *b)
     return out;
 }
 
-/* After a step that failed half-way. Attention memory keeps what earlier parts of the batch wrote: it is cut off again,
- * so that later calls find the positions they expect. Recurrent state cannot be cut, and llama.cpp may have moved the
- * state of sequences outside the batch before it failed. */
-model_result failed(model_llama *m)
+/* After a step that failed half-way, or was stopped. Attention memory keeps what earlier parts of the batch wrote: it is
+ * cut off again, so that later calls find the positions they expect. Recurrent state cannot be cut, and llama.cpp may
+ * have moved the state of sequences outside the batch before it failed. */
+model_result failed(model_llama *m, bool is_stopped)
 {
+    bool is_as_before = true;
     if (is_stateful(m)) {
         return MODEL_FAILED_ALL;
     }
     for (const uint16_t seq : m->touched) {
         llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(m->positions[seq]), -1);
+        is_as_before = is_as_before && memory_position(m, seq) == m->positions[seq];
     }
-    return MODEL_FAILED_BATCH;
+    return is_stopped && is_as_before ? MODEL_STOPPED : MODEL_FAILED_BATCH;
 }
 
 model_result finished(model_llama *m, uint32_t n)
@@ -119,7 +123,9 @@ model_result op_decode(model *base, const model_batch *b)
         return MODEL_INVALID;
     }
     try {
+        m->running = b;
         const int32_t code = llama_decode(m->context, batch_fill(m, b));
+        m->running = nullptr;
         if (code == 0) {
             llama_synchronize(m->context); /* on a GPU the call returns before the work is done */
             return finished(m, b->n);
@@ -127,8 +133,9 @@ model_result op_decode(model *base, const model_batch *b)
         if (code == 1) {
             return MODEL_NO_CELLS;
         }
-        return code == -1 ? MODEL_INVALID : failed(m);
+        return code == -1 ? MODEL_INVALID : failed(m, code == STOPPED_CODE);
     } catch (...) {
+        m->running = nullptr;
         return MODEL_FAILED_ALL;
     }
 }
@@ -312,6 +319,12 @@ void op_close(model *base)
 }
 
 } // namespace
+
+bool model_llama_is_stopped(void *m)
+{
+    const model_batch *b = static_cast<const model_llama *>(m)->running;
+    return b != nullptr && b->stop != nullptr && b->stop(b->stop_context);
+}
 
 model_llama::~model_llama()
 {

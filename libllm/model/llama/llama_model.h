@@ -56,11 +56,14 @@ struct model_llama final : model {
     std::vector<uint16_t> touched; /* sequences of the batch, each once */
     std::vector<uint32_t> ends;    /* by sequence: its position after the batch; valid for those in `touched` */
     std::vector<uint8_t> is_touched;
+    const model_batch *running = nullptr; /* the batch of the call in hand */
 
     ~model_llama();
 };
 
 extern const model_ops model_llama_ops;
+
+bool model_llama_is_stopped(void *m); /* asked by llama.cpp between two operations of a call */
 
 /* ---- model_llama_state.cpp: operations of model.h -------------------------------------------------------------------- */
 

@@ -311,9 +311,9 @@ void fill_info(model_llama *m, const model_options &o)
 
 /* ---- context ------------------------------------------------------------------------------------------------------- */
 
-/* Cells in one pool: any mix of tokens is one pass, a copied sequence costs nothing, and a session takes what it needs;
- * but attention runs over the cells of all sequences, idle ones, too. Cells in separate streams: a session costs the
- * others nothing, but a pass takes neighbouring sequences only, and each its full context in memory. On a CPU idle
+/* Cells in one pool: a copied sequence costs nothing, and a session takes what it needs; but attention runs over the
+ * cells of all sequences, idle ones, too. Cells in separate streams: a session costs the others nothing, but each has its
+ * full context in memory. Either way any mix of tokens is one pass (cmake/llama/streams.patch). On a CPU idle
  * sessions in one pool made decoding three times slower, so attention-only models have separate streams there where the
  * memory suffices; with few attention layers (hybrid) or on a GPU the pool is better. The exact configuration has
  * separate streams, and keeps to kernels whose arithmetic does not depend on the shape of the batch: without flash
@@ -352,7 +352,9 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     p->n_ctx = cells.n_ctx;
     p->kv_unified = !wants_streams(m, o, p->n_ctx);
     m->info.shares_cells = p->kv_unified;
-    m->info.mixed_calls = p->kv_unified && (m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW);
+    m->info.mixed_calls = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
+    m->info.is_stoppable =
+        m->info.mixed_calls && gpus_of(o).empty(); /* a half-done step leaves running states spoiled */
     m->info.state_bytes = cells.state_bytes;
 }
 
@@ -379,6 +381,7 @@ void make_context(model_llama *m, const model_options &o)
     m->info.n_outputs_max = std::min(m->info.n_batch, p.n_outputs_max);
     m->info.n_threads = llama_n_threads(m->context);
     m->info.n_cells = m->info.memory == LLM_MEMORY_RECURRENT ? UINT32_MAX : llama_n_ctx(m->context);
+    llama_set_abort_callback(m->context, model_llama_is_stopped, m);
 }
 
 void allocate(model_llama *m)
@@ -407,7 +410,7 @@ void warm_up(model_llama *m, const char *path)
     const int32_t position = 0;
     const uint16_t seq = 0;
     const uint8_t output = 1;
-    const model_batch batch = {1, token, &position, &seq, &output};
+    const model_batch batch = {1, token, &position, &seq, &output, nullptr, nullptr};
     if (m->ops->decode(m, &batch) != MODEL_OK || m->ops->logits(m, 0) == nullptr) {
         refuse_load(path);
     }

@@ -254,12 +254,36 @@ static struct timespec deadline_of(const sim_model *m, const model_batch *b)
     return at;
 }
 
-static void take_time(const sim_model *m, const struct timespec *deadline)
+static void sleep_until(const struct timespec *at)
 {
-    if (m->options.step_us > 0 || m->options.token_us > 0) {
-        while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, deadline, NULL) == EINTR) {
-        }
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, at, NULL) == EINTR) {
     }
+}
+
+static bool is_before(const struct timespec *a, const struct timespec *b)
+{
+    return a->tv_sec < b->tv_sec || (a->tv_sec == b->tv_sec && a->tv_nsec < b->tv_nsec);
+}
+
+/* False: it was stopped on the way. */
+static bool take_time(const sim_model *m, const model_batch *b, const struct timespec *deadline)
+{
+    enum { SLICE_NS = 1000000, SECOND_NS = 1000000000 };
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    while (b->stop != NULL && is_before(&at, deadline)) {
+        if (b->stop(b->stop_context)) {
+            return false;
+        }
+        at.tv_nsec += SLICE_NS;
+        at.tv_sec += at.tv_nsec / SECOND_NS;
+        at.tv_nsec %= SECOND_NS;
+        sleep_until(is_before(&at, deadline) ? &at : deadline);
+    }
+    if (m->options.step_us > 0 || m->options.token_us > 0) {
+        sleep_until(deadline);
+    }
+    return true;
 }
 
 static void step(sim_model *m, const model_batch *b)
@@ -289,15 +313,17 @@ model_result sim_decode(model *base, const model_batch *b)
     if (!batch_is_valid(m, b)) {
         return MODEL_INVALID;
     }
+    assert(b->stop == NULL || base->info.is_stoppable);
     bool fails = fault_is_due(m);
     model_result result = MODEL_OK;
-    if (!sim_cells_suffice(m, b->n)) {
+    if (!take_time(m, b, &deadline)) {
+        result = MODEL_STOPPED;
+    } else if (!sim_cells_suffice(m, b->n)) {
         result = MODEL_NO_CELLS;
     } else if (fails) {
         result = fault(m, b);
     } else {
         step(m, b);
     }
-    take_time(m, &deadline);
     return result;
 }

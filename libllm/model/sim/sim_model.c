@@ -155,6 +155,7 @@ static void info_fill(sim_model *m, const model_options *options)
                          .checkpoint = checkpoint_of(o->memory),
                          .shares_cells = !options->exact,
                          .mixed_calls = o->memory == LLM_MEMORY_DENSE || o->memory == LLM_MEMORY_WINDOW,
+                         .is_stoppable = o->memory == LLM_MEMORY_DENSE || o->memory == LLM_MEMORY_WINDOW,
                          .n_threads = 1,
                          .token_bytes_max = sim_token_bytes_max(),
                          .sampling_default = model_sampling_unstated()};

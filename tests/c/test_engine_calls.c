@@ -1,0 +1,150 @@
+/* What stands between the calls of a model: what was decoded leaves before a prompt is read on, nobody is woken for nothing,
+ * a call that nobody wants any more is given up, and checkpoints come one at a time. */
+#include <poll.h>
+#include <sched.h>
+
+#include "check.h"
+#include "engine/engine.h"
+#include "engine_driver.h"
+
+enum { N_PROMPT = 600, N_BATCH = 64 };
+
+static const model_ops *real_ops;
+static model_ops hooked_ops;
+static driver *hooked;
+
+/* Of the decode thread, between two calls of the test. */
+static _Atomic uint32_t n_calls;     /* begun */
+static _Atomic uint32_t n_calls_max; /* the next one waits here */
+static _Atomic uint32_t n_between;   /* prompts read on in a step that has decoded */
+static _Atomic uint32_t n_held_back; /* of these, with text that had not left */
+static bool has_decoded;
+
+static bool holds_text(void)
+{
+    const decode *d = &hooked->engine->decode;
+    bool holds = false;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        holds = holds || d->requests[i]->out.n_text > 0;
+    }
+    return holds;
+}
+
+static model_result hooked_decode(model *m, const model_batch *batch)
+{
+    n_calls++;
+    while (n_calls > n_calls_max) {
+        sched_yield();
+    }
+    const bool prefills = batch->outputs[0] == 0;
+    if (prefills && has_decoded) {
+        n_between++;
+        n_held_back += holds_text();
+    }
+    has_decoded = !prefills;
+    return real_ops->decode(m, batch);
+}
+
+static driver *opened(const char *name, uint32_t n_calls_at_once)
+{
+    hooked = driver_open(&(llm_engine_options){.model = name, .n_batch = N_BATCH, .gap_ms_target = 1});
+    real_ops = hooked->engine->model->ops;
+    hooked_ops = *real_ops;
+    hooked_ops.decode = hooked_decode;
+    hooked->engine->model->ops = &hooked_ops; /* the decode thread looks when the first command has come */
+    n_calls = n_between = n_held_back = 0;
+    n_calls_max = n_calls_at_once;
+    return hooked;
+}
+
+static generate_call call_of(const char *name, const int32_t *prompt, uint32_t n_prompt, uint32_t max_tokens)
+{
+    return (generate_call){.session = name,
+                           .prompt = prompt,
+                           .n_prompt = n_prompt,
+                           .max_tokens = max_tokens,
+                           .flags = LLM_GENERATE_IGNORE_END};
+}
+
+static uint64_t push(driver *d, const char *name, const int32_t *prompt, uint32_t n_prompt, uint32_t max_tokens)
+{
+    const generate_call call = call_of(name, prompt, n_prompt, max_tokens);
+    return driver_generate(d, &call);
+}
+
+static void wait_for_call(uint32_t n)
+{
+    while (n_calls < n) {
+        sched_yield();
+    }
+}
+
+static void test_what_was_decoded_leaves_before_a_prompt_is_read_on(void)
+{
+    driver *d = opened("sim:hybrid,length=0", 5);
+    int32_t prompt[N_PROMPT];
+    make_prompt(prompt, N_PROMPT, 1);
+    const uint64_t talks = push(d, "a", prompt, 40, 200);
+    wait_for_call(6); /* it talks */
+    const uint64_t reads = push(d, "b", prompt, N_PROMPT, 1);
+    n_calls_max = UINT32_MAX;
+    driver_wait_all(d);
+    CHECK_INT(driver_answer(d, talks)->finished.outcome, LLM_OUTCOME_LENGTH);
+    CHECK_INT(driver_answer(d, reads)->finished.outcome, LLM_OUTCOME_LENGTH);
+    CHECK(n_between > 1);
+    CHECK_INT(n_held_back, 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static bool is_rung(const driver *d)
+{
+    struct pollfd looked = {.fd = llm_events_fd(d->engine), .events = POLLIN};
+    return poll(&looked, 1, 0) == 1;
+}
+
+static void test_nobody_is_woken_for_a_part_of_a_prompt(void)
+{
+    driver *d = opened("sim:dense,length=0", 2);
+    int32_t prompt[N_PROMPT];
+    make_prompt(prompt, N_PROMPT, 1);
+    const uint64_t asked = push(d, "a", prompt, N_PROMPT, 1);
+    wait_for_call(3); /* all that the beginning tells is there */
+    while (driver_drain(d)) {
+    }
+    CHECK(driver_answer(d, asked)->is_started);
+    CHECK(!is_rung(d));
+    n_calls_max = 6;
+    wait_for_call(7); /* more of the prompt has been read */
+    CHECK(!is_rung(d));
+    n_calls_max = UINT32_MAX;
+    driver_wait_all(d);
+    CHECK_INT(driver_answer(d, asked)->finished.n_prefilled, N_PROMPT);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* A call takes a minute, unless it is given up: then nothing of it is left. */
+static void test_a_cancelled_prompt_is_read_no_further(void)
+{
+    static const char *const classes[] = {"sim:dense,step_us=60000000", "sim:window,step_us=60000000"};
+    for (size_t i = 0; i < 2; i++) {
+        driver *d = opened(classes[i], UINT32_MAX);
+        int32_t prompt[N_PROMPT];
+        make_prompt(prompt, N_PROMPT, 1);
+        const uint64_t asked = push(d, "a", prompt, N_PROMPT, 1);
+        wait_for_call(1);
+        driver_cancel(d, asked);
+        const answer *a = driver_wait(d, asked);
+        CHECK_INT(a->finished.outcome, LLM_OUTCOME_CANCELLED);
+        CHECK_INT(a->finished.n_prefilled, 0);
+        CHECK_INT(a->finished.n_resident, 0);
+        CHECK_INT(driver_close(d), 0);
+    }
+}
+
+int main(void)
+{
+    RUN(test_what_was_decoded_leaves_before_a_prompt_is_read_on);
+    RUN(test_nobody_is_woken_for_a_part_of_a_prompt);
+    RUN(test_a_cancelled_prompt_is_read_no_further);
+    return CHECK_RESULT();
+}

@@ -1,0 +1,187 @@
+/* Calls that hold tokens of several sequences, as many of each as one likes: in one pass over the weights, whatever the
+ * sequences, with the logits that each would have alone; and calls that are given up. */
+#include "random.h"
+#include "tiny_models.h"
+
+enum { LONG_CTX = 2048, LONG_SEQ = 6 };
+
+static model *opened_long(void)
+{
+    char path[512], error[512] = "";
+    model *m = NULL;
+    path_of(current->file, path, sizeof path);
+    model_options o = usual(path);
+    o.n_ctx = LONG_CTX;
+    o.n_seq = LONG_SEQ;
+    if (model_open(path, &o, &m, error, sizeof error) != LLM_OK) {
+        printf("%s\n", error);
+    }
+    return m;
+}
+
+/* A call under construction. */
+typedef struct mixed {
+    int32_t tokens[N_BATCH], positions[N_BATCH];
+    uint16_t seqs[N_BATCH];
+    uint8_t outputs[N_BATCH];
+    uint32_t ends[LONG_SEQ]; /* by sequence: the index behind its last token; 0: it has none */
+    model_batch batch;
+} mixed;
+
+static void mixed_begin(mixed *c)
+{
+    *c = (mixed){.batch = {.n = 0}};
+    c->batch.tokens = c->tokens;
+    c->batch.positions = c->positions;
+    c->batch.seqs = c->seqs;
+    c->batch.outputs = c->outputs;
+}
+
+/* The next n tokens of the text that each sequence reads, its number being the seed. */
+static void mixed_add(mixed *c, const model *m, uint16_t seq, uint32_t n)
+{
+    const uint32_t at = m->ops->position(m, seq);
+    for (uint32_t i = 0; i < n; i++, c->batch.n++) {
+        c->tokens[c->batch.n] = text_token(seq, at + i);
+        c->positions[c->batch.n] = (int32_t)(at + i);
+        c->seqs[c->batch.n] = seq;
+    }
+    c->ends[seq] = c->batch.n;
+    c->outputs[c->batch.n - 1] = 1;
+}
+
+/* A random choice of sequences in random order: mostly one token, sometimes more, of each. */
+static void add_some(mixed *c, const model *m, random_source *random)
+{
+    uint16_t order[LONG_SEQ];
+    for (uint16_t i = 0; i < LONG_SEQ; i++) {
+        const uint32_t other = random_below(random, i + 1u);
+        order[i] = order[other];
+        order[other] = i;
+    }
+    const uint32_t n_seqs = 1 + random_below(random, LONG_SEQ);
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        mixed_add(c, m, order[i], random_below(random, 3) > 0 ? 1 : 1 + random_below(random, N_BATCH / LONG_SEQ));
+    }
+}
+
+static void test_any_mix_is_as_each_alone(void)
+{
+    random_source random = {.state = 5};
+    model *m = opened_long(), *alone = opened_long();
+    CHECK(m != NULL && alone != NULL);
+    const uint32_t n_vocab = m->info.n_vocab;
+    CHECK_INT(feed(m, 1, 1, 0, 1100, N_BATCH), MODEL_OK); /* much longer than its neighbours */
+    CHECK_INT(feed(alone, 1, 1, 0, 1100, N_BATCH), MODEL_OK);
+    for (int round = 0; round < 40; round++) {
+        mixed c;
+        mixed_begin(&c);
+        add_some(&c, m, &random);
+        CHECK_INT(m->ops->decode(m, &c.batch), MODEL_OK);
+        for (uint16_t seq = 0; seq < LONG_SEQ; seq++) {
+            const uint32_t from = alone->ops->position(alone, seq), to = m->ops->position(m, seq);
+            CHECK_INT(to > from, c.ends[seq] > 0);
+            if (to > from) {
+                CHECK_INT(feed(alone, seq, seq, from, to, N_BATCH), MODEL_OK);
+                float *row = row_after(alone, to - from);
+                check_same(m->ops->logits(m, c.ends[seq] - 1), row, n_vocab);
+                CHECK_STILL_GOOD();
+                free(row);
+            }
+        }
+    }
+    m->ops->close(m);
+    alone->ops->close(alone);
+}
+
+static bool count_up(void *count)
+{
+    ++*(uint32_t *)count;
+    return false;
+}
+
+/* How many operations a call takes. */
+static uint32_t n_operations(model *m, const uint16_t *seqs, uint32_t n_seqs, uint32_t n_of_last)
+{
+    mixed c;
+    mixed_begin(&c);
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        mixed_add(&c, m, seqs[i], i + 1 == n_seqs ? n_of_last : 1);
+    }
+    uint32_t n = 0;
+    c.batch.stop = count_up;
+    c.batch.stop_context = &n;
+    return m->ops->decode(m, &c.batch) == MODEL_OK ? n : 0;
+}
+
+/* A pass more would double the operations. */
+static void test_any_sequences_go_through_the_weights_together(void)
+{
+    model *m = opened_long();
+    CHECK(m != NULL);
+    if (m->info.is_stoppable) {
+        CHECK(m->info.mixed_calls);
+        const uint32_t one = n_operations(m, (const uint16_t[]){3}, 1, 1);
+        const uint32_t neighbours = n_operations(m, (const uint16_t[]){1, 2, 3}, 3, 1);
+        const uint32_t every_other = n_operations(m, (const uint16_t[]){0, 2, 4}, 3, 1);
+        const uint32_t apart = n_operations(m, (const uint16_t[]){0, 1, 3, 5}, 4, 1);
+        const uint32_t with_prompt = n_operations(m, (const uint16_t[]){0, 2, 1}, 3, 20);
+        CHECK(one > 20);
+        CHECK(neighbours >= one && neighbours < one + one / 4);
+        CHECK(every_other >= one && every_other < one + one / 4);
+        CHECK(apart >= one && apart < 2 * one);
+        CHECK(with_prompt >= one && with_prompt < 2 * one);
+    } else {
+        CHECK(m->info.memory == LLM_MEMORY_HYBRID || m->info.memory == LLM_MEMORY_RECURRENT);
+    }
+    m->ops->close(m);
+}
+
+static bool count_down(void *left)
+{
+    uint32_t *n = left;
+    return (*n)-- == 0;
+}
+
+static void test_a_call_that_is_given_up_changes_nothing(void)
+{
+    random_source random = {.state = 11};
+    model *m = opened_long(), *alone = opened_long();
+    CHECK(m != NULL && alone != NULL);
+    for (int round = 0; round < 20 && m->info.is_stoppable; round++) {
+        mixed c;
+        mixed_begin(&c);
+        add_some(&c, m, &random);
+        uint32_t n_left = random_below(&random, 30);
+        c.batch.stop = count_down;
+        c.batch.stop_context = &n_left;
+        CHECK_INT(m->ops->decode(m, &c.batch), MODEL_STOPPED);
+        for (uint16_t seq = 0; seq < LONG_SEQ; seq++) {
+            CHECK_INT(m->ops->position(m, seq), alone->ops->position(alone, seq));
+        }
+        CHECK(m->ops->logits(m, c.batch.n - 1) == NULL);
+        const uint16_t seq = (uint16_t)random_below(&random, LONG_SEQ);
+        const uint32_t from = m->ops->position(m, seq), to = from + 1 + random_below(&random, N_BATCH);
+        CHECK_INT(feed(m, seq, seq, from, to, N_BATCH), MODEL_OK);
+        CHECK_INT(feed(alone, seq, seq, from, to, N_BATCH), MODEL_OK);
+        float *row = row_after(alone, to - from);
+        check_same(m->ops->logits(m, to - from - 1), row, m->info.n_vocab);
+        CHECK_STILL_GOOD();
+        free(row);
+    }
+    m->ops->close(m);
+    alone->ops->close(alone);
+}
+
+static void test_model(void)
+{
+    RUN(test_any_mix_is_as_each_alone);
+    RUN(test_any_sequences_go_through_the_weights_together);
+    RUN(test_a_call_that_is_given_up_changes_nothing);
+}
+
+int main(void)
+{
+    for_each_model(test_model);
+    return CHECK_RESULT();
+}
