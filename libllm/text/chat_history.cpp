@@ -6,6 +6,18 @@
 #include <functional>
 #include <string>
 
+std::string chat_text_of(const common_json &content)
+{
+    if (!content.is_array()) {
+        return content.is_string() ? content.get<std::string>() : std::string();
+    }
+    std::string text;
+    for (const common_json &part : content) {
+        text += (text.empty() ? "" : "\n") + part.value("text", "");
+    }
+    return text;
+}
+
 namespace {
 
 constexpr size_t ID_CHARACTERS = 9; /* what the templates of Mistral insist on */
@@ -48,18 +60,6 @@ void visit_ids(common_json &messages, const std::function<std::string(const std:
             visit_id(call, "id", rename);
         }
     }
-}
-
-std::string text_of(const common_json &content)
-{
-    if (!content.is_array()) {
-        return content.is_string() ? content.get<std::string>() : std::string();
-    }
-    std::string text;
-    for (const common_json &part : content) {
-        text += (text.empty() ? "" : "\n") + part.value("text", "");
-    }
-    return text;
 }
 
 std::string written_call(const common_json &call)
@@ -108,7 +108,7 @@ common_json with_written_calls(const common_json &messages)
     bool is_after_result = false; /* results of one turn, and what the user says to them, are one message */
     for (const common_json &message : messages) {
         const bool is_result = message.at("role") == "tool" || message.at("role") == "function";
-        std::string text = text_of(message.value("content", common_json()));
+        std::string text = chat_text_of(message.value("content", common_json()));
         if (is_result) {
             text = "<tool_response>\n" + text + "\n</tool_response>";
         }
@@ -149,7 +149,7 @@ void describe_tools(const common_json &tools, bool lists_tools, bool shows_form,
                       "\n\n");
     }
     if (!messages.empty() && messages.front().at("role") == "system") {
-        const std::string before = text_of(messages.front().value("content", common_json()));
+        const std::string before = chat_text_of(messages.front().value("content", common_json()));
         messages.front() = text_message("system", joined(before, text, "\n\n"));
         return;
     }

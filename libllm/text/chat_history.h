@@ -16,4 +16,7 @@ common_json with_written_calls(const common_json &messages);
 /* The first system message tells what the template does not: which tools there are, what a call looks like. */
 void describe_tools(const common_json &tools, bool lists_tools, bool shows_form, common_json &messages);
 
+/* The text of a content: as it is, or its parts, one a line. */
+std::string chat_text_of(const common_json &content);
+
 #endif

@@ -6,6 +6,7 @@
 #include "text/chat_history.h"
 #include "text/constraint_grammar.h"
 #include "text/grammar.h"
+#include "text/json_depth.h"
 
 namespace {
 
@@ -24,31 +25,9 @@ template <size_t N> bool is_in(const char *const (&table)[N], const std::string 
     return std::find(std::begin(table), std::end(table), name) != std::end(table);
 }
 
-bool is_too_deep(const std::string &given)
-{
-    size_t depth = 0;
-    bool is_string = false;
-    for (size_t i = 0; i < given.size(); i++) {
-        const char c = given[i];
-        if (is_string) {
-            i += c == '\\';
-            is_string = c != '"';
-        } else if (c == '"') {
-            is_string = true;
-        } else if (c == '[' || c == '{') {
-            if (++depth > DEPTH_MAX) {
-                return true;
-            }
-        } else if ((c == ']' || c == '}') && depth > 0) {
-            depth--;
-        }
-    }
-    return false;
-}
-
 common_json parse(const std::string &given)
 {
-    if (is_too_deep(given)) {
+    if (json_is_deeper(given, DEPTH_MAX)) {
         throw chat_invalid("the request nests deeper than " + std::to_string(DEPTH_MAX) + " levels");
     }
     common_json request;
@@ -217,18 +196,6 @@ void mark_tools(common_json &tools, const control_markers &markers, size_t n_mar
 
 /* ---- the template's abilities -------------------------------------------------------------------------------------- */
 
-std::string text_of(const common_json &content)
-{
-    if (!content.is_array()) {
-        return content.is_string() ? content.get<std::string>() : std::string();
-    }
-    std::string text;
-    for (const common_json &part : content) {
-        text += (text.empty() ? "" : "\n") + part.value("text", "");
-    }
-    return text;
-}
-
 common_json as_parts(const std::string &text)
 {
     common_json part = common_json::object();
@@ -247,7 +214,7 @@ void fit_content(common_json &messages, const chat_template_caps &caps)
             content = "";
         }
         if (content.is_array() && !caps.supports_typed_content) {
-            content = text_of(content);
+            content = chat_text_of(content);
         } else if (content.is_string() && !caps.supports_string_content && caps.supports_typed_content) {
             content = as_parts(content.get<std::string>());
         }
@@ -256,7 +223,7 @@ void fit_content(common_json &messages, const chat_template_caps &caps)
 
 bool read_arguments(const std::string &text, common_json *out)
 {
-    if (is_too_deep(text)) {
+    if (json_is_deeper(text, DEPTH_MAX)) {
         return false;
     }
     try {
@@ -302,13 +269,13 @@ void fit_system(common_json &messages, const chat_template_caps &caps)
     if (caps.supports_system_role || messages.empty() || messages.front().at("role") != "system") {
         return;
     }
-    const std::string text = text_of(messages.front().at("content"));
+    const std::string text = chat_text_of(messages.front().at("content"));
     messages.erase(static_cast<size_t>(0));
     if (messages.empty()) {
         return;
     }
     common_json &content = messages.front()["content"];
-    const std::string joined = text + "\n" + text_of(content);
+    const std::string joined = text + "\n" + chat_text_of(content);
     content = content.is_array() ? as_parts(joined) : common_json::make(joined);
 }
 
@@ -336,7 +303,7 @@ void fit_reasoning(common_json &messages, const std::string &source)
             part["thinking"] = thought;
             common_json parts = common_json::array();
             parts.push_back(part);
-            parts.insert(as_parts(text_of(message.at("content"))));
+            parts.insert(as_parts(chat_text_of(message.at("content"))));
             message["content"] = parts;
             message.erase("reasoning_content");
         }
@@ -483,7 +450,7 @@ void take_begun(common_json &messages, chat_request *out)
         throw chat_invalid("messages[" + std::to_string(messages.size() - 1) +
                            "] cannot be continued: it is not a text of the assistant");
     }
-    out->begun_content = text_of(last.value("content", common_json()));
+    out->begun_content = chat_text_of(last.value("content", common_json()));
     out->begun_reasoning = last.value("reasoning_content", "");
     out->wish.continues_content = !out->begun_content.empty();
     out->wish.continues_reasoning = !out->begun_reasoning.empty();

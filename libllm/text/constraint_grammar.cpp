@@ -6,6 +6,7 @@
 
 #include "llm.h"
 #include "text/grammar.h"
+#include "text/json_depth.h"
 #include "text/regex_grammar.h"
 #include "text/schema_check.h"
 
@@ -17,31 +18,11 @@ constexpr size_t TEXT_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 2;
 constexpr size_t DEPTH_MAX = 128; /* of any JSON here */
 constexpr size_t CHOICES_MAX = 4096;
 
-bool is_too_deep(const std::string &text)
-{
-    size_t depth = 0;
-    bool is_string = false;
-    for (size_t i = 0; i < text.size(); i++) {
-        const char c = text[i];
-        if (is_string) {
-            i += c == '\\';
-            is_string = c != '"';
-        } else if (c == '"') {
-            is_string = true;
-        } else if ((c == '{' || c == '[') && ++depth > DEPTH_MAX) {
-            return true;
-        } else if (c == '}' || c == ']') {
-            depth -= depth > 0;
-        }
-    }
-    return false;
-}
-
 } // namespace
 
 schema_json constraint_json(const std::string &text, const char *what)
 {
-    if (is_too_deep(text)) {
+    if (json_is_deeper(text, DEPTH_MAX)) {
         throw grammar_fault(std::string(what) + ": more than " + std::to_string(DEPTH_MAX) + " levels");
     }
     json all = json::parse(text, nullptr, false);

@@ -1,0 +1,28 @@
+/* json_depth.h: how deeply a stranger's JSON nests, found out before anything that recurses parses it. */
+#ifndef LLM_JSON_DEPTH_H
+#define LLM_JSON_DEPTH_H
+
+#include <cstddef>
+#include <string>
+
+inline bool json_is_deeper(const std::string &text, size_t most)
+{
+    size_t depth = 0;
+    bool is_string = false;
+    for (size_t i = 0; i < text.size(); i++) {
+        const char c = text[i];
+        if (is_string) {
+            i += c == '\\';
+            is_string = c != '"';
+        } else if (c == '"') {
+            is_string = true;
+        } else if ((c == '{' || c == '[') && ++depth > most) {
+            return true;
+        } else if ((c == '}' || c == ']') && depth > 0) {
+            depth--;
+        }
+    }
+    return false;
+}
+
+#endif
