@@ -2,6 +2,11 @@
 #ifndef CHAT_FAMILIES_H
 #define CHAT_FAMILIES_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "chat_families_special.h"
+
 #define FAMILY_SYSTEM                                                                                                  \
     "{% if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}<|im_end|>\n{% endif %}"
 #define FAMILY_OTHERS                                                                                                  \
@@ -173,48 +178,51 @@ typedef struct chat_family {
     const char *call;    /* of get_weather for Paris, as its models write it */
     const char *thought; /* "hm", before an answer; NULL: they do not think */
     const char *before_text, *after_text;
+    bool always_thinks;
 } chat_family;
 
 #define FAMILY_PARIS "{\"city\": \"Paris\"}"
 
 static const chat_family chat_families[] = {
     {"hermes", FAMILY_HERMES, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>",
-     NULL, "", ""},
+     NULL, "", "", false},
     {"qwen3", FAMILY_QWEN3, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>",
-     "<think>\nhm\n</think>\n\n", "", ""},
+     "<think>\nhm\n</think>\n\n", "", "", false},
     {"coder", FAMILY_CODER,
      "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>", NULL, "",
-     ""},
+     "", false},
     {"qwen35", FAMILY_QWEN35,
      "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
-     "hm\n</think>\n\n", "", ""},
-    {"llama", FAMILY_LLAMA, "{\"name\": \"get_weather\", \"parameters\": " FAMILY_PARIS "}", NULL, "", ""},
+     "hm\n</think>\n\n", "", "", true},
+    {"llama", FAMILY_LLAMA, "{\"name\": \"get_weather\", \"parameters\": " FAMILY_PARIS "}", NULL, "", "", false},
     {"nemo", FAMILY_NEMO,
-     "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS ", \"id\": \"abcdefghi\"}]", NULL, "", ""},
-    {"small", FAMILY_SMALL, "[TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]" FAMILY_PARIS, NULL, "", ""},
+     "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS ", \"id\": \"abcdefghi\"}]", NULL, "", "",
+     false},
+    {"small", FAMILY_SMALL, "[TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]" FAMILY_PARIS, NULL, "", "", false},
     {"r1", FAMILY_R1,
      DS3("tool", "calls", "begin") DS3("tool", "call", "begin") "function" DS(
          "tool", "sep") "get_weather\n```json\n" FAMILY_PARIS "\n```" DS3("tool", "call", "end")
          DS3("tool", "calls", "end"),
-     "hm</think>\n\n", "", ""},
+     "hm</think>\n\n", "", "", true},
     {"oss", FAMILY_OSS, "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>" FAMILY_PARIS,
-     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant", "<|channel|>final<|message|>", ""},
+     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant", "<|channel|>final<|message|>", "", false},
     {"gemma4", FAMILY_GEMMA4, "<|tool_call>call:get_weather{city:<|\"|>Paris<|\"|>}<tool_call|>",
-     "<|channel>thought\nhm<channel|>", "", ""},
+     "<|channel>thought\nhm<channel|>", "", "", false},
     {"glm", FAMILY_GLM, "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
-     "\n<think>hm</think>\n", "", ""},
+     "\n<think>hm</think>\n", "", "", false},
     {"kimi", FAMILY_KIMI,
      "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>" FAMILY_PARIS
      "<|tool_call_end|><|tool_calls_section_end|>",
-     "<think>hm</think>", "", ""},
+     "<think>hm</think>", "", "", false},
     {"command", FAMILY_COMMAND,
      "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", \"parameters\": " FAMILY_PARIS
      "}\n]<|END_ACTION|>",
-     "<|START_THINKING|>hm<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"},
-    {"plain", FAMILY_PLAIN, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>",
-     NULL, "", ""},
+     "<|START_THINKING|>hm<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", false},
+    SPECIAL_FAMILIES{"plain", FAMILY_PLAIN,
+                     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>", NULL,
+                     "", "", false},
     {"alternating", FAMILY_ALTERNATING,
-     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>", NULL, "", ""},
+     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>", NULL, "", "", false},
 };
 
 #endif

@@ -1,4 +1,5 @@
 /* Answers of every family of templates, whole and in pieces, well-formed and hostile. */
+#include "answer_fragments.h"
 #include "answer_transcript.h"
 #include "chat_families.h"
 #include "check.h"
@@ -87,7 +88,7 @@ static void test_every_family_calls_speaks_and_thinks(void)
         if (f->thought != NULL) {
             check_family(f, true);
         }
-        if (strcmp(f->name, "qwen35") != 0 && strcmp(f->name, "r1") != 0) { /* these always think */
+        if (!f->always_thinks) {
             check_family(f, false);
         }
         CHECK_STILL_GOOD();
@@ -273,60 +274,11 @@ static void test_syntax_that_is_none_is_refused(void)
 
 /* ---- hostile --------------------------------------------------------------------------------------------------------- */
 
-static const char *const fragments[] = {
-    "<tool_call>",
-    "</tool_call>",
-    "\n",
-    " ",
-    "{\"name\": \"",
-    "get_weather",
-    "get_time",
-    "\", \"arguments\": ",
-    "{\"city\": \"",
-    "7",
-    "7\"}",
-    "}",
-    "{",
-    "[",
-    "]",
-    "\"",
-    "<think>",
-    "</think>",
-    "<function=get_time>\n",
-    "<parameter=city>\n",
-    "\n</parameter>\n",
-    "</function>\n",
-    "[TOOL_CALLS]",
-    "[ARGS]",
-    "[CALL_ID]",
-    "<|channel|>",
-    "analysis",
-    "<|message|>",
-    "<|end|>",
-    "<|start|>assistant",
-    "final",
-    " to=functions.",
-    "<|tool_call>call:",
-    "<tool_call|>",
-    "<|\"|>",
-    "<",
-    "<|START_ACTION|>",
-    "<|END_ACTION|>",
-    "<arg_key>",
-    "</arg_key>",
-    "<arg_value>",
-    "</arg_value>",
-    "7\\",
-    "\xc3",
-    "\xa9",
-    ",",
-};
-
 static size_t spell_hostile(char *out, size_t n_max, random_source *random)
 {
     size_t n = 0;
     for (uint32_t left = 1 + random_below(random, 24); left > 0; left--) {
-        const char *fragment = fragments[random_below(random, sizeof fragments / sizeof *fragments)];
+        const char *fragment = answer_fragments[random_below(random, N_ANSWER_FRAGMENTS)];
         if (n + strlen(fragment) < n_max) {
             memcpy(out + n, fragment, strlen(fragment));
             n += strlen(fragment);

@@ -1,6 +1,7 @@
 /* fuzz_answer.c: what models write. The first byte of an input chooses the family of templates, and whether one call is the
  * most; the others are bytes, or name pieces of forms. However the answer is cut, the parser tells the same; the digits 7
  * in it, which no form has, are all told. */
+#include "../c/answer_fragments.h"
 #include "../c/answer_transcript.h"
 #include "../c/chat_families.h"
 
@@ -14,41 +15,6 @@ enum { ANSWER_MAX = 16384, N_FAMILIES = sizeof chat_families / sizeof chat_famil
 #define REQUEST(more) "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]," TOOLS more "}"
 
 static const char *const requests[] = {REQUEST(""), REQUEST(",\"parallel_tool_calls\":false")};
-
-static const char *const pieces[] = {
-    "<tool_call>",
-    "</tool_call>",
-    "{\"name\": \"",
-    "get_weather",
-    "\", \"arguments\": ",
-    "{\"city\": \"",
-    "\"}",
-    "<think>",
-    "</think>",
-    "<function=get_weather>\n",
-    "<parameter=city>\n",
-    "\n</parameter>\n",
-    "</function>\n",
-    "[TOOL_CALLS]",
-    "[ARGS]",
-    "[CALL_ID]",
-    "<|channel|>",
-    "analysis",
-    "<|message|>",
-    "<|end|>",
-    "<|start|>assistant",
-    "final",
-    " to=functions.",
-    "<|tool_call>call:",
-    "<tool_call|>",
-    "<|\"|>",
-    "<|START_ACTION|>",
-    "<|END_ACTION|>",
-    "<arg_key>",
-    "</arg_key>",
-    "<arg_value>",
-    "</arg_value>",
-};
 
 static void require(bool condition)
 {
@@ -75,11 +41,11 @@ static size_t spell(const chat_family *f, const uint8_t *data, size_t n_bytes, c
     for (size_t i = 0; i < n_bytes; i++) {
         char byte[2] = {(char)data[i], '\0'};
         const uint8_t named = data[i] & 63;
-        const char *text = data[i] < 128                            ? byte
-                           : named < sizeof pieces / sizeof *pieces ? pieces[named]
-                           : named < 40                             ? f->call
-                           : named < 48                             ? "7"
-                                                                    : byte;
+        const char *text = data[i] < 128                ? byte
+                           : named < N_ANSWER_FRAGMENTS ? answer_fragments[named]
+                           : named < 60                 ? f->call
+                           : named < 62                 ? "7"
+                                                        : byte;
         const size_t n_text = data[i] < 128 ? 1 : strlen(text);
         if (n + n_text > ANSWER_MAX) {
             break;
