@@ -445,7 +445,7 @@ verb_tsan() {
     # One thread works at a time in these, and they are long; a template that recurses fills 15 GB of the sanitizer's own.
     local -a one_thread=(
         --without test_chat_hostile --without test_pattern_split --without test_tokenizer
-        --without test_answer_parser --without test_sampler_reference
+        --without test_answer_parser --without test_answer_cost --without test_sampler_reference
     )
     TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 \
         run_c_tests "$BUILD/tsan" "${one_thread[@]}" setarch "$(uname -m)" -R

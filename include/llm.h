@@ -316,6 +316,10 @@ LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax,
  * more will come. LLM_MISUSE after that, LLM_NO_MEMORY. */
 LLM_API int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n_bytes, int is_final,
                                    const char **diffs, size_t *n_diffs_bytes);
+
+/* Bytes of the answer that the next feed may look at again: few, wherever in an answer it is. Only a call of a form that
+ * cannot be shortened makes it many; then the next feeds may take long. */
+LLM_API size_t llm_answer_parser_again(const llm_answer_parser *parser);
 LLM_API void llm_answer_parser_close(llm_answer_parser *parser); /* NULL is allowed */
 
 typedef struct llm_document {

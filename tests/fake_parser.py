@@ -23,6 +23,10 @@ class FakeParser:
         self._held = ""
         self._n_calls = 0
 
+    @property
+    def n_again(self) -> int:
+        return len(self._held)
+
     def feed(self, text: str, is_final: bool) -> list[Diff]:
         self._held += text
         found: list[Diff] = []

@@ -44,3 +44,19 @@ async def test_text_and_a_call(serve: Serve, size: int) -> None:
 async def test_without_tools_all_is_text(serve: Serve) -> None:
     daemon = await serve(chat_template_file=TEMPLATE)
     assert await told(daemon, [CALL], tool_choice={"mode": "none"}) == [Diff("text", CALL)]
+
+
+async def test_what_is_looked_at_again_stays_little(serve: Serve) -> None:
+    daemon = await serve(chat_template_file=TEMPLATE)
+    request = json.dumps({"messages": [{"role": "user", "content": "x"}], "tools": [TOOL]}).encode()
+    prompt = await daemon.state.engine.render_chat(0, len(request), lambda: request)
+    [parser] = await daemon.state.engine.parsers(0, prompt.syntax, 1)
+    numbers = json.dumps([[n, {"n": str(n)}] for n in range(2000)])
+    call = '<tool_call>\n{"name": "look", "arguments": {"at": ' + numbers + "}}\n</tool_call>"
+    diffs, again = [], []
+    for at in range(0, len(call), 5):
+        diffs += parser.feed(call[at : at + 5], False)
+        again.append(parser.n_again)
+    diffs += parser.feed("", True)
+    assert json.loads("".join(diff.text for diff in diffs)) == {"at": json.loads(numbers)}
+    assert max(again[: len(again) // 8]) == max(again) <= 2048 < len(call)

@@ -84,11 +84,15 @@ def test_any_split_gives_the_same_parts(cuts: list[int]) -> None:
     assert [call.id for call in message.tool_calls] == ids and len(set(ids)) == 2
 
 
-async def test_long_calls_are_parsed_in_a_thread_and_in_order() -> None:
-    """Text is no work, however much of it there is."""
+async def test_what_is_much_to_read_is_parsed_in_a_thread_and_in_order() -> None:
+    """What comes, and what the parser looks at again: a long call is no work where that is little."""
     threads, used = TextThreads(asyncio.get_running_loop(), n_jobs_max=1), []
 
     class Watched(FakeParser):
+        @property
+        def n_again(self) -> int:
+            return again[0]
+
         def feed(self, text: str, is_final: bool) -> list[Diff]:
             used.append((text, threading.current_thread() is threading.main_thread()))
             return super().feed(text, is_final)
@@ -96,23 +100,21 @@ async def test_long_calls_are_parsed_in_a_thread_and_in_order() -> None:
     async def in_thread(n_chars: int, call: Callable[[], list[Diff]]) -> list[Diff]:
         return await threads.run(0, n_chars, call, is_bounded=True)
 
-    most = limits.PARSED_ON_LOOP_CHARS_MAX
-    argument = "y" * most
-    pieces = [
-        "x" * most,
-        "x" * most,
-        "<call f>",
-        *(argument[at : at + 64] for at in range(0, most, 64)),
-        "</call>",
-        "z",
-    ]
+    most, again = limits.PARSED_ON_LOOP_CHARS_MAX, [0]
+    argument = "y" * 64 * 100
+    pieces = ["x" * most, "x" * (most + 1), "<call f>", *["y" * 64] * 100, "</call>", "z"]
+    assert len(argument) > most
     both = [asyncio.ensure_future(parts_of(pieces, Parsing(n, Watched(), in_thread))) for n in range(2)]
     for parts in await asyncio.gather(*both):
         assert joined(parts) == [
-            ("TextPart", "x" * 2 * most), ("name", "f"), ("call", "0", argument), ("TextPart", "z"),
+            ("TextPart", "x" * (2 * most + 1)), ("name", "f"), ("call", "0", argument), ("TextPart", "z"),
         ]  # fmt: skip
     in_threads = [text for text, is_loop in used if not is_loop]
-    assert Counter(in_threads) == {"y" * 64: 2, "</call>": 2, "z": 2}
+    assert Counter(in_threads) == {"x" * (most + 1): 2}
+    used.clear()
+    again[0] = most
+    await parts_of(["", "a"], Parsing(0, Watched(), in_thread))
+    assert [is_loop for _, is_loop in used] == [False, True], "what is looked at again counts, and what comes"
     await threads.close()
 
 
@@ -133,6 +135,8 @@ async def test_a_thread_refuses_no_answer_that_is_under_way() -> None:
 
 class Failing:
     """Fails at a call, as nothing should; told is what it said until then."""
+
+    n_again = 0
 
     def __init__(self, at: int, error: Exception) -> None:
         self._left, self._error = at, error
@@ -157,6 +161,8 @@ async def test_without_a_parser_the_answer_is_text() -> None:
 
 
 class Scripted:
+    n_again = 0
+
     def __init__(self, *diffs: Diff) -> None:
         self._diffs = list(diffs)
 

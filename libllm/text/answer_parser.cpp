@@ -10,12 +10,14 @@
 #include <vector>
 
 #include "text/answer_reading.h"
+#include "text/answer_shortening.h"
 
 namespace {
 
 using part = answer_reading::part;
 
 constexpr size_t SHARE = 32;        /* what is read again has grown by 1 / SHARE */
+constexpr size_t SHORT = 512;       /* bytes of a call that are read again without a thought */
 constexpr size_t CLOSING_MAX = 96;  /* bytes behind a call that may close it */
 constexpr size_t ID_CHARACTERS = 9; /* letters and digits: some templates take no other ids */
 constexpr size_t ID_BYTES_MAX = 64; /* of an id that a model made up */
@@ -100,6 +102,7 @@ struct llm_answer_parser {
     common_chat_msg told;
     size_t n_fit = 0;        /* bytes of `pending` that fit the form */
     size_t next = 1;         /* bytes of `pending` at which it is read */
+    size_t long_at = 0;      /* bytes of base + pending at which a call is shortened */
     bool is_outside = false; /* reading begins with the next marker; until then all is text */
 
     /* Of the answer. */
@@ -115,6 +118,7 @@ struct llm_answer_parser {
     void examine();
     void give_up();
     void settle(const answer_reading &now);
+    void shorten(const answer_reading &now);
     void finish();
     size_t n_formal(const answer_reading &now, size_t n_fitting) const;
     size_t behind_thinking(size_t n_told) const;
@@ -212,6 +216,7 @@ void llm_answer_parser::begin(const std::string &opening, bool is_told)
     pending.clear();
     n_fit = 0;
     next = 1;
+    long_at = base.size() + SHORT;
 }
 
 void llm_answer_parser::take(const std::string &character)
@@ -253,8 +258,40 @@ void llm_answer_parser::examine()
     if ((now.last == part::TEXT || now.last == part::REASONING) && !said.empty()) {
         settle(now);
     } else {
+        if (now.last == part::CALL && base.size() + pending.size() >= long_at) {
+            shorten(now);
+        }
         next = pending.size() + std::max<size_t>(1, (base.size() - syntax.opening.size() + pending.size()) / SHARE);
     }
+}
+
+/* The text ends within a call. What the reading of its rest does not depend on is forgotten. */
+void llm_answer_parser::shorten(const answer_reading &now)
+{
+    const std::string text = base + pending;
+    const answer_shortening left = answer_shortened(text, now, syntax.format == COMMON_CHAT_FORMAT_PEG_GEMMA4);
+    const size_t n_left = left.head.size() + left.n_tail;
+    if (n_left == text.size()) {
+        return;
+    }
+    long_at = 2 * text.size(); /* unless this helps */
+    const std::string tail = text.substr(text.size() - left.n_tail);
+    const answer_reading less = form->read(left.head + tail);
+    if (!answer_says_less(now, less, left.n_calls)) {
+        return;
+    }
+    for (size_t i = 0; i < left.n_calls; i++) {
+        if (told.tool_calls[i].arguments.empty()) {
+            tell("call", "{}", n_calls_before + i);
+        }
+    }
+    n_calls_before += left.n_calls;
+    base = left.head;
+    pending = tail;
+    settled = told = less.said;
+    mode = part::NONE;
+    n_fit = pending.size();
+    long_at = std::max(syntax.opening.size() + SHORT, 2 * n_left);
 }
 
 /* The text ends with content or reasoning. What only made that longer is forgotten. */
@@ -460,6 +497,11 @@ int answer_parser_feed(llm_answer_parser *p, const char *text, size_t n_bytes, i
 void answer_parser_close(llm_answer_parser *p)
 {
     delete p;
+}
+
+size_t answer_parser_again(const llm_answer_parser *p)
+{
+    return p->form == nullptr || p->is_outside ? 0 : p->base.size() + p->pending.size();
 }
 
 uint64_t answer_parser_work(const llm_answer_parser *p)

@@ -3,8 +3,9 @@
  *
  * llama.cpp's parser starts at the beginning of the text at each call. Here it sees little of it: once it has said that
  * the end of the text is content (or reasoning), whatever follows is passed through up to a byte that a marker of this
- * template may begin with; and what turns out to be no marker is forgotten. What it has to see, a call, it sees again only
- * when that has grown by a share. Where the text stops fitting the form, what has not been told yet is told as text, and
+ * template may begin with; and what turns out to be no marker is forgotten. Of a call that
+ * is still being written it sees what the reading of the rest depends on, and that again only when it has grown by a
+ * share. Where the text stops fitting the form, what has not been told yet is told as text, and
  * reading begins anew behind it. What comes out depends on the text alone, not on the pieces it came in. */
 #ifndef LLM_ANSWER_PARSER_H
 #define LLM_ANSWER_PARSER_H
@@ -23,6 +24,9 @@ int answer_parser_open(const char *syntax, size_t n_bytes, llm_answer_parser **o
 int answer_parser_feed(llm_answer_parser *p, const char *text, size_t n_bytes, int is_final, const char **diffs,
                        size_t *n_diffs_bytes);
 void answer_parser_close(llm_answer_parser *p);
+
+/* See llm_answer_parser_again in llm.h. */
+size_t answer_parser_again(const llm_answer_parser *p);
 
 /* Bytes that llama.cpp's parser has read, all its runs together: what an answer cost. */
 uint64_t answer_parser_work(const llm_answer_parser *p);

@@ -56,11 +56,33 @@ bool is_of_call(const std::string &tag)
     return tag.rfind("tool", 0) == 0;
 }
 
+bool is_value(const std::string &tag)
+{
+    return tag == common_chat_peg_builder::TOOL_ARGS || tag == common_chat_peg_builder::TOOL_ARG_VALUE ||
+           tag == common_chat_peg_builder::TOOL_ARG_STRING_VALUE;
+}
+
+/* Outer values are visited before those within. */
+void locate_call(const common_peg_ast_arena &ast, const common_peg_ast_node &node, size_t n_bytes, answer_reading *out)
+{
+    if (node.tag == common_chat_peg_builder::TOOL_OPEN) {
+        out->first_call = std::min(out->first_call, node.start);
+        out->last_call = node.start;
+    } else if (is_value(node.tag) && node.end == n_bytes) {
+        out->value = node.start;
+        out->is_value_verbatim = node.tag == common_chat_peg_builder::TOOL_ARG_STRING_VALUE;
+    } else if (node.tag == common_chat_peg_minimax_m3_mapper::TOOL_ARG_ARRAY && node.end == n_bytes &&
+               !node.children.empty()) {
+        out->lists.push_back({ast.get(node.children.front()).start, ast.get(node.children.back()).start});
+    }
+}
+
 /* Which part the last byte belongs to, and how far what was said goes. A call is said once it has a name. */
 void locate(const common_peg_ast_arena &ast, const common_peg_parse_result &result, size_t n_bytes, answer_reading *out)
 {
     bool is_named = false;
     ast.visit(result, [&](const common_peg_ast_node &node) {
+        locate_call(ast, node, n_bytes, out);
         answer_reading::part part = answer_reading::NONE;
         if (node.tag == common_chat_peg_builder::CONTENT) {
             part = answer_reading::TEXT;

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 /* What libllm has to know to read an answer; as bytes it is llm_prompt.syntax. */
 struct answer_syntax {
@@ -28,6 +29,15 @@ struct answer_reading {
     common_chat_msg said; /* when it fits */
     part last = NONE;     /* what goes on to the last byte */
     size_t n_told = 0;    /* bytes up to the end of the last thing that is in `said` */
+
+    /* When `last` is CALL: where the first and the last call open, and the value in the latter's arguments that goes on
+     * to the last byte. */
+    size_t first_call = SIZE_MAX, last_call = 0, value = SIZE_MAX;
+    bool is_value_verbatim = false; /* it is a text up to what closes it */
+    struct list {
+        size_t first, last; /* where these elements begin */
+    };
+    std::vector<list> lists; /* that are marked element by element and go on to the last byte; outer ones first */
 };
 
 class answer_form {

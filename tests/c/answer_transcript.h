@@ -19,7 +19,7 @@ typedef struct transcript {
     char last[128]; /* what the end of the text belongs to */
     char ids[256];  /* of the calls, each with a space behind it */
     size_t n_diffs;
-    uint64_t work;
+    uint64_t work, work_most; /* in all, and for a piece */
 } transcript;
 
 static void transcript_add(transcript *t, const char *text, size_t n)
@@ -114,14 +114,16 @@ static inline transcript transcript_of(const llm_prompt *p, const char *answer, 
         const char *diffs = NULL;
         size_t n_diffs = 0;
         const bool is_final = at + n_taken == n;
+        const uint64_t before = answer_parser_work(parser);
         if (answer_parser_feed(parser, answer + at, n_taken, is_final, &diffs, &n_diffs) != LLM_OK) {
             transcript_add(&t, "[refused]", 9);
             break;
         }
         transcript_add_diffs(&t, diffs, n_diffs);
+        t.work = answer_parser_work(parser);
+        t.work_most = t.work - before > t.work_most ? t.work - before : t.work_most;
         at += is_final ? n + 1 : n_taken;
     }
-    t.work = answer_parser_work(parser);
     answer_parser_close(parser);
     return t;
 }

@@ -349,48 +349,6 @@ static void test_deep_nesting_is_text(void)
     }
 }
 
-/* ---- cost ------------------------------------------------------------------------------------------------------------ */
-
-/* Bytes that llama.cpp's parser reads for each byte of a long answer. */
-static double cost_of(const char *source, const char *head, const char *part, const char *tail)
-{
-    enum { N_LONG = 32768 };
-    static char answer[N_LONG + 1024];
-    answerer a;
-    if (!answerer_open(&a, source) || answerer_render(&a, REQUEST("")) != LLM_OK) {
-        return 1e9;
-    }
-    strcpy(answer, head);
-    size_t n = strlen(answer);
-    for (; n + strlen(part) < N_LONG; n += strlen(part)) {
-        strcpy(answer + n, part);
-    }
-    strcpy(answer + n, tail);
-    n += strlen(tail);
-    transcript t = transcript_of(&a.prompt, answer, n, 4, NULL);
-    const double cost = (double)t.work / (double)n;
-    printf("%.1f for each byte of %.20s...\n", cost, part);
-    free(t.text);
-    answerer_close(&a);
-    return cost;
-}
-
-static void test_a_long_answer_costs_the_same_for_each_token(void)
-{
-    CHECK(cost_of(FAMILY_HERMES, "", "plain words ", "") < 1);
-    CHECK(cost_of(FAMILY_HERMES, "", "if (a < b) { ", "") < 60);
-    CHECK(cost_of(FAMILY_QWEN3, "<think>\n", "thoughts < ", "</think>\n\nyes") < 60);
-    CHECK(cost_of(FAMILY_LLAMA, "", "{ return } ", "") < 60);
-    CHECK(cost_of(FAMILY_HERMES, "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": \"", "a long text ",
-                  "\"}}\n</tool_call>") < 60);
-    CHECK(cost_of(FAMILY_HERMES, "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": [0", ",[1,{\"a\":2}]",
-                  "]}}\n</tool_call>") < 60);
-    CHECK(cost_of(FAMILY_CODER, "<tool_call>\n<function=get_time>\n<parameter=city>\n", "x < y\n",
-                  "\n</parameter>\n</function>\n</tool_call>") < 60);
-    CHECK(cost_of(FAMILY_HERMES, "", CALL("get_time", "{\"city\": \"B\"}") "\n", "") < 200);
-    CHECK(cost_of(FAMILY_HERMES, "", "<tool_call>\n", "") < 200);
-}
-
 int main(void)
 {
     RUN(test_every_family_calls_speaks_and_thinks);
@@ -407,6 +365,5 @@ int main(void)
     RUN(test_whatever_a_model_writes_pieces_make_no_difference);
     RUN(test_answers_may_end_anywhere);
     RUN(test_deep_nesting_is_text);
-    RUN(test_a_long_answer_costs_the_same_for_each_token);
     return CHECK_RESULT();
 }

@@ -195,7 +195,7 @@ TEXT_THREADS = 3
 TEXT_SHORT_BYTES = 65_536
 """Work on no more than that is short. Bodies up to this size are decoded on the event loop."""
 PARSED_ON_LOOP_CHARS_MAX = 2048
-"""Of a call, or of anything that comes at once, in an answer: more is parsed in a text thread."""
+"""Of an answer, what comes at once and what its parser looks at again: more is parsed in a text thread."""
 TEXT_JOBS_MAX = 256
 TEXT_JOBS_BYTES_MAX = 256 * 1024**2
 

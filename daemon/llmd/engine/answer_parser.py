@@ -42,6 +42,11 @@ class AnswerParser:
         self._out = ffi.new("const char **")
         self._n_out = ffi.new("size_t *")
 
+    @property
+    def n_again(self) -> int:
+        """Bytes of the answer that the next call may look at again."""
+        return int(lib.llm_answer_parser_again(self._parser))
+
     def feed(self, text: str, is_final: bool) -> list[Diff]:
         data = text.encode("utf-8", "replace")
         status = lib.llm_answer_parser_feed(self._parser, data, len(data), is_final, self._out, self._n_out)

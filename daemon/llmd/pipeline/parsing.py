@@ -1,9 +1,9 @@
 """Turns the text of one answer into parts: text, what was thought, calls of tools.
 
 An answer whose prompt has no syntax is text, and costs nothing here. The others are parsed as they come: on the event
-loop what is little and what goes on with a text, in a text thread long calls. An answer has one piece there at a time,
-so that its parts stay in order and what waits is bounded by the generation's own limit. A defect of the parser ends in
-text. Owned by the event loop.
+loop what is little, with what the parser looks at again, and in a text thread the rest. An answer has one piece there
+at a time, so that its parts stay in order and what waits is bounded by the generation's own limit. A defect of the
+parser ends in text. Owned by the event loop.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ log = logging.getLogger("llmd.pipeline")
 class Parser(Protocol):
     """An AnswerParser. One call at a time, in any thread."""
 
+    @property
+    def n_again(self) -> int: ...
+
     def feed(self, text: str, is_final: bool) -> list[Diff]: ...
 
 
@@ -41,8 +44,6 @@ class Parsing:
         self._index = index
         self._parser = parser
         self._in_thread = in_thread
-        self._n_unsure = 0
-        """Characters since the last that were told as text: what the parser may look at again."""
         self._withheld: list[str] = []
         """What the parser has taken since it told something."""
         self._calls: dict[int, _Call] = {}
@@ -71,17 +72,16 @@ class Parsing:
     async def _diffs(self, text: str, is_final: bool) -> list[Diff]:
         if (parser := self._parser) is None:
             return [Diff("text", text)]
-        self._n_unsure += len(text)
+        n_read = len(text) + parser.n_again
         try:
-            if self._n_unsure <= limits.PARSED_ON_LOOP_CHARS_MAX:
+            if n_read <= limits.PARSED_ON_LOOP_CHARS_MAX:
                 diffs = parser.feed(text, is_final)
             else:
-                diffs = await self._in_thread(len(text), lambda: parser.feed(text, is_final))
+                diffs = await self._in_thread(n_read, lambda: parser.feed(text, is_final))
         except Exception as error:
             return self._given_up(error, text)
         if diffs:
             self._withheld.clear()
-            self._n_unsure = self._n_unsure if diffs[-1].kind == "call" else 0
         else:
             self._withheld.append(text)
         return diffs
