@@ -434,6 +434,9 @@ async def ollama(transcript: Transcript, serve: Serve, _: Path) -> None:
             await transcript.ask(daemon, path, {**body, **fields})
         for wrong in ({"options": {"top_p": 7}}, {"format": 1}, {"options": {"x": 1}}, {"images": ["x"]}, {"raw": 1}):
             assert b'{"error"' in await transcript.ask(daemon, path, {**body, **wrong})
+        for fields in ({}, {"stream": False}):
+            told = {"logprobs": True, "top_logprobs": 1, "options": {"num_predict": 2, "temperature": 0}}
+            await transcript.ask(daemon, path, {**body, **told, **fields})
         await transcript.ask(daemon, path, {})
         await transcript.ask(daemon, path, {"keep_alive": 0})
         await transcript.ask(daemon, path, b"{")
@@ -471,8 +474,11 @@ async def native(transcript: Transcript, serve: Serve, _: Path) -> None:
     for fields in ({}, {"stream": True}, {"n_predict": 0}, {"response_fields": ["content", "stop_type", "model"]}):
         await transcript.ask(daemon, "/completion", {"prompt": "once upon a time", **few, **fields})
         await transcript.ask(daemon, "/infill", {"input_prefix": "once", "input_suffix": "time", **few, **fields})
-    for wrong in ({"prompt": ""}, {"n_probs": 1}, {"samplers": ["x"]}, {"stop": [1]}, {"input_suffix": "x"}):
+    for wrong in ({"prompt": ""}, {"n_probs": 21}, {"samplers": ["x"]}, {"stop": [1]}, {"input_suffix": "x"}):
         await transcript.ask(daemon, "/completion", {"prompt": "x", **wrong})
+    for fields in ({}, {"stream": True}):
+        beside = {"n_predict": 2, "n_probs": 1, "return_tokens": True}
+        await transcript.ask(daemon, "/completion", {"prompt": "once upon a time", **GREEDY, **beside, **fields})
     await transcript.ask(daemon, "/infill", {"input_extra": [{}]})
     await transcript.ask(daemon, "/slots", method="GET")
     await transcript.ask(await serve(), "/infill", {"input_prefix": "once", "input_suffix": "time"})
