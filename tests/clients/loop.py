@@ -80,7 +80,7 @@ def daemon(script: Path, directory: Path, log: Path) -> Iterator[str]:
     """Its address."""
     model = f"sim:hybrid,ctx={N_CTX},script={script}"
     options = ("--ctx-size", str(N_CTX), "--chat-template-file", str(TEMPLATE), "--log-format", "json")
-    where = ("--port", "0", "--socket", str(directory / "llmd.sock"))
+    where = ("--port", "0", "--socket", str(directory / "llmd.sock"), "--state-dir", str(directory / "state"))
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "llmd", "--model", model, *where, *options], stdout=output, stderr=output
