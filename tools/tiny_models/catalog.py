@@ -41,6 +41,7 @@ TINY_GRANITE = Granite(
     n_embd=128, n_layers=4, n_ff=256, heads=TINY_HEADS, attention_layers=frozenset({2}), mamba=TINY_MAMBA
 )
 
+BENCH_CONTEXT_LENGTH = 40_960
 BENCH_DENSE = Dense(n_embd=1024, n_layers=28, n_ff=3072, heads=Heads(n=16, n_kv=8, size=128), tied=True)
 BENCH_SMALL = Dense(n_embd=512, n_layers=8, n_ff=1536, heads=Heads(n=8, n_kv=2, size=64), tied=True)
 BENCH_HYBRID = Hybrid(
@@ -73,25 +74,32 @@ TINY: tuple[Recipe, ...] = (
     Recipe("tiny-dense-q8", "tiny-dense in Q8_0", lambda t: dense.plan(TINY_DENSE, "dense", t), quantized=True),
     Recipe("tiny-hybrid-q8", "tiny-hybrid in Q8_0", lambda t: hybrid.plan(TINY_HYBRID, "hybrid", t), quantized=True),
 )
+
+
+def long(plan: Plan) -> Plan:
+    """As models of that size are trained: a server's defaults follow it."""
+    return replace(plan, metadata={**plan.metadata, "context_length": BENCH_CONTEXT_LENGTH})
+
+
 BENCH: tuple[Recipe, ...] = (
     Recipe(
         "bench-small",
         "qwen3 of 28 million parameters, Q8_0",
-        lambda t: dense.plan(BENCH_SMALL, "bench-small", t),
+        lambda t: long(dense.plan(BENCH_SMALL, "bench-small", t)),
         quantized=True,
         n_vocab=8192,
     ),
     Recipe(
         "bench-dense",
         "qwen3 of 0.6 billion parameters, Q8_0",
-        lambda t: dense.plan(BENCH_DENSE, "bench-dense", t),
+        lambda t: long(dense.plan(BENCH_DENSE, "bench-dense", t)),
         quantized=True,
         n_vocab=151_936,
     ),
     Recipe(
         "bench-hybrid",
         "qwen35 of 0.75 billion parameters, Q8_0",
-        lambda t: hybrid.plan(BENCH_HYBRID, "bench-hybrid", t),
+        lambda t: long(hybrid.plan(BENCH_HYBRID, "bench-hybrid", t)),
         quantized=True,
         n_vocab=248_320,
     ),
