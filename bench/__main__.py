@@ -2,46 +2,102 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
-import os
+import shlex
 import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, cast
 
-NAMES = ("serving", "busy", "overhead", "sessions", "residents", "park", "forms", "abuse")
+from . import models, peer
+from .report import Report
 
-_USAGE = """usage: ./build.sh bench [NAME [options]]
+RESULTS = Path(__file__).parent / "results"
+NAMES = (
+    "single",
+    "many",
+    "arrival",
+    "cancel",
+    "sessions",
+    "serving",
+    "footprint",
+    "busy",
+    "day",
+    "residents",
+    "park",
+    "forms",
+    "abuse",
+)
 
-  serving    the serving layer alone, on a simulated model: streamed tokens per CPU-second of the event loop
-  busy       tokens per second of a real model, alone and beside another busy process
-  overhead   one stream through HTTP against the same library without it
-  sessions   interleaved conversations: tokens prefilled against tokens needed, time to first token
-  residents  what idle sessions cost a running one
-  park       a session's state out of the model's memory and back, against memcpy
-  forms      gaps between the tokens of free streams, alone and beside one that must have a form
-  abuse      the worst inputs: how long they block the event loop and a bystander, and the memory they take
 
-Without a name all of them run. ./build.sh bench NAME --help shows the options of one. The figures are CSV on stdout, a
-readable table of the same goes to stderr.
-"""
+class Scenario(Protocol):
+    """What a file of a measurement holds."""
+
+    __doc__: str
+    MODELS: tuple[str, ...]
+    """What it measures when no model is named."""
+    add_options: Callable[[argparse.ArgumentParser], None]
+    about: Callable[[argparse.Namespace], str]
+    measure: Callable[[Report, str, argparse.Namespace], None]
+
+
+def scenario(name: str) -> Scenario:
+    return cast(Scenario, importlib.import_module(f"bench.{name}"))
 
 
 def main(arguments: list[str]) -> int:
     if arguments[:1] in (["-h"], ["--help"]):
-        print(_USAGE, end="")
+        print(usage(), end="")
+        return 0
+    if arguments[:1] == ["keep"]:
+        from . import pages
+
+        pages.write(RESULTS)
         return 0
     if arguments and arguments[0] not in NAMES:
         print(f"no such measurement: {arguments[0]}; there are {', '.join(NAMES)}", file=sys.stderr)
         return 2
-    # Before any OpenMP code loads in what is started from here: its default waiting measures the scheduler.
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")
-    chosen, options = (arguments[:1], arguments[1:]) if arguments else (list(NAMES), [])
-    statuses = [run(name, options) for name in chosen]
-    return max(statuses)
+    if peer.directory() is None:
+        print(peer.advice(), file=sys.stderr)
+    chosen, given = (arguments[:1], arguments[1:]) if arguments else (list(NAMES), [])
+    for name in chosen:
+        run(name, given)
+    return 0
 
 
-def run(name: str, options: list[str]) -> int:
-    module = importlib.import_module(f"bench.{name}")
-    status: int = module.main(options)
-    return status
+def usage() -> str:
+    rows = "".join(f"  {name:<10} {scenario(name).__doc__.splitlines()[0]}\n" for name in NAMES)
+    return (
+        f"usage: ./build.sh bench [NAME [options]]\n\n{rows}\n"
+        "Without a name all of them run, which takes hours; --short makes one take at most some minutes.\n"
+        "./build.sh bench NAME --help shows the options of one. The figures are CSV on stdout, a table for people\n"
+        "goes to stderr; --keep writes them into bench/results, too, and ./build.sh bench keep makes the pictures and\n"
+        "tables of docs/benchmarks.md from there. llama-server is compared with where ./build.sh peer has built it.\n"
+    )
+
+
+def run(name: str, given: list[str]) -> None:
+    module = scenario(name)
+    options = parser(name, module).parse_args(given)
+    command = shlex.join(["./build.sh", "bench", name, *given])
+    for model in options.model:
+        report = Report(name, model, module.about(options))
+        module.measure(report, model, options)
+        report.close(RESULTS if options.keep else None, command)
+
+
+def parser(name: str, module: Scenario) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog=f"bench {name}", description=module.__doc__)
+    made.add_argument("--model", nargs="+", default=[*module.MODELS], metavar="MODEL", help=models.HELP)
+    made.add_argument("--repeats", type=int, default=0, metavar="N", help="turns; 0: as many as the size has")
+    made.add_argument("--short", action="store_true", help="less of everything: some minutes")
+    made.add_argument(
+        "--also", action="append", default=[], metavar="OPTIONS", help="one more llama-server, with these options"
+    )
+    made.add_argument("--keep", action="store_true", help="write the figures into bench/results, too")
+    module.add_options(made)
+    return made
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from .daemon import Server, daemon
 from .inputs import INPUTS
 from .report import Figure, Report
 
+MODELS = ("sim:dense,step_us=200,ctx=8192",)
 BLOCK_MS = 50.0
 DELAYS = re.compile(r'^llmd_event_loop_(lag|work)_seconds_bucket{le="(.+)"} (\S+)$', re.MULTILINE)
 HELLO = [{"role": "user", "content": "hi"}]
@@ -36,26 +37,31 @@ class Cost:
     peak_mb: float
 
 
-def main(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
-    report = Report("abuse", f"{options.model}, bodies of at most {options.body_limit / 1e6:.0f} MB")
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--context", type=int, default=512, metavar="N", help="tokens of a session (%(default)s)")
+    parser.add_argument("--body-limit", type=int, default=64 * 1024**2, metavar="BYTES", help="(%(default)s)")
+    parser.add_argument("--only", default="", metavar="REGEX", help="inputs whose names match")
+
+
+def about(options: argparse.Namespace) -> str:
+    return f"bodies of at most {options.body_limit / 1e6:.0f} MB"
+
+
+def measure(report: Report, model: str, options: argparse.Namespace) -> None:
     costs: dict[str, list[Cost]] = {name: [] for name in INPUTS if re.search(options.only, name)}
-    path = models.path_of(options.model)
-    with daemon(path, ctx_size=options.context, body_limit=options.body_limit) as server:
+    with daemon(models.path_of(model), ctx_size=options.context, body_limit=options.body_limit) as server:
         _say_hi(server)
         for name, measured in costs.items():
-            for _ in range(options.repeats):
+            for _ in range(options.repeats or (1 if options.short else 3)):
                 measured.append(_cost(server, name, options.body_limit))
             report.progress(f"{name}: {max(cost.work_ms for cost in measured):.0f} ms")
     for name, measured in costs.items():
         blocks, works = [cost.block_ms for cost in measured], [cost.work_ms for cost in measured]
+        waits, peaks = [cost.wait_ms for cost in measured], [cost.peak_mb for cost in measured]
         report.add(Figure(case=name, quantity="loop blocked", unit="ms", values=blocks))
         report.add(Figure(case=name, quantity="of that at work", unit="ms", values=works, at_most=BLOCK_MS))
-        report.add(
-            Figure(case=name, quantity="bystander waited", unit="ms", values=[cost.wait_ms for cost in measured])
-        )
-        report.add(Figure(case=name, quantity="memory", unit="MB", values=[cost.peak_mb for cost in measured]))
-    return report.close()
+        report.add(Figure(case=name, quantity="bystander waited", unit="ms", values=waits))
+        report.add(Figure(case=name, quantity="memory", unit="MB", values=peaks))
 
 
 def _cost(server: Server, name: str, body_limit: int) -> Cost:
@@ -111,13 +117,3 @@ def _memory_mb(pid: int, field: str) -> float:
     match = re.search(rf"^{field}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     assert match is not None
     return int(match[1]) * 1024 / 1e6
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench abuse", description=__doc__)
-    parser.add_argument("--model", default="sim:dense,step_us=200,ctx=8192", help=models.HELP)
-    parser.add_argument("--context", type=int, default=512, metavar="N", help="tokens of a session (%(default)s)")
-    parser.add_argument("--body-limit", type=int, default=64 * 1024**2, metavar="BYTES", help="(%(default)s)")
-    parser.add_argument("--only", default="", metavar="REGEX", help="inputs whose names match")
-    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="(%(default)s)")
-    return parser

@@ -1,81 +1,105 @@
-"""What another busy process costs: tokens per second of a real model, alone and beside a process that only spins.
+"""Tokens per second alone and beside processes that use the processors: one and two that only spin, and a compiler.
 
-The two are measured in turn, in the same run; "alone" means beside whatever else the machine does, which is printed.
+What is alone and what is beside others take turns in one run, so that each repeat gives a ratio.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 
-from . import models, streams
-from .daemon import Server, daemon
-from .overhead import prompt_of
-from .report import Figure, Report
+from . import streams
+from .daemon import Server
+from .report import OURS, Figure, Report
+from .sides import alternating, both
+from .streams import body, prompt_of
 
+MODELS = ("bench-dense", "bench-small")
 BUSY_RATIO = 0.5
-PROMPT_TOKENS = 64
+PROMPT_TOKENS, N_CTX = 64, 1024
+ALONE = "alone"
+SPINS = [sys.executable, "-c", "print(flush=True)\nwhile True: pass"]
+COMPILES = [
+    "sh",
+    "-c",
+    "echo; while :; do printf '#include <regex>\\nstd::regex r(\"a\");\\n' | c++ -O2 -x c++ -c -o /dev/null - ; done",
+]
+NEIGHBOURS: dict[str, list[list[str]]] = {
+    ALONE: [],
+    "one busy process": [SPINS],
+    "two busy processes": [SPINS, SPINS],
+    "a compiler": [COMPILES],
+}
+
+Rates = dict[str, dict[str, list[float]]]
 
 
-def main(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
-    report = Report("busy", f"{options.model}, {options.tokens} tokens per stream, alone and beside a busy process")
-    alone: dict[int, list[float]] = {n: [] for n in options.streams}
-    beside: dict[int, list[float]] = {n: [] for n in options.streams}
-    path = models.path_of(options.model)
-    with daemon(path, max_sessions=max(options.streams), ctx_size=2048, threads=options.threads) as server:
-        _tokens_per_s(server, 1, options.tokens)
-        for repeat in range(options.repeats):
-            for n_streams in options.streams:
-                for rates, neighbour in ((alone, nullcontext()), (beside, _spinning())):
-                    with neighbour:
-                        rates[n_streams].append(_tokens_per_s(server, n_streams, options.tokens))
-                report.progress(f"{repeat + 1}: {n_streams} streams")
-    for n_streams in options.streams:
-        case = f"{n_streams} streams"
-        report.add(Figure(case=case, quantity="alone", unit="tokens/s", values=alone[n_streams]))
-        report.add(Figure(case=case, quantity="beside a busy process", unit="tokens/s", values=beside[n_streams]))
-        ratios = [b / a for a, b in zip(alone[n_streams], beside[n_streams], strict=True)]
-        report.add(Figure(case=case, quantity="ratio", unit="", values=ratios, at_least=BUSY_RATIO))
-    return report.close()
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--streams", type=int, nargs="+", default=[], metavar="N", help="concurrent streams")
+    parser.add_argument("--tokens", type=int, default=0, metavar="N", help="tokens of one stream")
 
 
-def _tokens_per_s(server: Server, n_streams: int, n_tokens: int) -> float:
-    bodies = [
-        {
-            "prompt": prompt_of(PROMPT_TOKENS, number),
-            "max_tokens": n_tokens,
-            "ignore_eos": True,
-            "temperature": 0,
-            "session_id": f"stream-{number}",
-        }
-        for number in range(n_streams)
-    ]
+def about(options: argparse.Namespace) -> str:
+    return "tokens per second, alone and beside others"
+
+
+def measure(report: Report, model: str, options: argparse.Namespace) -> None:
+    counts = options.streams or ([1] if options.short else [1, 4])
+    repeats = options.repeats or (2 if options.short else 5)
+    n_tokens = options.tokens or (32 if options.short else 64)
+    found: dict[int, Rates] = {n: {name: {} for name in NEIGHBOURS} for n in counts}
+    with both(options, model, places=max(counts), n_ctx=N_CTX) as servers:
+        for turn in range(repeats):
+            for n in counts:
+                for name, commands in NEIGHBOURS.items():
+                    report.progress(f"{turn + 1} of {repeats}: {n} streams, {name}")
+                    for side, server in alternating(servers, turn):
+                        with _running(commands):
+                            rate = _tokens_per_s(server, n, n_tokens, f"{turn} {name}")
+                        found[n][name].setdefault(side, []).append(rate)
+    for n, rates in found.items():
+        for name, by_side in rates.items():
+            _add(report, f"{n} streams, {name}", by_side, rates[ALONE] if name != ALONE else {})
+
+
+def _add(report: Report, case: str, rates: dict[str, list[float]], alone: dict[str, list[float]]) -> None:
+    report.compare(case, "decode", "tokens/s", rates)
+    for side, of_alone in alone.items():
+        ratios = [beside / before for beside, before in zip(rates[side], of_alone, strict=True)]
+        has_target = side == OURS and "one busy process" in case
+        target = BUSY_RATIO if has_target else None
+        report.add(Figure(case=case, side=side, quantity="of alone", unit="", values=ratios, at_least=target))
+
+
+def _tokens_per_s(server: Server, n_streams: int, n_tokens: int, seed: str) -> float:
+    names = [f"{seed} {number}" for number in range(n_streams)]
+    bodies = [body(prompt_of(PROMPT_TOKENS, name), n_tokens, name) for name in names]
     return n_tokens * n_streams / streams.complete(server.port, bodies).streaming_s
 
 
 @contextmanager
-def _spinning() -> Iterator[None]:
-    spinner = subprocess.Popen([sys.executable, "-c", "print(flush=True)\nwhile True: pass"], stdout=subprocess.PIPE)
+def _running(commands: list[list[str]]) -> Iterator[None]:
+    with ExitStack() as stack:
+        for command in commands:
+            stack.enter_context(_neighbour(command))
+        yield
+
+
+@contextmanager
+def _neighbour(command: list[str]) -> Iterator[None]:
+    if shutil.which(command[0]) is None:
+        raise SystemExit(f"{command[0]} is missing")
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, start_new_session=True)
     try:
-        assert spinner.stdout is not None
-        spinner.stdout.readline()
+        assert process.stdout is not None
+        process.stdout.readline()
         yield
     finally:
-        spinner.kill()
-        spinner.communicate()
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench busy", description=__doc__)
-    parser.add_argument("--model", default="bench-small", help=models.HELP)
-    parser.add_argument("--streams", type=int, nargs="+", default=[1, 8], metavar="N", help="concurrent streams")
-    parser.add_argument("--tokens", type=int, default=250, metavar="N", help="tokens of one stream (%(default)s)")
-    parser.add_argument(
-        "--threads", type=int, default=0, metavar="N", help="threads of the model; 0: the daemon's choice"
-    )
-    parser.add_argument("--repeats", type=int, default=7, metavar="N", help="(%(default)s)")
-    return parser
+        os.killpg(process.pid, signal.SIGKILL)  # the compiler, too
+        process.communicate()

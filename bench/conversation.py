@@ -43,6 +43,7 @@ class Conversation:
         self._name = name
         self._parameters = {"session_id": name, **parameters}
         self._consumed: list[str] = []
+        self._left: Messages = []
         system = {"role": "system", "content": words("system", SYSTEM_WORDS)}
         self.messages: Messages = [system]
 
@@ -71,8 +72,14 @@ class Conversation:
 
     def branch(self, turn: int) -> Cost:
         """The first `turn` turns stay, another message follows."""
+        self._left = [*self.messages]
         del self.messages[1 + 2 * turn :]
         return self.say("branch")
+
+    def back(self) -> Cost:
+        """To what was there before the branch, and on."""
+        self.messages = self._left
+        return self.say("back")
 
     def _answered(self) -> Cost:
         prompt = client.post(self._port, "/apply-template", {"messages": self.messages})["prompt"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import socket
 import subprocess
 import sys
@@ -19,6 +18,17 @@ START_S_MAX = 120.0
 STOP_S_MAX = 60.0
 
 
+# What build.sh sets for everything that it starts: no server of a user's has it.
+_NOT_A_USERS = ("GOMP_SPINCOUNT", "GGML_NO_BACKTRACE")
+
+
+def clean_environment() -> dict[str, str]:
+    """Of a shell in which neither build.sh nor a daemon of the user's own left its settings."""
+    return {
+        name: value for name, value in os.environ.items() if not name.startswith("LLMD_") and name not in _NOT_A_USERS
+    }
+
+
 class StartError(Exception):
     """The server did not start; the message says why."""
 
@@ -26,19 +36,18 @@ class StartError(Exception):
 class Server:
     """A server process that is asked on a port of this machine. `with` waits until it is ready and stops it."""
 
-    def __init__(
-        self, command: list[str | Path], log: Path, directory: tempfile.TemporaryDirectory[str], ready_at: str
-    ) -> None:
-        """`ready_at`: answers 200 once the model is there."""
+    def __init__(self, command: list[str], directory: tempfile.TemporaryDirectory[str], ready_at: str) -> None:
+        """`directory`: owned, removed at the end. `ready_at`: answers 200 once the model is there."""
         self._directory = directory
         self._ready_at = ready_at
-        self._log = log
-        # Settings of the caller's own daemon must not reach this one.
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_")}
-        with log.open("wb") as sink:
-            self._process = subprocess.Popen(command, stdout=sink, stderr=sink, env=environment)
+        self._log = Path(directory.name) / "log"
+        self._started_s = time.monotonic()
+        with self._log.open("wb") as sink:
+            self._process = subprocess.Popen(command, stdout=sink, stderr=sink, env=clean_environment())
         self.pid = self._process.pid
         self.port = 0
+        self.ready_s = 0.0
+        """From its start until it was ready, to 10 ms."""
 
     def __enter__(self) -> Server:
         try:
@@ -77,7 +86,8 @@ class Server:
         while not self.is_ready():
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise StartError("the server did not start:\n" + self._log.read_text(errors="replace"))
-            time.sleep(0.05)
+            time.sleep(0.01)
+        self.ready_s = time.monotonic() - self._started_s
 
     def _stop(self) -> None:
         self._process.terminate()
@@ -95,17 +105,10 @@ def daemon(model: str, **options: str | int) -> Server:
     root = Path(directory.name)
     given = {"port": 0, "socket": root / "socket", "state_dir": root / "state", **options}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in given.items()]
-    return Server([Path(sys.executable).parent / "llmd", f"--model={model}", *flags], root / "log", directory, "/ready")
+    return Server([str(Path(sys.executable).parent / "llmd"), f"--model={model}", *flags], directory, "/ready")
 
 
-def llama_server(program: str, model: str, places: int, n_ctx: int, threads: int) -> Server:
-    """llama.cpp's server, with as many slots as places and the same context for each. `program` may carry options."""
-    directory = tempfile.TemporaryDirectory(prefix="llmd-bench-")
-    flags = f"--host 127.0.0.1 --port {_free_port()} -np {places} -c {n_ctx * places} -t {threads}".split()
-    return Server([*shlex.split(program), "-m", model, *flags], Path(directory.name) / "log", directory, "/health")
-
-
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

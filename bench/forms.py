@@ -17,9 +17,10 @@ from llmd.engine.text import Prompt
 from llmd.engine.wire import Admitted, Consumed, Finished, Sampling, Started, Text
 
 from . import models
-from .overhead import prompt_of
 from .report import Figure, Report
+from .streams import prompt_of
 
+MODELS = ("bench-small",)
 PROMPT_TOKENS = 64
 SCHEMA = {
     "type": "object",
@@ -66,29 +67,29 @@ class Heard:
         return [(later - sooner) * 1000 for sooner, later in zip(self.at_s, self.at_s[1:], strict=False)]
 
 
-def main(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
-    report = Report("forms", f"{options.model}: {options.streams} free streams, alone and beside one with a schema")
-    asyncio.run(_measure(report, options))
-    return report.close()
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--streams", type=int, default=4, metavar="N", help="free ones (%(default)s)")
+    parser.add_argument("--tokens", type=int, default=100, metavar="N", help="of each (%(default)s)")
 
 
-async def _measure(report: Report, options: argparse.Namespace) -> None:
+def about(options: argparse.Namespace) -> str:
+    return f"{options.streams} free streams, alone and beside one with a schema"
+
+
+def measure(report: Report, model: str, options: argparse.Namespace) -> None:
+    asyncio.run(_measure(report, models.path_of(model), options))
+
+
+async def _measure(report: Report, path: str, options: argparse.Namespace) -> None:
     n_ctx = PROMPT_TOKENS + 2 * options.tokens
-    engine = await Engine.open(
-        EngineOptions(
-            model=models.path_of(options.model),
-            n_ctx=n_ctx,
-            n_scratch=options.streams + 1,
-            n_threads=options.threads,
-        )
-    )
+    engine = await Engine.open(EngineOptions(model=path, n_ctx=n_ctx, n_scratch=options.streams + 1))
+    repeats = options.repeats or (2 if options.short else 5)
     form = await engine.make_constraint(0, Constraint("json_schema", json.dumps(SCHEMA)))
     cases = {"alone": None, "beside a form": form, "beside another free stream": b""}
     found: dict[str, list[list[float]]] = {case: [] for case in cases}
     formed: list[float] = []
-    for repeat in range(-1, options.repeats):
-        report.progress(f"{repeat + 1} of {options.repeats}")
+    for repeat in range(-1, repeats):
+        report.progress(f"{repeat + 1} of {repeats}")
         for case, beside in cases.items():
             gaps, beside_ms = await _together(engine, options, beside)
             if repeat >= 0:  # the one before warms up
@@ -128,15 +129,3 @@ def _add(report: Report, case: str, runs: list[list[float]]) -> None:
     report.add(Figure(case=case, quantity="median gap", unit="ms", values=[statistics.median(run) for run in runs]))
     slow = [statistics.quantiles(run, n=20)[-1] for run in runs]
     report.add(Figure(case=case, quantity="95% of gaps within", unit="ms", values=slow))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench forms", description=__doc__)
-    parser.add_argument("--model", default="bench-small", help=models.HELP)
-    parser.add_argument("--streams", type=int, default=4, metavar="N", help="free ones (%(default)s)")
-    parser.add_argument("--tokens", type=int, default=100, metavar="N", help="of each (%(default)s)")
-    parser.add_argument(
-        "--threads", type=int, default=0, metavar="N", help="threads of the model; 0: the engine's choice"
-    )
-    parser.add_argument("--repeats", type=int, default=5, metavar="N", help="(%(default)s)")
-    return parser

@@ -81,3 +81,18 @@ def _is_ours(pid: int, processes: dict[int, tuple[str, float, int]]) -> bool:
             return True
         pid = processes[pid][2]
     return False
+
+
+def today() -> str:
+    return time.strftime("%Y-%m-%d", time.gmtime())
+
+
+def process_cpu_s(pid: int) -> float:
+    """Processor time of a process so far, of all its threads."""
+    return sum(thread_cpu_s(pid, int(task.name)) for task in Path(f"/proc/{pid}/task").iterdir())
+
+
+def resident_mb(pid: int) -> float:
+    """Anonymous, shared and of files."""
+    rows = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":" in line)
+    return int(rows["VmRSS"].split()[0]) / 1000 * 1.024

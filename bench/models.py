@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+from . import peer
+
 ROOT = Path(__file__).parents[1]
 DIRECTORY = ROOT / "build" / "models"
-HELP = "bench-small, bench-dense, bench-hybrid, tiny-* (generated), a GGUF file, or sim:CLASS (%(default)s)"
+HELP = "bench-small, bench-dense, bench-hybrid, one of these with -q4, tiny-*, a GGUF file, or sim:CLASS (%(default)s)"
+Q4 = "-q4"
 
 
 def path_of(model: str) -> str:
@@ -17,6 +20,25 @@ def path_of(model: str) -> str:
         return model
     path = DIRECTORY / f"{model}.gguf"
     if not path.exists():
-        command = [sys.executable, "-m", "tools.tiny_models", "--out", str(DIRECTORY), model]
+        command = _quantize(model) if model.endswith(Q4) else _generate(model)
         subprocess.run(command, cwd=ROOT, check=True, stdout=sys.stderr)
     return str(path)
+
+
+def _generate(model: str) -> list[str]:
+    return [sys.executable, "-m", "tools.tiny_models", "--out", str(DIRECTORY), model]
+
+
+def _quantize(model: str) -> list[str]:
+    """To Q4_K_M, by llama.cpp's own program."""
+    directory = peer.directory()
+    if directory is None:
+        raise SystemExit(f"{model} is made by llama-quantize; {peer.advice()}")
+    made_from = path_of(model.removesuffix(Q4))
+    return [
+        str(directory / "llama-quantize"),
+        "--allow-requantize",
+        made_from,
+        str(DIRECTORY / f"{model}.gguf"),
+        "Q4_K_M",
+    ]

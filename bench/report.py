@@ -1,16 +1,21 @@
-"""Figures: medians of repeats, as CSV on stdout for programs and as a table on stderr for people."""
+"""Figures: medians of repeats, side by side, as CSV on stdout for programs and as a table on stderr for people."""
 
 from __future__ import annotations
 
 import csv
+import io
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from . import machine
 
-_COLUMNS = ("bench", "case", "quantity", "unit", "median", "least", "most", "repeats", "target", "met")
+COLUMNS = ("bench", "model", "case", "side", "quantity", "unit", "median", "least", "most", "repeats", "target", "met")
+OURS = "llmd"
+RATIO = "ratio"
+"""The side of a figure that says how ours stands to another's, and stands for both."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +24,7 @@ class Figure:
     quantity: str
     unit: str
     values: Sequence[float]
+    side: str = OURS
     at_least: float | None = None
     at_most: float | None = None
 
@@ -44,14 +50,22 @@ class Figure:
         return {None: "", True: "yes", False: "no"}[self.is_met]
 
 
-class Report:
-    """The figures of one measurement. Printed at the end, with what else the machine did meanwhile."""
+def ratios_of(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
+    """Turn by turn, where both had as many turns; else of the medians."""
+    if len(ours) == len(theirs):
+        return [a / b for a, b in zip(ours, theirs, strict=True) if b]
+    return [statistics.median(ours) / statistics.median(theirs)] if ours and theirs else []
 
-    def __init__(self, bench: str, about: str) -> None:
+
+class Report:
+    """The figures of one measurement of one model. Printed at the end, with what else the machine did meanwhile."""
+
+    def __init__(self, bench: str, model: str, about: str) -> None:
         self._bench = bench
+        self._model = model
         self._figures: list[Figure] = []
         self._neighbours = machine.Neighbours()
-        _say(f"\n{bench}: {about}\n  {machine.describe()}")
+        _say(f"\n{bench}: {model}: {about}\n  {machine.describe()}")
 
     def progress(self, text: str) -> None:
         _say(f"  ... {text}")
@@ -60,33 +74,80 @@ class Report:
         if figure.values:
             self._figures.append(figure)
 
-    def close(self) -> int:
-        """Prints everything; the exit status is 0 even where a target is missed: whether that matters depends on what
-        else the machine did, which is printed too."""
+    def compare(
+        self,
+        case: str,
+        quantity: str,
+        unit: str,
+        values: Mapping[str, Sequence[float]],
+        *,
+        at_least: float | None = None,
+        at_most: float | None = None,
+        against: str = "llama-server",
+    ) -> None:
+        """A figure of each side, and the ratio of ours to `against`, for which the target is."""
+        for side, measured in values.items():
+            self.add(Figure(case=case, side=side, quantity=quantity, unit=unit, values=measured))
+        self.add_ratio(case, quantity, values, at_least=at_least, at_most=at_most, against=against)
+
+    def add_ratio(
+        self,
+        case: str,
+        quantity: str,
+        values: Mapping[str, Sequence[float]],
+        *,
+        against: str,
+        at_least: float | None = None,
+        at_most: float | None = None,
+    ) -> None:
+        found = ratios_of(values.get(OURS, []), values.get(against, []))
+        self.add(
+            Figure(
+                case=case,
+                side=RATIO,
+                quantity=f"{quantity} / {against}'s",
+                unit="",
+                values=found,
+                at_least=at_least,
+                at_most=at_most,
+            )
+        )
+
+    def close(self, keep: Path | None = None, command: str = "") -> None:
+        """Prints everything, and writes it into `keep`. That a target is missed is no error: whether it matters depends
+        on what else the machine did, which is printed too."""
         _say(f"  {self._neighbours.report()}")
-        width = max((len(figure.case) for figure in self._figures), default=0)
+        cases = max((len(figure.case) for figure in self._figures), default=0)
+        sides = max((len(figure.side) for figure in self._figures), default=0)
         names = max((len(figure.quantity) for figure in self._figures), default=0)
         for figure in self._figures:
-            spread = (
-                f"({_number(min(figure.values))} .. {_number(max(figure.values))})" if len(figure.values) > 1 else ""
-            )
+            least, most = number(min(figure.values)), number(max(figure.values))
+            spread = f"({least} .. {most})" if len(figure.values) > 1 else ""
             verdict = f"  target {figure.target}: {figure.met}" if figure.met else ""
-            value = f"{_number(figure.median):>9} {figure.unit}"
-            _say(f"  {figure.case:<{width}}  {figure.quantity:<{names}}  {value} {spread}{verdict}")
-        self._write_csv()
-        return 0
+            value = f"{number(figure.median):>9} {figure.unit}"
+            _say(
+                f"  {figure.case:<{cases}}  {figure.side:<{sides}}  {figure.quantity:<{names}}  "
+                f"{value} {spread}{verdict}"
+            )
+        text = self.as_csv()
+        print(text, end="", flush=True)
+        if keep is not None:
+            keep.mkdir(parents=True, exist_ok=True)
+            head = [f"# {machine.describe()}", f"# {self._neighbours.report()}", f"# {machine.today()}", f"# {command}"]
+            (keep / f"{self._bench}-{Path(self._model).stem.split(',')[0]}.csv").write_text("\n".join([*head, text]))
 
-    def _write_csv(self) -> None:
-        writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(_COLUMNS)
+    def as_csv(self) -> str:
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(COLUMNS)
         for figure in self._figures:
-            numbers = [_number(value) for value in (figure.median, min(figure.values), max(figure.values))]
-            row = (self._bench, figure.case, figure.quantity, figure.unit, *numbers, len(figure.values))
-            writer.writerow((*row, figure.target, figure.met))
-        sys.stdout.flush()
+            numbers = [number(value) for value in (figure.median, min(figure.values), max(figure.values))]
+            row = (self._bench, self._model, figure.case, figure.side, figure.quantity, figure.unit, *numbers)
+            writer.writerow((*row, len(figure.values), figure.target, figure.met))
+        return text.getvalue()
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
     if value != 0 and abs(value) < 100:
         return f"{value:.3g}"
     return f"{value:.0f}"

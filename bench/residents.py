@@ -9,30 +9,37 @@ import argparse
 
 from . import models, streams
 from .daemon import Server, daemon
-from .overhead import prompt_of
 from .report import Figure, Report
 
+MODELS = ("bench-small",)
 RATIO = 0.9
 DECODE_PROMPT_TOKENS = 64
 
 
-def main(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
-    about = f"{options.model}, alone and beside {options.sessions} idle sessions of {options.context} tokens"
-    report = Report("residents", about)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--sessions", type=int, default=6, metavar="N", help="idle sessions (%(default)s)")
+    parser.add_argument("--context", type=int, default=1500, metavar="N", help="tokens of each (%(default)s)")
+    parser.add_argument("--prompt", type=int, default=900, metavar="N", help="tokens to prefill (%(default)s)")
+    parser.add_argument("--tokens", type=int, default=60, metavar="N", help="tokens to produce (%(default)s)")
+
+
+def about(options: argparse.Namespace) -> str:
+    return f"alone and beside {options.sessions} idle sessions of {options.context} tokens"
+
+
+def measure(report: Report, model: str, options: argparse.Namespace) -> None:
     flags: dict[str, str | int] = {
         "max_sessions": options.sessions + 1,
         "ctx_size": max(options.context, options.prompt) + options.tokens + DECODE_PROMPT_TOKENS,
-        "threads": options.threads,
     }
-    path = models.path_of(options.model)
+    path, repeats = models.path_of(model), options.repeats or (2 if options.short else 5)
     prefill: list[tuple[float, float]] = []
     decode: list[tuple[float, float]] = []
     with daemon(path, **flags) as empty, daemon(path, **flags) as full:
         for number in range(options.sessions):
             _first_s(full, f"idle-{number}", options.context, 1000 + number)
-        for repeat in range(-1, options.repeats):
-            report.progress(f"{repeat + 1} of {options.repeats}")
+        for repeat in range(-1, repeats):
+            report.progress(f"{repeat + 1} of {repeats}")
             alone_s, beside_s = (_first_s(server, "running", options.prompt, repeat) for server in (empty, full))
             alone, beside = (_tokens_per_s(server, options.tokens, repeat) for server in (empty, full))
             if repeat >= 0:  # the one before warms up
@@ -40,7 +47,6 @@ def main(arguments: list[str]) -> int:
                 decode.append((alone, beside))
     _add(report, f"prefill of {options.prompt} tokens", prefill)
     _add(report, f"decode of {options.tokens} tokens", decode)
-    return report.close()
 
 
 def _add(report: Report, case: str, rates: list[tuple[float, float]]) -> None:
@@ -51,15 +57,8 @@ def _add(report: Report, case: str, rates: list[tuple[float, float]]) -> None:
 
 
 def _stream(server: Server, session: str, n_prompt: int, seed: int, n_tokens: int) -> streams.Stream:
-    body = {
-        "prompt": prompt_of(n_prompt, seed),
-        "max_tokens": n_tokens,
-        "ignore_eos": True,
-        "temperature": 0,
-        "cache_prompt": False,
-        "session_id": session,
-    }
-    return streams.complete(server.port, [body]).streams[0]
+    asked = streams.body(streams.prompt_of(n_prompt, seed), n_tokens, session, cache_prompt=False)
+    return streams.complete(server.port, [asked]).streams[0]
 
 
 def _first_s(server: Server, session: str, n_prompt: int, seed: int) -> float:
@@ -68,18 +67,4 @@ def _first_s(server: Server, session: str, n_prompt: int, seed: int) -> float:
 
 def _tokens_per_s(server: Server, n_tokens: int, seed: int) -> float:
     stream = _stream(server, "running", DECODE_PROMPT_TOKENS, seed, n_tokens)
-    return (n_tokens - 1) / (stream.last_us - stream.first_us) * 1e6
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench residents", description=__doc__)
-    parser.add_argument("--model", default="bench-small", help=models.HELP)
-    parser.add_argument("--sessions", type=int, default=6, metavar="N", help="idle sessions (%(default)s)")
-    parser.add_argument("--context", type=int, default=1500, metavar="N", help="tokens of each (%(default)s)")
-    parser.add_argument("--prompt", type=int, default=900, metavar="N", help="tokens to prefill (%(default)s)")
-    parser.add_argument("--tokens", type=int, default=60, metavar="N", help="tokens to produce (%(default)s)")
-    parser.add_argument(
-        "--threads", type=int, default=0, metavar="N", help="threads of the model; 0: the daemon's choice"
-    )
-    parser.add_argument("--repeats", type=int, default=5, metavar="N", help="(%(default)s)")
-    return parser
+    return stream.decode_rate(n_tokens)

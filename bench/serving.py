@@ -15,26 +15,42 @@ from .daemon import Server, daemon
 from .machine import thread_cpu_s
 from .report import Figure, Report
 
-TOKENS_PER_CPU_S = 50_000
+TOKENS_PER_CPU_S = 100_000
 PROMPT = [72, 101, 108, 108, 111]
 
 
-def main(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
-    report = Report("serving", "the serving layer alone, on a simulated model that costs nothing")
+MODELS = ("sim:dense",)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--streams", type=int, nargs="+", default=[1, 32, 256], metavar="N", help="concurrent streams")
+    parser.add_argument(
+        "--step-us", type=int, nargs="+", default=[0, 200, 2000], metavar="US", help="pace of the model"
+    )
+    parser.add_argument("--tokens", type=int, default=4000, metavar="N", help="tokens of one stream (%(default)s)")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, metavar="S", help="most time of a paced run (%(default)s)"
+    )
+
+
+def about(options: argparse.Namespace) -> str:
+    return "the serving layer alone, on a simulated model that costs nothing"
+
+
+def measure(report: Report, model: str, options: argparse.Namespace) -> None:
     measured: dict[tuple[int, int], list[dict[str, float]]] = {}
+    repeats = options.repeats or (1 if options.short else 3)
     for step_us in options.step_us:
-        model = f"sim:dense,length=0,step_us={step_us},ctx=65536"
-        with daemon(model, max_sessions=max(options.streams), threads=1) as server:
+        name = f"{model},length=0,step_us={step_us},ctx=65536"
+        with daemon(name, max_sessions=max(options.streams), threads=1) as server:
             _measure(server, 1, 200)  # warm: imports, buffers
-            for repeat in range(options.repeats):
+            for repeat in range(repeats):
                 for n_streams in options.streams:
                     n_tokens = _tokens(options.tokens, n_streams, step_us, options.seconds)
                     report.progress(f"step_us={step_us}, {n_streams} streams of {n_tokens} tokens, {repeat + 1}")
                     measured.setdefault((step_us, n_streams), []).append(_measure(server, n_streams, n_tokens))
     for (step_us, n_streams), runs in measured.items():
         _add(report, f"{n_streams} streams, step_us={step_us}", n_streams >= 32, runs)
-    return report.close()
 
 
 def _tokens(most: int, n_streams: int, step_us: int, seconds: float) -> int:
@@ -64,17 +80,3 @@ def _add(report: Report, case: str, has_target: bool, runs: list[dict[str, float
         values = [run[quantity] for run in runs]
         unit = "of a core" if quantity == "loop share" else ""
         report.add(Figure(case=case, quantity=quantity, unit=unit, values=values, at_least=target))
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench serving", description=__doc__)
-    parser.add_argument("--streams", type=int, nargs="+", default=[1, 32], metavar="N", help="concurrent streams")
-    parser.add_argument(
-        "--step-us", type=int, nargs="+", default=[0, 200, 2000], metavar="US", help="pace of the model"
-    )
-    parser.add_argument("--tokens", type=int, default=4000, metavar="N", help="tokens of one stream (%(default)s)")
-    parser.add_argument(
-        "--seconds", type=float, default=2.0, metavar="S", help="most time of a paced run (%(default)s)"
-    )
-    parser.add_argument("--repeats", type=int, default=3, metavar="N", help="(%(default)s)")
-    return parser

@@ -1,24 +1,25 @@
 """Interleaved conversations: how many tokens each kind of request makes the server consume, against how many it must,
 and how long its user waits for the first one.
 
-With more conversations than places, sessions leave the model's memory between their turns. With LLAMA_SERVER naming a
-llama-server binary, the same traffic goes to it, turn by turn in the same run, with as many slots as places.
+With more conversations than places, sessions leave the model's memory between their turns. The same traffic goes to
+llama-server, turn by turn in the same run, with as many slots as places.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 
-from . import models
+from . import models, peer
 from .conversation import Conversation, Cost
-from .daemon import daemon, llama_server
-from .report import Figure, Report
+from .daemon import daemon
+from .report import OURS, Figure, Report
+from .sides import PEER
 
-RATIO = 1.1
+MODELS = ("bench-small", "bench-hybrid", "tiny-window", "tiny-recurrent", "tiny-hybrid-q8")
+RATIO = 1.05
 TURNS, BRANCH_AT = 6, 3
 N_CTX = 4096
 
@@ -30,30 +31,35 @@ OPERATIONS: dict[str, Callable[[Conversation], Cost]] = {
     "strip reasoning": Conversation.strip,
     f"branch at turn {BRANCH_AT}": lambda conversation: conversation.branch(BRANCH_AT),
     "append after it": lambda conversation: conversation.say("after"),
+    "back to what was left": lambda conversation: conversation.back(),
 }
 
 
-def main(arguments: list[str]) -> int:
-    options = _parser().parse_args(arguments)
-    about = f"{TURNS} turns and {len(OPERATIONS)} kinds of request, {options.places} places"
-    report = Report("sessions", f"{', '.join(options.model)}: {about}")
-    for model in options.model:
-        for n in options.conversations:
-            costs = _measure(report, model, n, options)
-            for server, by_kind in costs.items():
-                _add(report, f"{model}, {n} conversations, {server}", by_kind, has_target=server == "llmd")
-    return report.close()
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--places", type=int, default=4, metavar="N", help="named sessions in the model's memory")
+    parser.add_argument("--conversations", type=int, nargs="+", default=[], metavar="K", help="at the same time")
+    parser.add_argument("--tokens", type=int, default=24, metavar="N", help="tokens of an answer (%(default)s)")
 
 
-def _measure(report: Report, model: str, n: int, options: argparse.Namespace) -> dict[str, Costs]:
-    """The costs of every server by kind of request."""
-    path, threads = models.path_of(model), options.threads or len(os.sched_getaffinity(0))
-    peer = os.environ.get("LLAMA_SERVER")
+def about(options: argparse.Namespace) -> str:
+    return f"{TURNS} turns and {len(OPERATIONS)} kinds of request, {options.places} places"
+
+
+def measure(report: Report, model: str, options: argparse.Namespace) -> None:
+    for n in options.conversations or ([3] if options.short else [3, 7]):
+        for side, by_kind in _costs(report, model, n, options).items():
+            _add(report, f"{n} conversations", side, by_kind)
+
+
+def _costs(report: Report, model: str, n: int, options: argparse.Namespace) -> dict[str, Costs]:
+    """The costs of every server by kind of request. Each has as many places, and the same context for each."""
+    path = models.path_of(model)
     with ExitStack() as stack:
-        flags = {"max_sessions": options.places, "ctx_size": N_CTX, "threads": threads}
-        servers = {"llmd": stack.enter_context(daemon(path, capacity_policy="park", **flags))}
-        if peer and not path.startswith("sim:"):
-            servers["llama-server"] = stack.enter_context(llama_server(peer, path, options.places, N_CTX, threads))
+        servers = {OURS: stack.enter_context(daemon(path, max_sessions=options.places, ctx_size=N_CTX))}
+        if peer.directory() is not None and not path.startswith("sim:"):
+            servers[PEER] = stack.enter_context(
+                peer.server(path, options=["-np", f"{options.places}", "-c", f"{N_CTX * options.places}"])
+            )
         sampling = {"max_tokens": options.tokens, "temperature": 0, "seed": 1}
         sides = {
             name: [Conversation(server.port, f"conversation-{number}", **sampling) for number in range(n)]
@@ -61,7 +67,7 @@ def _measure(report: Report, model: str, n: int, options: argparse.Namespace) ->
         }
         costs: dict[str, Costs] = {name: {} for name in sides}
         for kind, operation in _script():
-            report.progress(f"{model}, {n} conversations: {kind}")
+            report.progress(f"{n} conversations: {kind}")
             for number in range(n):
                 for name, conversations in sides.items():
                     costs[name].setdefault(kind, []).append(operation(conversations[number]))
@@ -77,29 +83,27 @@ def _turn(turn: int) -> Callable[[Conversation], Cost]:
     return lambda conversation: conversation.say(str(turn))
 
 
-def _add(report: Report, case: str, costs: Costs, has_target: bool) -> None:
+def _add(report: Report, case: str, side: str, costs: Costs) -> None:
     for kind, made in costs.items():
         reasons = Counter(cost.reason for cost in made if cost.reason)
         why = " ".join(f"{word}:{count}" for word, count in reasons.most_common())
-        report.add(
-            Figure(case=case, quantity=f"{kind}: prefilled", unit=why, values=[cost.n_prefilled for cost in made])
-        )
-        report.add(Figure(case=case, quantity=f"{kind}: needed", unit="", values=[cost.n_needed for cost in made]))
         # What must be consumed for its logits counts as needed: a request for what is there already costs one token.
         ratio = sum(cost.n_prefilled for cost in made) / sum(max(cost.n_needed, 1) for cost in made)
-        target = RATIO if has_target else None
-        report.add(Figure(case=case, quantity=f"{kind}: ratio", unit="", values=[ratio], at_most=target))
-        report.add(
-            Figure(case=case, quantity=f"{kind}: first token", unit="ms", values=[cost.first_ms for cost in made])
+        figures: tuple[tuple[str, str, list[float]], ...] = (
+            ("prefilled", why, [cost.n_prefilled for cost in made]),
+            ("needed", "", [cost.n_needed for cost in made]),
+            ("first token", "ms", [cost.first_ms for cost in made]),
         )
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="bench sessions", description=__doc__)
-    defaults = ["bench-small", "tiny-window", "tiny-recurrent", "tiny-hybrid-q8"]
-    parser.add_argument("--model", nargs="+", default=defaults, metavar="MODEL", help=models.HELP)
-    parser.add_argument("--places", type=int, default=4, metavar="N", help="named sessions in the model's memory")
-    parser.add_argument("--conversations", type=int, nargs="+", default=[3, 7], metavar="K", help="at the same time")
-    parser.add_argument("--tokens", type=int, default=24, metavar="N", help="tokens of an answer (%(default)s)")
-    parser.add_argument("--threads", type=int, default=0, metavar="N", help="threads of the model; 0: all processors")
-    return parser
+        for quantity, unit, values in figures:
+            report.add(Figure(case=f"{case}, {kind}", side=side, quantity=quantity, unit=unit, values=values))
+        target = RATIO if side == OURS else None
+        report.add(
+            Figure(
+                case=f"{case}, {kind}",
+                side=side,
+                quantity="prefilled / needed",
+                unit="",
+                values=[ratio],
+                at_most=target,
+            )
+        )

@@ -1,15 +1,22 @@
 /* sse_client: reads many event streams at once, with as little processor time as possible, so that what is measured is
  * the server. One thread, one epoll.
  *
- *   sse_client PORT PATH < BODIES        one request body per line; all are sent at once to 127.0.0.1
+ *   sse_client PORT PATH < REQUESTS
  *
- * Prints one line per stream: status,events,bytes,first_us,last_us
+ * One request per line: USER PAUSE_MS CANCEL_MS BODY. A user sends one request after the other: each PAUSE_MS after the
+ * one before it has ended, the first PAUSE_MS after the start. CANCEL_MS after sending it the client hangs up; 0: never.
+ *
+ * Prints one line per request: status,events,bytes,sent_us,first_us,last_us,arrivals
+ *   status    of HTTP; 0 when the client hung up before there was one
  *   events    "data: {" seen: the pieces of text and whatever else the stream says
+ *   sent_us   from the start to sending it
  *   first_us  from sending the request to the first event
  *   last_us   ... to the end of the stream
+ *   arrivals  ... to each event, with spaces between them
  * and last: "cpu_us,N", the processor time that the client itself took. A refused request is printed to stderr and
  * makes the exit status 1. */
 #include <errno.h>
+#include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdbool.h>
@@ -23,19 +30,32 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { STREAMS_MAX = 256, READ_BYTES = 65536, HEAD_BYTES = 512 };
+enum { REQUESTS_MAX = 16384, USERS_MAX = 4096, BATCH = 256, READ_BYTES = 65536, HEAD_BYTES = 512, FIRST_ARRIVALS = 64 };
 
 static const char EVENT[] = "data: {";
 enum { EVENT_BYTES = sizeof EVENT - 1, KEPT_BYTES = EVENT_BYTES - 1 };
 
-typedef struct stream {
-    int fd;
-    int status;
+typedef enum { WAITS, RUNS, ENDED } request_state;
+
+typedef struct request {
+    struct request *next; /* of the same user; waits until this one has ended */
+    request_state state;
+    bool is_cancelled;
+    int64_t pause_us, cancel_us;
+    char *bytes; /* owned; the whole request in one buffer: two writes would be two packets */
+    size_t n_bytes_sent;
+    int fd, status;
+    int64_t due_us; /* when WAITS: to be sent then; INT64_MAX: after another. When RUNS: to be hung up then */
     int64_t sent_us, first_us, last_us;
-    uint64_t n_events, n_bytes;
+    uint64_t n_bytes;
+    size_t n_events, capacity;
+    int64_t *arrivals_us;  /* owned */
     char kept[KEPT_BYTES]; /* the last bytes of the read before, where an event may begin */
     char head[HEAD_BYTES]; /* the first bytes of the answer */
-} stream;
+} request;
+
+static request requests[REQUESTS_MAX];
+static size_t n_requests;
 
 static int64_t now_us(void)
 {
@@ -50,123 +70,227 @@ static void die(const char *what)
     exit(2);
 }
 
-static void send_all(int fd, const char *bytes, size_t n)
+static void *allocated(void *memory)
 {
-    while (n > 0) {
-        ssize_t sent = send(fd, bytes, n, MSG_NOSIGNAL);
-        if (sent < 0) {
-            die("send");
-        }
-        bytes += sent;
-        n -= (size_t)sent;
+    if (memory == NULL) {
+        die("memory");
     }
+    return memory;
 }
 
-static int connect_to(uint16_t port)
-{
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0) {
-        die("connect");
-    }
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    return fd;
-}
+/* --- requests ---------------------------------------------------------------------------------------------------- */
 
-/* The whole request, in one buffer: two writes would be two packets. Owned by the caller. */
-static char *request_of(const char *path, const char *body, size_t n_body, size_t *n_request)
+static void write_request(request *r, const char *path, const char *body, size_t n_body)
 {
     size_t capacity = strlen(path) + n_body + 256;
-    char *request = malloc(capacity);
-    if (request == NULL) {
-        die("malloc");
-    }
-    int n_head = snprintf(request, capacity,
+    r->bytes = allocated(malloc(capacity));
+    int n_head = snprintf(r->bytes, capacity,
                           "POST %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
                           "Content-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
                           path, n_body);
-    memcpy(request + n_head, body, n_body);
-    *n_request = (size_t)n_head + n_body;
-    return request;
+    memcpy(r->bytes + n_head, body, n_body);
+    r->n_bytes_sent = (size_t)n_head + n_body;
 }
 
-static size_t count_events(const char *bytes, size_t n)
+static void read_requests(const char *path)
 {
-    size_t count = 0;
+    static request *last_of[USERS_MAX];
+    char *line = NULL;
+    size_t capacity = 0;
+    for (ssize_t n; n_requests < REQUESTS_MAX && (n = getline(&line, &capacity, stdin)) > 0;) {
+        long user, pause_ms, cancel_ms;
+        int n_read = 0;
+        if (sscanf(line, "%ld %ld %ld %n", &user, &pause_ms, &cancel_ms, &n_read) != 3 || user < 0 ||
+            user >= USERS_MAX) {
+            fprintf(stderr, "sse_client: not a request: %.40s\n", line);
+            exit(2);
+        }
+        request *r = &requests[n_requests++];
+        *r = (request){.fd = -1, .pause_us = pause_ms * 1000, .cancel_us = cancel_ms * 1000, .due_us = INT64_MAX};
+        write_request(r, path, line + n_read, (size_t)(n - n_read));
+        if (last_of[user] == NULL) {
+            r->due_us = r->pause_us; /* from the start, which is not yet */
+        } else {
+            last_of[user]->next = r;
+        }
+        last_of[user] = r;
+    }
+    free(line);
+}
+
+/* --- one request ------------------------------------------------------------------------------------------------- */
+
+static void connect_to(request *r, uint16_t port)
+{
+    int on = 1;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    r->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (r->fd < 0 || connect(r->fd, (struct sockaddr *)&address, sizeof address) != 0) {
+        die("connect");
+    }
+    setsockopt(r->fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+static void start(request *r, uint16_t port, int poll)
+{
+    struct epoll_event wanted = {.events = EPOLLIN, .data.ptr = r};
+    if (r->fd < 0) {
+        connect_to(r, port);
+    }
+    if (epoll_ctl(poll, EPOLL_CTL_ADD, r->fd, &wanted) != 0) {
+        die("epoll_ctl");
+    }
+    r->state = RUNS;
+    r->sent_us = now_us();
+    r->due_us = r->cancel_us > 0 ? r->sent_us + r->cancel_us : INT64_MAX;
+    for (size_t n = 0; n < r->n_bytes_sent;) {
+        ssize_t sent = send(r->fd, r->bytes + n, r->n_bytes_sent - n, MSG_NOSIGNAL);
+        if (sent < 0) {
+            die("send");
+        }
+        n += (size_t)sent;
+    }
+    free(r->bytes);
+}
+
+static void end(request *r, bool is_cancelled)
+{
+    int64_t now = now_us();
+    close(r->fd);
+    r->state = ENDED;
+    r->is_cancelled = is_cancelled;
+    r->last_us = now - r->sent_us;
+    if (r->next != NULL) {
+        r->next->due_us = now + r->next->pause_us;
+    }
+}
+
+static void note_arrival(request *r, int64_t at_us)
+{
+    if (r->n_events == r->capacity) {
+        r->capacity = r->capacity == 0 ? FIRST_ARRIVALS : 2 * r->capacity;
+        r->arrivals_us = allocated(realloc(r->arrivals_us, r->capacity * sizeof *r->arrivals_us));
+    }
+    r->arrivals_us[r->n_events++] = at_us;
+}
+
+static void note_events(request *r, const char *bytes, size_t n, int64_t at_us)
+{
     const char *end = bytes + n;
     while ((bytes = memmem(bytes, (size_t)(end - bytes), EVENT, EVENT_BYTES)) != NULL) {
-        count++;
+        note_arrival(r, at_us);
         bytes += EVENT_BYTES;
     }
-    return count;
 }
 
 /* Takes what can be read. False at the end of the stream. */
-static bool stream_read(stream *s)
+static bool take(request *r)
 {
     static char buffer[KEPT_BYTES + READ_BYTES];
-    ssize_t n = recv(s->fd, buffer + KEPT_BYTES, READ_BYTES, 0);
+    ssize_t n = recv(r->fd, buffer + KEPT_BYTES, READ_BYTES, 0);
     if (n < 0) {
         die("recv");
     }
-    int64_t now = now_us();
     if (n == 0) {
-        s->last_us = now - s->sent_us;
         return false;
     }
-    if (s->n_bytes < HEAD_BYTES - 1) {
-        size_t room = HEAD_BYTES - 1 - (size_t)s->n_bytes;
-        memcpy(s->head + s->n_bytes, buffer + KEPT_BYTES, (size_t)n < room ? (size_t)n : room);
+    if (r->n_bytes < HEAD_BYTES - 1) {
+        size_t room = HEAD_BYTES - 1 - (size_t)r->n_bytes;
+        memcpy(r->head + r->n_bytes, buffer + KEPT_BYTES, (size_t)n < room ? (size_t)n : room);
     }
-    memcpy(buffer, s->kept, KEPT_BYTES);
-    size_t events = count_events(buffer, KEPT_BYTES + (size_t)n);
-    memcpy(s->kept, buffer + n, KEPT_BYTES);
-    if (events > 0 && s->n_events == 0) {
-        s->first_us = now - s->sent_us;
-    }
-    s->n_events += events;
-    s->n_bytes += (uint64_t)n;
+    memcpy(buffer, r->kept, KEPT_BYTES);
+    note_events(r, buffer, KEPT_BYTES + (size_t)n, now_us() - r->sent_us);
+    memcpy(r->kept, buffer + n, KEPT_BYTES);
+    r->n_bytes += (uint64_t)n;
     return true;
 }
 
-static void read_all(stream *streams, size_t n_streams)
+/* --- all of them ------------------------------------------------------------------------------------------------- */
+
+/* Sends and hangs up what is due. How many ms until the next is, -1: none is to come. */
+static int act_on_time(uint16_t port, int poll)
 {
-    int poll = epoll_create1(EPOLL_CLOEXEC);
-    struct epoll_event events[STREAMS_MAX];
-    for (size_t i = 0; i < n_streams; i++) {
-        struct epoll_event wanted = {.events = EPOLLIN, .data.ptr = &streams[i]};
-        if (epoll_ctl(poll, EPOLL_CTL_ADD, streams[i].fd, &wanted) != 0) {
-            die("epoll_ctl");
+    int64_t next_us = INT64_MAX;
+    for (size_t i = 0; i < n_requests; i++) {
+        request *r = &requests[i];
+        if (r->state != ENDED && r->due_us <= now_us()) {
+            if (r->state == WAITS) {
+                start(r, port, poll);
+            } else {
+                end(r, true);
+            }
+        }
+        if (r->state != ENDED && r->due_us < next_us) {
+            next_us = r->due_us;
+        }
+        if (r->state == ENDED && r->next != NULL && r->next->state == WAITS && r->next->due_us < next_us) {
+            next_us = r->next->due_us;
         }
     }
-    for (size_t n_open = n_streams; n_open > 0;) {
-        int n = epoll_wait(poll, events, STREAMS_MAX, -1);
+    int64_t left_us = next_us == INT64_MAX ? -1 : next_us - now_us();
+    return next_us == INT64_MAX ? -1 : left_us <= 0 ? 0 : (int)((left_us + 999) / 1000);
+}
+
+static void run_all(uint16_t port)
+{
+    int poll = epoll_create1(EPOLL_CLOEXEC), wait_ms;
+    struct epoll_event events[BATCH];
+    size_t n_ended = 0;
+    for (size_t i = 0; i < n_requests; i++) {
+        if (requests[i].due_us == 0) {
+            connect_to(&requests[i], port); /* before the start: they are sent as one */
+        }
+    }
+    int64_t start_us = now_us();
+    for (size_t i = 0; i < n_requests; i++) {
+        requests[i].due_us += requests[i].due_us == INT64_MAX ? 0 : start_us;
+    }
+    wait_ms = act_on_time(port, poll);
+    while (n_ended < n_requests) {
+        int n = epoll_wait(poll, events, BATCH, wait_ms);
         if (n < 0 && errno != EINTR) {
             die("epoll_wait");
         }
+        bool has_ended = false;
         for (int i = 0; i < n; i++) {
-            stream *s = events[i].data.ptr;
-            if (!stream_read(s)) {
-                close(s->fd);
-                n_open--;
+            request *r = events[i].data.ptr;
+            if (r->state == RUNS && !take(r)) {
+                end(r, false);
+                has_ended = true;
             }
         }
+        if (has_ended || wait_ms >= 0) {
+            wait_ms = act_on_time(port, poll);
+            n_ended = 0;
+            for (size_t i = 0; i < n_requests; i++) {
+                n_ended += requests[i].state == ENDED;
+            }
+        }
+    }
+    for (size_t i = 0; i < n_requests; i++) {
+        requests[i].first_us = requests[i].n_events > 0 ? requests[i].arrivals_us[0] : 0;
+        requests[i].sent_us -= start_us;
     }
     close(poll);
 }
 
-static int report(stream *streams, size_t n_streams)
+static int report(void)
 {
     int result = 0;
-    for (size_t i = 0; i < n_streams; i++) {
-        stream *s = &streams[i];
-        if (sscanf(s->head, "HTTP/1.1 %d", &s->status) != 1 || s->status != 200) {
-            fprintf(stderr, "sse_client: stream %zu: %s\n", i, s->head);
+    for (size_t i = 0; i < n_requests; i++) {
+        request *r = &requests[i];
+        if ((sscanf(r->head, "HTTP/1.1 %d", &r->status) != 1 || r->status != 200) && !r->is_cancelled) {
+            fprintf(stderr, "sse_client: request %zu: %s\n", i, r->head);
             result = 1;
         }
-        printf("%d,%llu,%llu,%lld,%lld\n", s->status, (unsigned long long)s->n_events, (unsigned long long)s->n_bytes,
-               (long long)s->first_us, (long long)s->last_us);
+        printf("%d,%zu,%llu,%lld,%lld,%lld,", r->status, r->n_events, (unsigned long long)r->n_bytes,
+               (long long)r->sent_us, (long long)r->first_us, (long long)r->last_us);
+        for (size_t event = 0; event < r->n_events; event++) {
+            printf("%s%lld", event == 0 ? "" : " ", (long long)r->arrivals_us[event]);
+        }
+        putchar('\n');
+        free(r->arrivals_us);
     }
     struct rusage usage;
     getrusage(RUSAGE_SELF, &usage);
@@ -177,25 +301,11 @@ static int report(stream *streams, size_t n_streams)
 
 int main(int argc, char **argv)
 {
-    static stream streams[STREAMS_MAX];
-    static char *requests[STREAMS_MAX];
-    static size_t n_bytes[STREAMS_MAX];
-    char *line = NULL;
-    size_t capacity = 0, n_streams = 0;
     if (argc != 3 || atoi(argv[1]) <= 0) {
-        fprintf(stderr, "usage: sse_client PORT PATH < BODIES\n");
+        fprintf(stderr, "usage: sse_client PORT PATH < REQUESTS\n");
         return 2;
     }
-    for (ssize_t n; n_streams < STREAMS_MAX && (n = getline(&line, &capacity, stdin)) > 0; n_streams++) {
-        requests[n_streams] = request_of(argv[2], line, (size_t)n, &n_bytes[n_streams]);
-        streams[n_streams].fd = connect_to((uint16_t)atoi(argv[1]));
-    }
-    for (size_t i = 0; i < n_streams; i++) {
-        streams[i].sent_us = now_us();
-        send_all(streams[i].fd, requests[i], n_bytes[i]);
-        free(requests[i]);
-    }
-    free(line);
-    read_all(streams, n_streams);
-    return report(streams, n_streams);
+    read_requests(argv[2]);
+    run_all((uint16_t)atoi(argv[1]));
+    return report();
 }

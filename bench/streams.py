@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,17 +16,64 @@ CLIENT = ROOT / "build" / "native" / "bench" / "sse_client"
 # What a text completion's stream says beside its text: how it finished.
 _EVENTS_BESIDE_TEXT = 1
 
+# Ids that are ordinary text in every model, so that a prompt needs no tokenizer.
+_FIRST_PLAIN_TOKEN, _PLAIN_TOKENS = 300, 600
+
+
+def prompt_of(n_tokens: int, seed: int | str) -> list[int]:
+    return random.Random(seed).choices(range(_FIRST_PLAIN_TOKEN, _FIRST_PLAIN_TOKEN + _PLAIN_TOKENS), k=n_tokens)
+
+
+def body(prompt: list[int], n_tokens: int, session: str = "", **parameters: Any) -> dict[str, Any]:
+    """A greedy completion of so many tokens, whatever they are; without a session nothing is reused."""
+    greedy = {"prompt": prompt, "max_tokens": n_tokens, "ignore_eos": True, "temperature": 0}
+    return {**greedy, **({"session_id": session_id(session)} if session else {"cache_prompt": False}), **parameters}
+
+
+def session_id(name: str) -> str:
+    return name.replace(" ", "-")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    body: dict[str, Any]
+    user: int
+    """A user sends one request after the other."""
+    pause_ms: int = 0
+    """After the user's last one has ended, or after the start."""
+    cancel_ms: int = 0
+    """After sending it the client hangs up; 0: never."""
+
 
 @dataclass(frozen=True, slots=True)
 class Stream:
     """One stream as its reader saw it."""
 
-    n_text_events: int
     n_bytes: int
+    sent_us: int
+    """From the start to sending the request."""
     first_us: int
-    """From sending the request to the first piece of text."""
+    """From sending the request to the first piece of text; 0: there was none."""
     last_us: int
     """... to the end of the stream."""
+    arrivals_us: tuple[int, ...]
+    """... to each piece of text."""
+
+    @property
+    def n_text_events(self) -> int:
+        return len(self.arrivals_us)
+
+    @property
+    def first_ms(self) -> float:
+        return self.first_us / 1e3
+
+    @property
+    def gaps_ms(self) -> list[float]:
+        return [(b - a) / 1e3 for a, b in zip(self.arrivals_us, self.arrivals_us[1:], strict=False)]
+
+    def decode_rate(self, n_tokens: int) -> float:
+        """Tokens per second after the first one."""
+        return (n_tokens - 1) / (self.last_us - self.first_us) * 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,26 +87,49 @@ class Run:
 
     @property
     def whole_s(self) -> float:
-        """From sending the requests to the end of the last stream."""
-        return max(stream.last_us for stream in self.streams) / 1e6
+        """From sending the first request to the end of the last stream."""
+        first_us = min(stream.sent_us for stream in self.streams)
+        return (max(stream.sent_us + stream.last_us for stream in self.streams) - first_us) / 1e6
 
     @property
     def streaming_s(self) -> float:
         """From the first text of any stream to the end of the last one."""
-        first_us = min(stream.first_us for stream in self.streams)
-        return (max(stream.last_us for stream in self.streams) - first_us) / 1e6
+        first_us = min(stream.sent_us + stream.first_us for stream in self.streams)
+        return (max(stream.sent_us + stream.last_us for stream in self.streams) - first_us) / 1e6
+
+    @property
+    def gaps_ms(self) -> list[float]:
+        return [gap for stream in self.streams for gap in stream.gaps_ms]
 
 
-def complete(port: int, bodies: list[dict[str, Any]]) -> Run:
+def complete(port: int, bodies: Sequence[dict[str, Any]]) -> Run:
     """Sends all of them to /v1/completions at once and reads the streams to their ends."""
+    return send(port, [Request(body, user) for user, body in enumerate(bodies)])
+
+
+def send(port: int, requests: Sequence[Request]) -> Run:
+    """Sends them to /v1/completions, each in its user's turn, and reads all to their ends."""
     if not CLIENT.exists():
         raise SystemExit(f"{CLIENT.relative_to(ROOT)} is missing: run ./build.sh bench")
-    lines = "".join(json.dumps({**body, "stream": True}) + "\n" for body in bodies)
+    lines = "".join(
+        f"{one.user} {one.pause_ms} {one.cancel_ms} {json.dumps({**one.body, 'stream': True})}\n" for one in requests
+    )
     done = subprocess.run(
         [CLIENT, str(port), "/v1/completions"], input=lines.encode(), capture_output=True, check=False
     )
     if done.returncode != 0:
         raise SystemExit(f"a stream was refused: {done.stderr.decode(errors='replace')}")
-    rows = [[int(field) for field in line.split(",")] for line in done.stdout.decode().splitlines()[:-1]]
-    cpu_us = int(done.stdout.decode().splitlines()[-1].split(",")[1])
-    return Run([Stream(row[1] - _EVENTS_BESIDE_TEXT, *row[2:]) for row in rows], cpu_us / 1e6)
+    return read(done.stdout.decode())
+
+
+def read(output: str) -> Run:
+    """What the client printed."""
+    *rows, cpu = output.splitlines()
+    return Run([_stream(row.split(",")) for row in rows], int(cpu.split(",")[1]) / 1e6)
+
+
+def _stream(fields: list[str]) -> Stream:
+    _, n_events, n_bytes, sent_us, first_us, last_us, arrivals = fields
+    text_events = max(int(n_events) - _EVENTS_BESIDE_TEXT, 0)
+    arrivals_us = tuple(int(arrival) for arrival in arrivals.split()[:text_events])
+    return Stream(int(n_bytes), int(sent_us), int(first_us), int(last_us), arrivals_us)

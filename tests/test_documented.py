@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.__main__ import NAMES as MEASUREMENTS
+from bench import __main__ as bench
 from llmd.core import errors, session_key
 from llmd.ctl import __main__ as ctl
 from llmd.ctl import context
@@ -122,12 +122,13 @@ def test_every_capacity_policy_is_told() -> None:
 
 
 def test_every_measurement_is_told() -> None:
-    assert re.findall(r"^\| `(\w+)` \| ", page("benchmarks").split("## Figures")[0], re.MULTILINE) == [*MEASUREMENTS]
+    assert re.findall(r"^\| `(\w+)` \| ", page("benchmarks").split("## Figures")[0], re.MULTILINE) == [*bench.NAMES]
 
 
 @pytest.mark.parametrize("path", reference.PAGES, ids=relative)
 def test_flags_and_variables_exist(path: Path) -> None:
     parsers = [config_reader.parser(), ctl.parser(), *(verb.parser for verb in verbs())]
+    parsers += [bench.parser(name, bench.scenario(name)) for name in bench.NAMES]
     known = {flag for parser in parsers for action in parser._actions for flag in action.option_strings}
     assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", path.read_text())) <= known | FOREIGN_FLAGS
     variables = set(re.findall(r"\bLLMD_[A-Z_]+\b", path.read_text()))

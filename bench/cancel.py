@@ -1,0 +1,66 @@
+"""The client hangs up in prefill and in decode: how long its next request then waits for its first chunk.
+
+The same request without anything before it is beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from . import streams
+from .daemon import Server
+from .report import OURS, Figure, Report
+from .sides import alternating, both
+from .streams import Request, body, prompt_of
+
+MODELS = ("bench-dense", "bench-hybrid", "bench-small")
+WAITS_MS_AT_MOST = 100.0
+NEXT_TOKENS = 8
+"""Of the next prompt: as good as nothing to prefill."""
+N_TOKENS = 400
+CASES = {"in prefill": 0, "in decode": 16, "nothing before it": None}
+"""Tokens of the prompt before; 0: the long one."""
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--prompt", type=int, default=6000, metavar="N", help="tokens of the long one (%(default)s)")
+    parser.add_argument("--after", type=int, default=1000, metavar="MS", help="hangs up then (%(default)s)")
+
+
+def about(options: argparse.Namespace) -> str:
+    return f"hanging up {options.after} ms into {options.prompt} tokens of prompt, or of decode"
+
+
+def measure(report: Report, model: str, options: argparse.Namespace) -> None:
+    repeats = options.repeats or (3 if options.short else 9)
+    waited: dict[str, dict[str, list[float]]] = {case: {} for case in CASES}
+    with both(options, model, n_ctx=options.prompt + N_TOKENS) as servers:
+        for turn in range(repeats):
+            for side, server in alternating(servers, turn):
+                report.progress(f"{turn + 1} of {repeats}: {side}")
+                for case, n_prompt in CASES.items():
+                    first_ms = _waited(server, f"{turn} {case}", n_prompt, options)
+                    waited[case].setdefault(side, []).append(first_ms)
+    for case, by_side in waited.items():
+        report.compare(case, "first chunk of the next", "ms", by_side)
+        if CASES[case] is not None:
+            added = [a - b for a, b in zip(by_side[OURS], waited["nothing before it"][OURS], strict=True)]
+            report.add(
+                Figure(
+                    case=case,
+                    quantity="more than with nothing before",
+                    unit="ms",
+                    values=added,
+                    at_most=WAITS_MS_AT_MOST,
+                )
+            )
+
+
+def _waited(server: Server, seed: str, n_prompt: int | None, options: argparse.Namespace) -> float:
+    """Milliseconds."""
+    after = Request(body(prompt_of(NEXT_TOKENS, f"next {seed}"), 1), user=0)
+    if n_prompt is None:
+        return streams.send(server.port, [after]).streams[0].first_ms
+    before = body(prompt_of(n_prompt or options.prompt, f"left {seed}"), N_TOKENS)
+    left = Request(before, user=0, cancel_ms=options.after)
+    return streams.send(server.port, [left, after]).streams[1].first_ms

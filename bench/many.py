@@ -1,0 +1,126 @@
+"""Many streams at once: on fresh seats, on every other of the warm sessions, and after streams that came and went.
+
+Total and per-stream tokens per second of decode after a prompt of 64 tokens, gaps between tokens, and the first token
+of the last stream.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+from collections.abc import Callable
+
+from . import streams
+from .daemon import Server
+from .report import OURS, Report
+from .sides import alternating, both
+from .streams import Request, Run, body, prompt_of
+
+MODELS = ("bench-dense", "bench-hybrid", "bench-small")
+PROMPT_TOKENS, N_CTX = 64, 1024
+STAGGERED = "staggered"
+KINDS = ("fresh", "traffic", "after traffic", STAGGERED)
+# Ratio of the total to llama-server's by the number of streams.
+TOTAL_AT_LEAST = {4: 1.0, 8: 1.2, 16: 1.5}
+SAME_AS_FRESH = 0.95
+
+Runs = dict[str, list[Run]]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--streams", type=int, nargs="+", default=[], metavar="N", help="at once")
+    parser.add_argument("--tokens", type=int, default=48, metavar="N", help="tokens of one (%(default)s)")
+    parser.add_argument("--kinds", nargs="+", default=[*KINDS], choices=KINDS, help="(all)")
+    parser.add_argument("--traffic", type=int, default=0, metavar="N", help="requests of each user who comes and goes")
+
+
+def about(options: argparse.Namespace) -> str:
+    return f"streams of {options.tokens} tokens after a prompt of {PROMPT_TOKENS}"
+
+
+def measure(report: Report, model: str, options: argparse.Namespace) -> None:
+    counts = options.streams or ([1, 4, 8] if options.short else [1, 2, 4, 8, 16, 32])
+    for n in counts:
+        measured: dict[str, Runs] = {kind: {} for kind in options.kinds}
+        for kinds, places in (([kind for kind in measured if kind != STAGGERED], n), ([STAGGERED], 2 * n)):
+            _measure(report, model, n, places, {kind: measured[kind] for kind in kinds if kind in measured}, options)
+        _add(report, n, options, measured)
+
+
+def _measure(
+    report: Report, model: str, n: int, places: int, measured: dict[str, Runs], options: argparse.Namespace
+) -> None:
+    repeats = options.repeats or (2 if options.short else 5)
+    if measured:
+        with both(options, model, places=places, n_ctx=N_CTX) as servers:
+            for kind, runs in measured.items():
+                for turn in range(1 if kind == "traffic" else repeats):
+                    report.progress(f"{n} streams, {kind}, {turn + 1} of {repeats}")
+                    for side, server in alternating(servers, turn):
+                        runs.setdefault(side, []).append(_run(kind, server, n, turn, options))
+
+
+def _run(kind: str, server: Server, n: int, turn: int, options: argparse.Namespace) -> Run:
+    if kind == "traffic":
+        return streams.send(server.port, traffic(n, options.traffic or (4 if options.short else 12)))
+    run = staggered if kind == STAGGERED else fresh
+    return run(server, n, options.tokens, f"{kind} {turn}")
+
+
+def fresh(server: Server, n: int, n_tokens: int, seed: str) -> Run:
+    """Streams nobody has heard of."""
+    names = [f"{seed} {number}" for number in range(n)]
+    return streams.complete(server.port, [body(prompt_of(PROMPT_TOKENS, name), n_tokens, name) for name in names])
+
+
+def staggered(server: Server, n: int, n_tokens: int, seed: str) -> Run:
+    """Every other of twice as many warm sessions goes on."""
+    names = [f"{seed} {number}" for number in range(2 * n)]
+    prompts = {name: prompt_of(PROMPT_TOKENS, name) for name in names}
+    for name in names:
+        streams.complete(server.port, [body(prompts[name], 1, name, cache_prompt=True)])
+    more = {name: prompts[name] + prompt_of(PROMPT_TOKENS, f"more {name}") for name in names[::2]}
+    return streams.complete(
+        server.port, [body(prompt, n_tokens, name, cache_prompt=True) for name, prompt in more.items()]
+    )
+
+
+def traffic(n_users: int, n_requests: int) -> list[Request]:
+    """Of users who each send one request after the other, of all lengths, each in a new session."""
+    lengths = random.Random("traffic")
+    requests = []
+    for number in range(n_users * n_requests):
+        name, n_prompt, n_tokens = f"traffic {number}", lengths.randint(16, 256), lengths.randint(8, 96)
+        pause_ms = lengths.randint(0, 200)
+        requests.append(Request(body(prompt_of(n_prompt, name), n_tokens, name), number % n_users, pause_ms))
+    return requests
+
+
+def _rate(kind: str, run: Run, n: int, options: argparse.Namespace) -> float:
+    """Tokens per second of all streams together: of decode alone, or with the prompts where streams come and go."""
+    if kind == "traffic":
+        n_tokens: int = sum(request.body["max_tokens"] for request in traffic(n, len(run.streams) // n))
+        return n_tokens / run.whole_s
+    return float(n * options.tokens / run.streaming_s)
+
+
+def _add(report: Report, n: int, options: argparse.Namespace, measured: dict[str, Runs]) -> None:
+    totals: dict[str, list[float]] = {}
+    for kind, runs in measured.items():
+        case = f"{n} streams, {kind}"
+        gaps = {side: [run.gaps_ms for run in made] for side, made in runs.items()}
+        total = {side: [_rate(kind, run, n, options) for run in made] for side, made in runs.items()}
+        totals[kind] = total.get(OURS, [])
+        report.compare(case, "total", "tokens/s", total, at_least=TOTAL_AT_LEAST.get(n))
+        report.compare(case, "gap, median", "ms", _each(gaps, statistics.median))
+        report.compare(case, "gap, 99 % within", "ms", _each(gaps, lambda run: statistics.quantiles(run, n=100)[-1]))
+        last = {side: [max(one.first_ms for one in run.streams) for run in made] for side, made in runs.items()}
+        report.compare(case, "first token of the last", "ms", last, at_most=1.0 if kind == "fresh" else None)
+        if kind in (STAGGERED, "after traffic") and "fresh" in totals:
+            against = {OURS: totals[kind], "fresh seats": totals["fresh"]}
+            report.add_ratio(case, "total", against, against="fresh seats", at_least=SAME_AS_FRESH)
+
+
+def _each(gaps: dict[str, list[list[float]]], of: Callable[[list[float]], float]) -> dict[str, list[float]]:
+    return {side: [of(run) for run in runs if len(run) > 1] for side, runs in gaps.items()}

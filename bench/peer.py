@@ -1,0 +1,78 @@
+"""llama.cpp's own programs, built by `./build.sh peer` from the same source with the same flags: what we compare with.
+
+They run as their users run them: in the environment of a shell, with their own defaults. What a scenario cannot do
+without (a slot per stream, a longer context) is added and no more.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .daemon import Server, clean_environment, free_port
+
+# Set by build.sh to the directory of the programs, when they are there.
+DIRECTORY_VARIABLE = "LLMD_BENCH_PEER"
+SLOTS = 4
+"""That llama-server has when it is not told."""
+
+
+def directory() -> Path | None:
+    found = Path(os.environ.get(DIRECTORY_VARIABLE) or "/nonexistent")
+    return found if (found / "llama-server").exists() else None
+
+
+def advice() -> str:
+    return "there is no llama-server to compare with: ./build.sh peer builds it (7 minutes on two cores, once)"
+
+
+def server(model: str, places: int = 0, n_ctx: int = 0, options: list[str] | None = None) -> Server:
+    """`places`: streams at once. Where they are more than it has slots it is told so, and then it divides its context
+    among them: it gets `n_ctx` tokens for each."""
+    found = directory()
+    if found is None:
+        raise SystemExit(advice())
+    flags = ["--host", "127.0.0.1", "--port", str(free_port())]
+    flags += ["-np", str(places), "-c", str(n_ctx * places)] if places > SLOTS else []
+    log_directory = tempfile.TemporaryDirectory(prefix="llmd-bench-")
+    command = [found / "llama-server", "-m", model, *flags, *(options or [])]
+    return Server([str(part) for part in command], log_directory, "/health")
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRate:
+    """One line of llama-bench."""
+
+    n_prompt: int
+    n_decoded: int
+    n_depth: int
+    tokens_per_s: tuple[float, ...]
+    """Of each repeat."""
+
+
+def engine(model: str, prompts: list[int], n_decoded: int, depths: list[int], repeats: int) -> list[EngineRate]:
+    """llama-bench: prefill of `prompts`, and decode of `n_decoded` tokens after `depths`."""
+    found = directory()
+    if found is None:
+        raise SystemExit(advice())
+    rates: list[EngineRate] = []
+    prefill = ["-p", ",".join(map(str, prompts)), "-n", "0"]
+    decode = ["-p", "0", "-n", str(n_decoded), "-d", ",".join(map(str, depths))]
+    for flags in [*([prefill] if prompts else []), *([decode] if depths else [])]:
+        command = [str(found / "llama-bench"), "-m", model, "-r", str(repeats), "-o", "json", *flags]
+        out = subprocess.run(command, env=clean_environment(), capture_output=True, check=True, text=True).stdout
+        rates += read_engine(json.loads(out))
+    return rates
+
+
+def read_engine(rows: list[dict[str, Any]]) -> list[EngineRate]:
+    """llama-bench's JSON."""
+    return [
+        EngineRate(row["n_prompt"], row["n_gen"], row["n_depth"], tuple(float(rate) for rate in row["samples_ts"]))
+        for row in rows
+    ]

@@ -1,0 +1,40 @@
+"""Who is compared: the daemon as its users run it, and llama-server as its users run it, where it is built."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from . import models, peer
+from .daemon import Server, daemon
+from .report import OURS
+
+PLACES = 8
+"""Named sessions that the daemon has when it is not told."""
+CTX_DEFAULT = 8192
+"""Tokens of a session that the daemon gives when it is not told."""
+PEER = "llama-server"
+
+Sides = dict[str, Server]
+
+
+@contextmanager
+def both(options: argparse.Namespace, model: str, places: int = 0, n_ctx: int = 0) -> Iterator[Sides]:
+    """The servers by name, ready, at the same time. `places` streams at once, each of at most `n_ctx` tokens: what is
+    more than a server's default is asked for, everything else is left to it. `options.also` names further rows."""
+    path = models.path_of(model)
+    flags: dict[str, str | int] = {"max_sessions": places} if places > PLACES else {}
+    flags |= {"ctx_size": n_ctx} if n_ctx > CTX_DEFAULT else {}
+    with ExitStack() as stack:
+        waiting = {OURS: daemon(path, **flags)}
+        if peer.directory() is not None and not path.startswith("sim:"):
+            for also in ("", *options.also):
+                waiting[f"{PEER} {also}".strip()] = peer.server(path, places, n_ctx, also.split())
+        yield {name: stack.enter_context(server) for name, server in waiting.items()}
+
+
+def alternating(sides: Sides, turn: int) -> list[tuple[str, Server]]:
+    """In an order that changes from turn to turn, so that who goes first does not count."""
+    order = list(sides.items())
+    return order if turn % 2 == 0 else order[::-1]

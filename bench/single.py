@@ -1,0 +1,78 @@
+"""One stream: first token, prefill and decode after short and long prompts, against llama-server and llama-bench.
+
+Decode is measured after the prompt, at its depth. llama-bench is the same engine without a server.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from . import models, peer, streams
+from .daemon import Server
+from .report import Report
+from .sides import alternating, both
+
+MODELS = ("bench-dense", "bench-hybrid", "bench-small")
+ENGINE = "llama-bench"
+# It prefills everything twice, to warm up.
+ENGINE_PREFILL_MAX = 1000
+# Ratio to llama-server by depth, and to llama-bench at any.
+DECODE_AT_LEAST = {4000: 1.5}
+ENGINE_AT_LEAST = 0.98
+
+Rates = dict[str, list[float]]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--prompts", type=int, nargs="+", default=[], metavar="N", help="tokens of the prompts")
+    parser.add_argument("--tokens", type=int, default=32, metavar="N", help="tokens to produce (%(default)s)")
+
+
+def about(options: argparse.Namespace) -> str:
+    return f"one stream, {options.tokens} tokens after prompts of {', '.join(map(str, prompts_of(options)))}"
+
+
+def prompts_of(options: argparse.Namespace) -> list[int]:
+    found: list[int] = options.prompts or ([64, 520, 4000] if options.short else [64, 520, 4000, 6000, 16000])
+    return found
+
+
+def measure(report: Report, model: str, options: argparse.Namespace) -> None:
+    prompts, repeats = prompts_of(options), options.repeats or (1 if options.short else 3)
+    prefill: dict[int, Rates] = {n: {} for n in prompts}
+    decode: dict[int, Rates] = {n: {} for n in prompts}
+    first: dict[int, Rates] = {n: {} for n in prompts}
+    with both(options, model, n_ctx=max(prompts) + options.tokens + 64) as servers:
+        for server in servers.values():
+            _stream(server, 64, 8, "warm")
+        for turn in range(repeats):
+            for n in prompts:
+                report.progress(f"{turn + 1} of {repeats}: {n} tokens")
+                for side, server in alternating(servers, turn):
+                    stream = _stream(server, n, options.tokens, f"{turn} {n}")
+                    report.progress(
+                        f"  {side}: {stream.first_ms:.0f} ms, {stream.decode_rate(options.tokens):.1f} tokens/s"
+                    )
+                    first[n].setdefault(side, []).append(stream.first_ms)
+                    prefill[n].setdefault(side, []).append(n / stream.first_us * 1e6)
+                    decode[n].setdefault(side, []).append(stream.decode_rate(options.tokens))
+                if peer.directory() is not None:
+                    _engine(model, n, options.tokens, prefill[n], decode[n])
+    for n in prompts:
+        case = f"{n} tokens"
+        report.compare(case, "first token", "ms", first[n])
+        report.compare(case, "prefill", "tokens/s", prefill[n], at_least=1.0 if n >= 520 else None)
+        report.compare(case, "decode", "tokens/s", decode[n], at_least=DECODE_AT_LEAST.get(n, 1.0))
+        report.add_ratio(case, "decode", decode[n], against=ENGINE, at_least=ENGINE_AT_LEAST)
+
+
+def _stream(server: Server, n_prompt: int, n_tokens: int, seed: str) -> streams.Stream:
+    prompt = streams.prompt_of(n_prompt, seed)
+    return streams.complete(server.port, [streams.body(prompt, n_tokens)]).streams[0]
+
+
+def _engine(model: str, n_prompt: int, n_tokens: int, prefill: Rates, decode: Rates) -> None:
+    prompts = [n_prompt] if n_prompt <= ENGINE_PREFILL_MAX else []
+    for rate in peer.engine(models.path_of(model), prompts, n_tokens, [n_prompt], repeats=1):
+        rates = prefill if rate.n_prompt else decode
+        rates.setdefault(ENGINE, []).extend(rate.tokens_per_s)
