@@ -1,5 +1,4 @@
-/* test_attention.c: flash attention of the CPU, of which llmd changes the kernel for few queries, against the definition
- * in double precision: sizes of heads, shared and unshared KV heads, streams, masks with holes and windows, position
+/* test_attention.c: flash attention of the CPU, whose kernels are llmd's, against the definition in double precision: sizes of heads, shared and unshared KV heads, streams, masks with holes and windows, position
  * biases, soft caps, sinks; and the same bits with any number of threads. */
 #include <math.h>
 #include <stdint.h>
@@ -51,10 +50,14 @@ static const shape SHAPES[] = {
     {128, 128, 4, 2, 4, 1, 1024, GGML_TYPE_F16, SEES_WINDOW, 0, 0, 0},
     {64, 64, 4, 2, 2, 1, 256, GGML_TYPE_F16, SEES_NOTHING, 0, 0, 0},
     {64, 64, 4, 2, 2, 1, 256, GGML_TYPE_F16, SEES_NOTHING, 0, 0, 1},
-    /* many positions, whose segments are longer; as many queries as there may be; and more */
+    /* many positions, whose segments are longer; queries enough for tiles, some of them with nothing to see; whole prompts */
     {64, 64, 2, 1, 1, 1, 9001, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
     {64, 64, 4, 2, 63, 1, 257, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
-    {64, 64, 4, 2, 70, 1, 257, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
+    {64, 64, 8, 2, 20, 1, 512, GGML_TYPE_F16, SEES_WINDOW, 0, 0, 0},
+    {64, 64, 16, 1, 3, 1, 512, GGML_TYPE_F16, SEES_NOTHING, 0, 0, 1},
+    {128, 128, 16, 8, 100, 1, 300, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
+    {64, 64, 8, 1, 64, 2, 257, GGML_TYPE_F32, SEES_HOLES, 0, 20, 1},
+    {80, 80, 12, 4, 65, 1, 300, GGML_TYPE_F16, SEES_HOLES, 8, 0, 0},
 };
 
 typedef struct problem {
@@ -272,8 +275,9 @@ static void test_one_position(void)
 static void test_the_same_bits_with_any_number_of_threads(void)
 {
     const shape shapes[] = {{128, 128, 16, 8, 1, 1, 900, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
-                            {64, 64, 8, 2, 3, 5, 9001, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0}};
-    for (int i = 0; i < 2; i++) {
+                            {64, 64, 8, 2, 3, 5, 9001, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
+                            {64, 64, 8, 2, 130, 1, 600, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         problem p;
         problem_open(&p, &shapes[i]);
         const size_t n_bytes = ggml_nbytes(p.out);

@@ -1,0 +1,505 @@
+/* attention-block.h: one block of attention: some positions of a KV head, asked by a few rows (a query of one head is a
+ * row) or by a tile of them. Included by attention-rows.h, which says how the work is cut into blocks.
+ *
+ * Scores become weights relative to the row's greatest so far, and the weighted values are added to what the row has. */
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace attention_rows {
+
+constexpr int BLOCK = 64;        /* positions */
+constexpr int64_t SEGMENT = 256; /* positions; twice as many where these would be more than */
+constexpr int64_t SEGMENTS = 32;
+constexpr int64_t QUERIES = 64; /* of one piece of work, and with the heads that share a KV head not many more than */
+constexpr int64_t ROWS = 256;   /* rows: a query of one head is a row */
+constexpr int TILE = 64;        /* rows whose scores are computed together */
+constexpr int FEW = 16;         /* fewer rows are no tile */
+constexpr int64_t CACHE_LINE = 64;
+constexpr int PIECES = 4;              /* per thread, at least, where there are so many */
+constexpr ggml_fp16_t MASKED = 0xFC00; /* minus infinity */
+
+/* ---- vectors ----------------------------------------------------------------------------------------------------- */
+
+#if defined(__AVX512F__)
+constexpr int LANES = 16;
+#elif defined(__AVX__)
+constexpr int LANES = 8;
+#else
+constexpr int LANES = 4;
+#endif
+constexpr int LANES_MAX = 16; /* a head is a multiple of it, for every processor the same */
+
+typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
+typedef float unaligned __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
+
+inline lanes load(const float *x)
+{
+    return *reinterpret_cast<const unaligned *>(x);
+}
+
+inline lanes load(const ggml_fp16_t *x)
+{
+#if defined(__AVX512F__)
+    return reinterpret_cast<lanes>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(x))));
+#elif defined(__AVX__) && defined(__F16C__)
+    return reinterpret_cast<lanes>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(x))));
+#elif defined(__aarch64__)
+    return (lanes)vcvt_f32_f16(vld1_f16(reinterpret_cast<const __fp16 *>(x)));
+#else
+    lanes all;
+    for (int i = 0; i < LANES; ++i) {
+        all[i] = GGML_CPU_FP16_TO_FP32(x[i]);
+    }
+    return all;
+#endif
+}
+
+inline void store(float *x, lanes all)
+{
+    *reinterpret_cast<unaligned *>(x) = all;
+}
+
+inline float sum_of(lanes all)
+{
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_ps(reinterpret_cast<__m512>(all));
+#else
+    float half[LANES];
+    store(half, all);
+    for (int n = LANES / 2; n > 0; n /= 2) {
+        for (int i = 0; i < n; ++i) {
+            half[i] += half[i + n];
+        }
+    }
+    return half[0];
+#endif
+}
+
+/* ---- what is asked ----------------------------------------------------------------------------------------------- */
+
+struct call {
+    const ggml_tensor *q, *k, *v, *mask, *sinks;
+    ggml_tensor *dst;
+    int64_t n_queries, n_heads, n_streams, n_kv_heads, n_shared; /* heads that share a KV head */
+    int64_t n_positions, segment, n_segments, n_together;        /* queries of a piece */
+    int64_t k_size, v_size;                                      /* of a head */
+    float scale, max_bias, softcap;
+
+    explicit call(const ggml_tensor *op)
+        : q(op->src[0]), k(op->src[1]), v(op->src[2]), mask(op->src[3]), sinks(op->src[4]),
+          dst(const_cast<ggml_tensor *>(op)), n_queries(q->ne[1]), n_heads(q->ne[2]), n_streams(q->ne[3]),
+          n_kv_heads(k->ne[2]), n_shared(n_heads / n_kv_heads), n_positions(k->ne[1]), segment(SEGMENT),
+          k_size(k->ne[0]), v_size(v->ne[0])
+    {
+        while (n_positions > segment * (is_segmented() ? SEGMENTS : 1)) {
+            segment *= 2;
+        }
+        n_together = is_segmented() ? n_queries : std::min(QUERIES, std::max<int64_t>(1, ROWS / n_shared));
+        n_segments = (n_positions + segment - 1) / segment;
+        memcpy(&scale, op->op_params + 0, sizeof scale);
+        memcpy(&max_bias, op->op_params + 1, sizeof max_bias);
+        memcpy(&softcap, op->op_params + 2, sizeof softcap);
+        scale = softcap != 0.0f ? scale / softcap : scale;
+    }
+
+    bool fits() const
+    {
+        return q->type == GGML_TYPE_F32 && k->type == v->type &&
+               (k->type == GGML_TYPE_F16 || k->type == GGML_TYPE_F32) && n_positions > 0 && k->ne[2] == v->ne[2] &&
+               k->ne[3] == n_streams && v->ne[3] == n_streams && k_size % LANES_MAX == 0 && v_size % LANES_MAX == 0 &&
+               (mask == nullptr || mask->ne[2] == 1);
+    }
+
+    int64_t n_rows() const
+    {
+        return n_queries * n_heads;
+    }
+    int64_t partial_size() const
+    {
+        return 2 + v_size;
+    }
+    bool is_segmented() const
+    {
+        return n_queries <= QUERIES && n_queries * n_shared <= ROWS;
+    }
+    bool is_tiled() const
+    {
+        return n_queries * n_shared >= FEW;
+    }
+    int64_t n_partials() const
+    {
+        return is_segmented() ? n_streams * n_segments * n_rows() : 0;
+    }
+    int64_t n_tiles() const
+    {
+        return is_tiled() ? (n_together * n_shared + TILE - 1) / TILE : 0;
+    } /* of a piece */
+
+    float slope_of(int64_t head) const
+    {
+        if (max_bias <= 0.0f) {
+            return 1.0f;
+        }
+        const int64_t n_log2 = int64_t{1} << static_cast<int>(floor(log2(static_cast<double>(n_heads))));
+        return head < n_log2 ? powf(powf(2.0f, -max_bias / n_log2), head + 1)
+                             : powf(powf(2.0f, -max_bias / 2.0f / n_log2), 2 * (head - n_log2) + 1);
+    }
+
+    const float *query(int64_t stream, int64_t head, int64_t i) const
+    {
+        return reinterpret_cast<const float *>(static_cast<const char *>(q->data) + i * q->nb[1] + head * q->nb[2] +
+                                               stream * q->nb[3]);
+    }
+
+    const ggml_fp16_t *mask_of(int64_t stream, int64_t i) const
+    {
+        return mask == nullptr
+                   ? nullptr
+                   : reinterpret_cast<const ggml_fp16_t *>(static_cast<const char *>(mask->data) + i * mask->nb[1] +
+                                                           stream % mask->ne[3] * mask->nb[3]);
+    }
+};
+
+/* What one row (a query of a head) has of one segment: the greatest score, the sum of the weights, the weighted values. */
+struct partial {
+    float *max, *sum, *values;
+};
+
+/* What a thread needs besides, in floats: queries [tile][value][row], keys and values [position][value], scores
+ * [position][row], and the results of a piece where nobody else's are joined with them. */
+struct scratch {
+    float *queries, *keys, *values, *scores, *partials;
+
+    scratch(const call &c, float *at)
+        : queries(at), keys(queries + c.n_tiles() * TILE * c.k_size), values(keys + c.is_tiled() * BLOCK * c.k_size),
+          scores(values + c.is_tiled() * BLOCK * c.v_size), partials(scores + c.is_tiled() * BLOCK * TILE)
+    {}
+
+    static int64_t size(const call &c)
+    {
+        const scratch all(c, nullptr);
+        return all.partials - all.queries + (c.is_segmented() ? 0 : c.n_together * c.n_shared * c.partial_size());
+    }
+};
+
+/* ---- one block --------------------------------------------------------------------------------------------------- */
+
+/* Some positions of one KV head. Rows are far apart, so that the processor does not see what comes next: while keys are
+ * read, the values are fetched, and while values are read, the keys after them. */
+template <class T> struct span {
+    const char *k, *v, *k_next;
+    size_t k_stride, v_stride;
+    int n;
+
+    const T *key(int i) const
+    {
+        return reinterpret_cast<const T *>(k + i * k_stride);
+    }
+    const T *value(int i) const
+    {
+        return reinterpret_cast<const T *>(v + i * v_stride);
+    }
+};
+
+inline void fetch(const char *from, int64_t n_bytes)
+{
+    for (int64_t i = 0; i < n_bytes; i += CACHE_LINE) {
+        __builtin_prefetch(from + i);
+    }
+}
+
+struct row {
+    const float *query;
+    const ggml_fp16_t *mask; /* of the span's first position; or null */
+    float slope;
+    partial out;
+};
+
+template <class T, int ROWS, int AT_ONCE>
+inline void dots(const row *rows, const span<T> &s, int first, int size, float (*scores)[BLOCK])
+{
+    lanes sums[ROWS][AT_ONCE] = {};
+    for (int d = 0; d < size; d += LANES) {
+        lanes keys[AT_ONCE];
+        for (int i = 0; i < AT_ONCE; ++i) {
+            keys[i] = load(s.key(first + i) + d);
+        }
+        for (int r = 0; r < ROWS; ++r) {
+            const lanes query = load(rows[r].query + d);
+            for (int i = 0; i < AT_ONCE; ++i) {
+                sums[r][i] += query * keys[i];
+            }
+        }
+    }
+    for (int r = 0; r < ROWS; ++r) {
+        for (int i = 0; i < AT_ONCE; ++i) {
+            scores[r][first + i] = sum_of(sums[r][i]);
+        }
+    }
+}
+
+template <class T, int ROWS> inline void score(const call &c, const row *rows, const span<T> &s, float (*scores)[BLOCK])
+{
+    constexpr int AT_ONCE = ROWS * 4 * LANES > 8 * LANES_MAX ? 2 : ROWS == 1 ? 8 : 4;
+    int i = 0;
+    for (; i + AT_ONCE <= s.n; i += AT_ONCE) {
+        for (int ahead = i; ahead < i + AT_ONCE; ++ahead) {
+            fetch(s.v + ahead * s.v_stride, c.v_size * sizeof(T));
+        }
+        dots<T, ROWS, AT_ONCE>(rows, s, i, static_cast<int>(c.k_size), scores);
+    }
+    for (; i < s.n; ++i) {
+        dots<T, ROWS, 1>(rows, s, i, static_cast<int>(c.k_size), scores);
+    }
+}
+
+inline void bias(const call &c, const row &r, int n, float *scores)
+{
+    for (int i = 0; i < n; ++i) {
+        scores[i] *= c.scale;
+    }
+    if (c.softcap != 0.0f) {
+        for (int i = 0; i < n; ++i) {
+            scores[i] = c.softcap * tanhf(scores[i]);
+        }
+    }
+    if (r.mask == nullptr) {
+        return;
+    }
+    int i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        store(scores + i, load(scores + i) + load(r.mask + i) * r.slope);
+    }
+    for (; i < n; ++i) {
+        scores[i] += GGML_CPU_FP16_TO_FP32(r.mask[i]) * r.slope;
+    }
+}
+
+/* What a row has is scaled down when its greatest score grows. */
+inline void grow(const call &c, const partial &out, float max)
+{
+    if (max > *out.max) {
+        const float down = expf(*out.max - max);
+        ggml_vec_scale_f32(static_cast<int>(c.v_size), out.values, down);
+        *out.sum *= down;
+        *out.max = max;
+    }
+}
+
+/* Scores become weights relative to the row's greatest score so far. */
+inline void weigh(const call &c, const row &r, int n, float *scores)
+{
+    float max = -INFINITY;
+    ggml_vec_max_f32(n, &max, scores);
+    if (max == -INFINITY) {
+        memset(scores, 0, n * sizeof(float));
+        return;
+    }
+    grow(c, r.out, max);
+    *r.out.sum += static_cast<float>(ggml_vec_soft_max_f32(n, scores, scores, *r.out.max));
+}
+
+template <class T, int ROWS, int VECTORS>
+inline void add_columns(const row *rows, const span<T> &s, int64_t d, int64_t k_bytes, const float (*weights)[BLOCK])
+{
+    lanes sums[ROWS][VECTORS];
+    for (int r = 0; r < ROWS; ++r) {
+        for (int i = 0; i < VECTORS; ++i) {
+            sums[r][i] = load(rows[r].out.values + d + i * LANES);
+        }
+    }
+    for (int position = 0; position < s.n; ++position) {
+        fetch(s.k_next + position * s.k_stride, k_bytes);
+        for (int i = 0; i < VECTORS; ++i) {
+            const lanes value = load(s.value(position) + d + i * LANES);
+            for (int r = 0; r < ROWS; ++r) {
+                sums[r][i] += value * weights[r][position];
+            }
+        }
+    }
+    for (int r = 0; r < ROWS; ++r) {
+        for (int i = 0; i < VECTORS; ++i) {
+            store(rows[r].out.values + d + i * LANES, sums[r][i]);
+        }
+    }
+}
+
+template <class T, int ROWS>
+inline void add(const call &c, const row *rows, const span<T> &s, const float (*weights)[BLOCK])
+{
+    constexpr int REGISTERS = LANES == 16 ? 16 : 8;
+    constexpr int VECTORS = ROWS == 1 ? 8 : REGISTERS / ROWS;
+    int64_t d = 0;
+    for (; d + VECTORS * LANES <= c.v_size; d += VECTORS * LANES) {
+        add_columns<T, ROWS, VECTORS>(rows, s, d, d == 0 ? c.k_size * sizeof(T) : 0, weights);
+    }
+    for (; d < c.v_size; d += LANES) {
+        add_columns<T, ROWS, 1>(rows, s, d, 0, weights);
+    }
+}
+
+template <class T, int ROWS> void attend(const call &c, const row *rows, const span<T> &s)
+{
+    float scores[ROWS][BLOCK];
+    score<T, ROWS>(c, rows, s, scores);
+    for (int r = 0; r < ROWS; ++r) {
+        bias(c, rows[r], s.n, scores[r]);
+        weigh(c, rows[r], s.n, scores[r]);
+    }
+    add<T, ROWS>(c, rows, s, scores);
+}
+
+/* ---- one block for a tile of rows -------------------------------------------------------------------------------- */
+
+template <int POSITIONS, int VECTORS>
+inline void tile_dots(const float *keys, const float *queries, int64_t size, float *scores)
+{
+    lanes sums[POSITIONS][VECTORS] = {};
+    for (int64_t d = 0; d < size; ++d) {
+        lanes query[VECTORS];
+        for (int i = 0; i < VECTORS; ++i) {
+            query[i] = load(queries + d * TILE + i * LANES);
+        }
+        for (int position = 0; position < POSITIONS; ++position) {
+            for (int i = 0; i < VECTORS; ++i) {
+                sums[position][i] += query[i] * keys[position * size + d];
+            }
+        }
+    }
+    for (int position = 0; position < POSITIONS; ++position) {
+        for (int i = 0; i < VECTORS; ++i) {
+            store(scores + position * TILE + i * LANES, sums[position][i]);
+        }
+    }
+}
+
+constexpr int TILE_VECTORS = LANES == 16 ? 4 : 2; /* times 4 are the sums in registers */
+
+inline void tile_score(const call &c, const scratch &t, const float *queries, int n_rows, int n)
+{
+    for (int r = 0; r < n_rows; r += TILE_VECTORS * LANES) {
+        int i = 0;
+        for (; i + 4 <= n; i += 4) {
+            tile_dots<4, TILE_VECTORS>(t.keys + i * c.k_size, queries + r, c.k_size, t.scores + i * TILE + r);
+        }
+        for (; i < n; ++i) {
+            tile_dots<1, TILE_VECTORS>(t.keys + i * c.k_size, queries + r, c.k_size, t.scores + i * TILE + r);
+        }
+    }
+}
+
+inline bool is_zero(const ggml_fp16_t *mask, int n)
+{
+    unsigned any = 0;
+    for (int i = 0; i < n; ++i) {
+        any |= mask[i];
+    }
+    return any == 0;
+}
+
+inline void tile_bias(const call &c, const row *rows, int n_rows, int n, float *scores)
+{
+    for (int i = 0; i < n * TILE && c.softcap != 0.0f; ++i) {
+        scores[i] = c.softcap * tanhf(scores[i]);
+    }
+    for (int r = 0; r < n_rows; ++r) {
+        if (rows[r].mask == nullptr || is_zero(rows[r].mask, n)) {
+            continue;
+        }
+        for (int i = 0; i < n; ++i) {
+            scores[i * TILE + r] += GGML_CPU_FP16_TO_FP32(rows[r].mask[i]) * rows[r].slope;
+        }
+    }
+}
+
+inline void tile_weigh(const call &c, const row *rows, int n_rows, int n, float *scores)
+{
+    for (int r = 0; r < n_rows; r += LANES) {
+        lanes max = load(scores + r);
+        for (int i = 1; i < n; ++i) {
+            const lanes one = load(scores + i * TILE + r);
+            max = one > max ? one : max;
+        }
+        float base[LANES];
+        store(base, max);
+        for (int i = r; i < n_rows && i < r + LANES; ++i) {
+            grow(c, rows[i].out, base[i - r]);
+            base[i - r] = *rows[i].out.max == -INFINITY ? 0.0f : *rows[i].out.max;
+        }
+        lanes sum = {};
+        for (int i = 0; i < n; ++i) {
+            float *at = scores + i * TILE + r;
+            store(at, load(at) - load(base));
+            ggml_vec_soft_max_f32(LANES, at, at, 0.0f);
+            sum += load(at);
+        }
+        for (int i = r; i < n_rows && i < r + LANES; ++i) {
+            *rows[i].out.sum += sum[i - r];
+        }
+    }
+}
+
+template <int N, int VECTORS>
+inline void tile_columns(const row *rows, const float *weights, const float *values, int64_t size, int n, int64_t d)
+{
+    lanes sums[N][VECTORS];
+    for (int r = 0; r < N; ++r) {
+        for (int i = 0; i < VECTORS; ++i) {
+            sums[r][i] = load(rows[r].out.values + d + i * LANES);
+        }
+    }
+    for (int position = 0; position < n; ++position) {
+        lanes value[VECTORS];
+        for (int i = 0; i < VECTORS; ++i) {
+            value[i] = load(values + position * size + d + i * LANES);
+        }
+        for (int r = 0; r < N; ++r) {
+            for (int i = 0; i < VECTORS; ++i) {
+                sums[r][i] += value[i] * weights[position * TILE + r];
+            }
+        }
+    }
+    for (int r = 0; r < N; ++r) {
+        for (int i = 0; i < VECTORS; ++i) {
+            store(rows[r].out.values + d + i * LANES, sums[r][i]);
+        }
+    }
+}
+
+template <int N> inline void tile_add(const call &c, const scratch &t, const row *rows, int n, const float *weights)
+{
+    int64_t d = 0;
+    for (; d + TILE_VECTORS * LANES <= c.v_size; d += TILE_VECTORS * LANES) {
+        tile_columns<N, TILE_VECTORS>(rows, weights, t.values, c.v_size, n, d);
+    }
+    for (; d < c.v_size; d += LANES) {
+        tile_columns<N, 1>(rows, weights, t.values, c.v_size, n, d);
+    }
+}
+
+inline void attend_tile(const call &c, const scratch &t, const float *queries, const row *rows, int n_rows, int n)
+{
+    tile_score(c, t, queries, n_rows, n);
+    tile_bias(c, rows, n_rows, n, t.scores);
+    tile_weigh(c, rows, n_rows, n, t.scores);
+    int r = 0;
+    for (; r + 4 <= n_rows; r += 4) {
+        tile_add<4>(c, t, rows + r, n, t.scores + r);
+    }
+    for (; r < n_rows; ++r) {
+        tile_add<1>(c, t, rows + r, n, t.scores + r);
+    }
+}
+
+template <class T> void widen(const T *from, int64_t n, float *to)
+{
+    for (int64_t i = 0; i < n; i += LANES) {
+        store(to + i, load(from + i));
+    }
+}
+
+} // namespace attention_rows
