@@ -17,6 +17,8 @@ const model_llama *self(const model *m)
     return static_cast<const model_llama *>(m);
 }
 
+constexpr uint32_t TRIMMED_TOKENS_MIN = 256; /* the pages of fewer are kept: they are written to again at once */
+
 bool is_stateful(const model_llama *m)
 {
     return m->info.memory == LLM_MEMORY_RECURRENT || m->info.memory == LLM_MEMORY_HYBRID;
@@ -205,6 +207,9 @@ bool op_rewind(model *base, uint16_t seq, uint32_t k)
     } catch (...) {
         return false;
     }
+    if (m->positions[seq] - k >= TRIMMED_TOKENS_MIN) {
+        llama_memory_seq_trim(m->memory, seq);
+    }
     m->positions[seq] = k;
     return true;
 }
@@ -217,6 +222,7 @@ void op_clear(model *base, uint16_t seq)
     }
     try {
         llama_memory_seq_rm(m->memory, seq, -1, -1); /* a whole sequence: never refused */
+        llama_memory_seq_trim(m->memory, seq);
     } catch (...) { /* the count below makes the next step fail its check instead of running on old state */
     }
     m->positions[seq] = 0;

@@ -26,6 +26,7 @@ llama_state_seq_flags flags_of(model_state_kind kind)
 void empty(model_llama *m, uint16_t seq)
 {
     llama_memory_seq_rm(m->memory, seq, -1, -1);
+    llama_memory_seq_trim(m->memory, seq);
     m->positions[seq] = 0;
 }
 
@@ -73,6 +74,7 @@ bool load(model_llama *m, uint16_t seq, model_state_kind kind, uint32_t k, const
     if (kind == MODEL_STATE_CHECKPOINT && !llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(k), -1)) {
         return false;
     }
+    llama_memory_seq_trim(m->memory, seq);
     return holds(m, seq, k);
 }
 
