@@ -79,10 +79,11 @@ typedef struct llm_engine_options {
                                   * sessions of the first one of this model are taken over, then all of this model are
                                   * removed. page_name is there when that is done: whoever dies before it leaves these */
     const char *chat_template;     /* Jinja source that replaces the model's own, or NULL */
-    uint32_t n_ctx;                /* tokens one session may hold; 0: the model's training context, at most 8192 */
+    uint32_t n_ctx;                /* tokens one session may hold; 0: the model's training context, or as much of it as
+                                      kv_bytes_max pays for, at most 131072 (GPU: 8192) */
     uint32_t n_sessions;           /* seats for named sessions, >= 1 */
     uint32_t n_scratch;            /* seats for anonymous requests, >= 1 */
-    uint64_t kv_bytes_max;         /* budget for the KV cache; 0: a fraction of free memory (llm_info reports cells) */
+    uint64_t kv_bytes_max;         /* budget for the KV cache: what sessions use of it; 0: a fraction of free memory */
     uint32_t capacity_policy;      /* llm_policy */
     uint32_t n_parked_max;         /* places beyond the seats, for parked sessions (policy park); 0: 64 */
     uint32_t timelines_max;        /* timelines of one session; 0: 3 */
@@ -146,13 +147,13 @@ typedef struct llm_sampling {
     X(uint32_t, n_ctx, "tokens one session may hold")                                                                  \
     X(uint32_t, n_ctx_train, "what the model was trained for")                                                         \
     X(uint32_t, n_vocab, "tokens that there are")                                                                      \
-    X(uint32_t, n_cells, "KV cells shared by all sessions; UINT32_MAX: not limited")                                   \
+    X(uint32_t, n_cells, "tokens that the KV cache's budget pays for; UINT32_MAX: not limited")                        \
     X(uint32_t, n_batch, "tokens of one step at most")                                                                 \
     X(uint32_t, n_window, "sliding window in tokens; 0: none")                                                         \
     X(int32_t, n_threads, "threads of a step")                                                                         \
     X(uint64_t, n_params, "parameters")                                                                                \
     X(uint64_t, model_bytes, "of the weights")                                                                         \
-    X(uint64_t, state_bytes, "KV cache and recurrent state reserved")                                                  \
+    X(uint64_t, state_bytes, "KV cache and recurrent state at most")                                                   \
     X(uint32_t, token_bytes_max, "of a token's text: n bytes are at least n / this tokens")                            \
     X(uint32_t, n_embedding, "numbers of an embedding; 0: the model makes none")                                       \
     X(uint32_t, n_embedding_tokens, "of a text to embed, at most")                                                     \

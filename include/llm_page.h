@@ -78,7 +78,8 @@ enum { LLM_PAGE_VERSION = 3 };
     X(CHECKPOINTS, "checkpoints", 'g', "Checkpoints in memory.")                                                       \
     X(CHECKPOINT_BYTES, "checkpoint_bytes", 'g', "Host memory holding checkpoints.")                                   \
     X(CHECKPOINTS_EVICTED, "checkpoints_evicted_total", 'c', "Checkpoints dropped for the budget.")                    \
-    X(CELLS_USED, "kv_cells_used", 'g', "KV cells holding resident tokens.")
+    X(CELLS_USED, "kv_cells_used", 'g', "KV cells holding resident tokens.")                                           \
+    X(STATE_USED, "state_used_bytes", 'g', "Of state_bytes, what sessions use now.")
 
 #define LLM_COUNTER_ENUM(name, metric, kind, help) LLM_COUNTER_##name,
 typedef enum llm_counter { LLM_COUNTER_TABLE(LLM_COUNTER_ENUM) LLM_COUNTER_N } llm_counter;

@@ -21,7 +21,7 @@
     X(CAPACITY, 10, "capacity_exhausted", "All session places are taken and the capacity policy frees none.")          \
     X(QUEUE_FULL, 11, "queue_full", "Too many requests are waiting for this session.")                                 \
     X(OVERLOADED, 12, "overloaded", "The engine holds as many live requests as it can.")                               \
-    X(NO_CELLS, 13, "kv_cache_full", "The KV cache has no room left for this session to grow.")                        \
+    X(NO_CELLS, 13, "kv_cache_full", "The KV cache (--kv-memory) has no room left for this session to grow.")          \
     X(STEP_FAILED, 14, "step_failed", "The model failed a step; the session is torn until it is reset.")               \
     X(TORN, 15, "torn", "The session's state is not trusted; reset it.")                                               \
     X(SHUTDOWN, 16, "shutting_down", "The engine is stopping.")                                                        \

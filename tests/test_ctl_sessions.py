@@ -171,6 +171,8 @@ llmd_started_exact_prefix_total 6
 llmd_requests_running 2
 llmd_model_bytes 1048576
 llmd_kv_cells_used 1234
+llmd_state_bytes 4194304
+llmd_state_used_bytes 1048576
 """
 
 
@@ -195,7 +197,7 @@ def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
         "first token  250.0 ms each",
         "next token   none yet",
         "steps        10, 5.5 ms each",
-        "memory       weights 1.0 MiB, state 0 B (1,234 cells used), process 0 B",
+        "memory       weights 1.0 MiB, state 1.0 MiB of 4.0 MiB used (1,234 tokens), process 0 B",
         "checkpoints  5, 2.0 MiB of 2.0 GiB",
         "parked       3 sessions, 1.0 MiB of 1.0 GiB",
         "state        /var/lib/llmd",

@@ -57,6 +57,8 @@ def test_what_clients_cause_is_no_internal_error() -> None:
 def test_overflow() -> None:
     assert "--ctx-size" not in context_length_error(4096, 5000, "prompt", 4096).message
     assert "--ctx-size: the model was trained for 32768" in context_length_error(8192, 9000, "prompt", 32768).message
+    bound = context_length_error(8192, 9000, "prompt", 32768, 96 << 20).message
+    assert "a larger --kv-memory: 96 MiB hold no more" in bound and "--ctx-size" not in bound
     error = context_length_error(4096, 5000, "prompt")
     assert (error.code, error.status, error.param) == ("context_length_exceeded", 400, "prompt")
     assert error.message.startswith(

@@ -15,6 +15,8 @@ CLASSES = ("dense", "window", "recurrent", "hybrid")
 N_SESSIONS = 10
 N_PLACES = 2
 N_TURNS = 4
+_TOKEN_BYTES = 64
+"""What the simulated model takes for one."""
 
 
 def conversations(daemon: Daemon) -> list[Conversation]:
@@ -102,3 +104,32 @@ async def test_idle_sessions_expire_and_pinned_ones_stay(serve: Serve) -> None:
             pass
     assert (await daemon.ask("GET", "/v1/sessions/kept")).status == 200
     assert daemon.counter("sessions_expired_total") == 1
+
+
+async def test_memory_follows_use(serve: Serve) -> None:
+    """No size is chosen: a long prompt beside small chats, and a budget for less than all: who is idle makes way."""
+    budget_tokens = 4000
+    daemon = await serve(model="sim:dense,ctx=3000", max_sessions=12, kv_memory=budget_tokens * _TOKEN_BYTES)
+    assert daemon.state.engine.info.n_ctx == 3000
+    small = [Conversation(daemon, f"small{n}", system=f"you are number {n}. " * 20) for n in range(10)]
+    for one in small:
+        await one.ask("hello")
+    long = Conversation(daemon, "long", system="word " * 490)
+    await long.ask("go on")
+    assert long.n_prompt > 2400
+    used = daemon.counter("state_used_bytes")
+    assert 2400 * _TOKEN_BYTES < used <= budget_tokens * _TOKEN_BYTES
+    assert daemon.counter("parks_total") > 0
+    for one in small:
+        await one.ask("and now?")
+        assert one.n_prefilled <= 40 < one.n_prompt
+    assert daemon.counter("state_used_bytes") <= budget_tokens * _TOKEN_BYTES
+
+
+async def test_one_session_alone_exceeds_the_budget(serve: Serve) -> None:
+    """It is refused by its length, and the refusal names what would have to be larger."""
+    daemon = await serve(model="sim:dense,ctx=3000", kv_memory=1000 * _TOKEN_BYTES)
+    assert (await daemon.ask("GET", "/v1/models")).json["data"][0]["meta"]["n_ctx"] == 1000
+    answer = await daemon.refused(chat("word " * 500))
+    assert (answer.status, answer.error["code"]) == (400, "context_length_exceeded")
+    assert "--kv-memory" in answer.error["message"] and "trained for 3000" in answer.error["message"]

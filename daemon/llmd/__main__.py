@@ -232,10 +232,12 @@ def _announce(state: State, listeners: Listeners) -> None:
             backend=info.backend,
             threads=info.n_threads,
             context=info.n_ctx,
+            kv_memory=info.state_bytes,
             sessions=info.n_sessions,
             addresses=" ".join(listeners.addresses()),
         ),
     )
+    _warn_of_short_context(state)
     public = listeners.public_addresses()
     if public and state.keys.is_open:
         log.warning("other machines can reach this server, and no --api-key-file is set: %s", " ".join(public))
@@ -244,6 +246,14 @@ def _announce(state: State, listeners: Listeners) -> None:
         with contextlib.suppress(OSError):
             print(_HOW_TO_TRY.format(url=url), file=sys.stderr)
     systemd.notify("READY=1", f"STATUS=Serving {state.model_id}")
+
+
+def _warn_of_short_context(state: State) -> None:
+    """Nobody asked for it, and agents fill it."""
+    info = state.engine.info
+    if state.config.ctx_size == 0 and info.n_ctx < info.n_ctx_train and info.backend in ("CPU", "sim"):
+        cause = "--kv-memory pays for no more" if info.kv_bytes_short else "--ctx-size may ask for more"
+        log.warning("a session holds %d tokens, the model was trained for %d: %s", info.n_ctx, info.n_ctx_train, cause)
 
 
 _HOW_TO_TRY = """\

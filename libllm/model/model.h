@@ -22,16 +22,17 @@ extern "C" {
 
 typedef struct model model;
 
-enum { MODEL_OUTPUTS_BESIDE = 16 };    /* each takes a row of the vocabulary's size in the model's memory */
-enum { MODEL_PIECE_BYTES_MAX = 1024 }; /* most bytes of one token's text; a model with a longer one is refused */
+enum { MODEL_OUTPUTS_BESIDE = 16 };        /* each takes a row of the vocabulary's size in the model's memory */
+enum { MODEL_N_CTX_DEFAULT_MAX = 131072 }; /* the shared segment has room for so many tokens of each place */
+enum { MODEL_PIECE_BYTES_MAX = 1024 };     /* most bytes of one token's text; a model with a longer one is refused */
 
 typedef struct model_options {
     const char *path;          /* what follows "sim:" for the simulated model */
     const char *chat_template; /* replaces the model's own, or NULL */
-    uint32_t n_ctx;            /* tokens per sequence; 0: from the model, at most 8192 */
+    uint32_t n_ctx;            /* tokens per sequence; 0: what the model was trained for and the budget pays for */
     uint32_t n_seq;
     uint32_t n_batch;      /* most tokens of one decode call */
-    uint64_t kv_bytes_max; /* 0: a fraction of free memory */
+    uint64_t kv_bytes_max; /* most that the sequences' tokens may take; 0: a fraction of free memory */
     int32_t n_threads;     /* 0: by the machine */
     int32_t n_gpu_layers;
     bool exact;
@@ -81,7 +82,7 @@ typedef struct model_batch {
 /* What a decode call did. */
 typedef enum model_result {
     MODEL_OK,           /* all tokens consumed */
-    MODEL_NO_CELLS,     /* no room in the KV cache; nothing changed */
+    MODEL_NO_CELLS,     /* no room in the KV cache, or its budget is used up; nothing changed */
     MODEL_STOPPED,      /* given up as asked; nothing changed */
     MODEL_INVALID,      /* the batch breaks a rule (ids, positions, sizes); nothing changed */
     MODEL_FAILED_BATCH, /* state of the sequences in the batch is not trusted; others are unharmed */
@@ -110,6 +111,7 @@ typedef struct model_ops {
 
     void (*clear)(model *m, uint16_t seq);              /* always succeeds; also heals a sequence that is not trusted */
     uint32_t (*position)(const model *m, uint16_t seq); /* tokens consumed, as the model's memory sees it */
+    uint64_t (*used_bytes)(const model *m);             /* what all sequences take, of info.state_bytes */
 
     /* ---- state: owner thread, between decode calls. A state is meaningful only to a model of the same identity and geometry. ---- */
 

@@ -23,6 +23,7 @@ void places_publish(places *p)
     page_gauge(segment, LLM_COUNTER_SESSIONS_NAMED, n_named);
     page_gauge(segment, LLM_COUNTER_SESSIONS_PARKED, n_parked);
     page_gauge(segment, LLM_COUNTER_CELLS_USED, cells);
+    page_gauge(segment, LLM_COUNTER_STATE_USED, p->ground.model->ops->used_bytes(p->ground.model));
     page_gauge(segment, LLM_COUNTER_PARKED_BYTES, parked_bytes);
     page_gauge(segment, LLM_COUNTER_PARKED_MEMORY_BYTES, p->ground.ledger->n_bytes[LEDGER_PARKED]);
     page_gauge(segment, LLM_COUNTER_IN_FLIGHT_BYTES, p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT]);

@@ -276,20 +276,52 @@ static void test_invalid_batches_change_nothing(void)
     m->ops->close(m);
 }
 
-/* A pool for one sequence, shared by four. */
-static void test_a_full_cache_changes_nothing(void)
+/* Opened with these, which it may refuse; NULL then. */
+static model *opened_within(uint32_t n_ctx, uint64_t kv_bytes_max, char *error, size_t error_bytes)
 {
-    char path[512], error[512] = "";
+    char path[512];
     model *m = NULL;
     path_of(current->file, path, sizeof path);
     model_options o = usual(path);
-    o.kv_bytes_max = 1;
-    CHECK_INT(model_open(path, &o, &m, error, sizeof error), LLM_OK);
-    if (is_exact || current->memory == LLM_MEMORY_RECURRENT) {
-        m->ops->close(m); /* cells of their own, or none */
+    o.n_ctx = n_ctx;
+    o.kv_bytes_max = kv_bytes_max;
+    (void)model_open(path, &o, &m, error, error_bytes);
+    return m;
+}
+
+/* What all sequences take that have n_ctx tokens each. */
+static uint64_t whole_bytes(uint32_t n_ctx)
+{
+    char error[512];
+    model *m = opened_within(n_ctx, 0, error, sizeof error);
+    const uint64_t n_bytes = m != NULL ? m->info.state_bytes : 0;
+    if (m != NULL) {
+        m->ops->close(m);
+    }
+    return n_bytes;
+}
+
+/* What one sequence of N_CTX tokens takes, and some of the last tokens of the others where these cost more. */
+static uint64_t bytes_of_one(void)
+{
+    const uint64_t whole = whole_bytes(N_CTX);
+    switch (current->memory) {
+    case LLM_MEMORY_DENSE: return whole / N_SEQ;
+    case LLM_MEMORY_WINDOW: return whole * 2 / 5;
+    default: return whole - (N_SEQ - 1) * (whole - whole_bytes(N_CTX / 2)) / (N_SEQ / 2);
+    }
+}
+
+/* Memory for one sequence, shared by four. */
+static void test_a_full_cache_changes_nothing(void)
+{
+    char error[512] = "";
+    if (current->memory == LLM_MEMORY_RECURRENT) {
         return;
     }
-    CHECK_INT(m->info.n_cells, N_CTX);
+    model *m = opened_within(N_CTX, bytes_of_one(), error, sizeof error);
+    CHECK(m != NULL);
+    CHECK(m->info.n_cells >= N_CTX && (m->info.n_cells == N_CTX || current->memory == LLM_MEMORY_WINDOW));
     CHECK_INT(feed(m, 0, 1, 0, 300, 60), MODEL_OK);
     CHECK_INT(feed(m, 1, 2, 0, 180, 60), MODEL_OK);
     CHECK_INT(feed(m, 1, 2, 180, 240, 60), MODEL_NO_CELLS);
@@ -306,23 +338,52 @@ static void test_a_full_cache_changes_nothing(void)
     m->ops->close(m);
 }
 
-static void test_a_budget_buys_cells(void)
+static void test_a_budget_is_of_what_is_used(void)
 {
-    char path[512], error[512] = "";
-    model *whole = opened(), *half = NULL;
-    CHECK(whole != NULL);
-    if (!is_exact && current->memory != LLM_MEMORY_RECURRENT) {
-        path_of(current->file, path, sizeof path);
-        model_options o = usual(path);
-        o.n_seq = N_SEQ;
-        o.kv_bytes_max = whole->info.state_bytes * 3 / 4;
-        CHECK_INT(model_open(path, &o, &half, error, sizeof error), LLM_OK);
-        CHECK(half->info.n_cells < whole->info.n_cells && half->info.n_cells >= N_CTX);
-        CHECK(half->info.state_bytes <= o.kv_bytes_max || half->info.n_cells == N_CTX);
-        CHECK_INT(half->info.n_ctx, N_CTX);
-        half->ops->close(half);
+    char error[512] = "";
+    const uint64_t whole = whole_bytes(N_CTX);
+    if (current->memory == LLM_MEMORY_RECURRENT) {
+        return;
     }
-    whole->ops->close(whole);
+    const uint64_t budget = whole - (whole - whole_bytes(N_CTX / 2)) / 2;
+    model *m = opened_within(N_CTX, budget, error, sizeof error);
+    CHECK(m != NULL);
+    CHECK_INT(m->info.n_ctx, N_CTX);
+    CHECK(m->info.n_cells >= N_CTX && m->info.state_bytes == budget);
+    const uint64_t empty = m->ops->used_bytes(m);
+    CHECK_INT(feed(m, 0, 1, 0, 100, 50), MODEL_OK);
+    const uint64_t some = m->ops->used_bytes(m);
+    CHECK(some > empty && some < m->info.state_bytes);
+    CHECK_INT(feed(m, 1, 2, 0, 100, 50), MODEL_OK);
+    CHECK_INT(m->ops->used_bytes(m) - some, some - empty);
+    m->ops->clear(m, 0);
+    CHECK_INT(m->ops->used_bytes(m), some);
+    m->ops->close(m);
+}
+
+/* No context has to be chosen: it is what the model was trained for, or what the budget pays for. */
+static void test_a_context_of_its_own(void)
+{
+    char error[512] = "";
+    model *m = opened_within(0, 0, error, sizeof error);
+    CHECK(m != NULL);
+    CHECK_INT(m->info.n_ctx, m->info.n_ctx_train);
+    m->ops->close(m);
+    if (current->memory == LLM_MEMORY_RECURRENT) {
+        return;
+    }
+    const uint64_t budget = whole_bytes(N_CTX) / (current->memory == LLM_MEMORY_WINDOW ? 2 : 1);
+    m = opened_within(0, budget, error, sizeof error);
+    CHECK(m != NULL);
+    CHECK(m->info.n_ctx > N_CTX && m->info.n_ctx < m->info.n_ctx_train && m->info.n_ctx <= m->info.n_cells);
+    CHECK(m->info.state_bytes <= budget);
+    const uint32_t n_ctx = m->info.n_ctx;
+    CHECK_INT(feed(m, 0, 1, 0, n_ctx, 64), MODEL_OK);
+    CHECK(m->ops->used_bytes(m) <= budget);
+    m->ops->close(m);
+    m = opened_within(n_ctx + 4 * N_CTX, budget, error, sizeof error);
+    CHECK(m == NULL && strstr(error, "--ctx-size") != NULL && strstr(error, "--kv-memory") != NULL);
+    CHECK(opened_within(0, 1, error, sizeof error) == NULL && strstr(error, "--kv-memory") != NULL);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------------------- */
@@ -614,7 +675,8 @@ static void test_model(void)
     RUN(test_rewind_where_it_is_exact);
     RUN(test_invalid_batches_change_nothing);
     RUN(test_a_full_cache_changes_nothing);
-    RUN(test_a_budget_buys_cells);
+    RUN(test_a_budget_is_of_what_is_used);
+    RUN(test_a_context_of_its_own);
 }
 
 int main(void)

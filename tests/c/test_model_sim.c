@@ -582,6 +582,29 @@ static void cells_run_out_and_come_back(void)
     m->ops->close(m);
 }
 
+static void a_budget_is_of_what_is_used(void)
+{
+    char error[LLM_TEXT_BYTES_MAX] = "";
+    model_options o = {.path = "dense,ctx=1000", .n_seq = 2, .n_batch = 64, .kv_bytes_max = 100 * SIM_TOKEN_BYTES + 1};
+    model *m = NULL;
+    CHECK_INT(model_sim_open(&o, &m, error, sizeof error), LLM_OK);
+    CHECK(m->info.n_ctx == 100 && m->info.n_cells == 100 && m->info.state_bytes == 100 * SIM_TOKEN_BYTES);
+    int32_t tokens[64];
+    random_source random = {9};
+    make_tokens(tokens, 64, &random);
+    CHECK_INT(m->ops->used_bytes(m), 0);
+    CHECK_INT(feed(m, 0, tokens, 60), MODEL_OK);
+    CHECK_INT(feed(m, 1, tokens, 41), MODEL_NO_CELLS);
+    CHECK_INT(feed(m, 1, tokens, 40), MODEL_OK);
+    CHECK_INT(m->ops->used_bytes(m), m->info.state_bytes);
+    m->ops->clear(m, 1);
+    CHECK_INT(m->ops->used_bytes(m), 60 * SIM_TOKEN_BYTES);
+    m->ops->close(m);
+    o.n_ctx = 101;
+    CHECK_INT(model_sim_open(&o, &m, error, sizeof error), LLM_NO_MEMORY);
+    CHECK(strstr(error, "101 tokens (--ctx-size)") != NULL && strstr(error, "enough for 100 tokens") != NULL);
+}
+
 /* ---- faults ---- */
 
 /* Sequences 0 (three tokens) and 2 (five) are filled; the third call, of four tokens for sequence 0, fails. */
@@ -721,6 +744,7 @@ int main(void)
     RUN(a_sequence_may_have_several_outputs);
     RUN(batch_and_context_have_an_end);
     RUN(cells_run_out_and_come_back);
+    RUN(a_budget_is_of_what_is_used);
     RUN(a_failed_batch_spoils_its_own);
     RUN(a_failed_model_spoils_all);
     RUN(missing_cells_change_nothing);

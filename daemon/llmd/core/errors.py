@@ -70,7 +70,7 @@ CODES: dict[str, Kind] = {
     "saved_full": Kind(429, RATE, "As many sessions are saved as may be; remove one first."),
     "overloaded": Kind(503, SERVER, "The server holds as many requests as it can; try again."),
     "too_many_connections": Kind(503, SERVER, "The server holds as many connections as it can; try again."),
-    "kv_cache_full": Kind(503, SERVER, "The KV cache has no room left for this session to grow."),
+    "kv_cache_full": Kind(503, SERVER, "The KV cache (--kv-memory) has no room left for this session to grow."),
     "no_memory": Kind(503, SERVER, "The host is short of memory, or too much is on its way to the disk or from it."),
     "model_loading": Kind(503, SERVER, "The model is still loading; GET /ready says how far it is."),
     "shutting_down": Kind(503, SERVER, "The server is stopping."),
@@ -139,20 +139,25 @@ def code_of_status(word: str) -> str:
     return code if code in CODES else "internal_error"
 
 
-def advice_on_length(n_ctx: int, n_ctx_train: int) -> str:
-    """Who asked can shorten the prompt; who serves may be able to do more."""
+def advice_on_length(n_ctx: int, n_ctx_train: int, kv_bytes: int = 0) -> str:
+    """Who asked can shorten the prompt; who serves may be able to do more. `kv_bytes` pay for no longer session."""
     if n_ctx_train <= n_ctx:
         return "Please shorten the prompt."
+    if kv_bytes:
+        return (
+            f"Please shorten the prompt, or serve with a larger --kv-memory: {kv_bytes >> 20} MiB hold no more of one "
+            f"session; the model was trained for {n_ctx_train}."
+        )
     return f"Please shorten the prompt, or serve with a larger --ctx-size: the model was trained for {n_ctx_train}."
 
 
-def context_length_error(n_ctx: int, n_prompt: int, param: str, n_ctx_train: int = 0) -> ApiError:
+def context_length_error(n_ctx: int, n_prompt: int, param: str, n_ctx_train: int = 0, kv_bytes: int = 0) -> ApiError:
     """Agents recognise the overflow by this text and compact their history. `param`: where the prompt came from."""
     return ContextLengthError(
         n_ctx,
         n_prompt + 1,
         f"This model's maximum context length is {n_ctx} tokens. However, you requested {n_prompt + 1} tokens "
-        f"({n_prompt} in the prompt, at least 1 for the answer). {advice_on_length(n_ctx, n_ctx_train)}",
+        f"({n_prompt} in the prompt, at least 1 for the answer). {advice_on_length(n_ctx, n_ctx_train, kv_bytes)}",
         param,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .errors import ContextLengthError, advice_on_length, context_length_error
+from .errors import ApiError, ContextLengthError, advice_on_length, context_length_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,8 @@ class Room:
     token_bytes_max: int
     n_ctx_train: int = 0
     """What the model could hold."""
+    kv_bytes: int = 0
+    """Of the KV cache, where no more of them is why it holds less."""
 
     @property
     def n_bytes(self) -> int:
@@ -29,13 +31,17 @@ class Room:
                 n_tokens,
                 f"This model's maximum context length is {self.n_ctx} tokens. However, you requested at least "
                 f"{n_tokens} tokens ({n_bytes} bytes of text in {param}). "
-                f"{advice_on_length(self.n_ctx, self.n_ctx_train)}",
+                f"{advice_on_length(self.n_ctx, self.n_ctx_train, self.kv_bytes)}",
                 param,
             )
 
     def check_tokens(self, n_tokens: int, param: str) -> None:
         if n_tokens > self.n_ctx:
-            raise context_length_error(self.n_ctx, n_tokens, param, self.n_ctx_train)
+            raise self.error(n_tokens, param)
+
+    def error(self, n_tokens: int, param: str) -> ApiError:
+        """Of a prompt that has so many."""
+        return context_length_error(self.n_ctx, n_tokens, param, self.n_ctx_train, self.kv_bytes)
 
 
 def utf8_bytes(text: str) -> int:

@@ -101,4 +101,5 @@ def memory(counters: Counters) -> str:
 
     cells = text.count(int(counters.get("kv_cells_used", 0)))
     process = shown("process_resident_memory_bytes")
-    return f"weights {shown('model_bytes')}, state {shown('state_bytes')} ({cells} cells used), process {process}"
+    used = f"{shown('state_used_bytes')} of {shown('state_bytes')} used ({cells} tokens)"
+    return f"weights {shown('model_bytes')}, state {used}, process {process}"

@@ -106,7 +106,7 @@ class Engine:
         self.fim = fim_of(pointer)
         self.chat_template = text_of(lib.llm_chat_template(pointer))
         """Jinja source; "": there is none."""
-        self.room = Room(self.info.n_ctx, self.info.token_bytes_max, self.info.n_ctx_train)
+        self.room = Room(self.info.n_ctx, self.info.token_bytes_max, self.info.n_ctx_train, self.info.kv_bytes_short)
         self.pieces = Pieces(pointer)
         self.json = body_scan(self.info.n_ctx)
         self.events_drained = 0

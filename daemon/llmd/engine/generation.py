@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from ..core import limits
-from ..core.errors import ApiError, code_of_status, context_length_error
+from ..core.errors import ApiError, code_of_status
 from ..core.parts import EndReason
 from ..core.session_key import SessionKey
 from .bell import Bell
@@ -240,8 +240,7 @@ class Generation:
         return ApiError(code_of_status(STATUS_WORDS[finished.status]))
 
     def _length_error(self) -> ApiError:
-        info, work = self._engine.info, self.work
-        return context_length_error(info.n_ctx, work.prompt.n_tokens, work.prompt_param, info.n_ctx_train)
+        return self._engine.room.error(self.work.prompt.n_tokens, self.work.prompt_param)
 
     def _capacity_error(self) -> ApiError:
         """Names the holders of this owner; others are only counted."""

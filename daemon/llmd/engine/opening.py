@@ -97,6 +97,16 @@ class EngineInfo:
         """Its memory cannot be cut back to any prefix, so states are kept where others may go on."""
         return bool(self.memory != MEMORY_WORDS[lib.LLM_MEMORY_DENSE])
 
+    @property
+    def kv_bytes_short(self) -> int:
+        """Of the KV cache, where they are why a session holds less than the model was trained for; else 0."""
+        is_short = self.n_ctx < self.n_ctx_train and self.n_cells < self.n_ctx + _CELLS_STEP
+        return self.state_bytes if is_short else 0
+
+
+_CELLS_STEP = 256
+"""In such steps a context is made shorter."""
+
 
 def open_engine(options: EngineOptions) -> Any:
     strings = {

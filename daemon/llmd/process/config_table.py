@@ -117,10 +117,10 @@ class Config:
     ctx_size: int = option(
         0,
         integer(0, 1 << 24),
-        "0 to 16777216 tokens; 0 is the model's own, at most 8192",
+        "0 to 16777216 tokens; 0 is the model's own",
         SESSIONS,
         "N",
-        "tokens one session may hold; 0: what the model was trained for, at most 8192",
+        "tokens one session may hold; 0: what the model was trained for, at most 131072, and what --kv-memory pays for",
         "tokens",
     )
     max_sessions: int = option(
@@ -228,7 +228,7 @@ class Config:
         "a size such as 2G; 0 is automatic",
         MACHINE,
         "SIZE",
-        "memory for the KV cache; 0: a fraction of what is free",
+        "memory that sessions may use of the KV cache; 0: a fraction of what is free",
         "bytes",
     )
     oversize: str = option(

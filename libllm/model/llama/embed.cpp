@@ -67,7 +67,7 @@ bool has_memory(const model_llama *m)
 {
     const uint64_t n_tokens = m->info.n_embedding_tokens;
     const uint64_t n_outputs = is_stepwise(m) ? TEXTS_MAX : n_tokens;
-    const uint64_t cell_bytes = m->info.state_bytes / std::max(1u, m->info.n_cells);
+    const uint64_t cell_bytes = m->cost.of(1);
     const uint64_t needed = n_tokens * cell_bytes + 2 * n_outputs * m->info.n_vocab * sizeof(float);
     return strcmp(m->info.backend, "CPU") != 0 || needed < model_llama_memory_free();
 }
@@ -178,7 +178,7 @@ void model_llama_embedding_facts(model_llama *m)
         return;
     }
     m->embedder.pooling = static_cast<int>(pooling);
-    const uint64_t cell_bytes = std::max<uint64_t>(1, m->info.state_bytes / std::max(1u, m->info.n_cells));
+    const uint64_t cell_bytes = std::max<uint64_t>(1, m->cost.of(1));
     const uint64_t by_state = STATE_BYTES_MAX / cell_bytes;
     const uint64_t by_logits = is_stepwise(m) ? TOKENS_MAX : LOGITS_BYTES_MAX / (sizeof(float) * m->info.n_vocab);
     const uint64_t most = std::max<uint64_t>(TOKENS_MIN, std::min({by_state, by_logits, uint64_t{TOKENS_MAX}}));

@@ -69,6 +69,19 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
     return true;
 }
 
+/* Sequences with cells of their own: those are only addresses. A pool has no more cells than it may use. */
+bool is_paid_for(const model_llama *m)
+{
+    if (m->info.shares_cells) {
+        return true;
+    }
+    uint64_t used = m->cost.fixed_bytes;
+    for (uint32_t seq = 0; seq < m->info.n_seq; seq++) {
+        used += m->cost.of(m->is_touched[seq] ? m->ends[seq] : m->positions[seq]);
+    }
+    return used <= m->info.state_bytes;
+}
+
 llama_batch batch_fill(model_llama *m, const model_batch *b)
 {
     for (uint32_t i = 0; i < b->n; i++) {
@@ -123,6 +136,9 @@ model_result op_decode(model *base, const model_batch *b)
     m->n_wanted = 0;
     if (!batch_is_valid(m, b)) {
         return MODEL_INVALID;
+    }
+    if (!is_paid_for(m)) {
+        return MODEL_NO_CELLS;
     }
     try {
         m->running = b;
@@ -226,6 +242,12 @@ void op_clear(model *base, uint16_t seq)
     } catch (...) { /* the count below makes the next step fail its check instead of running on old state */
     }
     m->positions[seq] = 0;
+}
+
+uint64_t op_used_bytes(const model *base)
+{
+    const model_llama *m = self(base);
+    return model_llama_used(m, 0, m->positions[0]);
 }
 
 uint32_t op_position(const model *base, uint16_t seq)
@@ -332,6 +354,20 @@ bool model_llama_is_stopped(void *m)
     return b != nullptr && b->stop != nullptr && b->stop(b->stop_context);
 }
 
+uint64_t model_llama_used(const model_llama *m, uint32_t seq, uint32_t k)
+{
+    uint64_t used = m->cost.fixed_bytes;
+    for (uint32_t i = 0; i < m->info.n_seq; i++) {
+        used += m->cost.of(i == seq ? k : m->positions[i]);
+    }
+    return used;
+}
+
+bool model_llama_may_hold(const model_llama *m, uint32_t seq, uint32_t k)
+{
+    return m->info.shares_cells || model_llama_used(m, seq, k) <= m->info.state_bytes;
+}
+
 model_llama::~model_llama()
 {
     llama_free(embedder.context);
@@ -351,6 +387,7 @@ const model_ops model_llama_ops = {
     op_rewind,
     op_clear,
     op_position,
+    op_used_bytes,
     model_llama_copy,
     model_llama_state_bytes,
     model_llama_state_save,

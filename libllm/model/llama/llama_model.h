@@ -17,6 +17,7 @@
 
 #include <llama.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <mutex>
 #include <stdexcept>
@@ -32,6 +33,19 @@ struct model_llama_embedder {
     int pooling = 0;                  /* llama_pooling_type; fixed */
 };
 
+/* What sequences take of the memory: so much for each token, and more for each of the last ones where some layers keep
+ * only these. */
+struct model_llama_cost {
+    uint64_t fixed_bytes = 0;        /* running states, whatever has been consumed */
+    uint64_t token_bytes = 0;        /* in layers that keep all tokens */
+    uint64_t window_token_bytes = 0; /* in those that keep n_window_tokens */
+    uint32_t n_window_tokens = 0;
+    uint64_t of(uint64_t n_tokens) const /* of one sequence, beside what is fixed */
+    {
+        return n_tokens * token_bytes + std::min<uint64_t>(n_tokens, n_window_tokens) * window_token_bytes;
+    }
+};
+
 /* Owned by whoever opened it; sequences belong to one thread (model.h). */
 struct model_llama final : model {
     llama_model *weights = nullptr;
@@ -41,6 +55,7 @@ struct model_llama final : model {
     std::string template_source; /* empty: none */
     model_llama_embedder embedder;
     bool is_exact = false; /* equal to the bit, not to rounding */
+    model_llama_cost cost; /* of a pool in a device's memory: its share */
 
     /* Tokens each sequence has consumed. Counted here, because llama.cpp's own account lies after a failed step. */
     std::vector<uint32_t> positions;
@@ -101,6 +116,21 @@ struct model_llama_cells {
     uint64_t state_bytes; /* what they and the recurrent states take */
 };
 
+struct model_llama_wish {
+    uint32_t n_ctx; /* tokens of one sequence */
+    bool is_asked;  /* neither more nor fewer; otherwise at most so many */
+    uint32_t n_window;
+    uint64_t budget; /* 0: a share of what is free */
+};
+
+struct model_llama_reserve {
+    uint32_t n_ctx;    /* tokens of one sequence */
+    uint32_t n_pool;   /* for llama_context_params: the cells of all, which are addresses only */
+    uint64_t budget;   /* what may be used of them; no more than there is */
+    uint32_t n_tokens; /* that it pays for, if they are one sequence's; no more than there are cells */
+    model_llama_cost cost;
+};
+
 /* Not even the smallest pool fits; the text says what is needed and what is free. */
 struct model_llama_no_room : std::runtime_error {
     using std::runtime_error::runtime_error;
@@ -112,8 +142,17 @@ struct model_llama_no_room : std::runtime_error {
 model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
                                          const llama_context_params &params, uint32_t n_ctx_min, uint64_t budget);
 
+/* On the host, where cells take memory when they are used. Throws as model_llama_cells_plan; with the option to change in
+ * the text when one sequence alone would exceed the budget. */
+model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model_params &weights,
+                                             const llama_context_params &params, const model_llama_wish &wish);
+
 /* Throws model_llama_no_room when a model of so many bytes is larger than the memory of the host and of these devices. */
 void model_llama_size_check(uint64_t model_bytes, const std::vector<ggml_backend_dev_t> &devices);
+
+/* What the sequences use, if `seq` had k tokens instead of its own; and whether the budget pays for that. */
+uint64_t model_llama_used(const model_llama *m, uint32_t seq, uint32_t k);
+bool model_llama_may_hold(const model_llama *m, uint32_t seq, uint32_t k);
 
 uint64_t model_llama_memory_free(); /* bytes of host memory that can be had without swapping */
 int32_t model_llama_cores();        /* physical cores that this process may use */

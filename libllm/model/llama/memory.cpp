@@ -2,6 +2,7 @@
 
 #include <common/fit.h>
 #include <sched.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -13,7 +14,8 @@
 namespace {
 
 constexpr uint32_t CELLS_STEP = 256; /* llama.cpp's own padding */
-constexpr double HOST_SHARE = 0.4;   /* of the free memory, when no budget is given: other processes want some too */
+constexpr uint32_t CELLS_MAX = 1u << 30;
+constexpr double HOST_SHARE = 0.4; /* of the free memory, when no budget is given: other processes want some too */
 constexpr double DEVICE_SHARE = 0.9;
 
 /* Memory of one device as it would be with a certain number of cells. */
@@ -83,6 +85,109 @@ void check_fits(const measure &smallest)
                      static_cast<unsigned long long>(available >> 20));
             throw model_llama_no_room(text);
         }
+    }
+}
+
+constexpr uint32_t N_SAMPLE = 4096; /* tokens of a sequence, to see what one more takes */
+
+uint64_t mib(uint64_t bytes)
+{
+    return bytes >> 20;
+}
+
+template <typename... Values> [[noreturn]] void no_room(const char *format, Values... values)
+{
+    char text[256];
+    snprintf(text, sizeof text, format, values...);
+    throw model_llama_no_room(text);
+}
+
+uint32_t padded(uint32_t n)
+{
+    return (n + CELLS_STEP - 1) / CELLS_STEP * CELLS_STEP;
+}
+
+/* Of two contexts: bytes grow in a straight line with the cells; those of a window stop at its size, which llama.cpp makes
+ * n_window and a batch, padded. */
+model_llama_cost cost_of(const measure &low, const measure &high, uint32_t n_low, uint32_t n_high, uint32_t n_streams,
+                         const model_llama_wish &wish, uint32_t n_batch)
+{
+    const uint64_t grown = state_bytes(high) - state_bytes(low);
+    model_llama_cost cost;
+    cost.n_window_tokens = wish.n_window > 0 ? padded(wish.n_window + n_batch) : 0;
+    if (n_streams == 1 || cost.n_window_tokens == 0 || cost.n_window_tokens >= n_high) {
+        cost.n_window_tokens = 0;
+        cost.token_bytes = grown / n_streams / (n_high - n_low);
+        cost.fixed_bytes = state_bytes(low) - cost.token_bytes * n_low * n_streams;
+        return cost;
+    }
+    const uint64_t both = state_bytes(low) / n_streams / n_low;
+    const uint64_t full = state_bytes(high) / n_streams;
+    const uint64_t narrow = std::min(full, both * cost.n_window_tokens);
+    cost.token_bytes = (full - narrow) / (n_high - cost.n_window_tokens);
+    cost.window_token_bytes = both - std::min(both, cost.token_bytes);
+    return cost;
+}
+
+/* Most tokens of one sequence for so many bytes, and not more than n_max. */
+uint32_t tokens_for(const model_llama_cost &cost, uint64_t budget, uint32_t n_max)
+{
+    uint32_t least = 0, most = n_max;
+    while (least < most) {
+        const uint32_t n = least + (most - least + 1) / 2;
+        if (cost.fixed_bytes + cost.of(n) <= budget) {
+            least = n;
+        } else {
+            most = n - 1;
+        }
+    }
+    return least;
+}
+
+/* The limit of this process (ulimit -v), or a machine that promises no more memory than it has. */
+bool has_addresses(uint64_t n_bytes)
+{
+    void *at = mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) {
+        return false;
+    }
+    munmap(at, n_bytes);
+    return true;
+}
+
+/* The budget, and as many tokens of one sequence as it pays for. */
+void share_out(const model_llama_wish &wish, const common_device_memory_data &least, uint32_t n_seq,
+               model_llama_reserve *out)
+{
+    const uint64_t n_free = model_llama_memory_free();
+    const uint64_t needed = out->cost.fixed_bytes + least.compute;
+    if (needed > n_free) {
+        no_room("the state of one session needs %llu MiB of host memory, but %llu MiB are free", mib(needed),
+                mib(n_free));
+    }
+    const uint64_t left = n_free - std::min(n_free, least.compute + least.model);
+    const uint64_t whole = out->cost.fixed_bytes + n_seq * out->cost.of(wish.n_ctx);
+    const uint64_t one = out->cost.fixed_bytes + out->cost.of(wish.n_ctx);
+    uint64_t budget = wish.budget != 0 ? wish.budget : static_cast<uint64_t>(static_cast<double>(left) * HOST_SHARE);
+    if (wish.is_asked && one > budget) {
+        if (wish.budget != 0) {
+            no_room("one session of %u tokens (--ctx-size) takes %llu MiB, but --kv-memory is %llu MiB, enough for %u "
+                    "tokens",
+                    wish.n_ctx, mib(one), mib(budget), tokens_for(out->cost, budget, wish.n_ctx));
+        }
+        budget = one;
+    }
+    out->budget = std::min(budget, whole);
+    if (out->budget + least.compute > n_free) {
+        no_room("%llu MiB for the KV cache and %llu MiB beside it are needed, but %llu MiB of host memory are free "
+                "(--kv-memory and --ctx-size)",
+                mib(out->budget), mib(least.compute), mib(n_free));
+    }
+    const uint32_t n_one = tokens_for(out->cost, out->budget, wish.n_ctx);
+    out->n_ctx = wish.is_asked || n_one == wish.n_ctx ? wish.n_ctx : n_one / CELLS_STEP * CELLS_STEP;
+    if (out->n_ctx < std::min(wish.n_ctx, CELLS_STEP)) {
+        no_room("%llu MiB for the KV cache (--kv-memory) are enough for %u tokens; it takes %u at least",
+                mib(out->budget), n_one, CELLS_STEP);
     }
 }
 
@@ -173,4 +278,39 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
         n = std::min(n, cells_within(budgets[i], n_ctx_min, smallest[i].context, params.n_ctx, wished[i].context));
     }
     return {n, state_bytes(measure_at(path, weights, params, n))};
+}
+
+model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model_params &weights,
+                                             const llama_context_params &params, const model_llama_wish &wish)
+{
+    const uint32_t n_seq = params.n_seq_max;
+    const uint32_t n_streams = params.kv_unified ? 1 : n_seq;
+    const uint32_t n_low = CELLS_STEP;
+    const uint32_t n_high = std::clamp(padded(wish.n_ctx), 2 * n_low, std::max(N_SAMPLE, padded(2 * wish.n_window)));
+    const measure low = measure_at(path, weights, params, n_low * n_streams);
+    const measure high = measure_at(path, weights, params, n_high * n_streams);
+    model_llama_reserve out = {};
+    out.cost = cost_of(low, high, n_low, n_high, n_streams, wish, params.n_ubatch);
+    share_out(wish, low.back(), n_seq, &out);
+    const uint64_t deep = std::max(high.back().compute, low.back().compute);
+    const uint64_t compute_bytes = (deep - low.back().compute) / (n_high - n_low); /* of a token's depth */
+    const auto reserved = [&](uint32_t n_ctx) {
+        return out.cost.fixed_bytes + low.back().compute + compute_bytes * n_ctx + n_seq * out.cost.of(padded(n_ctx));
+    };
+    while (!has_addresses(reserved(out.n_ctx))) {
+        if (wish.is_asked || out.n_ctx < 2 * CELLS_STEP) {
+            no_room("%u sessions of %u tokens (--ctx-size) need %llu MiB of addresses, more than this process may have",
+                    n_seq, out.n_ctx, mib(reserved(out.n_ctx)));
+        }
+        out.n_ctx /= 2;
+    }
+    out.budget = std::min(out.budget, out.cost.fixed_bytes + n_seq * out.cost.of(out.n_ctx));
+    const uint64_t all = static_cast<uint64_t>(padded(out.n_ctx)) * n_seq;
+    out.n_tokens = tokens_for(out.cost, out.budget, static_cast<uint32_t>(std::min<uint64_t>(all, CELLS_MAX)));
+    out.n_pool = static_cast<uint32_t>(std::min<uint64_t>(all, CELLS_MAX));
+    if (n_streams == 1 && n_seq > 1) { /* one pool: it has no more cells than the budget pays for */
+        out.n_pool = std::max(padded(out.n_ctx), out.n_tokens / CELLS_STEP * CELLS_STEP);
+        out.n_tokens = out.n_pool;
+    }
+    return out;
 }

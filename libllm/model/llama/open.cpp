@@ -18,7 +18,7 @@
 
 namespace {
 
-constexpr uint32_t N_CTX_DEFAULT_MAX = 8192;
+constexpr uint32_t N_CTX_DEVICE_MAX = 8192; /* where memory is taken at once, or the model does not say what it can */
 constexpr uint32_t N_BATCH_DEFAULT = 512;
 constexpr uint32_t N_BATCH_MIN = 32;
 constexpr uint32_t CELLS_STEP = 256; /* llama.cpp's own padding */
@@ -250,7 +250,10 @@ uint32_t n_ctx_of(const model_llama *m, const model_options &o)
         throw refusal(LLM_INVALID, "n_ctx is " + std::to_string(o.n_ctx) + ", but this model can hold at most " +
                                        std::to_string(most) + " tokens: it was trained for no more");
     }
-    return o.n_ctx != 0 ? o.n_ctx : std::min(most, N_CTX_DEFAULT_MAX);
+    const bool is_bounded = n_train <= 0 || !gpus_of(o).empty();
+    return o.n_ctx != 0 ? o.n_ctx
+           : is_bounded ? std::min(most, N_CTX_DEVICE_MAX)
+                        : std::min<uint32_t>(most, MODEL_N_CTX_DEFAULT_MAX);
 }
 
 uint32_t token_bytes_max(const model_llama *m)
@@ -313,16 +316,15 @@ void fill_info(model_llama *m, const model_options &o)
 
 /* Cells in one pool: a copied sequence costs nothing, and a session takes what it needs; but attention runs over the
  * cells of all sequences, idle ones, too. Cells in separate streams: a session costs the others nothing, but each has its
- * full context in memory. Either way any mix of tokens is one pass (cmake/llama/streams.patch). On a CPU idle
- * sessions in one pool made decoding three times slower, so attention-only models have separate streams there where the
- * memory suffices; with few attention layers (hybrid) or on a GPU the pool is better. The exact configuration has
- * separate streams, and keeps to kernels whose arithmetic does not depend on the shape of the batch: without flash
- * attention. Everything else has it where the model can: V lies by rows then, and a token's is one write per layer. */
-bool wants_streams(const model_llama *m, const model_options &o, uint32_t n_cells)
+ * full context of addresses. Either way any mix of tokens is one pass (cmake/llama/streams.patch). On a CPU idle sessions in
+ * one pool made decoding three times slower, so attention-only models have separate streams there; with few attention
+ * layers (hybrid) or on a GPU, where memory is what it is, the pool is better. The exact configuration has separate
+ * streams, and keeps to kernels whose arithmetic does not depend on the shape of the batch: without flash attention.
+ * Everything else has it where the model can: V lies by rows then, and a token's is one write per layer. */
+bool wants_streams(const model_llama *m, const model_options &o)
 {
     const bool attends_only = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
-    const uint64_t full = static_cast<uint64_t>(padded(m->info.n_ctx)) * o.n_seq;
-    return o.exact || (attends_only && gpus_of(o).empty() && n_cells >= full);
+    return o.exact || (attends_only && gpus_of(o).empty());
 }
 
 llama_context_params context_params(const model_llama *m, const model_options &o)
@@ -338,24 +340,48 @@ llama_context_params context_params(const model_llama *m, const model_options &o
     p.n_threads = o.n_threads > 0 ? o.n_threads : model_llama_cores();
     p.n_threads_batch = p.n_threads;
     p.flash_attn_type = o.exact ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
-    p.kv_unified = !o.exact; /* until size_memory knows better */
+    p.kv_unified = !wants_streams(m, o);
     p.swa_full = false;
     p.embeddings = false;
     p.no_perf = true;
     return p;
 }
 
+/* Cells in a device's memory: all of it is taken at once. */
+void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
+{
+    const model_llama_cells cells =
+        model_llama_cells_plan(o.path, weights_params(o), *p, padded(m->info.n_ctx), o.kv_bytes_max);
+    p->n_ctx = cells.n_ctx;
+    m->info.n_cells = m->info.memory == LLM_MEMORY_RECURRENT ? UINT32_MAX : cells.n_ctx;
+    m->info.state_bytes = cells.state_bytes;
+    m->cost.token_bytes = m->info.memory == LLM_MEMORY_RECURRENT ? 0 : cells.state_bytes / cells.n_ctx;
+}
+
+/* Cells in host memory: they are addresses, and take memory as they are used. */
+void size_reserve(model_llama *m, const model_options &o, llama_context_params *p)
+{
+    const model_llama_wish wish = {m->info.n_ctx, o.n_ctx != 0, m->info.n_window, o.kv_bytes_max};
+    const model_llama_reserve reserve = model_llama_reserve_plan(o.path, weights_params(o), *p, wish);
+    m->cost = reserve.cost;
+    m->info.n_ctx = reserve.n_ctx;
+    m->info.state_bytes = reserve.budget;
+    const bool has_cells = m->info.memory != LLM_MEMORY_RECURRENT;
+    m->info.n_cells = has_cells ? reserve.n_tokens : UINT32_MAX;
+    p->n_ctx = has_cells || !p->kv_unified ? reserve.n_pool : padded(reserve.n_ctx);
+}
+
 void size_memory(model_llama *m, const model_options &o, llama_context_params *p)
 {
-    const uint32_t smallest = o.exact ? p->n_ctx : padded(m->info.n_ctx);
-    const model_llama_cells cells = model_llama_cells_plan(o.path, weights_params(o), *p, smallest, o.kv_bytes_max);
-    p->n_ctx = cells.n_ctx;
-    p->kv_unified = !wants_streams(m, o, p->n_ctx);
+    if (gpus_of(o).empty()) {
+        size_reserve(m, o, p);
+    } else {
+        size_pool(m, o, p);
+    }
     m->info.shares_cells = p->kv_unified;
     m->info.mixed_calls = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
     m->info.is_stoppable =
         m->info.mixed_calls && gpus_of(o).empty(); /* a half-done step leaves running states spoiled */
-    m->info.state_bytes = cells.state_bytes;
 }
 
 void make_context(model_llama *m, const model_options &o)
@@ -380,7 +406,6 @@ void make_context(model_llama *m, const model_options &o)
     m->info.n_batch = llama_n_batch(m->context);
     m->info.n_outputs_max = std::min(m->info.n_batch, p.n_outputs_max);
     m->info.n_threads = llama_n_threads(m->context);
-    m->info.n_cells = m->info.memory == LLM_MEMORY_RECURRENT ? UINT32_MAX : llama_n_ctx(m->context);
     llama_set_abort_callback(m->context, model_llama_is_stopped, m);
 }
 

@@ -102,7 +102,7 @@ bool model_llama_copy(model *base, uint16_t src, uint16_t dst)
     try {
         if (m->info.shares_cells) {
             llama_memory_seq_cp(m->memory, src, dst, -1, -1);
-        } else if (!copy_by_value(m, src, dst)) {
+        } else if (!model_llama_may_hold(m, dst, m->positions[src]) || !copy_by_value(m, src, dst)) {
             empty(m, dst);
             return false;
         }
@@ -162,6 +162,10 @@ model_result model_llama_state_load(model *base, uint16_t seq, model_state_kind 
     }
     try {
         const uint8_t *state = contents(kind, bytes, n_bytes);
+        if (state != nullptr && !model_llama_may_hold(m, seq, k)) {
+            empty(m, seq);
+            return MODEL_NO_CELLS;
+        }
         if (state != nullptr && load(m, seq, kind, k, state, n_bytes - sizeof(blob_head))) {
             m->positions[seq] = k;
             return MODEL_OK;

@@ -103,6 +103,12 @@ bool sim_cells_suffice(const sim_model *m, uint64_t n_more)
     return n_cells == UINT32_MAX || used_most <= n_cells || cells_used(m) + n_more <= n_cells;
 }
 
+uint64_t sim_used_bytes(const model *base)
+{
+    const sim_model *m = sim_of_const(base);
+    return (m->options.memory == LLM_MEMORY_RECURRENT ? base->info.n_seq : cells_used(m)) * (uint64_t)SIM_TOKEN_BYTES;
+}
+
 /* ---- sequence operations ---- */
 
 void sim_clear(model *base, uint16_t seq)

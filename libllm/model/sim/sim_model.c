@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { N_CTX_DEFAULT_MAX = 8192, N_BATCH_DEFAULT = 512 };
+enum { N_BATCH_DEFAULT = 512 };
 
 static void sim_close(model *base)
 {
@@ -64,6 +64,7 @@ static const model_ops sim_ops = {
     .rewind = sim_rewind,
     .clear = sim_clear,
     .position = sim_position,
+    .used_bytes = sim_used_bytes,
     .copy = sim_copy,
     .state_bytes = sim_saved_bytes,
     .state_save = sim_save,
@@ -99,13 +100,29 @@ static model_checkpoint_kind checkpoint_of(llm_memory memory)
     }
 }
 
-static uint32_t cells_of(const sim_options *o, uint32_t n_ctx, uint32_t n_seq)
+/* Tokens that the budget pays for. */
+static uint64_t budget_of(const sim_options *o, const model_options *options)
+{
+    return options->kv_bytes_max == 0 || o->memory == LLM_MEMORY_RECURRENT ? UINT64_MAX
+                                                                           : options->kv_bytes_max / SIM_TOKEN_BYTES;
+}
+
+static uint32_t context_of(const sim_options *o, const model_options *options)
+{
+    const uint64_t budget = budget_of(o, options);
+    const uint64_t most = o->ctx < MODEL_N_CTX_DEFAULT_MAX ? o->ctx : MODEL_N_CTX_DEFAULT_MAX;
+    return options->n_ctx > 0 ? options->n_ctx : (uint32_t)(most < budget ? most : budget);
+}
+
+static uint32_t cells_of(const sim_options *o, const model_options *options, uint32_t n_ctx)
 {
     if (o->cells != SIM_UNSET) {
         return (uint32_t)o->cells;
     }
-    uint64_t all = (uint64_t)n_ctx * n_seq;
-    return o->memory == LLM_MEMORY_RECURRENT || all > UINT32_MAX ? UINT32_MAX : (uint32_t)all;
+    const uint64_t budget = budget_of(o, options);
+    const uint64_t all = (uint64_t)n_ctx * options->n_seq;
+    const uint64_t n = all < budget ? all : budget;
+    return o->memory == LLM_MEMORY_RECURRENT || n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
 static uint32_t batch_of(const sim_options *o, uint32_t wanted)
@@ -142,8 +159,7 @@ static void info_fill(sim_model *m, const model_options *options)
 {
     const sim_options *o = &m->options;
     model_info *info = &m->base.info;
-    uint64_t n_ctx_default = o->ctx < N_CTX_DEFAULT_MAX ? o->ctx : N_CTX_DEFAULT_MAX;
-    *info = (model_info){.n_ctx = options->n_ctx > 0 ? options->n_ctx : (uint32_t)n_ctx_default,
+    *info = (model_info){.n_ctx = context_of(o, options),
                          .n_ctx_train = (uint32_t)o->ctx,
                          .n_vocab = SIM_VOCABULARY,
                          .n_seq = options->n_seq,
@@ -161,10 +177,10 @@ static void info_fill(sim_model *m, const model_options *options)
                          .sampling_default = model_sampling_unstated()};
     info->sampling_default.top_k = 0;
     info->sampling_default.penalty_last_n = 64;
-    info->n_cells = cells_of(o, info->n_ctx, info->n_seq);
+    info->n_cells = cells_of(o, options, info->n_ctx);
     info->n_embedding_tokens = o->embed > 0 ? info->n_ctx : 0;
     m->n_kept = states_per_sequence(o, info->n_ctx);
-    info->state_bytes = (uint64_t)info->n_seq * m->n_kept * sizeof(sim_state);
+    info->state_bytes = (info->n_cells != UINT32_MAX ? info->n_cells : info->n_seq) * (uint64_t)SIM_TOKEN_BYTES;
     snprintf(info->name, sizeof info->name, "sim-%s", llm_memory_word((int)o->memory));
     snprintf(info->arch, sizeof info->arch, "sim");
     snprintf(info->description, sizeof info->description, "simulated %s model", llm_memory_word((int)o->memory));
@@ -212,6 +228,20 @@ static int options_check(const model_options *options, char *error, size_t error
     return LLM_OK;
 }
 
+static int budget_check(const sim_options *o, const model_options *options, char *error, size_t error_bytes)
+{
+    const uint64_t budget = budget_of(o, options), n_ctx = context_of(o, options);
+    if (n_ctx > 0 && n_ctx <= budget) {
+        return LLM_OK;
+    }
+    snprintf(error, error_bytes,
+             "sim: one session of %llu tokens (--ctx-size) takes %llu bytes, but --kv-memory is %llu, enough for %llu "
+             "tokens",
+             (unsigned long long)n_ctx, (unsigned long long)n_ctx * SIM_TOKEN_BYTES,
+             (unsigned long long)options->kv_bytes_max, (unsigned long long)budget);
+    return LLM_NO_MEMORY;
+}
+
 int model_sim_open(const model_options *options, model **out, char *error, size_t error_bytes)
 {
     sim_options parsed;
@@ -219,6 +249,9 @@ int model_sim_open(const model_options *options, model **out, char *error, size_
     int status = options_check(options, error, error_bytes);
     if (status == LLM_OK) {
         status = sim_options_read(options->path, &parsed, error, error_bytes);
+    }
+    if (status == LLM_OK) {
+        status = budget_check(&parsed, options, error, error_bytes);
     }
     if (status == LLM_OK && parsed.script[0] != '\0') {
         status = sim_script_open(parsed.script, &script, error, error_bytes);

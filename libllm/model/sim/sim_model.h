@@ -29,7 +29,8 @@
  *
  * Options (integers; anything else is refused):
  *   ctx=N        training context in tokens, 1..1048576 (4096)
- *   cells=N      KV cells shared by all sequences, 1..4294967294 (room for every sequence; recurrent: no limit)
+ *   cells=N      KV cells shared by all sequences, 1..4294967294 (room for every sequence, within the budget; recurrent: no
+ *                limit)
  *   window=N     tokens a sliding window keeps, 1..1048576 (64); sim:window only
  *   batch=N      most tokens of one decode call, 1..65536 (what the caller asks for, else 512)
  *   state_kb=N   a saved state takes at least this many KiB, 0..1048576 (0)
@@ -67,6 +68,8 @@
 typedef enum sim_fail_kind { SIM_FAIL_BATCH, SIM_FAIL_ALL, SIM_FAIL_CELLS, SIM_FAIL_HALF } sim_fail_kind;
 
 #define SIM_UNSET UINT64_MAX
+
+enum { SIM_TOKEN_BYTES = 64 }; /* what a token takes of the budget (kv_bytes_max); of one that keeps none, a sequence */
 
 typedef struct sim_options {
     llm_memory memory;
@@ -149,6 +152,7 @@ uint32_t sim_rewind_floor(const model *m, uint16_t seq);
 bool sim_rewind(model *m, uint16_t seq, uint32_t k);
 void sim_clear(model *m, uint16_t seq);
 uint32_t sim_position(const model *m, uint16_t seq);
+uint64_t sim_used_bytes(const model *m);
 
 /* For model_sim_saved.c. The state after k tokens; where it is kept, whatever lies there. */
 static inline sim_state *sim_kept_at(const sim_model *m, const sim_sequence *s, uint32_t k)

@@ -47,7 +47,7 @@ async def tags(request: web.Request) -> web.Response:
 async def running(request: web.Request) -> web.Response:
     state = request.app[STATE]
     info = state.engine.info
-    n_bytes = info.model_bytes + info.state_bytes
+    n_bytes = info.model_bytes + state.engine.page.counters()["state_used_bytes"]
     found = wire.RunningModel(
         name=state.model_id,
         model=state.model_id,
