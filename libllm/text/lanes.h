@@ -52,24 +52,90 @@ inline double sum_of(floats x)
     return static_cast<double>((x[0] + x[1]) + (x[2] + x[3]));
 }
 
-/* The largest number; NaN is no number. RULED_OUT: there is none larger. */
-inline float largest_of(const float *logits, uint32_t n)
+/* Weights exp((logit - best) * scale) of all words, and their sum. */
+inline double weigh(const float *logits, uint32_t n, float best, float scale, float *weights)
 {
-    floats lanes = floats{} + RULED_OUT;
+    double sum = 0;
     uint32_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         floats next;
         memcpy(&next, logits + i, sizeof next);
-        lanes = next > lanes ? next : lanes;
-    }
-    float best = RULED_OUT;
-    for (uint32_t j = 0; j < LANES; j++) {
-        best = std::max(best, lanes[j]);
+        next = exp_of((next - best) * scale);
+        memcpy(weights + i, &next, sizeof next);
+        sum += sum_of(next);
     }
     for (; i < n; i++) {
+        weights[i] = exp_of((logits[i] - best) * scale);
+        sum += static_cast<double>(weights[i]);
+    }
+    return sum;
+}
+
+/* Index of the word in whose share of the sum `at` lies, or n by rounding. Adds up as weigh does. */
+inline uint32_t word_at(const float *weights, uint32_t n, double at)
+{
+    uint32_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        floats next;
+        memcpy(&next, weights + i, sizeof next);
+        const double share = sum_of(next);
+        if (at < share) {
+            break;
+        }
+        at -= share;
+    }
+    while (i < n && at >= static_cast<double>(weights[i])) {
+        at -= static_cast<double>(weights[i++]);
+    }
+    return i;
+}
+
+/* Words of a block, which is small enough to be looked at again. */
+constexpr uint32_t BLOCK = 16 * LANES;
+
+/* The largest number of a block. Several at a time: one comparison must not wait for the one before. */
+inline float largest_of_block(const float *logits)
+{
+    floats lanes[4];
+    memcpy(lanes, logits, sizeof lanes);
+    for (uint32_t j = 0; j < 4; j++) {
+        lanes[j] = lanes[j] > RULED_OUT ? lanes[j] : floats{} + RULED_OUT; /* NaN */
+    }
+    for (uint32_t i = 4 * LANES; i < BLOCK; i += 4 * LANES) {
+        floats next[4];
+        memcpy(next, logits + i, sizeof next);
+        for (uint32_t j = 0; j < 4; j++) {
+            lanes[j] = next[j] > lanes[j] ? next[j] : lanes[j];
+        }
+    }
+    lanes[0] = lanes[1] > lanes[0] ? lanes[1] : lanes[0];
+    lanes[2] = lanes[3] > lanes[2] ? lanes[3] : lanes[2];
+    lanes[0] = lanes[2] > lanes[0] ? lanes[2] : lanes[0];
+    return std::max(std::max(lanes[0][0], lanes[0][1]), std::max(lanes[0][2], lanes[0][3]));
+}
+
+/* The first of the largest numbers; NaN is no number. n: all are ruled out. */
+inline uint32_t largest_at(const float *logits, uint32_t n)
+{
+    float best = RULED_OUT;
+    uint32_t block = 0, i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) {
+        const float next = largest_of_block(logits + i);
+        block = next > best ? i : block;
+        best = next > best ? next : best;
+    }
+    for (; i < n; i++) {
+        block = logits[i] > best ? i : block;
         best = logits[i] > best ? logits[i] : best;
     }
-    return best;
+    return best > RULED_OUT ? static_cast<uint32_t>(std::find(logits + block, logits + n, best) - logits) : n;
+}
+
+/* The largest number; NaN is no number. RULED_OUT: there is none larger. */
+inline float largest_of(const float *logits, uint32_t n)
+{
+    const uint32_t at = largest_at(logits, n);
+    return at < n ? logits[at] : RULED_OUT;
 }
 
 } // namespace

@@ -107,49 +107,8 @@ bool comes_first(const candidate &a, const candidate &b)
 /* Index of the largest number; NaN is no number. -1 when all are ruled out. */
 int32_t largest(const float *logits, uint32_t n)
 {
-    const float best = largest_of(logits, n);
-    if (!(best > RULED_OUT)) {
-        return -1;
-    }
-    return static_cast<int32_t>(std::find(logits, logits + n, best) - logits);
-}
-
-/* Weights exp((logit - best) * scale) of all words, and their sum. */
-double weigh(const float *logits, uint32_t n, float best, float scale, float *weights)
-{
-    double sum = 0;
-    uint32_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        floats next;
-        memcpy(&next, logits + i, sizeof next);
-        next = exp_of((next - best) * scale);
-        memcpy(weights + i, &next, sizeof next);
-        sum += sum_of(next);
-    }
-    for (; i < n; i++) {
-        weights[i] = exp_of((logits[i] - best) * scale);
-        sum += static_cast<double>(weights[i]);
-    }
-    return sum;
-}
-
-/* Index of the word in whose share of the sum `at` lies, or n by rounding. Adds up as weigh does. */
-uint32_t word_at(const float *weights, uint32_t n, double at)
-{
-    uint32_t i = 0;
-    for (; i + LANES <= n; i += LANES) {
-        floats next;
-        memcpy(&next, weights + i, sizeof next);
-        const double share = sum_of(next);
-        if (at < share) {
-            break;
-        }
-        at -= share;
-    }
-    while (i < n && at >= static_cast<double>(weights[i])) {
-        at -= static_cast<double>(weights[i++]);
-    }
-    return i;
+    const uint32_t at = largest_at(logits, n);
+    return at < n ? static_cast<int32_t>(at) : -1;
 }
 
 } // namespace
@@ -230,11 +189,10 @@ void adjust(sampler *s, float *logits)
     }
 }
 
-/* The k largest, sorted. A heap of the best so far: most logits fail its one comparison. */
-void take_top(sampler *s, const float *logits, size_t k)
+/* Those of [at, end) that are among the k largest so far, a heap. */
+void offer_top(std::vector<candidate> &best, const float *logits, uint32_t at, uint32_t end, size_t k)
 {
-    std::vector<candidate> &best = s->candidates;
-    for (uint32_t i = 0; i < s->n_vocab; i++) {
+    for (uint32_t i = at; i < end; i++) {
         const candidate next = {static_cast<int32_t>(i), logits[i]};
         if (best.size() < k) {
             if (logits[i] > RULED_OUT) {
@@ -247,16 +205,40 @@ void take_top(sampler *s, const float *logits, size_t k)
             std::push_heap(best.begin(), best.end(), comes_first);
         }
     }
+}
+
+/* The k largest, sorted. Most blocks have none of them. */
+void take_top(sampler *s, const float *logits, size_t k)
+{
+    std::vector<candidate> &best = s->candidates;
+    uint32_t i = 0;
+    for (; i + BLOCK <= s->n_vocab; i += BLOCK) {
+        if (best.size() < k || largest_of_block(logits + i) > best.front().logit) {
+            offer_top(best, logits, i, i + BLOCK, k);
+        }
+    }
+    offer_top(best, logits, i, s->n_vocab, k);
     std::sort_heap(best.begin(), best.end(), comes_first);
 }
 
-void take_above(sampler *s, const float *logits, float least)
+void offer_above(sampler *s, const float *logits, uint32_t at, uint32_t end, float least)
 {
-    for (uint32_t i = 0; i < s->n_vocab; i++) {
+    for (uint32_t i = at; i < end; i++) {
         if (logits[i] >= least && logits[i] > RULED_OUT) {
             s->candidates.push_back({static_cast<int32_t>(i), logits[i]});
         }
     }
+}
+
+void take_above(sampler *s, const float *logits, float least)
+{
+    uint32_t i = 0;
+    for (; i + BLOCK <= s->n_vocab; i += BLOCK) {
+        if (largest_of_block(logits + i) >= least) {
+            offer_above(s, logits, i, i + BLOCK, least);
+        }
+    }
+    offer_above(s, logits, i, s->n_vocab, least);
 }
 
 /* Room for the weights of all words: one per thread and not per sampler, so that many streams stay in its cache. */

@@ -287,10 +287,31 @@ static void test_a_seed_decides_everything(void)
     sampler_close(NULL);
 }
 
+/* Every place of the vocabulary, and so of a block of words that is looked through at once, and of what is left behind. */
+static void test_the_largest_is_found_wherever_it_is(void)
+{
+    float logits[N];
+    llm_sampling one_of_two = plain(1e-3f), likely = plain(1);
+    one_of_two.top_k = 2;
+    likely.min_p = 0.9f;
+    for (int i = 0; i < N; i++) {
+        flat(logits);
+        logits[i] = 1;
+        logits[(i + 7) % N] = NAN;
+        logits[(i + 70) % N] = -INFINITY;
+        CHECK_INT(pick_once(plain(0), NULL, 0, 0, logits), i);
+        CHECK_INT(pick_once(one_of_two, NULL, 0, 0, logits), i);
+        CHECK_INT(pick_once(likely, NULL, 0, 0, logits), i);
+        logits[(i + 130) % N] = 1;
+        CHECK_INT(pick_once(plain(0), NULL, 0, 0, logits), i + 130 < N ? i : (i + 130) % N);
+    }
+}
+
 int main(void)
 {
     fake = fake_model_open(NULL);
     RUN(test_greedy_takes_the_largest);
+    RUN(test_the_largest_is_found_wherever_it_is);
     RUN(test_biases_move_the_choice);
     RUN(test_everything_ruled_out_still_gives_the_largest);
     RUN(test_end_tokens_can_be_ignored);
