@@ -18,9 +18,7 @@ done
 PATH=${PATH#:}
 PATH=${PATH%:}
 
-# Before any OpenMP code loads: its default busy waiting makes decoding many times slower as soon as another process
-# wants a core. And a failed assertion inside llama.cpp must not start a debugger.
-export GOMP_SPINCOUNT=${GOMP_SPINCOUNT:-1000}
+# A failed assertion inside llama.cpp must not start a debugger.
 export GGML_NO_BACKTRACE=1
 
 usage() {

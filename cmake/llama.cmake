@@ -23,16 +23,6 @@ endif()
 file(GLOB LLAMA_ARCHIVES "${LLM_LLAMA_PREFIX}/lib/*.a")
 target_link_libraries(llama_engine INTERFACE -Wl,--start-group ${LLAMA_ARCHIVES} -Wl,--end-group)
 
-# llama.cpp was compiled with OpenMP when its compiler has it; under the fuzzers' clang it is still gcc's runtime.
-if(LLM_FUZZ OR CMAKE_C_COMPILER_ID STREQUAL "GNU")
-    target_link_libraries(llama_engine INTERFACE gomp)
-else()
-    find_package(OpenMP)
-    if(OpenMP_CXX_FOUND)
-        target_link_libraries(llama_engine INTERFACE ${OpenMP_CXX_LIBRARIES})
-    endif()
-endif()
-
 if(EXISTS "${LLM_LLAMA_PREFIX}/lib/libggml-cuda.a")
     find_package(CUDAToolkit REQUIRED)
     target_link_libraries(llama_engine INTERFACE CUDA::cudart CUDA::cublas CUDA::cuda_driver)

@@ -92,7 +92,8 @@ typedef struct llm_engine_options {
     uint32_t checkpoint_every;     /* generated tokens between checkpoints; 0: 256 */
     uint32_t idle_s_max;           /* idle sessions are forgotten after that many seconds; 0: never */
     const char *state_dir;         /* existing directory for parked and saved sessions, or NULL: memory only */
-    int32_t n_threads;             /* 0: one per physical core this process may use */
+    int32_t n_threads;             /* 0: with how many a step is fastest, at most one per physical core this process
+                                      may use, and fewer while others want the cores */
     int32_t n_gpu_layers;          /* -1: all; ignored without a GPU backend */
     uint32_t n_batch;              /* most tokens of one model step; 0: 512 */
     uint32_t gap_ms_target;        /* longest inter-token gap that prefill may cause to decoding sessions; 0: 100 */
@@ -150,7 +151,7 @@ typedef struct llm_sampling {
     X(uint32_t, n_cells, "tokens that the KV cache's budget pays for; UINT32_MAX: not limited")                        \
     X(uint32_t, n_batch, "tokens of one step at most")                                                                 \
     X(uint32_t, n_window, "sliding window in tokens; 0: none")                                                         \
-    X(int32_t, n_threads, "threads of a step")                                                                         \
+    X(int32_t, n_threads, "threads of a step, while nobody else wants the cores")                                      \
     X(uint64_t, n_params, "parameters")                                                                                \
     X(uint64_t, model_bytes, "of the weights")                                                                         \
     X(uint64_t, state_bytes, "KV cache and recurrent state at most")                                                   \

@@ -267,20 +267,13 @@ def test_sockets_from_systemd(start: Start, tmp_path: Path) -> None:
     assert popen.wait(timeout=60) == 0
 
 
-def test_openmp_is_told_to_wait_quietly(start: Start) -> None:
+def test_no_debugger_is_started_and_no_other_threads(start: Start) -> None:
+    """OpenMP keeps a team for each thread that ever computed, and its waiting cannot be told what else goes on."""
     process = start()
-    pid = process.popen.pid
-    program = (
-        "import os, llmd.engine.native; "
-        "print(os.environ.get('GOMP_SPINCOUNT'), os.environ.get('OMP_WAIT_POLICY'), os.environ['GGML_NO_BACKTRACE'])"
-    )
-    clean = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")}
-    for extra, expected in (({}, "1000 None 1"), ({"OMP_WAIT_POLICY": "passive"}, "None passive 1")):
-        shown = subprocess.run(
-            [sys.executable, "-c", program], capture_output=True, text=True, env={**clean, **extra}, check=True
-        )
-        assert shown.stdout.strip() == expected
-    assert "libgomp" in Path(f"/proc/{pid}/maps").read_text()
+    program = "import os, llmd.engine.native; print(os.environ['GGML_NO_BACKTRACE'])"
+    shown = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "1"
+    assert "libgomp" not in Path(f"/proc/{process.popen.pid}/maps").read_text()
 
 
 def test_text_log(start: Start) -> None:

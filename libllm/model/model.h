@@ -33,7 +33,7 @@ typedef struct model_options {
     uint32_t n_seq;
     uint32_t n_batch;      /* most tokens of one decode call */
     uint64_t kv_bytes_max; /* most that the sequences' tokens may take; 0: a fraction of free memory */
-    int32_t n_threads;     /* 0: by the machine */
+    int32_t n_threads;     /* 0: by measurement */
     int32_t n_gpu_layers;
     bool exact;
     bool allow_oversize;

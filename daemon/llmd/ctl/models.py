@@ -37,6 +37,7 @@ def details(model: Json) -> str:
         ("sampling", _sampling(meta.get("sampling") or {})),
         ("embeddings", _embeddings(meta)),
         ("backend", text.scalar(meta.get("backend"))),
+        ("threads", text.count(meta.get("n_threads", 0))),
         ("fingerprint", text.scalar(meta.get("fingerprint"))),
     ]
     return text.fields(pairs)

@@ -28,8 +28,6 @@ class NativeLibraryMissing(ImportError):
 
 
 def _prepare_environment() -> None:
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")
 
 

@@ -209,10 +209,11 @@ class Config:
     threads: int = option(
         0,
         integer(0, 1024),
-        "0 to 1024; 0 is one per physical core",
+        "0 to 1024; 0 is what is measured to be best",
         MACHINE,
         "N",
-        "threads for the model; 0: one per physical core",
+        "threads for the model; 0: with how many it is fastest, at most one per physical core, and fewer while other "
+        "processes want the cores",
     )
     gpu_layers: int = option(
         -1,

@@ -68,11 +68,6 @@ ENVIRONMENT = Section(
         ("LLMD_NAME", "the option of that name: LLMD_CTX_SIZE is --ctx-size"),
         ("XDG_RUNTIME_DIR", "where the unix socket is, unless --socket says"),
         ("XDG_STATE_HOME", "where the state directory is, unless --state-dir says"),
-        (
-            "GOMP_SPINCOUNT",
-            "how long idle threads of the model wait busily; llmd sets 1000, since the default makes decoding many "
-            "times slower as soon as another process wants a core; OMP_WAIT_POLICY in its place is respected",
-        ),
     ),
 )
 

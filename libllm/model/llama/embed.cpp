@@ -72,7 +72,7 @@ bool has_memory(const model_llama *m)
     return strcmp(m->info.backend, "CPU") != 0 || needed < model_llama_memory_free();
 }
 
-llama_context *context_open(const model_llama *m)
+llama_context *context_open(model_llama *m)
 {
     if (!has_memory(m)) {
         return nullptr;
@@ -91,7 +91,12 @@ llama_context *context_open(const model_llama *m)
     p.swa_full = true;
     p.embeddings = true;
     p.no_perf = true;
-    return llama_init_from_model(m->weights, p);
+    llama_context *context = llama_init_from_model(m->weights, p);
+    if (context != nullptr) {
+        m->embedder.threads.open(p.n_threads);
+        llama_attach_threadpool(context, m->embedder.threads.of_ggml(), m->embedder.threads.of_ggml());
+    }
+    return context;
 }
 
 /* All but the last token of each text. */

@@ -142,10 +142,13 @@ model_result op_decode(model *base, const model_batch *b)
     }
     try {
         m->running = b;
+        const int32_t n_threads = m->threads.begin(b->n);
+        llama_set_n_threads(m->context, n_threads, n_threads);
         const int32_t code = llama_decode(m->context, batch_fill(m, b));
         m->running = nullptr;
         if (code == 0) {
             llama_synchronize(m->context); /* on a GPU the call returns before the work is done */
+            m->threads.end(b->n);
             return finished(m, b->n);
         }
         if (code == 1) {

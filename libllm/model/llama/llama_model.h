@@ -8,6 +8,7 @@
  *   model_llama_file.cpp      the header of a model file, read before llama.cpp does
  *   model_llama_vocabulary.cpp  what a vocabulary must be able to do
  *   model_llama_crash.cpp     failed assertions and crashes of llama.cpp while a model is opened
+ *   threads.cpp               the threads of its steps, and how many
  *   model_llama_log.cpp       llama.cpp's log, and the global set-up of the backends
  *   model_llama_memory.cpp    how many KV cells the machine pays for
  *   model_llama_identity.cpp  what tells models, and layouts of their states, apart
@@ -17,20 +18,61 @@
 
 #include <llama.h>
 
+#include <sys/types.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "machine/team.h"
 #include "model/model.h"
+
+/* The threads that make a context's steps, with the thread that calls: they spin while a step goes on, sleep soon when one
+ * of them has no core, and sleep between steps. One user at a time. */
+class model_llama_threads {
+  public:
+    bool is_adaptive = false; /* small steps have a thread less while others want its core */
+
+    model_llama_threads() = default;
+    ~model_llama_threads(); /* the context is closed */
+    model_llama_threads(const model_llama_threads &) = delete;
+    model_llama_threads &operator=(const model_llama_threads &) = delete;
+
+    void open(int32_t n); /* once; they are as nice as who calls */
+    /* For llama_attach_threadpool. NULL: the caller is the only one. */
+    ggml_threadpool_t of_ggml() const
+    {
+        return pool;
+    }
+    void settle(int32_t n_small) /* so many for small steps */
+    {
+        team_open(&small, n_small);
+    }
+    int32_t begin(uint32_t n_tokens); /* threads of the step that comes now */
+    void end(uint32_t n_tokens);      /* it went well */
+
+  private:
+    ggml_threadpool_t pool = nullptr;
+    team small{};
+    int32_t n_most = 0;
+    uint64_t begun_us = 0, begun_waited_ns = 0;
+    std::vector<int> waits; /* files that tell how long each of them waited for a core, */
+    int own_waits = -1;     /* and the caller */
+    pid_t own = 0;
+
+    uint64_t all_waited_ns();
+};
 
 /* What embeds: embed.cpp. */
 struct model_llama_embedder {
     std::mutex turn;                  /* of who uses the context */
     llama_context *context = nullptr; /* NULL: nobody has asked for embeddings yet */
-    int pooling = 0;                  /* llama_pooling_type; fixed */
+    model_llama_threads threads;
+    int pooling = 0; /* llama_pooling_type; fixed */
 };
 
 /* What sequences take of the memory: so much for each token, and more for each of the last ones where some layers keep
@@ -51,6 +93,7 @@ struct model_llama final : model {
     llama_model *weights = nullptr;
     llama_context *context = nullptr;
     llama_memory_t memory = nullptr; /* inside context */
+    model_llama_threads threads;
     const llama_vocab *vocab = nullptr;
     std::string template_source; /* empty: none */
     model_llama_embedder embedder;
@@ -156,6 +199,11 @@ bool model_llama_may_hold(const model_llama *m, uint32_t seq, uint32_t k);
 
 uint64_t model_llama_memory_free(); /* bytes of host memory that can be had without swapping */
 int32_t model_llama_cores();        /* physical cores that this process may use */
+
+/* ---- threads.cpp --------------------------------------------------------------------------------------------------- */
+
+/* With how many threads, at most n_most, a step is fastest; `step` makes one, or says false. */
+int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)> &step);
 
 /* ---- model_llama_identity.cpp -------------------------------------------------------------------------------------- */
 

@@ -406,6 +406,8 @@ void make_context(model_llama *m, const model_options &o)
     m->info.n_batch = llama_n_batch(m->context);
     m->info.n_outputs_max = std::min(m->info.n_batch, p.n_outputs_max);
     m->info.n_threads = llama_n_threads(m->context);
+    m->threads.open(m->info.n_threads);
+    llama_attach_threadpool(m->context, m->threads.of_ggml(), m->threads.of_ggml());
     llama_set_abort_callback(m->context, model_llama_is_stopped, m);
 }
 
@@ -426,8 +428,9 @@ void allocate(model_llama *m)
     }
 }
 
-/* The first step allocates, maps weights and starts threads: it must not be a request's. */
-void warm_up(model_llama *m, const char *path)
+/* The first step allocates and maps weights: it must not be a request's. Where nobody says how many threads there are to
+ * be, some more of them tell. The exact configuration keeps to what was asked for. */
+void warm_up(model_llama *m, const model_options &o)
 {
     const int32_t first[] = {llama_vocab_bos(m->vocab), llama_vocab_eos(m->vocab), 0};
     const int32_t n_vocab = llama_vocab_n_tokens(m->vocab);
@@ -436,10 +439,24 @@ void warm_up(model_llama *m, const char *path)
     const uint16_t seq = 0;
     const uint8_t output = 1;
     const model_batch batch = {1, token, &position, &seq, &output, nullptr, nullptr};
-    if (m->ops->decode(m, &batch) != MODEL_OK || m->ops->logits(m, 0) == nullptr) {
-        refuse_load(path);
+    const auto step = [&] {
+        const bool is_made = m->ops->decode(m, &batch) == MODEL_OK && m->ops->logits(m, 0) != nullptr;
+        m->ops->clear(m, 0);
+        return is_made;
+    };
+    bool is_working = step();
+    if (is_working && o.n_threads <= 0 && !o.exact) {
+        m->info.n_threads = model_llama_best_size(m->info.n_threads, [&](int32_t n) {
+            m->threads.settle(n);
+            is_working = is_working && step();
+            return is_working;
+        });
+        m->threads.settle(m->info.n_threads);
+        m->threads.is_adaptive = true;
     }
-    m->ops->clear(m, 0);
+    if (!is_working) {
+        refuse_load(o.path);
+    }
 }
 
 /* Tokens up to which positions are encoded in the first of the two ways, where there are two. */
@@ -494,7 +511,7 @@ std::unique_ptr<model_llama> open_in_steps(const model_options &o)
     model_llama_embedding_facts(m.get());
     allocate(m.get());
     identify(m.get(), o);
-    warm_up(m.get(), o.path);
+    warm_up(m.get(), o);
     loaded_thousandths = 1000;
     return m;
 }

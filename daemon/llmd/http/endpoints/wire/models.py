@@ -19,6 +19,8 @@ class ModelMeta(msgspec.Struct, frozen=True):
     architecture: str
     description: str
     backend: str
+    n_threads: int
+    """Of a step: as asked for, or as measured when the model was opened."""
     fingerprint: str
     sampling: dict[str, Any]
     """What a request gets that asks for nothing: the model's own recommendation where it has one."""

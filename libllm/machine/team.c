@@ -1,0 +1,77 @@
+#include "machine/team.h"
+
+enum { STEPS_ALIKE = 4, TRIAL_US = 10000, PATIENCE_US = 250000, PATIENCE_US_MAX = 30000000 };
+
+static const double SHARE_WAITED = 0.15; /* beyond it, others want the cores */
+static const double GAIN = 0.95;         /* of what a step took: worth a change */
+static const double WEIGHT = 0.25;       /* of the last step in what is usual */
+
+void team_open(team *t, int32_t n_most)
+{
+    *t = (team){.n_most = n_most, .n_settled = n_most, .patience_us = PATIENCE_US};
+}
+
+int32_t team_size(const team *t)
+{
+    return t->n_tried > 0 ? t->n_tried : t->n_settled;
+}
+
+/* 0: steps as usual. */
+static void start_trial(team *t, int32_t n)
+{
+    t->n_tried = n;
+    t->n_steps = 0;
+    t->sum_us = 0;
+}
+
+static void wait_for_next(team *t, uint64_t us, uint64_t now_us)
+{
+    t->patience_us = us < PATIENCE_US_MAX ? us : PATIENCE_US_MAX;
+    t->retry_us = now_us + t->patience_us;
+}
+
+static void judge_trial(team *t, uint64_t now_us)
+{
+    const double us = t->sum_us / t->n_steps;
+    const int is_better = us < GAIN * t->usual_us;
+    if (is_better) {
+        t->n_settled = t->n_tried;
+        t->usual_us = us;
+        t->usual_share = 0;
+    }
+    wait_for_next(t, is_better ? PATIENCE_US : 2 * t->patience_us, now_us);
+    start_trial(t, 0);
+}
+
+/* A thread less where its core is wanted; a thread more, now and then, where the others may be gone. */
+static void watch(team *t, double us, double share, uint64_t now_us)
+{
+    t->usual_us += WEIGHT * (us - t->usual_us);
+    t->usual_share += WEIGHT * (share - t->usual_share);
+    if (++t->n_steps < STEPS_ALIKE || now_us < t->retry_us) {
+        return;
+    }
+    if (t->usual_share > SHARE_WAITED && t->n_settled > 1) {
+        start_trial(t, t->n_settled - 1);
+    } else if (t->n_settled < t->n_most) {
+        start_trial(t, t->n_settled + 1);
+    }
+}
+
+void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, uint64_t now_us)
+{
+    const double share = us > 0 ? waited_us / us : 0;
+    if (n_tokens != t->work) {
+        t->work = n_tokens;
+        t->usual_us = us;
+        t->usual_share = share;
+        start_trial(t, 0);
+    } else if (t->n_tried == 0) {
+        watch(t, us, share, now_us);
+    } else {
+        t->sum_us += us;
+        if (++t->n_steps >= STEPS_ALIKE && t->sum_us >= TRIAL_US) {
+            judge_trial(t, now_us);
+        }
+    }
+}

@@ -1,0 +1,180 @@
+#include <fcntl.h>
+#include <ggml-backend.h>
+#include <ggml-cpu.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "model/llama/llama_model.h"
+
+namespace {
+
+constexpr uint32_t N_TOKENS_SMALL = 32; /* of a step: beyond it, the threads share the work out among themselves */
+constexpr uint64_t MEASURED_US = 10000; /* of each size at the start, and two steps at least */
+constexpr uint64_t LONG_US = 100000;    /* a step that takes so long has work for every core */
+constexpr double WORTH = 0.97;          /* more threads are worth it where a step takes less of what it did */
+constexpr double HOPELESS = 1.25;       /* still fewer threads will not be faster */
+
+uint64_t now_us()
+{
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+}
+
+/* A backend that was loaded at run time is not linked. */
+template <typename F> F *of_cpu(const char *name)
+{
+    ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    ggml_backend_reg_t backend = device == nullptr ? nullptr : ggml_backend_dev_backend_reg(device);
+    return backend == nullptr ? nullptr : reinterpret_cast<F *>(ggml_backend_reg_get_proc_address(backend, name));
+}
+
+std::set<std::string> threads_of_process()
+{
+    std::set<std::string> ids;
+    std::error_code error;
+    for (const auto &entry : std::filesystem::directory_iterator("/proc/self/task", error)) {
+        ids.insert(entry.path().filename());
+    }
+    return ids;
+}
+
+int open_waits(const std::string &thread)
+{
+    return open(("/proc/self/task/" + thread + "/schedstat").c_str(), O_RDONLY | O_CLOEXEC);
+}
+
+/* How long a thread could run and had no core, since it began. 0: the kernel does not say. */
+uint64_t waited_ns(int file)
+{
+    char text[64];
+    const ssize_t n = file < 0 ? -1 : pread(file, text, sizeof text - 1, 0);
+    unsigned long long ran = 0, waited = 0;
+    if (n <= 0) {
+        return 0;
+    }
+    text[n] = '\0';
+    return sscanf(text, "%llu %llu", &ran, &waited) == 2 ? waited : 0;
+}
+
+} // namespace
+
+model_llama_threads::~model_llama_threads()
+{
+    if (pool != nullptr) {
+        of_cpu<decltype(ggml_threadpool_free)>("ggml_threadpool_free")(pool);
+    }
+    for (const int file : waits) {
+        close(file);
+    }
+    if (own_waits >= 0) {
+        close(own_waits);
+    }
+}
+
+void model_llama_threads::open(int32_t n)
+{
+    if (n_most > 0) {
+        return;
+    }
+    team_open(&small, n);
+    n_most = n;
+    const auto make = of_cpu<decltype(ggml_threadpool_new)>("ggml_threadpool_new");
+    if (n < 2 || make == nullptr) {
+        return;
+    }
+    ggml_threadpool_params params = ggml_threadpool_params_default(n);
+    params.poll = 0; /* between steps they sleep */
+    const std::set<std::string> before = threads_of_process();
+    pool = make(&params);
+    for (const std::string &thread : threads_of_process()) {
+        const int file = before.count(thread) > 0 ? -1 : open_waits(thread);
+        if (file >= 0) {
+            waits.push_back(file);
+        }
+    }
+}
+
+uint64_t model_llama_threads::all_waited_ns()
+{
+    const pid_t caller = gettid();
+    if (caller != own) {
+        if (own_waits >= 0) {
+            close(own_waits);
+        }
+        own = caller;
+        own_waits = open_waits(std::to_string(caller));
+    }
+    uint64_t sum = waited_ns(own_waits);
+    for (const int file : waits) {
+        sum += waited_ns(file);
+    }
+    return sum;
+}
+
+int32_t model_llama_threads::begin(uint32_t n_tokens)
+{
+    if (n_tokens > N_TOKENS_SMALL) {
+        return n_most;
+    }
+    begun_us = now_us();
+    begun_waited_ns = is_adaptive && n_most > 1 ? all_waited_ns() : 0;
+    return team_size(&small);
+}
+
+void model_llama_threads::end(uint32_t n_tokens)
+{
+    if (n_tokens > N_TOKENS_SMALL || !is_adaptive || n_most < 2) {
+        return;
+    }
+    const uint64_t now = now_us();
+    const double waited_us = static_cast<double>(all_waited_ns() - begun_waited_ns) / 1000;
+    team_learn(&small, n_tokens, static_cast<double>(now - begun_us), waited_us, now);
+}
+
+namespace {
+
+/* The shortest of some steps: what else the machine does only makes them longer. 0: they fail. */
+template <typename F> double shortest_us(const F &step)
+{
+    double least = 0;
+    const uint64_t begin_us = now_us();
+    for (int n = 0; n < 2 || now_us() - begin_us < MEASURED_US; n++) {
+        const uint64_t step_us = now_us();
+        if (!step()) {
+            return 0;
+        }
+        const double us = static_cast<double>(now_us() - step_us);
+        least = n == 0 ? us : std::min(least, us);
+    }
+    return least;
+}
+
+} // namespace
+
+int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)> &step)
+{
+    int32_t best = n_most;
+    double best_us = 0;
+    bool is_wider = true; /* 16, 12, 8, 6, 4, 3, 2, 1 */
+    for (int32_t n = n_most; n > 0; n = n < 4 ? n - 1 : is_wider ? n * 3 / 4 : n * 2 / 3, is_wider = !is_wider) {
+        const double us = shortest_us([&] { return step(n); });
+        if (best_us > 0 && us * WORTH > best_us) {
+            if (us > HOPELESS * best_us) {
+                break;
+            }
+            continue;
+        }
+        best = n;
+        best_us = best_us > 0 ? std::min(us, best_us) : us;
+        if (us <= 0 || us > static_cast<double>(LONG_US)) {
+            break;
+        }
+    }
+    return best;
+}

@@ -1,0 +1,106 @@
+#include "check.h"
+#include "machine/team.h"
+
+enum { ALONE_US = 10000, MS = 1000 };
+
+/* A machine of some cores, so many of which others want: where there are fewer than threads, a step waits for the one that
+ * has to share. */
+typedef struct machine {
+    int32_t n_cores, n_wanted;
+    uint64_t now_us;
+    uint32_t n_steps_with[9];
+} machine;
+
+static double step_us(const machine *m, int32_t n_threads)
+{
+    const double us = (double)ALONE_US / n_threads;
+    return n_threads + m->n_wanted > m->n_cores ? 2.5 * us : us;
+}
+
+static void make_steps(machine *m, team *t, uint32_t n_tokens, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const int32_t n_threads = team_size(t);
+        const double us = step_us(m, n_threads);
+        m->n_steps_with[n_threads]++;
+        m->now_us += (uint64_t)us;
+        team_learn(t, n_tokens, us, n_threads + m->n_wanted > m->n_cores ? us / 2 : 0, m->now_us);
+    }
+}
+
+static void test_alone_all_of_them_work(void)
+{
+    machine m = {.n_cores = 4};
+    team t;
+    team_open(&t, 4);
+    make_steps(&m, &t, 1, 5000);
+    CHECK_INT(m.n_steps_with[4], 5000);
+}
+
+static void test_a_thread_less_while_others_want_its_core(void)
+{
+    machine m = {.n_cores = 4, .n_wanted = 1};
+    team t;
+    team_open(&t, 4);
+    make_steps(&m, &t, 1, 1000);
+    CHECK_INT(t.n_settled, 3);
+    CHECK(m.n_steps_with[3] > 900);
+    m.n_wanted = 2;
+    make_steps(&m, &t, 1, 5000);
+    CHECK_INT(t.n_settled, 2);
+}
+
+static void test_it_comes_back_when_they_are_gone(void)
+{
+    machine m = {.n_cores = 2, .n_wanted = 1};
+    team t;
+    team_open(&t, 2);
+    make_steps(&m, &t, 1, 3000);
+    CHECK_INT(t.n_settled, 1);
+    m.n_wanted = 0;
+    make_steps(&m, &t, 1, 4000);
+    CHECK_INT(t.n_settled, 2);
+}
+
+/* Beside two others on two cores, one thread has to share as well. */
+static void test_a_thread_less_that_is_no_faster_is_soon_left_alone(void)
+{
+    machine m = {.n_cores = 2, .n_wanted = 2};
+    team t;
+    team_open(&t, 2);
+    make_steps(&m, &t, 1, 10000);
+    CHECK_INT(t.n_settled, 2);
+    CHECK(m.n_steps_with[1] > 0 && m.n_steps_with[1] < 100);
+}
+
+static void test_only_steps_alike_are_compared(void)
+{
+    machine m = {.n_cores = 2, .n_wanted = 1};
+    team t;
+    team_open(&t, 2);
+    for (uint32_t i = 0; i < 500; i++) {
+        make_steps(&m, &t, 1 + i % 3, 1);
+    }
+    CHECK_INT(t.n_settled, 2);
+    CHECK_INT(m.n_steps_with[2], 500);
+}
+
+static void test_one_is_the_least(void)
+{
+    machine m = {.n_cores = 1, .n_wanted = 3};
+    team t;
+    team_open(&t, 1);
+    make_steps(&m, &t, 1, 1000);
+    CHECK_INT(m.n_steps_with[1], 1000);
+}
+
+int main(void)
+{
+    RUN(test_alone_all_of_them_work);
+    RUN(test_a_thread_less_while_others_want_its_core);
+    RUN(test_it_comes_back_when_they_are_gone);
+    RUN(test_a_thread_less_that_is_no_faster_is_soon_left_alone);
+    RUN(test_only_steps_alike_are_compared);
+    RUN(test_one_is_the_least);
+    return CHECK_RESULT();
+}
