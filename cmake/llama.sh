@@ -189,7 +189,7 @@ llama_change() {
         cp -r "$original" "$work/tree"
         for change in "$LLAMA_CHANGES"/*.patch; do
             [ -e "$change" ] || continue
-            patch --silent --batch --fuzz=0 --strip=1 --directory="$work/tree" <"$change" ||
+            patch --silent --forward --fuzz=0 --strip=1 --directory="$work/tree" <"$change" ||
                 die "${change##*/} does not fit $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION"
         done
         cp "$LLAMA_CHANGES"/*.h "$work/tree/src/"
