@@ -40,7 +40,8 @@ extern "C" {
 
 enum {
     LLM_SESSION_NAME_BYTES_MAX = 128, /* 1..128 printable ASCII characters without spaces; "" means scratch */
-    LLM_STOPS_MAX = 16,               /* stop strings of one request */
+    LLM_STOPS_MAX = 24,               /* stop strings of one request, its template's among them */
+    LLM_TEMPLATE_STOPS_MAX = 8,       /* of a template: room that nothing else takes */
     LLM_STOP_BYTES_MAX = 256,         /* bytes of one stop string */
     LLM_LOGIT_BIASES_MAX = 1024,
     LLM_STOP_TOKENS_MAX = 128,

@@ -15,6 +15,7 @@ from llmd.core import limits
 from llmd.dialects.openai import chat as endpoint
 from llmd.dialects.openai import reader
 from llmd.engine.answer_parser import Diff
+from llmd.engine.native import lib
 from llmd.engine.text import Prompt
 from llmd.pipeline.remembered import preserved_of, spelled
 from tests.conftest import Serve
@@ -167,6 +168,14 @@ async def test_what_was_cut_off_is_told_as_far_as_it_came(scripted: Daemon, rend
     assert '{"path": "a.txt'.startswith(said["tool_calls"][0]["function"]["arguments"])
     said, reason = await message(scripted, ask("read it", tools=[READ], stop=["lines"]))
     assert reason == "tool_calls" and said["tool_calls"][0]["function"]["arguments"] == '{"path": "a.txt", "'
+
+
+async def test_a_templates_stops_take_no_room_of_the_clients(scripted: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = tuple(f"<never {n}>" for n in range(lib.LLM_TEMPLATE_STOPS_MAX - 1))
+    parsed_by(monkeypatch, scripted, stops=(*own, "before"))
+    most = [f"unlikely {n}" for n in range(limits.STOP_STRINGS_MAX)]
+    said, reason = await message(scripted, ask("broken", tools=[READ], stop=most))
+    assert (said["content"] or "", reason) == ("", "stop")
 
 
 async def test_malformed_calls_are_text(scripted: Daemon, renders: list[Json]) -> None:

@@ -82,6 +82,7 @@ async def test_least_length_and_stop_tokens(served: Served) -> None:
 
 def test_limits_are_those_of_the_engine() -> None:
     assert limits.CONSTRAINT_BYTES_MAX == lib.LLM_CONSTRAINT_BYTES_MAX
+    assert limits.STOP_STRINGS_MAX == lib.LLM_STOPS_MAX - lib.LLM_TEMPLATE_STOPS_MAX
     assert limits.STOP_TOKENS_MAX == lib.LLM_STOP_TOKENS_MAX
     assert limits.DRY_BREAKERS_MAX == lib.LLM_DRY_BREAKERS_MAX
 

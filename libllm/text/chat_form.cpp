@@ -116,7 +116,11 @@ void describe(const common_chat_params &params, chat_form *out)
     out->parser = params.parser;
     out->opening = params.generation_prompt;
     out->preserved = params.preserved_tokens;
-    out->stops = params.additional_stops;
+    for (const std::string &stop : params.additional_stops) {
+        if (!stop.empty() && stop.size() <= LLM_STOP_BYTES_MAX && out->stops.size() < LLM_TEMPLATE_STOPS_MAX) {
+            out->stops.push_back(stop);
+        }
+    }
     if (params.supports_thinking && !params.thinking_end_tags.empty()) {
         out->thinking_start = trimmed(params.thinking_start_tag);
         out->thinking_end = trimmed(params.thinking_end_tags.front());

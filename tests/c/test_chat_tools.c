@@ -194,6 +194,17 @@ static void test_large_and_deep_schemas_are_bounded(void)
     answerer_close(&a);
 }
 
+static void test_a_template_has_stops_of_its_own(void)
+{
+    answerer a;
+    once(&a, FAMILY_LING3, REQUEST(TOOLS));
+    CHECK(has(a.prompt.stops, a.prompt.n_stops_bytes, "<|role_end|>"));
+    answerer_close(&a);
+    once(&a, FAMILY_HERMES, REQUEST(TOOLS));
+    CHECK_INT(a.prompt.n_stops_bytes, 0);
+    answerer_close(&a);
+}
+
 static void test_the_same_tools_have_the_same_form(void)
 {
     answerer a;
@@ -501,6 +512,7 @@ int main(void)
     RUN(test_names_and_descriptions_are_strangers_texts);
     RUN(test_schemas_that_cannot_be_expressed_take_any_value);
     RUN(test_large_and_deep_schemas_are_bounded);
+    RUN(test_a_template_has_stops_of_its_own);
     RUN(test_the_same_tools_have_the_same_form);
     RUN(test_threads_share_the_forms);
     RUN(test_one_call_is_the_most_where_several_are_not_wanted);
