@@ -74,17 +74,10 @@ void compile(chat *c)
     }
 }
 
-/* A template that llama.cpp cannot make out has answers that are plain text. */
 void analyse(chat *c)
 {
-    try {
-        const chat_budget budget(0);
-        c->analysis = chat_analyse(*c->tmpl);
-    } catch (const std::bad_alloc &) {
-        throw;
-    } catch (const std::exception &) {
-        c->analysis = chat_analysis();
-    }
+    const chat_budget budget(0);
+    c->analysis = chat_analyse(*c->tmpl);
 }
 
 /* ---- rendering ----------------------------------------------------------------------------------------------------- */

@@ -70,7 +70,7 @@ std::string chat_answer_syntax(const chat_form &form, bool continues, const std:
     if (form.parser.empty()) {
         return "";
     }
-    const bool is_known = opening.compare(0, form.reopening.size(), form.reopening) == 0;
+    const bool is_known = !form.opening.empty() && opening.compare(0, form.reopening.size(), form.reopening) == 0;
     answer_syntax out;
     out.format = form.format;
     out.parser = form.parser;

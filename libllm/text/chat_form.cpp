@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "text/chat_budget.h"
+#include "text/chat_compile.h"
 #include "text/grammar.h"
 #include "text/grammar_text.h"
 #include "text/tool_schema.h"
@@ -85,6 +86,24 @@ common_json callable_tools(const chat_wish &wish, tool_schema_detail detail)
     return out;
 }
 
+/* A template that refuses a short conversation may take the one that is asked for: then the form is known, but not what
+ * opens it. */
+common_chat_params generated(const common_chat_template &tmpl, const chat_analysis &analysis,
+                             const autoparser::generation_params &params)
+{
+    try {
+        return autoparser::peg_generator::generate_parser(tmpl, params, analysis.found);
+    } catch (const chat_limit &) {
+        throw;
+    } catch (const jinja::rethrown_exception &) {
+        if (analysis.knows_calls || params.has_continuation()) {
+            throw;
+        }
+        return autoparser::peg_generator::generate_parser(*chat_compile("{{ messages[0].content }}", "", ""), params,
+                                                          analysis.found);
+    }
+}
+
 common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &analysis,
                          autoparser::generation_params params)
 {
@@ -93,7 +112,7 @@ common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &
             return *found;
         }
     }
-    common_chat_params out = autoparser::peg_generator::generate_parser(tmpl, params, analysis.found);
+    common_chat_params out = generated(tmpl, analysis, params);
     const autoparser::analyze_reasoning &reasoning = analysis.found.reasoning;
     out.supports_thinking = reasoning.mode != autoparser::reasoning_mode::NONE;
     if (out.supports_thinking) {
@@ -228,6 +247,49 @@ void count_markers_once(autoparser::autoparser *found)
     }
 }
 
+enum class own_parser { NONE, WORKS, FAILS };
+
+/* Whether llama.cpp has a parser of its own for this family, and that can make out the template: there are some that refuse
+ * a conversation without tools. */
+own_parser own_parser_of(const common_chat_template &tmpl, autoparser::generation_params params)
+{
+    for (const bool has_tools : {false, true}) {
+        if (has_tools) {
+            params.tools = common_json::parse(R"([{"type":"function","function":{"name":"t","parameters":{}}}])");
+            params.tool_choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
+        }
+        try {
+            const bool is_there = common_chat_try_specialized_template(tmpl, tmpl.source(), params).has_value();
+            return is_there ? own_parser::WORKS : own_parser::NONE;
+        } catch (const std::bad_alloc &) {
+            throw;
+        } catch (const std::exception &) { /* what the template says is not asked for yet */
+        }
+    }
+    return own_parser::FAILS;
+}
+
+autoparser::autoparser nothing_known(const common_chat_template &tmpl)
+{
+    autoparser::autoparser out;
+    out.jinja_caps = tmpl.original_caps();
+    out.analysis_complete = true;
+    return out;
+}
+
+/* Where the template refuses the short conversations that llama.cpp compares, nothing is known of it. */
+void analyse_by_differences(const common_chat_template &tmpl, autoparser::autoparser *out)
+{
+    try {
+        out->analyze_template(tmpl);
+        count_markers_once(out);
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &) {
+        *out = nothing_known(tmpl);
+    }
+}
+
 } // namespace
 
 chat_analysis chat_analyse(const common_chat_template &tmpl)
@@ -236,14 +298,17 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
     const chat_template_caps caps = tmpl.original_caps();
     chat_wish nothing;
     nothing.kwargs = common_json::object();
-    autoparser::generation_params params = params_of(tmpl, nothing);
-    out.is_special = common_chat_try_specialized_template(tmpl, tmpl.source(), params).has_value();
+    const own_parser own = own_parser_of(tmpl, params_of(tmpl, nothing));
+    out.is_special = own == own_parser::WORKS;
     out.knows_calls = out.describes_tools = out.is_special;
     if (out.is_special) {
         return out;
     }
-    out.found.analyze_template(tmpl);
-    count_markers_once(&out.found);
+    if (own == own_parser::FAILS) { /* families that nothing else can make out */
+        out.found = nothing_known(tmpl);
+    } else {
+        analyse_by_differences(tmpl, &out.found);
+    }
     out.describes_tools = caps.supports_tools;
     out.knows_calls = caps.supports_tool_calls && out.found.tools.format.mode != autoparser::tool_format::NONE;
     if (!out.knows_calls) {

@@ -70,7 +70,7 @@ struct chat_analysis {
     autoparser::autoparser found;
 };
 
-/* Throws what llama.cpp throws. Needs a chat_budget. */
+/* Throws std::bad_alloc. Needs a chat_budget. */
 chat_analysis chat_analyse(const common_chat_template &tmpl);
 
 /* Throws std::invalid_argument where llama.cpp has no form for this; and what else it throws. Needs a chat_budget. */

@@ -55,6 +55,15 @@ static void check_refused(const char *source, const char *request, const char *w
     answerer_close(&a);
 }
 
+static const chat_family *family(const char *name)
+{
+    size_t i = 0;
+    while (strcmp(chat_families[i].name, name) != 0) {
+        i++;
+    }
+    return &chat_families[i];
+}
+
 /* ---- tools ---------------------------------------------------------------------------------------------------------- */
 
 static void test_every_template_is_told_of_the_tools(void)
@@ -85,6 +94,47 @@ static void test_required_and_named_calls_are_kept_to_by_a_grammar(void)
         answerer_close(&any);
         answerer_close(&named);
     }
+}
+
+/* Templates that refuse the conversations by which their form is found out: calls have the form of ours. */
+static void test_templates_that_refuse_to_be_made_out_have_our_calls(void)
+{
+    static const char *const sources[] = {
+        "{% if messages[0].role != 'system' %}{{ raise_exception('system first') }}{% endif %}" FAMILY_K3,
+        "{% if messages[0].role != 'system' %}{{ raise_exception('system first') }}{% endif %}" FAMILY_QWEN3,
+        "{% if messages[0].role != 'system' %}{{ raise_exception('system first') }}{% endif %}" FAMILY_PLAIN,
+    };
+    static const char *const choices[] = {"", REQUIRED(""), REQUIRED("\"get_weather\"")};
+    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) {
+        for (size_t j = 0; j < sizeof choices / sizeof *choices; j++) {
+            char request[2048];
+            answerer a;
+            snprintf(request, sizeof request,
+                     "{\"messages\":[{\"role\":\"system\",\"content\":\"be\"}," USER "]," TOOLS "%s}", choices[j]);
+            once(&a, sources[i], request);
+            CHECK_STILL_GOOD();
+            CHECK(asks(&a, "get_weather") && constrains(&a, "root ::=") && constrains(&a, "get_weather"));
+            transcript t = transcript_of(&a.prompt, family("hermes")->call, strlen(family("hermes")->call), 3, NULL);
+            CHECK_STR(t.text, "[call 0 get_weather]{\\\"city\\\": \\\"Paris\\\"}");
+            free(t.text);
+            t = transcript_of(&a.prompt, "Hello <you>", 11, 3, NULL);
+            CHECK_STR(t.text, "[text]Hello <you>");
+            free(t.text);
+            answerer_close(&a);
+        }
+    }
+}
+
+static void test_templates_that_want_tools_have_the_calls_of_their_family(void)
+{
+    char answer[512];
+    answerer a;
+    once(&a, "{% if not tools %}{{ raise_exception('nothing without tools') }}{% endif %}" FAMILY_K3, REQUEST(TOOLS));
+    snprintf(answer, sizeof answer, "%s%s", family("k3")->thought, family("k3")->call);
+    transcript t = transcript_of(&a.prompt, answer, strlen(answer), 3, NULL);
+    CHECK_STR(t.text, "[reasoning]hm[call 0 get_weather]{\\\"city\\\":\\\"Paris\\\"}");
+    free(t.text);
+    answerer_close(&a);
 }
 
 static void test_the_choice_does_not_change_the_prompt(void)
@@ -317,15 +367,6 @@ static void check_calls(const chat_family *f, const char *more, const char *betw
     answerer_close(&a);
 }
 
-static const chat_family *family(const char *name)
-{
-    size_t i = 0;
-    while (strcmp(chat_families[i].name, name) != 0) {
-        i++;
-    }
-    return &chat_families[i];
-}
-
 static void test_one_call_is_the_most_where_several_are_not_wanted(void)
 {
     for (size_t i = 0; i < N_FAMILIES; i++) {
@@ -507,6 +548,8 @@ int main(void)
 {
     RUN(test_every_template_is_told_of_the_tools);
     RUN(test_required_and_named_calls_are_kept_to_by_a_grammar);
+    RUN(test_templates_that_refuse_to_be_made_out_have_our_calls);
+    RUN(test_templates_that_want_tools_have_the_calls_of_their_family);
     RUN(test_the_choice_does_not_change_the_prompt);
     RUN(test_a_choice_that_cannot_be_made_is_refused);
     RUN(test_names_and_descriptions_are_strangers_texts);
