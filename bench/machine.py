@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -84,7 +85,10 @@ def _is_ours(pid: int, processes: dict[int, tuple[str, float, int]]) -> bool:
 
 
 def today() -> str:
-    return time.strftime("%Y-%m-%d", time.gmtime())
+    """The day and what was measured: "2026-01-31, commit 0123abc"."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+    return time.strftime("%Y-%m-%d", time.gmtime()) + (f", commit {commit}" if commit else "")
 
 
 def process_cpu_s(pid: int) -> float:
