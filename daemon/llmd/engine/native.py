@@ -1,7 +1,7 @@
 """The one door to libllm: loads the extension module and gives the C vocabulary Python names.
 
-Loading has an order. OpenMP reads its environment when its library is mapped, and its default busy waiting makes
-decoding many times slower as soon as another process wants a core; so this module must be the first to load libllm.
+Whether a failed assertion of llama.cpp starts a debugger is read from the environment, so this module must be the first
+to load libllm.
 """
 
 from __future__ import annotations
