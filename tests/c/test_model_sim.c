@@ -35,7 +35,8 @@ static model_result feed(model *m, uint16_t seq, const int32_t *tokens, uint32_t
         seqs[i] = seq;
     }
     outputs[n - 1] = 1;
-    return m->ops->decode(m, &(model_batch){n, tokens, positions, seqs, outputs});
+    return m->ops->decode(
+        m, &(model_batch){.n = n, .tokens = tokens, .positions = positions, .seqs = seqs, .outputs = outputs});
 }
 
 static bool feed_in_parts(model *m, uint16_t seq, const int32_t *tokens, uint32_t n, random_source *random)
@@ -372,7 +373,10 @@ static void one_call_serves_many_sequences(void)
     const int32_t positions[6] = {0, 1, 2, 0, 1, 0};
     const uint16_t seqs[6] = {2, 2, 2, 0, 0, 1};
     const uint8_t outputs[6] = {0, 1, 0, 0, 1, 0};
-    CHECK_INT(m->ops->decode(m, &(model_batch){6, tokens, positions, seqs, outputs}), MODEL_OK);
+    CHECK_INT(
+        m->ops->decode(
+            m, &(model_batch){.n = 6, .tokens = tokens, .positions = positions, .seqs = seqs, .outputs = outputs}),
+        MODEL_OK);
     CHECK(m->ops->logits(m, 0) == NULL && m->ops->logits(m, 2) == NULL && m->ops->logits(m, 5) == NULL);
     CHECK(m->ops->logits(m, 64) == NULL);
     CHECK(m->ops->logits(m, 1) != NULL && m->ops->logits(m, 4) != NULL);
@@ -469,7 +473,9 @@ static const rule_batch good_batch = {{300, 301, 302, 303}, {3, 4, 0, 1}, {0, 0,
 
 static model_result decode_rule(model *m, const rule_batch *b)
 {
-    return m->ops->decode(m, &(model_batch){b->n, b->tokens, b->positions, b->seqs, b->outputs});
+    return m->ops->decode(
+        m, &(model_batch){
+               .n = b->n, .tokens = b->tokens, .positions = b->positions, .seqs = b->seqs, .outputs = b->outputs});
 }
 
 static void a_batch_that_breaks_a_rule_changes_nothing(void)
@@ -520,7 +526,8 @@ static model_result feed_for_outputs(model *m, const int32_t *tokens, uint32_t n
         positions[i] = (int32_t)(m->ops->position(m, 0) + i);
         outputs[i] = i < n_outputs;
     }
-    return m->ops->decode(m, &(model_batch){n, tokens, positions, seqs, outputs});
+    return m->ops->decode(
+        m, &(model_batch){.n = n, .tokens = tokens, .positions = positions, .seqs = seqs, .outputs = outputs});
 }
 
 static void a_sequence_may_have_several_outputs(void)

@@ -50,7 +50,9 @@ static int32_t consume(model *m, uint16_t seq, int32_t token)
 {
     const int32_t position = (int32_t)m->ops->position(m, seq);
     const uint8_t output = 1;
-    if (m->ops->decode(m, &(model_batch){1, &token, &position, &seq, &output}) != MODEL_OK) {
+    if (m->ops->decode(
+            m, &(model_batch){.n = 1, .tokens = &token, .positions = &position, .seqs = &seq, .outputs = &output}) !=
+        MODEL_OK) {
         abort();
     }
     const float *logits = m->ops->logits(m, 0);

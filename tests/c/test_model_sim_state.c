@@ -46,7 +46,8 @@ static model_result feed(model *m, uint16_t seq, const int32_t *tokens, uint32_t
         seqs[i] = seq;
     }
     outputs[n - 1] = 1;
-    return m->ops->decode(m, &(model_batch){n, tokens, positions, seqs, outputs});
+    return m->ops->decode(
+        m, &(model_batch){.n = n, .tokens = tokens, .positions = positions, .seqs = seqs, .outputs = outputs});
 }
 
 static void make_tokens(int32_t *tokens, uint32_t n, uint64_t seed)
