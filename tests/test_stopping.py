@@ -46,7 +46,7 @@ async def test_a_request_that_is_being_read_is_refused(serve: Serve, path: str) 
 async def test_a_request_that_is_being_rendered_is_refused(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     began = asyncio.Event()
 
-    async def never(*_: object) -> None:
+    async def never(*_: object, **__: object) -> None:
         began.set()
         await asyncio.Event().wait()
 

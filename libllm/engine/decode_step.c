@@ -207,6 +207,9 @@ bool decode_step(decode *d)
         return false;
     }
     step_plan(&d->step);
+    if (step_has(&d->step, STEP_PREFILL)) {
+        decode_deliver(d); /* prompts take long: that they have begun is told before */
+    }
     if (d->model->info.mixed_calls) {
         call(d, STEP_ALL);
     } else {

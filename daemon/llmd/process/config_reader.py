@@ -66,7 +66,7 @@ NOT_OPTIONS = frozenset(
     f"LLMD_{name}"
     for name in (
         *("BACKEND", "PORTABLE", "CUDA_ARCHITECTURES", "CACHE_DIR", "LLAMA_SDIST", "JOBS"),
-        *("LIBLLM_VARIANT", "LLAMA_LOG", "FUZZ_SECONDS", "TEST_MODELS", "TEST_EXACT"),
+        *("LIBLLM_VARIANT", "LLAMA_LOG", "FUZZ_SECONDS", "TEST_MODELS", "TEST_EXACT", "BENCH_PEER"),
     )
 )
 
