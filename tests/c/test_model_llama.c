@@ -377,11 +377,11 @@ static void test_a_context_of_its_own(void)
     CHECK(m != NULL);
     CHECK(m->info.n_ctx > N_CTX && m->info.n_ctx < m->info.n_ctx_train && m->info.n_ctx <= m->info.n_cells);
     CHECK(m->info.state_bytes <= budget);
-    const uint32_t n_ctx = m->info.n_ctx;
+    const uint32_t n_ctx = m->info.n_ctx, n_ctx_train = m->info.n_ctx_train;
     CHECK_INT(feed(m, 0, 1, 0, n_ctx, 64), MODEL_OK);
     CHECK(m->ops->used_bytes(m) <= budget);
     m->ops->close(m);
-    m = opened_within(n_ctx + 4 * N_CTX, budget, error, sizeof error);
+    m = opened_within(n_ctx_train, budget, error, sizeof error);
     CHECK(m == NULL && strstr(error, "--ctx-size") != NULL && strstr(error, "--kv-memory") != NULL);
     CHECK(opened_within(0, 1, error, sizeof error) == NULL && strstr(error, "--kv-memory") != NULL);
 }
