@@ -351,8 +351,19 @@ static void ask_for_seat(decode *d, request *r)
 }
 
 /* What ends here leaves may_reseat set: those before it in the order are to be asked again. */
+static uint32_t n_decoding(const decode *d)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        const request *r = d->requests[i];
+        n += r->phase == REQUEST_RUNNING && r->run.is_decoding && !r->paused;
+    }
+    return n;
+}
+
 void decode_start_waiting(decode *d)
 {
+    d->places->patience_us = schedule_patience_us(&d->step.pace, d->step.gap_ms_target, n_decoding(d));
     turn turns[LLM_REQUESTS_MAX];
     const uint32_t n = collect_turns(d, turns);
     request *r;

@@ -1,5 +1,7 @@
 #include "policy/schedule.h"
 
+#include <math.h>
+
 enum {
     CHUNK_FIRST = 128,   /* before anything has been measured */
     CHUNK_MIN = 32,      /* of a call of its own: below this its fixed costs dominate */
@@ -9,13 +11,17 @@ enum {
     ALONE_STEPS = 12     /* idem: then reading the weights is a small part of it */
 };
 
+double schedule_patience_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding)
+{
+    const double target_us = 1000.0 * gap_ms_target;
+    const double step_us = pace->decode_us;
+    return n_decoding == 0 ? HUGE_VAL : (target_us > 2 * step_us ? target_us - step_us : step_us);
+}
+
 /* What a step beside decoding runs may take, without them. */
 static double gap_left_us(const schedule_input *in)
 {
-    const double target_us = 1000.0 * in->gap_ms_target;
-    const double step_us = in->pace.decode_us;
-    const double gap_us = target_us > 2 * step_us ? target_us : 2 * step_us;
-    return gap_us - step_us - (in->takes_checkpoint ? in->pace.checkpoint_us : 0);
+    return schedule_patience_us(&in->pace, in->gap_ms_target, 1) - (in->takes_checkpoint ? in->pace.checkpoint_us : 0);
 }
 
 static double alone_us(const schedule_input *in)

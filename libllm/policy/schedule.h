@@ -35,6 +35,9 @@ typedef struct schedule_input {
  *     then it takes half a second, gap_ms_target, or twelve plain steps, whichever is longest */
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
+/* How long runs that decode can wait for something beside the model's steps: as for prefill. HUGE_VAL: there are none. */
+double schedule_patience_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding);
+
 /* The prefill tokens one step may hold. */
 uint32_t schedule_chunk(const schedule_input *in, uint32_t n_decoding);
 

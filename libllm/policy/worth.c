@@ -21,6 +21,11 @@ void worth_learn(worth_pace *pace, size_t n_bytes, double us)
     pace->mib_us = pace->mib_us <= 0 ? sample : pace->mib_us + weight * (sample - pace->mib_us);
 }
 
+double worth_copy_us(const worth_pace *pace, size_t n_bytes)
+{
+    return (double)n_bytes / MIB * (pace->mib_us > 0 ? pace->mib_us : WORTH_MIB_US_FIRST);
+}
+
 static bool is_answer_replaced(const worth_cut *c)
 {
     return c->n_common < c->n_prompt && c->n_common + WORTH_SUFFIX_TOKENS >= c->n_history;
@@ -29,5 +34,5 @@ static bool is_answer_replaced(const worth_cut *c)
 bool worth_keeping(const worth_cut *c)
 {
     const uint32_t n_lost = c->n_tokens - c->n_common;
-    return n_lost >= WORTH_TOKENS_MIN && n_lost > c->n_cost && !is_answer_replaced(c);
+    return n_lost >= WORTH_TOKENS_MIN && n_lost > c->n_cost && c->copy_us <= c->patience_us && !is_answer_replaced(c);
 }

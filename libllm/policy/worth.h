@@ -1,5 +1,5 @@
 /* worth.h: whether a state is worth its copy: the time to read its tokens again against the time to copy its bytes, both as
- * measured here. Pure. */
+ * measured here; and whether who decodes meanwhile can wait for it. Pure. */
 #ifndef LLM_WORTH_H
 #define LLM_WORTH_H
 
@@ -10,6 +10,7 @@
 enum {
     WORTH_TOKENS_MIN = 32,          /* fewer are read again within one step */
     WORTH_FREE_BYTES = 1024 * 1024, /* copied in less time than any step takes */
+    WORTH_MIB_US_FIRST = 1000,      /* of a copy, before one was measured: slow memory */
     WORTH_SUFFIX_TOKENS = 4,        /* with which a template may begin an answer, and which it leaves out later */
 };
 
@@ -22,6 +23,9 @@ typedef struct worth_pace {
 /* How many tokens could be read in the time that n_bytes are copied in. What is not measured yet costs nothing. */
 uint32_t worth_tokens(const worth_pace *pace, size_t n_bytes);
 
+/* How long a copy of n_bytes takes, by what is known. */
+double worth_copy_us(const worth_pace *pace, size_t n_bytes);
+
 /* A copy of so many bytes took `us`. */
 void worth_learn(worth_pace *pace, size_t n_bytes, double us);
 
@@ -31,12 +35,14 @@ typedef struct worth_cut {
     uint32_t n_history; /* of them, its last prompt's: what came after is one answer */
     uint32_t n_common;  /* of them, the prompt's first ones */
     uint32_t n_prompt;
-    uint32_t n_cost; /* of keeping it: worth_tokens */
+    uint32_t n_cost;    /* of keeping it: worth_tokens */
+    double copy_us;     /* idem: worth_copy_us */
+    double patience_us; /* of who decodes meanwhile; HUGE_VAL: nobody does */
 } worth_cut;
 
-/* Whether what the cut discards is to be kept for who comes back to it: it takes longer to read again than to copy. An answer
- * in whose stead the prompt brings another one is not: its client has changed it for good, as templates do that drop
- * reasoning. */
+/* Whether what the cut discards is to be kept for who comes back to it: it takes longer to read again than to copy, and nobody
+ * waits longer for the copy than he can; reading it again would make nobody wait. An answer in whose stead the prompt brings
+ * another one is not: its client has changed it for good, as templates do that drop reasoning. */
 bool worth_keeping(const worth_cut *c);
 
 #endif

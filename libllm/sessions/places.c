@@ -1,6 +1,7 @@
 #include "sessions/places.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@ int places_open(places *p, const session_ground *ground, const places_options *o
     const uint32_t n_seats = options->n_named + options->n_scratch;
     *p = (places){.ground = *ground, .options = *options, .store = disk, .n_places = n_seats + options->n_parked_max};
     p->ground.pace = &p->pace;
+    p->patience_us = HUGE_VAL;
     atomic_init(&p->n_owners, options->n_owners);
     p->sessions = calloc(p->n_places, sizeof *p->sessions);
     p->seats = calloc(n_seats, sizeof(session *));

@@ -54,6 +54,7 @@ typedef struct places {
     void (*forgotten)(void *context, uint32_t owner, const char *name); /* NULL, or who hears of names given up */
     void *forgotten_context;
     worth_pace pace;
+    double patience_us;        /* left of it for copies that need not be, of who decodes; HUGE_VAL: nobody does */
     uint64_t clock;            /* counts uses; orders sessions by recency */
     _Atomic uint32_t n_owners; /* writer: any thread; between whom to be fair */
     share_holding *holdings;   /* n_places: of one choice */

@@ -25,6 +25,8 @@ static uint32_t worth_of(const places *p, const session *s, const session_prompt
         .n_common = resume_common_prefix(session_tokens(s), n, prompt->tokens, prompt->n_tokens),
         .n_prompt = prompt->n_tokens,
         .n_cost = worth_tokens(&p->pace, n_bytes),
+        .copy_us = worth_copy_us(&p->pace, n_bytes),
+        .patience_us = p->patience_us,
     };
     return n_bytes <= p->options.parked_bytes_max && worth_keeping(&cut) ? n - cut.n_common : 0;
 }
@@ -79,6 +81,7 @@ bool places_keep_branch(places *p, session *s, const session_prompt *prompt)
         p->seats[seat] = branch;
     }
     branch->n_left = n_worth;
+    p->patience_us -= worth_copy_us(&p->pace, branch->parked.n_bytes);
     places_used(p, s); /* the branch is the older one of the two */
     page_count(p->ground.page, LLM_COUNTER_BRANCHES_KEPT, 1);
     places_spill(p);

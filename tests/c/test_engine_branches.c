@@ -290,11 +290,52 @@ static void more_than_seats_on_the_disk(void)
     run_all(&(setting){.n_talks = 7, .n_sessions = 2, .has_disk = true, .parked_bytes_max = 100000, .seed = 31});
 }
 
+/* ---- beside others ---- */
+
+enum { N_CTX_LARGE = 1 << 19, N_LARGE = 200000 };
+
+/* Of a prompt that nobody else has had: no copy was made, and measured, before this one. */
+static void branch_off(driver *d, const char *name, uint64_t seed, int32_t *prompt)
+{
+    make_prompt(prompt, N_LARGE, seed);
+    const generate_call call = {
+        .session = name, .prompt = prompt, .n_prompt = N_LARGE, .max_tokens = 20, .flags = LLM_GENERATE_IGNORE_END};
+    CHECK_INT(driver_wait(d, driver_generate(d, &call))->finished.outcome, LLM_OUTCOME_LENGTH);
+    make_prompt(prompt + N_LARGE / 4 * 3, N_LARGE / 4, seed + 1);
+    CHECK_INT(driver_wait(d, driver_generate(d, &call))->finished.outcome, LLM_OUTCOME_LENGTH);
+}
+
+/* Cells are not shared, so that a branch is a copy, here of 12 MB: more than a millisecond, by what is known. */
+static void a_copy_that_others_would_wait_for(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,ctx=524288",
+                                                  .n_ctx = N_CTX_LARGE,
+                                                  .capacity_policy = LLM_POLICY_PARK,
+                                                  .timelines_max = TIMELINES,
+                                                  .gap_ms_target = 1,
+                                                  .exact = true});
+    int32_t *prompt = malloc(N_LARGE * sizeof *prompt);
+    make_prompt(prompt, 10, 9);
+    const uint64_t other =
+        driver_generate(d, &(generate_call){.prompt = prompt, .n_prompt = 10, .flags = LLM_GENERATE_IGNORE_END});
+    driver_wait_text(d, other);
+    branch_off(d, "beside", 10, prompt);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_BRANCHES_KEPT), 0);
+    CHECK(!driver_answer(d, other)->is_over);
+    driver_cancel(d, other);
+    driver_wait(d, other);
+    branch_off(d, "alone", 20, prompt);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_BRANCHES_KEPT), 1);
+    CHECK_INT(driver_close(d), 0);
+    free(prompt);
+}
+
 int main(void)
 {
     RUN(one_conversation);
     RUN(fewer_than_seats);
     RUN(more_than_seats);
     RUN(more_than_seats_on_the_disk);
+    RUN(a_copy_that_others_would_wait_for);
     return CHECK_RESULT();
 }

@@ -1,3 +1,5 @@
+#include <math.h>
+
 #include "check.h"
 #include "random.h"
 #include "policy/schedule.h"
@@ -172,6 +174,16 @@ static void test_the_gap_is_kept_and_used(void)
     }
 }
 
+/* Who decodes waits for a copy no longer than for a prefill. */
+static void test_how_long_others_wait(void)
+{
+    schedule_pace pace = {.decode_us = 20000};
+    CHECK(schedule_patience_us(&pace, 100, 3) == 80000);
+    pace.decode_us = 70000;
+    CHECK(schedule_patience_us(&pace, 100, 1) == 70000);
+    CHECK(schedule_patience_us(&pace, 100, 0) == HUGE_VAL);
+}
+
 static void test_when_a_call_is_given_up(void)
 {
     schedule_call c = {.elapsed_us = 900, .expected_us = 1000, .is_wanted = true};
@@ -236,6 +248,7 @@ int main(void)
     RUN(test_turns_are_counted_among_those_that_prefill);
     RUN(test_bounds_hold_for_random_inputs);
     RUN(test_the_gap_is_kept_and_used);
+    RUN(test_how_long_others_wait);
     RUN(test_when_a_call_is_given_up);
     RUN(test_nobody_starves);
     RUN(test_learning_ignores_tiny_prefills);

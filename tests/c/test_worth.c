@@ -1,3 +1,5 @@
+#include <math.h>
+
 #include "check.h"
 #include "policy/worth.h"
 
@@ -35,8 +37,13 @@ static void test_learning(void)
 /* A conversation of 1,000 tokens whose last prompt had 900. */
 static worth_cut cut_at(uint32_t n_common, uint32_t n_prompt, uint32_t n_cost)
 {
-    return (worth_cut){
-        .n_tokens = 1000, .n_history = 900, .n_common = n_common, .n_prompt = n_prompt, .n_cost = n_cost};
+    return (worth_cut){.n_tokens = 1000,
+                       .n_history = 900,
+                       .n_common = n_common,
+                       .n_prompt = n_prompt,
+                       .n_cost = n_cost,
+                       .copy_us = 1e6,
+                       .patience_us = HUGE_VAL};
 }
 
 static bool is_kept(uint32_t n_common, uint32_t n_prompt, uint32_t n_cost)
@@ -61,6 +68,28 @@ static void test_what_costs_more_is_not(void)
     CHECK(!is_kept(400, 700, 600));
 }
 
+static void test_how_long_a_copy_takes(void)
+{
+    worth_pace pace = {0};
+    CHECK(worth_copy_us(&pace, (size_t)100 * MIB) == 100.0 * WORTH_MIB_US_FIRST);
+    worth_learn(&pace, (size_t)10 * MIB, 5000);
+    CHECK(worth_copy_us(&pace, (size_t)100 * MIB) == 50000);
+    CHECK(worth_copy_us(&pace, 0) == 0);
+}
+
+static void test_what_others_cannot_wait_for_is_not(void)
+{
+    worth_cut c = cut_at(400, 700, 0);
+    CHECK(worth_keeping(&c)); /* a second, and nobody waits */
+    c.patience_us = 1e6;
+    CHECK(worth_keeping(&c));
+    c.patience_us = 999999;
+    CHECK(!worth_keeping(&c));
+    c.copy_us = 0; /* cells that are shared */
+    c.patience_us = 0;
+    CHECK(worth_keeping(&c));
+}
+
 /* As templates do that leave out the reasoning of past answers, and what they had begun them with. */
 static void test_an_answer_that_its_client_changed_is_not(void)
 {
@@ -76,6 +105,8 @@ int main(void)
     RUN(test_learning);
     RUN(test_what_is_kept);
     RUN(test_what_costs_more_is_not);
+    RUN(test_how_long_a_copy_takes);
+    RUN(test_what_others_cannot_wait_for_is_not);
     RUN(test_an_answer_that_its_client_changed_is_not);
     return CHECK_RESULT();
 }
