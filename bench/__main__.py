@@ -27,6 +27,7 @@ NAMES = (
     "residents",
     "park",
     "forms",
+    "growth",
     "abuse",
 )
 
