@@ -101,8 +101,12 @@ amx_verdict() {
     fi
 }
 
+# amx_flags VARIANT VERDICT. Its kernels choose their arithmetic by batch shape, too.
 amx_flags() {
-    [ "$1" != broken ] || echo "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16"
+    case $1-$2 in
+    *-unknown-to-compiler | *-absent) ;;
+    exact-* | *-broken) echo "-mno-amx-tile -mno-amx-int8 -mno-amx-bf16" ;;
+    esac
 }
 
 processor_identity() {
@@ -119,7 +123,7 @@ llama_plan() {
     amx=$(amx_verdict "$probe")
     rm -f "$probe"
     read -r -d '' -a LLAMA_CONFIGURE <<<"$LLAMA_FLAGS $(llama_variant_flags "$variant") $(llama_backend_flags "$backend")" || true
-    flags=$(amx_flags "$amx")
+    flags=$(amx_flags "$variant" "$amx")
     [ -z "$flags" ] || LLAMA_CONFIGURE+=("-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$flags")
     LLAMA_AMX=$amx
     [ "$variant" = portable ] && identity=$(uname -m) || identity=$(processor_identity)
@@ -159,6 +163,9 @@ llama_make() {
     exact) minutes=1 ;;
     portable) minutes=10 ;;
     esac
+    if [ "$LLAMA_AMX" = unknown-to-compiler ] && grep -qw amx_tile /proc/cpuinfo; then
+        say "this processor has AMX, but $CXX does not know it: gcc 11 or later would make quantized models twice as fast"
+    fi
     llama_source
     stage "llama.cpp ($variant, AMX $LLAMA_AMX): about $minutes min on 2 cores, once" \
         llama_compile "$variant" "$LLAMA_SOURCE" "$base"

@@ -1,0 +1,329 @@
+/* test_amx.c: products with weights in the layout of AMX against the definition in double precision: every type that
+ * has it, few and many rows, several sequences, rows that do not lie side by side, and any number of threads; what it
+ * must leave to other kernels. Rounding keeps the inputs, so the result must be
+ * exact but for the order of summation.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "random.h"
+
+#include <ggml-alloc.h>
+#include <ggml-backend.h>
+#include <ggml.h>
+
+enum { CONTEXT_BYTES = 1 << 20, SCALE_BLOCK = 32, EXACT_MAX = 127, N_IN = 512, N_OUT = 96, SEED = 20260 };
+
+/* Of the sum of the products' sizes. Q4_1 has the sum of each block's inputs in half precision. */
+static const double DIFF_MAX = 1e-5;
+static const double DIFF_MAX_HALF = 1e-3;
+
+static const enum ggml_type TYPES[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,  GGML_TYPE_Q4_K,
+                                       GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS};
+enum { N_TYPES = sizeof TYPES / sizeof *TYPES };
+
+typedef enum { TIGHT, SPACED, SWAPPED } layout;
+
+typedef struct shape {
+    int n_in, n_out, n_rows, n_seq, n_more;
+    layout lies;
+} shape;
+
+static const shape SHAPES[] = {
+    {N_IN, N_OUT, 1, 1, 1, TIGHT},
+    {N_IN, N_OUT, 2, 1, 1, TIGHT},
+    {N_IN, N_OUT, 3, 1, 1, TIGHT},
+    {N_IN, N_OUT, 16, 1, 1, TIGHT},
+    {N_IN, N_OUT, 17, 1, 1, TIGHT},
+    {N_IN, N_OUT, 31, 1, 1, TIGHT},
+    {N_IN, N_OUT, 32, 1, 1, TIGHT},
+    {N_IN, N_OUT, 33, 1, 1, TIGHT},
+    {N_IN, N_OUT, 512, 1, 1, TIGHT},
+    /* one block of inputs, the fewest outputs, more of both than a tile */
+    {256, 32, 1, 1, 1, TIGHT},
+    {256, 32, 40, 1, 1, TIGHT},
+    {2048, 160, 5, 1, 1, TIGHT},
+    {2048, 352, 1, 1, 1, TIGHT},
+    /* one matrix of weights for several sequences */
+    {N_IN, N_OUT, 1, 2, 1, TIGHT},
+    {N_IN, N_OUT, 1, 16, 1, TIGHT},
+    {N_IN, N_OUT, 3, 7, 1, TIGHT},
+    {N_IN, N_OUT, 17, 2, 3, TIGHT},
+    {N_IN, N_OUT, 1, 1, 5, TIGHT},
+    /* rows of a wider tensor; sequences that take turns */
+    {N_IN, N_OUT, 5, 1, 1, SPACED},
+    {N_IN, N_OUT, 4, 3, 2, SPACED},
+    {N_IN, N_OUT, 4, 3, 1, SWAPPED},
+};
+
+static ggml_backend_t processor;
+static ggml_backend_buffer_type_t amx;
+static random_source source = {SEED};
+
+typedef struct problem {
+    struct ggml_context *context, *weights_context;
+    ggml_backend_buffer_t weights_buffer, buffer;
+    struct ggml_tensor *weights, *in, *rows, *out;
+    float *values; /* of the weights, as their type rounds them */
+} problem;
+
+static struct ggml_context *context_new(void)
+{
+    return ggml_init((struct ggml_init_params){CONTEXT_BYTES, NULL, true});
+}
+
+static void weights_make(problem *p, enum ggml_type type, const shape *s)
+{
+    const int64_t n = (int64_t)s->n_in * s->n_out;
+    p->values = malloc((size_t)n * sizeof(float));
+    for (int64_t i = 0; i < n; i++) {
+        p->values[i] = (float)(random_below(&source, 4001) - 2000.0) / 1000.0f;
+    }
+    p->weights_context = context_new();
+    p->weights = ggml_new_tensor_2d(p->weights_context, type, s->n_in, s->n_out);
+    p->weights_buffer = ggml_backend_alloc_ctx_tensors_from_buft(p->weights_context, amx);
+    void *packed = malloc(ggml_nbytes(p->weights));
+    ggml_quantize_chunk(type, p->values, packed, 0, s->n_out, s->n_in, NULL);
+    ggml_get_type_traits(type)->to_float(packed, p->values, n);
+    ggml_backend_tensor_set(p->weights, packed, 0, ggml_nbytes(p->weights));
+    free(packed);
+}
+
+/* A tensor of rows and the view of it that is multiplied. */
+static void rows_make(problem *p, const shape *s)
+{
+    struct ggml_context *c = p->context;
+    const int n_wide = s->lies == SPACED ? 2 * s->n_in : s->n_in;
+    if (s->lies == SWAPPED) {
+        p->in = ggml_new_tensor_4d(c, GGML_TYPE_F32, n_wide, s->n_seq, s->n_rows, s->n_more);
+        p->rows = ggml_permute(c, p->in, 0, 2, 1, 3);
+    } else {
+        p->in = ggml_new_tensor_4d(c, GGML_TYPE_F32, n_wide, s->n_rows, s->n_seq, s->n_more);
+        p->rows = ggml_view_4d(c, p->in, s->n_in, s->n_rows, s->n_seq, s->n_more, p->in->nb[1], p->in->nb[2],
+                               p->in->nb[3], 0);
+    }
+}
+
+/* Whole numbers times a power of two, each block's largest the largest that 8 bits hold. */
+static void rows_fill(const struct ggml_tensor *in)
+{
+    float *values = in->data;
+    for (int64_t row = 0; row < ggml_nrows(in); row++) {
+        const float unit = ldexpf(1.0f, (int)random_below(&source, 9) - 8);
+        for (int64_t i = 0; i < in->ne[0]; i++) {
+            const int n = i % SCALE_BLOCK == 3 ? EXACT_MAX : (int)random_below(&source, 2 * EXACT_MAX + 1) - EXACT_MAX;
+            *values++ = unit * (float)n;
+        }
+    }
+}
+
+static void problem_open(problem *p, enum ggml_type type, const shape *s)
+{
+    weights_make(p, type, s);
+    p->context = context_new();
+    rows_make(p, s);
+    p->out = ggml_mul_mat(p->context, p->weights, p->rows);
+    p->buffer = ggml_backend_alloc_ctx_tensors_from_buft(p->context, ggml_backend_cpu_buffer_type());
+    rows_fill(p->in);
+}
+
+static void problem_close(problem *p)
+{
+    ggml_backend_buffer_free(p->buffer);
+    ggml_backend_buffer_free(p->weights_buffer);
+    ggml_free(p->context);
+    ggml_free(p->weights_context);
+    free(p->values);
+}
+
+static void compute(const problem *p, int n_threads)
+{
+    struct ggml_context *context =
+        ggml_init((struct ggml_init_params){ggml_graph_overhead() + CONTEXT_BYTES, NULL, false});
+    struct ggml_cgraph *graph = ggml_new_graph(context);
+    ggml_backend_reg_t registry = ggml_backend_dev_backend_reg(ggml_backend_get_device(processor));
+    const ggml_backend_set_n_threads_t set_n_threads =
+        (ggml_backend_set_n_threads_t)ggml_backend_reg_get_proc_address(registry, "ggml_backend_set_n_threads");
+    set_n_threads(processor, n_threads);
+    ggml_build_forward_expand(graph, p->out);
+    memset(p->out->data, 0xff, ggml_nbytes(p->out)); /* every value must be written */
+    ggml_backend_graph_compute(processor, graph);
+    ggml_free(context);
+}
+
+/* The largest difference of a row of the result, as a part of the sum of its products' sizes; NaN is the largest. */
+static double row_difference(const problem *p, const float *in, const float *out)
+{
+    const int64_t n_in = p->weights->ne[0];
+    double worst = 0;
+    for (int64_t i = 0; i < p->weights->ne[1]; i++) {
+        double sum = 0, size = 0;
+        for (int64_t j = 0; j < n_in; j++) {
+            const double product = (double)in[j] * p->values[i * n_in + j];
+            sum += product;
+            size += fabs(product);
+        }
+        const double diff = fabs(sum - out[i]) / size;
+        worst = diff <= worst ? worst : diff;
+    }
+    return worst;
+}
+
+static const float *row_of(const struct ggml_tensor *t, int64_t row, int64_t seq, int64_t more)
+{
+    return (const float *)(const void *)((const char *)t->data + (size_t)row * t->nb[1] + (size_t)seq * t->nb[2] +
+                                         (size_t)more * t->nb[3]);
+}
+
+static double difference(const problem *p)
+{
+    double worst = 0;
+    for (int64_t more = 0; more < p->out->ne[3]; more++) {
+        for (int64_t seq = 0; seq < p->out->ne[2]; seq++) {
+            for (int64_t row = 0; row < p->out->ne[1]; row++) {
+                const double diff = row_difference(p, row_of(p->rows, row, seq, more), row_of(p->out, row, seq, more));
+                worst = diff <= worst ? worst : diff;
+            }
+        }
+    }
+    return worst;
+}
+
+static int is_taken(const struct ggml_tensor *out)
+{
+    return ggml_backend_supports_op(processor, out);
+}
+
+/* ---- tests ------------------------------------------------------------------------------------------------------- */
+
+static void test_by_the_definition(void)
+{
+    for (int type = 0; type < N_TYPES; type++) {
+        const double most = TYPES[type] == GGML_TYPE_Q4_1 ? DIFF_MAX_HALF : DIFF_MAX;
+        for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) {
+            problem p;
+            problem_open(&p, TYPES[type], &SHAPES[i]);
+            const int is_ours = is_taken(p.out);
+            compute(&p, 2);
+            const double diff = difference(&p);
+            problem_close(&p);
+            if (!is_ours || !(diff <= most)) {
+                printf("%s, shape %zu: taken %d, differs by %g\n", ggml_type_name(TYPES[type]), i, is_ours, diff);
+            }
+            CHECK(is_ours && diff <= most);
+        }
+    }
+}
+
+/* Each input of each row counts. */
+static void test_one_input(void)
+{
+    const shape s = {N_IN, 32, 18, 2, 1, TIGHT};
+    for (int type = 0; type < N_TYPES; type++) {
+        problem p;
+        problem_open(&p, TYPES[type], &s);
+        compute(&p, 2);
+        for (int i = 0; i < s.n_in; i += 31) {
+            float *in = (float *)p.in->data + (size_t)(i % (s.n_rows * s.n_seq)) * s.n_in + i;
+            const float kept = *in;
+            *in += 40.0f * fabsf(((float *)p.in->data)[3]);
+            CHECK(difference(&p) > 2 * DIFF_MAX_HALF);
+            *in = kept;
+        }
+        problem_close(&p);
+    }
+}
+
+static void test_the_same_bits_with_any_number_of_threads(void)
+{
+    const shape shapes[] = {
+        {N_IN, N_OUT, 1, 1, 1, TIGHT}, {N_IN, N_OUT, 70, 1, 1, TIGHT}, {N_IN, N_OUT, 1, 9, 1, TIGHT}};
+    for (int i = 0; i < N_TYPES * 3; i++) {
+        problem p;
+        problem_open(&p, TYPES[i / 3], &shapes[i % 3]);
+        const size_t n_bytes = ggml_nbytes(p.out);
+        void *first = malloc(n_bytes);
+        compute(&p, 1);
+        memcpy(first, p.out->data, n_bytes);
+        for (int n_threads = 2; n_threads <= 9; n_threads++) {
+            compute(&p, n_threads);
+            CHECK(memcmp(first, p.out->data, n_bytes) == 0);
+        }
+        free(first);
+        problem_close(&p);
+    }
+}
+
+/* Would AMX take the product of these weights with rows of this type? */
+static int would_take(enum ggml_type type, int64_t n_in, int64_t n_out, int64_t n_matrices, enum ggml_type rows_type)
+{
+    struct ggml_context *context = context_new();
+    ggml_backend_buffer_t empty = ggml_backend_buft_alloc_buffer(amx, 0);
+    struct ggml_tensor *weights = ggml_new_tensor_3d(context, type, n_in, n_out, n_matrices);
+    struct ggml_tensor *rows = ggml_new_tensor_3d(context, rows_type, n_in, 4, n_matrices);
+    weights->buffer = empty;
+    const int answer = is_taken(ggml_mul_mat(context, weights, rows));
+    ggml_backend_buffer_free(empty);
+    ggml_free(context);
+    return answer;
+}
+
+static void test_what_others_must_do(void)
+{
+    CHECK(would_take(GGML_TYPE_Q8_0, N_IN, 64, 1, GGML_TYPE_F32));
+    CHECK(!would_take(GGML_TYPE_Q8_0, N_IN, 33, 1, GGML_TYPE_F32));
+    CHECK(!would_take(GGML_TYPE_Q8_0, N_IN, 48, 1, GGML_TYPE_F32));
+    CHECK(!would_take(GGML_TYPE_Q4_K, N_IN, 1, 1, GGML_TYPE_F32));
+    CHECK(!would_take(GGML_TYPE_Q8_0, N_IN, 64, 2, GGML_TYPE_F32)); /* several matrices */
+    CHECK(!would_take(GGML_TYPE_Q8_0, N_IN, 64, 1, GGML_TYPE_F16));
+    CHECK(!would_take(GGML_TYPE_F16, N_IN, 64, 1, GGML_TYPE_F32)); /* no layout of its own: a copy for nothing */
+    CHECK(!would_take(GGML_TYPE_Q5_0, N_IN, 64, 1, GGML_TYPE_F32));
+    CHECK(would_take(GGML_TYPE_Q8_0, 8192, 151936, 1, GGML_TYPE_F32));
+    CHECK(!would_take(GGML_TYPE_Q8_0, 8192, 262144, 1, GGML_TYPE_F32)); /* over 2 GiB */
+}
+
+/* NULL where this build of ggml does not use AMX. */
+static ggml_backend_buffer_type_t amx_find(void)
+{
+    ggml_backend_dev_t device = ggml_backend_get_device(processor);
+    const ggml_backend_dev_get_extra_bufts_t extra_bufts =
+        (ggml_backend_dev_get_extra_bufts_t)ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device),
+                                                                              "ggml_backend_dev_get_extra_bufts");
+    ggml_backend_buffer_type_t *all = extra_bufts == NULL ? NULL : extra_bufts(device);
+    while (all != NULL && *all != NULL && strcmp(ggml_backend_buft_name(*all), "AMX") != 0) {
+        all++;
+    }
+    return all == NULL ? NULL : *all;
+}
+
+static void test_is_used_where_it_works(void)
+{
+    CHECK_INT(amx != NULL, LLM_AMX_WORKS);
+}
+
+/* It says of every tensor that it takes it. */
+static void say_nothing(enum ggml_log_level level, const char *text, void *data)
+{
+    (void)level, (void)text, (void)data;
+}
+
+int main(void)
+{
+    ggml_log_set(say_nothing, NULL);
+    ggml_backend_load_all();
+    processor = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
+    amx = amx_find();
+    RUN(test_is_used_where_it_works);
+    if (amx == NULL) {
+        printf("SKIPPED: this processor has no AMX, or the compiler's does not work on it (cmake/amx_probe.cpp)\n");
+    } else {
+        RUN(test_by_the_definition);
+        RUN(test_one_input);
+        RUN(test_the_same_bits_with_any_number_of_threads);
+        RUN(test_what_others_must_do);
+    }
+    ggml_backend_free(processor);
+    return CHECK_RESULT();
+}
