@@ -1,6 +1,6 @@
 /* test_amx.c: products with weights in the layout of AMX against the definition in double precision: every type that
  * has it, few and many rows, several sequences, rows that do not lie side by side, and any number of threads; what it
- * must leave to other kernels. Rounding keeps the inputs, so the result must be
+ * must leave to other kernels; and when there is room for such a layout. Rounding keeps the inputs, so the result must be
  * exact but for the order of summation.
  */
 #include <math.h>
@@ -9,6 +9,8 @@
 
 #include "check.h"
 #include "random.h"
+
+#include "model/llama/file.h"
 
 #include <ggml-alloc.h>
 #include <ggml-backend.h>
@@ -284,6 +286,17 @@ static void test_what_others_must_do(void)
     CHECK(!would_take(GGML_TYPE_Q8_0, 8192, 262144, 1, GGML_TYPE_F32)); /* over 2 GiB */
 }
 
+/* An eighth more than the file for the copy, as much for the state. */
+static void test_a_copy_needs_room(void)
+{
+    const uint64_t gib = 1u << 30;
+    CHECK(model_file_may_be_copied(8 * gib, 10 * gib));
+    CHECK(!model_file_may_be_copied(8 * gib, 10 * gib - 1));
+    CHECK(!model_file_may_be_copied(8 * gib, 7 * gib));
+    CHECK(!model_file_may_be_copied(UINT64_MAX, UINT64_MAX));
+    CHECK(model_file_may_be_copied(0, 0));
+}
+
 /* NULL where this build of ggml does not use AMX. */
 static ggml_backend_buffer_type_t amx_find(void)
 {
@@ -315,6 +328,7 @@ int main(void)
     ggml_backend_load_all();
     processor = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     amx = amx_find();
+    RUN(test_a_copy_needs_room);
     RUN(test_is_used_where_it_works);
     if (amx == NULL) {
         printf("SKIPPED: this processor has no AMX, or the compiler's does not work on it (cmake/amx_probe.cpp)\n");

@@ -477,3 +477,8 @@ int model_file_check(const char *path, model_file *out, char *error, size_t erro
         }
     });
 }
+
+int model_file_may_be_copied(uint64_t n_bytes, uint64_t n_free)
+{
+    return n_bytes <= n_free && n_bytes / 4 <= n_free - n_bytes;
+}

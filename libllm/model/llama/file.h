@@ -39,6 +39,10 @@ int model_file_read(const char *name, const void *bytes, size_t n_bytes, model_f
 /* The file at `path`, and the other parts of a split model: `out` is their sum. */
 int model_file_check(const char *path, model_file *out, char *error, size_t error_bytes);
 
+/* Weights in the layouts that the processor's kernels like best are a copy, which cannot be dropped as the file's pages
+ * can: up to an eighth more than the file. As much again is left for the state. */
+int model_file_may_be_copied(uint64_t n_bytes, uint64_t n_free);
+
 #ifdef __cplusplus
 }
 #endif

@@ -97,8 +97,9 @@ struct model_llama final : model {
     const llama_vocab *vocab = nullptr;
     std::string template_source; /* empty: none */
     model_llama_embedder embedder;
-    bool is_exact = false; /* equal to the bit, not to rounding */
-    model_llama_cost cost; /* of a pool in a device's memory: its share */
+    bool is_exact = false;      /* equal to the bit, not to rounding */
+    bool copies_weights = true; /* into the layouts that the processor's kernels like best */
+    model_llama_cost cost;      /* of a pool in a device's memory: its share */
 
     /* Tokens each sequence has consumed. Counted here, because llama.cpp's own account lies after a failed step. */
     std::vector<uint32_t> positions;

@@ -56,8 +56,8 @@ void check_architecture(const std::string &path, const std::string &name)
     }
 }
 
-/* What can be known without llama.cpp. */
-void check_file(const model_options &o, const std::vector<ggml_backend_dev_t> &devices)
+/* What can be known without llama.cpp. Returns the model's bytes. */
+uint64_t check_file(const model_options &o, const std::vector<ggml_backend_dev_t> &devices)
 {
     char error[512];
     model_file file;
@@ -77,6 +77,7 @@ void check_file(const model_options &o, const std::vector<ggml_backend_dev_t> &d
     } catch (const model_llama_no_room &e) {
         throw refusal(LLM_NO_MEMORY, std::string("no memory for the model ") + o.path + ": " + e.what());
     }
+    return file.n_bytes;
 }
 
 [[noreturn]] void refuse_load(const std::string &path)
@@ -100,10 +101,11 @@ std::vector<ggml_backend_dev_t> gpus_of(const model_options &o)
     return out;
 }
 
-llama_model_params weights_params(const model_options &o)
+llama_model_params weights_params(const model_llama *m, const model_options &o)
 {
     llama_model_params params = llama_model_default_params();
     params.n_gpu_layers = o.exact ? 0 : o.n_gpu_layers;
+    params.use_extra_bufts = m->copies_weights;
     params.progress_callback = [](float, void *) { return true; }; /* or it prints dots */
     return params;
 }
@@ -119,7 +121,7 @@ bool on_progress(float share, void *)
 
 void load(model_llama *m, const model_options &o)
 {
-    llama_model_params params = weights_params(o);
+    llama_model_params params = weights_params(m, o);
     params.progress_callback = on_progress;
     loaded_thousandths = 0;
     m->weights = llama_model_load_from_file(o.path, params);
@@ -351,7 +353,7 @@ llama_context_params context_params(const model_llama *m, const model_options &o
 void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
 {
     const model_llama_cells cells =
-        model_llama_cells_plan(o.path, weights_params(o), *p, padded(m->info.n_ctx), o.kv_bytes_max);
+        model_llama_cells_plan(o.path, weights_params(m, o), *p, padded(m->info.n_ctx), o.kv_bytes_max);
     p->n_ctx = cells.n_ctx;
     m->info.n_cells = m->info.memory == LLM_MEMORY_RECURRENT ? UINT32_MAX : cells.n_ctx;
     m->info.state_bytes = cells.state_bytes;
@@ -362,7 +364,7 @@ void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
 void size_reserve(model_llama *m, const model_options &o, llama_context_params *p)
 {
     const model_llama_wish wish = {m->info.n_ctx, o.n_ctx != 0, m->info.n_window, o.kv_bytes_max};
-    const model_llama_reserve reserve = model_llama_reserve_plan(o.path, weights_params(o), *p, wish);
+    const model_llama_reserve reserve = model_llama_reserve_plan(o.path, weights_params(m, o), *p, wish);
     m->cost = reserve.cost;
     m->info.n_ctx = reserve.n_ctx;
     m->info.state_bytes = reserve.budget;
@@ -499,12 +501,13 @@ std::unique_ptr<model_llama> open_in_steps(const model_options &o)
     model_llama_backend_open();
     model_llama_log_clear();
     check_options(o);
-    check_file(o, gpus_of(o));
+    const uint64_t n_bytes = check_file(o, gpus_of(o));
     const model_llama_opening opening(o.crash_notice);
     auto m = std::make_unique<model_llama>();
     m->ops = &model_llama_ops;
     m->info = model_info();
     m->is_exact = o.exact;
+    m->copies_weights = model_file_may_be_copied(n_bytes, model_llama_memory_free());
     load(m.get(), o);
     fill_info(m.get(), o);
     make_context(m.get(), o);
