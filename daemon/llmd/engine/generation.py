@@ -25,6 +25,7 @@ from .bell import Bell
 from .engine import Engine
 from .native import OUTCOME_WORDS, REASON_WORDS, STATUS_WORDS, GenerateFlag, Outcome, Status
 from .text import Prompt
+from .token_ends import TokenEnds
 from .wire import Admitted, Consumed, Finished, Sampling, Started, Text
 
 
@@ -68,7 +69,8 @@ class Work:
 class Generation:
     __slots__ = (
         "_bell", "_delivering", "_engine", "_on_end", "_on_start", "_on_text", "_paused", "_pending", "_pending_chars",
-        "_request", "_ring_news", "_said", "admitted", "cancel_reason", "finished", "is_stream", "started", "work",
+        "_request", "_ring_news", "_said", "_token_ends", "admitted", "cancel_reason", "finished", "is_stream",
+        "started", "work",
     )  # fmt: skip
 
     def __init__(
@@ -82,10 +84,12 @@ class Generation:
         after: Generation | None = None,
         on_start: Callable[[Generation], None] | None = None,
         on_text: Callable[[], None] | None = None,
+        token_ends: TokenEnds | None = None,
         on_end: Callable[[Generation], None],
     ) -> None:
         """Queues the work. Raises ApiError when the engine cannot take it. `is_remembered`: its text is asked for once
-        more when it is complete (`said`). `after`: one with the same prompt; this one begins when it was consumed."""
+        more when it is complete (`said`). `after`: one with the same prompt; this one begins when it was consumed.
+        `token_ends`: is told where its tokens end, which its work has to ask for."""
         self.work = work
         self.is_stream = is_stream
         self.admitted: Admitted | None = None
@@ -97,6 +101,7 @@ class Generation:
         self._ring_news = bell.ring_news
         self._on_start = on_start
         self._on_text = on_text
+        self._token_ends = token_ends
         self._on_end = on_end
         self._pending: list[str] = []
         self._pending_chars = 0
@@ -148,6 +153,8 @@ class Generation:
         if self._on_text is not None:
             self._on_text()
         text = event.text
+        if self._token_ends is not None:
+            self._token_ends.came(text, event.ends)
         self._pending.append(text)
         if self._said is not None:
             self._said.append(text)

@@ -20,6 +20,7 @@ from ..core.session_key import SCRATCH
 from ..engine.bell import Bell
 from ..engine.generation import CancelReason, Generation, TellingGeneration, Work
 from ..engine.native import GenerateFlag
+from ..engine.token_ends import TokenEnds
 from .parsing import Parser, Parsing
 from .prompt import Prepared, prepared
 from .remembered import keep_answer, message_of, resident_answer, turn_of
@@ -59,7 +60,10 @@ async def make_ready(served: Served, asked: Asked, sender: Sender) -> Ready:
         prompt, stop = found.prompt, [*asked.stop, *found.prompt.stops]
         if prompt.syntax:
             parsers += await served.engine.parsers(sender.owner, prompt.syntax, answers_each(asked))
-        prompts.append((found, work(prompt=prompt, constraint=prompt.constraint, stop=stop)))
+        one_work = work(prompt=prompt, constraint=prompt.constraint, stop=stop)
+        if prompt.syntax:  # its thoughts are counted
+            one_work = dataclasses.replace(one_work, flags=one_work.flags | GenerateFlag.RETURN_TOKENS)
+        prompts.append((found, one_work))
     return Ready(asked, tuple(prompts), parsers)
 
 
@@ -68,11 +72,12 @@ class Answering:
         """Queues the work. Raises ApiError when the engine cannot take it."""
         self._served = served
         self._asked = asked = ready.asked
-        self._owner = ready.prompts[0][1].owner
         self._bell = Bell(served.engine.loop)
-        in_thread = partial(served.engine.parsed, self._owner)
+        in_thread = partial(served.engine.parsed, ready.prompts[0][1].owner)
         self._parsings = [Parsing(index, parser, in_thread) for index, parser in enumerate(ready.parsers)]
         """One for each answer; none: answers are text."""
+        self._ends = [TokenEnds() for _ in ready.parsers]
+        """Of the tokens of each answer that is parsed."""
         self._keeping: dict[int, Callable[[PlainMessage], None]] = {}
         """By index of the answer: what keeps it as this message, when it has ended and before that is told."""
         self._stops = ready.asked.stop
@@ -125,6 +130,7 @@ class Answering:
             after=after,
             on_start=lambda _: served.turns.started(visit, found.facts.user_starts),
             on_text=observer.text,
+            token_ends=self._ends[index] if self._ends else None,
             on_end=on_end,
         )
         if isinstance(generation, TellingGeneration):
@@ -165,7 +171,7 @@ class Answering:
                 parts = await self._parsings[index].fed(text, is_over)
             found += self._told[index].around(parts, came) if self._told else parts
             if is_over:
-                found.append(await self._end(index, generation))
+                found.append(self._end(index, generation))
                 self._open = [one for one in self._open if one[0] != index]
                 self.is_over = not self._open
         return _silent(found) if self._asked.is_mute else found
@@ -188,7 +194,7 @@ class Answering:
             raise self.error
         return likeliest(found, self._asked, self._told) if self._asked.n_tried else found
 
-    async def _end(self, index: int, generation: Generation) -> End | Failed:
+    def _end(self, index: int, generation: Generation) -> End | Failed:
         error = generation.error()
         if error is not None:
             self.error = self.error or error
@@ -196,7 +202,7 @@ class Answering:
         n_reasoning = 0
         if self._parsings:
             parsing = self._parsings[index]
-            n_reasoning = await self._n_tokens(parsing.reasoning)
+            n_reasoning = parsing.n_reasoning(self._ends[index])
             if keep := self._keeping.pop(index, None):
                 keep(parsing.message())
         report = msgspec.structs.replace(report_of(generation), id=self._asked.key.id or None)
@@ -208,14 +214,6 @@ class Answering:
         finished = generation.finished
         found = self._stops[finished.stop_index :][:1] if finished is not None and finished.stop_index >= 0 else []
         return found[0] if found else None
-
-    async def _n_tokens(self, text: str) -> int:
-        """That the text would be: nobody counts them as they come. 0 where too much waits to be counted."""
-        try:
-            tokens = await self._served.engine.tokenize(self._owner, text, add_special=False) if text else b""
-        except ApiError:
-            return 0
-        return len(tokens) // 4
 
     # --- the side of who delivers it ---------------------------------------------------------------------------------
 

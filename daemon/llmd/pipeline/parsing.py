@@ -19,6 +19,8 @@ from ..core.asked import PlainMessage, PlainToolCall
 from ..core.errors import ApiError
 from ..core.parts import Part, ReasoningPart, TextPart, ToolCallPiece
 from ..engine.answer_parser import Diff
+from ..engine.token_ends import TokenEnds
+from .thoughts import count_thoughts
 
 log = logging.getLogger("llmd.pipeline")
 
@@ -48,7 +50,11 @@ class Parsing:
         """What the parser has taken since it told something."""
         self._calls: dict[int, _Call] = {}
         self._texts: list[str] = []
-        self._thoughts: list[str] = []
+        self._read: list[str] = []
+        """All of the answer, for who counts its tokens."""
+        self._thoughts: list[list[str]] = []
+        """Each in pieces; something else was told between them."""
+        self._thinks = False
         self._blanks: list[str] = []
         """At the end of what was thought, until more is."""
 
@@ -56,6 +62,7 @@ class Parsing:
         """The parts that the text completes. Awaited before the next call."""
         if not (text or is_final):
             return []
+        self._read.append(text)
         return [part for diff in await self._diffs(text, is_final) for part in self._parts(diff)]
 
     def message(self) -> PlainMessage:
@@ -65,7 +72,11 @@ class Parsing:
 
     @property
     def reasoning(self) -> str:
-        return "".join(self._thoughts)
+        return "".join(map("".join, self._thoughts))
+
+    def n_reasoning(self, ends: TokenEnds) -> int:
+        """Tokens of what has been thought so far."""
+        return count_thoughts("".join(self._read), self._thoughts, ends) if self._thoughts else 0
 
     # --- the parser --------------------------------------------------------------------------------------------------
 
@@ -102,7 +113,7 @@ class Parsing:
             return ()
         if diff.kind == "reasoning":
             return self._thought(diff.text)
-        self._blanks.clear()
+        self._end_thought()
         self._texts.append(diff.text)
         return (TextPart(self._index, diff.text),)
 
@@ -114,11 +125,18 @@ class Parsing:
             return ()
         told = "".join([*self._blanks, stripped])
         self._blanks = [text[len(stripped) :]]
-        self._thoughts.append(told)
+        if not self._thinks:
+            self._thinks = True
+            self._thoughts.append([])
+        self._thoughts[-1].append(told)
         return (ReasoningPart(self._index, told),)
 
-    def _pieces(self, diff: Diff) -> Sequence[Part]:
+    def _end_thought(self) -> None:
         self._blanks.clear()
+        self._thinks = False
+
+    def _pieces(self, diff: Diff) -> Sequence[Part]:
+        self._end_thought()
         call = self._calls.get(diff.call)
         if call is None:
             call = self._calls[diff.call] = _Call(diff.name, diff.id or new_call_id(), [diff.text])
