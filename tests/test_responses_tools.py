@@ -27,6 +27,15 @@ TOOLS: list[Json] = [
 ]  # fmt: skip
 
 
+RIGHT = '*** Begin\n+a "b\\"'
+GRAMMAR = 'start: "*** Begin" LF "+" /.+/\n%import common.LF'
+
+
+def custom(definition: str, syntax: str = "lark") -> Json:
+    form = {"type": "grammar", "syntax": syntax, "definition": definition}
+    return {"tools": [{"type": "custom", "name": "patch", "format": form}], "tool_choice": "required"}
+
+
 def called(name: str, arguments: Json) -> str:
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
 
@@ -36,6 +45,7 @@ REPLIES = {
     "the text of a": "<think>\nit is wrong\n</think>\n\n" + called("edit__patch", {"input": PATCH}),
     "patched": "<think>\ndone\n</think>\n\nIt is mended.",
     "both of them": called("read", {"path": "b"}) + "\n" + called("read", {"path": "c"}),
+    "right patch": called("patch", {"input": RIGHT}),
     "a number": '{"number": 7}',
     "weather in Paris": called("Weather", {"city": "Paris"}),
 }
@@ -111,6 +121,41 @@ def _prefilled_little(response: Json, before: Json) -> None:
     n_new = response["usage"]["input_tokens"] - before["total_tokens"]
     assert response["session"]["session_reset_reason"] == "exact_prefix"
     assert response["session"]["prefilled_prompt_tokens"] <= n_new + 32
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        custom(GRAMMAR),
+        custom(r"\*{3} Begin\n\+.*", "regex"),
+        custom(GRAMMAR + '\n%ignore " "'),
+        custom("anything", "peg"),
+    ],
+)
+async def test_a_custom_tool_has_a_grammar(scripted: Daemon, asked: Json) -> None:
+    """That may be more than can be kept to."""
+    response = await respond(scripted, [user("right patch")], **asked, ignore_eos=False, max_output_tokens=None)
+    assert [(item["type"], item["input"]) for item in response["output"]] == [("custom_tool_call", RIGHT)]
+
+
+async def test_a_call_is_kept_to_the_grammar_of_its_tool(scripted: Daemon) -> None:
+    """The model wants to write something else."""
+    asked = custom('start: "*** " ("End" | "Stop")')
+    response = await respond(scripted, [user("right patch")], **asked, ignore_eos=False, max_output_tokens=200)
+    said = json.dumps(response["output"])
+    assert "*** Begin" not in said and ("*** End" in said or "*** Stop" in said)
+
+
+async def test_what_is_no_grammar_is_refused(scripted: Daemon) -> None:
+    for definition, syntax, why in (
+        ("start: missing", "lark", "missing"),
+        ("start: (", "lark", "line 1"),
+        ("a)", "regex", ")"),
+    ):
+        answer = await scripted.refused({"input": "right patch", **custom(definition, syntax)}, "/v1/responses")
+        assert answer.status == 400, answer.body
+        error = answer.error
+        assert error["param"] == "tools" and "the grammar of patch" in error["message"] and why in error["message"]
 
 
 async def test_a_loop_by_previous_responses(scripted: Daemon) -> None:

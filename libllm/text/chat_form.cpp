@@ -74,6 +74,27 @@ autoparser::generation_params params_of(const common_chat_template &tmpl, const 
     return out;
 }
 
+/* Stands for the grammar of an argument. */
+std::string argument_mark(size_t i)
+{
+    return "f0rm0f4n4rgum3n7-" + std::to_string(i);
+}
+
+void mark_arguments(const chat_wish &wish, const std::string &tool, common_json &out)
+{
+    common_json &parameters = out["function"]["parameters"];
+    if (!parameters.contains("properties")) {
+        return;
+    }
+    common_json &properties = parameters["properties"];
+    for (size_t i = 0; i < wish.arguments.size(); i++) {
+        const chat_argument &one = wish.arguments[i];
+        if (one.tool == tool && properties.is_object() && properties.contains(one.name)) {
+            properties[one.name] = object_schema(argument_mark(i).c_str());
+        }
+    }
+}
+
 common_json callable_tools(const chat_wish &wish, tool_schema_detail detail)
 {
     common_json out = common_json::array();
@@ -81,9 +102,21 @@ common_json callable_tools(const chat_wish &wish, tool_schema_detail detail)
         const std::string name = tool.at("function").at("name").get<std::string>();
         if (wish.names.empty() || std::find(wish.names.begin(), wish.names.end(), name) != wish.names.end()) {
             out.push_back(tool_with_schema(tool, detail));
+            mark_arguments(wish, name, out[out.size() - 1]);
         }
     }
     return out;
+}
+
+/* Calls whose arguments are no JSON strings take any text there. */
+std::string with_arguments(std::string grammar, const chat_wish &wish)
+{
+    for (size_t i = 0; i < wish.arguments.size(); i++) {
+        if (grammar_mentions(grammar, argument_mark(i))) {
+            grammar = grammar_with(grammar, argument_mark(i), wish.arguments[i].grammar, argument_mark(i) + "-");
+        }
+    }
+    return grammar;
 }
 
 /* A template that refuses a short conversation may take the one that is asked for: then the form is known, but not what
@@ -184,7 +217,8 @@ std::string with_one_call(std::string grammar, const std::string &parser)
 
 std::string calling_grammar(const common_chat_params &found, const chat_wish &wish, bool must_call)
 {
-    const std::string out = wish.calls_once() ? with_one_call(found.grammar, found.parser) : found.grammar;
+    const std::string all = with_arguments(found.grammar, wish);
+    const std::string out = wish.calls_once() ? with_one_call(all, found.parser) : all;
     return must_call ? without_text_before(out, found.parser) : grammar_without_empty_turns(out);
 }
 
@@ -217,7 +251,7 @@ std::string constrained_grammar(const common_chat_template &tmpl, const chat_ana
     if (!grammar_mentions(out, GRAMMAR_OF_TEXT)) {
         out = plain_grammar(form, analysis.found.content);
     }
-    return grammar_with(out, GRAMMAR_OF_TEXT, wish.grammar);
+    return grammar_with(out, GRAMMAR_OF_TEXT, wish.grammar, "given-");
 }
 
 } // namespace
@@ -412,6 +446,12 @@ std::string chat_wish::key() const
     out["names"] = names;
     out["parallel"] = parallel;
     out["grammar"] = grammar;
+    out["arguments"] = common_json::array();
+    for (const chat_argument &one : arguments) {
+        for (const std::string &text : {one.tool, one.name, one.grammar}) {
+            out["arguments"].push_back(text);
+        }
+    }
     out["apart"] = is_reasoning_apart;
     out["continues_reasoning"] = continues_reasoning;
     out["continues_content"] = continues_content;

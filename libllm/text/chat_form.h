@@ -15,13 +15,19 @@
 
 #include "model/model.h"
 
+/* The text that is an argument of a tool, as a JSON string. */
+struct chat_argument {
+    std::string tool, name, grammar;
+};
+
 /* What decides the form, besides the template. Text of a stranger, not marked. */
 struct chat_wish {
     common_json tools; /* array in OpenAI's form, or null */
     common_chat_tool_choice choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
-    std::vector<std::string> names; /* only these tools may be called; none: all */
-    int parallel = -1;              /* whether one answer may call several; -1: as the template has it */
-    std::string grammar;            /* GBNF that an answer without calls must keep to; "": any text */
+    std::vector<std::string> names;       /* only these tools may be called; none: all */
+    int parallel = -1;                    /* whether one answer may call several; -1: as the template has it */
+    std::string grammar;                  /* GBNF that an answer without calls must keep to; "": any text */
+    std::vector<chat_argument> arguments; /* those that have a form of their own */
     bool is_reasoning_apart = true;
     bool continues_reasoning = false; /* the answer goes on with the last message, which has reasoning... */
     bool continues_content = false;   /* ...and content */

@@ -427,6 +427,30 @@ std::string read_grammar(const model *m, const common_json &request)
     }
 }
 
+/* Of tools that take a text of a form of its own: {argument, kind, text}, kind as constraint_grammar has it. What is beyond a
+ * grammar is not enforced. */
+std::vector<chat_argument> read_arguments(const model *m, const common_json &request)
+{
+    std::vector<chat_argument> out;
+    for (const common_json &tool : request.value("tools", common_json::array())) {
+        const common_json &function = tool.at("function");
+        const common_json form = function.value("form", common_json());
+        if (form.is_null()) {
+            continue;
+        }
+        const std::string name = function.at("name").get<std::string>();
+        try {
+            out.push_back(
+                {name, form.at("argument").get<std::string>(),
+                 constraint_grammar(m, form.at("kind").get<std::string>(), form.at("text").get<std::string>(), true)});
+        } catch (const grammar_beyond &) {
+        } catch (const grammar_fault &e) {
+            throw chat_invalid("tools: the grammar of " + name + ": " + e.what());
+        }
+    }
+    return out;
+}
+
 chat_wish read_wish(const model *m, const common_json &request, const common_json &tools)
 {
     chat_wish out;
@@ -437,6 +461,9 @@ chat_wish read_wish(const model *m, const common_json &request, const common_jso
     const common_json parallel = request.value("parallel_tool_calls", common_json());
     out.parallel = parallel.is_null() ? -1 : read_bool(request, "parallel_tool_calls", true);
     out.grammar = read_grammar(m, request);
+    if (out.has_calls()) {
+        out.arguments = read_arguments(m, request);
+    }
     out.is_reasoning_apart = read_bool(request, "reasoning_apart", true);
     out.kwargs = read_kwargs(request);
     return out;

@@ -7,6 +7,7 @@
 #include "llm.h"
 #include "text/grammar.h"
 #include "text/json_depth.h"
+#include "text/lark_grammar.h"
 #include "text/regex_grammar.h"
 #include "text/schema_check.h"
 
@@ -99,7 +100,14 @@ std::string grammar_text_of(const std::string &kind, const std::string &text, bo
     if (kind == "choice") {
         return choice_grammar(text);
     }
-    throw grammar_fault("the kind is not one of json, json_schema, grammar, regex, choice");
+    if (kind == "regex_string") {
+        return R"(root ::= "\"" )" + regex_grammar(text, regex_of::JSON_STRING, false) + R"( "\"")";
+    }
+    if (kind == "lark" || kind == "lark_string") {
+        return lark_grammar(text, kind == "lark" ? regex_of::TEXT : regex_of::JSON_STRING);
+    }
+    throw grammar_fault(
+        "the kind is not one of json, json_schema, grammar, regex, regex_string, choice, lark, lark_string");
 }
 
 } // namespace
@@ -110,6 +118,13 @@ std::string constraint_grammar(const model *m, const std::string &kind, const st
         throw grammar_fault(std::to_string(text.size()) + " bytes; at most " + std::to_string(TEXT_BYTES_MAX));
     }
     std::string source = grammar_text_of(kind, text, is_strict);
-    (void)grammar::read(source, m);
+    try {
+        (void)grammar::read(source, m);
+    } catch (const grammar_fault &e) {
+        if (kind == "grammar") {
+            throw;
+        }
+        throw grammar_beyond(e.what());
+    }
     return source;
 }

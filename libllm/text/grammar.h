@@ -15,6 +15,11 @@ struct grammar_fault : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+/* It is well formed, and more than can be kept to. */
+struct grammar_beyond : grammar_fault {
+    using grammar_fault::grammar_fault;
+};
+
 struct grammar_range {
     uint32_t low, high;
 };

@@ -89,9 +89,10 @@ bool grammar_mentions(const std::string &grammar, const std::string &constant)
     return grammar.find(as_literal(constant)) != std::string::npos;
 }
 
-std::string grammar_with(const std::string &grammar, const std::string &constant, const std::string &inner)
+std::string grammar_with(const std::string &grammar, const std::string &constant, const std::string &inner,
+                         const std::string &prefix)
 {
-    return replaced(grammar, as_literal(constant), "given-root") + "\n" + grammar_renamed(inner, "given-");
+    return replaced(grammar, as_literal(constant), prefix + "root") + "\n" + grammar_renamed(inner, prefix);
 }
 
 std::string grammar_with_blank_rule(const std::string &grammar, const std::string &name)

@@ -13,8 +13,9 @@ std::string grammar_of_either(const std::string &one, const std::string &other);
 /* The grammar allows the JSON string `constant`. */
 bool grammar_mentions(const std::string &grammar, const std::string &constant);
 
-/* What `inner` allows takes the place of that string. */
-std::string grammar_with(const std::string &grammar, const std::string &constant, const std::string &inner);
+/* What `inner` allows takes the place of that string; its rules are renamed. */
+std::string grammar_with(const std::string &grammar, const std::string &constant, const std::string &inner,
+                         const std::string &prefix);
 
 /* The rule of this name, if there is one, allows a few blanks and nothing else. */
 std::string grammar_with_blank_rule(const std::string &grammar, const std::string &name);

@@ -13,6 +13,9 @@ namespace {
 constexpr uint32_t LAST_CHARACTER = 0x10ffff;
 constexpr size_t GROUPS_MAX = 64; /* one in another */
 
+/* What a JSON string escapes with one letter: the character and the letter. */
+const char *const ESCAPED_LETTERS = "\nn\tt\rr\bb\ff\"\"\\\\";
+
 using ranges = std::vector<grammar_range>;
 
 void sort_out(ranges &set)
@@ -71,6 +74,32 @@ std::string shown(uint32_t c)
     return text;
 }
 
+/* In a JSON string. */
+std::string escaped(uint32_t c)
+{
+    const char *letters = ESCAPED_LETTERS;
+    for (const char *l = letters; *l != '\0'; l += 2) {
+        if (c == static_cast<uint32_t>(*l)) {
+            return {'\\', l[1]};
+        }
+    }
+    char text[16];
+    if (c < 0x20) {
+        snprintf(text, sizeof text, "\\u%04x", c);
+        return text;
+    }
+    return utf8_of(c);
+}
+
+std::string set_text(const ranges &set)
+{
+    std::string out = "[";
+    for (const grammar_range &r : set) {
+        out += shown(r.low) + (r.high > r.low ? "-" + shown(r.high) : "");
+    }
+    return out + "]";
+}
+
 class translator {
   public:
     translator(const std::string &expression, regex_of where) : text(expression), in(where) {}
@@ -83,7 +112,7 @@ class translator {
         end = text.size() - to_end;
         const std::string body = alternatives(0);
         if (at != end) {
-            refuse("an unbalanced )");
+            fail("an unbalanced )");
         }
         if (is_search && has_ways && (from_start || to_end)) {
             refuse("ways of which one begins with ^ or ends with $; put them into a group");
@@ -98,9 +127,14 @@ class translator {
     size_t at = 0, end = 0;
     bool has_ways = false; /* a | outside of groups */
 
-    [[noreturn]] void refuse(const std::string &what) const
+    [[noreturn]] static void refuse(const std::string &what)
     {
-        throw grammar_fault("the regular expression has " + what + ", which cannot be expressed");
+        throw grammar_beyond("the regular expression has " + what + ", which cannot be expressed");
+    }
+
+    [[noreturn]] static void fail(const std::string &what)
+    {
+        throw grammar_fault("the regular expression has " + what);
     }
 
     bool is_escaped(size_t i) const
@@ -117,46 +151,19 @@ class translator {
         return at < end && text[at] == c;
     }
 
-    /* One more than the characters that a JSON string has as they are. */
-    static ranges escaped_in_json()
-    {
-        return {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}};
-    }
-
     std::string set_of(ranges set, bool is_negated) const
     {
         sort_out(set);
-        set = is_negated ? all_but(set) : set;
-        if (in == regex_of::JSON_STRING) {
-            ranges rest = all_but(set);
-            const ranges escaped = escaped_in_json();
-            rest.insert(rest.end(), escaped.begin(), escaped.end());
-            set = all_but(rest);
-        }
-        if (set.empty()) {
+        const std::string out = grammar_set(is_negated ? all_but(set) : set, in);
+        if (out.empty()) {
             refuse("a set without characters");
         }
-        std::string out = "[";
-        for (const grammar_range &r : set) {
-            out += shown(r.low) + (r.high > r.low ? "-" + shown(r.high) : "");
-        }
-        return out + "]";
+        return out;
     }
 
     std::string character(uint32_t c) const
     {
-        if (in == regex_of::TEXT || (c >= 0x20 && c != '"' && c != '\\')) {
-            return "[" + shown(c) + "]";
-        }
-        char escape[16];
-        snprintf(escape, sizeof escape, "u%04x", c);
-        const char *letters = "\nn\tt\rr\bb\ff\"\"\\\\";
-        for (const char *l = letters; *l != '\0'; l += 2) {
-            if (c == static_cast<uint32_t>(*l)) {
-                snprintf(escape, sizeof escape, "%c", l[1]);
-            }
-        }
-        return grammar_literal(std::string("\\") + escape);
+        return in == regex_of::TEXT ? "[" + shown(c) + "]" : grammar_literal(escaped(c));
     }
 
     uint32_t read_utf8()
@@ -173,14 +180,14 @@ class translator {
     uint32_t read_hex(size_t n)
     {
         if (end - at < n) {
-            refuse("an escape that ends early");
+            fail("an escape that ends early");
         }
         uint32_t value = 0;
         for (size_t i = 0; i < n; i++) {
             const char *digits = "0123456789abcdef";
             const char *found = strchr(digits, text[at] | 0x20);
             if (text[at] == '\0' || found == nullptr) {
-                refuse("an escape without hexadecimal digits");
+                fail("an escape without hexadecimal digits");
             }
             value = value << 4 | static_cast<uint32_t>(found - digits);
             at++;
@@ -192,7 +199,7 @@ class translator {
     uint32_t read_escape()
     {
         if (at >= end) {
-            refuse("a backslash at its end");
+            fail("a backslash at its end");
         }
         const char c = text[at];
         switch (c) {
@@ -219,7 +226,7 @@ class translator {
         at += is_negated;
         while (!has(']')) {
             if (at >= end) {
-                refuse("a [ that is not closed");
+                fail("a [ that is not closed");
             }
             ranges named;
             if (has('\\') && at + 1 < end && named_set(text[at + 1], named)) {
@@ -234,7 +241,7 @@ class translator {
                 high = read_set_character();
             }
             if (high < low) {
-                refuse("a range that runs backwards");
+                fail("a range that runs backwards");
             }
             set.push_back({low, high});
         }
@@ -268,7 +275,7 @@ class translator {
         }
         const std::string body = alternatives(depth + 1);
         if (!has(')')) {
-            refuse("a ( that is not closed");
+            fail("a ( that is not closed");
         }
         at++;
         return "(" + body + ")";
@@ -286,7 +293,7 @@ class translator {
         case '$': refuse(std::string(1, c) + " inside");
         case '*':
         case '+':
-        case '?': refuse(std::string(1, c) + " with nothing before it");
+        case '?': fail(std::string(1, c) + " with nothing before it");
         case '\\':
             if (at + 1 < end && named_set(text[at + 1], named)) {
                 at += 2;
@@ -348,6 +355,50 @@ class translator {
 std::string regex_grammar(const std::string &expression, regex_of where, bool is_search)
 {
     return translator(expression, where).translate(is_search);
+}
+
+std::string grammar_set(std::vector<grammar_range> set, regex_of where)
+{
+    sort_out(set);
+    if (where == regex_of::TEXT) {
+        return set.empty() ? "" : set_text(set);
+    }
+    const auto has = [&](uint32_t c) {
+        return std::any_of(set.begin(), set.end(), [&](const auto &r) { return r.low <= c && c <= r.high; });
+    };
+    std::string letters;
+    for (const char *l = ESCAPED_LETTERS; *l != '\0'; l += 2) {
+        letters += has(static_cast<uint32_t>(*l)) ? shown(static_cast<uint8_t>(l[1])) : "";
+    }
+    ranges others = all_but(set);
+    others.insert(others.end(), {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}});
+    const ranges plain = all_but(others);
+    const std::string escapes = letters.empty() ? "" : "\"\\\\\" [" + letters + "]";
+    if (plain.empty() || escapes.empty()) {
+        return plain.empty() ? (escapes.empty() ? "" : "(" + escapes + ")") : set_text(plain);
+    }
+    return "(" + set_text(plain) + " | " + escapes + ")";
+}
+
+std::string utf8_of(uint32_t c)
+{
+    const int n = c < 0x80 ? 0 : c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    const uint32_t lead[] = {0, 0xc0, 0xe0, 0xf0};
+    std::string out(1, static_cast<char>(lead[n] | c >> (6 * n)));
+    for (int i = n; i-- > 0;) {
+        out += static_cast<char>(0x80u | (c >> (6 * i) & 0x3fu));
+    }
+    return out;
+}
+
+std::string json_escaped(const std::string &text)
+{
+    std::string out;
+    for (const char c : text) {
+        const uint8_t byte = static_cast<uint8_t>(c);
+        out += byte < 0x80 ? escaped(byte) : std::string(1, c);
+    }
+    return out;
 }
 
 std::string grammar_literal(const std::string &text)

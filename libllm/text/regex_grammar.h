@@ -3,13 +3,25 @@
 #define LLM_REGEX_GRAMMAR_H
 
 #include <string>
+#include <vector>
+
+#include "text/grammar.h"
 
 enum class regex_of { TEXT, JSON_STRING };
 
 /* The right side of a rule. JSON_STRING: the text as it stands between the quotes of a JSON string, with what has to be
- * escaped there escaped; a set of characters then means those that need no escape. `is_search`: the expression may match a
- * part of the text, where it is not anchored. Throws grammar_fault naming what cannot be expressed. */
+ * escaped there escaped, by one letter where there is one; sets leave out control characters that have none. `is_search`: the
+ * expression may match a part of the text, where it is not anchored. Throws grammar_beyond naming what cannot be expressed,
+ * grammar_fault for what is no expression. */
 std::string regex_grammar(const std::string &expression, regex_of where, bool is_search);
+
+/* One of these characters; "": there is none that can be written. */
+std::string grammar_set(std::vector<grammar_range> set, regex_of where);
+
+std::string utf8_of(uint32_t character);
+
+/* As it stands between the quotes of a JSON string. */
+std::string json_escaped(const std::string &text);
 
 /* A text as GBNF has it, in quotes. */
 std::string grammar_literal(const std::string &text);

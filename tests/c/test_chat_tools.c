@@ -382,6 +382,39 @@ static void test_one_call_is_the_most_where_several_are_not_wanted(void)
     }
 }
 
+/* A call whose argument has a form that allows it, and one that does not: calls whose arguments are no JSON take any text. */
+static void test_a_text_argument_is_kept_to_its_form(void)
+{
+#define FORMED(text)                                                                                                   \
+    REQUEST("\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"parameters\":" PARAMETERS      \
+            ",\"form\":{\"argument\":\"city\",\"kind\":\"lark_string\",\"text\":\"" text "\"}}}]" REQUIRED(""))
+    static const char *const requests[] = {FORMED("start: \\\"P\\\" /[a-z]+/"), FORMED("start: \\\"Q\\\""),
+                                           FORMED("start: \\\"Q\\\"\\n%ignore \\\" \\\"")};
+    size_t n_kept = 0;
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        const chat_family *f = &chat_families[i];
+        size_t n[3];
+        char text[1024];
+        snprintf(text, sizeof text, "%s%s", f->always_thinks ? f->thought : "", f->call);
+        for (size_t k = 0; k < 3; k++) {
+            answerer a;
+            once(&a, f->source, requests[k]);
+            CHECK(!constrains(&a, "f0rm0f4n4rgum3n7-0\\\""));
+            CHECK(!asks(&a, "lark_string") && !asks(&a, "start:"));
+            n[k] = n_written(&a, text);
+            answerer_close(&a);
+        }
+        CHECK_INT(n[0], strlen(text));
+        CHECK_INT(n[2], strlen(text)); /* beyond a grammar: as if it had no form */
+        CHECK(n[1] == strlen(text) || strncmp(text + n[1], "Paris", 5) == 0);
+        n_kept += n[1] < strlen(text);
+    }
+    CHECK(n_kept > N_FAMILIES / 2);
+    check_refused(FAMILY_HERMES, FORMED("start: missing"),
+                  "tools: the grammar of get_weather: there is no rule missing");
+#undef FORMED
+}
+
 /* ---- forms of text ---------------------------------------------------------------------------------------------------- */
 
 static void test_every_family_keeps_text_to_a_form(void)
@@ -548,6 +581,7 @@ int main(void)
 {
     RUN(test_every_template_is_told_of_the_tools);
     RUN(test_required_and_named_calls_are_kept_to_by_a_grammar);
+    RUN(test_a_text_argument_is_kept_to_its_form);
     RUN(test_templates_that_refuse_to_be_made_out_have_our_calls);
     RUN(test_templates_that_want_tools_have_the_calls_of_their_family);
     RUN(test_the_choice_does_not_change_the_prompt);

@@ -258,6 +258,153 @@ static void ambiguity_is_bounded(void)
     sampler_close(s);
 }
 
+/* ---- Lark ---- */
+
+/* As agents send it for changing files. */
+static const char patch_grammar[] = "start: begin_patch hunk+ end_patch\n"
+                                    "begin_patch: \"*** Begin Patch\" LF\n"
+                                    "end_patch: \"*** End Patch\" LF?\n"
+                                    "\n"
+                                    "// what is done to a file\n"
+                                    "hunk: add_hunk | delete_hunk\n"
+                                    "    | update_hunk\n"
+                                    "add_hunk: \"*** Add File: \" filename LF add_line+\n"
+                                    "delete_hunk: \"*** Delete File: \" filename LF\n"
+                                    "update_hunk: \"*** Update File: \" filename LF change_move? change?\n"
+                                    "filename: /(.+)/\n"
+                                    "add_line: \"+\" /(.*)/ LF -> line\n"
+                                    "change_move: \"*** Move to: \" filename LF\n"
+                                    "change: (change_context | change_line)+ eof_line?\n"
+                                    "change_context: (\"@@\" | \"@@ \" /(.+)/) LF\n"
+                                    "change_line: (\"+\" | \"-\" | \" \") /(.*)/ LF\n"
+                                    "eof_line: \"*** End of File\" LF\n"
+                                    "%import common.LF\n";
+
+static llm_document made_of(const char *kind, const char *text, char *error)
+{
+    char json[4096];
+    size_t n = 0;
+    json[n++] = '"';
+    for (const char *c = text; *c != '\0'; c++) {
+        if (*c == '"' || *c == '\\' || *c == '\n') {
+            json[n++] = '\\';
+        }
+        json[n++] = (char)(*c == '\n' ? 'n' : *c);
+    }
+    snprintf(json + n, sizeof json - n, "\"");
+    return made(kind, json, error);
+}
+
+/* How much of the text the form lets a model write that wants to write it, which then may end or not. */
+static void check_written(const char *kind, const char *grammar, const char *text, size_t n, bool may_end)
+{
+    char error[512];
+    llm_document d = made_of(kind, grammar, error);
+    CHECK_STR(error, "");
+    sampler *s = constrained(d.text, 1, 0);
+    size_t n_written = 0;
+    for (bool is_written = true; is_written && text[n_written] != '\0'; n_written += is_written) {
+        float logits[N] = {0};
+        int32_t token = -1;
+        logits[(unsigned char)text[n_written]] = 90;
+        is_written = sampler_next(s, logits, &token) == LLM_OK && token == (unsigned char)text[n_written];
+    }
+    if (n_written != n) {
+        printf("%s: %.*s|%s\n", grammar, (int)n_written, text, text + n_written);
+    }
+    CHECK_INT(n_written, n);
+    if (text[n_written] == '\0') {
+        float logits[N] = {0};
+        int32_t token = -1;
+        logits[SIM_END] = 90;
+        const bool ends = sampler_next(s, logits, &token) == LLM_OK && token == SIM_END;
+        if (ends != may_end) {
+            printf("%s: %s\n", grammar, text);
+        }
+        CHECK_INT(ends, may_end);
+    }
+    sampler_close(s);
+    free(d.text);
+}
+
+static void a_patch_is_one(void)
+{
+    static const char right[] =
+        "*** Begin Patch\n*** Update File: a b.c\n*** Move to: c\n@@ int f\n-a \"\\n\"\n+\tb\n c\n"
+        "*** End of File\n*** Delete File: \xc3\xa9\n*** Add File: x\n+\n+y\n*** End Patch";
+    static const char escaped[] =
+        "\"*** Begin Patch\\n*** Update File: a b.c\\n-a \\\"\\\\n\\\"\\n+\\tb\\n*** End Patch\\n\"";
+    check_written("lark", patch_grammar, right, strlen(right), true);
+    check_written("lark_string", patch_grammar, escaped, strlen(escaped), true);
+    check_written("lark", patch_grammar, "*** Begin Patch\n*** Update File: a\n*x", 36, false);
+    check_written("lark", patch_grammar, "*** Begin Patch\n*** Add File: a\n*** End Patch", 32, false);
+    check_written("lark_string", patch_grammar, "\"*** Begin Patch\n", 16, false);
+    check_written("lark_string", patch_grammar, "\"*** Begin Patch\\n*** Delete File: a\\nx", 38, false);
+}
+
+static void lark_has_its_parts(void)
+{
+    static const struct {
+        const char *grammar, *text;
+        size_t n;
+        bool may_end;
+    } rows[] = {
+        {"start: \"a\"..\"c\" [\"x\"] \"\\u00e9\"~2", "bx\xc3\xa9\xc3\xa9", 6, true},
+        {"start: \"a\"..\"c\" [\"x\"]", "d", 0, false},
+        {"start: \"Ab\"i /\\d+/ ~ 1..2", "aB7", 3, true},
+        {"?start: (x | Y)*\n!x.2: \"x\"\nY: \"y\"", "xyyx", 4, true},
+        {"start: NUMBER WS_INLINE N\n%import common (NUMBER, WS_INLINE)\n%import common.CNAME -> N", "1.5e-3 \t_a1", 11,
+         true},
+        {"start: NUMBER\n%import common.NUMBER", "-", 0, false},
+        {"start: S\n%import common.ESCAPED_STRING -> S", "\"a\\\"b\"", 6, true},
+        {"start: \"(\" [start] \")\" # brackets", "((()))", 6, true},
+        {"start: \"(\" [start] \")\"", "((", 2, false},
+        {"start: | \"a\"\n", "", 0, true},
+        {"start:\n  | \"a\"\n  // or\n  | \"b\"\n", "b", 1, true},
+        {"start: /a\\/[^b]/", "a/c", 3, true},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        check_written("lark", rows[i].grammar, rows[i].text, rows[i].n, rows[i].may_end);
+    }
+    check_written("regex_string", "[^a]+\\s\"", "\"x\\\"\\\\\\n\\\"\"", 11, true);
+    check_written("regex_string", "[^a]+", "\"xa", 2, false);
+}
+
+static void what_is_not_lark_is_refused(void)
+{
+    static const char *const rows[][2] = {
+        {"start: a", "no rule a"},
+        {"a: \"x\"", "no rule start"},
+        {"start: \"x", "line 1: a text is not closed"},
+        {"start: \"x\"\nstart: \"y\"", "start is there twice"},
+        {"start: (\"x\"", ") is expected"},
+        {"start: \"x\")", "the end of the line"},
+        {"start: /x", "an expression is not closed"},
+        {"start: /(/", "not closed"},
+        {"start \"x\"", ": is expected"},
+        {"start: \"\\q\"", "no escape \\q"},
+        {"start: \"b\"..\"a\"", "a range"},
+        {"start: \"a\"~3..2", "at most"},
+        {"%nonsense x", "no %nonsense"},
+        {"start: &", "not expected: &"},
+        {"start: \"x\"\n%ignore \" \"", "%ignore"},
+        {"start: a{\"x\"}", "templates"},
+        {"start: /x/i", "flags"},
+        {"start: /(?=x)/", "(?="},
+        {"start: start \"x\" | \"y\"", "left recursion"},
+        {"start: PY\n%import python.PY", "python.PY"},
+        {"start: \"x\"~5000", "2000 repetitions"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char error[512];
+        llm_document d = made_of("lark", rows[i][0], error);
+        if (d.text != NULL || strstr(error, rows[i][1]) == NULL) {
+            printf("%s: \"%s\"\n", rows[i][0], error);
+        }
+        CHECK(d.text == NULL && strstr(error, rows[i][1]) != NULL);
+    }
+}
+
 /* ---- what begins a grammar ---- */
 
 /* Forces the text, token by token, and returns how many tokens of it came as wanted. */
@@ -433,9 +580,9 @@ static void size_is_bounded(void)
     const size_t n_max = 1 << 19;
     char *request = malloc(n_max + 64), error[512];
     llm_document d = {0};
-    for (int kind = 0; kind < 3; kind++) {
-        static const char *const open[] = {"[", "{\\\"items\\\":", "("};
-        static const char *const kinds[] = {"json_schema", "json_schema", "regex"};
+    for (int kind = 0; kind < 4; kind++) {
+        static const char *const open[] = {"[", "{\\\"items\\\":", "(", "start: ("};
+        static const char *const kinds[] = {"json_schema", "json_schema", "regex", "lark"};
         size_t n = (size_t)sprintf(request, "{\"kind\":\"%s\",\"text\":\"", kinds[kind]);
         while (n < n_max - 64) {
             n += (size_t)sprintf(request + n, "%s", open[kind]);
@@ -463,6 +610,9 @@ int main(void)
     RUN(a_dead_end_is_one);
     RUN(a_long_answer_is_walked);
     RUN(ambiguity_is_bounded);
+    RUN(a_patch_is_one);
+    RUN(lark_has_its_parts);
+    RUN(what_is_not_lark_is_refused);
     RUN(a_word_begins_it);
     RUN(a_word_that_is_another_begins_nothing);
     RUN(a_token_or_an_expression_begins_it);

@@ -12,9 +12,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
 enum { TEXT_MAX = 8192, VOCABULARY_MAX = 512, TOKENS_MAX = 12 };
 
-static const char *const kinds[] = {"json", "json_schema", "grammar", "regex", "choice"};
+static const char *const kinds[] = {"json",   "json_schema", "grammar",     "regex",
+                                    "choice", "lark",        "lark_string", "regex_string"};
 
 static const char *const fragments[] = {"root ::= ",
+                                        "start: ",
+                                        "\\n%import common.NUMBER\\n",
+                                        "A: /a[^b]/\\n",
+                                        "A",
+                                        " -> b",
+                                        "~2..3",
+                                        "\\\"a\\\"..\\\"f\\\"",
+                                        "\\\"\\\\n\\\"i",
                                         "\\\"a\\\"",
                                         "[a-z]",
                                         "[^\\\\x00-\\\\x1f]",

@@ -38,13 +38,22 @@ class PlainMessage(msgspec.Struct, frozen=True):
     behind all of the message."""
 
 
-class Tool(msgspec.Struct, frozen=True):
+class ArgumentForm(msgspec.Struct, frozen=True):
+    """Of the text that one argument of a tool is. Where a model writes arguments as JSON, calls keep to it."""
+
+    argument: str
+    kind: Literal["lark_string", "regex_string"]
+    text: str
+
+
+class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     """A function that the answer may call."""
 
     name: str
     description: str
     parameters: dict[str, Any]
     """As JSON schema."""
+    form: ArgumentForm | None = None
 
 
 class ToolChoice(msgspec.Struct, frozen=True):

@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from ...core.asked import Tool, ToolChoice
+from ...core.asked import ArgumentForm, Tool, ToolChoice
 from ...core.errors import ApiError
 from ...core.tools import check_choice, check_count, distinct, tool_of
 from ...http.body import decode_part
-from .wire.request import ChosenTool, CustomTool, FunctionTool, NamespaceTool, ToolKind
+from .wire.request import ChosenTool, CustomFormat, CustomTool, FunctionTool, NamespaceTool, ToolKind
 
 INPUT = "input"
 """The argument of a custom tool."""
@@ -94,8 +94,16 @@ def _custom(path: str, tool: CustomTool, namespace: str | None) -> tuple[Tool, T
         "required": [INPUT],
         "additionalProperties": False,
     }
+    offered_as = tool_of(path, called_as(tool.name, namespace), description.strip(), parameters)
     name = ToolName(tool.name, namespace, is_custom=True)
-    return tool_of(path, called_as(tool.name, namespace), description.strip(), parameters), name
+    return msgspec.structs.replace(offered_as, form=_form(form)), name
+
+
+def _form(given: CustomFormat | None) -> ArgumentForm | None:
+    """None: any text, also where the syntax is none that we know."""
+    if given is None or not given.definition or given.syntax not in ("lark", "regex"):
+        return None
+    return ArgumentForm(INPUT, "lark_string" if given.syntax == "lark" else "regex_string", given.definition)
 
 
 # --- which of them ---------------------------------------------------------------------------------------------------
