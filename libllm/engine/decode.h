@@ -71,7 +71,7 @@ typedef struct decode {
     decode_pushed pushed;        /* writer: the loop thread */
     uint32_t taken_generate;     /* what `pushed` said before commands were last taken */
     uint32_t taken_cancel;       /* idem */
-    bool was_stopped;            /* the last call was given up for a newcomer */
+    double lost_us;              /* with calls that were given up for newcomers, since the last that was not */
 
     request *requests[LLM_REQUESTS_MAX]; /* live, in order of arrival, ENDED ones until delivered */
     uint32_t n_requests;

@@ -126,16 +126,21 @@ static void end_torn(decode *d)
     }
 }
 
+static double elapsed_us(const decode *d)
+{
+    return (double)(session_clock_us() - d->step.call_began_us);
+}
+
 static void call(decode *d, unsigned parts)
 {
     for (;;) {
         switch (step_call(&d->step, parts)) {
         case MODEL_OK:
-            d->was_stopped = false;
+            d->lost_us = 0;
             sample(d);
             return;
         case MODEL_NO_CELLS: make_room(d); break;
-        case MODEL_STOPPED: d->was_stopped = true; return;
+        case MODEL_STOPPED: d->lost_us += elapsed_us(d); return;
         case MODEL_INVALID:
         case MODEL_FAILED_BATCH:
         case MODEL_FAILED_ALL: end_torn(d); return;
@@ -174,11 +179,11 @@ static bool is_wanted(const decode *d)
 static schedule_call call_in_hand(const decode *d)
 {
     return (schedule_call){
-        .elapsed_us = (double)(session_clock_us() - d->step.call_began_us),
+        .elapsed_us = elapsed_us(d),
         .expected_us = step_expected_us(&d->step),
         .is_wanted = is_wanted(d),
         .has_newcomer = atomic_load(&d->pushed.n_generate) != d->taken_generate,
-        .was_stopped = d->was_stopped,
+        .lost_us = d->lost_us,
     };
 }
 

@@ -113,7 +113,7 @@ static void average(double *value, double sample)
 
 bool schedule_stops(const schedule_call *c)
 {
-    return !c->is_wanted || (c->has_newcomer && !c->was_stopped && 2 * c->elapsed_us < c->expected_us);
+    return !c->is_wanted || (c->has_newcomer && 2 * (c->lost_us + c->elapsed_us) < c->expected_us);
 }
 
 void schedule_learn(schedule_pace *pace, uint32_t n_prefill, uint32_t n_decode, double us)

@@ -45,13 +45,14 @@ uint32_t schedule_chunk(const schedule_input *in, uint32_t n_decoding);
 typedef struct schedule_call {
     double elapsed_us;
     double expected_us; /* in all; 0: not known */
+    double lost_us;     /* with those before it that were given up for newcomers, since one was finished */
     bool is_wanted;     /* some of its prompts are still asked for */
     bool has_newcomer;  /* somebody has come who is not in it */
-    bool was_stopped;   /* the one before it was, for a newcomer */
 } schedule_call;
 
 /* Whether to give it up: nothing of it is wanted any more; or somebody has come who would wait longer for its end than what
- * is lost took, and who could not stop it again and again. */
+ * is lost took, with what was lost before. Those who come together are then served together, and however many come, a call
+ * takes at most half as long again. */
 bool schedule_stops(const schedule_call *c);
 
 /* Updates the averages with a step of n_prefill and n_decode tokens that took `us`. */

@@ -194,8 +194,10 @@ static void test_when_a_call_is_given_up(void)
     CHECK(schedule_stops(&c));
     c.elapsed_us = 600; /* its end is nearer than what would be lost */
     CHECK(!schedule_stops(&c));
-    c.elapsed_us = 400;
-    c.was_stopped = true;
+    c.elapsed_us = 5; /* they come together: nearly nothing is lost */
+    c.lost_us = 10;
+    CHECK(schedule_stops(&c));
+    c.lost_us = 500; /* however many come, it ends some time */
     CHECK(!schedule_stops(&c));
     c = (schedule_call){.elapsed_us = 400, .is_wanted = true, .has_newcomer = true}; /* nothing is known yet */
     CHECK(!schedule_stops(&c));
