@@ -376,7 +376,7 @@ verb_test() {
 verb_test_lowest() {
     locked prepare_lowest
     local left_out=(
-        tests/live tests/test_{tiny_models,demo_model_data,start,structure,documented,manual,schema,tokenizers}.py
+        tests/live tests/test_{bench,tiny_models,demo_model_data,start,structure,documented,manual,schema,tokenizers}.py
     )
     in_root env PYTHONPATH="$ROOT/daemon" "$BUILD/lowest/bin/python" -m pytest -m "not live" "${left_out[@]/#/--ignore=}" \
         --ignore-glob='tests/test_ctl*' "$@"
