@@ -1,10 +1,13 @@
 #include "machine/team.h"
 
-enum { STEPS_ALIKE = 4, TRIAL_US = 10000, PATIENCE_US = 250000, PATIENCE_US_MAX = 30000000 };
+enum { STEPS_ALIKE = 4, STEPS_CLEAR = 2, TRIAL_US = 10000, PATIENCE_US = 250000, PATIENCE_US_MAX = 30000000 };
 
 static const double SHARE_WAITED = 0.15; /* beyond it, others want the cores */
-static const double GAIN = 0.95;         /* of what a step took: worth a change */
-static const double WEIGHT = 0.25;       /* of the last step in what is usual */
+static const double SHARE_CLEAR = 0.3;
+static const double GAIN = 0.95; /* of what a step took: worth a change */
+static const double GAIN_CLEAR = 0.8;
+static const double LOSS_CLEAR = 1.2; /* a single step is enough to say so */
+static const double WEIGHT = 0.25;    /* of the last step in what is usual */
 
 void team_open(team *t, int32_t n_most)
 {
@@ -48,7 +51,8 @@ static void watch(team *t, double us, double share, uint64_t now_us)
 {
     t->usual_us += WEIGHT * (us - t->usual_us);
     t->usual_share += WEIGHT * (share - t->usual_share);
-    if (++t->n_steps < STEPS_ALIKE || now_us < t->retry_us) {
+    const uint32_t enough = t->usual_share > SHARE_CLEAR ? STEPS_CLEAR : STEPS_ALIKE;
+    if (++t->n_steps < enough || now_us < t->retry_us) {
         return;
     }
     if (t->usual_share > SHARE_WAITED && t->n_settled > 1) {
@@ -56,6 +60,14 @@ static void watch(team *t, double us, double share, uint64_t now_us)
     } else if (t->n_settled < t->n_most) {
         start_trial(t, t->n_settled + 1);
     }
+}
+
+static int is_judged(const team *t, double last_us)
+{
+    const double us = t->sum_us / t->n_steps;
+    const int is_clear = t->n_steps >= STEPS_CLEAR && us < GAIN_CLEAR * t->usual_us;
+    const int is_enough = t->n_steps >= STEPS_ALIKE || is_clear;
+    return last_us > LOSS_CLEAR * t->usual_us || (is_enough && t->sum_us >= TRIAL_US);
 }
 
 void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, uint64_t now_us)
@@ -70,7 +82,8 @@ void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, uint64_
         watch(t, us, share, now_us);
     } else {
         t->sum_us += us;
-        if (++t->n_steps >= STEPS_ALIKE && t->sum_us >= TRIAL_US) {
+        t->n_steps++;
+        if (is_judged(t, us)) {
             judge_trial(t, now_us);
         }
     }

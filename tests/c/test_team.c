@@ -50,6 +50,18 @@ static void test_a_thread_less_while_others_want_its_core(void)
     CHECK_INT(t.n_settled, 2);
 }
 
+/* What is clear is seen at once: few steps of a short answer are slow ones. */
+static void test_a_short_answer_is_enough_to_learn(void)
+{
+    machine m = {.n_cores = 2, .n_wanted = 1};
+    team t;
+    team_open(&t, 2);
+    make_steps(&m, &t, 1, 24);
+    CHECK(m.n_steps_with[2] <= 4);
+    make_steps(&m, &t, 1, 1000);
+    CHECK(m.n_steps_with[2] <= 12);
+}
+
 static void test_it_comes_back_when_they_are_gone(void)
 {
     machine m = {.n_cores = 2, .n_wanted = 1};
@@ -98,6 +110,7 @@ int main(void)
 {
     RUN(test_alone_all_of_them_work);
     RUN(test_a_thread_less_while_others_want_its_core);
+    RUN(test_a_short_answer_is_enough_to_learn);
     RUN(test_it_comes_back_when_they_are_gone);
     RUN(test_a_thread_less_that_is_no_faster_is_soon_left_alone);
     RUN(test_only_steps_alike_are_compared);
