@@ -13,7 +13,7 @@ from .report import OURS
 PLACES = 8
 """Named sessions that the daemon has when it is not told."""
 CTX_DEFAULT = 8192
-"""Tokens of a session that the daemon gives when it is not told: on a CPU what the model was trained for, else so many."""
+"""Tokens of a session that the daemon gives when it is not told; on a CPU what the model was trained for."""
 PEER = "llama-server"
 
 Sides = dict[str, Server]
