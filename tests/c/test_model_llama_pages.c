@@ -4,19 +4,23 @@
 
 enum { LONG_CTX = 4096, LONG_TEXT = 3072, SLACK_KIB = 256 /* of a set, a map and the allocator, not of cells */ };
 
-/* Anonymous memory of the process, from its page tables. */
+/* Anonymous memory of what is mapped without a reservation, from the page tables: the buffers of llama.cpp. A sanitizer maps
+ * its own like that, too, but leaves it out of dumps. */
 static long anonymous_kib(void)
 {
-    FILE *file = fopen("/proc/self/smaps_rollup", "r");
-    char line[256];
-    long kib = -1;
-    while (file != NULL && kib < 0 && fgets(line, sizeof line, file) != NULL) {
+    FILE *file = fopen("/proc/self/smaps", "r");
+    char line[4096];
+    long sum = 0, kib = 0;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
         (void)sscanf(line, "Anonymous: %ld kB", &kib);
+        if (strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " nr") != NULL && strstr(line, " dd") == NULL) {
+            sum += kib;
+        }
     }
     if (file != NULL) {
         fclose(file);
     }
-    return kib;
+    return sum;
 }
 
 static model *opened_long(void)
@@ -39,7 +43,6 @@ static void test_pages_follow_use(void)
     model *m = opened_long();
     CHECK(m != NULL);
     const long opened_kib = anonymous_kib() - before_open;
-    CHECK(before_open > 0);
     CHECK_INT(feed(m, 0, 1, 0, LONG_TEXT, 64), MODEL_OK);
     m->ops->clear(m, 0);
     const long empty = anonymous_kib();
