@@ -196,9 +196,9 @@ static void write_sampling(wire_writer *w, recipe *r)
     }
 }
 
-static void write_texts(wire_writer *w, recipe *r)
+static void write_texts(wire_writer *w, recipe *r, const llm_field *f)
 {
-    const uint32_t n = next_byte(r) % (LLM_STOPS_MAX + 1);
+    const uint32_t n = next_byte(r) % ((uint32_t)f->most + 1);
     wire_write_array(w, n);
     for (uint32_t i = 0; i < n; i++) {
         write_text(w, r, 1);
@@ -238,7 +238,7 @@ static void write_value(wire_writer *w, recipe *r, const llm_field *f)
         break;
     case LLM_FIELD_BIASES: write_tokens(w, r, 8, 0); break;
     case LLM_FIELD_BYTES: write_tokens(w, r, 1, 0); break;
-    case LLM_FIELD_TEXTS: write_texts(w, r); break;
+    case LLM_FIELD_TEXTS: write_texts(w, r, f); break;
     case LLM_FIELD_SAMPLING: write_sampling(w, r); break;
     }
 }
