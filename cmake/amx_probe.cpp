@@ -33,7 +33,9 @@ __attribute__((noinline)) static void tiles_configure(void)
         config.rows[tile] = ROWS;
         config.row_bytes[tile] = ROW_BYTES;
     }
+#ifndef LLAMA_UNCHANGED
     __asm__ volatile("" : : "r"(&config) : "memory");
+#endif
     _tile_loadconfig(&config);
 }
 
@@ -50,7 +52,9 @@ int main(void)
     memset(right, 3, sizeof right);
     tiles_configure();
     _tile_zero(0);
+#ifndef LLAMA_UNCHANGED
     __asm__ volatile("" : : : "memory");
+#endif
     _tile_loadd(1, left, ROW_BYTES);
     _tile_loadd(2, right, ROW_BYTES);
     _tile_dpbssd(0, 1, 2);

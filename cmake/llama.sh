@@ -86,11 +86,11 @@ LLAMA_FLAGS="-DCMAKE_BUILD_TYPE=Release -DCMAKE_POSITION_INDEPENDENT_CODE=ON -DC
 -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_SUBPROCESS=OFF \
 -DLLAMA_BUILD_NUMBER=0 -DLLAMA_BUILD_COMMIT=pinned -DGGML_CCACHE=OFF -DGGML_OPENMP=OFF"
 
-# Says how AMX stands with this compiler and processor: unknown-to-compiler, absent, works or broken.
+# amx_verdict PROBE [FLAG]: how AMX stands with this compiler and processor: unknown-to-compiler, absent, works or broken.
 amx_verdict() {
     local probe=$1
     if [ "$(uname -m)" != x86_64 ] ||
-        ! "$CXX" -O3 -mamx-tile -mamx-int8 -o "$probe" "$ROOT/cmake/amx_probe.cpp" >/dev/null 2>&1; then
+        ! "$CXX" -O3 -mamx-tile -mamx-int8 "${@:2}" -o "$probe" "$ROOT/cmake/amx_probe.cpp" >/dev/null 2>&1; then
         echo unknown-to-compiler
     elif ! grep -qw amx_tile /proc/cpuinfo; then
         echo absent

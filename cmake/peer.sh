@@ -6,8 +6,17 @@ PEER_PROGRAMS=(llama-server llama-bench llama-quantize)
 
 # Sets PEER_PREFIX, whose bin/ holds the programs, PEER_DESCRIPTION, and LLAMA_CONFIGURE to the cmake arguments.
 peer_plan() {
+    local probe amx flags
     LLMD_PORTABLE='' llama_plan native
-    LLAMA_CONFIGURE+=(-DLLAMA_BUILD_TOOLS=ON -DLLAMA_BUILD_SERVER=ON)
+    probe=$(mktemp)
+    amx=$(amx_verdict "$probe" -DLLAMA_UNCHANGED)
+    rm -f "$probe"
+    if [ "$amx" = broken ] && [ "$LLAMA_AMX" = works ]; then
+        flags=$(amx_flags native broken) # it would end by an illegal instruction: our change of it is what makes AMX sound
+        LLAMA_CONFIGURE+=("-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$flags")
+    fi
+    # Its own way to wait, which we have changed.
+    LLAMA_CONFIGURE+=(-DLLAMA_BUILD_TOOLS=ON -DLLAMA_BUILD_SERVER=ON -DGGML_OPENMP=ON)
     PEER_DESCRIPTION=$(
         grep -v -e '^variant ' -e '^recipe ' -e '^changes ' -e '^flags ' <<<"$LLAMA_DESCRIPTION"
         printf '%s\n' "programs ${PEER_PROGRAMS[*]}" "flags ${LLAMA_CONFIGURE[*]}"

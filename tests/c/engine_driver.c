@@ -10,7 +10,7 @@ enum { MESSAGE_BYTES = 1 << 18, ANSWER_MS_MAX = 60000, FIRST_WORD = 260, N_WORDS
 
 /* ---- open and close ---- */
 
-driver *driver_open(const llm_engine_options *wanted)
+driver *driver_open_then(const llm_engine_options *wanted, void (*before_start)(driver *d))
 {
     llm_engine_options options = *wanted;
     options.n_sessions = options.n_sessions > 0 ? options.n_sessions : 4;
@@ -20,7 +20,12 @@ driver *driver_open(const llm_engine_options *wanted)
     d->buffer = malloc(LLM_DRAIN_BYTES_MIN);
     d->answers = calloc(1, sizeof *d->answers);
     char error[LLM_TEXT_BYTES_MAX] = "";
-    if (llm_engine_open(&options, &d->engine, error, sizeof error) != LLM_OK || llm_engine_start(d->engine) != LLM_OK) {
+    int status = llm_engine_open(&options, &d->engine, error, sizeof error);
+    if (status == LLM_OK && before_start != NULL) {
+        before_start(d);
+    }
+    status = status == LLM_OK ? llm_engine_start(d->engine) : status;
+    if (status != LLM_OK) {
         printf("%s: %s\n", options.model, error);
         fflush(stdout);
         abort();
@@ -28,6 +33,11 @@ driver *driver_open(const llm_engine_options *wanted)
     d->page = llm_engine_page(d->engine);
     llm_engine_info(d->engine, &d->info);
     return d;
+}
+
+driver *driver_open(const llm_engine_options *wanted)
+{
+    return driver_open_then(wanted, NULL);
 }
 
 driver *driver_open_model(const char *name)

@@ -54,6 +54,7 @@ typedef struct driver {
 
 /* Members left 0 get: 4 sessions, 2 scratch, 1024 tokens. Starts serving. Aborts on failure. */
 driver *driver_open(const llm_engine_options *options);
+driver *driver_open_then(const llm_engine_options *options, void (*before_start)(driver *d));
 driver *driver_open_model(const char *name);
 /* Ends with a check that nothing is left; the count of faults. */
 uint32_t driver_close(driver *d);

@@ -45,16 +45,20 @@ static model_result hooked_decode(model *m, const model_batch *batch)
     return real_ops->decode(m, batch);
 }
 
-static driver *opened(const char *name, uint32_t n_calls_at_once)
+static void hook(driver *d)
 {
-    hooked = driver_open(&(llm_engine_options){.model = name, .n_batch = N_BATCH, .gap_ms_target = 1});
-    real_ops = hooked->engine->model->ops;
+    hooked = d;
+    real_ops = d->engine->model->ops;
     hooked_ops = *real_ops;
     hooked_ops.decode = hooked_decode;
-    hooked->engine->model->ops = &hooked_ops; /* the decode thread looks when the first command has come */
+    d->engine->model->ops = &hooked_ops;
+}
+
+static driver *opened(const char *name, uint32_t n_calls_at_once)
+{
     n_calls = n_between = n_held_back = 0;
     n_calls_max = n_calls_at_once;
-    return hooked;
+    return driver_open_then(&(llm_engine_options){.model = name, .n_batch = N_BATCH, .gap_ms_target = 1}, hook);
 }
 
 static generate_call call_of(const char *name, const int32_t *prompt, uint32_t n_prompt, uint32_t max_tokens)
