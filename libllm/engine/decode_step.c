@@ -64,6 +64,13 @@ static void sample(decode *d)
     }
 }
 
+static void sample_and_learn(decode *d)
+{
+    const uint64_t began_us = session_clock_us();
+    sample(d);
+    step_learn(&d->step, session_clock_us() - began_us);
+}
+
 /* The KV cache is full and nobody idle can go: with others running, the newest generation is parked where it is and goes
  * on when cells are free again. The oldest one always stays, so that there is progress. */
 static bool preempt_newest(decode *d)
@@ -137,7 +144,7 @@ static void call(decode *d, unsigned parts)
         switch (step_call(&d->step, parts)) {
         case MODEL_OK:
             d->lost_us = 0;
-            sample(d);
+            sample_and_learn(d);
             return;
         case MODEL_NO_CELLS: make_room(d); break;
         case MODEL_STOPPED: d->lost_us += elapsed_us(d); return;

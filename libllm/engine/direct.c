@@ -151,6 +151,9 @@ static int step_alone(llm_session *d)
     step_plan(t);
     d->has_logits = false;
     const model_result result = step_call(t, STEP_ALL);
+    if (result == MODEL_OK) {
+        step_learn(t, 0);
+    }
     const float *logits = result == MODEL_OK ? step_logits(t, 0) : NULL;
     if (logits != NULL) {
         take_logits(d, logits);

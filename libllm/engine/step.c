@@ -158,18 +158,26 @@ static model_result call_model(step *t)
     t->batch.stop_context = t->stop_context;
     t->call_began_us = session_clock_us();
     const model_result result = t->model->ops->decode(t->model, &t->batch);
-    const uint64_t us = session_clock_us() - t->call_began_us;
+    t->call_us = session_clock_us() - t->call_began_us;
     last_words_working(NULL, NULL);
     page_gauge(t->page, LLM_COUNTER_IN_STEP, 0);
 
     page_count(t->page, LLM_COUNTER_STEPS, 1);
-    page_count(t->page, LLM_COUNTER_STEP_US, us);
+    page_count(t->page, LLM_COUNTER_STEP_US, t->call_us);
+    t->n_decoded = n_decode;
     if (result == MODEL_OK) {
-        schedule_learn(&t->pace, t->batch.n - n_decode, n_decode, (double)us);
-        t->places->pace.token_us = t->pace.prefill_token_us;
         page_count(t->page, LLM_COUNTER_PREFILL_TOKENS, t->batch.n - n_decode);
     }
     return result;
+}
+
+void step_learn(step *t, uint64_t sampling_us)
+{
+    if (t->batch.n == 0) {
+        return;
+    }
+    schedule_learn(&t->pace, t->batch.n - t->n_decoded, t->n_decoded, (double)(t->call_us + sampling_us));
+    t->places->pace.token_us = t->pace.prefill_token_us;
 }
 
 double step_expected_us(const step *t)

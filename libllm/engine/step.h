@@ -31,6 +31,8 @@ typedef struct step {
     uint32_t turn;
     schedule_pace pace;
     uint64_t call_began_us; /* the call in hand, or the last one */
+    uint64_t call_us;       /* the last one */
+    uint32_t n_decoded;     /* of its tokens */
 
     /* the step in hand: one entry per run, then per batch token */
     uint32_t n_runs;
@@ -68,6 +70,9 @@ bool step_has(const step *t, step_part part);
  *   MODEL_STOPPED       nothing changed: it was to be given up
  *   anything else       the sessions that the failure harmed are torn */
 model_result step_call(step *t, unsigned parts);
+
+/* How long the last call took, for the next ones' size: with `sampling_us` of what follows before its tokens are told. */
+void step_learn(step *t, uint64_t sampling_us);
 
 /* What the call in hand should take by what is known; 0: nothing is. It only prefills. */
 double step_expected_us(const step *t);
