@@ -12,7 +12,7 @@ import pytest
 
 from tools.tiny_models import tokenizer, writer
 from tools.tiny_models.__main__ import main, make
-from tools.tiny_models.catalog import BENCH, RECIPES, TINY, Recipe
+from tools.tiny_models.catalog import BENCH, RECIPES, TINY, TINY_ENCODERS, Recipe
 from tools.tiny_models.plan import Matrix, Plan
 from tools.tiny_models.vocabularies import VOCABULARIES
 from tools.tiny_models.weights import BLOCK_ROWS, DRAWN_ENTRIES_MAX, rows, stored
@@ -92,7 +92,7 @@ def test_tensors_are_finite_and_of_the_named_type(made: Path, name: str) -> None
 def test_another_process_makes_the_same_bytes(made: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tools.tiny_models", "--out", str(tmp_path)]
     subprocess.run(command, check=True, cwd=ROOT, env={**os.environ, "PYTHONHASHSEED": "1"})
-    names = (*TINY_NAMES, *VOCABULARIES)
+    names = (*TINY_NAMES, *TINY_ENCODERS, *VOCABULARIES)
     assert {name: digest(tmp_path / f"{name}.gguf") for name in names} == {
         name: digest(made / f"{name}.gguf") for name in names
     }
@@ -151,6 +151,20 @@ def test_tokenizer_metadata_is_consistent(made: Path, name: str) -> None:
     assert types[end_of_turn] == tokenizer.TOKEN_CONTROL
     embedding = next(tensor for tensor in reader.tensors if tensor.name == "token_embd.weight")
     assert embedding.shape[1] == len(tokens)
+
+
+@pytest.mark.parametrize("name", TINY_ENCODERS)
+def test_encoders_pool_and_have_a_row_for_each_token(made: Path, name: str) -> None:
+    reader, shape = read(made, name), TINY_ENCODERS[name]
+    assert value(reader, "general.architecture") == shape.arch
+    assert value(reader, f"{shape.arch}.pooling_type") == shape.pooling
+    assert value(reader, f"{shape.arch}.context_length") == 512
+    assert value(reader, "tokenizer.ggml.model") == "bert"
+    rows_of = {tensor.name: tensor.shape[1] for tensor in reader.tensors if tensor.name.endswith("embd.weight")}
+    tokens = value(reader, "tokenizer.ggml.tokens")
+    assert isinstance(tokens, list) and rows_of["token_embd.weight"] == len(tokens) == len(set(tokens))
+    assert rows_of.get("position_embd.weight", 512) == 512
+    assert all(np.isfinite(tensor.data).all() for tensor in reader.tensors)
 
 
 def test_every_byte_has_a_token() -> None:

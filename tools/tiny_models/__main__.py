@@ -5,9 +5,10 @@ import sys
 import time
 from pathlib import Path
 
-from . import tokenizer, writer
-from .catalog import BENCH, RECIPES, TINY, Recipe
-from .vocabularies import VOCABULARIES
+from . import encoder, tokenizer, writer
+from .catalog import BENCH, RECIPES, TINY, TINY_ENCODERS, Recipe
+from .encoder import Encoder
+from .vocabularies import VOCABULARIES, word_pieces
 
 
 def make(recipe: Recipe, out: Path) -> Path:
@@ -20,6 +21,14 @@ def make(recipe: Recipe, out: Path) -> Path:
     words = tokenizer.build().padded(recipe.n_vocab)
     writer.write(path, recipe.name, recipe.plan(words), words, recipe.quantized)
     _report(recipe, path, f"made in {time.monotonic() - start:.1f} s")
+    return path
+
+
+def make_encoder(name: str, shape: Encoder, out: Path) -> Path:
+    path = out / f"{name}.gguf"
+    if not writer.is_current(path):
+        words = word_pieces()
+        writer.write(path, name, encoder.plan(shape, name, len(words.tokens)), words, quantized=False)
     return path
 
 
@@ -42,6 +51,8 @@ def main(arguments: list[str]) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     for recipe in recipes:
         make(recipe, options.out)
+    for name, shape in () if options.names else TINY_ENCODERS.items():
+        make_encoder(name, shape, options.out)
     for name in [] if options.names else VOCABULARIES:
         make_vocabulary(name, options.out)
     return 0

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from . import dense, granite, hybrid, recurrent, window
 from .dense import Dense
+from .encoder import Encoder
 from .granite import Granite
 from .hybrid import DeltaNet, Hybrid
 from .layers import Heads, Mamba2
@@ -26,7 +27,7 @@ class Recipe:
 TINY_HEADS = Heads(n=2, n_kv=1, size=64)
 TINY_MAMBA = Mamba2(n_heads=8, d_inner=256, d_state=128)
 TINY_DENSE = Dense(n_embd=128, n_layers=4, n_ff=384, heads=Heads(n=4, n_kv=2, size=64))
-MEAN, LAST = 1, 3
+MEAN, CLS, LAST, RANK = 1, 2, 3, 4
 TINY_WINDOW = Window(n_embd=128, n_layers=6, n_ff=256, heads=TINY_HEADS, n_window=64)
 TINY_RECURRENT = Recurrent(n_embd=128, n_layers=4, mamba=TINY_MAMBA)
 TINY_HYBRID = Hybrid(
@@ -74,6 +75,12 @@ TINY: tuple[Recipe, ...] = (
     Recipe("tiny-dense-q8", "tiny-dense in Q8_0", lambda t: dense.plan(TINY_DENSE, "dense", t), quantized=True),
     Recipe("tiny-hybrid-q8", "tiny-hybrid in Q8_0", lambda t: hybrid.plan(TINY_HYBRID, "hybrid", t), quantized=True),
 )
+
+TINY_ENCODERS: dict[str, Encoder] = {
+    "tiny-bert": Encoder("bert", n_embd=64, n_layers=3, n_heads=2, n_ff=128, pooling=CLS),
+    "tiny-nomic-bert": Encoder("nomic-bert", n_embd=64, n_layers=3, n_heads=2, n_ff=128, pooling=MEAN),
+}
+"""They only embed; their tokenizer is the word pieces of vocabularies.py."""
 
 
 def long(plan: Plan) -> Plan:

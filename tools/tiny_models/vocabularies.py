@@ -19,6 +19,7 @@ EDGE_CHARS = (
 )
 N_PIECES = 400
 PIECE_CHARS_MAX = 5
+N_TEXT_TYPES = 2  # of a model that is told which of two texts a token is in
 PLACE_MARK = "\ue000"  # behind each DNA word, in the file alone
 
 Token = tuple[str, int]
@@ -34,6 +35,7 @@ class Vocabulary:
     specials: dict[str, str]
     merges: tuple[str, ...] = ()
     adds_space: bool = False
+    n_text_types: int = 0
 
     def id_of(self, text: str) -> int:
         return [token for token, _ in self.tokens].index(text)
@@ -92,7 +94,7 @@ def word_pieces() -> Vocabulary:
     controls = tuple((text, TOKEN_CONTROL) for text in ("[PAD]", "[CLS]", "[SEP]", "[MASK]"))
     tokens = (*controls, ("[UNK]", TOKEN_UNKNOWN), *normal(pieces()), *USER_DEFINED)
     specials = {"bos": "[CLS]", "sep": "[SEP]", "unk": "[UNK]", "pad": "[PAD]", "mask": "[MASK]"}
-    return Vocabulary("bert", "", tokens, specials)
+    return Vocabulary("bert", "", tokens, specials, n_text_types=N_TEXT_TYPES)
 
 
 def longest_matches() -> Vocabulary:

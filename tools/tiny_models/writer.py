@@ -45,9 +45,9 @@ def is_current(path: Path) -> bool:
         return generator_version().encode() in file.read(VERSION_SEARCH_BYTES)
 
 
-def write(path: Path, name: str, plan: Plan, tokenizer: Tokenizer, quantized: bool) -> None:
+def write(path: Path, name: str, plan: Plan, words: Tokenizer | Vocabulary, quantized: bool) -> None:
     with _whole(path) as partial:
-        _write(partial, name, plan, tokenizer, quantized)
+        _write(partial, name, plan, words, quantized)
 
 
 def write_vocabulary(path: Path, name: str, vocabulary: Vocabulary) -> None:
@@ -65,7 +65,7 @@ def _whole(path: Path) -> Iterator[Path]:
         partial.unlink(missing_ok=True)
 
 
-def _write(path: Path, name: str, plan: Plan, tokenizer: Tokenizer, quantized: bool) -> None:
+def _write(path: Path, name: str, plan: Plan, words: Tokenizer | Vocabulary, quantized: bool) -> None:
     writer = gguf.GGUFWriter(path, plan.arch)
     writer.add_string("general.version", generator_version())
     writer.add_type("model")
@@ -74,7 +74,10 @@ def _write(path: Path, name: str, plan: Plan, tokenizer: Tokenizer, quantized: b
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     for key, value in plan.all_metadata().items():
         _add(writer, f"{plan.arch}.{key}", value)
-    _add_tokenizer(writer, tokenizer)
+    if isinstance(words, Vocabulary):
+        _add_vocabulary(writer, words)
+    else:
+        _add_tokenizer(writer, words)
     for tensor in plan.tensors:
         _declare(writer, tensor, quantized)
     writer.write_header_to_file()
@@ -90,6 +93,13 @@ def _write_vocabulary(path: Path, name: str, vocabulary: Vocabulary) -> None:
     writer.add_string("general.version", generator_version())
     writer.add_type("vocab")
     writer.add_name(name)
+    _add_vocabulary(writer, vocabulary)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+
+
+def _add_vocabulary(writer: gguf.GGUFWriter, vocabulary: Vocabulary) -> None:
     writer.add_tokenizer_model(vocabulary.model)
     if vocabulary.pre:
         writer.add_tokenizer_pre(vocabulary.pre)
@@ -101,9 +111,8 @@ def _write_vocabulary(path: Path, name: str, vocabulary: Vocabulary) -> None:
     for kind, text in vocabulary.specials.items():
         writer.add_uint32(SPECIAL_KEYS[kind], vocabulary.id_of(text))
     writer.add_add_space_prefix(vocabulary.adds_space)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.close()
+    if vocabulary.n_text_types:
+        writer.add_token_type_count(vocabulary.n_text_types)
 
 
 def _add(writer: gguf.GGUFWriter, key: str, value: MetadataValue) -> None:
