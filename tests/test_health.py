@@ -57,7 +57,7 @@ async def test_models_and_props(daemon: Daemon) -> None:
     assert model["meta"]["n_ctx"] == model["max_model_len"] == daemon.state.engine.info.n_ctx
     props = (await daemon.ask("GET", "/props")).json
     assert props["default_generation_settings"]["n_ctx"] == model["max_model_len"]
-    assert (await daemon.ask("GET", "/v1/models/other")).error["code"] == "model_not_found"
+    assert (await daemon.ask("GET", "/v1/models/whatever-a-request-calls-it")).json == model
 
 
 async def test_unknown_addresses(daemon: Daemon) -> None:

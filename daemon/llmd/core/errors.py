@@ -46,7 +46,6 @@ CODES: dict[str, Kind] = {
     "forbidden_host": Kind(403, PERMISSION, "The Host header names no address of this server."),
     "forbidden_origin": Kind(403, PERMISSION, "Requests from this web origin are not allowed."),
     "not_found": Kind(404, NOT_FOUND, "There is nothing at this address."),
-    "model_not_found": Kind(404, NOT_FOUND, "There is no such model here."),
     "session_not_found": Kind(404, NOT_FOUND, "There is no such session."),
     "response_not_found": Kind(404, INVALID, "There is no such response: it was not stored, or is no longer."),
     "snapshot_not_found": Kind(404, NOT_FOUND, "No session was saved under this name, or its file was refused."),
