@@ -65,6 +65,15 @@ async def test_base64_holds_the_same_floats(embedding: Daemon) -> None:
     assert [array("f", base64.b64decode(one)).tolist() for one in packed] == plain
 
 
+async def test_fewer_dimensions_are_the_first_ones_at_length_one(embedding: Daemon) -> None:
+    [whole] = await embed(embedding, "a")
+    [short] = await embed(embedding, "a", dimensions=5)
+    length = math.hypot(*whole[:5])
+    assert short == pytest.approx([number / length for number in whole[:5]], abs=1e-6) and len(short) == 5
+    assert (await embedding.ask("POST", OLLAMA, {"input": ["a"], "dimensions": 5})).json["embeddings"] == [short]
+    assert await embed(embedding, "a", dimensions=N) == [whole]
+
+
 async def test_every_dialect_says_the_same(embedding: Daemon) -> None:
     [[first], [second]] = [await embed(embedding, text) for text in ("a", "b")]
     for path in ("/v1/embedding", PLAIN):
@@ -104,7 +113,9 @@ REFUSED: tuple[tuple[str, Json, str, str], ...] = (
     (OURS, {"input": [-1]}, "input", "invalid_token"),
     (OURS, {"input": "the " * 30_000}, "input", "context_length_exceeded"),
     (OURS, {"input": ["a"] * (limits.EMBEDDING_TEXTS_MAX + 1)}, "input", "invalid_value"),
-    (OURS, {"input": "a", "dimensions": 8}, "dimensions", "invalid_value"),
+    (OURS, {"input": "a", "dimensions": N + 1}, "dimensions", "invalid_value"),
+    (OURS, {"input": "a", "dimensions": 0}, "dimensions", "invalid_value"),
+    (OLLAMA, {"input": "a", "dimensions": N + 1}, "dimensions", "invalid_value"),
     (OURS, {"input": "a", "encoding_format": "hex"}, "encoding_format", "invalid_type"),
     (OURS, {"input": "a", "stream": True}, "stream", "unsupported_parameter"),
     (OURS, {"input": "a", "task": "query"}, "task", "unsupported_parameter"),

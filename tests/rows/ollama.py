@@ -81,9 +81,9 @@ ENDPOINTS: dict[str, Endpoint] = {
         path="/api/embed",
         body={"model": "any", "input": "hello"},
         seen=member("embeddings"),
-        cases={"input": Case(given={"input": "good morning"})},
+        cases={"input": Case(given={"input": "good morning"}), "dimensions": Case(given={"dimensions": 3})},
         options=EMBEDS,
-        unseen={**UNSEEN, "dimensions": "only those of the model are taken"},
+        unseen=UNSEEN,
         elsewhere={"truncate": "tests/test_embeddings.py::test_what_is_too_long_is_cut_only_where_that_is_asked"},
     ),
     "embeddings": Endpoint(

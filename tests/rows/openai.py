@@ -205,8 +205,9 @@ ENDPOINTS: dict[str, Endpoint] = {
         cases={
             "input": Case(given={"input": "good morning"}),
             "encoding_format": Case(given={"encoding_format": "base64"}),
+            "dimensions": Case(given={"dimensions": 3}),
         },
         options={"model": "sim:dense,embed=16"},
-        unseen={**UNSEEN, "dimensions": "only those of the model are taken"},
+        unseen=UNSEEN,
     ),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ class EmbeddingAsked:
     is_list: bool = True
     """They came as a list: errors name the member."""
     n_dimensions: int | None = None
+    """So many of the first numbers, made length 1 again."""
     truncates: bool = False
     """A text that is too long loses what does not fit."""
 
@@ -51,6 +53,10 @@ async def embedded(served: Served, asked: EmbeddingAsked, sender: Sender) -> Emb
     numbers = range(len(texts))
     tokens = await engine.in_thread(sender.owner, n_bytes, lambda: [_tokens(engine, asked, n) for n in numbers])
     vectors = await engine.embedder.embed(tokens)
+    n_dimensions = asked.n_dimensions
+    if n_dimensions not in (None, engine.info.n_embedding):
+        n_numbers = len(texts) * engine.info.n_embedding
+        vectors = await engine.in_thread(sender.owner, n_numbers, lambda: [_shorter(n_dimensions, v) for v in vectors])
     return Embedded(vectors, sum(map(len, tokens)) // 4)
 
 
@@ -58,8 +64,8 @@ def _check(engine: Engine, asked: EmbeddingAsked) -> None:
     n_embedding, param, n_texts = engine.info.n_embedding, asked.param, len(asked.texts)
     if n_embedding == 0:
         raise ApiError("no_embeddings", "This model makes no embeddings: GET /v1/models says what it does.")
-    if asked.n_dimensions not in (None, n_embedding):
-        message = f"dimensions: {asked.n_dimensions} asked for; this model's embeddings have {n_embedding}."
+    if asked.n_dimensions is not None and not 1 <= asked.n_dimensions <= n_embedding:
+        message = f"dimensions: {asked.n_dimensions} asked for; this model's embeddings have 1 to {n_embedding}."
         raise ApiError("invalid_value", message, "dimensions")
     if not 1 <= n_texts <= limits.EMBEDDING_TEXTS_MAX:
         most = limits.EMBEDDING_TEXTS_MAX
@@ -77,7 +83,7 @@ def _tokens(engine: Engine, asked: EmbeddingAsked, n: int) -> bytes:
         tokens = engine.tokens(text[:n_bytes_max], around=True)
     else:
         raise _too_long(param, -(-utf8_bytes(text) // engine.info.token_bytes_max), most)
-    if not tokens:
+    if not tokens or text == "":
         raise ApiError("invalid_value", f"{param}: there is no token in it.", param)
     if len(tokens) > 4 * most:
         if not asked.truncates:
@@ -93,6 +99,12 @@ def _too_long(param: str, n_tokens: int, most: int) -> ApiError:
         f"{n_tokens}.",
         param,
     )
+
+
+def _shorter(n: int | None, vector: bytes) -> bytes:
+    first = array("f", vector)[:n]
+    length = math.hypot(*first)
+    return array("f", [number / length for number in first]).tobytes() if length > 0 else first.tobytes()
 
 
 def as_json(vector: bytes) -> msgspec.Raw:

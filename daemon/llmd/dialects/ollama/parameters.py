@@ -58,7 +58,7 @@ _EMBED = (
     honoured({
         "input": "a text, or several",
         "truncate": "false: what is too long is refused, not cut",
-        "dimensions": "those of the model, which GET /v1/models tells; others are refused",
+        "dimensions": "so many numbers of each vector, the first ones, made length 1 again; at most the model's",
     }),
 )  # fmt: skip
 _EMBED_PROMPT = (honoured({"prompt": "a text; what is too long is cut"}),)

@@ -144,7 +144,7 @@ _EMBEDDINGS = (
         "input": "a text, token ids, or a list of either",
         "model": "any name is accepted and this daemon's model answers, under its own name",
         "encoding_format": "float, or base64 of float32 in little-endian order",
-        "dimensions": "those of the model, which GET /v1/models tells; others are refused",
+        "dimensions": "so many numbers of each vector, the first ones, made length 1 again; at most the model's",
     }),
     accepted({"user": "", "service_tier": "", "metadata": ""}),
     refused({
