@@ -185,6 +185,7 @@ typedef struct llm_info {
 
 /* Loads the model and opens everything. The calling thread owns the engine in direct mode. Takes seconds for a
  * large file. On error *out is NULL and `error` (capacity `error_bytes`, may be NULL) says what and why.
+ * A model that only makes embeddings (its memory is LLM_MEMORY_NONE) has no sessions: n_ctx is for a text's tokens.
  * LLM_INVALID (an option is out of range), LLM_MODEL_LOAD (the file is missing, damaged, or no model for text: it is
  * checked before llama.cpp sees it, and llama.cpp's failed assertions are refusals, too), LLM_IO (the segment: name and
  * errno), LLM_NO_MEMORY (the weights or the state are larger than what is available). */
@@ -353,7 +354,7 @@ LLM_API void llm_document_free(llm_document *document);
 /* Embeds the first of n_texts texts, as many as the model takes at once: at least one; *n_done says how many. `tokens` are
  * those of all texts, one behind the other, n_tokens[i] of the i-th: 1 to llm_info.n_embedding_tokens. `out` has room for
  * llm_info.n_embedding floats of each text; each vector has length 1. Works beside the decode thread, in memory of its own,
- * which the first call takes. Any thread; of several callers one works and the others wait.
+ * which the first call takes, or the start where the model does nothing else. Any thread; of several callers one works and the others wait.
  * LLM_INVALID (no texts, or a model that makes no embeddings), LLM_CONTEXT_LENGTH (of a text), LLM_TOKEN, LLM_NO_MEMORY,
  * LLM_STEP_FAILED: nothing of `out` counts. */
 LLM_API int llm_embed(const llm_engine *engine, const int32_t *tokens, const uint32_t *n_tokens, size_t n_texts,
@@ -411,7 +412,7 @@ typedef struct llm_resume {
 } llm_resume;
 
 /* Opens a session and seats it; "" makes a scratch session. LLM_CAPACITY when no place or no seat is free, LLM_INVALID for a bad
- * name. Opening a name that is open returns that session. */
+ * name, LLM_NO_GENERATION of a model without a memory. Opening a name that is open returns that session. */
 LLM_API int llm_session_open(llm_engine *engine, const char *name, llm_session **out);
 
 /* Makes the resident tokens equal `tokens`, reusing what can be proven (see llm_reason) and consuming the rest, so

@@ -33,7 +33,8 @@
     X(EXISTS, 22, "session_exists", "Another session has that name.")                                                  \
     X(PINS, 23, "pins_exhausted", "As many histories are pinned as may be.")                                           \
     X(SAVED_FULL, 24, "saved_full", "As many sessions are saved as may be; remove one first.")                         \
-    X(CONSTRAINT, 25, "constraint_failed", "The form asked for the answer is faulty, too large, or leads nowhere.")
+    X(CONSTRAINT, 25, "constraint_failed", "The form asked for the answer is faulty, too large, or leads nowhere.")    \
+    X(NO_GENERATION, 26, "no_generation", "This model makes embeddings and generates nothing.")
 
 /* Why a request started with the state it did (the resume decision). */
 #define LLM_REASON_TABLE(X)                                                                                            \
@@ -71,7 +72,8 @@
     X(DENSE, 0, "dense", "Attention over all tokens: any prefix can be kept.")                                         \
     X(WINDOW, 1, "window", "Some layers keep a sliding window: short rewinds only.")                                   \
     X(RECURRENT, 2, "recurrent", "One running state: no rewind without a checkpoint.")                                 \
-    X(HYBRID, 3, "hybrid", "Attention and running state: no rewind without a checkpoint.")
+    X(HYBRID, 3, "hybrid", "Attention and running state: no rewind without a checkpoint.")                             \
+    X(NONE, 4, "none", "Nothing is kept: it makes embeddings of whole texts and generates nothing.")
 
 /* What happens when a named session needs a seat and none is free. */
 #define LLM_POLICY_TABLE(X)                                                                                            \

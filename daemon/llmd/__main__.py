@@ -244,7 +244,7 @@ def _announce(state: State, listeners: Listeners) -> None:
     url = next((address for address in listeners.addresses() if address.startswith("http")), None)
     if url is not None and sys.stderr.isatty():
         with contextlib.suppress(OSError):
-            print(_HOW_TO_TRY.format(url=url), file=sys.stderr)
+            print((_HOW_TO_EMBED if info.only_embeds else _HOW_TO_TRY).format(url=url), file=sys.stderr)
     systemd.notify("READY=1", f"STATUS=Serving {state.model_id}")
 
 
@@ -253,13 +253,17 @@ def _warn_of_short_context(state: State) -> None:
     info = state.engine.info
     if state.config.ctx_size == 0 and info.n_ctx < info.n_ctx_train and info.backend in ("CPU", "sim"):
         cause = "--kv-memory pays for no more" if info.kv_bytes_short else "--ctx-size may ask for more"
-        log.warning("a session holds %d tokens, the model was trained for %d: %s", info.n_ctx, info.n_ctx_train, cause)
+        holder = "a text to embed" if info.only_embeds else "a session"
+        log.warning("%s holds %d tokens, the model was trained for %d: %s", holder, info.n_ctx, info.n_ctx_train, cause)
 
 
 _HOW_TO_TRY = """\
   Try it:  curl -N {url}/v1/chat/completions -H 'content-type: application/json' \\
              -d '{{"messages":[{{"role":"user","content":"hello"}}],"stream":true,"session_id":"a"}}'
   or:      llmctl chat"""
+
+_HOW_TO_EMBED = """\
+  Try it:  curl {url}/v1/embeddings -H 'content-type: application/json' -d '{{"input":["hello"]}}'"""
 
 
 if __name__ == "__main__":

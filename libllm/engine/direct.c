@@ -93,6 +93,9 @@ int llm_session_open(llm_engine *engine, const char *name, llm_session **out)
     if (name == NULL || !is_name(name)) {
         return LLM_INVALID;
     }
+    if (engine->model->info.memory == LLM_MEMORY_NONE) {
+        return LLM_NO_GENERATION;
+    }
     session *known = name[0] != '\0' ? places_next(&engine->places, 0, name, strlen(name), NULL) : NULL;
     llm_session *d = known != NULL ? find_open(engine, known) : NULL;
     if (d != NULL) {

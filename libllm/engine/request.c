@@ -71,6 +71,9 @@ static void open_cuts(request *r, const model *m, const wire_command *command)
 
 static int fill(request *r, const model *m, const wire_command *command)
 {
+    if (m->info.memory == LLM_MEMORY_NONE) {
+        return LLM_NO_GENERATION;
+    }
     if (command->n_prompt >= m->info.n_ctx) {
         return LLM_CONTEXT_LENGTH;
     }

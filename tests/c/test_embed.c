@@ -9,14 +9,16 @@
 enum { N_CTX = 1024, N_TEXTS = 40, N_MAX = 4096 };
 
 static const char *models;
-static const char *const files[] = {"tiny-embed-last.gguf", "tiny-embed-mean.gguf", "sim:dense,embed=24"};
+static const char *const files[] = {"tiny-embed-last.gguf", "tiny-embed-mean.gguf", "tiny-bert.gguf",
+                                    "tiny-nomic-bert.gguf", "sim:dense,embed=24",   "sim:none,embed=24"};
 
 static llm_engine *opened(const char *file)
 {
     char path[512], error[512] = "";
     snprintf(path, sizeof path, strncmp(file, "sim:", 4) == 0 ? "%s%s" : "%s/%s",
              strncmp(file, "sim:", 4) == 0 ? "" : models, file);
-    llm_engine_options options = {.model = path, .n_sessions = 2, .n_scratch = 1, .n_ctx = N_CTX, .n_threads = 1};
+    const uint32_t n_ctx = strstr(file, "bert") != NULL ? 0 : N_CTX;
+    llm_engine_options options = {.model = path, .n_sessions = 2, .n_scratch = 1, .n_ctx = n_ctx, .n_threads = 1};
     llm_engine *engine = NULL;
     if (llm_engine_open(&options, &engine, error, sizeof error) != LLM_OK) {
         printf("%s\n", error);
@@ -92,7 +94,7 @@ static void beside_others_as_alone(void)
     for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
         llm_engine *engine = opened(files[f]);
         const llm_info info = info_of(engine);
-        CHECK(info.n_embedding > 0 && info.n_embedding <= N_MAX && info.n_embedding_tokens > 512);
+        CHECK(info.n_embedding > 0 && info.n_embedding <= N_MAX && info.n_embedding_tokens >= 512);
         texts *t = texts_made(info.n_embedding_tokens);
         CHECK(t != NULL);
         const uint32_t n_calls = embed_all(engine, t->tokens, t->n_tokens, t->together);

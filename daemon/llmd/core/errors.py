@@ -40,6 +40,7 @@ CODES: dict[str, Kind] = {
     "template_failed": Kind(400, INVALID, "The model's chat template could not be rendered for these messages."),
     "previous_response_not_found": Kind(400, INVALID, "The response to go on with was not stored, or is no longer."),
     "no_embeddings": Kind(400, INVALID, "This model makes no embeddings."),
+    "no_generation": Kind(400, INVALID, "This model makes embeddings and generates nothing."),
     "invalid_token": Kind(400, INVALID, "A token id is outside the model's vocabulary."),
     "invalid_api_key": Kind(401, AUTHENTICATION, "No valid API key was given: send Authorization: Bearer KEY."),
     "admin_required": Kind(403, PERMISSION, "This needs an admin key, or the unix socket."),

@@ -95,7 +95,12 @@ class EngineInfo:
     @property
     def has_checkpoints(self) -> bool:
         """Its memory cannot be cut back to any prefix, so states are kept where others may go on."""
-        return bool(self.memory != MEMORY_WORDS[lib.LLM_MEMORY_DENSE])
+        return not self.only_embeds and bool(self.memory != MEMORY_WORDS[lib.LLM_MEMORY_DENSE])
+
+    @property
+    def only_embeds(self) -> bool:
+        """It generates nothing, so that there are no sessions."""
+        return bool(self.memory == MEMORY_WORDS[lib.LLM_MEMORY_NONE])
 
     @property
     def kv_bytes_short(self) -> int:
@@ -138,7 +143,7 @@ def _field_of(message: str, status: int) -> str:
 
 def _check_template(pointer: Any, given: str | None) -> None:
     """Without a template every chat request is refused: a mistake when one was given, else a property of the model."""
-    if info_of(pointer).has_chat_template:
+    if info_of(pointer).has_chat_template or (given is None and info_of(pointer).only_embeds):
         return
     if given is None:
         log.warning("chat requests will be refused: %s", _template_trouble(pointer))

@@ -26,6 +26,7 @@ from .stream import Stream
 from .writer import Writer, Writing
 
 SESSION_HEADER = "X-LLM-Session-Id"
+_EMBEDDING = "ask POST /v1/embeddings, /embedding or /api/embed"
 
 Reader = Callable[[web.Request], Awaitable[tuple[Asked, Writing] | web.Response]]
 """A dialect's: what a request asks, and in which words it is answered; or the answer, where nothing is to be generated.
@@ -39,6 +40,8 @@ async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
     """The whole life of a request for answers."""
     state, owner = request.app[STATE], request[FACTS].caller.owner
     with state.admission.entered(owner):  # without room its body is not even read
+        if state.engine.info.only_embeds:
+            raise ApiError("no_generation", f"{state.model_id} makes embeddings and generates nothing: {_EMBEDDING}.")
         async with in_time(request):
             found = await read(request)
             if isinstance(found, web.Response):

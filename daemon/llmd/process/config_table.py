@@ -53,7 +53,7 @@ class Config:
         MODEL,
         "PATH",
         "GGUF file to serve, or a simulated model: sim:dense, sim:window, sim:recurrent, "
-        "sim:hybrid (default: the embedded model)",
+        "sim:hybrid, sim:none (default: the embedded model)",
     )
     model_id: str = option(
         "", text, "a name", MODEL, "NAME", "name of the model in answers (default: the model's own name)"
@@ -120,7 +120,8 @@ class Config:
         "0 to 16777216 tokens; 0 is the model's own",
         SESSIONS,
         "N",
-        "tokens one session may hold; 0: what the model was trained for, at most 131072, and what --kv-memory pays for",
+        "tokens one session may hold, or one text to embed where the model only embeds; 0: what the model was trained "
+        "for, at most 131072 (8192 of a text), and what --kv-memory pays for",
         "tokens",
     )
     max_sessions: int = option(

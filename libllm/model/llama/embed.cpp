@@ -1,8 +1,10 @@
-/* Embeddings: a second context over the same weights, made when it is first asked for. Any thread; one call works at a time.
+/* Embeddings: a second context over the same weights, made when it is first asked for; or the only one, made at the start,
+ * of a model that does nothing else. Any thread; one call works at a time.
  *
  * Where the last token's state is the text's (pooling "last") and attention looks back only, a text is consumed like a
  * prompt, and embeddings are asked for after the last token of each: llama.cpp computes logits with every embedding, which
- * takes a vocabulary's room each time. Otherwise all tokens of a batch go through in one piece, and pay for that. */
+ * takes a vocabulary's room each time. Otherwise all tokens of a batch go through in one piece, and pay for that: each
+ * looks at all of them, those of other texts, too. */
 #include <algorithm>
 #include <cstring>
 #include <new>
@@ -14,8 +16,9 @@ namespace {
 
 constexpr uint32_t TEXTS_MAX = 16;    /* of one batch */
 constexpr uint32_t STEP_TOKENS = 512; /* of one call, where a text may be consumed in several */
-constexpr uint32_t TOKENS_MAX = 8192; /* of one batch */
+constexpr uint32_t TOKENS_MAX = 8192; /* of one batch; more of a text where that is asked for */
 constexpr uint32_t TOKENS_MIN = 512;
+constexpr uint32_t TOKENS_TOGETHER = 512; /* of several texts in one piece */
 constexpr uint64_t STATE_BYTES_MAX = 512u << 20;
 constexpr uint64_t LOGITS_BYTES_MAX = 256u << 20; /* where there are some for every token */
 
@@ -53,18 +56,51 @@ struct texts {
     uint32_t n;
 };
 
-bool is_stepwise(const model_llama *m)
+/* Those whose context llama.cpp gives no memory, and that are made for embeddings. */
+const char *const ONLY_EMBEDDING[] = {"bert",         "modern-bert",  "nomic-bert", "nomic-bert-moe", "neo-bert",
+                                      "jina-bert-v2", "jina-bert-v3", "eurobert",   "gemma-embedding"};
+
+bool is_only_embedding(const model_llama *m)
+{
+    return m->info.memory == LLM_MEMORY_NONE;
+}
+
+/* "": the file does not say. */
+std::string fact_of(const model_llama *m, const char *name)
 {
     char text[16] = "";
-    const std::string key = std::string(m->info.arch) + ".attention.causal";
-    const bool looks_back =
-        llama_model_meta_val_str(m->weights, key.c_str(), text, sizeof text) < 0 || strcmp(text, "false") != 0;
+    const std::string key = std::string(m->info.arch) + "." + name;
+    return llama_model_meta_val_str(m->weights, key.c_str(), text, sizeof text) < 0 ? "" : text;
+}
+
+bool is_stepwise(const model_llama *m)
+{
+    const bool looks_back = !is_only_embedding(m) && fact_of(m, "attention.causal") != "false";
     return looks_back && m->embedder.pooling == LLAMA_POOLING_TYPE_LAST;
 }
 
-/* Of the host, where the context comes to lie there; llama.cpp asks a device itself. */
+/* Why no embedding of a text comes of what the file says; "": one does. */
+std::string pooling_trouble(const std::string &pooling)
+{
+    if (pooling.empty()) {
+        return "the file does not say how the states of its tokens become the embedding of a text (pooling_type)";
+    }
+    switch (strtol(pooling.c_str(), nullptr, 10)) {
+    case LLAMA_POOLING_TYPE_MEAN:
+    case LLAMA_POOLING_TYPE_CLS:
+    case LLAMA_POOLING_TYPE_LAST: return "";
+    case LLAMA_POOLING_TYPE_RANK: return "it ranks pairs of texts and makes no embeddings; choose an embedding model";
+    default: return "it makes vectors of tokens and none of a text (pooling_type " + pooling + ")";
+    }
+}
+
+/* Of the host, where the context comes to lie there; llama.cpp asks a device itself. Of a model that only embeds it was
+ * asked for at the start. */
 bool has_memory(const model_llama *m)
 {
+    if (is_only_embedding(m)) {
+        return true;
+    }
     const uint64_t n_tokens = m->info.n_embedding_tokens;
     const uint64_t n_outputs = is_stepwise(m) ? TEXTS_MAX : n_tokens;
     const uint64_t cell_bytes = m->cost.of(1);
@@ -72,25 +108,33 @@ bool has_memory(const model_llama *m)
     return strcmp(m->info.backend, "CPU") != 0 || needed < model_llama_memory_free();
 }
 
+/* Without flash attention the scores of all tokens for all tokens lie in memory: too many of long texts. */
+llama_context_params context_params(const model_llama *m)
+{
+    llama_context_params p = llama_context_default_params();
+    const bool stepwise = is_stepwise(m);
+    p.n_ctx = model_llama_padded(m->info.n_embedding_tokens); /* its graph is made for whole shares of TEXTS_MAX */
+    p.n_batch = stepwise ? std::min(STEP_TOKENS, p.n_ctx) : p.n_ctx;
+    p.n_ubatch = p.n_batch;
+    p.n_seq_max = TEXTS_MAX;
+    p.n_outputs_max = stepwise ? TEXTS_MAX : 0;
+    p.n_threads = is_only_embedding(m) ? m->info.n_threads : std::max(1, m->info.n_threads / 2); /* beside decoding */
+    p.n_threads_batch = p.n_threads;
+    p.flash_attn_type =
+        is_only_embedding(m) && !m->is_exact ? LLAMA_FLASH_ATTN_TYPE_AUTO : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    p.kv_unified = true;
+    p.swa_full = true;
+    p.embeddings = true;
+    p.no_perf = true;
+    return p;
+}
+
 llama_context *context_open(model_llama *m)
 {
     if (!has_memory(m)) {
         return nullptr;
     }
-    llama_context_params p = llama_context_default_params();
-    const bool stepwise = is_stepwise(m);
-    p.n_ctx = m->info.n_embedding_tokens;
-    p.n_batch = stepwise ? std::min(STEP_TOKENS, p.n_ctx) : p.n_ctx;
-    p.n_ubatch = p.n_batch;
-    p.n_seq_max = TEXTS_MAX;
-    p.n_outputs_max = stepwise ? TEXTS_MAX : 0;
-    p.n_threads = std::max(1, m->info.n_threads / 2); /* beside the decode thread's */
-    p.n_threads_batch = p.n_threads;
-    p.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    p.kv_unified = true;
-    p.swa_full = true;
-    p.embeddings = true;
-    p.no_perf = true;
+    const llama_context_params p = context_params(m);
     llama_context *context = llama_init_from_model(m->weights, p);
     if (context != nullptr) {
         m->embedder.threads.open(p.n_threads);
@@ -154,9 +198,11 @@ bool embed(const model_llama *m, const texts &t, float *out)
 /* Of the first texts, as many as fit; at least one. */
 uint32_t n_fitting(const model_llama *m, const uint32_t *n_tokens, uint32_t n_texts)
 {
-    uint64_t sum = 0;
-    uint32_t n = 0;
-    while (n < std::min(n_texts, TEXTS_MAX) && sum + n_tokens[n] <= m->info.n_embedding_tokens) {
+    const uint32_t most = m->info.n_embedding_tokens;
+    const uint32_t together = is_stepwise(m) ? most : std::min(most, TOKENS_TOGETHER);
+    uint64_t sum = n_tokens[0];
+    uint32_t n = 1;
+    while (n < std::min(n_texts, TEXTS_MAX) && sum + n_tokens[n] <= together) {
         sum += n_tokens[n++];
     }
     return n;
@@ -170,19 +216,42 @@ void drop_context(model_llama *m)
 
 } // namespace
 
+bool model_llama_only_embeds(const char *arch)
+{
+    const auto is_arch = [arch](const char *name) { return strcmp(name, arch) == 0; };
+    return std::any_of(std::begin(ONLY_EMBEDDING), std::end(ONLY_EMBEDDING), is_arch);
+}
+
+void model_llama_embedder_open(model_llama *m, const model_options &o, const llama_model_params &weights)
+{
+    const std::string pooling = fact_of(m, "pooling_type"), trouble = pooling_trouble(pooling);
+    if (!trouble.empty()) {
+        throw std::runtime_error(trouble);
+    }
+    m->embedder.pooling = static_cast<int>(strtol(pooling.c_str(), nullptr, 10));
+    m->info.n_threads = o.n_threads > 0 ? o.n_threads : model_llama_cores();
+    m->info.n_embedding = static_cast<uint32_t>(llama_model_n_embd_out(m->weights));
+    const uint32_t n_wished = o.n_ctx != 0 ? m->info.n_ctx : std::min(m->info.n_ctx, TOKENS_MAX);
+    const uint32_t n_tokens = model_llama_text_plan(o.path, weights, context_params(m), {n_wished, o.n_ctx != 0, 0, 0});
+    m->info.n_ctx = m->info.n_embedding_tokens = n_tokens;
+    m->embedder.context = context_open(m);
+    const int32_t token = 0;
+    const uint32_t n = 1;
+    std::vector<float> vector(m->info.n_embedding);
+    if (m->embedder.context == nullptr || !embed(m, {&token, &n, 1}, vector.data())) {
+        const std::string cause = model_llama_log_cause();
+        throw std::runtime_error(cause.empty() ? "its first pass failed" : cause);
+    }
+}
+
 void model_llama_embedding_facts(model_llama *m)
 {
-    char text[16] = "";
-    const std::string key = std::string(m->info.arch) + ".pooling_type";
+    const std::string pooling = fact_of(m, "pooling_type");
     const bool attends_only = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
-    if (!attends_only || llama_model_meta_val_str(m->weights, key.c_str(), text, sizeof text) < 0) {
+    if (!attends_only || !pooling_trouble(pooling).empty()) {
         return;
     }
-    const long pooling = strtol(text, nullptr, 10);
-    if (pooling != LLAMA_POOLING_TYPE_MEAN && pooling != LLAMA_POOLING_TYPE_CLS && pooling != LLAMA_POOLING_TYPE_LAST) {
-        return;
-    }
-    m->embedder.pooling = static_cast<int>(pooling);
+    m->embedder.pooling = static_cast<int>(strtol(pooling.c_str(), nullptr, 10));
     const uint64_t cell_bytes = std::max<uint64_t>(1, m->cost.of(1));
     const uint64_t by_state = STATE_BYTES_MAX / cell_bytes;
     const uint64_t by_logits = is_stepwise(m) ? TOKENS_MAX : LOGITS_BYTES_MAX / (sizeof(float) * m->info.n_vocab);

@@ -48,7 +48,7 @@ bool batch_is_valid(model_llama *m, const model_batch *b)
     uint32_t n_outputs = 0;
     for (uint32_t i = 0; i < b->n; i++) {
         const uint16_t seq = b->seqs[i];
-        if (seq >= m->info.n_seq || b->tokens[i] < 0 || static_cast<uint32_t>(b->tokens[i]) >= m->info.n_vocab) {
+        if (!m->has(seq) || b->tokens[i] < 0 || static_cast<uint32_t>(b->tokens[i]) >= m->info.n_vocab) {
             return false;
         }
         if (i == 0 || seq != b->seqs[i - 1]) {
@@ -189,7 +189,7 @@ float *op_logits(model *base, uint32_t i)
 uint32_t op_rewind_floor(const model *base, uint16_t seq)
 {
     const model_llama *m = self(base);
-    if (seq >= m->info.n_seq) {
+    if (!m->has(seq)) {
         return 1;
     }
     const uint32_t position = m->positions[seq];
@@ -213,7 +213,7 @@ uint32_t op_rewind_floor(const model *base, uint16_t seq)
 bool op_rewind(model *base, uint16_t seq, uint32_t k)
 {
     model_llama *m = self(base);
-    if (seq >= m->info.n_seq || k == 0 || k > m->positions[seq] || k < op_rewind_floor(base, seq)) {
+    if (!m->has(seq) || k == 0 || k > m->positions[seq] || k < op_rewind_floor(base, seq)) {
         return false;
     }
     if (k == m->positions[seq]) {
@@ -236,7 +236,7 @@ bool op_rewind(model *base, uint16_t seq, uint32_t k)
 void op_clear(model *base, uint16_t seq)
 {
     model_llama *m = self(base);
-    if (seq >= m->info.n_seq) {
+    if (!m->has(seq)) {
         return;
     }
     try {
@@ -256,7 +256,7 @@ uint64_t op_used_bytes(const model *base)
 uint32_t op_position(const model *base, uint16_t seq)
 {
     const model_llama *m = self(base);
-    return seq < m->info.n_seq ? m->positions[seq] : 0;
+    return m->has(seq) ? m->positions[seq] : 0;
 }
 
 /* ---- text: any thread ---------------------------------------------------------------------------------------------- */

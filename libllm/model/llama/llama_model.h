@@ -69,11 +69,19 @@ class model_llama_threads {
 
 /* What embeds: embed.cpp. */
 struct model_llama_embedder {
-    std::mutex turn;                  /* of who uses the context */
-    llama_context *context = nullptr; /* NULL: nobody has asked for embeddings yet */
+    std::mutex turn; /* of who uses the context */
+    llama_context *context =
+        nullptr; /* NULL: nobody has asked for embeddings yet, of a model that does not only embed */
     model_llama_threads threads;
     int pooling = 0; /* llama_pooling_type; fixed */
 };
+
+constexpr uint32_t MODEL_LLAMA_CELLS_STEP = 256; /* llama.cpp's own padding of a context */
+
+inline uint32_t model_llama_padded(uint32_t n)
+{
+    return (n + MODEL_LLAMA_CELLS_STEP - 1) / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP;
+}
 
 /* What sequences take of the memory: so much for each token, and more for each of the last ones where some layers keep
  * only these. */
@@ -91,8 +99,8 @@ struct model_llama_cost {
 /* Owned by whoever opened it; sequences belong to one thread (model.h). */
 struct model_llama final : model {
     llama_model *weights = nullptr;
-    llama_context *context = nullptr;
-    llama_memory_t memory = nullptr; /* inside context */
+    llama_context *context = nullptr; /* NULL: it only embeds */
+    llama_memory_t memory = nullptr;  /* inside context */
     model_llama_threads threads;
     const llama_vocab *vocab = nullptr;
     std::string template_source; /* empty: none */
@@ -117,6 +125,11 @@ struct model_llama final : model {
     std::vector<uint8_t> is_touched;
     const model_batch *running = nullptr; /* the batch of the call in hand */
 
+    bool has(uint16_t seq) const /* a model that only embeds has none */
+    {
+        return context != nullptr && seq < info.n_seq;
+    }
+
     ~model_llama();
 };
 
@@ -134,7 +147,12 @@ model_result model_llama_state_load(model *base, uint16_t seq, model_state_kind 
 
 /* ---- embed.cpp ----------------------------------------------------------------------------------------------------- */
 
-void model_llama_embedding_facts(model_llama *m); /* of a model whose other facts are there */
+bool model_llama_only_embeds(const char *arch);   /* looks at whole texts and keeps nothing of them */
+void model_llama_embedding_facts(model_llama *m); /* of a model that does more, whose other facts are there */
+
+/* Of one that only embeds: facts, context, and a first pass. Throws model_llama_no_room, or std::runtime_error with what
+ * the model lacks. */
+void model_llama_embedder_open(model_llama *m, const model_options &o, const llama_model_params &weights);
 int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, float *out,
                       uint32_t *n_done);
 
@@ -190,6 +208,11 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
  * the text when one sequence alone would exceed the budget. */
 model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model_params &weights,
                                              const llama_context_params &params, const model_llama_wish &wish);
+
+/* Tokens of one text that a context of these `params`, which looks at all of it at once, has memory for: as many as
+ * wish.n_ctx where that is asked for. Throws as model_llama_cells_plan. */
+uint32_t model_llama_text_plan(const char *path, const llama_model_params &weights, llama_context_params params,
+                               const model_llama_wish &wish);
 
 /* Throws model_llama_no_room when a model of so many bytes is larger than the memory of the host and of these devices. */
 void model_llama_size_check(uint64_t model_bytes, const std::vector<ggml_backend_dev_t> &devices);

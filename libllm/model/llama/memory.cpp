@@ -13,7 +13,6 @@
 
 namespace {
 
-constexpr uint32_t CELLS_STEP = 256; /* llama.cpp's own padding */
 constexpr uint32_t CELLS_MAX = 1u << 30;
 constexpr double HOST_SHARE = 0.4; /* of the free memory, when no budget is given: other processes want some too */
 constexpr double DEVICE_SHARE = 0.9;
@@ -39,6 +38,12 @@ uint64_t state_bytes(const measure &m)
     return bytes;
 }
 
+/* Of the i-th device; the host is the last one. */
+uint64_t free_of(const measure &m, size_t i)
+{
+    return i + 1 == m.size() ? model_llama_memory_free() : static_cast<uint64_t>(std::max<int64_t>(0, m[i].free));
+}
+
 /* What the state may take on each device; the host is the last one. Weights are loaded already: on a device they are no
  * longer part of what is free, in host memory they are mapped and count as free although they are needed. */
 std::vector<uint64_t> budgets_of(const measure &m)
@@ -46,8 +51,7 @@ std::vector<uint64_t> budgets_of(const measure &m)
     std::vector<uint64_t> out;
     for (size_t i = 0; i < m.size(); i++) {
         const bool is_host = i + 1 == m.size();
-        const uint64_t available =
-            is_host ? model_llama_memory_free() : static_cast<uint64_t>(std::max<int64_t>(0, m[i].free));
+        const uint64_t available = free_of(m, i);
         const uint64_t needed = m[i].compute + (is_host ? m[i].model : 0);
         const uint64_t left = available > needed ? available - needed : 0;
         out.push_back(static_cast<uint64_t>(static_cast<double>(left) * (is_host ? HOST_SHARE : DEVICE_SHARE)));
@@ -66,7 +70,7 @@ uint32_t cells_within(uint64_t budget, uint32_t n_low, uint64_t bytes_low, uint3
     }
     const double per_cell = static_cast<double>(bytes_high - bytes_low) / (n_high - n_low);
     const double n = n_low + static_cast<double>(budget - bytes_low) / per_cell;
-    return std::max(n_low, static_cast<uint32_t>(n) / CELLS_STEP * CELLS_STEP);
+    return std::max(n_low, static_cast<uint32_t>(n) / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP);
 }
 
 /* Not even the smallest pool: better a sentence at start than the kernel's OOM killer later. */
@@ -75,8 +79,7 @@ void check_fits(const measure &smallest)
     for (size_t i = 0; i < smallest.size(); i++) {
         const bool is_host = i + 1 == smallest.size();
         const common_device_memory_data &device = smallest[i];
-        const uint64_t available =
-            is_host ? model_llama_memory_free() : static_cast<uint64_t>(std::max<int64_t>(0, device.free));
+        const uint64_t available = free_of(smallest, i);
         const uint64_t needed = device.context + device.compute;
         if (device.context > 0 && needed > available) {
             char text[192];
@@ -102,11 +105,6 @@ template <typename... Values> [[noreturn]] void no_room(const char *format, Valu
     throw model_llama_no_room(text);
 }
 
-uint32_t padded(uint32_t n)
-{
-    return (n + CELLS_STEP - 1) / CELLS_STEP * CELLS_STEP;
-}
-
 /* Of two contexts: bytes grow in a straight line with the cells; those of a window stop at its size, which llama.cpp makes
  * n_window and a batch, padded. */
 model_llama_cost cost_of(const measure &low, const measure &high, uint32_t n_low, uint32_t n_high, uint32_t n_streams,
@@ -114,7 +112,7 @@ model_llama_cost cost_of(const measure &low, const measure &high, uint32_t n_low
 {
     const uint64_t grown = state_bytes(high) - state_bytes(low);
     model_llama_cost cost;
-    cost.n_window_tokens = wish.n_window > 0 ? padded(wish.n_window + n_batch) : 0;
+    cost.n_window_tokens = wish.n_window > 0 ? model_llama_padded(wish.n_window + n_batch) : 0;
     if (n_streams == 1 || cost.n_window_tokens == 0 || cost.n_window_tokens >= n_high) {
         cost.n_window_tokens = 0;
         cost.token_bytes = grown / n_streams / (n_high - n_low);
@@ -142,6 +140,20 @@ uint32_t tokens_for(const model_llama_cost &cost, uint64_t budget, uint32_t n_ma
         }
     }
     return least;
+}
+
+/* The device that has too little for a context, or one behind the last. */
+size_t short_of(const measure &m, bool may_take_all)
+{
+    const auto is_short = [&](size_t i) {
+        const double share = may_take_all ? 1 : i + 1 == m.size() ? HOST_SHARE : DEVICE_SHARE;
+        return static_cast<double>(m[i].context + m[i].compute) > share * static_cast<double>(free_of(m, i));
+    };
+    size_t i = 0;
+    while (i < m.size() && !is_short(i)) {
+        i++;
+    }
+    return i;
 }
 
 /* The limit of this process (ulimit -v), or a machine that promises no more memory than it has. */
@@ -184,10 +196,11 @@ void share_out(const model_llama_wish &wish, const common_device_memory_data &le
                 mib(out->budget), mib(least.compute), mib(n_free));
     }
     const uint32_t n_one = tokens_for(out->cost, out->budget, wish.n_ctx);
-    out->n_ctx = wish.is_asked || n_one == wish.n_ctx ? wish.n_ctx : n_one / CELLS_STEP * CELLS_STEP;
-    if (out->n_ctx < std::min(wish.n_ctx, CELLS_STEP)) {
+    out->n_ctx =
+        wish.is_asked || n_one == wish.n_ctx ? wish.n_ctx : n_one / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP;
+    if (out->n_ctx < std::min(wish.n_ctx, MODEL_LLAMA_CELLS_STEP)) {
         no_room("%llu MiB for the KV cache (--kv-memory) are enough for %u tokens; it takes %u at least",
-                mib(out->budget), n_one, CELLS_STEP);
+                mib(out->budget), n_one, MODEL_LLAMA_CELLS_STEP);
     }
 }
 
@@ -280,13 +293,31 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
     return {n, state_bytes(measure_at(path, weights, params, n))};
 }
 
+uint32_t model_llama_text_plan(const char *path, const llama_model_params &weights, llama_context_params params,
+                               const model_llama_wish &wish)
+{
+    for (uint32_t n = wish.n_ctx;; n /= 2) {
+        params.n_batch = params.n_ubatch = model_llama_padded(n);
+        const measure m = measure_at(path, weights, params, model_llama_padded(n));
+        const size_t i = short_of(m, wish.is_asked);
+        if (i == m.size()) {
+            return n;
+        }
+        if (wish.is_asked || n < 2 * MODEL_LLAMA_CELLS_STEP) {
+            no_room("a text of %u tokens (--ctx-size) needs %llu MiB of %s memory, but %llu MiB are free", n,
+                    mib(m[i].context + m[i].compute), i + 1 == m.size() ? "host" : "device", mib(free_of(m, i)));
+        }
+    }
+}
+
 model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model_params &weights,
                                              const llama_context_params &params, const model_llama_wish &wish)
 {
     const uint32_t n_seq = params.n_seq_max;
     const uint32_t n_streams = params.kv_unified ? 1 : n_seq;
-    const uint32_t n_low = CELLS_STEP;
-    const uint32_t n_high = std::clamp(padded(wish.n_ctx), 2 * n_low, std::max(N_SAMPLE, padded(2 * wish.n_window)));
+    const uint32_t n_low = MODEL_LLAMA_CELLS_STEP;
+    const uint32_t n_high = std::clamp(model_llama_padded(wish.n_ctx), 2 * n_low,
+                                       std::max(N_SAMPLE, model_llama_padded(2 * wish.n_window)));
     const measure low = measure_at(path, weights, params, n_low * n_streams);
     const measure high = measure_at(path, weights, params, n_high * n_streams);
     model_llama_reserve out = {};
@@ -295,21 +326,23 @@ model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model
     const uint64_t deep = std::max(high.back().compute, low.back().compute);
     const uint64_t compute_bytes = (deep - low.back().compute) / (n_high - n_low); /* of a token's depth */
     const auto reserved = [&](uint32_t n_ctx) {
-        return out.cost.fixed_bytes + low.back().compute + compute_bytes * n_ctx + n_seq * out.cost.of(padded(n_ctx));
+        return out.cost.fixed_bytes + low.back().compute + compute_bytes * n_ctx +
+               n_seq * out.cost.of(model_llama_padded(n_ctx));
     };
     while (!has_addresses(reserved(out.n_ctx))) {
-        if (wish.is_asked || out.n_ctx < 2 * CELLS_STEP) {
+        if (wish.is_asked || out.n_ctx < 2 * MODEL_LLAMA_CELLS_STEP) {
             no_room("%u sessions of %u tokens (--ctx-size) need %llu MiB of addresses, more than this process may have",
                     n_seq, out.n_ctx, mib(reserved(out.n_ctx)));
         }
         out.n_ctx /= 2;
     }
     out.budget = std::min(out.budget, out.cost.fixed_bytes + n_seq * out.cost.of(out.n_ctx));
-    const uint64_t all = static_cast<uint64_t>(padded(out.n_ctx)) * n_seq;
+    const uint64_t all = static_cast<uint64_t>(model_llama_padded(out.n_ctx)) * n_seq;
     out.n_tokens = tokens_for(out.cost, out.budget, static_cast<uint32_t>(std::min<uint64_t>(all, CELLS_MAX)));
     out.n_pool = static_cast<uint32_t>(std::min<uint64_t>(all, CELLS_MAX));
     if (n_streams == 1 && n_seq > 1) { /* one pool: it has no more cells than the budget pays for */
-        out.n_pool = std::max(padded(out.n_ctx), out.n_tokens / CELLS_STEP * CELLS_STEP);
+        out.n_pool =
+            std::max(model_llama_padded(out.n_ctx), out.n_tokens / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP);
         out.n_tokens = out.n_pool;
     }
     return out;

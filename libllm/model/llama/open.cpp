@@ -21,7 +21,6 @@ namespace {
 constexpr uint32_t N_CTX_DEVICE_MAX = 8192; /* where memory is taken at once, or the model does not say what it can */
 constexpr uint32_t N_BATCH_DEFAULT = 512;
 constexpr uint32_t N_BATCH_MIN = 32;
-constexpr uint32_t CELLS_STEP = 256; /* llama.cpp's own padding */
 constexpr uint32_t CELLS_MAX = 1u << 30;
 constexpr uint32_t TOKEN_BYTES_NORMALIZED = 1024; /* for tokenizers that drop text, runs of blanks most of all */
 
@@ -31,27 +30,14 @@ struct refusal : std::runtime_error {
     int status;
 };
 
-uint32_t padded(uint32_t n)
-{
-    return (n + CELLS_STEP - 1) / CELLS_STEP * CELLS_STEP;
-}
-
 /* ---- the file ------------------------------------------------------------------------------------------------------ */
 
-/* Architectures of files that people take for chat models. */
-const char *const EMBEDDING[] = {"bert",      "modern-bert",     "nomic-bert",   "nomic-bert-moe",
-                                 "neo-bert",  "jina-bert-v2",    "jina-bert-v3", "eurobert",
-                                 "t5encoder", "gemma-embedding", "llama-embed"};
-
+/* Of files that people take for chat models. */
 void check_architecture(const std::string &path, const std::string &name)
 {
-    const std::string sentence = "cannot serve the model " + path + ": ";
-    if (std::find(std::begin(EMBEDDING), std::end(EMBEDDING), name) != std::end(EMBEDDING)) {
-        throw refusal(LLM_MODEL_LOAD, sentence + "it makes embeddings and no text; choose a chat model");
-    }
     if (name == "clip") {
-        throw refusal(LLM_MODEL_LOAD, sentence +
-                                          "it is the part of a model that sees or hears (mmproj); name the file with "
+        throw refusal(LLM_MODEL_LOAD, "cannot serve the model " + path +
+                                          ": it is the part of a model that sees or hears (mmproj); name the file with "
                                           "the language model");
     }
 }
@@ -130,11 +116,9 @@ void load(model_llama *m, const model_options &o)
     }
     if (llama_model_has_encoder(m->weights) || !llama_model_has_decoder(m->weights) ||
         llama_model_is_diffusion(m->weights)) {
-        throw refusal(
-            LLM_MODEL_LOAD,
-            std::string("cannot serve the model ") + o.path +
-                ": it does not generate text token by token (a model for embeddings or translation, perhaps); "
-                "choose a chat model");
+        throw refusal(LLM_MODEL_LOAD, std::string("cannot serve the model ") + o.path +
+                                          ": it neither generates text token by token nor makes embeddings of texts (a "
+                                          "model for translation, perhaps); choose another");
     }
     m->vocab = llama_model_get_vocab(m->weights);
     try {
@@ -235,6 +219,9 @@ std::string backend_of(const model_options &o)
 /* A hybrid with a window is hybrid: its running state already forbids every rewind. */
 llm_memory memory_of(const model_llama *m)
 {
+    if (model_llama_only_embeds(metadata(m, "general.architecture").c_str())) {
+        return LLM_MEMORY_NONE;
+    }
     if (llama_model_is_recurrent(m->weights)) {
         return LLM_MEMORY_RECURRENT;
     }
@@ -301,7 +288,8 @@ void fill_info(model_llama *m, const model_options &o)
     info.n_seq = o.n_seq;
     info.memory = memory_of(m);
     info.n_window = static_cast<uint32_t>(std::max(0, llama_model_n_swa(m->weights)));
-    info.checkpoint = info.memory == LLM_MEMORY_DENSE       ? MODEL_CHECKPOINT_NONE
+    const bool is_cut = info.memory == LLM_MEMORY_DENSE || info.memory == LLM_MEMORY_NONE;
+    info.checkpoint = is_cut                                ? MODEL_CHECKPOINT_NONE
                       : info.memory == LLM_MEMORY_RECURRENT ? MODEL_CHECKPOINT_WHOLE
                                                             : MODEL_CHECKPOINT_ATTACHED;
     info.n_params = llama_model_n_params(m->weights);
@@ -332,9 +320,10 @@ bool wants_streams(const model_llama *m, const model_options &o)
 llama_context_params context_params(const model_llama *m, const model_options &o)
 {
     llama_context_params p = llama_context_default_params();
-    const uint64_t wished = static_cast<uint64_t>(padded(m->info.n_ctx)) * o.n_seq;
+    const uint64_t wished = static_cast<uint64_t>(model_llama_padded(m->info.n_ctx)) * o.n_seq;
     const bool is_fixed = m->info.memory == LLM_MEMORY_RECURRENT && !o.exact; /* no cells: the size means nothing */
-    p.n_ctx = is_fixed ? padded(m->info.n_ctx) : static_cast<uint32_t>(std::min<uint64_t>(wished, CELLS_MAX));
+    p.n_ctx =
+        is_fixed ? model_llama_padded(m->info.n_ctx) : static_cast<uint32_t>(std::min<uint64_t>(wished, CELLS_MAX));
     p.n_batch = std::max({o.n_batch == 0 ? N_BATCH_DEFAULT : o.n_batch, N_BATCH_MIN, o.n_seq});
     p.n_ubatch = p.n_batch;
     p.n_seq_max = o.n_seq;
@@ -353,7 +342,7 @@ llama_context_params context_params(const model_llama *m, const model_options &o
 void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
 {
     const model_llama_cells cells =
-        model_llama_cells_plan(o.path, weights_params(m, o), *p, padded(m->info.n_ctx), o.kv_bytes_max);
+        model_llama_cells_plan(o.path, weights_params(m, o), *p, model_llama_padded(m->info.n_ctx), o.kv_bytes_max);
     p->n_ctx = cells.n_ctx;
     m->info.n_cells = m->info.memory == LLM_MEMORY_RECURRENT ? UINT32_MAX : cells.n_ctx;
     m->info.state_bytes = cells.state_bytes;
@@ -370,7 +359,7 @@ void size_reserve(model_llama *m, const model_options &o, llama_context_params *
     m->info.state_bytes = reserve.budget;
     const bool has_cells = m->info.memory != LLM_MEMORY_RECURRENT;
     m->info.n_cells = has_cells ? reserve.n_tokens : UINT32_MAX;
-    p->n_ctx = has_cells || !p->kv_unified ? reserve.n_pool : padded(reserve.n_ctx);
+    p->n_ctx = has_cells || !p->kv_unified ? reserve.n_pool : model_llama_padded(reserve.n_ctx);
 }
 
 void size_memory(model_llama *m, const model_options &o, llama_context_params *p)
@@ -386,13 +375,18 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
         m->info.mixed_calls && gpus_of(o).empty(); /* a half-done step leaves running states spoiled */
 }
 
+[[noreturn]] void refuse_room(const std::string &path, const model_llama_no_room &e)
+{
+    throw refusal(LLM_NO_MEMORY, "no memory for the model " + path + ": " + e.what());
+}
+
 void make_context(model_llama *m, const model_options &o)
 {
     llama_context_params p = context_params(m, o);
     try {
         size_memory(m, o, &p);
     } catch (const model_llama_no_room &e) {
-        throw refusal(LLM_NO_MEMORY, std::string("no memory for the model ") + o.path + ": " + e.what());
+        refuse_room(o.path, e);
     } catch (const std::runtime_error &) {
         refuse_load(o.path);
     }
@@ -411,6 +405,20 @@ void make_context(model_llama *m, const model_options &o)
     m->threads.open(m->info.n_threads);
     llama_attach_threadpool(m->context, m->threads.of_ggml(), m->threads.of_ggml());
     llama_set_abort_callback(m->context, model_llama_is_stopped, m);
+}
+
+/* Its only context is the one that embeds. */
+void make_embedder(model_llama *m, const model_options &o)
+{
+    m->info.n_batch = std::max(o.n_batch, N_BATCH_MIN); /* of steps that nobody asks for */
+    m->info.n_outputs_max = o.n_seq + MODEL_OUTPUTS_BESIDE;
+    try {
+        model_llama_embedder_open(m, o, weights_params(m, o));
+    } catch (const model_llama_no_room &e) {
+        refuse_room(o.path, e);
+    } catch (const std::runtime_error &e) {
+        throw refusal(LLM_MODEL_LOAD, std::string("cannot serve the model ") + o.path + ": " + e.what());
+    }
 }
 
 void allocate(model_llama *m)
@@ -478,7 +486,7 @@ void identify(model_llama *m, const model_options &o)
     if (!model_llama_identity(o.path, m->info.identity, &has_long_rope)) {
         throw refusal(LLM_MODEL_LOAD, std::string("cannot read the model ") + o.path + " to its end");
     }
-    const bool is_long = has_long_rope && llama_n_ctx_seq(m->context) > short_rope_tokens(m);
+    const bool is_long = has_long_rope && m->context != nullptr && llama_n_ctx_seq(m->context) > short_rope_tokens(m);
     model_llama_geometry(std::string("llama ") + llama_version() + " k f16 v f16 flash " + (o.exact ? "off" : "auto") +
                              (is_long ? " rope long" : " rope short") +
                              (m->info.shares_cells ? " unified" : " streams " + std::to_string(o.n_seq)),
@@ -510,11 +518,17 @@ std::unique_ptr<model_llama> open_in_steps(const model_options &o)
     m->copies_weights = model_file_may_be_copied(n_bytes, model_llama_memory_free());
     load(m.get(), o);
     fill_info(m.get(), o);
-    make_context(m.get(), o);
-    model_llama_embedding_facts(m.get());
+    if (m->info.memory == LLM_MEMORY_NONE) {
+        make_embedder(m.get(), o);
+    } else {
+        make_context(m.get(), o);
+        model_llama_embedding_facts(m.get());
+    }
     allocate(m.get());
     identify(m.get(), o);
-    warm_up(m.get(), o);
+    if (m->info.memory != LLM_MEMORY_NONE) {
+        warm_up(m.get(), o);
+    }
     loaded_thousandths = 1000;
     return m;
 }

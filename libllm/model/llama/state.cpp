@@ -96,7 +96,7 @@ bool has_cells(const model_llama *m, uint16_t seq, uint32_t k)
 bool model_llama_copy(model *base, uint16_t src, uint16_t dst)
 {
     model_llama *m = self(base);
-    if (src >= m->info.n_seq || dst >= m->info.n_seq || src == dst || m->positions[dst] != 0) {
+    if (!m->has(src) || !m->has(dst) || src == dst || m->positions[dst] != 0) {
         return false;
     }
     try {
@@ -120,7 +120,7 @@ bool model_llama_copy(model *base, uint16_t src, uint16_t dst)
 size_t model_llama_state_bytes(model *base, uint16_t seq, model_state_kind kind)
 {
     model_llama *m = self(base);
-    if (seq >= m->info.n_seq) {
+    if (!m->has(seq)) {
         return 0;
     }
     try {
@@ -135,7 +135,7 @@ size_t model_llama_state_save(model *base, uint16_t seq, model_state_kind kind, 
 {
     model_llama *m = self(base);
     blob_head head = {{MARK[0], MARK[1], MARK[2], MARK[3]}, static_cast<uint32_t>(kind), 0};
-    if (seq >= m->info.n_seq || n_bytes <= sizeof head) {
+    if (!m->has(seq) || n_bytes <= sizeof head) {
         return 0;
     }
     try {
@@ -157,7 +157,7 @@ model_result model_llama_state_load(model *base, uint16_t seq, model_state_kind 
                                     size_t n_bytes)
 {
     model_llama *m = self(base);
-    if (seq >= m->info.n_seq) {
+    if (!m->has(seq)) {
         return MODEL_INVALID;
     }
     try {

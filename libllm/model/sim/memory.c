@@ -180,7 +180,7 @@ static bool token_is_valid(sim_model *m, const model_batch *b, uint32_t i)
 /* The rules of model_batch. */
 static bool batch_is_valid(sim_model *m, const model_batch *b)
 {
-    if (b->n == 0 || b->n > m->base.info.n_batch) {
+    if (m->options.memory == LLM_MEMORY_NONE || b->n == 0 || b->n > m->base.info.n_batch) {
         return false;
     }
     uint32_t n_outputs = 0;

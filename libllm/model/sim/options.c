@@ -140,8 +140,8 @@ static int class_read(part name, llm_memory *out, char *error, size_t error_byte
             return LLM_OK;
         }
     }
-    snprintf(error, error_bytes, "sim:%.*s: unknown memory class; use dense, window, recurrent or hybrid", (int)name.n,
-             name.at);
+    snprintf(error, error_bytes, "sim:%.*s: unknown memory class; use dense, window, recurrent, hybrid or none",
+             (int)name.n, name.at);
     return LLM_INVALID;
 }
 
@@ -150,6 +150,10 @@ static int combination_check(sim_options *o, char *error, size_t error_bytes)
 {
     if (o->window != SIM_UNSET && o->memory != LLM_MEMORY_WINDOW) {
         snprintf(error, error_bytes, "sim: window=%llu: only sim:window has one", (unsigned long long)o->window);
+        return LLM_INVALID;
+    }
+    if (o->memory == LLM_MEMORY_NONE && o->embed == 0) {
+        snprintf(error, error_bytes, "sim: embed=0: sim:none does nothing else; use an integer from 1 to 4096");
         return LLM_INVALID;
     }
     if (o->window == SIM_UNSET) {

@@ -85,6 +85,7 @@ static const model_ops sim_ops = {
 static uint32_t states_per_sequence(const sim_options *o, uint32_t n_ctx)
 {
     switch (o->memory) {
+    case LLM_MEMORY_NONE:
     case LLM_MEMORY_RECURRENT: return 1;
     case LLM_MEMORY_WINDOW: return o->window < n_ctx ? (uint32_t)o->window + 1 : n_ctx + 1;
     default: return n_ctx + 1;
@@ -94,6 +95,7 @@ static uint32_t states_per_sequence(const sim_options *o, uint32_t n_ctx)
 static model_checkpoint_kind checkpoint_of(llm_memory memory)
 {
     switch (memory) {
+    case LLM_MEMORY_NONE:
     case LLM_MEMORY_DENSE: return MODEL_CHECKPOINT_NONE;
     case LLM_MEMORY_RECURRENT: return MODEL_CHECKPOINT_WHOLE;
     default: return MODEL_CHECKPOINT_ATTACHED;
@@ -199,9 +201,10 @@ static bool memory_open(sim_model *m, const char *chat_template)
     m->logits = calloc((size_t)info->n_outputs_max * info->n_vocab, sizeof *m->logits);
     m->row_of = calloc(info->n_batch, sizeof *m->row_of);
     m->own_template = chat_template != NULL ? strdup(chat_template) : NULL;
-    m->chat_template = chat_template != NULL ? m->own_template : sim_chat_template;
+    const char *usual_template = info->memory == LLM_MEMORY_NONE ? NULL : sim_chat_template;
+    m->chat_template = chat_template != NULL ? m->own_template : usual_template;
     if (m->sequences == NULL || m->states == NULL || (has_window && m->attentions == NULL) || m->shared == NULL ||
-        m->logits == NULL || m->row_of == NULL || m->chat_template == NULL) {
+        m->logits == NULL || m->row_of == NULL || (chat_template != NULL && m->own_template == NULL)) {
         return false;
     }
     for (uint32_t i = 0; i < info->n_batch; i++) {

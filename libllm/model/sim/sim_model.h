@@ -1,6 +1,6 @@
 /* model_sim.h: the simulated model, and its manual. Deterministic, without weights; private to model_sim*.c.
  *
- *   sim:CLASS[,option=value...]       CLASS is dense, window, recurrent or hybrid
+ *   sim:CLASS[,option=value...]       CLASS is dense, window, recurrent or hybrid; or none
  *
  * What it is for: every promise about sessions can be tested in milliseconds, because the state of a sequence is a hash
  * chain over exactly the tokens it consumed, the logits follow from the state alone, and any state that is not what the
@@ -11,6 +11,7 @@
  *   window     the states after the last `window` tokens are kept: rewinds within them are exact
  *   recurrent  one state: no rewind
  *   hybrid     a dense part and a recurrent part; they must agree
+ *   none       none: no decode call is valid, and there is no chat template; it embeds
  * A rewind that the class cannot do exactly answers false and leaves a wrong state.
  *
  * Saved states, by class (again what llama.cpp does):

@@ -113,6 +113,8 @@ def _facts(state: State) -> dict[str, Any]:
 
 def _capabilities(state: State) -> list[str]:
     engine = state.engine
+    if engine.info.only_embeds:
+        return ["embedding"]
     found = ["completion"]
     if engine.info.n_embedding:
         found.append("embedding")

@@ -21,7 +21,7 @@ ENGINE = (
     "capacity_exhausted", "queue_full", "overloaded", "kv_cache_full", "no_memory", "shutting_down", "step_failed",
     "torn", "io_error",
 )  # fmt: skip
-GENERATES = (*RENDERS, *ENGINE, "constraint_failed", "cancelled", "slow_reader")
+GENERATES = (*RENDERS, *ENGINE, "no_generation", "constraint_failed", "cancelled", "slow_reader")
 SESSION = ("session_not_found", "ambiguous_session", "invalid_session_id", "invalid_value")
 COMMAND = (*SESSION, *ENGINE, "session_busy")
 STORE = (*COMMAND, "no_state_dir")
