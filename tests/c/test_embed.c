@@ -9,8 +9,9 @@
 enum { N_CTX = 1024, N_TEXTS = 40, N_MAX = 4096 };
 
 static const char *models;
-static const char *const files[] = {"tiny-embed-last.gguf", "tiny-embed-mean.gguf", "tiny-bert.gguf",
-                                    "tiny-nomic-bert.gguf", "sim:dense,embed=24",   "sim:none,embed=24"};
+static const char *const files[] = {"tiny-embed-last.gguf", "tiny-embed-mean.gguf",  "tiny-bert.gguf",
+                                    "tiny-nomic-bert.gguf", "tiny-modern-bert.gguf", "sim:dense,embed=24",
+                                    "sim:none,embed=24"};
 
 static llm_engine *opened(const char *file)
 {

@@ -79,6 +79,7 @@ TINY: tuple[Recipe, ...] = (
 TINY_ENCODERS: dict[str, Encoder] = {
     "tiny-bert": Encoder("bert", n_embd=64, n_layers=3, n_heads=2, n_ff=128, pooling=CLS),
     "tiny-nomic-bert": Encoder("nomic-bert", n_embd=64, n_layers=3, n_heads=2, n_ff=128, pooling=MEAN),
+    "tiny-modern-bert": Encoder("modern-bert", n_embd=64, n_layers=5, n_heads=2, n_ff=128, pooling=CLS, n_window=32),
 }
 """They only embed; their tokenizer is the word pieces of vocabularies.py."""
 

@@ -1,4 +1,6 @@
-"""Encoders, which only embed: bert, with learned positions, and nomic-bert, which turns queries and keys by them."""
+"""Encoders, which only embed: bert, with learned positions; nomic-bert, which turns queries and keys by them; and
+modern-bert, whose layers mostly look at the neighbours of a token, on both sides.
+"""
 
 from dataclasses import dataclass
 
@@ -23,20 +25,21 @@ class Encoder:
     n_ff: int
     pooling: int
     """llama.cpp's number."""
+    n_window: int = 0
+    """Tokens, half of them on each side; modern-bert only."""
 
     @property
     def has_rope(self) -> bool:
-        return self.arch == "nomic-bert"
+        return self.arch != "bert"
 
 
 def plan(shape: Encoder, seed: str, n_vocab: int) -> Plan:
     n = shape.n_embd
-    tensors: list[Tensor] = [_matrix("token_embd", n_vocab, n, n**0.5), _matrix("token_types", N_TEXT_TYPES, n, n**0.5)]
-    if not shape.has_rope:
-        tensors.append(_matrix("position_embd", CONTEXT_LENGTH, n, n**0.5))
-    tensors += _norm(seed, "token_embd_norm", n)
-    for layer in range(shape.n_layers):
-        tensors += _layer(shape, seed, f"blk.{layer}")
+    tensors: list[Tensor] = [_matrix("token_embd", n_vocab, n, n**0.5)]
+    if shape.n_window:
+        tensors += _modern(shape, seed)
+    else:
+        tensors += _classic(shape, seed)
     metadata = {
         "context_length": CONTEXT_LENGTH,
         "block_count": shape.n_layers,
@@ -47,8 +50,33 @@ def plan(shape: Encoder, seed: str, n_vocab: int) -> Plan:
         "attention.causal": False,
         "pooling_type": shape.pooling,
         **({"rope.freq_base": 1000.0} if shape.has_rope else {}),
+        **({"attention.sliding_window": shape.n_window, "rope.freq_base_swa": 100.0} if shape.n_window else {}),
     }
     return Plan(shape.arch, seed, n_vocab, metadata, tensors)
+
+
+def _modern(shape: Encoder, seed: str) -> list[Tensor]:
+    """Norms before what they are for, and no biases."""
+    n = shape.n_embd
+    tensors: list[Tensor] = [_vector(seed, f"{name}_norm.weight", n, 1.0) for name in ("token_embd", "output")]
+    for layer in range(shape.n_layers):
+        prefix = f"blk.{layer}"
+        norms = ("ffn_norm",) if layer == 0 else ("attn_norm", "ffn_norm")
+        tensors += [_vector(seed, f"{prefix}.{name}.weight", n, 1.0) for name in norms]
+        tensors += [_matrix(f"{prefix}.attn_qkv", 3 * n, n, PEAK), _matrix(f"{prefix}.attn_output", n, n)]
+        tensors += [_matrix(f"{prefix}.ffn_up", 2 * shape.n_ff, n), _matrix(f"{prefix}.ffn_down", n, shape.n_ff)]
+    return tensors
+
+
+def _classic(shape: Encoder, seed: str) -> list[Tensor]:
+    n = shape.n_embd
+    tensors: list[Tensor] = [_matrix("token_types", N_TEXT_TYPES, n, n**0.5)]
+    if not shape.has_rope:
+        tensors.append(_matrix("position_embd", CONTEXT_LENGTH, n, n**0.5))
+    tensors += _norm(seed, "token_embd_norm", n)
+    for layer in range(shape.n_layers):
+        tensors += _layer(shape, seed, f"blk.{layer}")
+    return tensors
 
 
 def _layer(shape: Encoder, seed: str, prefix: str) -> list[Tensor]:
