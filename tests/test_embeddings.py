@@ -151,7 +151,7 @@ async def test_the_model_tells_whether_it_embeds(daemon: Daemon, embedding: Daem
     assert (told["n_embedding"], told["n_embedding_tokens"]) == (N, 64)
     assert (without["n_embedding"], without["n_embedding_tokens"]) == (0, 0)
     shown = (await embedding.ask("POST", "/api/show", {})).json
-    assert "embedding" in shown["capabilities"]
+    assert "embedding" in shown["capabilities"] and shown["model_info"]["sim.embedding_length"] == N
 
 
 async def test_a_chat_goes_on_beside_a_long_request(serve: Serve) -> None:

@@ -108,6 +108,7 @@ def _facts(state: State) -> dict[str, Any]:
         "general.parameter_count": info.n_params,
         f"{info.arch}.context_length": info.n_ctx,
         f"{info.arch}.vocab_size": info.n_vocab,
+        **({f"{info.arch}.embedding_length": info.n_embedding} if info.n_embedding else {}),
     }
 
 
