@@ -56,7 +56,7 @@ def test_tools() -> None:
 
 
 def test_tools_that_the_model_cannot_call_are_not_read() -> None:
-    odd = [{"type": "web_search"}, {"type": "custom", "custom": {"name": "x"}}, {"type": "namespace", "tools": [F]}]
+    odd = [{"type": "web_search"}, {"type": "namespace", "tools": [F]}]
     assert chat_prompt(tools=[*odd, G]).tools == TOOLS[1:]
 
 

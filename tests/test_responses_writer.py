@@ -24,7 +24,7 @@ from llmd.core.parts import (
     ToolCallPiece,
     UsedTokens,
 )
-from llmd.dialects.responses.custom_input import CustomInput
+from llmd.dialects.custom_tools import CustomInput
 from llmd.dialects.responses.items import items_of, messages_of
 from llmd.dialects.responses.reader import response_of
 from llmd.dialects.responses.store import ResponseStore

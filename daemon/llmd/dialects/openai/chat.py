@@ -18,7 +18,7 @@ from ...pipeline.prompt import rendered
 from .chat_writer import ChatWriter
 from .parameters import CHAT
 from .reader import chat_of, conversation_of, session_of, written_as
-from .tools import is_legacy
+from .tools import custom_names, is_legacy
 from .wire import ChatCompletionRequest
 
 
@@ -31,7 +31,8 @@ async def _read(request: web.Request) -> tuple[Asked, Writing]:
 
     def made(wanted: ChatCompletionRequest) -> tuple[Asked, Writing]:
         asked = chat_of(wanted, headers)
-        return asked, partial(ChatWriter, is_legacy=is_legacy(wanted), **written_as(wanted, asked))
+        customs = custom_names(wanted)
+        return asked, partial(ChatWriter, is_legacy=is_legacy(wanted), customs=customs, **written_as(wanted, asked))
 
     return await body.read_as(request, ChatCompletionRequest, CHAT.check, made)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +11,16 @@ from msgspec import UNSET
 from ...core.parts import End, Part, ReasoningPart, ToolCallPiece
 from ...http import event_stream
 from ...http.context import State
-from .wire import AssistantMessage, CalledFunction, CalledTool, ChatChoice, ChatCompletion, ChatFinishReason
+from ..custom_tools import CustomInput
+from .wire import (
+    AssistantMessage,
+    CalledCustom,
+    CalledFunction,
+    CalledTool,
+    ChatChoice,
+    ChatCompletion,
+    ChatFinishReason,
+)
 from .writer import FINISH, AnswerWriter, encode_text, text_of
 
 
@@ -23,10 +32,16 @@ class ChatWriter(AnswerWriter):
     _text_closes = b"}"
     _no_text = b'"delta":{}'
 
-    def __init__(self, state: State, *, is_legacy: bool = False, **others: Any) -> None:
-        """`is_legacy`: a call is told as function_call, as it was before there were tools."""
+    def __init__(
+        self, state: State, *, is_legacy: bool = False, customs: frozenset[str] = frozenset(), **others: Any
+    ) -> None:
+        """`is_legacy`: a call is told as function_call, as it was before there were tools; `customs`: names of tools
+        that take a text."""
         super().__init__(state, **others)
         self._is_legacy = is_legacy
+        self._customs = customs
+        self._inputs: dict[int, dict[int, CustomInput]] = {}
+        """Texts that are being told, by answer and call."""
         self._calling: set[int] = set()
         """Answers that have called something."""
 
@@ -35,7 +50,7 @@ class ChatWriter(AnswerWriter):
     def _whole_choice(self, parts: Sequence[Part], end: End) -> ChatChoice:
         text = text_of(parts)
         reasoning = "".join(part.text for part in parts if isinstance(part, ReasoningPart))
-        calls = calls_of(parts)
+        calls = calls_of(parts, self._customs)
         if calls:
             self._calling.add(end.index)
         message = AssistantMessage(
@@ -59,10 +74,27 @@ class ChatWriter(AnswerWriter):
             return self._delta(part.index, b'{"reasoning_content":%b}' % encode_text(part.text))
         if isinstance(part, ToolCallPiece):
             self._calling.add(part.index)
-            if not self._is_legacy:
-                return self._delta(part.index, _piece(part))
-            return self._delta(part.index, _legacy_piece(part)) if part.call == 0 else b""
+            if self._is_legacy:
+                return self._delta(part.index, _legacy_piece(part)) if part.call == 0 else b""
+            inputs = self._inputs.setdefault(part.index, {})
+            if part.name in self._customs:
+                inputs[part.call] = CustomInput()
+            reading = inputs.get(part.call)
+            return self._delta(part.index, _piece(part)) if reading is None else self._custom_piece(part, reading)
         return super()._rare_event(part)
+
+    def _custom_piece(self, piece: ToolCallPiece, reading: CustomInput) -> bytes:
+        text = reading.more(piece.arguments)
+        if piece.name is None:
+            return self._delta(piece.index, _input(piece.call, text)) if text else b""
+        opens = {"index": piece.call, "id": piece.id, "type": "custom", "custom": {"name": piece.name, "input": text}}
+        return self._delta(piece.index, _calls(opens))
+
+    def _finish(self, end: End) -> bytes:
+        """Behind what is still to be told of texts."""
+        rests = [(call, reading.rest()[0]) for call, reading in self._inputs.pop(end.index, {}).items()]
+        told = [self._delta(end.index, _input(call, text)) for call, text in rests if text]
+        return b"".join(told) + super()._finish(end)
 
     def _delta(self, index: int, delta: bytes) -> bytes:
         return self._choice(index) + b'"delta":%b,"finish_reason":null}]}' % delta + event_stream.CLOSES
@@ -81,7 +113,15 @@ def _piece(piece: ToolCallPiece) -> bytes:
     call: dict[str, object] = {"index": piece.call}
     if piece.name is not None:
         call |= {"id": piece.id, "type": "function"}
-    return b'{"tool_calls":[%b]}' % msgspec.json.encode({**call, "function": _function(piece)})
+    return _calls({**call, "function": _function(piece)})
+
+
+def _input(call: int, text: str) -> bytes:
+    return _calls({"index": call, "custom": {"input": text}})
+
+
+def _calls(call: Mapping[str, object]) -> bytes:
+    return b'{"tool_calls":[%b]}' % msgspec.json.encode(call)
 
 
 def _function(piece: ToolCallPiece) -> dict[str, str]:
@@ -89,16 +129,21 @@ def _function(piece: ToolCallPiece) -> dict[str, str]:
     return {**name, "arguments": piece.arguments}
 
 
-def calls_of(parts: Sequence[Part]) -> list[CalledTool]:
+def calls_of(parts: Sequence[Part], customs: frozenset[str]) -> list[CalledTool]:
     """Of one answer, in their order."""
     pieces: dict[int, list[ToolCallPiece]] = {}
     for part in parts:
         if isinstance(part, ToolCallPiece):
             pieces.setdefault(part.call, []).append(part)
     return [
-        CalledTool(
-            id=own[0].id or "",
-            function=CalledFunction(own[0].name or "", "".join(piece.arguments for piece in own)),
-        )
+        _called(own[0].id or "", own[0].name or "", "".join(piece.arguments for piece in own), customs)
         for own in pieces.values()
     ]
+
+
+def _called(id: str, name: str, arguments: str, customs: frozenset[str]) -> CalledTool:
+    if name not in customs:
+        return CalledTool(id=id, function=CalledFunction(name, arguments))
+    reading = CustomInput()
+    reading.more(arguments)
+    return CalledTool(id=id, type="custom", custom=CalledCustom(name, reading.rest()[1]))

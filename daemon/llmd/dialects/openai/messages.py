@@ -9,6 +9,7 @@ import msgspec
 from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
 from ..conversation import answerable, check_length, role_of
+from ..custom_tools import custom_arguments
 from ..marked import Piece, joined
 from . import wire
 
@@ -50,7 +51,7 @@ def message_of(path: str, message: wire.Message) -> PlainMessage:
     return PlainMessage(
         role=role,
         content=content,
-        tool_calls=_tool_calls(message),
+        tool_calls=_tool_calls(path, message),
         name=message.name,
         tool_call_id=message.tool_call_id,
         reasoning=_reasoning(message),
@@ -96,10 +97,19 @@ def _reasoning(message: wire.Message) -> str | None:
     return next(filter(None, texts), texts[0] if texts else None)
 
 
-def _tool_calls(message: wire.Message) -> tuple[PlainToolCall, ...]:
+def _tool_calls(path: str, message: wire.Message) -> tuple[PlainToolCall, ...]:
     if message.function_call is not None and not message.tool_calls:
         return (_called(message.function_call, None),)
-    return tuple(_called(call.function, call.id) for call in message.tool_calls or ())
+    return tuple(_call(f"{path}.tool_calls[{n}]", call) for n, call in enumerate(message.tool_calls or ()))
+
+
+def _call(path: str, call: wire.ToolCall) -> PlainToolCall:
+    if call.custom is not None and call.type != "function":
+        return PlainToolCall(call.custom.name, custom_arguments(call.custom.input), call.id)
+    if call.function is None:
+        kind = "custom" if call.type == "custom" else "function"
+        raise ApiError("missing_parameter", f"{path}.{kind} is missing.", f"{path}.{kind}")
+    return _called(call.function, call.id)
 
 
 def _called(function: wire.FunctionCall, id: str | None) -> PlainToolCall:

@@ -28,7 +28,8 @@ _CHAT = (
         "thinking_budget_tokens": "after so many tokens the model is made to end its thinking; -1: no limit",
         "thinking_budget": "the same as thinking_budget_tokens, which wins over it",
         "tool_choice": "auto: the model decides; none; required: at least one call; {type: function, function: "
-            "{name}}: this one; {type: allowed_tools, allowed_tools: {mode: auto or required, tools}}: some of these",
+            "{name}} or {type: custom, custom: {name}}: this one; {type: allowed_tools, allowed_tools: {mode: auto or "
+            "required, tools}}: some of these",
         "parallel_tool_calls": "false: at most one call in an answer; default: as the template has it",
         "function_call": "beside functions: auto, none, or {name} of the one to call",
         "add_generation_prompt": "false: the prompt ends with the last message",
@@ -38,7 +39,8 @@ _CHAT = (
             "tokenized again as the template writes them; holds for the session until it is reset; default: --history",
     }),
     honoured({
-        "tools": "functions that the answer may call: name, description, parameters as JSON schema; tools of other "
+        "tools": "functions that the answer may call: name, description, parameters as JSON schema; custom ones take "
+            "a text: name, description, format (text, or grammar: syntax lark or regex, definition); tools of other "
             "types are not read",
         "functions": "the same as tools in their first form: the answer calls one at most, as its function_call",
     }, bytes_max=limits.TOOLS_BYTES_MAX),

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from ...core.asked import Tool, ToolChoice
 from ...core.errors import ApiError
 from ...core.tools import check_choice, check_count, distinct, tool_of
+from ..custom_tools import custom_tool
 from . import wire
 
 
 def tools_of(wanted: wire.ChatCompletionRequest) -> tuple[Tool, ...]:
-    """Those of type function: others name what their maker runs, and the model cannot call it.
+    """Functions and custom tools: others name what their maker runs, and the model cannot call it.
 
     Raises ApiError naming the tool and its member.
     """
@@ -21,20 +22,32 @@ def tools_of(wanted: wire.ChatCompletionRequest) -> tuple[Tool, ...]:
         check_count("functions", len(wanted.functions))
         return distinct(_tool(f"functions[{n}]", function) for n, function in enumerate(wanted.functions))
     check_count("tools", len(wanted.tools or ()))
-    return distinct(_functions(wanted.tools or []))
+    return distinct(_callable(wanted.tools or []))
 
 
-def _functions(tools: list[wire.ChatTool]) -> Iterator[Tool]:
+def _callable(tools: list[wire.ChatTool]) -> Iterator[Tool]:
     for n, tool in enumerate(tools):
-        if tool.type == "function":
-            path = f"tools[{n}].function"
-            if tool.function is None:
-                raise ApiError("missing_parameter", f"{path} is missing.", path)
+        if tool.type not in ("function", "custom"):
+            continue
+        path = f"tools[{n}].{tool.type}"
+        if tool.type == "custom" and tool.custom is not None:
+            grammar = None if tool.custom.format is None else tool.custom.format.grammar
+            yield custom_tool(path, tool.custom.name, tool.custom.description, grammar)
+        elif tool.type == "function" and tool.function is not None:
             yield _tool(path, tool.function)
+        else:
+            raise ApiError("missing_parameter", f"{path} is missing.", path)
 
 
 def _tool(path: str, function: wire.ChatFunction) -> Tool:
     return tool_of(path, function.name, function.description, function.parameters)
+
+
+def custom_names(wanted: wire.ChatCompletionRequest) -> frozenset[str]:
+    """Of the tools whose calls are told as those of custom ones. Of several with one name the first counts."""
+    named = [(tool.custom if tool.type == "custom" else tool.function, tool.type) for tool in wanted.tools or ()]
+    kinds = {tool.name: kind for tool, kind in reversed(named) if tool is not None and kind in ("function", "custom")}
+    return frozenset(name for name, kind in kinds.items() if kind == "custom")
 
 
 def is_legacy(wanted: wire.ChatCompletionRequest) -> bool:
@@ -60,15 +73,21 @@ def _tool_choice(wanted: str | wire.ChatToolChoice | None) -> ToolChoice:
         return ToolChoice()
     if not isinstance(wanted, wire.ChatToolChoice):
         return ToolChoice("none" if wanted == "none" else "required")
-    if wanted.type == "function":
-        if wanted.function is None:
-            raise ApiError("missing_parameter", "tool_choice.function is missing.", "tool_choice.function")
-        return ToolChoice("required", (wanted.function.name,))
+    if wanted.type != "allowed_tools":
+        return ToolChoice("required", (_named(f"tool_choice.{wanted.type}", wanted),))
     allowed = wanted.allowed_tools
     if allowed is None:
         raise ApiError("missing_parameter", "tool_choice.allowed_tools is missing.", "tool_choice.allowed_tools")
-    names = tuple(dict.fromkeys(tool.function.name for tool in allowed.tools if tool.function is not None))
+    param = "tool_choice.allowed_tools.tools"
+    chosen = [(n, tool) for n, tool in enumerate(allowed.tools) if tool.type in ("function", "custom")]
+    names = tuple(dict.fromkeys(_named(f"{param}[{n}].{tool.type}", tool) for n, tool in chosen))
     if not names:
-        param = "tool_choice.allowed_tools.tools"
-        raise ApiError("invalid_value", f"{param}: none of them is a function.", param)
+        raise ApiError("invalid_value", f"{param}: none of them is a function or a custom tool.", param)
     return ToolChoice(allowed.mode, names)
+
+
+def _named(path: str, wanted: wire.NamedTool | wire.ChatToolChoice) -> str:
+    named = wanted.custom if wanted.type == "custom" else wanted.function
+    if named is None:
+        raise ApiError("missing_parameter", f"{path} is missing.", path)
+    return named.name

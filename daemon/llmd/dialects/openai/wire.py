@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from ...core import limits
 from ...core.parts import SessionReport
+from ..custom_tools import Grammar
 from ..probabilities import Likeliest
 from ..timings import Timings
 from .probabilities import ChatLogprobs, CompletionLogprobs
@@ -38,8 +39,16 @@ class FunctionCall(msgspec.Struct, frozen=True):
     arguments: str | dict[str, Any] | None = None
 
 
+class CustomCall(msgspec.Struct, frozen=True):
+    name: str
+    input: str
+
+
 class ToolCall(msgspec.Struct, frozen=True):
-    function: FunctionCall
+    """Of a function, or of a custom tool."""
+
+    function: FunctionCall | None = None
+    custom: CustomCall | None = None
     id: str | None = None
     type: str | None = None
 
@@ -69,11 +78,25 @@ class ChatFunction(msgspec.Struct, frozen=True):
     parameters: dict[str, Any] | None = None
 
 
+class ChatCustomFormat(msgspec.Struct, frozen=True):
+    type: Literal["text", "grammar"] | None = None
+    grammar: Grammar | None = None
+
+
+class ChatCustomTool(msgspec.Struct, frozen=True):
+    """It takes free text."""
+
+    name: str
+    description: str | None = None
+    format: ChatCustomFormat | None = None
+
+
 class ChatTool(msgspec.Struct, frozen=True):
-    """Of type function, or nothing that the model could call."""
+    """Of type function or custom, or nothing that the model could call."""
 
     type: str = "function"
     function: ChatFunction | None = None
+    custom: ChatCustomTool | None = None
 
 
 class NamedFunction(msgspec.Struct, frozen=True):
@@ -83,6 +106,7 @@ class NamedFunction(msgspec.Struct, frozen=True):
 class NamedTool(msgspec.Struct, frozen=True):
     type: str = "function"
     function: NamedFunction | None = None
+    custom: NamedFunction | None = None
 
 
 class AllowedTools(msgspec.Struct, frozen=True):
@@ -91,8 +115,9 @@ class AllowedTools(msgspec.Struct, frozen=True):
 
 
 class ChatToolChoice(msgspec.Struct, frozen=True):
-    type: Literal["function", "allowed_tools"]
+    type: Literal["function", "custom", "allowed_tools"]
     function: NamedFunction | None = None
+    custom: NamedFunction | None = None
     allowed_tools: AllowedTools | None = None
 
 
@@ -244,10 +269,18 @@ class CalledFunction(msgspec.Struct, frozen=True):
     arguments: str
 
 
+class CalledCustom(msgspec.Struct, frozen=True):
+    name: str
+    input: str
+
+
 class CalledTool(msgspec.Struct, frozen=True, kw_only=True):
+    """Of its type the one that is there."""
+
     id: str
-    type: Literal["function"] = "function"
-    function: CalledFunction
+    type: Literal["function", "custom"] = "function"
+    function: CalledFunction | UnsetType = UNSET
+    custom: CalledCustom | UnsetType = UNSET
 
 
 class AssistantMessage(msgspec.Struct, frozen=True, kw_only=True):

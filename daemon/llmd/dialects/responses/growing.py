@@ -13,7 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from ...core.parts import TokenProbability, ToolCallPiece
-from .custom_input import CustomInput
+from ..custom_tools import CustomInput
 from .items import enclosed
 from .tools import ToolName
 from .wire.answer import (

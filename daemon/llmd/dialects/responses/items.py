@@ -19,7 +19,8 @@ from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
 from ...http.body import decode_part
 from ..conversation import check_length, role_of
-from .tools import called_as, custom_arguments
+from ..custom_tools import custom_arguments
+from .tools import called_as
 from .wire.request import (
     InputCallOutput,
     InputContent,

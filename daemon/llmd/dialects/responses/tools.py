@@ -1,25 +1,22 @@
 """From the tools of a response to functions that the model can call, and back to what the client calls them. Pure.
 
-A custom tool takes free text: for the model it is a function with one text as its argument. A tool of a namespace is
-called NAMESPACE__NAME. Other types name what their maker runs.
+A tool of a namespace is called NAMESPACE__NAME. Types other than functions and custom tools name what their maker runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 
-from ...core.asked import ArgumentForm, Tool, ToolChoice
+from ...core.asked import Tool, ToolChoice
 from ...core.errors import ApiError
 from ...core.tools import check_choice, check_count, distinct, tool_of
 from ...http.body import decode_part
-from .wire.request import ChosenTool, CustomFormat, CustomTool, FunctionTool, NamespaceTool, ToolKind
+from ..custom_tools import Grammar, custom_tool
+from .wire.request import ChosenTool, CustomTool, FunctionTool, NamespaceTool, ToolKind
 
-INPUT = "input"
-"""The argument of a custom tool."""
 _SEPARATOR = "__"
 _CALLABLE = ("function", "custom")
 
@@ -53,11 +50,6 @@ def called_as(name: str, namespace: str | None) -> str:
     return f"{namespace}{'' if namespace.endswith(_SEPARATOR) else _SEPARATOR}{name}"
 
 
-def custom_arguments(text: str) -> str:
-    """Of a call of a custom tool."""
-    return msgspec.json.encode({INPUT: text}).decode()
-
-
 def offered(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> Offered:
     """`lists`: each with what the client calls it. Raises ApiError naming the tool and its member."""
     found = [pair for path, tools in lists for pair in _tools(path, tools)]
@@ -84,26 +76,10 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
 
 
 def _custom(path: str, tool: CustomTool, namespace: str | None) -> tuple[Tool, ToolName]:
-    description = tool.description or ""
-    form = tool.format
-    if form is not None and form.definition:
-        description += f"\n\nThe text of {INPUT} follows this {form.syntax or 'grammar'}:\n{form.definition}"
-    parameters: dict[str, Any] = {
-        "type": "object",
-        "properties": {INPUT: {"type": "string"}},
-        "required": [INPUT],
-        "additionalProperties": False,
-    }
-    offered_as = tool_of(path, called_as(tool.name, namespace), description.strip(), parameters)
-    name = ToolName(tool.name, namespace, is_custom=True)
-    return msgspec.structs.replace(offered_as, form=_form(form)), name
-
-
-def _form(given: CustomFormat | None) -> ArgumentForm | None:
-    """None: any text, also where the syntax is none that we know."""
-    if given is None or not given.definition or given.syntax not in ("lark", "regex"):
-        return None
-    return ArgumentForm(INPUT, "lark_string" if given.syntax == "lark" else "regex_string", given.definition)
+    given = tool.format
+    grammar = None if given is None else Grammar(given.syntax, given.definition)
+    offered_as = custom_tool(path, called_as(tool.name, namespace), tool.description, grammar)
+    return offered_as, ToolName(tool.name, namespace, is_custom=True)
 
 
 # --- which of them ---------------------------------------------------------------------------------------------------

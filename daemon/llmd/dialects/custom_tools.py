@@ -1,11 +1,55 @@
-"""The text that a call of a custom tool carries, out of the JSON of its one argument, as it comes. Pure."""
+"""Custom tools, which take a free text: for the model each is a function with one text as its argument. What they are
+offered as, what their calls were, and the text of a call out of the JSON of that argument, as it comes. Pure."""
 
 from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
-from .tools import INPUT
+import msgspec
+
+from ..core.asked import ArgumentForm, Tool
+from ..core.tools import tool_of
+
+INPUT = "input"
+"""The argument of a custom tool."""
+
+
+class Grammar(msgspec.Struct, frozen=True):
+    """What the text of a tool keeps to."""
+
+    syntax: str | None = None
+    definition: str | None = None
+
+
+def custom_tool(path: str, name: str, description: str | None, grammar: Grammar | None) -> Tool:
+    """`path`: as tool_of has it. Raises ApiError naming the member."""
+    told = description or ""
+    if grammar is not None and grammar.definition:
+        told += f"\n\nThe text of {INPUT} follows this {grammar.syntax or 'grammar'}:\n{grammar.definition}"
+    parameters: dict[str, Any] = {
+        "type": "object",
+        "properties": {INPUT: {"type": "string"}},
+        "required": [INPUT],
+        "additionalProperties": False,
+    }
+    return msgspec.structs.replace(tool_of(path, name, told.strip(), parameters), form=_form(grammar))
+
+
+def _form(given: Grammar | None) -> ArgumentForm | None:
+    """None: any text, also where the syntax is none that we know."""
+    if given is None or not given.definition or given.syntax not in ("lark", "regex"):
+        return None
+    return ArgumentForm(INPUT, "lark_string" if given.syntax == "lark" else "regex_string", given.definition)
+
+
+def custom_arguments(text: str) -> str:
+    """Of a call of a custom tool."""
+    return msgspec.json.encode({INPUT: text}).decode()
+
+
+# --- the text of a call ----------------------------------------------------------------------------------------------
 
 _OPENS = re.compile(rf'\s*{{\s*"{INPUT}"\s*:\s*"')
 _TELLABLE = re.compile(
