@@ -187,9 +187,9 @@ std::string without_thinking(const std::string &opening, const std::string &thin
     return opening.substr(0, at);
 }
 
-/* llama.cpp's forms of answers that must call allow any text before the call, without end. Its grammars name rules after
- * the numbers of its parsers. */
-std::string without_text_before(std::string grammar, const std::string &parser)
+/* llama.cpp's forms of answers that must call allow any text before the call, without end; and some allow it behind one,
+ * where it may be anything but a call. Its grammars name rules after the numbers of its parsers. */
+std::string without_text(std::string grammar, const std::string &parser)
 {
     const common_json parsers = common_json::parse(parser).at("parsers");
     for (const common_json &one : parsers) {
@@ -218,8 +218,11 @@ std::string with_one_call(std::string grammar, const std::string &parser)
 std::string calling_grammar(const common_chat_params &found, const chat_wish &wish, bool must_call)
 {
     const std::string all = with_arguments(found.grammar, wish);
-    const std::string out = wish.calls_once() ? with_one_call(all, found.parser) : all;
-    return must_call ? without_text_before(out, found.parser) : grammar_without_empty_turns(out);
+    std::string out = wish.calls_once() ? with_one_call(all, found.parser) : all;
+    if (must_call || (wish.calls_once() && found.grammar_lazy)) {
+        out = without_text(out, found.parser);
+    }
+    return must_call ? out : grammar_without_empty_turns(out);
 }
 
 /* Of an answer without calls: thinking, then text of that grammar. */

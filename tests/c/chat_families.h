@@ -179,50 +179,48 @@ typedef struct chat_family {
     const char *thought; /* "hm", before an answer; NULL: they do not think */
     const char *before_text, *after_text;
     bool always_thinks;
+    const char *twice; /* two such calls in one answer; NULL: its answers have one at most */
 } chat_family;
 
 #define FAMILY_PARIS "{\"city\": \"Paris\"}"
 
+/* clang-format off */
+#define HERMES_CALL "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>"
+#define CODER_CALL                                                                                                     \
+    "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>"
+#define NEMO_CALL "{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS ", \"id\": \"abcdefghi\"}"
+#define SMALL_CALL "[TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]" FAMILY_PARIS
+#define R1_CALL                                                                                                        \
+    DS3("tool", "call", "begin") "function" DS("tool", "sep") "get_weather\n```json\n" FAMILY_PARIS "\n```"            \
+    DS3("tool", "call", "end")
+#define GEMMA4_CALL "<|tool_call>call:get_weather{city:<|\"|>Paris<|\"|>}<tool_call|>"
+#define GLM_CALL "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>"
+#define KIMI_CALL(n) "<|tool_call_begin|>functions.get_weather:" n "<|tool_call_argument_begin|>" FAMILY_PARIS "<|tool_call_end|>"
+#define COMMAND_CALL(n) "    {\"tool_call_id\": \"" n "\", \"tool_name\": \"get_weather\", \"parameters\": " FAMILY_PARIS "}"
+
 static const chat_family chat_families[] = {
-    {"hermes", FAMILY_HERMES, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>",
-     NULL, "", "", false},
-    {"qwen3", FAMILY_QWEN3, "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>",
-     "<think>\nhm\n</think>\n\n", "", "", false},
-    {"coder", FAMILY_CODER,
-     "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>", NULL, "",
-     "", false},
-    {"qwen35", FAMILY_QWEN35,
-     "<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
-     "hm\n</think>\n\n", "", "", true},
-    {"llama", FAMILY_LLAMA, "{\"name\": \"get_weather\", \"parameters\": " FAMILY_PARIS "}", NULL, "", "", false},
-    {"nemo", FAMILY_NEMO,
-     "[TOOL_CALLS][{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS ", \"id\": \"abcdefghi\"}]", NULL, "", "",
-     false},
-    {"small", FAMILY_SMALL, "[TOOL_CALLS]get_weather[CALL_ID]abcdefghi[ARGS]" FAMILY_PARIS, NULL, "", "", false},
-    {"r1", FAMILY_R1,
-     DS3("tool", "calls", "begin") DS3("tool", "call", "begin") "function" DS(
-         "tool", "sep") "get_weather\n```json\n" FAMILY_PARIS "\n```" DS3("tool", "call", "end")
-         DS3("tool", "calls", "end"),
-     "hm</think>\n\n", "", "", true},
+    {"hermes", FAMILY_HERMES, HERMES_CALL, NULL, "", "", false, HERMES_CALL "\n" HERMES_CALL},
+    {"qwen3", FAMILY_QWEN3, HERMES_CALL, "<think>\nhm\n</think>\n\n", "", "", false, HERMES_CALL "\n" HERMES_CALL},
+    {"coder", FAMILY_CODER, CODER_CALL, NULL, "", "", false, CODER_CALL "\n" CODER_CALL},
+    {"qwen35", FAMILY_QWEN35, CODER_CALL, "hm\n</think>\n\n", "", "", true, CODER_CALL "\n" CODER_CALL},
+    {"llama", FAMILY_LLAMA, "{\"name\": \"get_weather\", \"parameters\": " FAMILY_PARIS "}", NULL, "", "", false, NULL},
+    {"nemo", FAMILY_NEMO, "[TOOL_CALLS][" NEMO_CALL "]", NULL, "", "", false, "[TOOL_CALLS][" NEMO_CALL ", " NEMO_CALL "]"},
+    {"small", FAMILY_SMALL, SMALL_CALL, NULL, "", "", false, SMALL_CALL SMALL_CALL},
+    {"r1", FAMILY_R1, DS3("tool", "calls", "begin") R1_CALL DS3("tool", "calls", "end"), "hm</think>\n\n", "", "", true,
+     DS3("tool", "calls", "begin") R1_CALL R1_CALL DS3("tool", "calls", "end")},
     {"oss", FAMILY_OSS, "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>" FAMILY_PARIS,
-     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant", "<|channel|>final<|message|>", "", false},
-    {"gemma4", FAMILY_GEMMA4, "<|tool_call>call:get_weather{city:<|\"|>Paris<|\"|>}<tool_call|>",
-     "<|channel>thought\nhm<channel|>", "", "", false},
-    {"glm", FAMILY_GLM, "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n</tool_call>",
-     "\n<think>hm</think>\n", "", "", false},
-    {"kimi", FAMILY_KIMI,
-     "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>" FAMILY_PARIS
-     "<|tool_call_end|><|tool_calls_section_end|>",
-     "<think>hm</think>", "", "", false},
-    {"command", FAMILY_COMMAND,
-     "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", \"parameters\": " FAMILY_PARIS
-     "}\n]<|END_ACTION|>",
-     "<|START_THINKING|>hm<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", false},
-    SPECIAL_FAMILIES{"plain", FAMILY_PLAIN,
-                     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>", NULL,
-                     "", "", false},
-    {"alternating", FAMILY_ALTERNATING,
-     "<tool_call>\n{\"name\": \"get_weather\", \"arguments\": " FAMILY_PARIS "}\n</tool_call>", NULL, "", "", false},
+     "<|channel|>analysis<|message|>hm<|end|><|start|>assistant", "<|channel|>final<|message|>", "", false, NULL},
+    {"gemma4", FAMILY_GEMMA4, GEMMA4_CALL, "<|channel>thought\nhm<channel|>", "", "", false, GEMMA4_CALL GEMMA4_CALL},
+    {"glm", FAMILY_GLM, GLM_CALL, "\n<think>hm</think>\n", "", "", false, GLM_CALL "\n" GLM_CALL},
+    {"kimi", FAMILY_KIMI, "<|tool_calls_section_begin|>" KIMI_CALL("0") "<|tool_calls_section_end|>", "<think>hm</think>",
+     "", "", false, "<|tool_calls_section_begin|>" KIMI_CALL("0") KIMI_CALL("1") "<|tool_calls_section_end|>"},
+    {"command", FAMILY_COMMAND, "<|START_ACTION|>[\n" COMMAND_CALL("0") "\n]<|END_ACTION|>",
+     "<|START_THINKING|>hm<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", false,
+     "<|START_ACTION|>[\n" COMMAND_CALL("0") ",\n" COMMAND_CALL("1") "\n]<|END_ACTION|>"},
+    SPECIAL_FAMILIES
+    {"plain", FAMILY_PLAIN, HERMES_CALL, NULL, "", "", false, HERMES_CALL "\n" HERMES_CALL},
+    {"alternating", FAMILY_ALTERNATING, HERMES_CALL, NULL, "", "", false, HERMES_CALL "\n" HERMES_CALL},
 };
+/* clang-format on */
 
 #endif

@@ -123,39 +123,49 @@
 #define SPECIAL_PARIS "{\"city\": \"Paris\"}"
 
 /* clang-format off */
+#define MINISTRAL_CALL "[TOOL_CALLS]get_weather[ARGS]" SPECIAL_PARIS
+#define FUNCTIONARY_CALL "get_weather\n" SPECIAL_PARIS
+#define K3_CALL(n)                                                                                                     \
+    "<|open|>call tool=\"get_weather\" index=\"" n "\"<|sep|><|open|>argument key=\"city\" type=\"string\"<|sep|>Paris"   \
+    "<|close|>argument<|sep|><|close|>call<|sep|>"
+#define LING3_CALL "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>"
+#define COHERE2_CALL(n)                                                                                                \
+    "    {\"tool_call_id\": \"" n "\", \"tool_name\": \"get_weather\", \"parameters\": " SPECIAL_PARIS "}"
+#define LFM2_CALL "get_weather(city=\"Paris\")"
+#define MINIMAX_CALL MM "<invoke name=\"get_weather\">\n" MM "<city>Paris" MM "</city>\n" MM "</invoke>\n"
+#define DSML_CALL                                                                                                      \
+    "<" DSML_TOKEN "invoke name=\"get_weather\">\n<" DSML_TOKEN "parameter name=\"city\" string=\"true\">Paris"          \
+    "</" DSML_TOKEN "parameter>\n</" DSML_TOKEN "invoke>\n"
+#define DSML_CALLS(calls) "<" DSML_TOKEN "function_calls>\n" calls "</" DSML_TOKEN "function_calls>"
+#define MINICPM_CALL "<function name=\"get_weather\"><param name=\"city\">Paris</param></function>"
+#define MUSE_CALL                                                                                                      \
+    " to=tools<|message|><atem:function_calls>\n<atem:invoke name=\"get_weather\">\n<atem:parameter name=\"city\">Paris"   \
+    "</atem:parameter>\n</atem:invoke>\n</atem:function_calls>"
+
 #define SPECIAL_FAMILIES                                                                                               \
-    {"ministral", FAMILY_MINISTRAL, "[TOOL_CALLS]get_weather[ARGS]" SPECIAL_PARIS, "[THINK]hm[/THINK]", "", "", false},  \
-    {"functionary", FAMILY_FUNCTIONARY, "get_weather\n" SPECIAL_PARIS, NULL, "all\n", "", false},                       \
-    {"k3", FAMILY_K3,                                                                                                  \
-     "<|open|>tools<|sep|><|open|>call tool=\"get_weather\" index=\"1\"<|sep|><|open|>argument key=\"city\" "            \
-     "type=\"string\"<|sep|>Paris<|close|>argument<|sep|><|close|>call<|sep|><|close|>tools<|sep|>",                     \
-     "hm<|close|>think<|sep|>", "<|open|>response<|sep|>", "<|close|>response<|sep|>", true},                            \
-    {"ling3", FAMILY_LING3,                                                                                            \
-     "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value></tool_call>", "hm</think>", "", "",      \
-     true},                                                                                                            \
-    {"cohere2", FAMILY_COHERE2,                                                                                        \
-     "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"get_weather\", \"parameters\": " SPECIAL_PARIS   \
-     "}\n]<|END_ACTION|>", "hm<|END_THINKING|>", "<|START_TEXT|>", "<|END_TEXT|>", true},                               \
-    {"lfm2", FAMILY_LFM2, "<|tool_call_start|>[get_weather(city=\"Paris\")]<|tool_call_end|>", NULL, "", "", false},             \
-                                                                                                           \
-    {"lfm25", FAMILY_LFM25, "<|tool_call_start|>[get_weather(city=\"Paris\")]<|tool_call_end|>", "<think>hm</think>",    \
-     "", "", false},                                                                                                   \
+    {"ministral", FAMILY_MINISTRAL, MINISTRAL_CALL, "[THINK]hm[/THINK]", "", "", false, MINISTRAL_CALL MINISTRAL_CALL}, \
+    {"functionary", FAMILY_FUNCTIONARY, FUNCTIONARY_CALL, NULL, "all\n", "", false,                                    \
+     FUNCTIONARY_CALL ">>>" FUNCTIONARY_CALL},                                                                         \
+    {"k3", FAMILY_K3, "<|open|>tools<|sep|>" K3_CALL("1") "<|close|>tools<|sep|>", "hm<|close|>think<|sep|>",          \
+     "<|open|>response<|sep|>", "<|close|>response<|sep|>", true,                                                      \
+     "<|open|>tools<|sep|>" K3_CALL("1") K3_CALL("2") "<|close|>tools<|sep|>"},                                        \
+    {"ling3", FAMILY_LING3, LING3_CALL, "hm</think>", "", "", true, LING3_CALL LING3_CALL},                            \
+    {"cohere2", FAMILY_COHERE2, "<|START_ACTION|>[\n" COHERE2_CALL("0") "\n]<|END_ACTION|>", "hm<|END_THINKING|>",      \
+     "<|START_TEXT|>", "<|END_TEXT|>", true,                                                                           \
+     "<|START_ACTION|>[\n" COHERE2_CALL("0") ",\n" COHERE2_CALL("1") "\n]<|END_ACTION|>"},                             \
+    {"lfm2", FAMILY_LFM2, "<|tool_call_start|>[" LFM2_CALL "]<|tool_call_end|>", NULL, "", "", false,                  \
+     "<|tool_call_start|>[" LFM2_CALL ", " LFM2_CALL "]<|tool_call_end|>"},                                            \
+    {"lfm25", FAMILY_LFM25, "<|tool_call_start|>[" LFM2_CALL "]<|tool_call_end|>", "<think>hm</think>", "", "", false, \
+     "<|tool_call_start|>[" LFM2_CALL ", " LFM2_CALL "]<|tool_call_end|>"},                                            \
     {"gigachat", FAMILY_GIGACHAT,                                                                                      \
      "<|message_sep|>\n\nfunction call<|role_sep|>\n{\"name\": \"get_weather\", \"arguments\": " SPECIAL_PARIS "}",      \
-     NULL, "", "", false},                                                                                             \
-    {"minimax", FAMILY_MINIMAX,                                                                                        \
-     MM "<tool_call>\n" MM "<invoke name=\"get_weather\">\n" MM "<city>Paris" MM "</city>\n" MM "</invoke>\n" MM         \
-     "</tool_call>", "<mm:think>hm</mm:think>", "", "", false},                                                        \
-    {"dsml", FAMILY_DSML,                                                                                              \
-     "<" DSML_TOKEN "function_calls>\n<" DSML_TOKEN "invoke name=\"get_weather\">\n<" DSML_TOKEN                        \
-     "parameter name=\"city\" string=\"true\">Paris</" DSML_TOKEN "parameter>\n</" DSML_TOKEN "invoke>\n</" DSML_TOKEN   \
-     "function_calls>", "<think>hm</think>", "", "", false},                                                           \
-    {"minicpm", FAMILY_MINICPM, "<function name=\"get_weather\"><param name=\"city\">Paris</param></function>",          \
-     "<think>\nhm\n</think>\n\n", "", "", true},                                                                        \
-    {"muse", FAMILY_MUSE,                                                                                              \
-     " to=tools<|message|><atem:function_calls>\n<atem:invoke name=\"get_weather\">\n<atem:parameter "             \
-     "name=\"city\">Paris</atem:parameter>\n</atem:invoke>\n</atem:function_calls>",                                    \
-     " to=self<|message|>hm<|eom|><|start|>assistant", " to=user<|message|>", "", false},
+     NULL, "", "", false, NULL},                                                                                       \
+    {"minimax", FAMILY_MINIMAX, MM "<tool_call>\n" MINIMAX_CALL MM "</tool_call>", "<mm:think>hm</mm:think>", "", "",  \
+     false, MM "<tool_call>\n" MINIMAX_CALL MINIMAX_CALL MM "</tool_call>"},                                           \
+    {"dsml", FAMILY_DSML, DSML_CALLS(DSML_CALL), "<think>hm</think>", "", "", false, DSML_CALLS(DSML_CALL DSML_CALL)}, \
+    {"minicpm", FAMILY_MINICPM, MINICPM_CALL, "<think>\nhm\n</think>\n\n", "", "", true, MINICPM_CALL MINICPM_CALL},    \
+    {"muse", FAMILY_MUSE, MUSE_CALL, " to=self<|message|>hm<|eom|><|start|>assistant", " to=user<|message|>", "",      \
+     false, MUSE_CALL "<|eom|><|start|>assistant" MUSE_CALL},
 /* clang-format on */
 
 #endif
