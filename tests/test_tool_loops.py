@@ -34,7 +34,7 @@ from llmd.turns.log import TurnLog
 TEMPLATES = Path(__file__).parent / "templates"
 FAMILIES = sorted(file.stem for file in TEMPLATES.glob("*.jinja"))
 ENDS = ("<|eot_id|>", "<｜end▁of▁sentence｜>", "<|call|>", "<turn|>", "<|tool_response>", "<|observation|>",
-        "<|END_OF_TURN_TOKEN|>")  # fmt: skip
+        "<|END_OF_TURN_TOKEN|>", "<|end_of_msg|>")  # fmt: skip
 """What ends a turn in these models; the simulated one has a word of its own for it."""
 END = "<|im_end|>"
 ONE_CALL = ("llama31",)
@@ -209,7 +209,7 @@ def template_of(family: str) -> str:
     text = (TEMPLATES / f"{family}.jinja").read_text()
     for end in ENDS:
         text = text.replace(end, END)
-    return text.replace("eos_token", f"'{END}'")
+    return text.replace("eos_token", f"'{END}'") + f"{{#- families are known by their words: {' '.join(ENDS)} -#}}"
 
 
 @pytest.mark.parametrize("model", ["dense", "hybrid"])
