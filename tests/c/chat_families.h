@@ -172,6 +172,16 @@
     "<|END_OF_TURN_TOKEN|>{% endfor %}"                                                                                \
     "{% if add_generation_prompt %}<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>{% endif %}"
 
+#define FAMILY_INVOKE                                                                                                  \
+    "]~!b[]~b]system\n" SPECIAL_TOOLS                                                                                  \
+    "[e~[\n{% for m in messages %}{% if m.role == 'assistant' %}]~b]ai\n{% if m.reasoning_content %}<think>\n"         \
+    "{{ m.reasoning_content }}\n</think>\n\n{% endif %}{{ m.content }}{% if m.tool_calls %}\n<minimax:tool_call>\n"    \
+    "{% for c in m.tool_calls %}<invoke name=\"{{ c.function.name }}\">\n" SPECIAL_VALUES                              \
+    "<parameter name=\"{{ k }}\">" SPECIAL_VALUE                                                                       \
+    "</parameter>\n{% endfor %}</invoke>\n{% endfor %}</minimax:tool_call>{% endif %}[e~[\n"                           \
+    "{% else %}]~b]{{ m.role }}\n{{ m.content }}[e~[\n{% endif %}{% endfor %}"                                         \
+    "{% if add_generation_prompt %}]~b]ai\n<think>\n{% endif %}"
+
 typedef struct chat_family {
     const char *name;
     const char *source;
@@ -198,6 +208,8 @@ typedef struct chat_family {
 #define KIMI_CALL(n) "<|tool_call_begin|>functions.get_weather:" n "<|tool_call_argument_begin|>" FAMILY_PARIS "<|tool_call_end|>"
 #define COMMAND_CALL(n) "    {\"tool_call_id\": \"" n "\", \"tool_name\": \"get_weather\", \"parameters\": " FAMILY_PARIS "}"
 
+#define INVOKE_CALL "<invoke name=\"get_weather\">\n<parameter name=\"city\">Paris</parameter>\n</invoke>\n"
+
 static const chat_family chat_families[] = {
     {"hermes", FAMILY_HERMES, HERMES_CALL, NULL, "", "", false, HERMES_CALL "\n" HERMES_CALL},
     {"qwen3", FAMILY_QWEN3, HERMES_CALL, "<think>\nhm\n</think>\n\n", "", "", false, HERMES_CALL "\n" HERMES_CALL},
@@ -217,6 +229,8 @@ static const chat_family chat_families[] = {
     {"command", FAMILY_COMMAND, "<|START_ACTION|>[\n" COMMAND_CALL("0") "\n]<|END_ACTION|>",
      "<|START_THINKING|>hm<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>", false,
      "<|START_ACTION|>[\n" COMMAND_CALL("0") ",\n" COMMAND_CALL("1") "\n]<|END_ACTION|>"},
+    {"invoke", FAMILY_INVOKE, "<minimax:tool_call>\n" INVOKE_CALL "</minimax:tool_call>", "hm\n</think>\n\n", "", "", true,
+     "<minimax:tool_call>\n" INVOKE_CALL INVOKE_CALL "</minimax:tool_call>"},
     SPECIAL_FAMILIES
     {"plain", FAMILY_PLAIN, HERMES_CALL, NULL, "", "", false, HERMES_CALL "\n" HERMES_CALL},
     {"alternating", FAMILY_ALTERNATING, HERMES_CALL, NULL, "", "", false, HERMES_CALL "\n" HERMES_CALL},
