@@ -11,12 +11,14 @@ from llmd.answers.memory import digests_of
 from llmd.core.asked import Asked, ChatPrompt, PlainMessage, PlainToolCall, ToolChoice
 from llmd.core.errors import ApiError
 from llmd.dialects.anthropic.reader import asked_of
+from llmd.dialects.anthropic.turns import FILLERS
 from llmd.dialects.anthropic.wire import MessagesRequest
 from llmd.dialects.openai import wire as openai
 from llmd.dialects.openai.messages import messages_of as chat_messages_of
 from tests.serving import Json
 
 USER: Json = {"role": "user", "content": "hi"}
+HI = PlainMessage("user", "hi")
 BILLING = "x-anthropic-billing-header: cc_version=2.1.5; cc_entrypoint=cli; cch=a1b2c;"
 WEATHER: Json = {"name": "weather", "description": "of a place", "input_schema": {"type": "object"}}
 CACHED: Json = {"cache_control": {"type": "ephemeral"}}
@@ -172,9 +174,20 @@ def test_contents_of_results(content: Any, more: Json, wanted: str) -> None:
 def test_empty_answers_are_dropped() -> None:
     for content in ("", " ", [], [text("")], [{"type": "thinking", "thinking": "hm", "signature": ""}]):
         assert prompt(messages=[USER, {"role": "assistant", "content": content}, USER]).messages == [
-            PlainMessage("user", "hi"),
-            PlainMessage("user", "hi"),
+            HI,
+            HI,
         ]
+
+
+@pytest.mark.parametrize("filler", FILLERS)
+def test_what_clients_write_for_no_text_is_none(filler: str) -> None:
+    """Anthropic's own API takes no empty text."""
+    answer = {"role": "assistant", "content": [text(filler), use("a", city="Paris")]}
+    bare = {"role": "assistant", "content": [use("a", city="Paris")]}
+    said, meant = (prompt(messages=[USER, one, {"role": "user", "content": [result("a")]}]) for one in (answer, bare))
+    assert said.messages == meant.messages
+    assert prompt(messages=[USER, {"role": "assistant", "content": filler}, USER]).messages == [HI, HI]
+    assert prompt(messages=[{"role": "user", "content": filler}]).messages == [PlainMessage("user", filler)]
 
 
 def test_a_last_answer_is_gone_on_with() -> None:

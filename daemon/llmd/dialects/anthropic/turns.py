@@ -15,6 +15,12 @@ from .wire import InputBlock, InputTurn, ResultPart
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
 _BILLING = "x-anthropic-billing-header:"
+FILLERS = (
+    "(no content)",
+    "[Empty text removed]",
+    "[System: Empty message content sanitised to satisfy protocol]",
+)
+"""What Claude Code and LiteLLM send for an answer's empty text, which Anthropic's own API does not take."""
 _ERROR = "Error: "
 
 
@@ -71,7 +77,8 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
             calls.append(_call(at, block))
         elif block.type != "redacted_thinking":
             texts.append(_text(at, block))
-    text = "".join(texts)  # what was between them, a call or a thought, has its own place
+    # What was between them, a call or a thought, has its own place.
+    text = "".join(one for one in texts if one.strip() not in FILLERS)
     if not text.strip() and not calls:
         return []
     marks = (len(text),) if any(map(_is_marked, blocks)) else ()
