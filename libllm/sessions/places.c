@@ -304,6 +304,12 @@ static session *continued_scratch(places *p, uint32_t owner, const session_promp
     return best;
 }
 
+/* What they share need not be copied, and where they part is seen. */
+static bool shares_more_than_head(const session *s, uint32_t owner, const session_prompt *prompt)
+{
+    return s->owner == owner && s->record.state != LLM_STATE_TORN && timeline_of(s, prompt).n_common > prompt->n_head;
+}
+
 session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt)
 {
     session *s = continued_scratch(p, owner, prompt);
@@ -312,8 +318,10 @@ session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt)
         if (s == NULL) {
             return NULL;
         }
-        places_close_session(p, s); /* nothing of one owner may even be timed by another */
-        s = NULL;
+        if (!shares_more_than_head(s, owner, prompt)) {
+            places_close_session(p, s); /* nothing of one owner may even be timed by another */
+            s = NULL;
+        }
     }
     return s != NULL ? s : open_place(p, owner, "", 0);
 }

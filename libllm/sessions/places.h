@@ -91,7 +91,8 @@ int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_byte
 int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out);
 
 /* A scratch session for this prompt that no request holds: the one of the same owner that the prompt continues, else a
- * free one, else the least recently used. NULL: all are busy. */
+ * free one, else the least recently used, which is emptied unless they share more than the prompt's head. NULL: all are
+ * busy. */
 session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt);
 
 /* `to`, open, empty and without a seat, gets the first n tokens of `from`, and its state, parked: what is parked is shared,

@@ -98,6 +98,33 @@ static void test_a_shared_head_steals_no_conversation(void)
     check_that_both_stay_warm(NULL);
 }
 
+/* Turns of a client that rewrites what follows the system's words, and of another one, without a name. */
+static void check_rewritten(const char *name, uint32_t n_first, uint32_t n_second)
+{
+    enum { HEAD = 100, COMMON = 200 };
+    driver *d = driver_open(&(llm_engine_options){.model = name, .n_scratch = 2});
+    uint32_t n_reused[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        int32_t rewritten[LONG];
+        make_prompt(rewritten, LONG, 7);
+        make_prompt(rewritten + COMMON, LONG - COMMON, 8 + i);
+        generate_call call = call_of(NULL, 0);
+        call.prompt = rewritten;
+        call.n_head = HEAD;
+        n_reused[i] = driver_wait(d, driver_generate(d, &call))->n_reused;
+        CHECK_INT(say(d, NULL, 20)->status, LLM_OK);
+    }
+    CHECK_INT(n_reused[1], n_first);
+    CHECK_INT(n_reused[2], n_second);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void test_a_rewritten_prompt_takes_the_place_of_the_one_before(void)
+{
+    check_rewritten("sim:dense,length=0", 200, 200);
+    check_rewritten("sim:hybrid,length=0", 100, 200); /* once it is known where they part */
+}
+
 /* What only begins like a shared prefix is private: nothing of it is kept whole for others. */
 static void test_without_a_head_no_prefix_is_kept(void)
 {
@@ -543,6 +570,7 @@ int main(void)
     RUN(test_a_stop_holds_a_copy_of_one_session_at_a_time); /* the first: what others had would hide it */
     RUN(test_many_boundaries);
     RUN(test_a_shared_head_steals_no_conversation);
+    RUN(test_a_rewritten_prompt_takes_the_place_of_the_one_before);
     RUN(test_without_a_head_no_prefix_is_kept);
     RUN(test_a_dropped_state_is_never_taken_for_a_loaded_one);
     RUN(test_fork_of_the_only_seated_session);
