@@ -33,7 +33,7 @@ usage: ./build.sh VERB [arguments]
   asan | tsan              the C tests under address+undefined or thread sanitizer
   fuzz [name...]           fuzz the parsers of foreign bytes, each for LLMD_FUZZ_SECONDS (default 20)
   soak [arguments]         minutes of random clients against a daemon (--minutes 5 --model sim:hybrid --seed 1)
-  test-clients [name...]   coding agents from npm, each in a tool loop against a simulated model, and what its turns cost
+  test-clients [name...]   agents and libraries from npm and PyPI, each in a tool loop, and what its turns cost
   storm [arguments]        hundreds of kills, power cuts and failing disks, every answer compared (--kills 300 --seed 1)
   bench [name...]          measure what the documentation claims; without a name, everything
   peer                     build llama.cpp's own server and measuring program, for `bench` to compare with

@@ -2,8 +2,8 @@
 
 A simulated hybrid model with a script thinks, calls the agent's shell three times, and ends. Of each turn the tokens of
 the prompt, those that were resident, and those that were prefilled are printed; a turn that prefills more than what is
-new since the turn before, and a few tokens, is a failure. The agents come from npm, in pinned versions, into a cache;
-they run in a temporary home.
+new since the turn before, and a few tokens, is a failure. The agents come from npm and the Python package index, in
+pinned versions, into a cache; they run in a temporary home.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import tempfile
 from pathlib import Path
 
 from tests.clients.agents import AGENTS
-from tests.clients.installing import installed, node_programs
+from tests.clients.installing import installed
 from tests.clients.loop import Verdict, run
 
-_HEAD = f"{'client':12} {'turn':>4} {'prompt':>7} {'reused':>7} {'prefilled':>9} {'new':>6}  reason"
+_HEAD = f"{'client':19} {'turn':>4} {'prompt':>7} {'reused':>7} {'prefilled':>9} {'new':>6}  reason"
 
 
 def main() -> int:
@@ -45,14 +45,14 @@ def main() -> int:
 
 def _tried(name: str, cache: Path, directory: Path) -> Verdict:
     agent = AGENTS[name]
-    verdict = run(agent, [installed(agent, cache), node_programs(cache)], directory)
+    verdict = run(agent, installed(agent.source, cache), directory)
     for number, turn in enumerate(verdict.turns, start=1):
         print(
-            f"{name:12} {number:4} {turn.n_prompt:7} {turn.n_reused:7} {turn.n_prefilled:9} {turn.n_new:6}"
+            f"{name:19} {number:4} {turn.n_prompt:7} {turn.n_reused:7} {turn.n_prefilled:9} {turn.n_new:6}"
             f"  {turn.reason}"
         )
     for fault in verdict.faults:
-        print(f"{name:12} FAILED: {fault}")
+        print(f"{name:19} FAILED: {fault}")
     sys.stdout.flush()
     return verdict
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.clients.installing import Npm, Pip, Source
+
 MODEL = "llmd"
 N_CTX = 131072
 
@@ -16,28 +18,27 @@ N_CTX = 131072
 class Agent:
     """The lines of configuration are those of README's table of clients."""
 
-    package: str
-    version: str
+    source: Source
     program: str
     arguments: tuple[str, ...]
     """Behind the program; `PROMPT` stands for what is asked, `URL` for llmd's address."""
-    shell: str
-    """The name of its tool that runs a command,"""
-    called_with: Callable[[str], dict[str, Any]]
-    """and the arguments that it takes, in the order of its schema: the form of a call is enforced."""
+    says: Callable[[str], str]
+    """What the model says to have a command run."""
+    n_kept: int | None = None
+    """Tokens of its own words in front, where it rewrites what follows: more need not be reused. None: it does not."""
     files: Callable[[str], Mapping[str, str]] = lambda url: {}
     """Path in the home to contents, for the address of llmd. The working directory is `work` in it."""
     environment: Callable[[str], Mapping[str, str]] = lambda url: {}
-    beside: tuple[str, ...] = ()
-    """Packages that are installed with it, each with its version."""
 
 
-def _command(command: str) -> dict[str, Any]:
-    return {"command": command}
+def _calls(tool: str, name: str = "command", **others: Any) -> Callable[[str], str]:
+    """A call of the agent's own tool, with arguments in the order of its schema: the form of a call is enforced."""
 
+    def said(command: str) -> str:
+        call = json.dumps({"name": tool, "arguments": {name: command, **others}})
+        return f"<tool_call>\n{call}\n</tool_call>"
 
-def _described(command: str) -> dict[str, Any]:
-    return {"command": command, "description": "Prints a word"}
+    return said
 
 
 def _pi_files(url: str) -> Mapping[str, str]:
@@ -66,6 +67,15 @@ def _continue_files(url: str) -> Mapping[str, str]:
     return {".continue/config.yaml": json.dumps(config)}  # JSON is YAML, too
 
 
+def _aider_edit(command: str) -> str:
+    """The whole of a file, which aider runs as a test that fails: what it printed is sent back."""
+    return f"work.sh\n```\n{command}\n```"
+
+
+def _aider_environment(url: str) -> Mapping[str, str]:
+    return {"OPENAI_API_BASE": f"{url}/v1", "OPENAI_API_KEY": "none"}
+
+
 def _claude_environment(url: str) -> Mapping[str, str]:
     return {
         "ANTHROPIC_BASE_URL": url,
@@ -80,68 +90,83 @@ def _qwen_environment(url: str) -> Mapping[str, str]:
     return {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": "none", "OPENAI_MODEL": MODEL}
 
 
+_LOOPS = Path(__file__).with_name("loops")
+
+
+def _node_loop(name: str, source: Source) -> Agent:
+    return Agent(source, "node", (str(_LOOPS / f"{name}.cjs"), "URL", "PROMPT"), _calls("bash"))
+
+
+def _python_loop(name: str, *dialect: str) -> Agent:
+    program = ("-m", f"tests.clients.loops.{name}", "URL", "PROMPT", *dialect)
+    return Agent(Pip("clients"), "python", program, _calls("bash"), environment=_python_environment)
+
+
+def _python_environment(url: str) -> Mapping[str, str]:
+    return {"PYTHONPATH": str(Path(__file__).parents[2])}
+
+
 AGENTS = {
-    "openai-npm": Agent(
-        "openai",
-        "7.57.0",
-        "node",
-        (str(Path(__file__).with_name("openai_loop.cjs")), "URL", "PROMPT"),
-        "bash",
-        _command,
-    ),
-    "ai-sdk": Agent(
-        "ai",
-        "7.0.173",
-        "node",
-        (str(Path(__file__).with_name("ai_sdk_loop.cjs")), "URL", "PROMPT"),
-        "bash",
-        _command,
-        beside=("@ai-sdk/openai-compatible@3.0.92",),
+    "openai-npm": _node_loop("openai_loop", Npm("openai", "7.57.0")),
+    "ai-sdk": _node_loop("ai_sdk_loop", Npm("ai", "7.0.173", ("@ai-sdk/openai-compatible@3.0.92",))),
+    "agents-chat": _python_loop("openai_agents_loop", "chat"),
+    "agents-responses": _python_loop("openai_agents_loop", "responses"),
+    "langchain-chat": _python_loop("langchain_loop", "chat"),
+    "langchain-responses": _python_loop("langchain_loop", "responses"),
+    "langchain-messages": _python_loop("langchain_loop", "messages"),
+    "llama-index": _python_loop("llama_index_loop"),
+    "litellm-openai": _python_loop("litellm_loop", "openai"),
+    "litellm-anthropic": _python_loop("litellm_loop", "anthropic"),
+    "litellm-ollama": _python_loop("litellm_loop", "ollama_chat"),
+    "ollama": _python_loop("ollama_loop"),
+    "aider": Agent(
+        Pip("aider"),
+        "aider",
+        (
+            *("--model", "openai/llmd", "--message", "PROMPT", "--yes-always"),
+            *("--no-check-update", "--analytics-disable", "--no-show-model-warnings"),
+            *("--auto-test", "--test-cmd", "bash work.sh && false", "work.sh"),
+        ),
+        _aider_edit,
+        n_kept=840,
+        environment=_aider_environment,
     ),
     "continue": Agent(
-        "@continuedev/cli",
-        "1.5.47",
+        Npm("@continuedev/cli", "1.5.47"),
         "cn",
         ("-p", "PROMPT", "--auto", "--config", "../.continue/config.yaml"),
-        "Bash",
-        _command,
+        _calls("Bash"),
         files=_continue_files,
     ),
     "pi": Agent(
-        "@earendil-works/pi-coding-agent",
-        "0.87.1",
+        Npm("@earendil-works/pi-coding-agent", "0.87.1"),
         "pi",
         ("-p", "PROMPT", "--provider", MODEL, "--model", MODEL),
-        "bash",
-        _command,
+        _calls("bash"),
         files=_pi_files,
     ),
-    "opencode": Agent("opencode-ai", "1.18.33", "opencode", ("run", "PROMPT"), "bash", _command, _opencode_files),
+    "opencode": Agent(
+        Npm("opencode-ai", "1.18.33"), "opencode", ("run", "PROMPT"), _calls("bash"), files=_opencode_files
+    ),
     "codex": Agent(
-        "@openai/codex",
-        "0.169.0",
+        Npm("@openai/codex", "0.169.0"),
         "codex",
         ("exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox", "PROMPT"),
-        "exec_command",
-        lambda command: {"cmd": command},
+        _calls("exec_command", "cmd"),
         files=_codex_files,
     ),
     "claude-code": Agent(
-        "@anthropic-ai/claude-code",
-        "2.1.330",
+        Npm("@anthropic-ai/claude-code", "2.1.330"),
         "claude",
         ("-p", "PROMPT", "--dangerously-skip-permissions"),
-        "Bash",
-        _described,
+        _calls("Bash", description="Prints a word"),
         environment=_claude_environment,
     ),
     "qwen-code": Agent(
-        "@qwen-code/qwen-code",
-        "0.24.4",
+        Npm("@qwen-code/qwen-code", "0.24.4"),
         "qwen",
         ("-p", "PROMPT", "--yolo", "--auth-type", "openai"),
-        "run_shell_command",
-        lambda command: {"command": command, "is_background": False, "description": "Prints a word"},
+        _calls("run_shell_command", is_background=False, description="Prints a word"),
         environment=_qwen_environment,
     ),
 }

