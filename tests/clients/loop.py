@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.clients.agents import N_CTX, Agent
 from tests.clients.installing import with_programs
+from tests.clients.readme import Lines, lines_of
 
 TEMPLATE = Path(__file__).parents[1] / "templates" / "qwen3.jinja"
 """Of models that think, and call in tags."""
@@ -57,10 +58,11 @@ def run(agent: Agent, programs: Sequence[Path], directory: Path) -> Verdict:
     script.write_text(script_of(agent))
     log = directory / "llmd.log"
     with daemon(script, directory, log) as url:
-        for path, contents in agent.files(url).items():
+        lines = lines_of(agent.row, url) if agent.row else Lines()
+        for path, contents in lines.files.items():
             (home / path).parent.mkdir(parents=True, exist_ok=True)
             (home / path).write_text(contents)
-        status, output = _agent_ran(agent, programs, home, url)
+        status, output = _agent_ran(agent, programs, home, url, {**lines.environment, **agent.environment(url)})
     turns = turns_of(log)
     return Verdict(turns, list(_faults(agent, status, output, turns)))
 
@@ -105,7 +107,9 @@ def _lines(log: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
 
 
-def _agent_ran(agent: Agent, programs: Sequence[Path], home: Path, url: str) -> tuple[int, str]:
+def _agent_ran(
+    agent: Agent, programs: Sequence[Path], home: Path, url: str, environment: Mapping[str, str]
+) -> tuple[int, str]:
     """`programs`: where they are, its own first. Its exit status, -1 when it did not end, and what it printed."""
     known = with_programs(*programs)
     plain = {name: known[name] for name in ("PATH", "LANG", "TERM", "TMPDIR") if name in known}
@@ -117,7 +121,7 @@ def _agent_ran(agent: Agent, programs: Sequence[Path], home: Path, url: str) -> 
         done = subprocess.run(
             [program, *arguments],
             cwd=home / "work",
-            env={**plain, "HOME": str(home), "NODE_PATH": str(programs[0].parent), **agent.environment(url)},
+            env={**plain, "HOME": str(home), "NODE_PATH": str(programs[0].parent), **environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

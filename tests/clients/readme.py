@@ -1,0 +1,34 @@
+"""README's table of clients: the lines that are tried are those that are read there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+README = Path(__file__).parents[2] / "README.md"
+ADDRESS = "http://127.0.0.1:8000"
+"""What the lines call llmd."""
+_ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \| (`.*`) \|$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """What one row says."""
+
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Path in the home to contents. The working directory is `work` in it."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def lines_of(client: str, url: str) -> Lines:
+    """`client`: as the table calls it; `url`: where llmd is."""
+    rows = {name: (where, what) for name, where, what in _ROW.findall(README.read_text())}
+    where, what = rows[client]
+    lines = [line.replace(ADDRESS, url) for line in re.findall("`([^`]*)`", what)]
+    if where == "environment":
+        return Lines(environment=dict(line.split("=", 1) for line in lines))
+    path = where.strip("`")
+    place = path.removeprefix("~/") if path.startswith("~/") else f"work/{path}"
+    return Lines(files={place: "\n".join(lines) + "\n"})
