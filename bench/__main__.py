@@ -26,6 +26,7 @@ NAMES = (
     "day",
     "residents",
     "park",
+    "picking",
     "forms",
     "growth",
     "abuse",
