@@ -172,15 +172,14 @@ bool constraint::allows(int32_t token)
     return walk->allows(token, text.data(), text.size());
 }
 
-void constraint::mark_allowed(std::vector<bool> &allowed)
+void constraint::find_allowed(token_set &allowed)
 {
-    allowed.assign(m->info.n_vocab, false);
-    walk->mark_allowed(allowed);
+    walk->find_allowed(m->info.n_vocab, allowed);
     for (const int32_t token : preserved) {
-        allowed[static_cast<size_t>(token)] = allows(token);
+        allowed.set(token, allows(token));
     }
     for (const int32_t token : vocabulary->ends) {
-        allowed[static_cast<size_t>(token)] = may_end();
+        allowed.set(token, may_end());
     }
 }
 

@@ -29,7 +29,7 @@ class constraint {
     /* The grammar holds now: what has triggered it is told to it first. */
     bool holds();
     bool allows(int32_t token);
-    void mark_allowed(std::vector<bool> &allowed);
+    void find_allowed(token_set &allowed);
     bool may_end() const
     {
         return walk->is_complete();

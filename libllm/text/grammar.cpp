@@ -554,14 +554,3 @@ bool grammar::matches(const grammar_element &e, uint32_t character) const
     }
     return e.is_negated;
 }
-
-bool grammar::may_match(const grammar_element &e, uint32_t low, uint32_t high) const
-{
-    for (uint32_t i = 0; i < e.n; i++) {
-        const grammar_range &r = ranges[e.value + i];
-        if (e.is_negated ? r.low <= low && high <= r.high : r.low <= high && low <= r.high) {
-            return !e.is_negated;
-        }
-    }
-    return e.is_negated;
-}

@@ -52,8 +52,6 @@ struct grammar {
     static grammar read(const std::string &text, const model *m);
 
     bool matches(const grammar_element &e, uint32_t character) const;
-    /* Whether a character in [low, high] may. */
-    bool may_match(const grammar_element &e, uint32_t low, uint32_t high) const;
 };
 
 #endif

@@ -7,7 +7,8 @@ namespace {
 constexpr uint64_t STEP_WORK_MAX = 5'000'000; /* stacks looked at: a fraction of a second */
 constexpr size_t STACKS_MAX = 1 << 21, STACKS_KEPT = 1 << 17;
 constexpr size_t PLACES_MAX = 1 << 18, PLACES_KEPT = 1 << 13;
-constexpr uint32_t UNKNOWN = UINT32_MAX, ASCII = 128, NONE = 0;
+constexpr size_t WAYS_KEPT = 1 << 20;
+constexpr uint32_t CHARACTER_MAX = 0x10ffff;
 
 uint64_t pair_of(uint32_t a, uint32_t b)
 {
@@ -23,25 +24,12 @@ uint64_t hash_of(const std::vector<uint32_t> &numbers)
     return hash;
 }
 
-/* Whether a character that has begun so may have this byte next: none longer than it has to be, no half of a pair, and none
- * behind the last one. */
-bool goes_on(uint32_t character, uint8_t n_missing, uint8_t byte)
-{
-    if (byte >> 6 != 2) {
-        return false;
-    }
-    if (n_missing == 2) {
-        return character == 0 ? byte >= 0xa0 : character != 0xd || byte < 0xa0;
-    }
-    return n_missing < 2 || (character == 0 ? byte >= 0x90 : character != 4 || byte < 0x90);
-}
-
 } // namespace
 
 grammar_walk::grammar_walk(std::shared_ptr<const grammar> rules_, std::shared_ptr<const vocabulary_trie> vocabulary)
     : read(std::move(rules_)), rules(*read), trie(std::move(vocabulary)), stacks(1), places(1), seen(1)
 {
-    now = {start(), 0, 0};
+    now = {start(), {}};
 }
 
 void grammar_walk::spend(uint64_t n)
@@ -124,7 +112,8 @@ grammar_walk::place grammar_walk::place_with(std::vector<uint32_t> &found)
         throw grammar_fault("the grammar takes too much memory: it has too many ways to go on");
     }
     const place made = static_cast<place>(places.size());
-    places.push_back({std::move(found), {}});
+    places.push_back({});
+    places.back().stacks = std::move(found);
     place_of.emplace(hash, made);
     return made;
 }
@@ -137,14 +126,13 @@ grammar_walk::place grammar_walk::start()
     return place_with(found);
 }
 
-grammar_walk::place grammar_walk::step_anew(place from, uint32_t character)
+grammar_walk::place grammar_walk::step_anew(place from, uint32_t value)
 {
     std::vector<uint32_t> todo, found;
-    const std::vector<uint32_t> open = places[from].stacks;
-    for (const uint32_t id : open) {
+    for (const uint32_t id : places[from].stacks) {
         spend(1);
         const grammar_element *e = id != NONE ? &rules.elements[stacks[id].element] : nullptr;
-        if (e != nullptr && e->is == grammar_element::CHARACTER && rules.matches(*e, character)) {
+        if (e != nullptr && e->is == grammar_element::CHARACTER && rules.matches(*e, value)) {
             todo.push_back(advanced(id));
         }
     }
@@ -152,41 +140,84 @@ grammar_walk::place grammar_walk::step_anew(place from, uint32_t character)
     return place_with(found);
 }
 
-grammar_walk::place grammar_walk::step(place from, uint32_t character)
+void grammar_walk::find_ways(place from)
 {
-    if (character >= ASCII) {
-        const auto found = steps.find(pair_of(from, character));
-        return found != steps.end() ? found->second : steps[pair_of(from, character)] = step_anew(from, character);
+    std::vector<uint32_t> lows = {0, ASCII};
+    for (const uint32_t id : places[from].stacks) {
+        const grammar_element *e = id != NONE ? &rules.elements[stacks[id].element] : nullptr;
+        for (uint32_t i = 0; e != nullptr && e->is == grammar_element::CHARACTER && i < e->n; i++) {
+            const grammar_range &r = rules.ranges[e->value + i];
+            lows.push_back(r.low);
+            if (r.high < CHARACTER_MAX) {
+                lows.push_back(r.high + 1);
+            }
+        }
     }
-    if (places[from].ascii.empty()) {
-        places[from].ascii.assign(ASCII, UNKNOWN);
+    spend(lows.size());
+    std::sort(lows.begin(), lows.end());
+    lows.erase(std::unique(lows.begin(), lows.end()), lows.end());
+    n_ways += lows.size();
+    place_data &p = places[from];
+    p.ascii.assign(ASCII, UNKNOWN);
+    for (const uint32_t low : lows) {
+        p.ways.push_back({low, UNKNOWN});
     }
-    if (places[from].ascii[character] == UNKNOWN) {
-        const place to = step_anew(from, character);
-        places[from].ascii[character] = to;
+}
+
+grammar_walk::place grammar_walk::step_by(place from, size_t number)
+{
+    if (places[from].ways[number].to == UNKNOWN) {
+        const place to = step_anew(from, places[from].ways[number].low);
+        places[from].ways[number].to = to;
     }
-    return places[from].ascii[character];
+    return places[from].ways[number].to;
+}
+
+size_t grammar_walk::way_of(place from, uint32_t value)
+{
+    if (places[from].ways.empty()) {
+        find_ways(from);
+    }
+    const std::vector<way> &ways = places[from].ways;
+    if (value >= ways.back().low) {
+        return ways.size() - 1;
+    }
+    const auto beyond =
+        std::upper_bound(ways.begin(), ways.end(), value, [](uint32_t v, const way &w) { return v < w.low; });
+    return static_cast<size_t>(beyond - ways.begin()) - 1;
+}
+
+grammar_walk::place grammar_walk::step(place from, uint32_t value)
+{
+    if (value >= ASCII) {
+        return step_by(from, way_of(from, value));
+    }
+    if (places[from].ascii.empty() || places[from].ascii[value] == UNKNOWN) {
+        const place to = step_by(from, way_of(from, value));
+        places[from].ascii[value] = to;
+    }
+    return places[from].ascii[value];
+}
+
+bool grammar_walk::all_lead(place from, uint32_t low, uint32_t high, place to)
+{
+    const size_t first = way_of(from, low);
+    for (size_t i = first; i < places[from].ways.size() && places[from].ways[i].low <= high; i++) {
+        if (step_by(from, i) != to) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* False: no text of the grammar has this byte here. */
 bool grammar_walk::take_byte(point &p, uint8_t byte)
 {
-    if (p.n_missing > 0) {
-        if (!goes_on(p.character, p.n_missing, byte)) {
-            return false;
-        }
-        p.character = p.character << 6 | (byte & 0x3fu);
-        if (--p.n_missing > 0) {
-            return true;
-        }
-        p.at = step(p.at, p.character);
-    } else if (byte < 0x80) {
-        p.at = step(p.at, byte);
-    } else if (byte < 0xc2 || byte > 0xf4) {
+    if (!p.begun.take(byte)) {
         return false;
-    } else {
-        p.n_missing = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
-        p.character = byte & (0x3fu >> p.n_missing);
+    }
+    if (p.begun.n_missing == 0) {
+        p.at = step(p.at, p.begun.value);
     }
     return p.at != NONE;
 }
@@ -194,17 +225,7 @@ bool grammar_walk::take_byte(point &p, uint8_t byte)
 /* A character that has begun may become one that is allowed. */
 bool grammar_walk::may_go_on(const point &p)
 {
-    const uint32_t n_bits = 6u * p.n_missing;
-    const uint32_t high = p.character << n_bits | ((1u << n_bits) - 1);
-    const uint32_t shortest = p.n_missing == 2 ? 0x800 : 0x10000; /* behind a first byte that says nothing */
-    const uint32_t low = p.character == 0 ? shortest : p.character << n_bits;
-    if (p.n_missing == 0) {
-        return p.at != NONE;
-    }
-    return std::any_of(places[p.at].stacks.begin(), places[p.at].stacks.end(), [&](uint32_t id) {
-        const grammar_element *e = id != NONE ? &rules.elements[stacks[id].element] : nullptr;
-        return e != nullptr && e->is == grammar_element::CHARACTER && rules.may_match(*e, low, high);
-    });
+    return p.at != NONE && (p.begun.n_missing == 0 || !all_lead(p.at, p.begun.least(), p.begun.most(), NONE));
 }
 
 /* By its text and, where the grammar asks for tokens, as one. */
@@ -216,9 +237,9 @@ grammar_walk::point grammar_walk::after(int32_t token, const char *text, size_t 
         i++;
     }
     if (i < n_bytes || n_bytes == 0 || !may_go_on(p)) {
-        p = {NONE, 0, 0};
+        p = {NONE, {}};
     }
-    if (now.n_missing > 0 || token < 0) {
+    if (now.begun.n_missing > 0 || token < 0) {
         return p;
     }
     std::vector<uint32_t> todo, found;
@@ -234,12 +255,12 @@ grammar_walk::point grammar_walk::after(int32_t token, const char *text, size_t 
         return p;
     }
     expand(todo, found);
-    if (p.at != NONE && p.n_missing == 0) {
+    if (p.at != NONE && p.begun.n_missing == 0) {
         found.insert(found.end(), places[p.at].stacks.begin(), places[p.at].stacks.end());
         std::sort(found.begin(), found.end());
         found.erase(std::unique(found.begin(), found.end()), found.end());
     }
-    return {place_with(found), 0, 0};
+    return {place_with(found), {}};
 }
 
 bool grammar_walk::allows(int32_t token, const char *text, size_t n_bytes)
@@ -252,7 +273,7 @@ bool grammar_walk::accept(int32_t token, const char *text, size_t n_bytes)
 {
     work = 0;
     now = now.at != NONE ? after(token, text, n_bytes) : now;
-    if (stacks.size() > STACKS_KEPT || places.size() > PLACES_KEPT) {
+    if (stacks.size() > STACKS_KEPT || places.size() > PLACES_KEPT || n_ways > WAYS_KEPT) {
         forget_others();
     }
     return now.at != NONE;
@@ -260,54 +281,7 @@ bool grammar_walk::accept(int32_t token, const char *text, size_t n_bytes)
 
 bool grammar_walk::is_complete() const
 {
-    return now.at != NONE && now.n_missing == 0 && places[now.at].stacks.front() == NONE;
-}
-
-/* Those that the grammar names. */
-void grammar_walk::mark_tokens(std::vector<bool> &allowed)
-{
-    for (const uint32_t id : places[now.at].stacks) {
-        const grammar_element *e = id != NONE ? &rules.elements[stacks[id].element] : nullptr;
-        if (e == nullptr || e->is != grammar_element::TOKEN || now.n_missing > 0) {
-            continue;
-        }
-        if (e->is_negated) {
-            for (size_t token = 0; token < allowed.size(); token++) {
-                allowed[token] = allowed[token] || token != e->value;
-            }
-        } else if (e->value < allowed.size()) {
-            allowed[e->value] = true;
-        }
-    }
-}
-
-void grammar_walk::mark_allowed(std::vector<bool> &allowed)
-{
-    if (now.at == NONE) {
-        return;
-    }
-    work = 0;
-    mark_tokens(allowed);
-    std::vector<point> path(1, now); /* by depth */
-    const size_t n_nodes = trie->nodes.size() - 1;
-    for (size_t i = 0; i < n_nodes;) {
-        const vocabulary_trie::node &node = trie->nodes[i];
-        spend(1);
-        path.resize(node.depth, now);
-        point p = path.back();
-        const uint32_t end = trie->nodes[i + 1].tokens_begin;
-        if (!take_byte(p, node.byte)) {
-            i = node.after;
-            continue;
-        }
-        if (node.tokens_begin < end && may_go_on(p)) {
-            for (uint32_t t = node.tokens_begin; t < end; t++) {
-                allowed[static_cast<size_t>(trie->tokens[t])] = true;
-            }
-        }
-        path.push_back(p);
-        i++;
-    }
+    return now.at != NONE && now.begun.n_missing == 0 && places[now.at].stacks.front() == NONE;
 }
 
 /* Numbers everything anew, of the place where the walk is. */
@@ -321,8 +295,8 @@ void grammar_walk::forget_others()
     places.assign(1, {});
     stack_of.clear();
     place_of.clear();
-    steps.clear();
     expansion = 0;
+    n_ways = 0;
     for (const uint32_t id : open) {
         std::vector<uint32_t> chain;
         for (uint32_t at = id; at != NONE; at = old[at].below) {

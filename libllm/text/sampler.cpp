@@ -134,7 +134,7 @@ struct sampler {
 
     std::string document; /* until it is read, with the first token */
     std::unique_ptr<constraint> form;
-    std::vector<bool> allowed;
+    token_set allowed;
 
     sampler(const model *of, const llm_sampling &s)
         : m(of), n_vocab(of->info.n_vocab), sampling(s), seen(1),
@@ -420,6 +420,24 @@ void restore(sampler *s, float *logits)
     s->replaced.clear();
 }
 
+void drop_forbidden(const sampler *s, float *logits)
+{
+    for (uint32_t first = 0; first < s->n_vocab; first += token_set::PER_WORD) {
+        const uint32_t n = std::min(token_set::PER_WORD, s->n_vocab - first);
+        uint64_t forbidden = ~s->allowed.word(first / token_set::PER_WORD);
+        if (forbidden == ~UINT64_C(0)) {
+            std::fill_n(logits + first, n, RULED_OUT);
+            continue;
+        }
+        for (; forbidden != 0; forbidden &= forbidden - 1) {
+            const uint32_t at = static_cast<uint32_t>(__builtin_ctzll(forbidden));
+            if (at < n) {
+                logits[first + at] = RULED_OUT;
+            }
+        }
+    }
+}
+
 /* The grammar is asked about one token; where it forbids that one, about all of them. */
 int32_t choose_allowed(sampler *s, float *logits)
 {
@@ -428,17 +446,12 @@ int32_t choose_allowed(sampler *s, float *logits)
     if (token >= 0 && form->allows(token)) {
         return token;
     }
-    form->mark_allowed(s->allowed);
-    const auto drop = [&] {
-        for (uint32_t t = 0; t < s->n_vocab; t++) {
-            logits[t] = s->allowed[t] ? logits[t] : RULED_OUT;
-        }
-    };
-    drop();
+    form->find_allowed(s->allowed);
+    drop_forbidden(s, logits);
     token = choose(s, logits);
     if (token < 0) { /* what was ruled out by itself is all there is */
         restore(s, logits);
-        drop();
+        drop_forbidden(s, logits);
         token = choose(s, logits);
     }
     if (token < 0) {

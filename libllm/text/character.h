@@ -1,0 +1,55 @@
+/* character.h: a character as it comes, byte by byte, in UTF-8. */
+#ifndef LLM_CHARACTER_H
+#define LLM_CHARACTER_H
+
+#include <cstdint>
+
+struct character {
+    uint32_t value = 0;
+    uint8_t n_missing = 0; /* bytes; 0: it is whole, and the next byte begins another */
+
+    /* False: no text has this byte here. None is longer than it has to be, no half of a pair, and none behind the last one. */
+    bool take(uint8_t byte)
+    {
+        if (n_missing > 0) {
+            if (!goes_on(byte)) {
+                return false;
+            }
+            value = value << 6 | (byte & 0x3fu);
+            n_missing--;
+        } else if (byte < 0x80) {
+            value = byte;
+        } else if (byte < 0xc2 || byte > 0xf4) {
+            return false;
+        } else {
+            n_missing = byte < 0xe0 ? 1 : byte < 0xf0 ? 2 : 3;
+            value = byte & (0x3fu >> n_missing);
+        }
+        return true;
+    }
+
+    /* What one may become of which some bytes have come. */
+    uint32_t least() const
+    {
+        const uint32_t shortest = n_missing == 2 ? 0x800 : 0x10000; /* behind a first byte that says nothing */
+        return value == 0 && n_missing > 1 ? shortest : value << 6 * n_missing;
+    }
+    uint32_t most() const
+    {
+        return value << 6 * n_missing | ((1u << 6 * n_missing) - 1);
+    }
+
+  private:
+    bool goes_on(uint8_t byte) const
+    {
+        if (byte >> 6 != 2) {
+            return false;
+        }
+        if (n_missing == 2) {
+            return value == 0 ? byte >= 0xa0 : value != 0xd || byte < 0xa0;
+        }
+        return n_missing < 2 || (value == 0 ? byte >= 0x90 : value != 4 || byte < 0x90);
+    }
+};
+
+#endif

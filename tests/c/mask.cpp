@@ -1,0 +1,53 @@
+#include "mask.h"
+
+#include <string>
+
+#include "text/grammar_walk.h"
+
+struct mask {
+    const model *m;
+    grammar_walk walk;
+    token_set found;
+
+    std::string text_of(int32_t token) const
+    {
+        char piece[MODEL_PIECE_BYTES_MAX];
+        const int32_t n = m->ops->piece(m, token, false, piece, sizeof piece);
+        return std::string(piece, static_cast<size_t>(n));
+    }
+};
+
+mask *mask_open(const model *m, const char *grammar)
+{
+    try {
+        auto rules = std::make_shared<const struct grammar>(grammar::read(grammar, m));
+        return new mask{m, grammar_walk(std::move(rules), vocabulary_trie::of(m)), {}};
+    } catch (const grammar_fault &) {
+        return nullptr;
+    }
+}
+
+void mask_close(mask *k)
+{
+    delete k;
+}
+
+void mask_find(mask *k, bool *allowed)
+{
+    k->walk.find_allowed(k->m->info.n_vocab, k->found);
+    for (uint32_t token = 0; token < k->m->info.n_vocab; token++) {
+        allowed[token] = k->found.has(static_cast<int32_t>(token));
+    }
+}
+
+bool mask_allows(mask *k, int32_t token)
+{
+    const std::string text = k->text_of(token);
+    return k->walk.allows(token, text.data(), text.size());
+}
+
+bool mask_accept(mask *k, int32_t token)
+{
+    const std::string text = k->text_of(token);
+    return k->walk.accept(token, text.data(), text.size());
+}

@@ -1,0 +1,25 @@
+/* mask.h: which tokens a grammar lets come next, for tests in C. */
+#ifndef MASK_H
+#define MASK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "model/model.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct mask mask;
+
+mask *mask_open(const model *m, const char *grammar); /* NULL: it is faulty */
+void mask_close(mask *k);
+void mask_find(mask *k, bool *allowed); /* n_vocab of them */
+bool mask_allows(mask *k, int32_t token);
+bool mask_accept(mask *k, int32_t token);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
