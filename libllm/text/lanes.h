@@ -114,13 +114,14 @@ inline float largest_of_block(const float *logits)
     return std::max(std::max(lanes[0][0], lanes[0][1]), std::max(lanes[0][2], lanes[0][3]));
 }
 
-/* The first of the largest numbers; NaN is no number. n: all are ruled out. */
-inline uint32_t largest_at(const float *logits, uint32_t n)
+/* The first of the largest numbers; NaN is no number. n: all are ruled out. Leaves the largest of each whole block. */
+inline uint32_t largest_at(const float *logits, uint32_t n, float *of_blocks)
 {
     float best = RULED_OUT;
     uint32_t block = 0, i = 0;
     for (; i + BLOCK <= n; i += BLOCK) {
         const float next = largest_of_block(logits + i);
+        of_blocks[i / BLOCK] = next;
         block = next > best ? i : block;
         best = next > best ? next : best;
     }
@@ -134,8 +135,15 @@ inline uint32_t largest_at(const float *logits, uint32_t n)
 /* The largest number; NaN is no number. RULED_OUT: there is none larger. */
 inline float largest_of(const float *logits, uint32_t n)
 {
-    const uint32_t at = largest_at(logits, n);
-    return at < n ? logits[at] : RULED_OUT;
+    float best = RULED_OUT;
+    uint32_t i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) {
+        best = std::max(best, largest_of_block(logits + i));
+    }
+    for (; i < n; i++) {
+        best = logits[i] > best ? logits[i] : best;
+    }
+    return best;
 }
 
 } // namespace

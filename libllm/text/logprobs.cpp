@@ -33,11 +33,18 @@ float told(float logit, float best, double log_of_sum)
     return logprob > static_cast<double>(LOGPROB_LEAST) ? static_cast<float>(logprob) : LOGPROB_LEAST;
 }
 
-/* The n largest by insertion: most logits fail the one comparison with the last of them. */
+/* The n largest by insertion: most blocks have none of them. */
 void collect(const float *logits, uint32_t n_vocab, uint32_t n, token_logprob *out)
 {
     uint32_t n_found = 0;
     for (uint32_t i = 0; i < n_vocab; i++) {
+        while (n_found == n && i % BLOCK == 0 && i + BLOCK <= n_vocab &&
+               !(largest_of_block(logits + i) > out[n - 1].logprob)) {
+            i += BLOCK;
+        }
+        if (i == n_vocab) {
+            return;
+        }
         const float logit = std::isnan(logits[i]) ? RULED_OUT : logits[i];
         if (n_found == n && !(logit > out[n - 1].logprob)) {
             continue;

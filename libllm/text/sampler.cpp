@@ -104,10 +104,30 @@ bool comes_first(const candidate &a, const candidate &b)
     return a.logit > b.logit || (!(a.logit < b.logit) && a.token < b.token);
 }
 
+/* Room for a number of each word, and of each block: one per thread and not per sampler, so that many streams stay in its
+ * cache. */
+float *weights_of_thread(uint32_t n)
+{
+    static thread_local std::vector<float> weights;
+    if (weights.size() < n) {
+        weights.resize(n);
+    }
+    return weights.data();
+}
+
+float *blocks_of_thread(uint32_t n)
+{
+    static thread_local std::vector<float> blocks;
+    if (blocks.size() < n / BLOCK + 1) {
+        blocks.resize(n / BLOCK + 1);
+    }
+    return blocks.data();
+}
+
 /* Index of the largest number; NaN is no number. -1 when all are ruled out. */
 int32_t largest(const float *logits, uint32_t n)
 {
-    const uint32_t at = largest_at(logits, n);
+    const uint32_t at = largest_at(logits, n, blocks_of_thread(n));
     return at < n ? static_cast<int32_t>(at) : -1;
 }
 
@@ -207,13 +227,14 @@ void offer_top(std::vector<candidate> &best, const float *logits, uint32_t at, u
     }
 }
 
-/* The k largest, sorted. Most blocks have none of them. */
+/* The k largest, sorted. Most blocks have none of them, and are not looked at again after `largest`. */
 void take_top(sampler *s, const float *logits, size_t k)
 {
     std::vector<candidate> &best = s->candidates;
+    const float *blocks = blocks_of_thread(s->n_vocab);
     uint32_t i = 0;
     for (; i + BLOCK <= s->n_vocab; i += BLOCK) {
-        if (best.size() < k || largest_of_block(logits + i) > best.front().logit) {
+        if (best.size() < k || blocks[i / BLOCK] > best.front().logit) {
             offer_top(best, logits, i, i + BLOCK, k);
         }
     }
@@ -232,23 +253,14 @@ void offer_above(sampler *s, const float *logits, uint32_t at, uint32_t end, flo
 
 void take_above(sampler *s, const float *logits, float least)
 {
+    const float *blocks = blocks_of_thread(s->n_vocab);
     uint32_t i = 0;
     for (; i + BLOCK <= s->n_vocab; i += BLOCK) {
-        if (largest_of_block(logits + i) >= least) {
+        if (blocks[i / BLOCK] >= least) {
             offer_above(s, logits, i, i + BLOCK, least);
         }
     }
     offer_above(s, logits, i, s->n_vocab, least);
-}
-
-/* Room for the weights of all words: one per thread and not per sampler, so that many streams stay in its cache. */
-float *weights_of_thread(uint32_t n)
-{
-    static thread_local std::vector<float> weights;
-    if (weights.size() < n) {
-        weights.resize(n);
-    }
-    return weights.data();
 }
 
 /* At least the words that top_p keeps, sorted, without sorting the vocabulary: the weight of each stretch of logits
@@ -397,7 +409,8 @@ void prepare(sampler *s)
     }
 }
 
-/* From adjusted logits, which stay as they are; -1: all are ruled out. */
+/* From adjusted logits, which stay as they are; -1: all are ruled out. Looks at all of them once, and again only where it
+ * has to: `largest` leaves what each block has. */
 int32_t choose(sampler *s, const float *logits)
 {
     if (s->chain != nullptr) {
