@@ -1,17 +1,20 @@
 # shellcheck shell=bash
 # Builds what `./build.sh bench` compares with: llama.cpp's own server, its measuring program and its quantizer, from the
 # same source distribution, compiler and flags as our engine, without our changes. Sourced by build.sh after llama.sh.
+# With LLMD_PEER_AMX=1 they get our amx.patch, too: what llama-server would be with a compiler that AMX works with.
 
 PEER_PROGRAMS=(llama-server llama-bench llama-quantize)
 
 # Sets PEER_PREFIX, whose bin/ holds the programs, PEER_DESCRIPTION, and LLAMA_CONFIGURE to the cmake arguments.
 peer_plan() {
-    local probe amx flags
+    local probe amx flags changes=
     LLMD_PORTABLE='' llama_plan native
     probe=$(mktemp)
     amx=$(amx_verdict "$probe" -DLLAMA_UNCHANGED)
     rm -f "$probe"
-    if [ "$amx" = broken ] && [ "$LLAMA_AMX" = works ]; then
+    if [ -n "${LLMD_PEER_AMX:-}" ]; then
+        changes=$(hash_of <"$LLAMA_CHANGES/amx.patch")
+    elif [ "$amx" = broken ] && [ "$LLAMA_AMX" = works ]; then
         flags=$(amx_flags native broken) # it would end by an illegal instruction: our change of it is what makes AMX sound
         LLAMA_CONFIGURE+=("-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$flags")
     fi
@@ -19,7 +22,7 @@ peer_plan() {
     LLAMA_CONFIGURE+=(-DLLAMA_BUILD_TOOLS=ON -DLLAMA_BUILD_SERVER=ON -DGGML_OPENMP=ON)
     PEER_DESCRIPTION=$(
         grep -v -e '^variant ' -e '^recipe ' -e '^changes ' -e '^flags ' <<<"$LLAMA_DESCRIPTION"
-        printf '%s\n' "programs ${PEER_PROGRAMS[*]}" "flags ${LLAMA_CONFIGURE[*]}"
+        printf '%s\n' "programs ${PEER_PROGRAMS[*]}" ${changes:+"its changes $changes"} "flags ${LLAMA_CONFIGURE[*]}"
     )
     PEER_PREFIX=$LLAMA_CACHE/peer-$(awk '$1 == "backend" {print $2}' <<<"$PEER_DESCRIPTION")-$(hash_of <<<"$PEER_DESCRIPTION")
 }
@@ -37,11 +40,20 @@ peer_ensure() {
 
 # Its source stands beside the engine's, which has no programs: nothing that is cached becomes stale by it.
 peer_make() {
-    local source=$LLAMA_CACHE/peer-source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}
+    local original source=$LLAMA_CACHE/peer-source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}
     [ -d "$source" ] ||
         stage "llama.cpp source with its programs: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" \
             llama_fetch "$source" "${LLAMA_PARTS[@]}" 'tools/*' 'scripts/ui-assets.cmake'
-    stage "${PEER_PROGRAMS[*]} (AMX $LLAMA_AMX): about 7 min on 2 cores, once" peer_compile "$source"
+    if [ -n "${LLMD_PEER_AMX:-}" ]; then
+        original=$source source+=-amx-$(hash_of <"$LLAMA_CHANGES/amx.patch")
+        if [ ! -d "$source" ]; then
+            rm -rf "$source.work"
+            cp -r "$original" "$source.work"
+            patch --silent --strip=1 --directory="$source.work" <"$LLAMA_CHANGES/amx.patch"
+            mv "$source.work" "$source"
+        fi
+    fi
+    stage "${PEER_PROGRAMS[*]}${LLMD_PEER_AMX:+ with our amx.patch}: about 7 min on 2 cores, once" peer_compile "$source"
 }
 
 # Where it was interrupted it goes on: what is half built stays.
