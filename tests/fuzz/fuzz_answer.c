@@ -1,6 +1,6 @@
-/* fuzz_answer.c: what models write. The first byte of an input chooses the family of templates, and whether one call is the
- * most; the others are bytes, or name pieces of forms. However the answer is cut, the parser tells the same; the digits 7
- * in it, which no form has, are all told. */
+/* fuzz_answer.c: what models write. The first byte of an input chooses the family of templates, the second whether one call
+ * is the most, and where the answer is cut; the others are bytes, or name pieces of forms. However the answer is cut, the
+ * parser tells the same; the digits 7 in it, which no form has, are all told. */
 #include "../c/answer_fragments.h"
 #include "../c/answer_transcript.h"
 #include "../c/chat_families.h"
@@ -34,23 +34,24 @@ static const answerer *opened(size_t family, bool calls_once)
     return a;
 }
 
-/* Bytes from 128 on name pieces, or the call of the family. */
+/* Bytes from 128 on name pieces: of any form, or what the family's models write. */
 static size_t spell(const chat_family *f, const uint8_t *data, size_t n_bytes, char *out)
 {
+    const char *const own[] = {f->call, f->twice, f->thought, f->before_text, f->after_text, "7", "city\": \"7", "<"};
+    enum { N_OWN = sizeof own / sizeof *own };
     size_t n = 0;
     for (size_t i = 0; i < n_bytes; i++) {
-        char byte[2] = {(char)data[i], '\0'};
-        const uint8_t named = data[i] & 63;
-        const char *text = data[i] < 128                ? byte
-                           : named < N_ANSWER_FRAGMENTS ? answer_fragments[named]
-                           : named < 60                 ? f->call
-                           : named < 62                 ? "7"
-                                                        : byte;
-        const size_t n_text = data[i] < 128 ? 1 : strlen(text);
+        const char byte[2] = {(char)data[i], '\0'};
+        const size_t named = data[i] & 127U;
+        const char *text = data[i] < 128                        ? byte
+                           : named < N_ANSWER_FRAGMENTS         ? answer_fragments[named]
+                           : named - N_ANSWER_FRAGMENTS < N_OWN ? own[named - N_ANSWER_FRAGMENTS]
+                                                                : byte;
+        const size_t n_text = data[i] < 128 ? 1 : text == NULL ? 0 : strlen(text);
         if (n + n_text > ANSWER_MAX) {
             break;
         }
-        memcpy(out + n, text, n_text);
+        memcpy(out + n, text == NULL ? "" : text, n_text);
         n += n_text;
     }
     return n;
@@ -68,15 +69,15 @@ static size_t sevens(const char *text, size_t n)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
     static char answer[ANSWER_MAX];
-    if (n_bytes == 0) {
+    if (n_bytes < 2) {
         return 0;
     }
     const size_t family = data[0] % N_FAMILIES;
-    const bool calls_once = data[0] / N_FAMILIES % 2 == 1;
+    const bool calls_once = data[1] % 2 == 1;
     const answerer *a = opened(family, calls_once);
-    const size_t n = spell(&chat_families[family], data + 1, n_bytes - 1, answer);
+    const size_t n = spell(&chat_families[family], data + 2, n_bytes - 2, answer);
     transcript whole = transcript_of(&a->prompt, answer, n, n + 1, NULL);
-    transcript cut = transcript_of(&a->prompt, answer, n, 1 + data[0] / N_FAMILIES / 2, NULL);
+    transcript cut = transcript_of(&a->prompt, answer, n, 1 + data[1] / 2, NULL);
     require(strcmp(whole.text, cut.text) == 0);
     require(sevens(whole.text, whole.n) >= sevens(answer, n)); /* an escape may spell one more */
     require(!calls_once || strchr(whole.ids, ' ') == strrchr(whole.ids, ' '));
