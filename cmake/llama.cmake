@@ -9,6 +9,14 @@ add_library(llama_engine INTERFACE)
 # Its common headers are <common/chat.h> and so on: without the folder, names like chat.h would be ambiguous.
 target_include_directories(llama_engine SYSTEM INTERFACE "${LLM_LLAMA_PREFIX}/include")
 
+# What it runs on besides the CPU, for people.
+foreach(gpu IN ITEMS CUDA Vulkan HIP)
+    string(TOLOWER "ggml-${gpu}" library)
+    if(EXISTS "${LLM_LLAMA_PREFIX}/lib/lib${library}.a" OR EXISTS "${LLM_LLAMA_PREFIX}/run/lib${library}.so")
+        target_compile_definitions(llama_engine INTERFACE LLM_GPU="${gpu}")
+    endif()
+endforeach()
+
 if(LLM_VARIANT STREQUAL "portable")
     # The engine finds the backends for this processor beside itself when it starts.
     target_compile_definitions(llama_engine INTERFACE LLM_BACKEND_DL=1)

@@ -68,6 +68,10 @@ enum {
 LLM_API const char *llm_version(void);
 LLM_API const char *llm_backend_version(void);
 
+/* Why a library that was built for a GPU leaves all work to the CPU; "" where it does not. Known once an engine has been
+ * opened on a model file. Any thread; a static string. */
+LLM_API const char *llm_gpu_trouble(void);
+
 /* ---- engine ----------------------------------------------------------------------------------------------- */
 
 typedef struct llm_engine llm_engine;

@@ -313,6 +313,11 @@ int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *e
     return LLM_OK;
 }
 
+const char *llm_gpu_trouble(void)
+{
+    return model_llama_gpu_trouble();
+}
+
 uint32_t llm_loading_progress(void)
 {
     return model_llama_progress();

@@ -180,6 +180,11 @@ def backend_version() -> str:
     return text_of(lib.llm_backend_version())
 
 
+def gpu_trouble() -> str:
+    """Why a library that was built for a GPU leaves all work to the CPU; empty where it does not."""
+    return text_of(lib.llm_gpu_trouble())
+
+
 # --- the shared segment ----------------------------------------------------------------------------------------------
 
 

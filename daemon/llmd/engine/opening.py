@@ -8,7 +8,18 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ..core.sampling import SamplingDefaults
-from .native import MEMORY_WORDS, POLICY_WORDS, SAVED_MAX, STATUS_TEXTS, Status, copied, ffi, lib, text_of
+from .native import (
+    MEMORY_WORDS,
+    POLICY_WORDS,
+    SAVED_MAX,
+    STATUS_TEXTS,
+    Status,
+    copied,
+    ffi,
+    gpu_trouble,
+    lib,
+    text_of,
+)
 
 log = logging.getLogger("llmd.engine")
 
@@ -128,6 +139,8 @@ def open_engine(options: EngineOptions) -> Any:
         message = text_of(error) or STATUS_TEXTS[status]
         raise EngineError(message, _field_of(message, status))
     _check_template(out[0], options.chat_template)
+    if (trouble := gpu_trouble()) and options.n_gpu_layers != 0:
+        log.warning("the model runs on the CPU alone, as with --gpu-layers 0: %s", trouble)
     return out[0]
 
 

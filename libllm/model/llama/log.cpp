@@ -19,7 +19,8 @@ constexpr size_t LOG_BYTES_MAX = 8192;
 
 struct log_state {
     std::mutex mutex;
-    std::string errors;    /* whole lines of level error since the last clear, up to LOG_BYTES_MAX */
+    std::string errors; /* whole lines of level error since the last clear, up to LOG_BYTES_MAX */
+    char gpu_trouble[256] = "";
     bool is_shown = false; /* everything also goes to stderr */
     bool is_error = false; /* continuation lines belong to an error */
 };
@@ -61,7 +62,28 @@ void backends_load()
 }
 #endif
 
+/* What llama.cpp said while it looked for devices is the reason, where it said something. */
+void note_gpu_trouble()
+{
+#ifdef LLM_GPU
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        if (ggml_backend_dev_type(ggml_backend_dev_get(i)) != GGML_BACKEND_DEVICE_TYPE_CPU) {
+            return;
+        }
+    }
+    const std::string cause = model_llama_log_cause();
+    log_state &log = log_of_process();
+    snprintf(log.gpu_trouble, sizeof log.gpu_trouble, "libllm is built for %s, which has found no device%s%s", LLM_GPU,
+             cause.empty() ? "" : ": ", cause.c_str());
+#endif
+}
+
 } // namespace
+
+const char *model_llama_gpu_trouble(void)
+{
+    return log_of_process().gpu_trouble; /* written before the first engine is open */
+}
 
 void model_llama_backend_open()
 {
@@ -77,6 +99,7 @@ void model_llama_backend_open()
         backends_load();
 #endif
         llama_backend_init();
+        note_gpu_trouble();
     });
 }
 
