@@ -1,6 +1,6 @@
 /* tiny_models.h: driving the tiny generated models through model.h. LLMD_TEST_MODELS names their folder. In the build whose
  * arithmetic does not depend on batch shapes (LLMD_TEST_EXACT=1) logits must be equal to the bit, otherwise within a
- * bound. */
+ * bound. LLMD_TEST_DEVICE, part of a device's name, has all layers put on it: then the same must hold there. */
 #ifndef TINY_MODELS_H
 #define TINY_MODELS_H
 
@@ -14,6 +14,7 @@ enum { N_CTX = 512, N_SEQ = 4, N_BATCH = 64 };
 
 static const char *models;
 static bool is_exact;
+static const char *device; /* NULL: the CPU */
 
 typedef struct subject {
     const char *file;
@@ -38,6 +39,7 @@ static inline model_options usual(const char *path)
 {
     model_options o = {
         .path = path, .n_ctx = N_CTX, .n_seq = N_SEQ, .n_batch = N_BATCH, .n_threads = 1, .exact = is_exact};
+    o.n_gpu_layers = device != NULL ? -1 : 0;
     return o;
 }
 
@@ -142,6 +144,7 @@ static inline void for_each_model(void (*tests)(void))
 {
     models = getenv("LLMD_TEST_MODELS");
     is_exact = getenv("LLMD_TEST_EXACT") != NULL;
+    device = getenv("LLMD_TEST_DEVICE");
     if (models == NULL) {
         printf("SKIPPED: LLMD_TEST_MODELS does not name a folder with the tiny models (python -m tools.tiny_models "
                "makes it)\n");

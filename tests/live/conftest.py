@@ -9,6 +9,9 @@ import pytest
 
 from tests.live.daemon import Daemons
 from tests.live.models import TINY, model_path
+from tests.storm.engine import DEVICE
+
+collect_ignore = [] if DEVICE else ["test_device.py"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from llmd.engine import segment
@@ -33,6 +33,8 @@ class Process:
     popen: subprocess.Popen[str]
     socket: Path
     port: int = 0
+    said: list[Json] = field(default_factory=list)
+    """The log so far."""
 
     @property
     def url(self) -> str:
@@ -45,6 +47,7 @@ class Process:
         for line in self.popen.stderr:
             seen.append(line)
             found: Json = json.loads(line)
+            self.said.append(found)
             if found["message"] == message:
                 return found
         raise AssertionError(f"llmd ended without saying {message!r}: {''.join(seen[-20:])}")
@@ -116,7 +119,8 @@ class Daemons:
             "--threads": "1",
             "--log-format": "json",
         }
-        clean = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_")}
+        kept = ("LLMD_LIBLLM_VARIANT",)
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("LLMD_") or name in kept}
         popen = subprocess.Popen(
             [sys.executable, "-m", "llmd", *(part for pair in options.items() for part in pair), *extra],
             stderr=subprocess.PIPE,

@@ -21,9 +21,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from llmd.engine.native import REASON_WORDS, Status, ffi, lib
+from llmd.engine.native import REASON_WORDS, Status, ffi, lib, text_of
 from llmd.engine.wire import ALL_TOKENS, Fork, Load, Park, Save
-from tests.storm.engine import Engine, Places, open_engine
+from tests.storm.engine import DEVICE, Engine, Places, open_engine
 
 IS_EXACT = os.environ.get("LLMD_LIBLLM_VARIANT") == "exact"
 PLACES = Places(n_sessions=4, n_scratch=1, n_ctx=1024, exact=IS_EXACT)
@@ -82,6 +82,10 @@ class Bench:
         self.cold = open_engine(model, replace(PLACES, n_sessions=1, checkpoint_bytes=1))
         self.cold_session = Session(self.cold, "cold")
         self.measured: dict[str, Measured] = {}
+        info = ffi.new("llm_info *")
+        lib.llm_engine_info(self.cold, info)
+        backend = text_of(info.backend)
+        assert DEVICE in backend and (DEVICE or backend == "CPU"), backend
 
     def close(self) -> None:
         lib.llm_engine_close(self.cold)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import time
 from array import array
@@ -18,6 +19,9 @@ from llmd.engine.wire import Admitted, Command, Event, Finished, Forgotten, Gene
 
 DEADLINE_S = 20.0
 """For what must happen, never a wait."""
+
+DEVICE = os.environ.get("LLMD_TEST_DEVICE", "")
+"""Part of the name of the device that has all layers; empty: the CPU has them."""
 
 GREEDY = Sampling(temperature=0.0)
 POLICY_REFUSE, POLICY_EVICT, POLICY_PARK = (
@@ -99,6 +103,7 @@ def open_engine(model: str, places: Places) -> Any:
     options.n_parked_max, options.parked_bytes_max = places.parked_max, places.parked_bytes
     options.checkpoint_bytes_max, options.checkpoint_every = places.checkpoint_bytes, places.checkpoint_every
     options.timelines_max, options.exact, options.n_threads = places.timelines, places.exact, places.threads
+    options.n_gpu_layers = -1 if DEVICE and not places.exact else 0
     for name, number in places.extra.items():
         setattr(options, name, number)
     out, error = ffi.new("llm_engine **"), ffi.new("char[512]")

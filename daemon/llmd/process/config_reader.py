@@ -65,8 +65,8 @@ _SEE = f"; the options are in: {PROGRAM} --help"
 NOT_OPTIONS = frozenset(
     f"LLMD_{name}"
     for name in (
-        *("BACKEND", "PORTABLE", "CUDA_ARCHITECTURES", "CACHE_DIR", "LLAMA_SDIST", "JOBS"),
-        *("LIBLLM_VARIANT", "LLAMA_LOG", "FUZZ_SECONDS", "TEST_MODELS", "TEST_EXACT", "BENCH_PEER"),
+        *("BACKEND", "PORTABLE", "CUDA_ARCHITECTURES", "CUDA_TOOLKIT", "CACHE_DIR", "LLAMA_SDIST", "JOBS"),
+        *("LIBLLM_VARIANT", "LLAMA_LOG", "FUZZ_SECONDS", "TEST_MODELS", "TEST_EXACT", "TEST_DEVICE", "BENCH_PEER"),
     )
 )
 
