@@ -27,6 +27,7 @@ usage: ./build.sh VERB [arguments]
 
   serve [llmd arguments]   set up everything, then serve a model (llmd's own options: ./build.sh serve --help)
   test [pytest arguments]  set up everything, then run the C tests and the Python tests
+  test-vulkan              the tests of what a model remembers with all its layers on a GPU of software (Mesa's lavapipe)
   test-lowest              the tests of the Python side on the lowest versions of its packages that setup.cfg allows
   check                    ruff, mypy --strict, clang-format, shellcheck (where installed), structure tests
   format                   let ruff and clang-format rewrite the sources in place
@@ -51,6 +52,7 @@ Set-up takes about 4 minutes on 2 cores the first time and seconds afterwards. S
   LLMD_BACKEND=cpu|cuda|hip|vulkan   instead of what is detected (a GPU counts when its compiler is there too)
   LLMD_PORTABLE=1                    build for any processor of this architecture, chosen at run time, not for this one
   LLMD_CUDA_ARCHITECTURES=LIST       GPUs to compile for (default: those in this machine)
+  LLMD_CUDA_TOOLKIT=pypi|DIR:DIR...  CUDA's compiler and libraries from PyPI, or from these folders together
   LLMD_CACHE_DIR=DIR                 where llama.cpp builds are kept (default: ~/.cache/llmd)
   LLMD_LLAMA_SDIST=FILE              the llama.cpp source distribution, on a machine without a package registry
   LLMD_JOBS=N                        parallel compiler processes (default: one per core that has 2 GB of memory)
@@ -260,17 +262,19 @@ setup_exact() {
 
 # --- C tests ---------------------------------------------------------------------------------------------------------
 
-# run_c_tests DIRECTORY [--without PROGRAM]... [wrapper]: every test program, one line each; fails when one fails.
+# run_c_tests DIRECTORY [--without PROGRAM]... [--only PROGRAM]... [wrapper]: every test program, one line each; fails when
+# one fails.
 run_c_tests() {
-    local directory=$1 program log passed=0 failed=0 without=" "
+    local directory=$1 program log passed=0 failed=0 without=" " only=" "
     shift
-    while [ "${1:-}" = --without ]; do
-        without+="$2 "
+    while [[ ${1:-} == --without || ${1:-} == --only ]]; do
+        [ "$1" = --only ] && only+="$2 " || without+="$2 "
         shift 2
     done
     mkdir -p "$LOGS"
     for program in "$directory"/tests/test_*; do
         [ -x "$program" ] && [ -e "$ROOT/tests/c/${program##*/}.c" ] || continue # a deleted test leaves its program
+        [[ $only == " " || $only == *" ${program##*/} "* ]] || continue
         if [[ $without == *" ${program##*/} "* ]]; then
             say "  left out: ${program##*/} ($(basename "$directory"))"
             continue
@@ -287,6 +291,15 @@ run_c_tests() {
     done
     echo "$passed passed, $failed failed"
     [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
+}
+
+DEVICE_TESTS=(test_model_llama test_model_llama_state test_model_llama_mixed)
+
+# run_device_tests DIRECTORY DEVICE: what a model remembers, with all layers on the device whose name has this part.
+run_device_tests() {
+    local -a only
+    read -r -d '' -a only < <(printf -- '--only %s\n' "${DEVICE_TESTS[@]}") || true
+    LLMD_TEST_DEVICE=$2 run_c_tests "$1" "${only[@]}"
 }
 
 sanitizer_build() {
@@ -365,10 +378,42 @@ prepare_check() {
 }
 
 verb_test() {
+    local native device
+    native=$BUILD/$([ -z "${LLMD_PORTABLE:-}" ] && echo native || echo portable)
     locked prepare_test
-    run_c_tests "$BUILD/$([ -z "${LLMD_PORTABLE:-}" ] && echo native || echo portable)"
+    device=$(test_device)
+    run_c_tests "$native"
     LLMD_TEST_EXACT=1 run_c_tests "$BUILD/exact"
-    in_root "$PYTHON_ENV/bin/python" -m pytest "$@"
+    [ -z "$device" ] || run_device_tests "$native" "$device"
+    in_root env ${device:+"LLMD_TEST_DEVICE=$device"} "$PYTHON_ENV/bin/python" -m pytest "$@"
+}
+
+# A part of the name of the GPU that is built for; nothing: the CPU is all there is.
+test_device() {
+    case $(llama_backend native) in
+    cuda) ! cuda_driver_is_there || echo CUDA ;;
+    hip) echo ROCm ;;
+    vulkan) echo Vulkan ;;
+    esac
+}
+
+# Slow but right, on any machine: the device computes on the CPU, and has memory that host code cannot reach.
+verb_test_vulkan() {
+    vulkan_require test-vulkan lavapipe
+    locked prepare_vulkan
+    local -x VK_DRIVER_FILES VK_ICD_FILENAMES GGML_VK_VISIBLE_DEVICES=0 LLMD_TEST_DEVICE=llvmpipe LLMD_LIBLLM_VARIANT=vulkan
+    VK_DRIVER_FILES=$(vulkan_lavapipe)
+    VK_ICD_FILENAMES=$VK_DRIVER_FILES # its name before Vulkan 1.3.207
+    run_device_tests "$BUILD/vulkan" llvmpipe
+    in_root "$PYTHON_ENV/bin/python" -m pytest tests/live -k 'not to_the_bit' "$@"
+}
+
+prepare_vulkan() {
+    setup_environment test
+    LLMD_BACKEND=vulkan LLMD_PORTABLE='' native_build vulkan native "package ${DEVICE_TESTS[*]}"
+    native_install vulkan vulkan
+    setup_package
+    setup_models
 }
 
 # The oldest packages that a wheel may meet, in an environment of their own, with the library that is built anyway.
@@ -404,7 +449,7 @@ check_ruff() { "$1/ruff" check --output-format concise .; }
 check_format() { "$1/ruff" format --check --quiet .; }
 check_types() { "$1/mypy"; }
 check_structure() { "$1/python" -m pytest -q tests/test_structure.py; }
-check_shell() { ! command -v shellcheck >/dev/null || shellcheck -x build.sh cmake/llama.sh cmake/peer.sh .ci/run; }
+check_shell() { ! command -v shellcheck >/dev/null || shellcheck -x build.sh cmake/gpu.sh cmake/llama.sh cmake/peer.sh .ci/run; }
 
 check_c_format() {
     local file status=0
@@ -556,7 +601,7 @@ main() {
     local verb=${1:---help}
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | bench | peer | docs | wheel | setup | prerequisites | clean)
+    serve | test | test-vulkan | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | bench | peer | docs | wheel | setup | prerequisites | clean)
         shift
         "verb_${verb//-/_}" "$@"
         ;;
@@ -567,6 +612,8 @@ main() {
     esac
 }
 
+# shellcheck source=cmake/gpu.sh
+. "$ROOT/cmake/gpu.sh"
 # shellcheck source=cmake/llama.sh
 . "$ROOT/cmake/llama.sh"
 # shellcheck source=cmake/peer.sh

@@ -16,24 +16,15 @@ LLAMA_CACHE="${LLMD_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-$BUILD}/.cache}/llmd}/l
 # --- what to build ---------------------------------------------------------------------------------------------------
 
 llama_backend_detect() {
-    if { [ -e /dev/nvidia0 ] || nvidia-smi -L >/dev/null 2>&1; } && cuda_is_complete; then
+    if cuda_driver_is_there && cuda_is_complete; then
         echo cuda
     elif [ -e /dev/kfd ] && command -v hipcc >/dev/null; then
         echo hip
-    elif compgen -G '/dev/dri/renderD*' >/dev/null && command -v glslc >/dev/null && [ -e /usr/include/vulkan/vulkan.h ]; then
+    elif compgen -G '/dev/dri/renderD*' >/dev/null && [ -z "$(vulkan_missing)" ]; then
         echo vulkan
     else
         echo cpu
     fi
-}
-
-cuda_compiler() {
-    command -v nvcc || { [ -x /usr/local/cuda/bin/nvcc ] && echo /usr/local/cuda/bin/nvcc; }
-}
-
-cuda_is_complete() {
-    local compiler
-    compiler=$(cuda_compiler) && "$compiler" -x cu -E - <<<'#include <cublas_v2.h>' >/dev/null 2>&1
 }
 
 # The backend of a build: the bit-exact one is always for the CPU.
@@ -43,12 +34,15 @@ llama_backend() {
         return
     fi
     local backend=${LLMD_BACKEND:-}
-    [ -n "$backend" ] || backend=$(llama_backend_detect)
+    if [ -z "$backend" ]; then
+        backend=$(llama_backend_detect)
+        cuda_hint
+    fi
     case $backend in
     cpu) ;;
-    cuda) cuda_is_complete || die "LLMD_BACKEND=cuda needs nvcc and cublas: apt-get install nvidia-cuda-toolkit" ;;
+    cuda) cuda_require ;;
     hip) command -v hipcc >/dev/null || die "LLMD_BACKEND=hip needs hipcc: apt-get install hipcc libhipblas-dev librocblas-dev" ;;
-    vulkan) command -v glslc >/dev/null || die "LLMD_BACKEND=vulkan needs glslc: apt-get install glslc libvulkan-dev spirv-headers" ;;
+    vulkan) vulkan_require LLMD_BACKEND=vulkan ;;
     *) die "LLMD_BACKEND=$backend: not one of cpu, cuda, hip, vulkan" ;;
     esac
     echo "$backend"
@@ -57,11 +51,7 @@ llama_backend() {
 llama_backend_flags() {
     case $1 in
     cpu) echo "-DGGML_METAL=OFF" ;;
-    cuda)
-        # cublas is linked dynamically: its static form would add hundreds of megabytes to libllm.
-        echo "-DGGML_CUDA=ON -DGGML_CUDA_NCCL=OFF -DCMAKE_CUDA_COMPILER=$(cuda_compiler)"
-        [ -n "${LLMD_PORTABLE:-}" ] || echo "-DCMAKE_CUDA_ARCHITECTURES=${LLMD_CUDA_ARCHITECTURES:-native}"
-        ;;
+    cuda) cuda_flags ;;
     hip) echo "-DGGML_HIP=ON" ;;
     vulkan) echo "-DGGML_VULKAN=ON" ;;
     esac
@@ -118,6 +108,7 @@ processor_identity() {
 # Sets LLAMA_PREFIX to the directory of the build of VARIANT, LLAMA_CONFIGURE to its cmake arguments.
 llama_plan() {
     local variant=$1 backend amx flags identity probe
+    [ "$variant" = exact ] || cuda_toolkit_ensure
     backend=$(llama_backend "$variant")
     probe=$(mktemp)
     amx=$(amx_verdict "$probe")
@@ -126,13 +117,14 @@ llama_plan() {
     flags=$(amx_flags "$variant" "$amx")
     [ -z "$flags" ] || LLAMA_CONFIGURE+=("-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$flags")
     LLAMA_AMX=$amx
+    LLAMA_BACKEND=$backend
     [ "$variant" = portable ] && identity=$(uname -m) || identity=$(processor_identity)
     LLAMA_DESCRIPTION=$(
         printf '%s\n' "variant $variant" "backend $backend" "amx $amx" "processor $identity" \
             "source $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION $LLAMA_SDIST_SHA256" "recipe $LLAMA_RECIPE" \
             "changes $(llama_changes_identity)" \
             "cc $("$CC" --version | head -n 1)" "cxx $("$CXX" --version | head -n 1)" "flags ${LLAMA_CONFIGURE[*]}"
-        [ "$backend" != cuda ] || "$(cuda_compiler)" --version | tail -n 1
+        [ "$backend" != cuda ] || { "$(cuda_compiler)" --version | tail -n 1 && hash_of <"$ROOT/cmake/cuda_driver.c"; }
     )
     LLAMA_PREFIX=$LLAMA_CACHE/$variant-$backend-$(hash_of <<<"$LLAMA_DESCRIPTION")
 }
@@ -240,6 +232,10 @@ llama_compile() {
     rm -rf "$LLAMA_PREFIX".work.*
     work=$(mktemp -d "$LLAMA_PREFIX.work.XXXXXX") # not local: the trap outlives this function
     trap 'rm -rf "$work"' EXIT
+    if [ "$LLAMA_BACKEND" = cuda ]; then
+        cuda_driver_calls "$work/libcuda-driver.a"
+        LLAMA_CONFIGURE+=("-DCUDA_cuda_driver_LIBRARY=$work/libcuda-driver.a")
+    fi
     "$CMAKE" -G Ninja -DCMAKE_MAKE_PROGRAM="$NINJA" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
         -S "$source" -B "$work/build" -DCMAKE_INSTALL_PREFIX="$work/prefix" "${LLAMA_CONFIGURE[@]}"
     if [ -n "$base" ]; then
@@ -256,6 +252,7 @@ llama_compile_all() {
     "$CMAKE" --build "$work/build" --parallel "$JOBS"
     "$CMAKE" --install "$work/build"
     llama_install_common "$work/build" "$source" "$work/prefix"
+    [ "$LLAMA_BACKEND" != cuda ] || cp "$work/libcuda-driver.a" "$work/prefix/lib/"
     [ "$variant" != portable ] || llama_gather_portable "$work/prefix"
 }
 

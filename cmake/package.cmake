@@ -7,7 +7,7 @@ set_target_properties(llm PROPERTIES
     LINK_DEPENDS "${CMAKE_SOURCE_DIR}/cmake/libllm.map"
     LIBRARY_OUTPUT_DIRECTORY "${LLM_PACKAGE_DIR}"
     BUILD_WITH_INSTALL_RPATH ON
-    INSTALL_RPATH "$ORIGIN")
+    INSTALL_RPATH "$ORIGIN;${LLM_RUNTIME_PATH}")
 target_link_options(llm PRIVATE
     "-Wl,--version-script=${CMAKE_SOURCE_DIR}/cmake/libllm.map" -Wl,--exclude-libs,ALL -Wl,-z,defs -Wl,--gc-sections)
 

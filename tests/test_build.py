@@ -6,17 +6,24 @@ import os
 import subprocess
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
+TOOLS = "awk bash cat cp cut dirname flock grep head ln mkdir mktemp mv rm sha256sum sleep tail tr".split()
+
+
+def ran(expression: str, path: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """After build.sh has been read, which without a verb says how it is used."""
+    program = f"set --; . {ROOT / 'build.sh'} >/dev/null; {expression}"
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHON" and not name.startswith("LLMD_")}
+    environment = {**inherited, "PATH": path, **settings}
+    return subprocess.run(["/bin/bash", "-c", program], capture_output=True, text=True, env=environment, cwd=ROOT)
 
 
 def evaluated(expression: str, path: str) -> str:
-    """After build.sh has been read, which without a verb says how it is used."""
-    program = f"set --; . {ROOT / 'build.sh'} >/dev/null; {expression}"
-    environment = {**os.environ, "PATH": path}
-    environment.pop("PYTHON", None)
-    return subprocess.run(
-        ["bash", "-c", program], capture_output=True, text=True, check=True, env=environment, cwd=ROOT
-    ).stdout.strip()
+    done = ran(expression, path)
+    done.check_returncode()
+    return done.stdout.strip()
 
 
 def test_the_environment_is_not_made_from_itself() -> None:
@@ -27,3 +34,137 @@ def test_the_environment_is_not_made_from_itself() -> None:
         f"{own}:/usr/bin:/bin", f"/usr/bin:{own}:/bin", f"/usr/bin:/bin:{own}", f"{own}:{own}:{own}:/usr/bin:/bin"
     ):  # fmt: skip
         assert evaluated('echo "$PATH"', path) == "/usr/bin:/bin"
+
+
+# --- what a GPU's build needs ----------------------------------------------------------------------------------------
+
+
+class Machine:
+    """One on which there is only what a test puts there."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.bin = root, root / "bin"
+        self.bin.mkdir()
+        for tool in TOOLS:
+            found = next(path for folder in ("/usr/bin", "/bin") if (path := Path(folder, tool)).exists())
+            (self.bin / tool).symlink_to(found)
+
+    def has(self, path: str, text: str = "") -> Path:
+        file = self.root / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        file.chmod(0o755)
+        return file
+
+    def has_compiler(self, *, cublas: bool) -> None:
+        self.has("bin/nvcc", f"#!/bin/bash\nexit {int(not cublas)}\n")
+
+    def has_driver(self) -> None:
+        self.has("bin/nvidia-smi", "#!/bin/bash\nexit 0\n")
+
+    def runs(self, expression: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        setting = {"LLMD_CACHE_DIR": str(self.root / "cache"), "VULKAN_SDK": "", **settings}
+        begin = f"MACHINE={self.root} LOGS={self.root}/log; stage_ticker() {{ :; }}"  # its sleep would hold our pipe
+        return ran(f"{begin}; {expression}", str(self.bin), **setting)
+
+    def backend(self, **settings: str) -> str:
+        """What is built, or the one line that says why nothing is."""
+        done = self.runs("llama_backend native", **settings)
+        assert (done.returncode == 0) == (done.stdout != ""), done
+        return done.stdout.strip() or done.stderr.strip()
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def test_without_a_gpu_the_cpu_is_built_for(machine: Machine) -> None:
+    assert machine.backend() == "cpu"
+    assert machine.runs("llama_backend native").stderr == ""
+
+
+def test_an_unknown_backend_is_refused(machine: Machine) -> None:
+    assert "LLMD_BACKEND=tpu: not one of cpu, cuda, hip, vulkan" in machine.backend(LLMD_BACKEND="tpu")
+
+
+def test_cuda_without_driver_and_compiler(machine: Machine) -> None:
+    said = machine.backend(LLMD_BACKEND="cuda")
+    assert "here: no NVIDIA driver, no compiler (nvcc)." in said
+    assert "apt-get install nvidia-cuda-toolkit" in said and "LLMD_CUDA_TOOLKIT=pypi" in said
+
+
+def test_cuda_with_a_driver_alone(machine: Machine) -> None:
+    machine.has_driver()
+    assert "here: an NVIDIA driver, no compiler (nvcc)." in machine.backend(LLMD_BACKEND="cuda")
+    done = machine.runs("llama_backend native")
+    assert done.stdout.strip() == "cpu"
+    assert "an NVIDIA GPU stays unused: an NVIDIA driver, no compiler (nvcc)" in done.stderr
+
+
+def test_cuda_with_a_compiler_but_no_libraries(machine: Machine) -> None:
+    machine.has_compiler(cublas=False)
+    said = machine.backend(LLMD_BACKEND="cuda")
+    assert f"here: no NVIDIA driver, a compiler ({machine.bin}/nvcc) without cuBLAS." in said
+
+
+def test_cuda_without_a_driver_is_for_named_gpus(machine: Machine) -> None:
+    machine.has_compiler(cublas=True)
+    assert machine.backend() == "cpu"
+    said = machine.backend(LLMD_BACKEND="cuda")
+    assert f"here: no NVIDIA driver, a compiler with cuBLAS ({machine.bin}/nvcc)." in said
+    assert "LLMD_CUDA_ARCHITECTURES=90" in said
+    assert machine.backend(LLMD_BACKEND="cuda", LLMD_CUDA_ARCHITECTURES="90") == "cuda"
+    flags = machine.runs("cuda_flags", LLMD_CUDA_ARCHITECTURES="90").stdout
+    assert f"-DCMAKE_CUDA_COMPILER={machine.bin}/nvcc" in flags and "-DCMAKE_CUDA_ARCHITECTURES=90" in flags
+
+
+def test_cuda_is_built_where_all_is_there(machine: Machine) -> None:
+    machine.has_compiler(cublas=True)
+    machine.has("dev/nvidia0")
+    assert machine.backend() == "cuda" == machine.backend(LLMD_BACKEND="cuda")
+    assert "-DCMAKE_CUDA_ARCHITECTURES=native" in machine.runs("cuda_flags").stdout
+
+
+def test_a_toolkit_is_put_together_from_folders(machine: Machine) -> None:
+    machine.has("compiler/bin/nvcc", "#!/bin/bash\nexit 0\n")
+    machine.has("compiler/lib64/libcudart.so.13", "runtime")
+    machine.has("libraries/include/cublas_v2.h")
+    machine.has("libraries/lib/libcublas.so.13", "cublas")
+    folders = f"{machine.root}/compiler:{machine.root}/libraries"
+    done = machine.runs("cuda_toolkit_ensure && cuda_toolkit", LLMD_CUDA_TOOLKIT=folders)
+    toolkit = Path(done.stdout.strip())
+    assert toolkit.is_relative_to(machine.root / "cache"), done
+    assert (toolkit / "lib64/libcudart.so").read_text() == "runtime"
+    assert (toolkit / "lib/libcublas.so").read_text() == "cublas"
+    assert (toolkit / "include/cublas_v2.h").exists()
+    chosen = {"LLMD_CUDA_TOOLKIT": folders, "LLMD_BACKEND": "cuda", "LLMD_CUDA_ARCHITECTURES": "90"}
+    assert machine.backend(**chosen) == "cuda"
+    flags = machine.runs("cuda_flags", **chosen).stdout
+    assert f"-DCMAKE_CUDA_COMPILER={toolkit}/bin/nvcc" in flags and f"-DCUDAToolkit_ROOT={toolkit}" in flags
+
+
+def test_a_toolkit_from_nowhere_is_refused(machine: Machine) -> None:
+    done = machine.runs("cuda_toolkit_ensure", LLMD_CUDA_TOOLKIT="/no/such/folder")
+    assert done.returncode != 0 and "LLMD_CUDA_TOOLKIT: /no/such/folder is no folder" in done.stderr
+    assert not list((machine.root / "cache").glob("llama/*.work.*"))
+
+
+def test_vulkan_says_what_is_missing(machine: Machine) -> None:
+    said = machine.backend(LLMD_BACKEND="vulkan")
+    assert said.endswith("LLMD_BACKEND=vulkan needs packages that are not here; install them with: "
+                         "apt-get install libvulkan-dev spirv-headers glslc")  # fmt: skip
+    done = machine.runs("verb_test_vulkan")
+    assert done.returncode != 0 and done.stderr.strip().endswith("spirv-headers glslc mesa-vulkan-drivers")
+    machine.has("usr/include/vulkan/vulkan.h")
+    machine.has("usr/share/cmake/SPIRV-Headers/SPIRV-HeadersConfig.cmake")
+    assert machine.backend(LLMD_BACKEND="vulkan").endswith("apt-get install glslc")
+    machine.has("bin/glslc", "#!/bin/bash\n")
+    assert machine.backend(LLMD_BACKEND="vulkan") == "vulkan"
+    assert machine.runs("verb_test_vulkan").stderr.strip().endswith("apt-get install mesa-vulkan-drivers")
+
+
+def test_lavapipe_is_found_by_its_description(machine: Machine) -> None:
+    described = machine.has("usr/share/vulkan/icd.d/lvp_icd.x86_64.json")
+    machine.has("usr/share/vulkan/icd.d/radeon_icd.x86_64.json")
+    assert machine.runs("vulkan_lavapipe").stdout.strip() == str(described)
