@@ -206,7 +206,7 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
 
 /* On the host, where cells take memory when they are used. Throws as model_llama_cells_plan; with the option to change in
  * the text when one sequence alone would exceed the budget. */
-model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model_params &weights,
+model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model_params &loading, llama_model *weights,
                                              const llama_context_params &params, const model_llama_wish &wish);
 
 /* Tokens of one text that a context of these `params`, which looks at all of it at once, has memory for: as many as

@@ -7,9 +7,17 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <map>
 #include <set>
 
 #include "machine/cgroup.h"
+
+/* Of the pinned source's src/llama-ext.h, which is not installed. */
+struct llama_memory_breakdown_data {
+    size_t model, context, compute;
+};
+std::map<ggml_backend_buffer_type_t, llama_memory_breakdown_data> llama_get_memory_breakdown(
+    const llama_context *context);
 
 namespace {
 
@@ -105,22 +113,55 @@ template <typename... Values> [[noreturn]] void no_room(const char *format, Valu
     throw model_llama_no_room(text);
 }
 
+/* Of host memory, with a certain number of cells. */
+struct host_bytes {
+    uint64_t model; /* mapped weights: they count as free although they are needed */
+    uint64_t context, compute;
+};
+
+/* The weights are there: loading them a second time, to measure, would take longer than all else. What a context reserves
+ * are addresses; where even those are too few, measuring takes none. */
+host_bytes host_at(const char *path, const llama_model_params &loading, llama_model *weights,
+                   llama_context_params params, uint32_t n_ctx)
+{
+    params.n_ctx = n_ctx;
+    llama_context *context = llama_init_from_model(weights, params);
+    if (context == nullptr) {
+        model_llama_log_clear();
+        const common_device_memory_data host = measure_at(path, loading, params, n_ctx).back();
+        return {host.model, host.context, host.compute};
+    }
+    host_bytes out = {};
+    uint64_t mapped_bytes = 0;
+    uint64_t copied_bytes = 0; /* into other layouts; a mapping may span what was copied from it */
+    for (const auto &[type, bytes] : llama_get_memory_breakdown(context)) {
+        const bool is_host = ggml_backend_buft_is_host(type);
+        (is_host ? mapped_bytes : copied_bytes) += bytes.model;
+        out.context += is_host ? bytes.context : 0;
+        out.compute += is_host ? bytes.compute : 0;
+    }
+    llama_free(context);
+    const uint64_t all_bytes = llama_model_size(weights);
+    out.model = std::min(mapped_bytes, all_bytes - std::min(all_bytes, copied_bytes));
+    return out;
+}
+
 /* Of two contexts: bytes grow in a straight line with the cells; those of a window stop at its size, which llama.cpp makes
  * n_window and a batch, padded. */
-model_llama_cost cost_of(const measure &low, const measure &high, uint32_t n_low, uint32_t n_high, uint32_t n_streams,
-                         const model_llama_wish &wish, uint32_t n_batch)
+model_llama_cost cost_of(const host_bytes &low, const host_bytes &high, uint32_t n_low, uint32_t n_high,
+                         uint32_t n_streams, const model_llama_wish &wish, uint32_t n_batch)
 {
-    const uint64_t grown = state_bytes(high) - state_bytes(low);
+    const uint64_t grown = high.context - low.context;
     model_llama_cost cost;
     cost.n_window_tokens = wish.n_window > 0 ? model_llama_padded(wish.n_window + n_batch) : 0;
     if (n_streams == 1 || cost.n_window_tokens == 0 || cost.n_window_tokens >= n_high) {
         cost.n_window_tokens = 0;
         cost.token_bytes = grown / n_streams / (n_high - n_low);
-        cost.fixed_bytes = state_bytes(low) - cost.token_bytes * n_low * n_streams;
+        cost.fixed_bytes = low.context - cost.token_bytes * n_low * n_streams;
         return cost;
     }
-    const uint64_t both = state_bytes(low) / n_streams / n_low;
-    const uint64_t full = state_bytes(high) / n_streams;
+    const uint64_t both = low.context / n_streams / n_low;
+    const uint64_t full = high.context / n_streams;
     const uint64_t narrow = std::min(full, both * cost.n_window_tokens);
     cost.token_bytes = (full - narrow) / (n_high - cost.n_window_tokens);
     cost.window_token_bytes = both - std::min(both, cost.token_bytes);
@@ -168,8 +209,7 @@ bool has_addresses(uint64_t n_bytes)
 }
 
 /* The budget, and as many tokens of one sequence as it pays for. */
-void share_out(const model_llama_wish &wish, const common_device_memory_data &least, uint32_t n_seq,
-               model_llama_reserve *out)
+void share_out(const model_llama_wish &wish, const host_bytes &least, uint32_t n_seq, model_llama_reserve *out)
 {
     const uint64_t n_free = model_llama_memory_free();
     const uint64_t needed = out->cost.fixed_bytes + least.compute;
@@ -310,7 +350,7 @@ uint32_t model_llama_text_plan(const char *path, const llama_model_params &weigh
     }
 }
 
-model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model_params &weights,
+model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model_params &loading, llama_model *weights,
                                              const llama_context_params &params, const model_llama_wish &wish)
 {
     const uint32_t n_seq = params.n_seq_max;
@@ -318,15 +358,15 @@ model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model
     const uint32_t n_low = MODEL_LLAMA_CELLS_STEP;
     const uint32_t n_high = std::clamp(model_llama_padded(wish.n_ctx), 2 * n_low,
                                        std::max(N_SAMPLE, model_llama_padded(2 * wish.n_window)));
-    const measure low = measure_at(path, weights, params, n_low * n_streams);
-    const measure high = measure_at(path, weights, params, n_high * n_streams);
+    const host_bytes low = host_at(path, loading, weights, params, n_low * n_streams);
+    const host_bytes high = host_at(path, loading, weights, params, n_high * n_streams);
     model_llama_reserve out = {};
     out.cost = cost_of(low, high, n_low, n_high, n_streams, wish, params.n_ubatch);
-    share_out(wish, low.back(), n_seq, &out);
-    const uint64_t deep = std::max(high.back().compute, low.back().compute);
-    const uint64_t compute_bytes = (deep - low.back().compute) / (n_high - n_low); /* of a token's depth */
+    share_out(wish, low, n_seq, &out);
+    const uint64_t deep = std::max(high.compute, low.compute);
+    const uint64_t compute_bytes = (deep - low.compute) / (n_high - n_low); /* of a token's depth */
     const auto reserved = [&](uint32_t n_ctx) {
-        return out.cost.fixed_bytes + low.back().compute + compute_bytes * n_ctx +
+        return out.cost.fixed_bytes + low.compute + compute_bytes * n_ctx +
                n_seq * out.cost.of(model_llama_padded(n_ctx));
     };
     while (!has_addresses(reserved(out.n_ctx))) {

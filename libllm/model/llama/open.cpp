@@ -353,7 +353,7 @@ void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
 void size_reserve(model_llama *m, const model_options &o, llama_context_params *p)
 {
     const model_llama_wish wish = {m->info.n_ctx, o.n_ctx != 0, m->info.n_window, o.kv_bytes_max};
-    const model_llama_reserve reserve = model_llama_reserve_plan(o.path, weights_params(m, o), *p, wish);
+    const model_llama_reserve reserve = model_llama_reserve_plan(o.path, weights_params(m, o), m->weights, *p, wish);
     m->cost = reserve.cost;
     m->info.n_ctx = reserve.n_ctx;
     m->info.state_bytes = reserve.budget;

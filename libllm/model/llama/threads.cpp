@@ -139,8 +139,9 @@ void model_llama_threads::end(uint32_t n_tokens)
 
 namespace {
 
-/* The shortest of some steps: what else the machine does only makes them longer. 0: they fail. */
-template <typename F> double shortest_us(const F &step)
+/* The shortest of some steps: what else the machine does only makes them longer. One is enough where it takes too long.
+ * 0: they fail. */
+template <typename F> double shortest_us(double too_long_us, const F &step)
 {
     double least = 0;
     const uint64_t begin_us = now_us();
@@ -151,6 +152,9 @@ template <typename F> double shortest_us(const F &step)
         }
         const double us = static_cast<double>(now_us() - step_us);
         least = n == 0 ? us : std::min(least, us);
+        if (us > too_long_us) {
+            break;
+        }
     }
     return least;
 }
@@ -163,7 +167,8 @@ int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)>
     double best_us = 0;
     bool is_wider = true; /* 16, 12, 8, 6, 4, 3, 2, 1 */
     for (int32_t n = n_most; n > 0; n = n < 4 ? n - 1 : is_wider ? n * 3 / 4 : n * 2 / 3, is_wider = !is_wider) {
-        const double us = shortest_us([&] { return step(n); });
+        const double too_long_us = best_us > 0 ? HOPELESS * best_us : static_cast<double>(LONG_US);
+        const double us = shortest_us(too_long_us, [&] { return step(n); });
         if (best_us > 0 && us * WORTH > best_us) {
             if (us > HOPELESS * best_us) {
                 break;
