@@ -36,13 +36,13 @@ from tests.test_process import Process, Start
 SLOW = """
 import pathlib, sys, time
 from llmd import __main__
-from llmd.engine import engine
-gate, real = pathlib.Path(sys.argv.pop(1)), engine.open_engine
+from llmd.engine import beginning
+gate, real = pathlib.Path(sys.argv.pop(1)), beginning.open_engine
 def open_engine(options):
     while not gate.exists():
         time.sleep(0.01)
     return real(options)
-engine.open_engine = open_engine
+beginning.open_engine = open_engine
 __main__.main()
 """
 
@@ -56,7 +56,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         event.wait()
         return open_engine(options)
 
-    monkeypatch.setattr("llmd.engine.engine.open_engine", open_later)
+    monkeypatch.setattr("llmd.engine.beginning.open_engine", open_later)
     yield event
     event.set()
 

@@ -14,7 +14,6 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from llmd import app
 from llmd.core.asked import SamplingAsked
 from llmd.core.sampling import RANGES, SAMPLERS, SamplingDefaults
 from llmd.ctl import explain as ctl_explain
@@ -24,6 +23,7 @@ from llmd.ctl import sessions as ctl_sessions
 from llmd.ctl import status as ctl_status
 from llmd.dialects.openai import reader
 from llmd.dialects.openai.wire import GenerationRequest
+from llmd.engine import beginning
 from llmd.engine.native import SAMPLER_WORDS, PageView, SessionView, ffi
 from llmd.engine.opening import EngineInfo, EngineOptions, SavedSession
 from llmd.engine.wire import Sampling
@@ -110,10 +110,10 @@ def test_a_struct_is_copied_whole(struct: str) -> None:
 
 
 def test_every_option_of_the_engine_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """app.engine_options makes them from the configuration."""
+    """beginning.engine_options makes them from the configuration."""
     given: dict[str, Any] = {}
-    monkeypatch.setattr(app, "EngineOptions", lambda **options: given.update(options))
-    app.engine_options(Config())
+    monkeypatch.setattr(beginning, "EngineOptions", lambda **options: given.update(options))
+    beginning.engine_options(Config())
     assert left_out(EngineOptions, set(given)) == {"exact"}  # for tests and benches
 
 

@@ -11,12 +11,9 @@ import signal
 import sys
 from typing import TYPE_CHECKING
 
-import uvloop
-from aiohttp import web
-
 from . import __version__
 from .core import limits
-from .http.access import KeyFileError
+from .http.access import KeyFileError, read_keys
 from .process import logs, systemd
 from .process.config_reader import load_or_exit, remarks
 from .process.config_table import Config
@@ -25,6 +22,9 @@ from .process.manual import PROGRAM
 from .process.socket_trust import make_private
 
 if TYPE_CHECKING:
+    from aiohttp import web
+
+    from .engine.beginning import Beginning
     from .http.context import State
 
 log = logging.getLogger("llmd")
@@ -75,10 +75,21 @@ def _run(config: Config) -> bool:
     _make_state_dir(config)
     listeners = open_listeners(config)
     try:
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config, listeners))
+        log.info("starting", extra=logs.fields(version=__version__, pid=os.getpid(), model=config.model))
+        return _serve_beginning(config, listeners, _begin(config))
     finally:
         listeners.close()
+
+
+def _serve_beginning(config: Config, listeners: Listeners, beginning: Beginning) -> bool:
+    import uvloop  # this, and all that `_create_app` imports, while the model is being read
+
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(config, listeners, beginning))
+    except KeyboardInterrupt:
+        listeners.close()
+        os._exit(128 + signal.SIGINT)  # the interpreter would wait for the thread that loads
 
 
 def _make_state_dir(config: Config) -> None:
@@ -100,15 +111,16 @@ def _make_state_dir(config: Config) -> None:
 _OTHER_DIRECTORY = "choose another, or none to keep sessions in memory only"
 
 
-async def _serve(config: Config, listeners: Listeners) -> bool:
+async def _serve(config: Config, listeners: Listeners, beginning: Beginning) -> bool:
     """Answers, opens, serves until a signal, stops in order. True: the signal came while the model was loading."""
-    app = _create_app(config)
+    app = _create_app(config, beginning)
+    from aiohttp import web
+
     from .app import OPENING, runner_of, stop_serving
     from .http.context import STATE
 
     state, runner = app[STATE], runner_of(app)
     signals = _Signals(state, listeners)
-    log.info("starting", extra=logs.fields(version=__version__, pid=os.getpid(), model=config.model))
     await runner.setup()
     try:
         for listener in listeners.sockets:
@@ -140,12 +152,15 @@ async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event, config: Co
         raise StartError(_blamed(config, error.field, str(error)), status) from None
 
 
-def _create_app(config: Config) -> web.Application:
-    """Loads the native library; only here, so that --help works without it."""
+def _begin(config: Config) -> Beginning:
+    """Loads the native library; only here, so that --help works without it. Begins to load the model, when all is well
+    that the configuration names."""
     try:
-        from .app import create_app
+        from .engine.beginning import Named
 
-        return create_app(config)
+        if config.api_key_file:
+            read_keys(config.api_key_file)
+        beginning = Named(config)
     except ImportError as error:
         raise StartError(str(error)) from error
     except KeyFileError as error:
@@ -154,6 +169,18 @@ def _create_app(config: Config) -> web.Application:
         raise _unreadable_template(config, f"{error.reason} at byte {error.start}; it must be text in UTF-8") from None
     except OSError as error:
         raise _unreadable_template(config, error.strerror or str(error)) from None
+    faulthandler.enable(file=logs.STDERR)  # not later: while a model loads, crashes are told in another way
+    beginning.begin()
+    return beginning
+
+
+def _create_app(config: Config, beginning: Beginning) -> web.Application:
+    try:
+        from .app import create_app
+
+        return create_app(config, beginning)
+    except (ImportError, KeyFileError) as error:
+        raise StartError(str(error)) from error
 
 
 def _unreadable_template(config: Config, why: str) -> StartError:
@@ -184,7 +211,6 @@ class _Signals:
         self.stop = asyncio.Event()
         self._state = state
         self._listeners = listeners
-        faulthandler.enable(file=logs.STDERR)
         faulthandler.register(signal.SIGQUIT, file=logs.STDERR, chain=True)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

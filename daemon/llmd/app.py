@@ -16,10 +16,10 @@ from .answers.saved import SavedAnswers
 from .core import limits
 from .dialects.responses import store_file
 from .dialects.responses.store import STORE, ResponseStore
-from .engine import native, segment
+from .engine import native
+from .engine.beginning import Beginning, Named
 from .engine.engine import Engine
 from .engine.generation import CancelReason, Generation
-from .engine.opening import EngineOptions
 from .http.access import KeyFileError, KeyRing, read_keys
 from .http.boundary import add_cors_headers, boundary
 from .http.connections import Runner
@@ -41,11 +41,11 @@ OPENING = web.AppKey("opening", asyncio.Task[None])
 """Ends when the model is there, or with the EngineError that says why it is not."""
 
 
-def create_app(config: Config) -> web.Application:
-    """The application. Starting it begins to load the model; until that has ended, only probes are answered. Reads the
-    files that the configuration names."""
+def create_app(config: Config, beginning: Beginning | None = None) -> web.Application:
+    """The application. Starting it begins to load the model, unless that has begun; until it has ended, only probes are
+    answered. Reads the files that the configuration names."""
     app = web.Application(middlewares=[boundary])
-    wanted = engine_options(config)
+    wanted = beginning or Named(config)
     app[STATE] = State(
         config=config,
         keys=keys_of(config.api_key_file) if config.api_key_file else KeyRing(),
@@ -74,9 +74,9 @@ def create_app(config: Config) -> web.Application:
     return app
 
 
-async def open_model(state: State, wanted: EngineOptions, responses: ResponseStore) -> None:
+async def open_model(state: State, wanted: Beginning, responses: ResponseStore) -> None:
     """Cancelled while it loads, it leaves the thread that loads: nothing can stop that but the end of the process."""
-    engine = await _open(state.config, wanted)
+    engine = await Engine.open(wanted)
     try:
         answers = await remembered_answers(state.config, engine)
         saved_answers = await saved_answers_of(state.config, engine)
@@ -95,28 +95,6 @@ async def open_model(state: State, wanted: EngineOptions, responses: ResponseSto
     )
     engine.watcher = SessionFollower(state.answers, state.turns, state.is_in_use)
     state.use_keys(state.keys)
-
-
-async def _open(config: Config, wanted: EngineOptions) -> Engine:
-    """What killed daemons left is named as long as it is there: until a daemon of its model has taken it over."""
-    names = [*filter(None, [wanted.page_name]), *(wanted.dead_page_names or "").split()]
-    is_named = name_segments(config, names)
-    opened = await Engine.open(wanted)
-    if is_named:
-        name_segments(config, [name for name in names if segment.exists(name)])
-    return opened
-
-
-def name_segments(config: Config, names: list[str]) -> bool:
-    try:
-        segment.write(config.socket, *names)
-    except OSError as error:
-        log.warning(
-            "nobody will find the shared segment: llmctl shows no tokens, and a kill costs what is not on the disk",
-            extra=fields(reason=f"{config.socket}.lock: {error.strerror}"),
-        )
-        return False
-    return True
 
 
 def runner_of(app: web.Application) -> web.AppRunner:
@@ -164,49 +142,6 @@ async def write_answers(state: State) -> None:
 def responses_path(config: Config, engine: Engine) -> Path | None:
     """None: there is no state directory."""
     return store_file.path_of(config.state_dir, engine.info.fingerprint) if config.state_dir is not None else None
-
-
-def engine_options(config: Config) -> EngineOptions:
-    return EngineOptions(
-        model=config.model,
-        page_name=segment.new_name(config.socket),
-        dead_page_names=_left_behind(config.socket),
-        chat_template=_template(config.chat_template_file),
-        n_ctx=config.ctx_size,
-        n_sessions=config.max_sessions,
-        n_scratch=config.scratch_sessions,
-        kv_bytes_max=config.kv_memory,
-        capacity_policy=config.capacity_policy,
-        n_parked_max=config.max_parked,
-        timelines_max=config.session_timelines,
-        parked_bytes_max=config.park_memory,
-        checkpoint_bytes_max=config.checkpoint_memory,
-        checkpoint_every=config.checkpoint_every,
-        idle_s_max=config.session_idle_time,
-        state_dir=str(config.state_dir) if config.state_dir is not None else None,
-        n_threads=config.threads,
-        n_gpu_layers=config.gpu_layers,
-        gap_ms_target=config.gap_target_ms,
-        allow_oversize=config.oversize == "allow",
-        crash_notice=_CRASH_NOTICE.format(model=config.model),
-    )
-
-
-_CRASH_NOTICE = (
-    "llmd: --model: cannot load the model {model}: reading it crashed llama.cpp; the file is damaged or not what it "
-    "claims to be, or llama.cpp has a defect"
-)
-
-
-def _left_behind(socket: Path) -> str | None:
-    try:
-        return " ".join(name for name in segment.names(socket) if segment.exists(name)) or None
-    except PermissionError:
-        return None  # writing to it fails, too, and is told
-
-
-def _template(path: Path | None) -> str | None:
-    return path.read_text("utf-8") if path is not None else None
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------

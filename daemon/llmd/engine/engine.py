@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -23,11 +22,12 @@ from ..core.errors import ApiError, code_of_status
 from ..core.room import Room
 from ..process.logs import fields
 from .answer_parser import AnswerParser
+from .beginning import Beginning
 from .constraint import make_constraint
 from .embedding import Embedder
 from .json_scan import body_scan
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
-from .opening import EngineError, EngineOptions, SavedSession, fim_of, info_of, open_engine, saved_of, start_engine
+from .opening import EngineError, EngineOptions, SavedSession, fim_of, info_of, saved_of, start_engine
 from .text import Pieces, Prompt, detokenize, render_chat, spell, tokenize
 from .text_threads import TextThreads
 from .wire import (
@@ -116,19 +116,17 @@ class Engine:
     # --- life --------------------------------------------------------------------------------------------------------
 
     @classmethod
-    async def open(cls, options: EngineOptions) -> Engine:
+    async def open(cls, wanted: EngineOptions | Beginning) -> Engine:
         """Loads the model and starts the decode thread. Raises EngineError with a sentence for people."""
         if disagreements := differences():
             raise EngineError(f"the daemon and its native library speak differently: {'; '.join(disagreements)}")
-        owner_thread = ThreadPoolExecutor(1, "llmd-engine")
-        loop = asyncio.get_running_loop()
-        opening = loop.run_in_executor(owner_thread, open_engine, options)
+        beginning = wanted if isinstance(wanted, Beginning) else Beginning(wanted)
         try:
-            pointer = await _with_progress(opening, options.model)
-            engine = cls(pointer, owner_thread)
-            await loop.run_in_executor(owner_thread, start_engine, pointer)
+            pointer = await beginning.pointer()
+            engine = cls(pointer, beginning.thread)
+            await engine.loop.run_in_executor(beginning.thread, start_engine, pointer)
         except BaseException:
-            owner_thread.shutdown(wait=False)
+            beginning.thread.shutdown(wait=False)
             raise
         return engine
 
@@ -389,12 +387,3 @@ class Engine:
     async def parsed(self, owner: int, n_chars: int, call: Callable[[], T]) -> T:
         """As `in_thread`, for the parser of an answer, which has one call at a time: it never waits for room."""
         return await self._text_threads.run(owner, n_chars, call, is_bounded=True)
-
-
-async def _with_progress(opening: asyncio.Future[Any], model: str) -> Any:
-    started = time.monotonic()
-    while True:
-        done, _ = await asyncio.wait([opening], timeout=limits.LOAD_PROGRESS_S)
-        if done:
-            return opening.result()
-        log.info("loading the model", extra={"fields": {"model": model, "seconds": round(time.monotonic() - started)}})

@@ -1,0 +1,122 @@
+"""From the configuration to an engine that is being opened. It begins before there is an event loop: the model is read
+while the rest of the daemon is still being imported."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from ..core import limits
+from ..process.config_table import Config
+from ..process.logs import fields
+from . import segment
+from .opening import EngineOptions, open_engine
+
+log = logging.getLogger("llmd.engine")
+
+_CRASH_NOTICE = (
+    "llmd: --model: cannot load the model {model}: reading it crashed llama.cpp; the file is damaged or not what it "
+    "claims to be, or llama.cpp has a defect"
+)
+
+
+class Beginning:
+    """An engine on its way, in the thread that owns it from then on."""
+
+    def __init__(self, options: EngineOptions) -> None:
+        self._options = options
+        self._pointer: Future[Any] | None = None
+        self.thread = ThreadPoolExecutor(1, "llmd-engine")
+
+    def begin(self) -> None:
+        """Any number of calls. Nothing can stop it but the end of the process."""
+        if self._pointer is None:
+            self._pointer = self.thread.submit(open_engine, self._options)
+
+    async def pointer(self) -> Any:
+        """Of the opened engine. Raises EngineError with a sentence for people."""
+        self.begin()
+        assert self._pointer is not None
+        opening = asyncio.wrap_future(self._pointer)
+        started = time.monotonic()
+        while True:
+            done, _ = await asyncio.wait([opening], timeout=limits.LOAD_PROGRESS_S)
+            if done:
+                return opening.result()
+            seconds = round(time.monotonic() - started)
+            log.info("loading the model", extra=fields(model=self._options.model, seconds=seconds))
+
+
+class Named(Beginning):
+    """... of a daemon: its shared segment is found by its socket. What killed daemons left is named as long as it is
+    there: until a daemon of its model has taken it over. Reads the chat template."""
+
+    def __init__(self, config: Config) -> None:
+        options = engine_options(config)
+        super().__init__(options)
+        self._config = config
+        self._names = [*filter(None, [options.page_name]), *(options.dead_page_names or "").split()]
+        self._is_named: bool | None = None
+
+    def begin(self) -> None:
+        if self._is_named is None:
+            self._is_named = self._name(self._names)
+        super().begin()
+
+    async def pointer(self) -> Any:
+        pointer = await super().pointer()
+        if self._is_named:
+            self._name([name for name in self._names if segment.exists(name)])
+        return pointer
+
+    def _name(self, names: list[str]) -> bool:
+        try:
+            segment.write(self._config.socket, *names)
+        except OSError as error:
+            log.warning(
+                "nobody will find the shared segment: llmctl shows no tokens, and a kill costs what is not on the disk",
+                extra=fields(reason=f"{self._config.socket}.lock: {error.strerror}"),
+            )
+            return False
+        return True
+
+
+def engine_options(config: Config) -> EngineOptions:
+    return EngineOptions(
+        model=config.model,
+        page_name=segment.new_name(config.socket),
+        dead_page_names=_left_behind(config.socket),
+        chat_template=_template(config.chat_template_file),
+        n_ctx=config.ctx_size,
+        n_sessions=config.max_sessions,
+        n_scratch=config.scratch_sessions,
+        kv_bytes_max=config.kv_memory,
+        capacity_policy=config.capacity_policy,
+        n_parked_max=config.max_parked,
+        timelines_max=config.session_timelines,
+        parked_bytes_max=config.park_memory,
+        checkpoint_bytes_max=config.checkpoint_memory,
+        checkpoint_every=config.checkpoint_every,
+        idle_s_max=config.session_idle_time,
+        state_dir=str(config.state_dir) if config.state_dir is not None else None,
+        n_threads=config.threads,
+        n_gpu_layers=config.gpu_layers,
+        gap_ms_target=config.gap_target_ms,
+        allow_oversize=config.oversize == "allow",
+        crash_notice=_CRASH_NOTICE.format(model=config.model),
+    )
+
+
+def _left_behind(socket: Path) -> str | None:
+    try:
+        return " ".join(name for name in segment.names(socket) if segment.exists(name)) or None
+    except PermissionError:
+        return None  # writing to it fails, too, and is told
+
+
+def _template(path: Path | None) -> str | None:
+    return path.read_text("utf-8") if path is not None else None
