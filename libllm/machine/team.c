@@ -1,6 +1,13 @@
 #include "machine/team.h"
 
-enum { STEPS_ALIKE = 4, STEPS_CLEAR = 2, TRIAL_US = 10000, PATIENCE_US = 250000, PATIENCE_US_MAX = 30000000 };
+enum {
+    STEPS_ALIKE = 4,
+    STEPS_CLEAR = 2,
+    TRIAL_US = 10000,
+    PATIENCE_US = 250000,
+    PATIENCE_US_MAX = 30000000,
+    GUESS_US = 10000000
+};
 
 static const double SHARE_WAITED = 0.15; /* beyond it, others want the cores */
 static const double SHARE_CLEAR = 0.3;
@@ -8,6 +15,7 @@ static const double GAIN = 0.95; /* of what a step took: worth a change */
 static const double GAIN_CLEAR = 0.8;
 static const double LOSS_CLEAR = 1.2; /* a single step is enough to say so */
 static const double WEIGHT = 0.25;    /* of the last step in what is usual */
+static const double ROOM = 0.5;       /* of a core: a thread more may be worth it */
 
 void team_open(team *t, int32_t n_most)
 {
@@ -17,6 +25,11 @@ void team_open(team *t, int32_t n_most)
 int32_t team_size(const team *t)
 {
     return t->n_tried > 0 ? t->n_tried : t->n_settled;
+}
+
+bool team_is_short(const team *t)
+{
+    return t->n_settled < t->n_most;
 }
 
 /* 0: steps as usual. */
@@ -42,12 +55,14 @@ static void judge_trial(team *t, uint64_t now_us)
         t->usual_us = us;
         t->usual_share = 0;
     }
-    wait_for_next(t, is_better ? PATIENCE_US : 2 * t->patience_us, now_us);
+    wait_for_next(t, is_better ? PATIENCE_US : t->is_guess ? t->patience_us : 2 * t->patience_us, now_us);
+    t->tried_us = now_us;
     start_trial(t, 0);
 }
 
-/* A thread less where its core is wanted; a thread more, now and then, where the others may be gone. */
-static void watch(team *t, double us, double share, uint64_t now_us)
+/* A thread less where its core is wanted. A thread more where there may be room again: a step with one too many takes
+ * several times as long, so that where nothing has room, only a guess is made now and then. */
+static void watch(team *t, double us, double share, double n_idle_cores, uint64_t now_us)
 {
     t->usual_us += WEIGHT * (us - t->usual_us);
     t->usual_share += WEIGHT * (share - t->usual_share);
@@ -55,9 +70,12 @@ static void watch(team *t, double us, double share, uint64_t now_us)
     if (++t->n_steps < enough || now_us < t->retry_us) {
         return;
     }
+    const bool has_room = n_idle_cores < 0 || n_idle_cores >= ROOM;
     if (t->usual_share > SHARE_WAITED && t->n_settled > 1) {
+        t->is_guess = false;
         start_trial(t, t->n_settled - 1);
-    } else if (t->n_settled < t->n_most) {
+    } else if (team_is_short(t) && (has_room || now_us - t->tried_us > GUESS_US)) {
+        t->is_guess = !has_room;
         start_trial(t, t->n_settled + 1);
     }
 }
@@ -70,7 +88,7 @@ static int is_judged(const team *t, double last_us)
     return last_us > LOSS_CLEAR * t->usual_us || (is_enough && t->sum_us >= TRIAL_US);
 }
 
-void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, uint64_t now_us)
+void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, double n_idle_cores, uint64_t now_us)
 {
     const double share = us > 0 ? waited_us / us : 0;
     if (n_tokens != t->work) {
@@ -79,7 +97,7 @@ void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, uint64_
         t->usual_share = share;
         start_trial(t, 0);
     } else if (t->n_tried == 0) {
-        watch(t, us, share, now_us);
+        watch(t, us, share, n_idle_cores, now_us);
     } else {
         t->sum_us += us;
         t->n_steps++;

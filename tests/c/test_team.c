@@ -7,6 +7,7 @@ enum { ALONE_US = 10000, MS = 1000 };
  * has to share. */
 typedef struct machine {
     int32_t n_cores, n_wanted;
+    bool is_unknown; /* what they do */
     uint64_t now_us;
     uint32_t n_steps_with[9];
 } machine;
@@ -24,7 +25,8 @@ static void make_steps(machine *m, team *t, uint32_t n_tokens, uint32_t n)
         const double us = step_us(m, n_threads);
         m->n_steps_with[n_threads]++;
         m->now_us += (uint64_t)us;
-        team_learn(t, n_tokens, us, n_threads + m->n_wanted > m->n_cores ? us / 2 : 0, m->now_us);
+        const int32_t n_idle = m->n_cores - m->n_wanted - n_threads;
+        team_learn(t, n_tokens, us, n_idle < 0 ? us / 2 : 0, m->is_unknown ? -1 : n_idle > 0 ? n_idle : 0, m->now_us);
     }
 }
 
@@ -97,6 +99,24 @@ static void test_only_steps_alike_are_compared(void)
     CHECK_INT(m.n_steps_with[2], 500);
 }
 
+/* Trials beside others cost: without a core that has nothing to do, they are few. */
+static void test_more_are_tried_where_there_is_room(void)
+{
+    machine seeing = {.n_cores = 2, .n_wanted = 1}, blind = {.n_cores = 2, .n_wanted = 1, .is_unknown = true};
+    team t, u;
+    team_open(&t, 2);
+    team_open(&u, 2);
+    make_steps(&seeing, &t, 1, 600);
+    make_steps(&blind, &u, 1, 600);
+    CHECK_INT(seeing.n_steps_with[2], 3);
+    CHECK(blind.n_steps_with[2] > 5);
+    make_steps(&seeing, &t, 1, 6000);
+    CHECK(seeing.n_steps_with[2] > 3 && seeing.n_steps_with[2] < 12);
+    seeing.n_wanted = 0;
+    make_steps(&seeing, &t, 1, 60);
+    CHECK_INT(t.n_settled, 2);
+}
+
 static void test_one_is_the_least(void)
 {
     machine m = {.n_cores = 1, .n_wanted = 3};
@@ -114,6 +134,7 @@ int main(void)
     RUN(test_it_comes_back_when_they_are_gone);
     RUN(test_a_thread_less_that_is_no_faster_is_soon_left_alone);
     RUN(test_only_steps_alike_are_compared);
+    RUN(test_more_are_tried_where_there_is_room);
     RUN(test_one_is_the_least);
     return CHECK_RESULT();
 }

@@ -28,6 +28,7 @@
 #include <string>
 #include <vector>
 
+#include "machine/idle_cores.h"
 #include "machine/team.h"
 #include "model/model.h"
 
@@ -58,6 +59,7 @@ class model_llama_threads {
   private:
     ggml_threadpool_t pool = nullptr;
     team small{};
+    idle_cores idle{};
     int32_t n_most = 0;
     uint64_t begun_us = 0, begun_waited_ns = 0;
     std::vector<int> waits; /* files that tell how long each of them waited for a core, */

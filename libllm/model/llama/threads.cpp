@@ -134,7 +134,8 @@ void model_llama_threads::end(uint32_t n_tokens)
     }
     const uint64_t now = now_us();
     const double waited_us = static_cast<double>(all_waited_ns() - begun_waited_ns) / 1000;
-    team_learn(&small, n_tokens, static_cast<double>(now - begun_us), waited_us, now);
+    const double n_idle = team_is_short(&small) ? idle_cores_lately(&idle, IDLE_CORES_STAT, now) : 0;
+    team_learn(&small, n_tokens, static_cast<double>(now - begun_us), waited_us, n_idle, now);
 }
 
 namespace {
