@@ -3,6 +3,8 @@
 find_package(Threads REQUIRED)
 file(STRINGS "${LLM_LLAMA_PREFIX}/description.txt" LLM_LLAMA_VERSION REGEX "^source ")
 string(REGEX REPLACE "^source ([^ ]+) ([^ ]+) .*" "\\1 \\2" LLM_LLAMA_VERSION "${LLM_LLAMA_VERSION}")
+file(STRINGS "${LLM_LLAMA_PREFIX}/description.txt" LLM_LLAMA_AMX REGEX "^amx ")
+string(REPLACE "amx " "" LLM_LLAMA_AMX "${LLM_LLAMA_AMX}")
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${LLM_LLAMA_PREFIX}/description.txt")
 
 add_library(llama_engine INTERFACE)

@@ -67,6 +67,9 @@ enum {
 /* Version of this library ("0.1.0") and of the llama.cpp inside it. Any thread; static strings. */
 LLM_API const char *llm_version(void);
 LLM_API const char *llm_backend_version(void);
+/* What this build uses of the processor, what it leaves out and why, for people; and whether the model that was opened last
+ * has flash attention. Any thread. */
+LLM_API void llm_processor(char *out, size_t n_out);
 
 /* Why a library that was built for a GPU leaves all work to the CPU; "" where it does not. Known once an engine has been
  * opened on a model file. Any thread; a static string. */

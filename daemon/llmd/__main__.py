@@ -263,6 +263,10 @@ def _announce(state: State, listeners: Listeners) -> None:
             addresses=" ".join(listeners.addresses()),
         ),
     )
+    if info.backend != "sim":
+        from .engine import native
+
+        log.info("the processor: %s", native.processor())
     _warn_of_short_context(state)
     public = listeners.public_addresses()
     if public and state.keys.is_open:

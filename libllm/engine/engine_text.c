@@ -99,3 +99,8 @@ const char *llm_backend_version(void)
 {
     return LLM_BACKEND_VERSION_TEXT;
 }
+
+void llm_processor(char *out, size_t n_out)
+{
+    model_llama_processor(out, n_out);
+}

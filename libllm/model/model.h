@@ -162,8 +162,9 @@ int model_open(const char *name, const model_options *options, model **out, char
 llm_sampling model_sampling_unstated(void);
 
 int model_llama_open(const model_options *options, model **out, char *error, size_t error_bytes);
-uint32_t model_llama_progress(void);       /* see llm_loading_progress */
-const char *model_llama_gpu_trouble(void); /* see llm_gpu_trouble */
+uint32_t model_llama_progress(void);                   /* see llm_loading_progress */
+const char *model_llama_gpu_trouble(void);             /* see llm_gpu_trouble */
+size_t model_llama_processor(char *out, size_t n_out); /* see llm_processor */
 int model_sim_open(const model_options *options, model **out, char *error, size_t error_bytes);
 
 #ifdef __cplusplus

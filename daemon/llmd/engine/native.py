@@ -185,6 +185,16 @@ def gpu_trouble() -> str:
     return text_of(lib.llm_gpu_trouble())
 
 
+def processor() -> str:
+    """What is used of it, for people."""
+    out = ffi.new("char[]", _PROCESSOR_BYTES)
+    lib.llm_processor(out, _PROCESSOR_BYTES)
+    return text_of(out)
+
+
+_PROCESSOR_BYTES = 1024
+
+
 # --- the shared segment ----------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@
 #ifndef LLM_MODEL_LLAMA_H
 #define LLM_MODEL_LLAMA_H
 
+#include <ggml-backend.h>
 #include <llama.h>
 
 #include <sys/types.h>
@@ -162,6 +163,7 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
 
 void model_llama_backend_open(); /* once per process; any number of calls, any thread */
 void model_llama_log_clear();
+bool model_llama_log_has_flash();    /* a context with flash attention has been made since */
 std::string model_llama_log_cause(); /* the error llama.cpp logged since the last clear, for people; may be empty */
 
 /* ---- model_llama_path.cpp ------------------------------------------------------------------------------------------ */
@@ -225,6 +227,14 @@ bool model_llama_may_hold(const model_llama *m, uint32_t seq, uint32_t k);
 
 uint64_t model_llama_memory_free(); /* bytes of host memory that can be had without swapping */
 int32_t model_llama_cores();        /* physical cores that this process may use */
+
+/* A function of the CPU's backend, which is not linked where it is loaded at run time; NULL: it has none. */
+template <typename F> F *model_llama_of_cpu(const char *name)
+{
+    ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    ggml_backend_reg_t backend = device == nullptr ? nullptr : ggml_backend_dev_backend_reg(device);
+    return backend == nullptr ? nullptr : reinterpret_cast<F *>(ggml_backend_reg_get_proc_address(backend, name));
+}
 
 /* ---- threads.cpp --------------------------------------------------------------------------------------------------- */
 

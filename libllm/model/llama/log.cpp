@@ -21,8 +21,9 @@ struct log_state {
     std::mutex mutex;
     std::string errors; /* whole lines of level error since the last clear, up to LOG_BYTES_MAX */
     char gpu_trouble[256] = "";
-    bool is_shown = false; /* everything also goes to stderr */
-    bool is_error = false; /* continuation lines belong to an error */
+    bool is_shown = false;  /* everything also goes to stderr */
+    bool is_error = false;  /* continuation lines belong to an error */
+    bool has_flash = false; /* the last context that was made: it says so nowhere else */
 };
 
 /* Never destroyed: llama.cpp's threads may log while the process ends. */
@@ -42,6 +43,9 @@ void on_log(ggml_log_level level, const char *text, void *)
     }
     if (level != GGML_LOG_LEVEL_CONT) {
         log.is_error = level == GGML_LOG_LEVEL_ERROR;
+    }
+    if (strstr(text, "Flash Attention enabled") != nullptr) {
+        log.has_flash = true;
     }
     if (log.is_error && log.errors.size() + strlen(text) <= LOG_BYTES_MAX) {
         log.errors += text;
@@ -108,6 +112,14 @@ void model_llama_log_clear()
     log_state &log = log_of_process();
     const std::lock_guard<std::mutex> hold(log.mutex);
     log.errors.clear();
+    log.has_flash = false;
+}
+
+bool model_llama_log_has_flash()
+{
+    log_state &log = log_of_process();
+    const std::lock_guard<std::mutex> hold(log.mutex);
+    return log.has_flash;
 }
 
 std::string model_llama_log_cause()

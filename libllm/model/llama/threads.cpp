@@ -26,14 +26,6 @@ uint64_t now_us()
     return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(now).count());
 }
 
-/* A backend that was loaded at run time is not linked. */
-template <typename F> F *of_cpu(const char *name)
-{
-    ggml_backend_dev_t device = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    ggml_backend_reg_t backend = device == nullptr ? nullptr : ggml_backend_dev_backend_reg(device);
-    return backend == nullptr ? nullptr : reinterpret_cast<F *>(ggml_backend_reg_get_proc_address(backend, name));
-}
-
 std::set<std::string> threads_of_process()
 {
     std::set<std::string> ids;
@@ -67,7 +59,7 @@ uint64_t waited_ns(int file)
 model_llama_threads::~model_llama_threads()
 {
     if (pool != nullptr) {
-        of_cpu<decltype(ggml_threadpool_free)>("ggml_threadpool_free")(pool);
+        model_llama_of_cpu<decltype(ggml_threadpool_free)>("ggml_threadpool_free")(pool);
     }
     for (const int file : waits) {
         close(file);
@@ -84,7 +76,7 @@ void model_llama_threads::open(int32_t n)
     }
     team_open(&small, n);
     n_most = n;
-    const auto make = of_cpu<decltype(ggml_threadpool_new)>("ggml_threadpool_new");
+    const auto make = model_llama_of_cpu<decltype(ggml_threadpool_new)>("ggml_threadpool_new");
     if (n < 2 || make == nullptr) {
         return;
     }
