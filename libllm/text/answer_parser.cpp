@@ -113,7 +113,7 @@ struct llm_answer_parser {
     std::vector<diff> diffs;
     std::string written;
 
-    void begin(const std::string &opening, bool is_told);
+    void begin(const std::string &opening);
     void take(const std::string &character);
     void examine();
     void give_up();
@@ -207,10 +207,11 @@ void llm_answer_parser::end_calls()
 
 /* ---- reading ------------------------------------------------------------------------------------------------------- */
 
-void llm_answer_parser::begin(const std::string &opening, bool is_told)
+/* What the opening says was not generated: the prompt ends with it. */
+void llm_answer_parser::begin(const std::string &opening)
 {
     base = opening;
-    settled = is_told ? form->read(base).said : common_chat_msg();
+    settled = form->read(base).said;
     told = settled;
     mode = part::NONE;
     pending.clear();
@@ -233,7 +234,7 @@ void llm_answer_parser::take(const std::string &character)
     }
     if (is_outside) {
         is_outside = false;
-        begin(syntax.reopening, true);
+        begin(syntax.reopening);
     }
     if (mode != part::NONE && pending.empty() && !may_begin) {
         mode == part::TEXT ? tell_text(character) : tell("reasoning", character);
@@ -465,7 +466,7 @@ int answer_parser_open(const char *syntax, size_t n_bytes, llm_answer_parser **o
         if (n_bytes > 0) {
             p->syntax = answer_syntax::read(std::string(syntax, n_bytes));
             p->form = std::make_unique<const answer_form>(p->syntax);
-            p->begin(p->syntax.opening, p->syntax.continues);
+            p->begin(p->syntax.opening);
         }
         *out = p.release();
         return LLM_OK;

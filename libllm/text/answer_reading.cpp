@@ -112,7 +112,6 @@ std::string answer_syntax::written() const
     out["opening"] = opening;
     out["reopening"] = reopening;
     out["thinking_end"] = thinking_end;
-    out["continues"] = continues;
     out["calls_once"] = calls_once;
     out["parser"] = parser;
     return out.dump_safe();
@@ -130,7 +129,6 @@ answer_syntax answer_syntax::read(const std::string &given)
     out.opening = from.at("opening").get<std::string>();
     out.reopening = from.at("reopening").get<std::string>();
     out.thinking_end = from.at("thinking_end").get<std::string>();
-    out.continues = from.at("continues").get<bool>();
     out.calls_once = from.at("calls_once").get<bool>();
     out.parser = from.at("parser").get<std::string>();
     return out;

@@ -14,7 +14,6 @@ struct answer_syntax {
     std::string opening;   /* how the prompt ends: the form begins with it */
     std::string reopening; /* the same without thinking: where reading begins anew */
     std::string thinking_end;
-    bool continues = false; /* the opening ends with a part of the answer, which is not told again */
     bool calls_once = false;
     std::string parser; /* llama.cpp's */
 

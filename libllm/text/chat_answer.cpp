@@ -76,7 +76,6 @@ std::string chat_answer_syntax(const chat_form &form, bool continues, const std:
     out.parser = form.parser;
     out.reopening = form.reopening;
     out.thinking_end = form.thinking_end;
-    out.continues = continues;
     out.calls_once = form.calls_once;
     out.opening = continues || !is_known ? form.opening : opening;
     return out.written();

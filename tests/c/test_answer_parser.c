@@ -254,6 +254,20 @@ static void test_an_answer_that_was_begun_is_not_told_again(void)
     check_told(FAMILY_QWEN3, thinking, " think</think>\n\nyes", "[reasoning] think[text]yes");
 }
 
+/* The model's thinking is known by what ends it, and the prompt says its first words. */
+static void test_what_the_prompt_says_for_the_model_is_not_told(void)
+{
+    const char *begun_thinking =
+        "{% for m in messages %}{% if m.role == 'assistant' %}<|begin_assistant|>\n{% if m.reasoning_content %}"
+        "{{ m.reasoning_content + '\n[ANSWER]\n' }}{% endif %}{{ m.content }}\n<|end|>\n{% else %}"
+        "<|begin_{{ m.role }}|>\n{{ m.content }}\n{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %}<|begin_assistant|>\nMy steps:\n{% endif %}";
+    const char *request = "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}";
+    check_told(begun_thinking, request, " one\n[ANSWER]\nyes", "[reasoning] one\\n[text]yes");
+    check_told(begun_thinking, request, "one", "[reasoning]one");
+    check_told(begun_thinking, request, "[ANSWER]\nyes", "[text]yes");
+}
+
 static void test_syntax_that_is_none_is_refused(void)
 {
     llm_answer_parser *p;
@@ -361,6 +375,7 @@ int main(void)
     RUN(test_text_comes_as_it_is_written);
     RUN(test_plain_templates_need_no_parser);
     RUN(test_an_answer_that_was_begun_is_not_told_again);
+    RUN(test_what_the_prompt_says_for_the_model_is_not_told);
     RUN(test_syntax_that_is_none_is_refused);
     RUN(test_whatever_a_model_writes_pieces_make_no_difference);
     RUN(test_answers_may_end_anywhere);
