@@ -404,16 +404,30 @@ bool repair_more(const chat_request &request, chat_repair *repair)
     return has_next_form(request, repair);
 }
 
+/* What follows an answer with calls follows it as a text, too: results may ask for their calls. */
+bool ends_alike(const std::string &as_calls, const conversation &as_text)
+{
+    const size_t n = as_text.rendered.text.size() - as_text.tail.begin;
+    return as_calls.size() >= n &&
+           as_calls.compare(as_calls.size() - n, n, as_text.rendered.text, as_text.tail.begin, n) == 0;
+}
+
 conversation converse_somehow(const chat *c, const std::string &given, const control_markers &markers, std::time_t now)
 {
+    std::optional<std::string> as_calls; /* where it could not be told where the answer ends */
     for (chat_repair repair;;) {
         conversation out;
         out.request = chat_request_read(c->m, given, *c->tmpl, c->analysis, markers, repair);
         check_tokens(c->m, out.request);
         try {
             const attempt found = converse(c, markers, now, &out);
-            if (found == attempt::done) {
+            const bool is_alike =
+                out.request.form != chat_answer::text || !as_calls.has_value() || ends_alike(*as_calls, out);
+            if (found == attempt::done && is_alike) {
                 return out;
+            }
+            if (out.request.form == chat_answer::calls) {
+                as_calls = out.rendered.text;
             }
             if (found == attempt::has_tools && repair.keeps_tools) {
                 repair.keeps_tools = false;

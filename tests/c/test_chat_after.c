@@ -324,6 +324,14 @@ static const doubt doubtful[] = {
     {"a later message is left out",
      "{% for m in messages %}{% if m.role != 'system' %}" CHATML_MESSAGE "{% endif %}{% endfor %}" CHATML_ASK,
      REMINDED},
+    {"results name their calls, and no known word ends these",
+     "{% set ns = namespace(name='') %}{% for m in messages %}{% if m.role == 'tool' %}"
+     "{{ '[' + ns.name + ':' + m.content + ']' }}{% elif m.tool_calls %}" EACH_CALL(
+         "{{ '<call>' + c.function | tojson + '</call>' }}{% set ns.name = c.function.name %}") "{% else %}"
+                                                                                                "{{ m.role + ':' + "
+                                                                                                "m.content + ';' }}{% "
+                                                                                                "endif %}{% endfor %}",
+     ANSWERED},
 };
 
 static void test_what_does_not_fit_is_rendered_as_ever(void)
