@@ -226,7 +226,8 @@ uint64_t model_llama_used(const model_llama *m, uint32_t seq, uint32_t k);
 bool model_llama_may_hold(const model_llama *m, uint32_t seq, uint32_t k);
 
 uint64_t model_llama_memory_free(); /* bytes of host memory that can be had without swapping */
-int32_t model_llama_cores();        /* physical cores that this process may use */
+void model_llama_drop_mapped(); /* the pages of mapped files count as ours no more: what is read again is mapped again */
+int32_t model_llama_cores();    /* physical cores that this process may use */
 
 /* A function of the CPU's backend, which is not linked where it is loaded at run time; NULL: it has none. */
 template <typename F> F *model_llama_of_cpu(const char *name)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <map>
 #include <set>
@@ -258,6 +259,19 @@ uint64_t memory_available()
 }
 
 } // namespace
+
+void model_llama_drop_mapped()
+{
+    std::ifstream maps("/proc/self/maps");
+    std::string line;
+    while (std::getline(maps, line)) {
+        unsigned long begin = 0, end = 0;
+        char access[5] = "";
+        if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, access) == 3 && std::strcmp(access, "r--s") == 0) {
+            (void)madvise(reinterpret_cast<void *>(begin), end - begin, MADV_DONTNEED); /* not those that are locked */
+        }
+    }
+}
 
 uint64_t model_llama_memory_free()
 {

@@ -114,6 +114,9 @@ void load(model_llama *m, const model_options &o)
     if (m->weights == nullptr) {
         refuse_load(o.path);
     }
+    if (m->copies_weights) {
+        model_llama_drop_mapped(); /* what has been copied is not read from there again */
+    }
     if (llama_model_has_encoder(m->weights) || !llama_model_has_decoder(m->weights) ||
         llama_model_is_diffusion(m->weights)) {
         throw refusal(LLM_MODEL_LOAD, std::string("cannot serve the model ") + o.path +
