@@ -5,20 +5,26 @@ from __future__ import annotations
 import asyncio
 import base64
 import math
+import threading
 from array import array
+from collections.abc import Sequence
 from typing import Any
 
 import aiohttp
 import openai
 import pytest
 
+from llmd.app import stop_serving
 from llmd.core import limits
+from llmd.core.errors import ApiError
+from llmd.engine.embedding import Embedder
 from tests.conftest import Serve
-from tests.serving import Answer, Daemon, Json
+from tests.serving import SETTLE_S, Answer, Daemon, Json
 
 OURS, PLAIN, OLLAMA, OLLAMA_OLD = "/v1/embeddings", "/embedding", "/api/embed", "/api/embeddings"
 EMBEDDING = "sim:dense,embed=16"
 N = 16
+LONG = "the " * 400
 
 
 @pytest.fixture
@@ -172,6 +178,52 @@ async def test_a_request_that_is_given_up_stops(serve: Serve) -> None:
             await client.post(daemon.url + OURS, json={"input": ["x"] * 1200})
     async with asyncio.timeout(20):
         await embed(daemon, "a")
+
+
+async def test_a_long_text_that_is_given_up_ends(serve: Serve) -> None:
+    """It would take minutes, and is one batch: whoever comes next does not wait for it."""
+    daemon = await serve(model=f"{EMBEDDING},token_us=500000", ctx_size=512)
+    with pytest.raises(TimeoutError):
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=0.3)) as client:
+            await client.post(daemon.url + OURS, json={"input": LONG})
+    async with asyncio.timeout(SETTLE_S):
+        await embed(daemon, "a")
+
+
+def begun(embedder: Embedder, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Set once its thread has a batch."""
+    found, real = threading.Event(), embedder._embed
+
+    def note(texts: Sequence[bytes], given_up: Any) -> list[bytes]:
+        found.set()
+        return real(texts, given_up)
+
+    monkeypatch.setattr(embedder, "_embed", note)
+    return found
+
+
+async def test_a_stop_gives_up_a_long_text(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    daemon = await serve(model=f"{EMBEDDING},token_us=500000", ctx_size=512)
+    embedder = daemon.state.engine.embedder
+    is_begun = begun(embedder, monkeypatch)
+    asked = asyncio.create_task(daemon.ask("POST", OURS, {"input": LONG}))
+    async with asyncio.timeout(SETTLE_S):
+        await asyncio.to_thread(is_begun.wait)
+        await stop_serving(daemon.state)
+        answer = await asked
+        await embedder.close()
+    assert (answer.status, answer.code) == (503, "shutting_down")
+
+
+async def test_a_batch_that_runs_at_the_end_is_given_up(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = (await serve(model=f"{EMBEDDING},token_us=500000", ctx_size=512)).state.engine.embedder
+    is_begun = begun(embedder, monkeypatch)
+    asked = asyncio.create_task(embedder.embed([array("i", [1] * 400).tobytes()]))
+    async with asyncio.timeout(SETTLE_S):
+        await asyncio.to_thread(is_begun.wait)
+        await embedder.close()
+        with pytest.raises(ApiError, match="stopping"):
+            await asked
 
 
 async def test_the_official_client(embedding: Daemon) -> None:

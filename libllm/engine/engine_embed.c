@@ -35,14 +35,14 @@ static bool normalize(float *vector, uint32_t n)
     return isfinite(sum);
 }
 
-int llm_embed(const llm_engine *engine, const int32_t *tokens, const uint32_t *n_tokens, size_t n_texts, float *out,
-              size_t *n_done)
+int llm_embed(const llm_engine *engine, const int32_t *tokens, const uint32_t *n_tokens, size_t n_texts,
+              const int32_t *given_up, float *out, size_t *n_done)
 {
     model *m = engine->model;
     uint32_t n = 0;
     int status = texts_check(&m->info, tokens, n_tokens, n_texts);
     if (status == LLM_OK) {
-        status = m->ops->embed(m, tokens, n_tokens, (uint32_t)n_texts, out, &n);
+        status = m->ops->embed(m, tokens, n_tokens, (uint32_t)n_texts, given_up, out, &n);
     }
     if (status != LLM_OK) {
         return status;

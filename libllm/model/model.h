@@ -131,8 +131,8 @@ typedef struct model_ops {
 
     /* See llm_embed, which has checked everything. The vectors are as the model makes them. Models without embeddings
      * (info.n_embedding 0) are not asked. */
-    int (*embed)(model *m, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, float *out,
-                 uint32_t *n_done);
+    int (*embed)(model *m, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, const int32_t *given_up,
+                 float *out, uint32_t *n_done);
 
     /* ---- text: any thread ---- */
 
@@ -148,6 +148,12 @@ typedef struct model_ops {
     int32_t (*eos)(const model *m);                    /* -1: none */
     int32_t (*fim)(const model *m, llm_fim mark);      /* -1: none */
 } model_ops;
+
+/* Whoever waits for an embedding has given it up: see llm_embed. */
+static inline bool model_embedding_is_given_up(const int32_t *given_up)
+{
+    return given_up != NULL && __atomic_load_n(given_up, __ATOMIC_RELAXED) != 0;
+}
 
 struct model {
     const model_ops *ops; /* implementations embed `struct model` as their first member */

@@ -61,7 +61,7 @@ static uint32_t embed_all(const llm_engine *engine, const int32_t *tokens, const
     const uint32_t n_embedding = info_of(engine).n_embedding;
     uint32_t n_calls = 0;
     for (size_t n = 0, n_done = 0; n < N_TEXTS; n += n_done, n_calls++) {
-        if (llm_embed(engine, tokens, n_tokens + n, N_TEXTS - n, out, &n_done) != LLM_OK || n_done == 0) {
+        if (llm_embed(engine, tokens, n_tokens + n, N_TEXTS - n, NULL, out, &n_done) != LLM_OK || n_done == 0) {
             return 0;
         }
         for (size_t i = n; i < n + n_done; i++) {
@@ -103,7 +103,7 @@ static void beside_others_as_alone(void)
         const int32_t *tokens = t->tokens;
         for (uint32_t i = 0; i < N_TEXTS; tokens += t->n_tokens[i++]) {
             size_t n_done = 0;
-            CHECK_INT(llm_embed(engine, tokens, &t->n_tokens[i], 1, t->alone, &n_done), LLM_OK);
+            CHECK_INT(llm_embed(engine, tokens, &t->n_tokens[i], 1, NULL, t->alone, &n_done), LLM_OK);
             CHECK_INT(n_done, 1);
             const float *beside = t->together + (size_t)i * info.n_embedding;
             CHECK(distance(t->alone, beside, info.n_embedding) < 0.005f);
@@ -122,23 +122,42 @@ static void what_cannot_be_embedded_is_refused(void)
     int32_t tokens[N_CTX + 1] = {0};
     llm_engine *engine = opened("sim:dense,embed=8");
     const uint32_t n_vocab = info_of(engine).n_vocab;
-    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){1}, 0, out, &n_done), LLM_INVALID);
-    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){0}, 1, out, &n_done), LLM_CONTEXT_LENGTH);
-    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){N_CTX + 1}, 1, out, &n_done), LLM_CONTEXT_LENGTH);
-    CHECK_INT(llm_embed(engine, tokens, (uint32_t[]){1, N_CTX + 1}, 2, out, &n_done), LLM_CONTEXT_LENGTH);
+    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){1}, 0, NULL, out, &n_done), LLM_INVALID);
+    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){0}, 1, NULL, out, &n_done), LLM_CONTEXT_LENGTH);
+    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){N_CTX + 1}, 1, NULL, out, &n_done), LLM_CONTEXT_LENGTH);
+    CHECK_INT(llm_embed(engine, tokens, (uint32_t[]){1, N_CTX + 1}, 2, NULL, out, &n_done), LLM_CONTEXT_LENGTH);
     tokens[3] = (int32_t)n_vocab;
-    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){4}, 1, out, &n_done), LLM_TOKEN);
+    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){4}, 1, NULL, out, &n_done), LLM_TOKEN);
     tokens[3] = -1;
-    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){4}, 1, out, &n_done), LLM_TOKEN);
-    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){3}, 1, out, &n_done), LLM_OK);
+    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){4}, 1, NULL, out, &n_done), LLM_TOKEN);
+    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){3}, 1, NULL, out, &n_done), LLM_OK);
     llm_engine_close(engine);
     static const char *const without[] = {"sim:dense", "tiny-dense.gguf", "tiny-hybrid.gguf"};
     for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
         engine = opened(without[i]);
         CHECK(info_of(engine).n_embedding == 0 && info_of(engine).n_embedding_tokens == 0);
         n_done = 7;
-        CHECK_INT(llm_embed(engine, tokens, &(uint32_t){1}, 1, out, &n_done), LLM_INVALID);
+        CHECK_INT(llm_embed(engine, tokens, &(uint32_t){1}, 1, NULL, out, &n_done), LLM_INVALID);
         CHECK_INT(n_done, 7);
+        llm_engine_close(engine);
+    }
+}
+
+static void what_is_given_up_leaves_nothing_behind(void)
+{
+    for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
+        llm_engine *engine = opened(files[f]);
+        const llm_info info = info_of(engine);
+        texts *t = texts_made(info.n_embedding_tokens);
+        CHECK(t != NULL);
+        const int32_t no = 0, yes = 1;
+        size_t n_done = 0, n_after = 7;
+        CHECK_INT(llm_embed(engine, t->tokens, t->n_tokens, N_TEXTS, &no, t->together, &n_done), LLM_OK);
+        CHECK_INT(llm_embed(engine, t->tokens, t->n_tokens, N_TEXTS, &yes, t->alone, &n_after), LLM_CANCELLED);
+        CHECK_INT(n_after, 7);
+        CHECK_INT(llm_embed(engine, t->tokens, t->n_tokens, 1, &no, t->alone, &n_after), LLM_OK);
+        CHECK(distance(t->alone, t->together, info.n_embedding) < 0.005f);
+        free(t);
         llm_engine_close(engine);
     }
 }
@@ -193,6 +212,7 @@ int main(void)
     }
     RUN(beside_others_as_alone);
     RUN(what_cannot_be_embedded_is_refused);
+    RUN(what_is_given_up_leaves_nothing_behind);
     RUN(callers_wait_for_each_other);
     return CHECK_RESULT();
 }

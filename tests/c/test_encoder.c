@@ -1,6 +1,8 @@
 /* Models that only embed: whatever else they are asked for is refused, by the model and by the engine, and a file that makes
  * no embedding of a text is refused at the start, with the reason. What they say: test_embed, tests/live/test_encoders.py. */
+#include <pthread.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engine_driver.h"
@@ -80,7 +82,7 @@ static void the_engine_refuses_to_generate(void)
         CHECK_INT(driver_session(d, "a").place, UINT32_MAX);
         float vector[N_CTX];
         size_t n_done = 0;
-        CHECK_INT(llm_embed(d->engine, prompt, &(uint32_t){3}, 1, vector, &n_done), LLM_OK);
+        CHECK_INT(llm_embed(d->engine, prompt, &(uint32_t){3}, 1, NULL, vector, &n_done), LLM_OK);
         CHECK(driver_is_idle(d));
         CHECK_INT(driver_close(d), 0);
     }
@@ -159,6 +161,47 @@ static void what_makes_no_embedding_of_a_text_is_refused(void)
 #undef POOLING
 }
 
+typedef struct giving_up {
+    clockid_t clock; /* of the thread that embeds */
+    double at_s;
+    int32_t given_up;
+} giving_up;
+
+static double seconds_of(clockid_t clock)
+{
+    struct timespec t;
+    clock_gettime(clock, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void *give_up(void *argument)
+{
+    giving_up *g = argument;
+    while (seconds_of(g->clock) < g->at_s) {
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    __atomic_store_n(&g->given_up, 1, __ATOMIC_RELAXED);
+    return NULL;
+}
+
+/* It is one step of the model, made by this thread alone, and ends within. */
+static void check_given_up(const llm_engine *engine, const int32_t *tokens, uint32_t n_tokens, double whole_s)
+{
+    float before[N_CTX], after[N_CTX], none[N_CTX];
+    giving_up g = {.at_s = seconds_of(CLOCK_THREAD_CPUTIME_ID) + whole_s / 8};
+    size_t n_done = 0;
+    pthread_t thread;
+    llm_info info;
+    llm_engine_info(engine, &info);
+    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){64}, 1, &g.given_up, before, &n_done), LLM_OK);
+    CHECK_INT(pthread_getcpuclockid(pthread_self(), &g.clock), 0);
+    CHECK_INT(pthread_create(&thread, NULL, give_up, &g), 0);
+    CHECK_INT(llm_embed(engine, tokens, &n_tokens, 1, &g.given_up, none, &n_done), LLM_CANCELLED);
+    CHECK_INT(pthread_join(thread, NULL), 0);
+    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){64}, 1, NULL, after, &n_done), LLM_OK);
+    CHECK(memcmp(before, after, info.n_embedding * sizeof *before) == 0);
+}
+
 /* All of a text goes through in one piece, whose tokens all look at each other: what it takes grows with the square. */
 static void a_text_has_the_tokens_that_there_is_memory_for(void)
 {
@@ -169,7 +212,7 @@ static void a_text_has_the_tokens_that_there_is_memory_for(void)
     put_changed(path, names[1], CONTEXT("\0\2\0\0"), CONTEXT("\0\0\x40\0"), sizeof CONTEXT("\0\2\0\0") - 1);
     check_refused(path, 1 << 22, LLM_NO_MEMORY, "a text of 4194304 tokens (--ctx-size) needs");
     llm_engine *engine = NULL;
-    const llm_engine_options options = {.model = path, .n_sessions = 1, .n_scratch = 1, .n_threads = 2};
+    const llm_engine_options options = {.model = path, .n_sessions = 1, .n_scratch = 1, .n_threads = 1};
     CHECK_INT(llm_engine_open(&options, &engine, error, sizeof error), LLM_OK);
     llm_info info;
     llm_engine_info(engine, &info);
@@ -178,9 +221,11 @@ static void a_text_has_the_tokens_that_there_is_memory_for(void)
     int32_t *tokens = calloc(info.n_embedding_tokens + 1, sizeof *tokens);
     float vector[N_CTX];
     size_t n_done = 0;
-    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){info.n_embedding_tokens + 1}, 1, vector, &n_done),
+    CHECK_INT(llm_embed(engine, tokens, &(uint32_t){info.n_embedding_tokens + 1}, 1, NULL, vector, &n_done),
               LLM_CONTEXT_LENGTH);
-    CHECK_INT(llm_embed(engine, tokens, &info.n_embedding_tokens, 1, vector, &n_done), LLM_OK);
+    const double begun_s = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    CHECK_INT(llm_embed(engine, tokens, &info.n_embedding_tokens, 1, NULL, vector, &n_done), LLM_OK);
+    check_given_up(engine, tokens, info.n_embedding_tokens, seconds_of(CLOCK_THREAD_CPUTIME_ID) - begun_s);
     free(tokens);
     llm_engine_close(engine);
     unlink(path);

@@ -36,7 +36,7 @@ def embedding(engine: Any, texts: list[list[int]]) -> list[FloatArray]:
         out = array("f", bytes(4 * info.n_embedding * len(left)))
         n_done = ffi.new("size_t *")
         tokens, n_tokens = [token for text in left for token in text], [len(text) for text in left]
-        status = lib.llm_embed(engine, tokens, n_tokens, len(left), ffi.from_buffer("float[]", out), n_done)
+        status = lib.llm_embed(engine, tokens, n_tokens, len(left), ffi.NULL, ffi.from_buffer("float[]", out), n_done)
         assert status == Status.OK
         found += list(np.array(out, dtype=np.float64).reshape(len(left), -1)[: n_done[0]])
     return found

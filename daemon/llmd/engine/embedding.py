@@ -17,7 +17,7 @@ _FLOAT_BYTES = 4
 
 
 class Embedder:
-    """Requests take turns, batch by batch: one that is given up costs no more than the batch it is in. Owned by the
+    """Requests take turns, batch by batch: one that nobody waits for any more ends within its batch. Owned by the
     event loop."""
 
     def __init__(self, engine: Any, loop: asyncio.AbstractEventLoop, n_embedding: int) -> None:
@@ -26,6 +26,8 @@ class Embedder:
         self._n_embedding = n_embedding
         self._thread = ThreadPoolExecutor(1, "llmd-embed")
         self._turn = asyncio.Lock()
+        self._given_up = ffi.new("int32_t *")
+        """Other than 0: the latest batch is given up."""
         self._is_closed = False
 
     async def embed(self, texts: Sequence[bytes]) -> list[bytes]:
@@ -36,15 +38,23 @@ class Embedder:
                 if self._is_closed:
                     raise ApiError("shutting_down")
                 some = texts[len(found) : len(found) + _TEXTS_AT_ONCE]
-                found += await self._loop.run_in_executor(self._thread, self._embed, some)
+                found += await self._one_batch(some)
         return found
 
     async def close(self) -> None:
-        """Returns when the last batch has ended."""
+        """Gives up the last batch and returns when it has ended."""
         self._is_closed = True
+        self._given_up[0] = 1
         await asyncio.to_thread(self._thread.shutdown, wait=True, cancel_futures=True)
 
-    def _embed(self, texts: Sequence[bytes]) -> list[bytes]:
+    async def _one_batch(self, texts: Sequence[bytes]) -> list[bytes]:
+        given_up = self._given_up = ffi.new("int32_t *")
+        try:
+            return await self._loop.run_in_executor(self._thread, self._embed, texts, given_up)
+        finally:
+            given_up[0] = 1  # cancelled, it would go on in the thread
+
+    def _embed(self, texts: Sequence[bytes], given_up: Any) -> list[bytes]:
         """The first ones, at least one."""
         tokens = ffi.from_buffer("int32_t[]", b"".join(texts))
         n_tokens = array("I", [len(text) // 4 for text in texts])
@@ -52,7 +62,9 @@ class Embedder:
         out = bytearray(n_bytes * len(texts))
         n_done = ffi.new("size_t *")
         lengths, vectors = ffi.from_buffer("uint32_t[]", n_tokens), ffi.from_buffer("float[]", out)
-        status = lib.llm_embed(self._engine, tokens, lengths, len(texts), vectors, n_done)
+        status = lib.llm_embed(self._engine, tokens, lengths, len(texts), given_up, vectors, n_done)
+        if status == Status.CANCELLED:
+            raise ApiError("shutting_down")  # whoever has left does not hear it
         if status != Status.OK:
             raise ApiError(code_of_status(STATUS_WORDS[status]))
         return [bytes(out[at : at + n_bytes]) for at in range(0, n_done[0] * n_bytes, n_bytes)]

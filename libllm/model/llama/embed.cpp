@@ -129,6 +129,18 @@ llama_context_params context_params(const model_llama *m)
     return p;
 }
 
+/* Asked by llama.cpp between two operations of a step, where the processor makes it; and between steps. */
+bool is_given_up(void *embedder)
+{
+    return model_embedding_is_given_up(static_cast<const model_llama_embedder *>(embedder)->given_up);
+}
+
+/* As llama_decode. */
+int32_t step(model_llama *m, const llama_batch &in)
+{
+    return is_given_up(&m->embedder) ? MODEL_LLAMA_STOPPED_CODE : llama_decode(m->embedder.context, in);
+}
+
 llama_context *context_open(model_llama *m)
 {
     if (!has_memory(m)) {
@@ -139,60 +151,65 @@ llama_context *context_open(model_llama *m)
     if (context != nullptr) {
         m->embedder.threads.open(p.n_threads);
         llama_attach_threadpool(context, m->embedder.threads.of_ggml(), m->embedder.threads.of_ggml());
+        llama_set_abort_callback(context, is_given_up, &m->embedder);
     }
     return context;
 }
 
-/* All but the last token of each text. */
-bool consume(llama_context *context, const texts &t)
+/* All but the last token of each text. Like the next one, it answers with the first code of a step that is not 0. */
+int32_t consume(model_llama *m, const texts &t)
 {
-    batch b(llama_n_batch(context));
-    llama_set_embeddings(context, false);
+    batch b(llama_n_batch(m->embedder.context));
+    llama_set_embeddings(m->embedder.context, false);
     const int32_t *tokens = t.tokens;
+    int32_t code = 0;
     for (uint32_t i = 0; i < t.n; tokens += t.n_tokens[i++]) {
         for (uint32_t k = 0; k + 1 < t.n_tokens[i]; k++) {
             b.add(tokens[k], k, i, false);
-            if (b.is_full() && llama_decode(context, b.in) != 0) {
-                return false;
+            if (b.is_full() && (code = step(m, b.in)) != 0) {
+                return code;
             }
             b.in.n_tokens = b.is_full() ? 0 : b.in.n_tokens;
         }
     }
-    return b.in.n_tokens == 0 || llama_decode(context, b.in) == 0;
+    return b.in.n_tokens == 0 ? 0 : step(m, b.in);
 }
 
 /* The last token of each text, or all tokens. */
-bool conclude(llama_context *context, const texts &t, bool stepwise)
+int32_t conclude(model_llama *m, const texts &t, bool stepwise)
 {
-    batch b(llama_n_batch(context));
-    llama_set_embeddings(context, true);
+    batch b(llama_n_batch(m->embedder.context));
+    llama_set_embeddings(m->embedder.context, true);
     const int32_t *tokens = t.tokens;
     for (uint32_t i = 0; i < t.n; tokens += t.n_tokens[i++]) {
         for (uint32_t k = stepwise ? t.n_tokens[i] - 1 : 0; k < t.n_tokens[i]; k++) {
             b.add(tokens[k], k, i, true);
         }
     }
-    return llama_decode(context, b.in) == 0;
+    return step(m, b.in);
 }
 
-bool embed(const model_llama *m, const texts &t, float *out)
+/* LLM_OK, LLM_CANCELLED or LLM_STEP_FAILED. */
+int embed(model_llama *m, const texts &t, float *out)
 {
     llama_context *context = m->embedder.context;
     const bool stepwise = is_stepwise(m);
     const size_t n_embedding = m->info.n_embedding;
     llama_memory_clear(llama_get_memory(context), false);
-    if ((stepwise && !consume(context, t)) || !conclude(context, t, stepwise)) {
-        return false;
+    int32_t code = stepwise ? consume(m, t) : 0;
+    code = code == 0 ? conclude(m, t, stepwise) : code;
+    if (code != 0) {
+        return code == MODEL_LLAMA_STOPPED_CODE ? LLM_CANCELLED : LLM_STEP_FAILED;
     }
     llama_synchronize(context);
     for (uint32_t i = 0; i < t.n; i++) {
         const float *pooled = llama_get_embeddings_seq(context, static_cast<llama_seq_id>(i));
         if (pooled == nullptr) {
-            return false;
+            return LLM_STEP_FAILED;
         }
         memcpy(out + i * n_embedding, pooled, n_embedding * sizeof *out);
     }
-    return true;
+    return LLM_OK;
 }
 
 /* Of the first texts, as many as fit; at least one. */
@@ -238,7 +255,7 @@ void model_llama_embedder_open(model_llama *m, const model_options &o, const lla
     const int32_t token = 0;
     const uint32_t n = 1;
     std::vector<float> vector(m->info.n_embedding);
-    if (m->embedder.context == nullptr || !embed(m, {&token, &n, 1}, vector.data())) {
+    if (m->embedder.context == nullptr || embed(m, {&token, &n, 1}, vector.data()) != LLM_OK) {
         const std::string cause = model_llama_log_cause();
         throw std::runtime_error(cause.empty() ? "its first pass failed" : cause);
     }
@@ -260,8 +277,8 @@ void model_llama_embedding_facts(model_llama *m)
     m->info.n_embedding_tokens = static_cast<uint32_t>(std::min<uint64_t>(most, m->info.n_ctx));
 }
 
-int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, float *out,
-                      uint32_t *n_done)
+int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
+                      const int32_t *given_up, float *out, uint32_t *n_done)
 {
     model_llama *m = static_cast<model_llama *>(base);
     try {
@@ -275,9 +292,13 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
             if (m->embedder.context == nullptr) {
                 return LLM_NO_MEMORY;
             }
-            if (embed(m, t, out)) {
+            m->embedder.given_up = given_up;
+            const int status = embed(m, t, out);
+            if (status == LLM_OK) {
                 *n_done = t.n;
-                return LLM_OK;
+            }
+            if (status != LLM_STEP_FAILED) {
+                return status;
             }
         } catch (const std::bad_alloc &) {
             drop_context(m);

@@ -30,8 +30,6 @@ uint32_t memory_position(const model_llama *m, uint16_t seq)
     return static_cast<uint32_t>(llama_memory_seq_pos_max(m->memory, seq) + 1);
 }
 
-constexpr int32_t STOPPED_CODE = 2; /* of llama_decode */
-
 /* ---- decode -------------------------------------------------------------------------------------------------------- */
 
 /* Checks everything that llama.cpp would answer with an abort or, for some models, accept in silence (a gap between
@@ -154,7 +152,7 @@ model_result op_decode(model *base, const model_batch *b)
         if (code == 1) {
             return MODEL_NO_CELLS;
         }
-        return code == -1 ? MODEL_INVALID : failed(m, code == STOPPED_CODE);
+        return code == -1 ? MODEL_INVALID : failed(m, code == MODEL_LLAMA_STOPPED_CODE);
     } catch (...) {
         m->running = nullptr;
         return MODEL_FAILED_ALL;

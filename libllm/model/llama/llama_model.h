@@ -76,9 +76,11 @@ struct model_llama_embedder {
     llama_context *context =
         nullptr; /* NULL: nobody has asked for embeddings yet, of a model that does not only embed */
     model_llama_threads threads;
-    int pooling = 0; /* llama_pooling_type; fixed */
+    const int32_t *given_up = nullptr; /* of the call that has the turn: see llm_embed */
+    int pooling = 0;                   /* llama_pooling_type; fixed */
 };
 
+constexpr int32_t MODEL_LLAMA_STOPPED_CODE = 2;  /* of llama_decode */
 constexpr uint32_t MODEL_LLAMA_CELLS_STEP = 256; /* llama.cpp's own padding of a context */
 
 inline uint32_t model_llama_padded(uint32_t n)
@@ -156,8 +158,8 @@ void model_llama_embedding_facts(model_llama *m); /* of a model that does more, 
 /* Of one that only embeds: facts, context, and a first pass. Throws model_llama_no_room, or std::runtime_error with what
  * the model lacks. */
 void model_llama_embedder_open(model_llama *m, const model_options &o, const llama_model_params &weights);
-int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, float *out,
-                      uint32_t *n_done);
+int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
+                      const int32_t *given_up, float *out, uint32_t *n_done);
 
 /* ---- model_llama_log.cpp ------------------------------------------------------------------------------------------- */
 

@@ -40,7 +40,8 @@
  *   length=N     mean length of a turn in tokens, 0..1000000; 0: the model never ends a turn (48)
  *   step_us=N    a decode call takes at least this long, 0..60000000 (0)
  *   token_us=N   ... and this much longer for each token without output, 0..1000000 (0)
- *   embed=N      numbers of an embedding, 0..4096; 0: it makes none (0). A batch of texts takes step_us
+ *   embed=N      numbers of an embedding, 0..4096; 0: it makes none (0). A batch of texts takes step_us,
+ *                and token_us for each token
  *   fim=N        1: the control tokens mark what is before, behind and in the middle of a text to fill in, in the order
  *                above, 0..1 (0)
  *   fail_at=N    the N-th decode call fails, counted from 1 (none)
@@ -174,8 +175,8 @@ model_result sim_load(model *m, uint16_t seq, model_state_kind kind, uint32_t k,
 
 /* ---- embeddings: embed.c ---- */
 
-int sim_embed(model *m, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, float *out,
-              uint32_t *n_done);
+int sim_embed(model *m, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, const int32_t *given_up,
+              float *out, uint32_t *n_done);
 
 /* ---- text: model_sim_text.c; the vocabulary is the same for every simulated model ---- */
 
