@@ -109,7 +109,7 @@ static void check_refused(const char *path, const char *named, const char *allow
 static void wrong_options_are_named(void)
 {
     check_refused("", "class", "hybrid");
-    check_refused("sparse", "sparse", "dense, window, recurrent or hybrid");
+    check_refused("sparse", "sparse", "dense, window, recurrent, hybrid or none");
     check_refused("dense,", "unknown", "fail_kind"); /* a trailing comma promises an option */
     check_refused("dense,speed=3", "speed", "step_us");
     check_refused("dense,ctx", "ctx", "1 to 1048576");
