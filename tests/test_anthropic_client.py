@@ -27,7 +27,9 @@ async def client(daemon: Daemon) -> AsyncIterator[anthropic.AsyncAnthropic]:
 
 
 async def test_answer(client: anthropic.AsyncAnthropic) -> None:
-    answer = await client.messages.create(model="any", max_tokens=5, messages=MESSAGES, system="be brief")
+    answer = await client.messages.create(
+        model="any", max_tokens=5, messages=MESSAGES, system="be brief", extra_body={"temperature": 0}
+    )
     assert isinstance(answer.content[0], anthropic.types.TextBlock) and answer.content[0].text
     assert answer.stop_reason == "max_tokens" and answer.usage.output_tokens == 5
     assert answer.usage.input_tokens > 0 and answer.usage.cache_read_input_tokens == 0
