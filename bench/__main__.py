@@ -86,7 +86,7 @@ def run(name: str, given: list[str]) -> None:
     for model in options.model:
         report = Report(name, model, module.about(options))
         module.measure(report, model, options)
-        report.close(RESULTS if options.keep else None, command)
+        report.close(None if options.keep is None else RESULTS, command, options.keep)
 
 
 def parser(name: str, module: Scenario) -> argparse.ArgumentParser:
@@ -97,7 +97,13 @@ def parser(name: str, module: Scenario) -> argparse.ArgumentParser:
     made.add_argument(
         "--also", action="append", default=[], metavar="OPTIONS", help="one more llama-server, with these options"
     )
-    made.add_argument("--keep", action="store_true", help="write the figures into bench/results, too")
+    made.add_argument(
+        "--keep",
+        nargs="?",
+        const="",
+        metavar="LABEL",
+        help="write the figures into bench/results, too, under this label",
+    )
     module.add_options(made)
     return made
 

@@ -113,9 +113,10 @@ class Report:
             )
         )
 
-    def close(self, keep: Path | None = None, command: str = "") -> None:
-        """Prints everything, and writes it into `keep`. That a target is missed is no error: whether it matters depends
-        on what else the machine did, which is printed too."""
+    def close(self, keep: Path | None = None, command: str = "", label: str | None = None) -> None:
+        """Prints everything, and writes it into `keep`; a label keeps it beside what was kept without, or with others.
+        That a target is missed is no error: whether it matters depends on what else the machine did, which is printed
+        too."""
         _say(f"  {self._neighbours.report()}")
         cases = max((len(figure.case) for figure in self._figures), default=0)
         sides = max((len(figure.side) for figure in self._figures), default=0)
@@ -134,7 +135,8 @@ class Report:
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
             head = [f"# {machine.describe()}", f"# {self._neighbours.report()}", f"# {machine.today()}", f"# {command}"]
-            (keep / f"{self._bench}-{Path(self._model).stem.split(',')[0]}.csv").write_text("\n".join([*head, text]))
+            name = "-".join(filter(None, (self._bench, Path(self._model).stem.split(",")[0], label)))
+            (keep / f"{name}.csv").write_text("\n".join([*head, text]))
 
     def as_csv(self) -> str:
         text = io.StringIO()

@@ -187,6 +187,13 @@ def kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> pages.Kept:
     return pages.read(path)
 
 
+def test_a_label_keeps_beside_what_was_kept(kept: pages.Kept, tmp_path: Path) -> None:
+    report = Report("single", "bench-small", "about")
+    report.close(tmp_path, "./build.sh bench single --keep deep", "deep")
+    assert {path.name for path in tmp_path.glob("*.csv")} == {"single-bench-small.csv", "single-bench-small-deep.csv"}
+    assert pages.read(tmp_path / f"{kept.name}.csv").rows == kept.rows
+
+
 def test_what_is_kept_becomes_a_section(kept: pages.Kept) -> None:
     text = pages.section(kept)
     assert "| case |  | llmd | llama-server |" in text

@@ -28,7 +28,7 @@ async def test_embeddings_work_in_every_dialect(encoder: Daemon) -> None:
 @pytest.mark.parametrize("path", [row.path for row in ENDPOINTS if row.generates])
 async def test_nothing_is_generated(encoder: Daemon, path: str) -> None:
     """Before the body is looked at: none of it could change the answer."""
-    for body in ({**MESSAGES, "session_id": "work"}, {**MESSAGES, "stream": True}, {}):
+    for body in ({**MESSAGES, "session_id": "notes"}, {**MESSAGES, "stream": True}, {}):
         answer = await encoder.ask("POST", path, body)
         assert (answer.status, answer.code) == (400, "no_generation"), answer.body
         assert encoder.state.model_id.encode() in answer.body and b"/v1/embeddings" in answer.body
@@ -36,12 +36,12 @@ async def test_nothing_is_generated(encoder: Daemon, path: str) -> None:
 
 
 async def test_there_are_no_sessions(encoder: Daemon) -> None:
-    assert (await encoder.ask("GET", "/v1/sessions/work")).code == "session_not_found"
-    assert (await encoder.ask("GET", "/v1/sessions/work/explain")).code == "session_not_found"
+    assert (await encoder.ask("GET", "/v1/sessions/notes")).code == "session_not_found"
+    assert (await encoder.ask("GET", "/v1/sessions/notes/explain")).code == "session_not_found"
     for verb, body in (("fork", {"session_id": "b"}), ("park", {}), ("pin", {"pinned": True}), ("save", {"name": "x"})):
-        answer = await encoder.ask("POST", f"/v1/sessions/work/{verb}", body)
+        answer = await encoder.ask("POST", f"/v1/sessions/notes/{verb}", body)
         assert answer.status >= 400 and answer.code in ("session_not_found", "no_state_dir", "missing_parameter"), verb
-    assert (await encoder.ask("DELETE", "/v1/sessions/work")).json["closed"] is True
+    assert (await encoder.ask("DELETE", "/v1/sessions/notes")).json["closed"] is True
 
 
 async def test_a_prompt_that_would_be_rendered_has_no_template(encoder: Daemon) -> None:
