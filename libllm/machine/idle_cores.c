@@ -55,12 +55,13 @@ double idle_cores_lately(idle_cores *c, const char *stat, uint64_t now_us)
     }
     ticks t = {0};
     const bool is_counted = count(stat, &t);
-    const bool is_first = c->since_us == 0 || us > STALE_US;
+    const bool is_same = t.n_cores == c->n_cores && t.idle >= c->idle_ticks && t.all >= c->all_ticks;
+    const bool is_first = c->since_us == 0 || us > STALE_US || !is_same; /* iowait may go down */
     const uint64_t n_all = t.all - c->all_ticks;
     c->n = !is_counted  ? -1
            : is_first   ? 0
            : n_all == 0 ? -1
                         : (double)(t.idle - c->idle_ticks) * t.n_cores / (double)n_all;
-    *c = (idle_cores){.since_us = now_us, .idle_ticks = t.idle, .all_ticks = t.all, .n = c->n};
+    *c = (idle_cores){.since_us = now_us, .idle_ticks = t.idle, .all_ticks = t.all, .n_cores = t.n_cores, .n = c->n};
     return c->n;
 }

@@ -13,6 +13,7 @@ extern "C" {
 typedef struct idle_cores {
     uint64_t since_us; /* when ticks were counted last; 0: never */
     uint64_t idle_ticks, all_ticks;
+    uint32_t n_cores; /* that were counted */
     double n;
 } idle_cores;
 

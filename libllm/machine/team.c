@@ -95,6 +95,7 @@ void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, double 
         t->work = n_tokens;
         t->usual_us = us;
         t->usual_share = share;
+        t->tried_us = t->n_tried > 0 ? now_us : t->tried_us; /* given up, but it cost a step */
         start_trial(t, 0);
     } else if (t->n_tried == 0) {
         watch(t, us, share, n_idle_cores, now_us);

@@ -22,7 +22,7 @@ typedef struct team {
     double usual_share;   /* of it, its threads waited for a core */
     uint64_t patience_us; /* between trials: the longer, the more of them were in vain */
     uint64_t retry_us;    /* none before */
-    uint64_t tried_us;    /* the end of the last trial */
+    uint64_t tried_us;    /* the end of the last trial, judged or given up */
     bool is_guess;        /* the trial: no core seems to be free for it */
 } team;
 

@@ -52,6 +52,18 @@ static void test_what_is_old_does_not_count(void)
     CHECK(idle_cores_lately(&c, path, 9000 * MS) == 0);
 }
 
+/* The kernel's counter of waiting for a disk may: a new beginning. */
+static void test_a_counter_that_goes_down_does_not_count(void)
+{
+    idle_cores c = {0};
+    write_stat(8);
+    idle_cores_lately(&c, path, 1000 * MS);
+    write_stat(7);
+    CHECK(idle_cores_lately(&c, path, 1200 * MS) == 0);
+    write_stat(8);
+    CHECK_INT((int)(idle_cores_lately(&c, path, 1400 * MS) * 10 + 0.5), 7 * n_allowed());
+}
+
 static void test_where_nobody_counts(void)
 {
     idle_cores c = {0}, still = {0};
@@ -66,6 +78,7 @@ int main(void)
     close(mkstemp(path));
     RUN(test_a_window_counts);
     RUN(test_what_is_old_does_not_count);
+    RUN(test_a_counter_that_goes_down_does_not_count);
     RUN(test_where_nobody_counts);
     unlink(path);
     return CHECK_RESULT();
