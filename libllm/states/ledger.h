@@ -27,8 +27,7 @@ typedef struct blob {
 typedef struct ledger {
     size_t n_bytes[LEDGER_USES];
     size_t n_in_flight_max;
-    blob *
-        spare; /* the last large one that was dropped, while others are held: one of its size comes without page faults */
+    blob *spare; /* the last large one dropped while others are held: one of its size comes without page faults */
 } ledger;
 
 void ledger_open(ledger *l, size_t n_in_flight_max);

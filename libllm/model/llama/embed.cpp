@@ -294,6 +294,7 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
             }
             m->embedder.given_up = given_up;
             const int status = embed(m, t, out);
+            m->embedder.given_up = nullptr; /* the caller's */
             if (status == LLM_OK) {
                 *n_done = t.n;
             }

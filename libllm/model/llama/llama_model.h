@@ -72,9 +72,8 @@ class model_llama_threads {
 
 /* What embeds: embed.cpp. */
 struct model_llama_embedder {
-    std::mutex turn; /* of who uses the context */
-    llama_context *context =
-        nullptr; /* NULL: nobody has asked for embeddings yet, of a model that does not only embed */
+    std::mutex turn;                  /* of who uses the context */
+    llama_context *context = nullptr; /* NULL: nobody has asked yet, of a model that does not only embed */
     model_llama_threads threads;
     const int32_t *given_up = nullptr; /* of the call that has the turn: see llm_embed */
     int pooling = 0;                   /* llama_pooling_type; fixed */
@@ -228,8 +227,10 @@ uint64_t model_llama_used(const model_llama *m, uint32_t seq, uint32_t k);
 bool model_llama_may_hold(const model_llama *m, uint32_t seq, uint32_t k);
 
 uint64_t model_llama_memory_free(); /* bytes of host memory that can be had without swapping */
-void model_llama_drop_mapped(); /* the pages of mapped files count as ours no more: what is read again is mapped again */
-int32_t model_llama_cores();    /* physical cores that this process may use */
+int32_t model_llama_cores();        /* physical cores that this process may use */
+
+/* The pages of the model's mapped files count as ours no more: what is read again is mapped again. */
+void model_llama_drop_mapped(const llama_model *weights, const char *path);
 
 /* A function of the CPU's backend, which is not linked where it is loaded at run time; NULL: it has none. */
 template <typename F> F *model_llama_of_cpu(const char *name)

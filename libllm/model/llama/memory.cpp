@@ -3,8 +3,10 @@
 #include <common/fit.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
@@ -258,16 +260,39 @@ uint64_t memory_available()
     return UINT64_MAX / 4;
 }
 
+/* Of the model's files. */
+std::set<uint64_t> inodes_of(const llama_model *weights, const char *path)
+{
+    char text[32] = "", prefix[PATH_MAX], part[PATH_MAX];
+    const bool has_parts = llama_model_meta_val_str(weights, "split.count", text, sizeof text) > 0;
+    const int32_t n_parts = has_parts ? static_cast<int32_t>(strtol(text, nullptr, 10)) : 1;
+    const bool is_split = n_parts > 1 && llama_split_prefix(prefix, sizeof prefix, path, 0, n_parts) > 0;
+    std::set<uint64_t> out;
+    for (int32_t i = 0; i < (is_split ? n_parts : 1); i++) {
+        struct stat facts;
+        if (i > 0) {
+            llama_split_path(part, sizeof part, prefix, i, n_parts);
+        }
+        if (stat(i > 0 ? part : path, &facts) == 0) {
+            out.insert(facts.st_ino);
+        }
+    }
+    return out;
+}
+
 } // namespace
 
-void model_llama_drop_mapped()
+/* Only what `weights` have mapped, and go on mapping: a range that somebody else gives back may be another's by now. */
+void model_llama_drop_mapped(const llama_model *weights, const char *path)
 {
+    const std::set<uint64_t> inodes = inodes_of(weights, path);
     std::ifstream maps("/proc/self/maps");
     std::string line;
     while (std::getline(maps, line)) {
-        unsigned long begin = 0, end = 0;
+        unsigned long begin = 0, end = 0, inode = 0;
         char access[5] = "";
-        if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, access) == 3 && std::strcmp(access, "r--s") == 0) {
+        if (std::sscanf(line.c_str(), "%lx-%lx %4s %*s %*s %lu", &begin, &end, access, &inode) == 4 &&
+            std::strcmp(access, "r--s") == 0 && inodes.count(inode) > 0) {
             (void)madvise(reinterpret_cast<void *>(begin), end - begin, MADV_DONTNEED); /* not those that are locked */
         }
     }

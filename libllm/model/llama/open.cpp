@@ -115,7 +115,7 @@ void load(model_llama *m, const model_options &o)
         refuse_load(o.path);
     }
     if (m->copies_weights) {
-        model_llama_drop_mapped(); /* what has been copied is not read from there again */
+        model_llama_drop_mapped(m->weights, o.path); /* what has been copied is not read from there again */
     }
     if (llama_model_has_encoder(m->weights) || !llama_model_has_decoder(m->weights) ||
         llama_model_is_diffusion(m->weights)) {
@@ -401,6 +401,9 @@ void make_context(model_llama *m, const model_options &o)
     if (m->memory == nullptr) {
         throw refusal(LLM_MODEL_LOAD,
                       std::string("cannot serve the model ") + o.path + ": it keeps no context; choose a chat model");
+    }
+    if (m->info.memory == LLM_MEMORY_RECURRENT) {
+        model_llama_log_clear(); /* llama.cpp says that flash attention is enabled where there is no attention, too */
     }
     m->info.n_batch = llama_n_batch(m->context);
     m->info.n_outputs_max = std::min(m->info.n_batch, p.n_outputs_max);
