@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/cuts.h"
 #include "policy/timeline.h"
 
 int places_open(places *p, const session_ground *ground, const places_options *options, store *disk)
@@ -304,10 +305,11 @@ static session *continued_scratch(places *p, uint32_t owner, const session_promp
     return best;
 }
 
-/* What they share need not be copied, and where they part is seen. */
+/* What they share need not be copied, and where they part is seen. Where the head is not known, a few tokens say nothing. */
 static bool shares_more_than_head(const session *s, uint32_t owner, const session_prompt *prompt)
 {
-    return s->owner == owner && s->record.state != LLM_STATE_TORN && timeline_of(s, prompt).n_common > prompt->n_head;
+    const uint32_t n_head = prompt->n_head > CUTS_HEAD_TOKENS_MIN ? prompt->n_head : CUTS_HEAD_TOKENS_MIN;
+    return s->owner == owner && s->record.state != LLM_STATE_TORN && timeline_of(s, prompt).n_common > n_head;
 }
 
 session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt)
