@@ -3,12 +3,12 @@
 #include <math.h>
 
 enum {
-    CHUNK_FIRST = 128,   /* before anything has been measured */
-    CHUNK_MIN = 32,      /* of a call of its own: below this its fixed costs dominate */
-    CHUNK_MIXED_MIN = 8, /* beside decoding, where every token costs the same */
-    CHUNK_GRAIN = 64,    /* kernels work on blocks of that many */
-    ALONE_MS = 500,      /* a step in which nobody decodes, and that cannot be given up */
-    ALONE_STEPS = 12     /* idem: then reading the weights is a small part of it */
+    CHUNK_FIRST = 128,    /* before anything has been measured */
+    CHUNK_MIN = 32,       /* of a call of its own: below this its fixed costs dominate */
+    CHUNK_MIXED_MIN = 16, /* beside decoding: what reading a long prompt's cache costs is shared by so many */
+    CHUNK_GRAIN = 64,     /* kernels work on blocks of that many */
+    ALONE_MS = 500,       /* a step in which nobody decodes, and that cannot be given up */
+    ALONE_STEPS = 12      /* idem: then reading the weights is a small part of it */
 };
 
 double schedule_patience_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding)
@@ -77,7 +77,7 @@ static uint32_t share_evenly(const schedule_input *in, uint32_t chunk, uint32_t 
 }
 
 /* The turns are counted among those that prefill: those that decode between them would give theirs to the next one. */
-static uint32_t one_in_turn(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
+static uint32_t whose_turn(const schedule_input *in, uint32_t n_prefilling)
 {
     uint32_t before = in->turn % n_prefilling;
     uint32_t i = 0;
@@ -85,8 +85,24 @@ static uint32_t one_in_turn(const schedule_input *in, uint32_t chunk, uint32_t n
         before -= in->prefill_left[i] > 0;
         i++;
     }
-    take[i] = in->prefill_left[i] < chunk ? in->prefill_left[i] : chunk;
-    return take[i];
+    return i;
+}
+
+/* One in turn takes what it can, and where that leaves room, others as much as it: who takes as many as the others goes
+ * through the weights with them, a longer rest by itself. */
+static uint32_t share_in_turn(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
+{
+    const uint32_t first = whose_turn(in, n_prefilling);
+    const uint32_t each = in->prefill_left[first] < chunk ? in->prefill_left[first] : chunk;
+    uint32_t taken = 0;
+    for (uint32_t k = 0; k < in->n_runs && each <= chunk - taken; k++) {
+        const uint32_t i = (first + k) % in->n_runs;
+        if (in->prefill_left[i] >= each) {
+            take[i] = each;
+            taken += each;
+        }
+    }
+    return taken;
 }
 
 uint32_t schedule_step(const schedule_input *in, uint32_t *take)
@@ -102,7 +118,7 @@ uint32_t schedule_step(const schedule_input *in, uint32_t *take)
     }
     const uint32_t chunk = schedule_chunk(in, n_decoding);
     return n_decoding +
-           (in->mixed_calls ? share_evenly(in, chunk, take) : one_in_turn(in, chunk, in->n_runs - n_decoding, take));
+           (in->mixed_calls ? share_evenly(in, chunk, take) : share_in_turn(in, chunk, in->n_runs - n_decoding, take));
 }
 
 static void average(double *value, double sample)

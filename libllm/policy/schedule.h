@@ -28,7 +28,8 @@ typedef struct schedule_input {
 /* Sets take[i], the tokens run i consumes in this step, and returns their sum.
  *   - every decoding run takes one
  *   - prefill shares what the chunk allows: with mixed calls evenly among all that wait (a short prompt is done
- *     early, a long one does not starve); without, to one run at a time, in rotation
+ *     early, a long one does not starve); without, to one run in rotation, and as many tokens each to others that have
+ *     as many, while there is room
  *   - the chunk is sized in time, so that the gap it causes to decoding runs stays at the larger of twice the plain
  *     step and gap_ms_target
  *   - where nobody decodes it is as large as a call may be, as every call reads all weights; unless it cannot be given up:

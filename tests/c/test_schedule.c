@@ -37,7 +37,7 @@ static void test_prefill_is_sized_in_time(void)
     CHECK_INT(take[1], 400); /* a gap of two plain steps */
     in.pace.prefill_token_us = 1e6;
     schedule_step(&in, take);
-    CHECK_INT(take[1], 8);
+    CHECK_INT(take[1], 16);
     in.mixed_calls = false; /* a call of its own reads all weights */
     schedule_step(&in, take);
     CHECK_INT(take[1], 32);
@@ -95,6 +95,23 @@ static void test_unmixed_prefill_goes_in_turn(void)
         seen[1] += take[1];
     }
     CHECK(seen[0] > 0 && seen[1] > 0);
+}
+
+/* As many tokens of each: a model with a recurrent state takes them through its weights together. */
+static void test_unmixed_prefill_is_shared_by_those_with_as_much(void)
+{
+    const uint32_t left[5] = {64, 0, 70, 63, 200};
+    uint32_t take[5];
+    schedule_input in = input(5, left, false);
+    in.pace.decode_us = 90000; /* 180 tokens fit */
+    CHECK_INT(schedule_step(&in, take), 1 + 128);
+    CHECK(take[0] == 64 && take[1] == 1 && take[2] == 64 && take[3] == 0 && take[4] == 0);
+    in.turn = 2; /* the one with 63, then whose turn would have come next */
+    CHECK_INT(schedule_step(&in, take), 1 + 126);
+    CHECK(take[0] == 0 && take[2] == 0 && take[3] == 63 && take[4] == 63);
+    in.turn = 3; /* all that fits, alone */
+    CHECK_INT(schedule_step(&in, take), 1 + 180);
+    CHECK(take[4] == 180);
 }
 
 /* Two that prefill are served alike, wherever those that decode stand between them. */
@@ -169,7 +186,7 @@ static void test_the_gap_is_kept_and_used(void)
         const double gap_us = 2 * in.pace.decode_us > 100000 ? 2 * in.pace.decode_us : 100000;
         const double rest_us = in.pace.decode_us + (in.takes_checkpoint ? in.pace.checkpoint_us : 0);
         const double us = rest_us + n_prefill * in.pace.prefill_token_us;
-        CHECK(us <= gap_us || n_prefill <= (in.mixed_calls ? 8 : 32));
+        CHECK(us <= gap_us || n_prefill <= (in.mixed_calls ? 16 : 32));
         CHECK(us + in.pace.prefill_token_us > gap_us || n_prefill + n >= in.n_batch || n_prefill == in.n_batch);
     }
 }
@@ -247,6 +264,7 @@ int main(void)
     RUN(test_where_nobody_decodes_calls_are_larger);
     RUN(test_mixed_prefill_is_shared_and_short_ones_finish);
     RUN(test_unmixed_prefill_goes_in_turn);
+    RUN(test_unmixed_prefill_is_shared_by_those_with_as_much);
     RUN(test_turns_are_counted_among_those_that_prefill);
     RUN(test_bounds_hold_for_random_inputs);
     RUN(test_the_gap_is_kept_and_used);
