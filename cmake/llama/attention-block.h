@@ -379,15 +379,27 @@ inline void tile_dots(const float *keys, const float *queries, int64_t size, flo
 
 constexpr int TILE_VECTORS = LANES == 16 ? 4 : 2; /* times 4 are the sums in registers */
 
+template <int POSITIONS, int VECTORS>
+inline void tile_columns_score(const call &c, const scratch &t, const float *queries, int r, int n)
+{
+    int i = 0;
+    for (; i + POSITIONS <= n; i += POSITIONS) {
+        tile_dots<POSITIONS, VECTORS>(t.keys + i * c.k_size, queries + r, c.k_size, t.scores + i * TILE + r);
+    }
+    for (; i < n; ++i) {
+        tile_dots<1, VECTORS>(t.keys + i * c.k_size, queries + r, c.k_size, t.scores + i * TILE + r);
+    }
+}
+
+/* As many vectors as there are rows for: a prompt beside streams has few at a time. */
 inline void tile_score(const call &c, const scratch &t, const float *queries, int n_rows, int n)
 {
     for (int r = 0; r < n_rows; r += TILE_VECTORS * LANES) {
-        int i = 0;
-        for (; i + 4 <= n; i += 4) {
-            tile_dots<4, TILE_VECTORS>(t.keys + i * c.k_size, queries + r, c.k_size, t.scores + i * TILE + r);
-        }
-        for (; i < n; ++i) {
-            tile_dots<1, TILE_VECTORS>(t.keys + i * c.k_size, queries + r, c.k_size, t.scores + i * TILE + r);
+        switch (std::min((n_rows - r + LANES - 1) / LANES, TILE_VECTORS)) {
+        case 1: tile_columns_score<8, 1>(c, t, queries, r, n); break;
+        case 2: tile_columns_score<4, 2>(c, t, queries, r, n); break;
+        case 3: tile_columns_score<4, 3>(c, t, queries, r, n); break;
+        default: tile_columns_score<4, TILE_VECTORS>(c, t, queries, r, n); break;
         }
     }
 }

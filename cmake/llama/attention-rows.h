@@ -110,6 +110,9 @@ void attend_many(const call &c, const scratch &t, const piece &p, int64_t kv_hea
 {
     const span<T> s = span_of<T>(c, p, kv_head, first, by.end - by.begin);
     for (int i = 0; i < s.n; ++i) {
+        fetch(s.k + (i + BLOCK) * s.k_stride,
+              c.k_size * sizeof(T)); /* the next block's, while this one is multiplied */
+        fetch(s.v + (i + BLOCK) * s.v_stride, c.v_size * sizeof(T));
         widen(s.key(i), c.k_size, t.keys + i * c.k_size);
         widen(s.value(i), c.v_size, t.values + i * c.v_size);
     }
