@@ -150,10 +150,12 @@ llama_ensure() {
 
 llama_make() {
     local variant=$1 base=$2 minutes
-    case $variant in
-    native) minutes=3 ;;
-    exact) minutes=1 ;;
-    portable) minutes=10 ;;
+    case $variant-$LLAMA_BACKEND in
+    *-vulkan) minutes=40 ;;
+    *-cuda | *-hip) minutes=90 ;;
+    native-*) minutes=3 ;;
+    exact-*) minutes=1 ;;
+    portable-*) minutes=10 ;;
     esac
     if [ "$LLAMA_AMX" = unknown-to-compiler ] && grep -qw amx_tile /proc/cpuinfo; then
         say "this processor has AMX, but $CXX does not know it: gcc 11 or later would make quantized models twice as fast"
