@@ -18,6 +18,7 @@ from aiohttp import web
 
 from llmd.app import OPENING, create_app, runner_of
 from llmd.engine.native import COUNTERS
+from llmd.http.access import keys_of
 from llmd.http.context import STATE, State
 from llmd.http.routes import ENDPOINTS
 from llmd.process.config_table import Config
@@ -197,7 +198,7 @@ async def serving(config: Config, *, is_loaded: bool = True) -> AsyncIterator[Da
     `is_loaded`: not before the model is there; without, it must be there in the end."""
     if config.state_dir is not None:
         config.state_dir.mkdir(exist_ok=True)
-    app = create_app(config)
+    app = create_app(config, keys_of(config.api_key_file))
     runner = runner_of(app)
     await runner.setup()
     try:

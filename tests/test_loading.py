@@ -46,6 +46,27 @@ beginning.open_engine = open_engine
 __main__.main()
 """
 
+# As `python -m llmd`, but the model never is there; importing the module named second does what is named first,
+# while the model loads.
+ENDING = """
+import signal, sys, threading
+from llmd import __main__
+from llmd.engine import beginning
+action, module = sys.argv.pop(1), sys.argv.pop(1)
+is_loading = threading.Event()
+def open_engine(options):
+    is_loading.set()
+    threading.Event().wait()
+beginning.open_engine = open_engine
+class Gate:
+    def find_spec(self, name, path, target=None):
+        if name == module:
+            is_loading.wait()
+            exec(action)
+sys.meta_path.insert(0, Gate())
+__main__.main()
+"""
+
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
@@ -262,6 +283,38 @@ def test_systemd_hears_how_far_it_is(slow: Callable[..., Process], tmp_path: Pat
 def test_a_model_that_fails_to_load_takes_the_sockets_with_it(start: Start, tmp_path: Path) -> None:
     status, _ = start.fails("--model", "/no/such/model.gguf")
     assert status == 1 and not (tmp_path / "run" / "llmd.sock").exists()
+
+
+@pytest.mark.parametrize(
+    ("action", "status", "last"),
+    [
+        ("signal.raise_signal(signal.SIGINT)", 130, '{"time":'),
+        ("raise ImportError('it is not installed')", 1, "llmd: it is not installed"),
+        ("raise ValueError('it is broken')", 1, "ValueError: it is broken"),
+    ],
+)
+@pytest.mark.parametrize("module", ["uvloop", "llmd.app"])
+def test_what_ends_the_start_does_not_wait_for_the_model(
+    start: Start, tmp_path: Path, module: str, action: str, status: int, last: str
+) -> None:
+    """Before there is a loop, and in it. This model would never be there."""
+    start.program = [sys.executable, "-c", ENDING, action, module]
+    ended, errors = start.fails()
+    assert ended == status and errors.splitlines()[-1].startswith(last), errors
+    assert ("Traceback" in errors) == ("ValueError" in action)
+    assert not (tmp_path / "run" / "llmd.sock").exists()
+
+
+def test_the_keys_are_those_that_were_read_before_the_model(start: Start, tmp_path: Path) -> None:
+    keys = key_file(tmp_path)
+    start.program = [sys.executable, "-c", ENDING, f"import os; os.unlink({str(keys)!r})", "llmd.app"]
+    process = Process(start.popen("--api-key-file", str(keys)), [], 0, tmp_path / "run" / "llmd.sock")
+    process.port = int(process.wait_for("listening")["addresses"].split()[0].rpartition(":")[2])
+    assert not keys.exists()
+    status, answer = process.ask("GET", "/v1/models")
+    assert (status, answer["error"]["code"]) == (401, "invalid_api_key")
+    process.popen.send_signal(signal.SIGTERM)
+    assert process.popen.wait(timeout=60) == 0
 
 
 @pytest.fixture

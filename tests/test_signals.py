@@ -15,7 +15,7 @@ import pytest
 
 from llmd.__main__ import main
 from llmd.app import create_app, reload_keys
-from llmd.http.access import KeyRing
+from llmd.http.access import KeyRing, read_keys
 from llmd.http.context import STATE
 from tests.conftest import Serve
 from tests.serving import config_of
@@ -140,7 +140,7 @@ async def test_owners_are_told_to_the_engine(serve: Serve, tmp_path: Path, monke
 
 async def test_keys_are_reloaded_while_the_model_loads(tmp_path: Path) -> None:
     keys = key_file(tmp_path)
-    state = create_app(config_of(tmp_path, api_key_file=keys))[STATE]
+    state = create_app(config_of(tmp_path, api_key_file=keys), read_keys(keys))[STATE]
     keys.write_text(f"{ANN} ann\n")
     reload_keys(state)
     assert len(state.keys) == 1 and len(KeyRing()) == 0

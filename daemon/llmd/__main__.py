@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from . import __version__
 from .core import limits
-from .http.access import KeyFileError, read_keys
+from .http.access import KeyFileError, KeyRing, keys_of
 from .process import logs, systemd
 from .process.config_reader import load_or_exit, remarks
 from .process.config_table import Config
@@ -22,8 +22,6 @@ from .process.manual import PROGRAM
 from .process.socket_trust import make_private
 
 if TYPE_CHECKING:
-    from aiohttp import web
-
     from .engine.beginning import Beginning
     from .http.context import State
 
@@ -48,14 +46,20 @@ def main() -> None:
     for remark in remarks(os.environ):
         log.warning(remark)
     try:
-        was_loading = _run(config)
-    except (StartError, ListenError) as error:
+        _run(config)
+    except (StartError, ListenError, KeyboardInterrupt) as error:
+        sys.exit(_told(error))
+
+
+def _told(error: BaseException) -> int:
+    """Says why the process ends. Returns its exit status."""
+    if isinstance(error, KeyboardInterrupt):
+        return 128 + signal.SIGINT  # there was nothing yet to stop in order
+    if isinstance(error, (StartError, ListenError, ImportError)):
         logs.last_words(f"{PROGRAM}: {error}")
-        sys.exit(error.status if isinstance(error, StartError) else EXIT_FAILED)
-    except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)  # before there was anything to stop
-    if was_loading:
-        os._exit(0)  # the interpreter would wait for the thread that still loads
+    else:
+        sys.excepthook(type(error), error, error.__traceback__)
+    return error.status if isinstance(error, StartError) else EXIT_FAILED
 
 
 def _open_standard_streams() -> None:
@@ -70,26 +74,37 @@ def _open_standard_streams() -> None:
     sys.stderr = sys.stderr or open(logs.STDERR, "w", encoding="utf-8", closefd=False)
 
 
-def _run(config: Config) -> bool:
-    """Whether it was told to stop while the model was loading."""
+def _run(config: Config) -> None:
     _make_state_dir(config)
     listeners = open_listeners(config)
     try:
         log.info("starting", extra=logs.fields(version=__version__, pid=os.getpid(), model=config.model))
-        return _serve_beginning(config, listeners, _begin(config))
+        beginning, keys = _prepared(config)
+        faulthandler.enable(file=logs.STDERR)  # not later: while a model loads, crashes are told in another way
+        _load_and_serve(config, listeners, beginning, keys)
     finally:
         listeners.close()
 
 
-def _serve_beginning(config: Config, listeners: Listeners, beginning: Beginning) -> bool:
-    import uvloop  # this, and all that `_create_app` imports, while the model is being read
+def _load_and_serve(config: Config, listeners: Listeners, beginning: Beginning, keys: KeyRing) -> None:
+    """Returns when the engine has been closed. Whatever comes to an end before, well or not, ends the process here: the
+    interpreter would wait for the thread that loads the model."""
+    from .engine.opening import EngineError
 
     try:
+        beginning.begin()
+        import uvloop  # this, and all that `_serve` imports, while the model is being read
+
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_serve(config, listeners, beginning))
-    except KeyboardInterrupt:
-        listeners.close()
-        os._exit(128 + signal.SIGINT)  # the interpreter would wait for the thread that loads
+            if runner.run(_serve(config, listeners, beginning, keys)):
+                return
+        status = 0
+    except EngineError as error:
+        status = _told(_blamed(config, error.field, str(error)))
+    except BaseException as error:
+        status = _told(error)
+    listeners.close()
+    os._exit(status)
 
 
 def _make_state_dir(config: Config) -> None:
@@ -111,14 +126,14 @@ def _make_state_dir(config: Config) -> None:
 _OTHER_DIRECTORY = "choose another, or none to keep sessions in memory only"
 
 
-async def _serve(config: Config, listeners: Listeners, beginning: Beginning) -> bool:
-    """Answers, opens, serves until a signal, stops in order. True: the signal came while the model was loading."""
-    app = _create_app(config, beginning)
+async def _serve(config: Config, listeners: Listeners, beginning: Beginning, keys: KeyRing) -> bool:
+    """Answers, opens, serves until a signal, stops in order. False: the signal came while the model was loading."""
     from aiohttp import web
 
-    from .app import OPENING, runner_of, stop_serving
+    from .app import OPENING, create_app, runner_of, stop_serving
     from .http.context import STATE
 
+    app = create_app(config, keys, beginning)
     state, runner = app[STATE], runner_of(app)
     signals = _Signals(state, listeners)
     await runner.setup()
@@ -126,7 +141,7 @@ async def _serve(config: Config, listeners: Listeners, beginning: Beginning) -> 
         for listener in listeners.sockets:
             await web.SockSite(runner, listener, backlog=limits.BACKLOG).start()
         log.info("listening", extra=logs.fields(addresses=" ".join(listeners.addresses())))
-        await _first_of(app[OPENING], signals.stop, config)
+        await _first_of(app[OPENING], signals.stop)
         if state.opened is not None:
             _announce(state, listeners)
             await signals.stop.wait()
@@ -134,33 +149,26 @@ async def _serve(config: Config, listeners: Listeners, beginning: Beginning) -> 
     finally:
         await runner.cleanup()
     log.info("stopped")
-    return state.opened is None
+    return state.opened is not None
 
 
-async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event, config: Config) -> None:
-    """Returns when the model is there, or when it need not be any more. Raises StartError."""
-    from .engine.opening import EngineError
-
+async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event) -> None:
+    """Returns when the model is there, or when it need not be any more. Raises EngineError."""
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
-    try:
-        if opening.done():
-            opening.result()
-    except EngineError as error:
-        status = EXIT_USAGE if error.field == "chat_template" else EXIT_FAILED
-        raise StartError(_blamed(config, error.field, str(error)), status) from None
+    if opening.done():
+        opening.result()
 
 
-def _begin(config: Config) -> Beginning:
-    """Loads the native library; only here, so that --help works without it. Begins to load the model, when all is well
-    that the configuration names."""
+def _prepared(config: Config) -> tuple[Beginning, KeyRing]:
+    """What begins to load the model, and whom to serve, when all is well that the configuration names. Loads the native
+    library; only here, so that --help works without it."""
     try:
         from .engine.beginning import Named
 
-        if config.api_key_file:
-            read_keys(config.api_key_file)
-        beginning = Named(config)
+        keys = keys_of(config.api_key_file)
+        return Named(config), keys
     except ImportError as error:
         raise StartError(str(error)) from error
     except KeyFileError as error:
@@ -169,18 +177,6 @@ def _begin(config: Config) -> Beginning:
         raise _unreadable_template(config, f"{error.reason} at byte {error.start}; it must be text in UTF-8") from None
     except OSError as error:
         raise _unreadable_template(config, error.strerror or str(error)) from None
-    faulthandler.enable(file=logs.STDERR)  # not later: while a model loads, crashes are told in another way
-    beginning.begin()
-    return beginning
-
-
-def _create_app(config: Config, beginning: Beginning) -> web.Application:
-    try:
-        from .app import create_app
-
-        return create_app(config, beginning)
-    except (ImportError, KeyFileError) as error:
-        raise StartError(str(error)) from error
 
 
 def _unreadable_template(config: Config, why: str) -> StartError:
@@ -191,15 +187,17 @@ def _unreadable_template(config: Config, why: str) -> StartError:
 _OPTIONS = {"model": "model", "n_ctx": "ctx_size", "state_dir": "state_dir", "chat_template": "chat_template_file"}
 
 
-def _blamed(config: Config, field: str, message: str) -> str:
-    """The message with the option that it is about, and its value unless the message has it."""
+def _blamed(config: Config, field: str, message: str) -> StartError:
+    """With the option that it is about, and its value unless the message has it."""
     if field not in _OPTIONS:
-        return message
+        return StartError(message)
     name = _OPTIONS[field]
     flag, value = f"--{name.replace('_', '-')}", str(getattr(config, name))
     if message.startswith(f"{field} "):
-        return flag + message.removeprefix(field)
-    return f"{flag}: {message}" if value in message else f"{flag} {value}: {message}"
+        message = flag + message.removeprefix(field)
+    else:
+        message = f"{flag}: {message}" if value in message else f"{flag} {value}: {message}"
+    return StartError(message, EXIT_USAGE if field == "chat_template" else EXIT_FAILED)
 
 
 class _Signals:

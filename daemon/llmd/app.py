@@ -41,14 +41,15 @@ OPENING = web.AppKey("opening", asyncio.Task[None])
 """Ends when the model is there, or with the EngineError that says why it is not."""
 
 
-def create_app(config: Config, beginning: Beginning | None = None) -> web.Application:
+def create_app(config: Config, keys: KeyRing, beginning: Beginning | None = None) -> web.Application:
     """The application. Starting it begins to load the model, unless that has begun; until it has ended, only probes are
-    answered. Reads the files that the configuration names."""
+    answered."""
     app = web.Application(middlewares=[boundary])
     wanted = beginning or Named(config)
+    warn_of_guessable(keys)
     app[STATE] = State(
         config=config,
-        keys=keys_of(config.api_key_file) if config.api_key_file else KeyRing(),
+        keys=keys,
         metrics=Metrics(),
         loading=Loading(native.loading_per_mille),
         created=int(time.time()),
@@ -147,14 +148,11 @@ def responses_path(config: Config, engine: Engine) -> Path | None:
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 
-def keys_of(path: Path) -> KeyRing:
-    """Raises KeyFileError."""
-    keys = read_keys(path)
+def warn_of_guessable(keys: KeyRing) -> None:
     if short := keys.guessable():
         log.warning(
             "keys of fewer than %d characters can be guessed: %s", limits.KEY_CHARS_MIN_ADVISED, ", ".join(short)
         )
-    return keys
 
 
 def reload_keys(state: State) -> None:
@@ -165,10 +163,12 @@ def reload_keys(state: State) -> None:
         log.info("there is nothing to reload: no --api-key-file is set")
         return
     try:
-        state.use_keys(keys_of(path))
+        keys = read_keys(path)
     except KeyFileError as error:
         log.error("the keys stay as they were: %s", error)
         return
+    warn_of_guessable(keys)
+    state.use_keys(keys)
     log.info("keys reloaded", extra=fields(keys=len(state.keys), owners=state.keys.n_owners))
 
 

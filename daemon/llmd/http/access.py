@@ -107,6 +107,11 @@ def owner_of(name: str | None, key: str) -> int:
     return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:4], "little") or 1
 
 
+def keys_of(path: Path | None) -> KeyRing:
+    """None: everybody may come. Raises KeyFileError."""
+    return read_keys(path) if path is not None else KeyRing()
+
+
 def read_keys(path: Path) -> KeyRing:
     """Lines of `KEY [NAME] [admin]`; a # at the beginning of a line or after a space begins a comment. Raises
     KeyFileError."""
