@@ -67,6 +67,16 @@ sys.meta_path.insert(0, Gate())
 __main__.main()
 """
 
+# As `python -m llmd`, but with a library that knows other commands.
+DIFFERING = """
+import os
+from llmd import __main__
+from llmd.engine import beginning
+beginning.differences = lambda: ["Save.label: known on one side only"]
+beginning.open_engine = lambda options: os._exit(9)
+__main__.main()
+"""
+
 
 @pytest.fixture
 def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
@@ -302,6 +312,15 @@ def test_what_ends_the_start_does_not_wait_for_the_model(
     ended, errors = start.fails()
     assert ended == status and errors.splitlines()[-1].startswith(last), errors
     assert ("Traceback" in errors) == ("ValueError" in action)
+    assert not (tmp_path / "run" / "llmd.sock").exists()
+
+
+def test_a_library_of_another_build_ends_the_start_before_anything_is_opened(start: Start, tmp_path: Path) -> None:
+    start.program = [sys.executable, "-c", DIFFERING]
+    status, errors = start.fails()
+    assert status == 1 and errors.splitlines()[-1] == (
+        "llmd: the daemon and its native library speak differently: Save.label: known on one side only"
+    )
     assert not (tmp_path / "run" / "llmd.sock").exists()
 
 

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from llmd.core.errors import ApiError
-from llmd.engine import engine as engine_module
-from llmd.engine import wire
+from llmd.engine import beginning, wire
+from llmd.engine.beginning import Beginning
 from llmd.engine.engine import Engine
 from llmd.engine.native import COMMANDS, EVENTS, SAMPLING_FIELDS, Field, GenerateFlag, ffi
 from llmd.engine.opening import EngineError, EngineOptions
@@ -58,9 +58,16 @@ def test_an_event_that_differs_is_found(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 async def test_nothing_is_opened_that_would_be_misunderstood(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "differences", lambda: ["Save.label: known on one side only"])
+    opened: list[EngineOptions] = []
+    monkeypatch.setattr(beginning, "differences", lambda: ["Save.label: known on one side only"])
+    monkeypatch.setattr(beginning, "open_engine", opened.append)
+    begun = Beginning(EngineOptions(model="sim:dense"))
     with pytest.raises(EngineError, match=r"Save\.label: known on one side only"):
-        await Engine.open(EngineOptions(model="sim:dense"))
+        begun.begin()  # as the process does, long before there is a loop
+    with pytest.raises(EngineError, match=r"Save\.label: known on one side only"):
+        await Engine.open(begun)
+    begun.thread.shutdown()  # what had been given to it would have run by now
+    assert opened == []
 
 
 def test_sampling_is_the_table() -> None:

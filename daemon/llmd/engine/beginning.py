@@ -14,7 +14,8 @@ from ..core import limits
 from ..process.config_table import Config
 from ..process.logs import fields
 from . import segment
-from .opening import EngineOptions, open_engine
+from .opening import EngineError, EngineOptions, open_engine
+from .wire import differences
 
 log = logging.getLogger("llmd.engine")
 
@@ -33,9 +34,17 @@ class Beginning:
         self.thread = ThreadPoolExecutor(1, "llmd-engine")
 
     def begin(self) -> None:
-        """Any number of calls. Nothing can stop it but the end of the process."""
-        if self._pointer is None:
-            self._pointer = self.thread.submit(open_engine, self._options)
+        """Any number of calls. Nothing can stop it but the end of the process. Raises EngineError before anything is
+        begun."""
+        if self._pointer is not None:
+            return
+        if disagreements := differences():
+            raise EngineError(f"the daemon and its native library speak differently: {'; '.join(disagreements)}")
+        self._prepare()
+        self._pointer = self.thread.submit(open_engine, self._options)
+
+    def _prepare(self) -> None:
+        """What comes before."""
 
     async def pointer(self) -> Any:
         """Of the opened engine. Raises EngineError with a sentence for people."""
@@ -60,12 +69,10 @@ class Named(Beginning):
         super().__init__(options)
         self._config = config
         self._names = [*filter(None, [options.page_name]), *(options.dead_page_names or "").split()]
-        self._is_named: bool | None = None
+        self._is_named = False
 
-    def begin(self) -> None:
-        if self._is_named is None:
-            self._is_named = self._name(self._names)
-        super().begin()
+    def _prepare(self) -> None:
+        self._is_named = self._name(self._names)
 
     async def pointer(self) -> Any:
         pointer = await super().pointer()

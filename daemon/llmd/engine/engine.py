@@ -27,7 +27,7 @@ from .constraint import make_constraint
 from .embedding import Embedder
 from .json_scan import body_scan
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
-from .opening import EngineError, EngineOptions, SavedSession, fim_of, info_of, saved_of, start_engine
+from .opening import EngineOptions, SavedSession, fim_of, info_of, saved_of, start_engine
 from .text import Pieces, Prompt, detokenize, render_chat, spell, tokenize
 from .text_threads import TextThreads
 from .wire import (
@@ -55,7 +55,6 @@ from .wire import (
     Started,
     Text,
     Unsave,
-    differences,
 )
 
 log = logging.getLogger("llmd.engine")
@@ -118,8 +117,6 @@ class Engine:
     @classmethod
     async def open(cls, wanted: EngineOptions | Beginning) -> Engine:
         """Loads the model and starts the decode thread. Raises EngineError with a sentence for people."""
-        if disagreements := differences():
-            raise EngineError(f"the daemon and its native library speak differently: {'; '.join(disagreements)}")
         beginning = wanted if isinstance(wanted, Beginning) else Beginning(wanted)
         try:
             pointer = await beginning.pointer()
