@@ -116,6 +116,27 @@ def test_what_is_missing_is_named(fields: Json, param: str) -> None:
     assert caught.value.param == param
 
 
+@pytest.mark.parametrize(
+    ("form", "code", "param"),
+    [
+        ({}, "missing_parameter", "type"),
+        ({"type": "gbnf"}, "invalid_type", "type"),
+        ({"grammar": {"syntax": "lark", "definition": GRAMMAR}}, "missing_parameter", "type"),
+        ({"type": "grammar"}, "missing_parameter", "grammar"),
+        ({"type": "grammar", "syntax": "lark", "definition": GRAMMAR}, "missing_parameter", "grammar"),
+        ({"type": "grammar", "grammar": None}, "invalid_type", "grammar"),
+        ({"type": "grammar", "grammar": {"definition": GRAMMAR}}, "missing_parameter", "grammar.syntax"),
+        ({"type": "grammar", "grammar": {"syntax": "lark"}}, "missing_parameter", "grammar.definition"),
+        ({"type": "grammar", "grammar": {"syntax": "gbnf", "definition": "a"}}, "invalid_type", "grammar.syntax"),
+        ({"type": "grammar", "grammar": {"syntax": "lark", "definition": ""}}, "invalid_type", "grammar.definition"),
+    ],
+)
+async def test_a_form_that_is_none_is_refused(daemon: Daemon, form: Json, code: str, param: str) -> None:
+    """That of another dialect, too."""
+    error = (await daemon.refused(chat(tools=[F, custom(format=form)]))).error
+    assert (error["code"], error["param"]) == (code, f"tools[1].custom.format.{param}")
+
+
 def test_calls_of_the_past_are_those_of_the_function() -> None:
     history: list[Json] = [
         {"role": "user", "content": "x"},

@@ -190,6 +190,16 @@ TOOLS: list[Json] = [
 ]  # fmt: skip
 
 
+def formed(**form: Any) -> Json:
+    return {"type": "custom", "name": "patch", "format": form}
+
+
+def test_a_form_of_any_text_is_none() -> None:
+    for form in ({"format": None}, {"format": {"type": "text"}}):
+        [tool] = prompt(input="x", tools=[{"type": "custom", "name": "patch", **form}]).tools
+        assert tool.form is None and tool.description == ""
+
+
 def test_tools_are_functions_of_the_model() -> None:
     found = read(input="x", tools=TOOLS)
     tools = {tool.name: tool for tool in found.offered.tools}
@@ -348,6 +358,18 @@ IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
         ({"tools": [{"type": "function"}]}, "missing_parameter", "tools[0].name"),
         ({"tools": [{"type": "function", "name": "a b"}]}, "invalid_value", "tools[0].name"),
         ({"tools": [{"type": "custom", "name": 5}]}, "invalid_type", "tools[0].name"),
+        ({"tools": [formed()]}, "missing_parameter", "tools[0].format.type"),
+        ({"tools": [formed(type="gbnf")]}, "invalid_type", "tools[0].format.type"),
+        ({"tools": [formed(type="grammar")]}, "missing_parameter", "tools[0].format.syntax"),
+        ({"tools": [formed(type="grammar", definition="a")]}, "missing_parameter", "tools[0].format.syntax"),
+        ({"tools": [formed(type="grammar", syntax="lark")]}, "missing_parameter", "tools[0].format.definition"),
+        ({"tools": [formed(type="grammar", syntax="gbnf", definition="a")]}, "invalid_type", "tools[0].format.syntax"),
+        ({"tools": [formed(type="grammar", syntax="lark", definition="")]}, "invalid_type",
+         "tools[0].format.definition"),
+        ({"tools": [formed(type="grammar", grammar={"syntax": "lark", "definition": "start: x"})]},
+         "missing_parameter", "tools[0].format.syntax"),
+        ({"tools": [{"type": "namespace", "name": "n", "tools": [formed(type="grammar")]}]}, "missing_parameter",
+         "tools[0].tools[0].format.syntax"),
         ({"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "function"}]}]}, "missing_parameter",
          "tools[0].tools[0].name"),
         ({"tools": TOOLS[:1] * (limits.TOOLS_MAX + 1)}, "invalid_value", "tools"),

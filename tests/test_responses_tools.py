@@ -129,7 +129,6 @@ def _prefilled_little(response: Json, before: Json) -> None:
         custom(GRAMMAR),
         custom(r"\*{3} Begin\n\+.*", "regex"),
         custom(GRAMMAR + '\n%ignore " "'),
-        custom("anything", "peg"),
     ],
 )
 async def test_a_custom_tool_has_a_grammar(scripted: Daemon, asked: Json) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -16,18 +16,22 @@ INPUT = "input"
 """The argument of a custom tool."""
 
 
-class Grammar(msgspec.Struct, frozen=True):
-    """What the text of a tool keeps to."""
+class AnyText(msgspec.Struct, frozen=True, tag="text"):
+    """The text of a tool keeps to nothing."""
 
-    syntax: str | None = None
-    definition: str | None = None
+
+class Grammar(msgspec.Struct, frozen=True):
+    """What it keeps to."""
+
+    syntax: Literal["lark", "regex"]
+    definition: Annotated[str, msgspec.Meta(min_length=1)]
 
 
 def custom_tool(path: str, name: str, description: str | None, grammar: Grammar | None) -> Tool:
     """`path`: as tool_of has it. Raises ApiError naming the member."""
     told = description or ""
-    if grammar is not None and grammar.definition:
-        told += f"\n\nThe text of {INPUT} follows this {grammar.syntax or 'grammar'}:\n{grammar.definition}"
+    if grammar is not None:
+        told += f"\n\nThe text of {INPUT} follows this {grammar.syntax}:\n{grammar.definition}"
     parameters: dict[str, Any] = {
         "type": "object",
         "properties": {INPUT: {"type": "string"}},
@@ -38,8 +42,7 @@ def custom_tool(path: str, name: str, description: str | None, grammar: Grammar 
 
 
 def _form(given: Grammar | None) -> ArgumentForm | None:
-    """None: any text, also where the syntax is none that we know."""
-    if given is None or not given.definition or given.syntax not in ("lark", "regex"):
+    if given is None:
         return None
     return ArgumentForm(INPUT, "lark_string" if given.syntax == "lark" else "regex_string", given.definition)
 

@@ -31,7 +31,8 @@ def _callable(tools: list[wire.ChatTool]) -> Iterator[Tool]:
             continue
         path = f"tools[{n}].{tool.type}"
         if tool.type == "custom" and tool.custom is not None:
-            grammar = None if tool.custom.format is None else tool.custom.format.grammar
+            given = tool.custom.format
+            grammar = given.grammar if isinstance(given, wire.ChatGrammar) else None
             yield custom_tool(path, tool.custom.name, tool.custom.description, grammar)
         elif tool.type == "function" and tool.function is not None:
             yield _tool(path, tool.function)

@@ -9,7 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from ...core import limits
 from ...core.parts import SessionReport
-from ..custom_tools import Grammar
+from ..custom_tools import AnyText, Grammar
 from ..probabilities import Likeliest
 from ..timings import Timings
 from .probabilities import ChatLogprobs, CompletionLogprobs
@@ -78,9 +78,8 @@ class ChatFunction(msgspec.Struct, frozen=True):
     parameters: dict[str, Any] | None = None
 
 
-class ChatCustomFormat(msgspec.Struct, frozen=True):
-    type: Literal["text", "grammar"] | None = None
-    grammar: Grammar | None = None
+class ChatGrammar(msgspec.Struct, frozen=True, tag="grammar"):
+    grammar: Grammar
 
 
 class ChatCustomTool(msgspec.Struct, frozen=True):
@@ -88,7 +87,7 @@ class ChatCustomTool(msgspec.Struct, frozen=True):
 
     name: str
     description: str | None = None
-    format: ChatCustomFormat | None = None
+    format: AnyText | ChatGrammar | None = None
 
 
 class ChatTool(msgspec.Struct, frozen=True):

@@ -76,8 +76,7 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
 
 
 def _custom(path: str, tool: CustomTool, namespace: str | None) -> tuple[Tool, ToolName]:
-    given = tool.format
-    grammar = None if given is None else Grammar(given.syntax, given.definition)
+    grammar = tool.format if isinstance(tool.format, Grammar) else None
     offered_as = custom_tool(path, called_as(tool.name, namespace), tool.description, grammar)
     return offered_as, ToolName(tool.name, namespace, is_custom=True)
 

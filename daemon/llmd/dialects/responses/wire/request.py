@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ....core import limits
+from ...custom_tools import AnyText, Grammar
 
 
 def _bounds(**words: int) -> msgspec.Meta:
@@ -96,10 +97,8 @@ class FunctionTool(msgspec.Struct, frozen=True):
     parameters: dict[str, Any] | None = None
 
 
-class CustomFormat(msgspec.Struct, frozen=True):
-    type: str | None = None
-    syntax: str | None = None
-    definition: str | None = None
+class CustomGrammar(Grammar, frozen=True, tag="grammar"):
+    """Of a custom tool."""
 
 
 class CustomTool(msgspec.Struct, frozen=True):
@@ -107,7 +106,7 @@ class CustomTool(msgspec.Struct, frozen=True):
 
     name: str
     description: str | None = None
-    format: CustomFormat | None = None
+    format: AnyText | CustomGrammar | None = None
 
 
 class NamespaceTool(msgspec.Struct, frozen=True):
