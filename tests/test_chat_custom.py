@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from llmd.core.parts import Part, ToolCallPiece
 from llmd.dialects.openai.chat_writer import ChatWriter
 from tests.calling import calling
 from tests.conftest import Serve
-from tests.serving import Daemon, Json, chat, parse_events
+from tests.serving import Daemon, Events, Json, chat, parse_events
 from tests.test_chat_reader import F, chat_prompt
 from tests.test_writer import end, written
 
@@ -192,6 +193,33 @@ async def test_a_whole_has_the_text(daemon: Daemon) -> None:
     ]
 
 
+async def test_a_text_that_was_cut_off_is_what_there_is_of_it(daemon: Daemon) -> None:
+    arguments = json.dumps({"input": TEXT})
+    for n in range(len(arguments)):
+        pieces = ToolCallPiece(0, 0, "", "c1", "patch"), ToolCallPiece(0, 0, arguments[:n])
+        cut: list[Part] = [*pieces, end(0, "length", 5)]
+        writers = [
+            ChatWriter(daemon.state, n_answers=1, include_usage=False, customs=frozenset({"patch"})) for _ in range(2)
+        ]
+        [call] = json.loads(writers[0].whole(cut))["choices"][0]["message"]["tool_calls"]
+        events = parse_events(written(writers[1], cut))
+        assert text_of_calls(events) == call["custom"]["input"] == said_by(arguments[:n]), n
+        assert events.finish_reasons == ["length"]
+
+
+def said_by(arguments: str) -> str:
+    """What of TEXT is there already."""
+    for n in range(len(TEXT), -1, -1):
+        if arguments.startswith(json.dumps({"input": TEXT[:n]}).removesuffix('"}')):
+            return TEXT[:n]
+    return ""
+
+
+def text_of_calls(events: Events) -> str:
+    calls = [call for chunk in events.chunks for call in chunk["choices"][0]["delta"].get("tool_calls", [])]
+    return "".join(call["custom"]["input"] for call in calls)
+
+
 # --- together --------------------------------------------------------------------------------------------------------
 
 
@@ -228,6 +256,21 @@ async def test_a_stream_is_the_whole(scripted: Daemon) -> None:
                   (whole, [calls[n] for n in sorted(calls)])]  # fmt: skip
     assert without_id[0] == without_id[1]
     assert without_id[0][1] == {"type": "custom", "custom": {"name": "patch", "input": OTHER}}
+
+
+async def test_an_answer_may_be_cut_off_anywhere(scripted: Daemon) -> None:
+    found = []
+    body = asked("right patch", tools=[custom()])
+    for n in itertools.count(1):
+        cut = {**body, "max_tokens": n}
+        said = await answered(scripted, cut)
+        text = "".join(call["custom"]["input"] for call in said.get("tool_calls", []))
+        stream = await scripted.ask("POST", "/v1/chat/completions", {**cut, "stream": True})
+        assert text_of_calls(parse_events(stream.body)) == text and TEXT.startswith(text)
+        found.append(text)
+        if said["finish_reason"] == "tool_calls":
+            break
+    assert found[-1] == TEXT and found == sorted(found) and len(set(found)) > 3
 
 
 @pytest.mark.parametrize("definition", [GRAMMAR, GRAMMAR + '\n%ignore " "'])

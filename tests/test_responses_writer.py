@@ -237,3 +237,21 @@ def test_arguments_of_another_form_are_told_all_the_same(arguments: str, text: s
     told = "".join(map(reading.more, arguments))
     rest, whole = reading.rest()
     assert told + rest == whole == text
+
+
+CUT = ' {\n"input" : '
+
+
+@pytest.mark.parametrize("is_ascii", [True, False])
+@pytest.mark.parametrize("text", ['+é😀 "b"\n', ""])
+async def test_a_text_that_was_cut_off_is_what_there_is_of_it(daemon: Daemon, text: str, is_ascii: bool) -> None:
+    arguments, found = CUT + json.dumps(text, ensure_ascii=is_ascii), []
+    for n in range(len(arguments) + 1):
+        parts: list[Part] = [piece(0, "", "patch", "call_1"), piece(0, arguments[:n]), end("length")]
+        events = written(writer_of(daemon), *parts)
+        [item] = events[-1]["response"]["output"]
+        [whole] = json.loads(writer_of(daemon).whole(parts))["output"]
+        assert item["status"] == "incomplete" and whole["input"] == item["input"] == deltas(events, item["id"])
+        found.append(item["input"])
+    assert set(found) == {text[:n] for n in range(len(text) + 1)} and found == sorted(found)
+    assert found[: len(CUT) + 2] == [""] * (len(CUT) + 2)

@@ -55,6 +55,7 @@ def custom_arguments(text: str) -> str:
 # --- the text of a call ----------------------------------------------------------------------------------------------
 
 _OPENS = re.compile(rf'\s*{{\s*"{INPUT}"\s*:\s*"')
+_OPENING = f'{{"{INPUT}":"'
 _TELLABLE = re.compile(
     r"""(?: [^"\\]+ | \\["\\/bfnrt]
       | \\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}   # one character in two halves
@@ -94,11 +95,13 @@ class CustomInput:
         return text or ""
 
     def rest(self) -> tuple[str, str]:
-        """What is still to be told, and the whole. Arguments of another form than was asked for are the text."""
+        """What is still to be told, and the whole. Of arguments that were cut off, their text is what there is of it;
+        those of another form than was asked for are the text."""
         arguments, told = "".join(self._arguments), "".join(self._told)
         whole = _read(arguments)
         if whole is None:
-            whole = told or arguments
+            is_cut = self._has_begun or _OPENING.startswith("".join(arguments.split()))
+            whole = told if is_cut else arguments
         if not whole.startswith(told):
             return "", told
         return whole.removeprefix(told), whole
