@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import re
 from pathlib import Path
@@ -14,7 +16,7 @@ from llmd.core.errors import CODES
 from llmd.http.routes import ENDPOINTS
 from llmd.process.heartbeat import Heartbeat
 from tests.conftest import Serve
-from tests.serving import Daemon, Json
+from tests.serving import SETTLE_S, Daemon, Json
 
 
 async def test_health(daemon: Daemon) -> None:
@@ -57,7 +59,19 @@ async def test_models_and_props(daemon: Daemon) -> None:
     assert model["meta"]["n_ctx"] == model["max_model_len"] == daemon.state.engine.info.n_ctx
     props = (await daemon.ask("GET", "/props")).json
     assert props["default_generation_settings"]["n_ctx"] == model["max_model_len"]
-    assert (await daemon.ask("GET", "/v1/models/whatever-a-request-calls-it")).json == model
+
+
+@pytest.mark.parametrize("name", ["whatever-a-request-calls-it", "Qwen/Qwen3-8B", "Qwen%2FQwen3-8B", "a/b/c/"])
+async def test_the_model_under_any_name(daemon: Daemon, name: str) -> None:
+    """As it stands in the first line: clients send slashes as they are."""
+    [model] = (await daemon.ask("GET", "/models")).json["data"]
+    for path in (f"/v1/models/{name}", f"/models/{name}"):
+        reader, writer = await asyncio.open_unix_connection(str(daemon.config.socket))
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+        async with asyncio.timeout(SETTLE_S):
+            head, _, told = (await reader.read()).partition(b"\r\n\r\n")
+        writer.close()
+        assert head.startswith(b"HTTP/1.1 200 ") and json.loads(told) == model
 
 
 async def test_unknown_addresses(daemon: Daemon) -> None:

@@ -80,7 +80,7 @@ ENDPOINTS = (
              ollama_wire.ShowRequest, envelope=OLLAMA),
     Endpoint("GET", "/v1/models", models.list_models, "The model being served", wire.ModelList),
     Endpoint("GET", "/v1/models/{id}", models.show_model, "The model, whatever it is called",
-             wire.Model),
+             wire.Model, takes_rest=True),
     Endpoint("GET", "/v1/sessions", sessions.list_sessions, "Sessions, the last used first", wire.SessionList),
     Endpoint("GET", "/v1/sessions/{id}", sessions.show_session, "One session", wire.Session, failures=SESSION),
     Endpoint("DELETE", "/v1/sessions/{id}", sessions.delete_session,
@@ -130,7 +130,7 @@ ENDPOINTS = (
 
 def add_routes(app: web.Application) -> None:
     for endpoint in ENDPOINTS:
-        for path in endpoint.spellings:
+        for path in endpoint.routes:
             methods = (endpoint.method, "HEAD") if endpoint.method == "GET" else (endpoint.method,)
             for method in methods:
                 app.router.add_route(method, path, endpoint.handler, expect_handler=leave_expectation)

@@ -34,6 +34,8 @@ class Endpoint:
     """Of that stream."""
     envelope: Envelope = OWN
     """In which its errors travel."""
+    takes_rest: bool = False
+    """Its {id} is the rest of the path, slashes and all."""
     failures: tuple[str, ...] = ()
     """Codes of errors.CODES, beside those of every endpoint and of every body."""
 
@@ -47,3 +49,8 @@ class Endpoint:
     def spellings(self) -> tuple[str, str]:
         bare = self.path.removeprefix(VERSION_PREFIX)
         return bare, VERSION_PREFIX + bare
+
+    @property
+    def routes(self) -> tuple[str, ...]:
+        """The same, as the router matches them."""
+        return tuple(path.replace("{id}", "{id:.+}") if self.takes_rest else path for path in self.spellings)
