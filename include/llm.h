@@ -181,7 +181,7 @@ typedef struct llm_info {
     LLM_MODEL_TEXT_TABLE(LLM_MODEL_TEXT_MEMBER)
     uint32_t memory; /* llm_memory */
     uint32_t has_chat_template;
-    uint32_t n_sessions;
+    uint32_t n_sessions; /* seats; none of a model that only embeds, as of what follows */
     uint32_t n_scratch;
     uint32_t n_places;   /* one for each seat, and those for parked sessions */
     uint32_t n_pins_max; /* histories that may be pinned in all */

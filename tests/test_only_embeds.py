@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from llmd.http.routes import ENDPOINTS
@@ -35,13 +37,39 @@ async def test_nothing_is_generated(encoder: Daemon, path: str) -> None:
     assert (await encoder.ask("GET", "/v1/sessions")).json["data"] == []
 
 
-async def test_there_are_no_sessions(encoder: Daemon) -> None:
-    assert (await encoder.ask("GET", "/v1/sessions/notes")).code == "session_not_found"
-    assert (await encoder.ask("GET", "/v1/sessions/notes/explain")).code == "session_not_found"
-    for verb, body in (("fork", {"session_id": "b"}), ("park", {}), ("pin", {"pinned": True}), ("save", {"name": "x"})):
-        answer = await encoder.ask("POST", f"/v1/sessions/notes/{verb}", body)
-        assert answer.status >= 400 and answer.code in ("session_not_found", "no_state_dir", "missing_parameter"), verb
-    assert (await encoder.ask("DELETE", "/v1/sessions/notes")).json["closed"] is True
+async def test_there_is_room_for_no_session(encoder: Daemon) -> None:
+    places = (await encoder.ask("GET", "/v1/sessions")).json["places"]
+    assert {name: value for name, value in places.items() if name != "policy"} == dict.fromkeys(
+        ("named", "named_used", "scratch", "parked", "parked_max", "dormant"), 0
+    )
+    assert (await encoder.ask("GET", "/props")).json["total_slots"] == 0
+    assert json.loads((await encoder.ask("GET", "/slots")).body) == []
+    assert (await encoder.metrics())["llmd_session_places"] == 0
+
+
+@pytest.mark.parametrize(
+    ("method", "verb", "body", "code"),
+    [
+        ("GET", "", None, "session_not_found"),
+        ("GET", "/explain", None, "session_not_found"),
+        ("POST", "/fork", {"session_id": "b"}, "session_not_found"),
+        ("POST", "/park", None, "session_not_found"),
+        ("POST", "/pin", {"pinned": True}, "session_not_found"),
+        ("POST", "/rename", {"session_id": "b"}, "session_not_found"),
+        ("POST", "/save", {"name": "x"}, "session_not_found"),
+        ("POST", "/load", {"name": "x"}, "snapshot_not_found"),
+    ],
+)
+async def test_a_session_is_never_there(encoder: Daemon, method: str, verb: str, body: Json | None, code: str) -> None:
+    answer = await encoder.ask(method, f"/v1/sessions/notes{verb}", body)
+    assert (answer.status, answer.code) == (404, code), answer.body
+
+
+async def test_there_is_nothing_to_close_or_reset(encoder: Daemon) -> None:
+    closed = (await encoder.ask("DELETE", "/v1/sessions/notes")).json
+    assert (closed["deleted"], closed["closed"]) == (False, True)
+    reset = (await encoder.ask("POST", "/v1/sessions/notes/reset")).json
+    assert (reset["existed"], reset["reset"], reset["slot"]) == (False, True, -1)
 
 
 async def test_a_prompt_that_would_be_rendered_has_no_template(encoder: Daemon) -> None:

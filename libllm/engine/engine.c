@@ -375,13 +375,14 @@ void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners)
 void llm_engine_info(const llm_engine *engine, llm_info *out)
 {
     const model_info *m = &engine->model->info;
+    const bool has_sessions = m->memory != LLM_MEMORY_NONE;
     *out = (llm_info){
         .memory = m->memory,
         .has_chat_template = chat_has_template(engine->chat) != 0,
-        .n_sessions = engine->places.options.n_named,
-        .n_scratch = engine->places.options.n_scratch,
-        .n_places = engine->places.n_places,
-        .n_pins_max = places_pins_max(&engine->places),
+        .n_sessions = has_sessions ? engine->places.options.n_named : 0,
+        .n_scratch = has_sessions ? engine->places.options.n_scratch : 0,
+        .n_places = has_sessions ? engine->places.n_places : 0,
+        .n_pins_max = has_sessions ? places_pins_max(&engine->places) : 0,
         .parked_bytes_max = engine->places.options.parked_bytes_max,
         .checkpoint_bytes_max = engine->checkpoints.n_bytes_max,
     };

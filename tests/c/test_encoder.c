@@ -93,7 +93,10 @@ static void direct_mode_opens_no_session(void)
     llm_engine *engine = NULL;
     llm_session *session = NULL;
     llm_engine_options options = {.model = names[2], .n_sessions = 1, .n_scratch = 1};
+    llm_info info;
     CHECK_INT(llm_engine_open(&options, &engine, NULL, 0), LLM_OK);
+    llm_engine_info(engine, &info);
+    CHECK_INT(info.n_sessions + info.n_scratch + info.n_places + info.n_pins_max, 0);
     CHECK_INT(llm_session_open(engine, "a", &session), LLM_NO_GENERATION);
     CHECK_INT(llm_session_open(engine, "", &session), LLM_NO_GENERATION);
     CHECK(session == NULL);
