@@ -72,10 +72,17 @@ async def test_there_is_nothing_to_close_or_reset(encoder: Daemon) -> None:
     assert (reset["existed"], reset["reset"], reset["slot"]) == (False, True, -1)
 
 
-async def test_a_prompt_that_would_be_rendered_has_no_template(encoder: Daemon) -> None:
-    for path in ("/apply-template", "/v1/messages/count_tokens", "/v1/responses/input_tokens"):
-        answer = await encoder.ask("POST", path, {**MESSAGES, "input": "hello"} if "resp" in path else MESSAGES)
-        assert answer.status == 400, answer.body
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/apply-template", MESSAGES),
+        ("/v1/messages/count_tokens", MESSAGES),
+        ("/v1/responses/input_tokens", {"input": "hello"}),
+    ],
+)
+async def test_a_prompt_that_would_be_rendered_has_no_template(encoder: Daemon, path: str, body: Json) -> None:
+    answer = await encoder.ask("POST", path, body)
+    assert (answer.status, answer.code) == (400, "template_failed"), answer.body
 
 
 async def test_what_tells_of_the_model_says_so(encoder: Daemon) -> None:
