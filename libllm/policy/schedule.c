@@ -7,8 +7,9 @@ enum {
     CHUNK_MIN = 32,       /* of a call of its own: below this its fixed costs dominate */
     CHUNK_MIXED_MIN = 16, /* beside decoding: what reading a long prompt's cache costs is shared by so many */
     CHUNK_GRAIN = 64,     /* kernels work on blocks of that many */
-    ALONE_MS = 500,       /* a step in which nobody decodes, and that cannot be given up */
-    ALONE_STEPS = 12      /* idem: then reading the weights is a small part of it */
+    SHARE_MIN = 16,       /* of a run among others that prefill */
+    ALONE_MS = 250,       /* a step in which nobody decodes, and that cannot be given up */
+    ALONE_STEPS = 4       /* idem: longer ones consume no more tokens a second */
 };
 
 double schedule_patience_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding)
@@ -88,21 +89,37 @@ static uint32_t whose_turn(const schedule_input *in, uint32_t n_prefilling)
     return i;
 }
 
-/* One in turn takes what it can, and where that leaves room, others as much as it: who takes as many as the others goes
- * through the weights with them, a longer rest by itself. */
-static uint32_t share_in_turn(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
+static uint32_t n_with(const schedule_input *in, uint32_t least)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < in->n_runs; i++) {
+        n += in->prefill_left[i] >= least;
+    }
+    return n;
+}
+
+/* As many tokens of each, since those go through the weights together and a longer rest by itself: as many in all as can
+ * be, the one in turn among them, and then of as many runs as can be. */
+static uint32_t share_alike(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
 {
     const uint32_t first = whose_turn(in, n_prefilling);
-    const uint32_t each = in->prefill_left[first] < chunk ? in->prefill_left[first] : chunk;
-    uint32_t taken = 0;
-    for (uint32_t k = 0; k < in->n_runs && each <= chunk - taken; k++) {
+    const uint32_t most = in->prefill_left[first] < chunk ? in->prefill_left[first] : chunk;
+    uint32_t each = 0, total = 0;
+    for (uint32_t n = 1; n <= n_prefilling && (n == 1 || chunk / n >= SHARE_MIN); n++) {
+        const uint32_t share = chunk / n < most ? chunk / n : most;
+        const uint32_t n_fit = chunk / share, n_have = n_with(in, share);
+        const uint32_t sum = share * (n_fit < n_have ? n_fit : n_have);
+        each = sum >= total ? share : each;
+        total = sum >= total ? sum : total;
+    }
+    for (uint32_t k = 0, left = total; left > 0; k++) {
         const uint32_t i = (first + k) % in->n_runs;
         if (in->prefill_left[i] >= each) {
             take[i] = each;
-            taken += each;
+            left -= each;
         }
     }
-    return taken;
+    return total;
 }
 
 uint32_t schedule_step(const schedule_input *in, uint32_t *take)
@@ -118,7 +135,7 @@ uint32_t schedule_step(const schedule_input *in, uint32_t *take)
     }
     const uint32_t chunk = schedule_chunk(in, n_decoding);
     return n_decoding +
-           (in->mixed_calls ? share_evenly(in, chunk, take) : share_in_turn(in, chunk, in->n_runs - n_decoding, take));
+           (in->mixed_calls ? share_evenly(in, chunk, take) : share_alike(in, chunk, in->n_runs - n_decoding, take));
 }
 
 static void average(double *value, double sample)

@@ -28,12 +28,11 @@ typedef struct schedule_input {
 /* Sets take[i], the tokens run i consumes in this step, and returns their sum.
  *   - every decoding run takes one
  *   - prefill shares what the chunk allows: with mixed calls evenly among all that wait (a short prompt is done
- *     early, a long one does not starve); without, to one run in rotation, and as many tokens each to others that have
- *     as many, while there is room
+ *     early, a long one does not starve); without, as many tokens of each that takes part, one in rotation always
  *   - the chunk is sized in time, so that the gap it causes to decoding runs stays at the larger of twice the plain
  *     step and gap_ms_target
  *   - where nobody decodes it is as large as a call may be, as every call reads all weights; unless it cannot be given up:
- *     then it takes half a second, gap_ms_target, or twelve plain steps, whichever is longest */
+ *     then it takes a quarter of a second, gap_ms_target, or four plain steps, whichever is longest */
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
 /* How long runs that decode can wait for something beside the model's steps: as for prefill. HUGE_VAL: there are none. */

@@ -52,12 +52,12 @@ static void test_where_nobody_decodes_calls_are_larger(void)
     uint32_t take[2];
     schedule_input in = input(1, left, true);
     in.pace.prefill_token_us = 5000;
-    CHECK_INT(schedule_step(&in, take), 64); /* 500 ms / 5 ms, in whole blocks */
+    CHECK_INT(schedule_step(&in, take), 50); /* 250 ms / 5 ms */
     in.gap_ms_target = 1000;
-    CHECK_INT(schedule_step(&in, take), 192);
+    CHECK_INT(schedule_step(&in, take), 192); /* in whole blocks */
     in.gap_ms_target = 100;
     in.pace.decode_us = 100000;
-    CHECK_INT(schedule_step(&in, take), 192); /* 12 steps of 100 ms */
+    CHECK_INT(schedule_step(&in, take), 64); /* 4 steps of 100 ms */
     in.is_stoppable = true;
     CHECK_INT(schedule_step(&in, take), 512);
     in.pace = (schedule_pace){.decode_us = 20000, .prefill_token_us = 5000};
@@ -73,62 +73,56 @@ static void test_mixed_prefill_is_shared_and_short_ones_finish(void)
     const uint32_t left[3] = {1000, 5, 1000};
     uint32_t take[3];
     schedule_input in = input(3, left, true);
-    in.pace.prefill_token_us = 2500;
+    in.pace.prefill_token_us = 1250;
     const uint32_t total = schedule_step(&in, take);
     CHECK_INT(total, 192);
     CHECK_INT(take[1], 5);
     CHECK(take[0] >= 93 && take[2] >= 93);
 }
 
-static void test_unmixed_prefill_goes_in_turn(void)
-{
-    const uint32_t left[3] = {1000, 1000, 0};
-    uint32_t seen[3] = {0};
-    for (uint32_t turn = 0; turn < 6; turn++) {
-        uint32_t take[3];
-        schedule_input in = input(3, left, false);
-        in.turn = turn;
-        schedule_step(&in, take);
-        CHECK_INT(take[2], 1);
-        CHECK((take[0] > 0) != (take[1] > 0));
-        seen[0] += take[0];
-        seen[1] += take[1];
-    }
-    CHECK(seen[0] > 0 && seen[1] > 0);
-}
-
 /* As many tokens of each: a model with a recurrent state takes them through its weights together. */
-static void test_unmixed_prefill_is_shared_by_those_with_as_much(void)
+static void test_unmixed_prefill_is_shared_alike(void)
 {
     const uint32_t left[5] = {64, 0, 70, 63, 200};
     uint32_t take[5];
     schedule_input in = input(5, left, false);
     in.pace.decode_us = 90000; /* 180 tokens fit */
-    CHECK_INT(schedule_step(&in, take), 1 + 128);
-    CHECK(take[0] == 64 && take[1] == 1 && take[2] == 64 && take[3] == 0 && take[4] == 0);
-    in.turn = 2; /* the one with 63, then whose turn would have come next */
-    CHECK_INT(schedule_step(&in, take), 1 + 126);
-    CHECK(take[0] == 0 && take[2] == 0 && take[3] == 63 && take[4] == 63);
-    in.turn = 3; /* all that fits, alone */
-    CHECK_INT(schedule_step(&in, take), 1 + 180);
-    CHECK(take[4] == 180);
+    CHECK_INT(schedule_step(&in, take), 1 + 4 * 45);
+    CHECK(take[0] == 45 && take[1] == 1 && take[2] == 45 && take[3] == 45 && take[4] == 45);
+    in.pace.prefill_token_us = 90000 / 40.0; /* room for two shares, and no third */
+    CHECK_INT(schedule_step(&in, take), 1 + 40);
+    CHECK(take[0] == 20 && take[2] == 20);
 }
 
-/* Two that prefill are served alike, wherever those that decode stand between them. */
+static void test_what_is_left_of_one_is_all_that_others_take_with_it(void)
+{
+    const uint32_t left[3] = {5, 4000, 4000};
+    uint32_t take[3];
+    schedule_input in = input(3, left, false);
+    CHECK_INT(schedule_step(&in, take), 15);
+    CHECK(take[0] == 5 && take[1] == 5 && take[2] == 5);
+    in.turn = 1; /* without the one that has less */
+    CHECK_INT(schedule_step(&in, take), 448); /* 250 ms / 500 us, in whole blocks */
+    CHECK(take[0] == 0 && take[1] == 224 && take[2] == 224);
+}
+
+/* Those that prefill are served alike, wherever those that decode stand between them. */
 static void test_turns_are_counted_among_those_that_prefill(void)
 {
-    const uint32_t left[5] = {4000, 0, 0, 0, 4000};
-    uint32_t turns[2] = {0};
-    for (uint32_t step = 0; step < 100; step++) {
+    const uint32_t left[5] = {4000, 0, 0, 4000, 4000};
+    uint32_t taken[5] = {0};
+    for (uint32_t step = 0; step < 99; step++) {
         uint32_t take[5];
         schedule_input in = input(5, left, false);
+        in.pace.prefill_token_us = 80000 / 40.0; /* room for two shares */
         in.turn = step;
-        schedule_step(&in, take);
-        CHECK((take[0] > 0) != (take[4] > 0));
-        turns[take[4] > 0]++;
+        CHECK_INT(schedule_step(&in, take), 2 + 40);
+        for (uint32_t i = 0; i < 5; i++) {
+            taken[i] += take[i];
+        }
     }
-    CHECK_INT(turns[0], 50);
-    CHECK_INT(turns[1], 50);
+    CHECK_INT(taken[0], taken[3]);
+    CHECK_INT(taken[3], taken[4]);
 }
 
 static void test_bounds_hold_for_random_inputs(void)
@@ -263,8 +257,8 @@ int main(void)
     RUN(test_prefill_is_sized_in_time);
     RUN(test_where_nobody_decodes_calls_are_larger);
     RUN(test_mixed_prefill_is_shared_and_short_ones_finish);
-    RUN(test_unmixed_prefill_goes_in_turn);
-    RUN(test_unmixed_prefill_is_shared_by_those_with_as_much);
+    RUN(test_unmixed_prefill_is_shared_alike);
+    RUN(test_what_is_left_of_one_is_all_that_others_take_with_it);
     RUN(test_turns_are_counted_among_those_that_prefill);
     RUN(test_bounds_hold_for_random_inputs);
     RUN(test_the_gap_is_kept_and_used);
