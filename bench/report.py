@@ -135,7 +135,8 @@ class Report:
         if keep is not None:
             keep.mkdir(parents=True, exist_ok=True)
             head = [f"# {machine.describe()}", f"# {self._neighbours.report()}", f"# {machine.today()}", f"# {command}"]
-            name = "-".join(filter(None, (self._bench, Path(self._model).stem.split(",")[0], label)))
+            model = Path(self._model).stem.split(",")[0].replace(":", "-")
+            name = "-".join(filter(None, (self._bench, model, label)))
             (keep / f"{name}.csv").write_text("\n".join([*head, text]))
 
     def as_csv(self) -> str:

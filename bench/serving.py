@@ -23,7 +23,7 @@ MODELS = ("sim:dense",)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--streams", type=int, nargs="+", default=[1, 32, 256], metavar="N", help="concurrent streams")
+    parser.add_argument("--streams", type=int, nargs="+", default=[1, 32, 255], metavar="N", help="concurrent streams")
     parser.add_argument(
         "--step-us", type=int, nargs="+", default=[0, 200, 2000], metavar="US", help="pace of the model"
     )
@@ -42,7 +42,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
     repeats = options.repeats or (1 if options.short else 3)
     for step_us in options.step_us:
         name = f"{model},length=0,step_us={step_us},ctx=65536"
-        with daemon(name, max_sessions=max(options.streams), threads=1) as server:
+        with daemon(name, max_sessions=max(options.streams), scratch_sessions=1, threads=1) as server:
             _measure(server, 1, 200)  # warm: imports, buffers
             for repeat in range(repeats):
                 for n_streams in options.streams:
