@@ -1,7 +1,7 @@
 """A long prompt arrives while four streams run, then two at once: gaps of the streams, first token of the newcomers.
 
-A step is the median gap of the four streams with nothing else. The longest gap is that of the median stream: what holds the
-model up holds all of them up, while one alone may wait for the rest of a character that is made of several tokens.
+A step is the median gap of the four streams with nothing else. The longest gap is that of the median stream: what holds
+the model up holds all of them up, while one alone may wait for the rest of a character that is made of several tokens.
 """
 
 from __future__ import annotations

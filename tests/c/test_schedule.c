@@ -101,7 +101,7 @@ static void test_what_is_left_of_one_is_all_that_others_take_with_it(void)
     schedule_input in = input(3, left, false);
     CHECK_INT(schedule_step(&in, take), 15);
     CHECK(take[0] == 5 && take[1] == 5 && take[2] == 5);
-    in.turn = 1; /* without the one that has less */
+    in.turn = 1;                              /* without the one that has less */
     CHECK_INT(schedule_step(&in, take), 448); /* 250 ms / 500 us, in whole blocks */
     CHECK(take[0] == 0 && take[1] == 224 && take[2] == 224);
 }
