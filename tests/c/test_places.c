@@ -125,6 +125,26 @@ static void test_a_rewritten_prompt_takes_the_place_of_the_one_before(void)
     check_rewritten("sim:hybrid,length=0", 100, 200); /* once it is known where they part */
 }
 
+/* Where the head is not known, a token or two that all prompts begin with make nobody's session go on. */
+static void test_a_common_beginning_of_a_few_tokens_is_no_conversation(void)
+{
+    for (uint32_t n_common = 1; n_common <= 101; n_common += 100) {
+        driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0", .n_scratch = 1});
+        const answer *a = NULL;
+        for (uint32_t i = 0; i < 2; i++) {
+            int32_t prompt[LONG];
+            make_prompt(prompt, LONG, 7);
+            make_prompt(prompt + n_common, LONG - n_common, 8 + i);
+            generate_call call = call_of(NULL, 0);
+            call.prompt = prompt;
+            a = driver_wait(d, driver_generate(d, &call));
+        }
+        CHECK_INT(a->n_reused, n_common == 1 ? 0 : n_common);
+        CHECK_INT(a->reason, n_common == 1 ? LLM_REASON_NEW : LLM_REASON_REWIND);
+        CHECK_INT(driver_close(d), 0);
+    }
+}
+
 /* What only begins like a shared prefix is private: nothing of it is kept whole for others. */
 static void test_without_a_head_no_prefix_is_kept(void)
 {
@@ -571,6 +591,7 @@ int main(void)
     RUN(test_many_boundaries);
     RUN(test_a_shared_head_steals_no_conversation);
     RUN(test_a_rewritten_prompt_takes_the_place_of_the_one_before);
+    RUN(test_a_common_beginning_of_a_few_tokens_is_no_conversation);
     RUN(test_without_a_head_no_prefix_is_kept);
     RUN(test_a_dropped_state_is_never_taken_for_a_loaded_one);
     RUN(test_fork_of_the_only_seated_session);
