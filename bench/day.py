@@ -24,6 +24,8 @@ TURNS_MAX, TURN_TOKENS_MAX, ANSWER_TOKENS_MAX = 8, 400, 60
 COMES_BACK = 0.1
 """Of the sessions, later in the day."""
 BATCHES = 20
+PARKED_MAX = 1024
+"""Of the daemon's --max-parked. Those that nobody has used for longest go first."""
 # Text tokens of every simulated model.
 TEXT_TOKENS = range(97, 123)
 
@@ -78,7 +80,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
     n_sessions = _sessions(options)
     by_user = plan(n_sessions, model)
     n_batches = min(BATCHES, n_sessions)
-    with daemon(f"{model},length=0", max_parked=n_sessions) as server:
+    with daemon(f"{model},length=0", max_parked=min(n_sessions, PARKED_MAX)) as server:
         empty_mb, before_s = resident_mb(server.pid), process_cpu_s(server.pid)
         runs: list[Run] = []
         for number in range(n_batches):
