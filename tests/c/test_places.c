@@ -67,6 +67,13 @@ static void test_many_boundaries(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* LONG tokens: the first n_common are those of every other one, then `seed` says. */
+static void make_parting(int32_t *prompt, uint32_t n_common, uint32_t seed)
+{
+    make_prompt(prompt, LONG, 7);
+    make_prompt(prompt + n_common, LONG - n_common, seed);
+}
+
 /* Two conversations behind one long system prompt. */
 static void check_that_both_stay_warm(const char *session)
 {
@@ -75,8 +82,7 @@ static void check_that_both_stay_warm(const char *session)
     int32_t talks[2][LONG];
     uint64_t requests[4];
     for (uint32_t i = 0; i < 4; i++) {
-        make_prompt(talks[i % 2], LONG, 7);
-        make_prompt(talks[i % 2] + HEAD, LONG - HEAD, 8 + i % 2);
+        make_parting(talks[i % 2], HEAD, 8 + i % 2);
         generate_call call = call_of(session, 0);
         call.prompt = talks[i % 2];
         call.n_prompt = i < 2 ? LONG - 30 : LONG;
@@ -106,8 +112,7 @@ static void check_rewritten(const char *name, uint32_t n_first, uint32_t n_secon
     uint32_t n_reused[3];
     for (uint32_t i = 0; i < 3; i++) {
         int32_t rewritten[LONG];
-        make_prompt(rewritten, LONG, 7);
-        make_prompt(rewritten + COMMON, LONG - COMMON, 8 + i);
+        make_parting(rewritten, COMMON, 8 + i);
         generate_call call = call_of(NULL, 0);
         call.prompt = rewritten;
         call.n_head = HEAD;
@@ -133,8 +138,7 @@ static void test_a_common_beginning_of_a_few_tokens_is_no_conversation(void)
         const answer *a = NULL;
         for (uint32_t i = 0; i < 2; i++) {
             int32_t prompt[LONG];
-            make_prompt(prompt, LONG, 7);
-            make_prompt(prompt + n_common, LONG - n_common, 8 + i);
+            make_parting(prompt, n_common, 8 + i);
             generate_call call = call_of(NULL, 0);
             call.prompt = prompt;
             a = driver_wait(d, driver_generate(d, &call));

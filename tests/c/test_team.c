@@ -117,6 +117,21 @@ static void test_more_are_tried_where_there_is_room(void)
     CHECK_INT(t.n_settled, 2);
 }
 
+/* The batch changes whenever a guess has begun: its step was a slow one all the same. */
+static void test_a_guess_that_is_given_up_counts(void)
+{
+    machine m = {.n_cores = 2, .n_wanted = 1};
+    team t;
+    team_open(&t, 2);
+    make_steps(&m, &t, 1, 600);
+    m.now_us += 20000 * MS; /* time for a guess */
+    m.n_steps_with[2] = 0;
+    for (uint32_t i = 0; i < 100; i++) {
+        make_steps(&m, &t, 2 + i % 2, 5);
+    }
+    CHECK_INT(m.n_steps_with[2], 1);
+}
+
 static void test_one_is_the_least(void)
 {
     machine m = {.n_cores = 1, .n_wanted = 3};
@@ -135,6 +150,7 @@ int main(void)
     RUN(test_a_thread_less_that_is_no_faster_is_soon_left_alone);
     RUN(test_only_steps_alike_are_compared);
     RUN(test_more_are_tried_where_there_is_room);
+    RUN(test_a_guess_that_is_given_up_counts);
     RUN(test_one_is_the_least);
     return CHECK_RESULT();
 }
