@@ -2,21 +2,41 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 
-enum { SPARE_BYTES_MIN = 1 << 20 }; /* smaller ones the allocator keeps itself */
+/* The allocator keeps what is freed below this for what comes next. Larger ones are mapped, one by one: states of closed
+ * sessions, with small blocks of others between them, would stay with the process. */
+enum { LARGE_BYTES_MIN = 1 << 20 };
 
 void ledger_open(ledger *l, size_t n_in_flight_max)
 {
     *l = (ledger){.n_in_flight_max = n_in_flight_max};
 }
 
+static uint8_t *bytes_new(size_t n_bytes)
+{
+    if (n_bytes < LARGE_BYTES_MIN) {
+        return malloc(n_bytes > 0 ? n_bytes : 1);
+    }
+    void *bytes = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return bytes == MAP_FAILED ? NULL : bytes;
+}
+
+static void bytes_free(uint8_t *bytes, size_t n_bytes)
+{
+    if (n_bytes < LARGE_BYTES_MIN) {
+        free(bytes);
+    } else {
+        munmap(bytes, n_bytes);
+    }
+}
+
 blob *blob_new(size_t n_bytes)
 {
     blob *b = calloc(1, sizeof *b);
-    void *bytes = malloc(n_bytes > 0 ? n_bytes : 1);
-    if (b == NULL || bytes == NULL) {
+    uint8_t *bytes = b != NULL ? bytes_new(n_bytes) : NULL;
+    if (bytes == NULL) {
         free(b);
-        free(bytes);
         return NULL;
     }
     b->bytes = bytes;
@@ -38,7 +58,7 @@ void blob_free(blob *b)
 {
     if (b != NULL) {
         assert(!is_held(b));
-        free(b->bytes);
+        bytes_free(b->bytes, b->n_bytes);
         free(b);
     }
 }
@@ -69,7 +89,7 @@ static void free_spare_of_empty(ledger *l)
 
 static void put_by(ledger *l, blob *b)
 {
-    if (b->n_bytes >= SPARE_BYTES_MIN) {
+    if (b->n_bytes >= LARGE_BYTES_MIN) {
         blob *former = l->spare;
         l->spare = b;
         b = former;

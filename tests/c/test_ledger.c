@@ -1,4 +1,7 @@
 /* The account of saved states: every holder counts where it should, once, and the last one frees. */
+#include <stdlib.h>
+#include <unistd.h>
+
 #include "check.h"
 #include "states/ledger.h"
 #include "random.h"
@@ -45,6 +48,43 @@ static void test_the_memory_of_a_large_one_is_used_again(void)
     CHECK(l.spare != NULL);
     ledger_drop(&l, LEDGER_PARKED, kept);
     CHECK(l.spare == NULL);
+}
+
+static size_t resident_bytes(void)
+{
+    long n_pages = 0;
+    FILE *f = fopen("/proc/self/statm", "r");
+    if (f == NULL || fscanf(f, "%*d %ld", &n_pages) != 1) {
+        abort();
+    }
+    fclose(f);
+    return (size_t)n_pages * (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* Whatever else was allocated between them, and stays. */
+static void test_states_that_are_dropped_go_back_to_the_system(void)
+{
+    enum { N = 48, N_BYTES = 3 << 20, N_SMALL_BYTES = 100 };
+    ledger l;
+    ledger_open(&l, 100);
+    /* glibc maps a block of this size once, and has it and its like on the heap from then on */
+    free(malloc(8 << 20));
+    blob *states[N];
+    void *others[N];
+    const size_t before = resident_bytes();
+    for (int i = 0; i < N; i++) {
+        states[i] = ledger_new(&l, LEDGER_PARKED, N_BYTES);
+        memset(states[i]->bytes, i + 1, N_BYTES);
+        others[i] = malloc(N_SMALL_BYTES);
+    }
+    CHECK(resident_bytes() >= before + (size_t)N * N_BYTES);
+    for (int i = 0; i < N; i++) {
+        ledger_drop(&l, LEDGER_PARKED, states[i]);
+    }
+    CHECK(resident_bytes() < before + (size_t)4 * N_BYTES);
+    for (int i = 0; i < N; i++) {
+        free(others[i]);
+    }
 }
 
 static void test_one_state_may_always_move(void)
@@ -131,6 +171,7 @@ int main(void)
     RUN(test_a_blob_counts_once_for_each_use);
     RUN(test_a_blob_that_nobody_holds_counts_nowhere);
     RUN(test_the_memory_of_a_large_one_is_used_again);
+    RUN(test_states_that_are_dropped_go_back_to_the_system);
     RUN(test_one_state_may_always_move);
     RUN(test_random_holders);
     return CHECK_RESULT();
