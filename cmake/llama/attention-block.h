@@ -1,5 +1,5 @@
-/* attention-block.h: one block of attention: some positions of a KV head, asked by a few rows (a query of one head is a
- * row) or by a tile of them. Included by attention-rows.h, which says how the work is cut into blocks.
+/* attention-block.h: what is asked of attention, and one block of it: some positions of a KV head, asked by a few rows (a
+ * query of one head is a row). Included by attention-tile.h, where many ask.
  *
  * Scores become weights relative to the row's greatest so far, and the weighted values are added to what the row has. */
 #pragma once
@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+
+#include "attention-amx.h"
 
 namespace attention_rows {
 
@@ -63,6 +65,20 @@ inline void store(float *x, lanes all)
     *reinterpret_cast<unaligned *>(x) = all;
 }
 
+inline lanes exp_of(lanes all)
+{
+#if defined(__AVX512F__) && defined(__AVX512DQ__)
+    return reinterpret_cast<lanes>(ggml_v_expf(reinterpret_cast<__m512>(all)));
+#elif defined(__AVX2__) && defined(__FMA__) && !defined(__AVX512F__)
+    return reinterpret_cast<lanes>(ggml_v_expf(reinterpret_cast<__m256>(all)));
+#else
+    for (int i = 0; i < LANES; ++i) {
+        all[i] = expf(all[i]);
+    }
+    return all;
+#endif
+}
+
 inline float sum_of(lanes all)
 {
 #if defined(__AVX512F__)
@@ -88,6 +104,7 @@ struct call {
     int64_t n_positions, segment, n_segments, n_together;        /* queries of a piece */
     int64_t k_size, v_size;                                      /* of a head */
     float scale, max_bias, softcap;
+    bool by_amx; /* tiles are multiplied by AMX */
 
     explicit call(const ggml_tensor *op)
         : q(op->src[0]), k(op->src[1]), v(op->src[2]), mask(op->src[3]), sinks(op->src[4]),
@@ -104,6 +121,11 @@ struct call {
         memcpy(&max_bias, op->op_params + 1, sizeof max_bias);
         memcpy(&softcap, op->op_params + 2, sizeof softcap);
         scale = softcap != 0.0f ? scale / softcap : scale;
+#ifdef ATTENTION_BY_AMX
+        by_amx = is_tiled() && k->type == GGML_TYPE_F16 && attention_amx::is_allowed();
+#else
+        by_amx = false;
+#endif
     }
 
     bool fits() const
@@ -120,7 +142,7 @@ struct call {
     }
     int64_t partial_size() const
     {
-        return 2 + v_size;
+        return LANES_MAX + v_size; /* values begin where a cache line does */
     }
     bool is_segmented() const
     {
@@ -138,6 +160,10 @@ struct call {
     {
         return is_tiled() ? (n_together * n_shared + TILE - 1) / TILE : 0;
     } /* of a piece */
+    int64_t k_padded() const
+    {
+        return (k_size + 2 * LANES_MAX - 1) / (2 * LANES_MAX) * (2 * LANES_MAX);
+    }
 
     float slope_of(int64_t head) const
     {
@@ -160,7 +186,7 @@ struct call {
         return mask == nullptr
                    ? nullptr
                    : reinterpret_cast<const ggml_fp16_t *>(static_cast<const char *>(mask->data) + i * mask->nb[1] +
-                                                           stream % mask->ne[3] * mask->nb[3]);
+                                                           (mask->ne[3] == 1 ? 0 : stream % mask->ne[3]) * mask->nb[3]);
     }
 };
 
@@ -169,20 +195,31 @@ struct partial {
     float *max, *sum, *values;
 };
 
+inline partial partial_at(float *at)
+{
+    return {at, at + 1, at + LANES_MAX};
+}
+
 /* What a thread needs besides, in floats: queries [tile][value][row], keys and values [position][value], scores
- * [position][row], and the results of a piece where nobody else's are joined with them. */
+ * [position][row], and the results of a piece where nobody else's are joined with them. For AMX the first three are two
+ * planes, as attention-amx.h has them: queries [tile][pair of values][row], keys [position][value], values
+ * [pair of positions][value]; so are the weights, [row][position]. What is to be added is [row][value]. */
 struct scratch {
-    float *queries, *keys, *values, *scores, *partials;
+    float *queries, *keys, *values, *scores, *weights, *added, *partials;
 
     scratch(const call &c, float *at)
-        : queries(at), keys(queries + c.n_tiles() * TILE * c.k_size), values(keys + c.is_tiled() * BLOCK * c.k_size),
-          scores(values + c.is_tiled() * BLOCK * c.v_size), partials(scores + c.is_tiled() * BLOCK * TILE)
+        : queries(at), keys(queries + c.n_tiles() * TILE * c.k_padded()),
+          values(keys + c.is_tiled() * BLOCK * c.k_padded()), scores(values + c.is_tiled() * BLOCK * c.v_size),
+          weights(scores + c.is_tiled() * BLOCK * TILE), added(weights + c.by_amx * TILE * BLOCK),
+          partials(added + c.by_amx * TILE * c.v_size)
     {}
 
     static int64_t size(const call &c)
     {
         const scratch all(c, nullptr);
-        return all.partials - all.queries + (c.is_segmented() ? 0 : c.n_together * c.n_shared * c.partial_size());
+        const int64_t n =
+            all.partials - all.queries + (c.is_segmented() ? 0 : c.n_together * c.n_shared * c.partial_size());
+        return (n + LANES_MAX - 1) / LANES_MAX * LANES_MAX;
     }
 };
 
@@ -351,167 +388,6 @@ template <class T, int ROWS> void attend(const call &c, const row *rows, const s
         weigh(c, rows[r], s.n, scores[r]);
     }
     add<T, ROWS>(c, rows, s, scores);
-}
-
-/* ---- one block for a tile of rows -------------------------------------------------------------------------------- */
-
-template <int POSITIONS, int VECTORS>
-inline void tile_dots(const float *keys, const float *queries, int64_t size, float *scores)
-{
-    lanes sums[POSITIONS][VECTORS] = {};
-    for (int64_t d = 0; d < size; ++d) {
-        lanes query[VECTORS];
-        for (int i = 0; i < VECTORS; ++i) {
-            query[i] = load(queries + d * TILE + i * LANES);
-        }
-        for (int position = 0; position < POSITIONS; ++position) {
-            for (int i = 0; i < VECTORS; ++i) {
-                sums[position][i] += query[i] * keys[position * size + d];
-            }
-        }
-    }
-    for (int position = 0; position < POSITIONS; ++position) {
-        for (int i = 0; i < VECTORS; ++i) {
-            store(scores + position * TILE + i * LANES, sums[position][i]);
-        }
-    }
-}
-
-constexpr int TILE_VECTORS = LANES == 16 ? 4 : 2; /* times 4 are the sums in registers */
-
-template <int POSITIONS, int VECTORS>
-inline void tile_columns_score(const call &c, const scratch &t, const float *queries, int r, int n)
-{
-    int i = 0;
-    for (; i + POSITIONS <= n; i += POSITIONS) {
-        tile_dots<POSITIONS, VECTORS>(t.keys + i * c.k_size, queries + r, c.k_size, t.scores + i * TILE + r);
-    }
-    for (; i < n; ++i) {
-        tile_dots<1, VECTORS>(t.keys + i * c.k_size, queries + r, c.k_size, t.scores + i * TILE + r);
-    }
-}
-
-/* As many vectors as there are rows for: a prompt beside streams has few at a time. */
-inline void tile_score(const call &c, const scratch &t, const float *queries, int n_rows, int n)
-{
-    for (int r = 0; r < n_rows; r += TILE_VECTORS * LANES) {
-        switch (std::min((n_rows - r + LANES - 1) / LANES, TILE_VECTORS)) {
-        case 1: tile_columns_score<8, 1>(c, t, queries, r, n); break;
-        case 2: tile_columns_score<4, 2>(c, t, queries, r, n); break;
-        case 3: tile_columns_score<4, 3>(c, t, queries, r, n); break;
-        default: tile_columns_score<4, TILE_VECTORS>(c, t, queries, r, n); break;
-        }
-    }
-}
-
-inline bool is_zero(const ggml_fp16_t *mask, int n)
-{
-    unsigned any = 0;
-    for (int i = 0; i < n; ++i) {
-        any |= mask[i];
-    }
-    return any == 0;
-}
-
-inline void tile_bias(const call &c, const row *rows, int n_rows, int n, float *scores)
-{
-    for (int i = 0; i < n * TILE && c.softcap != 0.0f; ++i) {
-        scores[i] = c.softcap * tanhf(scores[i]);
-    }
-    for (int r = 0; r < n_rows; ++r) {
-        if (rows[r].mask == nullptr || is_zero(rows[r].mask, n)) {
-            continue;
-        }
-        for (int i = 0; i < n; ++i) {
-            scores[i * TILE + r] += GGML_CPU_FP16_TO_FP32(rows[r].mask[i]) * rows[r].slope;
-        }
-    }
-}
-
-inline void tile_weigh(const call &c, const row *rows, int n_rows, int n, float *scores)
-{
-    for (int r = 0; r < n_rows; r += LANES) {
-        lanes max = load(scores + r);
-        for (int i = 1; i < n; ++i) {
-            const lanes one = load(scores + i * TILE + r);
-            max = one > max ? one : max;
-        }
-        float base[LANES];
-        store(base, max);
-        for (int i = r; i < n_rows && i < r + LANES; ++i) {
-            grow(c, rows[i].out, base[i - r]);
-            base[i - r] = *rows[i].out.max == -INFINITY ? 0.0f : *rows[i].out.max;
-        }
-        lanes sum = {};
-        for (int i = 0; i < n; ++i) {
-            float *at = scores + i * TILE + r;
-            store(at, load(at) - load(base));
-            ggml_vec_soft_max_f32(LANES, at, at, 0.0f);
-            sum += load(at);
-        }
-        for (int i = r; i < n_rows && i < r + LANES; ++i) {
-            *rows[i].out.sum += sum[i - r];
-        }
-    }
-}
-
-template <int N, int VECTORS>
-inline void tile_columns(const row *rows, const float *weights, const float *values, int64_t size, int n, int64_t d)
-{
-    lanes sums[N][VECTORS];
-    for (int r = 0; r < N; ++r) {
-        for (int i = 0; i < VECTORS; ++i) {
-            sums[r][i] = load(rows[r].out.values + d + i * LANES);
-        }
-    }
-    for (int position = 0; position < n; ++position) {
-        lanes value[VECTORS];
-        for (int i = 0; i < VECTORS; ++i) {
-            value[i] = load(values + position * size + d + i * LANES);
-        }
-        for (int r = 0; r < N; ++r) {
-            for (int i = 0; i < VECTORS; ++i) {
-                sums[r][i] += value[i] * weights[position * TILE + r];
-            }
-        }
-    }
-    for (int r = 0; r < N; ++r) {
-        for (int i = 0; i < VECTORS; ++i) {
-            store(rows[r].out.values + d + i * LANES, sums[r][i]);
-        }
-    }
-}
-
-template <int N> inline void tile_add(const call &c, const scratch &t, const row *rows, int n, const float *weights)
-{
-    int64_t d = 0;
-    for (; d + TILE_VECTORS * LANES <= c.v_size; d += TILE_VECTORS * LANES) {
-        tile_columns<N, TILE_VECTORS>(rows, weights, t.values, c.v_size, n, d);
-    }
-    for (; d < c.v_size; d += LANES) {
-        tile_columns<N, 1>(rows, weights, t.values, c.v_size, n, d);
-    }
-}
-
-inline void attend_tile(const call &c, const scratch &t, const float *queries, const row *rows, int n_rows, int n)
-{
-    tile_score(c, t, queries, n_rows, n);
-    tile_bias(c, rows, n_rows, n, t.scores);
-    tile_weigh(c, rows, n_rows, n, t.scores);
-    int r = 0;
-    for (; r + 4 <= n_rows; r += 4) {
-        tile_add<4>(c, t, rows + r, n, t.scores + r);
-    }
-    for (; r < n_rows; ++r) {
-        tile_add<1>(c, t, rows + r, n, t.scores + r);
-    }
-}
-
-template <class T> void widen(const T *from, int64_t n, float *to)
-{
-    for (int64_t i = 0; i < n; i += LANES) {
-        store(to + i, load(from + i));
-    }
 }
 
 } // namespace attention_rows

@@ -17,7 +17,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "attention-block.h"
+#include "attention-tile.h"
 
 namespace attention_rows {
 
@@ -30,8 +30,7 @@ struct piece {
     partial out(const call &c, int64_t head, int64_t query) const
     {
         const int64_t row = (head - first_head * c.n_shared) * n_queries + query - first_query;
-        float *at = partials + row * c.partial_size();
-        return {at, at + 1, at + 2};
+        return partial_at(partials + row * c.partial_size());
     }
 };
 
@@ -81,13 +80,26 @@ template <class T> span<T> span_of(const call &c, const piece &p, int64_t head, 
     return {k + head * c.k->nb[2], v + head * c.v->nb[2], k_next, c.k->nb[1], c.v->nb[1], n};
 }
 
-/* Row i of those of a KV head, the heads that share it for each query. */
-inline row row_of(const call &c, const piece &p, int64_t kv_head, int64_t i, int64_t first)
+/* A query of the piece, by one of the heads that share a KV head. */
+inline row row_of(const call &c, const piece &p, int64_t kv_head, int64_t query, int64_t shared, int64_t first)
 {
-    const int64_t query = p.first_query + i / c.n_shared, head = kv_head * c.n_shared + i % c.n_shared;
-    const ggml_fp16_t *mask = c.mask_of(p.stream, query);
-    return {c.query(p.stream, head, query), mask == nullptr ? nullptr : mask + first, c.slope_of(head),
-            p.out(c, head, query)};
+    const int64_t head = kv_head * c.n_shared + shared;
+    const ggml_fp16_t *mask = c.mask_of(p.stream, p.first_query + query);
+    return {c.query(p.stream, head, p.first_query + query), mask == nullptr ? nullptr : mask + first, c.slope_of(head),
+            p.out(c, head, p.first_query + query)};
+}
+
+/* Those of n rows from `at` on; rows are counted by queries, and in them by heads. */
+inline void rows_of(const call &c, const piece &p, int64_t kv_head, int64_t at, int n, int64_t first, row *rows)
+{
+    int64_t query = at / c.n_shared, shared = at % c.n_shared;
+    for (int i = 0; i < n; ++i) {
+        rows[i] = row_of(c, p, kv_head, query, shared, first);
+        if (++shared == c.n_shared) {
+            shared = 0;
+            ++query;
+        }
+    }
 }
 
 template <class T> void attend_few(const call &c, const piece &p, int64_t kv_head, const seen &by, int64_t first)
@@ -99,7 +111,7 @@ template <class T> void attend_few(const call &c, const piece &p, int64_t kv_hea
         step = n - done >= 4 ? 4 : n - done >= 2 ? 2 : 1;
         for (int64_t i = 0; i < step; ++i) {
             const int64_t query = by.queries[(done + i) / c.n_shared];
-            rows[i] = row_of(c, p, kv_head, query * c.n_shared + (done + i) % c.n_shared, first);
+            rows[i] = row_of(c, p, kv_head, query, (done + i) % c.n_shared, first);
         }
         step == 4 ? attend<T, 4>(c, rows, s) : step == 2 ? attend<T, 2>(c, rows, s) : attend<T, 1>(c, rows, s);
     }
@@ -109,21 +121,14 @@ template <class T>
 void attend_many(const call &c, const scratch &t, const piece &p, int64_t kv_head, const seen &by, int64_t first)
 {
     const span<T> s = span_of<T>(c, p, kv_head, first, by.end - by.begin);
-    for (int i = 0; i < s.n; ++i) {
-        fetch(s.k + (i + BLOCK) * s.k_stride,
-              c.k_size * sizeof(T)); /* the next block's, while this one is multiplied */
-        fetch(s.v + (i + BLOCK) * s.v_stride, c.v_size * sizeof(T));
-        widen(s.key(i), c.k_size, t.keys + i * c.k_size);
-        widen(s.value(i), c.v_size, t.values + i * c.v_size);
-    }
+    ahead next(c, span_of<T>(c, p, kv_head, first + BLOCK, BLOCK));
+    prepare(c, t, s, next);
     const int64_t first_row = by.queries[0] * c.n_shared, end_row = (by.queries[by.n - 1] + 1) * c.n_shared;
     for (int64_t at = first_row / TILE * TILE; at < end_row; at += TILE) {
         row rows[TILE];
         const int n = static_cast<int>(std::min<int64_t>(TILE, p.n_queries * c.n_shared - at));
-        for (int i = 0; i < n; ++i) {
-            rows[i] = row_of(c, p, kv_head, at + i, first);
-        }
-        attend_tile(c, t, t.queries + at * c.k_size, rows, n, s.n);
+        rows_of(c, p, kv_head, at, n, first, rows);
+        attend_tile(c, t, at / TILE, rows, n, s.n, next);
     }
 }
 
@@ -131,12 +136,10 @@ void attend_many(const call &c, const scratch &t, const piece &p, int64_t kv_hea
 inline void turn(const call &c, const scratch &t, const piece &p, int64_t kv_head)
 {
     const int64_t n = p.n_queries * c.n_shared;
-    for (int64_t i = 0; i < (n + TILE - 1) / TILE * TILE; ++i) {
-        float *to = t.queries + i / TILE * TILE * c.k_size + i % TILE;
-        const float *from = i < n ? row_of(c, p, kv_head, i, 0).query : nullptr;
-        for (int64_t d = 0; d < c.k_size; ++d) {
-            to[d * TILE] = from != nullptr ? from[d] * c.scale : 0.0f;
-        }
+    for (int64_t at = 0; at < (n + TILE - 1) / TILE * TILE; at += LANES_MAX) {
+        row rows[LANES_MAX] = {};
+        rows_of(c, p, kv_head, at, static_cast<int>(std::clamp<int64_t>(n - at, 0, LANES_MAX)), 0, rows);
+        turn_rows(c, t, at, rows);
     }
 }
 
@@ -178,7 +181,7 @@ inline void join(const call &c, const float *partials, int64_t stride, int64_t s
         const float *in = partials + i * stride;
         if (in[0] > -INFINITY) {
             const float share = expf(in[0] - max);
-            ggml_vec_mad_f32(size, out, in + 2, share);
+            ggml_vec_mad_f32(size, out, in + LANES_MAX, share);
             sum += in[1] * share;
         }
     }
@@ -229,20 +232,24 @@ struct cut {
 inline size_t work_size(const ggml_tensor *op, int n_threads)
 {
     const call c(op);
-    return c.fits() ? sizeof(float) * (c.n_partials() * c.partial_size() + n_threads * scratch::size(c)) : 0;
+    return c.fits() ? sizeof(float) * (c.n_partials() * c.partial_size() + n_threads * scratch::size(c)) + CACHE_LINE
+                    : 0;
 }
 
 inline void compute(const ggml_compute_params *params, const call &c)
 {
-    float *work = static_cast<float *>(params->wdata);
-    const scratch own(c, work + c.n_partials() * c.partial_size() + params->ith * scratch::size(c));
+    float *work = reinterpret_cast<float *>((reinterpret_cast<uintptr_t>(params->wdata) + CACHE_LINE - 1) / CACHE_LINE *
+                                            CACHE_LINE);
+    float *partials = work + params->nth * scratch::size(c);
+    const scratch own(c, work + params->ith * scratch::size(c));
     const cut all(c, params->nth);
     if (params->ith == 0) {
         ggml_threadpool_chunk_set(params->threadpool, params->nth);
     }
     ggml_barrier(params->threadpool);
+    const tile_state state(c);
     for (int64_t i = params->ith; i < all.n_pieces; i = ggml_threadpool_chunk_add(params->threadpool, 1)) {
-        const piece p = all.at(c, own, work, i);
+        const piece p = all.at(c, own, partials, i);
         c.k->type == GGML_TYPE_F16 ? attend_piece<ggml_fp16_t>(c, own, p) : attend_piece<float>(c, own, p);
         if (!c.is_segmented()) {
             join_piece(c, p);
@@ -256,7 +263,7 @@ inline void compute(const ggml_compute_params *params, const call &c)
     for (int64_t i = params->ith; i < n_rows * c.n_streams; i += params->nth) {
         const int64_t stream = i / n_rows, query = i % n_rows / c.n_heads, head = i % c.n_heads;
         const int64_t row = stream * c.n_segments * n_rows + head * c.n_queries + query;
-        join(c, work + row * c.partial_size(), stride, stream, head, query);
+        join(c, partials + row * c.partial_size(), stride, stream, head, query);
     }
 }
 

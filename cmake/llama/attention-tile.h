@@ -1,0 +1,407 @@
+/* attention-tile.h: one block of attention for a tile of rows: scores of all its positions and rows, weights, weighted values.
+ * Included by attention-rows.h, which says how the work is cut into blocks. By AMX where the processor has it and K and V are
+ * f16, otherwise by vectors. */
+#pragma once
+
+#include <optional>
+#include <type_traits>
+
+#include "attention-amx.h"
+#include "attention-block.h"
+
+namespace attention_rows {
+
+/* ---- what comes next --------------------------------------------------------------------------------------------- */
+
+/* Keys and values of the next block, fetched while this one is attended: a few lines at a time, for a core waits for no more
+ * than some 16. */
+class ahead {
+    const char *k, *v;
+    size_t k_stride, v_stride;
+    int64_t k_bytes, v_bytes, at = 0;
+    int left; /* positions */
+
+  public:
+    template <class T>
+    ahead(const call &c, const span<T> &s)
+        : k(s.k), v(s.v), k_stride(s.k_stride), v_stride(s.v_stride), k_bytes(c.k_size * sizeof(T)),
+          v_bytes(c.v_size * sizeof(T)), left(s.n)
+    {}
+
+    void fetch(int n_lines)
+    {
+        for (; n_lines > 0 && left > 0; --n_lines) {
+            __builtin_prefetch(at < k_bytes ? k + at : v + at - k_bytes, 0, 2);
+            at += CACHE_LINE;
+            if (at >= k_bytes + v_bytes) {
+                at = 0;
+                k += k_stride;
+                v += v_stride;
+                --left;
+            }
+        }
+    }
+    void fetch_position()
+    {
+        fetch(static_cast<int>((k_bytes + v_bytes + CACHE_LINE - 1) / CACHE_LINE));
+    }
+};
+
+/* Lines of the cache, for each position and for each step of a product. */
+constexpr int WHILE_PACKING = 2, WHILE_MULTIPLYING = 8;
+
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
+
+inline bool is_zero(const ggml_fp16_t *mask, int n)
+{
+    unsigned any = 0;
+    for (int i = 0; i < n; ++i) {
+        any |= mask[i];
+    }
+    return any == 0;
+}
+
+inline void tile_bias(const call &c, const row *rows, int n_rows, int n, float *scores)
+{
+    for (int i = 0; i < n * TILE && c.softcap != 0.0f; ++i) {
+        scores[i] = c.softcap * tanhf(scores[i]);
+    }
+    for (int r = 0; r < n_rows; ++r) {
+        if (rows[r].mask == nullptr || is_zero(rows[r].mask, n)) {
+            continue;
+        }
+        for (int i = 0; i < n; ++i) {
+            scores[i * TILE + r] += GGML_CPU_FP16_TO_FP32(rows[r].mask[i]) * rows[r].slope;
+        }
+    }
+}
+
+inline void tile_weigh(const call &c, const row *rows, int n_rows, int n, float *scores)
+{
+    for (int r = 0; r < n_rows; r += LANES) {
+        lanes max = load(scores + r);
+        for (int i = 1; i < n; ++i) {
+            const lanes one = load(scores + i * TILE + r);
+            max = one > max ? one : max;
+        }
+        float base[LANES];
+        store(base, max);
+        for (int i = r; i < n_rows && i < r + LANES; ++i) {
+            grow(c, rows[i].out, base[i - r]);
+            base[i - r] = *rows[i].out.max == -INFINITY ? 0.0f : *rows[i].out.max;
+        }
+        lanes sum = {};
+        for (int i = 0; i < n; ++i) {
+            float *at = scores + i * TILE + r;
+            const lanes weight = exp_of(load(at) - load(base));
+            store(at, weight);
+            sum += weight;
+        }
+        for (int i = r; i < n_rows && i < r + LANES; ++i) {
+            *rows[i].out.sum += sum[i - r];
+        }
+    }
+}
+
+/* ---- by vectors -------------------------------------------------------------------------------------------------- */
+
+template <class T> void widen(const T *from, int64_t n, float *to)
+{
+    for (int64_t i = 0; i < n; i += LANES) {
+        store(to + i, load(from + i));
+    }
+}
+
+template <int POSITIONS, int VECTORS>
+inline void tile_dots(const float *keys, const float *queries, int64_t size, float *scores)
+{
+    lanes sums[POSITIONS][VECTORS] = {};
+    for (int64_t d = 0; d < size; ++d) {
+        lanes query[VECTORS];
+        for (int i = 0; i < VECTORS; ++i) {
+            query[i] = load(queries + d * TILE + i * LANES);
+        }
+        for (int position = 0; position < POSITIONS; ++position) {
+            for (int i = 0; i < VECTORS; ++i) {
+                sums[position][i] += query[i] * keys[position * size + d];
+            }
+        }
+    }
+    for (int position = 0; position < POSITIONS; ++position) {
+        for (int i = 0; i < VECTORS; ++i) {
+            store(scores + position * TILE + i * LANES, sums[position][i]);
+        }
+    }
+}
+
+constexpr int TILE_VECTORS = LANES == 16 ? 4 : 2; /* times 4 are the sums in registers */
+
+template <int POSITIONS, int VECTORS>
+inline void tile_columns_score(const call &c, const scratch &t, const float *queries, int r, int n)
+{
+    int i = 0;
+    for (; i + POSITIONS <= n; i += POSITIONS) {
+        tile_dots<POSITIONS, VECTORS>(t.keys + i * c.k_size, queries + r, c.k_size, t.scores + i * TILE + r);
+    }
+    for (; i < n; ++i) {
+        tile_dots<1, VECTORS>(t.keys + i * c.k_size, queries + r, c.k_size, t.scores + i * TILE + r);
+    }
+}
+
+/* As many vectors as there are rows for: a prompt beside streams has few at a time. */
+inline void tile_score(const call &c, const scratch &t, const float *queries, int n_rows, int n)
+{
+    for (int r = 0; r < n_rows; r += TILE_VECTORS * LANES) {
+        switch (std::min((n_rows - r + LANES - 1) / LANES, TILE_VECTORS)) {
+        case 1: tile_columns_score<8, 1>(c, t, queries, r, n); break;
+        case 2: tile_columns_score<4, 2>(c, t, queries, r, n); break;
+        case 3: tile_columns_score<4, 3>(c, t, queries, r, n); break;
+        default: tile_columns_score<4, TILE_VECTORS>(c, t, queries, r, n); break;
+        }
+    }
+}
+
+template <int N, int VECTORS>
+inline void tile_columns(const row *rows, const float *weights, const float *values, int64_t size, int n, int64_t d)
+{
+    lanes sums[N][VECTORS];
+    for (int r = 0; r < N; ++r) {
+        for (int i = 0; i < VECTORS; ++i) {
+            sums[r][i] = load(rows[r].out.values + d + i * LANES);
+        }
+    }
+    for (int position = 0; position < n; ++position) {
+        lanes value[VECTORS];
+        for (int i = 0; i < VECTORS; ++i) {
+            value[i] = load(values + position * size + d + i * LANES);
+        }
+        for (int r = 0; r < N; ++r) {
+            for (int i = 0; i < VECTORS; ++i) {
+                sums[r][i] += value[i] * weights[position * TILE + r];
+            }
+        }
+    }
+    for (int r = 0; r < N; ++r) {
+        for (int i = 0; i < VECTORS; ++i) {
+            store(rows[r].out.values + d + i * LANES, sums[r][i]);
+        }
+    }
+}
+
+template <int N> inline void tile_add(const call &c, const scratch &t, const row *rows, int n, const float *weights)
+{
+    int64_t d = 0;
+    for (; d + TILE_VECTORS * LANES <= c.v_size; d += TILE_VECTORS * LANES) {
+        tile_columns<N, TILE_VECTORS>(rows, weights, t.values, c.v_size, n, d);
+    }
+    for (; d < c.v_size; d += LANES) {
+        tile_columns<N, 1>(rows, weights, t.values, c.v_size, n, d);
+    }
+}
+
+inline void attend_tile_by_vectors(const call &c, const scratch &t, int64_t tile, const row *rows, int n_rows, int n)
+{
+    const float *queries = t.queries + tile * TILE * c.k_padded();
+    tile_score(c, t, queries, n_rows, n);
+    tile_bias(c, rows, n_rows, n, t.scores);
+    tile_weigh(c, rows, n_rows, n, t.scores);
+    int r = 0;
+    for (; r + 4 <= n_rows; r += 4) {
+        tile_add<4>(c, t, rows + r, n, t.scores + r);
+    }
+    for (; r < n_rows; ++r) {
+        tile_add<1>(c, t, rows + r, n, t.scores + r);
+    }
+}
+
+/* ---- by AMX ------------------------------------------------------------------------------------------------------ */
+
+#ifdef ATTENTION_BY_AMX
+
+inline attention_amx::matrix planes_at(float *at, int64_t n_values, int64_t stride)
+{
+    char *high = reinterpret_cast<char *>(at);
+    return {high, high + n_values * attention_amx::VALUE, stride};
+}
+
+inline attention_amx::matrix keys_of(const call &c, const scratch &t)
+{
+    return planes_at(t.keys, BLOCK * c.k_padded(), c.k_padded() * attention_amx::VALUE);
+}
+
+inline attention_amx::matrix values_of(const call &c, const scratch &t)
+{
+    return planes_at(t.values, BLOCK * c.v_size, c.v_size * attention_amx::PAIR);
+}
+
+inline attention_amx::matrix queries_of(const call &c, const scratch &t, int64_t tile)
+{
+    return planes_at(t.queries + tile * TILE * c.k_padded(), TILE * c.k_padded(), TILE * attention_amx::PAIR);
+}
+
+inline attention_amx::matrix weights_of(const scratch &t)
+{
+    return planes_at(t.weights, TILE * BLOCK, BLOCK * attention_amx::VALUE);
+}
+
+inline void put(const attention_amx::matrix &to, int64_t row, int64_t n_bytes, __m512i high, __m512i low)
+{
+    _mm512_storeu_si512(to.high + row * to.stride + n_bytes, high);
+    _mm512_storeu_si512(to.low + row * to.stride + n_bytes, low);
+}
+
+inline void pack(const call &c, const scratch &t, const span<ggml_fp16_t> &s, ahead &next)
+{
+    using namespace attention_amx;
+    const matrix keys = keys_of(c, t), values = values_of(c, t);
+    const auto column = [](const ggml_fp16_t *from, bool is_there) {
+        return reinterpret_cast<__m512>(is_there ? load(from) : lanes{});
+    };
+    for (int i = 0; i < s.n; ++i) {
+        next.fetch(WHILE_PACKING);
+        for (int64_t d = 0; d < c.k_size; d += DEPTH) {
+            const planes p = beside(column(s.key(i) + d, true), column(s.key(i) + d + LANES, d + LANES < c.k_size));
+            put(keys, i, d * VALUE, p.high, p.low);
+        }
+    }
+    for (int i = 0; i < whole(s.n, DEPTH); i += 2) {
+        next.fetch(2 * WHILE_PACKING);
+        for (int64_t d = 0; d < c.v_size; d += LANES) {
+            const planes p = above(column(s.value(i) + d, i < s.n), column(s.value(i + 1) + d, i + 1 < s.n));
+            put(values, i / 2, d * PAIR, p.high, p.low);
+        }
+    }
+}
+
+/* 16 rows of 16 pairs each, from where the planes are made, turned to where they belong. */
+template <class F>
+inline void turn_pairs(const attention_amx::matrix &to, int64_t first_row, int64_t n_bytes, const F &planes_of)
+{
+    __m512i high[attention_amx::SIDE], low[attention_amx::SIDE];
+    for (int i = 0; i < attention_amx::SIDE; ++i) {
+        const attention_amx::planes p = planes_of(i);
+        high[i] = p.high;
+        low[i] = p.low;
+    }
+    attention_amx::turn(high);
+    attention_amx::turn(low);
+    for (int i = 0; i < attention_amx::SIDE; ++i) {
+        put(to, first_row + i, n_bytes, high[i], low[i]);
+    }
+}
+
+inline void pack_queries(const call &c, const scratch &t, int64_t first, const row *rows)
+{
+    using namespace attention_amx;
+    const auto column = [&](int i, int64_t d) {
+        return reinterpret_cast<__m512>(rows[i].query != nullptr && d < c.k_size ? load(rows[i].query + d) * c.scale
+                                                                                 : lanes{});
+    };
+    for (int64_t d = 0; d < c.k_size; d += DEPTH) {
+        turn_pairs(queries_of(c, t, first / TILE), d / 2, first % TILE * PAIR,
+                   [&](int i) { return beside(column(i, d), column(i, d + LANES)); });
+    }
+}
+
+inline void pack_weights(const scratch &t, int n_rows, int n)
+{
+    using namespace attention_amx;
+    const auto weights = [&](int position, int row) {
+        return reinterpret_cast<__m512>(position < n ? load(t.scores + position * TILE + row) : lanes{});
+    };
+    for (int row = 0; row < n_rows; row += SIDE) {
+        for (int first = 0; first < n; first += DEPTH) {
+            turn_pairs(weights_of(t), row, first * VALUE,
+                       [&](int i) { return above(weights(first + 2 * i, row), weights(first + 2 * i + 1, row)); });
+        }
+    }
+}
+
+inline void attend_tile_by_amx(const call &c, const scratch &t, int64_t tile, const row *rows, int n_rows, int n,
+                               ahead &next)
+{
+    using namespace attention_amx;
+    const int64_t n_whole = whole(n_rows, SIDE);
+    const auto meanwhile = [&] { next.fetch(WHILE_MULTIPLYING); };
+    multiply(keys_of(c, t), queries_of(c, t, tile), whole(n, SIDE), n_whole, c.k_padded(), t.scores, TILE, meanwhile);
+    tile_bias(c, rows, n_rows, n, t.scores);
+    tile_weigh(c, rows, n_rows, n, t.scores);
+    pack_weights(t, n_rows, n);
+    multiply(weights_of(t), values_of(c, t), n_whole, c.v_size, whole(n, DEPTH), t.added, c.v_size, meanwhile);
+    for (int r = 0; r < n_rows; ++r) {
+        float *values = rows[r].out.values;
+        for (int64_t d = 0; d < c.v_size; d += LANES) {
+            store(values + d, load(values + d) + load(t.added + r * c.v_size + d));
+        }
+    }
+}
+
+#endif
+
+/* ---- by either --------------------------------------------------------------------------------------------------- */
+
+/* Keys and values of a block as tiles want them. */
+template <class T> void prepare(const call &c, const scratch &t, const span<T> &s, ahead &next)
+{
+#ifdef ATTENTION_BY_AMX
+    if constexpr (std::is_same_v<T, ggml_fp16_t>) {
+        if (c.by_amx) {
+            pack(c, t, s, next);
+            return;
+        }
+    }
+#endif
+    for (int i = 0; i < s.n; ++i) {
+        next.fetch_position();
+        widen(s.key(i), c.k_size, t.keys + i * c.k_size);
+        widen(s.value(i), c.v_size, t.values + i * c.v_size);
+    }
+}
+
+/* Rows from `first` on, LANES_MAX of them; without a query: there is none, it is zero. */
+inline void turn_rows(const call &c, const scratch &t, int64_t first, const row *rows)
+{
+#ifdef ATTENTION_BY_AMX
+    if (c.by_amx) {
+        pack_queries(c, t, first, rows);
+        return;
+    }
+#endif
+    float *to = t.queries + first / TILE * TILE * c.k_padded() + first % TILE;
+    for (int64_t r = 0; r < LANES_MAX; ++r) {
+        for (int64_t d = 0; d < c.k_size; ++d) {
+            to[d * TILE + r] = rows[r].query != nullptr ? rows[r].query[d] * c.scale : 0.0f;
+        }
+    }
+}
+
+inline void attend_tile(const call &c, const scratch &t, int64_t tile, const row *rows, int n_rows, int n, ahead &next)
+{
+#ifdef ATTENTION_BY_AMX
+    if (c.by_amx) {
+        attend_tile_by_amx(c, t, tile, rows, n_rows, n, next);
+        return;
+    }
+#endif
+    attend_tile_by_vectors(c, t, tile, rows, n_rows, n);
+}
+
+/* What a thread's processor holds while it attends by tiles. */
+struct tile_state {
+#ifdef ATTENTION_BY_AMX
+    std::optional<attention_amx::tiles> tiles;
+#endif
+
+    explicit tile_state(const call &c)
+    {
+#ifdef ATTENTION_BY_AMX
+        if (c.by_amx) {
+            tiles.emplace();
+        }
+#else
+        (void)c;
+#endif
+    }
+};
+
+} // namespace attention_rows
