@@ -1,16 +1,18 @@
-/* attention-amx.h: matrices multiplied by AMX. Included by attention-block.h.
+/* attention-amx.h: matrices multiplied by AMX. Included by attention-tile.h.
  *
  * AMX multiplies bf16, of 8 significant bits. A factor is therefore two planes: what bf16 holds of it, and what bf16 holds
- * of the rest; of f16 (keys, values) nothing is left then. high * high + low * high + high * low differs from the product by
- * less than 2^-15 of it.
+ * of the rest; of finite f16 (keys, values) nothing is left then. high * high + low * high + high * low differs from the
+ * product by less than 2^-15 of it.
  *
  * The left matrix of a product lies by rows, the right one by rows of pairs: two values of a column, which are multiplied
  * with two neighbours of the left, share 32 bits (Intel's manual, TDPBF16PS). */
 #pragma once
 
-#if defined(__linux__) && defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512BW__)
+/* Compilers are told of tiles, not of bf16, where one program has variants for several processors: is_allowed() looks. */
+#if defined(__linux__) && defined(__AMX_TILE__) && defined(__AVX512BW__)
 #define ATTENTION_BY_AMX 1
 
+#include <cpuid.h>
 #include <cstdint>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,11 +29,17 @@ constexpr int64_t whole(int64_t n, int64_t of)
     return (n + of - 1) / of * of;
 }
 
+inline bool has_bf16()
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 1) != 0;
+}
+
 /* The kernel lets a process use tiles when it asks (Linux, Documentation/arch/x86/xstate.rst). */
 inline bool is_allowed()
 {
     constexpr int ARCH_REQ_XCOMP_PERM = 0x1023, XFEATURE_XTILEDATA = 18;
-    static const bool allowed = syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
+    static const bool allowed = has_bf16() && syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA) == 0;
     return allowed;
 }
 

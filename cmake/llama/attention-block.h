@@ -72,10 +72,10 @@ inline lanes exp_of(lanes all)
 #elif defined(__AVX2__) && defined(__FMA__) && !defined(__AVX512F__)
     return reinterpret_cast<lanes>(ggml_v_expf(reinterpret_cast<__m256>(all)));
 #else
-    for (int i = 0; i < LANES; ++i) {
-        all[i] = expf(all[i]);
-    }
-    return all;
+    float each[LANES];
+    *reinterpret_cast<unaligned *>(each) = all;
+    ggml_vec_soft_max_f32(LANES, each, each, 0.0f);
+    return load(each);
 #endif
 }
 

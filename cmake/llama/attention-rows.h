@@ -247,12 +247,14 @@ inline void compute(const ggml_compute_params *params, const call &c)
         ggml_threadpool_chunk_set(params->threadpool, params->nth);
     }
     ggml_barrier(params->threadpool);
-    const tile_state state(c);
-    for (int64_t i = params->ith; i < all.n_pieces; i = ggml_threadpool_chunk_add(params->threadpool, 1)) {
-        const piece p = all.at(c, own, partials, i);
-        c.k->type == GGML_TYPE_F16 ? attend_piece<ggml_fp16_t>(c, own, p) : attend_piece<float>(c, own, p);
-        if (!c.is_segmented()) {
-            join_piece(c, p);
+    {
+        const tile_state state(c);
+        for (int64_t i = params->ith; i < all.n_pieces; i = ggml_threadpool_chunk_add(params->threadpool, 1)) {
+            const piece p = all.at(c, own, partials, i);
+            c.k->type == GGML_TYPE_F16 ? attend_piece<ggml_fp16_t>(c, own, p) : attend_piece<float>(c, own, p);
+            if (!c.is_segmented()) {
+                join_piece(c, p);
+            }
         }
     }
     if (!c.is_segmented()) {

@@ -63,8 +63,10 @@ inline bool is_zero(const ggml_fp16_t *mask, int n)
 
 inline void tile_bias(const call &c, const row *rows, int n_rows, int n, float *scores)
 {
-    for (int i = 0; i < n * TILE && c.softcap != 0.0f; ++i) {
-        scores[i] = c.softcap * tanhf(scores[i]);
+    for (int i = 0; i < n && c.softcap != 0.0f; ++i) {
+        for (int r = 0; r < n_rows; ++r) {
+            scores[i * TILE + r] = c.softcap * tanhf(scores[i * TILE + r]);
+        }
     }
     for (int r = 0; r < n_rows; ++r) {
         if (rows[r].mask == nullptr || is_zero(rows[r].mask, n)) {
@@ -382,6 +384,8 @@ inline void attend_tile(const call &c, const scratch &t, int64_t tile, const row
         attend_tile_by_amx(c, t, tile, rows, n_rows, n, next);
         return;
     }
+#else
+    (void)next;
 #endif
     attend_tile_by_vectors(c, t, tile, rows, n_rows, n);
 }

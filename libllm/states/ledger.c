@@ -26,8 +26,8 @@ static void bytes_free(uint8_t *bytes, size_t n_bytes)
 {
     if (n_bytes < LARGE_BYTES_MIN) {
         free(bytes);
-    } else {
-        munmap(bytes, n_bytes);
+    } else if (munmap(bytes, n_bytes) != 0) { /* it would leave more mappings than a process may have */
+        madvise(bytes, n_bytes, MADV_DONTNEED);
     }
 }
 

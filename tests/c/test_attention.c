@@ -278,7 +278,8 @@ static void test_the_same_bits_with_any_number_of_threads(void)
 {
     const shape shapes[] = {{128, 128, 16, 8, 1, 1, 900, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
                             {64, 64, 8, 2, 3, 5, 9001, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
-                            {64, 64, 8, 2, 130, 1, 600, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0}};
+                            {64, 64, 8, 2, 130, 1, 600, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
+                            {128, 128, 16, 8, 20, 2, 900, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         problem p;
         problem_open(&p, &shapes[i]);
