@@ -24,11 +24,6 @@ constexpr int DEPTH = 2 * SIDE;         /* values of a row that one multiplicati
 constexpr int PAIR = sizeof(uint32_t);  /* bytes */
 constexpr int VALUE = sizeof(uint16_t); /* bytes */
 
-constexpr int64_t whole(int64_t n, int64_t of)
-{
-    return (n + of - 1) / of * of;
-}
-
 inline bool has_bf16()
 {
     unsigned a, b, c, d;

@@ -24,6 +24,12 @@ constexpr int64_t CACHE_LINE = 64;
 constexpr int PIECES = 4;              /* per thread, at least, where there are so many */
 constexpr ggml_fp16_t MASKED = 0xFC00; /* minus infinity */
 
+/* The next multiple. */
+constexpr int64_t whole(int64_t n, int64_t of)
+{
+    return (n + of - 1) / of * of;
+}
+
 /* ---- vectors ----------------------------------------------------------------------------------------------------- */
 
 #if defined(__AVX512F__)
@@ -158,11 +164,11 @@ struct call {
     }
     int64_t n_tiles() const
     {
-        return is_tiled() ? (n_together * n_shared + TILE - 1) / TILE : 0;
+        return is_tiled() ? whole(n_together * n_shared, TILE) / TILE : 0;
     } /* of a piece */
     int64_t k_padded() const
     {
-        return (k_size + 2 * LANES_MAX - 1) / (2 * LANES_MAX) * (2 * LANES_MAX);
+        return whole(k_size, 2 * LANES_MAX);
     }
 
     float slope_of(int64_t head) const
@@ -217,9 +223,8 @@ struct scratch {
     static int64_t size(const call &c)
     {
         const scratch all(c, nullptr);
-        const int64_t n =
-            all.partials - all.queries + (c.is_segmented() ? 0 : c.n_together * c.n_shared * c.partial_size());
-        return (n + LANES_MAX - 1) / LANES_MAX * LANES_MAX;
+        return whole(all.partials - all.queries + (c.is_segmented() ? 0 : c.n_together * c.n_shared * c.partial_size()),
+                     LANES_MAX);
     }
 };
 

@@ -66,7 +66,7 @@ inline seen look(const call &c, const piece &p, int64_t first, int n)
         }
         all.queries[all.n++] = static_cast<uint8_t>(query);
         all.begin = std::min(all.begin, begin / LANES_MAX * LANES_MAX);
-        all.end = std::max(all.end, std::min((end + LANES_MAX - 1) / LANES_MAX * LANES_MAX, n));
+        all.end = std::max(all.end, std::min(static_cast<int>(whole(end, LANES_MAX)), n));
     }
     return all;
 }
@@ -136,7 +136,7 @@ void attend_many(const call &c, const scratch &t, const piece &p, int64_t kv_hea
 inline void turn(const call &c, const scratch &t, const piece &p, int64_t kv_head)
 {
     const int64_t n = p.n_queries * c.n_shared;
-    for (int64_t at = 0; at < (n + TILE - 1) / TILE * TILE; at += LANES_MAX) {
+    for (int64_t at = 0; at < whole(n, TILE); at += LANES_MAX) {
         row rows[LANES_MAX] = {};
         rows_of(c, p, kv_head, at, static_cast<int>(std::clamp<int64_t>(n - at, 0, LANES_MAX)), 0, rows);
         turn_rows(c, t, at, rows);
@@ -238,8 +238,7 @@ inline size_t work_size(const ggml_tensor *op, int n_threads)
 
 inline void compute(const ggml_compute_params *params, const call &c)
 {
-    float *work = reinterpret_cast<float *>((reinterpret_cast<uintptr_t>(params->wdata) + CACHE_LINE - 1) / CACHE_LINE *
-                                            CACHE_LINE);
+    float *work = reinterpret_cast<float *>(whole(reinterpret_cast<intptr_t>(params->wdata), CACHE_LINE));
     float *partials = work + params->nth * scratch::size(c);
     const scratch own(c, work + params->ith * scratch::size(c));
     const cut all(c, params->nth);

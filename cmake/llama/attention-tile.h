@@ -43,7 +43,7 @@ class ahead {
     }
     void fetch_position()
     {
-        fetch(static_cast<int>((k_bytes + v_bytes + CACHE_LINE - 1) / CACHE_LINE));
+        fetch(static_cast<int>(whole(k_bytes + v_bytes, CACHE_LINE) / CACHE_LINE));
     }
 };
 

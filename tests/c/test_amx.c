@@ -140,7 +140,7 @@ static void problem_close(problem *p)
     free(p->values);
 }
 
-static void compute(const problem *p, int n_threads)
+static void compute_tensor(struct ggml_tensor *out, int n_threads)
 {
     struct ggml_context *context =
         ggml_init((struct ggml_init_params){ggml_graph_overhead() + CONTEXT_BYTES, NULL, false});
@@ -149,10 +149,15 @@ static void compute(const problem *p, int n_threads)
     const ggml_backend_set_n_threads_t set_n_threads =
         (ggml_backend_set_n_threads_t)ggml_backend_reg_get_proc_address(registry, "ggml_backend_set_n_threads");
     set_n_threads(processor, n_threads);
-    ggml_build_forward_expand(graph, p->out);
-    memset(p->out->data, 0xff, ggml_nbytes(p->out)); /* every value must be written */
+    ggml_build_forward_expand(graph, out);
+    memset(out->data, 0xff, ggml_nbytes(out)); /* every value must be written */
     ggml_backend_graph_compute(processor, graph);
     ggml_free(context);
+}
+
+static void compute(const problem *p, int n_threads)
+{
+    compute_tensor(p->out, n_threads);
 }
 
 /* The largest difference of a row of the result, as a part of the sum of its products' sizes; NaN is the largest. */
@@ -258,6 +263,29 @@ static void test_the_same_bits_with_any_number_of_threads(void)
     }
 }
 
+/* Attention has AMX's tiles of another shape; this kernel shapes them once for each thread. */
+static void test_after_attention_by_the_same_thread(void)
+{
+    enum { SIZE = 64, N_HEADS = 4, N_KV_HEADS = 2, N_QUERIES = 32, N_POSITIONS = 64 };
+    const shape s = {N_IN, N_OUT, 70, 1, 1, TIGHT};
+    struct ggml_context *c = ggml_init((struct ggml_init_params){CONTEXT_BYTES, NULL, false});
+    struct ggml_tensor *q = ggml_new_tensor_3d(c, GGML_TYPE_F32, SIZE, N_QUERIES, N_HEADS);
+    struct ggml_tensor *kv = ggml_new_tensor_3d(c, GGML_TYPE_F16, SIZE, N_POSITIONS, N_KV_HEADS);
+    memset(q->data, 0, ggml_nbytes(q));
+    memset(kv->data, 0, ggml_nbytes(kv));
+    struct ggml_tensor *attended = ggml_flash_attn_ext(c, q, kv, kv, NULL, 1, 0, 0);
+    problem p;
+    problem_open(&p, GGML_TYPE_Q8_0, &s);
+    for (int i = 0; i < 2; i++) {
+        compute(&p, 1);
+        CHECK(difference(&p) <= DIFF_MAX);
+        compute_tensor(attended, 1);
+        CHECK(*(const float *)attended->data == 0);
+    }
+    problem_close(&p);
+    ggml_free(c);
+}
+
 /* Would AMX take the product of these weights with rows of this type? */
 static int would_take(enum ggml_type type, int64_t n_in, int64_t n_out, int64_t n_matrices, enum ggml_type rows_type)
 {
@@ -336,6 +364,7 @@ int main(void)
         RUN(test_by_the_definition);
         RUN(test_one_input);
         RUN(test_the_same_bits_with_any_number_of_threads);
+        RUN(test_after_attention_by_the_same_thread);
         RUN(test_what_others_must_do);
     }
     ggml_backend_free(processor);
