@@ -1,5 +1,7 @@
 /* The memory behind llama.cpp's cells, on tiny generated models: it is taken as sequences grow, and given back when they are
  * cut or emptied. Counted in pages, which the system knows exactly. */
+#include <unistd.h>
+
 #include "tiny_models.h"
 
 enum { LONG_CTX = 4096, LONG_TEXT = 3072, SLACK_KIB = 256 /* of a set, a map and the allocator, not of cells */ };
@@ -23,17 +25,86 @@ static long anonymous_kib(void)
     return sum;
 }
 
-static model *opened_long(void)
+static long resident_kib(void)
+{
+    long n_pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    if (file == NULL || fscanf(file, "%*d %ld", &n_pages) != 1) {
+        abort();
+    }
+    fclose(file);
+    return n_pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+static model *opened_with(uint32_t n_ctx, uint32_t n_seq)
 {
     char path[512], error[512] = "";
     model *m = NULL;
     path_of(current->file, path, sizeof path);
     model_options o = usual(path);
-    o.n_ctx = LONG_CTX;
+    o.n_ctx = n_ctx;
+    o.n_seq = n_seq;
     if (model_open(path, &o, &m, error, sizeof error) != LLM_OK) {
         printf("%s\n", error);
     }
     return m;
+}
+
+static model *opened_long(void)
+{
+    return opened_with(LONG_CTX, N_SEQ);
+}
+
+/* Addresses of memory that is nobody's file and can only be read. */
+static uint64_t read_only_bytes(void)
+{
+    FILE *file = fopen("/proc/self/maps", "r");
+    char line[4096], access[5];
+    unsigned long begin, end, inode;
+    uint64_t sum = 0;
+    while (file != NULL && fgets(line, sizeof line, file) != NULL) {
+        if (sscanf(line, "%lx-%lx %4s %*s %*s %lu", &begin, &end, access, &inode) == 4 && strcmp(access, "r--p") == 0 &&
+            inode == 0) {
+            sum += end - begin;
+        }
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return sum;
+}
+
+/* Norms stay where the file was mapped, but in memory of their own, which goes with the model. */
+static void test_small_weights_have_pages_of_their_own(void)
+{
+    const uint64_t before = read_only_bytes();
+    model *m = opened_long();
+    CHECK(m != NULL);
+    CHECK(device != NULL || read_only_bytes() > before); /* on a device nothing is mapped */
+    m->ops->close(m);
+    CHECK_INT(read_only_bytes(), before);
+}
+
+/* Memory that the process has while a model of so many cells is open; 0: it could not be opened. */
+static long resident_kib_with(uint32_t n_ctx, uint32_t n_seq)
+{
+    model *m = opened_with(n_ctx, n_seq);
+    const long kib = resident_kib();
+    if (m == NULL) {
+        return 0;
+    }
+    m->ops->close(m);
+    return kib;
+}
+
+/* What llama.cpp notes of each cell beside its position takes no memory before the cell is used. */
+static void test_cells_take_memory_when_used(void)
+{
+    enum { FEW = 256, MANY_SEQ = 128, NOTES_BYTES = 48 };
+    const long with_few = resident_kib_with(FEW, MANY_SEQ);
+    const long more_kib = resident_kib_with(LONG_CTX, MANY_SEQ) - with_few;
+    CHECK(with_few > 0);
+    CHECK(more_kib < (long)MANY_SEQ * (LONG_CTX - FEW) * NOTES_BYTES / 1024 / 2);
 }
 
 /* What a text of that length takes and what its cut and its end give back; a first one has touched what steps need. */
@@ -89,6 +160,8 @@ static void test_others_keep_their_pages(void)
 
 static void test_pages(void)
 {
+    RUN(test_small_weights_have_pages_of_their_own);
+    RUN(test_cells_take_memory_when_used);
     RUN(test_pages_follow_use);
     RUN(test_others_keep_their_pages);
 }
