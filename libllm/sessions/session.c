@@ -154,7 +154,7 @@ void session_close(session *s)
     assert(s->is_open && session_is_idle(s));
     clear(s);
     unpin(s);
-    free(s->logits);
+    blob_free(s->logits);
     page_place_close(page_of(s), s->place);
     session_init(s, s->ground, s->place);
 }
@@ -354,10 +354,10 @@ void session_keep_logits(session *s, const float *logits)
 {
     const size_t n_bytes = model_of(s)->info.n_vocab * sizeof *logits;
     if (s->logits == NULL) {
-        s->logits = malloc(n_bytes);
+        s->logits = blob_new(n_bytes);
     }
     if (s->logits != NULL) {
-        memcpy(s->logits, logits, n_bytes);
+        memcpy(s->logits->bytes, logits, n_bytes);
         s->logits_at = session_n_tokens(s);
     }
 }

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* The allocator keeps what is freed below this for what comes next. Larger ones are mapped, one by one: states of closed
- * sessions, with small blocks of others between them, would stay with the process. */
-enum { LARGE_BYTES_MIN = 1 << 20 };
+/* The allocator keeps what is freed below this for what comes next. Larger ones are mapped, one by one: states and logits of
+ * closed sessions, with small blocks of others between them, would stay with the process. */
+enum { LARGE_BYTES_MIN = 256 << 10 };
 
 void ledger_open(ledger *l, size_t n_in_flight_max)
 {

@@ -1,7 +1,8 @@
 /* ledger.h: states in host memory, and the one account of their bytes.
  *
  * A blob is a state that never changes once it is filled: so it may have several holders, none of whom copies it, and the
- * last one to drop it frees it. There is no other way for a state to be in host memory. Its users:
+ * last one to drop it frees it. There is no other way for a state to be in host memory. (A session's last logits lie in one,
+ * too, which nobody holds and which changes.) Its users:
  *   LEDGER_PARKED       sessions without a seat (session.h)
  *   LEDGER_CHECKPOINT   checkpoints (checkpoint.h)
  *   LEDGER_IN_FLIGHT    the store's jobs (store.h): on its way to a file, a session's or a label's (snapshot.h), or from one

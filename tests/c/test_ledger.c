@@ -62,30 +62,36 @@ static size_t resident_bytes(void)
 }
 
 /* Whatever else was allocated between them, and stays. */
-static void test_states_that_are_dropped_go_back_to_the_system(void)
+static void check_goes_back(size_t n_bytes)
 {
-    enum { N = 48, N_BYTES = 3 << 20, N_SMALL_BYTES = 100 };
+    enum { N = 48, N_SMALL_BYTES = 100 };
     ledger l;
     ledger_open(&l, 100);
-    /* glibc maps a block of this size once, and has it and its like on the heap from then on */
-    void *volatile once = malloc(8 << 20); /* or the compiler leaves out both calls */
-    free(once);
     blob *states[N];
     void *others[N];
     const size_t before = resident_bytes();
     for (int i = 0; i < N; i++) {
-        states[i] = ledger_new(&l, LEDGER_PARKED, N_BYTES);
-        memset(states[i]->bytes, i + 1, N_BYTES);
+        states[i] = ledger_new(&l, LEDGER_PARKED, n_bytes);
+        memset(states[i]->bytes, i + 1, n_bytes);
         others[i] = malloc(N_SMALL_BYTES);
     }
-    CHECK(resident_bytes() >= before + (size_t)N * N_BYTES / 2); /* some kernels count roughly */
+    CHECK(resident_bytes() >= before + N * n_bytes / 2); /* some kernels count roughly */
     for (int i = 0; i < N; i++) {
         ledger_drop(&l, LEDGER_PARKED, states[i]);
     }
-    CHECK(resident_bytes() < before + (size_t)4 * N_BYTES);
+    CHECK(resident_bytes() < before + 4 * n_bytes);
     for (int i = 0; i < N; i++) {
         free(others[i]);
     }
+}
+
+static void test_states_and_logits_that_are_dropped_go_back_to_the_system(void)
+{
+    /* glibc maps a block of this size once, and has it and its like on the heap from then on */
+    void *volatile once = malloc(8 << 20); /* or the compiler leaves out both calls */
+    free(once);
+    check_goes_back(3 << 20);
+    check_goes_back(600 << 10); /* the logits of 150,000 tokens */
 }
 
 static void test_one_state_may_always_move(void)
@@ -172,7 +178,7 @@ int main(void)
     RUN(test_a_blob_counts_once_for_each_use);
     RUN(test_a_blob_that_nobody_holds_counts_nowhere);
     RUN(test_the_memory_of_a_large_one_is_used_again);
-    RUN(test_states_that_are_dropped_go_back_to_the_system);
+    RUN(test_states_and_logits_that_are_dropped_go_back_to_the_system);
     RUN(test_one_state_may_always_move);
     RUN(test_random_holders);
     return CHECK_RESULT();
