@@ -9,6 +9,7 @@ static void lies_on_disk(session *s, size_t n_disk_bytes)
 {
     const parked old = s->parked;
     session_forget_parked(s);
+    session_forget_logits(s); /* what lies on the disk takes no memory */
     s->parked = (parked){
         .where = PARKED_ON_DISK, .k = old.k, .n_bytes = old.n_bytes, .is_on_disk = true, .n_disk_bytes = n_disk_bytes};
 }
@@ -42,6 +43,7 @@ static bool spill(places *p, session *s)
 static void drop_state(places *p, session *s)
 {
     session_forget_parked(s);
+    session_forget_logits(s);
     page_count(p->ground.page, LLM_COUNTER_PARKED_DROPPED, 1);
 }
 

@@ -154,8 +154,7 @@ resume_plan resuming_begin(places *p, session *s, const session_prompt *prompt, 
     const resume_plan plan = settle(p, s, prompt, cold, &sources);
     *logits = NULL;
     if (plan.has_logits) {
-        *logits = plan.checkpoint >= 0 ? sources.checkpoint_entries[plan.checkpoint]->logits
-                                       : (const float *)(const void *)s->logits->bytes;
+        *logits = plan.checkpoint >= 0 ? sources.checkpoint_entries[plan.checkpoint]->logits : s->logits;
     }
     session_begin(s, &plan, prompt->n_tokens);
     return plan;

@@ -106,6 +106,18 @@ void session_forget_parked(session *s)
     s->parked = (parked){.where = PARKED_NOWHERE};
 }
 
+static size_t logits_bytes(const session *s)
+{
+    return model_of(s)->info.n_vocab * sizeof *s->logits;
+}
+
+void session_forget_logits(session *s)
+{
+    ledger_bytes_free(s->logits, logits_bytes(s));
+    s->logits = NULL;
+    s->logits_at = 0;
+}
+
 static void unpin(session *s)
 {
     if (s->prefix != NULL) {
@@ -154,7 +166,7 @@ void session_close(session *s)
     assert(s->is_open && session_is_idle(s));
     clear(s);
     unpin(s);
-    blob_free(s->logits);
+    session_forget_logits(s);
     page_place_close(page_of(s), s->place);
     session_init(s, s->ground, s->place);
 }
@@ -352,12 +364,11 @@ void session_tear(session *s)
 
 void session_keep_logits(session *s, const float *logits)
 {
-    const size_t n_bytes = model_of(s)->info.n_vocab * sizeof *logits;
     if (s->logits == NULL) {
-        s->logits = blob_new(n_bytes);
+        s->logits = ledger_bytes_new(logits_bytes(s));
     }
     if (s->logits != NULL) {
-        memcpy(s->logits->bytes, logits, n_bytes);
+        memcpy(s->logits, logits, logits_bytes(s));
         s->logits_at = session_n_tokens(s);
     }
 }

@@ -98,7 +98,7 @@ typedef struct session {
     page_record record;
     parked parked;
     bool was_parked;        /* seated from a parked state and not used since */
-    blob *logits;           /* owned, or NULL: n_vocab floats, after the first logits_at resident tokens */
+    float *logits;          /* owned (ledger_bytes_new): n_vocab, after the first logits_at resident tokens */
     uint32_t logits_at;     /* 0: none kept */
     uint32_t checkpoint_at; /* tokens at its last checkpoint */
     checkpoint *prefix;     /* pinned: the shared prefix it began with, or NULL */
@@ -144,6 +144,7 @@ bool session_cut(session *s, uint32_t n_tokens);
 void session_checkpoint(session *s, const float *logits, bool prefix);
 bool session_takes_checkpoints(const session *s); /* a cut cannot bring everything back */
 void session_keep_logits(session *s, const float *logits);
+void session_forget_logits(session *s);
 
 /* ---- seats ---- */
 

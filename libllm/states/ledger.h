@@ -1,8 +1,7 @@
 /* ledger.h: states in host memory, and the one account of their bytes.
  *
  * A blob is a state that never changes once it is filled: so it may have several holders, none of whom copies it, and the
- * last one to drop it frees it. There is no other way for a state to be in host memory. (A session's last logits lie in one,
- * too, which nobody holds and which changes.) Its users:
+ * last one to drop it frees it. There is no other way for a state to be in host memory. Its users:
  *   LEDGER_PARKED       sessions without a seat (session.h)
  *   LEDGER_CHECKPOINT   checkpoints (checkpoint.h)
  *   LEDGER_IN_FLIGHT    the store's jobs (store.h): on its way to a file, a session's or a label's (snapshot.h), or from one
@@ -32,6 +31,10 @@ typedef struct ledger {
 } ledger;
 
 void ledger_open(ledger *l, size_t n_in_flight_max);
+
+/* Memory that goes back to the system when it is freed, if it is much; in no account. NULL: memory is short. Any thread. */
+void *ledger_bytes_new(size_t n_bytes);
+void ledger_bytes_free(void *bytes, size_t n_bytes); /* NULL is allowed */
 
 /* A new blob that nobody holds yet; its bytes are to be filled at once. NULL: memory is short. Any thread. */
 blob *blob_new(size_t n_bytes);

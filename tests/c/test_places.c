@@ -258,6 +258,33 @@ static void test_a_fork_of_what_lies_on_the_disk(void)
     remove_directory(directory);
 }
 
+/* Of its last prompt, sent again after it was parked. */
+static uint32_t reused_after_parking(size_t parked_bytes_max)
+{
+    const char *directory = new_directory();
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0",
+                                                  .n_sessions = 1,
+                                                  .n_parked_max = 4,
+                                                  .parked_bytes_max = parked_bytes_max,
+                                                  .capacity_policy = LLM_POLICY_PARK,
+                                                  .state_dir = directory});
+    say(d, "it", 1);
+    driver_wait(d, driver_park(d, 0, "it"));
+    driver_wait(d, driver_unsave(d, 0, "nothing")); /* behind all that was asked of the disk before */
+    driver_loop(d);
+    const uint32_t n = say(d, "it", 1)->n_reused;
+    driver_close(d);
+    remove_directory(directory);
+    return n;
+}
+
+/* Logits let the same prompt go on without a token; they take memory, and go with the state. */
+static void test_what_lies_on_the_disk_keeps_no_logits(void)
+{
+    CHECK_INT(reused_after_parking(1 << 30), LONG);
+    CHECK_INT(reused_after_parking(1), LONG - 1);
+}
+
 /* Of a session whose state was lost the tokens are known: the fork is read again from them. */
 static void test_a_fork_of_a_lost_state_has_the_tokens(void)
 {
@@ -602,6 +629,7 @@ int main(void)
     RUN(test_a_fork_never_costs_its_parent);
     RUN(test_a_fork_replaces_only_what_it_may);
     RUN(test_a_fork_of_what_lies_on_the_disk);
+    RUN(test_what_lies_on_the_disk_keeps_no_logits);
     RUN(test_a_fork_of_a_lost_state_has_the_tokens);
     RUN(test_what_cannot_be_loaded_replaces_nothing);
     RUN(test_a_saved_session_comes_back);

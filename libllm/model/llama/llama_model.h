@@ -229,8 +229,9 @@ bool model_llama_may_hold(const model_llama *m, uint32_t seq, uint32_t k);
 uint64_t model_llama_memory_free(); /* bytes of host memory that can be had without swapping */
 int32_t model_llama_cores();        /* physical cores that this process may use */
 
-/* Of weights that are copied: the pages of their mapped files count as ours no more, what is read again is mapped again.
- * Norms and biases get pages of their own: around each that is read Linux 6.18 maps all of a large page of the file. */
+/* For weights that were copied elsewhere: the pages of the model's mapped files count as ours no more, what is read again is
+ * mapped again. Norms and biases, which are read from there, get pages of their own: around each of them Linux maps all of a
+ * large page of the file, since 6.18. Throws std::runtime_error. (mapped.cpp) */
 void model_llama_drop_mapped(const llama_model *weights, const char *path);
 
 /* A function of the CPU's backend, which is not linked where it is loaded at run time; NULL: it has none. */

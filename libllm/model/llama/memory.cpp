@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <climits>
@@ -22,15 +21,12 @@ struct llama_memory_breakdown_data {
 };
 std::map<ggml_backend_buffer_type_t, llama_memory_breakdown_data> llama_get_memory_breakdown(
     const llama_context *context);
-/* Of its src/llama-model.h. */
-const std::vector<std::pair<std::string, ggml_tensor *>> &llama_internal_get_tensor_map(const llama_model *weights);
 
 namespace {
 
 constexpr uint32_t CELLS_MAX = 1u << 30;
 constexpr double HOST_SHARE = 0.4; /* of the free memory, when no budget is given: other processes want some too */
 constexpr double DEVICE_SHARE = 0.9;
-constexpr size_t SMALL_WEIGHT_BYTES = 1 << 16;
 
 /* Memory of one device as it would be with a certain number of cells. */
 using measure = common_device_memory_data_vec;
@@ -264,87 +260,7 @@ uint64_t memory_available()
     return UINT64_MAX / 4;
 }
 
-/* Of the model's files. */
-std::set<uint64_t> inodes_of(const llama_model *weights, const char *path)
-{
-    char text[32] = "", prefix[PATH_MAX], part[PATH_MAX];
-    const bool has_parts = llama_model_meta_val_str(weights, "split.count", text, sizeof text) > 0;
-    const int32_t n_parts = has_parts ? static_cast<int32_t>(strtol(text, nullptr, 10)) : 1;
-    const bool is_split = n_parts > 1 && llama_split_prefix(prefix, sizeof prefix, path, 0, n_parts) > 0;
-    std::set<uint64_t> out;
-    for (int32_t i = 0; i < (is_split ? n_parts : 1); i++) {
-        struct stat facts;
-        if (i > 0) {
-            llama_split_path(part, sizeof part, prefix, i, n_parts);
-        }
-        if (stat(i > 0 ? part : path, &facts) == 0) {
-            out.insert(facts.st_ino);
-        }
-    }
-    return out;
-}
-
-struct addresses {
-    uintptr_t begin, end;
-    bool contain(addresses other) const
-    {
-        return begin <= other.begin && other.end <= end;
-    }
-};
-
-/* Of what `weights` have mapped: a range that somebody else gives back may be another's by now. */
-std::vector<addresses> mapped_by(const llama_model *weights, const char *path)
-{
-    const std::set<uint64_t> inodes = inodes_of(weights, path);
-    std::ifstream maps("/proc/self/maps");
-    std::string line;
-    std::vector<addresses> out;
-    while (std::getline(maps, line)) {
-        unsigned long begin = 0, end = 0, inode = 0;
-        char access[5] = "";
-        if (std::sscanf(line.c_str(), "%lx-%lx %4s %*s %*s %lu", &begin, &end, access, &inode) == 4 &&
-            std::strcmp(access, "r--s") == 0 && inodes.count(inode) > 0) {
-            out.push_back({begin, end});
-        }
-    }
-    return out;
-}
-
-/* The same bytes at the same place, but no longer the file's. */
-bool make_own(addresses pages)
-{
-    char *at = reinterpret_cast<char *>(pages.begin);
-    const std::vector<char> bytes(at, at + (pages.end - pages.begin));
-    if (mmap(at, bytes.size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED) {
-        return false;
-    }
-    memcpy(at, bytes.data(), bytes.size());
-    (void)mprotect(at, bytes.size(), PROT_READ);
-    return true;
-}
-
 } // namespace
-
-void model_llama_drop_mapped(const llama_model *weights, const char *path)
-{
-    const std::vector<addresses> mapped = mapped_by(weights, path);
-    for (const addresses &range : mapped) {
-        if (madvise(reinterpret_cast<void *>(range.begin), range.end - range.begin, MADV_DONTNEED) != 0) {
-            return; /* it is locked */
-        }
-    }
-    const uintptr_t page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
-    for (const auto &[name, tensor] : llama_internal_get_tensor_map(weights)) {
-        const uintptr_t at = reinterpret_cast<uintptr_t>(tensor->data);
-        const size_t n_bytes = ggml_nbytes(tensor);
-        const addresses pages = {at / page * page, (at + n_bytes + page - 1) / page * page};
-        const bool is_mapped =
-            std::any_of(mapped.begin(), mapped.end(), [&](const addresses &range) { return range.contain(pages); });
-        if (n_bytes <= SMALL_WEIGHT_BYTES && is_mapped && !make_own(pages)) {
-            return;
-        }
-    }
-}
 
 uint64_t model_llama_memory_free()
 {
