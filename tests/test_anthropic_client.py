@@ -37,7 +37,10 @@ async def test_answer(client: anthropic.AsyncAnthropic) -> None:
 
 async def test_stream(client: anthropic.AsyncAnthropic) -> None:
     async with client.messages.stream(
-        model="any", max_tokens=5, messages=MESSAGES, extra_body={"session_id": "from-the-client"}
+        model="any",
+        max_tokens=5,
+        messages=MESSAGES,
+        extra_body={"session_id": "from-the-client", "temperature": 0},
     ) as stream:
         pieces = [piece async for piece in stream.text_stream]
         answer = await stream.get_final_message()

@@ -3,12 +3,9 @@
 #include <common/fit.h>
 #include <sched.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstdio>
-#include <cstring>
 #include <fstream>
 #include <map>
 #include <set>
