@@ -64,13 +64,7 @@ cut cuts_reached(cuts *c, uint32_t n_tokens)
     if (n_tokens != c->at[c->next]) {
         return CUT_NONE;
     }
-    const bool is_end = n_tokens == c->at[c->n - 1];
-    const bool is_near = c->taken_at > 0 && n_tokens - c->taken_at <= CUTS_NEAR_TOKENS;
-    if (is_end && is_near && c->needs_boundaries) {
-        return CUT_NONE; /* so few tokens are read again sooner than a state is copied */
-    }
     pass(c, n_tokens);
-    c->taken_at = n_tokens;
     return n_tokens == c->head_at ? CUT_HEAD : CUT_OWN;
 }
 

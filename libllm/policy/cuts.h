@@ -5,7 +5,7 @@
  *   - the head, with which many conversations begin: kept for all of them
  *   - the boundaries between messages, as the client's side knows them, and where clients say so, in the head too
  *   - where this prompt left what was resident: what parted here once will again
- *   - the prompt's end, if none was taken just before it
+ *   - the prompt's end, where a call ends anyway: what is asked again reads nothing
  * Memory that can be cut back to any prefix needs none of these but the head. */
 #ifndef LLM_CUTS_H
 #define LLM_CUTS_H
@@ -26,7 +26,6 @@ typedef struct cuts {
     uint32_t at[CUTS_MAX]; /* ascending token counts; the last is the prompt's */
     uint32_t n;
     uint32_t next;         /* the first one not yet reached */
-    uint32_t taken_at;     /* the last one reached in this prefill; 0: none */
     uint32_t head_at;      /* the cut that ends the head; 0: none */
     bool needs_boundaries; /* some prefixes cannot be cut back to */
 } cuts;

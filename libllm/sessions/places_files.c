@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy/cuts.h"
 #include "sessions/places.h"
 
 /* ---- describing ---- */
@@ -38,6 +39,18 @@ static state_part part_of(const checkpoint *c)
                         .held = c->held};
 }
 
+/* The longest first. Just behind another one a checkpoint saves few tokens and takes as many bytes: only the longest is
+ * written nevertheless, for it may be asked again, and what stands alone. */
+static void choose_written(checkpoint *const *matching, uint32_t n, bool *is_written)
+{
+    uint32_t last_k = 0;
+    for (uint32_t i = n; i-- > 0;) {
+        const checkpoint *c = matching[i];
+        is_written[i] = i == 0 || c->is_whole || c->k - last_k > CUTS_NEAR_TOKENS;
+        last_k = is_written[i] ? c->k : last_k;
+    }
+}
+
 void places_describe_state(places *p, const session *s, blob *state, uint32_t k, state_file *out)
 {
     const int32_t *tokens = session_tokens(s);
@@ -46,9 +59,11 @@ void places_describe_state(places *p, const session *s, blob *state, uint32_t k,
     checkpoint *matching[SNAPSHOT_PARTS_MAX - 1];
     const uint32_t n =
         checkpoint_match(p->ground.checkpoints, s->owner, tokens, k, k, matching, SNAPSHOT_PARTS_MAX - 1);
-    for (uint32_t i = 0; i < n; i++) { /* the longest first */
+    bool is_written[SNAPSHOT_PARTS_MAX - 1];
+    choose_written(matching, n, is_written);
+    for (uint32_t i = 0; i < n; i++) {
         const state_part part = part_of(matching[i]);
-        if (part.held->n_bytes <= ledger_room(p->ground.ledger)) {
+        if (is_written[i] && part.held->n_bytes <= ledger_room(p->ground.ledger)) {
             add_part(p, out, &part);
         }
     }

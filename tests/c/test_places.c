@@ -381,6 +381,32 @@ static void test_a_new_name_outlives_a_restart(void)
     remove_directory(directory);
 }
 
+/* A prompt of so many tokens, the last few of them what a template ends it with. */
+static uint32_t reused_of_templated(driver *d, uint32_t n_prompt)
+{
+    const int32_t boundary = (int32_t)n_prompt - 6;
+    generate_call call = call_of("it", 1);
+    call.n_prompt = n_prompt;
+    call.boundaries = &boundary;
+    call.n_boundaries = 1;
+    return driver_wait(d, driver_generate(d, &call))->n_reused;
+}
+
+/* Of two states so near to each other one is enough on the disk, but for the last: that may be asked again. */
+static void test_files_leave_out_what_saves_few_tokens(void)
+{
+    const char *directory = new_directory();
+    driver *d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK_INT(reused_of_templated(d, 100), 0);
+    CHECK_INT(reused_of_templated(d, LONG), 100);
+    CHECK_INT(driver_close(d), 0);
+    d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK_INT(reused_of_templated(d, LONG), LONG);
+    CHECK_INT(reused_of_templated(d, 100), 94);
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
+}
+
 static void test_what_was_reset_or_closed_stays_so_after_a_restart(void)
 {
     const char *directory = new_directory();
@@ -635,6 +661,7 @@ int main(void)
     RUN(test_a_saved_session_comes_back);
     RUN(test_a_load_never_lands_with_another_owner);
     RUN(test_a_new_name_outlives_a_restart);
+    RUN(test_files_leave_out_what_saves_few_tokens);
     RUN(test_what_was_reset_or_closed_stays_so_after_a_restart);
     RUN(test_sessions_come_back_under_every_policy);
     RUN(test_a_kill_forgets_neither_use_nor_pin);
