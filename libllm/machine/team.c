@@ -17,9 +17,9 @@ static const double LOSS_CLEAR = 1.2; /* a single step is enough to say so */
 static const double WEIGHT = 0.25;    /* of the last step in what is usual */
 static const double ROOM = 0.5;       /* of a core: a thread more may be worth it */
 
-void team_open(team *t, int32_t n_most)
+void team_open(team *t, int32_t n_most, int32_t n_first)
 {
-    *t = (team){.n_most = n_most, .n_settled = n_most, .patience_us = PATIENCE_US};
+    *t = (team){.n_most = n_most, .n_settled = n_first, .patience_us = PATIENCE_US};
 }
 
 int32_t team_size(const team *t)

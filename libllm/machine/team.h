@@ -26,7 +26,8 @@ typedef struct team {
     bool is_guess;        /* the trial: no core seems to be free for it */
 } team;
 
-void team_open(team *t, int32_t n_most);
+/* `n_first` were the fastest when it was measured: others may have wanted the cores then. */
+void team_open(team *t, int32_t n_most, int32_t n_first);
 
 /* Threads of the next step. */
 int32_t team_size(const team *t);

@@ -7,14 +7,16 @@ enum { ALONE_US = 10000, MS = 1000 };
  * has to share. */
 typedef struct machine {
     int32_t n_cores, n_wanted;
-    bool is_unknown; /* what they do */
+    bool is_unknown;  /* what they do */
+    int32_t n_useful; /* more threads are no faster; 0: all of them are */
     uint64_t now_us;
     uint32_t n_steps_with[9];
 } machine;
 
 static double step_us(const machine *m, int32_t n_threads)
 {
-    const double us = (double)ALONE_US / n_threads;
+    const int32_t n_useful = m->n_useful > 0 && m->n_useful < n_threads ? m->n_useful : n_threads;
+    const double us = (double)ALONE_US / n_useful;
     return n_threads + m->n_wanted > m->n_cores ? 2.5 * us : us;
 }
 
@@ -34,7 +36,7 @@ static void test_alone_all_of_them_work(void)
 {
     machine m = {.n_cores = 4};
     team t;
-    team_open(&t, 4);
+    team_open(&t, 4, 4);
     make_steps(&m, &t, 1, 5000);
     CHECK_INT(m.n_steps_with[4], 5000);
 }
@@ -43,7 +45,7 @@ static void test_a_thread_less_while_others_want_its_core(void)
 {
     machine m = {.n_cores = 4, .n_wanted = 1};
     team t;
-    team_open(&t, 4);
+    team_open(&t, 4, 4);
     make_steps(&m, &t, 1, 1000);
     CHECK_INT(t.n_settled, 3);
     CHECK(m.n_steps_with[3] > 900);
@@ -57,7 +59,7 @@ static void test_a_short_answer_is_enough_to_learn(void)
 {
     machine m = {.n_cores = 2, .n_wanted = 1};
     team t;
-    team_open(&t, 2);
+    team_open(&t, 2, 2);
     make_steps(&m, &t, 1, 24);
     CHECK(m.n_steps_with[2] <= 4);
     make_steps(&m, &t, 1, 1000);
@@ -68,7 +70,7 @@ static void test_it_comes_back_when_they_are_gone(void)
 {
     machine m = {.n_cores = 2, .n_wanted = 1};
     team t;
-    team_open(&t, 2);
+    team_open(&t, 2, 2);
     make_steps(&m, &t, 1, 3000);
     CHECK_INT(t.n_settled, 1);
     m.n_wanted = 0;
@@ -81,7 +83,7 @@ static void test_a_thread_less_that_is_no_faster_is_soon_left_alone(void)
 {
     machine m = {.n_cores = 2, .n_wanted = 2};
     team t;
-    team_open(&t, 2);
+    team_open(&t, 2, 2);
     make_steps(&m, &t, 1, 10000);
     CHECK_INT(t.n_settled, 2);
     CHECK(m.n_steps_with[1] > 0 && m.n_steps_with[1] < 100);
@@ -91,7 +93,7 @@ static void test_only_steps_alike_are_compared(void)
 {
     machine m = {.n_cores = 2, .n_wanted = 1};
     team t;
-    team_open(&t, 2);
+    team_open(&t, 2, 2);
     for (uint32_t i = 0; i < 500; i++) {
         make_steps(&m, &t, 1 + i % 3, 1);
     }
@@ -104,8 +106,8 @@ static void test_more_are_tried_where_there_is_room(void)
 {
     machine seeing = {.n_cores = 2, .n_wanted = 1}, blind = {.n_cores = 2, .n_wanted = 1, .is_unknown = true};
     team t, u;
-    team_open(&t, 2);
-    team_open(&u, 2);
+    team_open(&t, 2, 2);
+    team_open(&u, 2, 2);
     make_steps(&seeing, &t, 1, 600);
     make_steps(&blind, &u, 1, 600);
     CHECK_INT(seeing.n_steps_with[2], 3);
@@ -122,7 +124,7 @@ static void test_a_guess_that_is_given_up_counts(void)
 {
     machine m = {.n_cores = 2, .n_wanted = 1};
     team t;
-    team_open(&t, 2);
+    team_open(&t, 2, 2);
     make_steps(&m, &t, 1, 600);
     m.now_us += 20000 * MS; /* time for a guess */
     m.n_steps_with[2] = 0;
@@ -132,11 +134,32 @@ static void test_a_guess_that_is_given_up_counts(void)
     CHECK_INT(m.n_steps_with[2], 1);
 }
 
+/* It was measured while others were busy, at the start of a machine, say. */
+static void test_a_team_that_began_too_small_grows(void)
+{
+    machine m = {.n_cores = 4};
+    team t;
+    team_open(&t, 4, 1);
+    make_steps(&m, &t, 1, 1000);
+    CHECK_INT(t.n_settled, 4);
+    CHECK(m.n_steps_with[4] > 800);
+}
+
+static void test_what_was_measured_well_is_left_alone(void)
+{
+    machine m = {.n_cores = 8, .n_useful = 3};
+    team t;
+    team_open(&t, 8, 3);
+    make_steps(&m, &t, 1, 20000); /* a minute */
+    CHECK_INT(t.n_settled, 3);
+    CHECK(m.n_steps_with[4] > 0 && m.n_steps_with[4] < 60);
+}
+
 static void test_one_is_the_least(void)
 {
     machine m = {.n_cores = 1, .n_wanted = 3};
     team t;
-    team_open(&t, 1);
+    team_open(&t, 1, 1);
     make_steps(&m, &t, 1, 1000);
     CHECK_INT(m.n_steps_with[1], 1000);
 }
@@ -151,6 +174,8 @@ int main(void)
     RUN(test_only_steps_alike_are_compared);
     RUN(test_more_are_tried_where_there_is_room);
     RUN(test_a_guess_that_is_given_up_counts);
+    RUN(test_a_team_that_began_too_small_grows);
+    RUN(test_what_was_measured_well_is_left_alone);
     RUN(test_one_is_the_least);
     return CHECK_RESULT();
 }

@@ -37,8 +37,6 @@
  * of them has no core, and sleep between steps. One user at a time. */
 class model_llama_threads {
   public:
-    bool is_adaptive = false; /* small steps have a thread less while others want its core */
-
     model_llama_threads() = default;
     ~model_llama_threads(); /* the context is closed */
     model_llama_threads(const model_llama_threads &) = delete;
@@ -50,9 +48,15 @@ class model_llama_threads {
     {
         return pool;
     }
-    void settle(int32_t n_small) /* so many for small steps */
+    void set(int32_t n) /* so many for small steps */
     {
-        team_open(&small, n_small);
+        team_open(&small, n, n);
+    }
+    /* So many to begin with: a thread less while others want its core, a thread more where that is faster. */
+    void adapt(int32_t n)
+    {
+        team_open(&small, n_most, n);
+        is_adaptive = true;
     }
     int32_t begin(uint32_t n_tokens); /* threads of the step that comes now */
     void end(uint32_t n_tokens);      /* it went well */
@@ -62,6 +66,7 @@ class model_llama_threads {
     team small{};
     idle_cores idle{};
     int32_t n_most = 0;
+    bool is_adaptive = false;
     uint64_t begun_us = 0, begun_waited_ns = 0;
     std::vector<int> waits; /* files that tell how long each of them waited for a core, */
     int own_waits = -1;     /* and the caller */

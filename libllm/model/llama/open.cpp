@@ -463,12 +463,11 @@ void warm_up(model_llama *m, const model_options &o)
     bool is_working = step();
     if (is_working && o.n_threads <= 0 && !o.exact) {
         m->info.n_threads = model_llama_best_size(m->info.n_threads, [&](int32_t n) {
-            m->threads.settle(n);
+            m->threads.set(n);
             is_working = is_working && step();
             return is_working;
         });
-        m->threads.settle(m->info.n_threads);
-        m->threads.is_adaptive = true;
+        m->threads.adapt(m->info.n_threads);
     }
     if (!is_working) {
         refuse_load(o.path);

@@ -74,7 +74,7 @@ void model_llama_threads::open(int32_t n)
     if (n_most > 0) {
         return;
     }
-    team_open(&small, n);
+    set(n);
     n_most = n;
     const auto make = model_llama_of_cpu<decltype(ggml_threadpool_new)>("ggml_threadpool_new");
     if (n < 2 || make == nullptr) {
