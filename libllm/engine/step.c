@@ -78,7 +78,7 @@ void step_plan(step *t)
             .prefill_left = prefill_left,
             .n_batch = t->model->info.n_batch,
             .mixed_calls = t->model->info.mixed_calls,
-            .is_stoppable = t->model->info.is_stoppable,
+            .n_stoppable = t->model->info.n_stoppable,
             .takes_checkpoint = t->checkpoint != NULL,
             .turn = t->turn++,
             .gap_ms_target = t->gap_ms_target,
@@ -147,13 +147,14 @@ static void name_sessions(const void *work, char *out, size_t n_bytes)
 
 static model_result call_model(step *t)
 {
-    uint32_t n_decode = 0;
+    uint32_t n_decode = 0, n_called = 0;
     for (uint32_t i = 0; i < t->n_runs; i++) {
+        n_called += t->is_called[i];
         n_decode += t->is_called[i] && t->runs[i]->is_decoding;
     }
     page_gauge(t->page, LLM_COUNTER_IN_STEP, 1);
     last_words_working(name_sessions, t);
-    const bool may_stop = n_decode == 0 && t->stop != NULL && t->model->info.is_stoppable;
+    const bool may_stop = n_decode == 0 && t->stop != NULL && n_called <= t->model->info.n_stoppable;
     t->batch.stop = may_stop ? t->stop : NULL;
     t->batch.stop_context = t->stop_context;
     t->call_began_us = session_clock_us();

@@ -62,7 +62,7 @@ typedef struct model_info {
     model_checkpoint_kind checkpoint;
     bool shares_cells;    /* a copied sequence costs no cells until it grows */
     bool mixed_calls;     /* one call may hold decode and prefill tokens at no extra cost */
-    bool is_stoppable;    /* a call can be given up: model_batch.stop */
+    uint32_t n_stoppable; /* sequences of a call that can be given up, at most: model_batch.stop; 0: none can */
     uint8_t identity[16]; /* the model's file alone: whatever the options, its tokens mean the same */
     uint8_t geometry[16]; /* what the bytes of a saved state depend on beside the model: see state_load */
 } model_info;
@@ -75,7 +75,8 @@ typedef struct model_batch {
     const int32_t *positions;
     const uint16_t *seqs;
     const uint8_t *outputs;      /* 1: logits wanted after this token; at most info.n_outputs_max in all */
-    bool (*stop)(void *context); /* NULL, or asked often during the call: true gives it up; info.is_stoppable */
+    bool (*stop)(void *context); /* NULL, or asked often during the call, unless that is short: true gives it up; see
+                                   * info.n_stoppable */
     void *stop_context;
 } model_batch;
 

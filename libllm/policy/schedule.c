@@ -31,12 +31,17 @@ static double alone_us(const schedule_input *in)
     return us > ALONE_STEPS * in->pace.decode_us ? us : ALONE_STEPS * in->pace.decode_us;
 }
 
+static bool is_stoppable(const schedule_input *in, uint32_t n_decoding)
+{
+    return n_decoding == 0 && in->n_runs <= in->n_stoppable;
+}
+
 uint32_t schedule_chunk(const schedule_input *in, uint32_t n_decoding)
 {
     const bool is_mixed = in->mixed_calls && n_decoding > 0;
     const uint32_t room = in->n_batch - (is_mixed ? n_decoding : 0);
     const uint32_t least = is_mixed ? CHUNK_MIXED_MIN : CHUNK_MIN;
-    if (n_decoding == 0 && in->is_stoppable) {
+    if (is_stoppable(in, n_decoding)) {
         return room;
     }
     if (in->pace.prefill_token_us <= 0) {

@@ -18,9 +18,9 @@ typedef struct schedule_input {
     const uint32_t *prefill_left; /* per run: prompt tokens still to consume; 0: it decodes */
     uint32_t n_batch;             /* most tokens of one model call, >= n_runs */
     bool mixed_calls;             /* decode and prefill share one call; otherwise each has a call of its own */
-    bool is_stoppable;            /* a call can be given up: its length makes nobody wait */
-    bool takes_checkpoint;        /* this step, of a session that decodes */
-    uint32_t turn;                /* counts steps: whose prefill goes first rotates with it */
+    uint32_t n_stoppable;  /* a call that prefills at most so many runs can be given up: its length makes nobody wait */
+    bool takes_checkpoint; /* this step, of a session that decodes */
+    uint32_t turn;         /* counts steps: whose prefill goes first rotates with it */
     uint32_t gap_ms_target;
     schedule_pace pace;
 } schedule_input;

@@ -119,7 +119,7 @@ static void test_any_sequences_go_through_the_weights_together(void)
 {
     model *m = opened_long();
     CHECK(m != NULL);
-    if (m->info.is_stoppable) {
+    if (m->info.n_stoppable >= LONG_SEQ) {
         CHECK(m->info.mixed_calls);
         const uint32_t one = n_operations(m, (const uint16_t[]){3}, 1, 1);
         const uint32_t neighbours = n_operations(m, (const uint16_t[]){1, 2, 3}, 3, 1);
@@ -143,16 +143,26 @@ static bool count_down(void *left)
     return (*n)-- == 0;
 }
 
+/* A call that can be given up. */
+static void add_stoppable(mixed *c, const model *m, random_source *random)
+{
+    if (m->info.n_stoppable >= LONG_SEQ) {
+        add_some(c, m, random);
+    } else {
+        mixed_add(c, m, (uint16_t)random_below(random, LONG_SEQ), N_BATCH / 2 + random_below(random, N_BATCH / 2));
+    }
+}
+
 static void test_a_call_that_is_given_up_changes_nothing(void)
 {
     random_source random = {.state = 11};
     model *m = opened_long(), *alone = opened_long();
     CHECK(m != NULL && alone != NULL);
-    for (int round = 0; round < 20 && m->info.is_stoppable; round++) {
+    for (int round = 0; round < 20 && m->info.n_stoppable > 0; round++) {
         mixed c;
         mixed_begin(&c);
-        add_some(&c, m, &random);
-        uint32_t n_left = random_below(&random, 30);
+        add_stoppable(&c, m, &random);
+        uint32_t n_left = random_below(&random, 60);
         c.batch.stop = count_down;
         c.batch.stop_context = &n_left;
         CHECK_INT(m->ops->decode(m, &c.batch), MODEL_STOPPED);
@@ -173,11 +183,39 @@ static void test_a_call_that_is_given_up_changes_nothing(void)
     alone->ops->close(alone);
 }
 
+/* Where memory is shared, a copy holds what the given up call was to go on from. */
+static void test_a_call_that_is_given_up_harms_no_copy(void)
+{
+    model *m = opened_long();
+    CHECK(m != NULL);
+    CHECK_INT(feed(m, 0, 0, 0, 100, N_BATCH), MODEL_OK);
+    CHECK(m->ops->copy(m, 0, 4));
+    for (uint32_t n_left = 0; n_left < 60 && m->info.n_stoppable > 0; n_left += 20) {
+        mixed c;
+        mixed_begin(&c);
+        mixed_add(&c, m, 0, N_BATCH);
+        uint32_t left = n_left;
+        c.batch.stop = count_down;
+        c.batch.stop_context = &left;
+        CHECK_INT(m->ops->decode(m, &c.batch), MODEL_STOPPED);
+    }
+    float *reference = cold(m, 0, 110);
+    for (uint16_t seq = 0; seq <= 4; seq += 4) {
+        CHECK_INT(feed(m, seq, 0, 100, 110, N_BATCH), MODEL_OK);
+        float *row = row_after(m, 10);
+        check_same(row, reference, m->info.n_vocab);
+        free(row);
+    }
+    free(reference);
+    m->ops->close(m);
+}
+
 static void test_model(void)
 {
     RUN(test_any_mix_is_as_each_alone);
     RUN(test_any_sequences_go_through_the_weights_together);
     RUN(test_a_call_that_is_given_up_changes_nothing);
+    RUN(test_a_call_that_is_given_up_harms_no_copy);
 }
 
 int main(void)

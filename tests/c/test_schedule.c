@@ -58,10 +58,9 @@ static void test_where_nobody_decodes_calls_are_larger(void)
     in.gap_ms_target = 100;
     in.pace.decode_us = 100000;
     CHECK_INT(schedule_step(&in, take), 64); /* 4 steps of 100 ms */
-    in.is_stoppable = true;
+    in.n_stoppable = 1;
     CHECK_INT(schedule_step(&in, take), 512);
     in.pace = (schedule_pace){.decode_us = 20000, .prefill_token_us = 5000};
-    in.is_stoppable = false;
     in.n_runs = 2;
     in.gap_ms_target = 200;
     schedule_step(&in, take);
@@ -169,7 +168,7 @@ static void test_the_gap_is_kept_and_used(void)
         schedule_input in = input(n, left, random_below(&random, 2) == 0);
         in.n_batch = 2048;
         in.takes_checkpoint = random_below(&random, 2) == 0;
-        in.is_stoppable = random_below(&random, 2) == 0;
+        in.n_stoppable = random_below(&random, 2) * n;
         in.pace = (schedule_pace){1 + random_below(&random, 300000), 1 + random_below(&random, 20000),
                                   random_below(&random, 50000)};
         schedule_step(&in, take);

@@ -19,17 +19,6 @@ const model_llama *self(const model *m)
 
 constexpr uint32_t TRIMMED_TOKENS_MIN = 256; /* the pages of fewer are kept: they are written to again at once */
 
-bool is_stateful(const model_llama *m)
-{
-    return m->info.memory == LLM_MEMORY_RECURRENT || m->info.memory == LLM_MEMORY_HYBRID;
-}
-
-/* Tokens that llama.cpp's memory holds for the sequence. */
-uint32_t memory_position(const model_llama *m, uint16_t seq)
-{
-    return static_cast<uint32_t>(llama_memory_seq_pos_max(m->memory, seq) + 1);
-}
-
 /* ---- decode -------------------------------------------------------------------------------------------------------- */
 
 /* Checks everything that llama.cpp would answer with an abort or, for some models, accept in silence (a gap between
@@ -98,26 +87,20 @@ llama_batch batch_fill(model_llama *m, const model_batch *b)
     return out;
 }
 
-/* After a step that failed half-way, or was stopped. Attention memory keeps what earlier parts of the batch wrote: it is
- * cut off again, so that later calls find the positions they expect. Recurrent state cannot be cut, and llama.cpp may
- * have moved the state of sequences outside the batch before it failed. */
-model_result failed(model_llama *m, bool is_stopped)
+/* After a call that failed half-way, or was given up. What cannot be undone is trusted no more, and llama.cpp may have moved
+ * running states of sequences outside the batch. */
+model_result failed(model_llama *m, bool is_stopped, model_llama_undo *before)
 {
-    bool is_as_before = true;
-    if (is_stateful(m)) {
-        return MODEL_FAILED_ALL;
+    if (before->undo() && is_stopped) {
+        return MODEL_STOPPED;
     }
-    for (const uint16_t seq : m->touched) {
-        llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(m->positions[seq]), -1);
-        is_as_before = is_as_before && memory_position(m, seq) == m->positions[seq];
-    }
-    return is_stopped && is_as_before ? MODEL_STOPPED : MODEL_FAILED_BATCH;
+    return m->is_stateful() ? MODEL_FAILED_ALL : MODEL_FAILED_BATCH;
 }
 
 model_result finished(model_llama *m, uint32_t n)
 {
     for (const uint16_t seq : m->touched) {
-        if (memory_position(m, seq) != m->ends[seq]) {
+        if (model_llama_memory_position(m, seq) != m->ends[seq]) {
             return MODEL_FAILED_ALL;
         }
     }
@@ -139,7 +122,8 @@ model_result op_decode(model *base, const model_batch *b)
         return MODEL_NO_CELLS;
     }
     try {
-        m->running = b;
+        model_llama_undo before(m, b);
+        m->running = before.is_possible() ? b : nullptr;
         const int32_t n_threads = m->threads.begin(b->n);
         llama_set_n_threads(m->context, n_threads, n_threads);
         const int32_t code = llama_decode(m->context, batch_fill(m, b));
@@ -152,7 +136,7 @@ model_result op_decode(model *base, const model_batch *b)
         if (code == 1) {
             return MODEL_NO_CELLS;
         }
-        return code == -1 ? MODEL_INVALID : failed(m, code == MODEL_LLAMA_STOPPED_CODE);
+        return code == -1 ? MODEL_INVALID : failed(m, code == MODEL_LLAMA_STOPPED_CODE, &before);
     } catch (...) {
         m->running = nullptr;
         return MODEL_FAILED_ALL;
@@ -191,7 +175,7 @@ uint32_t op_rewind_floor(const model *base, uint16_t seq)
         return 1;
     }
     const uint32_t position = m->positions[seq];
-    if (is_stateful(m)) {
+    if (m->is_stateful()) {
         return position;
     }
     if (m->info.memory == LLM_MEMORY_DENSE || position == 0) {
@@ -218,7 +202,8 @@ bool op_rewind(model *base, uint16_t seq, uint32_t k)
         return true;
     }
     try {
-        if (!llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(k), -1) || memory_position(m, seq) != k) {
+        if (!llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(k), -1) ||
+            model_llama_memory_position(m, seq) != k) {
             return false;
         }
     } catch (...) {
@@ -348,6 +333,11 @@ void op_close(model *base)
 }
 
 } // namespace
+
+uint32_t model_llama_memory_position(const model_llama *m, uint16_t seq)
+{
+    return static_cast<uint32_t>(llama_memory_seq_pos_max(m->memory, seq) + 1);
+}
 
 bool model_llama_is_stopped(void *m)
 {

@@ -105,6 +105,30 @@ struct model_llama_cost {
     }
 };
 
+struct model_llama;
+
+/* What a call changes of its sequences, for the case that it is given up. Attention can be cut back; of a running state,
+ * which cannot, there is a copy as long as the call takes. */
+class model_llama_undo {
+  public:
+    model_llama_undo(model_llama *m, const model_batch *b);
+    ~model_llama_undo();
+    model_llama_undo(const model_llama_undo &) = delete;
+    model_llama_undo &operator=(const model_llama_undo &) = delete;
+
+    bool is_possible() const
+    {
+        return can_undo;
+    }
+    bool undo(); /* false: the state of the sequences is not trusted */
+
+  private:
+    model_llama *m;
+    bool can_undo = false;
+    void *state = nullptr; /* mapped: it goes back to the system */
+    size_t n_bytes = 0;
+};
+
 /* Owned by whoever opened it; sequences belong to one thread (model.h). */
 struct model_llama final : model {
     llama_model *weights = nullptr;
@@ -132,7 +156,12 @@ struct model_llama final : model {
     std::vector<uint16_t> touched; /* sequences of the batch, each once */
     std::vector<uint32_t> ends;    /* by sequence: its position after the batch; valid for those in `touched` */
     std::vector<uint8_t> is_touched;
-    const model_batch *running = nullptr; /* the batch of the call in hand */
+    const model_batch *running = nullptr; /* the batch of the call in hand, if that can be given up */
+
+    bool is_stateful() const /* what has been consumed lies, at least in part, in a running state */
+    {
+        return info.memory == LLM_MEMORY_RECURRENT || info.memory == LLM_MEMORY_HYBRID;
+    }
 
     bool has(uint16_t seq) const /* a model that only embeds has none */
     {
@@ -145,6 +174,9 @@ struct model_llama final : model {
 extern const model_ops model_llama_ops;
 
 bool model_llama_is_stopped(void *m); /* asked by llama.cpp between two operations of a call */
+
+/* Tokens that llama.cpp's memory holds for the sequence. */
+uint32_t model_llama_memory_position(const model_llama *m, uint16_t seq);
 
 /* ---- model_llama_state.cpp: operations of model.h -------------------------------------------------------------------- */
 

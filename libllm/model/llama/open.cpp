@@ -374,8 +374,10 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     }
     m->info.shares_cells = p->kv_unified;
     m->info.mixed_calls = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
-    m->info.is_stoppable =
-        m->info.mixed_calls && gpus_of(o).empty(); /* a half-done step leaves running states spoiled */
+    /* A call that is given up spoils running states: that of one sequence can be brought back, but among several llama.cpp
+     * also moves those of others, which are not in the call. */
+    const uint32_t most = m->info.mixed_calls ? o.n_seq : 1;
+    m->info.n_stoppable = gpus_of(o).empty() ? most : 0;
 }
 
 [[noreturn]] void refuse_room(const std::string &path, const model_llama_no_room &e)

@@ -307,6 +307,15 @@ static void step(sim_model *m, const model_batch *b)
     }
 }
 
+static uint32_t n_sequences(const model_batch *b)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < b->n; i++) {
+        n += i == 0 || b->seqs[i] != b->seqs[i - 1];
+    }
+    return n;
+}
+
 model_result sim_decode(model *base, const model_batch *b)
 {
     sim_model *m = sim_of(base);
@@ -319,7 +328,7 @@ model_result sim_decode(model *base, const model_batch *b)
     if (!batch_is_valid(m, b)) {
         return MODEL_INVALID;
     }
-    assert(b->stop == NULL || base->info.is_stoppable);
+    assert(b->stop == NULL || n_sequences(b) <= base->info.n_stoppable);
     bool fails = fault_is_due(m);
     model_result result = MODEL_OK;
     if (!take_time(m, b, &deadline)) {

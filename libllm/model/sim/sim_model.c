@@ -160,6 +160,7 @@ static void identity_fill(const sim_model *m, const model_options *options, mode
 static void info_fill(sim_model *m, const model_options *options)
 {
     const sim_options *o = &m->options;
+    const bool attends_only = o->memory == LLM_MEMORY_DENSE || o->memory == LLM_MEMORY_WINDOW;
     model_info *info = &m->base.info;
     *info = (model_info){.n_ctx = context_of(o, options),
                          .n_ctx_train = (uint32_t)o->ctx,
@@ -172,8 +173,8 @@ static void info_fill(sim_model *m, const model_options *options)
                          .memory = o->memory,
                          .checkpoint = checkpoint_of(o->memory),
                          .shares_cells = !options->exact,
-                         .mixed_calls = o->memory == LLM_MEMORY_DENSE || o->memory == LLM_MEMORY_WINDOW,
-                         .is_stoppable = o->memory == LLM_MEMORY_DENSE || o->memory == LLM_MEMORY_WINDOW,
+                         .mixed_calls = attends_only,
+                         .n_stoppable = attends_only ? options->n_seq : 1,
                          .n_threads = 1,
                          .token_bytes_max = sim_token_bytes_max(),
                          .sampling_default = model_sampling_unstated()};

@@ -1,0 +1,60 @@
+/* A call that is given up leaves its sequences as they were. */
+#include <sys/mman.h>
+
+#include "model/llama/llama_model.h"
+
+namespace {
+
+constexpr uint32_t LONG_CALL_TOKENS = 32; /* fewer are read within a step or two: the copy would not pay */
+
+} // namespace
+
+model_llama_undo::model_llama_undo(model_llama *of, const model_batch *b) : m(of)
+{
+    if (!m->is_stateful()) {
+        can_undo = true;
+        return;
+    }
+    if (b->stop == nullptr || m->touched.size() > m->info.n_stoppable || b->n < LONG_CALL_TOKENS) {
+        return;
+    }
+    const uint16_t seq = m->touched[0];
+    if (m->positions[seq] == 0) {
+        can_undo = true;
+        return;
+    }
+    n_bytes = model_llama_state_bytes(m, seq, MODEL_STATE_CHECKPOINT);
+    void *at = n_bytes == 0
+                   ? MAP_FAILED
+                   : mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (at == MAP_FAILED) {
+        return;
+    }
+    state = at;
+    can_undo = model_llama_state_save(m, seq, MODEL_STATE_CHECKPOINT, state, n_bytes) == n_bytes;
+}
+
+model_llama_undo::~model_llama_undo()
+{
+    if (state != nullptr) {
+        munmap(state, n_bytes);
+    }
+}
+
+/* Attention memory keeps what earlier parts of the batch wrote: it is cut off, so that later calls find the positions they
+ * expect. */
+bool model_llama_undo::undo()
+{
+    bool is_as_before = can_undo;
+    for (const uint16_t seq : m->touched) {
+        const uint32_t k = m->positions[seq];
+        if (state != nullptr) {
+            is_as_before =
+                is_as_before && model_llama_state_load(m, seq, MODEL_STATE_CHECKPOINT, k, state, n_bytes) == MODEL_OK;
+        } else if (can_undo) {
+            llama_memory_seq_rm(m->memory, seq, static_cast<llama_pos>(k), -1);
+        }
+        is_as_before = is_as_before && model_llama_memory_position(m, seq) == k;
+    }
+    return is_as_before;
+}
