@@ -1,7 +1,7 @@
-/* test_amx.c: products with weights in the layout of AMX against the definition in double precision: every type that
- * has it, few and many rows, several sequences, rows that do not lie side by side, and any number of threads; what it
- * must leave to other kernels; and when there is room for such a layout. Rounding keeps the inputs, so the result must be
- * exact but for the order of summation.
+/* test_weights.c: products with weights in layouts of our own, that of AMX and that of weights-rows.h, against the
+ * definition in double precision: every type that has one, few and many rows, several sequences, rows that do not lie side
+ * by side, and any number of threads; what they must leave to other kernels; and when there is room for such a layout.
+ * Rounding keeps the inputs, so the result must be exact but for the order of summation.
  */
 #include <math.h>
 #include <stdint.h>
@@ -22,9 +22,10 @@ enum { CONTEXT_BYTES = 1 << 20, SCALE_BLOCK = 32, EXACT_MAX = 127, N_IN = 512, N
 static const double DIFF_MAX = 1e-5;
 static const double DIFF_MAX_HALF = 1e-3;
 
+/* The first so many of them, of each layout. */
 static const enum ggml_type TYPES[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,  GGML_TYPE_Q4_K,
                                        GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS};
-enum { N_TYPES = sizeof TYPES / sizeof *TYPES };
+enum { N_TYPES_AMX = sizeof TYPES / sizeof *TYPES, N_TYPES_ROWS = 1 };
 
 typedef enum { TIGHT, SPACED, SWAPPED } layout;
 
@@ -61,7 +62,8 @@ static const shape SHAPES[] = {
 };
 
 static ggml_backend_t processor;
-static ggml_backend_buffer_type_t amx;
+static ggml_backend_buffer_type_t layout_type; /* under test */
+static int n_types;
 static random_source source = {SEED};
 
 typedef struct problem {
@@ -85,7 +87,7 @@ static void weights_make(problem *p, enum ggml_type type, const shape *s)
     }
     p->weights_context = context_new();
     p->weights = ggml_new_tensor_2d(p->weights_context, type, s->n_in, s->n_out);
-    p->weights_buffer = ggml_backend_alloc_ctx_tensors_from_buft(p->weights_context, amx);
+    p->weights_buffer = ggml_backend_alloc_ctx_tensors_from_buft(p->weights_context, layout_type);
     void *packed = malloc(ggml_nbytes(p->weights));
     ggml_quantize_chunk(type, p->values, packed, 0, s->n_out, s->n_in, NULL);
     ggml_get_type_traits(type)->to_float(packed, p->values, n);
@@ -207,7 +209,7 @@ static int is_taken(const struct ggml_tensor *out)
 
 static void test_by_the_definition(void)
 {
-    for (int type = 0; type < N_TYPES; type++) {
+    for (int type = 0; type < n_types; type++) {
         const double most = TYPES[type] == GGML_TYPE_Q4_1 ? DIFF_MAX_HALF : DIFF_MAX;
         for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) {
             problem p;
@@ -228,7 +230,7 @@ static void test_by_the_definition(void)
 static void test_one_input(void)
 {
     const shape s = {N_IN, 32, 18, 2, 1, TIGHT};
-    for (int type = 0; type < N_TYPES; type++) {
+    for (int type = 0; type < n_types; type++) {
         problem p;
         problem_open(&p, TYPES[type], &s);
         compute(&p, 2);
@@ -247,7 +249,7 @@ static void test_the_same_bits_with_any_number_of_threads(void)
 {
     const shape shapes[] = {
         {N_IN, N_OUT, 1, 1, 1, TIGHT}, {N_IN, N_OUT, 70, 1, 1, TIGHT}, {N_IN, N_OUT, 1, 9, 1, TIGHT}};
-    for (int i = 0; i < N_TYPES * 3; i++) {
+    for (int i = 0; i < n_types * 3; i++) {
         problem p;
         problem_open(&p, TYPES[i / 3], &shapes[i % 3]);
         const size_t n_bytes = ggml_nbytes(p.out);
@@ -286,11 +288,11 @@ static void test_after_attention_by_the_same_thread(void)
     ggml_free(c);
 }
 
-/* Would AMX take the product of these weights with rows of this type? */
+/* Would the layout take the product of these weights with rows of this type? */
 static int would_take(enum ggml_type type, int64_t n_in, int64_t n_out, int64_t n_matrices, enum ggml_type rows_type)
 {
     struct ggml_context *context = context_new();
-    ggml_backend_buffer_t empty = ggml_backend_buft_alloc_buffer(amx, 0);
+    ggml_backend_buffer_t empty = ggml_backend_buft_alloc_buffer(layout_type, 0);
     struct ggml_tensor *weights = ggml_new_tensor_3d(context, type, n_in, n_out, n_matrices);
     struct ggml_tensor *rows = ggml_new_tensor_3d(context, rows_type, n_in, 4, n_matrices);
     weights->buffer = empty;
@@ -300,7 +302,7 @@ static int would_take(enum ggml_type type, int64_t n_in, int64_t n_out, int64_t 
     return answer;
 }
 
-static void test_what_others_must_do(void)
+static void test_what_others_than_amx_must_do(void)
 {
     CHECK(would_take(GGML_TYPE_Q8_0, N_IN, 64, 1, GGML_TYPE_F32));
     CHECK(!would_take(GGML_TYPE_Q8_0, N_IN, 33, 1, GGML_TYPE_F32));
@@ -314,6 +316,37 @@ static void test_what_others_must_do(void)
     CHECK(!would_take(GGML_TYPE_Q8_0, 8192, 262144, 1, GGML_TYPE_F32)); /* over 2 GiB */
 }
 
+/* Groups of sixteen weights' rows, blocks in pairs. */
+static void test_what_others_than_rows_must_do(void)
+{
+    CHECK(would_take(GGML_TYPE_Q8_0, N_IN, 48, 1, GGML_TYPE_F32));
+    CHECK(!would_take(GGML_TYPE_Q8_0, N_IN, 40, 1, GGML_TYPE_F32));
+    CHECK(!would_take(GGML_TYPE_Q8_0, N_IN + SCALE_BLOCK, 48, 1, GGML_TYPE_F32));
+    CHECK(!would_take(GGML_TYPE_Q8_0, N_IN, 48, 2, GGML_TYPE_F32));
+    CHECK(!would_take(GGML_TYPE_Q8_0, N_IN, 48, 1, GGML_TYPE_F16));
+    CHECK(would_take(GGML_TYPE_Q8_0, 8192, 262144, 1, GGML_TYPE_F32));
+}
+
+/* Whatever is beside it: the last of a task, of six, alone. */
+static void test_a_row_has_the_same_bits_among_any(void)
+{
+    enum { MANY = 101 };
+    const shape s = {N_IN, 80, MANY, 1, 1, TIGHT};
+    problem all;
+    problem_open(&all, GGML_TYPE_Q8_0, &s);
+    compute(&all, 2);
+    for (int n_rows = 1; n_rows < MANY; n_rows += 1 + n_rows / 3) {
+        struct ggml_tensor *rows = ggml_view_2d(all.context, all.in, N_IN, n_rows, all.in->nb[1], 0);
+        struct ggml_tensor *few = ggml_mul_mat(all.context, all.weights, rows);
+        ggml_backend_buffer_t buffer =
+            ggml_backend_alloc_ctx_tensors_from_buft(all.context, ggml_backend_cpu_buffer_type());
+        compute_tensor(few, 2);
+        CHECK(memcmp(few->data, all.out->data, ggml_nbytes(few)) == 0);
+        ggml_backend_buffer_free(buffer);
+    }
+    problem_close(&all);
+}
+
 /* An eighth more than the file for the copy, as much for the state. */
 static void test_a_copy_needs_room(void)
 {
@@ -325,23 +358,42 @@ static void test_a_copy_needs_room(void)
     CHECK(model_file_may_be_copied(0, 0));
 }
 
-/* NULL where this build of ggml does not use AMX. */
-static ggml_backend_buffer_type_t amx_find(void)
+/* NULL where this build of ggml does not have it. */
+static ggml_backend_buffer_type_t layout_find(const char *name)
 {
     ggml_backend_dev_t device = ggml_backend_get_device(processor);
     const ggml_backend_dev_get_extra_bufts_t extra_bufts =
         (ggml_backend_dev_get_extra_bufts_t)ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device),
                                                                               "ggml_backend_dev_get_extra_bufts");
     ggml_backend_buffer_type_t *all = extra_bufts == NULL ? NULL : extra_bufts(device);
-    while (all != NULL && *all != NULL && strcmp(ggml_backend_buft_name(*all), "AMX") != 0) {
+    while (all != NULL && *all != NULL && strcmp(ggml_backend_buft_name(*all), name) != 0) {
         all++;
     }
     return all == NULL ? NULL : *all;
 }
 
-static void test_is_used_where_it_works(void)
+static bool has_feature(const char *name)
 {
-    CHECK_INT(amx != NULL, LLM_AMX_WORKS);
+    ggml_backend_reg_t registry = ggml_backend_dev_backend_reg(ggml_backend_get_device(processor));
+    const ggml_backend_get_features_t features =
+        (ggml_backend_get_features_t)ggml_backend_reg_get_proc_address(registry, "ggml_backend_get_features");
+    const struct ggml_backend_feature *f = features(registry);
+    while (f->name != NULL && strcmp(f->name, name) != 0) {
+        f++;
+    }
+    return f->name != NULL;
+}
+
+static void test_amx_is_used_where_it_works(void)
+{
+    CHECK_INT(layout_find("AMX") != NULL, LLM_AMX_WORKS);
+}
+
+static void test_products(void)
+{
+    RUN(test_by_the_definition);
+    RUN(test_one_input);
+    RUN(test_the_same_bits_with_any_number_of_threads);
 }
 
 /* It says of every tensor that it takes it. */
@@ -355,17 +407,25 @@ int main(void)
     ggml_log_set(say_nothing, NULL);
     ggml_backend_load_all();
     processor = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
-    amx = amx_find();
     RUN(test_a_copy_needs_room);
-    RUN(test_is_used_where_it_works);
-    if (amx == NULL) {
+    RUN(test_amx_is_used_where_it_works);
+    layout_type = layout_find("AMX");
+    n_types = N_TYPES_AMX;
+    if (layout_type == NULL) {
         printf("SKIPPED: this processor has no AMX, or the compiler's does not work on it (cmake/amx_probe.cpp)\n");
     } else {
-        RUN(test_by_the_definition);
-        RUN(test_one_input);
-        RUN(test_the_same_bits_with_any_number_of_threads);
+        test_products();
         RUN(test_after_attention_by_the_same_thread);
-        RUN(test_what_others_must_do);
+        RUN(test_what_others_than_amx_must_do);
+    }
+    layout_type = layout_find("CPU_REPACK");
+    n_types = N_TYPES_ROWS;
+    if (layout_type == NULL || !has_feature("AVX512_VNNI")) {
+        printf("SKIPPED: weights-rows.h is for AVX-512 VNNI, and not in the exact build\n");
+    } else {
+        test_products();
+        RUN(test_a_row_has_the_same_bits_among_any);
+        RUN(test_what_others_than_rows_must_do);
     }
     ggml_backend_free(processor);
     return CHECK_RESULT();
