@@ -154,7 +154,8 @@ static model_result call_model(step *t)
     }
     page_gauge(t->page, LLM_COUNTER_IN_STEP, 1);
     last_words_working(name_sessions, t);
-    const bool may_stop = n_decode == 0 && t->stop != NULL && n_called <= t->model->info.n_stoppable;
+    /* beside streams it is short, and to be able to give it up may cost a copy */
+    const bool may_stop = !step_has(t, STEP_DECODE) && t->stop != NULL && n_called <= t->model->info.n_stoppable;
     t->batch.stop = may_stop ? t->stop : NULL;
     t->batch.stop_context = t->stop_context;
     t->call_began_us = session_clock_us();
