@@ -60,6 +60,18 @@ static void judge_trial(team *t, uint64_t now_us)
     start_trial(t, 0);
 }
 
+static int32_t smaller(int32_t a, int32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Of a large team one thread more is no gain that could be seen: a quarter, of cores that have nothing to do. */
+static int32_t n_more(const team *t, double n_idle_cores)
+{
+    const int32_t n = smaller(t->n_settled / 4, smaller((int32_t)n_idle_cores, t->n_most - t->n_settled));
+    return n > 1 ? n : 1;
+}
+
 /* A thread less where its core is wanted. A thread more where there may be room again: a step with one too many takes
  * several times as long, so that where nothing has room, only a guess is made now and then. */
 static void watch(team *t, double us, double share, double n_idle_cores, uint64_t now_us)
@@ -76,7 +88,7 @@ static void watch(team *t, double us, double share, double n_idle_cores, uint64_
         start_trial(t, t->n_settled - 1);
     } else if (team_is_short(t) && (has_room || now_us - t->tried_us > GUESS_US)) {
         t->is_guess = !has_room;
-        start_trial(t, t->n_settled + 1);
+        start_trial(t, t->n_settled + n_more(t, n_idle_cores));
     }
 }
 
@@ -91,6 +103,9 @@ static int is_judged(const team *t, double last_us)
 void team_learn(team *t, uint32_t n_tokens, double us, double waited_us, double n_idle_cores, uint64_t now_us)
 {
     const double share = us > 0 ? waited_us / us : 0;
+    if (t->tried_us == 0) {
+        t->tried_us = now_us; /* no guess at once */
+    }
     if (n_tokens != t->work) {
         t->work = n_tokens;
         t->usual_us = us;

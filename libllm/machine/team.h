@@ -26,7 +26,7 @@ typedef struct team {
     bool is_guess;        /* the trial: no core seems to be free for it */
 } team;
 
-/* `n_first` were the fastest when it was measured: others may have wanted the cores then. */
+/* It begins with n_first: n_most, or what was the fastest of them while others may have wanted the cores. */
 void team_open(team *t, int32_t n_most, int32_t n_first);
 
 /* Threads of the next step. */

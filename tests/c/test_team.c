@@ -10,7 +10,7 @@ typedef struct machine {
     bool is_unknown;  /* what they do */
     int32_t n_useful; /* more threads are no faster; 0: all of them are */
     uint64_t now_us;
-    uint32_t n_steps_with[9];
+    uint32_t n_steps_with[33];
 } machine;
 
 static double step_us(const machine *m, int32_t n_threads)
@@ -145,6 +145,26 @@ static void test_a_team_that_began_too_small_grows(void)
     CHECK(m.n_steps_with[4] > 800);
 }
 
+/* Nor does a large one stop where a thread more is no gain that could be seen, before the last few. */
+static void test_a_large_team_grows_by_more(void)
+{
+    machine m = {.n_cores = 32};
+    team t;
+    team_open(&t, 32, 20);
+    make_steps(&m, &t, 1, 10000);
+    CHECK(t.n_settled >= 30);
+}
+
+/* The clock counts from when the machine began. */
+static void test_no_guess_is_made_at_once(void)
+{
+    machine m = {.n_cores = 2, .n_wanted = 1, .now_us = 3600000000};
+    team t;
+    team_open(&t, 2, 1);
+    make_steps(&m, &t, 1, 100);
+    CHECK_INT(m.n_steps_with[2], 0);
+}
+
 static void test_what_was_measured_well_is_left_alone(void)
 {
     machine m = {.n_cores = 8, .n_useful = 3};
@@ -175,6 +195,8 @@ int main(void)
     RUN(test_more_are_tried_where_there_is_room);
     RUN(test_a_guess_that_is_given_up_counts);
     RUN(test_a_team_that_began_too_small_grows);
+    RUN(test_a_large_team_grows_by_more);
+    RUN(test_no_guess_is_made_at_once);
     RUN(test_what_was_measured_well_is_left_alone);
     RUN(test_one_is_the_least);
     return CHECK_RESULT();

@@ -52,12 +52,10 @@ class model_llama_threads {
     {
         team_open(&small, n, n);
     }
-    /* So many to begin with: a thread less while others want its core, a thread more where that is faster. */
-    void adapt(int32_t n)
-    {
-        team_open(&small, n_most, n);
-        is_adaptive = true;
-    }
+    /* A thread less while others want its core, and back. The n that were best since `watch`: never more, unless others
+     * wanted the cores then, too. */
+    void adapt(int32_t n);
+    void watch();
     int32_t begin(uint32_t n_tokens); /* threads of the step that comes now */
     void end(uint32_t n_tokens);      /* it went well */
 
@@ -67,9 +65,10 @@ class model_llama_threads {
     idle_cores idle{};
     int32_t n_most = 0;
     bool is_adaptive = false;
-    uint64_t begun_us = 0, begun_waited_ns = 0;
-    std::vector<int> waits; /* files that tell how long each of them waited for a core, */
-    int own_waits = -1;     /* and the caller */
+    uint64_t begun_us = 0, begun_waited_ns = 0;     /* of a step */
+    uint64_t watched_us = 0, watched_waited_ns = 0; /* since `watch` */
+    std::vector<int> waits;                         /* files that tell how long each of them waited for a core, */
+    int own_waits = -1;                             /* and the caller */
     pid_t own = 0;
 
     uint64_t all_waited_ns();

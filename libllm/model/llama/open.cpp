@@ -464,6 +464,7 @@ void warm_up(model_llama *m, const model_options &o)
     };
     bool is_working = step();
     if (is_working && o.n_threads <= 0 && !o.exact) {
+        m->threads.watch();
         m->info.n_threads = model_llama_best_size(m->info.n_threads, [&](int32_t n) {
             m->threads.set(n);
             is_working = is_working && step();

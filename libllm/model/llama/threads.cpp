@@ -19,6 +19,7 @@ constexpr uint64_t MEASURED_US = 10000; /* of each size at the start, and two st
 constexpr uint64_t LONG_US = 100000;    /* a step that takes so long has work for every core */
 constexpr double WORTH = 0.97;          /* more threads are worth it where a step takes less of what it did */
 constexpr double HOPELESS = 1.25;       /* still fewer threads will not be faster */
+constexpr double SHARE_ALONE = 0.1;     /* of the time, that threads wait for a core: beyond it, others want it */
 
 uint64_t now_us()
 {
@@ -107,6 +108,20 @@ uint64_t model_llama_threads::all_waited_ns()
         sum += waited_ns(file);
     }
     return sum;
+}
+
+void model_llama_threads::watch()
+{
+    watched_us = now_us();
+    watched_waited_ns = all_waited_ns();
+}
+
+void model_llama_threads::adapt(int32_t n)
+{
+    const double waited_us = static_cast<double>(all_waited_ns() - watched_waited_ns) / 1000;
+    const bool was_alone = waited_us < SHARE_ALONE * static_cast<double>(now_us() - watched_us);
+    team_open(&small, was_alone ? n : n_most, n);
+    is_adaptive = true;
 }
 
 int32_t model_llama_threads::begin(uint32_t n_tokens)
