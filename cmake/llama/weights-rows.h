@@ -53,9 +53,11 @@ inline void pack(void *to, const block_q8_0 *from, int64_t n_blocks, int64_t n_r
         for (int64_t b = 0; b < n_blocks; b++) {
             for (int lane = 0; lane < LANES; lane++) {
                 const block_q8_0 &block = from[(i * LANES + lane) * n_blocks + b];
-                for (int k = 0; k < BLOCK; k++) {
-                    quants[(b * STEPS + k / 4) * LANES * 4 + lane * 4 + k % 4] =
-                        static_cast<uint8_t>(block.qs[k] + 128);
+                for (int k = 0; k < STEPS; k++) {
+                    uint32_t four;
+                    memcpy(&four, block.qs + 4 * k, sizeof four);
+                    four ^= 0x80808080; /* of each byte, plus 128 */
+                    memcpy(quants + ((b * STEPS + k) * LANES + lane) * 4, &four, sizeof four);
                 }
                 scales[b * LANES + lane] = block.d;
             }

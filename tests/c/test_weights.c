@@ -316,6 +316,19 @@ static void test_what_others_than_amx_must_do(void)
     CHECK(!would_take(GGML_TYPE_Q8_0, 8192, 262144, 1, GGML_TYPE_F32)); /* over 2 GiB */
 }
 
+/* Two groups of sixteen weights' rows at a time, and one more. */
+static void test_an_odd_group(void)
+{
+    const shape shapes[] = {{N_IN, 80, 7, 1, 1, TIGHT}, {N_IN, 16, 1, 1, 1, TIGHT}, {64, 48, 200, 1, 1, TIGHT}};
+    for (int i = 0; i < 3; i++) {
+        problem p;
+        problem_open(&p, GGML_TYPE_Q8_0, &shapes[i]);
+        compute(&p, 2);
+        CHECK(difference(&p) <= DIFF_MAX);
+        problem_close(&p);
+    }
+}
+
 /* Groups of sixteen weights' rows, blocks in pairs. */
 static void test_what_others_than_rows_must_do(void)
 {
@@ -424,6 +437,7 @@ int main(void)
         printf("SKIPPED: weights-rows.h is for AVX-512 VNNI, and not in the exact build\n");
     } else {
         test_products();
+        RUN(test_an_odd_group);
         RUN(test_a_row_has_the_same_bits_among_any);
         RUN(test_what_others_than_rows_must_do);
     }
