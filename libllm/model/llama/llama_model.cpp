@@ -91,10 +91,11 @@ llama_batch batch_fill(model_llama *m, const model_batch *b)
  * running states of sequences outside the batch. */
 model_result failed(model_llama *m, bool is_stopped, model_llama_undo *before)
 {
-    if (before->undo() && is_stopped) {
+    const bool is_as_before = before->undo();
+    if (is_stopped && is_as_before) {
         return MODEL_STOPPED;
     }
-    return m->is_stateful() ? MODEL_FAILED_ALL : MODEL_FAILED_BATCH;
+    return m->is_stateful() && !is_as_before ? MODEL_FAILED_ALL : MODEL_FAILED_BATCH;
 }
 
 model_result finished(model_llama *m, uint32_t n)
