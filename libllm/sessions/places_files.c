@@ -39,29 +39,32 @@ static state_part part_of(const checkpoint *c)
                         .held = c->held};
 }
 
-/* The longest first. Just behind another one a checkpoint saves few tokens and takes as many bytes: only the longest is
- * written nevertheless, for it may be asked again, and what stands alone. */
+/* The longest first. Just behind another one a checkpoint saves few tokens and takes as many bytes. What stands alone is
+ * written nevertheless, and the end of the last prompt, which may be asked again: where there are logits. */
 static void choose_written(checkpoint *const *matching, uint32_t n, bool *is_written)
 {
-    uint32_t last_k = 0;
+    uint32_t last_k = 0, last_end = 0;
+    while (last_end < n && matching[last_end]->n_logits == 0) {
+        last_end++;
+    }
     for (uint32_t i = n; i-- > 0;) {
         const checkpoint *c = matching[i];
-        is_written[i] = i == 0 || c->is_whole || c->k - last_k > CUTS_NEAR_TOKENS;
+        is_written[i] = i == last_end || c->is_whole || c->k - last_k > CUTS_NEAR_TOKENS;
         last_k = is_written[i] ? c->k : last_k;
     }
 }
 
 void places_describe_state(places *p, const session *s, blob *state, uint32_t k, state_file *out)
 {
+    enum { MATCHING_MAX = 2 * SNAPSHOT_PARTS_MAX }; /* half of them may lie just behind others */
     const int32_t *tokens = session_tokens(s);
     *out = (state_file){.k = k, .hash = token_hash_of(0, tokens, k)};
     add_part(p, out, &(state_part){.k = k, .is_whole = true, .n_state_bytes = state->n_bytes, .held = state});
-    checkpoint *matching[SNAPSHOT_PARTS_MAX - 1];
-    const uint32_t n =
-        checkpoint_match(p->ground.checkpoints, s->owner, tokens, k, k, matching, SNAPSHOT_PARTS_MAX - 1);
-    bool is_written[SNAPSHOT_PARTS_MAX - 1];
+    checkpoint *matching[MATCHING_MAX];
+    bool is_written[MATCHING_MAX];
+    const uint32_t n = checkpoint_match(p->ground.checkpoints, s->owner, tokens, k, k, matching, MATCHING_MAX);
     choose_written(matching, n, is_written);
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n && out->n_parts < SNAPSHOT_PARTS_MAX; i++) {
         const state_part part = part_of(matching[i]);
         if (is_written[i] && part.held->n_bytes <= ledger_room(p->ground.ledger)) {
             add_part(p, out, &part);

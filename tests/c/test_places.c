@@ -381,12 +381,13 @@ static void test_a_new_name_outlives_a_restart(void)
     remove_directory(directory);
 }
 
-/* A prompt of so many tokens, the last few of them what a template ends it with. */
+/* A prompt of so many tokens, the last few of them what a template ends it with, and an answer with states of its own. */
 static uint32_t reused_of_templated(driver *d, uint32_t n_prompt)
 {
     const int32_t boundary = (int32_t)n_prompt - 6;
     generate_call call = call_of("it", 1);
     call.n_prompt = n_prompt;
+    call.max_tokens = 700;
     call.boundaries = &boundary;
     call.n_boundaries = 1;
     return driver_wait(d, driver_generate(d, &call))->n_reused;
