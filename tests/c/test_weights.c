@@ -1,6 +1,7 @@
 /* test_weights.c: products with weights in layouts of our own, that of AMX and that of weights-rows.h, against the
  * definition in double precision: every type that has one, few and many rows, several sequences, rows that do not lie side
- * by side, and any number of threads; what they must leave to other kernels; and when there is room for such a layout.
+ * by side, and any number of threads; what they must leave to other kernels; when there is room for such a layout, and that
+ * many rows lie in it as few do.
  * Rounding keeps the inputs, so the result must be exact but for the order of summation.
  */
 #include <math.h>
@@ -288,6 +289,18 @@ static void test_after_attention_by_the_same_thread(void)
     ggml_free(c);
 }
 
+static bool has_feature(const char *name)
+{
+    ggml_backend_reg_t registry = ggml_backend_dev_backend_reg(ggml_backend_get_device(processor));
+    const ggml_backend_get_features_t features =
+        (ggml_backend_get_features_t)ggml_backend_reg_get_proc_address(registry, "ggml_backend_get_features");
+    const struct ggml_backend_feature *f = features(registry);
+    while (f->name != NULL && strcmp(f->name, name) != 0) {
+        f++;
+    }
+    return f->name != NULL;
+}
+
 /* Would the layout take the product of these weights with rows of this type? */
 static int would_take(enum ggml_type type, int64_t n_in, int64_t n_out, int64_t n_matrices, enum ggml_type rows_type)
 {
@@ -360,6 +373,55 @@ static void test_a_row_has_the_same_bits_among_any(void)
     problem_close(&all);
 }
 
+/* Rows as they are in a file, whatever they say. */
+static uint8_t *packed_rows(enum ggml_type type, int64_t n_rows)
+{
+    const size_t n_bytes = ggml_row_size(type, N_IN) * (size_t)n_rows;
+    uint8_t *packed = malloc(n_bytes);
+    for (size_t i = 0; i < n_bytes; i++) {
+        packed[i] = (uint8_t)random_below(&source, 256);
+    }
+    return packed;
+}
+
+/* As they lie in the layout, in `out`. */
+static void lay_out(enum ggml_type type, const uint8_t *packed, int64_t n_rows, uint8_t *out)
+{
+    struct ggml_context *context = context_new();
+    struct ggml_tensor *weights = ggml_new_tensor_2d(context, type, N_IN, n_rows);
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(context, layout_type);
+    ggml_backend_tensor_set(weights, packed, 0, ggml_nbytes(weights));
+    memcpy(out, weights->data, ggml_nbytes(weights));
+    ggml_backend_buffer_free(buffer);
+    ggml_free(context);
+}
+
+/* Several threads do it, a part of the rows each: it must lie as if few rows had been all. */
+static void test_many_rows_are_laid_out_as_few_are(void)
+{
+    enum { FEW = 64, MANY = 140 * FEW + 16 };
+    int n_tried = 0;
+    for (int t = 0; t < N_TYPES_AMX; t++) {
+        if (!would_take(TYPES[t], N_IN, MANY, 1, GGML_TYPE_F32)) {
+            continue;
+        }
+        uint8_t *packed = packed_rows(TYPES[t], MANY);
+        const size_t row_bytes = ggml_row_size(TYPES[t], N_IN);
+        uint8_t *many = malloc(row_bytes * MANY), *few = malloc(row_bytes * FEW);
+        lay_out(TYPES[t], packed, MANY, many);
+        for (int64_t i = 0; i < MANY; i += FEW) {
+            const int64_t n = i + FEW <= MANY ? FEW : MANY - i;
+            lay_out(TYPES[t], packed + (size_t)i * row_bytes, n, few);
+            CHECK(memcmp(many + (size_t)i * row_bytes, few, (size_t)n * row_bytes) == 0);
+        }
+        free(few);
+        free(many);
+        free(packed);
+        n_tried++;
+    }
+    CHECK(n_tried > 0 || !has_feature("AVX2"));
+}
+
 /* An eighth more than the file for the copy, as much for the state. */
 static void test_a_copy_needs_room(void)
 {
@@ -383,18 +445,6 @@ static ggml_backend_buffer_type_t layout_find(const char *name)
         all++;
     }
     return all == NULL ? NULL : *all;
-}
-
-static bool has_feature(const char *name)
-{
-    ggml_backend_reg_t registry = ggml_backend_dev_backend_reg(ggml_backend_get_device(processor));
-    const ggml_backend_get_features_t features =
-        (ggml_backend_get_features_t)ggml_backend_reg_get_proc_address(registry, "ggml_backend_get_features");
-    const struct ggml_backend_feature *f = features(registry);
-    while (f->name != NULL && strcmp(f->name, name) != 0) {
-        f++;
-    }
-    return f->name != NULL;
 }
 
 static void test_amx_is_used_where_it_works(void)
@@ -433,6 +483,9 @@ int main(void)
     }
     layout_type = layout_find("CPU_REPACK");
     n_types = N_TYPES_ROWS;
+    if (layout_type != NULL) {
+        RUN(test_many_rows_are_laid_out_as_few_are);
+    }
     if (layout_type == NULL || !has_feature("AVX512_VNNI")) {
         printf("SKIPPED: weights-rows.h is for AVX-512 VNNI, and not in the exact build\n");
     } else {
