@@ -239,11 +239,11 @@ struct model_llama_no_room : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/* Largest pool within the budget for `params` (whose n_ctx is the one wished for) that is not below n_ctx_min. Throws
- * model_llama_no_room, or std::runtime_error when llama.cpp makes no such context (its log says why). Not for concurrent
- * use. */
+/* On a device, where all cells take memory at once: the largest pool that the budget pays for, of at most params.n_ctx
+ * cells, and with one sequence's wish.n_ctx at least where that is asked for. Throws model_llama_no_room, or
+ * std::runtime_error when llama.cpp makes no such context (its log says why). Not for concurrent use. */
 model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
-                                         const llama_context_params &params, uint32_t n_ctx_min, uint64_t budget);
+                                         const llama_context_params &params, const model_llama_wish &wish);
 
 /* On the host, where cells take memory when they are used. Throws as model_llama_cells_plan; with the option to change in
  * the text when one sequence alone would exceed the budget. */

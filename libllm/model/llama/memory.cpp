@@ -81,13 +81,36 @@ uint32_t cells_within(uint64_t budget, uint32_t n_low, uint64_t bytes_low, uint3
     return std::max(n_low, static_cast<uint32_t>(n) / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP);
 }
 
-/* Not even the smallest pool: better a sentence at start than the kernel's OOM killer later. */
-void check_fits(const measure &smallest)
+/* `shares` count where there is no budget. */
+bool is_paid(const measure &m, uint64_t budget, const std::vector<uint64_t> &shares)
 {
-    for (size_t i = 0; i < smallest.size(); i++) {
-        const bool is_host = i + 1 == smallest.size();
-        const common_device_memory_data &device = smallest[i];
-        const uint64_t available = free_of(smallest, i);
+    bool is = budget == 0 || state_bytes(m) <= budget;
+    for (size_t i = 0; i < m.size() && budget == 0; i++) {
+        is = is && m[i].context <= shares[i];
+    }
+    return is;
+}
+
+uint32_t cells_paid(uint64_t budget, const std::vector<uint64_t> &shares, uint32_t n_low, const measure &low,
+                    uint32_t n_high, const measure &high)
+{
+    if (budget != 0) {
+        return cells_within(budget, n_low, state_bytes(low), n_high, state_bytes(high));
+    }
+    uint32_t n = n_high;
+    for (size_t i = 0; i < low.size(); i++) {
+        n = std::min(n, cells_within(shares[i], n_low, low[i].context, n_high, high[i].context));
+    }
+    return n;
+}
+
+/* Better a sentence at start than the kernel's OOM killer later. */
+void check_fits(const measure &chosen)
+{
+    for (size_t i = 0; i < chosen.size(); i++) {
+        const bool is_host = i + 1 == chosen.size();
+        const common_device_memory_data &device = chosen[i];
+        const uint64_t available = free_of(chosen, i);
         const uint64_t needed = device.context + device.compute;
         if (device.context > 0 && needed > available) {
             char text[192];
@@ -309,28 +332,31 @@ int32_t model_llama_cores()
 }
 
 model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
-                                         const llama_context_params &params, uint32_t n_ctx_min, uint64_t budget)
+                                         const llama_context_params &params, const model_llama_wish &wish)
 {
-    const measure wished = measure_at(path, weights, params, params.n_ctx);
-    const std::vector<uint64_t> budgets = budgets_of(wished);
-    bool is_enough = budget == 0 || state_bytes(wished) <= budget;
-    for (size_t i = 0; i < wished.size() && is_enough && budget == 0; i++) {
-        is_enough = wished[i].context <= budgets[i];
-    }
-    if (is_enough) {
-        check_fits(wished);
-        return {params.n_ctx, state_bytes(wished)};
-    }
-    const measure smallest = measure_at(path, weights, params, n_ctx_min);
-    check_fits(smallest);
+    const auto at = [&](uint32_t n_cells) { return measure_at(path, weights, params, n_cells); };
     uint32_t n = params.n_ctx;
-    if (budget != 0) {
-        n = cells_within(budget, n_ctx_min, state_bytes(smallest), params.n_ctx, state_bytes(wished));
+    measure chosen = at(n);
+    const std::vector<uint64_t> shares = budgets_of(chosen);
+    if (!is_paid(chosen, wish.budget, shares)) {
+        const uint32_t one = model_llama_padded(wish.n_ctx);
+        const uint32_t n_least = wish.is_asked ? one : std::min(one, MODEL_LLAMA_CELLS_STEP);
+        const measure least = at(n_least);
+        const bool is_least_paid = is_paid(least, wish.budget, shares);
+        if (!is_least_paid && wish.budget != 0) {
+            no_room("%u tokens (--ctx-size) take %llu MiB, but --kv-memory is %llu MiB", n_least,
+                    mib(state_bytes(least)), mib(wish.budget));
+        }
+        /* With a window the bytes do not grow in a straight line. */
+        while (n > n_least && !is_paid(chosen, wish.budget, shares)) {
+            const uint32_t n_paid =
+                is_least_paid ? cells_paid(wish.budget, shares, n_least, least, n, chosen) : n_least;
+            n = std::max(n_least, std::min(n_paid, n - MODEL_LLAMA_CELLS_STEP));
+            chosen = at(n);
+        }
     }
-    for (size_t i = 0; i < wished.size() && budget == 0; i++) {
-        n = std::min(n, cells_within(budgets[i], n_ctx_min, smallest[i].context, params.n_ctx, wished[i].context));
-    }
-    return {n, state_bytes(measure_at(path, weights, params, n))};
+    check_fits(chosen);
+    return {n, state_bytes(chosen)};
 }
 
 uint32_t model_llama_text_plan(const char *path, const llama_model_params &weights, llama_context_params params,

@@ -341,22 +341,29 @@ llama_context_params context_params(const model_llama *m, const model_options &o
     return p;
 }
 
+model_llama_wish wish_of(const model_llama *m, const model_options &o)
+{
+    return {m->info.n_ctx, o.n_ctx != 0, m->info.n_window, o.kv_bytes_max};
+}
+
 /* Cells in a device's memory: all of it is taken at once. */
 void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
 {
-    const model_llama_cells cells =
-        model_llama_cells_plan(o.path, weights_params(m, o), *p, model_llama_padded(m->info.n_ctx), o.kv_bytes_max);
+    const bool has_cells = m->info.memory != LLM_MEMORY_RECURRENT;
+    const model_llama_wish wish = wish_of(m, o);
+    const model_llama_cells cells = model_llama_cells_plan(o.path, weights_params(m, o), *p, wish);
     p->n_ctx = cells.n_ctx;
-    m->info.n_cells = m->info.memory == LLM_MEMORY_RECURRENT ? UINT32_MAX : cells.n_ctx;
+    m->info.n_ctx = has_cells ? std::min(m->info.n_ctx, cells.n_ctx) : m->info.n_ctx;
+    m->info.n_cells = has_cells ? cells.n_ctx : UINT32_MAX;
     m->info.state_bytes = cells.state_bytes;
-    m->cost.token_bytes = m->info.memory == LLM_MEMORY_RECURRENT ? 0 : cells.state_bytes / cells.n_ctx;
+    m->cost.token_bytes = has_cells ? cells.state_bytes / cells.n_ctx : 0;
 }
 
 /* Cells in host memory: they are addresses, and take memory as they are used. */
 void size_reserve(model_llama *m, const model_options &o, llama_context_params *p)
 {
-    const model_llama_wish wish = {m->info.n_ctx, o.n_ctx != 0, m->info.n_window, o.kv_bytes_max};
-    const model_llama_reserve reserve = model_llama_reserve_plan(o.path, weights_params(m, o), m->weights, *p, wish);
+    const model_llama_reserve reserve =
+        model_llama_reserve_plan(o.path, weights_params(m, o), m->weights, *p, wish_of(m, o));
     m->cost = reserve.cost;
     m->info.n_ctx = reserve.n_ctx;
     m->info.state_bytes = reserve.budget;
