@@ -15,6 +15,9 @@ Row = dict[str, str]
 
 COLOURS = ("#1f6feb", "#d29922", "#8b949e", "#a371f7", "#3fb950")
 PANEL_INCHES = (7.0, 2.6)
+CASES_FLAT = 8
+"""With more of them in a panel their names would overlap: they are steep, and take more height."""
+NAMES_INCHES = 1.2
 
 
 def panels(rows: list[Row]) -> dict[str, dict[str, dict[str, Row]]]:
@@ -32,6 +35,8 @@ def draw(rows: list[Row], title: str, path: Path) -> None:
     pyplot = _pyplot()
     drawn = panels(rows)
     width, height = PANEL_INCHES
+    if any(len(by_case) > CASES_FLAT for sides in drawn.values() for by_case in sides.values()):
+        height += NAMES_INCHES
     figure, axes = pyplot.subplots(len(drawn), 1, figsize=(width, height * len(drawn)), squeeze=False)
     for axis, (name, sides) in zip(axes[:, 0], drawn.items(), strict=True):
         _panel(axis, name, sides)
@@ -54,7 +59,10 @@ def _panel(axis: Any, name: str, sides: dict[str, dict[str, Row]]) -> None:
         ]
         colour = COLOURS[number % len(COLOURS)]
         axis.bar(at, medians, width, yerr=errors, label=side, color=colour, error_kw={"elinewidth": 0.8})
-    axis.set_xticks(range(len(cases)), cases, fontsize=7, rotation=12 if len(cases) > 3 else 0)
+    if len(cases) > CASES_FLAT:
+        axis.set_xticks(range(len(cases)), cases, fontsize=7, rotation=40, ha="right", rotation_mode="anchor")
+    else:
+        axis.set_xticks(range(len(cases)), cases, fontsize=7, rotation=12 if len(cases) > 3 else 0)
     axis.set_title(name, fontsize=9, loc="left")
     axis.legend(fontsize=7)
     axis.spines[["top", "right"]].set_visible(False)
