@@ -280,7 +280,7 @@ run_c_tests() {
             continue
         fi
         log=$LOGS/$(basename "$directory")-$(basename "$program").log
-        if (cd "$ROOT" && LLMD_TEST_MODELS=$BUILD/models timeout 300 "$@" "$program") >"$log" 2>&1; then
+        if (cd "$ROOT" && LLMD_TEST_MODELS=$BUILD/models timeout "${C_TEST_SECONDS:-300}" "$@" "$program") >"$log" 2>&1; then
             passed=$((passed + 1))
             say "  passed: $(basename "$program") ($(basename "$directory"))"
         else
@@ -299,7 +299,8 @@ DEVICE_TESTS=(test_model_llama test_model_llama_state test_model_llama_mixed)
 run_device_tests() {
     local -a only
     read -r -d '' -a only < <(printf -- '--only %s\n' "${DEVICE_TESTS[@]}") || true
-    LLMD_TEST_DEVICE=$2 run_c_tests "$1" "${only[@]}"
+    # a device of software takes minutes to compile its shaders, for each program and class
+    C_TEST_SECONDS=1800 LLMD_TEST_DEVICE=$2 run_c_tests "$1" "${only[@]}"
 }
 
 sanitizer_build() {
