@@ -406,7 +406,7 @@ verb_test_vulkan() {
     VK_DRIVER_FILES=$(vulkan_lavapipe)
     VK_ICD_FILENAMES=$VK_DRIVER_FILES # its name before Vulkan 1.3.207
     run_device_tests "$BUILD/vulkan" llvmpipe
-    in_root "$PYTHON_ENV/bin/python" -m pytest tests/live -k 'not to_the_bit' "$@"
+    in_root "$PYTHON_ENV/bin/python" -m pytest tests/live -k 'not to_the_bit' --timeout 900 "$@"
 }
 
 prepare_vulkan() {

@@ -7,9 +7,10 @@ import subprocess
 import sys
 
 from tests.live.models import MODELS, ROOT, model_path
+from tests.storm.engine import DEVICE
 
-CLOSE = 0.001
-"""Radians, and lengths. Measured: 0.0000001 and 0.00001."""
+CLOSE = 0.005 if DEVICE else 0.001
+"""Radians, and lengths. Measured: 0.0000001 and 0.00001; 0.0012 on a device, which computes in half precision, too."""
 
 
 def test_embeddings_agree_with_logits() -> None:

@@ -14,12 +14,14 @@ import pytest
 from tests.live.daemon import DEADLINE_S, Daemons, Process
 from tests.live.encoder import FloatArray, encoder
 from tests.live.models import model_path
+from tests.storm.engine import DEVICE
 
 NAMES = ("bert", "nomic-bert", "modern-bert")
-CLOSE = 0.002
-"""Between vectors of length 1: keys, values and GELU are rounded to 16 bits. Measured: 0.001."""
-SAME = 0.0005
-"""Beside others and alone: only rounding differs. Measured: 0.0002."""
+CLOSE = 0.005 if DEVICE else 0.002
+"""Between vectors of length 1: keys, values and GELU are rounded to 16 bits. Measured: 0.001; 0.0025 on a device, which
+rounds more."""
+SAME = 0.002 if DEVICE else 0.0005
+"""Beside others and alone: only rounding differs. Measured: 0.0002, 0.001 on a device."""
 N_CTX = 512
 TEXTS = (
     "hello",
