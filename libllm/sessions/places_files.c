@@ -24,6 +24,8 @@ bool places_describe(const session *s, session_file *out)
     return true;
 }
 
+enum { MATCHING_MAX = 2 * SNAPSHOT_PARTS_MAX }; /* half of them may lie just behind others */
+
 static void add_part(places *p, state_file *out, const state_part *part)
 {
     ledger_hold(p->ground.ledger, LEDGER_IN_FLIGHT, part->held);
@@ -39,37 +41,49 @@ static state_part part_of(const checkpoint *c)
                         .held = c->held};
 }
 
-/* The longest first. Just behind another one a checkpoint saves few tokens and takes as many bytes. What stands alone is
- * written nevertheless, and the end of the last prompt, which may be asked again: where there are logits. */
-static void choose_written(checkpoint *const *matching, uint32_t n, bool *is_written)
+static void add_checkpoint(places *p, state_file *out, const checkpoint *c)
 {
-    uint32_t last_k = 0, last_end = 0;
-    while (last_end < n && matching[last_end]->n_logits == 0) {
+    const state_part part = part_of(c);
+    if (out->n_parts < SNAPSHOT_PARTS_MAX && part.held->n_bytes <= ledger_room(p->ground.ledger)) {
+        add_part(p, out, &part);
+    }
+}
+
+/* The longest first. The end of the last prompt may be asked again: where there are logits. Before all others, it has room
+ * whatever the answer left. Just behind another one a checkpoint saves few tokens and takes as many bytes: of the others only
+ * those are written that are farther from the one before, or stand alone. */
+static void add_checkpoints(places *p, state_file *out, checkpoint *const *longest_first, uint32_t n)
+{
+    uint32_t last_end = 0;
+    while (last_end < n && longest_first[last_end]->n_logits == 0) {
         last_end++;
     }
+    if (last_end < n) {
+        add_checkpoint(p, out, longest_first[last_end]);
+    }
+    uint32_t n_written = 0, last_k = 0;
+    const checkpoint *written[MATCHING_MAX];
     for (uint32_t i = n; i-- > 0;) {
-        const checkpoint *c = matching[i];
-        is_written[i] = i == last_end || c->is_whole || c->k - last_k > CUTS_NEAR_TOKENS;
-        last_k = is_written[i] ? c->k : last_k;
+        const checkpoint *c = longest_first[i];
+        if (i == last_end || c->is_whole || c->k - last_k > CUTS_NEAR_TOKENS) {
+            last_k = c->k;
+            written[n_written] = c;
+            n_written += i != last_end;
+        }
+    }
+    while (n_written-- > 0) {
+        add_checkpoint(p, out, written[n_written]);
     }
 }
 
 void places_describe_state(places *p, const session *s, blob *state, uint32_t k, state_file *out)
 {
-    enum { MATCHING_MAX = 2 * SNAPSHOT_PARTS_MAX }; /* half of them may lie just behind others */
     const int32_t *tokens = session_tokens(s);
     *out = (state_file){.k = k, .hash = token_hash_of(0, tokens, k)};
     add_part(p, out, &(state_part){.k = k, .is_whole = true, .n_state_bytes = state->n_bytes, .held = state});
     checkpoint *matching[MATCHING_MAX];
-    bool is_written[MATCHING_MAX];
     const uint32_t n = checkpoint_match(p->ground.checkpoints, s->owner, tokens, k, k, matching, MATCHING_MAX);
-    choose_written(matching, n, is_written);
-    for (uint32_t i = 0; i < n && out->n_parts < SNAPSHOT_PARTS_MAX; i++) {
-        const state_part part = part_of(matching[i]);
-        if (is_written[i] && part.held->n_bytes <= ledger_room(p->ground.ledger)) {
-            add_part(p, out, &part);
-        }
-    }
+    add_checkpoints(p, out, matching, n);
 }
 
 bool places_may_write(const places *p, size_t n_bytes)
