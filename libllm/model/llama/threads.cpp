@@ -19,7 +19,7 @@ constexpr uint64_t MEASURED_US = 10000; /* of each size at the start, and two st
 constexpr uint64_t LONG_US = 100000;    /* a step that takes so long has work for every core */
 constexpr double WORTH = 0.97;          /* more threads are worth it where a step takes less of what it did */
 constexpr double HOPELESS = 1.25;       /* still fewer threads will not be faster */
-constexpr double SHARE_ALONE = 0.1;     /* of the time, that threads wait for a core: beyond it, others want it */
+constexpr double SHARE_ALONE = 0.03;    /* of the time, that threads wait for a core: beyond it, others want it */
 
 uint64_t now_us()
 {
@@ -118,8 +118,9 @@ void model_llama_threads::watch()
 
 void model_llama_threads::adapt(int32_t n)
 {
-    const double waited_us = static_cast<double>(all_waited_ns() - watched_waited_ns) / 1000;
-    const bool was_alone = waited_us < SHARE_ALONE * static_cast<double>(now_us() - watched_us);
+    const uint64_t ever_ns = all_waited_ns(); /* 0: nobody can say */
+    const double waited_us = static_cast<double>(ever_ns - watched_waited_ns) / 1000;
+    const bool was_alone = ever_ns > 0 && waited_us < SHARE_ALONE * static_cast<double>(now_us() - watched_us);
     team_open(&small, was_alone ? n : n_most, n);
     is_adaptive = true;
 }
