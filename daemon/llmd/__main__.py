@@ -277,9 +277,10 @@ def _announce(state: State, listeners: Listeners) -> None:
 
 
 def _warn_of_short_context(state: State) -> None:
-    """Nobody asked for it, and agents fill it."""
+    """Nobody asked for it, and agents fill it. That a GPU's default is shorter is documented."""
     info = state.engine.info
-    if state.config.ctx_size == 0 and info.n_ctx < info.n_ctx_train and info.backend in ("CPU", "sim"):
+    is_told = info.backend in ("CPU", "sim") or info.kv_bytes_short > 0
+    if state.config.ctx_size == 0 and info.n_ctx < info.n_ctx_train and is_told:
         cause = "--kv-memory pays for no more" if info.kv_bytes_short else "--ctx-size may ask for more"
         holder = "a text to embed" if info.only_embeds else "a session"
         log.warning("%s holds %d tokens, the model was trained for %d: %s", holder, info.n_ctx, info.n_ctx_train, cause)

@@ -301,13 +301,28 @@ static uint64_t whole_bytes(uint32_t n_ctx)
     return n_bytes;
 }
 
+/* The least budget that one sequence of N_CTX tokens can be opened within, in parts of what all take. */
+static uint64_t least_bytes(uint64_t whole)
+{
+    enum { PARTS = 32 };
+    char error[512];
+    for (int i = 1; i < PARTS; i++) {
+        model *m = opened_within(N_CTX, whole * (uint64_t)i / PARTS, error, sizeof error);
+        if (m != NULL) {
+            m->ops->close(m);
+            return whole * (uint64_t)i / PARTS;
+        }
+    }
+    return whole;
+}
+
 /* What one sequence of N_CTX tokens takes, and some of the last tokens of the others where these cost more. */
 static uint64_t bytes_of_one(void)
 {
     const uint64_t whole = whole_bytes(N_CTX);
     switch (current->memory) {
     case LLM_MEMORY_DENSE: return whole / N_SEQ;
-    case LLM_MEMORY_WINDOW: return whole * 2 / 5;
+    case LLM_MEMORY_WINDOW: return device != NULL ? least_bytes(whole) : whole * 2 / 5;
     default: return whole - (N_SEQ - 1) * (whole - whole_bytes(N_CTX / 2)) / (N_SEQ / 2);
     }
 }

@@ -239,7 +239,7 @@ struct model_llama_no_room : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/* On a device, where all cells take memory at once: the largest pool that the budget pays for, of at most params.n_ctx
+/* On a device, where all cells take memory at once: about the largest pool that the budget pays for, of at most params.n_ctx
  * cells, and with one sequence's wish.n_ctx at least where that is asked for. Throws model_llama_no_room, or
  * std::runtime_error when llama.cpp makes no such context (its log says why). Not for concurrent use. */
 model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,

@@ -67,41 +67,34 @@ std::vector<uint64_t> budgets_of(const measure &m)
     return out;
 }
 
-/* Cells between the two measured sizes that `budget` pays for; bytes grow in a straight line. */
-uint32_t cells_within(uint64_t budget, uint32_t n_low, uint64_t bytes_low, uint32_t n_high, uint64_t bytes_high)
-{
-    if (bytes_high <= budget || bytes_high <= bytes_low) {
-        return n_high;
-    }
-    if (budget <= bytes_low) {
-        return n_low;
-    }
-    const double per_cell = static_cast<double>(bytes_high - bytes_low) / (n_high - n_low);
-    const double n = n_low + static_cast<double>(budget - bytes_low) / per_cell;
-    return std::max(n_low, static_cast<uint32_t>(n) / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP);
-}
-
-/* `shares` count where there is no budget. */
-bool is_paid(const measure &m, uint64_t budget, const std::vector<uint64_t> &shares)
-{
-    bool is = budget == 0 || state_bytes(m) <= budget;
-    for (size_t i = 0; i < m.size() && budget == 0; i++) {
-        is = is && m[i].context <= shares[i];
-    }
-    return is;
-}
-
-uint32_t cells_paid(uint64_t budget, const std::vector<uint64_t> &shares, uint32_t n_low, const measure &low,
-                    uint32_t n_high, const measure &high)
+/* How many bytes too large it is, less than none where it is not: for the budget, or without one for each device. */
+std::vector<double> excess_of(const measure &m, uint64_t budget)
 {
     if (budget != 0) {
-        return cells_within(budget, n_low, state_bytes(low), n_high, state_bytes(high));
+        return {static_cast<double>(state_bytes(m)) - static_cast<double>(budget)};
     }
-    uint32_t n = n_high;
+    std::vector<double> out;
+    const std::vector<uint64_t> budgets = budgets_of(m);
+    for (size_t i = 0; i < m.size(); i++) {
+        out.push_back(static_cast<double>(m[i].context) - static_cast<double>(budgets[i]));
+    }
+    return out;
+}
+
+bool is_paid(const std::vector<double> &excess)
+{
+    return *std::max_element(excess.begin(), excess.end()) <= 0;
+}
+
+/* Between what is paid for and what is not: the cells where nothing is left, if all grows in a straight line. */
+uint32_t cells_paid(uint32_t n_low, const std::vector<double> &low, uint32_t n_high, const std::vector<double> &high)
+{
+    const double range = n_high - n_low;
+    double n = range;
     for (size_t i = 0; i < low.size(); i++) {
-        n = std::min(n, cells_within(shares[i], n_low, low[i].context, n_high, high[i].context));
+        n = high[i] > 0 ? std::min(n, range * -low[i] / (high[i] - low[i])) : n;
     }
-    return n;
+    return n_low + static_cast<uint32_t>(n) / MODEL_LLAMA_CELLS_STEP * MODEL_LLAMA_CELLS_STEP;
 }
 
 /* Better a sentence at start than the kernel's OOM killer later. */
@@ -114,7 +107,7 @@ void check_fits(const measure &chosen)
         const uint64_t needed = device.context + device.compute;
         if (device.context > 0 && needed > available) {
             char text[192];
-            snprintf(text, sizeof text, "the state of one session needs %llu MiB of %s memory, but %llu MiB are free",
+            snprintf(text, sizeof text, "the sessions' state needs %llu MiB of %s memory, but %llu MiB are free",
                      static_cast<unsigned long long>(needed >> 20), is_host ? "host" : "device",
                      static_cast<unsigned long long>(available >> 20));
             throw model_llama_no_room(text);
@@ -337,22 +330,26 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
     const auto at = [&](uint32_t n_cells) { return measure_at(path, weights, params, n_cells); };
     uint32_t n = params.n_ctx;
     measure chosen = at(n);
-    const std::vector<uint64_t> shares = budgets_of(chosen);
-    if (!is_paid(chosen, wish.budget, shares)) {
+    std::vector<double> excess = excess_of(chosen, wish.budget);
+    if (!is_paid(excess)) {
         const uint32_t one = model_llama_padded(wish.n_ctx);
         const uint32_t n_least = wish.is_asked ? one : std::min(one, MODEL_LLAMA_CELLS_STEP);
         const measure least = at(n_least);
-        const bool is_least_paid = is_paid(least, wish.budget, shares);
-        if (!is_least_paid && wish.budget != 0) {
-            no_room("%u tokens (--ctx-size) take %llu MiB, but --kv-memory is %llu MiB", n_least,
-                    mib(state_bytes(least)), mib(wish.budget));
+        const std::vector<double> least_excess = excess_of(least, wish.budget);
+        if (!is_paid(least_excess) && wish.budget != 0) {
+            no_room("%u places (--max-sessions, --scratch-sessions) with %u tokens (--ctx-size) between them take %llu "
+                    "MiB, but --kv-memory is %llu MiB",
+                    params.n_seq_max, n_least, mib(state_bytes(least)), mib(wish.budget));
         }
-        /* With a window the bytes do not grow in a straight line. */
-        while (n > n_least && !is_paid(chosen, wish.budget, shares)) {
-            const uint32_t n_paid =
-                is_least_paid ? cells_paid(wish.budget, shares, n_least, least, n, chosen) : n_least;
-            n = std::max(n_least, std::min(n_paid, n - MODEL_LLAMA_CELLS_STEP));
+        /* Windows do not grow in a straight line: fewer and fewer, sooner and sooner. */
+        for (uint32_t fewer = MODEL_LLAMA_CELLS_STEP; is_paid(least_excess) && !is_paid(excess); fewer *= 2) {
+            n = std::min(cells_paid(n_least, least_excess, n, excess), n - std::min(fewer, n - n_least));
             chosen = at(n);
+            excess = excess_of(chosen, wish.budget);
+        }
+        if (!is_paid(excess)) { /* more than its share, but it may fit */
+            n = n_least;
+            chosen = least;
         }
     }
     check_fits(chosen);
