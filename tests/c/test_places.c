@@ -408,6 +408,24 @@ static void test_files_leave_out_what_saves_few_tokens(void)
     remove_directory(directory);
 }
 
+/* An answer with more states than a file has parts leaves out none of them sooner than the end of its prompt. */
+static void test_files_have_the_end_of_the_prompt_whatever_the_answer(void)
+{
+    const char *directory = new_directory();
+    const llm_engine_options options = {
+        .model = "sim:hybrid,length=0,ctx=65536", .n_sessions = 2, .n_ctx = 32768, .state_dir = directory};
+    generate_call call = call_of("it", 1);
+    call.max_tokens = 20000;
+    driver *d = driver_open(&options);
+    CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+    call.max_tokens = 1;
+    d = driver_open(&options);
+    CHECK_INT(driver_wait(d, driver_generate(d, &call))->n_reused, LONG);
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
+}
+
 static void test_what_was_reset_or_closed_stays_so_after_a_restart(void)
 {
     const char *directory = new_directory();
@@ -663,6 +681,7 @@ int main(void)
     RUN(test_a_load_never_lands_with_another_owner);
     RUN(test_a_new_name_outlives_a_restart);
     RUN(test_files_leave_out_what_saves_few_tokens);
+    RUN(test_files_have_the_end_of_the_prompt_whatever_the_answer);
     RUN(test_what_was_reset_or_closed_stays_so_after_a_restart);
     RUN(test_sessions_come_back_under_every_policy);
     RUN(test_a_kill_forgets_neither_use_nor_pin);
