@@ -41,14 +41,10 @@ class ahead {
             }
         }
     }
-    void fetch_position()
-    {
-        fetch(static_cast<int>(whole(k_bytes + v_bytes, CACHE_LINE) / CACHE_LINE));
-    }
 };
 
-/* Lines of the cache, for each position and for each step of a product. */
-constexpr int WHILE_PACKING = 2, WHILE_MULTIPLYING = 8;
+/* Lines of the cache, for each position, for each step of a product by AMX, and for each product of vectors in registers. */
+constexpr int WHILE_PACKING = 2, WHILE_MULTIPLYING = 8, WHILE_SUMMING = 16;
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
@@ -136,29 +132,38 @@ inline void tile_dots(const float *keys, const float *queries, int64_t size, flo
     }
 }
 
-constexpr int TILE_VECTORS = LANES == 16 ? 4 : 2; /* times 4 are the sums in registers */
+constexpr int TILE_VECTORS = LANES == 16 ? 4 : 2;
+constexpr int SUMS = LANES == 16 ? 24 : 12; /* vectors in registers: most of the 32, or 16, that there are */
 
-template <int POSITIONS, int VECTORS>
-inline void tile_columns_score(const call &c, const scratch &t, const float *queries, int r, int n)
+template <int VECTORS>
+inline void tile_columns_score(const call &c, const scratch &t, const float *queries, int r, int n, ahead &next)
 {
+    constexpr int AT_ONCE = SUMS / VECTORS;
+    const auto score = [&](auto n_positions, int i) {
+        next.fetch(WHILE_SUMMING);
+        tile_dots<n_positions(), VECTORS>(t.keys + i * c.k_size, queries + r, c.k_size, t.scores + i * TILE + r);
+    };
     int i = 0;
-    for (; i + POSITIONS <= n; i += POSITIONS) {
-        tile_dots<POSITIONS, VECTORS>(t.keys + i * c.k_size, queries + r, c.k_size, t.scores + i * TILE + r);
+    for (; i + AT_ONCE <= n; i += AT_ONCE) {
+        score(std::integral_constant<int, AT_ONCE>(), i);
+    }
+    for (; i + 4 <= n; i += 4) {
+        score(std::integral_constant<int, 4>(), i);
     }
     for (; i < n; ++i) {
-        tile_dots<1, VECTORS>(t.keys + i * c.k_size, queries + r, c.k_size, t.scores + i * TILE + r);
+        score(std::integral_constant<int, 1>(), i);
     }
 }
 
 /* As many vectors as there are rows for: a prompt beside streams has few at a time. */
-inline void tile_score(const call &c, const scratch &t, const float *queries, int n_rows, int n)
+inline void tile_score(const call &c, const scratch &t, const float *queries, int n_rows, int n, ahead &next)
 {
     for (int r = 0; r < n_rows; r += TILE_VECTORS * LANES) {
         switch (std::min((n_rows - r + LANES - 1) / LANES, TILE_VECTORS)) {
-        case 1: tile_columns_score<8, 1>(c, t, queries, r, n); break;
-        case 2: tile_columns_score<4, 2>(c, t, queries, r, n); break;
-        case 3: tile_columns_score<4, 3>(c, t, queries, r, n); break;
-        default: tile_columns_score<4, TILE_VECTORS>(c, t, queries, r, n); break;
+        case 1: tile_columns_score<1>(c, t, queries, r, n, next); break;
+        case 2: tile_columns_score<2>(c, t, queries, r, n, next); break;
+        case 3: tile_columns_score<3>(c, t, queries, r, n, next); break;
+        default: tile_columns_score<TILE_VECTORS>(c, t, queries, r, n, next); break;
         }
     }
 }
@@ -190,10 +195,12 @@ inline void tile_columns(const row *rows, const float *weights, const float *val
     }
 }
 
-template <int N> inline void tile_add(const call &c, const scratch &t, const row *rows, int n, const float *weights)
+template <int N>
+inline void tile_add(const call &c, const scratch &t, const row *rows, int n, const float *weights, ahead &next)
 {
     int64_t d = 0;
     for (; d + TILE_VECTORS * LANES <= c.v_size; d += TILE_VECTORS * LANES) {
+        next.fetch(WHILE_SUMMING);
         tile_columns<N, TILE_VECTORS>(rows, weights, t.values, c.v_size, n, d);
     }
     for (; d < c.v_size; d += LANES) {
@@ -201,18 +208,20 @@ template <int N> inline void tile_add(const call &c, const scratch &t, const row
     }
 }
 
-inline void attend_tile_by_vectors(const call &c, const scratch &t, int64_t tile, const row *rows, int n_rows, int n)
+inline void attend_tile_by_vectors(const call &c, const scratch &t, int64_t tile, const row *rows, int n_rows, int n,
+                                   ahead &next)
 {
+    constexpr int AT_ONCE = SUMS / TILE_VECTORS;
     const float *queries = t.queries + tile * TILE * c.k_padded();
-    tile_score(c, t, queries, n_rows, n);
+    tile_score(c, t, queries, n_rows, n, next);
     tile_bias(c, rows, n_rows, n, t.scores);
     tile_weigh(c, rows, n_rows, n, t.scores);
     int r = 0;
-    for (; r + 4 <= n_rows; r += 4) {
-        tile_add<4>(c, t, rows + r, n, t.scores + r);
+    for (; r + AT_ONCE <= n_rows; r += AT_ONCE) {
+        tile_add<AT_ONCE>(c, t, rows + r, n, t.scores + r, next);
     }
     for (; r < n_rows; ++r) {
-        tile_add<1>(c, t, rows + r, n, t.scores + r);
+        tile_add<1>(c, t, rows + r, n, t.scores + r, next);
     }
 }
 
@@ -354,7 +363,7 @@ template <class T> void prepare(const call &c, const scratch &t, const span<T> &
     }
 #endif
     for (int i = 0; i < s.n; ++i) {
-        next.fetch_position();
+        next.fetch(WHILE_PACKING);
         widen(s.key(i), c.k_size, t.keys + i * c.k_size);
         widen(s.value(i), c.v_size, t.values + i * c.v_size);
     }
@@ -384,10 +393,8 @@ inline void attend_tile(const call &c, const scratch &t, int64_t tile, const row
         attend_tile_by_amx(c, t, tile, rows, n_rows, n, next);
         return;
     }
-#else
-    (void)next;
 #endif
-    attend_tile_by_vectors(c, t, tile, rows, n_rows, n);
+    attend_tile_by_vectors(c, t, tile, rows, n_rows, n, next);
 }
 
 /* What a thread's processor holds while it attends by tiles. */
