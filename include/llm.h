@@ -81,7 +81,7 @@ typedef struct llm_engine llm_engine;
 typedef struct llm_session llm_session;
 
 typedef struct llm_engine_options {
-    const char *model;     /* path of a GGUF file, or "sim:CLASS[,option=value...]" (model_sim.h lists them) */
+    const char *model;     /* path of a GGUF file, or "sim:CLASS[,option=value...]" (sim_model.h lists them) */
     const char *page_name; /* POSIX shared-memory name ("/llmd-...") that nobody has yet, or NULL: private memory */
     const char *dead_page_names;   /* of daemons that were killed, the newest first, separated by spaces; or NULL. The
                                   * sessions of the first one of this model are taken over, then all of this model are

@@ -1,4 +1,4 @@
-/* model_llama_crash.h: what becomes of llama.cpp's failed assertions and crashes. While a thread opens a model, an assertion
+/* crash.h: what becomes of llama.cpp's failed assertions and crashes. While a thread opens a model, an assertion
  * is an exception there and the model is refused: most of them are about what the file says. A crash cannot be undone;
  * where the caller wants it, it ends the process with a sentence instead of a debugger. */
 #ifndef LLM_MODEL_LLAMA_CRASH_H

@@ -1,4 +1,4 @@
-/* model_llama_file.h: a strict reader of GGUF headers, so that llama.cpp is only shown files whose counts, sizes and offsets
+/* file.h: a strict reader of GGUF headers, so that llama.cpp is only shown files whose counts, sizes and offsets
  * are true. Its memory and time are bounded by the limits below, whatever the file says. Any thread. */
 #ifndef LLM_MODEL_LLAMA_FILE_H
 #define LLM_MODEL_LLAMA_FILE_H

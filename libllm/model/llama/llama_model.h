@@ -1,17 +1,20 @@
-/* model_llama.h: what the files of the llama.cpp model share. Private to them; everything else goes through model.h.
+/* llama_model.h: what the files of the llama.cpp model share. Private to them; everything else goes through model.h.
  *
- *   model_llama.cpp           sequences and text: the operations
- *   model_llama_state.cpp     sequences as bytes: copies, checkpoints, parked states
- *   embed.cpp                 texts as vectors
- *   model_llama_open.cpp      loading, context, warm-up, facts
- *   model_llama_path.cpp      what is named instead of a model file
- *   model_llama_file.cpp      the header of a model file, read before llama.cpp does
- *   model_llama_vocabulary.cpp  what a vocabulary must be able to do
- *   model_llama_crash.cpp     failed assertions and crashes of llama.cpp while a model is opened
- *   threads.cpp               the threads of its steps, and how many
- *   model_llama_log.cpp       llama.cpp's log, and the global set-up of the backends
- *   model_llama_memory.cpp    how many KV cells the machine pays for
- *   model_llama_identity.cpp  what tells models, and layouts of their states, apart
+ *   llama_model.cpp  sequences and text: the operations
+ *   state.cpp        sequences as bytes: copies, checkpoints, parked states
+ *   undo.cpp         calls that are given up
+ *   embed.cpp        texts as vectors
+ *   open.cpp         loading, context, warm-up, facts
+ *   mapped.cpp       what of the model's files stays in memory
+ *   path.cpp         what is named instead of a model file
+ *   file.cpp         the header of a model file, read before llama.cpp does
+ *   vocabulary.cpp   what a vocabulary must be able to do
+ *   crash.cpp        failed assertions and crashes of llama.cpp while a model is opened
+ *   threads.cpp      the threads of its steps, and how many
+ *   processor.cpp    what this processor has, and which of it is used
+ *   log.cpp          llama.cpp's log, and the global set-up of the backends
+ *   memory.cpp       how many KV cells the machine pays for
+ *   identity.cpp     what tells models, and layouts of their states, apart
  */
 #ifndef LLM_MODEL_LLAMA_H
 #define LLM_MODEL_LLAMA_H
@@ -177,7 +180,7 @@ bool model_llama_is_stopped(void *m); /* asked by llama.cpp between two operatio
 /* Tokens that llama.cpp's memory holds for the sequence. */
 uint32_t model_llama_memory_position(const model_llama *m, uint16_t seq);
 
-/* ---- model_llama_state.cpp: operations of model.h -------------------------------------------------------------------- */
+/* ---- state.cpp: operations of model.h -------------------------------------------------------------------------------- */
 
 bool model_llama_copy(model *base, uint16_t src, uint16_t dst);
 size_t model_llama_state_bytes(model *base, uint16_t seq, model_state_kind kind);
@@ -196,23 +199,23 @@ void model_llama_embedder_open(model_llama *m, const model_options &o, const lla
 int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
                       const int32_t *given_up, float *out, uint32_t *n_done);
 
-/* ---- model_llama_log.cpp ------------------------------------------------------------------------------------------- */
+/* ---- log.cpp ------------------------------------------------------------------------------------------------------- */
 
 void model_llama_backend_open(); /* once per process; any number of calls, any thread */
 void model_llama_log_clear();
 bool model_llama_log_has_flash();    /* a context with flash attention has been made since */
 std::string model_llama_log_cause(); /* the error llama.cpp logged since the last clear, for people; may be empty */
 
-/* ---- model_llama_path.cpp ------------------------------------------------------------------------------------------ */
+/* ---- path.cpp ------------------------------------------------------------------------------------------------------ */
 
 std::string model_llama_path_trouble(
     const std::string &path); /* why this is no GGUF file, and what to do; "": it is one */
 
-/* ---- model_llama_vocabulary.cpp ------------------------------------------------------------------------------------ */
+/* ---- vocabulary.cpp ------------------------------------------------------------------------------------------------ */
 
 void model_llama_vocabulary_check(const llama_vocab *vocab); /* throws std::runtime_error with a reason */
 
-/* ---- model_llama_memory.cpp ---------------------------------------------------------------------------------------- */
+/* ---- memory.cpp ---------------------------------------------------------------------------------------------------- */
 
 struct model_llama_cells {
     uint32_t n_ctx;       /* for llama_context_params: cells of the whole pool */
@@ -283,7 +286,7 @@ template <typename F> F *model_llama_of_cpu(const char *name)
 /* With how many threads, at most n_most, a step is fastest; `step` makes one, or says false. */
 int32_t model_llama_best_size(int32_t n_most, const std::function<bool(int32_t)> &step);
 
-/* ---- model_llama_identity.cpp -------------------------------------------------------------------------------------- */
+/* ---- identity.cpp -------------------------------------------------------------------------------------------------- */
 
 /* 128 bits over the file: all of its metadata, samples of its weights, every part of a split model. False if a part cannot
  * be read. `has_long_rope`: the model encodes positions in another way where the context is longer than what it was first

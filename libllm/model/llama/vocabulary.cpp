@@ -1,4 +1,4 @@
-/* What a vocabulary must be able to do, tried once while a failed assertion is still a refusal (model_llama_crash.h): later,
+/* What a vocabulary must be able to do, tried once while a failed assertion is still a refusal (crash.h): later,
  * in the middle of a request, it would end the process. */
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-/* model_sim_memory.c: the sequences of the simulated model: the rules of its memory, its cells, its steps and its
+/* memory.c: the sequences of the simulated model: the rules of its memory, its cells, its steps and its
  * faults. */
 #include <assert.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* model_sim_options.c: "CLASS[,option=value...]" to sim_options. */
+/* options.c: "CLASS[,option=value...]" to sim_options. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* model_sim_saved.c: copies of sequences, and sequences as bytes.
+/* saved.c: copies of sequences, and sequences as bytes.
  *
  * A saved state is a head, then as many of these as its class and kind have:
  *   the attention's hash after each count of tokens      window, full
@@ -129,7 +129,7 @@ static bool head_read(const sim_model *m, model_state_kind kind, uint32_t k, con
            k - h->oldest < m->n_kept && h->sound <= k && n_bytes == bytes_of(m, h);
 }
 
-/* Whether the unfinished character is one that model_sim_state.c can go on with. */
+/* Whether the unfinished character is one that state.c can go on with. */
 static bool state_is_sane(const saved_state *s)
 {
     bool sane = s->is_wrong <= 1 && s->n_missing <= 3 && s->n_character <= 3;

@@ -1,4 +1,4 @@
-/* model_sim.c: opens and closes the simulated model; model_sim.h is its manual. */
+/* sim_model.c: opens and closes the simulated model; sim_model.h is its manual. */
 #include "model/sim/sim_model.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* model_sim.h: the simulated model, and its manual. Deterministic, without weights; private to model_sim*.c.
+/* sim_model.h: the simulated model, and its manual. Deterministic, without weights; private to this directory.
  *
  *   sim:CLASS[,option=value...]       CLASS is dense, window, recurrent or hybrid; or none
  *
@@ -65,7 +65,7 @@
 #include "model/model.h"
 #include "model/sim/script.h"
 
-/* ---- options: model_sim_options.c ---- */
+/* ---- options: options.c ---- */
 
 typedef enum sim_fail_kind { SIM_FAIL_BATCH, SIM_FAIL_ALL, SIM_FAIL_CELLS, SIM_FAIL_HALF } sim_fail_kind;
 
@@ -84,7 +84,7 @@ typedef struct sim_options {
 /* Reads "CLASS[,option=value...]". LLM_OK, or LLM_INVALID with a message that names the option and what it takes. */
 int sim_options_read(const char *text, sim_options *out, char *error, size_t error_bytes);
 
-/* ---- what tokens do: model_sim_state.c ---- */
+/* ---- what tokens do: state.c ---- */
 
 /* What a prefix of tokens does to the model. Equal prefixes give equal states, whatever the class. */
 typedef struct sim_state {
@@ -105,7 +105,7 @@ uint64_t sim_state_after(uint64_t hash, int32_t token); /* the next state's hash
 /* Fills SIM_VOCABULARY logits; length as in the options. */
 void sim_state_logits(const sim_script *script, const sim_state *s, uint64_t length, float *out);
 
-/* ---- memory and decode: model_sim_memory.c ---- */
+/* ---- memory and decode: memory.c ---- */
 
 /* All that one sequence is. `kept` is a ring: the state after k tokens is at k % n_kept while k >= oldest. Two classes
  * have an attention part beside the part that a checkpoint saves: a hybrid's is `kept`, a window's is `attention`. */
@@ -156,7 +156,7 @@ void sim_clear(model *m, uint16_t seq);
 uint32_t sim_position(const model *m, uint16_t seq);
 uint64_t sim_used_bytes(const model *m);
 
-/* For model_sim_saved.c. The state after k tokens; where it is kept, whatever lies there. */
+/* For saved.c. The state after k tokens; where it is kept, whatever lies there. */
 static inline sim_state *sim_kept_at(const sim_model *m, const sim_sequence *s, uint32_t k)
 {
     return &s->kept[k % m->n_kept];
@@ -166,7 +166,7 @@ void sim_sequence_spoil(sim_model *m, sim_sequence *s); /* wrong for good: nothi
 void sim_shared_cut(sim_model *m, uint16_t seq, uint32_t k); /* it shares no cells behind its first k tokens */
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more);
 
-/* ---- copies and saved states: model_sim_saved.c ---- */
+/* ---- copies and saved states: saved.c ---- */
 
 bool sim_copy(model *m, uint16_t src, uint16_t dst);
 size_t sim_saved_bytes(model *m, uint16_t seq, model_state_kind kind);
@@ -178,7 +178,7 @@ model_result sim_load(model *m, uint16_t seq, model_state_kind kind, uint32_t k,
 int sim_embed(model *m, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts, const int32_t *given_up,
               float *out, uint32_t *n_done);
 
-/* ---- text: model_sim_text.c; the vocabulary is the same for every simulated model ---- */
+/* ---- text: text.c; the vocabulary is the same for every simulated model ---- */
 
 enum {
     SIM_TOKEN_END_OF_TEXT = 256,

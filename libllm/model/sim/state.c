@@ -1,4 +1,4 @@
-/* model_sim_state.c: what tokens do to a state, and what a state says comes next. Pure. */
+/* state.c: what tokens do to a state, and what a state says comes next. Pure. */
 #include <string.h>
 
 #include "model/sim/sim_model.h"

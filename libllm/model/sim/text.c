@@ -1,4 +1,4 @@
-/* model_sim_text.c: vocabulary, encoder and template of the simulated model. Immutable once built: any thread. */
+/* text.c: vocabulary, encoder and template of the simulated model. Immutable once built: any thread. */
 #include <assert.h>
 #include <pthread.h>
 #include <string.h>
