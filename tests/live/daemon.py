@@ -46,6 +46,8 @@ class Process:
         seen = []
         for line in self.popen.stderr:
             seen.append(line)
+            if line.startswith("ggml_"):
+                continue  # a device's driver code writes there itself
             found: Json = json.loads(line)
             self.said.append(found)
             if found["message"] == message:

@@ -16,6 +16,9 @@ HIDDEN = {
 }
 """No driver finds a device."""
 
+SMALL = {"GGML_VK_FORCE_MAX_BUFFER_SIZE": "12000000"}
+"""So many bytes in a buffer, of Vulkan's devices."""
+
 ASKED: Json = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 8, "temperature": 0}
 
 
@@ -36,3 +39,11 @@ def test_without_the_device_the_cpu_serves_and_the_log_says_why(daemons: Daemons
 def test_who_wants_the_cpu_is_told_nothing(daemons: Daemons) -> None:
     process = daemons.start(model_path("dense"), "--gpu-layers", "0")
     assert not [line for line in process.said if "runs on the CPU" in line["message"]]
+
+
+def test_a_pool_is_as_large_as_the_device_gives(daemons: Daemons) -> None:
+    process = daemons.start(model_path("dense"), "--max-sessions", "40", **SMALL)
+    served = next(line for line in process.said if line["message"].startswith("serving"))
+    if served["backend"].startswith("Vulkan"):
+        assert int(served["kv_memory"]) <= int(SMALL["GGML_VK_FORCE_MAX_BUFFER_SIZE"])
+    assert process.do("POST", "/v1/chat/completions", ASKED)["choices"][0]["finish_reason"] in ("stop", "length")

@@ -248,6 +248,9 @@ struct model_llama_no_room : std::runtime_error {
 model_llama_cells model_llama_cells_plan(const char *path, const llama_model_params &weights,
                                          const llama_context_params &params, const model_llama_wish &wish);
 
+/* Half of the cells, for a device that gives no more in one piece. False: they would not be enough for one session. */
+bool model_llama_cells_halve(const model_llama_wish &wish, uint32_t *n_cells);
+
 /* On the host, where cells take memory when they are used. Throws as model_llama_cells_plan; with the option to change in
  * the text when one sequence alone would exceed the budget. */
 model_llama_reserve model_llama_reserve_plan(const char *path, const llama_model_params &loading, llama_model *weights,

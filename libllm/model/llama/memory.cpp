@@ -356,6 +356,16 @@ model_llama_cells model_llama_cells_plan(const char *path, const llama_model_par
     return {n, state_bytes(chosen)};
 }
 
+bool model_llama_cells_halve(const model_llama_wish &wish, uint32_t *n_cells)
+{
+    const uint32_t half = *n_cells / 2;
+    if (half < (wish.is_asked ? model_llama_padded(wish.n_ctx) : MODEL_LLAMA_CELLS_STEP)) {
+        return false;
+    }
+    *n_cells = model_llama_padded(half);
+    return true;
+}
+
 uint32_t model_llama_text_plan(const char *path, const llama_model_params &weights, llama_context_params params,
                                const model_llama_wish &wish)
 {

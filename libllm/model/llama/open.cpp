@@ -392,19 +392,29 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     throw refusal(LLM_NO_MEMORY, "no memory for the model " + path + ": " + e.what());
 }
 
-void make_context(model_llama *m, const model_options &o)
+/* False: llama.cpp makes none, and its log says why. */
+bool open_context(model_llama *m, const model_options &o, llama_context_params *p)
 {
-    llama_context_params p = context_params(m, o);
     try {
-        size_memory(m, o, &p);
+        size_memory(m, o, p);
     } catch (const model_llama_no_room &e) {
         refuse_room(o.path, e);
     } catch (const std::runtime_error &) {
-        refuse_load(o.path);
+        return false;
     }
-    m->context = llama_init_from_model(m->weights, p);
-    if (m->context == nullptr) {
-        refuse_load(o.path);
+    m->context = llama_init_from_model(m->weights, *p);
+    return m->context != nullptr;
+}
+
+void make_context(model_llama *m, const model_options &o)
+{
+    llama_context_params p = context_params(m, o);
+    const bool is_pool = !gpus_of(o).empty() && m->info.memory != LLM_MEMORY_RECURRENT;
+    while (!open_context(m, o, &p)) {
+        if (!is_pool || !model_llama_cells_halve(wish_of(m, o), &p.n_ctx)) {
+            refuse_load(o.path);
+        }
+        model_llama_log_clear();
     }
     m->memory = llama_get_memory(m->context);
     if (m->memory == nullptr) {
