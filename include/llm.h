@@ -102,7 +102,7 @@ typedef struct llm_engine_options {
     const char *state_dir;         /* existing directory for parked and saved sessions, or NULL: memory only */
     int32_t n_threads;             /* 0: with how many a step is fastest, at most one per physical core this process
                                       may use, and fewer while others want the cores */
-    int32_t n_gpu_layers;          /* -1: all; ignored without a GPU backend */
+    int32_t n_gpu_layers;          /* -1: as many as fit; ignored without a GPU */
     uint32_t n_batch;              /* most tokens of one model step; 0: 512 */
     uint32_t gap_ms_target;        /* longest inter-token gap that prefill may cause to decoding sessions; 0: 100 */
     uint32_t n_owners;             /* who share the engine; 0: 1. See llm_engine_set_owners */
@@ -162,6 +162,7 @@ typedef struct llm_sampling {
     X(int32_t, n_threads, "threads of a step, while nobody else wants the cores")                                      \
     X(uint64_t, n_params, "parameters")                                                                                \
     X(uint64_t, model_bytes, "of the weights")                                                                         \
+    X(uint64_t, host_bytes, "of these, what the CPU computes with although there is a GPU")                            \
     X(uint64_t, state_bytes, "KV cache and recurrent state at most")                                                   \
     X(uint32_t, token_bytes_max, "of a token's text: n bytes are at least n / this tokens")                            \
     X(uint32_t, n_embedding, "numbers of an embedding; 0: the model makes none")                                       \

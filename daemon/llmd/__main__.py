@@ -266,6 +266,7 @@ def _announce(state: State, listeners: Listeners) -> None:
 
         log.info("the processor: %s", native.processor())
     _warn_of_short_context(state)
+    _warn_of_host_weights(state)
     public = listeners.public_addresses()
     if public and state.keys.is_open:
         log.warning("other machines can reach this server, and no --api-key-file is set: %s", " ".join(public))
@@ -284,6 +285,17 @@ def _warn_of_short_context(state: State) -> None:
         cause = "--kv-memory pays for no more" if info.kv_bytes_short else "--ctx-size may ask for more"
         holder = "a text to embed" if info.only_embeds else "a session"
         log.warning("%s holds %d tokens, the model was trained for %d: %s", holder, info.n_ctx, info.n_ctx_train, cause)
+
+
+def _warn_of_host_weights(state: State) -> None:
+    """Nobody asked for it."""
+    info = state.engine.info
+    if info.host_bytes and state.config.gpu_layers < 0:
+        log.warning(
+            "the GPU has no room for %.1f of %.1f GiB of weights: every token has the CPU read them from host memory",
+            info.host_bytes / 2**30,
+            info.model_bytes / 2**30,
+        )
 
 
 _HOW_TO_TRY = """\

@@ -33,7 +33,7 @@ def details(model: Json) -> str:
         ("context", f"{text.count(meta.get('n_ctx', 0))} tokens (trained for {trained})"),
         ("vocabulary", text.count(meta.get("n_vocab", 0))),
         ("parameters", text.count(meta.get("n_params", 0))),
-        ("size", text.size(meta.get("size", 0))),
+        ("size", _size(meta)),
         ("sampling", _sampling(meta.get("sampling") or {})),
         ("embeddings", _embeddings(meta)),
         ("backend", text.scalar(meta.get("backend"))),
@@ -41,6 +41,11 @@ def details(model: Json) -> str:
         ("fingerprint", text.scalar(meta.get("fingerprint"))),
     ]
     return text.fields(pairs)
+
+
+def _size(meta: Json) -> str:
+    size, on_host = text.size(meta.get("size", 0)), meta.get("host_bytes", 0)
+    return f"{size}, {text.size(on_host)} of it computed with by the CPU" if on_host else size
 
 
 def _sampling(recommended: Json) -> str:

@@ -85,6 +85,8 @@ class EngineInfo:
     n_threads: int
     n_params: int
     model_bytes: int
+    host_bytes: int
+    """Of these, what the CPU computes with although there is a GPU."""
     state_bytes: int
     token_bytes_max: int
     """Longest text of one token."""

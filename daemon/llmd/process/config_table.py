@@ -219,10 +219,10 @@ class Config:
     gpu_layers: int = option(
         -1,
         integer(-1, 10_000),
-        "-1 to 10000; -1 is all",
+        "-1 to 10000; -1 is as many as fit",
         MACHINE,
         "N",
-        "layers on the GPU, where there is one; -1: all",
+        "layers on the GPU, where there is one; -1: as many as it has room for",
     )
     kv_memory: int = option(
         0,

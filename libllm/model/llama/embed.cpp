@@ -239,7 +239,7 @@ bool model_llama_only_embeds(const char *arch)
     return std::any_of(std::begin(ONLY_EMBEDDING), std::end(ONLY_EMBEDDING), is_arch);
 }
 
-void model_llama_embedder_open(model_llama *m, const model_options &o, const llama_model_params &weights)
+void model_llama_embedder_open(model_llama *m, const model_options &o)
 {
     const std::string pooling = fact_of(m, "pooling_type"), trouble = pooling_trouble(pooling);
     if (!trouble.empty()) {
@@ -249,7 +249,8 @@ void model_llama_embedder_open(model_llama *m, const model_options &o, const lla
     m->info.n_threads = o.n_threads > 0 ? o.n_threads : model_llama_cores();
     m->info.n_embedding = static_cast<uint32_t>(llama_model_n_embd_out(m->weights));
     const uint32_t n_wished = o.n_ctx != 0 ? m->info.n_ctx : std::min(m->info.n_ctx, TOKENS_MAX);
-    const uint32_t n_tokens = model_llama_text_plan(o.path, weights, context_params(m), {n_wished, o.n_ctx != 0, 0, 0});
+    const uint32_t n_tokens =
+        model_llama_text_plan(o.path, m->loading.params, context_params(m), {n_wished, o.n_ctx != 0, 0, 0});
     m->info.n_ctx = m->info.n_embedding_tokens = n_tokens;
     m->embedder.context = context_open(m);
     const int32_t token = 0;

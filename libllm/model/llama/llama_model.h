@@ -5,6 +5,7 @@
  *   undo.cpp         calls that are given up
  *   embed.cpp        texts as vectors
  *   open.cpp         loading, context, warm-up, facts
+ *   offload.cpp      which weights lie on devices
  *   mapped.cpp       what of the model's files stays in memory
  *   path.cpp         what is named instead of a model file
  *   file.cpp         the header of a model file, read before llama.cpp does
@@ -27,6 +28,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <mutex>
 #include <stdexcept>
 #include <string>
@@ -35,6 +37,13 @@
 #include "machine/idle_cores.h"
 #include "machine/team.h"
 #include "model/model.h"
+
+/* Of the pinned source's src/llama-ext.h, which is not installed. */
+struct llama_memory_breakdown_data {
+    size_t model, context, compute;
+};
+std::map<ggml_backend_buffer_type_t, llama_memory_breakdown_data> llama_get_memory_breakdown(
+    const llama_context *context);
 
 /* The threads that make a context's steps, with the thread that calls: they spin while a step goes on, sleep soon when one
  * of them has no core, and sleep between steps. One user at a time. */
@@ -107,6 +116,23 @@ struct model_llama_cost {
     }
 };
 
+/* How llama.cpp is to load the weights. Its parameters point into this. */
+struct model_llama_loading {
+    llama_model_params params;
+    std::vector<float> split; /* layers of each device */
+    std::vector<llama_model_tensor_buft_override> overrides;
+
+    model_llama_loading();
+    model_llama_loading(const model_llama_loading &) = delete;
+    model_llama_loading &operator=(const model_llama_loading &) = delete;
+
+    void ask(int32_t n_gpu_layers, bool copies_weights); /* -1: all */
+
+    /* Where all layers are asked for and devices have no room for them beside this context: as many as they have room for,
+     * the experts of a mixture last. A file of n_bytes in all. Not for concurrent use. */
+    void fit(const char *path, uint64_t n_bytes, llama_context_params context);
+};
+
 struct model_llama;
 
 /* What a call changes of its sequences, for the case that it is given up. Attention can be cut back; of a running state,
@@ -133,6 +159,7 @@ class model_llama_undo {
 
 /* Owned by whoever opened it; sequences belong to one thread (model.h). */
 struct model_llama final : model {
+    model_llama_loading loading;
     llama_model *weights = nullptr;
     llama_context *context = nullptr; /* NULL: it only embeds */
     llama_memory_t memory = nullptr;  /* inside context */
@@ -195,7 +222,7 @@ void model_llama_embedding_facts(model_llama *m); /* of a model that does more, 
 
 /* Of one that only embeds: facts, context, and a first pass. Throws model_llama_no_room, or std::runtime_error with what
  * the model lacks. */
-void model_llama_embedder_open(model_llama *m, const model_options &o, const llama_model_params &weights);
+void model_llama_embedder_open(model_llama *m, const model_options &o);
 int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_tokens, uint32_t n_texts,
                       const int32_t *given_up, float *out, uint32_t *n_done);
 
@@ -214,6 +241,14 @@ std::string model_llama_path_trouble(
 /* ---- vocabulary.cpp ------------------------------------------------------------------------------------------------ */
 
 void model_llama_vocabulary_check(const llama_vocab *vocab); /* throws std::runtime_error with a reason */
+
+/* ---- offload.cpp --------------------------------------------------------------------------------------------------- */
+
+std::vector<ggml_backend_dev_t> model_llama_devices(); /* all that layers can be put on */
+
+/* Of the weights, what the CPU computes with although there is a device. */
+uint64_t model_llama_host_bytes(const llama_model *weights, const model_llama_loading &loading,
+                                const llama_context *context);
 
 /* ---- memory.cpp ---------------------------------------------------------------------------------------------------- */
 

@@ -7,17 +7,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <map>
 #include <set>
 
 #include "machine/cgroup.h"
-
-/* Of the pinned source's src/llama-ext.h, which is not installed. */
-struct llama_memory_breakdown_data {
-    size_t model, context, compute;
-};
-std::map<ggml_backend_buffer_type_t, llama_memory_breakdown_data> llama_get_memory_breakdown(
-    const llama_context *context);
 
 namespace {
 

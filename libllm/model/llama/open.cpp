@@ -66,34 +66,17 @@ uint64_t check_file(const model_options &o, const std::vector<ggml_backend_dev_t
     return file.n_bytes;
 }
 
-[[noreturn]] void refuse_load(const std::string &path)
+[[noreturn]] void refuse_load(const std::string &path, const std::string &advice = "")
 {
     const std::string cause = model_llama_log_cause();
-    throw refusal(LLM_MODEL_LOAD,
-                  "cannot load the model " + path + ": " + (cause.empty() ? "llama.cpp gave no reason" : cause));
+    throw refusal(LLM_MODEL_LOAD, "cannot load the model " + path + ": " +
+                                      (cause.empty() ? "llama.cpp gave no reason" : cause) + advice);
 }
 
 /* Those that layers are put on. The exact configuration is for the CPU. */
 std::vector<ggml_backend_dev_t> gpus_of(const model_options &o)
 {
-    std::vector<ggml_backend_dev_t> out;
-    for (size_t i = 0; !o.exact && o.n_gpu_layers != 0 && i < ggml_backend_dev_count(); i++) {
-        ggml_backend_dev_t device = ggml_backend_dev_get(i);
-        const auto type = ggml_backend_dev_type(device);
-        if (type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU) {
-            out.push_back(device);
-        }
-    }
-    return out;
-}
-
-llama_model_params weights_params(const model_llama *m, const model_options &o)
-{
-    llama_model_params params = llama_model_default_params();
-    params.n_gpu_layers = o.exact ? 0 : o.n_gpu_layers;
-    params.use_extra_bufts = m->copies_weights;
-    params.progress_callback = [](float, void *) { return true; }; /* or it prints dots */
-    return params;
+    return o.exact || o.n_gpu_layers == 0 ? std::vector<ggml_backend_dev_t>() : model_llama_devices();
 }
 
 /* Read by any thread, written by the one that loads. */
@@ -107,12 +90,14 @@ bool on_progress(float share, void *)
 
 void load(model_llama *m, const model_options &o)
 {
-    llama_model_params params = weights_params(m, o);
+    llama_model_params params = m->loading.params;
     params.progress_callback = on_progress;
     loaded_thousandths = 0;
     m->weights = llama_model_load_from_file(o.path, params);
     if (m->weights == nullptr) {
-        refuse_load(o.path);
+        refuse_load(o.path, o.n_gpu_layers > 0 && !model_llama_devices().empty()
+                                ? " (--gpu-layers -1: as many as there is room for)"
+                                : "");
     }
     if (m->copies_weights) {
         model_llama_drop_mapped(m->weights, o.path); /* what has been copied is not read from there again */
@@ -320,13 +305,10 @@ bool wants_streams(const model_llama *m, const model_options &o)
     return o.exact || (attends_only && gpus_of(o).empty());
 }
 
-llama_context_params context_params(const model_llama *m, const model_options &o)
+llama_context_params context_params(const model_options &o, uint32_t n_ctx, bool is_unified)
 {
     llama_context_params p = llama_context_default_params();
-    const uint64_t wished = static_cast<uint64_t>(model_llama_padded(m->info.n_ctx)) * o.n_seq;
-    const bool is_fixed = m->info.memory == LLM_MEMORY_RECURRENT && !o.exact; /* no cells: the size means nothing */
-    p.n_ctx =
-        is_fixed ? model_llama_padded(m->info.n_ctx) : static_cast<uint32_t>(std::min<uint64_t>(wished, CELLS_MAX));
+    p.n_ctx = n_ctx;
     p.n_batch = std::max({o.n_batch == 0 ? N_BATCH_DEFAULT : o.n_batch, N_BATCH_MIN, o.n_seq});
     p.n_ubatch = p.n_batch;
     p.n_seq_max = o.n_seq;
@@ -334,11 +316,28 @@ llama_context_params context_params(const model_llama *m, const model_options &o
     p.n_threads = o.n_threads > 0 ? o.n_threads : model_llama_cores();
     p.n_threads_batch = p.n_threads;
     p.flash_attn_type = o.exact ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
-    p.kv_unified = !wants_streams(m, o);
+    p.kv_unified = is_unified;
     p.swa_full = false;
     p.embeddings = false;
     p.no_perf = true;
     return p;
+}
+
+llama_context_params wished_params(const model_llama *m, const model_options &o)
+{
+    const uint64_t wished = static_cast<uint64_t>(model_llama_padded(m->info.n_ctx)) * o.n_seq;
+    const bool is_fixed = m->info.memory == LLM_MEMORY_RECURRENT && !o.exact; /* no cells: the size means nothing */
+    const uint64_t n = is_fixed ? model_llama_padded(m->info.n_ctx) : std::min<uint64_t>(wished, CELLS_MAX);
+    return context_params(o, static_cast<uint32_t>(n), !wants_streams(m, o));
+}
+
+/* Nothing is known of the model yet. Returns the layers that devices get, at most; -1: all. */
+int32_t place_weights(model_llama *m, const model_options &o, uint64_t n_bytes)
+{
+    m->loading.ask(o.exact ? 0 : o.n_gpu_layers, m->copies_weights);
+    const uint32_t n_ctx = model_llama_padded(o.n_ctx != 0 ? o.n_ctx : N_CTX_DEVICE_MAX);
+    m->loading.fit(o.path, n_bytes, context_params(o, n_ctx, true));
+    return m->loading.params.n_gpu_layers;
 }
 
 model_llama_wish wish_of(const model_llama *m, const model_options &o)
@@ -351,7 +350,7 @@ void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
 {
     const bool has_cells = m->info.memory != LLM_MEMORY_RECURRENT;
     const model_llama_wish wish = wish_of(m, o);
-    const model_llama_cells cells = model_llama_cells_plan(o.path, weights_params(m, o), *p, wish);
+    const model_llama_cells cells = model_llama_cells_plan(o.path, m->loading.params, *p, wish);
     p->n_ctx = cells.n_ctx;
     m->info.n_ctx = has_cells ? std::min(m->info.n_ctx, cells.n_ctx) : m->info.n_ctx;
     m->info.n_cells = has_cells ? cells.n_ctx : UINT32_MAX;
@@ -363,7 +362,7 @@ void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
 void size_reserve(model_llama *m, const model_options &o, llama_context_params *p)
 {
     const model_llama_reserve reserve =
-        model_llama_reserve_plan(o.path, weights_params(m, o), m->weights, *p, wish_of(m, o));
+        model_llama_reserve_plan(o.path, m->loading.params, m->weights, *p, wish_of(m, o));
     m->cost = reserve.cost;
     m->info.n_ctx = reserve.n_ctx;
     m->info.state_bytes = reserve.budget;
@@ -408,7 +407,7 @@ bool open_context(model_llama *m, const model_options &o, llama_context_params *
 
 void make_context(model_llama *m, const model_options &o)
 {
-    llama_context_params p = context_params(m, o);
+    llama_context_params p = wished_params(m, o);
     const bool is_pool = !gpus_of(o).empty() && m->info.memory != LLM_MEMORY_RECURRENT;
     while (!open_context(m, o, &p)) {
         if (!is_pool || !model_llama_cells_halve(wish_of(m, o), &p.n_ctx)) {
@@ -438,7 +437,7 @@ void make_embedder(model_llama *m, const model_options &o)
     m->info.n_batch = std::max(o.n_batch, N_BATCH_MIN); /* of steps that nobody asks for */
     m->info.n_outputs_max = o.n_seq + MODEL_OUTPUTS_BESIDE;
     try {
-        model_llama_embedder_open(m, o, weights_params(m, o));
+        model_llama_embedder_open(m, o);
     } catch (const model_llama_no_room &e) {
         refuse_room(o.path, e);
     } catch (const std::runtime_error &e) {
@@ -529,7 +528,7 @@ void check_options(const model_options &o)
     }
 }
 
-std::unique_ptr<model_llama> open_in_steps(const model_options &o)
+std::unique_ptr<model_llama> open_in_steps(model_options o)
 {
     model_llama_backend_open();
     model_llama_log_clear();
@@ -541,6 +540,7 @@ std::unique_ptr<model_llama> open_in_steps(const model_options &o)
     m->info = model_info();
     m->is_exact = o.exact;
     m->copies_weights = model_file_may_be_copied(n_bytes, model_llama_memory_free());
+    o.n_gpu_layers = place_weights(m.get(), o, n_bytes);
     load(m.get(), o);
     fill_info(m.get(), o);
     if (m->info.memory == LLM_MEMORY_NONE) {
@@ -549,6 +549,8 @@ std::unique_ptr<model_llama> open_in_steps(const model_options &o)
         make_context(m.get(), o);
         model_llama_embedding_facts(m.get());
     }
+    m->info.host_bytes =
+        model_llama_host_bytes(m->weights, m->loading, m->context != nullptr ? m->context : m->embedder.context);
     allocate(m.get());
     identify(m.get(), o);
     if (m->info.memory != LLM_MEMORY_NONE) {

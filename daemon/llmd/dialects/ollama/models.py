@@ -55,7 +55,7 @@ async def running(request: web.Request) -> web.Response:
         digest=info.fingerprint,
         details=_details(state),
         expires_at=_NEVER,
-        size_vram=0 if info.backend in ("CPU", "sim") else n_bytes,
+        size_vram=0 if info.backend in ("CPU", "sim") else n_bytes - info.host_bytes,
         context_length=info.n_ctx,
     )
     return respond(wire.RunningModels([found]))

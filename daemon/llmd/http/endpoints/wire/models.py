@@ -15,6 +15,8 @@ class ModelMeta(msgspec.Struct, frozen=True):
     n_vocab: int
     n_params: int
     size: int
+    host_bytes: int
+    """Of `size`, what the CPU computes with although there is a GPU."""
     memory: str
     architecture: str
     description: str

@@ -1,0 +1,80 @@
+/* Which of the weights lie on devices, where these have no room for all of them. */
+#include <common/fit.h>
+
+#include "model/llama/llama_model.h"
+
+namespace {
+
+constexpr double SPARE_SHARE =
+    0.1;                      /* of a device's memory: for the state of more sessions than the one that is counted */
+constexpr uint64_t AMPLE = 2; /* as many times the file is room enough; measuring reads the vocabulary each time */
+
+bool is_device(ggml_backend_dev_t device)
+{
+    const auto type = ggml_backend_dev_type(device);
+    return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
+}
+
+} // namespace
+
+std::vector<ggml_backend_dev_t> model_llama_devices()
+{
+    std::vector<ggml_backend_dev_t> out;
+    for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
+        if (is_device(ggml_backend_dev_get(i))) {
+            out.push_back(ggml_backend_dev_get(i));
+        }
+    }
+    return out;
+}
+
+model_llama_loading::model_llama_loading()
+    : params(llama_model_default_params()), split(llama_max_devices()), overrides(llama_max_tensor_buft_overrides())
+{}
+
+void model_llama_loading::ask(int32_t n_gpu_layers, bool copies_weights)
+{
+    params.n_gpu_layers = n_gpu_layers;
+    params.use_extra_bufts = copies_weights;
+    params.progress_callback = [](float, void *) { return true; }; /* or it prints dots */
+}
+
+void model_llama_loading::fit(const char *path, uint64_t n_bytes, llama_context_params context)
+{
+    const std::vector<ggml_backend_dev_t> devices = model_llama_devices();
+    std::vector<size_t> spare(llama_max_devices());
+    uint64_t n_free = 0;
+    for (size_t i = 0; i < devices.size(); i++) {
+        size_t free = 0, total = 0;
+        ggml_backend_dev_memory(devices[i], &free, &total);
+        spare[i] = static_cast<size_t>(static_cast<double>(free) * SPARE_SHARE);
+        n_free += free;
+    }
+    if (params.n_gpu_layers >= 0 || n_free == 0 || n_bytes < n_free / AMPLE) { /* 0: no driver says what there is */
+        return;
+    }
+    const llama_model_params all = params;
+    if (common_fit_params(path, &params, &context, split.data(), overrides.data(), spare.data(), context.n_ctx, nullptr,
+                          GGML_LOG_LEVEL_ERROR) != COMMON_PARAMS_FIT_STATUS_SUCCESS) {
+        params = all; /* loading says what is wrong */
+    }
+}
+
+uint64_t model_llama_host_bytes(const llama_model *weights, const model_llama_loading &loading,
+                                const llama_context *context)
+{
+    const int32_t n_layers = loading.params.n_gpu_layers;
+    const bool has_layers = n_layers >= 0 && n_layers <= llama_model_n_layer(weights);
+    const bool has_experts =
+        loading.params.tensor_buft_overrides != nullptr && loading.params.tensor_buft_overrides[0].pattern != nullptr;
+    if (model_llama_devices().empty() || !(has_layers || has_experts)) {
+        return 0;
+    }
+    uint64_t n_there = 0;
+    for (const auto &[type, bytes] : llama_get_memory_breakdown(context)) {
+        ggml_backend_dev_t device = ggml_backend_buft_get_device(type);
+        n_there += device != nullptr && is_device(device) && !ggml_backend_buft_is_host(type) ? bytes.model : 0;
+    }
+    const uint64_t n_all = llama_model_size(weights);
+    return n_all - std::min(n_all, n_there);
+}
