@@ -14,11 +14,12 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from llmd.__main__ import main
+from llmd.__main__ import _warn_of_host_weights, main
 from llmd.engine.engine import Engine
 from llmd.engine.opening import EngineOptions
 from llmd.process import socket_trust
@@ -35,6 +36,22 @@ def start(tmp_path: Path) -> Iterator[Start]:
     starter = Start(tmp_path)
     yield starter
     starter.close()
+
+
+# --- what is said ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host_bytes", "gpu_layers", "is_told"), [(2**30, -1, True), (2**30, 12, False), (0, -1, False)]
+)
+def test_what_a_gpu_has_no_room_for(
+    caplog: pytest.LogCaptureFixture, host_bytes: int, gpu_layers: int, is_told: bool
+) -> None:
+    info = SimpleNamespace(host_bytes=host_bytes, model_bytes=4 * 2**30)
+    state: Any = SimpleNamespace(engine=SimpleNamespace(info=info), config=SimpleNamespace(gpu_layers=gpu_layers))
+    _warn_of_host_weights(state)
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == is_told and all("no room for 1.0 of 4.0 GiB of weights" in line for line in said)
 
 
 # --- addresses -------------------------------------------------------------------------------------------------------
