@@ -131,6 +131,10 @@ struct model_llama_loading {
     /* Where all layers are asked for and devices have no room for them beside this context: as many as they have room for,
      * the experts of a mixture last. A file of n_bytes in all. Not for concurrent use. */
     void fit(const char *path, uint64_t n_bytes, llama_context_params context);
+    bool is_fitted() const
+    {
+        return params.tensor_buft_overrides != nullptr; /* none of them, perhaps */
+    }
 };
 
 struct model_llama;

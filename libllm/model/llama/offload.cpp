@@ -41,6 +41,9 @@ void model_llama_loading::ask(int32_t n_gpu_layers, bool copies_weights)
 
 void model_llama_loading::fit(const char *path, uint64_t n_bytes, llama_context_params context)
 {
+    if (params.n_gpu_layers >= 0) {
+        return;
+    }
     const std::vector<ggml_backend_dev_t> devices = model_llama_devices();
     std::vector<size_t> spare(llama_max_devices());
     uint64_t n_free = 0;
@@ -50,7 +53,7 @@ void model_llama_loading::fit(const char *path, uint64_t n_bytes, llama_context_
         spare[i] = static_cast<size_t>(static_cast<double>(free) * SPARE_SHARE);
         n_free += free;
     }
-    if (params.n_gpu_layers >= 0 || n_free == 0 || n_bytes < n_free / AMPLE) { /* 0: no driver says what there is */
+    if (n_free == 0 || n_bytes < n_free / AMPLE) { /* 0: no driver says what there is */
         return;
     }
     const llama_model_params all = params;
@@ -58,6 +61,7 @@ void model_llama_loading::fit(const char *path, uint64_t n_bytes, llama_context_
                           GGML_LOG_LEVEL_ERROR) != COMMON_PARAMS_FIT_STATUS_SUCCESS) {
         params = all; /* loading says what is wrong */
     }
+    model_llama_log_clear(); /* of what was tried */
 }
 
 uint64_t model_llama_host_bytes(const llama_model *weights, const model_llama_loading &loading,
@@ -65,8 +69,7 @@ uint64_t model_llama_host_bytes(const llama_model *weights, const model_llama_lo
 {
     const int32_t n_layers = loading.params.n_gpu_layers;
     const bool has_layers = n_layers >= 0 && n_layers <= llama_model_n_layer(weights);
-    const bool has_experts =
-        loading.params.tensor_buft_overrides != nullptr && loading.params.tensor_buft_overrides[0].pattern != nullptr;
+    const bool has_experts = loading.is_fitted() && loading.overrides[0].pattern != nullptr;
     if (model_llama_devices().empty() || !(has_layers || has_experts)) {
         return 0;
     }

@@ -95,9 +95,8 @@ void load(model_llama *m, const model_options &o)
     loaded_thousandths = 0;
     m->weights = llama_model_load_from_file(o.path, params);
     if (m->weights == nullptr) {
-        refuse_load(o.path, o.n_gpu_layers > 0 && !model_llama_devices().empty()
-                                ? " (--gpu-layers -1: as many as there is room for)"
-                                : "");
+        const bool was_asked = o.n_gpu_layers > 0 && !m->loading.is_fitted() && !gpus_of(o).empty();
+        refuse_load(o.path, was_asked ? " (--gpu-layers -1: as many as there is room for)" : "");
     }
     if (m->copies_weights) {
         model_llama_drop_mapped(m->weights, o.path); /* what has been copied is not read from there again */
