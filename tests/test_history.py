@@ -89,12 +89,13 @@ def test_plain_turns(messages: list[PlainMessage], expected: list[PlainMessage] 
 # --- templates that refuse --
 
 TEMPLATES = Path(__file__).parent / "templates"
+# No two of them make the same prompt: a session may well begin with what another one holds.
 ODD: dict[str, list[Json]] = {
     "two of the user": [{"role": "user", "content": "one"}, {"role": "user", "content": "two"}],
     "an answer that was cut off": [
         {"role": "user", "content": "one"},
         {"role": "assistant", "content": ""},
-        {"role": "user", "content": "two"},
+        {"role": "user", "content": "Go on, two."},
     ],
     "a system in the middle": [
         {"role": "system", "content": "Be brief."},
