@@ -18,6 +18,7 @@ const model_llama *self(const model *m)
 }
 
 constexpr uint32_t TRIMMED_TOKENS_MIN = 256; /* the pages of fewer are kept: they are written to again at once */
+constexpr int32_t FAILED_CODE = -3;          /* of llama_decode: while computing */
 
 /* ---- decode -------------------------------------------------------------------------------------------------------- */
 
@@ -112,6 +113,23 @@ model_result finished(model_llama *m, uint32_t n)
     return MODEL_OK;
 }
 
+/* As llama_decode. A device that is full, or lost, throws. */
+int32_t decoded(model_llama *m, const model_batch *b)
+{
+    try {
+        const int32_t n_threads = m->threads.begin(b->n);
+        llama_set_n_threads(m->context, n_threads, n_threads);
+        const int32_t code = llama_decode(m->context, batch_fill(m, b));
+        if (code == 0) {
+            llama_synchronize(m->context); /* on a GPU the call returns before the work is done */
+            m->threads.end(b->n);
+        }
+        return code;
+    } catch (...) {
+        return FAILED_CODE;
+    }
+}
+
 model_result op_decode(model *base, const model_batch *b)
 {
     model_llama *m = self(base);
@@ -122,25 +140,15 @@ model_result op_decode(model *base, const model_batch *b)
     if (!is_paid_for(m)) {
         return MODEL_NO_CELLS;
     }
-    try {
-        model_llama_undo before(m, b);
-        m->running = before.is_possible() ? b : nullptr;
-        const int32_t n_threads = m->threads.begin(b->n);
-        llama_set_n_threads(m->context, n_threads, n_threads);
-        const int32_t code = llama_decode(m->context, batch_fill(m, b));
-        m->running = nullptr;
-        if (code == 0) {
-            llama_synchronize(m->context); /* on a GPU the call returns before the work is done */
-            m->threads.end(b->n);
-            return finished(m, b->n);
-        }
-        if (code == 1) {
-            return MODEL_NO_CELLS;
-        }
-        return code == -1 ? MODEL_INVALID : failed(m, code == MODEL_LLAMA_STOPPED_CODE, &before);
-    } catch (...) {
-        m->running = nullptr;
-        return MODEL_FAILED_ALL;
+    model_llama_undo before(m, b);
+    m->running = before.is_possible() ? b : nullptr;
+    const int32_t code = decoded(m, b);
+    m->running = nullptr;
+    switch (code) {
+    case 0: return finished(m, b->n);
+    case 1: return MODEL_NO_CELLS;
+    case -1: return MODEL_INVALID;
+    default: return failed(m, code == MODEL_LLAMA_STOPPED_CODE, &before);
     }
 }
 

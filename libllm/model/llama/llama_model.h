@@ -323,6 +323,17 @@ template <typename F> F *model_llama_of_cpu(const char *name)
     return backend == nullptr ? nullptr : reinterpret_cast<F *>(ggml_backend_reg_get_proc_address(backend, name));
 }
 
+/* ---- first_steps.cpp: what nobody asks for ------------------------------------------------------------------------- */
+
+/* Backends take the memory that a step needs beside the context, and compile what it runs, when the first of its kind is
+ * made: a device that is full by then would fail a request, and all after it. False: it is full already, or fails. What the
+ * context holds is gone. */
+bool model_llama_largest_step(llama_context *context, uint32_t n_outputs);
+
+/* The first step maps weights: it must not be a request's. Where nobody says how many threads there are to be, some more of
+ * them tell. The exact configuration keeps to what was asked for. False: none can be made. */
+bool model_llama_first_steps(model_llama *m, const model_options &o);
+
 /* ---- threads.cpp --------------------------------------------------------------------------------------------------- */
 
 /* With how many threads, at most n_most, a step is fastest; `step` makes one, or says false. */

@@ -390,7 +390,18 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     throw refusal(LLM_NO_MEMORY, "no memory for the model " + path + ": " + e.what());
 }
 
-/* False: llama.cpp makes none, and its log says why. */
+/* What makes no step, or no context for one. Drivers of devices say nothing to llama.cpp's log. */
+[[noreturn]] void refuse_steps(const model_options &o)
+{
+    if (gpus_of(o).empty() || !model_llama_log_cause().empty()) {
+        refuse_load(o.path);
+    }
+    throw refusal(LLM_NO_MEMORY,
+                  std::string("no memory for the model ") + o.path +
+                      ": its device has none left for what a step needs (with fewer --gpu-layers it has)");
+}
+
+/* False: llama.cpp makes none that has memory for its steps, and its log says why. */
 bool open_context(model_llama *m, const model_options &o, llama_context_params *p)
 {
     try {
@@ -401,6 +412,10 @@ bool open_context(model_llama *m, const model_options &o, llama_context_params *
         return false;
     }
     m->context = llama_init_from_model(m->weights, *p);
+    if (m->context != nullptr && !gpus_of(o).empty() && !model_llama_largest_step(m->context, p->n_outputs_max)) {
+        llama_free(m->context);
+        m->context = nullptr;
+    }
     return m->context != nullptr;
 }
 
@@ -410,7 +425,7 @@ void make_context(model_llama *m, const model_options &o)
     const bool is_pool = !gpus_of(o).empty() && m->info.memory != LLM_MEMORY_RECURRENT;
     while (!open_context(m, o, &p)) {
         if (!is_pool || !model_llama_cells_halve(wish_of(m, o), &p.n_ctx)) {
-            refuse_load(o.path);
+            refuse_steps(o);
         }
         model_llama_log_clear();
     }
@@ -458,37 +473,6 @@ void allocate(model_llama *m)
     m->wanted.assign(n_batch, 0);
     for (llama_seq_id &seq : m->seqs) {
         m->seq_pointers.push_back(&seq);
-    }
-}
-
-/* The first step allocates and maps weights: it must not be a request's. Where nobody says how many threads there are to
- * be, some more of them tell. The exact configuration keeps to what was asked for. */
-void warm_up(model_llama *m, const model_options &o)
-{
-    const int32_t first[] = {llama_vocab_bos(m->vocab), llama_vocab_eos(m->vocab), 0};
-    const int32_t n_vocab = llama_vocab_n_tokens(m->vocab);
-    const int32_t *token = std::find_if(first, first + 2, [n_vocab](int32_t t) { return t >= 0 && t < n_vocab; });
-    const int32_t position = 0;
-    const uint16_t seq = 0;
-    const uint8_t output = 1;
-    const model_batch batch = {1, token, &position, &seq, &output, nullptr, nullptr};
-    const auto step = [&] {
-        const bool is_made = m->ops->decode(m, &batch) == MODEL_OK && m->ops->logits(m, 0) != nullptr;
-        m->ops->clear(m, 0);
-        return is_made;
-    };
-    bool is_working = step();
-    if (is_working && o.n_threads <= 0 && !o.exact) {
-        m->threads.watch();
-        m->info.n_threads = model_llama_best_size(m->info.n_threads, [&](int32_t n) {
-            m->threads.set(n);
-            is_working = is_working && step();
-            return is_working;
-        });
-        m->threads.adapt(m->info.n_threads);
-    }
-    if (!is_working) {
-        refuse_load(o.path);
     }
 }
 
@@ -553,7 +537,9 @@ std::unique_ptr<model_llama> open_in_steps(model_options o)
     allocate(m.get());
     identify(m.get(), o);
     if (m->info.memory != LLM_MEMORY_NONE) {
-        warm_up(m.get(), o);
+        if (!model_llama_first_steps(m.get(), o)) {
+            refuse_steps(o);
+        }
     }
     loaded_thousandths = 1000;
     return m;

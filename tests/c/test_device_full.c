@@ -1,0 +1,119 @@
+/* A device whose memory is all taken: by another program, say. What a step needs is taken when the model is opened, or
+ * opening is refused; a step that still gets none fails alone. Vulkan's allocations are those refused here; without such a
+ * device (LLMD_TEST_DEVICE) there are none, and nothing is refused. */
+#include "tiny_models.h"
+
+typedef void (*procedure)(void);
+typedef int32_t (*allocation)(void *on, const void *info, const void *allocator, void *out);
+
+static const int32_t OUT_OF_DEVICE_MEMORY = -2; /* VkResult */
+static const uint32_t ALL = UINT32_MAX;
+
+static allocation real_allocation;
+static uint32_t n_granted = UINT32_MAX; /* allocations that the device still makes */
+static uint32_t n_made, n_refused;
+
+procedure __real_vkGetInstanceProcAddr(void *instance, const char *name)
+    __attribute__((weak)); /* other builds have none */
+procedure __wrap_vkGetInstanceProcAddr(void *instance, const char *name);
+
+static int32_t allocate(void *on, const void *info, const void *allocator, void *out)
+{
+    if (n_granted == 0) {
+        n_refused++;
+        return OUT_OF_DEVICE_MEMORY;
+    }
+    n_granted -= n_granted == ALL ? 0 : 1;
+    n_made++;
+    return real_allocation(on, info, allocator, out);
+}
+
+procedure __wrap_vkGetInstanceProcAddr(void *instance, const char *name)
+{
+    const procedure found = __real_vkGetInstanceProcAddr(instance, name);
+    if (strcmp(name, "vkAllocateMemory") != 0) {
+        return found;
+    }
+    real_allocation = (allocation)found;
+    return (procedure)allocate;
+}
+
+static void test_a_full_device_is_refused_at_the_start(void)
+{
+    n_made = 0;
+    model *whole = opened();
+    CHECK(whole != NULL);
+    whole->ops->close(whole);
+    const uint32_t n = n_made;
+    for (uint32_t i = 0; i < n; i++) {
+        char path[512], error[512] = "";
+        path_of(current->file, path, sizeof path);
+        const model_options o = usual(path);
+        model *m = NULL;
+        n_granted = i;
+        const int status = model_open(path, &o, &m, error, sizeof error);
+        n_granted = ALL;
+        CHECK(m == NULL && (status == LLM_NO_MEMORY || status == LLM_MODEL_LOAD));
+        CHECK(strstr(error, "failed to allocate") != NULL || strstr(error, "its device has none left") != NULL);
+    }
+}
+
+static void test_steps_take_no_memory_later(void)
+{
+    model *m = opened();
+    CHECK(m != NULL);
+    float *expected = cold(m, 1, 100);
+    m->ops->close(m);
+    m = opened();
+    CHECK(m != NULL);
+    n_granted = 0;
+    n_refused = 0;
+    CHECK_INT(feed(m, 0, 2, 0, 1, 1), MODEL_OK);
+    CHECK_INT(feed(m, 1, 1, 0, 64, 64), MODEL_OK);
+    CHECK_INT(n_refused, 0);
+    n_granted = ALL;
+    CHECK_INT(feed(m, 1, 1, 64, 100, 36), MODEL_OK);
+    float *found = row_after(m, 36);
+    check_same(found, expected, m->info.n_vocab);
+    free(found);
+    free(expected);
+    m->ops->close(m);
+}
+
+static void test_a_step_without_memory_fails_alone(void)
+{
+    const bool is_stateful = current->memory == LLM_MEMORY_HYBRID || current->memory == LLM_MEMORY_RECURRENT;
+    model *m = opened();
+    CHECK(m != NULL);
+    float *expected = cold(m, 1, 100);
+    CHECK_INT(feed(m, 0, 1, 0, 64, 64), MODEL_OK);
+    n_granted = 0;
+    n_refused = 0;
+    const model_result result = feed(m, 1, 2, 0, 400, 16); /* far behind, attention takes some for what it splits up */
+    n_granted = ALL;
+    CHECK_INT(result, n_refused == 0 ? MODEL_OK : is_stateful ? MODEL_FAILED_ALL : MODEL_FAILED_BATCH);
+    m->ops->clear(m, 1);
+    if (result == MODEL_FAILED_ALL) {
+        m->ops->clear(m, 0);
+        CHECK_INT(feed(m, 0, 1, 0, 64, 64), MODEL_OK);
+    }
+    CHECK_INT(feed(m, 0, 1, 64, 100, 36), MODEL_OK);
+    float *found = row_after(m, 36);
+    check_same(found, expected, m->info.n_vocab);
+    free(found);
+    free(expected);
+    m->ops->close(m);
+}
+
+static void test_model(void)
+{
+    RUN(test_a_full_device_is_refused_at_the_start);
+    RUN(test_steps_take_no_memory_later);
+    RUN(test_a_step_without_memory_fails_alone);
+}
+
+int main(void)
+{
+    for_each_model(test_model);
+    return CHECK_RESULT();
+}
