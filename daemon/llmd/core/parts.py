@@ -39,13 +39,13 @@ class ToolCallPiece(msgspec.Struct, frozen=True, gc=False):
     name: str | None = None
 
 
-class TokenProbability(msgspec.Struct, frozen=True):
+class TokenProbability(msgspec.Struct, frozen=True, gc=False):
     token: int
     text: bytes
     log_probability: float
 
 
-class LogProbabilities(msgspec.Struct, frozen=True):
+class LogProbabilities(msgspec.Struct, frozen=True, gc=False):
     """Of the tokens of the part before it."""
 
     index: int

@@ -32,14 +32,14 @@ def logprobs_of(logprobs: bool | None, top_logprobs: int | None) -> int | None:
     return likely if logprobs else None
 
 
-class ProbableToken(msgspec.Struct, frozen=True):
+class ProbableToken(msgspec.Struct, frozen=True, gc=False):
     token: str
     logprob: float
     bytes: list[int]
     """Of which `token` may be no more than a replacement character."""
 
 
-class ChosenToken(msgspec.Struct, frozen=True):
+class ChosenToken(msgspec.Struct, frozen=True, gc=False):
     token: str
     logprob: float
     bytes: list[int]

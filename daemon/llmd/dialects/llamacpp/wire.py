@@ -63,7 +63,7 @@ class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True):
 StopType = Literal["eos", "word", "limit"]
 
 
-class NativeProbable(msgspec.Struct, frozen=True):
+class NativeProbable(msgspec.Struct, frozen=True, gc=False):
     id: int
     token: str
     bytes: list[int]
@@ -71,7 +71,7 @@ class NativeProbable(msgspec.Struct, frozen=True):
     logprob: float
 
 
-class NativeChosen(msgspec.Struct, frozen=True):
+class NativeChosen(msgspec.Struct, frozen=True, gc=False):
     id: int
     token: str
     bytes: list[int]

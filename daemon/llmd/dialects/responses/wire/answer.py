@@ -13,13 +13,13 @@ ItemStatus = Literal["in_progress", "completed", "incomplete"]
 ResponseStatus = Literal["in_progress", "completed", "incomplete", "failed"]
 
 
-class LikelyToken(msgspec.Struct, frozen=True):
+class LikelyToken(msgspec.Struct, frozen=True, gc=False):
     token: str
     bytes: list[int]
     logprob: float
 
 
-class TextToken(msgspec.Struct, frozen=True):
+class TextToken(msgspec.Struct, frozen=True, gc=False):
     token: str
     bytes: list[int]
     logprob: float
