@@ -1,7 +1,7 @@
 """One conversation as a client holds it, and the least that a server must consume for each of its requests.
 
-Needed are the tokens of the prompt behind the longest prefix that any earlier state of the same conversation had
-consumed. States are compared as text, so that the measure is the same for every server and knows nothing of how a
+Needed are the tokens of the prompt behind the longest prefix that any earlier state of any conversation with the server
+had consumed. States are compared as text, so that the measure is the same for every server and knows nothing of how a
 server keeps its history.
 """
 
@@ -20,7 +20,7 @@ WORDS = (
     "question island music harbour candle mirror shadow teacher village pencil ocean travel summer garden stone "
     "because under before about every through always never nobody second people water light sound road"
 ).split()
-SYSTEM_WORDS, USER_WORDS = 60, 60
+USER_WORDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +38,16 @@ def words(seed: str, n: int) -> str:
 
 
 class Conversation:
-    def __init__(self, port: int, name: str, **parameters: Any) -> None:
+    """`consumed`: the states of all conversations with the server at `port`, which they share; each adds its own.
+    `n_system`: words of the system prompt, the same for all."""
+
+    def __init__(self, port: int, name: str, consumed: list[str], n_system: int, **parameters: Any) -> None:
         self._port = port
         self._name = name
         self._parameters = {"session_id": name, **parameters}
-        self._consumed: list[str] = []
+        self._consumed = consumed
         self._left: Messages = []
-        system = {"role": "system", "content": words("system", SYSTEM_WORDS)}
-        self.messages: Messages = [system]
+        self.messages: Messages = [{"role": "system", "content": words("system", n_system)}]
 
     def say(self, turn: str) -> Cost:
         """Appends a user message and its answer."""

@@ -21,6 +21,8 @@ MODELS = ("bench-dense", "bench-hybrid", "bench-small")
 PROMPT_TOKENS, N_CTX = 64, 1024
 STAGGERED = "staggered"
 KINDS = ("fresh", "traffic", "after traffic", STAGGERED)
+TRAFFIC_REQUESTS = {True: 32, False: 144}
+"""Of all users together, by options.short; the longer ones are about two minutes of four or eight users."""
 # Ratio of the total to llama-server's by the number of streams.
 TOTAL_AT_LEAST = {4: 1.0, 8: 1.2, 16: 1.5}
 SAME_AS_FRESH = 0.95
@@ -63,7 +65,7 @@ def _measure(
 
 def _run(kind: str, server: Server, n: int, turn: int, options: argparse.Namespace) -> Run:
     if kind == "traffic":
-        return streams.send(server.port, traffic(n, options.traffic or (4 if options.short else 12)))
+        return streams.send(server.port, traffic(n, options.traffic or max(1, TRAFFIC_REQUESTS[options.short] // n)))
     run = staggered if kind == STAGGERED else fresh
     return run(server, n, options.tokens, f"{kind} {turn}")
 
@@ -113,6 +115,8 @@ def _add(report: Report, n: int, options: argparse.Namespace, measured: dict[str
         total = {side: [_rate(kind, run, n, options) for run in made] for side, made in runs.items()}
         totals[kind] = total.get(OURS, [])
         report.compare(case, "total", "tokens/s", total, at_least=TOTAL_AT_LEAST.get(n))
+        if kind != "traffic":
+            report.compare(case, "of each stream", "tokens/s", _of_each(runs, options.tokens))
         report.compare(case, "gap, median", "ms", _each(gaps, statistics.median))
         report.compare(case, "gap, 99 % within", "ms", _each(gaps, lambda run: statistics.quantiles(run, n=100)[-1]))
         last = {side: [max(one.first_ms for one in run.streams) for run in made] for side, made in runs.items()}
@@ -120,6 +124,14 @@ def _add(report: Report, n: int, options: argparse.Namespace, measured: dict[str
         if kind in (STAGGERED, "after traffic") and "fresh" in totals:
             against = {OURS: totals[kind], "fresh seats": totals["fresh"]}
             report.add_ratio(case, "total", against, against="fresh seats", at_least=SAME_AS_FRESH)
+
+
+def _of_each(runs: Runs, n_tokens: int) -> dict[str, list[float]]:
+    """Of the median stream, behind its first token."""
+    return {
+        side: [statistics.median(one.decode_rate(n_tokens) for one in run.streams) for run in made]
+        for side, made in runs.items()
+    }
 
 
 def _each(gaps: dict[str, list[list[float]]], of: Callable[[list[float]], float]) -> dict[str, list[float]]:

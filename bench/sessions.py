@@ -38,6 +38,7 @@ OPERATIONS: dict[str, Callable[[Conversation], Cost]] = {
 def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--places", type=int, default=4, metavar="N", help="named sessions in the model's memory")
     parser.add_argument("--conversations", type=int, nargs="+", default=[], metavar="K", help="at the same time")
+    parser.add_argument("--system", type=int, default=60, metavar="N", help="words of the system prompt (%(default)s)")
     parser.add_argument("--tokens", type=int, default=24, metavar="N", help="tokens of an answer (%(default)s)")
 
 
@@ -61,10 +62,13 @@ def _costs(report: Report, model: str, n: int, options: argparse.Namespace) -> d
                 peer.server(path, options=["-np", f"{options.places}", "-c", f"{N_CTX * options.places}"])
             )
         sampling = {"max_tokens": options.tokens, "temperature": 0, "seed": 1}
-        sides = {
-            name: [Conversation(server.port, f"conversation-{number}", **sampling) for number in range(n)]
-            for name, server in servers.items()
-        }
+        sides: dict[str, list[Conversation]] = {}
+        for name, server in servers.items():
+            consumed: list[str] = []
+            sides[name] = [
+                Conversation(server.port, f"conversation-{number}", consumed, options.system, **sampling)
+                for number in range(n)
+            ]
         costs: dict[str, Costs] = {name: {} for name in sides}
         for kind, operation in _script():
             report.progress(f"{n} conversations: {kind}")
