@@ -21,8 +21,8 @@ MODELS = ("bench-dense", "bench-hybrid", "bench-small")
 PROMPT_TOKENS, N_CTX = 64, 1024
 STAGGERED = "staggered"
 KINDS = ("fresh", "traffic", "after traffic", STAGGERED)
-TRAFFIC_REQUESTS = {True: 32, False: 144}
-"""Of all users together, by options.short; the longer ones are about two minutes of four or eight users."""
+TRAFFIC_REQUESTS, TRAFFIC_REQUESTS_SHORT = 144, 16
+"""Of all users together, where there are four or more: about two minutes of four or eight."""
 # Ratio of the total to llama-server's by the number of streams.
 TOTAL_AT_LEAST = {4: 1.0, 8: 1.2, 16: 1.5}
 SAME_AS_FRESH = 0.95
@@ -65,7 +65,8 @@ def _measure(
 
 def _run(kind: str, server: Server, n: int, turn: int, options: argparse.Namespace) -> Run:
     if kind == "traffic":
-        return streams.send(server.port, traffic(n, options.traffic or max(1, TRAFFIC_REQUESTS[options.short] // n)))
+        n_requests = TRAFFIC_REQUESTS_SHORT if options.short else TRAFFIC_REQUESTS
+        return streams.send(server.port, traffic(n, options.traffic or max(1, n_requests // max(n, 4))))
     run = staggered if kind == STAGGERED else fresh
     return run(server, n, options.tokens, f"{kind} {turn}")
 

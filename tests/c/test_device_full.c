@@ -38,13 +38,23 @@ procedure __wrap_vkGetInstanceProcAddr(void *instance, const char *name)
     return (procedure)allocate;
 }
 
+/* A sequence with the first 64 tokens of text 1 goes on to 100, where the logits are to be these. */
+static void check_goes_on(model *m, uint16_t seq, const float *expected)
+{
+    CHECK_INT(feed(m, seq, 1, 64, 100, 36), MODEL_OK);
+    float *found = row_after(m, 36);
+    check_same(found, expected, m->info.n_vocab);
+    free(found);
+}
+
 static void test_a_full_device_is_refused_at_the_start(void)
 {
     n_made = 0;
     model *whole = opened();
     CHECK(whole != NULL);
-    whole->ops->close(whole);
     const uint32_t n = n_made;
+    CHECK((n > 0) == (strstr(whole->info.backend, "Vulkan") != NULL));
+    whole->ops->close(whole);
     for (uint32_t i = 0; i < n; i++) {
         char path[512], error[512] = "";
         path_of(current->file, path, sizeof path);
@@ -72,10 +82,7 @@ static void test_steps_take_no_memory_later(void)
     CHECK_INT(feed(m, 1, 1, 0, 64, 64), MODEL_OK);
     CHECK_INT(n_refused, 0);
     n_granted = ALL;
-    CHECK_INT(feed(m, 1, 1, 64, 100, 36), MODEL_OK);
-    float *found = row_after(m, 36);
-    check_same(found, expected, m->info.n_vocab);
-    free(found);
+    check_goes_on(m, 1, expected);
     free(expected);
     m->ops->close(m);
 }
@@ -97,10 +104,7 @@ static void test_a_step_without_memory_fails_alone(void)
         m->ops->clear(m, 0);
         CHECK_INT(feed(m, 0, 1, 0, 64, 64), MODEL_OK);
     }
-    CHECK_INT(feed(m, 0, 1, 64, 100, 36), MODEL_OK);
-    float *found = row_after(m, 36);
-    check_same(found, expected, m->info.n_vocab);
-    free(found);
+    check_goes_on(m, 0, expected);
     free(expected);
     m->ops->close(m);
 }

@@ -536,10 +536,8 @@ std::unique_ptr<model_llama> open_in_steps(model_options o)
         model_llama_host_bytes(m->weights, m->loading, m->context != nullptr ? m->context : m->embedder.context);
     allocate(m.get());
     identify(m.get(), o);
-    if (m->info.memory != LLM_MEMORY_NONE) {
-        if (!model_llama_first_steps(m.get(), o)) {
-            refuse_steps(o);
-        }
+    if (m->info.memory != LLM_MEMORY_NONE && !model_llama_first_steps(m.get(), o)) {
+        refuse_steps(o);
     }
     loaded_thousandths = 1000;
     return m;
