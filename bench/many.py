@@ -14,18 +14,19 @@ from collections.abc import Callable
 from . import streams
 from .daemon import Server
 from .report import OURS, Report
-from .sides import alternating, both
+from .sides import alternating, both, ours
 from .streams import Request, Run, body, prompt_of
 
 MODELS = ("bench-dense", "bench-hybrid", "bench-small")
 PROMPT_TOKENS, N_CTX = 64, 1024
-STAGGERED = "staggered"
+STAGGERED, BESIDE = "staggered", "fresh beside staggered"
 KINDS = ("fresh", "traffic", "after traffic", STAGGERED)
 TRAFFIC_REQUESTS, TRAFFIC_REQUESTS_SHORT = 144, 16
 """Of all users together, where there are four or more: about two minutes of four or eight."""
 # Ratio of the total to llama-server's by the number of streams.
 TOTAL_AT_LEAST = {4: 1.0, 8: 1.2, 16: 1.5}
 SAME_AS_FRESH = 0.95
+REFERENCES = {STAGGERED: BESIDE, "after traffic": "fresh"}
 
 Runs = dict[str, list[Run]]
 
@@ -45,22 +46,40 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
     counts = options.streams or ([1, 4, 8] if options.short else [1, 2, 4, 8, 16, 32])
     for n in counts:
         measured: dict[str, Runs] = {kind: {} for kind in options.kinds}
-        for kinds, places in (([kind for kind in measured if kind != STAGGERED], n), ([STAGGERED], 2 * n)):
-            _measure(report, model, n, places, {kind: measured[kind] for kind in kinds if kind in measured}, options)
+        alone = {kind: runs for kind, runs in measured.items() if kind != STAGGERED}
+        if alone:
+            _measure(report, model, n, alone, options)
+        if STAGGERED in measured:
+            measured[BESIDE] = {}
+            _measure_staggered(report, model, n, measured[STAGGERED], measured[BESIDE], options)
         _add(report, n, options, measured)
 
 
-def _measure(
-    report: Report, model: str, n: int, places: int, measured: dict[str, Runs], options: argparse.Namespace
+def _measure(report: Report, model: str, n: int, measured: dict[str, Runs], options: argparse.Namespace) -> None:
+    with both(options, model, places=n, n_ctx=N_CTX) as servers:
+        for kind, runs in measured.items():
+            turns = 1 if kind == "traffic" else _turns(options)
+            for turn in range(turns):
+                report.progress(f"{n} streams, {kind}, {turn + 1} of {turns}")
+                for side, server in alternating(servers, turn):
+                    runs.setdefault(side, []).append(_run(kind, server, n, turn, options))
+
+
+def _measure_staggered(
+    report: Report, model: str, n: int, runs: Runs, beside: Runs, options: argparse.Namespace
 ) -> None:
-    repeats = options.repeats or (2 if options.short else 5)
-    if measured:
-        with both(options, model, places=places, n_ctx=N_CTX) as servers:
-            for kind, runs in measured.items():
-                for turn in range(1 if kind == "traffic" else repeats):
-                    report.progress(f"{n} streams, {kind}, {turn + 1} of {repeats}")
-                    for side, server in alternating(servers, turn):
-                        runs.setdefault(side, []).append(_run(kind, server, n, turn, options))
+    """After each turn of ours one on fresh seats, of a daemon of its own: what is compared is of the same minute."""
+    with both(options, model, places=2 * n, n_ctx=N_CTX) as servers, ours(model, places=n, n_ctx=N_CTX) as unused:
+        for turn in range(_turns(options)):
+            report.progress(f"{n} streams, {STAGGERED}, {turn + 1} of {_turns(options)}")
+            for side, server in alternating(servers, turn):
+                runs.setdefault(side, []).append(_run(STAGGERED, server, n, turn, options))
+                if side == OURS:
+                    beside.setdefault(OURS, []).append(_run(BESIDE, unused, n, turn, options))
+
+
+def _turns(options: argparse.Namespace) -> int:
+    return int(options.repeats or (2 if options.short else 5))
 
 
 def _run(kind: str, server: Server, n: int, turn: int, options: argparse.Namespace) -> Run:
@@ -78,14 +97,13 @@ def fresh(server: Server, n: int, n_tokens: int, seed: str) -> Run:
 
 
 def staggered(server: Server, n: int, n_tokens: int, seed: str) -> Run:
-    """Every other of twice as many warm sessions goes on."""
+    """Every other of twice as many warm sessions goes on, with as many tokens before it as fresh ones have."""
     names = [f"{seed} {number}" for number in range(2 * n)]
     prompts = {name: prompt_of(PROMPT_TOKENS, name) for name in names}
     for name in names:
-        streams.complete(server.port, [body(prompts[name], 1, name, cache_prompt=True)])
-    more = {name: prompts[name] + prompt_of(PROMPT_TOKENS, f"more {name}") for name in names[::2]}
+        streams.complete(server.port, [body(prompts[name][: PROMPT_TOKENS // 2], 1, name, cache_prompt=True)])
     return streams.complete(
-        server.port, [body(prompt, n_tokens, name, cache_prompt=True) for name, prompt in more.items()]
+        server.port, [body(prompts[name], n_tokens, name, cache_prompt=True) for name in names[::2]]
     )
 
 
@@ -109,21 +127,23 @@ def _rate(kind: str, run: Run, n: int, options: argparse.Namespace) -> float:
 
 
 def _add(report: Report, n: int, options: argparse.Namespace, measured: dict[str, Runs]) -> None:
-    totals: dict[str, list[float]] = {}
+    totals = {
+        kind: {side: [_rate(kind, run, n, options) for run in made] for side, made in runs.items()}
+        for kind, runs in measured.items()
+    }
     for kind, runs in measured.items():
         case = f"{n} streams, {kind}"
         gaps = {side: [run.gaps_ms for run in made] for side, made in runs.items()}
-        total = {side: [_rate(kind, run, n, options) for run in made] for side, made in runs.items()}
-        totals[kind] = total.get(OURS, [])
-        report.compare(case, "total", "tokens/s", total, at_least=TOTAL_AT_LEAST.get(n))
+        report.compare(case, "total", "tokens/s", totals[kind], at_least=TOTAL_AT_LEAST.get(n))
         if kind != "traffic":
             report.compare(case, "of each stream", "tokens/s", _of_each(runs, options.tokens))
         report.compare(case, "gap, median", "ms", _each(gaps, statistics.median))
         report.compare(case, "gap, 99 % within", "ms", _each(gaps, lambda run: statistics.quantiles(run, n=100)[-1]))
         last = {side: [max(one.first_ms for one in run.streams) for run in made] for side, made in runs.items()}
         report.compare(case, "first token of the last", "ms", last, at_most=1.0 if kind == "fresh" else None)
-        if kind in (STAGGERED, "after traffic") and "fresh" in totals:
-            against = {OURS: totals[kind], "fresh seats": totals["fresh"]}
+        fresh_kind = REFERENCES.get(kind)
+        if fresh_kind in totals:
+            against = {OURS: totals[kind][OURS], "fresh seats": totals[fresh_kind][OURS]}
             report.add_ratio(case, "total", against, against="fresh seats", at_least=SAME_AS_FRESH)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 from . import models, peer
 from .daemon import Server, daemon
@@ -24,14 +24,19 @@ def both(options: argparse.Namespace, model: str, places: int = 0, n_ctx: int = 
     """The servers by name, ready, at the same time. `places` streams at once, each of at most `n_ctx` tokens: what is
     more than a server's default is asked for, everything else is left to it. `options.also` names further rows."""
     path = models.path_of(model)
-    flags: dict[str, str | int] = {"max_sessions": places} if places > PLACES else {}
-    flags |= {"ctx_size": n_ctx} if n_ctx > CTX_DEFAULT else {}
     with ExitStack() as stack:
-        waiting = {OURS: daemon(path, **flags)}
+        waiting = {OURS: ours(model, places, n_ctx)}
         if peer.directory() is not None and not path.startswith("sim:"):
             for also in ("", *options.also):
                 waiting[f"{PEER} {also}".strip()] = peer.server(path, places, n_ctx, also.split())
         yield {name: stack.enter_context(server) for name, server in waiting.items()}
+
+
+def ours(model: str, places: int = 0, n_ctx: int = 0) -> AbstractContextManager[Server]:
+    """The daemon of `both`, alone."""
+    flags: dict[str, str | int] = {"max_sessions": places} if places > PLACES else {}
+    flags |= {"ctx_size": n_ctx} if n_ctx > CTX_DEFAULT else {}
+    return daemon(models.path_of(model), **flags)
 
 
 def alternating(sides: Sides, turn: int) -> list[tuple[str, Server]]:
