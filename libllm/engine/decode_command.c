@@ -363,7 +363,9 @@ static uint32_t n_decoding(const decode *d)
 
 void decode_start_waiting(decode *d)
 {
-    d->places->patience_us = schedule_patience_us(&d->step.pace, d->step.gap_ms_target, n_decoding(d));
+    const uint64_t began_us = session_clock_us();
+    const double patience_us = schedule_patience_us(&d->step.pace, d->step.gap_ms_target, n_decoding(d));
+    d->places->patience_us = patience_us;
     turn turns[LLM_REQUESTS_MAX];
     const uint32_t n = collect_turns(d, turns);
     request *r;
@@ -371,6 +373,10 @@ void decode_start_waiting(decode *d)
         ask_for_seat(d, r);
         if (r->phase != REQUEST_ENDED && r->session != NULL && r->session->seat != SESSION_NO_SEAT) {
             count_seat(turns, n, r);
+        }
+        if ((double)(session_clock_us() - began_us) > patience_us) { /* by copying states: the others after a step */
+            d->may_reseat = true;
+            break;
         }
     }
 }

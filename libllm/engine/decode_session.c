@@ -133,12 +133,13 @@ static bool same_name(const session *s, const char *name, size_t n_name_bytes)
     return strlen(s->name) == n_name_bytes && memcmp(s->name, name, n_name_bytes) == 0;
 }
 
-/* `to` is open and empty. With two seats the model copies; else what is saved of `from` is copied. */
+/* `to` is open and empty. With two seats the model copies; else, or where it has no cells for that, what is saved of `from`
+ * is copied. */
 static void fill_fork(decode *d, session *from, session *to, uint32_t at)
 {
     const bool has_state = from->seat != SESSION_NO_SEAT && from->record.state != LLM_STATE_TORN;
-    if (has_state && places_seat(d->places, to) == SEATED && from->seat != SESSION_NO_SEAT) {
-        (void)resuming_fork(d->places, from, to, at);
+    if (has_state && places_seat(d->places, to) == SEATED && from->seat != SESSION_NO_SEAT &&
+        resuming_fork(d->places, from, to, at) > 0) {
         return;
     }
     if (to->seat != SESSION_NO_SEAT) {

@@ -278,6 +278,9 @@ int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_byte
         n_max = n;
     }
     const timeline_choice choice = timeline_choose(timelines, n, n_max);
+    if (choice.verb != TIMELINE_CONTINUE && !places_may_be_busy(p, owner)) {
+        return LLM_CAPACITY; /* before anything gives way to it */
+    }
     switch (choice.verb) {
     case TIMELINE_CONTINUE: *out = sessions[choice.index]; return LLM_OK;
     case TIMELINE_REPLACE: places_forget(p, sessions[choice.index]); break;
@@ -418,15 +421,16 @@ bool places_park(places *p, session *s)
     return true;
 }
 
-/* An idle session gives its seat up, if the policy has a way. */
-static bool vacate(places *p, session *s)
+/* An idle session gives its seat up, if the policy has a way. For one that can wait no state is dropped because the store is
+ * busy. */
+static bool vacate(places *p, session *s, bool can_wait)
 {
     if (!session_is_named(s)) {
         places_close_session(p, s);
         return true;
     }
     if (p->options.policy == LLM_POLICY_PARK) {
-        return places_park(p, s);
+        return !(can_wait && p->spill_waits) && places_park(p, s);
     }
     if (p->options.policy == LLM_POLICY_EVICT) {
         places_forget(p, s);
@@ -435,7 +439,7 @@ static bool vacate(places *p, session *s)
     return false;
 }
 
-bool places_free_cells(places *p, const session *s)
+static bool free_cells(places *p, const session *s, bool can_wait)
 {
     const bool parks = p->options.policy == LLM_POLICY_PARK;
     shortage of = {
@@ -447,7 +451,12 @@ bool places_free_cells(places *p, const session *s)
         of.is_lost = !parks;
         idle = victim(p, &of);
     }
-    return idle != NULL && vacate(p, idle);
+    return idle != NULL && vacate(p, idle, can_wait);
+}
+
+bool places_free_cells(places *p, const session *s)
+{
+    return free_cells(p, s, false);
 }
 
 static bool find_seat(places *p, const session *s, uint16_t *out)
@@ -471,7 +480,7 @@ static bool find_seat(places *p, const session *s, uint16_t *out)
                                       .pinned = parks,
                                       .is_lost = session_is_named(s) && !parks,
                                   });
-        if (idle == NULL || !vacate(p, idle)) {
+        if (idle == NULL || !vacate(p, idle, true)) {
             return false;
         }
     }
@@ -482,7 +491,7 @@ static bool find_seat(places *p, const session *s, uint16_t *out)
  * way to the disk or from it. */
 static bool is_in_progress(const places *p, const session *s, bool any_kind)
 {
-    if (p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0) {
+    if (p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0 || p->spill_waits) {
         return true;
     }
     for (uint32_t i = 0; i < p->n_places; i++) {
@@ -544,7 +553,7 @@ seating places_seat(places *p, session *s)
     }
     const bool had_state = s->parked.state != NULL;
     while (session_take_seat(s, seat) == MODEL_NO_CELLS) {
-        if (!places_free_cells(p, s)) {
+        if (!free_cells(p, s, true)) {
             return is_in_progress(p, s, true) ? SEAT_LATER : SEAT_NO_CELLS;
         }
     }

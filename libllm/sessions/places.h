@@ -67,6 +67,7 @@ typedef struct places {
     dormant *dormant; /* n_dormant */
     uint32_t n_refused;
     refused_removal *refused; /* n_refused */
+    bool spill_waits;         /* a parked state is over the budget until the store can take it */
     bool is_saving;           /* an orderly stop has begun */
     bool is_unsaved;          /* and the disk refused a session's file */
 } places;
@@ -83,7 +84,7 @@ session *places_next(places *p, uint32_t owner, const char *name, size_t n_name_
 bool places_knows(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
 
 /* The timeline that a request for this name goes to (timeline.h), opened now if need be, not necessarily seated.
- * LLM_CAPACITY: none can be opened. */
+ * LLM_CAPACITY: none can be opened, or be busy. */
 int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session_prompt *prompt,
                  session **out);
 
@@ -173,8 +174,10 @@ void places_settle(places *p);
  * from. (places.c) */
 session *places_parked_victim(places *p);
 
-/* Parks are moved from memory to the store until the budget holds. */
+/* Parks are moved from memory to the store until the budget holds. While the store has too much in hand, one of them waits
+ * in memory (spill_waits); if more are to go then, their states are dropped. */
 void places_spill(places *p);
+void places_spill_on(places *p); /* the store has finished something */
 
 /* Its parked state is asked for. False: too much is on its way already; ask again when something has come. */
 bool places_read_file(places *p, session *s);

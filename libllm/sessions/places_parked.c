@@ -14,19 +14,30 @@ static void lies_on_disk(session *s, size_t n_disk_bytes)
         .where = PARKED_ON_DISK, .k = old.k, .n_bytes = old.n_bytes, .is_on_disk = true, .n_disk_bytes = n_disk_bytes};
 }
 
+typedef enum spilling {
+    SPILLED,
+    SPILL_LATER, /* the store has too much in hand now, and will come to an end with it */
+    SPILL_NEVER,
+} spilling;
+
 /* The state goes to the store with its checkpoints; until it is written the session may still load it from where it
  * lies. */
-static bool spill(places *p, session *s)
+static spilling spill(places *p, session *s)
 {
     if (s->parked.is_on_disk) {
         lies_on_disk(s, s->parked.n_disk_bytes);
-        return true;
+        return SPILLED;
     }
     blob *state = s->parked.state;
-    store_job *job = places_may_write(p, state->n_bytes) ? store_job_new(STORE_WRITE, 0) : NULL;
+    if (!places_may_write(p, state->n_bytes)) {
+        const bool is_busy =
+            p->store != NULL && (p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0 || store_n_jobs(p->store) > 0);
+        return is_busy ? SPILL_LATER : SPILL_NEVER;
+    }
+    store_job *job = store_job_new(STORE_WRITE, 0);
     if (job == NULL || !places_write_file(p, s)) {
         store_job_free(job);
-        return false;
+        return SPILL_NEVER;
     }
     job->place = s->place;
     job->id = s->id;
@@ -36,7 +47,7 @@ static bool spill(places *p, session *s)
     s->parked.where = PARKED_WRITING;
     places_describe_state(p, s, state, s->parked.k, &job->state);
     store_push(p->store, job);
-    return true;
+    return SPILLED;
 }
 
 /* Its tokens stay known: the next request refills it. */
@@ -54,9 +65,22 @@ void places_spill(places *p)
         if (s == NULL) {
             return;
         }
-        if (!spill(p, s)) {
+        const spilling found = spill(p, s);
+        if (found == SPILL_LATER && !p->spill_waits) {
+            p->spill_waits = true;
+            return;
+        }
+        if (found != SPILLED) {
             drop_state(p, s);
         }
+    }
+}
+
+void places_spill_on(places *p)
+{
+    if (p->spill_waits) {
+        p->spill_waits = false;
+        places_spill(p);
     }
 }
 

@@ -10,6 +10,8 @@ enum {
     MAPPED_BYTES_MIN = 64 << 10,
     /* What costs less to take anew is not worth putting by. */
     SPARE_BYTES_MIN = 1 << 20,
+    /* It is in no account: a recurrent state is smaller, and that of a long context comes in no size twice. */
+    SPARE_BYTES_MAX = 160 << 20,
 };
 
 void ledger_open(ledger *l, size_t n_in_flight_max)
@@ -96,7 +98,7 @@ static void free_spare_of_empty(ledger *l)
 
 static void put_by(ledger *l, blob *b)
 {
-    if (b->n_bytes >= SPARE_BYTES_MIN) {
+    if (b->n_bytes >= SPARE_BYTES_MIN && b->n_bytes <= SPARE_BYTES_MAX) {
         blob *former = l->spare;
         l->spare = b;
         b = former;

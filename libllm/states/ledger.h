@@ -27,7 +27,8 @@ typedef struct blob {
 typedef struct ledger {
     size_t n_bytes[LEDGER_USES];
     size_t n_in_flight_max;
-    blob *spare; /* the last large one dropped while others are held: one of its size comes without page faults */
+    blob *spare; /* the last large one, up to 160 MiB, dropped while others are held: one of its size comes without page
+                    faults */
 } ledger;
 
 void ledger_open(ledger *l, size_t n_in_flight_max);

@@ -46,6 +46,9 @@ static void test_the_memory_of_a_large_one_is_used_again(void)
     ledger_drop(&l, LEDGER_CHECKPOINT, other);
     ledger_drop(&l, LEDGER_CHECKPOINT, second);
     CHECK(l.spare != NULL);
+    blob *context = ledger_new(&l, LEDGER_PARKED, 200 << 20); /* a long one: gone when it is dropped */
+    ledger_drop(&l, LEDGER_PARKED, context);
+    CHECK(l.spare == second);
     ledger_drop(&l, LEDGER_PARKED, kept);
     CHECK(l.spare == NULL);
 }

@@ -1,0 +1,114 @@
+/* What it costs the others that a session gets a seat: with a busy disk, a full KV cache, or an owner at its share. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "engine/engine.h"
+#include "engine_driver.h"
+
+enum { LONG = 300, OWN = 1, N_NAMES = 12, AT_ONCE = 3 };
+
+static const generate_call *call_of(const char *name, uint64_t seed)
+{
+    static int32_t tokens[LONG];
+    static generate_call call;
+    make_prompt(tokens, LONG, seed);
+    call = (generate_call){.owner = OWN, .session = name, .prompt = tokens, .n_prompt = LONG, .max_tokens = 5};
+    return &call;
+}
+
+static const answer *say(driver *d, const char *name, uint64_t seed)
+{
+    return driver_wait(d, driver_generate(d, call_of(name, seed)));
+}
+
+static void one_state_at_a_time(driver *d)
+{
+    d->engine->ledger.n_in_flight_max = 1;
+}
+
+/* The disk takes one state after the other, and all must go there: who wants a seat waits for it, and no state is lost. */
+static void test_a_seat_waits_for_a_busy_disk(void)
+{
+    char directory[] = "/tmp/test_seating.XXXXXX";
+    CHECK(mkdtemp(directory) != NULL);
+    driver *d = driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=4096",
+                                                       .n_sessions = AT_ONCE,
+                                                       .n_parked_max = N_NAMES,
+                                                       .parked_bytes_max = 1,
+                                                       .capacity_policy = LLM_POLICY_PARK,
+                                                       .state_dir = directory},
+                                 one_state_at_a_time);
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        for (uint32_t first = 0; first < N_NAMES; first += AT_ONCE) {
+            uint64_t asked[AT_ONCE];
+            for (uint32_t i = 0; i < AT_ONCE; i++) {
+                const char name[] = {(char)('a' + first + i), 0};
+                asked[i] = driver_generate(d, call_of(name, first + i));
+            }
+            for (uint32_t i = 0; i < AT_ONCE; i++) {
+                const answer *a = driver_wait(d, asked[i]);
+                CHECK_INT(a->status, LLM_OK);
+                CHECK(pass == 0 || a->reason == LLM_REASON_RESTORED);
+            }
+        }
+    }
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DROPPED), 0);
+    CHECK_INT(driver_close(d), 0);
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", directory);
+    CHECK_INT(system(command), 0);
+}
+
+/* There are no cells for both: the fork has its tokens and their state all the same. */
+static void test_a_fork_in_a_full_cache_has_the_tokens(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=500",
+                                                  .exact = 1, /* a copy takes cells of its own */
+                                                  .n_sessions = 2,
+                                                  .n_parked_max = 4,
+                                                  .capacity_policy = LLM_POLICY_PARK});
+    CHECK_INT(say(d, "a", 1)->status, LLM_OK);
+    const answer *fork = driver_wait(d, driver_fork(d, OWN, "a", "b", UINT32_MAX));
+    CHECK_INT(fork->status, LLM_OK);
+    CHECK(fork->n_tokens >= LONG);
+    CHECK(say(d, "b", 1)->n_reused >= LONG - 1);
+    CHECK(say(d, "a", 1)->n_reused >= LONG - 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* The owner may not be busy in one more place: what is refused costs it none of its histories. */
+static void test_a_refused_request_forgets_no_timeline(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=10000",
+                                                  .n_sessions = 4,
+                                                  .n_owners = 2,
+                                                  .capacity_policy = LLM_POLICY_EVICT});
+    CHECK_INT(say(d, "a", 1)->status, LLM_OK);
+    CHECK_INT(say(d, "a", 2)->status, LLM_OK);
+    uint64_t busy[AT_ONCE];
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        const char *const names[AT_ONCE] = {"a", "b", "c"};
+        generate_call endless = *call_of(names[i], 1);
+        endless.max_tokens = 0;
+        busy[i] = driver_generate(d, &endless);
+        (void)driver_wait_text(d, busy[i]);
+        driver_pause(d, busy[i], true);
+    }
+    CHECK_INT(say(d, "a", 3)->status, LLM_CAPACITY);
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        driver_pause(d, busy[i], false);
+        driver_cancel(d, busy[i]);
+        (void)driver_wait(d, busy[i]);
+    }
+    CHECK(say(d, "a", 2)->n_reused >= LONG - 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
+int main(void)
+{
+    RUN(test_a_seat_waits_for_a_busy_disk);
+    RUN(test_a_fork_in_a_full_cache_has_the_tokens);
+    RUN(test_a_refused_request_forgets_no_timeline);
+    return CHECK_RESULT();
+}
