@@ -104,7 +104,8 @@ typedef struct llm_engine_options {
                                       may use, and fewer while others want the cores */
     int32_t n_gpu_layers;          /* -1: as many as fit; ignored without a GPU */
     uint32_t n_batch;              /* most tokens of one model step; 0: 512 */
-    uint32_t gap_ms_target;        /* longest inter-token gap that prefill may cause to decoding sessions; 0: 100 */
+    uint32_t gap_ms_target;        /* gap between tokens of decoding sessions that prefill is cut up for, where
+                                      its least step of 16 tokens fits; 0: 100 */
     uint32_t n_owners;             /* who share the engine; 0: 1. See llm_engine_set_owners */
     uint32_t exact;                /* nonzero: bit-exact configuration (separate KV streams, no flash attention) */
     uint32_t command_ring_bytes;   /* 0: sized for two prompts of n_ctx tokens, at least 1 MiB */

@@ -69,7 +69,7 @@ def test_status(daemon: Daemon) -> None:
     done = daemon.llmctl("status")
     assert (done.returncode, done.stderr) == (EXIT_OK, "")
     assert f"pid {daemon.process.pid}, ready" in done.stdout
-    assert "1 of 3 places used; a full house means: refuse" in done.stdout
+    assert "1 of 3 places used; when full: refuse" in done.stdout
     assert re.search(r"starts +\d+ new", done.stdout)
 
 

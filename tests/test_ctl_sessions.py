@@ -61,7 +61,7 @@ def test_list(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
         "ID     STATE  TOKENS  TIMELINES  REUSED  REQUESTS  LAST START    USED    PINNED",
         "desk   idle    1,234          1    75 %         7  exact_prefix  3m ago  -",
         "other  empty       0          1       -         0  -             3m ago  -",
-        "2 of 8 places used, 3 parked; a full house means: park",
+        "2 of 8 places used, 3 parked; when full: park",
     ]
 
 
@@ -90,7 +90,7 @@ def test_list_shows_owners_when_there_are_several(daemon: FakeDaemon, capsys: py
 def test_list_of_nothing(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.route("GET /v1/sessions", {"data": [], "places": PLACES | {"named_used": 0, "parked": 0}})
     run(daemon, "sessions", "list")
-    assert capsys.readouterr().out == "no sessions\n0 of 8 places used; a full house means: park\n"
+    assert capsys.readouterr().out == "no sessions\n0 of 8 places used; when full: park\n"
 
 
 def test_show(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
@@ -189,7 +189,7 @@ def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == [
         "llmd         0.1.0, pid 42, ready",
         "model        tiny",
-        "sessions     2 of 8 places used, 3 parked; a full house means: park",
+        "sessions     2 of 8 places used, 3 parked; when full: park",
         "requests     2 running, 0 waiting; 5 end, 1 cancelled",
         "starts       6 exact_prefix",
         "prompts      100 tokens consumed, 300 reused",

@@ -22,8 +22,8 @@ from tools.verbs import Verb, verbs
 
 ROOT = reference.ROOT
 BY_HAND = ["transcript"]
-FOREIGN_FLAGS = {"--now", "--provider", "--auth-type"}
-"""Of systemctl, and of clients that the pages tell how to start."""
+FOREIGN_FLAGS = {"--now", "--provider", "--auth-type", "--force-reinstall", "--no-deps"}
+"""Of systemctl, pip, and of clients that the pages tell how to start."""
 LINKING = (
     *reference.PAGES,
     ROOT / "ARCHITECTURE.md",

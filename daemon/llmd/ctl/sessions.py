@@ -124,7 +124,7 @@ def places(raw: Json) -> str:
     used, named = raw.get("named_used", 0), raw.get("named", 0)
     parked = f", {text.count(raw['parked'])} parked" if raw.get("parked") else ""
     asleep = f", {text.count(raw['dormant'])} on disk for want of a place" if raw.get("dormant") else ""
-    return f"{used} of {named} places used{parked}{asleep}; a full house means: {text.scalar(raw.get('policy'))}"
+    return f"{used} of {named} places used{parked}{asleep}; when full: {text.scalar(raw.get('policy'))}"
 
 
 def still_to_read(session: Json) -> int:

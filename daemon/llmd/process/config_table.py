@@ -125,7 +125,12 @@ class Config:
         "tokens",
     )
     max_sessions: int = option(
-        8, integer(1, PLACES_MAX - 1), f"1 to {PLACES_MAX - 1}", SESSIONS, "N", "places for named sessions"
+        8,
+        integer(1, PLACES_MAX - 1),
+        f"1 to {PLACES_MAX - 1}",
+        SESSIONS,
+        "N",
+        "places for named sessions; a session takes 1 to --session-timelines",
     )
     scratch_sessions: int = option(
         2, integer(1, PLACES_MAX - 1), f"1 to {PLACES_MAX - 1}", SESSIONS, "N", "places for requests without a session"
@@ -213,8 +218,8 @@ class Config:
         "0 to 1024; 0 is what is measured to be best",
         MACHINE,
         "N",
-        "threads for the model; 0: with how many it is fastest, at most one per physical core, and fewer while other "
-        "processes want the cores",
+        "threads for the model; 0: as many as make it fastest, measured at the start, at most one per physical core, "
+        "and fewer while other processes want the cores",
     )
     gpu_layers: int = option(
         -1,
@@ -247,7 +252,8 @@ class Config:
         "1 to 60000 milliseconds",
         MACHINE,
         "MS",
-        "longest pause that a long prompt may cause to running streams",
+        "long prompts are read in pieces, so that running streams pause no longer; where even 16 tokens take longer, "
+        "by these",
         "milliseconds",
     )
     api_key_file: Path | None = option(
@@ -280,7 +286,7 @@ class Config:
         _POSITIVE_S,
         STREAMS,
         "S",
-        "comment in a silent stream after so long",
+        "silence in a stream after which a comment is sent",
         "seconds",
     )
     slow_reader_timeout: float = option(

@@ -49,7 +49,7 @@ EXAMPLES = Section(
     "examples",
     (
         ("llmd model.gguf --ctx-size 16384", "serve a model, 16k tokens for each conversation"),
-        ("llmd --model model.gguf --max-sessions 32", "keep 32 conversations warm"),
+        ("llmd --model model.gguf --max-sessions 32", "32 places in the model's memory instead of 8"),
         ("llmd --host 0.0.0.0 --api-key-file keys", "let other machines in, with a key"),
         ("llmd --config /etc/llmd/llmd.toml", "options from a file: llmd.toml(5)"),
         ("llmd --model sim:hybrid --port 0", "a simulated model, on a free port"),

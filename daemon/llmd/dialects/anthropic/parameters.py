@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core import limits
-from ..parameters import Table, accepted, honoured
+from ..parameters import Table, accepted, honoured, refused
 
 _PROMPT = (
     honoured({
@@ -34,11 +34,12 @@ _PROMPT = (
         "cache_control": "here and in tools: the state at the end of what is marked so is kept anyway, and everything "
             "is cached; a mark in a block of system or messages keeps the state there, too, where the model's memory "
             "cannot be cut back: of the last 4 of a request",
-        "service_tier": "", "mcp_servers": "", "container": "", "context_management": "", "compaction": "",
+        "service_tier": "", "container": "", "context_management": "", "compaction": "",
         "inference_geo": "", "speed": "", "diagnostics": "", "user_profile_id": "", "workspace_id": "",
         "billing_policy": "", "fallbacks": "", "fallback_credit_token": "", "thread": "", "betas": "",
         "anthropic_beta": "", "anthropic_version": "",
     }),
+    refused({"mcp_servers": ("servers of tools that the daemon would call", ([],))}),
 )  # fmt: skip
 
 _ANSWER = honoured({
