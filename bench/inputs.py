@@ -153,6 +153,10 @@ INPUTS: dict[str, Callable[[int], Send]] = {
     "invalid UTF-8, 8 MB": lambda _: content(b"\xff" * (8 * MB)),
     "lone surrogates, 8 MB": lambda _: content(b"\\ud800" * (8 * MB // 6)),
     "300,000 messages": lambda _: fields({"messages": [{"role": "user", "content": "x"}] * 300_000}),
+    "16,000 messages": lambda _: fields({"messages": [{"role": "user", "content": "x"}] * 16_000}),
+    "16,000 messages of the system, 16 MB": lambda _: fields(
+        {"messages": [{"role": "system", "content": "x" * 980}] * 16_000}
+    ),
     "500,000 stop strings": lambda _: fields({"stop": ["x"] * 500_000}),
     "500,000 unknown fields": lambda _: fields({f"k{n}": n for n in range(500_000)}),
     "500,000 keys in metadata": lambda _: fields({"metadata": {f"k{n}": n for n in range(500_000)}}),

@@ -129,6 +129,10 @@ def nested(n_levels: int) -> Json:
         ({"tools": [F], "tool_choice": {"type": "allowed_tools", "allowed_tools": {
             "mode": "auto", "tools": [{"type": "mcp"}]}}}, "tool_choice.allowed_tools.tools"),
         ({"functions": [G["function"]], "function_call": {"name": "f"}}, "function_call"),
+        ({"tools": [F], "function_call": {"name": "f"}}, "function_call"),
+        ({"tools": [F], "function_call": "none"}, "function_call"),
+        ({"function_call": {"name": "f"}}, "function_call"),
+        ({"functions": [G["function"]], "tool_choice": "none"}, "tool_choice"),
     ],
 )  # fmt: skip
 def test_tools_that_will_not_do(fields: Json, param: str) -> None:

@@ -32,11 +32,11 @@ def test_retry_after() -> None:
     assert retried == {code for code, kind in CODES.items() if kind.status in (429, 503)}
 
 
-def test_what_took_too_long_is_not_tried_again() -> None:
-    """The official clients retry a 408 by themselves, and the same request would take as long again: but not one that
-    took too long to arrive."""
+def test_what_would_end_the_same_way_is_not_tried_again() -> None:
+    """The official clients retry a 408 and a 500 by themselves, and the same request would be generated again, for the
+    same end: but not one that took too long to arrive."""
     marked = {code for code in CODES if "x-should-retry" in ApiError(code).headers()}
-    assert marked == {"deadline_exceeded"}
+    assert marked == {"deadline_exceeded", "constraint_failed"}
     assert ApiError("deadline_exceeded").headers() == {"x-should-retry": "false"}
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from llmd.core.asked import PlainMessage, PlainToolCall
+from llmd.pipeline import history
 from llmd.pipeline.history import in_order, plain
 from tests.conftest import Serve
 from tests.serving import Daemon, Json
@@ -56,6 +58,21 @@ def test_in_order(messages: list[PlainMessage], expected: list[PlainMessage] | N
     found = in_order(messages)
     assert found == (messages if expected is None else expected)
     assert in_order(found) == found
+
+
+def test_a_long_front_is_joined_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One by one, thousands of messages would be copied thousands of times."""
+    joined: list[int] = []
+    join = history._joined
+
+    def counted(run: Sequence[PlainMessage]) -> PlainMessage:
+        joined.append(len(run))
+        return join(run)
+
+    monkeypatch.setattr(history, "_joined", counted)
+    found = in_order([*(system(str(n)) for n in range(1000)), user("a"), system("b")])
+    assert joined == [1000]
+    assert found == [system("\n\n".join(map(str, range(1000)))), user("a"), system("b")]
 
 
 PLAIN = {

@@ -34,6 +34,15 @@ async def test_the_marks_part_the_texts(filling: Daemon) -> None:
     assert await text_of(filling, RawPrompt("a", is_infill=True)) == f"{PREFIX}a{SUFFIX}{MIDDLE}"
 
 
+@pytest.mark.parametrize("is_wanted", [True, False])
+async def test_tokens_around_a_text(filling: Daemon, monkeypatch: pytest.MonkeyPatch, is_wanted: bool) -> None:
+    """The simulated model has none to add."""
+    engine, plain = filling.state.engine, filling.state.engine.tokens
+    monkeypatch.setattr(engine, "tokens", lambda text, *, around=False: (b"\7\0\0\0" if around else b"") + plain(text))
+    prompt = await infilled(filling.state.served, RawPrompt("a", suffix="b", add_special=is_wanted), SENDER)
+    assert prompt.tokens.startswith(b"\7\0\0\0") is is_wanted
+
+
 async def test_control_words_in_the_texts_are_plain(filling: Daemon) -> None:
     prompt = await infilled(filling.state.served, RawPrompt(MIDDLE, suffix=PREFIX), SENDER)
     tokens = array("i", prompt.tokens)

@@ -263,6 +263,14 @@ async def test_unknown_ones_are_refused(daemon: Daemon) -> None:
         assert (error["code"], error["param"]) == ("unsupported_parameter", "max_tokns")
 
 
+async def test_servers_of_tools_are_refused(daemon: Daemon) -> None:
+    servers = [{"type": "url", "url": "https://example.com", "name": "s"}]
+    for path in (PATH, COUNT):
+        error = (await refused(daemon, message(mcp_servers=servers), path)).error
+        assert (error["code"], error["param"]) == ("unsupported_parameter", "mcp_servers")
+    await answered(daemon, message(mcp_servers=[]))
+
+
 @pytest.mark.parametrize(
     ("fields", "code", "param"),
     [

@@ -244,6 +244,8 @@ REFUSED_PROMPTS: tuple[tuple[Json, str, str], ...] = (
     ({"context": [1, 2]}, "context", "unsupported_parameter"),
     ({"template": "{{ .Prompt }}"}, "template", "unsupported_parameter"),
     ({"suffix": "end"}, "suffix", "unsupported_parameter"),
+    ({"raw": True, "system": "s"}, "system", "invalid_value"),
+    ({"raw": True, "think": True}, "think", "invalid_value"),
     ({"messages": []}, "messages", "unsupported_parameter"),
 )
 ASKED = [(CHAT, chat(), *row) for row in (*REFUSED, *REFUSED_CHATS)] + [

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
 from llmd.core.errors import ApiError
-from llmd.dialects.openai.parameters import CHAT, COMPLETIONS, EMBEDDINGS, TABLES
+from llmd.dialects.openai.parameters import CHAT, COMPLETIONS, EMBEDDINGS, TABLES, check_chat, check_completion
 from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest, EmbeddingsRequest
 from llmd.dialects.parameters import Table, with_endpoints
 from llmd.dialects.responses.parameters import RESPONSES
@@ -37,6 +38,15 @@ def test_true_is_not_one() -> None:
 def test_unknown_names_are_refused() -> None:
     error = refusal(CHAT, temprature=1)
     assert error is not None and error.param == "temprature" and error.code == "unsupported_parameter"
+
+
+@pytest.mark.parametrize("check", [check_chat, check_completion])
+def test_unknown_names_within_structured_outputs_are_refused(check: Callable[[dict[str, msgspec.Raw]], None]) -> None:
+    check({"structured_outputs": msgspec.Raw(b'{"regex": "[0-9]+"}')})
+    for name in ("regx", "structural_tag"):
+        with pytest.raises(ApiError) as caught:
+            check({"structured_outputs": msgspec.Raw(b'{"%b": "[0-9]+"}' % name.encode())})
+        assert caught.value.param == f"structured_outputs.{name}" and caught.value.code == "unsupported_parameter"
 
 
 def test_names_are_unique_for_each_endpoint() -> None:

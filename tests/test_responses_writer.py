@@ -197,6 +197,35 @@ async def test_log_probabilities_come_with_their_text(daemon: Daemon) -> None:
     assert events[-1]["response"]["output"][0]["content"][0]["logprobs"] == [told]
 
 
+def _of(*tokens: bytes) -> LogProbabilities:
+    return LogProbabilities(0, [TokenProbability(5, token, -0.5) for token in tokens], [[] for _ in tokens])
+
+
+async def test_log_probabilities_of_text_that_is_held_back_come_with_it(daemon: Daemon) -> None:
+    """Blanks and what may begin a marker come with the next token's text; thoughts, and what ends them, with none."""
+    writer = writer_of(daemon)
+    steps: list[list[Part]] = [
+        [ReasoningPart(0, "so"), _of(b"so")],
+        [_of(b"\n")],
+        [_of(b"</think>")],
+        [_of(b"\n\n")],
+        [TextPart(0, "a"), _of(b"a")],
+        [_of(b"\n")],
+        [_of(b" \xc3")],
+        [TextPart(0, "\n \u00e9"), _of(b"\xa9")],
+        [TextPart(0, "b"), _of(b" b")],
+        [end()],
+    ]
+    written = writer.opening() + b"".join(map(writer.events, steps))
+    events = events_of(written)
+    deltas = [event["logprobs"] for event in events if event["type"].endswith("output_text.delta")]
+    assert [[bytes(token["bytes"]) for token in told] for told in deltas] == [
+        [b"a"], [b"\n", b" \xc3", b"\xa9"], [b" b"],
+    ]  # fmt: skip
+    told = events[-1]["response"]["output"][-1]["content"][0]["logprobs"]
+    assert [bytes(token["bytes"]) for token in told] == [b"a", b"\n", b" \xc3", b"\xa9", b" b"]
+
+
 async def test_what_nobody_can_ask_for_is_not_written(daemon: Daemon) -> None:
     with pytest.raises(TypeError, match="TokenIds"):
         writer_of(daemon).events([TokenIds(0, [1])])

@@ -116,7 +116,7 @@ class ApiError(Exception):
     def headers(self) -> dict[str, str]:
         if self.status in (429, 503):
             return {"Retry-After": str(self.retry_after_s)}
-        if self.code == "deadline_exceeded":
+        if self.code in ("deadline_exceeded", "constraint_failed"):
             return {"x-should-retry": "false"}  # the official clients would have it generated from the start, twice
         if self.status == 401:
             return {"WWW-Authenticate": "Bearer"}

@@ -56,6 +56,7 @@ class Table:
         """`prompt`: the field that is bounded by the context, not by bytes of its own. `within`: the parameters are
         members of the field of this name."""
         self.endpoint = endpoint
+        self._within = within
         self._path = f"{within}." if within else ""
         self.rows: Rows = tuple(row for group in groups for row in group)
         self._prompt = prompt
@@ -74,6 +75,12 @@ class Table:
             elif row.treatment == "honoured" and len(raw) > row.bytes_max and name != self._prompt:
                 message = f"{param}: {len(raw)} bytes of JSON; at most {row.bytes_max} are taken."
                 raise ApiError("invalid_value", message, param)
+
+    def check_within(self, fields: Mapping[str, msgspec.Raw]) -> None:
+        """The members of its field; what is no object there is told when the whole is decoded."""
+        raw = fields.get(self._within)
+        if raw is not None and bytes(memoryview(raw)[:1]) == b"{":
+            self.check(msgspec.json.decode(raw, type=dict[str, msgspec.Raw]))
 
 
 def _check_neutral(row: Parameter, param: str, raw: msgspec.Raw) -> None:

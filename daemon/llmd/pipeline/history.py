@@ -19,14 +19,9 @@ _BETWEEN = "\n\n"
 def in_order(messages: Sequence[PlainMessage]) -> list[PlainMessage]:
     """Without empty answers, as aborted streams leave them behind; with one system message in front; and the results of
     an answer's calls in the order of the calls: clients that run them side by side send them as they come."""
-    found: list[PlainMessage] = []
-    for message in messages:
-        if _is_empty_answer(message):
-            continue
-        if found and all(one.role == "system" for one in (*found, message)):
-            found[0] = _joined([found[0], message])
-        else:
-            found.append(message)
+    said = [message for message in messages if not _is_empty_answer(message)]
+    n_front = n_of_system(said)
+    found = [_joined(said[:n_front]), *said[n_front:]] if n_front > 1 else said
     first = 0
     while first < len(found):
         last = first
@@ -36,6 +31,11 @@ def in_order(messages: Sequence[PlainMessage]) -> list[PlainMessage]:
             found[first:last] = _as_called(found[first - 1] if first else None, found[first:last])
         first = last + 1
     return found
+
+
+def n_of_system(messages: Sequence[PlainMessage]) -> int:
+    """How many messages of the system they begin with."""
+    return next((index for index, message in enumerate(messages) if message.role != "system"), len(messages))
 
 
 def _is_empty_answer(message: PlainMessage) -> bool:

@@ -60,7 +60,7 @@ def _tokens(engine: Engine, fim: FimTokens, asked: RawPrompt, given: str, nearby
         _mark(fim.suffix), engine.tokens(asked.suffix),
         _mark(fim.middle), engine.tokens(asked.begun),
     ))  # fmt: skip
-    front = engine.tokens("", around=True)
+    front = engine.tokens("", around=asked.add_special)
     if nearby:
         room = (engine.info.n_ctx - len(text) // 4 - len(front) // 4) // _NEARBY_SHARE
         front += _context(engine, fim, nearby, 4 * room)

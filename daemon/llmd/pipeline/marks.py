@@ -10,6 +10,7 @@ import msgspec
 
 from ..core import limits
 from ..core.asked import PlainMessage
+from .history import n_of_system
 
 _TOKEN_BYTES = 4
 
@@ -17,18 +18,14 @@ _TOKEN_BYTES = 4
 def marked_heads(messages: Sequence[PlainMessage], after: int = -1) -> list[list[PlainMessage]]:
     """The conversation up to each of its last marks, the first one first; `after`: those behind this message count.
     Not up to ends of it where states are kept anyway: of the system's words, and of all."""
+    kept = {n_of_system(messages) - 1, len(messages) - 1}
     places = [
         (index, mark)
         for index, message in enumerate(messages)
         for mark in dict.fromkeys(message.marks)
-        if index > after and not (mark == len(message.content) and _is_kept(messages, index))
+        if index > after and not (mark == len(message.content) and index in kept)
     ]
     return [_head(messages, *place) for place in places[-limits.MARKS_MAX :]]
-
-
-def _is_kept(messages: Sequence[PlainMessage], index: int) -> bool:
-    is_front = all(message.role == "system" for message in messages[: index + 1])
-    return index == len(messages) - 1 or (is_front and messages[index + 1].role != "system")
 
 
 def _head(messages: Sequence[PlainMessage], index: int, mark: int) -> list[PlainMessage]:

@@ -74,12 +74,13 @@ async def rendered(
     """`is_look`: as `prepared` has it; `has_to_fit`: false where it may be larger than the context then; `is_shown`:
     its text is read."""
     engine, owner, answers = served.engine, sender.owner, served.answers
-    messages = in_order(asked.messages)
     size = sender.n_bytes if has_to_fit else 0
-    if sender.is_large:
-        digests = await engine.in_thread(owner, sender.n_bytes, lambda: _digests(served, asked, messages, size))
-    else:
-        digests = _digests(served, asked, messages, size)
+
+    def read() -> tuple[list[PlainMessage], list[bytes]]:
+        ordered = in_order(asked.messages)
+        return ordered, _digests(served, asked, ordered, size)
+
+    messages, digests = await engine.in_thread(owner, sender.n_bytes, read) if sender.is_large else read()
     if not is_look:
         answers.inherit(owner, parent, key.id)
         answers.choose(owner, key.id, asked.history)

@@ -93,16 +93,9 @@ TABLES = (CHAT, GENERATE, OPTIONS, EMBED, EMBED_PROMPT)
 
 def check_chat(fields: Mapping[str, msgspec.Raw]) -> None:
     CHAT.check(fields)
-    check_options(fields)
+    OPTIONS.check_within(fields)
 
 
 def check_generate(fields: Mapping[str, msgspec.Raw]) -> None:
     GENERATE.check(fields)
-    check_options(fields)
-
-
-def check_options(fields: Mapping[str, msgspec.Raw]) -> None:
-    """They are a table of their own within a field; what is no object there is told when the whole is decoded."""
-    raw = fields.get("options")
-    if raw is not None and bytes(memoryview(raw)[:1]) == b"{":
-        OPTIONS.check(msgspec.json.decode(raw, type=dict[str, msgspec.Raw]))
+    OPTIONS.check_within(fields)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage, RawPrompt, SamplingAsked
+from ...core.errors import ApiError
 from ...core.sampling import sampling_asked, stops_of
 from ...core.session_key import parent_of, resolve
 from ..probabilities import logprobs_of
@@ -49,6 +50,9 @@ def generate_of(wanted: OllamaGenerateRequest, headers: Headers) -> Asked | None
 def _prompt(wanted: OllamaGenerateRequest) -> ChatPrompt | RawPrompt:
     prompt = wanted.prompt or ""
     if wanted.raw or wanted.suffix:  # there is no template but the client, whose control words therefore are such
+        for name in ("system", "think"):
+            if getattr(wanted, name):
+                raise ApiError("invalid_value", f"{name}: with raw, or a suffix, there is no template for it.", name)
         return RawPrompt(prompt, parse_special=bool(wanted.raw), suffix=wanted.suffix or "")
     system = [PlainMessage("system", wanted.system)] if wanted.system else []
     messages = [*system, PlainMessage("user", prompt)]

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import msgspec
+
 from ...core import limits
 from ..parameters import Table, accepted, honoured, refused
 from ..sampling import EVERY_NOTES
@@ -141,6 +145,14 @@ _BOTH = (
     }),
 )  # fmt: skip
 
+_STRUCTURED = honoured({
+    "json": "a schema for the answer",
+    "json_object": "true: the answer is a JSON object",
+    "regex": "an expression that the whole answer matches",
+    "choice": "a list of texts, one of which is the answer",
+    "grammar": "in GBNF, for the answer",
+})  # fmt: skip
+
 _EMBEDDINGS = (
     honoured({
         "input": "a text, token ids, or a list of either",
@@ -159,4 +171,15 @@ _EMBEDDINGS = (
 CHAT = Table("chat", "messages", *_CHAT, *_BOTH)
 COMPLETIONS = Table("completions", "prompt", *_COMPLETIONS, *_BOTH)
 EMBEDDINGS = Table("embeddings", "input", *_EMBEDDINGS)
-TABLES = (CHAT, COMPLETIONS, EMBEDDINGS)
+STRUCTURED = Table("structured_outputs", "", _STRUCTURED, within="structured_outputs")
+TABLES = (CHAT, COMPLETIONS, STRUCTURED, EMBEDDINGS)
+
+
+def check_chat(fields: Mapping[str, msgspec.Raw]) -> None:
+    CHAT.check(fields)
+    STRUCTURED.check_within(fields)
+
+
+def check_completion(fields: Mapping[str, msgspec.Raw]) -> None:
+    COMPLETIONS.check(fields)
+    STRUCTURED.check_within(fields)

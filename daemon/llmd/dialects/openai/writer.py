@@ -75,10 +75,13 @@ class AnswerWriter(ABC):
 
     def whole(self, parts: Sequence[Part]) -> bytes:
         ends = ends_of(parts)
+        by_answer: dict[int, list[Part]] = {}
+        for part in parts:
+            by_answer.setdefault(part.index, []).append(part)
         choices: list[Any] = [
             msgspec.structs.replace(self._whole_choice(own, end), **self._beside.choice(own))
             for end in ends
-            if (own := [part for part in parts if part.index == end.index])
+            if (own := by_answer[end.index])
         ]
         facts = {"usage": usage_of(ends, self._n_each), "session": ends[0].session, **self._facts}
         return msgspec.json.encode(self._whole_kind(choices=choices, **facts, **self._beside.members(parts, ends)))

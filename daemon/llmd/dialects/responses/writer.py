@@ -47,6 +47,8 @@ class ResponseWriter:
         self._call = -1
         """Number of the call that is open, if one is."""
         self._body = b""
+        self._untold: list[LogProbabilities] = []
+        """Of tokens whose text may come with a later one's: blanks, and what could be a marker."""
 
     def whole(self, parts: Sequence[Part]) -> bytes:
         self.events(parts)
@@ -64,10 +66,24 @@ class ResponseWriter:
             return self._sent([(b"response.in_progress", self._with(self._response))])
         if len(parts) == 1 and type(parts[0]) is TextPart and isinstance(self._open, GrowingMessage):  # nearly always
             return self._framed(self._open.more(parts[0].text, []))
-        return b"".join([self._sent(self._events(part, logprobs)) for part, logprobs in _with_logprobs(parts)])
+        return b"".join([self._sent(self._events(part, logprobs)) for part, logprobs in self._with_logprobs(parts)])
 
     def ending(self) -> bytes:
         return b""
+
+    def _with_logprobs(self, parts: Sequence[Part]) -> Iterator[tuple[Part, list[TextToken]]]:
+        """Log probabilities with the text that they are of. Those of other parts are told nowhere."""
+        for n, part in enumerate(parts):
+            before, after = parts[n - 1] if n > 0 else None, parts[n + 1] if n + 1 < len(parts) else None
+            if isinstance(part, LogProbabilities):
+                if before is None or isinstance(before, LogProbabilities):
+                    self._untold.append(part)
+                continue
+            found: list[LogProbabilities] = []
+            if isinstance(part, TextPart):
+                found = _making_up(part.text, self._untold, [after] if isinstance(after, LogProbabilities) else [])
+            self._untold.clear()
+            yield part, [token for one in found for token in chosen_tokens(one.chosen, one.likely)]
 
     def _sent(self, events: Sequence[Event]) -> bytes:
         return b"".join(map(self._framed, events))
@@ -170,16 +186,18 @@ class ResponseWriter:
         return [*events, (b"error", told), (b"response.failed", self._with(response))]
 
 
-def _with_logprobs(parts: Sequence[Part]) -> Iterator[tuple[Part, list[TextToken]]]:
-    """Log probabilities with the text that they are of. Those of other parts are told nowhere."""
-    for n, part in enumerate(parts):
-        if isinstance(part, LogProbabilities):
-            continue
-        after = parts[n + 1] if n + 1 < len(parts) else None
-        if isinstance(part, TextPart) and isinstance(after, LogProbabilities):
-            yield part, chosen_tokens(after.chosen, after.likely)
-        else:
-            yield part, []
+def _making_up(text: str, before: list[LogProbabilities], own: list[LogProbabilities]) -> list[LogProbabilities]:
+    """Of a text its last token's own, behind those before it where together they are the text."""
+    left = text.encode()
+    told = [*before, *own]
+    for n in reversed(range(len(told))):
+        token = b"".join(one.text for one in told[n].chosen)
+        if not left.endswith(token):
+            break
+        left = left[: len(left) - len(token)]
+        if not left:
+            return told[n:]
+    return own
 
 
 def usage_of(used: UsedTokens) -> ResponseUsage:
