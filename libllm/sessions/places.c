@@ -511,6 +511,18 @@ static bool would_vacate(const places *p, const session *s)
                                   (p->options.policy == LLM_POLICY_EVICT && !s->record.is_pinned));
 }
 
+/* Whether another session of this owner may have a seat of that kind, as far as its share of them goes. */
+static bool may_sit(const places *p, uint32_t owner, bool named)
+{
+    const uint32_t n_of_kind = named ? p->options.n_named : p->options.n_scratch;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->options.n_named + p->options.n_scratch; i++) {
+        const session *s = p->seats[i];
+        n += s != NULL && s->owner == owner && session_is_named(s) == named && !session_is_idle(s);
+    }
+    return n < share_of(n_of_kind, atomic_load(&p->n_owners));
+}
+
 /* Whether a state on the disk should be read now: there are more seats to be had than sessions whose state is at hand, or on
  * its way, for a request that waits. What could not be seated is not read. */
 static seating may_be_seated(const places *p, const session *s)
@@ -525,7 +537,8 @@ static seating may_be_seated(const places *p, const session *s)
         const session *other = &p->sessions[i];
         const bool is_coming = other->parked.where == PARKED_READING || other->parked.state != NULL;
         n_coming += other != s && other->is_open && !session_is_seated(other) &&
-                    session_is_named(other) == session_is_named(s) && !session_is_idle(other) && is_coming;
+                    session_is_named(other) == session_is_named(s) && !session_is_idle(other) && is_coming &&
+                    may_sit(p, other->owner, session_is_named(other));
     }
     if (n_seats > n_coming) {
         return SEATED;

@@ -6,7 +6,7 @@
 #include "engine/engine.h"
 #include "engine_driver.h"
 
-enum { LONG = 300, OWN = 1, N_NAMES = 12, AT_ONCE = 3 };
+enum { LONG = 300, OWN = 1, OTHER = 2, N_NAMES = 12, AT_ONCE = 3 };
 
 static const generate_call *call_of(const char *name, uint64_t seed)
 {
@@ -20,6 +20,13 @@ static const generate_call *call_of(const char *name, uint64_t seed)
 static const answer *say(driver *d, const char *name, uint64_t seed)
 {
     return driver_wait(d, driver_generate(d, call_of(name, seed)));
+}
+
+static void remove_directory(const char *path)
+{
+    char command[64];
+    snprintf(command, sizeof command, "rm -rf %s", path);
+    CHECK_INT(system(command), 0);
 }
 
 static void one_state_at_a_time(driver *d)
@@ -55,9 +62,52 @@ static void test_a_seat_waits_for_a_busy_disk(void)
     }
     CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DROPPED), 0);
     CHECK_INT(driver_close(d), 0);
-    char command[64];
-    snprintf(command, sizeof command, "rm -rf %s", directory);
-    CHECK_INT(system(command), 0);
+    remove_directory(directory);
+}
+
+/* Of two owners one runs as many as it may, and has another one waiting, in memory. The seat that is left is the other
+ * owner's, though its session must be read from the disk first. */
+static void test_what_may_not_sit_keeps_nobody_on_the_disk(void)
+{
+    char directory[] = "/tmp/test_seating.XXXXXX";
+    CHECK(mkdtemp(directory) != NULL);
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=10000,state_kb=64",
+                                                  .n_sessions = 4,
+                                                  .n_owners = 2,
+                                                  .n_parked_max = N_NAMES,
+                                                  .parked_bytes_max = 100 << 10,
+                                                  .capacity_policy = LLM_POLICY_PARK,
+                                                  .state_dir = directory});
+    generate_call others = *call_of("x", 1);
+    others.owner = OTHER;
+    CHECK_INT(driver_wait(d, driver_generate(d, &others))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_park(d, OTHER, "x"))->status, LLM_OK);
+    CHECK_INT(say(d, "d", 2)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_park(d, OWN, "d"))->status, LLM_OK);
+    driver_wait(d, driver_unsave(d, 0, "nothing")); /* behind all that was asked of the disk before */
+    uint64_t busy[AT_ONCE];
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        const char *const names[AT_ONCE] = {"a", "b", "c"};
+        generate_call endless = *call_of(names[i], 3);
+        endless.max_tokens = 0;
+        busy[i] = driver_generate(d, &endless);
+        (void)driver_wait_text(d, busy[i]);
+    }
+    const uint64_t waiting = driver_generate(d, call_of("d", 2));
+    others = *call_of("x", 1);
+    others.owner = OTHER;
+    const answer *a = driver_wait(d, driver_generate(d, &others));
+    CHECK_INT(a->status, LLM_OK);
+    CHECK_INT(a->reason, LLM_REASON_RESTORED);
+    CHECK(!driver_answer(d, waiting)->is_over);
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        CHECK(!driver_answer(d, busy[i])->is_over);
+        driver_cancel(d, busy[i]);
+    }
+    driver_wait_all(d);
+    CHECK_INT(driver_answer(d, waiting)->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
 }
 
 /* There are no cells for both: the fork has its tokens and their state all the same. */
@@ -108,6 +158,7 @@ static void test_a_refused_request_forgets_no_timeline(void)
 int main(void)
 {
     RUN(test_a_seat_waits_for_a_busy_disk);
+    RUN(test_what_may_not_sit_keeps_nobody_on_the_disk);
     RUN(test_a_fork_in_a_full_cache_has_the_tokens);
     RUN(test_a_refused_request_forgets_no_timeline);
     return CHECK_RESULT();
