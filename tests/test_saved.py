@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import struct
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +72,48 @@ async def test_a_client_that_goes_while_it_removes_leaves_nothing(
         asking.cancel()
         await asyncio.wait([asking])
     assert not list((tmp_path / "state").rglob("saved/*"))
+
+
+async def test_a_client_that_goes_while_it_saves_or_loads_leaves_nothing_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session would be there without the tokens of its answers."""
+    async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
+        engine, talk = daemon.state.engine, Conversation(daemon, "a")
+        await talk.ask("what is to be kept")
+        begun, may_end = asyncio.Event(), asyncio.Event()
+
+        def slowly(verb: Callable[[int, str, str], Awaitable[Reply]]) -> Callable[[int, str, str], Awaitable[Reply]]:
+            async def slow(owner: int, session: str, label: str) -> Reply:
+                reply = await verb(owner, session, label)
+                begun.set()
+                await may_end.wait()
+                return reply
+
+            return slow
+
+        def is_there(path: str) -> bool:
+            if path.endswith("load"):
+                return daemon.state.answers.past(0, "b", digests_of(talk.messages)) is not None
+            return daemon.state.saved_answers is not None and daemon.state.saved_answers.read(0, "label") is not None
+
+        monkeypatch.setattr(engine, "save", slowly(engine.save))
+        monkeypatch.setattr(engine, "load", slowly(engine.load))
+        for path in ("/v1/sessions/a/save", "/v1/sessions/b/load"):
+            begun.clear()
+            may_end.clear()
+            with socket.create_connection(("127.0.0.1", int(daemon.url.rpartition(":")[2]))) as client:
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closes with a reset
+                client.sendall(f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 16\r\n\r\n".encode())
+                client.sendall(b'{"name":"label"}')
+                async with asyncio.timeout(SETTLE_S):
+                    await begun.wait()
+            for _ in range(10):  # then the daemon knows that it has gone
+                assert (await daemon.ask("GET", "/health")).status == 200
+            may_end.set()
+            async with asyncio.timeout(SETTLE_S):
+                while not is_there(path):  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
 
 
 async def test_owners_see_their_own(tmp_path: Path) -> None:

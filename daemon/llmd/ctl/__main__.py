@@ -48,7 +48,7 @@ def shared_options(defaults: bool) -> argparse.ArgumentParser:
         metavar="SECONDS",
         type=seconds,
         default=default(None),
-        help="longest silence to wait (default: 10, and without end for an answer of chat)",
+        help="longest silence to wait (default: 10; none for chat, save, load, park and fork)",
     )
     return parser
 

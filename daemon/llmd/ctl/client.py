@@ -87,7 +87,7 @@ class Client:
         self.socket_path = socket_path
         self.timeout_s = timeout_s
         self.stream_timeout_s = stream_timeout_s
-        """Longest silence of a stream. None: a prompt may take as long as it takes."""
+        """Longest silence of a stream, and of what moves a session's state. None: these take as long as they take."""
 
     def health(self) -> DaemonAnswer:
         return self._ask("GET", "/health", tolerate=(503,))
@@ -118,10 +118,10 @@ class Client:
         self, name: str, new_name: str, at: int | str | None, owner: str | None = None, *, replace: bool = False
     ) -> Json:
         body = {"session_id": new_name} | ({} if at is None else {"at": at}) | ({"replace": True} if replace else {})
-        return self._ask("POST", _session_path(name, "/fork", owner), body).body
+        return self._move(_session_path(name, "/fork", owner), body)
 
     def park(self, name: str, owner: str | None = None) -> Json:
-        return self._ask("POST", _session_path(name, "/park", owner)).body
+        return self._move(_session_path(name, "/park", owner))
 
     def pin(self, name: str, pinned: bool, owner: str | None = None) -> Json:
         return self._ask("POST", _session_path(name, "/pin", owner), {"pinned": pinned}).body
@@ -130,10 +130,10 @@ class Client:
         return self._ask("POST", _session_path(name, "/rename", owner), {"session_id": new_name}).body
 
     def save(self, name: str, label: str, owner: str | None = None) -> Json:
-        return self._ask("POST", _session_path(name, "/save", owner), {"name": label}).body
+        return self._move(_session_path(name, "/save", owner), {"name": label})
 
     def load(self, name: str, label: str, owner: str | None = None) -> Json:
-        return self._ask("POST", _session_path(name, "/load", owner), {"name": label}).body
+        return self._move(_session_path(name, "/load", owner), {"name": label})
 
     def saved(self, owner: str | None = None) -> Json:
         return self._ask("GET", f"/v1/saved{_query(owner)}").body
@@ -149,6 +149,10 @@ class Client:
         body = request | {"stream": True, "stream_options": {"include_usage": True}}
         with _Exchange(self, "POST", "/v1/chat/completions", body, timeout_s=self.stream_timeout_s) as exchange:
             yield from exchange.events()
+
+    def _move(self, path: str, body: Json | None = None) -> Json:
+        with _Exchange(self, "POST", path, body, timeout_s=self.stream_timeout_s) as exchange:
+            return exchange.json()
 
     def _ask(self, method: str, path: str, body: Json | None = None, tolerate: tuple[int, ...] = ()) -> DaemonAnswer:
         with _Exchange(self, method, path, body, tolerate, timeout_s=self.timeout_s) as exchange:

@@ -10,6 +10,7 @@ from ...answers.saved import SavedAnswers
 from ...core import limits, session_key
 from ...core.errors import ApiError, code_of_status, shown
 from ...engine.native import SAVED_MAX, SAVED_PER_OWNER_MAX, STATUS_WORDS, Status
+from ...engine.wire import Reply
 from .. import body
 from ..context import FACTS, STATE, State
 from ..respond import respond
@@ -24,7 +25,14 @@ async def save_session(request: web.Request) -> web.Response:
     saved_answers = _saved_answers_of(state)
     label = _label(wanted.name)
     stored = state.answers.stored_of(owner, name)
-    reply = await state.engine.save(owner, name, label)
+
+    async def whole() -> Reply:
+        reply = await state.engine.save(owner, name, label)
+        if reply.status == Status.OK:
+            await asyncio.to_thread(saved_answers.write, owner, label, stored)
+        return reply
+
+    reply = await asyncio.shield(whole())  # a client that goes leaves no session without its answers
     if reply.status == Status.NOT_FOUND:
         raise _nothing_to_save(state, owner, name)
     if reply.status == Status.SAVED_FULL:
@@ -35,7 +43,6 @@ async def save_session(request: web.Request) -> web.Response:
             "name",
         )
     check(name, reply)
-    await asyncio.to_thread(saved_answers.write, owner, label, stored)
     return respond(SessionSaved(name, label, reply.n_tokens))
 
 
@@ -45,9 +52,15 @@ async def load_session(request: web.Request) -> web.Response:
     name = name_for(request.match_info["id"], "id")
     label = _label(wanted.name)
     owner = _owner_meant(request)
-    reply = await state.engine.load(owner, name, label)
+
+    async def whole() -> Reply:
+        reply = await state.engine.load(owner, name, label)
+        if reply.status == Status.OK:
+            state.answers.restore_as(owner, name, await asyncio.to_thread(saved_answers.read, owner, label))
+        return reply
+
+    reply = await asyncio.shield(whole())
     _check_label(label, reply.status)
-    state.answers.restore_as(owner, name, await asyncio.to_thread(saved_answers.read, owner, label))
     return respond(again(state, owner, name))
 
 
