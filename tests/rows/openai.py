@@ -181,6 +181,11 @@ COMPLETIONS: dict[str, Case] = BOTH | {
 }
 UNSEEN = {"model": "whatever a client calls it, this daemon's model answers"}
 
+
+def structured(name: str, value: Any) -> Json:
+    return {"structured_outputs": {name: value}}
+
+
 ENDPOINTS: dict[str, Endpoint] = {
     "chat": Endpoint(
         path="/v1/chat/completions",
@@ -197,6 +202,22 @@ ENDPOINTS: dict[str, Endpoint] = {
         cases=COMPLETIONS,
         unseen=UNSEEN,
         elsewhere={"add_special_tokens": "tests/test_completions.py::test_tokens_around_a_text"},
+    ),
+    "structured_outputs": Endpoint(
+        path="/v1/chat/completions",
+        body={"messages": [{"role": "user", "content": "hello"}], **SAMPLED},
+        seen=text,
+        cases={
+            name: Case(given=structured(name, value), without=FREE)
+            for name, value in {
+                "json": SCHEMA,
+                "json_object": True,
+                "regex": "[a-c]{3}",
+                "choice": ["yes", "no"],
+                "grammar": GRAMMAR,
+            }.items()
+        },
+        place=structured,
     ),
     "embeddings": Endpoint(
         path="/v1/embeddings",
