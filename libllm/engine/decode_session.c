@@ -138,14 +138,17 @@ static bool same_name(const session *s, const char *name, size_t n_name_bytes)
 static void fill_fork(decode *d, session *from, session *to, uint32_t at)
 {
     const bool has_state = from->seat != SESSION_NO_SEAT && from->record.state != LLM_STATE_TORN;
+    const uint32_t n = at < session_n_tokens(from) ? at : session_n_tokens(from);
+    if (n == 0) {
+        return;
+    }
     if (has_state && places_seat(d->places, to) == SEATED && from->seat != SESSION_NO_SEAT &&
-        resuming_fork(d->places, from, to, at) > 0) {
+        resuming_fork(d->places, from, to, n)) {
         return;
     }
     if (to->seat != SESSION_NO_SEAT) {
         (void)places_park(d->places, to); /* empty: cannot fail */
     }
-    const uint32_t n = at < session_n_tokens(from) ? at : session_n_tokens(from);
     places_copy(d->places, from, to, n, true);
     if (n < session_n_tokens(to) && places_seat(d->places, to) == SEATED) {
         (void)resuming_fork(d->places, to, to, n);

@@ -160,13 +160,10 @@ resume_plan resuming_begin(places *p, session *s, const session_prompt *prompt, 
     return plan;
 }
 
-uint32_t resuming_fork(places *p, const session *from, session *to, uint32_t at)
+bool resuming_fork(places *p, const session *from, session *to, uint32_t at)
 {
     const uint32_t n = session_n_tokens(from);
     const uint32_t wanted = at < n ? at : n;
-    if (wanted == 0) {
-        return 0;
-    }
     resuming_sources sources;
     const int32_t *tokens = session_tokens(from);
     gather(p, to, tokens, wanted, &sources);
@@ -180,6 +177,5 @@ uint32_t resuming_fork(places *p, const session *from, session *to, uint32_t at)
         .n_checkpoints = sources.n_checkpoints,
         .may_keep_all = true,
     });
-    (void)apply(to, &plan, tokens, &sources); /* refused: `to` stays empty */
-    return session_n_tokens(to);
+    return apply(to, &plan, tokens, &sources);
 }

@@ -127,6 +127,27 @@ static void test_a_fork_in_a_full_cache_has_the_tokens(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* Of no tokens, with a seat for the fork, without cells, and without a seat. */
+static void test_a_fork_of_nothing_is_empty(void)
+{
+    for (uint32_t n_sessions = 1; n_sessions <= 2; n_sessions++) {
+        for (uint32_t i = 0; i < 2; i++) {
+            driver *d =
+                driver_open(&(llm_engine_options){.model = i == 0 ? "sim:dense,length=0" : "sim:hybrid,cells=500",
+                                                  .exact = 1,
+                                                  .n_sessions = n_sessions,
+                                                  .n_parked_max = 4,
+                                                  .capacity_policy = LLM_POLICY_PARK});
+            CHECK_INT(say(d, "a", 1)->status, LLM_OK);
+            const answer *fork = driver_wait(d, driver_fork(d, OWN, "a", "b", 0));
+            CHECK_INT(fork->status, LLM_OK);
+            CHECK_INT(fork->n_tokens, 0);
+            CHECK_INT(say(d, "b", 2)->status, LLM_OK);
+            CHECK_INT(driver_close(d), 0);
+        }
+    }
+}
+
 /* The owner may not be busy in one more place: what is refused costs it none of its histories. */
 static void test_a_refused_request_forgets_no_timeline(void)
 {
@@ -160,6 +181,7 @@ int main(void)
     RUN(test_a_seat_waits_for_a_busy_disk);
     RUN(test_what_may_not_sit_keeps_nobody_on_the_disk);
     RUN(test_a_fork_in_a_full_cache_has_the_tokens);
+    RUN(test_a_fork_of_nothing_is_empty);
     RUN(test_a_refused_request_forgets_no_timeline);
     return CHECK_RESULT();
 }
