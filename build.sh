@@ -44,7 +44,7 @@ usage: ./build.sh VERB [arguments]
   prerequisites            print the Debian packages that are missing, nothing when all are there
   clean                    remove what building made in this checkout (the cache of llama.cpp builds stays)
 
-First time, on Debian:     apt-get install python3 python3-venv python3-dev gcc g++ && ./build.sh serve
+First time, on Debian:     apt-get install python3 python3-venv python3-dev gcc g++ patch && ./build.sh serve
 Then, in another terminal: curl -N http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \
                              -d '{"messages":[{"role":"user","content":"hello"}],"stream":true,"session_id":"a"}'
 

@@ -22,6 +22,29 @@ static const answer *say(driver *d, const char *name, uint64_t seed)
     return driver_wait(d, driver_generate(d, call_of(name, seed)));
 }
 
+/* Generations in a, b and c, in the middle of an answer that does not go on. */
+static void hold_seats(driver *d, uint64_t seed, uint64_t *busy)
+{
+    static const char *const names[AT_ONCE] = {"a", "b", "c"};
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        generate_call endless = *call_of(names[i], seed);
+        endless.max_tokens = 0;
+        busy[i] = driver_generate(d, &endless);
+        (void)driver_wait_text(d, busy[i]);
+        driver_pause(d, busy[i], true);
+    }
+}
+
+static void let_go(driver *d, const uint64_t *busy)
+{
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        CHECK(!driver_answer(d, busy[i])->is_over);
+        driver_pause(d, busy[i], false);
+        driver_cancel(d, busy[i]);
+    }
+    driver_wait_all(d);
+}
+
 static void remove_directory(const char *path)
 {
     char command[64];
@@ -86,13 +109,7 @@ static void test_what_may_not_sit_keeps_nobody_on_the_disk(void)
     CHECK_INT(driver_wait(d, driver_park(d, OWN, "d"))->status, LLM_OK);
     driver_wait(d, driver_unsave(d, 0, "nothing")); /* behind all that was asked of the disk before */
     uint64_t busy[AT_ONCE];
-    for (uint32_t i = 0; i < AT_ONCE; i++) {
-        const char *const names[AT_ONCE] = {"a", "b", "c"};
-        generate_call endless = *call_of(names[i], 3);
-        endless.max_tokens = 0;
-        busy[i] = driver_generate(d, &endless);
-        (void)driver_wait_text(d, busy[i]);
-    }
+    hold_seats(d, 3, busy);
     const uint64_t waiting = driver_generate(d, call_of("d", 2));
     others = *call_of("x", 1);
     others.owner = OTHER;
@@ -100,11 +117,7 @@ static void test_what_may_not_sit_keeps_nobody_on_the_disk(void)
     CHECK_INT(a->status, LLM_OK);
     CHECK_INT(a->reason, LLM_REASON_RESTORED);
     CHECK(!driver_answer(d, waiting)->is_over);
-    for (uint32_t i = 0; i < AT_ONCE; i++) {
-        CHECK(!driver_answer(d, busy[i])->is_over);
-        driver_cancel(d, busy[i]);
-    }
-    driver_wait_all(d);
+    let_go(d, busy);
     CHECK_INT(driver_answer(d, waiting)->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
     remove_directory(directory);
@@ -158,20 +171,9 @@ static void test_a_refused_request_forgets_no_timeline(void)
     CHECK_INT(say(d, "a", 1)->status, LLM_OK);
     CHECK_INT(say(d, "a", 2)->status, LLM_OK);
     uint64_t busy[AT_ONCE];
-    for (uint32_t i = 0; i < AT_ONCE; i++) {
-        const char *const names[AT_ONCE] = {"a", "b", "c"};
-        generate_call endless = *call_of(names[i], 1);
-        endless.max_tokens = 0;
-        busy[i] = driver_generate(d, &endless);
-        (void)driver_wait_text(d, busy[i]);
-        driver_pause(d, busy[i], true);
-    }
+    hold_seats(d, 1, busy);
     CHECK_INT(say(d, "a", 3)->status, LLM_CAPACITY);
-    for (uint32_t i = 0; i < AT_ONCE; i++) {
-        driver_pause(d, busy[i], false);
-        driver_cancel(d, busy[i]);
-        (void)driver_wait(d, busy[i]);
-    }
+    let_go(d, busy);
     CHECK(say(d, "a", 2)->n_reused >= LONG - 1);
     CHECK_INT(driver_close(d), 0);
 }

@@ -52,11 +52,12 @@ def refused(notes: Mapping[str, tuple[str, tuple[Any, ...]]]) -> Rows:
 class Table:
     """Of one endpoint."""
 
-    def __init__(self, endpoint: str, prompt: str, *groups: Rows, within: str = "") -> None:
+    def __init__(self, endpoint: str, prompt: str, *groups: Rows, within: str = "", inner: Table | None = None) -> None:
         """`prompt`: the field that is bounded by the context, not by bytes of its own. `within`: the parameters are
-        members of the field of this name."""
+        members of the field of this name. `inner`: the table of the members of one field."""
         self.endpoint = endpoint
         self._within = within
+        self._inner = inner
         self._path = f"{within}." if within else ""
         self.rows: Rows = tuple(row for group in groups for row in group)
         self._prompt = prompt
@@ -75,9 +76,11 @@ class Table:
             elif row.treatment == "honoured" and len(raw) > row.bytes_max and name != self._prompt:
                 message = f"{param}: {len(raw)} bytes of JSON; at most {row.bytes_max} are taken."
                 raise ApiError("invalid_value", message, param)
+        if self._inner is not None:
+            self._inner._check_within(fields)
 
-    def check_within(self, fields: Mapping[str, msgspec.Raw]) -> None:
-        """The members of its field; what is no object there is told when the whole is decoded."""
+    def _check_within(self, fields: Mapping[str, msgspec.Raw]) -> None:
+        """What is no object there is told when the whole is decoded."""
         raw = fields.get(self._within)
         if raw is not None and bytes(memoryview(raw)[:1]) == b"{":
             self.check(msgspec.json.decode(raw, type=dict[str, msgspec.Raw]))

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import msgspec
-
 from ...core import limits
 from ..parameters import Table, accepted, honoured, refused
 from ..sampling import USUAL_NOTES
@@ -84,18 +80,8 @@ _OPTIONS = (
 )  # fmt: skip
 
 OPTIONS = Table("options", "", *_OPTIONS, within="options")
-CHAT = Table("chat", "messages", *_CHAT, *_BOTH)
-GENERATE = Table("generate", "prompt", *_GENERATE, *_BOTH)
+CHAT = Table("chat", "messages", *_CHAT, *_BOTH, inner=OPTIONS)
+GENERATE = Table("generate", "prompt", *_GENERATE, *_BOTH, inner=OPTIONS)
 EMBED = Table("embed", "input", *_EMBED, *_EMBEDS)
 EMBED_PROMPT = Table("embeddings", "prompt", *_EMBED_PROMPT, *_EMBEDS)
 TABLES = (CHAT, GENERATE, OPTIONS, EMBED, EMBED_PROMPT)
-
-
-def check_chat(fields: Mapping[str, msgspec.Raw]) -> None:
-    CHAT.check(fields)
-    OPTIONS.check_within(fields)
-
-
-def check_generate(fields: Mapping[str, msgspec.Raw]) -> None:
-    GENERATE.check(fields)
-    OPTIONS.check_within(fields)

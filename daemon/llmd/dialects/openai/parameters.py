@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-import msgspec
-
 from ...core import limits
 from ..parameters import Table, accepted, honoured, refused
 from ..sampling import EVERY_NOTES
@@ -168,18 +164,8 @@ _EMBEDDINGS = (
     }),
 )  # fmt: skip
 
-CHAT = Table("chat", "messages", *_CHAT, *_BOTH)
-COMPLETIONS = Table("completions", "prompt", *_COMPLETIONS, *_BOTH)
-EMBEDDINGS = Table("embeddings", "input", *_EMBEDDINGS)
 STRUCTURED = Table("structured_outputs", "", _STRUCTURED, within="structured_outputs")
+CHAT = Table("chat", "messages", *_CHAT, *_BOTH, inner=STRUCTURED)
+COMPLETIONS = Table("completions", "prompt", *_COMPLETIONS, *_BOTH, inner=STRUCTURED)
+EMBEDDINGS = Table("embeddings", "input", *_EMBEDDINGS)
 TABLES = (CHAT, COMPLETIONS, STRUCTURED, EMBEDDINGS)
-
-
-def check_chat(fields: Mapping[str, msgspec.Raw]) -> None:
-    CHAT.check(fields)
-    STRUCTURED.check_within(fields)
-
-
-def check_completion(fields: Mapping[str, msgspec.Raw]) -> None:
-    COMPLETIONS.check(fields)
-    STRUCTURED.check_within(fields)

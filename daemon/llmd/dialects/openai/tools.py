@@ -58,10 +58,10 @@ def is_legacy(wanted: wire.ChatCompletionRequest) -> bool:
 
 def choice_of(wanted: wire.ChatCompletionRequest, tools: tuple[Tool, ...]) -> ToolChoice:
     """Raises ApiError when what is asked for is not there."""
-    beside, param = ("functions", "tool_choice") if is_legacy(wanted) else ("tools", "function_call")
-    given = wanted.tool_choice if is_legacy(wanted) else wanted.function_call
+    of_other, others = ("tool_choice", "tools") if is_legacy(wanted) else ("function_call", "functions")
+    given = getattr(wanted, of_other)
     if given not in (None, "auto") and (given != "none" or tools):
-        raise ApiError("invalid_value", f"{param} does not go with {beside}.", param)
+        raise ApiError("invalid_value", f"{of_other} goes with {others}, and there are none.", of_other)
     if is_legacy(wanted):
         return check_choice("function_call", _function_call(wanted.function_call), tools)
     return check_choice("tool_choice", _tool_choice(wanted.tool_choice), tools)
