@@ -1,6 +1,7 @@
 /* What it costs the others that a session gets a seat: with a busy disk, a full KV cache, or an owner at its share. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "check.h"
 #include "engine/engine.h"
@@ -178,6 +179,70 @@ static void test_a_refused_request_forgets_no_timeline(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* ---- loads beside a stream ---- */
+
+static const model_ops *real_ops;
+static model_ops hooked_ops;
+static _Atomic uint32_t n_loads, n_loads_in_a_row;
+static bool has_loaded; /* since the last step; of the decode thread */
+
+static model_result slow_load(model *m, uint16_t seq, model_state_kind kind, uint32_t k, const void *bytes,
+                              size_t n_bytes)
+{
+    const struct timespec longer_than_a_gap = {.tv_nsec = 20000000};
+    nanosleep(&longer_than_a_gap, NULL);
+    n_loads++;
+    n_loads_in_a_row += has_loaded;
+    has_loaded = true;
+    return real_ops->state_load(m, seq, kind, k, bytes, n_bytes);
+}
+
+static model_result noted_decode(model *m, const model_batch *batch)
+{
+    has_loaded = false;
+    return real_ops->decode(m, batch);
+}
+
+static void load_slowly(driver *d)
+{
+    real_ops = d->engine->model->ops;
+    hooked_ops = *real_ops;
+    hooked_ops.state_load = slow_load;
+    hooked_ops.decode = noted_decode;
+    d->engine->model->ops = &hooked_ops;
+}
+
+/* However many come back at once, who streams gets a token after each whose state takes longer than a gap may be. */
+static void test_a_stream_goes_on_between_loads(void)
+{
+    driver *d = driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,step_us=2000",
+                                                       .n_sessions = AT_ONCE + 1,
+                                                       .n_parked_max = N_NAMES,
+                                                       .n_ctx = 8192,
+                                                       .gap_ms_target = 5,
+                                                       .capacity_policy = LLM_POLICY_PARK},
+                                 load_slowly);
+    static const char *const names[AT_ONCE] = {"a", "b", "c"};
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        CHECK_INT(say(d, names[i], i)->status, LLM_OK);
+        CHECK_INT(driver_wait(d, driver_park(d, OWN, names[i]))->status, LLM_OK);
+    }
+    generate_call endless = *call_of("stream", N_NAMES);
+    endless.max_tokens = 0;
+    const uint64_t stream = driver_generate(d, &endless);
+    (void)driver_wait_text(d, stream);
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        (void)driver_generate(d, call_of(names[i], i));
+    }
+    while (n_loads < AT_ONCE) {
+        (void)driver_drain(d);
+    }
+    driver_cancel(d, stream);
+    driver_wait_all(d);
+    CHECK_INT(n_loads_in_a_row, 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
 int main(void)
 {
     RUN(test_a_seat_waits_for_a_busy_disk);
@@ -185,5 +250,6 @@ int main(void)
     RUN(test_a_fork_in_a_full_cache_has_the_tokens);
     RUN(test_a_fork_of_nothing_is_empty);
     RUN(test_a_refused_request_forgets_no_timeline);
+    RUN(test_a_stream_goes_on_between_loads);
     return CHECK_RESULT();
 }
