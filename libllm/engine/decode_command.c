@@ -221,9 +221,23 @@ static void generate(decode *d, const wire_command *c)
     d->requests[d->n_requests++] = r;
 }
 
+/* A generation that was parked where it is, and could go on. */
+static bool has_lost_seat(const request *r)
+{
+    return r->phase == REQUEST_RUNNING && !r->paused && !session_is_seated(r->session);
+}
+
+static void count_overtaken(decode *d)
+{
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        d->requests[i]->n_overtaken += has_lost_seat(d->requests[i]);
+    }
+}
+
 static void begin(decode *d, request *r, session *s)
 {
     leave_queue(d, r);
+    count_overtaken(d);
     const float *kept = request_begin(r, d->places, s);
     places_used(d->places, s);
     page_count(d->page, (llm_counter)(LLM_COUNTER_STARTED_NEW + r->run.plan.reason), 1);
@@ -236,6 +250,10 @@ static void begin(decode *d, request *r, session *s)
 }
 
 /* ---- seats ---- */
+
+/* Cells that come free are often enough for one that begins and too few for one that goes on: so many may begin before it.
+ * Then whoever has not begun waits for it. */
+enum { OVERTAKEN_MAX = 8 };
 
 /* Who asks for a seat, and how many of that kind its owner's generations have. */
 typedef struct turn {
@@ -267,8 +285,18 @@ static bool is_too_early(const decode *d, const request *r)
     return first != NULL && !first->run.is_decoding;
 }
 
+static bool do_newcomers_wait(const decode *d)
+{
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        if (has_lost_seat(d->requests[i]) && d->requests[i]->n_overtaken >= OVERTAKEN_MAX) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* What may go on once it has a seat: it waits for any scratch session, is the first that waits for its own, or was parked
- * under its request (decode_step.c). */
+ * under its request (decode_step.c) and is read. */
 static bool wants_seat(const decode *d, const request *r, bool may_reseat, bool has_scratch)
 {
     switch (r->phase) {
@@ -277,7 +305,7 @@ static bool wants_seat(const decode *d, const request *r, bool may_reseat, bool 
             return false;
         }
         return r->session == NULL ? has_scratch : r->session->running == NULL && r->session->waiting == &r->run.claim;
-    case REQUEST_RUNNING: return may_reseat && r->session->seat == SESSION_NO_SEAT;
+    case REQUEST_RUNNING: return may_reseat && has_lost_seat(r);
     case REQUEST_ENDED: break;
     }
     return false;
@@ -287,11 +315,14 @@ static uint32_t collect_turns(decode *d, turn *out)
 {
     const bool may_reseat = d->may_reseat;
     const bool has_scratch = d->n_scratch_waiting > 0 && places_has_scratch(d->places);
+    const bool newcomers_wait = do_newcomers_wait(d);
     uint32_t n = 0;
     d->may_reseat = false;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
-        if (wants_seat(d, r, may_reseat, has_scratch)) {
+        if (newcomers_wait && r->phase == REQUEST_WAITING) {
+            r->waits_for_seat = true;
+        } else if (wants_seat(d, r, may_reseat, has_scratch)) {
             const bool named = is_for_named(r);
             out[n++] = (turn){.r = r, .named = named, .n_seated = n_seated(d, r->owner, named)};
         }
@@ -328,6 +359,26 @@ static void count_seat(turn *turns, uint32_t n, const request *seated)
     }
 }
 
+/* One that has begun need not wait for what does not move, only for the disk. */
+static seating ask(decode *d, const request *r, session *s)
+{
+    seating found = places_seat(d->places, s);
+    while (found != SEATED && r->phase == REQUEST_RUNNING && !places_has_in_flight(d->places) &&
+           decode_park_unmoving(d, s)) {
+        found = places_seat(d->places, s);
+    }
+    return found;
+}
+
+static void go_on(decode *d, request *r)
+{
+    r->n_overtaken = 0;
+    d->may_reseat = true;                             /* whoever has waited for it may begin */
+    if (r->session->record.state == LLM_STATE_TORN) { /* before it could spoil a step of others */
+        decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
+    }
+}
+
 /* Begins, goes on, waits, or ends: what nothing in progress can ever seat is not left to wait. */
 static void ask_for_seat(decode *d, request *r)
 {
@@ -336,12 +387,12 @@ static void ask_for_seat(decode *d, request *r)
         s = places_scratch(d->places, r->owner, &r->run.claim.prompt);
     }
     const bool begins = r->phase == REQUEST_WAITING;
-    switch (s != NULL ? places_seat(d->places, s) : SEAT_LATER) {
+    switch (s != NULL ? ask(d, r, s) : SEAT_LATER) {
     case SEATED:
         if (begins) {
             begin(d, r, s);
-        } else if (s->record.state == LLM_STATE_TORN) { /* before it could spoil a step of others */
-            decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_STEP_FAILED);
+        } else {
+            go_on(d, r);
         }
         break;
     case SEAT_LATER: r->waits_for_seat = begins; break;
@@ -396,6 +447,7 @@ static void pause_request(decode *d, const wire_command *c)
     request *r = find(d, c->request);
     if (r != NULL) {
         r->paused = c->is_on;
+        d->may_reseat = true; /* it need not be waited for, may make way, or wants a seat again */
     }
 }
 

@@ -13,10 +13,14 @@ static uint32_t patience_us(const decode *d)
     return us < PATIENCE_US_MAX ? (uint32_t)us : PATIENCE_US_MAX;
 }
 
+static bool is_seated(const request *r)
+{
+    return r->phase == REQUEST_RUNNING && session_is_seated(r->session);
+}
+
 static bool can_run(const request *r)
 {
-    return r->phase == REQUEST_RUNNING && r->session->seat != SESSION_NO_SEAT && !r->paused && !r->is_sampling &&
-           !outbox_is_full(&r->out);
+    return is_seated(r) && !r->paused && !r->is_sampling && !outbox_is_full(&r->out);
 }
 
 static void collect_runs(decode *d)
@@ -42,8 +46,7 @@ void decode_take_sampled(decode *d)
     sampling_settle(d->sampling, patience_us(d));
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
-        if (r->phase == REQUEST_RUNNING && r->is_sampling && r->session->seat != SESSION_NO_SEAT &&
-            request_take_sampled(r, d->model)) {
+        if (is_seated(r) && r->is_sampling && request_take_sampled(r, d->model)) {
             d->may_reseat = d->may_reseat || r->phase == REQUEST_ENDED;
         }
     }
@@ -71,16 +74,37 @@ static void sample_and_learn(decode *d)
     step_learn(&d->step, session_clock_us() - began_us);
 }
 
-/* The KV cache is full and nobody idle can go: with others running, the newest generation is parked where it is and goes
- * on when cells are free again. The oldest one always stays, so that there is progress. */
+/* Who holds a seat without moving: it waits for a session that nobody runs in, or is not read. */
+static bool is_unmoving(const request *r)
+{
+    return is_seated(r) ? r->paused
+                        : r->phase == REQUEST_WAITING && r->session != NULL && r->session->running == NULL &&
+                              session_is_seated(r->session);
+}
+
+bool decode_park_unmoving(decode *d, const session *for_whom)
+{
+    for (uint32_t i = d->n_requests; d->places->options.policy == LLM_POLICY_PARK && i-- > 0;) {
+        const request *r = d->requests[i];
+        if (is_unmoving(r) && r->session != for_whom && places_park(d->places, r->session)) {
+            if (r->phase == REQUEST_RUNNING) {
+                page_count(d->page, LLM_COUNTER_PREEMPTIONS, 1);
+            }
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The KV cache is full and nobody can go who does not move: with others running, the newest generation is parked where it
+ * is and goes on when cells are free again. The oldest one always stays, so that there is progress. */
 static bool preempt_newest(decode *d)
 {
     request *newest = NULL;
     uint32_t n_running = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
-        request *r = d->requests[i];
-        if (r->phase == REQUEST_RUNNING && r->session->seat != SESSION_NO_SEAT) {
-            newest = r;
+        if (is_seated(d->requests[i])) {
+            newest = d->requests[i];
             n_running++;
         }
     }
@@ -110,13 +134,13 @@ static request *hungriest(const step *t)
     return request_of_run(t->runs[worst]);
 }
 
-/* The KV cache is full: who is idle makes way, or else the newest generation waits, or else the hungriest run fails and
- * gives its cells back, so that the others go on. */
+/* The KV cache is full: who is idle makes way, or who does not move, or else the newest generation waits, or else the
+ * hungriest run fails and gives its cells back, so that the others go on. */
 static void make_room(decode *d)
 {
     request *r = hungriest(&d->step);
     session *s = r->session;
-    if (!places_free_cells(d->places, s) && !preempt_newest(d)) {
+    if (!places_free_cells(d->places, s) && !decode_park_unmoving(d, s) && !preempt_newest(d)) {
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS);
         places_reset_session(d->places, s);
     }

@@ -31,7 +31,8 @@ typedef struct request {
     bool tells_consumed; /* LLM_GENERATE_RETURN_CONSUMED */
     uint64_t after;      /* the live request whose prompt is to be consumed before; 0: none */
     bool paused;
-    bool waits_for_seat; /* it has asked for one, and there was none */
+    bool waits_for_seat;  /* it has asked for one, and there was none; or it waits for one that has begun */
+    uint32_t n_overtaken; /* RUNNING without a seat: requests that have begun meanwhile */
 
     int32_t *prompt;     /* the run's; owned */
     session *session;    /* that it holds or waits for; NULL while waiting for any scratch session */

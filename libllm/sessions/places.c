@@ -487,11 +487,16 @@ static bool find_seat(places *p, const session *s, uint16_t *out)
     return false;
 }
 
+bool places_has_in_flight(const places *p)
+{
+    return p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0 || p->spill_waits;
+}
+
 /* What keeps a seat of that kind, or any, is in progress and will end: a generation in another session, or a state on its
  * way to the disk or from it. */
 static bool is_in_progress(const places *p, const session *s, bool any_kind)
 {
-    if (p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0 || p->spill_waits) {
+    if (places_has_in_flight(p)) {
         return true;
     }
     for (uint32_t i = 0; i < p->n_places; i++) {

@@ -152,6 +152,9 @@ typedef enum seating {
 /* Seats the session, parking or forgetting idle ones if the policy allows it. */
 seating places_seat(places *p, session *s);
 
+/* A state is on its way to the disk or from it, or waits to be: what is short may be there when it has come. */
+bool places_has_in_flight(const places *p);
+
 /* Frees KV cells for `s`: another idle session leaves the model's memory. False: none can. */
 bool places_free_cells(places *p, const session *s);
 

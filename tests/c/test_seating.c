@@ -7,15 +7,20 @@
 #include "engine/engine.h"
 #include "engine_driver.h"
 
-enum { LONG = 300, OWN = 1, OTHER = 2, N_NAMES = 12, AT_ONCE = 3 };
+enum { LONG = 300, LONGEST = 800, OWN = 1, OTHER = 2, N_NAMES = 12, AT_ONCE = 3 };
+
+static const generate_call *call_with(const char *name, uint32_t n_prompt, uint64_t seed)
+{
+    static int32_t tokens[LONGEST];
+    static generate_call call;
+    make_prompt(tokens, n_prompt, seed);
+    call = (generate_call){.owner = OWN, .session = name, .prompt = tokens, .n_prompt = n_prompt, .max_tokens = 5};
+    return &call;
+}
 
 static const generate_call *call_of(const char *name, uint64_t seed)
 {
-    static int32_t tokens[LONG];
-    static generate_call call;
-    make_prompt(tokens, LONG, seed);
-    call = (generate_call){.owner = OWN, .session = name, .prompt = tokens, .n_prompt = LONG, .max_tokens = 5};
-    return &call;
+    return call_with(name, LONG, seed);
 }
 
 static const answer *say(driver *d, const char *name, uint64_t seed)
@@ -179,6 +184,121 @@ static void test_a_refused_request_forgets_no_timeline(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* ---- a full KV cache ---- */
+
+enum { N_CELLS = 1000 };
+
+static driver *open_full(const char *of)
+{
+    return driver_open(
+        &(llm_engine_options){.model = of, .n_sessions = 4, .n_parked_max = 60, .capacity_policy = LLM_POLICY_PARK});
+}
+
+/* Of those that take turns in what has come free, one is always there; together with it there are no cells for what was
+ * parked. */
+static void test_who_lost_its_seat_is_not_overtaken_for_ever(void)
+{
+    enum { N_NEWCOMERS = 40, OVERTAKING_MAX = 8 + 4, N_NEWCOMER = 250 };
+    driver *d = open_full("sim:dense,length=0,cells=1000,step_us=1000");
+    generate_call c = *call_with("oldest", N_CELLS - LONGEST, 1);
+    c.max_tokens = 0;
+    const uint64_t oldest = driver_generate(d, &c);
+    c = *call_with("parked", LONGEST - 50, 2);
+    c.max_tokens = 100;
+    const uint64_t displaced = driver_generate(d, &c);
+    while (driver_counter(d, LLM_COUNTER_PREEMPTIONS) == 0) {
+        (void)driver_drain(d);
+    }
+    uint64_t newcomers[N_NEWCOMERS];
+    for (uint32_t i = 0; i < N_NEWCOMERS; i++) {
+        const char name[] = {(char)('A' + i), 0};
+        c = *call_with(name, N_NEWCOMER, 3 + i);
+        c.max_tokens = 10 + 7 * (i % 3);
+        newcomers[i] = driver_generate(d, &c);
+    }
+    (void)driver_wait_started(d, newcomers[2]);
+    driver_cancel(d, oldest);
+    CHECK_INT(driver_wait(d, displaced)->status, LLM_OK);
+    uint32_t n_overtaking = 0;
+    for (uint32_t i = 0; i < N_NEWCOMERS; i++) {
+        n_overtaking += driver_answer(d, newcomers[i])->is_started;
+    }
+    CHECK(n_overtaking <= OVERTAKING_MAX);
+    driver_wait_all(d);
+    for (uint32_t i = 0; i < N_NEWCOMERS; i++) {
+        CHECK_INT(driver_answer(d, newcomers[i])->status, LLM_OK);
+    }
+    CHECK_INT(driver_close(d), 0);
+}
+
+static uint64_t begin_and_pause(driver *d, const char *name)
+{
+    generate_call c = *call_of(name, 1);
+    c.max_tokens = 0;
+    const uint64_t r = driver_generate(d, &c);
+    (void)driver_wait_text(d, r);
+    driver_pause(d, r, true);
+    driver_fence(d);
+    return r;
+}
+
+static void go_on_to_the_end(driver *d, uint64_t paused)
+{
+    CHECK(!driver_answer(d, paused)->is_over);
+    const size_t n_text = driver_answer(d, paused)->n_text;
+    driver_pause(d, paused, false);
+    while (driver_answer(d, paused)->n_text == n_text) {
+        (void)driver_drain(d);
+    }
+    driver_cancel(d, paused);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void test_an_older_one_that_is_not_read_makes_way(void)
+{
+    driver *d = open_full("sim:dense,length=0,cells=1000,step_us=1000");
+    const uint64_t unread = begin_and_pause(d, "unread");
+    generate_call c = *call_of("read", 2);
+    c.max_tokens = 600;
+    CHECK_INT(driver_wait(d, driver_generate(d, &c))->status, LLM_OK);
+    go_on_to_the_end(d, unread);
+}
+
+/* The newer one is parked, and then the older one is no longer read. */
+static void test_who_stops_reading_makes_way_to_who_was_parked(void)
+{
+    driver *d = open_full("sim:dense,length=0,cells=1000,step_us=1000");
+    generate_call c = *call_of("older", 1);
+    c.max_tokens = 0;
+    const uint64_t older = driver_generate(d, &c);
+    c = *call_of("newer", 2);
+    c.max_tokens = 600;
+    const uint64_t newer = driver_generate(d, &c);
+    while (driver_counter(d, LLM_COUNTER_PREEMPTIONS) == 0) {
+        (void)driver_drain(d);
+    }
+    driver_pause(d, older, true);
+    CHECK_INT(driver_wait(d, newer)->status, LLM_OK);
+    go_on_to_the_end(d, older);
+}
+
+/* The session is no longer idle, and nobody runs in it. */
+static void test_a_session_that_is_waited_for_makes_way(void)
+{
+    driver *d = open_full("sim:dense,length=0,cells=1000,step_us=20000");
+    CHECK_INT(say(d, "held", 1)->status, LLM_OK);
+    const uint64_t first = driver_generate(d, call_with("first", LONGEST, 2));
+    generate_call c = *call_of("held", 1);
+    c.after = first;
+    const uint64_t waiting = driver_generate(d, &c);
+    CHECK_INT(driver_wait(d, first)->status, LLM_OK);
+    const answer *a = driver_wait(d, waiting);
+    CHECK_INT(a->status, LLM_OK);
+    CHECK(a->n_reused >= LONG - 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* ---- loads beside a stream ---- */
 
 static const model_ops *real_ops;
@@ -250,6 +370,10 @@ int main(void)
     RUN(test_a_fork_in_a_full_cache_has_the_tokens);
     RUN(test_a_fork_of_nothing_is_empty);
     RUN(test_a_refused_request_forgets_no_timeline);
+    RUN(test_who_lost_its_seat_is_not_overtaken_for_ever);
+    RUN(test_an_older_one_that_is_not_read_makes_way);
+    RUN(test_who_stops_reading_makes_way_to_who_was_parked);
+    RUN(test_a_session_that_is_waited_for_makes_way);
     RUN(test_a_stream_goes_on_between_loads);
     return CHECK_RESULT();
 }
