@@ -5,15 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-from collections.abc import Iterator
+import threading
+from asyncio import create_task, sleep, to_thread, wait_for
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from llmd.answers import file as answers_file
+from llmd.app import OPENING, create_app, runner_of
+from llmd.dialects.responses import store_file
+from llmd.http.access import keys_of
 from tests.conversation import Conversation
-from tests.serving import Daemon, Json, chat, config_of, serving
+from tests.serving import SETTLE_S, Daemon, Json, chat, config_of, serving
 from tests.test_process import Process, Start
 
 CLASSES = ("dense", "window", "recurrent", "hybrid")
@@ -66,6 +72,43 @@ async def test_saved_sessions_outlive_the_daemon(tmp_path: Path) -> None:
         then = talk.continued_as("new")
         await again(then, daemon)
         assert then.report["reused_prompt_tokens"] > 0
+
+
+async def stop_amid(call: str, of: Any, options: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starts a daemon, and stops it while it is in that call."""
+    real: Callable[..., None] = getattr(of, call)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(*args: Any) -> None:
+        begun.set()
+        may_end.wait()
+        real(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(of, call, slow)
+        app = create_app(options, keys_of(None))
+        runner = runner_of(app)
+        await runner.setup()
+        assert await to_thread(begun.wait, SETTLE_S)
+        stopping = create_task(runner.cleanup())
+        while not app[OPENING].cancelling():  # noqa: ASYNC110
+            await sleep(0)
+        may_end.set()
+        await wait_for(stopping, SETTLE_S)
+
+
+@pytest.mark.parametrize("of", [answers_file, store_file])
+async def test_a_stop_while_answers_are_read_loses_none(
+    tmp_path: Path, of: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = config(tmp_path)
+    async with serving(options) as daemon:
+        await Conversation(daemon, "desk").ask("the first question")
+        assert (await daemon.ask("POST", "/v1/responses", {"input": "to be stored"})).status == 200
+    kept = sorted((tmp_path / "state").rglob("*.msgpack"))
+    assert len(kept) == 2
+    await stop_amid("take", of, options, monkeypatch)
+    assert sorted((tmp_path / "state").rglob("*.msgpack")) == kept
 
 
 CAPACITY = {"max_sessions": 3, "scratch_sessions": 1, "ctx_size": 2048, "session_timelines": 2}

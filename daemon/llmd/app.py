@@ -76,8 +76,18 @@ def create_app(config: Config, keys: KeyRing, beginning: Beginning | None = None
 
 
 async def open_model(state: State, wanted: Beginning, responses: ResponseStore) -> None:
-    """Cancelled while it loads, it leaves the thread that loads: nothing can stop that but the end of the process."""
+    """Cancelled while it loads, it leaves the thread that loads: nothing can stop that but the end of the process.
+    Later it ends first, so that what it has taken from the state directory goes back there with the stop."""
     engine = await Engine.open(wanted)
+    taking = asyncio.create_task(take_kept(state, engine, responses))
+    try:
+        await asyncio.shield(taking)
+    finally:
+        await asyncio.gather(taking, return_exceptions=True)
+
+
+async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> None:
+    """Makes the daemon whole, with what the one before it kept in the state directory."""
     try:
         answers = await remembered_answers(state.config, engine)
         saved_answers = await saved_answers_of(state.config, engine)
