@@ -1,13 +1,18 @@
-/* weights-rows.h: products of Q8_0 weights with rows of activations, on x86 processors with AVX-512 VNNI. Included by
+/* weights-rows.h: products of quantized weights with rows of activations, on x86 processors with AVX-512 VNNI. Included by
  * ggml-cpu's repack.cpp.
  *
- * Sixteen rows of the weights lie side by side: one instruction multiplies four inputs with all sixteen, and what was read
- * of the weights serves six rows of activations. The sums go through whole numbers within a block of 32 inputs, as where
- * llama.cpp computes them, and then through single precision, block after block: the bits of a row depend neither on the
- * number of threads nor on the rows beside it.
+ * Sixteen rows of the weights, a group, lie side by side: one instruction multiplies four inputs with all sixteen, and what
+ * was read of the weights serves several rows of activations. A group takes the bytes that it has in the file. How they lie
+ * is the format's: weights-q8.h, weights-k.h. The bits of a row depend neither on the number of threads nor on the rows
+ * beside it.
  *
- * A group of sixteen weight rows takes the bytes that it has in the file: first all quants, of each block four inputs of each
- * row in turn, plus 128, since the instruction multiplies unsigned with signed bytes; then the blocks' scales. */
+ * A format has
+ *   TYPE, block      of the weights in the file
+ *   BLOCK, UNIT      inputs of a block, and what their number must be a multiple of
+ *   ROWS_MOST        rows of activations at a time: their sums and the weights fill the registers
+ *   pack             lays a group out
+ *   activations      a row of them, quantized
+ *   multiply         ROWS rows of activations with GROUPS groups of weights */
 #ifndef WEIGHTS_ROWS_H
 #define WEIGHTS_ROWS_H
 
@@ -20,140 +25,43 @@
 
 namespace weights_rows {
 
-constexpr int LANES = 16; /* weight rows of a group */
-constexpr int BLOCK = QK8_0;
-constexpr int STEPS = BLOCK / 4; /* instructions for a block */
-constexpr int ROWS_MOST = 6;     /* with two groups: sums, their scaled sums and the weights fill the registers */
-constexpr int ROWS_TASK = 16 * ROWS_MOST;
+constexpr int LANES = 16;      /* weight rows of a group */
+constexpr int TASK_PARTS = 16; /* of ROWS_MOST rows each */
 
-inline bool fits(const ggml_tensor *weights)
+/* What memory should bring meanwhile: so far ahead, reading is no longer what is waited for. */
+constexpr int AHEAD_BYTES = 4096;
+
+inline void fetch_ahead(const uint8_t *line)
 {
-    return weights->type == GGML_TYPE_Q8_0 && ggml_n_dims(weights) == 2 && weights->ne[0] % (2 * BLOCK) == 0 &&
-           weights->ne[1] % LANES == 0;
+    _mm_prefetch(reinterpret_cast<const char *>(line + AHEAD_BYTES), _MM_HINT_T0);
 }
 
-/* Of one group. */
-struct group {
-    const uint8_t *quants;
-    const ggml_half *scales;
-
-    group(const void *weights, int64_t n_blocks, int64_t i)
-    {
-        quants = static_cast<const uint8_t *>(weights) + i * n_blocks * LANES * sizeof(block_q8_0);
-        scales = reinterpret_cast<const ggml_half *>(quants + n_blocks * LANES * BLOCK);
-    }
-};
-
-inline void pack(void *to, const block_q8_0 *from, int64_t n_blocks, int64_t n_rows)
+/* Four inputs of a row, for all lanes. */
+inline __m512i four_inputs(const int8_t *quants)
 {
-    for (int64_t i = 0; i < n_rows / LANES; i++) {
-        const group g(to, n_blocks, i);
-        uint8_t *quants = const_cast<uint8_t *>(g.quants);
-        ggml_half *scales = const_cast<ggml_half *>(g.scales);
-        for (int64_t b = 0; b < n_blocks; b++) {
-            for (int lane = 0; lane < LANES; lane++) {
-                const block_q8_0 &block = from[(i * LANES + lane) * n_blocks + b];
-                for (int k = 0; k < STEPS; k++) {
-                    uint32_t four;
-                    memcpy(&four, block.qs + 4 * k, sizeof four);
-                    four ^= 0x80808080; /* of each byte, plus 128 */
-                    memcpy(quants + ((b * STEPS + k) * LANES + lane) * 4, &four, sizeof four);
-                }
-                scales[b * LANES + lane] = block.d;
-            }
-        }
-    }
+    int32_t four;
+    memcpy(&four, quants, sizeof four);
+    return _mm512_set1_epi32(four);
 }
 
-/* A row of activations: quants, then of each block the scale, and what the 128 in the weights must be made up for with. */
-struct activations {
-    int8_t *quants;
-    float *scales;
-    int32_t *offsets;
+/* Sixteen numbers in half precision. */
+inline __m512 halves(const void *from)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i *>(from)));
+}
 
-    activations(void *row, int64_t n_blocks)
-    {
-        quants = static_cast<int8_t *>(row);
-        scales = reinterpret_cast<float *>(quants + n_blocks * BLOCK);
-        offsets = reinterpret_cast<int32_t *>(scales + n_blocks);
-    }
-
-    static size_t n_bytes(int64_t n_blocks)
-    {
-        const size_t n = n_blocks * (BLOCK + sizeof(float) + sizeof(int32_t));
-        return (n + 63) / 64 * 64;
-    }
-
-    void quantize(const float *from, int64_t n_blocks) const
-    {
-        for (int64_t b = 0; b < n_blocks; b++) {
-            block_q8_0 block;
-            quantize_row_q8_0(from + b * BLOCK, &block, BLOCK);
-            int32_t sum = 0;
-            for (int k = 0; k < BLOCK; k++) {
-                sum += block.qs[k];
-            }
-            memcpy(quants + b * BLOCK, block.qs, BLOCK);
-            scales[b] = GGML_CPU_FP16_TO_FP32(block.d);
-            offsets[b] = -128 * sum;
-        }
-    }
-};
-
-/* `out` of the first row and the first group; rows of activations and of `out` lie so far apart. */
+/* The first group, the first row of activations and its first output; others lie so far apart. */
 struct place {
-    const group *groups;
+    const uint8_t *weights;
+    size_t group_bytes;
     char *row;
     size_t row_bytes;
     float *out;
     int64_t n_out;
 };
 
-template <int ROWS, int GROUPS> void multiply(const place &p, int64_t n_blocks)
+template <int ROWS, int GROUPS> void put_out(const place &p, const __m512 (&total)[ROWS][GROUPS])
 {
-    const int8_t *quants[ROWS];
-    const float *scales[ROWS];
-    const int32_t *offsets[ROWS];
-    __m512 total[ROWS][GROUPS];
-    for (int r = 0; r < ROWS; r++) {
-        const activations a(p.row + r * p.row_bytes, n_blocks);
-        quants[r] = a.quants;
-        scales[r] = a.scales;
-        offsets[r] = a.offsets;
-        for (int g = 0; g < GROUPS; g++) {
-            total[r][g] = _mm512_setzero_ps();
-        }
-    }
-    for (int64_t b = 0; b < n_blocks; b++) {
-        __m512i sum[ROWS][GROUPS];
-        for (int r = 0; r < ROWS; r++) {
-            for (int g = 0; g < GROUPS; g++) {
-                sum[r][g] = _mm512_set1_epi32(offsets[r][b]);
-            }
-        }
-        for (int k = 0; k < STEPS; k++) {
-            __m512i weights[GROUPS];
-            for (int g = 0; g < GROUPS; g++) {
-                weights[g] = _mm512_loadu_si512(p.groups[g].quants + (b * STEPS + k) * LANES * 4);
-            }
-            for (int r = 0; r < ROWS; r++) {
-                int32_t four;
-                memcpy(&four, quants[r] + b * BLOCK + k * 4, sizeof four);
-                const __m512i inputs = _mm512_set1_epi32(four);
-                for (int g = 0; g < GROUPS; g++) {
-                    sum[r][g] = _mm512_dpbusd_epi32(sum[r][g], weights[g], inputs);
-                }
-            }
-        }
-        for (int g = 0; g < GROUPS; g++) {
-            const __m512 scale =
-                _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(p.groups[g].scales + b * LANES)));
-            for (int r = 0; r < ROWS; r++) {
-                total[r][g] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][g]),
-                                              _mm512_mul_ps(scale, _mm512_set1_ps(scales[r][b])), total[r][g]);
-            }
-        }
-    }
     for (int r = 0; r < ROWS; r++) {
         for (int g = 0; g < GROUPS; g++) {
             _mm512_storeu_ps(p.out + r * p.n_out + g * LANES, total[r][g]);
@@ -161,34 +69,48 @@ template <int ROWS, int GROUPS> void multiply(const place &p, int64_t n_blocks)
     }
 }
 
-template <int GROUPS> void multiply_rows(place p, int64_t n_blocks, int64_t n_rows)
+template <class FORMAT, int ROWS, int GROUPS> void multiply_few(const place &p, int64_t n_blocks, int64_t n_rows)
 {
-    for (; n_rows >= ROWS_MOST; n_rows -= ROWS_MOST) {
-        multiply<ROWS_MOST, GROUPS>(p, n_blocks);
-        p.row += ROWS_MOST * p.row_bytes;
-        p.out += ROWS_MOST * p.n_out;
-    }
-    switch (n_rows) {
-    case 5: multiply<5, GROUPS>(p, n_blocks); break;
-    case 4: multiply<4, GROUPS>(p, n_blocks); break;
-    case 3: multiply<3, GROUPS>(p, n_blocks); break;
-    case 2: multiply<2, GROUPS>(p, n_blocks); break;
-    case 1: multiply<1, GROUPS>(p, n_blocks); break;
-    default: break;
+    if (n_rows == ROWS) {
+        FORMAT::template multiply<ROWS, GROUPS>(p, n_blocks);
+    } else if constexpr (ROWS > 1) {
+        multiply_few<FORMAT, ROWS - 1, GROUPS>(p, n_blocks, n_rows);
     }
 }
 
-class tensor_traits : public ggml::cpu::repack::tensor_traits_base {
+template <class FORMAT, int GROUPS> void multiply_rows(place p, int64_t n_blocks, int64_t n_rows)
+{
+    while (n_rows > 0) {
+        const int64_t n = std::min<int64_t>(n_rows, FORMAT::ROWS_MOST);
+        multiply_few<FORMAT, FORMAT::ROWS_MOST, GROUPS>(p, n_blocks, n);
+        p.row += n * p.row_bytes;
+        p.out += n * p.n_out;
+        n_rows -= n;
+    }
+}
+
+template <class FORMAT> class tensor_traits : public ggml::cpu::repack::tensor_traits_base {
+    using block = typename FORMAT::block;
+    using activations = typename FORMAT::activations;
+    static constexpr int64_t TASK_ROWS = TASK_PARTS * FORMAT::ROWS_MOST;
+
     int repack(ggml_tensor *t, const void *data, size_t data_size) override
     {
         GGML_ASSERT(data_size == ggml_nbytes(t));
-        pack(t->data, static_cast<const block_q8_0 *>(data), t->ne[0] / BLOCK, t->ne[1]);
+        const int64_t n_blocks = t->ne[0] / FORMAT::BLOCK;
+        uint8_t *to = static_cast<uint8_t *>(t->data);
+        const block *from = static_cast<const block *>(data);
+        for (int64_t i = 0; i < t->ne[1] / LANES; i++) {
+            FORMAT::pack(to, from, n_blocks);
+            to += n_blocks * LANES * sizeof(block);
+            from += n_blocks * LANES;
+        }
         return 0;
     }
 
     bool work_size(int /* n_threads */, const ggml_tensor *op, size_t &size) override
     {
-        size = ggml_nrows(op->src[1]) * activations::n_bytes(op->src[1]->ne[0] / BLOCK) + 64;
+        size = ggml_nrows(op->src[1]) * activations::n_bytes(op->src[1]->ne[0] / FORMAT::BLOCK) + 64;
         return true;
     }
 
@@ -201,7 +123,7 @@ class tensor_traits : public ggml::cpu::repack::tensor_traits_base {
         const ggml_tensor *inputs = op->src[1];
         GGML_ASSERT(inputs->nb[0] == sizeof(float) && ggml_is_contiguous(op));
 
-        const int64_t n_blocks = weights->ne[0] / BLOCK;
+        const int64_t n_blocks = weights->ne[0] / FORMAT::BLOCK;
         const int64_t n_rows = ggml_nrows(inputs);
         const size_t row_bytes = activations::n_bytes(n_blocks);
         char *rows = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(params->wdata) + 63) / 64 * 64);
@@ -218,25 +140,36 @@ class tensor_traits : public ggml::cpu::repack::tensor_traits_base {
         /* Weights are read from memory once, for all rows. */
         const int64_t n_groups = weights->ne[1] / LANES;
         const int64_t n_pairs = (n_groups + 1) / 2;
-        const int64_t n_parts = (n_rows + ROWS_TASK - 1) / ROWS_TASK;
+        const int64_t n_parts = (n_rows + TASK_ROWS - 1) / TASK_ROWS;
         const int64_t n_tasks = n_pairs * n_parts;
         for (int64_t i = n_tasks * params->ith / params->nth; i < n_tasks * (params->ith + 1) / params->nth; i++) {
-            const int64_t pair = i / n_parts, first = i % n_parts * ROWS_TASK,
-                          last = std::min(first + ROWS_TASK, n_rows);
-            const bool is_whole = 2 * pair + 1 < n_groups;
-            const group groups[] = {group(weights->data, n_blocks, 2 * pair),
-                                    group(weights->data, n_blocks, 2 * pair + is_whole)};
-            const place at = {groups, rows + first * row_bytes, row_bytes,
-                              static_cast<float *>(op->data) + first * op->ne[0] + pair * 2 * LANES, op->ne[0]};
-            if (is_whole) {
-                multiply_rows<2>(at, n_blocks, last - first);
+            const int64_t pair = i / n_parts, first = i % n_parts * TASK_ROWS,
+                          last = std::min(first + TASK_ROWS, n_rows);
+            const size_t group_bytes = n_blocks * LANES * sizeof(block);
+            const place at = {static_cast<const uint8_t *>(weights->data) + 2 * pair * group_bytes,
+                              group_bytes,
+                              rows + first * row_bytes,
+                              row_bytes,
+                              static_cast<float *>(op->data) + first * op->ne[0] + pair * 2 * LANES,
+                              op->ne[0]};
+            if (2 * pair + 1 < n_groups) {
+                multiply_rows<FORMAT, 2>(at, n_blocks, last - first);
             } else {
-                multiply_rows<1>(at, n_blocks, last - first);
+                multiply_rows<FORMAT, 1>(at, n_blocks, last - first);
             }
         }
         return true;
     }
 };
+
+/* NULL: they are not of this format, or not of whole groups and units. */
+template <class FORMAT> const ggml::cpu::tensor_traits *layout_of(const ggml_tensor *weights)
+{
+    static const tensor_traits<FORMAT> layout;
+    const bool fits = weights->type == FORMAT::TYPE && ggml_n_dims(weights) == 2 &&
+                      weights->ne[0] % FORMAT::UNIT == 0 && weights->ne[1] % LANES == 0;
+    return fits ? &layout : nullptr;
+}
 
 } // namespace weights_rows
 

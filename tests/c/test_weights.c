@@ -1,4 +1,4 @@
-/* test_weights.c: products with weights in layouts of our own, that of AMX and that of weights-rows.h, against the
+/* test_weights.c: products with weights in layouts of our own, that of AMX and those of weights-rows.h, against the
  * definition in double precision: every type that has one, few and many rows, several sequences, rows that do not lie side
  * by side, and any number of threads; what they must leave to other kernels; when there is room for such a layout, and that
  * many rows lie in it as few do.
@@ -24,9 +24,9 @@ static const double DIFF_MAX = 1e-5;
 static const double DIFF_MAX_HALF = 1e-3;
 
 /* The first so many of them, of each layout. */
-static const enum ggml_type TYPES[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,  GGML_TYPE_Q4_K,
-                                       GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS};
-enum { N_TYPES_AMX = sizeof TYPES / sizeof *TYPES, N_TYPES_ROWS = 1 };
+static const enum ggml_type TYPES[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K,  GGML_TYPE_Q6_K,
+                                       GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_IQ4_XS};
+enum { N_TYPES_AMX = sizeof TYPES / sizeof *TYPES, N_TYPES_ROWS = 4 };
 
 typedef enum { TIGHT, SPACED, SWAPPED } layout;
 
@@ -236,9 +236,9 @@ static void test_one_input(void)
         problem_open(&p, TYPES[type], &s);
         compute(&p, 2);
         for (int i = 0; i < s.n_in; i += 31) {
-            float *in = (float *)p.in->data + (size_t)(i % (s.n_rows * s.n_seq)) * s.n_in + i;
+            float *row = (float *)p.in->data + (size_t)(i % (s.n_rows * s.n_seq)) * s.n_in, *in = row + i;
             const float kept = *in;
-            *in += 40.0f * fabsf(((float *)p.in->data)[3]);
+            *in += 40.0f * fabsf(row[3]);
             CHECK(difference(&p) > 2 * DIFF_MAX_HALF);
             *in = kept;
         }
@@ -332,25 +332,55 @@ static void test_what_others_than_amx_must_do(void)
 /* Two groups of sixteen weights' rows at a time, and one more. */
 static void test_an_odd_group(void)
 {
-    const shape shapes[] = {{N_IN, 80, 7, 1, 1, TIGHT}, {N_IN, 16, 1, 1, 1, TIGHT}, {64, 48, 200, 1, 1, TIGHT}};
-    for (int i = 0; i < 3; i++) {
+    const shape shapes[] = {{N_IN, 80, 7, 1, 1, TIGHT}, {N_IN, 16, 1, 1, 1, TIGHT}, {256, 48, 200, 1, 1, TIGHT}};
+    for (int i = 0; i < n_types * 3; i++) {
         problem p;
-        problem_open(&p, GGML_TYPE_Q8_0, &shapes[i]);
+        problem_open(&p, TYPES[i / 3], &shapes[i % 3]);
         compute(&p, 2);
         CHECK(difference(&p) <= DIFF_MAX);
         problem_close(&p);
     }
 }
 
-/* Groups of sixteen weights' rows, blocks in pairs. */
+static void test_the_fewest_blocks_of_32(void)
+{
+    const shape s = {2 * SCALE_BLOCK, 48, 200, 1, 1, TIGHT};
+    problem p;
+    problem_open(&p, GGML_TYPE_Q8_0, &s);
+    compute(&p, 2);
+    CHECK(difference(&p) <= DIFF_MAX);
+    problem_close(&p);
+}
+
+/* A row of zeros has no scale. */
+static void test_zeros(void)
+{
+    const shape s = {N_IN, 48, 3, 1, 1, TIGHT};
+    for (int type = 0; type < n_types; type++) {
+        problem p;
+        problem_open(&p, TYPES[type], &s);
+        memset(p.in->data, 0, ggml_nbytes(p.in));
+        compute(&p, 2);
+        for (int64_t i = 0; i < ggml_nelements(p.out); i++) {
+            CHECK(((const float *)p.out->data)[i] == 0);
+        }
+        problem_close(&p);
+    }
+}
+
+/* Groups of sixteen weights' rows, blocks of 32 in pairs. */
 static void test_what_others_than_rows_must_do(void)
 {
     CHECK(would_take(GGML_TYPE_Q8_0, N_IN, 48, 1, GGML_TYPE_F32));
     CHECK(!would_take(GGML_TYPE_Q8_0, N_IN, 40, 1, GGML_TYPE_F32));
     CHECK(!would_take(GGML_TYPE_Q8_0, N_IN + SCALE_BLOCK, 48, 1, GGML_TYPE_F32));
-    CHECK(!would_take(GGML_TYPE_Q8_0, N_IN, 48, 2, GGML_TYPE_F32));
-    CHECK(!would_take(GGML_TYPE_Q8_0, N_IN, 48, 1, GGML_TYPE_F16));
-    CHECK(would_take(GGML_TYPE_Q8_0, 8192, 262144, 1, GGML_TYPE_F32));
+    CHECK(!would_take(GGML_TYPE_Q4_K, N_IN, 12, 1, GGML_TYPE_F32));
+    for (int type = 0; type < n_types; type++) {
+        CHECK(would_take(TYPES[type], N_IN, 16, 1, GGML_TYPE_F32));
+        CHECK(!would_take(TYPES[type], N_IN, 48, 2, GGML_TYPE_F32));
+        CHECK(!would_take(TYPES[type], N_IN, 48, 1, GGML_TYPE_F16));
+        CHECK(would_take(TYPES[type], 8192, 262144, 1, GGML_TYPE_F32));
+    }
 }
 
 /* Whatever is beside it: the last of a task, of six, alone. */
@@ -358,19 +388,21 @@ static void test_a_row_has_the_same_bits_among_any(void)
 {
     enum { MANY = 101 };
     const shape s = {N_IN, 80, MANY, 1, 1, TIGHT};
-    problem all;
-    problem_open(&all, GGML_TYPE_Q8_0, &s);
-    compute(&all, 2);
-    for (int n_rows = 1; n_rows < MANY; n_rows += 1 + n_rows / 3) {
-        struct ggml_tensor *rows = ggml_view_2d(all.context, all.in, N_IN, n_rows, all.in->nb[1], 0);
-        struct ggml_tensor *few = ggml_mul_mat(all.context, all.weights, rows);
-        ggml_backend_buffer_t buffer =
-            ggml_backend_alloc_ctx_tensors_from_buft(all.context, ggml_backend_cpu_buffer_type());
-        compute_tensor(few, 2);
-        CHECK(memcmp(few->data, all.out->data, ggml_nbytes(few)) == 0);
-        ggml_backend_buffer_free(buffer);
+    for (int type = 0; type < n_types; type++) {
+        problem all;
+        problem_open(&all, TYPES[type], &s);
+        compute(&all, 2);
+        for (int n_rows = 1; n_rows < MANY; n_rows += 1 + n_rows / 3) {
+            struct ggml_tensor *rows = ggml_view_2d(all.context, all.in, N_IN, n_rows, all.in->nb[1], 0);
+            struct ggml_tensor *few = ggml_mul_mat(all.context, all.weights, rows);
+            ggml_backend_buffer_t buffer =
+                ggml_backend_alloc_ctx_tensors_from_buft(all.context, ggml_backend_cpu_buffer_type());
+            compute_tensor(few, 2);
+            CHECK(memcmp(few->data, all.out->data, ggml_nbytes(few)) == 0);
+            ggml_backend_buffer_free(buffer);
+        }
+        problem_close(&all);
     }
-    problem_close(&all);
 }
 
 /* Rows as they are in a file, whatever they say. */
@@ -491,6 +523,8 @@ int main(void)
     } else {
         test_products();
         RUN(test_an_odd_group);
+        RUN(test_the_fewest_blocks_of_32);
+        RUN(test_zeros);
         RUN(test_a_row_has_the_same_bits_among_any);
         RUN(test_what_others_than_rows_must_do);
     }
