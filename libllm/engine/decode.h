@@ -132,8 +132,8 @@ void decode_save_all(decode *d); /* orderly stop: what commands wait for gets it
 bool decode_step(decode *d);
 void decode_take_sampled(decode *d); /* what the threads have picked */
 
-/* Parks, for one that could go on, what only waits or is not read, the newest first: a session whose requests have not
- * begun, or a generation that is paused. False: there is none, or the policy does not park. */
+/* Parks, for another one, what only waits or is not read, the newest of them: a session whose requests have not begun, or a
+ * generation that is paused. False: there is none, or the policy does not park. */
 bool decode_park_unmoving(decode *d, const session *for_whom);
 bool decode_stops(void *d); /* step.h: stop */
 

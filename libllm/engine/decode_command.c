@@ -285,10 +285,29 @@ static bool is_too_early(const decode *d, const request *r)
     return first != NULL && !first->run.is_decoding;
 }
 
+/* There are cells for it beside those that go on, of the first n in order of arrival. */
+static bool fits_beside(const decode *d, const request *r, uint32_t n)
+{
+    uint64_t n_tokens = session_n_tokens(r->session);
+    for (uint32_t i = 0; i < n; i++) {
+        n_tokens += request_moves(d->requests[i]) ? session_n_tokens(d->requests[i]->session) : 0;
+    }
+    return n_tokens <= d->model->info.n_cells;
+}
+
+static uint32_t seats_max(const decode *d, bool named)
+{
+    const places_options *o = &d->places->options;
+    return share_of(named ? o->n_named : o->n_scratch, atomic_load(&d->places->n_owners));
+}
+
+/* For one that has been overtaken often enough, and that lacks what those took who came after it. */
 static bool do_newcomers_wait(const decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
-        if (has_lost_seat(d->requests[i]) && d->requests[i]->n_overtaken >= OVERTAKEN_MAX) {
+        const request *r = d->requests[i];
+        if (has_lost_seat(r) && r->n_overtaken >= OVERTAKEN_MAX && fits_beside(d, r, i) &&
+            n_seated(d, r->owner, is_for_named(r)) < seats_max(d, is_for_named(r))) {
             return true;
         }
     }
@@ -320,9 +339,12 @@ static uint32_t collect_turns(decode *d, turn *out)
     d->may_reseat = false;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
+        if (!wants_seat(d, r, may_reseat, has_scratch)) {
+            continue;
+        }
         if (newcomers_wait && r->phase == REQUEST_WAITING) {
             r->waits_for_seat = true;
-        } else if (wants_seat(d, r, may_reseat, has_scratch)) {
+        } else {
             const bool named = is_for_named(r);
             out[n++] = (turn){.r = r, .named = named, .n_seated = n_seated(d, r->owner, named)};
         }
@@ -334,12 +356,10 @@ static uint32_t collect_turns(decode *d, turn *out)
  * more. */
 static request *next_turn(const decode *d, turn *turns, uint32_t n)
 {
-    const uint32_t n_owners = atomic_load(&d->places->n_owners);
     turn *best = NULL;
     for (uint32_t i = 0; i < n; i++) {
         turn *t = &turns[i];
-        const uint32_t n_max = t->named ? d->places->options.n_named : d->places->options.n_scratch;
-        if (t->r != NULL && t->n_seated < share_of(n_max, n_owners) && (best == NULL || t->n_seated < best->n_seated)) {
+        if (t->r != NULL && t->n_seated < seats_max(d, t->named) && (best == NULL || t->n_seated < best->n_seated)) {
             best = t;
         }
     }
@@ -359,15 +379,26 @@ static void count_seat(turn *turns, uint32_t n, const request *seated)
     }
 }
 
-/* One that has begun need not wait for what does not move, only for the disk. */
-static seating ask(decode *d, const request *r, session *s)
+static bool does_any_move(const decode *d)
 {
-    seating found = places_seat(d->places, s);
-    while (found != SEATED && r->phase == REQUEST_RUNNING && !places_has_in_flight(d->places) &&
-           decode_park_unmoving(d, s)) {
-        found = places_seat(d->places, s);
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        if (request_moves(d->requests[i])) {
+            return true;
+        }
     }
-    return found;
+    return false;
+}
+
+/* One that does not move is parked where that can be of use: for one that has begun; for others if nobody moves, or all would
+ * wait for each other. Whatever the copy takes, the others have a step before the next. */
+static bool make_way(decode *d, const request *r, const session *s)
+{
+    const bool is_of_use = r->phase == REQUEST_RUNNING ? fits_beside(d, r, d->n_requests) : !does_any_move(d);
+    if (!is_of_use || places_has_in_flight(d->places) || !decode_park_unmoving(d, s)) {
+        return false;
+    }
+    d->may_reseat = true;
+    return true;
 }
 
 static void go_on(decode *d, request *r)
@@ -387,7 +418,11 @@ static void ask_for_seat(decode *d, request *r)
         s = places_scratch(d->places, r->owner, &r->run.claim.prompt);
     }
     const bool begins = r->phase == REQUEST_WAITING;
-    switch (s != NULL ? ask(d, r, s) : SEAT_LATER) {
+    seating found = s != NULL ? places_seat(d->places, s) : SEAT_LATER;
+    if (found != SEATED && s != NULL && make_way(d, r, s)) {
+        found = SEAT_LATER;
+    }
+    switch (found) {
     case SEATED:
         if (begins) {
             begin(d, r, s);

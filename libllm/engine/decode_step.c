@@ -13,14 +13,9 @@ static uint32_t patience_us(const decode *d)
     return us < PATIENCE_US_MAX ? (uint32_t)us : PATIENCE_US_MAX;
 }
 
-static bool is_seated(const request *r)
-{
-    return r->phase == REQUEST_RUNNING && session_is_seated(r->session);
-}
-
 static bool can_run(const request *r)
 {
-    return is_seated(r) && !r->paused && !r->is_sampling && !outbox_is_full(&r->out);
+    return request_moves(r) && !r->is_sampling && !outbox_is_full(&r->out);
 }
 
 static void collect_runs(decode *d)
@@ -46,7 +41,7 @@ void decode_take_sampled(decode *d)
     sampling_settle(d->sampling, patience_us(d));
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
-        if (is_seated(r) && r->is_sampling && request_take_sampled(r, d->model)) {
+        if (request_is_seated(r) && r->is_sampling && request_take_sampled(r, d->model)) {
             d->may_reseat = d->may_reseat || r->phase == REQUEST_ENDED;
         }
     }
@@ -77,9 +72,9 @@ static void sample_and_learn(decode *d)
 /* Who holds a seat without moving: it waits for a session that nobody runs in, or is not read. */
 static bool is_unmoving(const request *r)
 {
-    return is_seated(r) ? r->paused
-                        : r->phase == REQUEST_WAITING && r->session != NULL && r->session->running == NULL &&
-                              session_is_seated(r->session);
+    return request_is_seated(r) ? r->paused
+                                : r->phase == REQUEST_WAITING && r->session != NULL && r->session->running == NULL &&
+                                      session_is_seated(r->session);
 }
 
 bool decode_park_unmoving(decode *d, const session *for_whom)
@@ -103,7 +98,7 @@ static bool preempt_newest(decode *d)
     request *newest = NULL;
     uint32_t n_running = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
-        if (is_seated(d->requests[i])) {
+        if (request_is_seated(d->requests[i])) {
             newest = d->requests[i];
             n_running++;
         }

@@ -63,6 +63,17 @@ static inline request *request_of_claim(session_claim *c)
     return (request *)c;
 }
 
+static inline bool request_is_seated(const request *r)
+{
+    return r->phase == REQUEST_RUNNING && session_is_seated(r->session);
+}
+
+/* It is seated and read: it goes on, or ends. */
+static inline bool request_moves(const request *r)
+{
+    return request_is_seated(r) && !r->paused;
+}
+
 /* Builds a request from a checked GENERATE. LLM_OK; LLM_TOKEN, LLM_CONTEXT_LENGTH, LLM_INVALID, LLM_NO_MEMORY. */
 int request_open(const model *m, const wire_command *command, request **out);
 void request_close(request *r); /* NULL is allowed */

@@ -24,6 +24,9 @@ typedef enum spilling {
  * lies. */
 static spilling spill(places *p, session *s)
 {
+    if (!session_is_named(s)) { /* of whoever did not name a session, nothing outlasts the process */
+        return SPILL_NEVER;
+    }
     if (s->parked.is_on_disk) {
         lies_on_disk(s, s->parked.n_disk_bytes);
         return SPILLED;

@@ -283,6 +283,83 @@ static void test_who_stops_reading_makes_way_to_who_was_parked(void)
     go_on_to_the_end(d, older);
 }
 
+/* Of a scratch session, too; then it is given up, and the next park finds more states in memory than may be. */
+static void test_nothing_of_scratch_reaches_the_disk(void)
+{
+    char directory[] = "/tmp/test_seating.XXXXXX";
+    CHECK(mkdtemp(directory) != NULL);
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=1000,step_us=1000",
+                                                  .n_sessions = 4,
+                                                  .n_parked_max = N_NAMES,
+                                                  .parked_bytes_max = 1,
+                                                  .capacity_policy = LLM_POLICY_PARK,
+                                                  .state_dir = directory});
+    const uint64_t unread = begin_and_pause(d, NULL);
+    generate_call c = *call_of("read", 2);
+    c.max_tokens = 600;
+    CHECK_INT(driver_wait(d, driver_generate(d, &c))->status, LLM_OK);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PREEMPTIONS), 1);
+    driver_cancel(d, unread);
+    driver_wait_all(d);
+    CHECK_INT(driver_wait(d, driver_park(d, OWN, "read"))->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+    char command[128];
+    snprintf(command, sizeof command, "test $(find %s -type f -name '*-session' | wc -l) = 1", directory);
+    CHECK_INT(system(command), 0);
+    remove_directory(directory);
+}
+
+/* The first is not seated; what it shall share lies behind a session that is waited for, and there are no cells for both. */
+static void test_who_waits_for_one_without_a_seat_makes_way(void)
+{
+    driver *d = open_full("sim:dense,length=0,cells=1000,step_us=20000");
+    CHECK_INT(driver_wait(d, driver_generate(d, call_with("first", LONGEST, 1)))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_park(d, OWN, "first"))->status, LLM_OK);
+    CHECK_INT(say(d, "held", 2)->status, LLM_OK);
+    const uint64_t running = driver_generate(d, call_with("running", N_CELLS - LONGEST, 3));
+    const uint64_t first = driver_generate(d, call_with("first", LONGEST, 1));
+    generate_call c = *call_of("held", 2);
+    c.after = first;
+    const uint64_t waiting = driver_generate(d, &c);
+    CHECK_INT(driver_wait(d, first)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, waiting)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, running)->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* It is asked for while newcomers wait for the one that lost its seat. That has it again before the other one, which all of
+ * this is behind, decodes. */
+static void test_who_waits_for_another_begins_when_that_decodes(void)
+{
+    enum { N_NEWCOMERS = 8, LONGER = 700 };
+    driver *d = open_full("sim:dense,length=0,cells=1000,step_us=20000");
+    generate_call c = *call_with("oldest", N_CELLS - LONGER - 50, 1);
+    c.max_tokens = 0;
+    const uint64_t oldest = driver_generate(d, &c);
+    c = *call_with("displaced", LONGER, 2);
+    c.max_tokens = 0;
+    const uint64_t displaced = driver_generate(d, &c);
+    while (driver_counter(d, LLM_COUNTER_PREEMPTIONS) == 0) {
+        (void)driver_drain(d);
+    }
+    for (uint32_t i = 0; i < N_NEWCOMERS; i++) {
+        CHECK_INT(driver_wait(d, driver_generate(d, call_with("newcomer", 10, i)))->status, LLM_OK);
+    }
+    driver_cancel(d, oldest);
+    c = *call_with(NULL, 50, 99);
+    c.max_tokens = 0;
+    const uint64_t first = driver_generate(d, &c);
+    c.max_tokens = 1;
+    c.after = first;
+    const uint64_t sibling = driver_generate(d, &c);
+    CHECK_INT(driver_wait(d, sibling)->status, LLM_OK);
+    CHECK(!driver_answer(d, first)->is_over && !driver_answer(d, displaced)->is_over);
+    driver_cancel(d, first);
+    driver_cancel(d, displaced);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* The session is no longer idle, and nobody runs in it. */
 static void test_a_session_that_is_waited_for_makes_way(void)
 {
@@ -374,6 +451,9 @@ int main(void)
     RUN(test_an_older_one_that_is_not_read_makes_way);
     RUN(test_who_stops_reading_makes_way_to_who_was_parked);
     RUN(test_a_session_that_is_waited_for_makes_way);
+    RUN(test_nothing_of_scratch_reaches_the_disk);
+    RUN(test_who_waits_for_one_without_a_seat_makes_way);
+    RUN(test_who_waits_for_another_begins_when_that_decodes);
     RUN(test_a_stream_goes_on_between_loads);
     return CHECK_RESULT();
 }
