@@ -91,9 +91,11 @@ async def stop_amid(call: str, of: Any, options: Any, monkeypatch: pytest.Monkey
         await runner.setup()
         assert await to_thread(begun.wait, SETTLE_S)
         stopping = create_task(runner.cleanup())
-        while not app[OPENING].cancelling():  # noqa: ASYNC110
-            await sleep(0)
-        may_end.set()
+        try:
+            while not app[OPENING].cancelling() and not stopping.done():  # noqa: ASYNC110
+                await sleep(0)
+        finally:
+            may_end.set()
         await wait_for(stopping, SETTLE_S)
 
 

@@ -83,7 +83,7 @@ async def open_model(state: State, wanted: Beginning, responses: ResponseStore) 
     try:
         await asyncio.shield(taking)
     finally:
-        await asyncio.gather(taking, return_exceptions=True)
+        await asyncio.wait([taking])
 
 
 async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> None:
