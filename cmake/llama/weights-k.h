@@ -1,49 +1,16 @@
-/* weights-k.h: Q4_K, Q5_K and Q6_K weights in rows (weights-rows.h). A block has 256 inputs, and within it 8 parts (Q6_K: 16)
- * with a scale each, a whole number; the sums of a block go through whole numbers, and then through single precision, block
- * after block.
+/* weights-k.h: Q4_K, Q5_K, Q6_K and IQ4_XS weights in rows (weights-rows.h). A block has 256 inputs, and within it 8 parts
+ * (Q6_K: 16) with a scale each, a whole number; the sums of a block go through whole numbers, and then through single precision,
+ * block after block.
  *
- * Block after block of a group, LANES of everything at a time:
- *   Q4_K, Q5_K   the scales, the scales of the least values, both in half precision; the parts' scales and least values,
- *                6 bits each (struct sixes); Q5_K: of each part the fifth bits, a byte for the same input of all steps; the quants
- *   Q6_K         the scales in half precision; the parts' scales, 8 bits each; of each part the upper 2 bits, a byte for the
- *                same input of all steps; the lower 4
- * Of a part's quants, 4 bits of step k and of step k + STEPS / 2 lie in one byte; a step is four inputs of each lane. */
+ * Block after block of a group, of all lanes: the scales in half precision; Q4_K, Q5_K: those of the least values; the parts'
+ * scales (struct scales); Q5_K, Q6_K: of each part the upper bits, a byte for the same input of all steps; the lower 4 bits, of
+ * step k and of step k + HALF in one byte. A step is four inputs of each lane. */
 #ifndef WEIGHTS_K_H
 #define WEIGHTS_K_H
 
 #include "weights-rows.h"
 
 namespace weights_rows {
-
-constexpr int K_LINE = LANES * 4; /* bytes: a step of whole bytes */
-
-inline uint32_t k_four(const uint8_t *from)
-{
-    uint32_t four;
-    memcpy(&four, from, sizeof four);
-    return four;
-}
-
-inline void k_put(uint8_t *line, int lane, uint32_t four)
-{
-    memcpy(line + lane * 4, &four, sizeof four);
-}
-
-inline __m512i k_low(__m512i bytes)
-{
-    return _mm512_and_si512(bytes, _mm512_set1_epi8(0x0f));
-}
-
-inline __m512i k_high(__m512i bytes)
-{
-    return k_low(_mm512_srli_epi16(bytes, 4));
-}
-
-/* Bits of `upper`, by the mask, over `low`. */
-inline __m512i k_over(__m512i low, __m512i upper, char mask)
-{
-    return _mm512_ternarylogic_epi32(_mm512_set1_epi8(mask), upper, low, 0xea); /* (mask & upper) | low */
-}
 
 /* Of a row: quants, then of each block the scale, and the sums of its parts: N_SUMS numbers, each times FACTOR. */
 template <class SUM, int N_SUMS, int FACTOR> struct k_activations {
@@ -104,16 +71,17 @@ template <class SUM, int N_SUMS, int FACTOR> struct k_activations {
     }
 };
 
-/* Q4_K and Q5_K: 8 parts of 8 steps. */
-template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k {
+/* How parts, scales and quants lie, and what is added to the quants' values (PLUS). `load`: of a part, for steps k and k + HALF.
+ * `scales`: unpacked, of all lanes for one part. */
+
+template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k_quants {
     using block = BLOCK_TYPE;
     using activations = k_activations<int16_t, 8, 1>;
     static constexpr ggml_type TYPE = OF;
-    static constexpr int BLOCK = QK_K, UNIT = QK_K;
-    static constexpr int ROWS_MOST = 4;
-    static constexpr int PARTS = 8, STEPS = 8;
-    static constexpr int MINS_AT = LANES * 2, SIXES_AT = LANES * 4, FIFTHS_AT = SIXES_AT + LANES * K_SCALE_SIZE,
-                         QUANTS_AT = FIFTHS_AT + (HAS_FIFTH ? PARTS * K_LINE : 0);
+    static constexpr int PARTS = 8, HALF = 4, PLUS = 0;
+    static constexpr bool HAS_LEAST = true;
+    static constexpr int SIXES_AT = LANES * 4, FIFTHS_AT = SIXES_AT + LANES * K_SCALE_SIZE,
+                         QUANTS_AT = FIFTHS_AT + (HAS_FIFTH ? PARTS * LINE : 0);
 
     /* One number of 6 bits of part i as it is in the file. */
     static uint8_t six_of(const uint8_t *packed, int i, bool is_least)
@@ -135,86 +103,219 @@ template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k {
         return (i % 4 / 2 * LANES + lane) * 2 + i % 2;
     }
 
-    /* The quants of a step, a byte each. */
-    static uint32_t quants_of(const block &of, int part, int step)
-    {
-        const uint32_t low = k_four(of.qs + part / 2 * 32 + step * 4) >> part % 2 * 4 & 0x0f0f0f0f;
-        if constexpr (HAS_FIFTH) {
-            return low | (k_four(of.qh + step * 4) >> part & 0x01010101) << 4;
-        }
-        return low;
-    }
-
     static void pack_sixes(uint8_t *to, const block &of, int lane)
     {
         for (int i = 0; i < PARTS; i++) {
             const uint8_t scale = six_of(of.scales, i, false), least = six_of(of.scales, i, true);
             to[scale_at(i, lane)] |= (scale & 15) << i / 4 * 4;
-            to[K_LINE + least_at(i, lane)] |= (least & 15) << i / 4 * 4;
-            to[2 * K_LINE + scale_at(i, lane)] |= scale >> 4 << i / 4 * 2;
-            to[2 * K_LINE + least_at(i, lane)] |= least >> 4 << (4 + i / 4 * 2);
+            to[LINE + least_at(i, lane)] |= (least & 15) << i / 4 * 4;
+            to[2 * LINE + scale_at(i, lane)] |= scale >> 4 << i / 4 * 2;
+            to[2 * LINE + least_at(i, lane)] |= least >> 4 << (4 + i / 4 * 2);
         }
     }
 
-    static void pack_part(uint8_t *to, const block &of, int lane, int part)
+    /* The quants of a step, a byte each. */
+    static uint32_t quants_of(const block &of, int part, int step)
     {
-        uint32_t fifths = 0;
-        for (int k = 0; k < STEPS / 2; k++) {
-            const uint32_t first = quants_of(of, part, k), second = quants_of(of, part, k + STEPS / 2);
-            k_put(to + QUANTS_AT + (part * STEPS / 2 + k) * K_LINE, lane,
-                  (first & 0x0f0f0f0f) | (second & 0x0f0f0f0f) << 4);
-            fifths |= (first >> 4 & 0x01010101) << k | (second >> 4 & 0x01010101) << (k + STEPS / 2);
+        const uint32_t low = four_of(of.qs + part / 2 * 32 + step * 4) >> part % 2 * 4 & 0x0f0f0f0f;
+        if constexpr (HAS_FIFTH) {
+            return low | (four_of(of.qh + step * 4) >> part & 0x01010101) << 4;
         }
-        if (HAS_FIFTH) {
-            k_put(to + FIFTHS_AT + part * K_LINE, lane, fifths);
-        }
+        return low;
     }
 
-    static void pack(uint8_t *to, const block *from, int64_t n_blocks)
+    static void pack(uint8_t *to, const block &of, int lane)
     {
-        for (int64_t b = 0; b < n_blocks; b++) {
-            memset(to + SIXES_AT, 0, LANES * K_SCALE_SIZE);
-            for (int lane = 0; lane < LANES; lane++) {
-                const block &of = from[lane * n_blocks + b];
-                const uint8_t *both = reinterpret_cast<const uint8_t *>(&of); /* its first members */
-                memcpy(to + lane * 2, both, 2);
-                memcpy(to + MINS_AT + lane * 2, both + 2, 2);
-                pack_sixes(to + SIXES_AT, of, lane);
-                for (int part = 0; part < PARTS; part++) {
-                    pack_part(to, of, lane, part);
-                }
+        const uint8_t *both = reinterpret_cast<const uint8_t *>(&of); /* scales of the block: its first members */
+        memcpy(to + lane * 2, both, 2);
+        memcpy(to + (LANES + lane) * 2, both + 2, 2);
+        pack_sixes(to + SIXES_AT, of, lane);
+        for (int part = 0; part < PARTS; part++) {
+            uint32_t fifths = 0;
+            for (int k = 0; k < HALF; k++) {
+                const uint32_t first = quants_of(of, part, k), second = quants_of(of, part, k + HALF);
+                put_four(to + QUANTS_AT + (part * HALF + k) * LINE, lane, two_of(first, second));
+                fifths |= (first >> 4 & 0x01010101) << k | (second >> 4 & 0x01010101) << (k + HALF);
             }
-            to += LANES * sizeof(block);
+            if (HAS_FIFTH) {
+                put_four(to + FIFTHS_AT + part * LINE, lane, fifths);
+            }
         }
     }
 
-    /* Scales and least values of all parts, a byte each. */
-    struct sixes {
-        alignas(64) uint8_t scales[2][K_LINE];
-        alignas(64) uint8_t least[2][K_LINE];
+    static void load(const uint8_t *at, int part, int k, __m512i &first, __m512i &second)
+    {
+        const __m512i bytes = _mm512_loadu_si512(at + QUANTS_AT + (part * HALF + k) * LINE);
+        first = low_of(bytes);
+        second = high_of(bytes);
+        if constexpr (HAS_FIFTH) {
+            const __m512i fifths = _mm512_loadu_si512(at + FIFTHS_AT + part * LINE);
+            first = over(first, _mm512_slli_epi16(fifths, 4 - k), 0x10);
+            second = over(second, _mm512_srli_epi16(fifths, k), 0x10);
+        }
+    }
 
-        void unpack(const uint8_t *from)
+    struct scales {
+        alignas(64) uint8_t of_parts[PARTS * LANES];
+        alignas(64) uint8_t least[PARTS * LANES];
+
+        void unpack(const uint8_t *at)
         {
-            const __m512i s = _mm512_loadu_si512(from), l = _mm512_loadu_si512(from + K_LINE),
-                          u = _mm512_loadu_si512(from + 2 * K_LINE);
-            _mm512_store_si512(scales[0], k_over(k_low(s), _mm512_slli_epi16(u, 4), 0x30));
-            _mm512_store_si512(scales[1], k_over(k_high(s), _mm512_slli_epi16(u, 2), 0x30));
-            _mm512_store_si512(least[0], k_over(k_low(l), u, 0x30));
-            _mm512_store_si512(least[1], k_over(k_high(l), _mm512_srli_epi16(u, 2), 0x30));
+            const uint8_t *from = at + SIXES_AT;
+            const __m512i s = _mm512_loadu_si512(from), l = _mm512_loadu_si512(from + LINE),
+                          u = _mm512_loadu_si512(from + 2 * LINE);
+            _mm512_store_si512(of_parts, over(low_of(s), _mm512_slli_epi16(u, 4), 0x30));
+            _mm512_store_si512(of_parts + LINE, over(high_of(s), _mm512_slli_epi16(u, 2), 0x30));
+            _mm512_store_si512(least, over(low_of(l), u, 0x30));
+            _mm512_store_si512(least + LINE, over(high_of(l), _mm512_srli_epi16(u, 2), 0x30));
         }
 
-        __m512i scale(int part) const
+        __m512i of(int part) const
         {
-            return _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i *>(scales[0] + part * LANES)));
+            return _mm512_cvtepu8_epi32(_mm_load_si128(reinterpret_cast<const __m128i *>(of_parts + part * LANES)));
         }
 
         /* Of parts 2 * pair and the next. */
         __m512i least_pair(int pair) const
         {
-            return _mm512_cvtepu8_epi16(
-                _mm256_load_si256(reinterpret_cast<const __m256i *>(least[0] + pair * 2 * LANES)));
+            return _mm512_cvtepu8_epi16(_mm256_load_si256(reinterpret_cast<const __m256i *>(least + pair * 2 * LANES)));
         }
     };
+};
+
+struct q6_k_quants {
+    using block = block_q6_K;
+    using activations = k_activations<int32_t, 16, -32>;
+    static constexpr ggml_type TYPE = GGML_TYPE_Q6_K;
+    static constexpr int PARTS = 16, HALF = 2, PLUS = 32;
+    static constexpr bool HAS_LEAST = false;
+    static constexpr int SCALES_AT = LANES * 2, UPPER_AT = SCALES_AT + PARTS * LANES,
+                         QUANTS_AT = UPPER_AT + PARTS * LINE;
+
+    /* The quants of a step, a byte each. */
+    static uint32_t quants_of(const block &of, int part, int step)
+    {
+        const int half = part / 8, quarter = part % 8 / 2, at = part % 2 * 16 + step * 4;
+        const uint32_t lower = four_of(of.ql + half * 64 + quarter % 2 * 32 + at) >> quarter / 2 * 4 & 0x0f0f0f0f;
+        return lower | (four_of(of.qh + half * 32 + at) >> 2 * quarter & 0x03030303) << 4;
+    }
+
+    static void pack(uint8_t *to, const block &of, int lane)
+    {
+        memcpy(to + lane * 2, &of.d, 2);
+        for (int part = 0; part < PARTS; part++) {
+            uint32_t upper = 0;
+            for (int k = 0; k < HALF; k++) {
+                const uint32_t first = quants_of(of, part, k), second = quants_of(of, part, k + HALF);
+                put_four(to + QUANTS_AT + (part * HALF + k) * LINE, lane, two_of(first, second));
+                upper |= (first >> 4 & 0x03030303) << 2 * k | (second >> 4 & 0x03030303) << 2 * (k + HALF);
+            }
+            put_four(to + UPPER_AT + part * LINE, lane, upper);
+            to[SCALES_AT + part * LANES + lane] = static_cast<uint8_t>(of.scales[part]);
+        }
+    }
+
+    static void load(const uint8_t *at, int part, int k, __m512i &first, __m512i &second)
+    {
+        const __m512i bytes = _mm512_loadu_si512(at + QUANTS_AT + (part * HALF + k) * LINE),
+                      upper = _mm512_loadu_si512(at + UPPER_AT + part * LINE);
+        first = over(low_of(bytes), _mm512_slli_epi16(upper, 4 - 2 * k), 0x30);
+        second = over(high_of(bytes), _mm512_srli_epi16(upper, 2 * k), 0x30);
+    }
+
+    struct scales {
+        const uint8_t *from;
+
+        void unpack(const uint8_t *at)
+        {
+            from = at + SCALES_AT;
+        }
+
+        __m512i of(int part) const
+        {
+            return _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(from + part * LANES)));
+        }
+    };
+};
+
+/* The quants say which of sixteen values. The parts' scales have 6 bits, plus 32. */
+struct iq4_xs_quants {
+    using block = block_iq4_xs;
+    using activations = k_activations<int32_t, 8, -128>;
+    static constexpr ggml_type TYPE = GGML_TYPE_IQ4_XS;
+    static constexpr int PARTS = 8, HALF = 4, PLUS = 128;
+    static constexpr bool HAS_LEAST = false;
+    static constexpr int SIXES_AT = LANES * 2, QUANTS_AT = SIXES_AT + LANES * 6;
+
+    static void pack(uint8_t *to, const block &of, int lane)
+    {
+        memcpy(to + lane * 2, &of.d, 2);
+        for (int part = 0; part < PARTS; part++) {
+            const int lower = of.scales_l[part / 2] >> part % 2 * 4 & 15, upper = of.scales_h >> 2 * part & 3;
+            to[SIXES_AT + part % 4 * LANES + lane] |= lower << part / 4 * 4;
+            to[SIXES_AT + LINE + part % 2 * LANES + lane] |= upper << part / 2 * 2;
+            for (int k = 0; k < HALF; k++) {
+                put_four(to + QUANTS_AT + (part * HALF + k) * LINE, lane, four_of(of.qs + (part * HALF + k) * 4));
+            }
+        }
+    }
+
+    static void load(const uint8_t *at, int part, int k, __m512i &first, __m512i &second)
+    {
+        const __m512i bytes = _mm512_loadu_si512(at + QUANTS_AT + (part * HALF + k) * LINE);
+        first = value_plus_128(low_of(bytes));
+        second = value_plus_128(high_of(bytes));
+    }
+
+    struct scales {
+        alignas(64) uint8_t of_parts[PARTS * LANES];
+
+        void unpack(const uint8_t *at)
+        {
+            const __m512i lower = _mm512_loadu_si512(at + SIXES_AT);
+            const __m256i u = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(at + SIXES_AT + LINE));
+            const __m512i upper = _mm512_inserti64x4(_mm512_castsi256_si512(u), _mm256_srli_epi16(u, 2), 1);
+            const __m512i plus = _mm512_set1_epi8(32);
+            _mm512_store_si512(of_parts, _mm512_sub_epi8(over(low_of(lower), _mm512_slli_epi16(upper, 4), 0x30), plus));
+            _mm512_store_si512(of_parts + LINE, _mm512_sub_epi8(over(high_of(lower), upper, 0x30), plus));
+        }
+
+        __m512i of(int part) const
+        {
+            return _mm512_cvtepi8_epi32(_mm_load_si128(reinterpret_cast<const __m128i *>(of_parts + part * LANES)));
+        }
+    };
+};
+
+template <class QUANTS> struct blocks_of_256 {
+    using block = typename QUANTS::block;
+    using activations = typename QUANTS::activations;
+    static constexpr ggml_type TYPE = QUANTS::TYPE;
+    static constexpr int BLOCK = QK_K, UNIT = QK_K;
+    static constexpr int ROWS_MOST = 4;
+    static constexpr int PARTS = QUANTS::PARTS, HALF = QUANTS::HALF;
+
+    static void pack(uint8_t *to, const block *from, int64_t n_blocks)
+    {
+        for (int64_t b = 0; b < n_blocks; b++) {
+            memset(to, 0, LANES * sizeof(block));
+            for (int lane = 0; lane < LANES; lane++) {
+                QUANTS::pack(to, from[lane * n_blocks + b], lane);
+            }
+            to += LANES * sizeof(block);
+        }
+    }
+
+    /* What the least values of the parts of block b add, in units of their scale. */
+    static __m512i least_of(const typename QUANTS::scales &scales, const activations &row, int64_t b)
+    {
+        __m512i sum = _mm512_setzero_si512();
+        for (int pair = 0; pair < PARTS / 2; pair++) {
+            const __m512i two = _mm512_set1_epi32(static_cast<int32_t>(four_of(row.sums + b * PARTS + pair * 2)));
+            sum = _mm512_dpwssd_epi32(sum, scales.least_pair(pair), two);
+        }
+        return sum;
+    }
 
     template <int ROWS, int GROUPS> static void multiply(const place &p, int64_t n_blocks)
     {
@@ -228,175 +329,39 @@ template <class BLOCK_TYPE, ggml_type OF, bool HAS_FIFTH> struct q45_k {
         }
         for (int64_t b = 0; b < n_blocks; b++) {
             const uint8_t *at[GROUPS];
-            sixes six[GROUPS];
+            typename QUANTS::scales scales[GROUPS];
             for (int g = 0; g < GROUPS; g++) {
                 at[g] = p.weights + g * p.group_bytes + b * LANES * sizeof(block);
-                six[g].unpack(at[g] + SIXES_AT);
-                for (int line = 0; line < QUANTS_AT; line += 64) {
-                    fetch_ahead(at[g] + line);
-                }
+                scales[g].unpack(at[g]);
             }
             __m512i scaled[ROWS][GROUPS];
             for (int part = 0; part < PARTS; part++) {
                 __m512i sum[ROWS][GROUPS];
                 for (int r = 0; r < ROWS; r++) {
                     for (int g = 0; g < GROUPS; g++) {
-                        sum[r][g] = _mm512_setzero_si512();
+                        sum[r][g] = QUANTS::PLUS > 0 ? _mm512_set1_epi32(rows[r].sums[b * PARTS + part])
+                                                     : _mm512_setzero_si512();
                     }
                 }
-                for (int k = 0; k < STEPS / 2; k++) {
-                    __m512i low[GROUPS], high[GROUPS];
+                for (int g = 0; g < GROUPS; g++) {
+                    fetch_ahead(at[g], LANES * sizeof(block) / PARTS, part);
+                }
+                for (int k = 0; k < HALF; k++) {
+                    __m512i first[GROUPS], second[GROUPS];
                     for (int g = 0; g < GROUPS; g++) {
-                        const uint8_t *line = at[g] + QUANTS_AT + (part * STEPS / 2 + k) * K_LINE;
-                        const __m512i bytes = _mm512_loadu_si512(line);
-                        fetch_ahead(line);
-                        low[g] = k_low(bytes);
-                        high[g] = k_high(bytes);
-                        if constexpr (HAS_FIFTH) {
-                            const __m512i fifths = _mm512_loadu_si512(at[g] + FIFTHS_AT + part * K_LINE);
-                            low[g] = k_over(low[g], _mm512_slli_epi16(fifths, 4 - k), 0x10);
-                            high[g] = k_over(high[g], _mm512_srli_epi16(fifths, k), 0x10);
-                        }
+                        QUANTS::load(at[g], part, k, first[g], second[g]);
                     }
                     for (int r = 0; r < ROWS; r++) {
-                        const int8_t *four = rows[r].quants + b * QK_K + part * 4 * STEPS + k * 4;
-                        const __m512i first = four_inputs(four), second = four_inputs(four + STEPS / 2 * 4);
+                        const int8_t *four = rows[r].quants + b * QK_K + (part * HALF * 2 + k) * 4;
+                        const __m512i inputs = four_inputs(four), later = four_inputs(four + HALF * 4);
                         for (int g = 0; g < GROUPS; g++) {
-                            sum[r][g] = _mm512_dpbusd_epi32(sum[r][g], low[g], first);
-                            sum[r][g] = _mm512_dpbusd_epi32(sum[r][g], high[g], second);
+                            sum[r][g] = _mm512_dpbusd_epi32(sum[r][g], first[g], inputs);
+                            sum[r][g] = _mm512_dpbusd_epi32(sum[r][g], second[g], later);
                         }
                     }
                 }
                 for (int g = 0; g < GROUPS; g++) {
-                    const __m512i scale = six[g].scale(part);
-                    for (int r = 0; r < ROWS; r++) {
-                        const __m512i product = _mm512_mullo_epi32(sum[r][g], scale);
-                        scaled[r][g] = part == 0 ? product : _mm512_add_epi32(scaled[r][g], product);
-                    }
-                }
-            }
-            for (int g = 0; g < GROUPS; g++) {
-                const __m512 scale = halves(at[g]), least_scale = halves(at[g] + MINS_AT);
-                for (int r = 0; r < ROWS; r++) {
-                    __m512i least = _mm512_setzero_si512();
-                    for (int pair = 0; pair < PARTS / 2; pair++) {
-                        int32_t two;
-                        memcpy(&two, rows[r].sums + b * PARTS + pair * 2, sizeof two);
-                        least = _mm512_dpwssd_epi32(least, six[g].least_pair(pair), _mm512_set1_epi32(two));
-                    }
-                    const __m512 by = _mm512_set1_ps(rows[r].scales[b]);
-                    total[r][g] =
-                        _mm512_fmadd_ps(_mm512_cvtepi32_ps(scaled[r][g]), _mm512_mul_ps(scale, by), total[r][g]);
-                    total[r][g] =
-                        _mm512_fnmadd_ps(_mm512_cvtepi32_ps(least), _mm512_mul_ps(least_scale, by), total[r][g]);
-                }
-            }
-        }
-        put_out(p, total);
-    }
-};
-
-using q4_k = q45_k<block_q4_K, GGML_TYPE_Q4_K, false>;
-using q5_k = q45_k<block_q5_K, GGML_TYPE_Q5_K, true>;
-
-/* 16 parts of 4 steps. The quants are the value plus 32: the sums of the inputs make up for it. */
-struct q6_k {
-    using block = block_q6_K;
-    using activations = k_activations<int32_t, 16, -32>;
-    static constexpr ggml_type TYPE = GGML_TYPE_Q6_K;
-    static constexpr int BLOCK = QK_K, UNIT = QK_K;
-    static constexpr int ROWS_MOST = 4;
-    static constexpr int PARTS = 16, STEPS = 4;
-    static constexpr int EIGHTS_AT = LANES * 2, UPPER_AT = EIGHTS_AT + PARTS * LANES,
-                         LOWER_AT = UPPER_AT + PARTS * K_LINE;
-
-    /* The quants of a step, a byte each. */
-    static uint32_t quants_of(const block &of, int part, int step)
-    {
-        const int half = part / 8, quarter = part % 8 / 2, at = part % 2 * 16 + step * 4;
-        const uint32_t lower = k_four(of.ql + half * 64 + quarter % 2 * 32 + at) >> quarter / 2 * 4 & 0x0f0f0f0f;
-        return lower | (k_four(of.qh + half * 32 + at) >> 2 * quarter & 0x03030303) << 4;
-    }
-
-    static void pack_part(uint8_t *to, const block &of, int lane, int part)
-    {
-        uint32_t upper = 0;
-        for (int k = 0; k < STEPS / 2; k++) {
-            const uint32_t first = quants_of(of, part, k), second = quants_of(of, part, k + STEPS / 2);
-            k_put(to + LOWER_AT + (part * STEPS / 2 + k) * K_LINE, lane,
-                  (first & 0x0f0f0f0f) | (second & 0x0f0f0f0f) << 4);
-            upper |= (first >> 4 & 0x03030303) << 2 * k | (second >> 4 & 0x03030303) << (2 * k + STEPS);
-        }
-        k_put(to + UPPER_AT + part * K_LINE, lane, upper);
-        to[EIGHTS_AT + part * LANES + lane] = static_cast<uint8_t>(of.scales[part]);
-    }
-
-    static void pack(uint8_t *to, const block *from, int64_t n_blocks)
-    {
-        for (int64_t b = 0; b < n_blocks; b++) {
-            for (int lane = 0; lane < LANES; lane++) {
-                const block &of = from[lane * n_blocks + b];
-                memcpy(to + lane * 2, &of.d, 2);
-                for (int part = 0; part < PARTS; part++) {
-                    pack_part(to, of, lane, part);
-                }
-            }
-            to += LANES * sizeof(block);
-        }
-    }
-
-    template <int ROWS, int GROUPS> static void multiply(const place &p, int64_t n_blocks)
-    {
-        activations rows[ROWS];
-        __m512 total[ROWS][GROUPS];
-        for (int r = 0; r < ROWS; r++) {
-            rows[r] = activations(p.row + r * p.row_bytes, n_blocks);
-            for (int g = 0; g < GROUPS; g++) {
-                total[r][g] = _mm512_setzero_ps();
-            }
-        }
-        for (int64_t b = 0; b < n_blocks; b++) {
-            const uint8_t *at[GROUPS];
-            for (int g = 0; g < GROUPS; g++) {
-                at[g] = p.weights + g * p.group_bytes + b * LANES * sizeof(block);
-                for (int line = 0; line < UPPER_AT; line += 64) {
-                    fetch_ahead(at[g] + line);
-                }
-            }
-            __m512i scaled[ROWS][GROUPS];
-            for (int part = 0; part < PARTS; part++) {
-                __m512i sum[ROWS][GROUPS], upper[GROUPS];
-                for (int g = 0; g < GROUPS; g++) {
-                    const uint8_t *line = at[g] + UPPER_AT + part * K_LINE;
-                    upper[g] = _mm512_loadu_si512(line);
-                    fetch_ahead(line);
-                }
-                for (int r = 0; r < ROWS; r++) {
-                    for (int g = 0; g < GROUPS; g++) {
-                        sum[r][g] = _mm512_set1_epi32(rows[r].sums[b * PARTS + part]);
-                    }
-                }
-                for (int k = 0; k < STEPS / 2; k++) {
-                    __m512i low[GROUPS], high[GROUPS];
-                    for (int g = 0; g < GROUPS; g++) {
-                        const uint8_t *line = at[g] + LOWER_AT + (part * STEPS / 2 + k) * K_LINE;
-                        const __m512i bytes = _mm512_loadu_si512(line);
-                        fetch_ahead(line);
-                        low[g] = k_over(k_low(bytes), _mm512_slli_epi16(upper[g], 4 - 2 * k), 0x30);
-                        high[g] = k_over(k_high(bytes), _mm512_srli_epi16(upper[g], 2 * k), 0x30);
-                    }
-                    for (int r = 0; r < ROWS; r++) {
-                        const int8_t *four = rows[r].quants + b * QK_K + part * 4 * STEPS + k * 4;
-                        const __m512i first = four_inputs(four), second = four_inputs(four + STEPS / 2 * 4);
-                        for (int g = 0; g < GROUPS; g++) {
-                            sum[r][g] = _mm512_dpbusd_epi32(sum[r][g], low[g], first);
-                            sum[r][g] = _mm512_dpbusd_epi32(sum[r][g], high[g], second);
-                        }
-                    }
-                }
-                for (int g = 0; g < GROUPS; g++) {
-                    const __m512i scale = _mm512_cvtepi8_epi32(
-                        _mm_loadu_si128(reinterpret_cast<const __m128i *>(at[g] + EIGHTS_AT + part * LANES)));
+                    const __m512i scale = scales[g].of(part);
                     for (int r = 0; r < ROWS; r++) {
                         const __m512i product = _mm512_mullo_epi32(sum[r][g], scale);
                         scaled[r][g] = part == 0 ? product : _mm512_add_epi32(scaled[r][g], product);
@@ -406,14 +371,25 @@ struct q6_k {
             for (int g = 0; g < GROUPS; g++) {
                 const __m512 scale = halves(at[g]);
                 for (int r = 0; r < ROWS; r++) {
-                    total[r][g] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(scaled[r][g]),
-                                                  _mm512_mul_ps(scale, _mm512_set1_ps(rows[r].scales[b])), total[r][g]);
+                    const __m512 by = _mm512_set1_ps(rows[r].scales[b]);
+                    total[r][g] =
+                        _mm512_fmadd_ps(_mm512_cvtepi32_ps(scaled[r][g]), _mm512_mul_ps(scale, by), total[r][g]);
+                    if constexpr (QUANTS::HAS_LEAST) {
+                        const __m512 unit = _mm512_mul_ps(halves(at[g] + LANES * 2), by);
+                        total[r][g] =
+                            _mm512_fnmadd_ps(_mm512_cvtepi32_ps(least_of(scales[g], rows[r], b)), unit, total[r][g]);
+                    }
                 }
             }
         }
         put_out(p, total);
     }
 };
+
+using q4_k = blocks_of_256<q45_k_quants<block_q4_K, GGML_TYPE_Q4_K, false>>;
+using q5_k = blocks_of_256<q45_k_quants<block_q5_K, GGML_TYPE_Q5_K, true>>;
+using q6_k = blocks_of_256<q6_k_quants>;
+using iq4_xs = blocks_of_256<iq4_xs_quants>;
 
 } // namespace weights_rows
 

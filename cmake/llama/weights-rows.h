@@ -3,7 +3,7 @@
  *
  * Sixteen rows of the weights, a group, lie side by side: one instruction multiplies four inputs with all sixteen, and what
  * was read of the weights serves several rows of activations. A group takes the bytes that it has in the file. How they lie
- * is the format's: weights-q8.h, weights-k.h. The bits of a row depend neither on the number of threads nor on the rows
+ * is the format's: weights-32.h, weights-k.h. The bits of a row depend neither on the number of threads nor on the rows
  * beside it.
  *
  * A format has
@@ -25,23 +25,70 @@
 
 namespace weights_rows {
 
-constexpr int LANES = 16;      /* weight rows of a group */
-constexpr int TASK_PARTS = 16; /* of ROWS_MOST rows each */
+constexpr int LANES = 16;       /* weight rows of a group */
+constexpr int LINE = LANES * 4; /* bytes: four of each lane */
+constexpr int TASK_PARTS = 16;  /* of ROWS_MOST rows each */
 
-/* What memory should bring meanwhile: so far ahead, reading is no longer what is waited for. */
-constexpr int AHEAD_BYTES = 4096;
+/* ---- laying out: four bytes, of one lane ---- */
 
-inline void fetch_ahead(const uint8_t *line)
+inline uint32_t four_of(const void *from)
 {
-    _mm_prefetch(reinterpret_cast<const char *>(line + AHEAD_BYTES), _MM_HINT_T0);
+    uint32_t four;
+    memcpy(&four, from, sizeof four);
+    return four;
+}
+
+inline void put_four(uint8_t *line, int lane, uint32_t four)
+{
+    memcpy(line + lane * 4, &four, sizeof four);
+}
+
+/* Of each byte the lower 4 bits of the second one over those of the first. */
+inline uint32_t two_of(uint32_t first, uint32_t second)
+{
+    return (first & 0x0f0f0f0f) | (second & 0x0f0f0f0f) << 4;
+}
+
+/* ---- multiplying ---- */
+
+/* What memory should bring meanwhile: so far ahead, reading is no longer what is waited for. The i-th part of so many bytes. */
+inline void fetch_ahead(const uint8_t *at, size_t n_bytes, int i)
+{
+    constexpr size_t AHEAD_BYTES = 4096;
+    for (size_t k = 0; k < n_bytes; k += LINE) {
+        _mm_prefetch(reinterpret_cast<const char *>(at + i * n_bytes + k + AHEAD_BYTES), _MM_HINT_T0);
+    }
+}
+
+/* Of each byte the lower 4 bits; the upper ones. */
+inline __m512i low_of(__m512i bytes)
+{
+    return _mm512_and_si512(bytes, _mm512_set1_epi8(0x0f));
+}
+
+inline __m512i high_of(__m512i bytes)
+{
+    return low_of(_mm512_srli_epi16(bytes, 4));
+}
+
+/* What the quants of IQ4_NL and IQ4_XS stand for. */
+inline __m512i value_plus_128(__m512i quants)
+{
+    const __m128i values = _mm_loadu_si128(reinterpret_cast<const __m128i *>(kvalues_iq4nl));
+    const __m128i plus_128 = _mm_xor_si128(values, _mm_set1_epi8(static_cast<char>(0x80)));
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(plus_128), quants);
+}
+
+/* Bits of `upper`, by the mask, over `low`. */
+inline __m512i over(__m512i low, __m512i upper, char mask)
+{
+    return _mm512_ternarylogic_epi32(_mm512_set1_epi8(mask), upper, low, 0xea); /* (mask & upper) | low */
 }
 
 /* Four inputs of a row, for all lanes. */
 inline __m512i four_inputs(const int8_t *quants)
 {
-    int32_t four;
-    memcpy(&four, quants, sizeof four);
-    return _mm512_set1_epi32(four);
+    return _mm512_set1_epi32(static_cast<int32_t>(four_of(quants)));
 }
 
 /* Sixteen numbers in half precision. */
@@ -162,13 +209,22 @@ template <class FORMAT> class tensor_traits : public ggml::cpu::repack::tensor_t
     }
 };
 
-/* NULL: they are not of this format, or not of whole groups and units. */
-template <class FORMAT> const ggml::cpu::tensor_traits *layout_of(const ggml_tensor *weights)
+/* NULL: they are not of this format, or not of whole groups and units. Static: of several builds of this file in one process
+ * each has its own. */
+template <class FORMAT> static const ggml::cpu::tensor_traits *layout_as(const ggml_tensor *weights)
 {
     static const tensor_traits<FORMAT> layout;
     const bool fits = weights->type == FORMAT::TYPE && ggml_n_dims(weights) == 2 &&
                       weights->ne[0] % FORMAT::UNIT == 0 && weights->ne[1] % LANES == 0;
     return fits ? &layout : nullptr;
+}
+
+/* NULL: they are of none of these formats. */
+template <class... FORMATS> static const ggml::cpu::tensor_traits *layout_of(const ggml_tensor *weights)
+{
+    const ggml::cpu::tensor_traits *layout = nullptr;
+    ((layout = layout != nullptr ? layout : layout_as<FORMATS>(weights)), ...);
+    return layout;
 }
 
 } // namespace weights_rows

@@ -23,10 +23,11 @@ enum { CONTEXT_BYTES = 1 << 20, SCALE_BLOCK = 32, EXACT_MAX = 127, N_IN = 512, N
 static const double DIFF_MAX = 1e-5;
 static const double DIFF_MAX_HALF = 1e-3;
 
-/* The first so many of them, of each layout. */
-static const enum ggml_type TYPES[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K,  GGML_TYPE_Q6_K,
-                                       GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_IQ4_XS};
-enum { N_TYPES_AMX = sizeof TYPES / sizeof *TYPES, N_TYPES_ROWS = 4 };
+static const enum ggml_type TYPES_AMX[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,  GGML_TYPE_Q4_K,
+                                           GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS};
+static const enum ggml_type TYPES_ROWS[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q5_0, GGML_TYPE_Q4_0, GGML_TYPE_IQ4_NL,
+                                            GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS};
+enum { N_TYPES_AMX = sizeof TYPES_AMX / sizeof *TYPES_AMX, N_TYPES_ROWS = sizeof TYPES_ROWS / sizeof *TYPES_ROWS };
 
 typedef enum { TIGHT, SPACED, SWAPPED } layout;
 
@@ -64,6 +65,7 @@ static const shape SHAPES[] = {
 
 static ggml_backend_t processor;
 static ggml_backend_buffer_type_t layout_type; /* under test */
+static const enum ggml_type *types;            /* that it has */
 static int n_types;
 static random_source source = {SEED};
 
@@ -79,6 +81,13 @@ static struct ggml_context *context_new(void)
     return ggml_init((struct ggml_init_params){CONTEXT_BYTES, NULL, true});
 }
 
+/* As they are in a file. */
+static void weights_take(const problem *p, const void *packed)
+{
+    ggml_get_type_traits(p->weights->type)->to_float(packed, p->values, ggml_nelements(p->weights));
+    ggml_backend_tensor_set(p->weights, packed, 0, ggml_nbytes(p->weights));
+}
+
 static void weights_make(problem *p, enum ggml_type type, const shape *s)
 {
     const int64_t n = (int64_t)s->n_in * s->n_out;
@@ -91,8 +100,7 @@ static void weights_make(problem *p, enum ggml_type type, const shape *s)
     p->weights_buffer = ggml_backend_alloc_ctx_tensors_from_buft(p->weights_context, layout_type);
     void *packed = malloc(ggml_nbytes(p->weights));
     ggml_quantize_chunk(type, p->values, packed, 0, s->n_out, s->n_in, NULL);
-    ggml_get_type_traits(type)->to_float(packed, p->values, n);
-    ggml_backend_tensor_set(p->weights, packed, 0, ggml_nbytes(p->weights));
+    weights_take(p, packed);
     free(packed);
 }
 
@@ -211,16 +219,16 @@ static int is_taken(const struct ggml_tensor *out)
 static void test_by_the_definition(void)
 {
     for (int type = 0; type < n_types; type++) {
-        const double most = TYPES[type] == GGML_TYPE_Q4_1 ? DIFF_MAX_HALF : DIFF_MAX;
+        const double most = types[type] == GGML_TYPE_Q4_1 ? DIFF_MAX_HALF : DIFF_MAX;
         for (size_t i = 0; i < sizeof SHAPES / sizeof *SHAPES; i++) {
             problem p;
-            problem_open(&p, TYPES[type], &SHAPES[i]);
+            problem_open(&p, types[type], &SHAPES[i]);
             const int is_ours = is_taken(p.out);
             compute(&p, 2);
             const double diff = difference(&p);
             problem_close(&p);
             if (!is_ours || !(diff <= most)) {
-                printf("%s, shape %zu: taken %d, differs by %g\n", ggml_type_name(TYPES[type]), i, is_ours, diff);
+                printf("%s, shape %zu: taken %d, differs by %g\n", ggml_type_name(types[type]), i, is_ours, diff);
             }
             CHECK(is_ours && diff <= most);
         }
@@ -233,7 +241,7 @@ static void test_one_input(void)
     const shape s = {N_IN, 32, 18, 2, 1, TIGHT};
     for (int type = 0; type < n_types; type++) {
         problem p;
-        problem_open(&p, TYPES[type], &s);
+        problem_open(&p, types[type], &s);
         compute(&p, 2);
         for (int i = 0; i < s.n_in; i += 31) {
             float *row = (float *)p.in->data + (size_t)(i % (s.n_rows * s.n_seq)) * s.n_in, *in = row + i;
@@ -252,7 +260,7 @@ static void test_the_same_bits_with_any_number_of_threads(void)
         {N_IN, N_OUT, 1, 1, 1, TIGHT}, {N_IN, N_OUT, 70, 1, 1, TIGHT}, {N_IN, N_OUT, 1, 9, 1, TIGHT}};
     for (int i = 0; i < n_types * 3; i++) {
         problem p;
-        problem_open(&p, TYPES[i / 3], &shapes[i % 3]);
+        problem_open(&p, types[i / 3], &shapes[i % 3]);
         const size_t n_bytes = ggml_nbytes(p.out);
         void *first = malloc(n_bytes);
         compute(&p, 1);
@@ -335,21 +343,24 @@ static void test_an_odd_group(void)
     const shape shapes[] = {{N_IN, 80, 7, 1, 1, TIGHT}, {N_IN, 16, 1, 1, 1, TIGHT}, {256, 48, 200, 1, 1, TIGHT}};
     for (int i = 0; i < n_types * 3; i++) {
         problem p;
-        problem_open(&p, TYPES[i / 3], &shapes[i % 3]);
+        problem_open(&p, types[i / 3], &shapes[i % 3]);
         compute(&p, 2);
         CHECK(difference(&p) <= DIFF_MAX);
         problem_close(&p);
     }
 }
 
-static void test_the_fewest_blocks_of_32(void)
+/* Row lengths that K-quants cannot have: what is made as Q4_K_M has Q5_0 there. */
+static void test_few_blocks_of_32(void)
 {
-    const shape s = {2 * SCALE_BLOCK, 48, 200, 1, 1, TIGHT};
-    problem p;
-    problem_open(&p, GGML_TYPE_Q8_0, &s);
-    compute(&p, 2);
-    CHECK(difference(&p) <= DIFF_MAX);
-    problem_close(&p);
+    const shape s = {6 * SCALE_BLOCK, 48, 200, 1, 1, TIGHT};
+    for (int type = 0; type < n_types && ggml_blck_size(types[type]) == SCALE_BLOCK; type++) {
+        problem p;
+        problem_open(&p, types[type], &s);
+        compute(&p, 2);
+        CHECK(difference(&p) <= DIFF_MAX);
+        problem_close(&p);
+    }
 }
 
 /* A row of zeros has no scale. */
@@ -358,7 +369,7 @@ static void test_zeros(void)
     const shape s = {N_IN, 48, 3, 1, 1, TIGHT};
     for (int type = 0; type < n_types; type++) {
         problem p;
-        problem_open(&p, TYPES[type], &s);
+        problem_open(&p, types[type], &s);
         memset(p.in->data, 0, ggml_nbytes(p.in));
         compute(&p, 2);
         for (int64_t i = 0; i < ggml_nelements(p.out); i++) {
@@ -376,21 +387,21 @@ static void test_what_others_than_rows_must_do(void)
     CHECK(!would_take(GGML_TYPE_Q8_0, N_IN + SCALE_BLOCK, 48, 1, GGML_TYPE_F32));
     CHECK(!would_take(GGML_TYPE_Q4_K, N_IN, 12, 1, GGML_TYPE_F32));
     for (int type = 0; type < n_types; type++) {
-        CHECK(would_take(TYPES[type], N_IN, 16, 1, GGML_TYPE_F32));
-        CHECK(!would_take(TYPES[type], N_IN, 48, 2, GGML_TYPE_F32));
-        CHECK(!would_take(TYPES[type], N_IN, 48, 1, GGML_TYPE_F16));
-        CHECK(would_take(TYPES[type], 8192, 262144, 1, GGML_TYPE_F32));
+        CHECK(would_take(types[type], N_IN, 16, 1, GGML_TYPE_F32));
+        CHECK(!would_take(types[type], N_IN, 48, 2, GGML_TYPE_F32));
+        CHECK(!would_take(types[type], N_IN, 48, 1, GGML_TYPE_F16));
+        CHECK(would_take(types[type], 8192, 262144, 1, GGML_TYPE_F32));
     }
 }
 
-/* Whatever is beside it: the last of a task, of six, alone. */
+/* Whatever is beside it: the last of a task, of a few at a time, alone. */
 static void test_a_row_has_the_same_bits_among_any(void)
 {
     enum { MANY = 101 };
     const shape s = {N_IN, 80, MANY, 1, 1, TIGHT};
     for (int type = 0; type < n_types; type++) {
         problem all;
-        problem_open(&all, TYPES[type], &s);
+        problem_open(&all, types[type], &s);
         compute(&all, 2);
         for (int n_rows = 1; n_rows < MANY; n_rows += 1 + n_rows / 3) {
             struct ggml_tensor *rows = ggml_view_2d(all.context, all.in, N_IN, n_rows, all.in->nb[1], 0);
@@ -416,6 +427,37 @@ static uint8_t *packed_rows(enum ggml_type type, int64_t n_rows)
     return packed;
 }
 
+/* Half precision, of either sign, between 1/256 and 1/128. */
+static void put_scale(uint8_t *at)
+{
+    const uint16_t half = (uint16_t)(0x1c00 | (random_below(&source, 0x400) + 0x8000 * random_below(&source, 2)));
+    memcpy(at, &half, sizeof half);
+}
+
+/* Scales of parts and quants that no quantization makes, but a file may have. */
+static void test_whatever_bits_the_blocks_have(void)
+{
+    const shape s = {N_IN, N_OUT, 9, 1, 1, TIGHT};
+    for (int t = 0; t < n_types; t++) {
+        const enum ggml_type type = types[t];
+        const size_t block_bytes = ggml_type_size(type), n_bytes = ggml_row_size(type, N_IN) * N_OUT;
+        uint8_t *packed = packed_rows(type, N_OUT);
+        for (uint8_t *block = packed; block < packed + n_bytes; block += block_bytes) {
+            put_scale(type == GGML_TYPE_Q6_K ? block + block_bytes - 2 : block);
+            if (type == GGML_TYPE_Q4_K || type == GGML_TYPE_Q5_K) {
+                put_scale(block + 2);
+            }
+        }
+        problem p;
+        problem_open(&p, type, &s);
+        weights_take(&p, packed);
+        compute(&p, 2);
+        CHECK(difference(&p) <= DIFF_MAX);
+        problem_close(&p);
+        free(packed);
+    }
+}
+
 /* As they lie in the layout, in `out`. */
 static void lay_out(enum ggml_type type, const uint8_t *packed, int64_t n_rows, uint8_t *out)
 {
@@ -433,17 +475,17 @@ static void test_many_rows_are_laid_out_as_few_are(void)
 {
     enum { FEW = 64, MANY = 140 * FEW + 16 };
     int n_tried = 0;
-    for (int t = 0; t < N_TYPES_AMX; t++) {
-        if (!would_take(TYPES[t], N_IN, MANY, 1, GGML_TYPE_F32)) {
+    for (int t = 0; t < n_types; t++) {
+        if (!would_take(types[t], N_IN, MANY, 1, GGML_TYPE_F32)) {
             continue;
         }
-        uint8_t *packed = packed_rows(TYPES[t], MANY);
-        const size_t row_bytes = ggml_row_size(TYPES[t], N_IN);
+        uint8_t *packed = packed_rows(types[t], MANY);
+        const size_t row_bytes = ggml_row_size(types[t], N_IN);
         uint8_t *many = malloc(row_bytes * MANY), *few = malloc(row_bytes * FEW);
-        lay_out(TYPES[t], packed, MANY, many);
+        lay_out(types[t], packed, MANY, many);
         for (int64_t i = 0; i < MANY; i += FEW) {
             const int64_t n = i + FEW <= MANY ? FEW : MANY - i;
-            lay_out(TYPES[t], packed + (size_t)i * row_bytes, n, few);
+            lay_out(types[t], packed + (size_t)i * row_bytes, n, few);
             CHECK(memcmp(many + (size_t)i * row_bytes, few, (size_t)n * row_bytes) == 0);
         }
         free(few);
@@ -505,6 +547,7 @@ int main(void)
     RUN(test_a_copy_needs_room);
     RUN(test_amx_is_used_where_it_works);
     layout_type = layout_find("AMX");
+    types = TYPES_AMX;
     n_types = N_TYPES_AMX;
     if (layout_type == NULL) {
         printf("SKIPPED: this processor has no AMX, or the compiler's does not work on it (cmake/amx_probe.cpp)\n");
@@ -514,6 +557,7 @@ int main(void)
         RUN(test_what_others_than_amx_must_do);
     }
     layout_type = layout_find("CPU_REPACK");
+    types = TYPES_ROWS;
     n_types = N_TYPES_ROWS;
     if (layout_type != NULL) {
         RUN(test_many_rows_are_laid_out_as_few_are);
@@ -523,8 +567,9 @@ int main(void)
     } else {
         test_products();
         RUN(test_an_odd_group);
-        RUN(test_the_fewest_blocks_of_32);
+        RUN(test_few_blocks_of_32);
         RUN(test_zeros);
+        RUN(test_whatever_bits_the_blocks_have);
         RUN(test_a_row_has_the_same_bits_among_any);
         RUN(test_what_others_than_rows_must_do);
     }

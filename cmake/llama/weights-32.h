@@ -1,0 +1,222 @@
+/* weights-32.h: Q8_0, Q5_0, Q4_0 and IQ4_NL weights in rows (weights-rows.h): blocks of 32 inputs with a scale. The sums go
+ * through whole numbers within a block, as where llama.cpp computes them, and then through single precision, block after block.
+ *
+ * First all quants of a group, then the blocks' scales. A quant is a value plus what the encoding says, since the instruction
+ * multiplies unsigned with signed bytes. A step is four inputs of each lane; the first half of a block's steps goes together
+ * with the second. */
+#ifndef WEIGHTS_32_H
+#define WEIGHTS_32_H
+
+#include "weights-rows.h"
+
+namespace weights_rows {
+
+constexpr int STEPS_32 = 32 / 4, HALF_32 = STEPS_32 / 2;
+
+/* How quants lie, and what is added to their values. `load`: of a block, for steps k and k + HALF_32. */
+
+struct q8_0_quants {
+    using block = block_q8_0;
+    static constexpr ggml_type TYPE = GGML_TYPE_Q8_0;
+    static constexpr int PLUS = 128, N_BYTES = STEPS_32 * LINE;
+
+    static void pack(uint8_t *to, const block &of, int lane)
+    {
+        for (int k = 0; k < STEPS_32; k++) {
+            put_four(to + k * LINE, lane, four_of(of.qs + 4 * k) ^ 0x80808080); /* of each byte, plus 128 */
+        }
+    }
+
+    static void load(const uint8_t *at, int k, __m512i &first, __m512i &second)
+    {
+        first = _mm512_loadu_si512(at + k * LINE);
+        second = _mm512_loadu_si512(at + (k + HALF_32) * LINE);
+    }
+};
+
+/* 4 bits of both steps in a byte, as in the file. */
+struct q4_0_quants {
+    using block = block_q4_0;
+    static constexpr ggml_type TYPE = GGML_TYPE_Q4_0;
+    static constexpr int PLUS = 8, N_BYTES = HALF_32 * LINE;
+
+    static void pack(uint8_t *to, const block &of, int lane)
+    {
+        for (int k = 0; k < HALF_32; k++) {
+            put_four(to + k * LINE, lane, four_of(of.qs + 4 * k));
+        }
+    }
+
+    static void load(const uint8_t *at, int k, __m512i &first, __m512i &second)
+    {
+        const __m512i bytes = _mm512_loadu_si512(at + k * LINE);
+        first = low_of(bytes);
+        second = high_of(bytes);
+    }
+};
+
+/* Idem; they say which of sixteen values. */
+struct iq4_nl_quants {
+    using block = block_iq4_nl;
+    static constexpr ggml_type TYPE = GGML_TYPE_IQ4_NL;
+    static constexpr int PLUS = 128, N_BYTES = HALF_32 * LINE;
+
+    static void pack(uint8_t *to, const block &of, int lane)
+    {
+        for (int k = 0; k < HALF_32; k++) {
+            put_four(to + k * LINE, lane, four_of(of.qs + 4 * k));
+        }
+    }
+
+    static void load(const uint8_t *at, int k, __m512i &first, __m512i &second)
+    {
+        const __m512i bytes = _mm512_loadu_si512(at + k * LINE);
+        first = value_plus_128(low_of(bytes));
+        second = value_plus_128(high_of(bytes));
+    }
+};
+
+/* First the fifth bits, a byte for the same input of all steps, then the others as in Q4_0. */
+struct q5_0_quants {
+    using block = block_q5_0;
+    static constexpr ggml_type TYPE = GGML_TYPE_Q5_0;
+    static constexpr int PLUS = 16, N_BYTES = (1 + HALF_32) * LINE;
+
+    static void pack(uint8_t *to, const block &of, int lane)
+    {
+        const uint32_t bits = four_of(of.qh);
+        uint32_t fifths = 0;
+        for (int i = 0; i < 32; i++) {
+            fifths |= (bits >> i & 1) << (i % 4 * 8 + i / 4);
+        }
+        put_four(to, lane, fifths);
+        for (int k = 0; k < HALF_32; k++) {
+            put_four(to + (1 + k) * LINE, lane, four_of(of.qs + 4 * k));
+        }
+    }
+
+    static void load(const uint8_t *at, int k, __m512i &first, __m512i &second)
+    {
+        const __m512i fifths = _mm512_loadu_si512(at), bytes = _mm512_loadu_si512(at + (1 + k) * LINE);
+        first = over(low_of(bytes), _mm512_slli_epi16(fifths, 4 - k), 0x10);
+        second = over(high_of(bytes), _mm512_srli_epi16(fifths, k), 0x10);
+    }
+};
+
+template <class QUANTS> struct blocks_of_32 {
+    using block = typename QUANTS::block;
+    static constexpr ggml_type TYPE = QUANTS::TYPE;
+    static constexpr int BLOCK = 32;
+    static constexpr int UNIT = 2 * BLOCK; /* groups begin where lines do */
+    static constexpr int ROWS_MOST = 6;
+
+    static size_t scales_at(int64_t n_blocks)
+    {
+        return n_blocks * QUANTS::N_BYTES;
+    }
+
+    static void pack(uint8_t *to, const block *from, int64_t n_blocks)
+    {
+        ggml_half *scales = reinterpret_cast<ggml_half *>(to + scales_at(n_blocks));
+        for (int64_t b = 0; b < n_blocks; b++) {
+            for (int lane = 0; lane < LANES; lane++) {
+                const block &of = from[lane * n_blocks + b];
+                QUANTS::pack(to + b * QUANTS::N_BYTES, of, lane);
+                scales[b * LANES + lane] = of.d;
+            }
+        }
+    }
+
+    /* Quants, then of each block the scale, and what PLUS in the weights must be made up for with. */
+    struct activations {
+        int8_t *quants;
+        float *scales;
+        int32_t *offsets;
+
+        activations() = default;
+        activations(void *row, int64_t n_blocks)
+        {
+            quants = static_cast<int8_t *>(row);
+            scales = reinterpret_cast<float *>(quants + n_blocks * BLOCK);
+            offsets = reinterpret_cast<int32_t *>(scales + n_blocks);
+        }
+
+        static size_t n_bytes(int64_t n_blocks)
+        {
+            const size_t n = n_blocks * (BLOCK + sizeof(float) + sizeof(int32_t));
+            return (n + 63) / 64 * 64;
+        }
+
+        void quantize(const float *from, int64_t n_blocks) const
+        {
+            for (int64_t b = 0; b < n_blocks; b++) {
+                block_q8_0 to;
+                quantize_row_q8_0(from + b * BLOCK, &to, BLOCK);
+                int32_t sum = 0;
+                for (int k = 0; k < BLOCK; k++) {
+                    sum += to.qs[k];
+                }
+                memcpy(quants + b * BLOCK, to.qs, BLOCK);
+                scales[b] = GGML_CPU_FP16_TO_FP32(to.d);
+                offsets[b] = -QUANTS::PLUS * sum;
+            }
+        }
+    };
+
+    template <int ROWS, int GROUPS> static void multiply(const place &p, int64_t n_blocks)
+    {
+        activations rows[ROWS];
+        __m512 total[ROWS][GROUPS];
+        for (int r = 0; r < ROWS; r++) {
+            rows[r] = activations(p.row + r * p.row_bytes, n_blocks);
+            for (int g = 0; g < GROUPS; g++) {
+                total[r][g] = _mm512_setzero_ps();
+            }
+        }
+        for (int64_t b = 0; b < n_blocks; b++) {
+            const uint8_t *at[GROUPS];
+            for (int g = 0; g < GROUPS; g++) {
+                at[g] = p.weights + g * p.group_bytes + b * QUANTS::N_BYTES;
+                fetch_ahead(at[g], QUANTS::N_BYTES, 0);
+            }
+            __m512i sum[ROWS][GROUPS];
+            for (int r = 0; r < ROWS; r++) {
+                for (int g = 0; g < GROUPS; g++) {
+                    sum[r][g] = _mm512_set1_epi32(rows[r].offsets[b]);
+                }
+            }
+            for (int k = 0; k < HALF_32; k++) {
+                __m512i first[GROUPS], second[GROUPS];
+                for (int g = 0; g < GROUPS; g++) {
+                    QUANTS::load(at[g], k, first[g], second[g]);
+                }
+                for (int r = 0; r < ROWS; r++) {
+                    const int8_t *four = rows[r].quants + b * BLOCK + k * 4;
+                    const __m512i inputs = four_inputs(four), later = four_inputs(four + HALF_32 * 4);
+                    for (int g = 0; g < GROUPS; g++) {
+                        sum[r][g] = _mm512_dpbusd_epi32(sum[r][g], first[g], inputs);
+                        sum[r][g] = _mm512_dpbusd_epi32(sum[r][g], second[g], later);
+                    }
+                }
+            }
+            for (int g = 0; g < GROUPS; g++) {
+                const uint8_t *group = p.weights + g * p.group_bytes;
+                const __m512 scale = halves(group + scales_at(n_blocks) + b * LANES * sizeof(ggml_half));
+                for (int r = 0; r < ROWS; r++) {
+                    total[r][g] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][g]),
+                                                  _mm512_mul_ps(scale, _mm512_set1_ps(rows[r].scales[b])), total[r][g]);
+                }
+            }
+        }
+        put_out(p, total);
+    }
+};
+
+using q8_0 = blocks_of_32<q8_0_quants>;
+using q5_0 = blocks_of_32<q5_0_quants>;
+using q4_0 = blocks_of_32<q4_0_quants>;
+using iq4_nl = blocks_of_32<iq4_nl_quants>;
+
+} // namespace weights_rows
+
+#endif
