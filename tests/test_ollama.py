@@ -15,7 +15,7 @@ from llmd.core.parts import End, Failed, Part, ReasoningPart, SessionReport, Tex
 from llmd.dialects.ollama import parameters
 from llmd.dialects.ollama.reader import SAMPLING, chat_of, generate_of
 from llmd.dialects.ollama.wire import OllamaChatRequest, OllamaGenerateRequest, Options
-from llmd.dialects.ollama.writer import GenerateWriter, OllamaChatWriter
+from llmd.dialects.ollama.writer import GenerateWriter, OllamaChatWriter, measures_of
 from llmd.dialects.parameters import Table
 from tests.calling import READ, calling
 from tests.conftest import Serve
@@ -346,6 +346,15 @@ def test_no_limit(n: int) -> None:
 
 REPORT = SessionReport(None, 1, 2, None, 1.0, 2.0, 3.0)
 END = End(0, "end", UsedTokens(10, 4, 5), REPORT)
+
+
+def test_every_time_is_told_however_short() -> None:
+    """A prompt that is all there takes less than a microsecond; clients divide by what it took."""
+    at_once = SessionReport(None, 10, 0, None, 0.0, 0.0, 0.0)
+    told = measures_of(End(0, "end", UsedTokens(10, 10, 5), at_once))
+    assert min(told[f"{what}_duration"] for what in ("load", "prompt_eval", "eval")) == 1
+
+
 ANSWER: tuple[Part, ...] = (
     ReasoningPart(0, "hm"),
     TextPart(0, "so: "),

@@ -426,7 +426,7 @@ async def thoughts(transcript: Transcript, serve: Serve, directory: Path) -> Non
 
 async def ollama(transcript: Transcript, serve: Serve, _: Path) -> None:
     """Chats and texts in lines, as one answer and with blanks in between; what is told of the model; refusals."""
-    daemon = await serve(model="sim:dense,step_us=1")  # a time of 0 is left out
+    daemon = await serve()
     few: dict[str, Any] = {"options": {"num_predict": 20, "temperature": 0}}
     user = {"role": "user", "content": "hello"}
     for path, body in (("/api/chat", {"messages": [user], **few}), ("/api/generate", {"prompt": "hello", **few})):
