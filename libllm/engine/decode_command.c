@@ -257,15 +257,11 @@ enum { OVERTAKEN_MAX = 8 };
 
 /* Who asks for a seat, and how many of that kind its owner's generations have. */
 typedef struct turn {
-    request *r; /* NULL: has been asked */
+    request *r;
+    bool is_asked;
     bool named;
     uint32_t n_seated;
 } turn;
-
-static bool is_for_named(const request *r)
-{
-    return r->session != NULL && r->session->name[0] != '\0';
-}
 
 static uint32_t n_seated(const decode *d, uint32_t owner, bool named)
 {
@@ -273,7 +269,7 @@ static uint32_t n_seated(const decode *d, uint32_t owner, bool named)
     for (uint32_t i = 0; i < d->n_requests; i++) {
         const request *r = d->requests[i];
         n += r->owner == owner && r->phase == REQUEST_RUNNING && r->session->seat != SESSION_NO_SEAT &&
-             is_for_named(r) == named;
+             request_is_for_named(r) == named;
     }
     return n;
 }
@@ -292,7 +288,7 @@ static bool fits_beside(const decode *d, const request *r, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         n_tokens += request_moves(d->requests[i]) ? session_n_tokens(d->requests[i]->session) : 0;
     }
-    return n_tokens <= d->model->info.n_cells;
+    return n_tokens < d->model->info.n_cells; /* and one for the next token */
 }
 
 static uint32_t seats_max(const decode *d, bool named)
@@ -301,13 +297,25 @@ static uint32_t seats_max(const decode *d, bool named)
     return share_of(named ? o->n_named : o->n_scratch, atomic_load(&d->places->n_owners));
 }
 
+/* Its owner has all the seats it may have; they are its again if others of its own make way. */
+static bool is_at_share(const decode *d, const request *r, bool without_unread)
+{
+    const bool named = request_is_for_named(r);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        const request *other = d->requests[i];
+        n += other->owner == r->owner && request_is_seated(other) && request_is_for_named(other) == named &&
+             !(without_unread && other->paused);
+    }
+    return n >= seats_max(d, named);
+}
+
 /* For one that has been overtaken often enough, and that lacks what those took who came after it. */
 static bool do_newcomers_wait(const decode *d)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
         const request *r = d->requests[i];
-        if (has_lost_seat(r) && r->n_overtaken >= OVERTAKEN_MAX && fits_beside(d, r, i) &&
-            n_seated(d, r->owner, is_for_named(r)) < seats_max(d, is_for_named(r))) {
+        if (has_lost_seat(r) && r->n_overtaken >= OVERTAKEN_MAX && fits_beside(d, r, i) && !is_at_share(d, r, true)) {
             return true;
         }
     }
@@ -345,7 +353,7 @@ static uint32_t collect_turns(decode *d, turn *out)
         if (newcomers_wait && r->phase == REQUEST_WAITING) {
             r->waits_for_seat = true;
         } else {
-            const bool named = is_for_named(r);
+            const bool named = request_is_for_named(r);
             out[n++] = (turn){.r = r, .named = named, .n_seated = n_seated(d, r->owner, named)};
         }
     }
@@ -359,23 +367,21 @@ static request *next_turn(const decode *d, turn *turns, uint32_t n)
     turn *best = NULL;
     for (uint32_t i = 0; i < n; i++) {
         turn *t = &turns[i];
-        if (t->r != NULL && t->n_seated < seats_max(d, t->named) && (best == NULL || t->n_seated < best->n_seated)) {
+        if (!t->is_asked && t->n_seated < seats_max(d, t->named) && (best == NULL || t->n_seated < best->n_seated)) {
             best = t;
         }
     }
     if (best == NULL) {
         return NULL;
     }
-    request *r = best->r;
-    best->r = NULL;
-    return r;
+    best->is_asked = true;
+    return best->r;
 }
 
 static void count_seat(turn *turns, uint32_t n, const request *seated)
 {
     for (uint32_t i = 0; i < n; i++) {
-        turns[i].n_seated +=
-            turns[i].r != NULL && turns[i].r->owner == seated->owner && turns[i].named == is_for_named(seated);
+        turns[i].n_seated += turns[i].r->owner == seated->owner && turns[i].named == request_is_for_named(seated);
     }
 }
 
@@ -389,16 +395,19 @@ static bool does_any_move(const decode *d)
     return false;
 }
 
-/* One that does not move is parked where that can be of use: for one that has begun; for others if nobody moves, or all would
+/* One that does not move is parked where that can be of use: for who has begun; for others if nobody moves, or all would
  * wait for each other. Whatever the copy takes, the others have a step before the next. */
-static bool make_way(decode *d, const request *r, const session *s)
+static bool make_way(decode *d, const request *r)
 {
+    const session *s = r->session;
     const bool is_of_use = r->phase == REQUEST_RUNNING ? fits_beside(d, r, d->n_requests) : !does_any_move(d);
-    if (!is_of_use || places_has_in_flight(d->places) || !decode_park_unmoving(d, s)) {
+    if (s == NULL || !is_of_use || s->parked.where == PARKED_READING || places_has_in_flight(d->places)) {
         return false;
     }
-    d->may_reseat = true;
-    return true;
+    const unmoving which = is_at_share(d, r, false)             ? UNMOVING_OF_OWNER_AND_KIND
+                           : places_has_free_seat(d->places, s) ? UNMOVING_ANY
+                                                                : UNMOVING_OF_KIND;
+    return decode_park_unmoving(d, r, which);
 }
 
 static void go_on(decode *d, request *r)
@@ -418,11 +427,7 @@ static void ask_for_seat(decode *d, request *r)
         s = places_scratch(d->places, r->owner, &r->run.claim.prompt);
     }
     const bool begins = r->phase == REQUEST_WAITING;
-    seating found = s != NULL ? places_seat(d->places, s) : SEAT_LATER;
-    if (found != SEATED && s != NULL && make_way(d, r, s)) {
-        found = SEAT_LATER;
-    }
-    switch (found) {
+    switch (s != NULL ? places_seat(d->places, s) : SEAT_LATER) {
     case SEATED:
         if (begins) {
             begin(d, r, s);
@@ -436,7 +441,17 @@ static void ask_for_seat(decode *d, request *r)
     }
 }
 
-/* What ends here leaves may_reseat set: those before it in the order are to be asked again. */
+/* Of those that still have no seat. One whose owner has its share is asked for nothing, but may be kept by others of it. */
+static void make_way_for_one(decode *d, const turn *turns, uint32_t n)
+{
+    bool is_made = false;
+    for (uint32_t i = 0; i < n && !is_made; i++) {
+        const request *r = turns[i].r;
+        is_made = has_lost_seat(r) || (r->phase == REQUEST_WAITING && turns[i].is_asked) ? make_way(d, r) : false;
+    }
+    d->may_reseat = d->may_reseat || is_made;
+}
+
 static uint32_t n_decoding(const decode *d)
 {
     uint32_t n = 0;
@@ -462,9 +477,10 @@ void decode_start_waiting(decode *d)
         }
         if ((double)(session_clock_us() - began_us) > patience_us) { /* by copying states: the others after a step */
             d->may_reseat = true;
-            break;
+            return;
         }
     }
+    make_way_for_one(d, turns, n);
 }
 
 /* ---- the other commands ---- */

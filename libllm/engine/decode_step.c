@@ -77,11 +77,18 @@ static bool is_unmoving(const request *r)
                                       session_is_seated(r->session);
 }
 
-bool decode_park_unmoving(decode *d, const session *for_whom)
+static bool is_among(const request *r, const request *asker, unmoving which)
+{
+    const bool is_of_kind = request_is_for_named(r) == request_is_for_named(asker);
+    return which == UNMOVING_ANY || (is_of_kind && (which == UNMOVING_OF_KIND || r->owner == asker->owner));
+}
+
+bool decode_park_unmoving(decode *d, const request *asker, unmoving which)
 {
     for (uint32_t i = d->n_requests; d->places->options.policy == LLM_POLICY_PARK && i-- > 0;) {
         const request *r = d->requests[i];
-        if (is_unmoving(r) && r->session != for_whom && places_park(d->places, r->session)) {
+        if (is_unmoving(r) && r->session != asker->session && is_among(r, asker, which) &&
+            places_park(d->places, r->session)) {
             if (r->phase == REQUEST_RUNNING) {
                 page_count(d->page, LLM_COUNTER_PREEMPTIONS, 1);
             }
@@ -135,7 +142,7 @@ static void make_room(decode *d)
 {
     request *r = hungriest(&d->step);
     session *s = r->session;
-    if (!places_free_cells(d->places, s) && !decode_park_unmoving(d, s) && !preempt_newest(d)) {
+    if (!places_free_cells(d->places, s) && !decode_park_unmoving(d, r, UNMOVING_ANY) && !preempt_newest(d)) {
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS);
         places_reset_session(d->places, s);
     }

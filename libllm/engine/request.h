@@ -74,6 +74,12 @@ static inline bool request_moves(const request *r)
     return request_is_seated(r) && !r->paused;
 }
 
+/* Of a request that has a session: seats of its kind are what it takes. */
+static inline bool request_is_for_named(const request *r)
+{
+    return r->session != NULL && r->session->name[0] != '\0';
+}
+
 /* Builds a request from a checked GENERATE. LLM_OK; LLM_TOKEN, LLM_CONTEXT_LENGTH, LLM_INVALID, LLM_NO_MEMORY. */
 int request_open(const model *m, const wire_command *command, request **out);
 void request_close(request *r); /* NULL is allowed */

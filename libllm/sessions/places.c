@@ -516,6 +516,22 @@ static bool would_vacate(const places *p, const session *s)
                                   (p->options.policy == LLM_POLICY_EVICT && !s->record.is_pinned));
 }
 
+static uint32_t n_free_seats(const places *p, const session *s)
+{
+    const uint32_t from = session_is_named(s) ? 0 : p->options.n_named;
+    const uint32_t to = session_is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
+    uint32_t n = 0;
+    for (uint32_t i = from; i < to; i++) {
+        n += p->seats[i] == NULL || would_vacate(p, p->seats[i]);
+    }
+    return n;
+}
+
+bool places_has_free_seat(const places *p, const session *s)
+{
+    return n_free_seats(p, s) > 0;
+}
+
 /* Whether another session of this owner may have a seat of that kind, as far as its share of them goes. */
 static bool may_sit(const places *p, uint32_t owner, bool named)
 {
@@ -532,12 +548,7 @@ static bool may_sit(const places *p, uint32_t owner, bool named)
  * its way, for a request that waits. What could not be seated is not read. */
 static seating may_be_seated(const places *p, const session *s)
 {
-    const uint32_t from = session_is_named(s) ? 0 : p->options.n_named;
-    const uint32_t to = session_is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
-    uint32_t n_seats = 0, n_coming = 0;
-    for (uint32_t i = from; i < to; i++) {
-        n_seats += p->seats[i] == NULL || would_vacate(p, p->seats[i]);
-    }
+    uint32_t n_coming = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
         const session *other = &p->sessions[i];
         const bool is_coming = other->parked.where == PARKED_READING || other->parked.state != NULL;
@@ -545,7 +556,7 @@ static seating may_be_seated(const places *p, const session *s)
                     session_is_named(other) == session_is_named(s) && !session_is_idle(other) && is_coming &&
                     may_sit(p, other->owner, session_is_named(other));
     }
-    if (n_seats > n_coming) {
+    if (n_free_seats(p, s) > n_coming) {
         return SEATED;
     }
     return n_coming > 0 || is_in_progress(p, s, false) ? SEAT_LATER : SEAT_NEVER;

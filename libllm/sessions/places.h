@@ -152,6 +152,9 @@ typedef enum seating {
 /* Seats the session, parking or forgetting idle ones if the policy allows it. */
 seating places_seat(places *p, session *s);
 
+/* A seat of the session's kind is empty, or somebody idle would leave it. */
+bool places_has_free_seat(const places *p, const session *s);
+
 /* A state is on its way to the disk or from it, or waits to be: what is short may be there when it has come. */
 bool places_has_in_flight(const places *p);
 

@@ -360,6 +360,35 @@ static void test_who_waits_for_another_begins_when_that_decodes(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* Both seats are its owner's, and nobody reads what comes from them. */
+static void test_who_lost_its_seat_has_that_of_an_unread_one(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=1000,step_us=1000",
+                                                  .n_sessions = 2,
+                                                  .n_parked_max = N_NAMES,
+                                                  .capacity_policy = LLM_POLICY_PARK});
+    generate_call c = *call_of("oldest", 1);
+    c.max_tokens = 0;
+    const uint64_t oldest = driver_generate(d, &c);
+    c = *call_of("displaced", 2);
+    c.max_tokens = 600;
+    const uint64_t displaced = driver_generate(d, &c);
+    while (driver_counter(d, LLM_COUNTER_PREEMPTIONS) == 0) {
+        (void)driver_drain(d);
+    }
+    c = *call_with("newcomer", 10, 3);
+    c.max_tokens = 0;
+    const uint64_t newcomer = driver_generate(d, &c);
+    (void)driver_wait_started(d, newcomer);
+    driver_pause(d, newcomer, true);
+    driver_pause(d, oldest, true);
+    CHECK_INT(driver_wait(d, displaced)->status, LLM_OK);
+    driver_cancel(d, newcomer);
+    driver_cancel(d, oldest);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* The session is no longer idle, and nobody runs in it. */
 static void test_a_session_that_is_waited_for_makes_way(void)
 {
@@ -451,6 +480,7 @@ int main(void)
     RUN(test_an_older_one_that_is_not_read_makes_way);
     RUN(test_who_stops_reading_makes_way_to_who_was_parked);
     RUN(test_a_session_that_is_waited_for_makes_way);
+    RUN(test_who_lost_its_seat_has_that_of_an_unread_one);
     RUN(test_nothing_of_scratch_reaches_the_disk);
     RUN(test_who_waits_for_one_without_a_seat_makes_way);
     RUN(test_who_waits_for_another_begins_when_that_decodes);

@@ -353,10 +353,10 @@ static void test_an_odd_group(void)
 /* Row lengths that K-quants cannot have: what is made as Q4_K_M has Q5_0 there. */
 static void test_few_blocks_of_32(void)
 {
-    const shape s = {6 * SCALE_BLOCK, 48, 200, 1, 1, TIGHT};
-    for (int type = 0; type < n_types && ggml_blck_size(types[type]) == SCALE_BLOCK; type++) {
+    const shape shapes[] = {{2 * SCALE_BLOCK, 48, 200, 1, 1, TIGHT}, {6 * SCALE_BLOCK, 48, 200, 1, 1, TIGHT}};
+    for (int i = 0; i < n_types * 2 && ggml_blck_size(types[i / 2]) == SCALE_BLOCK; i++) {
         problem p;
-        problem_open(&p, types[type], &s);
+        problem_open(&p, types[i / 2], &shapes[i % 2]);
         compute(&p, 2);
         CHECK(difference(&p) <= DIFF_MAX);
         problem_close(&p);
