@@ -131,11 +131,11 @@ void decode_save_all(decode *d); /* orderly stop: what commands wait for gets it
 /* decode_step.c: one step of the model for all that can run. False: nothing to do. */
 bool decode_step(decode *d);
 void decode_take_sampled(decode *d); /* what the threads have picked */
+bool decode_stops(void *d);          /* step.h: stop */
 
 /* Parks what only waits or is not read, the newest of them: a session whose requests have not begun, or a generation that is
  * paused. False: there is none, or the policy does not park. */
 typedef enum unmoving { UNMOVING_ANY, UNMOVING_OF_KIND, UNMOVING_OF_OWNER_AND_KIND } unmoving; /* as the asker is */
 bool decode_park_unmoving(decode *d, const request *asker, unmoving which);
-bool decode_stops(void *d); /* step.h: stop */
 
 #endif

@@ -263,13 +263,13 @@ typedef struct turn {
     uint32_t n_seated;
 } turn;
 
-static uint32_t n_seated(const decode *d, uint32_t owner, bool named)
+/* Of that owner and kind. `read`: only those that are. */
+static uint32_t n_seated(const decode *d, uint32_t owner, bool named, bool read)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         const request *r = d->requests[i];
-        n += r->owner == owner && r->phase == REQUEST_RUNNING && r->session->seat != SESSION_NO_SEAT &&
-             request_is_for_named(r) == named;
+        n += r->owner == owner && request_is_for_named(r) == named && (read ? request_moves(r) : request_is_seated(r));
     }
     return n;
 }
@@ -297,17 +297,11 @@ static uint32_t seats_max(const decode *d, bool named)
     return share_of(named ? o->n_named : o->n_scratch, atomic_load(&d->places->n_owners));
 }
 
-/* Its owner has all the seats it may have; they are its again if others of its own make way. */
-static bool is_at_share(const decode *d, const request *r, bool without_unread)
+/* Its owner has all the seats it may have; `read`: with generations that are. */
+static bool is_at_share(const decode *d, const request *r, bool read)
 {
     const bool named = request_is_for_named(r);
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < d->n_requests; i++) {
-        const request *other = d->requests[i];
-        n += other->owner == r->owner && request_is_seated(other) && request_is_for_named(other) == named &&
-             !(without_unread && other->paused);
-    }
-    return n >= seats_max(d, named);
+    return n_seated(d, r->owner, named, read) >= seats_max(d, named);
 }
 
 /* For one that has been overtaken often enough, and that lacks what those took who came after it. */
@@ -354,7 +348,7 @@ static uint32_t collect_turns(decode *d, turn *out)
             r->waits_for_seat = true;
         } else {
             const bool named = request_is_for_named(r);
-            out[n++] = (turn){.r = r, .named = named, .n_seated = n_seated(d, r->owner, named)};
+            out[n++] = (turn){.r = r, .named = named, .n_seated = n_seated(d, r->owner, named, false)};
         }
     }
     return n;

@@ -194,6 +194,13 @@ static driver *open_full(const char *of)
         &(llm_engine_options){.model = of, .n_sessions = 4, .n_parked_max = 60, .capacity_policy = LLM_POLICY_PARK});
 }
 
+static void wait_for_preemption(driver *d)
+{
+    while (driver_counter(d, LLM_COUNTER_PREEMPTIONS) == 0) {
+        (void)driver_drain(d);
+    }
+}
+
 /* Of those that take turns in what has come free, one is always there; together with it there are no cells for what was
  * parked. */
 static void test_who_lost_its_seat_is_not_overtaken_for_ever(void)
@@ -206,9 +213,7 @@ static void test_who_lost_its_seat_is_not_overtaken_for_ever(void)
     c = *call_with("parked", LONGEST - 50, 2);
     c.max_tokens = 100;
     const uint64_t displaced = driver_generate(d, &c);
-    while (driver_counter(d, LLM_COUNTER_PREEMPTIONS) == 0) {
-        (void)driver_drain(d);
-    }
+    wait_for_preemption(d);
     uint64_t newcomers[N_NEWCOMERS];
     for (uint32_t i = 0; i < N_NEWCOMERS; i++) {
         const char name[] = {(char)('A' + i), 0};
@@ -275,9 +280,7 @@ static void test_who_stops_reading_makes_way_to_who_was_parked(void)
     c = *call_of("newer", 2);
     c.max_tokens = 600;
     const uint64_t newer = driver_generate(d, &c);
-    while (driver_counter(d, LLM_COUNTER_PREEMPTIONS) == 0) {
-        (void)driver_drain(d);
-    }
+    wait_for_preemption(d);
     driver_pause(d, older, true);
     CHECK_INT(driver_wait(d, newer)->status, LLM_OK);
     go_on_to_the_end(d, older);
@@ -339,9 +342,7 @@ static void test_who_waits_for_another_begins_when_that_decodes(void)
     c = *call_with("displaced", LONGER, 2);
     c.max_tokens = 0;
     const uint64_t displaced = driver_generate(d, &c);
-    while (driver_counter(d, LLM_COUNTER_PREEMPTIONS) == 0) {
-        (void)driver_drain(d);
-    }
+    wait_for_preemption(d);
     for (uint32_t i = 0; i < N_NEWCOMERS; i++) {
         CHECK_INT(driver_wait(d, driver_generate(d, call_with("newcomer", 10, i)))->status, LLM_OK);
     }
@@ -373,9 +374,7 @@ static void test_who_lost_its_seat_has_that_of_an_unread_one(void)
     c = *call_of("displaced", 2);
     c.max_tokens = 600;
     const uint64_t displaced = driver_generate(d, &c);
-    while (driver_counter(d, LLM_COUNTER_PREEMPTIONS) == 0) {
-        (void)driver_drain(d);
-    }
+    wait_for_preemption(d);
     c = *call_with("newcomer", 10, 3);
     c.max_tokens = 0;
     const uint64_t newcomer = driver_generate(d, &c);
