@@ -29,10 +29,13 @@ ARCHITECTURES = {
     "tiny-embed-last": "qwen3",
     "tiny-embed-mean": "qwen3",
     "tiny-dense-q8": "qwen3",
+    "tiny-experts": "qwen3moe",
+    "tiny-experts-q8": "qwen3moe",
     "tiny-hybrid-q8": "qwen35",
 }
 REQUIRED_KEYS = {
     "qwen3": {"attention.head_count", "attention.head_count_kv", "rope.freq_base"},
+    "qwen3moe": {"expert_count", "expert_used_count", "expert_feed_forward_length"},
     "gemma3": {"attention.sliding_window"},
     "mamba2": {"ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank", "ssm.group_count"},
     "qwen35": {"rope.dimension_sections", "full_attention_interval", "ssm.state_size", "ssm.group_count"},
@@ -85,8 +88,9 @@ def test_tensors_are_finite_and_of_the_named_type(made: Path, name: str) -> None
     if not name.endswith("-q8"):
         assert not quantized
         return
-    assert {"token_embd.weight", "output.weight", "blk.0.ffn_down.weight"} <= quantized
-    assert not any("norm" in tensor or "conv1d" in tensor for tensor in quantized)
+    down = "blk.0.ffn_down_exps.weight" if "experts" in name else "blk.0.ffn_down.weight"
+    assert {"token_embd.weight", "output.weight", down} <= quantized
+    assert not any("norm" in tensor or "conv1d" in tensor or "gate_inp" in tensor for tensor in quantized)
 
 
 def test_another_process_makes_the_same_bytes(made: Path, tmp_path: Path) -> None:
@@ -210,6 +214,14 @@ def test_large_matrices_repeat_one_block_up_to_sign() -> None:
     assert abs(float(drawn.std()) - 1.0) < 0.05
 
 
+def test_no_expert_writes_to_the_constant_channel(made: Path) -> None:
+    for tensor in read(made, "tiny-experts").tensors:
+        if tensor.name.endswith("ffn_down_exps.weight"):
+            assert tensor.data.shape == (8, 128, 128)
+            assert (tensor.data[:, 0] == 0).all()
+            assert (tensor.data[:, 1:] != 0).any(axis=2).all()
+
+
 def test_rows_that_are_not_drawn_are_zero_but_for_the_first_column() -> None:
     column = np.arange(8, dtype=np.float32)
     matrix = Matrix("few.weight", 8, 32, gain=1.0, first_column=column, n_rows_drawn=3)
@@ -221,7 +233,7 @@ def test_rows_that_are_not_drawn_are_zero_but_for_the_first_column() -> None:
 
 @pytest.mark.parametrize("recipe", BENCH, ids=lambda recipe: recipe.name)
 def test_bench_plans_have_the_promised_number_of_parameters(recipe: Recipe) -> None:
-    promised = {"bench-small": 28e6, "bench-dense": 0.6e9, "bench-hybrid": 0.75e9}[recipe.name]
+    promised = {"bench-small": 28e6, "bench-dense": 0.6e9, "bench-experts": 1.4e9, "bench-hybrid": 0.75e9}[recipe.name]
     plan = recipe.plan(tokenizer.build().padded(recipe.n_vocab))
     n_parameters = sum(
         tensor.n_rows * tensor.n_cols if isinstance(tensor, Matrix) else tensor.values.size for tensor in plan.tensors

@@ -26,7 +26,8 @@ static const subject subjects[] = {
     {"tiny-dense.gguf", LLM_MEMORY_DENSE, false},         {"tiny-window.gguf", LLM_MEMORY_WINDOW, false},
     {"tiny-recurrent.gguf", LLM_MEMORY_RECURRENT, false}, {"tiny-hybrid.gguf", LLM_MEMORY_HYBRID, false},
     {"tiny-granite.gguf", LLM_MEMORY_HYBRID, false},      {"tiny-dense-q8.gguf", LLM_MEMORY_DENSE, true},
-    {"tiny-hybrid-q8.gguf", LLM_MEMORY_HYBRID, true},
+    {"tiny-hybrid-q8.gguf", LLM_MEMORY_HYBRID, true},     {"tiny-experts.gguf", LLM_MEMORY_DENSE, false},
+    {"tiny-experts-q8.gguf", LLM_MEMORY_DENSE, true},
 };
 static const subject *current;
 

@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
         help="the models to make; without a name all tiny-* models and the vocab-* files",
     )
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where NAME.gguf is written")
-    parser.add_argument("--bench", action="store_true", help="make the bench-* models too (1.5 GB)")
+    parser.add_argument("--bench", action="store_true", help="make the bench-* models too (3 GB)")
     return parser
 
 

@@ -8,7 +8,7 @@ from .dense import Dense
 from .encoder import Encoder
 from .granite import Granite
 from .hybrid import DeltaNet, Hybrid
-from .layers import Heads, Mamba2
+from .layers import Experts, Heads, Mamba2
 from .plan import Plan
 from .recurrent import Recurrent
 from .tokenizer import N_VOCAB, Tokenizer
@@ -27,6 +27,7 @@ class Recipe:
 TINY_HEADS = Heads(n=2, n_kv=1, size=64)
 TINY_MAMBA = Mamba2(n_heads=8, d_inner=256, d_state=128)
 TINY_DENSE = Dense(n_embd=128, n_layers=4, n_ff=384, heads=Heads(n=4, n_kv=2, size=64))
+TINY_EXPERTS = replace(TINY_DENSE, n_ff=128, experts=Experts(n=8, n_used=2))
 MEAN, CLS, LAST, RANK = 1, 2, 3, 4
 TINY_WINDOW = Window(n_embd=128, n_layers=6, n_ff=256, heads=TINY_HEADS, n_window=64)
 TINY_RECURRENT = Recurrent(n_embd=128, n_layers=4, mamba=TINY_MAMBA)
@@ -44,6 +45,14 @@ TINY_GRANITE = Granite(
 
 BENCH_CONTEXT_LENGTH = 40_960
 BENCH_DENSE = Dense(n_embd=1024, n_layers=28, n_ff=3072, heads=Heads(n=16, n_kv=8, size=128), tied=True)
+BENCH_EXPERTS = Dense(
+    n_embd=1024,
+    n_layers=12,
+    n_ff=512,
+    heads=Heads(n=16, n_kv=4, size=128),
+    tied=True,
+    experts=Experts(n=64, n_used=8),
+)
 BENCH_SMALL = Dense(n_embd=512, n_layers=8, n_ff=1536, heads=Heads(n=8, n_kv=2, size=64), tied=True)
 BENCH_HYBRID = Hybrid(
     n_embd=1024,
@@ -73,6 +82,13 @@ TINY: tuple[Recipe, ...] = (
         lambda t: dense.plan(replace(TINY_DENSE, pooling=MEAN), "dense", t),
     ),
     Recipe("tiny-dense-q8", "tiny-dense in Q8_0", lambda t: dense.plan(TINY_DENSE, "dense", t), quantized=True),
+    Recipe("tiny-experts", "qwen3moe, 2 of 8 experts", lambda t: dense.plan(TINY_EXPERTS, "experts", t)),
+    Recipe(
+        "tiny-experts-q8",
+        "tiny-experts in Q8_0",
+        lambda t: dense.plan(TINY_EXPERTS, "experts", t),
+        quantized=True,
+    ),
     Recipe("tiny-hybrid-q8", "tiny-hybrid in Q8_0", lambda t: hybrid.plan(TINY_HYBRID, "hybrid", t), quantized=True),
 )
 
@@ -101,6 +117,13 @@ BENCH: tuple[Recipe, ...] = (
         "bench-dense",
         "qwen3 of 0.6 billion parameters, Q8_0",
         lambda t: long(dense.plan(BENCH_DENSE, "bench-dense", t)),
+        quantized=True,
+        n_vocab=151_936,
+    ),
+    Recipe(
+        "bench-experts",
+        "qwen3moe of 1.4 billion parameters, 8 of 64 experts, Q8_0",
+        lambda t: long(dense.plan(BENCH_EXPERTS, "bench-experts", t)),
         quantized=True,
         n_vocab=151_936,
     ),

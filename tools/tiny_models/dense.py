@@ -1,8 +1,8 @@
-"""qwen3: full attention in every layer, so every token stays in the cache and any suffix can be removed."""
+"""qwen3, qwen3moe: full attention in every layer, so every token stays in the cache and any suffix can be removed."""
 
 from dataclasses import dataclass
 
-from .layers import Heads, Stream, attention, embedding, feed_forward, output, tied_embedding, tied_stream
+from .layers import Experts, Heads, Stream, attention, embedding, feed_forward, output, tied_embedding, tied_stream
 from .plan import Plan, Tensor, ones
 from .tokenizer import Tokenizer
 
@@ -14,6 +14,8 @@ class Dense:
     n_ff: int
     heads: Heads
     tied: bool = False
+    experts: Experts | None = None
+    """n_ff is each one's."""
     pooling: int | None = None
     """How states become an embedding: llama.cpp's number; None: it makes none."""
 
@@ -26,23 +28,28 @@ def plan(shape: Dense, seed: str, tokenizer: Tokenizer) -> Plan:
     else:
         tensors = embedding(stream, n_vocab) + output(stream, tokenizer)
     for layer in range(shape.n_layers):
-        tensors += _layer(shape, stream, f"blk.{layer}")
+        tensors += _layer(shape, stream, f"blk.{layer}", seed)
     metadata = {
         "block_count": shape.n_layers,
         "embedding_length": shape.n_embd,
         "feed_forward_length": shape.n_ff,
         "rope.freq_base": 1e6,
         **({} if shape.pooling is None else {"pooling_type": shape.pooling}),
+        **({} if shape.experts is None else shape.experts.metadata(shape.n_ff)),
         **shape.heads.metadata(),
     }
-    return Plan("qwen3", seed, n_vocab, metadata, tensors)
+    return Plan("qwen3" if shape.experts is None else "qwen3moe", seed, n_vocab, metadata, tensors)
 
 
-def _layer(shape: Dense, stream: Stream, prefix: str) -> list[Tensor]:
+def _layer(shape: Dense, stream: Stream, prefix: str, seed: str) -> list[Tensor]:
+    if shape.experts is None:
+        after_attention = feed_forward(stream, prefix, shape.n_ff)
+    else:
+        after_attention = shape.experts.tensors(stream, prefix, shape.n_ff, seed)
     return [
         ones(f"{prefix}.attn_norm.weight", shape.n_embd),
         *attention(stream, prefix, shape.heads),
         *shape.heads.norms(prefix),
         ones(f"{prefix}.ffn_norm.weight", shape.n_embd),
-        *feed_forward(stream, prefix, shape.n_ff),
+        *after_attention,
     ]

@@ -10,7 +10,7 @@ Here decays are slow and attention is peaked, so that a lost or foreign prefix s
 Bounded growth. Each block adds a fixed share to the stream, so the logits have the same spread in every model.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -113,6 +113,41 @@ def feed_forward(stream: Stream, prefix: str, n_ff: int, share: float = 0.8) -> 
         stream.out_of(f"{prefix}.ffn_up", n_ff),
         stream.into(f"{prefix}.ffn_down", n_ff, share),
     ]
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Feed-forward networks of which each token uses some, as a router says."""
+
+    n: int
+    n_used: int
+
+    def metadata(self, n_ff: int) -> dict[str, int]:
+        return {
+            "expert_count": self.n,
+            "expert_used_count": self.n_used,
+            "expert_feed_forward_length": n_ff,
+        }
+
+    def tensors(self, stream: Stream, prefix: str, n_ff: int, seed: str) -> list[Tensor]:
+        """The router is always F32, as real models have it."""
+        router = f"{prefix}.ffn_gate_inp.weight"
+        weights = generator(seed, router).standard_normal((self.n, stream.n_embd), dtype=np.float32)
+        weights *= np.float32(2.0 / np.sqrt(stream.n_embd))
+        weights[:, 0] = 0
+        return [
+            Vector(router, weights),
+            replace(stream.out_of(f"{prefix}.ffn_gate_exps", self.n * n_ff), n_experts=self.n),
+            replace(stream.out_of(f"{prefix}.ffn_up_exps", self.n * n_ff), n_experts=self.n),
+            Matrix(
+                f"{prefix}.ffn_down_exps.weight",
+                self.n * stream.n_embd,
+                n_ff,
+                1.2 * stream.unit,
+                silent_first_row=True,
+                n_experts=self.n,
+            ),
+        ]
 
 
 @dataclass(frozen=True)

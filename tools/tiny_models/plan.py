@@ -27,7 +27,7 @@ class Matrix:
     """A weight matrix of random rows, each column entry of variance gain² / n_cols.
 
     first_column replaces column 0, the one that reads the constant channel (see layers.py).
-    Rows from n_rows_drawn on are zero but for that column.
+    Rows from n_rows_drawn on are zero but for that column. Experts' matrices lie one below the other.
     """
 
     name: str
@@ -37,6 +37,7 @@ class Matrix:
     first_column: FloatArray | None = None
     silent_first_row: bool = False
     n_rows_drawn: int | None = None
+    n_experts: int | None = None
 
 
 Tensor = Vector | Matrix

@@ -60,8 +60,9 @@ def rows(matrix: Matrix, seed: str) -> Iterator[FloatArray]:
             chunk[:n_random] = _random_rows(rng, n_random, n_drawn, matrix.n_cols) * scale
         if matrix.first_column is not None:
             chunk[:, 0] = matrix.first_column[start:end]
-        if matrix.silent_first_row and start == 0:
-            chunk[0] = 0
+        if matrix.silent_first_row:
+            n_each = matrix.n_rows // (matrix.n_experts or 1)
+            chunk[-start % n_each :: n_each] = 0
         yield chunk
 
 

@@ -144,12 +144,14 @@ def _declare(writer: gguf.GGUFWriter, tensor: Tensor, quantized: bool) -> None:
     if isinstance(tensor, Vector):
         writer.add_tensor_info(tensor.name, tensor.values.shape, tensor.values.dtype, tensor.values.nbytes)
         return
-    shape = stored_shape(tensor, quantized)
+    n_rows, n_cols = stored_shape(tensor, quantized)
+    n = tensor.n_experts
+    shape = (n_rows, n_cols) if n is None else (n, n_rows // n, n_cols)
     if quantized:
         q8_0 = gguf.GGMLQuantizationType.Q8_0
-        writer.add_tensor_info(tensor.name, shape, np.dtype(np.uint8), shape[0] * shape[1], q8_0)
+        writer.add_tensor_info(tensor.name, shape, np.dtype(np.uint8), n_rows * n_cols, q8_0)
     else:
-        writer.add_tensor_info(tensor.name, shape, np.dtype(np.float32), shape[0] * shape[1] * 4)
+        writer.add_tensor_info(tensor.name, shape, np.dtype(np.float32), n_rows * n_cols * 4)
 
 
 def _data(tensor: Tensor, seed: str, quantized: bool) -> Stored:
