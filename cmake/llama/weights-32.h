@@ -1,4 +1,4 @@
-/* weights-32.h: Q8_0, Q5_0, Q4_0 and IQ4_NL weights in rows (weights-rows.h): blocks of 32 inputs with a scale. The sums go
+/* weights-32.h: Q8_0, Q5_0, Q4_0, IQ4_NL and MXFP4 weights in rows (weights-rows.h): blocks of 32 inputs with a scale. The sums go
  * through whole numbers within a block, as where llama.cpp computes them, and then through single precision, block after block.
  *
  * First all quants of a group, then the blocks' scales. A quant is a value plus what the encoding says, since the instruction
@@ -13,9 +13,24 @@ namespace weights_rows {
 
 constexpr int STEPS_32 = 32 / 4, HALF_32 = STEPS_32 / 2;
 
-/* How quants lie, and what is added to their values. `load`: of a block, for steps k and k + HALF_32. */
+/* How quants lie, and what is added to their values. `load`: of a block, for steps k and k + HALF_32. `scale`: as it is in the
+ * file; of all lanes. */
 
-struct q8_0_quants {
+struct half_scales {
+    using scale = ggml_half;
+
+    template <class BLOCK> static ggml_half scale_of(const BLOCK &of)
+    {
+        return of.d;
+    }
+
+    static __m512 scales(const ggml_half *at)
+    {
+        return halves(at);
+    }
+};
+
+struct q8_0_quants : half_scales {
     using block = block_q8_0;
     static constexpr ggml_type TYPE = GGML_TYPE_Q8_0;
     static constexpr int PLUS = 128, N_BYTES = STEPS_32 * LINE;
@@ -35,7 +50,7 @@ struct q8_0_quants {
 };
 
 /* 4 bits of both steps in a byte, as in the file. */
-struct q4_0_quants {
+struct q4_0_quants : half_scales {
     using block = block_q4_0;
     static constexpr ggml_type TYPE = GGML_TYPE_Q4_0;
     static constexpr int PLUS = 8, N_BYTES = HALF_32 * LINE;
@@ -56,9 +71,8 @@ struct q4_0_quants {
 };
 
 /* Idem; they say which of sixteen values. */
-struct iq4_nl_quants {
-    using block = block_iq4_nl;
-    static constexpr ggml_type TYPE = GGML_TYPE_IQ4_NL;
+template <class BLOCK> struct indices {
+    using block = BLOCK;
     static constexpr int PLUS = 128, N_BYTES = HALF_32 * LINE;
 
     static void pack(uint8_t *to, const block &of, int lane)
@@ -68,16 +82,49 @@ struct iq4_nl_quants {
         }
     }
 
-    static void load(const uint8_t *at, int k, __m512i &first, __m512i &second)
+    static void load_of(const int8_t *values, const uint8_t *at, int k, __m512i &first, __m512i &second)
     {
         const __m512i bytes = _mm512_loadu_si512(at + k * LINE);
-        first = value_plus_128(low_of(bytes));
-        second = value_plus_128(high_of(bytes));
+        first = value_plus_128(values, low_of(bytes));
+        second = value_plus_128(values, high_of(bytes));
+    }
+};
+
+struct iq4_nl_quants : half_scales, indices<block_iq4_nl> {
+    static constexpr ggml_type TYPE = GGML_TYPE_IQ4_NL;
+
+    static void load(const uint8_t *at, int k, __m512i &first, __m512i &second)
+    {
+        load_of(kvalues_iq4nl, at, k, first, second);
+    }
+};
+
+/* A scale is the exponent of a power of two; the values are doubled. */
+struct mxfp4_quants : indices<block_mxfp4> {
+    using scale = uint8_t;
+    static constexpr ggml_type TYPE = GGML_TYPE_MXFP4;
+
+    static uint8_t scale_of(const block_mxfp4 &of)
+    {
+        return of.e;
+    }
+
+    static __m512 scales(const uint8_t *at)
+    {
+        const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(at)));
+        const __m512i one = _mm512_set1_epi32(1), normal = _mm512_slli_epi32(_mm512_sub_epi32(e, one), 23),
+                      denormal = _mm512_sllv_epi32(_mm512_set1_epi32(1 << 21), e);
+        return _mm512_castsi512_ps(_mm512_mask_mov_epi32(normal, _mm512_cmple_epu32_mask(e, one), denormal));
+    }
+
+    static void load(const uint8_t *at, int k, __m512i &first, __m512i &second)
+    {
+        load_of(kvalues_mxfp4, at, k, first, second);
     }
 };
 
 /* First the fifth bits, a byte for the same input of all steps, then the others as in Q4_0. */
-struct q5_0_quants {
+struct q5_0_quants : half_scales {
     using block = block_q5_0;
     static constexpr ggml_type TYPE = GGML_TYPE_Q5_0;
     static constexpr int PLUS = 16, N_BYTES = (1 + HALF_32) * LINE;
@@ -107,8 +154,10 @@ template <class QUANTS> struct blocks_of_32 {
     using block = typename QUANTS::block;
     static constexpr ggml_type TYPE = QUANTS::TYPE;
     static constexpr int BLOCK = 32;
-    static constexpr int UNIT = 2 * BLOCK; /* groups begin where lines do */
+    static constexpr int UNIT = 2 * BLOCK; /* groups begin where lines do; of MXFP4 in the middle, some */
     static constexpr int ROWS_MOST = 6;
+
+    using scale = typename QUANTS::scale;
 
     static size_t scales_at(int64_t n_blocks)
     {
@@ -117,12 +166,12 @@ template <class QUANTS> struct blocks_of_32 {
 
     static void pack(uint8_t *to, const block *from, int64_t n_blocks)
     {
-        ggml_half *scales = reinterpret_cast<ggml_half *>(to + scales_at(n_blocks));
+        scale *scales = reinterpret_cast<scale *>(to + scales_at(n_blocks));
         for (int64_t b = 0; b < n_blocks; b++) {
             for (int lane = 0; lane < LANES; lane++) {
                 const block &of = from[lane * n_blocks + b];
                 QUANTS::pack(to + b * QUANTS::N_BYTES, of, lane);
-                scales[b * LANES + lane] = of.d;
+                scales[b * LANES + lane] = QUANTS::scale_of(of);
             }
         }
     }
@@ -168,7 +217,7 @@ template <class QUANTS> struct blocks_of_32 {
         activations rows[ROWS];
         __m512 total[ROWS][GROUPS];
         for (int r = 0; r < ROWS; r++) {
-            rows[r] = activations(p.row + r * p.row_bytes, n_blocks);
+            rows[r] = activations(p.rows[r], n_blocks);
             for (int g = 0; g < GROUPS; g++) {
                 total[r][g] = _mm512_setzero_ps();
             }
@@ -201,10 +250,11 @@ template <class QUANTS> struct blocks_of_32 {
             }
             for (int g = 0; g < GROUPS; g++) {
                 const uint8_t *group = p.weights + g * p.group_bytes;
-                const __m512 scale = halves(group + scales_at(n_blocks) + b * LANES * sizeof(ggml_half));
+                const __m512 by =
+                    QUANTS::scales(reinterpret_cast<const scale *>(group + scales_at(n_blocks)) + b * LANES);
                 for (int r = 0; r < ROWS; r++) {
                     total[r][g] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[r][g]),
-                                                  _mm512_mul_ps(scale, _mm512_set1_ps(rows[r].scales[b])), total[r][g]);
+                                                  _mm512_mul_ps(by, _mm512_set1_ps(rows[r].scales[b])), total[r][g]);
                 }
             }
         }
@@ -216,6 +266,7 @@ using q8_0 = blocks_of_32<q8_0_quants>;
 using q5_0 = blocks_of_32<q5_0_quants>;
 using q4_0 = blocks_of_32<q4_0_quants>;
 using iq4_nl = blocks_of_32<iq4_nl_quants>;
+using mxfp4 = blocks_of_32<mxfp4_quants>;
 
 } // namespace weights_rows
 

@@ -263,8 +263,8 @@ struct iq4_xs_quants {
     static void load(const uint8_t *at, int part, int k, __m512i &first, __m512i &second)
     {
         const __m512i bytes = _mm512_loadu_si512(at + QUANTS_AT + (part * HALF + k) * LINE);
-        first = value_plus_128(low_of(bytes));
-        second = value_plus_128(high_of(bytes));
+        first = value_plus_128(kvalues_iq4nl, low_of(bytes));
+        second = value_plus_128(kvalues_iq4nl, high_of(bytes));
     }
 
     struct scales {
@@ -322,7 +322,7 @@ template <class QUANTS> struct blocks_of_256 {
         activations rows[ROWS];
         __m512 total[ROWS][GROUPS];
         for (int r = 0; r < ROWS; r++) {
-            rows[r] = activations(p.row + r * p.row_bytes, n_blocks);
+            rows[r] = activations(p.rows[r], n_blocks);
             for (int g = 0; g < GROUPS; g++) {
                 total[r][g] = _mm512_setzero_ps();
             }

@@ -1,6 +1,6 @@
 /* test_weights.c: products with weights in layouts of our own, that of AMX and those of weights-rows.h, against the
  * definition in double precision: every type that has one, few and many rows, several sequences, rows that do not lie side
- * by side, and any number of threads; what they must leave to other kernels; when there is room for such a layout, and that
+ * by side, rows that go to some of many experts, and any number of threads; what they must leave to other kernels; when there is room for such a layout, and that
  * many rows lie in it as few do.
  * Rounding keeps the inputs, so the result must be exact but for the order of summation.
  */
@@ -25,8 +25,9 @@ static const double DIFF_MAX_HALF = 1e-3;
 
 static const enum ggml_type TYPES_AMX[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,  GGML_TYPE_Q4_K,
                                            GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS};
-static const enum ggml_type TYPES_ROWS[] = {GGML_TYPE_Q8_0, GGML_TYPE_Q5_0, GGML_TYPE_Q4_0, GGML_TYPE_IQ4_NL,
-                                            GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS};
+static const enum ggml_type TYPES_ROWS[] = {GGML_TYPE_Q8_0,   GGML_TYPE_Q5_0,  GGML_TYPE_Q4_0,
+                                            GGML_TYPE_IQ4_NL, GGML_TYPE_MXFP4, GGML_TYPE_Q4_K,
+                                            GGML_TYPE_Q5_K,   GGML_TYPE_Q6_K,  GGML_TYPE_IQ4_XS};
 enum { N_TYPES_AMX = sizeof TYPES_AMX / sizeof *TYPES_AMX, N_TYPES_ROWS = sizeof TYPES_ROWS / sizeof *TYPES_ROWS };
 
 typedef enum { TIGHT, SPACED, SWAPPED } layout;
@@ -72,8 +73,8 @@ static random_source source = {SEED};
 typedef struct problem {
     struct ggml_context *context, *weights_context;
     ggml_backend_buffer_t weights_buffer, buffer;
-    struct ggml_tensor *weights, *in, *rows, *out;
-    float *values; /* of the weights, as their type rounds them */
+    struct ggml_tensor *weights, *in, *rows, *ids, *out; /* ids: of experts */
+    float *values;                                       /* of the weights, as their type rounds them */
 } problem;
 
 static struct ggml_context *context_new(void)
@@ -88,18 +89,18 @@ static void weights_take(const problem *p, const void *packed)
     ggml_backend_tensor_set(p->weights, packed, 0, ggml_nbytes(p->weights));
 }
 
-static void weights_make(problem *p, enum ggml_type type, const shape *s)
+static void weights_make(problem *p, enum ggml_type type, int n_in, int n_out, int n_matrices)
 {
-    const int64_t n = (int64_t)s->n_in * s->n_out;
+    const int64_t n = (int64_t)n_in * n_out * n_matrices;
     p->values = malloc((size_t)n * sizeof(float));
     for (int64_t i = 0; i < n; i++) {
         p->values[i] = (float)(random_below(&source, 4001) - 2000.0) / 1000.0f;
     }
     p->weights_context = context_new();
-    p->weights = ggml_new_tensor_2d(p->weights_context, type, s->n_in, s->n_out);
+    p->weights = ggml_new_tensor_3d(p->weights_context, type, n_in, n_out, n_matrices);
     p->weights_buffer = ggml_backend_alloc_ctx_tensors_from_buft(p->weights_context, layout_type);
     void *packed = malloc(ggml_nbytes(p->weights));
-    ggml_quantize_chunk(type, p->values, packed, 0, s->n_out, s->n_in, NULL);
+    ggml_quantize_chunk(type, p->values, packed, 0, (int64_t)n_out * n_matrices, n_in, NULL);
     weights_take(p, packed);
     free(packed);
 }
@@ -134,7 +135,7 @@ static void rows_fill(const struct ggml_tensor *in)
 
 static void problem_open(problem *p, enum ggml_type type, const shape *s)
 {
-    weights_make(p, type, s);
+    weights_make(p, type, s->n_in, s->n_out, 1);
     p->context = context_new();
     rows_make(p, s);
     p->out = ggml_mul_mat(p->context, p->weights, p->rows);
@@ -172,14 +173,15 @@ static void compute(const problem *p, int n_threads)
 }
 
 /* The largest difference of a row of the result, as a part of the sum of its products' sizes; NaN is the largest. */
-static double row_difference(const problem *p, const float *in, const float *out)
+static double row_difference(const problem *p, int64_t matrix, const float *in, const float *out)
 {
+    const float *values = p->values + matrix * p->weights->ne[0] * p->weights->ne[1];
     const int64_t n_in = p->weights->ne[0];
     double worst = 0;
     for (int64_t i = 0; i < p->weights->ne[1]; i++) {
         double sum = 0, size = 0;
         for (int64_t j = 0; j < n_in; j++) {
-            const double product = (double)in[j] * p->values[i * n_in + j];
+            const double product = (double)in[j] * values[i * n_in + j];
             sum += product;
             size += fabs(product);
         }
@@ -201,7 +203,8 @@ static double difference(const problem *p)
     for (int64_t more = 0; more < p->out->ne[3]; more++) {
         for (int64_t seq = 0; seq < p->out->ne[2]; seq++) {
             for (int64_t row = 0; row < p->out->ne[1]; row++) {
-                const double diff = row_difference(p, row_of(p->rows, row, seq, more), row_of(p->out, row, seq, more));
+                const double diff =
+                    row_difference(p, 0, row_of(p->rows, row, seq, more), row_of(p->out, row, seq, more));
                 worst = diff <= worst ? worst : diff;
             }
         }
@@ -443,6 +446,10 @@ static void test_whatever_bits_the_blocks_have(void)
         const size_t block_bytes = ggml_type_size(type), n_bytes = ggml_row_size(type, N_IN) * N_OUT;
         uint8_t *packed = packed_rows(type, N_OUT);
         for (uint8_t *block = packed; block < packed + n_bytes; block += block_bytes) {
+            if (type == GGML_TYPE_MXFP4) {
+                *block = (uint8_t)random_below(&source, 9); /* exponents down to denormal numbers */
+                continue;
+            }
             put_scale(type == GGML_TYPE_Q6_K ? block + block_bytes - 2 : block);
             if (type == GGML_TYPE_Q4_K || type == GGML_TYPE_Q5_K) {
                 put_scale(block + 2);
@@ -451,12 +458,126 @@ static void test_whatever_bits_the_blocks_have(void)
         problem p;
         problem_open(&p, type, &s);
         weights_take(&p, packed);
+        for (int64_t i = 0; type == GGML_TYPE_MXFP4 && i < ggml_nelements(p.in); i++) {
+            ((float *)p.in->data)[i] *= 0x1p15f; /* so that no product is as small as the scales */
+        }
         compute(&p, 2);
         CHECK(difference(&p) <= DIFF_MAX);
         problem_close(&p);
         free(packed);
     }
 }
+
+/* ---- experts ------------------------------------------------------------------------------------------------------ */
+
+typedef struct expert_shape {
+    int n_in, n_out, n_experts, n_used, n_tokens;
+    bool has_one_input; /* a token, for all its experts */
+    int n_crowded;      /* the tokens choose among so many first ones */
+} expert_shape;
+
+static const expert_shape EXPERT_SHAPES[] = {
+    {N_IN, N_OUT, 8, 2, 1, true, 8}, {N_IN, N_OUT, 8, 2, 1, false, 8}, {N_IN, N_OUT, 8, 8, 3, false, 8},
+    {N_IN, 80, 5, 3, 37, true, 5},   {N_IN, 80, 5, 3, 37, false, 3},   {256, 16, 64, 4, 2, true, 64},
+    {256, 48, 3, 1, 300, true, 3},   {256, 48, 3, 2, 300, false, 2},   {256, 32, 40, 1, 1, true, 1},
+};
+enum { N_EXPERT_SHAPES = sizeof EXPERT_SHAPES / sizeof *EXPERT_SHAPES };
+
+/* Different ones for each token; the row has room for all experts, as what sorts them makes it. */
+static void experts_choose(const struct ggml_tensor *ids, const expert_shape *s)
+{
+    for (int token = 0; token < s->n_tokens; token++) {
+        int32_t *row = (int32_t *)(void *)((char *)ids->data + (size_t)token * ids->nb[1]);
+        for (int i = 0; i < s->n_experts; i++) {
+            const int other = i < s->n_crowded ? (int)random_below(&source, (uint32_t)i + 1) : i;
+            row[i] = row[other];
+            row[other] = i;
+        }
+    }
+}
+
+static void experts_open(problem *p, enum ggml_type type, const expert_shape *s)
+{
+    weights_make(p, type, s->n_in, s->n_out, s->n_experts);
+    p->context = context_new();
+    p->in = p->rows =
+        ggml_new_tensor_3d(p->context, GGML_TYPE_F32, s->n_in, s->has_one_input ? 1 : s->n_used, s->n_tokens);
+    struct ggml_tensor *all = ggml_new_tensor_2d(p->context, GGML_TYPE_I32, s->n_experts, s->n_tokens);
+    p->ids = ggml_view_2d(p->context, all, s->n_used, s->n_tokens, all->nb[1], 0);
+    p->out = ggml_mul_mat_id(p->context, p->weights, p->rows, p->ids);
+    p->buffer = ggml_backend_alloc_ctx_tensors_from_buft(p->context, ggml_backend_cpu_buffer_type());
+    rows_fill(p->in);
+    experts_choose(all, s);
+}
+
+static double experts_difference(const problem *p)
+{
+    double worst = 0;
+    for (int64_t token = 0; token < p->out->ne[2]; token++) {
+        const int32_t *ids = (const int32_t *)(const void *)((char *)p->ids->data + (size_t)token * p->ids->nb[1]);
+        for (int64_t k = 0; k < p->out->ne[1]; k++) {
+            const double diff =
+                row_difference(p, ids[k], row_of(p->rows, k % p->rows->ne[1], token, 0), row_of(p->out, k, token, 0));
+            worst = diff <= worst ? worst : diff;
+        }
+    }
+    return worst;
+}
+
+static void test_experts_by_the_definition(void)
+{
+    for (int i = 0; i < n_types * N_EXPERT_SHAPES; i++) {
+        problem p;
+        experts_open(&p, types[i / N_EXPERT_SHAPES], &EXPERT_SHAPES[i % N_EXPERT_SHAPES]);
+        CHECK(is_taken(p.out));
+        compute(&p, 2);
+        CHECK(experts_difference(&p) <= DIFF_MAX);
+        problem_close(&p);
+    }
+}
+
+static void test_experts_have_the_same_bits_with_any_number_of_threads(void)
+{
+    for (int i = 0; i < n_types * N_EXPERT_SHAPES; i++) {
+        problem p;
+        experts_open(&p, types[i / N_EXPERT_SHAPES], &EXPERT_SHAPES[i % N_EXPERT_SHAPES]);
+        const size_t n_bytes = ggml_nbytes(p.out);
+        void *first = malloc(n_bytes);
+        compute(&p, 1);
+        memcpy(first, p.out->data, n_bytes);
+        for (int n_threads = 2; n_threads <= 9; n_threads++) {
+            compute(&p, n_threads);
+            CHECK(memcmp(first, p.out->data, n_bytes) == 0);
+        }
+        free(first);
+        problem_close(&p);
+    }
+}
+
+/* Whoever else its experts serve. */
+static void test_a_token_has_the_same_bits_among_any(void)
+{
+    for (int i = 0; i < n_types * N_EXPERT_SHAPES; i++) {
+        problem p;
+        experts_open(&p, types[i / N_EXPERT_SHAPES], &EXPERT_SHAPES[i % N_EXPERT_SHAPES]);
+        compute(&p, 2);
+        for (int64_t token = 0; token < p.out->ne[2]; token += 1 + token / 2) {
+            struct ggml_tensor *row = ggml_view_3d(p.context, p.rows, p.rows->ne[0], p.rows->ne[1], 1, p.rows->nb[1],
+                                                   p.rows->nb[2], (size_t)token * p.rows->nb[2]);
+            struct ggml_tensor *ids =
+                ggml_view_2d(p.context, p.ids, p.ids->ne[0], 1, p.ids->nb[1], (size_t)token * p.ids->nb[1]);
+            struct ggml_tensor *alone = ggml_mul_mat_id(p.context, p.weights, row, ids);
+            ggml_backend_buffer_t buffer =
+                ggml_backend_alloc_ctx_tensors_from_buft(p.context, ggml_backend_cpu_buffer_type());
+            compute_tensor(alone, 2);
+            CHECK(memcmp(alone->data, row_of(p.out, 0, token, 0), ggml_nbytes(alone)) == 0);
+            ggml_backend_buffer_free(buffer);
+        }
+        problem_close(&p);
+    }
+}
+
+/* ---- how weights lie ---------------------------------------------------------------------------------------------- */
 
 /* As they lie in the layout, in `out`. */
 static void lay_out(enum ggml_type type, const uint8_t *packed, int64_t n_rows, uint8_t *out)
@@ -571,6 +692,9 @@ int main(void)
         RUN(test_zeros);
         RUN(test_whatever_bits_the_blocks_have);
         RUN(test_a_row_has_the_same_bits_among_any);
+        RUN(test_experts_by_the_definition);
+        RUN(test_experts_have_the_same_bits_with_any_number_of_threads);
+        RUN(test_a_token_has_the_same_bits_among_any);
         RUN(test_what_others_than_rows_must_do);
     }
     ggml_backend_free(processor);
