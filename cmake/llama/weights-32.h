@@ -155,7 +155,7 @@ template <class QUANTS> struct blocks_of_32 {
     static constexpr ggml_type TYPE = QUANTS::TYPE;
     static constexpr int BLOCK = 32;
     static constexpr int UNIT = 2 * BLOCK; /* groups begin where lines do; of MXFP4 in the middle, some */
-    static constexpr int ROWS_MOST = 6;
+    static constexpr int ROWS_MOST = 6, FETCHES = 1;
 
     using scale = typename QUANTS::scale;
 
@@ -212,7 +212,7 @@ template <class QUANTS> struct blocks_of_32 {
         }
     };
 
-    template <int ROWS, int GROUPS> static void multiply(const place &p, int64_t n_blocks)
+    template <int ROWS, int GROUPS> static void multiply(const place &p, int64_t n_blocks, upcoming &next)
     {
         activations rows[ROWS];
         __m512 total[ROWS][GROUPS];
@@ -228,6 +228,7 @@ template <class QUANTS> struct blocks_of_32 {
                 at[g] = p.weights + g * p.group_bytes + b * QUANTS::N_BYTES;
                 fetch_ahead(at[g], QUANTS::N_BYTES, 0);
             }
+            next.fetch();
             __m512i sum[ROWS][GROUPS];
             for (int r = 0; r < ROWS; r++) {
                 for (int g = 0; g < GROUPS; g++) {

@@ -292,7 +292,7 @@ template <class QUANTS> struct blocks_of_256 {
     using activations = typename QUANTS::activations;
     static constexpr ggml_type TYPE = QUANTS::TYPE;
     static constexpr int BLOCK = QK_K, UNIT = QK_K;
-    static constexpr int ROWS_MOST = 4;
+    static constexpr int ROWS_MOST = 4, FETCHES = QUANTS::PARTS;
     static constexpr int PARTS = QUANTS::PARTS, HALF = QUANTS::HALF;
 
     static void pack(uint8_t *to, const block *from, int64_t n_blocks)
@@ -317,7 +317,7 @@ template <class QUANTS> struct blocks_of_256 {
         return sum;
     }
 
-    template <int ROWS, int GROUPS> static void multiply(const place &p, int64_t n_blocks)
+    template <int ROWS, int GROUPS> static void multiply(const place &p, int64_t n_blocks, upcoming &next)
     {
         activations rows[ROWS];
         __m512 total[ROWS][GROUPS];
@@ -346,6 +346,7 @@ template <class QUANTS> struct blocks_of_256 {
                 for (int g = 0; g < GROUPS; g++) {
                     fetch_ahead(at[g], LANES * sizeof(block) / PARTS, part);
                 }
+                next.fetch();
                 for (int k = 0; k < HALF; k++) {
                     __m512i first[GROUPS], second[GROUPS];
                     for (int g = 0; g < GROUPS; g++) {

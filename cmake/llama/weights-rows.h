@@ -12,6 +12,7 @@
  *   ROWS_MOST        rows of activations at a time: their sums and the weights fill the registers
  *   pack             lays a group out
  *   activations      a row of them, quantized
+ *   FETCHES          times that `multiply` fetches what comes next, in a block
  *   multiply         ROWS rows of activations with GROUPS groups of weights */
 #ifndef WEIGHTS_ROWS_H
 #define WEIGHTS_ROWS_H
@@ -60,6 +61,20 @@ inline void fetch_ahead(const uint8_t *at, size_t n_bytes, int i)
         _mm_prefetch(reinterpret_cast<const char *>(at + i * n_bytes + k + AHEAD_BYTES), _MM_HINT_T0);
     }
 }
+
+/* The weights that come next: where more rows are multiplied with some than fill the registers, memory would have nothing to
+ * do meanwhile. */
+struct upcoming {
+    const uint8_t *at, *end;
+    size_t n_bytes; /* at a time */
+
+    void fetch()
+    {
+        for (const uint8_t *to = std::min(at + n_bytes, end); at < to; at += LINE) {
+            _mm_prefetch(reinterpret_cast<const char *>(at), _MM_HINT_T1);
+        }
+    }
+};
 
 /* Of each byte the lower 4 bits; the upper ones. */
 inline __m512i low_of(__m512i bytes)
@@ -116,20 +131,29 @@ template <int ROWS, int GROUPS> void put_out(const place &p, const __m512 (&tota
     }
 }
 
-template <class FORMAT, int ROWS, int GROUPS> void multiply_few(const place &p, int64_t n_blocks, int64_t n_rows)
+template <class FORMAT, int ROWS, int GROUPS>
+void multiply_few(const place &p, int64_t n_blocks, int64_t n_rows, upcoming &next)
 {
     if (n_rows == ROWS) {
-        FORMAT::template multiply<ROWS, GROUPS>(p, n_blocks);
+        FORMAT::template multiply<ROWS, GROUPS>(p, n_blocks, next);
     } else if constexpr (ROWS > 1) {
-        multiply_few<FORMAT, ROWS - 1, GROUPS>(p, n_blocks, n_rows);
+        multiply_few<FORMAT, ROWS - 1, GROUPS>(p, n_blocks, n_rows, next);
     }
 }
 
-template <class FORMAT, int GROUPS> void multiply_rows(place p, int64_t n_blocks, int64_t n_rows)
+/* `next_group`: as many follow there; or NULL. */
+template <class FORMAT, int GROUPS>
+void multiply_rows(place p, int64_t n_blocks, int64_t n_rows, const uint8_t *next_group)
 {
+    const int64_t n_times = (n_rows + FORMAT::ROWS_MOST - 1) / FORMAT::ROWS_MOST;
+    upcoming next = {};
+    if (next_group != nullptr && n_times > 1) {
+        const size_t n_bytes = GROUPS * p.group_bytes;
+        next = {next_group, next_group + n_bytes, n_bytes / (n_times * n_blocks * FORMAT::FETCHES) + 1};
+    }
     while (n_rows > 0) {
         const int64_t n = std::min<int64_t>(n_rows, FORMAT::ROWS_MOST);
-        multiply_few<FORMAT, FORMAT::ROWS_MOST, GROUPS>(p, n_blocks, n);
+        multiply_few<FORMAT, FORMAT::ROWS_MOST, GROUPS>(p, n_blocks, n, next);
         p.rows += n;
         p.outs += n;
         n_rows -= n;
@@ -321,9 +345,10 @@ template <class FORMAT> class tensor_traits : public ggml::cpu::repack::tensor_t
         const place at = {static_cast<const uint8_t *>(weights->data) + (expert * n_groups + 2 * pair) * group_bytes,
                           group_bytes, table.rows + row, table.outs + row, pair * 2 * LANES};
         if (2 * pair + 1 < n_groups) {
-            multiply_rows<FORMAT, 2>(at, n_blocks, n_rows);
+            const bool has_next = first == 0 && 2 * pair + 3 < n_groups;
+            multiply_rows<FORMAT, 2>(at, n_blocks, n_rows, has_next ? at.weights + 2 * group_bytes : nullptr);
         } else {
-            multiply_rows<FORMAT, 1>(at, n_blocks, n_rows);
+            multiply_rows<FORMAT, 1>(at, n_blocks, n_rows, nullptr);
         }
     }
 };
