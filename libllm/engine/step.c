@@ -65,6 +65,19 @@ static void choose_checkpoint(step *t)
     }
 }
 
+static uint32_t mean_depth(const step *t, const uint32_t *prefill_left)
+{
+    uint64_t sum = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n_runs; i++) {
+        if (prefill_left[i] > 0) {
+            sum += session_n_tokens(t->runs[i]->session);
+            n++;
+        }
+    }
+    return n > 0 ? (uint32_t)(sum / n) : 0;
+}
+
 void step_plan(step *t)
 {
     uint32_t prefill_left[LLM_SEQUENCES_MAX];
@@ -72,6 +85,7 @@ void step_plan(step *t)
         prefill_left[i] = run_prefill_left(t->runs[i]);
     }
     choose_checkpoint(t);
+    t->depth = mean_depth(t, prefill_left);
     schedule_step(
         &(schedule_input){
             .n_runs = t->n_runs,
@@ -80,6 +94,7 @@ void step_plan(step *t)
             .mixed_calls = t->model->info.mixed_calls,
             .n_stoppable = t->model->info.n_stoppable,
             .takes_checkpoint = t->checkpoint != NULL,
+            .depth = t->depth,
             .turn = t->turn++,
             .gap_ms_target = t->gap_ms_target,
             .pace = t->pace,
@@ -178,7 +193,7 @@ void step_learn(step *t, uint64_t sampling_us)
     if (t->batch.n == 0) {
         return;
     }
-    schedule_learn(&t->pace, t->batch.n - t->n_decoded, t->n_decoded, (double)(t->call_us + sampling_us));
+    schedule_learn(&t->pace, t->batch.n - t->n_decoded, t->depth, t->n_decoded, (double)(t->call_us + sampling_us));
     t->places->pace.token_us = t->pace.prefill_token_us;
 }
 

@@ -36,6 +36,12 @@ static bool is_stoppable(const schedule_input *in, uint32_t n_decoding)
     return n_decoding == 0 && in->n_runs <= in->n_stoppable;
 }
 
+static double token_us(const schedule_input *in)
+{
+    const double known = line_at(&in->pace.prefill_at, in->depth + CHUNK_GRAIN / 2);
+    return known > 0 ? known : in->pace.prefill_token_us;
+}
+
 uint32_t schedule_chunk(const schedule_input *in, uint32_t n_decoding)
 {
     const bool is_mixed = in->mixed_calls && n_decoding > 0;
@@ -44,10 +50,11 @@ uint32_t schedule_chunk(const schedule_input *in, uint32_t n_decoding)
     if (is_stoppable(in, n_decoding)) {
         return room;
     }
-    if (in->pace.prefill_token_us <= 0) {
+    const double each_us = token_us(in);
+    if (each_us <= 0) {
         return CHUNK_FIRST < room ? CHUNK_FIRST : room;
     }
-    const double fits = (n_decoding > 0 ? gap_left_us(in) : alone_us(in)) / in->pace.prefill_token_us;
+    const double fits = (n_decoding > 0 ? gap_left_us(in) : alone_us(in)) / each_us;
     uint32_t chunk = fits < least ? least : (fits < room ? (uint32_t)fits : room);
     if (n_decoding == 0 && chunk > CHUNK_GRAIN) {
         chunk -= chunk % CHUNK_GRAIN;
@@ -154,7 +161,7 @@ bool schedule_stops(const schedule_call *c)
     return !c->is_wanted || (c->has_newcomer && 2 * (c->lost_us + c->elapsed_us) < c->expected_us);
 }
 
-void schedule_learn(schedule_pace *pace, uint32_t n_prefill, uint32_t n_decode, double us)
+void schedule_learn(schedule_pace *pace, uint32_t n_prefill, uint32_t depth, uint32_t n_decode, double us)
 {
     if (n_prefill == 0) {
         if (n_decode > 0) {
@@ -166,6 +173,7 @@ void schedule_learn(schedule_pace *pace, uint32_t n_prefill, uint32_t n_decode, 
     /* A handful of tokens costs what any step costs: it says nothing about the price of a token. */
     if (rest_us > 0 && n_prefill >= (n_decode > 0 ? CHUNK_MIXED_MIN : CHUNK_MIN)) {
         average(&pace->prefill_token_us, rest_us / n_prefill);
+        line_learn(&pace->prefill_at, depth + n_prefill / 2.0, rest_us / n_prefill);
     }
 }
 

@@ -6,11 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "policy/line.h"
+
 /* How long things have been taking: moving averages, kept by the decode thread. 0: not known yet. */
 typedef struct schedule_pace {
     double decode_us;        /* one step that only decodes */
     double prefill_token_us; /* one prompt token beside it */
     double checkpoint_us;    /* a checkpoint of a session that decodes */
+    line prefill_at;         /* one prompt token, by how many are before it; if nothing is known of that, prefill_token_us */
 } schedule_pace;
 
 typedef struct schedule_input {
@@ -20,6 +23,7 @@ typedef struct schedule_input {
     bool mixed_calls;             /* decode and prefill share one call; otherwise each has a call of its own */
     uint32_t n_stoppable;  /* a call that prefills at most so many runs can be given up: its length makes nobody wait */
     bool takes_checkpoint; /* this step, of a session that decodes */
+    uint32_t depth;        /* tokens before those that prefill, on average */
     uint32_t turn;         /* counts steps: whose prefill goes first rotates with it */
     uint32_t gap_ms_target;
     schedule_pace pace;
@@ -55,8 +59,8 @@ typedef struct schedule_call {
  * takes at most half as long again. */
 bool schedule_stops(const schedule_call *c);
 
-/* Updates the averages with a step of n_prefill and n_decode tokens that took `us`. */
-void schedule_learn(schedule_pace *pace, uint32_t n_prefill, uint32_t n_decode, double us);
+/* Updates the averages with a step of n_prefill tokens, behind `depth` others, and of n_decode that took `us`. */
+void schedule_learn(schedule_pace *pace, uint32_t n_prefill, uint32_t depth, uint32_t n_decode, double us);
 
 /* ... and with a checkpoint. */
 void schedule_learn_checkpoint(schedule_pace *pace, double us);

@@ -169,8 +169,9 @@ static void test_the_gap_is_kept_and_used(void)
         in.n_batch = 2048;
         in.takes_checkpoint = random_below(&random, 2) == 0;
         in.n_stoppable = random_below(&random, 2) * n;
-        in.pace = (schedule_pace){1 + random_below(&random, 300000), 1 + random_below(&random, 20000),
-                                  random_below(&random, 50000)};
+        in.pace = (schedule_pace){.decode_us = 1 + random_below(&random, 300000),
+                                  .prefill_token_us = 1 + random_below(&random, 20000),
+                                  .checkpoint_us = random_below(&random, 50000)};
         schedule_step(&in, take);
         uint32_t n_prefill = 0;
         for (uint32_t i = 0; i < n; i++) {
@@ -241,13 +242,85 @@ static void test_nobody_starves(void)
 static void test_learning_ignores_tiny_prefills(void)
 {
     schedule_pace pace = {0};
-    schedule_learn(&pace, 0, 4, 1000);
+    schedule_learn(&pace, 0, 0, 4, 1000);
     CHECK(pace.decode_us == 1000);
-    schedule_learn(&pace, 1, 4, 1500);
-    schedule_learn(&pace, 20, 0, 1500);
-    CHECK(pace.prefill_token_us == 0);
-    schedule_learn(&pace, 100, 4, 11000);
-    CHECK(pace.prefill_token_us == 100);
+    schedule_learn(&pace, 1, 0, 4, 1500);
+    schedule_learn(&pace, 20, 0, 0, 1500);
+    CHECK(pace.prefill_token_us == 0 && line_at(&pace.prefill_at, 0) == 0);
+    schedule_learn(&pace, 100, 0, 4, 11000);
+    CHECK(pace.prefill_token_us == 100 && line_at(&pace.prefill_at, 0) == 100);
+}
+
+/* A call beside four streams, as it was measured: reading what is before costs something, attending to it costs each token,
+ * and no two calls take the same time. */
+static double call_us(uint32_t n, uint32_t depth, random_source *random)
+{
+    const double us = 20000 + 4.0 * depth + n * (1000 + 0.85 * depth);
+    return us * (0.95 + random_below(random, 1001) / 10000.0);
+}
+
+/* The n-th prompt that comes: whether all its gaps are as long as they may be, and not much shorter. */
+static void check_gaps(schedule_pace *pace, uint32_t n_prompt, bool is_known, random_source *random)
+{
+    uint32_t left[2] = {0, n_prompt}, take[2];
+    while (left[1] > 0) {
+        schedule_input in = input(2, left, true);
+        in.pace = *pace;
+        in.depth = n_prompt - left[1];
+        schedule_step(&in, take);
+        const double us = call_us(take[1], in.depth, random);
+        if (is_known) {
+            CHECK(us < 130000 || take[1] == 16);
+            CHECK(us > 80000 || take[1] == left[1]);
+        }
+        schedule_learn(pace, take[1], in.depth, 1, us);
+        left[1] -= take[1];
+    }
+}
+
+/* What is behind much costs more: a prompt's beginning is not measured by another one's end. */
+static void test_gaps_of_prompts_of_any_length(void)
+{
+    random_source random = {.state = 8};
+    schedule_pace pace = {.decode_us = 20000};
+    for (int i = 0; i < 60; i++) {
+        const uint32_t lengths[] = {2000, 300, 4000, 1200};
+        check_gaps(&pace, lengths[i % 4], i >= 4, &random);
+    }
+}
+
+/* Others want the processors now, or do not any more: a few calls later the gaps are as they should be. */
+static void test_the_pace_follows_the_machine(void)
+{
+    line l = {0};
+    for (int i = 0; i < 300; i++) {
+        const double slower = i / 100 == 1 ? 1.9 : 1, x = i % 25 * 80, y = slower * (1000 + x);
+        const double ratio = line_at(&l, x) / y;
+        CHECK(i < 2 || i % 100 < 8 || (ratio > 0.9 && ratio < 1.15));
+        line_learn(&l, x, y);
+    }
+}
+
+static void test_a_line_through_one_point_is_level(void)
+{
+    line l = {0};
+    CHECK(line_at(&l, 5) == 0);
+    for (int i = 0; i < 10; i++) {
+        line_learn(&l, 500, 80);
+    }
+    CHECK(fabs(line_at(&l, 0) - 80) < 1e-9 && fabs(line_at(&l, 9000) - 80) < 1e-9);
+}
+
+/* Whatever was measured, something is expected. */
+static void test_a_line_is_never_zero_once_known(void)
+{
+    random_source random = {.state = 21};
+    line l = {0};
+    for (int i = 0; i < 100000; i++) {
+        line_learn(&l, random_below(&random, 100000), 1 + random_below(&random, 10000));
+        const double at = line_at(&l, random_below(&random, 200000));
+        CHECK(at > 0 && at < 1e7);
+    }
 }
 
 int main(void)
@@ -265,5 +338,9 @@ int main(void)
     RUN(test_when_a_call_is_given_up);
     RUN(test_nobody_starves);
     RUN(test_learning_ignores_tiny_prefills);
+    RUN(test_gaps_of_prompts_of_any_length);
+    RUN(test_the_pace_follows_the_machine);
+    RUN(test_a_line_through_one_point_is_level);
+    RUN(test_a_line_is_never_zero_once_known);
     return CHECK_RESULT();
 }

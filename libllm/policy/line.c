@@ -1,0 +1,33 @@
+#include "policy/line.h"
+
+static const double KEPT = 0.97; /* of a weight, at each measurement: some thirty of them count */
+static const double DRIFT_SHARE = 0.3, DRIFT_MIN = 0.5, DRIFT_MAX = 2;
+static const double VARIANCE_MIN = 1; /* of x: below it there is no telling how steep it is */
+
+static double within(double value, double least, double most)
+{
+    return value < least ? least : value > most ? most : value;
+}
+
+double line_at(const line *l, double x)
+{
+    if (l->weight <= 0) {
+        return 0;
+    }
+    const double mean_x = l->x / l->weight, mean_y = l->y / l->weight;
+    const double variance = l->xx / l->weight - mean_x * mean_x, covariance = l->xy / l->weight - mean_x * mean_y;
+    const double steep = variance > VARIANCE_MIN && covariance > 0 ? covariance / variance : 0;
+    const double at = mean_y + steep * (x - mean_x);
+    return l->drift * (at > mean_y / 4 ? at : mean_y / 4);
+}
+
+void line_learn(line *l, double x, double y)
+{
+    const double expected = line_at(l, x);
+    l->drift = expected > 0 ? within(l->drift * (1 + DRIFT_SHARE * (y / expected - 1)), DRIFT_MIN, DRIFT_MAX) : 1;
+    l->weight = KEPT * l->weight + 1;
+    l->x = KEPT * l->x + x;
+    l->y = KEPT * l->y + y;
+    l->xx = KEPT * l->xx + x * x;
+    l->xy = KEPT * l->xy + x * y;
+}
