@@ -17,6 +17,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "attention-turn.h"
+
 namespace attention_amx {
 
 constexpr int SIDE = 16;                /* rows of a tile, and its columns of 32 bits */
@@ -108,32 +110,6 @@ inline planes above(__m512 first, __m512 second)
     const __m512i a = upper(first), b = upper(second);
     return {_mm512_or_si512(_mm512_srli_epi32(a, 16), b),
             _mm512_or_si512(_mm512_srli_epi32(upper(rest(first, a)), 16), upper(rest(second, b)))};
-}
-
-/* 16 rows of 16 pairs turn into 16 rows of 16 pairs. */
-inline void turn(__m512i *rows)
-{
-    __m512i by_2[SIDE], by_4[SIDE];
-    for (int i = 0; i < SIDE; i += 2) {
-        by_2[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
-        by_2[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
-    }
-    for (int i = 0; i < SIDE; i += 4) {
-        by_4[i] = _mm512_unpacklo_epi64(by_2[i], by_2[i + 2]);
-        by_4[i + 1] = _mm512_unpackhi_epi64(by_2[i], by_2[i + 2]);
-        by_4[i + 2] = _mm512_unpacklo_epi64(by_2[i + 1], by_2[i + 3]);
-        by_4[i + 3] = _mm512_unpackhi_epi64(by_2[i + 1], by_2[i + 3]);
-    }
-    for (int i = 0; i < 4; ++i) {
-        const __m512i even_upper = _mm512_shuffle_i32x4(by_4[i], by_4[4 + i], 0x88);
-        const __m512i odd_upper = _mm512_shuffle_i32x4(by_4[i], by_4[4 + i], 0xdd);
-        const __m512i even_lower = _mm512_shuffle_i32x4(by_4[8 + i], by_4[12 + i], 0x88);
-        const __m512i odd_lower = _mm512_shuffle_i32x4(by_4[8 + i], by_4[12 + i], 0xdd);
-        rows[i] = _mm512_shuffle_i32x4(even_upper, even_lower, 0x88);
-        rows[4 + i] = _mm512_shuffle_i32x4(odd_upper, odd_lower, 0x88);
-        rows[8 + i] = _mm512_shuffle_i32x4(even_upper, even_lower, 0xdd);
-        rows[12 + i] = _mm512_shuffle_i32x4(odd_upper, odd_lower, 0xdd);
-    }
 }
 
 /* ---- a product --------------------------------------------------------------------------------------------------- */

@@ -8,6 +8,7 @@
 
 #include "attention-amx.h"
 #include "attention-block.h"
+#include "attention-turn.h"
 
 namespace attention_rows {
 
@@ -220,6 +221,9 @@ inline void attend_tile_by_vectors(const call &c, const scratch &t, int64_t tile
     for (; r + AT_ONCE <= n_rows; r += AT_ONCE) {
         tile_add<AT_ONCE>(c, t, rows + r, n, t.scores + r, next);
     }
+    for (; r + 4 <= n_rows; r += 4) {
+        tile_add<4>(c, t, rows + r, n, t.scores + r, next);
+    }
     for (; r < n_rows; ++r) {
         tile_add<1>(c, t, rows + r, n, t.scores + r, next);
     }
@@ -294,8 +298,8 @@ inline void turn_pairs(const attention_amx::matrix &to, int64_t first_row, int64
         high[i] = p.high;
         low[i] = p.low;
     }
-    attention_amx::turn(high);
-    attention_amx::turn(low);
+    attention_turn::turn(high);
+    attention_turn::turn(low);
     for (int i = 0; i < attention_amx::SIDE; ++i) {
         put(to, first_row + i, n_bytes, high[i], low[i]);
     }
@@ -379,11 +383,25 @@ inline void turn_rows(const call &c, const scratch &t, int64_t first, const row 
     }
 #endif
     float *to = t.queries + first / TILE * TILE * c.k_padded() + first % TILE;
+#ifdef __AVX512F__
+    for (int64_t d = 0; d < c.k_size; d += LANES) {
+        __m512i square[LANES];
+        for (int r = 0; r < LANES; ++r) {
+            const lanes values = rows[r].query != nullptr ? load(rows[r].query + d) * c.scale : lanes{};
+            square[r] = reinterpret_cast<__m512i>(values);
+        }
+        attention_turn::turn(square);
+        for (int i = 0; i < LANES; ++i) {
+            _mm512_storeu_si512(to + (d + i) * TILE, square[i]);
+        }
+    }
+#else
     for (int64_t r = 0; r < LANES_MAX; ++r) {
         for (int64_t d = 0; d < c.k_size; ++d) {
             to[d * TILE + r] = rows[r].query != nullptr ? rows[r].query[d] * c.scale : 0.0f;
         }
     }
+#endif
 }
 
 inline void attend_tile(const call &c, const scratch &t, int64_t tile, const row *rows, int n_rows, int n, ahead &next)

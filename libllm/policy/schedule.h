@@ -13,7 +13,7 @@ typedef struct schedule_pace {
     double decode_us;        /* one step that only decodes */
     double prefill_token_us; /* one prompt token beside it */
     double checkpoint_us;    /* a checkpoint of a session that decodes */
-    line prefill_at;         /* one prompt token, by how many are before it; if nothing is known of that, prefill_token_us */
+    line prefill_at; /* one prompt token, by how many are before it; if nothing is known of that, prefill_token_us */
 } schedule_pace;
 
 typedef struct schedule_input {
