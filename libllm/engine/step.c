@@ -65,7 +65,8 @@ static void choose_checkpoint(step *t)
     }
 }
 
-static uint32_t mean_depth(const step *t, const uint32_t *prefill_left)
+/* Of all that wait to prefill: which take part, and by how much, is decided after it. */
+static uint32_t depth_waiting(const step *t, const uint32_t *prefill_left)
 {
     uint64_t sum = 0;
     uint32_t n = 0;
@@ -85,7 +86,6 @@ void step_plan(step *t)
         prefill_left[i] = run_prefill_left(t->runs[i]);
     }
     choose_checkpoint(t);
-    t->depth = mean_depth(t, prefill_left);
     schedule_step(
         &(schedule_input){
             .n_runs = t->n_runs,
@@ -94,7 +94,7 @@ void step_plan(step *t)
             .mixed_calls = t->model->info.mixed_calls,
             .n_stoppable = t->model->info.n_stoppable,
             .takes_checkpoint = t->checkpoint != NULL,
-            .depth = t->depth,
+            .depth = depth_waiting(t, prefill_left),
             .turn = t->turn++,
             .gap_ms_target = t->gap_ms_target,
             .pace = t->pace,
@@ -160,6 +160,20 @@ static void name_sessions(const void *work, char *out, size_t n_bytes)
     }
 }
 
+/* Of the batch: of each prompt token how many are before it. */
+static double depth_called(const step *t)
+{
+    double sum = 0;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->n_runs; i++) {
+        if (t->is_called[i] && !t->runs[i]->is_decoding) {
+            sum += t->take[i] * (session_n_tokens(t->runs[i]->session) + t->take[i] / 2.0);
+            n += t->take[i];
+        }
+    }
+    return n > 0 ? sum / n : 0;
+}
+
 static model_result call_model(step *t)
 {
     uint32_t n_decode = 0, n_called = 0;
@@ -173,6 +187,7 @@ static model_result call_model(step *t)
     const bool may_stop = !step_has(t, STEP_DECODE) && t->stop != NULL && n_called <= t->model->info.n_stoppable;
     t->batch.stop = may_stop ? t->stop : NULL;
     t->batch.stop_context = t->stop_context;
+    t->depth = depth_called(t);
     t->call_began_us = session_clock_us();
     const model_result result = t->model->ops->decode(t->model, &t->batch);
     t->call_us = session_clock_us() - t->call_began_us;
@@ -199,7 +214,7 @@ void step_learn(step *t, uint64_t sampling_us)
 
 double step_expected_us(const step *t)
 {
-    return t->pace.prefill_token_us * t->batch.n;
+    return line_at(&t->pace.prefill_at, t->depth) * t->batch.n;
 }
 
 float *step_logits(step *t, uint32_t run_index)

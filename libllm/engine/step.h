@@ -33,7 +33,7 @@ typedef struct step {
     uint64_t call_began_us; /* the call in hand, or the last one */
     uint64_t call_us;       /* the last one */
     uint32_t n_decoded;     /* of its tokens */
-    uint32_t depth;         /* tokens before those that prefill, on average */
+    double depth;           /* tokens before those that prefill in it, on average */
 
     /* the step in hand: one entry per run, then per batch token */
     uint32_t n_runs;

@@ -1,8 +1,9 @@
 #include "policy/line.h"
 
 static const double KEPT = 0.97; /* of a weight, at each measurement: some thirty of them count */
-static const double DRIFT_SHARE = 0.3, DRIFT_MIN = 0.5, DRIFT_MAX = 2;
-static const double VARIANCE_MIN = 1; /* of x: below it there is no telling how steep it is */
+static const double DRIFT_SHARE = 0.3, DRIFT_MIN = 0.25, DRIFT_MAX = 4;
+static const double SURPRISE_MIN = 0.5, SURPRISE_MAX = 2; /* further off, a measurement counts as this */
+static const double VARIANCE_MIN = 64 * 64;               /* of x: below it there is no telling how steep it is */
 
 static double within(double value, double least, double most)
 {
@@ -24,7 +25,8 @@ double line_at(const line *l, double x)
 void line_learn(line *l, double x, double y)
 {
     const double expected = line_at(l, x);
-    l->drift = expected > 0 ? within(l->drift * (1 + DRIFT_SHARE * (y / expected - 1)), DRIFT_MIN, DRIFT_MAX) : 1;
+    const double surprise = expected > 0 ? within(y / expected, SURPRISE_MIN, SURPRISE_MAX) : 1;
+    l->drift = expected > 0 ? within(l->drift * (1 + DRIFT_SHARE * (surprise - 1)), DRIFT_MIN, DRIFT_MAX) : 1;
     l->weight = KEPT * l->weight + 1;
     l->x = KEPT * l->x + x;
     l->y = KEPT * l->y + y;

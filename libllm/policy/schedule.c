@@ -9,7 +9,8 @@ enum {
     CHUNK_GRAIN = 64,     /* kernels work on blocks of that many */
     SHARE_MIN = 16,       /* of a run among others that prefill */
     ALONE_MS = 250,       /* a step in which nobody decodes, and that cannot be given up */
-    ALONE_STEPS = 4       /* idem: longer ones consume no more tokens a second */
+    ALONE_STEPS = 4,      /* idem: longer ones consume no more tokens a second */
+    FIT_TRIES = 4
 };
 
 double schedule_patience_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding)
@@ -36,10 +37,18 @@ static bool is_stoppable(const schedule_input *in, uint32_t n_decoding)
     return n_decoding == 0 && in->n_runs <= in->n_stoppable;
 }
 
-static double token_us(const schedule_input *in)
+static const double ROUNDED = 1e-6; /* what is as good as a whole number is one */
+
+/* How many tokens take so long, at most n_max; the later ones have the earlier ones before them, so that it is found by trying.
+ * Something is known. */
+static double n_fitting(const schedule_input *in, double us, uint32_t n_max)
 {
-    const double known = line_at(&in->pace.prefill_at, in->depth + CHUNK_GRAIN / 2);
-    return known > 0 ? known : in->pace.prefill_token_us;
+    double n = 0;
+    for (int i = 0; i < FIT_TRIES; i++) {
+        const double fits = us / line_at(&in->pace.prefill_at, in->depth + n / 2);
+        n = fits < n_max ? fits : n_max;
+    }
+    return n + ROUNDED;
 }
 
 uint32_t schedule_chunk(const schedule_input *in, uint32_t n_decoding)
@@ -50,12 +59,11 @@ uint32_t schedule_chunk(const schedule_input *in, uint32_t n_decoding)
     if (is_stoppable(in, n_decoding)) {
         return room;
     }
-    const double each_us = token_us(in);
-    if (each_us <= 0) {
+    if (line_at(&in->pace.prefill_at, in->depth) <= 0) {
         return CHUNK_FIRST < room ? CHUNK_FIRST : room;
     }
-    const double fits = (n_decoding > 0 ? gap_left_us(in) : alone_us(in)) / each_us;
-    uint32_t chunk = fits < least ? least : (fits < room ? (uint32_t)fits : room);
+    const double fits = n_fitting(in, n_decoding > 0 ? gap_left_us(in) : alone_us(in), room);
+    uint32_t chunk = fits < least ? least : (uint32_t)fits;
     if (n_decoding == 0 && chunk > CHUNK_GRAIN) {
         chunk -= chunk % CHUNK_GRAIN;
     }
@@ -161,7 +169,7 @@ bool schedule_stops(const schedule_call *c)
     return !c->is_wanted || (c->has_newcomer && 2 * (c->lost_us + c->elapsed_us) < c->expected_us);
 }
 
-void schedule_learn(schedule_pace *pace, uint32_t n_prefill, uint32_t depth, uint32_t n_decode, double us)
+void schedule_learn(schedule_pace *pace, uint32_t n_prefill, double depth, uint32_t n_decode, double us)
 {
     if (n_prefill == 0) {
         if (n_decode > 0) {
@@ -173,7 +181,7 @@ void schedule_learn(schedule_pace *pace, uint32_t n_prefill, uint32_t depth, uin
     /* A handful of tokens costs what any step costs: it says nothing about the price of a token. */
     if (rest_us > 0 && n_prefill >= (n_decode > 0 ? CHUNK_MIXED_MIN : CHUNK_MIN)) {
         average(&pace->prefill_token_us, rest_us / n_prefill);
-        line_learn(&pace->prefill_at, depth + n_prefill / 2.0, rest_us / n_prefill);
+        line_learn(&pace->prefill_at, depth, rest_us / n_prefill);
     }
 }
 

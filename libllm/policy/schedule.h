@@ -8,12 +8,12 @@
 
 #include "policy/line.h"
 
-/* How long things have been taking: moving averages, kept by the decode thread. 0: not known yet. */
+/* How long things have been taking, kept by the decode thread: moving averages, and a line. 0: not known yet. */
 typedef struct schedule_pace {
     double decode_us;        /* one step that only decodes */
-    double prefill_token_us; /* one prompt token beside it */
+    double prefill_token_us; /* one prompt token beside it, whatever is before it */
     double checkpoint_us;    /* a checkpoint of a session that decodes */
-    line prefill_at; /* one prompt token, by how many are before it; if nothing is known of that, prefill_token_us */
+    line prefill_at;         /* one prompt token, by how many are before it */
 } schedule_pace;
 
 typedef struct schedule_input {
@@ -59,8 +59,8 @@ typedef struct schedule_call {
  * takes at most half as long again. */
 bool schedule_stops(const schedule_call *c);
 
-/* Updates the averages with a step of n_prefill tokens, behind `depth` others, and of n_decode that took `us`. */
-void schedule_learn(schedule_pace *pace, uint32_t n_prefill, uint32_t depth, uint32_t n_decode, double us);
+/* Updates them with a step that took `us`, of n_decode tokens and n_prefill, before which were `depth` on average. */
+void schedule_learn(schedule_pace *pace, uint32_t n_prefill, double depth, uint32_t n_decode, double us);
 
 /* ... and with a checkpoint. */
 void schedule_learn_checkpoint(schedule_pace *pace, double us);
