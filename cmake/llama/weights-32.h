@@ -1,5 +1,5 @@
-/* weights-32.h: Q8_0, Q5_0, Q4_0, IQ4_NL and MXFP4 weights in rows (weights-rows.h): blocks of 32 inputs with a scale. The sums go
- * through whole numbers within a block, as where llama.cpp computes them, and then through single precision, block after block.
+/* weights-32.h: Q8_0, Q5_0, Q4_0, IQ4_NL and MXFP4 weights in rows (weights-rows.h): blocks of 32 inputs with a scale. The sums
+ * go through whole numbers within a block, as where llama.cpp computes them, and then through single precision, block after block.
  *
  * First all quants of a group, then the blocks' scales. A quant is a value plus what the encoding says, since the instruction
  * multiplies unsigned with signed bytes. A step is four inputs of each lane; the first half of a block's steps goes together
@@ -154,7 +154,7 @@ template <class QUANTS> struct blocks_of_32 {
     using block = typename QUANTS::block;
     static constexpr ggml_type TYPE = QUANTS::TYPE;
     static constexpr int BLOCK = 32;
-    static constexpr int UNIT = 2 * BLOCK; /* groups begin where lines do; of MXFP4 in the middle, some */
+    static constexpr int UNIT = 2 * BLOCK; /* groups begin where lines do, every other one of MXFP4 amid a line */
     static constexpr int ROWS_MOST = 6, FETCHES = 1;
 
     using scale = typename QUANTS::scale;

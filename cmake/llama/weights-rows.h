@@ -26,10 +26,11 @@
 
 namespace weights_rows {
 
-constexpr int LANES = 16;       /* weight rows of a group */
-constexpr int LINE = LANES * 4; /* bytes: four of each lane */
-constexpr int TASK_PARTS = 16;  /* of ROWS_MOST rows each */
-constexpr int READ_ROWS = 4;    /* so many take about as long as reading the weights */
+constexpr int LANES = 16;                        /* weight rows of a group */
+constexpr int LINE = LANES * 4;                  /* bytes: four of each lane */
+constexpr int TASK_PARTS = 16;                   /* of ROWS_MOST rows each */
+constexpr int READ_ROWS = 4;                     /* so many take about as long as reading the weights */
+constexpr size_t UPCOMING_BYTES_MAX = 256 << 10; /* with as many that are used meanwhile, half of the second cache */
 
 /* ---- laying out: four bytes, of one lane ---- */
 
@@ -141,14 +142,14 @@ void multiply_few(const place &p, int64_t n_blocks, int64_t n_rows, upcoming &ne
     }
 }
 
-/* `next_group`: as many follow there; or NULL. */
+/* `next_group`: the GROUPS groups that are multiplied next; or NULL. */
 template <class FORMAT, int GROUPS>
 void multiply_rows(place p, int64_t n_blocks, int64_t n_rows, const uint8_t *next_group)
 {
     const int64_t n_times = (n_rows + FORMAT::ROWS_MOST - 1) / FORMAT::ROWS_MOST;
     upcoming next = {};
-    if (next_group != nullptr && n_times > 1) {
-        const size_t n_bytes = GROUPS * p.group_bytes;
+    const size_t n_bytes = GROUPS * p.group_bytes;
+    if (next_group != nullptr && n_times > 1 && n_bytes <= UPCOMING_BYTES_MAX) {
         next = {next_group, next_group + n_bytes, n_bytes / (n_times * n_blocks * FORMAT::FETCHES) + 1};
     }
     while (n_rows > 0) {
@@ -196,6 +197,7 @@ struct row_table {
     void fill(const ggml_tensor *op, size_t row_bytes) const
     {
         if (op->op == GGML_OP_MUL_MAT) {
+            GGML_ASSERT(n_experts == 1);
             ends[0] = n_rows;
             for (int64_t i = 0; i < n_rows; i++) {
                 put(i, op, i, i, row_bytes);
@@ -278,6 +280,7 @@ template <class FORMAT> class tensor_traits : public ggml::cpu::repack::tensor_t
 
         const int64_t n_blocks = inputs->ne[0] / FORMAT::BLOCK;
         const size_t row_bytes = activations::n_bytes(n_blocks);
+        GGML_ASSERT(params->wsize >= row_table::n_bytes(op, row_bytes));
         const row_table table(op, params->wdata);
         if (params->ith == 0) {
             table.fill(op, row_bytes);

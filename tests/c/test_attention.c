@@ -59,6 +59,7 @@ static const shape SHAPES[] = {
     {64, 64, 8, 1, 64, 2, 257, GGML_TYPE_F32, SEES_HOLES, 0, 20, 1},
     {64, 64, 8, 1, 64, 2, 257, GGML_TYPE_F16, SEES_HOLES, 0, 20, 1},
     {128, 128, 16, 8, 8, 1, 600, GGML_TYPE_F16, SEES_WINDOW, 0, 0, 0},
+    {64, 64, 4, 4, 23, 1, 300, GGML_TYPE_F16, SEES_HOLES, 0, 0, 0},
     {80, 80, 12, 4, 65, 1, 300, GGML_TYPE_F16, SEES_HOLES, 8, 0, 0},
 };
 

@@ -1,7 +1,7 @@
 /* test_weights.c: products with weights in layouts of our own, that of AMX and those of weights-rows.h, against the
  * definition in double precision: every type that has one, few and many rows, several sequences, rows that do not lie side
- * by side, rows that go to some of many experts, and any number of threads; what they must leave to other kernels; when there is room for such a layout, and that
- * many rows lie in it as few do.
+ * by side, rows that go to some of many experts, and any number of threads; what they must leave to other kernels; when
+ * there is room for such a layout, and that many rows lie in it as few do, and experts one behind the other.
  * Rounding keeps the inputs, so the result must be exact but for the order of summation.
  */
 #include <math.h>
@@ -326,6 +326,21 @@ static int would_take(enum ggml_type type, int64_t n_in, int64_t n_out, int64_t 
     return answer;
 }
 
+/* Idem, of experts. */
+static int would_take_experts(enum ggml_type type, int64_t n_in, int64_t n_out, int64_t n_experts)
+{
+    struct ggml_context *context = context_new();
+    ggml_backend_buffer_t empty = ggml_backend_buft_alloc_buffer(layout_type, 0);
+    struct ggml_tensor *weights = ggml_new_tensor_3d(context, type, n_in, n_out, n_experts);
+    struct ggml_tensor *rows = ggml_new_tensor_3d(context, GGML_TYPE_F32, n_in, 1, 4);
+    struct ggml_tensor *ids = ggml_new_tensor_2d(context, GGML_TYPE_I32, 1, 4);
+    weights->buffer = empty;
+    const int answer = is_taken(ggml_mul_mat_id(context, weights, rows, ids));
+    ggml_backend_buffer_free(empty);
+    ggml_free(context);
+    return answer;
+}
+
 static void test_what_others_than_amx_must_do(void)
 {
     CHECK(would_take(GGML_TYPE_Q8_0, N_IN, 64, 1, GGML_TYPE_F32));
@@ -394,7 +409,12 @@ static void test_what_others_than_rows_must_do(void)
         CHECK(!would_take(types[type], N_IN, 48, 2, GGML_TYPE_F32));
         CHECK(!would_take(types[type], N_IN, 48, 1, GGML_TYPE_F16));
         CHECK(would_take(types[type], 8192, 262144, 1, GGML_TYPE_F32));
+        CHECK(would_take_experts(types[type], N_IN, 48, 2));
+        CHECK(!would_take_experts(types[type], N_IN, 42, 2));
+        CHECK(!would_take_experts(types[type], N_IN, 48, 1)); /* one matrix is no experts */
     }
+    CHECK(!would_take_experts(GGML_TYPE_Q8_0, N_IN + SCALE_BLOCK, 48, 2));
+    CHECK(!would_take_experts(GGML_TYPE_F16, N_IN, 48, 2));
 }
 
 /* Whatever is beside it: the last of a task, of a few at a time, alone. */
@@ -580,10 +600,10 @@ static void test_a_token_has_the_same_bits_among_any(void)
 /* ---- how weights lie ---------------------------------------------------------------------------------------------- */
 
 /* As they lie in the layout, in `out`. */
-static void lay_out(enum ggml_type type, const uint8_t *packed, int64_t n_rows, uint8_t *out)
+static void lay_out(enum ggml_type type, const uint8_t *packed, int64_t n_rows, int64_t n_experts, uint8_t *out)
 {
     struct ggml_context *context = context_new();
-    struct ggml_tensor *weights = ggml_new_tensor_2d(context, type, N_IN, n_rows);
+    struct ggml_tensor *weights = ggml_new_tensor_3d(context, type, N_IN, n_rows / n_experts, n_experts);
     ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors_from_buft(context, layout_type);
     ggml_backend_tensor_set(weights, packed, 0, ggml_nbytes(weights));
     memcpy(out, weights->data, ggml_nbytes(weights));
@@ -603,12 +623,16 @@ static void test_many_rows_are_laid_out_as_few_are(void)
         uint8_t *packed = packed_rows(types[t], MANY);
         const size_t row_bytes = ggml_row_size(types[t], N_IN);
         uint8_t *many = malloc(row_bytes * MANY), *few = malloc(row_bytes * FEW);
-        lay_out(types[t], packed, MANY, many);
+        lay_out(types[t], packed, MANY, 1, many);
         for (int64_t i = 0; i < MANY; i += FEW) {
             const int64_t n = i + FEW <= MANY ? FEW : MANY - i;
-            lay_out(types[t], packed + (size_t)i * row_bytes, n, few);
+            lay_out(types[t], packed + (size_t)i * row_bytes, n, 1, few);
             CHECK(memcmp(many + (size_t)i * row_bytes, few, (size_t)n * row_bytes) == 0);
         }
+        uint8_t *experts = malloc(row_bytes * MANY);
+        lay_out(types[t], packed, MANY, 3, experts);
+        CHECK(memcmp(many, experts, row_bytes * MANY) == 0);
+        free(experts);
         free(few);
         free(many);
         free(packed);
