@@ -257,6 +257,19 @@ static void test_one_input(void)
     }
 }
 
+static void check_bits_with_any_number_of_threads(const problem *p)
+{
+    const size_t n_bytes = ggml_nbytes(p->out);
+    void *first = malloc(n_bytes);
+    compute(p, 1);
+    memcpy(first, p->out->data, n_bytes);
+    for (int n_threads = 2; n_threads <= 9; n_threads++) {
+        compute(p, n_threads);
+        CHECK(memcmp(first, p->out->data, n_bytes) == 0);
+    }
+    free(first);
+}
+
 static void test_the_same_bits_with_any_number_of_threads(void)
 {
     const shape shapes[] = {
@@ -264,15 +277,7 @@ static void test_the_same_bits_with_any_number_of_threads(void)
     for (int i = 0; i < n_types * 3; i++) {
         problem p;
         problem_open(&p, types[i / 3], &shapes[i % 3]);
-        const size_t n_bytes = ggml_nbytes(p.out);
-        void *first = malloc(n_bytes);
-        compute(&p, 1);
-        memcpy(first, p.out->data, n_bytes);
-        for (int n_threads = 2; n_threads <= 9; n_threads++) {
-            compute(&p, n_threads);
-            CHECK(memcmp(first, p.out->data, n_bytes) == 0);
-        }
-        free(first);
+        check_bits_with_any_number_of_threads(&p);
         problem_close(&p);
     }
 }
@@ -561,15 +566,7 @@ static void test_experts_have_the_same_bits_with_any_number_of_threads(void)
     for (int i = 0; i < n_types * N_EXPERT_SHAPES; i++) {
         problem p;
         experts_open(&p, types[i / N_EXPERT_SHAPES], &EXPERT_SHAPES[i % N_EXPERT_SHAPES]);
-        const size_t n_bytes = ggml_nbytes(p.out);
-        void *first = malloc(n_bytes);
-        compute(&p, 1);
-        memcpy(first, p.out->data, n_bytes);
-        for (int n_threads = 2; n_threads <= 9; n_threads++) {
-            compute(&p, n_threads);
-            CHECK(memcmp(first, p.out->data, n_bytes) == 0);
-        }
-        free(first);
+        check_bits_with_any_number_of_threads(&p);
         problem_close(&p);
     }
 }
