@@ -124,6 +124,7 @@ async def test_a_named_tool_is_called(client: anthropic.AsyncAnthropic) -> None:
         tools=[look, READ],
         tool_choice={"type": "tool", "name": "look"},
         thinking={"type": "disabled"},
+        extra_body={"temperature": 0},
     )
     called = [block.model_dump() for block in answer.content if block.type == "tool_use"]
     assert {block["name"] for block in called} == {"look"} and answer.stop_reason == "tool_use"
