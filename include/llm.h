@@ -142,7 +142,8 @@ typedef struct llm_engine_options {
     X(float, mirostat_tau, 0, 100, 5, "surprise that it aims at")                                                      \
     X(float, mirostat_eta, 0, 1, 0.1f, "how fast it learns")                                                           \
     X(int32_t, min_keep, 0, INT32_MAX, 0, "candidates that no sampler goes below")                                     \
-    X(uint64_t, samplers, 0, UINT64_MAX, 0, "llm_sampler numbers in their order, four bits each; 0: as in the table")
+    X(uint64_t, samplers, 0, UINT64_MAX, 0,                                                                            \
+      "llm_sampler numbers in their order, four bits each; 0: as in the table, 15: none")
 
 #define LLM_SAMPLING_MEMBER(type, name, least, most, otherwise, text) type name;
 

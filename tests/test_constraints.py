@@ -90,7 +90,7 @@ def test_limits_are_those_of_the_engine() -> None:
 def test_samplers_have_their_order() -> None:
     assert sampler_order("samplers", ["top_k", "temperature"]) == 0x94 == sampler_order("samplers", "kt")
     assert sampler_order("samplers", "typical_p;temp") == 0x95 and sampler_order("samplers", "top_p") == 6
-    assert sampler_order("samplers", []) is None
+    assert sampler_order("samplers", []) == sampler_order("samplers", "") == 15
     with pytest.raises(ApiError, match="samplers: 'infill' is not one of penalties, dry"):
         sampler_order("samplers", ["infill"])
     with pytest.raises(ApiError, match="17 samplers; at most 16"):

@@ -83,6 +83,15 @@ async def test_stops_and_token_ids(daemon: Daemon) -> None:
     assert (await daemon.ask("POST", COMPLETION, native(prompt=tokens))).json["content"] == said
 
 
+async def test_without_samplers_tokens_are_drawn_as_they_are_likely(daemon: Daemon) -> None:
+    async def said(**fields: Any) -> set[str]:
+        asked = [native(seed=seed, **fields) for seed in range(4)]
+        return {(await daemon.ask("POST", COMPLETION, one)).json["content"] for one in asked}
+
+    assert len(await said(samplers=["temperature"])) == len(await said(samplers=None)) == 1
+    assert len(await said(samplers=[])) > 1
+
+
 async def test_an_answer_has_the_form_asked_for(daemon: Daemon) -> None:
     forms: tuple[Json, ...] = ({"grammar": 'root ::= " other" " time"'}, {"json_schema": {"enum": ["x"]}})
     for form in forms:

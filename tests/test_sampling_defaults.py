@@ -79,6 +79,6 @@ async def test_a_model_that_does_not(daemon: Daemon, monkeypatch: pytest.MonkeyP
     assert plain["choices"] == explicit.json["choices"] and asked[0] == asked[1]
 
 
-@pytest.mark.parametrize("names", [["temperature"], list(SAMPLERS), ["min_p", "top_k", "top_k"]])
+@pytest.mark.parametrize("names", [["temperature"], list(SAMPLERS), ["min_p", "top_k", "top_k"], []])
 def test_the_order_of_samplers_there_and_back(names: list[str]) -> None:
-    assert sampler_names(sampler_order("samplers", names) or 0) == names
+    assert sampler_names(sampler_order("samplers", names)) == names

@@ -14,7 +14,7 @@ static model *m;
 
 static uint64_t order_of(const char *const *names)
 {
-    uint64_t order = 0;
+    uint64_t order = names[0] == NULL ? 15 : 0;
     for (int i = 0; names[i] != NULL; i++) {
         for (uint64_t one = 1; one < LLM_SAMPLER_N; one++) {
             order |= strcmp(names[i], llm_sampler_word((int)one)) == 0 ? one << (4 * i) : 0;
@@ -132,6 +132,7 @@ static void in_the_order_asked_for(void)
     static const char *const heated[] = {"temperature", "top_p", "min_p", NULL};
     static const char *const few[] = {"top_k", "temperature", NULL};
     static const char *const cold[] = {"min_p", NULL};
+    static const char *const none[] = {NULL};
     static const char *const all[] = {"top_k", "typ_p", "penalties", "temperature", "top_n_sigma", "dry", NULL};
     llm_sampling s = plain(21);
     s.temperature = 2.5f;
@@ -146,6 +147,7 @@ static void in_the_order_asked_for(void)
     compare(&s, few, true);
     compare(&s, cold, true);
     compare(&s, all, true);
+    compare(&s, none, true);
 }
 
 static void mirostat_draws_the_same(void)

@@ -81,6 +81,7 @@ _OTHER_NAMES = {
 }  # fmt: skip
 _LETTERS = dict(zip("edskypmxt", SAMPLERS, strict=True))
 _ORDER_BITS, _ORDER_MAX = 4, 16
+_NO_SAMPLERS = 15
 
 
 def sampling_asked(fields: Iterable[tuple[str, str, float | None]]) -> SamplingAsked:
@@ -99,10 +100,11 @@ def sampling_asked(fields: Iterable[tuple[str, str, float | None]]) -> SamplingA
     return SamplingAsked(**found)
 
 
-def sampler_order(param: str, names: list[str] | str | None) -> int | None:
-    """As `SamplingAsked.samplers` has it: names, or one letter for each, as llama.cpp calls them."""
+def sampler_order(param: str, names: list[str] | str) -> int:
+    """As `SamplingAsked.samplers` has it: names, or one letter for each, as llama.cpp calls them. None of them at all
+    leaves the model's own probabilities."""
     if not names:
-        return None
+        return _NO_SAMPLERS
     if isinstance(names, str):
         names = names.split(";") if ";" in names or names in SAMPLERS else [_LETTERS.get(one, one) for one in names]
     if len(names) > _ORDER_MAX:
@@ -119,6 +121,8 @@ def sampler_order(param: str, names: list[str] | str | None) -> int | None:
 
 def sampler_names(order: int) -> list[str]:
     """Of `SamplingAsked.samplers`."""
+    if order == _NO_SAMPLERS:
+        return []
     found = []
     while order:
         found.append(SAMPLERS[order % (1 << _ORDER_BITS) - 1])

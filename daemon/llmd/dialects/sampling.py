@@ -76,7 +76,7 @@ EVERY_NOTES = USUAL_NOTES | {
     "dry_sequence_breakers": "up to 16 texts that end a repetition; default: newline, colon, quote, asterisk",
     "min_keep": "candidates that no sampler goes below",
     "samplers": "the samplers in their order, by llama.cpp's names or letters (penalties, dry, top_n_sigma, top_k, "
-    "typ_p, top_p, min_p, xtc, temperature); one that is not named is off",
+    "typ_p, top_p, min_p, xtc, temperature); one that is not named is off, with [] all are",
 }
 _OTHER_NAMES = {"repeat_last_n": "penalty_last_n"}
 
