@@ -65,36 +65,23 @@ static void choose_checkpoint(step *t)
     }
 }
 
-/* Of all that wait to prefill: which take part, and by how much, is decided after it. */
-static uint32_t depth_waiting(const step *t, const uint32_t *prefill_left)
-{
-    uint64_t sum = 0;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < t->n_runs; i++) {
-        if (prefill_left[i] > 0) {
-            sum += session_n_tokens(t->runs[i]->session);
-            n++;
-        }
-    }
-    return n > 0 ? (uint32_t)(sum / n) : 0;
-}
-
 void step_plan(step *t)
 {
-    uint32_t prefill_left[LLM_SEQUENCES_MAX];
+    uint32_t prefill_left[LLM_SEQUENCES_MAX], depth[LLM_SEQUENCES_MAX];
     for (uint32_t i = 0; i < t->n_runs; i++) {
         prefill_left[i] = run_prefill_left(t->runs[i]);
+        depth[i] = session_n_tokens(t->runs[i]->session);
     }
     choose_checkpoint(t);
     schedule_step(
         &(schedule_input){
             .n_runs = t->n_runs,
             .prefill_left = prefill_left,
+            .depth = depth,
             .n_batch = t->model->info.n_batch,
             .mixed_calls = t->model->info.mixed_calls,
             .n_stoppable = t->model->info.n_stoppable,
             .takes_checkpoint = t->checkpoint != NULL,
-            .depth = depth_waiting(t, prefill_left),
             .turn = t->turn++,
             .gap_ms_target = t->gap_ms_target,
             .pace = t->pace,

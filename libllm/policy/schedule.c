@@ -41,60 +41,14 @@ static const double ROUNDED = 1e-6; /* what is as good as a whole number is one 
 
 /* How many tokens take so long, at most n_max; the later ones have the earlier ones before them, so that it is found by trying.
  * Something is known. */
-static double n_fitting(const schedule_input *in, double us, uint32_t n_max)
+static double n_fitting(const schedule_input *in, double depth, double us, uint32_t n_max)
 {
     double n = 0;
     for (int i = 0; i < FIT_TRIES; i++) {
-        const double fits = us / line_at(&in->pace.prefill_at, in->depth + n / 2);
+        const double fits = us / line_at(&in->pace.prefill_at, depth + n / 2);
         n = fits < n_max ? fits : n_max;
     }
     return n + ROUNDED;
-}
-
-uint32_t schedule_chunk(const schedule_input *in, uint32_t n_decoding)
-{
-    const bool is_mixed = in->mixed_calls && n_decoding > 0;
-    const uint32_t room = in->n_batch - (is_mixed ? n_decoding : 0);
-    const uint32_t least = is_mixed ? CHUNK_MIXED_MIN : CHUNK_MIN;
-    if (is_stoppable(in, n_decoding)) {
-        return room;
-    }
-    if (line_at(&in->pace.prefill_at, in->depth) <= 0) {
-        return CHUNK_FIRST < room ? CHUNK_FIRST : room;
-    }
-    const double fits = n_fitting(in, n_decoding > 0 ? gap_left_us(in) : alone_us(in), room);
-    uint32_t chunk = fits < least ? least : (uint32_t)fits;
-    if (n_decoding == 0 && chunk > CHUNK_GRAIN) {
-        chunk -= chunk % CHUNK_GRAIN;
-    }
-    return chunk < room ? chunk : room;
-}
-
-/* Evenly among those that wait: repeated equal shares, what a short one leaves going to the others. The remainder of
- * the last round starts at the run whose turn it is. */
-static uint32_t share_evenly(const schedule_input *in, uint32_t chunk, uint32_t *take)
-{
-    uint32_t taken = 0;
-    for (;;) {
-        uint32_t waiting = 0;
-        for (uint32_t i = 0; i < in->n_runs; i++) {
-            waiting += in->prefill_left[i] > take[i];
-        }
-        if (waiting == 0 || taken == chunk) {
-            return taken;
-        }
-        const uint32_t share = (chunk - taken) / waiting;
-        for (uint32_t k = 0; k < in->n_runs && taken < chunk; k++) {
-            const uint32_t i = (k + in->turn) % in->n_runs;
-            const uint32_t left = in->prefill_left[i] - (in->prefill_left[i] > 0 ? take[i] : 0);
-            if (left == 0) {
-                continue;
-            }
-            const uint32_t more = share == 0 ? 1 : (left < share ? left : share);
-            take[i] += more;
-            taken += more;
-        }
-    }
 }
 
 /* The turns are counted among those that prefill: those that decode between them would give theirs to the next one. */
@@ -107,6 +61,62 @@ static uint32_t whose_turn(const schedule_input *in, uint32_t n_prefilling)
         i++;
     }
     return i;
+}
+
+/* Of those that are likely to take part. */
+static double depth_of_step(const schedule_input *in, uint32_t n_prefilling)
+{
+    if (in->mixed_calls) {
+        return in->depth[whose_turn(in, n_prefilling)];
+    }
+    double sum = 0;
+    for (uint32_t i = 0; i < in->n_runs; i++) {
+        sum += in->prefill_left[i] > 0 ? in->depth[i] : 0;
+    }
+    return sum / n_prefilling;
+}
+
+/* The prefill tokens one step may hold. */
+static uint32_t chunk_of(const schedule_input *in, uint32_t n_decoding)
+{
+    const bool is_mixed = in->mixed_calls && n_decoding > 0;
+    const uint32_t room = in->n_batch - (is_mixed ? n_decoding : 0);
+    const uint32_t least = is_mixed ? CHUNK_MIXED_MIN : CHUNK_MIN;
+    if (is_stoppable(in, n_decoding)) {
+        return room;
+    }
+    const double depth = depth_of_step(in, in->n_runs - n_decoding);
+    if (line_at(&in->pace.prefill_at, depth) <= 0) {
+        return CHUNK_FIRST < room ? CHUNK_FIRST : room;
+    }
+    const double fits = n_fitting(in, depth, n_decoding > 0 ? gap_left_us(in) : alone_us(in), room);
+    uint32_t chunk = fits < least ? least : (uint32_t)fits;
+    if (n_decoding == 0 && chunk > CHUNK_GRAIN) {
+        chunk -= chunk % CHUNK_GRAIN;
+    }
+    return chunk < room ? chunk : room;
+}
+
+/* Those that an even share is enough for are finished, then the rest is for the one in turn and those behind it: each that
+ * takes part makes the step read all that is before it, which may take longer than its tokens. */
+static uint32_t share_in_turn(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
+{
+    const uint32_t first = whose_turn(in, n_prefilling), even = chunk / n_prefilling;
+    uint32_t taken = 0;
+    for (uint32_t i = 0; i < in->n_runs; i++) {
+        if (in->prefill_left[i] <= even && in->prefill_left[i] > 0) {
+            take[i] = in->prefill_left[i];
+            taken += take[i];
+        }
+    }
+    for (uint32_t k = 0; k < in->n_runs && taken < chunk; k++) {
+        const uint32_t i = (first + k) % in->n_runs, left = in->prefill_left[i];
+        if (left > even) {
+            take[i] = left < chunk - taken ? left : chunk - taken;
+            taken += take[i];
+        }
+    }
+    return taken;
 }
 
 static uint32_t n_with(const schedule_input *in, uint32_t least)
@@ -153,9 +163,10 @@ uint32_t schedule_step(const schedule_input *in, uint32_t *take)
     if (n_decoding == in->n_runs) {
         return n_decoding;
     }
-    const uint32_t chunk = schedule_chunk(in, n_decoding);
-    return n_decoding +
-           (in->mixed_calls ? share_evenly(in, chunk, take) : share_alike(in, chunk, in->n_runs - n_decoding, take));
+    const uint32_t chunk = chunk_of(in, n_decoding);
+    const uint32_t n_prefilling = in->n_runs - n_decoding;
+    return n_decoding + (in->mixed_calls ? share_in_turn(in, chunk, n_prefilling, take)
+                                         : share_alike(in, chunk, n_prefilling, take));
 }
 
 static void average(double *value, double sample)

@@ -19,11 +19,11 @@ typedef struct schedule_pace {
 typedef struct schedule_input {
     uint32_t n_runs;
     const uint32_t *prefill_left; /* per run: prompt tokens still to consume; 0: it decodes */
+    const uint32_t *depth;        /* per run: tokens before those */
     uint32_t n_batch;             /* most tokens of one model call, >= n_runs */
     bool mixed_calls;             /* decode and prefill share one call; otherwise each has a call of its own */
     uint32_t n_stoppable;  /* a call that prefills at most so many runs can be given up: its length makes nobody wait */
     bool takes_checkpoint; /* this step, of a session that decodes */
-    uint32_t depth;        /* tokens before those that prefill, on average */
     uint32_t turn;         /* counts steps: whose prefill goes first rotates with it */
     uint32_t gap_ms_target;
     schedule_pace pace;
@@ -31,8 +31,9 @@ typedef struct schedule_input {
 
 /* Sets take[i], the tokens run i consumes in this step, and returns their sum.
  *   - every decoding run takes one
- *   - prefill shares what the chunk allows: with mixed calls evenly among all that wait (a short prompt is done
- *     early, a long one does not starve); without, as many tokens of each that takes part, one in rotation always
+ *   - prefill gets what the chunk allows: with mixed calls a short prompt is finished and one in rotation takes the rest,
+ *     since a call reads all that is before each that takes part; without, as many tokens of each that takes part, one in
+ *     rotation always
  *   - the chunk is sized in time, so that the gap it causes to decoding runs stays at the larger of twice the plain
  *     step and gap_ms_target
  *   - where nobody decodes it is as large as a call may be, as every call reads all weights; unless it cannot be given up:
@@ -41,9 +42,6 @@ uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
 /* How long runs that decode can wait for something beside the model's steps: as for prefill. HUGE_VAL: there are none. */
 double schedule_patience_us(const schedule_pace *pace, uint32_t gap_ms_target, uint32_t n_decoding);
-
-/* The prefill tokens one step may hold. */
-uint32_t schedule_chunk(const schedule_input *in, uint32_t n_decoding);
 
 /* A call that only prefills, under way. */
 typedef struct schedule_call {

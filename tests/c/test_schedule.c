@@ -16,10 +16,13 @@ static void prompts_take(schedule_pace *pace, double token_us, double steep)
     pace->prefill_at.drift = 1;
 }
 
+static const uint32_t SHALLOW[N_RUNS_MAX];
+
 static schedule_input input(uint32_t n_runs, const uint32_t *left, bool mixed)
 {
     schedule_input in = {.n_runs = n_runs,
                          .prefill_left = left,
+                         .depth = SHALLOW,
                          .n_batch = 512,
                          .mixed_calls = mixed,
                          .gap_ms_target = 100,
@@ -79,16 +82,44 @@ static void test_where_nobody_decodes_calls_are_larger(void)
     CHECK_INT(take[0], 36); /* (200 ms - 20 ms) / 5 ms */
 }
 
-static void test_mixed_prefill_is_shared_and_short_ones_finish(void)
+/* Each long one that takes part makes a call read all that is before it. */
+static void test_mixed_prefill_goes_to_one_in_turn_and_short_ones_finish(void)
 {
-    const uint32_t left[3] = {1000, 5, 1000};
+    const uint32_t left[4] = {1000, 5, 1000, 0};
+    uint32_t take[4];
+    schedule_input in = input(4, left, true);
+    prompts_take(&in.pace, 800, 0); /* room for 100 */
+    CHECK_INT(schedule_step(&in, take), 101);
+    CHECK(take[0] == 95 && take[1] == 5 && take[2] == 0);
+    in.turn = 2;
+    CHECK_INT(schedule_step(&in, take), 101);
+    CHECK(take[0] == 0 && take[1] == 5 && take[2] == 95);
+}
+
+static void test_what_one_in_turn_leaves_goes_to_those_behind_it(void)
+{
+    const uint32_t left[4] = {1000, 60, 0, 70};
+    uint32_t take[4];
+    schedule_input in = input(4, left, true);
+    prompts_take(&in.pace, 800, 0); /* room for 100 */
+    in.turn = 2;
+    CHECK_INT(schedule_step(&in, take), 101);
+    CHECK(take[0] == 30 && take[1] == 0 && take[3] == 70);
+}
+
+/* How much of it goes into a step depends on how much of it has gone before, not on others. */
+static void test_a_chunk_is_sized_for_the_one_in_turn(void)
+{
+    const uint32_t left[3] = {10000, 0, 10000}, depth[3] = {8000, 0, 0};
     uint32_t take[3];
     schedule_input in = input(3, left, true);
-    prompts_take(&in.pace, 1250, 0);
-    const uint32_t total = schedule_step(&in, take);
-    CHECK_INT(total, 192);
-    CHECK_INT(take[1], 5);
-    CHECK(take[0] >= 93 && take[2] >= 93);
+    in.depth = depth;
+    prompts_take(&in.pace, 500, 0.25);
+    schedule_step(&in, take);
+    CHECK_INT(take[0], 31); /* 80 ms / (500 + 0.25 * 8016 us) */
+    in.turn = 1;
+    schedule_step(&in, take);
+    CHECK_INT(take[2], 154); /* 80 ms / (500 + 0.25 * 77 us) */
 }
 
 /* As many tokens of each: a model with a recurrent state takes them through its weights together. */
@@ -118,13 +149,13 @@ static void test_what_is_left_of_one_is_all_that_others_take_with_it(void)
 }
 
 /* Those that prefill are served alike, wherever those that decode stand between them. */
-static void test_turns_are_counted_among_those_that_prefill(void)
+static void check_turns(bool mixed)
 {
     const uint32_t left[5] = {4000, 0, 0, 4000, 4000};
     uint32_t taken[5] = {0};
     for (uint32_t step = 0; step < 99; step++) {
         uint32_t take[5];
-        schedule_input in = input(5, left, false);
+        schedule_input in = input(5, left, mixed);
         prompts_take(&in.pace, 80000 / 40.0, 0); /* room for two shares */
         in.turn = step;
         CHECK_INT(schedule_step(&in, take), 2 + 40);
@@ -134,6 +165,12 @@ static void test_turns_are_counted_among_those_that_prefill(void)
     }
     CHECK_INT(taken[0], taken[3]);
     CHECK_INT(taken[3], taken[4]);
+}
+
+static void test_turns_are_counted_among_those_that_prefill(void)
+{
+    check_turns(false);
+    check_turns(true);
 }
 
 static void test_bounds_hold_for_random_inputs(void)
@@ -185,7 +222,12 @@ static void test_the_gap_is_kept_and_used(void)
         in.pace = (schedule_pace){.decode_us = 1 + random_below(&random, 300000),
                                   .checkpoint_us = random_below(&random, 50000)};
         prompts_take(&in.pace, token_us, steep);
-        in.depth = random_below(&random, 10000);
+        uint32_t depth[N_RUNS_MAX];
+        const uint32_t common_depth = random_below(&random, 10000);
+        for (uint32_t i = 0; i < n; i++) {
+            depth[i] = common_depth;
+        }
+        in.depth = depth;
         schedule_step(&in, take);
         uint32_t n_prefill = 0;
         for (uint32_t i = 0; i < n; i++) {
@@ -193,7 +235,7 @@ static void test_the_gap_is_kept_and_used(void)
         }
         const double gap_us = 2 * in.pace.decode_us > 100000 ? 2 * in.pace.decode_us : 100000;
         const double rest_us = in.pace.decode_us + (in.takes_checkpoint ? in.pace.checkpoint_us : 0);
-        const double each_us = token_us + steep * (in.depth + n_prefill / 2.0);
+        const double each_us = token_us + steep * (common_depth + n_prefill / 2.0);
         const double us = rest_us + n_prefill * each_us;
         CHECK(us <= 1.01 * gap_us || n_prefill <= (in.mixed_calls ? 16 : 32));
         CHECK(us + 2 * each_us > 0.99 * gap_us || n_prefill + n >= in.n_batch || n_prefill == in.n_batch);
@@ -281,14 +323,15 @@ static void check_gaps(schedule_pace *pace, uint32_t n_prompt, bool is_known, ra
     while (left[1] > 0) {
         schedule_input in = input(2, left, true);
         in.pace = *pace;
-        in.depth = n_prompt - left[1];
+        const uint32_t depth[2] = {0, n_prompt - left[1]};
+        in.depth = depth;
         schedule_step(&in, take);
-        const double us = call_us(take[1], in.depth, random);
+        const double us = call_us(take[1], depth[1], random);
         if (is_known) {
             CHECK(us < 130000 || take[1] == 16);
             CHECK(us > 80000 || take[1] == left[1]);
         }
-        schedule_learn(pace, take[1], in.depth + take[1] / 2.0, 1, us);
+        schedule_learn(pace, take[1], depth[1] + take[1] / 2.0, 1, us);
         left[1] -= take[1];
     }
 }
@@ -353,7 +396,9 @@ int main(void)
     RUN(test_decoding_runs_take_one_each);
     RUN(test_prefill_is_sized_in_time);
     RUN(test_where_nobody_decodes_calls_are_larger);
-    RUN(test_mixed_prefill_is_shared_and_short_ones_finish);
+    RUN(test_mixed_prefill_goes_to_one_in_turn_and_short_ones_finish);
+    RUN(test_what_one_in_turn_leaves_goes_to_those_behind_it);
+    RUN(test_a_chunk_is_sized_for_the_one_in_turn);
     RUN(test_unmixed_prefill_is_shared_alike);
     RUN(test_what_is_left_of_one_is_all_that_others_take_with_it);
     RUN(test_turns_are_counted_among_those_that_prefill);
