@@ -10,8 +10,11 @@
 #include <cstring>
 
 #include "attention-amx.h"
+#include "vectors.h"
 
 namespace attention_rows {
+
+using namespace vectors;
 
 constexpr int BLOCK = 64;        /* positions */
 constexpr int64_t SEGMENT = 256; /* positions; twice as many where these would be more than */
@@ -28,77 +31,6 @@ constexpr ggml_fp16_t MASKED = 0xFC00; /* minus infinity */
 constexpr int64_t whole(int64_t n, int64_t of)
 {
     return (n + of - 1) / of * of;
-}
-
-/* ---- vectors ----------------------------------------------------------------------------------------------------- */
-
-#if defined(__AVX512F__)
-constexpr int LANES = 16;
-#elif defined(__AVX__)
-constexpr int LANES = 8;
-#else
-constexpr int LANES = 4;
-#endif
-constexpr int LANES_MAX = 16; /* a head is a multiple of it, for every processor the same */
-
-typedef float lanes __attribute__((vector_size(LANES * sizeof(float))));
-typedef float unaligned __attribute__((vector_size(LANES * sizeof(float)), aligned(sizeof(float)), may_alias));
-
-inline lanes load(const float *x)
-{
-    return *reinterpret_cast<const unaligned *>(x);
-}
-
-inline lanes load(const ggml_fp16_t *x)
-{
-#if defined(__AVX512F__)
-    return reinterpret_cast<lanes>(_mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(x))));
-#elif defined(__AVX__) && defined(__F16C__)
-    return reinterpret_cast<lanes>(_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i *>(x))));
-#elif defined(__aarch64__)
-    return (lanes)vcvt_f32_f16(vld1_f16(reinterpret_cast<const __fp16 *>(x)));
-#else
-    lanes all;
-    for (int i = 0; i < LANES; ++i) {
-        all[i] = GGML_CPU_FP16_TO_FP32(x[i]);
-    }
-    return all;
-#endif
-}
-
-inline void store(float *x, lanes all)
-{
-    *reinterpret_cast<unaligned *>(x) = all;
-}
-
-inline lanes exp_of(lanes all)
-{
-#if defined(__AVX512F__) && defined(__AVX512DQ__)
-    return reinterpret_cast<lanes>(ggml_v_expf(reinterpret_cast<__m512>(all)));
-#elif defined(__AVX2__) && defined(__FMA__) && !defined(__AVX512F__)
-    return reinterpret_cast<lanes>(ggml_v_expf(reinterpret_cast<__m256>(all)));
-#else
-    float each[LANES];
-    *reinterpret_cast<unaligned *>(each) = all;
-    ggml_vec_soft_max_f32(LANES, each, each, 0.0f);
-    return load(each);
-#endif
-}
-
-inline float sum_of(lanes all)
-{
-#if defined(__AVX512F__)
-    return _mm512_reduce_add_ps(reinterpret_cast<__m512>(all));
-#else
-    float half[LANES];
-    store(half, all);
-    for (int n = LANES / 2; n > 0; n /= 2) {
-        for (int i = 0; i < n; ++i) {
-            half[i] += half[i + n];
-        }
-    }
-    return half[0];
-#endif
 }
 
 /* ---- what is asked ----------------------------------------------------------------------------------------------- */

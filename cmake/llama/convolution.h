@@ -1,0 +1,147 @@
+/* convolution.h: the short convolutions of recurrent layers: of each channel the last few inputs, weighted. Included by
+ * ggml/src/ggml-cpu/ops.cpp.
+ *
+ * Models put the inputs of former tokens and of these one behind the other (concat) with a row for each channel, then weigh
+ * them (ssm_conv) with a row for each token. Both turn a matrix: here by squares, by all threads. Each number is computed in
+ * the same order whatever is computed beside it. */
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+
+#include "attention-turn.h"
+#include "vectors.h"
+
+namespace convolution {
+
+using namespace vectors;
+
+constexpr int WIDTH_MAX = 8;            /* inputs that are weighted */
+constexpr int64_t PIECE = 4 * LANES_MAX; /* channels that a thread takes at once */
+
+/* to[j][i] = from[i][j] of a square; strides in floats. */
+inline void turn(const float *from, int64_t from_stride, float *to, int64_t to_stride)
+{
+#if defined(__AVX512F__)
+    __m512i rows[LANES];
+    for (int i = 0; i < LANES; ++i) {
+        rows[i] = _mm512_loadu_si512(from + i * from_stride);
+    }
+    attention_turn::turn(rows);
+    for (int i = 0; i < LANES; ++i) {
+        _mm512_storeu_si512(to + i * to_stride, rows[i]);
+    }
+#else
+    for (int i = 0; i < LANES; ++i) {
+        for (int j = 0; j < LANES; ++j) {
+            to[j * to_stride + i] = from[i * from_stride + j];
+        }
+    }
+#endif
+}
+
+/* A corner that is no whole square. */
+inline void turn(const float *from, int64_t from_stride, float *to, int64_t to_stride, int64_t n_from, int64_t n_to)
+{
+    for (int64_t i = 0; i < n_from; ++i) {
+        for (int64_t j = 0; j < n_to; ++j) {
+            to[j * to_stride + i] = from[i * from_stride + j];
+        }
+    }
+}
+
+/* Any matrix: n_from rows of `from` become columns of n_to rows of `to`. */
+inline void turn_all(const float *from, int64_t from_stride, float *to, int64_t to_stride, int64_t n_from, int64_t n_to)
+{
+    for (int64_t j = 0; j < n_to; j += LANES) {
+        for (int64_t i = 0; i < n_from; i += LANES) {
+            const float *in = from + i * from_stride + j;
+            float *out = to + j * to_stride + i;
+            if (i + LANES <= n_from && j + LANES <= n_to) {
+                turn(in, from_stride, out, to_stride);
+            } else {
+                turn(in, from_stride, out, to_stride, std::min<int64_t>(n_from - i, LANES),
+                     std::min<int64_t>(n_to - j, LANES));
+            }
+        }
+    }
+}
+
+/* ---- former inputs and these ------------------------------------------------------------------------------------- */
+
+/* Whether the second of what is put together lies turned: its rows are its columns in memory. */
+inline bool is_turned(const ggml_tensor *op)
+{
+    const ggml_tensor *former = op->src[0], *these = op->src[1];
+    return ggml_get_op_params_i32(op, 0) == 0 && op->type == GGML_TYPE_F32 && op->ne[3] == 1 &&
+           these->nb[1] == sizeof(float) && these->nb[0] % sizeof(float) == 0 && former->nb[0] == sizeof(float) &&
+           op->nb[0] == sizeof(float);
+}
+
+inline void put_together(const ggml_compute_params *params, ggml_tensor *op)
+{
+    const ggml_tensor *former = op->src[0], *these = op->src[1];
+    const int64_t n_channels = op->ne[1], n_former = former->ne[0], n_these = these->ne[0];
+    const int64_t n_parts = (n_channels + PIECE - 1) / PIECE;
+    for (int64_t part = params->ith; part < n_parts * op->ne[2]; part += params->nth) {
+        const int64_t seq = part / n_parts, first = part % n_parts * PIECE, n = std::min(PIECE, n_channels - first);
+        char *out = static_cast<char *>(op->data) + seq * op->nb[2] + first * op->nb[1];
+        for (int64_t i = 0; i < n; ++i) {
+            memcpy(out + i * op->nb[1],
+                   static_cast<const char *>(former->data) + seq * former->nb[2] + (first + i) * former->nb[1],
+                   n_former * sizeof(float));
+        }
+        const char *in = static_cast<const char *>(these->data) + seq * these->nb[2] + first * these->nb[1];
+        turn_all(reinterpret_cast<const float *>(in), these->nb[0] / sizeof(float),
+                 reinterpret_cast<float *>(out) + n_former, op->nb[1] / sizeof(float), n_these, n);
+    }
+}
+
+/* ---- weighing ---------------------------------------------------------------------------------------------------- */
+
+inline bool fits(const ggml_tensor *op)
+{
+    return op->src[1]->ne[0] <= WIDTH_MAX && op->ne[0] % LANES_MAX == 0;
+}
+
+/* LANES channels of a sequence. */
+inline void weigh(const ggml_tensor *op, int64_t seq, int64_t channel)
+{
+    const ggml_tensor *inputs = op->src[0], *kernel = op->src[1];
+    const int width = static_cast<int>(kernel->ne[0]);
+    const int64_t n_tokens = op->ne[1], stride = inputs->nb[1] / sizeof(float), out_stride = op->nb[1] / sizeof(float);
+    const float *in = reinterpret_cast<const float *>(static_cast<const char *>(inputs->data) + seq * inputs->nb[2]) +
+                      channel * stride;
+    float *out = reinterpret_cast<float *>(static_cast<char *>(op->data) + seq * op->nb[2]) + channel;
+    const float *of_channel = static_cast<const float *>(kernel->data) + channel * width;
+
+    float weights[WIDTH_MAX * LANES], turned[(WIDTH_MAX + LANES) * LANES];
+    turn_all(of_channel, width, weights, LANES, LANES, width);
+    turn_all(in, stride, turned, LANES, LANES, width - 1);
+    for (int64_t token = 0; token < n_tokens; token += LANES) {
+        const int64_t n = std::min<int64_t>(LANES, n_tokens - token);
+        turn_all(in + token + width - 1, stride, turned + (width - 1) * LANES, LANES, LANES, n);
+        for (int64_t t = 0; t < n; ++t) {
+            lanes sum = {};
+            for (int i = 0; i < width; ++i) {
+                sum += load(turned + (t + i) * LANES) * load(weights + i * LANES);
+            }
+            store(out + (token + t) * out_stride, sum);
+        }
+        memmove(turned, turned + n * LANES, (width - 1) * LANES * sizeof(float));
+    }
+}
+
+inline void weigh_all(const ggml_compute_params *params, const ggml_tensor *op)
+{
+    const int64_t n_parts = (op->ne[0] + PIECE - 1) / PIECE;
+    for (int64_t part = params->ith; part < n_parts * op->ne[2]; part += params->nth) {
+        const int64_t seq = part / n_parts, first = part % n_parts * PIECE;
+        for (int64_t channel = first; channel < std::min(first + PIECE, op->ne[0]); channel += LANES) {
+            weigh(op, seq, channel);
+        }
+    }
+}
+
+} // namespace convolution

@@ -1,0 +1,391 @@
+/* test_recurrent.c: what recurrent layers compute on the CPU, whose kernels are llmd's, against the definitions in double
+ * precision: gated delta nets, with the state behind the output and changed where it is, and short convolutions; and the same
+ * bits with any number of threads, and however many tokens are consumed at once. */
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "check.h"
+#include "random.h"
+
+#include <ggml-backend.h>
+#include <ggml.h>
+
+enum { MEMORY_BYTES = 64 << 20, N_THREADS_MOST = 5 };
+
+/* Values are below 1 in size; single precision in another order of summation. */
+static const double DIFF_MAX = 2e-6;
+
+static random_source source = {.state = 88172645463325252ull};
+static ggml_backend_t processor;
+
+static struct ggml_context *context_new(void)
+{
+    return ggml_init((struct ggml_init_params){MEMORY_BYTES, NULL, false});
+}
+
+/* Filled with values between `least` and `least` + `span`. */
+static struct ggml_tensor *tensor(struct ggml_context *c, int64_t n0, int64_t n1, int64_t n2, int64_t n3, float least,
+                                  float span)
+{
+    struct ggml_tensor *t = ggml_new_tensor_4d(c, GGML_TYPE_F32, n0, n1, n2, n3);
+    for (int64_t i = 0; i < ggml_nelements(t); i++) {
+        ((float *)t->data)[i] = least + span * (float)random_below(&source, 4001) / 4000.0f;
+    }
+    return t;
+}
+
+static const float *row_at(const struct ggml_tensor *t, int64_t i1, int64_t i2, int64_t i3)
+{
+    return (const float *)((const char *)t->data + (size_t)i1 * t->nb[1] + (size_t)i2 * t->nb[2] +
+                           (size_t)i3 * t->nb[3]);
+}
+
+static void compute(struct ggml_context *c, struct ggml_tensor *out, int n_threads)
+{
+    struct ggml_cgraph *graph = ggml_new_graph(c);
+    ggml_backend_reg_t registry = ggml_backend_dev_backend_reg(ggml_backend_get_device(processor));
+    const ggml_backend_set_n_threads_t set_n_threads =
+        (ggml_backend_set_n_threads_t)ggml_backend_reg_get_proc_address(registry, "ggml_backend_set_n_threads");
+    set_n_threads(processor, n_threads);
+    ggml_build_forward_expand(graph, out);
+    memset(out->data, 0xff, ggml_nbytes(out)); /* every value must be written */
+    ggml_backend_graph_compute(processor, graph);
+}
+
+static double worse(double worst, double expected, double found)
+{
+    const double diff = fabs(expected - found);
+    return diff <= worst ? worst : diff; /* NaN where a value is not a number */
+}
+
+/* ---- delta nets -------------------------------------------------------------------------------------------------- */
+
+typedef struct net_shape {
+    int size, n_heads, n_key_heads, n_tokens, n_seqs;
+    bool in_place;
+} net_shape;
+
+static const net_shape NETS[] = {
+    {128, 16, 16, 1, 1, true},
+    {128, 4, 2, 40, 1, true},
+    {128, 4, 2, 15, 1, false},
+    {128, 2, 1, 16, 3, true},
+    {128, 6, 2, 17, 2, false},
+    {64, 4, 2, 33, 2, true},
+    {64, 2, 2, 1, 5, false},
+    /* a size that the kernel leaves to the one before it */
+    {32, 4, 2, 20, 2, true},
+    {256, 2, 1, 3, 1, false},
+};
+
+typedef struct net {
+    struct ggml_context *context;
+    struct ggml_tensor *q, *k, *v, *gate, *beta, *state, *out;
+} net;
+
+static struct ggml_tensor *operation(struct ggml_context *c, struct ggml_tensor *q, struct ggml_tensor *k,
+                                     struct ggml_tensor *v, struct ggml_tensor *gate, struct ggml_tensor *beta,
+                                     struct ggml_tensor *state, bool in_place)
+{
+    struct ggml_tensor *out = ggml_gated_delta_net(c, q, k, v, gate, beta, state, 1);
+    out->op_params[1] = in_place;
+    return out;
+}
+
+static void net_open(net *n, const net_shape *s)
+{
+    struct ggml_context *c = n->context = context_new();
+    n->q = tensor(c, s->size, s->n_key_heads, s->n_tokens, s->n_seqs, -0.2f, 0.4f);
+    n->k = tensor(c, s->size, s->n_key_heads, s->n_tokens, s->n_seqs, -0.2f, 0.4f);
+    n->v = tensor(c, s->size, s->n_heads, s->n_tokens, s->n_seqs, -1, 2);
+    n->gate = tensor(c, 1, s->n_heads, s->n_tokens, s->n_seqs, -2, 2);
+    n->beta = tensor(c, 1, s->n_heads, s->n_tokens, s->n_seqs, 0, 1);
+    n->state = tensor(c, s->size, s->size, s->n_heads, s->n_seqs, -0.2f, 0.4f);
+    n->out = operation(c, n->q, n->k, n->v, n->gate, n->beta, n->state, s->in_place);
+}
+
+/* One row of a head's state through all tokens, and what it gives to each. */
+static void row_of(const net *n, const net_shape *s, int seq, int head, int row, double *state, double *out)
+{
+    const int shared = head % s->n_key_heads;
+    for (int t = 0; t < s->n_tokens; t++) {
+        const float *q = row_at(n->q, shared, t, seq), *k = row_at(n->k, shared, t, seq);
+        const double decay = exp(*row_at(n->gate, head, t, seq));
+        double by_key = 0, by_query = 0;
+        for (int i = 0; i < s->size; i++) {
+            by_key += decay * state[i] * k[i];
+        }
+        const double change = (row_at(n->v, head, t, seq)[row] - by_key) * *row_at(n->beta, head, t, seq);
+        for (int i = 0; i < s->size; i++) {
+            state[i] = decay * state[i] + change * k[i];
+            by_query += state[i] * q[i];
+        }
+        out[t] = by_query / sqrt(s->size);
+    }
+}
+
+static double net_difference(const net *n, const net_shape *s, const float *before)
+{
+    const float *found = n->out->data, *behind = found + (int64_t)s->n_seqs * s->n_tokens * s->n_heads * s->size;
+    const float *after = s->in_place ? n->state->data : behind;
+    double worst = 0, state[256], out[64];
+    for (int seq = 0; seq < s->n_seqs; seq++) {
+        for (int row = 0; row < s->n_heads * s->size; row++) {
+            const int head = row / s->size;
+            const int64_t at = ((int64_t)seq * s->n_heads * s->size + row) * s->size;
+            for (int i = 0; i < s->size; i++) {
+                state[i] = before[at + i];
+            }
+            row_of(n, s, seq, head, row % s->size, state, out);
+            for (int i = 0; i < s->size; i++) {
+                worst = worse(worst, state[i], after[at + i]);
+            }
+            for (int t = 0; t < s->n_tokens; t++) {
+                worst = worse(worst, out[t], found[((int64_t)seq * s->n_tokens + t) * s->n_heads * s->size + row]);
+            }
+        }
+    }
+    return worst;
+}
+
+static void *copy_of(const void *bytes, size_t n_bytes)
+{
+    void *copy = malloc(n_bytes);
+    memcpy(copy, bytes, n_bytes);
+    return copy;
+}
+
+static void test_delta_nets_by_the_definition(void)
+{
+    for (size_t i = 0; i < sizeof NETS / sizeof *NETS; i++) {
+        net n;
+        net_open(&n, &NETS[i]);
+        float *before = copy_of(n.state->data, ggml_nbytes(n.state));
+        compute(n.context, n.out, 2);
+        const double diff = net_difference(&n, &NETS[i], before);
+        free(before);
+        ggml_free(n.context);
+        if (!(diff <= DIFF_MAX)) {
+            printf("delta net %zu differs by %g\n", i, diff);
+        }
+        CHECK(diff <= DIFF_MAX);
+    }
+}
+
+/* What is told from what ought to be: another value at any token, in any row of the state. */
+static void test_each_value_of_a_delta_net_counts(void)
+{
+    const net_shape s = {128, 4, 2, 20, 1, false};
+    net n;
+    net_open(&n, &s);
+    float *before = copy_of(n.state->data, ggml_nbytes(n.state));
+    compute(n.context, n.out, 2);
+    CHECK(net_difference(&n, &s, before) <= DIFF_MAX);
+    float *const places[] = {(float *)n.v->data + 5, (float *)n.v->data + 19 * 512 + 511, before + 128 * 128 - 1,
+                             (float *)n.gate->data + 16 * 4 + 3, (float *)n.beta->data + 1};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        const float was = *places[i];
+        *places[i] = was + 0.25f;
+        CHECK(net_difference(&n, &s, before) > 10 * DIFF_MAX);
+        *places[i] = was;
+    }
+    free(before);
+    ggml_free(n.context);
+}
+
+static void test_delta_nets_have_the_same_bits_with_any_number_of_threads(void)
+{
+    for (size_t i = 0; i < sizeof NETS / sizeof *NETS; i++) {
+        net n;
+        net_open(&n, &NETS[i]);
+        const size_t n_out = ggml_nbytes(n.out), n_state = ggml_nbytes(n.state);
+        void *before = copy_of(n.state->data, n_state), *out = NULL, *after = NULL;
+        for (int n_threads = 1; n_threads <= N_THREADS_MOST; n_threads++) {
+            memcpy(n.state->data, before, n_state);
+            compute(n.context, n.out, n_threads);
+            if (n_threads == 1) {
+                out = copy_of(n.out->data, n_out);
+                after = copy_of(n.state->data, n_state);
+            }
+            /* the place for a state behind the output is not written where it is changed in place */
+            const size_t n_compared = NETS[i].in_place ? n_out - n_state : n_out;
+            CHECK(memcmp(out, n.out->data, n_compared) == 0 && memcmp(after, n.state->data, n_state) == 0);
+        }
+        free(before);
+        free(out);
+        free(after);
+        ggml_free(n.context);
+    }
+}
+
+static struct ggml_tensor *tokens_of(struct ggml_context *c, struct ggml_tensor *t, int first, int n)
+{
+    return ggml_view_4d(c, t, t->ne[0], t->ne[1], n, 1, t->nb[1], t->nb[2], (size_t)n * t->nb[2],
+                        (size_t)first * t->nb[2]);
+}
+
+/* However many tokens are consumed at once. */
+static void test_delta_nets_have_the_same_bits_in_steps_of_any_size(void)
+{
+    const net_shape s = {128, 4, 2, 50, 1, true};
+    const int steps[] = {1, 3, 16, 20, 10};
+    net n;
+    net_open(&n, &s);
+    const size_t n_out = ggml_nbytes(n.out), n_state = ggml_nbytes(n.state), n_token = 4 * 128 * sizeof(float);
+    void *before = copy_of(n.state->data, n_state);
+    compute(n.context, n.out, 1);
+    char *out = copy_of(n.out->data, n_out);
+    void *after = copy_of(n.state->data, n_state);
+    memcpy(n.state->data, before, n_state);
+    for (int i = 0, first = 0; i < 5; first += steps[i++]) {
+        struct ggml_context *c = n.context;
+        struct ggml_tensor *some =
+            operation(c, tokens_of(c, n.q, first, steps[i]), tokens_of(c, n.k, first, steps[i]),
+                      tokens_of(c, n.v, first, steps[i]), tokens_of(c, n.gate, first, steps[i]),
+                      tokens_of(c, n.beta, first, steps[i]), n.state, true);
+        compute(c, some, 2);
+        CHECK(memcmp(out + (size_t)first * n_token, some->data, (size_t)steps[i] * n_token) == 0);
+    }
+    CHECK(memcmp(after, n.state->data, n_state) == 0);
+    free(before);
+    free(out);
+    free(after);
+    ggml_free(n.context);
+}
+
+/* ---- convolutions ------------------------------------------------------------------------------------------------ */
+
+typedef struct convolution_shape {
+    int width, n_channels, n_tokens, n_seqs;
+} convolution_shape;
+
+static const convolution_shape CONVOLUTIONS[] = {
+    {4, 256, 1, 1}, {4, 256, 1, 3}, {4, 96, 50, 1},  {4, 144, 16, 2},
+    {3, 64, 17, 3}, {2, 16, 5, 1},  {4, 6144, 33, 1},
+    /* what the kernels leave to those before them, in one or in both steps */
+    {4, 100, 20, 2}, {9, 64, 12, 1},
+};
+
+typedef struct convolution {
+    struct ggml_context *context;
+    struct ggml_tensor *former, *these, *kernel, *inputs, *out;
+} convolution;
+
+static void convolution_open(convolution *n, const convolution_shape *s)
+{
+    struct ggml_context *c = n->context = context_new();
+    n->former = tensor(c, s->width - 1, s->n_channels, s->n_seqs, 1, -1, 2);
+    n->these = tensor(c, s->n_channels, s->n_tokens, s->n_seqs, 1, -1, 2);
+    n->kernel = tensor(c, s->width, s->n_channels, 1, 1, -0.5f, 1);
+    n->inputs = ggml_concat(c, n->former, ggml_transpose(c, n->these), 0);
+    n->out = ggml_ssm_conv(c, n->inputs, n->kernel);
+}
+
+/* Of a sequence's channel, counted from the first former one. */
+static float input_of(const convolution *n, const convolution_shape *s, int seq, int channel, int at)
+{
+    return at < s->width - 1 ? row_at(n->former, channel, seq, 0)[at]
+                             : row_at(n->these, at - (s->width - 1), seq, 0)[channel];
+}
+
+static double convolution_difference(const convolution *n, const convolution_shape *s)
+{
+    double worst = 0;
+    for (int seq = 0; seq < s->n_seqs; seq++) {
+        for (int channel = 0; channel < s->n_channels; channel++) {
+            const float *kernel = row_at(n->kernel, channel, 0, 0);
+            for (int t = 0; t < s->n_tokens; t++) {
+                double sum = 0;
+                for (int i = 0; i < s->width; i++) {
+                    sum += (double)input_of(n, s, seq, channel, t + i) * kernel[i];
+                }
+                worst = worse(worst, sum, row_at(n->out, t, seq, 0)[channel]);
+            }
+        }
+    }
+    return worst;
+}
+
+static void test_convolutions_by_the_definition(void)
+{
+    for (size_t i = 0; i < sizeof CONVOLUTIONS / sizeof *CONVOLUTIONS; i++) {
+        const convolution_shape *s = &CONVOLUTIONS[i];
+        convolution n;
+        convolution_open(&n, s);
+        compute(n.context, n.out, 2);
+        for (int seq = 0; seq < s->n_seqs; seq++) {
+            for (int channel = 0; channel < s->n_channels; channel++) {
+                const float *inputs = row_at(n.inputs, channel, seq, 0);
+                for (int at = 0; at < s->n_tokens + s->width - 1; at++) {
+                    CHECK(inputs[at] == input_of(&n, s, seq, channel, at));
+                }
+            }
+        }
+        const double diff = convolution_difference(&n, s);
+        if (!(diff <= DIFF_MAX)) {
+            printf("convolution %zu differs by %g\n", i, diff);
+        }
+        CHECK(diff <= DIFF_MAX);
+        ((float *)n.these->data)[ggml_nelements(n.these) - 1] += 0.25f;
+        ((float *)n.kernel->data)[ggml_nelements(n.kernel) - 1] = 1;
+        CHECK(convolution_difference(&n, s) > 10 * DIFF_MAX);
+        ggml_free(n.context);
+    }
+}
+
+static void test_convolutions_have_the_same_bits_with_any_number_of_threads(void)
+{
+    for (size_t i = 0; i < sizeof CONVOLUTIONS / sizeof *CONVOLUTIONS; i++) {
+        convolution n;
+        convolution_open(&n, &CONVOLUTIONS[i]);
+        compute(n.context, n.out, 1);
+        void *first = copy_of(n.out->data, ggml_nbytes(n.out));
+        for (int n_threads = 2; n_threads <= N_THREADS_MOST; n_threads++) {
+            compute(n.context, n.out, n_threads);
+            CHECK(memcmp(first, n.out->data, ggml_nbytes(n.out)) == 0);
+        }
+        free(first);
+        ggml_free(n.context);
+    }
+}
+
+/* However many tokens are consumed at once: a token's result is that of its inputs. */
+static void test_convolutions_have_the_same_bits_in_steps_of_any_size(void)
+{
+    const convolution_shape whole = {4, 96, 40, 1};
+    convolution n;
+    convolution_open(&n, &whole);
+    compute(n.context, n.out, 1);
+    for (int first = 0; first < whole.n_tokens; first += 1 + first) {
+        const convolution_shape s = {4, 96, whole.n_tokens - first, 1};
+        convolution some;
+        convolution_open(&some, &s);
+        for (int channel = 0; channel < s.n_channels; channel++) {
+            memcpy((float *)some.former->data + 3 * channel, row_at(n.inputs, channel, 0, 0) + first,
+                   3 * sizeof(float));
+        }
+        memcpy(some.these->data, row_at(n.these, first, 0, 0), ggml_nbytes(some.these));
+        memcpy(some.kernel->data, n.kernel->data, ggml_nbytes(n.kernel));
+        compute(some.context, some.out, 2);
+        CHECK(memcmp(row_at(n.out, first, 0, 0), some.out->data, ggml_nbytes(some.out)) == 0);
+        ggml_free(some.context);
+    }
+    ggml_free(n.context);
+}
+
+int main(void)
+{
+    ggml_backend_load_all();
+    processor = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
+    RUN(test_delta_nets_by_the_definition);
+    RUN(test_each_value_of_a_delta_net_counts);
+    RUN(test_delta_nets_have_the_same_bits_with_any_number_of_threads);
+    RUN(test_delta_nets_have_the_same_bits_in_steps_of_any_size);
+    RUN(test_convolutions_by_the_definition);
+    RUN(test_convolutions_have_the_same_bits_with_any_number_of_threads);
+    RUN(test_convolutions_have_the_same_bits_in_steps_of_any_size);
+    ggml_backend_free(processor);
+    return CHECK_RESULT();
+}
