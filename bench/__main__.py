@@ -25,6 +25,7 @@ NAMES = (
     "busy",
     "day",
     "residents",
+    "agent",
     "park",
     "picking",
     "forms",

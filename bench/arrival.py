@@ -57,6 +57,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 QUANTITIES = {
     "step of the streams": "ms",
     "longest gap": "ms",
+    "longest gap beside two": "ms",
     "newcomer alone": "ms",
     "newcomer beside the streams": "ms",
     "later of two newcomers": "ms",
@@ -70,16 +71,21 @@ def _turn(server: Server, seed: str, n_prompt: int, n_tokens_max: int, found: di
     n_tokens = [min(n_tokens_max, int(ARRIVES_AFTER_STEPS + SLOWED * n * alone / step)) for n in (1, 2)]
     one = _beside(server, f"{seed} one", n_prompt, n_tokens[0], [arrives_ms])
     two = _beside(server, f"{seed} two", n_prompt, n_tokens[1], [arrives_ms, arrives_ms])
-    longest = [max(gaps_from(stream, arrives_ms), default=0.0) for stream in one.streams[:STREAMS]]
     values = (
         step,
-        statistics.median(longest),
+        _longest_gap(one, arrives_ms),
+        _longest_gap(two, arrives_ms),
         alone,
         one.streams[STREAMS].first_ms,
         max(stream.first_ms for stream in two.streams[STREAMS:]),
     )
     for name, value in zip(QUANTITIES, values, strict=True):
         found.setdefault(name, []).append(value)
+
+
+def _longest_gap(run: Run, from_ms: float) -> float:
+    """Of the median stream, in ms."""
+    return statistics.median(max(gaps_from(stream, from_ms), default=0.0) for stream in run.streams[:STREAMS])
 
 
 def gaps_from(stream: streams.Stream, from_ms: float) -> list[float]:

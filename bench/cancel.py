@@ -44,16 +44,13 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
     for case, by_side in waited.items():
         report.compare(case, "first chunk of the next", "ms", by_side)
         if CASES[case] is not None:
+            report.add(_figure(case, "first chunk, ours", by_side[OURS], WAITS_MS_AT_MOST))
             added = [a - b for a, b in zip(by_side[OURS], waited["nothing before it"][OURS], strict=True)]
-            report.add(
-                Figure(
-                    case=case,
-                    quantity="more than with nothing before",
-                    unit="ms",
-                    values=added,
-                    at_most=WAITS_MS_AT_MOST,
-                )
-            )
+            report.add(_figure(case, "more than with nothing before", added, None))
+
+
+def _figure(case: str, quantity: str, values: list[float], at_most: float | None) -> Figure:
+    return Figure(case=case, quantity=quantity, unit="ms", values=values, at_most=at_most)
 
 
 def _waited(server: Server, seed: str, n_prompt: int | None, options: argparse.Namespace) -> float:

@@ -10,16 +10,23 @@ from pathlib import Path
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
+# Instructions that decide which kernels there are: the best of each line that a processor has.
+_INSTRUCTIONS = (("amx_int8", "AMX"), ("avx512_vnni", "AVX-512 VNNI"), ("avx512f", "AVX-512"), ("avx2", "AVX2"))
+
+
 def describe() -> str:
-    model = next(
-        (
-            line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
-            if "model name" in line
-        ),
-        "unknown processor",
-    )
-    return f"{model}, {len(os.sched_getaffinity(0))} processors"
+    """Several makes share one name: "AMD EPYC (family 25, model 17; AVX-512 VNNI), 2 processors"."""
+    return f"{processor(Path('/proc/cpuinfo').read_text())}, {len(os.sched_getaffinity(0))} processors"
+
+
+def processor(cpuinfo: str) -> str:
+    first = cpuinfo.strip().split("\n\n")[0]
+    facts = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
+    make = [f"family {facts['cpu family']}, model {facts['model']}"] if "cpu family" in facts else []
+    flags = facts.get("flags", "").split()
+    best = [name for flag, name in _INSTRUCTIONS if flag in flags][:1]
+    told = "; ".join(make + best)
+    return facts.get("model name", "unknown processor") + (f" ({told})" if told else "")
 
 
 def thread_cpu_s(pid: int, tid: int) -> float:
@@ -85,10 +92,19 @@ def _is_ours(pid: int, processes: dict[int, tuple[str, float, int]]) -> bool:
 
 
 def today() -> str:
-    """The day and what was measured: "2026-01-31, commit 0123abc"."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
-    return time.strftime("%Y-%m-%d", time.gmtime()) + (f", commit {commit}" if commit else "")
+    """The day and what was measured: "2026-01-31, commit 0123abc", and whether the sources had changes."""
+    commit = _git("rev-parse", "--short", "HEAD")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", *(f":!/{path}" for path in _NO_SOURCES))
+    of_commit = f", commit {commit}{' and changes' if changed else ''}" if commit else ""
+    return time.strftime("%Y-%m-%d", time.gmtime()) + of_commit
+
+
+_NO_SOURCES = ("docs", "bench/results", "README.md", "CHANGELOG.md", "ARCHITECTURE.md")
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", "-C", str(Path(__file__).parent), *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def process_cpu_s(pid: int) -> float:

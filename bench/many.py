@@ -1,7 +1,8 @@
 """Many streams at once: on fresh seats, on every other of the warm sessions, and after streams that came and went.
 
 Total and per-stream tokens per second of decode after a prompt of 64 tokens, gaps between tokens, and the first token
-of the last stream.
+of the last stream. The total counts from the first text of any stream. Every server has a turn before those that count.
+Streams on every other seat are compared with streams on neighbouring ones, in sessions that are as warm.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .streams import Request, Run, body, prompt_of
 
 MODELS = ("bench-dense", "bench-hybrid", "bench-small")
 PROMPT_TOKENS, N_CTX = 64, 1024
-STAGGERED, BESIDE = "staggered", "fresh beside staggered"
+STAGGERED, BESIDE = "staggered", "neighbours beside staggered"
 KINDS = ("fresh", "traffic", "after traffic", STAGGERED)
 TRAFFIC_REQUESTS, TRAFFIC_REQUESTS_SHORT = 144, 16
 """Of all users together, where there are four or more: about two minutes of four or eight."""
@@ -57,37 +58,42 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 def _measure(report: Report, model: str, n: int, measured: dict[str, Runs], options: argparse.Namespace) -> None:
     with both(options, model, places=n, n_ctx=N_CTX) as servers:
+        for server in servers.values():
+            fresh(server, n, options.tokens, "before")
         for kind, runs in measured.items():
             turns = 1 if kind == "traffic" else _turns(options)
             for turn in range(turns):
                 report.progress(f"{n} streams, {kind}, {turn + 1} of {turns}")
                 for side, server in alternating(servers, turn):
-                    runs.setdefault(side, []).append(_run(kind, server, n, turn, options))
+                    runs.setdefault(side, []).append(_run(kind, server, n, f"{turn}", options))
 
 
 def _measure_staggered(
     report: Report, model: str, n: int, runs: Runs, beside: Runs, options: argparse.Namespace
 ) -> None:
-    """After each turn of ours one on fresh seats, of a daemon of its own: what is compared is of the same minute."""
-    with both(options, model, places=2 * n, n_ctx=N_CTX) as servers, ours(model, places=n, n_ctx=N_CTX) as unused:
+    """Beside each turn of ours one on neighbouring seats, of a daemon of its own: both are of the same minute."""
+    with both(options, model, places=2 * n, n_ctx=N_CTX) as servers, ours(model, places=n, n_ctx=N_CTX) as other:
+        for server in (*servers.values(), other):
+            warm(server, n, 1, options.tokens, "before")
         for turn in range(_turns(options)):
             report.progress(f"{n} streams, {STAGGERED}, {turn + 1} of {_turns(options)}")
             for side, server in alternating(servers, turn):
-                runs.setdefault(side, []).append(_run(STAGGERED, server, n, turn, options))
-                if side == OURS:
-                    beside.setdefault(OURS, []).append(_run(BESIDE, unused, n, turn, options))
+                pair = [(runs, STAGGERED, server)] + ([(beside, BESIDE, other)] if side == OURS else [])
+                for made, kind, asked in pair if turn % 2 == 0 else pair[::-1]:
+                    made.setdefault(side, []).append(_run(kind, asked, n, f"{turn}", options))
 
 
 def _turns(options: argparse.Namespace) -> int:
     return int(options.repeats or (2 if options.short else 5))
 
 
-def _run(kind: str, server: Server, n: int, turn: int, options: argparse.Namespace) -> Run:
+def _run(kind: str, server: Server, n: int, turn: str, options: argparse.Namespace) -> Run:
     if kind == "traffic":
         n_requests = TRAFFIC_REQUESTS_SHORT if options.short else TRAFFIC_REQUESTS
         return streams.send(server.port, traffic(n, options.traffic or max(1, n_requests // max(n, 4))))
-    run = staggered if kind == STAGGERED else fresh
-    return run(server, n, options.tokens, f"{kind} {turn}")
+    if kind in (STAGGERED, BESIDE):
+        return warm(server, n, 2 if kind == STAGGERED else 1, options.tokens, f"{kind} {turn}")
+    return fresh(server, n, options.tokens, f"{kind} {turn}")
 
 
 def fresh(server: Server, n: int, n_tokens: int, seed: str) -> Run:
@@ -96,14 +102,14 @@ def fresh(server: Server, n: int, n_tokens: int, seed: str) -> Run:
     return streams.complete(server.port, [body(prompt_of(PROMPT_TOKENS, name), n_tokens, name) for name in names])
 
 
-def staggered(server: Server, n: int, n_tokens: int, seed: str) -> Run:
-    """Every other of twice as many warm sessions goes on, with as many tokens before it as fresh ones have."""
-    names = [f"{seed} {number}" for number in range(2 * n)]
+def warm(server: Server, n: int, every: int, n_tokens: int, seed: str) -> Run:
+    """Every so manieth of the warm sessions goes on, with as many tokens before it as fresh ones have."""
+    names = [f"{seed} {number}" for number in range(every * n)]
     prompts = {name: prompt_of(PROMPT_TOKENS, name) for name in names}
     for name in names:
         streams.complete(server.port, [body(prompts[name][: PROMPT_TOKENS // 2], 1, name, cache_prompt=True)])
     return streams.complete(
-        server.port, [body(prompts[name], n_tokens, name, cache_prompt=True) for name in names[::2]]
+        server.port, [body(prompts[name], n_tokens, name, cache_prompt=True) for name in names[::every]]
     )
 
 
@@ -119,7 +125,7 @@ def traffic(n_users: int, n_requests: int) -> list[Request]:
 
 
 def _rate(kind: str, run: Run, n: int, options: argparse.Namespace) -> float:
-    """Tokens per second of all streams together: of decode alone, or with the prompts where streams come and go."""
+    """Tokens per second of all streams together, from the first text on; with the prompts where streams come and go."""
     if kind == "traffic":
         n_tokens: int = sum(request.body["max_tokens"] for request in traffic(n, len(run.streams) // n))
         return n_tokens / run.whole_s
@@ -143,8 +149,9 @@ def _add(report: Report, n: int, options: argparse.Namespace, measured: dict[str
         report.compare(case, "first token of the last", "ms", last, at_most=1.0 if kind == "fresh" else None)
         fresh_kind = REFERENCES.get(kind)
         if fresh_kind in totals:
-            against = {OURS: totals[kind][OURS], "fresh seats": totals[fresh_kind][OURS]}
-            report.add_ratio(case, "total", against, against="fresh seats", at_least=SAME_AS_FRESH)
+            name = "fresh seats" if fresh_kind == "fresh" else "neighbouring seats"
+            against = {OURS: totals[kind][OURS], name: totals[fresh_kind][OURS]}
+            report.add_ratio(case, "total", against, against=name, at_least=SAME_AS_FRESH)
 
 
 def _of_each(runs: Runs, n_tokens: int) -> dict[str, list[float]]:

@@ -35,7 +35,8 @@ def write(results: Path) -> None:
     kept = [read(path) for path in sorted(results.glob("*.csv"))]
     for one in kept:
         pictures.draw(one.rows, one.name, results / f"{one.name}.png")
-    PAGE.write_text(with_figures(PAGE.read_text(), "\n".join(section(one) for one in kept)))
+    sections = [overview(kept), *(section(one) for one in kept)]
+    PAGE.write_text(with_figures(PAGE.read_text(), "\n".join(sections)))
 
 
 def with_figures(page: str, text: str) -> str:
@@ -44,11 +45,33 @@ def with_figures(page: str, text: str) -> str:
     return f"{before}{BEGIN}\n{text}\n{END}{after}"
 
 
+def title(kept: Kept) -> str:
+    """ "single, bench-dense, deep": what, of which model, and the label."""
+    bench, model = kept.rows[0]["bench"], Path(kept.rows[0]["model"]).name
+    label = kept.name.removeprefix(f"{bench}-{model.split(',')[0].removesuffix('.gguf').replace(':', '-')}").strip("-")
+    return ", ".join(filter(None, (bench, model, label)))
+
+
+def anchor(heading: str) -> str:
+    """Of a heading's link."""
+    return "".join(letter for letter in heading.lower().replace(" ", "-") if letter.isalnum() or letter in "-_")
+
+
+def overview(kept: list[Kept]) -> str:
+    lines = ["### All tables", "", _line(["table", "targets met", "measured"]), _line(["---"] * 3)]
+    for one in kept:
+        verdicts = [row["met"] for row in one.rows if row["met"]]
+        met = f"{verdicts.count('yes')} of {len(verdicts)}" if verdicts else ""
+        machine, _, day, _ = one.notes
+        lines.append(_line([f"[{title(one)}](#{anchor(title(one))})", met, f"{day}, {machine}"]))
+    return "\n".join([*lines, ""])
+
+
 def section(kept: Kept) -> str:
     machine, others, day, command = kept.notes
     missed = [row for row in kept.rows if row["met"] == "no"]
     lines = [
-        f"### {kept.rows[0]['bench']}, {Path(kept.rows[0]['model']).name}",
+        f"### {title(kept)}",
         "",
         f"`{command}`, {day}, {machine}; {others}.",
         "",

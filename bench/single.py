@@ -1,6 +1,7 @@
 """One stream: first token, prefill and decode after short and long prompts, against llama-server and llama-bench.
 
-Decode is measured after the prompt, at its depth. llama-bench is the same engine without a server.
+Decode is measured after the prompt, at its depth. llama-bench is the same engine without a server. What our server adds
+to the engine that it has is the share of a request's time in which no step of the model runs.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import argparse
 
 from . import models, peer, streams
 from .daemon import Server
-from .report import Report
+from .report import OURS, Figure, Report
 from .sides import alternating, both
 
 MODELS = ("bench-dense", "bench-hybrid", "bench-small")
@@ -42,6 +43,7 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
     prefill: dict[int, Rates] = {n: {} for n in prompts}
     decode: dict[int, Rates] = {n: {} for n in prompts}
     first: dict[int, Rates] = {n: {} for n in prompts}
+    beside: dict[int, list[float]] = {n: [] for n in prompts}
     with both(options, model, n_ctx=max(prompts) + options.tokens + 64) as servers:
         for server in servers.values():
             _stream(server, 64, 8, "warm")
@@ -49,7 +51,10 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
             for n in prompts:
                 report.progress(f"{turn + 1} of {repeats}: {n} tokens")
                 for side, server in alternating(servers, turn):
+                    steps_s = _steps_s(server, side)
                     stream = _stream(server, n, options.tokens, f"{turn} {n}")
+                    if side == OURS:
+                        beside[n].append(100 * (1 - (_steps_s(server, side) - steps_s) / (stream.last_us / 1e6)))
                     report.progress(
                         f"  {side}: {stream.first_ms:.0f} ms, {stream.decode_rate(options.tokens):.1f} tokens/s"
                     )
@@ -64,6 +69,11 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
         report.compare(case, "prefill", "tokens/s", prefill[n], at_least=1.0 if n >= 520 else None)
         report.compare(case, "decode", "tokens/s", decode[n], at_least=DECODE_AT_LEAST.get(n, 1.0))
         report.add_ratio(case, "decode", decode[n], against=ENGINE, at_least=ENGINE_AT_LEAST)
+        report.add(Figure(case=case, quantity="beside the model's steps", unit="% of the time", values=beside[n]))
+
+
+def _steps_s(server: Server, side: str) -> float:
+    return server.metric("llmd_step_seconds_total") if side == OURS else 0.0
 
 
 def _stream(server: Server, n_prompt: int, n_tokens: int, seed: str) -> streams.Stream:

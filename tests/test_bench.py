@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import day, pages, peer, pictures, streams
+from bench import day, machine, pages, peer, pictures, streams
 from bench.__main__ import NAMES, parser, scenario, usage
 from bench.arrival import gaps_from
 from bench.daemon import clean_environment
@@ -57,6 +57,23 @@ def test_what_llama_bench_says_is_read() -> None:
         peer.EngineRate(520, 0, 0, (160.5, 161.0)),
         peer.EngineRate(0, 32, 520, (16.3,)),
     ]
+
+
+# --- the machine -----------------------------------------------------------------------------------------------------
+
+
+def test_processors_of_one_name_are_told_apart() -> None:
+    def cpuinfo(model: int, flags: str) -> str:
+        named = "vendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC\ncpu family\t: 25\n"
+        one = f"{named}model\t\t: {model}\nflags\t: {flags}\n"
+        return f"{one}\n{one}"
+
+    assert machine.processor(cpuinfo(17, "avx2 avx512f avx512_vnni")) == (
+        "AMD EPYC (family 25, model 17; AVX-512 VNNI)"
+    )
+    assert machine.processor(cpuinfo(1, "avx avx2")) == "AMD EPYC (family 25, model 1; AVX2)"
+    assert machine.processor("processor\t: 0\nFeatures\t: asimd\n") == "unknown processor"
+    assert machine.describe().endswith(" processors")
 
 
 # --- statistics ------------------------------------------------------------------------------------------------------
@@ -196,12 +213,21 @@ def test_a_label_keeps_beside_what_was_kept(kept: pages.Kept, tmp_path: Path) ->
 
 def test_what_is_kept_becomes_a_section(kept: pages.Kept) -> None:
     text = pages.section(kept)
+    assert text.startswith("### single, bench-small\n")
     assert "| case |  | llmd | llama-server |" in text
     assert "| 64 tokens | decode, tokens/s | 8.5 (8–9) | 10 (10–10) |" in text
     assert "| 64 tokens | decode / llama-server's | 0.85 (0.8–0.9) | >= 1 | no |" in text
     assert "Missed: 64 tokens, decode / llama-server's: 0.85." in text
     assert "`./build.sh bench single`" in text
     assert "(../bench/results/single-bench-small.png)" in text
+
+
+def test_all_that_is_kept_is_listed(kept: pages.Kept) -> None:
+    labelled = pages.Kept("single-bench-small-zen-4", kept.notes, kept.rows)
+    text = pages.overview([kept, labelled])
+    assert "| [single, bench-small](#single-bench-small) | 0 of 1 | " in text
+    assert "| [single, bench-small, zen-4](#single-bench-small-zen-4) | 0 of 1 | " in text
+    assert pages.section(labelled).startswith("### single, bench-small, zen-4\n")
 
 
 def test_a_picture_shows_what_is_compared(kept: pages.Kept) -> None:

@@ -100,9 +100,9 @@ TINY_ENCODERS: dict[str, Encoder] = {
 """They only embed; their tokenizer is the word pieces of vocabularies.py."""
 
 
-def long(plan: Plan) -> Plan:
+def long(plan: Plan, n_tokens: int = BENCH_CONTEXT_LENGTH) -> Plan:
     """As models of that size are trained: a server's defaults follow it."""
-    return replace(plan, metadata={**plan.metadata, "context_length": BENCH_CONTEXT_LENGTH})
+    return replace(plan, metadata={**plan.metadata, "context_length": n_tokens})
 
 
 BENCH: tuple[Recipe, ...] = (
@@ -110,6 +110,13 @@ BENCH: tuple[Recipe, ...] = (
         "bench-small",
         "qwen3 of 28 million parameters, Q8_0",
         lambda t: long(dense.plan(BENCH_SMALL, "bench-small", t)),
+        quantized=True,
+        n_vocab=8192,
+    ),
+    Recipe(
+        "bench-long",
+        "bench-small, trained for 131,072 tokens",
+        lambda t: long(dense.plan(BENCH_SMALL, "bench-small", t), 131_072),
         quantized=True,
         n_vocab=8192,
     ),

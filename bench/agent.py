@@ -1,0 +1,91 @@
+"""An agent's long prompt beside small chats, all at the defaults: how long each waits, and how much memory it takes.
+
+The chats have their first turns, then the agent's prompt comes, and while it is read each of them has its next turn.
+After it the agent goes on, and each chat once more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from typing import Any
+
+from . import streams
+from .daemon import Server
+from .machine import resident_mb
+from .report import Report
+from .sides import alternating, both
+from .streams import Request, Stream, body, prompt_of
+
+MODELS = ("bench-long",)
+CHATS, CHAT_TOKENS, TURN_TOKENS = 10, 300, 16
+AGENT, AGENT_TURN_TOKENS = "agent", 50
+BEGINS_MS, EVERY_MS = 500, 1000
+"""After the agent's prompt the first chat's turn comes, and the next ones."""
+
+QUANTITIES = {
+    "agent's prompt, first token": "ms",
+    "chats meanwhile, first token, median": "ms",
+    "chats meanwhile, first token, longest": "ms",
+    "agent's next turn, first token": "ms",
+    "chats afterwards, first token, median": "ms",
+    "resident memory": "MB",
+}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--prompt", type=int, default=0, metavar="N", help="tokens of the agent's prompt")
+
+
+def about(options: argparse.Namespace) -> str:
+    return f"{CHATS} chats of {CHAT_TOKENS} tokens, then an agent's {_prompt(options)}"
+
+
+def _prompt(options: argparse.Namespace) -> int:
+    return int(options.prompt or (6000 if options.short else 60_000))
+
+
+def measure(report: Report, model: str, options: argparse.Namespace) -> None:
+    found: dict[str, dict[str, list[float]]] = {name: {} for name in QUANTITIES}
+    with both(options, model) as servers:
+        for turn in range(options.repeats or 1):
+            for side, server in alternating(servers, turn):
+                report.progress(f"{turn + 1}: {side}")
+                for name, value in zip(QUANTITIES, _turn(server, f"{turn}", _prompt(options)), strict=True):
+                    found[name].setdefault(side, []).append(value)
+    for name, unit in QUANTITIES.items():
+        report.compare(f"{_prompt(options)} tokens beside {CHATS} chats", name, unit, found[name])
+
+
+def _turn(server: Server, seed: str, n_prompt: int) -> tuple[float, ...]:
+    names = [f"{seed} chat {number}" for number in range(CHATS)]
+    for name in names:
+        streams.complete(server.port, [_chat(name, 0)])
+    agent = prompt_of(n_prompt, f"{seed} {AGENT}")
+    meanwhile = [
+        Request(body(agent, 1, f"{seed} {AGENT}", cache_prompt=True), 0),
+        *(Request(_chat(name, 1), 1 + at, pause_ms=BEGINS_MS + at * EVERY_MS) for at, name in enumerate(names)),
+    ]
+    first, *chats = streams.send(server.port, meanwhile).streams
+    longer = agent + prompt_of(AGENT_TURN_TOKENS, f"{seed} {AGENT} goes on")
+    second = streams.complete(server.port, [body(longer, 1, f"{seed} {AGENT}", cache_prompt=True)]).streams[0]
+    after = [streams.complete(server.port, [_chat(name, 2)]).streams[0] for name in names]
+    return (
+        first.first_ms,
+        statistics.median(_firsts(chats)),
+        max(_firsts(chats)),
+        second.first_ms,
+        statistics.median(_firsts(after)),
+        resident_mb(server.pid),
+    )
+
+
+def _firsts(made: list[Stream]) -> list[float]:
+    return [stream.first_ms for stream in made]
+
+
+def _chat(name: str, turn: int) -> dict[str, Any]:
+    prompt = prompt_of(CHAT_TOKENS, name)
+    for later in range(turn):
+        prompt = prompt + prompt_of(TURN_TOKENS, f"{name} {later}")
+    return body(prompt, 1, name, cache_prompt=True)
