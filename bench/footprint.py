@@ -1,6 +1,7 @@
 """What it costs to be there: start to ready, idle memory and processor, memory of sessions, and what is given back.
 
-"beyond the weights" is the resident memory less the size of the model's file. A daemon starts for each turn.
+"beyond the weights" is the resident memory less the size of the model's file. The memory of a session is that of those
+behind the first, with which a server may take what it keeps for all. A daemon starts for each turn.
 """
 
 from __future__ import annotations
@@ -72,15 +73,16 @@ QUANTITIES = {
 def _of_one(server: Server, side: str, weights_mb: float, n_parked: int, is_short: bool) -> dict[str, float]:
     found = {"ready after": server.ready_s}
     time.sleep(SETTLES_S)
-    idle_mb = resident_mb(server.pid) - weights_mb
-    found["memory beyond the weights"] = idle_mb
+    found["memory beyond the weights"] = resident_mb(server.pid) - weights_mb
     before_s, seconds = process_cpu_s(server.pid), 5 if is_short else 30
     time.sleep(seconds)
     found["processor"] = (process_cpu_s(server.pid) - before_s) / seconds
+    after_mb = []
     for number in range(SESSIONS):
         _say(server, f"session {number}", SESSION_TOKENS)
-    with_sessions_mb = resident_mb(server.pid) - weights_mb
-    found["memory of a session"] = (with_sessions_mb - idle_mb) / SESSIONS
+        after_mb.append(resident_mb(server.pid) - weights_mb)
+    with_first_mb, with_sessions_mb = after_mb[0], after_mb[-1]
+    found["memory of a session"] = (with_sessions_mb - with_first_mb) / (SESSIONS - 1)
     for number in range(n_parked):
         _say(server, f"parked {number}", PARKED_TOKENS)
     full_mb = resident_mb(server.pid) - weights_mb
