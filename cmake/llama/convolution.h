@@ -102,7 +102,9 @@ inline void put_together(const ggml_compute_params *params, ggml_tensor *op)
 
 inline bool fits(const ggml_tensor *op)
 {
-    return op->src[1]->ne[0] <= WIDTH_MAX && op->ne[0] % LANES_MAX == 0;
+    const ggml_tensor *inputs = op->src[0], *kernel = op->src[1];
+    return kernel->type == GGML_TYPE_F32 && ggml_is_contiguous(kernel) && inputs->nb[0] == sizeof(float) &&
+           kernel->ne[0] <= WIDTH_MAX && op->ne[0] % LANES_MAX == 0;
 }
 
 /* LANES channels of a sequence. */

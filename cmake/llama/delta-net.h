@@ -6,7 +6,7 @@
  *   change = beta * (value - decay * (row * key))
  *   row = decay * row + change * key
  *   output = row * query / sqrt(size) = (decay * (row before * query) + change * (key * query)) / sqrt(size)
- * So two rows stay in registers while some tokens are consumed, and what is done to them does not depend on how many tokens
+ * So two rows stay in registers (where there are 32 of AVX-512) while some tokens are consumed, and what is done to them does not depend on how many tokens
  * come together, nor on the number of threads: the same tokens have the same bits. */
 #pragma once
 
@@ -20,7 +20,7 @@ namespace delta_net {
 
 using namespace vectors;
 
-constexpr int TOGETHER = 16; /* tokens; their keys and queries stay in the first cache */
+constexpr int TOGETHER = 16; /* tokens */
 constexpr int PIECE = 32;    /* rows */
 
 struct call {
@@ -38,7 +38,7 @@ struct call {
     bool fits() const
     {
         const bool newest_only = ggml_get_op_params_i32(dst, 0) == 1;
-        return newest_only && gate->ne[0] == 1 && (size == 64 || size == 128) && q->ne[0] == size && k->ne[0] == size;
+        return newest_only && n_tokens > 0 && gate->ne[0] == 1 && (size == 64 || size == 128) && q->ne[0] == size && k->ne[0] == size;
     }
 
     int64_t n_pieces() const

@@ -37,22 +37,133 @@ static bool is_stoppable(const schedule_input *in, uint32_t n_decoding)
     return n_decoding == 0 && in->n_runs <= in->n_stoppable;
 }
 
+/* What a step's prefill may take. */
+static double allowed_us(const schedule_input *in, uint32_t n_decoding)
+{
+    return n_decoding > 0 ? gap_left_us(in) : is_stoppable(in, n_decoding) ? HUGE_VAL : alone_us(in);
+}
+
 static const double ROUNDED = 1e-6; /* what is as good as a whole number is one */
 
-/* How many tokens take so long, at most n_max; the later ones have the earlier ones before them, so that it is found by trying.
- * Something is known. */
-static double n_fitting(const schedule_input *in, double depth, double us, uint32_t n_max)
+/* How many tokens behind so many take so long, at most n_max; the later ones have the earlier ones before them, so that it is
+ * found by trying. */
+static uint32_t n_fitting(const schedule_input *in, double depth, double us, uint32_t n_max)
 {
     double n = 0;
     for (int i = 0; i < FIT_TRIES; i++) {
         const double fits = us / line_at(&in->pace.prefill_at, depth + n / 2);
-        n = fits < n_max ? fits : n_max;
+        n = fits < 0 ? 0 : fits < n_max ? fits : n_max;
     }
-    return n + ROUNDED;
+    return (uint32_t)(n + ROUNDED);
+}
+
+static bool is_known(const schedule_input *in)
+{
+    return line_at(&in->pace.prefill_at, 0) > 0;
+}
+
+static uint32_t in_blocks(uint32_t n)
+{
+    return n > CHUNK_GRAIN ? n - n % CHUNK_GRAIN : n;
+}
+
+/* ---- in the same call as those that decode ---- */
+
+/* What is left of a step. */
+typedef struct budget {
+    double us;
+    uint32_t n;
+} budget;
+
+static void spend(const schedule_input *in, uint32_t i, uint32_t n, budget *left, uint32_t *take)
+{
+    take[i] = n;
+    left->n -= n;
+    left->us -= n * line_at(&in->pace.prefill_at, in->depth[i] + n / 2.0);
+}
+
+/* Its rest fits into an even share. */
+static bool is_short(const schedule_input *in, uint32_t i, const budget *even)
+{
+    const uint32_t left = in->prefill_left[i];
+    return left > 0 && left <= even->n && n_fitting(in, in->depth[i], even->us, left) == left;
+}
+
+/* Of those that prefill and have nothing yet: every other time the one that has the least left, so that some are done
+ * soon; the other times in rotation, so that nobody waits for ever. */
+static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint32_t n_waiting)
+{
+    uint32_t found = in->n_runs, before = in->turn / 2 % n_waiting;
+    for (uint32_t i = 0; i < in->n_runs; i++) {
+        if (in->prefill_left[i] == 0 || take[i] > 0) {
+            continue;
+        }
+        if (in->turn % 2 == 0 ? found == in->n_runs || in->prefill_left[i] < in->prefill_left[found] : before-- == 0) {
+            found = i;
+        }
+    }
+    return found;
+}
+
+/* Those that are short are finished. The rest is for the one whose turn it is, and what it leaves for the others, if that is
+ * much: each that takes part makes the call read all that is before it. */
+static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uint32_t *take)
+{
+    budget left = {allowed_us(in, n_decoding), in->n_batch - n_decoding};
+    if (!is_known(in)) {
+        left = (budget){HUGE_VAL, CHUNK_FIRST < left.n ? CHUNK_FIRST : left.n};
+    }
+    const uint32_t n_all = left.n;
+    uint32_t n_waiting = in->n_runs - n_decoding;
+    const budget even = {left.us / n_waiting, left.n / n_waiting};
+    for (uint32_t i = 0; i < in->n_runs; i++) {
+        if (is_short(in, i, &even)) {
+            spend(in, i, in->prefill_left[i], &left, take);
+            n_waiting--;
+        }
+    }
+    for (bool is_first = true; n_waiting > 0; n_waiting--, is_first = false) {
+        const uint32_t i = whose_turn(in, take, n_waiting), rest = in->prefill_left[i];
+        const uint32_t least = rest < CHUNK_MIXED_MIN ? rest : CHUNK_MIXED_MIN;
+        uint32_t n = n_fitting(in, in->depth[i], left.us, rest < left.n ? rest : left.n);
+        n = n_decoding == 0 && n < rest ? in_blocks(n) : n;
+        if (is_first) {
+            n = n > least ? n : least < left.n ? least : left.n;
+        } else if (n < least) {
+            break;
+        }
+        spend(in, i, n, &left, take);
+    }
+    return n_all - left.n;
+}
+
+/* ---- in calls of their own ---- */
+
+static double depth_of_waiting(const schedule_input *in, uint32_t n_prefilling)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < in->n_runs; i++) {
+        sum += in->prefill_left[i] > 0 ? in->depth[i] : 0;
+    }
+    return sum / n_prefilling;
+}
+
+static uint32_t chunk_of(const schedule_input *in, uint32_t n_decoding)
+{
+    const double us = allowed_us(in, n_decoding), depth = depth_of_waiting(in, in->n_runs - n_decoding);
+    if (us == HUGE_VAL) {
+        return in->n_batch;
+    }
+    if (!is_known(in)) {
+        return CHUNK_FIRST < in->n_batch ? CHUNK_FIRST : in->n_batch;
+    }
+    const uint32_t fits = n_fitting(in, depth, us, in->n_batch), least = fits < CHUNK_MIN ? CHUNK_MIN : fits;
+    const uint32_t chunk = n_decoding == 0 ? in_blocks(least) : least;
+    return chunk < in->n_batch ? chunk : in->n_batch;
 }
 
 /* The turns are counted among those that prefill: those that decode between them would give theirs to the next one. */
-static uint32_t whose_turn(const schedule_input *in, uint32_t n_prefilling)
+static uint32_t first_in_turn(const schedule_input *in, uint32_t n_prefilling)
 {
     uint32_t before = in->turn % n_prefilling;
     uint32_t i = 0;
@@ -61,62 +172,6 @@ static uint32_t whose_turn(const schedule_input *in, uint32_t n_prefilling)
         i++;
     }
     return i;
-}
-
-/* Of those that are likely to take part. */
-static double depth_of_step(const schedule_input *in, uint32_t n_prefilling)
-{
-    if (in->mixed_calls) {
-        return in->depth[whose_turn(in, n_prefilling)];
-    }
-    double sum = 0;
-    for (uint32_t i = 0; i < in->n_runs; i++) {
-        sum += in->prefill_left[i] > 0 ? in->depth[i] : 0;
-    }
-    return sum / n_prefilling;
-}
-
-/* The prefill tokens one step may hold. */
-static uint32_t chunk_of(const schedule_input *in, uint32_t n_decoding)
-{
-    const bool is_mixed = in->mixed_calls && n_decoding > 0;
-    const uint32_t room = in->n_batch - (is_mixed ? n_decoding : 0);
-    const uint32_t least = is_mixed ? CHUNK_MIXED_MIN : CHUNK_MIN;
-    if (is_stoppable(in, n_decoding)) {
-        return room;
-    }
-    const double depth = depth_of_step(in, in->n_runs - n_decoding);
-    if (line_at(&in->pace.prefill_at, depth) <= 0) {
-        return CHUNK_FIRST < room ? CHUNK_FIRST : room;
-    }
-    const double fits = n_fitting(in, depth, n_decoding > 0 ? gap_left_us(in) : alone_us(in), room);
-    uint32_t chunk = fits < least ? least : (uint32_t)fits;
-    if (n_decoding == 0 && chunk > CHUNK_GRAIN) {
-        chunk -= chunk % CHUNK_GRAIN;
-    }
-    return chunk < room ? chunk : room;
-}
-
-/* Those that an even share is enough for are finished, then the rest is for the one in turn and those behind it: each that
- * takes part makes the step read all that is before it, which may take longer than its tokens. */
-static uint32_t share_in_turn(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
-{
-    const uint32_t first = whose_turn(in, n_prefilling), even = chunk / n_prefilling;
-    uint32_t taken = 0;
-    for (uint32_t i = 0; i < in->n_runs; i++) {
-        if (in->prefill_left[i] <= even && in->prefill_left[i] > 0) {
-            take[i] = in->prefill_left[i];
-            taken += take[i];
-        }
-    }
-    for (uint32_t k = 0; k < in->n_runs && taken < chunk; k++) {
-        const uint32_t i = (first + k) % in->n_runs, left = in->prefill_left[i];
-        if (left > even) {
-            take[i] = left < chunk - taken ? left : chunk - taken;
-            taken += take[i];
-        }
-    }
-    return taken;
 }
 
 static uint32_t n_with(const schedule_input *in, uint32_t least)
@@ -132,7 +187,7 @@ static uint32_t n_with(const schedule_input *in, uint32_t least)
  * be, the one in turn among them, and then of as many runs as can be. */
 static uint32_t share_alike(const schedule_input *in, uint32_t chunk, uint32_t n_prefilling, uint32_t *take)
 {
-    const uint32_t first = whose_turn(in, n_prefilling);
+    const uint32_t first = first_in_turn(in, n_prefilling);
     const uint32_t most = in->prefill_left[first] < chunk ? in->prefill_left[first] : chunk;
     uint32_t each = 0, total = 0;
     for (uint32_t n = 1; n <= n_prefilling && (n == 1 || chunk / n >= SHARE_MIN); n++) {
@@ -163,10 +218,8 @@ uint32_t schedule_step(const schedule_input *in, uint32_t *take)
     if (n_decoding == in->n_runs) {
         return n_decoding;
     }
-    const uint32_t chunk = chunk_of(in, n_decoding);
-    const uint32_t n_prefilling = in->n_runs - n_decoding;
-    return n_decoding + (in->mixed_calls ? share_in_turn(in, chunk, n_prefilling, take)
-                                         : share_alike(in, chunk, n_prefilling, take));
+    return n_decoding + (in->mixed_calls ? share_in_turn(in, n_decoding, take)
+                                         : share_alike(in, chunk_of(in, n_decoding), in->n_runs - n_decoding, take));
 }
 
 static void average(double *value, double sample)

@@ -31,11 +31,11 @@ typedef struct schedule_input {
 
 /* Sets take[i], the tokens run i consumes in this step, and returns their sum.
  *   - every decoding run takes one
- *   - prefill gets what the chunk allows: with mixed calls a short prompt is finished and one in rotation takes the rest,
- *     since a call reads all that is before each that takes part; without, as many tokens of each that takes part, one in
+ *   - with mixed calls prefills whose rest fits into an even share are finished, and one takes what is left of the step: by
+ *     turns the one with the least left, and one in rotation. Without, as many tokens go in of each that takes part, one in
  *     rotation always
- *   - the chunk is sized in time, so that the gap it causes to decoding runs stays at the larger of twice the plain
- *     step and gap_ms_target
+ *   - it is sized in time, by how much is before each, so that the gap it causes to decoding runs stays at the larger of
+ *     twice the plain step and gap_ms_target, if 16 tokens (in a call of their own 32) do not take longer
  *   - where nobody decodes it is as large as a call may be, as every call reads all weights; unless it cannot be given up:
  *     then it takes a quarter of a second, gap_ms_target, or four plain steps, whichever is longest */
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);

@@ -36,12 +36,20 @@ static struct ggml_tensor *tensor(struct ggml_context *c, int64_t n0, int64_t n1
     return t;
 }
 
+/* As models have them: some of the rows of larger ones. */
+static struct ggml_tensor *part_of(struct ggml_context *c, struct ggml_tensor *whole, int64_t n1, int64_t first)
+{
+    return ggml_view_4d(c, whole, whole->ne[0], n1, whole->ne[2], whole->ne[3], whole->nb[1], whole->nb[2],
+                        whole->nb[3], (size_t)first * whole->nb[1]);
+}
+
 static const float *row_at(const struct ggml_tensor *t, int64_t i1, int64_t i2, int64_t i3)
 {
     return (const float *)((const char *)t->data + (size_t)i1 * t->nb[1] + (size_t)i2 * t->nb[2] +
                            (size_t)i3 * t->nb[3]);
 }
 
+/* All values of all that is computed must be written: before, none of them is a number. */
 static void compute(struct ggml_context *c, struct ggml_tensor *out, int n_threads)
 {
     struct ggml_cgraph *graph = ggml_new_graph(c);
@@ -50,8 +58,22 @@ static void compute(struct ggml_context *c, struct ggml_tensor *out, int n_threa
         (ggml_backend_set_n_threads_t)ggml_backend_reg_get_proc_address(registry, "ggml_backend_set_n_threads");
     set_n_threads(processor, n_threads);
     ggml_build_forward_expand(graph, out);
-    memset(out->data, 0xff, ggml_nbytes(out)); /* every value must be written */
-    ggml_backend_graph_compute(processor, graph);
+    for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
+        struct ggml_tensor *node = ggml_graph_node(graph, i);
+        memset(node->data, node->view_src == NULL ? 0xff : 0, node->view_src == NULL ? ggml_nbytes(node) : 0);
+    }
+    if (ggml_backend_graph_compute(processor, graph) != GGML_STATUS_SUCCESS) {
+        abort();
+    }
+}
+
+/* As the operations were before, or not. */
+static void use_reference(bool is_used)
+{
+    ggml_backend_reg_t registry = ggml_backend_dev_backend_reg(ggml_backend_get_device(processor));
+    void (*set)(ggml_backend_t, bool) =
+        (void (*)(ggml_backend_t, bool))ggml_backend_reg_get_proc_address(registry, "ggml_backend_cpu_set_use_ref");
+    set(processor, is_used);
 }
 
 static double worse(double worst, double expected, double found)
@@ -65,24 +87,26 @@ static double worse(double worst, double expected, double found)
 typedef struct net_shape {
     int size, n_heads, n_key_heads, n_tokens, n_seqs;
     bool in_place;
+    int n_key_seqs; /* fewer: they have keys and queries in common */
 } net_shape;
 
 static const net_shape NETS[] = {
-    {128, 16, 16, 1, 1, true},
-    {128, 4, 2, 40, 1, true},
-    {128, 4, 2, 15, 1, false},
-    {128, 2, 1, 16, 3, true},
-    {128, 6, 2, 17, 2, false},
-    {64, 4, 2, 33, 2, true},
-    {64, 2, 2, 1, 5, false},
+    {128, 16, 16, 1, 1, true, 1},
+    {128, 4, 2, 40, 1, true, 1},
+    {128, 4, 2, 15, 1, false, 1},
+    {128, 2, 1, 16, 3, true, 3},
+    {128, 6, 2, 17, 2, false, 2},
+    {64, 4, 2, 33, 2, true, 2},
+    {64, 2, 2, 1, 5, false, 5},
+    {128, 2, 1, 18, 4, true, 2},
     /* a size that the kernel leaves to the one before it */
-    {32, 4, 2, 20, 2, true},
-    {256, 2, 1, 3, 1, false},
+    {32, 4, 2, 20, 2, true, 2},
+    {256, 2, 1, 3, 1, false, 1},
 };
 
 typedef struct net {
     struct ggml_context *context;
-    struct ggml_tensor *q, *k, *v, *gate, *beta, *state, *out;
+    struct ggml_tensor *q, *k, *v, *gate, *beta, *states, *state, *out; /* the first and the last state are others' */
 } net;
 
 static struct ggml_tensor *operation(struct ggml_context *c, struct ggml_tensor *q, struct ggml_tensor *k,
@@ -97,21 +121,24 @@ static struct ggml_tensor *operation(struct ggml_context *c, struct ggml_tensor 
 static void net_open(net *n, const net_shape *s)
 {
     struct ggml_context *c = n->context = context_new();
-    n->q = tensor(c, s->size, s->n_key_heads, s->n_tokens, s->n_seqs, -0.2f, 0.4f);
-    n->k = tensor(c, s->size, s->n_key_heads, s->n_tokens, s->n_seqs, -0.2f, 0.4f);
-    n->v = tensor(c, s->size, s->n_heads, s->n_tokens, s->n_seqs, -1, 2);
+    struct ggml_tensor *qk = tensor(c, s->size, 2 * s->n_key_heads + 1, s->n_tokens, s->n_key_seqs, -0.2f, 0.4f);
+    n->q = part_of(c, qk, s->n_key_heads, 0);
+    n->k = part_of(c, qk, s->n_key_heads, s->n_key_heads + 1);
+    n->v = part_of(c, tensor(c, s->size, s->n_heads + 3, s->n_tokens, s->n_seqs, -1, 2), s->n_heads, 2);
     n->gate = tensor(c, 1, s->n_heads, s->n_tokens, s->n_seqs, -2, 2);
     n->beta = tensor(c, 1, s->n_heads, s->n_tokens, s->n_seqs, 0, 1);
-    n->state = tensor(c, s->size, s->size, s->n_heads, s->n_seqs, -0.2f, 0.4f);
+    n->states = tensor(c, s->size, s->size, s->n_heads, s->n_seqs + 2, -0.2f, 0.4f);
+    n->state = ggml_view_4d(c, n->states, s->size, s->size, s->n_heads, s->n_seqs, n->states->nb[1], n->states->nb[2],
+                            n->states->nb[3], n->states->nb[3]);
     n->out = operation(c, n->q, n->k, n->v, n->gate, n->beta, n->state, s->in_place);
 }
 
 /* One row of a head's state through all tokens, and what it gives to each. */
 static void row_of(const net *n, const net_shape *s, int seq, int head, int row, double *state, double *out)
 {
-    const int shared = head % s->n_key_heads;
+    const int shared = head % s->n_key_heads, key_seq = seq / (s->n_seqs / s->n_key_seqs);
     for (int t = 0; t < s->n_tokens; t++) {
-        const float *q = row_at(n->q, shared, t, seq), *k = row_at(n->k, shared, t, seq);
+        const float *q = row_at(n->q, shared, t, key_seq), *k = row_at(n->k, shared, t, key_seq);
         const double decay = exp(*row_at(n->gate, head, t, seq));
         double by_key = 0, by_query = 0;
         for (int i = 0; i < s->size; i++) {
@@ -177,14 +204,14 @@ static void test_delta_nets_by_the_definition(void)
 /* What is told from what ought to be: another value at any token, in any row of the state. */
 static void test_each_value_of_a_delta_net_counts(void)
 {
-    const net_shape s = {128, 4, 2, 20, 1, false};
+    const net_shape s = {128, 4, 2, 20, 1, false, 1};
     net n;
     net_open(&n, &s);
     float *before = copy_of(n.state->data, ggml_nbytes(n.state));
     compute(n.context, n.out, 2);
     CHECK(net_difference(&n, &s, before) <= DIFF_MAX);
-    float *const places[] = {(float *)n.v->data + 5, (float *)n.v->data + 19 * 512 + 511, before + 128 * 128 - 1,
-                             (float *)n.gate->data + 16 * 4 + 3, (float *)n.beta->data + 1};
+    float *const places[] = {(float *)row_at(n.v, 0, 0, 0) + 5, (float *)row_at(n.v, 3, 19, 0) + 127,
+                             before + 128 * 128 - 1, (float *)n.gate->data + 16 * 4 + 3, (float *)n.beta->data + 1};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         const float was = *places[i];
         *places[i] = was + 0.25f;
@@ -193,6 +220,31 @@ static void test_each_value_of_a_delta_net_counts(void)
     }
     free(before);
     ggml_free(n.context);
+}
+
+/* ... and they are not those that were there before, which round otherwise; nor are other sessions' states touched. */
+static void test_delta_nets_go_through_their_kernel(void)
+{
+    for (size_t i = 0; i < sizeof NETS / sizeof *NETS; i++) {
+        net n;
+        net_open(&n, &NETS[i]);
+        const size_t n_out = ggml_nbytes(n.out), n_states = ggml_nbytes(n.states), n_one = n.states->nb[3];
+        char *before = copy_of(n.states->data, n_states);
+        compute(n.context, n.out, 2);
+        char *out = copy_of(n.out->data, n_out);
+        const char *states = n.states->data;
+        CHECK(memcmp(before, states, n_one) == 0);
+        CHECK(memcmp(before + n_states - n_one, states + n_states - n_one, n_one) == 0);
+        memcpy(n.states->data, before, n_states);
+        use_reference(true);
+        compute(n.context, n.out, 2);
+        use_reference(false);
+        const bool is_ours = NETS[i].size == 64 || NETS[i].size == 128;
+        CHECK((memcmp(out, n.out->data, n_out) != 0) == is_ours);
+        free(before);
+        free(out);
+        ggml_free(n.context);
+    }
 }
 
 static void test_delta_nets_have_the_same_bits_with_any_number_of_threads(void)
@@ -229,7 +281,7 @@ static struct ggml_tensor *tokens_of(struct ggml_context *c, struct ggml_tensor 
 /* However many tokens are consumed at once. */
 static void test_delta_nets_have_the_same_bits_in_steps_of_any_size(void)
 {
-    const net_shape s = {128, 4, 2, 50, 1, true};
+    const net_shape s = {128, 4, 2, 50, 1, true, 1};
     const int steps[] = {1, 3, 16, 20, 10};
     net n;
     net_open(&n, &s);
@@ -241,10 +293,9 @@ static void test_delta_nets_have_the_same_bits_in_steps_of_any_size(void)
     memcpy(n.state->data, before, n_state);
     for (int i = 0, first = 0; i < 5; first += steps[i++]) {
         struct ggml_context *c = n.context;
-        struct ggml_tensor *some =
-            operation(c, tokens_of(c, n.q, first, steps[i]), tokens_of(c, n.k, first, steps[i]),
-                      tokens_of(c, n.v, first, steps[i]), tokens_of(c, n.gate, first, steps[i]),
-                      tokens_of(c, n.beta, first, steps[i]), n.state, true);
+        struct ggml_tensor *some = operation(c, tokens_of(c, n.q, first, steps[i]), tokens_of(c, n.k, first, steps[i]),
+                                             tokens_of(c, n.v, first, steps[i]), tokens_of(c, n.gate, first, steps[i]),
+                                             tokens_of(c, n.beta, first, steps[i]), n.state, true);
         compute(c, some, 2);
         CHECK(memcmp(out + (size_t)first * n_token, some->data, (size_t)steps[i] * n_token) == 0);
     }
@@ -262,10 +313,18 @@ typedef struct convolution_shape {
 } convolution_shape;
 
 static const convolution_shape CONVOLUTIONS[] = {
-    {4, 256, 1, 1}, {4, 256, 1, 3}, {4, 96, 50, 1},  {4, 144, 16, 2},
-    {3, 64, 17, 3}, {2, 16, 5, 1},  {4, 6144, 33, 1},
+    {4, 256, 1, 1},
+    {4, 256, 1, 3},
+    {4, 96, 50, 1},
+    {4, 144, 16, 2},
+    {3, 64, 17, 3},
+    {2, 16, 5, 1},
+    {4, 6144, 33, 1},
+    {1, 32, 9, 2},
+    {8, 48, 21, 2},
     /* what the kernels leave to those before them, in one or in both steps */
-    {4, 100, 20, 2}, {9, 64, 12, 1},
+    {4, 100, 20, 2},
+    {9, 64, 12, 1},
 };
 
 typedef struct convolution {
@@ -276,8 +335,10 @@ typedef struct convolution {
 static void convolution_open(convolution *n, const convolution_shape *s)
 {
     struct ggml_context *c = n->context = context_new();
-    n->former = tensor(c, s->width - 1, s->n_channels, s->n_seqs, 1, -1, 2);
-    n->these = tensor(c, s->n_channels, s->n_tokens, s->n_seqs, 1, -1, 2);
+    n->former = part_of(c, tensor(c, s->width - 1, s->n_channels + 5, s->n_seqs, 1, -1, 2), s->n_channels, 3);
+    struct ggml_tensor *wider = tensor(c, s->n_channels + 7, s->n_tokens, s->n_seqs, 1, -1, 2);
+    n->these =
+        ggml_view_3d(c, wider, s->n_channels, s->n_tokens, s->n_seqs, wider->nb[1], wider->nb[2], 5 * sizeof(float));
     n->kernel = tensor(c, s->width, s->n_channels, 1, 1, -0.5f, 1);
     n->inputs = ggml_concat(c, n->former, ggml_transpose(c, n->these), 0);
     n->out = ggml_ssm_conv(c, n->inputs, n->kernel);
@@ -328,7 +389,7 @@ static void test_convolutions_by_the_definition(void)
             printf("convolution %zu differs by %g\n", i, diff);
         }
         CHECK(diff <= DIFF_MAX);
-        ((float *)n.these->data)[ggml_nelements(n.these) - 1] += 0.25f;
+        ((float *)row_at(n.these, s->n_tokens - 1, s->n_seqs - 1, 0))[s->n_channels - 1] += 0.25f;
         ((float *)n.kernel->data)[ggml_nelements(n.kernel) - 1] = 1;
         CHECK(convolution_difference(&n, s) > 10 * DIFF_MAX);
         ggml_free(n.context);
@@ -363,10 +424,12 @@ static void test_convolutions_have_the_same_bits_in_steps_of_any_size(void)
         convolution some;
         convolution_open(&some, &s);
         for (int channel = 0; channel < s.n_channels; channel++) {
-            memcpy((float *)some.former->data + 3 * channel, row_at(n.inputs, channel, 0, 0) + first,
+            memcpy((float *)row_at(some.former, channel, 0, 0), row_at(n.inputs, channel, 0, 0) + first,
                    3 * sizeof(float));
         }
-        memcpy(some.these->data, row_at(n.these, first, 0, 0), ggml_nbytes(some.these));
+        for (int t = 0; t < s.n_tokens; t++) {
+            memcpy((float *)row_at(some.these, t, 0, 0), row_at(n.these, first + t, 0, 0), 96 * sizeof(float));
+        }
         memcpy(some.kernel->data, n.kernel->data, ggml_nbytes(n.kernel));
         compute(some.context, some.out, 2);
         CHECK(memcmp(row_at(n.out, first, 0, 0), some.out->data, ggml_nbytes(some.out)) == 0);
@@ -381,6 +444,7 @@ int main(void)
     processor = ggml_backend_init_by_type(GGML_BACKEND_DEVICE_TYPE_CPU, NULL);
     RUN(test_delta_nets_by_the_definition);
     RUN(test_each_value_of_a_delta_net_counts);
+    RUN(test_delta_nets_go_through_their_kernel);
     RUN(test_delta_nets_have_the_same_bits_with_any_number_of_threads);
     RUN(test_delta_nets_have_the_same_bits_in_steps_of_any_size);
     RUN(test_convolutions_by_the_definition);

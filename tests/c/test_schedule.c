@@ -85,41 +85,51 @@ static void test_where_nobody_decodes_calls_are_larger(void)
 /* Each long one that takes part makes a call read all that is before it. */
 static void test_mixed_prefill_goes_to_one_in_turn_and_short_ones_finish(void)
 {
-    const uint32_t left[4] = {1000, 5, 1000, 0};
+    const uint32_t left[4] = {1000, 5, 990, 0};
     uint32_t take[4];
     schedule_input in = input(4, left, true);
     prompts_take(&in.pace, 800, 0); /* room for 100 */
     CHECK_INT(schedule_step(&in, take), 101);
+    CHECK(take[0] == 0 && take[1] == 5 && take[2] == 95); /* the one with the least left */
+    in.turn = 1;                                          /* in rotation */
+    CHECK_INT(schedule_step(&in, take), 101);
     CHECK(take[0] == 95 && take[1] == 5 && take[2] == 0);
-    in.turn = 2;
+    in.turn = 3;
     CHECK_INT(schedule_step(&in, take), 101);
     CHECK(take[0] == 0 && take[1] == 5 && take[2] == 95);
 }
 
-static void test_what_one_in_turn_leaves_goes_to_those_behind_it(void)
+static void test_what_one_in_turn_leaves_goes_to_those_behind_it_if_it_is_much(void)
 {
-    const uint32_t left[4] = {1000, 60, 0, 70};
+    const uint32_t left[4] = {1000, 90, 0, 70};
     uint32_t take[4];
     schedule_input in = input(4, left, true);
     prompts_take(&in.pace, 800, 0); /* room for 100 */
-    in.turn = 2;
     CHECK_INT(schedule_step(&in, take), 101);
-    CHECK(take[0] == 30 && take[1] == 0 && take[3] == 70);
+    CHECK(take[0] == 0 && take[1] == 30 && take[3] == 70);
+    prompts_take(&in.pace, 80000 / 85.0, 0); /* room for 85, and 15 are not much */
+    CHECK_INT(schedule_step(&in, take), 71);
+    CHECK(take[0] == 0 && take[1] == 0 && take[3] == 70);
 }
 
 /* How much of it goes into a step depends on how much of it has gone before, not on others. */
-static void test_a_chunk_is_sized_for_the_one_in_turn(void)
+static void test_what_each_takes_is_priced_by_its_own_depth(void)
 {
     const uint32_t left[3] = {10000, 0, 10000}, depth[3] = {8000, 0, 0};
     uint32_t take[3];
     schedule_input in = input(3, left, true);
     in.depth = depth;
+    in.turn = 1;
     prompts_take(&in.pace, 500, 0.25);
     schedule_step(&in, take);
-    CHECK_INT(take[0], 31); /* 80 ms / (500 + 0.25 * 8016 us) */
-    in.turn = 1;
+    CHECK(take[0] == 31 && take[2] == 0); /* 80 ms / (500 + 0.25 * 8016 us) */
+    in.turn = 3;
     schedule_step(&in, take);
-    CHECK_INT(take[2], 154); /* 80 ms / (500 + 0.25 * 77 us) */
+    CHECK(take[0] == 0 && take[2] == 154); /* 80 ms / (500 + 0.25 * 77 us) */
+    const uint32_t shorter[3] = {10000, 0, 60};
+    in.prefill_left = shorter; /* finished beside a deep one, which gets what is left of the time */
+    schedule_step(&in, take);
+    CHECK(take[0] == 19 && take[2] == 60);
 }
 
 /* As many tokens of each: a model with a recurrent state takes them through its weights together. */
@@ -149,13 +159,13 @@ static void test_what_is_left_of_one_is_all_that_others_take_with_it(void)
 }
 
 /* Those that prefill are served alike, wherever those that decode stand between them. */
-static void check_turns(bool mixed)
+static void test_turns_are_counted_among_those_that_prefill(void)
 {
     const uint32_t left[5] = {4000, 0, 0, 4000, 4000};
     uint32_t taken[5] = {0};
     for (uint32_t step = 0; step < 99; step++) {
         uint32_t take[5];
-        schedule_input in = input(5, left, mixed);
+        schedule_input in = input(5, left, false);
         prompts_take(&in.pace, 80000 / 40.0, 0); /* room for two shares */
         in.turn = step;
         CHECK_INT(schedule_step(&in, take), 2 + 40);
@@ -167,10 +177,26 @@ static void check_turns(bool mixed)
     CHECK_INT(taken[3], taken[4]);
 }
 
-static void test_turns_are_counted_among_those_that_prefill(void)
+/* Of mixed calls the one with the least left has every other step, and in the others all have their turn, however many short
+ * ones stand between them. */
+static void test_the_shortest_is_done_first_and_all_go_on(void)
 {
-    check_turns(false);
-    check_turns(true);
+    uint32_t left[6] = {9000, 0, 1, 4000, 9000, 2}, done_at[6] = {0}, steps = 0;
+    while (left[0] > 0 || left[4] > 0) {
+        uint32_t take[6];
+        schedule_input in = input(6, left, true);
+        prompts_take(&in.pace, 800, 0); /* room for 100 */
+        in.turn = steps++;
+        schedule_step(&in, take);
+        for (uint32_t i = 0; i < 6; i++) {
+            left[i] -= left[i] > 0 ? take[i] : 0;
+            done_at[i] = left[i] == 0 && done_at[i] == 0 ? steps : done_at[i];
+        }
+        left[2] = left[5] = steps % 3; /* others come and go */
+        CHECK(steps < 400);
+        CHECK(steps != 60 || (left[0] < 8500 && left[4] < 8500));
+    }
+    CHECK(done_at[3] < 70 && done_at[0] < 190 && done_at[4] > done_at[0]);
 }
 
 static void test_bounds_hold_for_random_inputs(void)
@@ -207,38 +233,41 @@ static void test_the_gap_is_kept_and_used(void)
 {
     random_source random = {.state = 3};
     for (int round = 0; round < 100000; round++) {
-        uint32_t left[N_RUNS_MAX], take[N_RUNS_MAX];
-        const uint32_t n = 2 + random_below(&random, N_RUNS_MAX - 1);
+        uint32_t left[N_RUNS_MAX], take[N_RUNS_MAX], depth[N_RUNS_MAX];
+        const uint32_t n = 2 + random_below(&random, N_RUNS_MAX - 1), common_depth = random_below(&random, 10000);
+        const bool mixed = random_below(&random, 2) == 0;
         for (uint32_t i = 0; i < n; i++) {
-            left[i] = random_below(&random, 2) * 10000;
+            const bool is_short = mixed && random_below(&random, 4) == 0;
+            left[i] = random_below(&random, 2) * (is_short ? 1 + random_below(&random, 99) : 10000);
+            depth[i] = mixed ? random_below(&random, 10000) : common_depth;
         }
         left[0] = 0;
         left[1] = 10000;
-        schedule_input in = input(n, left, random_below(&random, 2) == 0);
+        schedule_input in = input(n, left, mixed);
+        in.depth = depth;
         in.n_batch = 2048;
+        in.turn = (uint32_t)random_next(&random);
         in.takes_checkpoint = random_below(&random, 2) == 0;
         in.n_stoppable = random_below(&random, 2) * n;
         const double token_us = 1 + random_below(&random, 20000), steep = token_us * random_below(&random, 3) / 5000;
         in.pace = (schedule_pace){.decode_us = 1 + random_below(&random, 300000),
                                   .checkpoint_us = random_below(&random, 50000)};
         prompts_take(&in.pace, token_us, steep);
-        uint32_t depth[N_RUNS_MAX];
-        const uint32_t common_depth = random_below(&random, 10000);
-        for (uint32_t i = 0; i < n; i++) {
-            depth[i] = common_depth;
-        }
-        in.depth = depth;
         schedule_step(&in, take);
-        uint32_t n_prefill = 0;
+        uint32_t n_prefill = 0, deepest = 0;
+        double us = in.pace.decode_us + (in.takes_checkpoint ? in.pace.checkpoint_us : 0);
         for (uint32_t i = 0; i < n; i++) {
-            n_prefill += left[i] > 0 ? take[i] : 0;
+            const uint32_t n_taken = left[i] > 0 ? take[i] : 0;
+            n_prefill += n_taken;
+            us += n_taken * (token_us + steep * (depth[i] + (mixed ? n_taken : 0) / 2.0));
+            deepest = depth[i] > deepest ? depth[i] : deepest;
         }
+        us += mixed ? 0 : n_prefill * steep * n_prefill / 2.0;
         const double gap_us = 2 * in.pace.decode_us > 100000 ? 2 * in.pace.decode_us : 100000;
-        const double rest_us = in.pace.decode_us + (in.takes_checkpoint ? in.pace.checkpoint_us : 0);
-        const double each_us = token_us + steep * (common_depth + n_prefill / 2.0);
-        const double us = rest_us + n_prefill * each_us;
-        CHECK(us <= 1.01 * gap_us || n_prefill <= (in.mixed_calls ? 16 : 32));
-        CHECK(us + 2 * each_us > 0.99 * gap_us || n_prefill + n >= in.n_batch || n_prefill == in.n_batch);
+        const double least_us = (mixed ? 16 : 32) * (token_us + steep * (deepest + 16));
+        /* who has the turn takes so many, whatever that costs */
+        CHECK(us <= 1.01 * gap_us + least_us);
+        CHECK(us + least_us > 0.99 * gap_us || n_prefill + n >= in.n_batch || n_prefill == in.n_batch);
     }
 }
 
@@ -397,11 +426,12 @@ int main(void)
     RUN(test_prefill_is_sized_in_time);
     RUN(test_where_nobody_decodes_calls_are_larger);
     RUN(test_mixed_prefill_goes_to_one_in_turn_and_short_ones_finish);
-    RUN(test_what_one_in_turn_leaves_goes_to_those_behind_it);
-    RUN(test_a_chunk_is_sized_for_the_one_in_turn);
+    RUN(test_what_one_in_turn_leaves_goes_to_those_behind_it_if_it_is_much);
+    RUN(test_what_each_takes_is_priced_by_its_own_depth);
     RUN(test_unmixed_prefill_is_shared_alike);
     RUN(test_what_is_left_of_one_is_all_that_others_take_with_it);
     RUN(test_turns_are_counted_among_those_that_prefill);
+    RUN(test_the_shortest_is_done_first_and_all_go_on);
     RUN(test_bounds_hold_for_random_inputs);
     RUN(test_the_gap_is_kept_and_used);
     RUN(test_how_long_others_wait);
