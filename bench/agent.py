@@ -1,6 +1,7 @@
 """An agent's long prompt beside small chats, all at the defaults: how long each waits, and how much memory it takes.
 
-The chats have their first turns, then the agent's prompt comes, and while it is read each of them has its next turn.
+The agent's prompt is read alone first, of a session that is then forgotten. The chats have their first turns, then the
+agent's prompt comes, and while it is read each chat has its next turn, spread over the time that the prompt took alone.
 After it the agent goes on, and each chat once more.
 """
 
@@ -18,15 +19,16 @@ from .sides import alternating, both
 from .streams import Request, Stream, body, prompt_of
 
 MODELS = ("bench-long",)
-CHATS, CHAT_TOKENS, TURN_TOKENS = 10, 300, 16
+CHATS, CHAT_TOKENS, TURN_TOKENS, ANSWER_TOKENS = 10, 300, 16, 32
 AGENT, AGENT_TURN_TOKENS = "agent", 50
-BEGINS_MS, EVERY_MS = 500, 1000
-"""After the agent's prompt the first chat's turn comes, and the next ones."""
 
 QUANTITIES = {
-    "agent's prompt, first token": "ms",
+    "agent's prompt alone, first token": "ms",
+    "agent's prompt beside chats, first token": "ms",
+    "chats that came meanwhile": "",
     "chats meanwhile, first token, median": "ms",
     "chats meanwhile, first token, longest": "ms",
+    "chats meanwhile, gap, longest": "ms",
     "agent's next turn, first token": "ms",
     "chats afterwards, first token, median": "ms",
     "resident memory": "MB",
@@ -58,22 +60,28 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 
 def _turn(server: Server, seed: str, n_prompt: int) -> tuple[float, ...]:
+    alone = streams.complete(server.port, [body(prompt_of(n_prompt, f"{seed} alone"), 1)]).streams[0]
     names = [f"{seed} chat {number}" for number in range(CHATS)]
     for name in names:
         streams.complete(server.port, [_chat(name, 0)])
     agent = prompt_of(n_prompt, f"{seed} {AGENT}")
+    every_ms = int(alone.first_ms / (CHATS + 1))
     meanwhile = [
         Request(body(agent, 1, f"{seed} {AGENT}", cache_prompt=True), 0),
-        *(Request(_chat(name, 1), 1 + at, pause_ms=BEGINS_MS + at * EVERY_MS) for at, name in enumerate(names)),
+        *(Request(_chat(name, 1), 1 + at, pause_ms=(at + 1) * every_ms) for at, name in enumerate(names)),
     ]
     first, *chats = streams.send(server.port, meanwhile).streams
+    chats = [chat for chat in chats if chat.sent_us < first.sent_us + first.first_us]
     longer = agent + prompt_of(AGENT_TURN_TOKENS, f"{seed} {AGENT} goes on")
     second = streams.complete(server.port, [body(longer, 1, f"{seed} {AGENT}", cache_prompt=True)]).streams[0]
     after = [streams.complete(server.port, [_chat(name, 2)]).streams[0] for name in names]
     return (
+        alone.first_ms,
         first.first_ms,
+        len(chats),
         statistics.median(_firsts(chats)),
         max(_firsts(chats)),
+        max((gap for chat in chats for gap in chat.gaps_ms), default=0.0),
         second.first_ms,
         statistics.median(_firsts(after)),
         resident_mb(server.pid),
@@ -88,4 +96,4 @@ def _chat(name: str, turn: int) -> dict[str, Any]:
     prompt = prompt_of(CHAT_TOKENS, name)
     for later in range(turn):
         prompt = prompt + prompt_of(TURN_TOKENS, f"{name} {later}")
-    return body(prompt, 1, name, cache_prompt=True)
+    return body(prompt, ANSWER_TOKENS, name, cache_prompt=True)

@@ -7,6 +7,7 @@ the model up holds all of them up, while one alone may wait for the rest of a ch
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
 from typing import Any
 
@@ -58,6 +59,7 @@ QUANTITIES = {
     "step of the streams": "ms",
     "longest gap": "ms",
     "longest gap beside two": "ms",
+    "gap meanwhile, median": "ms",
     "newcomer alone": "ms",
     "newcomer beside the streams": "ms",
     "later of two newcomers": "ms",
@@ -75,6 +77,7 @@ def _turn(server: Server, seed: str, n_prompt: int, n_tokens_max: int, found: di
         step,
         _longest_gap(one, arrives_ms),
         _longest_gap(two, arrives_ms),
+        statistics.median(_gaps_meanwhile(one, arrives_ms)),
         alone,
         one.streams[STREAMS].first_ms,
         max(stream.first_ms for stream in two.streams[STREAMS:]),
@@ -88,10 +91,17 @@ def _longest_gap(run: Run, from_ms: float) -> float:
     return statistics.median(max(gaps_from(stream, from_ms), default=0.0) for stream in run.streams[:STREAMS])
 
 
-def gaps_from(stream: streams.Stream, from_ms: float) -> list[float]:
-    """Milliseconds of the gaps that end after `from_ms`."""
+def _gaps_meanwhile(run: Run, arrives_ms: float) -> list[float]:
+    """Of all streams while the newcomer's prompt is read."""
+    until_ms = arrives_ms + run.streams[STREAMS].first_ms
+    gaps = [gap for stream in run.streams[:STREAMS] for gap in gaps_from(stream, arrives_ms, until_ms)]
+    return gaps or [0.0]
+
+
+def gaps_from(stream: streams.Stream, from_ms: float, until_ms: float = math.inf) -> list[float]:
+    """Milliseconds of the gaps that end after `from_ms`, and not after `until_ms`."""
     at = [arrival / 1e3 for arrival in stream.arrivals_us]
-    return [b - a for a, b in zip(at, at[1:], strict=False) if b > from_ms]
+    return [b - a for a, b in zip(at, at[1:], strict=False) if from_ms < b <= until_ms]
 
 
 def _running(seed: str, n_tokens: int) -> list[dict[str, Any]]:

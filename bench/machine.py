@@ -94,7 +94,7 @@ def _is_ours(pid: int, processes: dict[int, tuple[str, float, int]]) -> bool:
 def today() -> str:
     """The day and what was measured: "2026-01-31, commit 0123abc", and whether the sources had changes."""
     commit = _git("rev-parse", "--short", "HEAD")
-    changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", *(f":!/{path}" for path in _NO_SOURCES))
+    changed = _git("status", "--porcelain", "--", ":/", *(f":!/{path}" for path in _NO_SOURCES))
     of_commit = f", commit {commit}{' and changes' if changed else ''}" if commit else ""
     return time.strftime("%Y-%m-%d", time.gmtime()) + of_commit
 

@@ -1,18 +1,21 @@
 """Many streams at once: on fresh seats, on every other of the warm sessions, and after streams that came and went.
 
 Total and per-stream tokens per second of decode after a prompt of 64 tokens, gaps between tokens, and the first token
-of the last stream. The total counts from the first text of any stream. Every server has a turn before those that count.
+of the last stream. The total counts from the first text of any stream. Every server has a turn before those that count,
+and ours forgets the sessions of a turn after it, so that every turn finds the same seats.
 Streams on every other seat are compared with streams on neighbouring ones, in sessions that are as warm.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import random
 import statistics
 from collections.abc import Callable
 
 from . import streams
+from .client import ask
 from .daemon import Server
 from .report import OURS, Report
 from .sides import alternating, both, ours
@@ -58,14 +61,17 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
 
 def _measure(report: Report, model: str, n: int, measured: dict[str, Runs], options: argparse.Namespace) -> None:
     with both(options, model, places=n, n_ctx=N_CTX) as servers:
-        for server in servers.values():
+        for side, server in servers.items():
             fresh(server, n, options.tokens, "before")
+            _forget(side, server)
         for kind, runs in measured.items():
             turns = 1 if kind == "traffic" else _turns(options)
             for turn in range(turns):
                 report.progress(f"{n} streams, {kind}, {turn + 1} of {turns}")
                 for side, server in alternating(servers, turn):
                     runs.setdefault(side, []).append(_run(kind, server, n, f"{turn}", options))
+                    if kind == "fresh":
+                        _forget(side, server)
 
 
 def _measure_staggered(
@@ -73,14 +79,22 @@ def _measure_staggered(
 ) -> None:
     """Beside each turn of ours one on neighbouring seats, of a daemon of its own: both are of the same minute."""
     with both(options, model, places=2 * n, n_ctx=N_CTX) as servers, ours(model, places=n, n_ctx=N_CTX) as other:
-        for server in (*servers.values(), other):
+        for side, server in (*servers.items(), (OURS, other)):
             warm(server, n, 1, options.tokens, "before")
+            _forget(side, server)
         for turn in range(_turns(options)):
             report.progress(f"{n} streams, {STAGGERED}, {turn + 1} of {_turns(options)}")
             for side, server in alternating(servers, turn):
                 pair = [(runs, STAGGERED, server)] + ([(beside, BESIDE, other)] if side == OURS else [])
                 for made, kind, asked in pair if turn % 2 == 0 else pair[::-1]:
                     made.setdefault(side, []).append(_run(kind, asked, n, f"{turn}", options))
+                    _forget(side, asked)
+
+
+def _forget(side: str, server: Server) -> None:
+    if side == OURS:
+        for session in json.loads(ask(server.port, "GET", "/v1/sessions"))["data"]:
+            ask(server.port, "DELETE", f"/v1/sessions/{session['id']}")
 
 
 def _turns(options: argparse.Namespace) -> int:

@@ -51,10 +51,10 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
             for n in prompts:
                 report.progress(f"{turn + 1} of {repeats}: {n} tokens")
                 for side, server in alternating(servers, turn):
-                    steps_s = _steps_s(server, side)
+                    steps_s = _steps_s(servers[OURS])  # whoever is measured, so that nobody alone is asked just before
                     stream = _stream(server, n, options.tokens, f"{turn} {n}")
                     if side == OURS:
-                        beside[n].append(100 * (1 - (_steps_s(server, side) - steps_s) / (stream.last_us / 1e6)))
+                        beside[n].append(100 * (1 - (_steps_s(server) - steps_s) / (stream.last_us / 1e6)))
                     report.progress(
                         f"  {side}: {stream.first_ms:.0f} ms, {stream.decode_rate(options.tokens):.1f} tokens/s"
                     )
@@ -72,8 +72,8 @@ def measure(report: Report, model: str, options: argparse.Namespace) -> None:
         report.add(Figure(case=case, quantity="beside the model's steps", unit="% of the time", values=beside[n]))
 
 
-def _steps_s(server: Server, side: str) -> float:
-    return server.metric("llmd_step_seconds_total") if side == OURS else 0.0
+def _steps_s(server: Server) -> float:
+    return server.metric("llmd_step_seconds_total")
 
 
 def _stream(server: Server, n_prompt: int, n_tokens: int, seed: str) -> streams.Stream:
