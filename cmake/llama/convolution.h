@@ -17,7 +17,7 @@ namespace convolution {
 
 using namespace vectors;
 
-constexpr int WIDTH_MAX = 8;            /* inputs that are weighted */
+constexpr int WIDTH_MAX = 8;             /* inputs that are weighted */
 constexpr int64_t PIECE = 4 * LANES_MAX; /* channels that a thread takes at once */
 
 /* to[j][i] = from[i][j] of a square; strides in floats. */

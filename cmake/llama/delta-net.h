@@ -38,7 +38,8 @@ struct call {
     bool fits() const
     {
         const bool newest_only = ggml_get_op_params_i32(dst, 0) == 1;
-        return newest_only && n_tokens > 0 && gate->ne[0] == 1 && (size == 64 || size == 128) && q->ne[0] == size && k->ne[0] == size;
+        return newest_only && n_tokens > 0 && gate->ne[0] == 1 && (size == 64 || size == 128) && q->ne[0] == size &&
+               k->ne[0] == size;
     }
 
     int64_t n_pieces() const
@@ -49,7 +50,7 @@ struct call {
 
 /* Of one head of one sequence. */
 struct head {
-    const float *q, *k, *v, *gate, *beta;           /* of the first token */
+    const float *q, *k, *v, *gate, *beta;                /* of the first token */
     size_t q_next, k_next, v_next, gate_next, beta_next; /* floats from token to token */
     const float *before;
     float *after, *out; /* `after` may be `before` */
