@@ -2,8 +2,9 @@
  * ggml/src/ggml-cpu/ops.cpp.
  *
  * Models put the inputs of former tokens and of these one behind the other (concat) with a row for each channel, then weigh
- * them (ssm_conv) with a row for each token. Both turn a matrix: here by squares, by all threads. Each number is computed in
- * the same order whatever is computed beside it. */
+ * them (ssm_conv) with a row for each token. Both turn a matrix: here by squares, by all threads. Where the former inputs stay
+ * where they lie (src[2], ssm_conv alone), nothing is turned. Each number is computed in the same order whatever is computed
+ * beside it, and however it comes there. */
 #pragma once
 
 #include <algorithm>
@@ -143,6 +144,111 @@ inline void weigh_all(const ggml_compute_params *params, const ggml_tensor *op)
         for (int64_t channel = first; channel < std::min(first + PIECE, op->ne[0]); channel += LANES) {
             weigh(op, seq, channel);
         }
+    }
+}
+
+/* ---- weighing what is there and what comes ----------------------------------------------------------------------- */
+
+/* The inputs of this step, as they lie: a row for each token. */
+struct step {
+    const ggml_tensor *inputs, *kernel, *former, *cells;
+    ggml_tensor *op;
+    int64_t n_channels, n_tokens, n_seqs;
+
+    explicit step(ggml_tensor *op)
+        : inputs(op->src[0]), kernel(op->src[1]), former(op->src[2]), cells(op->src[3]), op(op), n_channels(op->ne[0]),
+          n_tokens(op->ne[1]), n_seqs(op->ne[2])
+    {}
+
+    const float *input(int64_t seq, int64_t token) const
+    {
+        return reinterpret_cast<const float *>(static_cast<const char *>(inputs->data) + seq * inputs->nb[2] +
+                                               token * inputs->nb[1]);
+    }
+    float *output(int64_t seq, int64_t token) const
+    {
+        return reinterpret_cast<float *>(static_cast<char *>(op->data) + seq * op->nb[2] + token * op->nb[1]);
+    }
+    /* A row for each channel. */
+    float *state(int64_t seq) const
+    {
+        const int64_t cell = static_cast<const int32_t *>(cells->data)[seq];
+        return reinterpret_cast<float *>(static_cast<char *>(former->data) + cell * former->nb[1]);
+    }
+};
+
+template <int N> inline void load_columns(const float *from, int n_lanes, lanes *columns)
+{
+    float each[N + 1][LANES] = {};
+    for (int lane = 0; lane < n_lanes; ++lane) {
+        for (int i = 0; i < N; ++i) {
+            each[i][lane] = from[lane * N + i];
+        }
+    }
+    for (int i = 0; i < N; ++i) {
+        columns[i] = load(each[i]);
+    }
+}
+
+template <int N> inline void store_columns(float *to, int n_lanes, const lanes *columns)
+{
+    for (int lane = 0; lane < n_lanes; ++lane) {
+        for (int i = 0; i < N; ++i) {
+            to[lane * N + i] = columns[i][lane];
+        }
+    }
+}
+
+/* `n_lanes` channels from `at` on. */
+template <int WIDTH> inline void consume(const step &s, int64_t seq, int64_t at, int n_lanes)
+{
+    lanes weights[WIDTH], last[WIDTH] = {}; /* the inputs that a token sees, the newest one behind the others */
+    float *state = s.state(seq) + at * (WIDTH - 1);
+    load_columns<WIDTH>(static_cast<const float *>(s.kernel->data) + at * WIDTH, n_lanes, weights);
+    load_columns<WIDTH - 1>(state, n_lanes, last);
+    for (int64_t token = 0; token < s.n_tokens; ++token) {
+        const float *in = s.input(seq, token) + at;
+        float *out = s.output(seq, token) + at, part[LANES] = {};
+        if (n_lanes < LANES) {
+            memcpy(part, in, n_lanes * sizeof(float));
+            in = part;
+        }
+        last[WIDTH - 1] = load(in);
+        lanes sum = {};
+        for (int i = 0; i < WIDTH; ++i) {
+            sum += last[i] * weights[i];
+        }
+        for (int i = 0; i + 1 < WIDTH; ++i) {
+            last[i] = last[i + 1];
+        }
+        if (n_lanes < LANES) {
+            store(part, sum);
+            memcpy(out, part, n_lanes * sizeof(float));
+        } else {
+            store(out, sum);
+        }
+    }
+    store_columns<WIDTH - 1>(state, n_lanes, last);
+}
+
+template <int WIDTH> inline void consume_all(const ggml_compute_params *params, const step &s)
+{
+    const int64_t n_parts = (s.n_channels + PIECE - 1) / PIECE;
+    for (int64_t part = params->ith; part < n_parts * s.n_seqs; part += params->nth) {
+        const int64_t seq = part / n_parts, first = part % n_parts * PIECE;
+        for (int64_t at = first; at < std::min(first + PIECE, s.n_channels); at += LANES) {
+            consume<WIDTH>(s, seq, at, static_cast<int>(std::min<int64_t>(LANES, s.n_channels - at)));
+        }
+    }
+}
+
+inline void consume_all(const ggml_compute_params *params, const step &s)
+{
+    switch (s.kernel->ne[0]) {
+    case 2: return consume_all<2>(params, s);
+    case 3: return consume_all<3>(params, s);
+    case 4: return consume_all<4>(params, s);
+    default: GGML_ABORT("a convolution of %d", static_cast<int>(s.kernel->ne[0]));
     }
 }
 

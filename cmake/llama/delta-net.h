@@ -27,12 +27,14 @@ struct call {
     const ggml_tensor *q, *k, *v, *gate, *beta, *state;
     ggml_tensor *dst;
     int64_t size, n_heads, n_tokens, n_seqs;
-    bool in_place; /* the state is changed where it is, otherwise the new one lies behind the output */
+    const int32_t
+        *cells; /* of each sequence where its state lies, from the first one on: it is changed there. NULL: they lie
+                             one behind the other, and the new ones behind the output */
 
     explicit call(ggml_tensor *op)
         : q(op->src[0]), k(op->src[1]), v(op->src[2]), gate(op->src[3]), beta(op->src[4]), state(op->src[5]), dst(op),
           size(v->ne[0]), n_heads(v->ne[1]), n_tokens(v->ne[2]), n_seqs(v->ne[3]),
-          in_place(ggml_get_op_params_i32(op, 1) != 0)
+          cells(op->src[6] != nullptr ? static_cast<const int32_t *>(op->src[6]->data) : nullptr)
     {}
 
     bool fits() const
@@ -70,12 +72,13 @@ struct head {
         gate = of(c.gate, &gate_next);
         beta = of(c.beta, &beta_next);
         const int64_t square = c.size * c.size;
-        before = static_cast<const float *>(c.state->data) + seq * (c.state->nb[3] / sizeof(float)) + at * square;
+        const int64_t cell = c.cells != nullptr ? c.cells[seq] : seq;
+        before = static_cast<const float *>(c.state->data) + cell * (c.state->nb[3] / sizeof(float)) + at * square;
         float *results = static_cast<float *>(c.dst->data);
         out_next = c.size * c.n_heads;
         out = results + seq * c.n_tokens * out_next + at * c.size;
-        after = c.in_place ? const_cast<float *>(before)
-                           : results + c.n_seqs * c.n_tokens * out_next + (seq * c.n_heads + at) * square;
+        after = c.cells != nullptr ? const_cast<float *>(before)
+                                   : results + c.n_seqs * c.n_tokens * out_next + (seq * c.n_heads + at) * square;
     }
 };
 

@@ -105,6 +105,19 @@ static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint3
     return found;
 }
 
+/* Of so many. Returns how many are left. */
+static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, budget *left, uint32_t *take)
+{
+    const budget even = {left->us / n_waiting, left->n / n_waiting};
+    for (uint32_t i = 0; i < in->n_runs; i++) {
+        if (is_short(in, i, &even)) {
+            spend(in, i, in->prefill_left[i], left, take);
+            n_waiting--;
+        }
+    }
+    return n_waiting;
+}
+
 /* Those that are short are finished. The rest is for the one whose turn it is, and what it leaves for the others, if that is
  * much: each that takes part makes the call read all that is before it. */
 static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uint32_t *take)
@@ -114,20 +127,17 @@ static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uin
         left = (budget){HUGE_VAL, CHUNK_FIRST < left.n ? CHUNK_FIRST : left.n};
     }
     const uint32_t n_all = left.n;
-    uint32_t n_waiting = in->n_runs - n_decoding;
-    const budget even = {left.us / n_waiting, left.n / n_waiting};
-    for (uint32_t i = 0; i < in->n_runs; i++) {
-        if (is_short(in, i, &even)) {
-            spend(in, i, in->prefill_left[i], &left, take);
-            n_waiting--;
-        }
+    uint32_t n_waiting = finish_short_ones(in, in->n_runs - n_decoding, &left, take), n_most = n_waiting;
+    if (n_decoding == 0 && left.n == n_all && 0 < in->n_stoppable && in->n_stoppable < n_waiting) {
+        n_most = 1; /* whose call can be given up */
+        left.us = HUGE_VAL;
     }
-    for (bool is_first = true; n_waiting > 0; n_waiting--, is_first = false) {
+    for (uint32_t n_served = 0; n_waiting > 0 && n_served < n_most; n_served++, n_waiting--) {
         const uint32_t i = whose_turn(in, take, n_waiting), rest = in->prefill_left[i];
         const uint32_t least = rest < CHUNK_MIXED_MIN ? rest : CHUNK_MIXED_MIN;
         uint32_t n = n_fitting(in, in->depth[i], left.us, rest < left.n ? rest : left.n);
         n = n_decoding == 0 && n < rest ? in_blocks(n) : n;
-        if (is_first) {
+        if (n_served == 0) {
             n = n > least ? n : least < left.n ? least : left.n;
         } else if (n < least) {
             break;

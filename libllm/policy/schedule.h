@@ -37,7 +37,8 @@ typedef struct schedule_input {
  *   - it is sized in time, by how much is before each, so that the gap it causes to decoding runs stays at the larger of
  *     twice the plain step and gap_ms_target, if 16 tokens (in a call of their own 32) do not take longer
  *   - where nobody decodes it is as large as a call may be, as every call reads all weights; unless it cannot be given up:
- *     then it takes a quarter of a second, gap_ms_target, or four plain steps, whichever is longest */
+ *     then it takes a quarter of a second, gap_ms_target, or four plain steps, whichever is longest. Where only a call of
+ *     one can be given up, it is of one */
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
 /* How long runs that decode can wait for something beside the model's steps: as for prefill. HUGE_VAL: there are none. */

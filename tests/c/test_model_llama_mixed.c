@@ -137,6 +137,79 @@ static void test_any_sequences_go_through_the_weights_together(void)
     m->ops->close(m);
 }
 
+/* Where llama.cpp is linked in: how often it has computed a graph. Where it is a library of its own it calls itself. */
+static uint32_t n_graphs;
+static bool next_fails; /* when it has been computed */
+
+int __real_ggml_backend_sched_graph_compute_async(void *sched, void *graph);
+
+int __wrap_ggml_backend_sched_graph_compute_async(void *sched, void *graph)
+{
+    n_graphs++;
+    const int status = __real_ggml_backend_sched_graph_compute_async(sched, graph);
+    const bool fails = next_fails;
+    next_fails = false;
+    return fails ? -1 : status;
+}
+
+static uint32_t n_passes(model *m, const uint16_t *seqs, uint32_t n_seqs, const uint32_t *n_tokens)
+{
+    mixed c;
+    mixed_begin(&c);
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        mixed_add(&c, m, seqs[i], n_tokens[i]);
+    }
+    n_graphs = 0;
+    return m->ops->decode(m, &c.batch) == MODEL_OK ? n_graphs : UINT32_MAX;
+}
+
+/* Of those that have running states Qwen's hybrids, too. */
+static void test_a_call_is_one_pass_or_says_that_it_is_not(void)
+{
+    model *m = opened_long();
+    CHECK(m != NULL);
+    const bool attends_only = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
+    CHECK(device != NULL || m->info.mixed_calls == (attends_only || strcmp(m->info.arch, "qwen35") == 0));
+    for (int i = 0; i < 3; i++) { /* new, then known, then where they lie */
+        const uint32_t n = n_passes(m, (const uint16_t[]){0, 4, 2, 5, 1}, 5, (const uint32_t[]){1, 1, 20, 1, 9});
+        CHECK(n <= 5 && (n == 0 || (n == 1) == m->info.mixed_calls));
+    }
+    CHECK(n_passes(m, (const uint16_t[]){1, 2, 3}, 3, (const uint32_t[]){1, 1, 1}) <= 1);
+    m->ops->close(m);
+}
+
+/* Where a call that fails is said to have spoiled its own sequences only, the others go on as if nothing had been. */
+static void test_a_call_that_fails_harms_nobody_else(void)
+{
+    model *m = opened_long(), *alone = opened_long();
+    CHECK(m != NULL && alone != NULL);
+    for (uint16_t seq = 0; seq < LONG_SEQ; seq++) {
+        CHECK_INT(feed(m, seq, seq, 0, 60, N_BATCH), MODEL_OK);
+        CHECK_INT(feed(alone, seq, seq, 0, 60, N_BATCH), MODEL_OK);
+    }
+    mixed c;
+    mixed_begin(&c);
+    mixed_add(&c, m, 1, 20);
+    mixed_add(&c, m, 4, 1);
+    next_fails = true;
+    const model_result result = m->ops->decode(m, &c.batch);
+    const bool attends_only = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
+    CHECK(next_fails || result == (attends_only || m->info.mixed_calls ? MODEL_FAILED_BATCH : MODEL_FAILED_ALL));
+    next_fails = false;
+    for (uint16_t seq = 0; seq < LONG_SEQ && result == MODEL_FAILED_BATCH; seq++) {
+        if (seq != 1 && seq != 4) {
+            CHECK_INT(feed(m, seq, seq, 60, 75, N_BATCH), MODEL_OK);
+            CHECK_INT(feed(alone, seq, seq, 60, 75, N_BATCH), MODEL_OK);
+            float *row = row_after(alone, 15);
+            check_same(m->ops->logits(m, 14), row, m->info.n_vocab);
+            CHECK_STILL_GOOD();
+            free(row);
+        }
+    }
+    m->ops->close(m);
+    alone->ops->close(alone);
+}
+
 static bool count_down(void *left)
 {
     uint32_t *n = left;
@@ -216,6 +289,8 @@ static void test_model(void)
 {
     RUN(test_any_mix_is_as_each_alone);
     RUN(test_any_sequences_go_through_the_weights_together);
+    RUN(test_a_call_is_one_pass_or_says_that_it_is_not);
+    RUN(test_a_call_that_fails_harms_nobody_else);
     RUN(test_a_call_that_is_given_up_changes_nothing);
     RUN(test_a_call_that_is_given_up_harms_no_copy);
 }

@@ -86,7 +86,7 @@ static double worse(double worst, double expected, double found)
 
 typedef struct net_shape {
     int size, n_heads, n_key_heads, n_tokens, n_seqs;
-    bool in_place;
+    bool in_place;  /* the states lie in any order among others, and are changed there */
     int n_key_seqs; /* fewer: they have keys and queries in common */
 } net_shape;
 
@@ -106,16 +106,28 @@ static const net_shape NETS[] = {
 
 typedef struct net {
     struct ggml_context *context;
-    struct ggml_tensor *q, *k, *v, *gate, *beta, *states, *state, *out; /* the first and the last state are others' */
+    struct ggml_tensor *q, *k, *v, *gate, *beta, *cells, *out;
+    struct ggml_tensor *states, *state; /* all of them; without cells those of the sequences, one behind the other */
 } net;
 
+/* `cells`: NULL, or where each state lies. */
 static struct ggml_tensor *operation(struct ggml_context *c, struct ggml_tensor *q, struct ggml_tensor *k,
                                      struct ggml_tensor *v, struct ggml_tensor *gate, struct ggml_tensor *beta,
-                                     struct ggml_tensor *state, bool in_place)
+                                     struct ggml_tensor *state, struct ggml_tensor *cells)
 {
     struct ggml_tensor *out = ggml_gated_delta_net(c, q, k, v, gate, beta, state, 1);
-    out->op_params[1] = in_place;
+    out->src[6] = cells;
     return out;
+}
+
+/* Backwards, between two others. */
+static struct ggml_tensor *cells_of(struct ggml_context *c, int n_seqs)
+{
+    struct ggml_tensor *cells = ggml_new_tensor_1d(c, GGML_TYPE_I32, n_seqs);
+    for (int i = 0; i < n_seqs; i++) {
+        ((int32_t *)cells->data)[i] = n_seqs - i;
+    }
+    return cells;
 }
 
 static void net_open(net *n, const net_shape *s)
@@ -128,9 +140,10 @@ static void net_open(net *n, const net_shape *s)
     n->gate = tensor(c, 1, s->n_heads, s->n_tokens, s->n_seqs, -2, 2);
     n->beta = tensor(c, 1, s->n_heads, s->n_tokens, s->n_seqs, 0, 1);
     n->states = tensor(c, s->size, s->size, s->n_heads, s->n_seqs + 2, -0.2f, 0.4f);
+    n->cells = s->in_place ? cells_of(c, s->n_seqs) : NULL;
     n->state = ggml_view_4d(c, n->states, s->size, s->size, s->n_heads, s->n_seqs, n->states->nb[1], n->states->nb[2],
-                            n->states->nb[3], n->states->nb[3]);
-    n->out = operation(c, n->q, n->k, n->v, n->gate, n->beta, n->state, s->in_place);
+                            n->states->nb[3], s->in_place ? 0 : n->states->nb[3]);
+    n->out = operation(c, n->q, n->k, n->v, n->gate, n->beta, n->state, n->cells);
 }
 
 /* One row of a head's state through all tokens, and what it gives to each. */
@@ -153,21 +166,30 @@ static void row_of(const net *n, const net_shape *s, int seq, int head, int row,
     }
 }
 
+/* In floats, in all states. */
+static int64_t state_at(const net *n, const net_shape *s, int seq)
+{
+    const int32_t cell = s->in_place ? ((const int32_t *)n->cells->data)[seq] : seq + 1;
+    return (int64_t)cell * s->n_heads * s->size * s->size;
+}
+
+/* `before`: all states. */
 static double net_difference(const net *n, const net_shape *s, const float *before)
 {
     const float *found = n->out->data, *behind = found + (int64_t)s->n_seqs * s->n_tokens * s->n_heads * s->size;
-    const float *after = s->in_place ? n->state->data : behind;
     double worst = 0, state[256], out[64];
     for (int seq = 0; seq < s->n_seqs; seq++) {
         for (int row = 0; row < s->n_heads * s->size; row++) {
             const int head = row / s->size;
-            const int64_t at = ((int64_t)seq * s->n_heads * s->size + row) * s->size;
+            const int64_t at = state_at(n, s, seq) + (int64_t)row * s->size;
+            const float *after = s->in_place ? (const float *)n->states->data + at
+                                             : behind + ((int64_t)seq * s->n_heads * s->size + row) * s->size;
             for (int i = 0; i < s->size; i++) {
                 state[i] = before[at + i];
             }
             row_of(n, s, seq, head, row % s->size, state, out);
             for (int i = 0; i < s->size; i++) {
-                worst = worse(worst, state[i], after[at + i]);
+                worst = worse(worst, state[i], after[i]);
             }
             for (int t = 0; t < s->n_tokens; t++) {
                 worst = worse(worst, out[t], found[((int64_t)seq * s->n_tokens + t) * s->n_heads * s->size + row]);
@@ -189,7 +211,7 @@ static void test_delta_nets_by_the_definition(void)
     for (size_t i = 0; i < sizeof NETS / sizeof *NETS; i++) {
         net n;
         net_open(&n, &NETS[i]);
-        float *before = copy_of(n.state->data, ggml_nbytes(n.state));
+        float *before = copy_of(n.states->data, ggml_nbytes(n.states));
         compute(n.context, n.out, 2);
         const double diff = net_difference(&n, &NETS[i], before);
         free(before);
@@ -207,11 +229,11 @@ static void test_each_value_of_a_delta_net_counts(void)
     const net_shape s = {128, 4, 2, 20, 1, false, 1};
     net n;
     net_open(&n, &s);
-    float *before = copy_of(n.state->data, ggml_nbytes(n.state));
+    float *before = copy_of(n.states->data, ggml_nbytes(n.states));
     compute(n.context, n.out, 2);
     CHECK(net_difference(&n, &s, before) <= DIFF_MAX);
     float *const places[] = {(float *)row_at(n.v, 0, 0, 0) + 5, (float *)row_at(n.v, 3, 19, 0) + 127,
-                             before + 128 * 128 - 1, (float *)n.gate->data + 16 * 4 + 3, (float *)n.beta->data + 1};
+                             before + 5 * 128 * 128 - 1, (float *)n.gate->data + 16 * 4 + 3, (float *)n.beta->data + 1};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         const float was = *places[i];
         *places[i] = was + 0.25f;
@@ -252,18 +274,18 @@ static void test_delta_nets_have_the_same_bits_with_any_number_of_threads(void)
     for (size_t i = 0; i < sizeof NETS / sizeof *NETS; i++) {
         net n;
         net_open(&n, &NETS[i]);
-        const size_t n_out = ggml_nbytes(n.out), n_state = ggml_nbytes(n.state);
-        void *before = copy_of(n.state->data, n_state), *out = NULL, *after = NULL;
+        const size_t n_out = ggml_nbytes(n.out), n_state = ggml_nbytes(n.states);
+        void *before = copy_of(n.states->data, n_state), *out = NULL, *after = NULL;
         for (int n_threads = 1; n_threads <= N_THREADS_MOST; n_threads++) {
-            memcpy(n.state->data, before, n_state);
+            memcpy(n.states->data, before, n_state);
             compute(n.context, n.out, n_threads);
             if (n_threads == 1) {
                 out = copy_of(n.out->data, n_out);
-                after = copy_of(n.state->data, n_state);
+                after = copy_of(n.states->data, n_state);
             }
             /* the place for a state behind the output is not written where it is changed in place */
-            const size_t n_compared = NETS[i].in_place ? n_out - n_state : n_out;
-            CHECK(memcmp(out, n.out->data, n_compared) == 0 && memcmp(after, n.state->data, n_state) == 0);
+            const size_t n_compared = NETS[i].in_place ? n_out - ggml_nbytes(n.state) : n_out;
+            CHECK(memcmp(out, n.out->data, n_compared) == 0 && memcmp(after, n.states->data, n_state) == 0);
         }
         free(before);
         free(out);
@@ -285,21 +307,21 @@ static void test_delta_nets_have_the_same_bits_in_steps_of_any_size(void)
     const int steps[] = {1, 3, 16, 20, 10};
     net n;
     net_open(&n, &s);
-    const size_t n_out = ggml_nbytes(n.out), n_state = ggml_nbytes(n.state), n_token = 4 * 128 * sizeof(float);
-    void *before = copy_of(n.state->data, n_state);
+    const size_t n_out = ggml_nbytes(n.out), n_state = ggml_nbytes(n.states), n_token = 4 * 128 * sizeof(float);
+    void *before = copy_of(n.states->data, n_state);
     compute(n.context, n.out, 1);
     char *out = copy_of(n.out->data, n_out);
-    void *after = copy_of(n.state->data, n_state);
-    memcpy(n.state->data, before, n_state);
+    void *after = copy_of(n.states->data, n_state);
+    memcpy(n.states->data, before, n_state);
     for (int i = 0, first = 0; i < 5; first += steps[i++]) {
         struct ggml_context *c = n.context;
         struct ggml_tensor *some = operation(c, tokens_of(c, n.q, first, steps[i]), tokens_of(c, n.k, first, steps[i]),
                                              tokens_of(c, n.v, first, steps[i]), tokens_of(c, n.gate, first, steps[i]),
-                                             tokens_of(c, n.beta, first, steps[i]), n.state, true);
+                                             tokens_of(c, n.beta, first, steps[i]), n.state, n.cells);
         compute(c, some, 2);
         CHECK(memcmp(out + (size_t)first * n_token, some->data, (size_t)steps[i] * n_token) == 0);
     }
-    CHECK(memcmp(after, n.state->data, n_state) == 0);
+    CHECK(memcmp(after, n.states->data, n_state) == 0);
     free(before);
     free(out);
     free(after);
@@ -438,6 +460,127 @@ static void test_convolutions_have_the_same_bits_in_steps_of_any_size(void)
     ggml_free(n.context);
 }
 
+/* ---- convolutions whose former inputs stay where they are ---------------------------------------------------------- */
+
+/* Of n sequences; the states lie backwards between two others. */
+typedef struct staying {
+    struct ggml_context *context;
+    struct ggml_tensor *these, *kernel, *states, *cells, *out;
+} staying;
+
+static struct ggml_tensor *staying_operation(struct ggml_context *c, struct ggml_tensor *these,
+                                             struct ggml_tensor *kernel, struct ggml_tensor *states,
+                                             struct ggml_tensor *cells)
+{
+    struct ggml_tensor *out = ggml_new_tensor_3d(c, GGML_TYPE_F32, these->ne[0], these->ne[1], these->ne[2]);
+    out->op = GGML_OP_SSM_CONV;
+    out->src[0] = these;
+    out->src[1] = kernel;
+    out->src[2] = states;
+    out->src[3] = cells;
+    return out;
+}
+
+static void staying_open(staying *n, const convolution_shape *s)
+{
+    struct ggml_context *c = n->context = context_new();
+    struct ggml_tensor *wider = tensor(c, s->n_channels + 7, s->n_tokens, s->n_seqs, 1, -1, 2);
+    n->these =
+        ggml_view_3d(c, wider, s->n_channels, s->n_tokens, s->n_seqs, wider->nb[1], wider->nb[2], 5 * sizeof(float));
+    n->kernel = tensor(c, s->width, s->n_channels, 1, 1, -0.5f, 1);
+    n->states = tensor(c, (s->width - 1) * s->n_channels, s->n_seqs + 2, 1, 1, -1, 2);
+    n->cells = cells_of(c, s->n_seqs);
+    n->out = staying_operation(c, n->these, n->kernel, n->states, n->cells);
+}
+
+/* As it was done before: the inputs put together, then weighed; `states`: before it. */
+static double staying_difference(const staying *n, const convolution_shape *s, const float *states)
+{
+    double worst = 0;
+    for (int seq = 0; seq < s->n_seqs; seq++) {
+        const int64_t at = ((const int32_t *)n->cells->data)[seq] * n->states->ne[0];
+        for (int channel = 0; channel < s->n_channels; channel++) {
+            float inputs[64];
+            memcpy(inputs, states + at + channel * (s->width - 1), (size_t)(s->width - 1) * sizeof(float));
+            for (int t = 0; t < s->n_tokens; t++) {
+                inputs[s->width - 1 + t] = row_at(n->these, t, seq, 0)[channel];
+            }
+            for (int t = 0; t < s->n_tokens; t++) {
+                double sum = 0;
+                for (int i = 0; i < s->width; i++) {
+                    sum += (double)inputs[t + i] * row_at(n->kernel, channel, 0, 0)[i];
+                }
+                worst = worse(worst, sum, row_at(n->out, t, seq, 0)[channel]);
+            }
+            for (int i = 0; i < s->width - 1; i++) {
+                const float after = ((const float *)n->states->data)[at + channel * (s->width - 1) + i];
+                worst = worse(worst, inputs[s->n_tokens + i], after);
+            }
+        }
+    }
+    return worst;
+}
+
+static const convolution_shape STAYING[] = {
+    {4, 256, 1, 1}, {4, 256, 2, 3}, {4, 96, 50, 1}, {4, 100, 16, 2}, {3, 70, 17, 3}, {2, 16, 5, 1}, {4, 6144, 33, 1},
+};
+
+static void test_convolutions_that_keep_their_inputs(void)
+{
+    for (size_t i = 0; i < sizeof STAYING / sizeof *STAYING; i++) {
+        const convolution_shape *s = &STAYING[i];
+        staying n;
+        staying_open(&n, s);
+        const size_t n_states = ggml_nbytes(n.states), n_out = ggml_nbytes(n.out), n_one = n.states->nb[1];
+        float *before = copy_of(n.states->data, n_states);
+        void *out = NULL, *after = NULL;
+        for (int n_threads = 1; n_threads <= N_THREADS_MOST; n_threads++) {
+            memcpy(n.states->data, before, n_states);
+            compute(n.context, n.out, n_threads);
+            CHECK(staying_difference(&n, s, before) <= DIFF_MAX);
+            out = out != NULL ? out : copy_of(n.out->data, n_out);
+            after = after != NULL ? after : copy_of(n.states->data, n_states);
+            CHECK(memcmp(out, n.out->data, n_out) == 0 && memcmp(after, n.states->data, n_states) == 0);
+        }
+        const char *states = n.states->data, *was = (const char *)before;
+        CHECK(memcmp(was, states, n_one) == 0);
+        CHECK(memcmp(was + n_states - n_one, states + n_states - n_one, n_one) == 0);
+        before[n.states->ne[0] * (s->n_seqs + 1) - 1] += 0.25f; /* the last former input of the first sequence */
+        ((float *)n.kernel->data)[ggml_nelements(n.kernel) - 2] = 1;
+        CHECK(staying_difference(&n, s, before) > 10 * DIFF_MAX);
+        free(before);
+        free(out);
+        free(after);
+        ggml_free(n.context);
+    }
+}
+
+static void test_convolutions_that_keep_their_inputs_in_steps_of_any_size(void)
+{
+    const convolution_shape s = {4, 96, 40, 1};
+    const int steps[] = {1, 2, 17, 19, 1};
+    staying n;
+    staying_open(&n, &s);
+    const size_t n_states = ggml_nbytes(n.states);
+    void *before = copy_of(n.states->data, n_states);
+    compute(n.context, n.out, 2);
+    const char *out = copy_of(n.out->data, ggml_nbytes(n.out));
+    void *after = copy_of(n.states->data, n_states);
+    memcpy(n.states->data, before, n_states);
+    for (int i = 0, first = 0; i < 5; first += steps[i++]) {
+        struct ggml_tensor *these = ggml_view_3d(n.context, n.these, s.n_channels, steps[i], 1, n.these->nb[1],
+                                                 n.these->nb[2], (size_t)first * n.these->nb[1]);
+        struct ggml_tensor *some = staying_operation(n.context, these, n.kernel, n.states, n.cells);
+        compute(n.context, some, 2);
+        CHECK(memcmp(out + (size_t)first * n.out->nb[1], some->data, ggml_nbytes(some)) == 0);
+    }
+    CHECK(memcmp(after, n.states->data, n_states) == 0);
+    free(before);
+    free((void *)out);
+    free(after);
+    ggml_free(n.context);
+}
+
 int main(void)
 {
     ggml_backend_load_all();
@@ -450,6 +593,8 @@ int main(void)
     RUN(test_convolutions_by_the_definition);
     RUN(test_convolutions_have_the_same_bits_with_any_number_of_threads);
     RUN(test_convolutions_have_the_same_bits_in_steps_of_any_size);
+    RUN(test_convolutions_that_keep_their_inputs);
+    RUN(test_convolutions_that_keep_their_inputs_in_steps_of_any_size);
     ggml_backend_free(processor);
     return CHECK_RESULT();
 }

@@ -112,6 +112,25 @@ static void test_what_one_in_turn_leaves_goes_to_those_behind_it_if_it_is_much(v
     CHECK(take[0] == 0 && take[1] == 0 && take[3] == 70);
 }
 
+/* Of several that wait, where a call of one can be given up, one has all of it. */
+static void test_where_nobody_decodes_one_has_a_call_that_can_be_given_up(void)
+{
+    const uint32_t left[3] = {10000, 9000, 30};
+    uint32_t take[3];
+    schedule_input in = input(2, left, true);
+    prompts_take(&in.pace, 5000, 0); /* 250 ms: room for 50, or 25 of each */
+    in.turn = 1;
+    CHECK_INT(schedule_step(&in, take), 50);
+    CHECK(take[0] == 50 && take[1] == 0);
+    in.n_stoppable = 1;
+    CHECK_INT(schedule_step(&in, take), 512);
+    CHECK(take[0] == 512 && take[1] == 0);
+    in.n_runs = 3; /* one that is short would have to wait for its end */
+    prompts_take(&in.pace, 2500, 0);
+    CHECK_INT(schedule_step(&in, take), 94);
+    CHECK(take[2] == 30);
+}
+
 /* How much of it goes into a step depends on how much of it has gone before, not on others. */
 static void test_what_each_takes_is_priced_by_its_own_depth(void)
 {
@@ -427,6 +446,7 @@ int main(void)
     RUN(test_where_nobody_decodes_calls_are_larger);
     RUN(test_mixed_prefill_goes_to_one_in_turn_and_short_ones_finish);
     RUN(test_what_one_in_turn_leaves_goes_to_those_behind_it_if_it_is_much);
+    RUN(test_where_nobody_decodes_one_has_a_call_that_can_be_given_up);
     RUN(test_what_each_takes_is_priced_by_its_own_depth);
     RUN(test_unmixed_prefill_is_shared_alike);
     RUN(test_what_is_left_of_one_is_all_that_others_take_with_it);

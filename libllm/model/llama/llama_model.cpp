@@ -88,15 +88,16 @@ llama_batch batch_fill(model_llama *m, const model_batch *b)
     return out;
 }
 
-/* After a call that failed half-way, or was given up. What cannot be undone is trusted no more, and llama.cpp may have moved
- * running states of sequences outside the batch. */
+/* After a call that failed half-way, or was given up. What cannot be undone is trusted no more, and where running states do
+ * not stay where they are, llama.cpp may have moved those of sequences outside the batch. */
 model_result failed(model_llama *m, bool is_stopped, model_llama_undo *before)
 {
     const bool is_as_before = before->undo();
     if (is_stopped && is_as_before) {
         return MODEL_STOPPED;
     }
-    return m->is_stateful() && !is_as_before ? MODEL_FAILED_ALL : MODEL_FAILED_BATCH;
+    const bool may_have_moved = m->is_stateful() && !llama_model_takes_parts(m->weights);
+    return may_have_moved && !is_as_before ? MODEL_FAILED_ALL : MODEL_FAILED_BATCH;
 }
 
 model_result finished(model_llama *m, uint32_t n)

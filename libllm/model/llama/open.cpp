@@ -291,6 +291,11 @@ void fill_info(model_llama *m, const model_options &o)
 
 /* ---- context ------------------------------------------------------------------------------------------------------- */
 
+bool attends_only(const model_llama *m)
+{
+    return m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
+}
+
 /* Cells in one pool: a copied sequence costs nothing, and a session takes what it needs; but attention runs over the
  * cells of all sequences, idle ones, too. Cells in separate streams: a session costs the others nothing, but each has its
  * full context of addresses. Either way any mix of tokens is one pass (cmake/llama/streams.patch). On a CPU idle sessions in
@@ -300,8 +305,7 @@ void fill_info(model_llama *m, const model_options &o)
  * Everything else has it where the model can: V lies by rows then, and a token's is one write per layer. */
 bool wants_streams(const model_llama *m, const model_options &o)
 {
-    const bool attends_only = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
-    return o.exact || (attends_only && gpus_of(o).empty());
+    return o.exact || (attends_only(m) && gpus_of(o).empty());
 }
 
 llama_context_params context_params(const model_options &o, uint32_t n_ctx, bool is_unified)
@@ -378,10 +382,9 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
         size_pool(m, o, p);
     }
     m->info.shares_cells = p->kv_unified;
-    m->info.mixed_calls = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
-    /* A call that is given up spoils running states: that of one sequence can be brought back, but among several llama.cpp
-     * also moves those of others, which are not in the call. */
-    const uint32_t most = m->info.mixed_calls ? o.n_seq : 1;
+    m->info.mixed_calls = attends_only(m) || llama_model_takes_parts(m->weights);
+    /* A call that is given up spoils running states, of which one is kept for that. */
+    const uint32_t most = attends_only(m) ? o.n_seq : 1;
     m->info.n_stoppable = gpus_of(o).empty() ? most : 0;
 }
 
