@@ -226,7 +226,7 @@ template <class QUANTS> struct blocks_of_32 {
             const uint8_t *at[GROUPS];
             for (int g = 0; g < GROUPS; g++) {
                 at[g] = p.weights + g * p.group_bytes + b * QUANTS::N_BYTES;
-                fetch_ahead(at[g], QUANTS::N_BYTES, 0);
+                fetch_ahead<GROUPS>(p, g, b * LANES * sizeof(block), LANES * sizeof(block));
             }
             next.fetch();
             __m512i sum[ROWS][GROUPS];

@@ -344,7 +344,8 @@ template <class QUANTS> struct blocks_of_256 {
                     }
                 }
                 for (int g = 0; g < GROUPS; g++) {
-                    fetch_ahead(at[g], LANES * sizeof(block) / PARTS, part);
+                    constexpr size_t PART_BYTES = LANES * sizeof(block) / PARTS;
+                    fetch_ahead<GROUPS>(p, g, (b * PARTS + part) * PART_BYTES, PART_BYTES);
                 }
                 next.fetch();
                 for (int k = 0; k < HALF; k++) {

@@ -54,15 +54,6 @@ inline uint32_t two_of(uint32_t first, uint32_t second)
 
 /* ---- multiplying ---- */
 
-/* What memory should bring meanwhile: so far ahead, reading is no longer what is waited for. The i-th part of so many bytes. */
-inline void fetch_ahead(const uint8_t *at, size_t n_bytes, int i)
-{
-    constexpr size_t AHEAD_BYTES = 4096;
-    for (size_t k = 0; k < n_bytes; k += LINE) {
-        _mm_prefetch(reinterpret_cast<const char *>(at + i * n_bytes + k + AHEAD_BYTES), _MM_HINT_T0);
-    }
-}
-
 /* The weights that come next: where more rows are multiplied with some than fill the registers, memory would have nothing to
  * do meanwhile. */
 struct upcoming {
@@ -122,6 +113,20 @@ struct place {
     float *const *outs;
     int64_t column;
 };
+
+/* What memory should bring meanwhile, of one of GROUPS groups: so many bytes, from so many on, but far ahead, so that reading
+ * is no longer what is waited for. Behind a group's end lies its neighbour, which is being read: what comes next is that of
+ * the next groups. The second cache has room for more requests at a time than the first. */
+template <int GROUPS> void fetch_ahead(const place &p, int group, size_t from, size_t n_bytes)
+{
+    constexpr size_t AHEAD_BYTES = 4096;
+    const size_t at = from + AHEAD_BYTES;
+    const uint8_t *to =
+        p.weights + group * p.group_bytes + at + (at < p.group_bytes ? 0 : (GROUPS - 1) * p.group_bytes);
+    for (size_t k = 0; k < n_bytes; k += LINE) {
+        _mm_prefetch(reinterpret_cast<const char *>(to + k), _MM_HINT_T1);
+    }
+}
 
 template <int ROWS, int GROUPS> void put_out(const place &p, const __m512 (&total)[ROWS][GROUPS])
 {
