@@ -256,7 +256,7 @@ setup_native() {
 }
 
 setup_exact() {
-    native_build exact exact "package test_model_llama"
+    native_build exact exact "package test_model_llama test_model_llama_mixed"
     native_install exact exact
 }
 

@@ -20,10 +20,9 @@ static void test_facts(void)
     CHECK(m->info.n_cells >= N_CTX);
     CHECK((current->memory == LLM_MEMORY_WINDOW) == (m->info.n_window > 0));
     /* Attention-only models get streams of their own in host memory. */
-    const bool attends_only = current->memory == LLM_MEMORY_DENSE || current->memory == LLM_MEMORY_WINDOW;
-    CHECK_INT(m->info.shares_cells, !is_exact && (!attends_only || device != NULL));
-    CHECK_INT(m->info.mixed_calls, attends_only || (strcmp(m->info.arch, "qwen35") == 0 && device == NULL));
-    CHECK_INT(m->info.n_stoppable, device != NULL ? 0 : attends_only ? N_SEQ : 1);
+    CHECK_INT(m->info.shares_cells, !is_exact && (!attends_only() || device != NULL));
+    CHECK_INT(m->info.mixed_calls, mixes_calls(m));
+    CHECK_INT(m->info.n_stoppable, device != NULL ? 0 : attends_only() ? N_SEQ : 1);
     CHECK(m->info.name[0] != '\0' && m->info.arch[0] != '\0' && m->info.description[0] != '\0');
     CHECK(device == NULL ? strcmp(m->info.backend, "CPU") == 0 : strstr(m->info.backend, device) != NULL);
     CHECK(memcmp(m->info.identity, again->info.identity, 16) == 0);

@@ -168,8 +168,7 @@ static void test_a_call_is_one_pass_or_says_that_it_is_not(void)
 {
     model *m = opened_long();
     CHECK(m != NULL);
-    const bool attends_only = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
-    CHECK(device != NULL || m->info.mixed_calls == (attends_only || strcmp(m->info.arch, "qwen35") == 0));
+    CHECK_INT(m->info.mixed_calls, mixes_calls(m));
     for (int i = 0; i < 3; i++) { /* new, then known, then where they lie */
         const uint32_t n = n_passes(m, (const uint16_t[]){0, 4, 2, 5, 1}, 5, (const uint32_t[]){1, 1, 20, 1, 9});
         CHECK(n <= 5 && (n == 0 || (n == 1) == m->info.mixed_calls));
@@ -193,8 +192,7 @@ static void test_a_call_that_fails_harms_nobody_else(void)
     mixed_add(&c, m, 4, 1);
     next_fails = true;
     const model_result result = m->ops->decode(m, &c.batch);
-    const bool attends_only = m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
-    CHECK(next_fails || result == (attends_only || m->info.mixed_calls ? MODEL_FAILED_BATCH : MODEL_FAILED_ALL));
+    CHECK(next_fails || result == (mixes_calls(m) ? MODEL_FAILED_BATCH : MODEL_FAILED_ALL));
     next_fails = false;
     for (uint16_t seq = 0; seq < LONG_SEQ && result == MODEL_FAILED_BATCH; seq++) {
         if (seq != 1 && seq != 4) {
@@ -285,12 +283,96 @@ static void test_a_call_that_is_given_up_harms_no_copy(void)
     m->ops->close(m);
 }
 
+/* Sequence 0 after `n` tokens, and copies of it as 1, 2 and 4. */
+static void with_copies(model *m, uint32_t n)
+{
+    for (uint16_t seq = 0; seq < LONG_SEQ; seq++) {
+        m->ops->clear(m, seq);
+    }
+    CHECK_INT(feed(m, 0, 0, 0, n, N_BATCH), MODEL_OK);
+    CHECK(m->ops->copy(m, 0, 1) && m->ops->copy(m, 0, 2) && m->ops->copy(m, 0, 4));
+}
+
+/* Logits after the tokens [n, to) of a sequence's own text behind the first n of sequence 0's: read by 3, which is free. */
+static float *alone_behind(model *m, uint16_t seq, uint32_t n, uint32_t to)
+{
+    m->ops->clear(m, 3);
+    (void)feed(m, 3, 0, 0, n, N_BATCH); /* what fails leaves other logits, or none */
+    (void)feed(m, 3, seq, n, to, N_BATCH);
+    return row_after(m, to - n);
+}
+
+static void test_copies_go_on_beside_what_they_were_copied_from(void)
+{
+    enum { N = 100 };
+    static const uint32_t n_tokens[][3] = {{1, 1, 1}, {2, 2, 2}, {1, 20, 3}, {20, 1, 1}};
+    model *m = opened_long();
+    CHECK(m != NULL);
+    for (size_t i = 0; i < sizeof n_tokens / sizeof *n_tokens; i++) {
+        with_copies(m, N);
+        mixed c;
+        mixed_begin(&c);
+        for (uint16_t seq = 0; seq < 3; seq++) {
+            mixed_add(&c, m, seq, n_tokens[i][seq]);
+        }
+        CHECK_INT(m->ops->decode(m, &c.batch), MODEL_OK);
+        float *rows[LONG_SEQ] = {NULL};
+        for (uint16_t seq = 0; seq < 3; seq++) {
+            rows[seq] = malloc(m->info.n_vocab * sizeof *rows[seq]);
+            memcpy(rows[seq], m->ops->logits(m, c.ends[seq] - 1), m->info.n_vocab * sizeof *rows[seq]);
+        }
+        CHECK_INT(feed(m, 4, 4, N, N + 2, N_BATCH), MODEL_OK); /* the copy that was not in the call */
+        rows[4] = row_after(m, 2);
+        for (uint16_t seq = 0; seq < LONG_SEQ; seq++) {
+            if (rows[seq] != NULL) {
+                float *row = alone_behind(m, seq, N, N + (seq < 3 ? n_tokens[i][seq] : 2));
+                check_same(rows[seq], row, m->info.n_vocab);
+                CHECK_STILL_GOOD();
+                free(row);
+                free(rows[seq]);
+            }
+        }
+    }
+    m->ops->close(m);
+}
+
+static void test_a_call_that_fails_harms_no_copy(void)
+{
+    model *m = opened_long();
+    CHECK(m != NULL);
+    with_copies(m, 100);
+    mixed c;
+    mixed_begin(&c);
+    mixed_add(&c, m, 0, 3);
+    mixed_add(&c, m, 1, 1);
+    next_fails = true;
+    const model_result result = m->ops->decode(m, &c.batch);
+    CHECK(next_fails || result == MODEL_FAILED_BATCH || result == MODEL_FAILED_ALL);
+    next_fails = false;
+    if (result == MODEL_FAILED_BATCH) {
+        mixed_begin(&c);
+        mixed_add(&c, m, 2, 5);
+        mixed_add(&c, m, 4, 1);
+        CHECK_INT(m->ops->decode(m, &c.batch), MODEL_OK);
+        float *rows[] = {row_after(m, 5), row_after(m, 6)};
+        for (int i = 0; i < 2; i++) {
+            float *row = i == 0 ? alone_behind(m, 2, 100, 105) : alone_behind(m, 4, 100, 101);
+            check_same(rows[i], row, m->info.n_vocab);
+            free(row);
+            free(rows[i]);
+        }
+    }
+    m->ops->close(m);
+}
+
 static void test_model(void)
 {
     RUN(test_any_mix_is_as_each_alone);
     RUN(test_any_sequences_go_through_the_weights_together);
     RUN(test_a_call_is_one_pass_or_says_that_it_is_not);
     RUN(test_a_call_that_fails_harms_nobody_else);
+    RUN(test_a_call_that_fails_harms_no_copy);
+    RUN(test_copies_go_on_beside_what_they_were_copied_from);
     RUN(test_a_call_that_is_given_up_changes_nothing);
     RUN(test_a_call_that_is_given_up_harms_no_copy);
 }

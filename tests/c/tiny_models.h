@@ -140,6 +140,19 @@ static inline void check_same(const float *a, const float *b, uint32_t n)
     CHECK(d <= bound);
 }
 
+bool llama_supports_gpu_offload(void); /* llama.h: there is a device, used or not */
+
+static inline bool attends_only(void)
+{
+    return current->memory == LLM_MEMORY_DENSE || current->memory == LLM_MEMORY_WINDOW;
+}
+
+/* Whether a call of any tokens of any sequences is to be one pass. */
+static inline bool mixes_calls(const model *m)
+{
+    return attends_only() || (strcmp(m->info.arch, "qwen35") == 0 && !llama_supports_gpu_offload());
+}
+
 /* Runs `tests` for every model, or says that there are none. */
 static inline void for_each_model(void (*tests)(void))
 {
