@@ -163,7 +163,8 @@ struct scratch {
 /* ---- one block --------------------------------------------------------------------------------------------------- */
 
 /* Some positions of one KV head. Rows are far apart, so that the processor does not see what comes next: while keys are
- * read, the values are fetched, and while values are read, the keys after them. */
+ * read, the values are fetched, and while values are read, the keys after them: into the second cache, the first one has room
+ * for fewer requests. */
 template <class T> struct span {
     const char *k, *v, *k_next;
     size_t k_stride, v_stride;
@@ -182,7 +183,7 @@ template <class T> struct span {
 inline void fetch(const char *from, int64_t n_bytes)
 {
     for (int64_t i = 0; i < n_bytes; i += CACHE_LINE) {
-        __builtin_prefetch(from + i);
+        __builtin_prefetch(from + i, 0, 2);
     }
 }
 
