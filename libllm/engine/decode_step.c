@@ -183,16 +183,6 @@ static void call(decode *d, unsigned parts)
 
 /* ---- a call that is given up ---- */
 
-static bool is_called(const decode *d, uint64_t id)
-{
-    for (uint32_t i = 0; i < d->step.n_runs; i++) {
-        if (d->step.is_called[i] && request_of_run(d->step.runs[i])->id == id) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static uint32_t n_called(const step *t)
 {
     uint32_t n = 0;
@@ -202,11 +192,19 @@ static uint32_t n_called(const step *t)
     return n;
 }
 
-/* The only one that the call is for has been cancelled. Of several cancels since, one may have been its. */
-static bool is_wanted(const decode *d)
+/* Of several cancels since, any may have been of those that the call is for: one alone is taken for it, several are not. */
+static double share_wanted(const decode *d)
 {
     const uint32_t n = atomic_load(&d->pushed.n_cancel) - d->taken_cancel;
-    return n == 0 || n_called(&d->step) > 1 || (n == 1 && !is_called(d, atomic_load(&d->pushed.cancelled)));
+    const uint64_t cancelled = atomic_load(&d->pushed.cancelled);
+    if (n != 1) {
+        return n == 0 || n_called(&d->step) > 1 ? 1 : 0;
+    }
+    uint32_t n_wanted = 0;
+    for (uint32_t i = 0; i < d->step.n_runs; i++) {
+        n_wanted += d->step.is_called[i] && request_of_run(d->step.runs[i])->id != cancelled ? d->step.take[i] : 0;
+    }
+    return (double)n_wanted / d->step.batch.n;
 }
 
 static schedule_call call_in_hand(const decode *d)
@@ -214,7 +212,7 @@ static schedule_call call_in_hand(const decode *d)
     return (schedule_call){
         .elapsed_us = elapsed_us(d),
         .expected_us = step_expected_us(&d->step),
-        .is_wanted = is_wanted(d),
+        .wanted = share_wanted(d),
         .has_newcomer = atomic_load(&d->pushed.n_generate) != d->taken_generate,
         .lost_us = d->lost_us,
     };

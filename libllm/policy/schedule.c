@@ -118,6 +118,15 @@ static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, 
     return n_waiting;
 }
 
+static double spent_us(const schedule_input *in, const uint32_t *take)
+{
+    double us = 0;
+    for (uint32_t i = 0; i < in->n_runs; i++) {
+        us += in->prefill_left[i] > 0 ? take[i] * line_at(&in->pace.prefill_at, in->depth[i] + take[i] / 2.0) : 0;
+    }
+    return us;
+}
+
 /* Those that are short are finished. The rest is for the one whose turn it is, and what it leaves for the others, if that is
  * much: each that takes part makes the call read all that is before it. */
 static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uint32_t *take)
@@ -131,6 +140,8 @@ static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uin
     if (n_decoding == 0 && left.n == n_all && 0 < in->n_stoppable && in->n_stoppable < n_waiting) {
         n_most = 1; /* whose call can be given up */
         left.us = HUGE_VAL;
+    } else if (n_decoding == 0 && left.n < n_all) { /* who is finished is answered next */
+        left.us = fmin(left.us, fmax(0, gap_left_us(in) - spent_us(in, take)));
     }
     for (uint32_t n_served = 0; n_waiting > 0 && n_served < n_most; n_served++, n_waiting--) {
         const uint32_t i = whose_turn(in, take, n_waiting), rest = in->prefill_left[i];
@@ -240,7 +251,12 @@ static void average(double *value, double sample)
 
 bool schedule_stops(const schedule_call *c)
 {
-    return !c->is_wanted || (c->has_newcomer && 2 * (c->lost_us + c->elapsed_us) < c->expected_us);
+    if (c->wanted <= 0) {
+        return true;
+    }
+    const double again_us = 2 * c->wanted * c->expected_us; /* all weights are read for it */
+    return (c->wanted < 1 && c->expected_us - c->elapsed_us > again_us) ||
+           (c->has_newcomer && 2 * (c->lost_us + c->elapsed_us) < c->expected_us);
 }
 
 void schedule_learn(schedule_pace *pace, uint32_t n_prefill, double depth, uint32_t n_decode, double us)

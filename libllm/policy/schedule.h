@@ -38,7 +38,8 @@ typedef struct schedule_input {
  *     twice the plain step and gap_ms_target, if 16 tokens (in a call of their own 32) do not take longer
  *   - where nobody decodes it is as large as a call may be, as every call reads all weights; unless it cannot be given up:
  *     then it takes a quarter of a second, gap_ms_target, or four plain steps, whichever is longest. Where only a call of
- *     one can be given up, it is of one */
+ *     one can be given up, it is of one
+ *   - where prompts are finished beside one that is not, those are answered next: it is sized as a step beside them */
 uint32_t schedule_step(const schedule_input *in, uint32_t *take);
 
 /* How long runs that decode can wait for something beside the model's steps: as for prefill. HUGE_VAL: there are none. */
@@ -49,13 +50,13 @@ typedef struct schedule_call {
     double elapsed_us;
     double expected_us; /* in all; 0: not known */
     double lost_us;     /* with those before it that were given up for newcomers, since one was finished */
-    bool is_wanted;     /* some of its prompts are still asked for */
+    double wanted;      /* the share of its tokens that are still asked for */
     bool has_newcomer;  /* somebody has come who is not in it */
 } schedule_call;
 
-/* Whether to give it up: nothing of it is wanted any more; or somebody has come who would wait longer for its end than what
- * is lost took, with what was lost before. Those who come together are then served together, and however many come, a call
- * takes at most half as long again. */
+/* Whether to give it up: nothing of it is wanted any more, or so little that it is read sooner in a call of its own; or
+ * somebody has come who would wait longer for its end than what is lost took, with what was lost before. Those who come
+ * together are then served together, and however many come, a call takes at most half as long again. */
 bool schedule_stops(const schedule_call *c);
 
 /* Updates them with a step that took `us`, of n_decode tokens and n_prefill, before which were `depth` on average. */

@@ -126,8 +126,11 @@ static void test_where_nobody_decodes_one_has_a_call_that_can_be_given_up(void)
     CHECK_INT(schedule_step(&in, take), 512);
     CHECK(take[0] == 512 && take[1] == 0);
     in.n_runs = 3; /* one that is short would have to wait for its end */
-    prompts_take(&in.pace, 2500, 0);
-    CHECK_INT(schedule_step(&in, take), 94);
+    prompts_take(&in.pace, 1000, 0);
+    CHECK_INT(schedule_step(&in, take), 80); /* it is answered next: 100 ms - 20 ms */
+    CHECK(take[2] == 30);
+    in.n_stoppable = 3; /* even where all of it can be given up */
+    CHECK_INT(schedule_step(&in, take), 80);
     CHECK(take[2] == 30);
 }
 
@@ -302,11 +305,17 @@ static void test_how_long_others_wait(void)
 
 static void test_when_a_call_is_given_up(void)
 {
-    schedule_call c = {.elapsed_us = 900, .expected_us = 1000, .is_wanted = true};
+    schedule_call c = {.elapsed_us = 900, .expected_us = 1000, .wanted = 1};
     CHECK(!schedule_stops(&c));
-    c.is_wanted = false;
+    c.wanted = 0;
     CHECK(schedule_stops(&c));
-    c = (schedule_call){.elapsed_us = 400, .expected_us = 1000, .is_wanted = true, .has_newcomer = true};
+    c = (schedule_call){.elapsed_us = 400, .expected_us = 1000, .wanted = 0.1}; /* the rest has been cancelled */
+    CHECK(schedule_stops(&c));
+    c.elapsed_us = 900; /* its end is nearer than another call's */
+    CHECK(!schedule_stops(&c));
+    c = (schedule_call){.elapsed_us = 100, .expected_us = 1000, .wanted = 0.6};
+    CHECK(!schedule_stops(&c));
+    c = (schedule_call){.elapsed_us = 400, .expected_us = 1000, .wanted = 1, .has_newcomer = true};
     CHECK(schedule_stops(&c));
     c.elapsed_us = 600; /* its end is nearer than what would be lost */
     CHECK(!schedule_stops(&c));
@@ -315,7 +324,7 @@ static void test_when_a_call_is_given_up(void)
     CHECK(schedule_stops(&c));
     c.lost_us = 500; /* however many come, it ends some time */
     CHECK(!schedule_stops(&c));
-    c = (schedule_call){.elapsed_us = 400, .is_wanted = true, .has_newcomer = true}; /* nothing is known yet */
+    c = (schedule_call){.elapsed_us = 400, .wanted = 1, .has_newcomer = true}; /* nothing is known yet */
     CHECK(!schedule_stops(&c));
 }
 
