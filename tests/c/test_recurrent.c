@@ -60,7 +60,9 @@ static void compute(struct ggml_context *c, struct ggml_tensor *out, int n_threa
     ggml_build_forward_expand(graph, out);
     for (int i = 0; i < ggml_graph_n_nodes(graph); i++) {
         struct ggml_tensor *node = ggml_graph_node(graph, i);
-        memset(node->data, node->view_src == NULL ? 0xff : 0, node->view_src == NULL ? ggml_nbytes(node) : 0);
+        if (node->view_src == NULL && ggml_nbytes(node) > 0) {
+            memset(node->data, 0xff, ggml_nbytes(node));
+        }
     }
     if (ggml_backend_graph_compute(processor, graph) != GGML_STATUS_SUCCESS) {
         abort();
