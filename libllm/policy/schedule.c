@@ -73,13 +73,16 @@ static uint32_t in_blocks(uint32_t n)
 typedef struct budget {
     double us;
     uint32_t n;
+    double spent_us;
 } budget;
 
 static void spend(const schedule_input *in, uint32_t i, uint32_t n, budget *left, uint32_t *take)
 {
+    const double us = n * line_at(&in->pace.prefill_at, in->depth[i] + n / 2.0);
     take[i] = n;
     left->n -= n;
-    left->us -= n * line_at(&in->pace.prefill_at, in->depth[i] + n / 2.0);
+    left->us -= us;
+    left->spent_us += us;
 }
 
 /* Its rest fits into an even share. */
@@ -108,7 +111,7 @@ static uint32_t whose_turn(const schedule_input *in, const uint32_t *take, uint3
 /* Of so many. Returns how many are left. */
 static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, budget *left, uint32_t *take)
 {
-    const budget even = {left->us / n_waiting, left->n / n_waiting};
+    const budget even = {.us = left->us / n_waiting, .n = left->n / n_waiting};
     for (uint32_t i = 0; i < in->n_runs; i++) {
         if (is_short(in, i, &even)) {
             spend(in, i, in->prefill_left[i], left, take);
@@ -118,22 +121,13 @@ static uint32_t finish_short_ones(const schedule_input *in, uint32_t n_waiting, 
     return n_waiting;
 }
 
-static double spent_us(const schedule_input *in, const uint32_t *take)
-{
-    double us = 0;
-    for (uint32_t i = 0; i < in->n_runs; i++) {
-        us += in->prefill_left[i] > 0 ? take[i] * line_at(&in->pace.prefill_at, in->depth[i] + take[i] / 2.0) : 0;
-    }
-    return us;
-}
-
 /* Those that are short are finished. The rest is for the one whose turn it is, and what it leaves for the others, if that is
  * much: each that takes part makes the call read all that is before it. */
 static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uint32_t *take)
 {
-    budget left = {allowed_us(in, n_decoding), in->n_batch - n_decoding};
+    budget left = {.us = allowed_us(in, n_decoding), .n = in->n_batch - n_decoding};
     if (!is_known(in)) {
-        left = (budget){HUGE_VAL, CHUNK_FIRST < left.n ? CHUNK_FIRST : left.n};
+        left = (budget){.us = HUGE_VAL, .n = CHUNK_FIRST < left.n ? CHUNK_FIRST : left.n};
     }
     const uint32_t n_all = left.n;
     uint32_t n_waiting = finish_short_ones(in, in->n_runs - n_decoding, &left, take), n_most = n_waiting;
@@ -141,7 +135,7 @@ static uint32_t share_in_turn(const schedule_input *in, uint32_t n_decoding, uin
         n_most = 1; /* whose call can be given up */
         left.us = HUGE_VAL;
     } else if (n_decoding == 0 && left.n < n_all) { /* who is finished is answered next */
-        left.us = fmin(left.us, fmax(0, gap_left_us(in) - spent_us(in, take)));
+        left.us = fmin(left.us, fmax(0, gap_left_us(in) - left.spent_us));
     }
     for (uint32_t n_served = 0; n_waiting > 0 && n_served < n_most; n_served++, n_waiting--) {
         const uint32_t i = whose_turn(in, take, n_waiting), rest = in->prefill_left[i];
@@ -254,9 +248,9 @@ bool schedule_stops(const schedule_call *c)
     if (c->wanted <= 0) {
         return true;
     }
+    const double gone_us = c->lost_us + c->elapsed_us;
     const double again_us = 2 * c->wanted * c->expected_us; /* all weights are read for it */
-    return (c->wanted < 1 && c->expected_us - c->elapsed_us > again_us) ||
-           (c->has_newcomer && 2 * (c->lost_us + c->elapsed_us) < c->expected_us);
+    return (c->wanted < 1 && c->expected_us - gone_us > again_us) || (c->has_newcomer && 2 * gone_us < c->expected_us);
 }
 
 void schedule_learn(schedule_pace *pace, uint32_t n_prefill, double depth, uint32_t n_decode, double us)

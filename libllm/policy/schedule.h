@@ -49,14 +49,15 @@ double schedule_patience_us(const schedule_pace *pace, uint32_t gap_ms_target, u
 typedef struct schedule_call {
     double elapsed_us;
     double expected_us; /* in all; 0: not known */
-    double lost_us;     /* with those before it that were given up for newcomers, since one was finished */
+    double lost_us;     /* with those before it that were given up, since one was finished */
     double wanted;      /* the share of its tokens that are still asked for */
     bool has_newcomer;  /* somebody has come who is not in it */
 } schedule_call;
 
 /* Whether to give it up: nothing of it is wanted any more, or so little that it is read sooner in a call of its own; or
- * somebody has come who would wait longer for its end than what is lost took, with what was lost before. Those who come
- * together are then served together, and however many come, a call takes at most half as long again. */
+ * somebody has come who would wait longer for its end than what is lost took. Those who come
+ * together are then served together. What was lost before counts, too: however many come and go, a call that somebody wants
+ * takes at most twice as long. */
 bool schedule_stops(const schedule_call *c);
 
 /* Updates them with a step that took `us`, of n_decode tokens and n_prefill, before which were `depth` on average. */

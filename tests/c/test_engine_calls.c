@@ -145,10 +145,41 @@ static void test_a_cancelled_prompt_is_read_no_further(void)
     }
 }
 
+/* A token is believed to take a thousand seconds, so that a call's end is never near. */
+static void hook_dear(driver *d)
+{
+    hook(d);
+    line_learn(&d->engine->decode.step.pace.prefill_at, 0, 1e9);
+}
+
+static void test_who_is_in_a_call_with_a_cancelled_prompt_does_not_wait_for_its_end(void)
+{
+    n_calls = n_between = n_held_back = 0;
+    n_calls_max = UINT32_MAX;
+    driver *d = driver_open_then(
+        &(llm_engine_options){.model = "sim:dense,step_us=60000000", .n_batch = N_BATCH, .gap_ms_target = 1},
+        hook_dear);
+    int32_t many[N_PROMPT], few[2];
+    make_prompt(many, N_PROMPT, 1);
+    make_prompt(few, 2, 2);
+    const uint64_t leaves = push(d, "a", many, N_PROMPT, 1);
+    wait_for_call(1);
+    const uint64_t stays = push(d, "b", few, 2, 1);
+    wait_for_call(2); /* of both: the first one was given up for it */
+    driver_cancel(d, leaves);
+    CHECK_INT(driver_wait(d, leaves)->finished.n_prefilled, 0);
+    wait_for_call(3); /* of the one that stays */
+    CHECK(!driver_answer(d, stays)->is_over);
+    driver_cancel(d, stays);
+    CHECK_INT(driver_wait(d, stays)->finished.n_prefilled, 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
 int main(void)
 {
     RUN(test_what_was_decoded_leaves_before_a_prompt_is_read_on);
     RUN(test_nobody_is_woken_for_a_part_of_a_prompt);
     RUN(test_a_cancelled_prompt_is_read_no_further);
+    RUN(test_who_is_in_a_call_with_a_cancelled_prompt_does_not_wait_for_its_end);
     return CHECK_RESULT();
 }

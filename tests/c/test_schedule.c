@@ -313,6 +313,9 @@ static void test_when_a_call_is_given_up(void)
     CHECK(schedule_stops(&c));
     c.elapsed_us = 900; /* its end is nearer than another call's */
     CHECK(!schedule_stops(&c));
+    c.elapsed_us = 400;
+    c.lost_us = 500; /* however many leave, it ends some time */
+    CHECK(!schedule_stops(&c));
     c = (schedule_call){.elapsed_us = 100, .expected_us = 1000, .wanted = 0.6};
     CHECK(!schedule_stops(&c));
     c = (schedule_call){.elapsed_us = 400, .expected_us = 1000, .wanted = 1, .has_newcomer = true};
