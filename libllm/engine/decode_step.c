@@ -159,6 +159,21 @@ static void end_torn(decode *d)
     }
 }
 
+/* Who has ended may be freed by it, and is in the step no longer. */
+static void tell(decode *d)
+{
+    step_drop_ended(&d->step);
+    decode_deliver(d);
+}
+
+static void tell_and_checkpoint(decode *d)
+{
+    if (d->step.n_due > 0) {
+        tell(d);
+        step_checkpoint(&d->step);
+    }
+}
+
 static double elapsed_us(const decode *d)
 {
     return (double)(session_clock_us() - d->step.call_began_us);
@@ -171,6 +186,7 @@ static void call(decode *d, unsigned parts)
         case MODEL_OK:
             d->lost_us = 0;
             sample_and_learn(d);
+            tell_and_checkpoint(d);
             return;
         case MODEL_NO_CELLS: make_room(d); break;
         case MODEL_STOPPED: d->lost_us += elapsed_us(d); return;
@@ -228,11 +244,10 @@ bool decode_stops(void *context)
 
 /* ---- one step ---- */
 
-/* What the decode call has made need not wait for the prefill call, and a cancel counts for it. */
-static void deliver_between(decode *d)
+/* What the first call has made need not wait for the second one, and a cancel counts for it. */
+static void tell_between(decode *d)
 {
-    step_drop_ended(&d->step);
-    decode_deliver(d);
+    tell(d);
     decode_take_commands(d);
 }
 
@@ -240,6 +255,7 @@ bool decode_step(decode *d)
 {
     collect_runs(d);
     if (d->step.n_runs == 0) {
+        d->step.over_us = 0;
         return false;
     }
     step_plan(&d->step);
@@ -248,12 +264,18 @@ bool decode_step(decode *d)
     }
     if (d->model->info.mixed_calls) {
         call(d, STEP_ALL);
-    } else {
-        call(d, STEP_DECODE);
-        if (step_has(&d->step, STEP_DECODE) && step_has(&d->step, STEP_PREFILL)) {
-            deliver_between(d);
-        }
+        return true;
+    }
+    /* prefill first, as it is planned for the time that is left before others decode */
+    const bool decodes = step_has(&d->step, STEP_DECODE);
+    if (step_has(&d->step, STEP_PREFILL)) {
         call(d, STEP_PREFILL);
+        if (decodes) {
+            tell_between(d);
+        }
+    }
+    if (decodes) {
+        call(d, STEP_DECODE);
     }
     return true;
 }

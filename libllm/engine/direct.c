@@ -161,6 +161,7 @@ static int step_alone(llm_session *d)
     if (logits != NULL) {
         take_logits(d, logits);
     }
+    step_checkpoint(t);
     return status_of(result);
 }
 

@@ -31,17 +31,13 @@ uint32_t run_checkpoint_overdue(const run *r, uint32_t checkpoint_every)
                : 0;
 }
 
-void run_take_cut(run *r, const float *logits)
+cut run_reach_cut(run *r, const float *logits)
 {
-    session *s = r->session;
-    const cut due = cuts_reached(&r->cuts, session_n_tokens(s));
-    if (due == CUT_NONE) {
-        return;
+    const cut reached = cuts_reached(&r->cuts, session_n_tokens(r->session));
+    if (reached != CUT_NONE && logits != NULL) {
+        session_keep_logits(r->session, logits);
     }
-    if (logits != NULL) {
-        session_keep_logits(s, logits);
-    }
-    session_checkpoint(s, logits, due == CUT_HEAD);
+    return reached;
 }
 
 void run_decoding(run *r)

@@ -30,9 +30,9 @@ const float *run_begin(run *r, places *p, session *s, bool cold);
 /* Prompt tokens still to consume before the next cut; 0 when it decodes. */
 uint32_t run_prefill_left(const run *r);
 
-/* The session holds more of the prompt: takes the checkpoint that is due, with the logits after the last token, where
- * there are any, which are not yet modified. */
-void run_take_cut(run *r, const float *logits);
+/* The session holds more of the prompt: which checkpoint is due. The logits after the last token, which are not yet modified,
+ * are kept for it where there are any. */
+cut run_reach_cut(run *r, const float *logits);
 
 /* How many tokens longer than it should a run that decodes will have gone without a checkpoint after one more; 0: none is
  * due. */

@@ -81,7 +81,7 @@ void step_plan(step *t)
             .n_batch = t->model->info.n_batch,
             .mixed_calls = t->model->info.mixed_calls,
             .n_stoppable = t->model->info.n_stoppable,
-            .takes_checkpoint = t->checkpoint != NULL,
+            .waited_us = t->over_us != 0 ? (double)(session_clock_us() - t->over_us) : 0,
             .turn = t->turn++,
             .gap_ms_target = t->gap_ms_target,
             .pace = t->pace,
@@ -177,7 +177,8 @@ static model_result call_model(step *t)
     t->depth = depth_called(t);
     t->call_began_us = session_clock_us();
     const model_result result = t->model->ops->decode(t->model, &t->batch);
-    t->call_us = session_clock_us() - t->call_began_us;
+    t->over_us = session_clock_us();
+    t->call_us = t->over_us - t->call_began_us;
     last_words_working(NULL, NULL);
     page_gauge(t->page, LLM_COUNTER_IN_STEP, 0);
 
@@ -192,6 +193,7 @@ static model_result call_model(step *t)
 
 void step_learn(step *t, uint64_t sampling_us)
 {
+    t->over_us += sampling_us;
     if (t->batch.n == 0) {
         return;
     }
@@ -210,25 +212,43 @@ float *step_logits(step *t, uint32_t run_index)
     return t->is_called[run_index] && t->outputs[at] ? t->model->ops->logits(t->model, at) : NULL;
 }
 
-/* All of them before the first checkpoint, which may look at the others. */
+static void add_due(step *t, session *s, bool is_head)
+{
+    t->due[t->n_due++] = (step_due){.session = s, .n_tokens = session_n_tokens(s), .is_head = is_head};
+}
+
+/* Who is in a call is in no other one of its step: a prompt that has ended in it decodes in the next one. */
 static void consume(step *t)
 {
     for (uint32_t i = 0; i < t->n_runs; i++) {
-        if (t->is_called[i]) {
-            const uint32_t first = t->output_at[i] + 1 - t->take[i];
-            session_consumed(t->runs[i]->session, t->tokens + first, t->take[i]);
-        }
-    }
-    for (uint32_t i = 0; i < t->n_runs; i++) {
         run *r = t->runs[i];
-        if (t->is_called[i] && !r->is_decoding) {
-            run_take_cut(r, step_logits(t, i));
-        } else if (t->is_called[i] && r == t->checkpoint) {
-            const uint64_t begin_us = session_clock_us();
-            session_checkpoint(r->session, NULL, false);
-            schedule_learn_checkpoint(&t->pace, (double)(session_clock_us() - begin_us));
+        if (!t->is_called[i]) {
+            continue;
+        }
+        session_consumed(r->session, t->tokens + t->output_at[i] + 1 - t->take[i], t->take[i]);
+        t->take[i] = 0;
+        const cut reached = r->is_decoding ? CUT_NONE : run_reach_cut(r, step_logits(t, i));
+        if (reached != CUT_NONE || r == t->checkpoint) {
+            add_due(t, r->session, reached == CUT_HEAD);
         }
     }
+}
+
+static bool is_as_it_was(const step_due *due)
+{
+    const session *s = due->session;
+    return session_is_seated(s) && s->record.state != LLM_STATE_TORN && session_n_tokens(s) == due->n_tokens;
+}
+
+void step_checkpoint(step *t)
+{
+    for (uint32_t i = 0; i < t->n_due; i++) {
+        session *s = t->due[i].session;
+        if (is_as_it_was(&t->due[i])) {
+            session_checkpoint(s, s->logits_at == t->due[i].n_tokens ? s->logits : NULL, t->due[i].is_head);
+        }
+    }
+    t->n_due = 0;
 }
 
 static void tear_harmed(step *t, model_result result)
@@ -270,6 +290,7 @@ void step_drop_ended(step *t)
 
 model_result step_call(step *t, unsigned parts)
 {
+    assert(t->n_due == 0);
     build_batch(t, parts);
     if (t->batch.n == 0) {
         return MODEL_OK;

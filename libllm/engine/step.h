@@ -17,6 +17,13 @@
 /* Which runs a model call covers. */
 typedef enum step_part { STEP_DECODE = 1, STEP_PREFILL = 2, STEP_ALL = 3 } step_part;
 
+/* A checkpoint that a call has made due. */
+typedef struct step_due {
+    session *session;
+    uint32_t n_tokens;
+    bool is_head;
+} step_due;
+
 typedef struct step {
     model *model;   /* the engine's */
     page *page;     /* idem */
@@ -34,6 +41,7 @@ typedef struct step {
     uint64_t call_us;       /* the last one */
     uint32_t n_decoded;     /* of its tokens */
     double depth;           /* tokens before those that prefill in it, on average */
+    uint64_t over_us;       /* it was over, with its sampling; 0: nobody has run since */
 
     /* the step in hand: one entry per run, then per batch token */
     uint32_t n_runs;
@@ -42,6 +50,8 @@ typedef struct step {
     uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the run's last token */
     bool is_called[LLM_SEQUENCES_MAX];     /* the run has tokens in the call in hand */
     run *checkpoint;                       /* that decodes, and whose checkpoint is taken after it; or NULL */
+    uint32_t n_due;                        /* of the last call */
+    step_due due[LLM_SEQUENCES_MAX];
     model_batch batch;
     int32_t *tokens; /* n_batch each, owned */
     int32_t *positions;
@@ -65,12 +75,16 @@ void step_drop_ended(step *t);
 bool step_has(const step *t, step_part part);
 
 /* One model call for the runs of these parts whose sessions still have seats.
- *   MODEL_OK            nobody was left to call for, or: the sessions hold what was consumed, checkpoints that were due are
- *                       taken, and step_logits has what is to be sampled
+ *   MODEL_OK            nobody was left to call for, or: the sessions hold what was consumed, and step_logits has what is to
+ *                       be sampled. step_checkpoint is to follow, once that is told
  *   MODEL_NO_CELLS      nothing changed, and is_called says who asked: make room and call again, or give up
  *   MODEL_STOPPED       nothing changed: it was to be given up
  *   anything else       the sessions that the failure harmed are torn */
 model_result step_call(step *t, unsigned parts);
+
+/* Takes the checkpoints that the last call has made due, of sessions that still hold what they held then: copies, for which
+ * nobody's tokens wait. What they take is part of the gap that the next step is planned for. */
+void step_checkpoint(step *t);
 
 /* How long the last call took, for the next ones' size: with `sampling_us` of what follows before its tokens are told. */
 void step_learn(step *t, uint64_t sampling_us);
