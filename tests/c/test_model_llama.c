@@ -98,7 +98,7 @@ static void test_chunking_does_not_matter(void)
     model *m = opened();
     CHECK(m != NULL);
     float *whole = cold(m, 1, 300), *other = cold(m, 2, 300);
-    CHECK(distance(whole, other, m->info.n_vocab) > 0.5); /* the comparison can fail */
+    CHECK(distance(whole, other, m->info.n_vocab) > fmax(0.5, bound_of_same())); /* the comparison can fail */
     static const uint32_t chunks[] = {1, 7, 33, 64};
     for (size_t i = 0; i < 4; i++) {
         m->ops->clear(m, 0);
