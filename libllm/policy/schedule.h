@@ -34,7 +34,8 @@ typedef struct schedule_input {
  *     turns the one with the least left, and one in rotation. Without, as many tokens go in of each that takes part, one in
  *     rotation always
  *   - it is sized in time, by how much is before each, so that the gap it causes to decoding runs stays at the larger of
- *     twice the plain step and gap_ms_target, if 16 tokens (in a call of their own 32) do not take longer
+ *     twice the plain step and gap_ms_target, if 16 tokens (in a call of their own 32) do not take longer, nor what they have
+ *     waited for before it more than half of what a prompt has of that
  *   - where nobody decodes it is as large as a call may be, as every call reads all weights; unless it cannot be given up:
  *     then it takes a quarter of a second, gap_ms_target, or four plain steps, whichever is longest. Where only a call of
  *     one can be given up, it is of one
