@@ -170,8 +170,8 @@ static void tell_and_checkpoint(decode *d)
 {
     if (d->step.n_due > 0) {
         tell(d);
-        step_checkpoint(&d->step);
     }
+    step_checkpoint(&d->step);
 }
 
 static double elapsed_us(const decode *d)
@@ -255,7 +255,6 @@ bool decode_step(decode *d)
 {
     collect_runs(d);
     if (d->step.n_runs == 0) {
-        d->step.over_us = 0;
         return false;
     }
     step_plan(&d->step);

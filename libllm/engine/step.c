@@ -81,7 +81,7 @@ void step_plan(step *t)
             .n_batch = t->model->info.n_batch,
             .mixed_calls = t->model->info.mixed_calls,
             .n_stoppable = t->model->info.n_stoppable,
-            .waited_us = t->over_us != 0 ? (double)(session_clock_us() - t->over_us) : 0,
+            .waited_us = (double)t->waited_us,
             .turn = t->turn++,
             .gap_ms_target = t->gap_ms_target,
             .pace = t->pace,
@@ -177,8 +177,7 @@ static model_result call_model(step *t)
     t->depth = depth_called(t);
     t->call_began_us = session_clock_us();
     const model_result result = t->model->ops->decode(t->model, &t->batch);
-    t->over_us = session_clock_us();
-    t->call_us = t->over_us - t->call_began_us;
+    t->call_us = session_clock_us() - t->call_began_us;
     last_words_working(NULL, NULL);
     page_gauge(t->page, LLM_COUNTER_IN_STEP, 0);
 
@@ -193,7 +192,6 @@ static model_result call_model(step *t)
 
 void step_learn(step *t, uint64_t sampling_us)
 {
-    t->over_us += sampling_us;
     if (t->batch.n == 0) {
         return;
     }
@@ -212,9 +210,10 @@ float *step_logits(step *t, uint32_t run_index)
     return t->is_called[run_index] && t->outputs[at] ? t->model->ops->logits(t->model, at) : NULL;
 }
 
-static void add_due(step *t, session *s, bool is_head)
+static void add_due(step *t, const run *r, cut reached)
 {
-    t->due[t->n_due++] = (step_due){.session = s, .n_tokens = session_n_tokens(s), .is_head = is_head};
+    t->due[t->n_due++] =
+        (step_due){.session = r->session, .n_tokens = session_n_tokens(r->session), .reached = reached};
 }
 
 /* Who is in a call is in no other one of its step: a prompt that has ended in it decodes in the next one. */
@@ -229,7 +228,7 @@ static void consume(step *t)
         t->take[i] = 0;
         const cut reached = r->is_decoding ? CUT_NONE : run_reach_cut(r, step_logits(t, i));
         if (reached != CUT_NONE || r == t->checkpoint) {
-            add_due(t, r->session, reached == CUT_HEAD);
+            add_due(t, r, reached);
         }
     }
 }
@@ -240,13 +239,21 @@ static bool is_as_it_was(const step_due *due)
     return session_is_seated(s) && s->record.state != LLM_STATE_TORN && session_n_tokens(s) == due->n_tokens;
 }
 
+static void take(const step_due *due)
+{
+    session *s = due->session;
+    if (is_as_it_was(due)) {
+        session_checkpoint(s, s->logits_at == due->n_tokens ? s->logits : NULL, due->reached == CUT_HEAD);
+    }
+}
+
 void step_checkpoint(step *t)
 {
+    t->waited_us = 0;
     for (uint32_t i = 0; i < t->n_due; i++) {
-        session *s = t->due[i].session;
-        if (is_as_it_was(&t->due[i])) {
-            session_checkpoint(s, s->logits_at == t->due[i].n_tokens ? s->logits : NULL, t->due[i].is_head);
-        }
+        const uint64_t began_us = session_clock_us();
+        take(&t->due[i]);
+        t->waited_us += t->due[i].reached == CUT_NONE ? session_clock_us() - began_us : 0;
     }
     t->n_due = 0;
 }

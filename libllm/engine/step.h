@@ -21,7 +21,7 @@ typedef enum step_part { STEP_DECODE = 1, STEP_PREFILL = 2, STEP_ALL = 3 } step_
 typedef struct step_due {
     session *session;
     uint32_t n_tokens;
-    bool is_head;
+    cut reached; /* by a prompt; CUT_NONE: the session decodes */
 } step_due;
 
 typedef struct step {
@@ -41,7 +41,6 @@ typedef struct step {
     uint64_t call_us;       /* the last one */
     uint32_t n_decoded;     /* of its tokens */
     double depth;           /* tokens before those that prefill in it, on average */
-    uint64_t over_us;       /* it was over, with its sampling; 0: nobody has run since */
 
     /* the step in hand: one entry per run, then per batch token */
     uint32_t n_runs;
@@ -52,6 +51,7 @@ typedef struct step {
     run *checkpoint;                       /* that decodes, and whose checkpoint is taken after it; or NULL */
     uint32_t n_due;                        /* of the last call */
     step_due due[LLM_SEQUENCES_MAX];
+    uint64_t waited_us; /* for the checkpoints of those that decode, of the last call */
     model_batch batch;
     int32_t *tokens; /* n_batch each, owned */
     int32_t *positions;
@@ -83,7 +83,8 @@ bool step_has(const step *t, step_part part);
 model_result step_call(step *t, unsigned parts);
 
 /* Takes the checkpoints that the last call has made due, of sessions that still hold what they held then: copies, for which
- * nobody's tokens wait. What they take is part of the gap that the next step is planned for. */
+ * nobody's tokens wait. What those take that come every so many tokens, while a session decodes, is part of the gap that the next
+ * step is planned for. Those of prompts are not: of many who come together the last ones would pay for those of the first. */
 void step_checkpoint(step *t);
 
 /* How long the last call took, for the next ones' size: with `sampling_us` of what follows before its tokens are told. */

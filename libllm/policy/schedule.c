@@ -20,12 +20,10 @@ double schedule_patience_us(const schedule_pace *pace, uint32_t gap_ms_target, u
     return n_decoding == 0 ? HUGE_VAL : (target_us > 2 * step_us ? target_us - step_us : step_us);
 }
 
-/* What a step beside decoding runs may take, without them. Copies take no more than half of it away: who comes to a prompt's end
- * has one taken, and of many who come together the last ones would pay for those of the first. */
+/* What a step beside decoding runs may take, without them. */
 static double gap_left_us(const schedule_input *in)
 {
-    const double us = schedule_patience_us(&in->pace, in->gap_ms_target, 1);
-    return fmax(us - in->waited_us, us / 2);
+    return schedule_patience_us(&in->pace, in->gap_ms_target, 1) - in->waited_us;
 }
 
 static double alone_us(const schedule_input *in)

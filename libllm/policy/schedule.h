@@ -22,7 +22,7 @@ typedef struct schedule_input {
     uint32_t n_batch;             /* most tokens of one model call, >= n_runs */
     bool mixed_calls;             /* decode and prefill share one call; otherwise each has a call of its own */
     uint32_t n_stoppable; /* a call that prefills at most so many runs can be given up: its length makes nobody wait */
-    double waited_us;     /* by those that decode, since the last step was over: for copies, mostly */
+    double waited_us;     /* by those that decode, for a checkpoint since the last step */
     uint32_t turn;        /* counts steps: whose prefill goes first rotates with it */
     uint32_t gap_ms_target;
     schedule_pace pace;
@@ -34,8 +34,7 @@ typedef struct schedule_input {
  *     turns the one with the least left, and one in rotation. Without, as many tokens go in of each that takes part, one in
  *     rotation always
  *   - it is sized in time, by how much is before each, so that the gap it causes to decoding runs stays at the larger of
- *     twice the plain step and gap_ms_target, if 16 tokens (in a call of their own 32) do not take longer, nor what they have
- *     waited for before it more than half of what a prompt has of that
+ *     twice the plain step and gap_ms_target, if 16 tokens (in a call of their own 32) do not take longer
  *   - where nobody decodes it is as large as a call may be, as every call reads all weights; unless it cannot be given up:
  *     then it takes a quarter of a second, gap_ms_target, or four plain steps, whichever is longest. Where only a call of
  *     one can be given up, it is of one
