@@ -5,8 +5,6 @@
 #include <string.h>
 #include <time.h>
 
-#include "machine/block.h"
-
 enum { WHOLE_SHARE_MAX = 4 }; /* a whole state may take this fraction of the checkpoint budget, no more */
 
 static uint64_t clock_ns(clockid_t clock)
@@ -115,7 +113,7 @@ static size_t logits_bytes(const session *s)
 
 void session_forget_logits(session *s)
 {
-    block_free(s->logits, logits_bytes(s));
+    ledger_bytes_free(s->logits, logits_bytes(s));
     s->logits = NULL;
     s->logits_at = 0;
 }
@@ -367,7 +365,7 @@ void session_tear(session *s)
 void session_keep_logits(session *s, const float *logits)
 {
     if (s->logits == NULL) {
-        s->logits = block_new(logits_bytes(s));
+        s->logits = ledger_bytes_new(logits_bytes(s));
     }
     if (s->logits != NULL) {
         memcpy(s->logits, logits, logits_bytes(s));

@@ -98,7 +98,7 @@ typedef struct session {
     page_record record;
     parked parked;
     bool was_parked;        /* seated from a parked state and not used since */
-    float *logits;          /* owned (block_new): n_vocab, after the first logits_at resident tokens */
+    float *logits;          /* owned (ledger_bytes_new): n_vocab, after the first logits_at resident tokens */
     uint32_t logits_at;     /* 0: none kept */
     uint32_t checkpoint_at; /* tokens at its last checkpoint */
     checkpoint *prefix;     /* pinned: the shared prefix it began with, or NULL */

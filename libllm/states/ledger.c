@@ -2,10 +2,12 @@
 
 #include <assert.h>
 #include <stdlib.h>
-
-#include "machine/block.h"
+#include <sys/mman.h>
 
 enum {
+    /* The allocator keeps what is freed below this for what comes next. Larger ones are mapped, one by one: states and logits
+     * of closed sessions, with small blocks of others between them, would stay with the process. */
+    MAPPED_BYTES_MIN = 64 << 10,
     /* What costs less to take anew is not worth putting by. */
     SPARE_BYTES_MIN = 1 << 20,
     /* It is in no account: a recurrent state is smaller, and that of a long context comes in no size twice. */
@@ -17,10 +19,31 @@ void ledger_open(ledger *l, size_t n_in_flight_max)
     *l = (ledger){.n_in_flight_max = n_in_flight_max};
 }
 
+void *ledger_bytes_new(size_t n_bytes)
+{
+    if (n_bytes < MAPPED_BYTES_MIN) {
+        return malloc(n_bytes > 0 ? n_bytes : 1);
+    }
+    void *bytes = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return bytes == MAP_FAILED ? NULL : bytes;
+}
+
+void ledger_bytes_free(void *bytes, size_t n_bytes)
+{
+    if (bytes == NULL) {
+        return;
+    }
+    if (n_bytes < MAPPED_BYTES_MIN) {
+        free(bytes);
+    } else if (munmap(bytes, n_bytes) != 0) { /* it would leave more mappings than a process may have */
+        madvise(bytes, n_bytes, MADV_DONTNEED);
+    }
+}
+
 blob *blob_new(size_t n_bytes)
 {
     blob *b = calloc(1, sizeof *b);
-    uint8_t *bytes = b != NULL ? block_new(n_bytes) : NULL;
+    uint8_t *bytes = b != NULL ? ledger_bytes_new(n_bytes) : NULL;
     if (bytes == NULL) {
         free(b);
         return NULL;
@@ -44,7 +67,7 @@ void blob_free(blob *b)
 {
     if (b != NULL) {
         assert(!is_held(b));
-        block_free(b->bytes, b->n_bytes);
+        ledger_bytes_free(b->bytes, b->n_bytes);
         free(b);
     }
 }

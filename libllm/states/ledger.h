@@ -33,6 +33,10 @@ typedef struct ledger {
 
 void ledger_open(ledger *l, size_t n_in_flight_max);
 
+/* Memory that goes back to the system when it is freed, if it is much; in no account. NULL: memory is short. Any thread. */
+void *ledger_bytes_new(size_t n_bytes);
+void ledger_bytes_free(void *bytes, size_t n_bytes); /* NULL is allowed */
+
 /* A new blob that nobody holds yet; its bytes are to be filled at once. NULL: memory is short. Any thread. */
 blob *blob_new(size_t n_bytes);
 /* Frees a blob that nobody holds. NULL is allowed. Any thread. */

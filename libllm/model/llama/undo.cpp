@@ -1,5 +1,6 @@
 /* A call that is given up leaves its sequences as they were. */
-#include "machine/block.h"
+#include <sys/mman.h>
+
 #include "model/llama/llama_model.h"
 
 namespace {
@@ -23,16 +24,21 @@ model_llama_undo::model_llama_undo(model_llama *of, const model_batch *b) : m(of
         return;
     }
     n_bytes = model_llama_state_bytes(m, seq, MODEL_STATE_CHECKPOINT);
-    state = n_bytes > 0 ? block_new(n_bytes) : nullptr;
-    if (state == nullptr) {
+    void *at = n_bytes == 0
+                   ? MAP_FAILED
+                   : mmap(nullptr, n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    if (at == MAP_FAILED) {
         return;
     }
+    state = at;
     can_undo = model_llama_state_save(m, seq, MODEL_STATE_CHECKPOINT, state, n_bytes) == n_bytes;
 }
 
 model_llama_undo::~model_llama_undo()
 {
-    block_free(state, n_bytes);
+    if (state != nullptr) {
+        munmap(state, n_bytes);
+    }
 }
 
 /* Attention memory keeps what earlier parts of the batch wrote: it is cut off, so that later calls find the positions they
