@@ -62,6 +62,13 @@ static void sample(decode *d)
     }
 }
 
+/* Who has ended may be freed by it, and is in the step no longer. */
+static void tell(decode *d)
+{
+    step_drop_ended(&d->step);
+    decode_deliver(d);
+}
+
 static void sample_and_learn(decode *d)
 {
     const uint64_t began_us = session_clock_us();
@@ -159,19 +166,18 @@ static void end_torn(decode *d)
     }
 }
 
-/* Who has ended may be freed by it, and is in the step no longer. */
-static void tell(decode *d)
+/* The first token behind a prompt does not wait for the copy of what the prompt has made, where nobody else is answered. Others
+ * would wait for it longer then: the step that ends a prompt is mostly a short one, and the next one need not be. */
+static void sample_and_checkpoint(decode *d, bool is_answering)
 {
-    step_drop_ended(&d->step);
-    decode_deliver(d);
-}
-
-static void tell_and_checkpoint(decode *d)
-{
+    if (is_answering) {
+        step_checkpoint(&d->step);
+    }
+    sample_and_learn(d);
     if (d->step.n_due > 0) {
         tell(d);
+        step_checkpoint(&d->step);
     }
-    step_checkpoint(&d->step);
 }
 
 static double elapsed_us(const decode *d)
@@ -179,14 +185,14 @@ static double elapsed_us(const decode *d)
     return (double)(session_clock_us() - d->step.call_began_us);
 }
 
-static void call(decode *d, unsigned parts)
+/* is_answering: some of the step decode. */
+static void call(decode *d, unsigned parts, bool is_answering)
 {
     for (;;) {
         switch (step_call(&d->step, parts)) {
         case MODEL_OK:
             d->lost_us = 0;
-            sample_and_learn(d);
-            tell_and_checkpoint(d);
+            sample_and_checkpoint(d, is_answering);
             return;
         case MODEL_NO_CELLS: make_room(d); break;
         case MODEL_STOPPED: d->lost_us += elapsed_us(d); return;
@@ -244,7 +250,7 @@ bool decode_stops(void *context)
 
 /* ---- one step ---- */
 
-/* What the first call has made need not wait for the second one, and a cancel counts for it. */
+/* What the decode call has made need not wait for the prefill call, and a cancel counts for it. */
 static void tell_between(decode *d)
 {
     tell(d);
@@ -258,23 +264,22 @@ bool decode_step(decode *d)
         return false;
     }
     step_plan(&d->step);
-    if (step_has(&d->step, STEP_PREFILL)) {
+    const bool decodes = step_has(&d->step, STEP_DECODE), prefills = step_has(&d->step, STEP_PREFILL);
+    if (prefills) {
         decode_deliver(d); /* prompts take long: that they have begun is told before */
     }
     if (d->model->info.mixed_calls) {
-        call(d, STEP_ALL);
+        call(d, STEP_ALL, decodes);
         return true;
     }
-    /* prefill first, as it is planned for the time that is left before others decode */
-    const bool decodes = step_has(&d->step, STEP_DECODE);
-    if (step_has(&d->step, STEP_PREFILL)) {
-        call(d, STEP_PREFILL);
-        if (decodes) {
-            tell_between(d);
-        }
-    }
     if (decodes) {
-        call(d, STEP_DECODE);
+        call(d, STEP_DECODE, true);
+    }
+    if (decodes && prefills) {
+        tell_between(d);
+    }
+    if (prefills) {
+        call(d, STEP_PREFILL, decodes);
     }
     return true;
 }

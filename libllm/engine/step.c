@@ -81,7 +81,7 @@ void step_plan(step *t)
             .n_batch = t->model->info.n_batch,
             .mixed_calls = t->model->info.mixed_calls,
             .n_stoppable = t->model->info.n_stoppable,
-            .waited_us = (double)t->waited_us,
+            .takes_checkpoint = t->checkpoint != NULL,
             .turn = t->turn++,
             .gap_ms_target = t->gap_ms_target,
             .pace = t->pace,
@@ -216,7 +216,6 @@ static void add_due(step *t, const run *r, cut reached)
         (step_due){.session = r->session, .n_tokens = session_n_tokens(r->session), .reached = reached};
 }
 
-/* Who is in a call is in no other one of its step: a prompt that has ended in it decodes in the next one. */
 static void consume(step *t)
 {
     for (uint32_t i = 0; i < t->n_runs; i++) {
@@ -225,7 +224,6 @@ static void consume(step *t)
             continue;
         }
         session_consumed(r->session, t->tokens + t->output_at[i] + 1 - t->take[i], t->take[i]);
-        t->take[i] = 0;
         const cut reached = r->is_decoding ? CUT_NONE : run_reach_cut(r, step_logits(t, i));
         if (reached != CUT_NONE || r == t->checkpoint) {
             add_due(t, r, reached);
@@ -249,11 +247,12 @@ static void take(const step_due *due)
 
 void step_checkpoint(step *t)
 {
-    t->waited_us = 0;
     for (uint32_t i = 0; i < t->n_due; i++) {
         const uint64_t began_us = session_clock_us();
         take(&t->due[i]);
-        t->waited_us += t->due[i].reached == CUT_NONE ? session_clock_us() - began_us : 0;
+        if (t->due[i].reached == CUT_NONE) {
+            schedule_learn_checkpoint(&t->pace, (double)(session_clock_us() - began_us));
+        }
     }
     t->n_due = 0;
 }

@@ -51,7 +51,6 @@ typedef struct step {
     run *checkpoint;                       /* that decodes, and whose checkpoint is taken after it; or NULL */
     uint32_t n_due;                        /* of the last call */
     step_due due[LLM_SEQUENCES_MAX];
-    uint64_t waited_us; /* for the checkpoints of those that decode, of the last call */
     model_batch batch;
     int32_t *tokens; /* n_batch each, owned */
     int32_t *positions;
@@ -76,15 +75,14 @@ bool step_has(const step *t, step_part part);
 
 /* One model call for the runs of these parts whose sessions still have seats.
  *   MODEL_OK            nobody was left to call for, or: the sessions hold what was consumed, and step_logits has what is to
- *                       be sampled. step_checkpoint is to follow, once that is told
+ *                       be sampled. step_checkpoint is to follow, before the next call
  *   MODEL_NO_CELLS      nothing changed, and is_called says who asked: make room and call again, or give up
  *   MODEL_STOPPED       nothing changed: it was to be given up
  *   anything else       the sessions that the failure harmed are torn */
 model_result step_call(step *t, unsigned parts);
 
-/* Takes the checkpoints that the last call has made due, of sessions that still hold what they held then: copies, for which
- * nobody's tokens wait. What those take that come every so many tokens, while a session decodes, is part of the gap that the next
- * step is planned for. Those of prompts are not: of many who come together the last ones would pay for those of the first. */
+/* Takes the checkpoints that the last call has made due, of sessions that still hold what they held then. They are copies: best
+ * where they make nobody wait. */
 void step_checkpoint(step *t);
 
 /* How long the last call took, for the next ones' size: with `sampling_us` of what follows before its tokens are told. */

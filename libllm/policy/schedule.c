@@ -23,7 +23,7 @@ double schedule_patience_us(const schedule_pace *pace, uint32_t gap_ms_target, u
 /* What a step beside decoding runs may take, without them. */
 static double gap_left_us(const schedule_input *in)
 {
-    return schedule_patience_us(&in->pace, in->gap_ms_target, 1) - in->waited_us;
+    return schedule_patience_us(&in->pace, in->gap_ms_target, 1) - (in->takes_checkpoint ? in->pace.checkpoint_us : 0);
 }
 
 static double alone_us(const schedule_input *in)
@@ -267,4 +267,9 @@ void schedule_learn(schedule_pace *pace, uint32_t n_prefill, double depth, uint3
         average(&pace->prefill_token_us, rest_us / n_prefill);
         line_learn(&pace->prefill_at, depth, rest_us / n_prefill);
     }
+}
+
+void schedule_learn_checkpoint(schedule_pace *pace, double us)
+{
+    average(&pace->checkpoint_us, us);
 }

@@ -12,6 +12,7 @@
 typedef struct schedule_pace {
     double decode_us;        /* one step that only decodes */
     double prefill_token_us; /* one prompt token beside it, whatever is before it */
+    double checkpoint_us;    /* a checkpoint of a session that decodes */
     line prefill_at;         /* one prompt token, by how many are before it */
 } schedule_pace;
 
@@ -21,9 +22,9 @@ typedef struct schedule_input {
     const uint32_t *depth;        /* per run: tokens before those */
     uint32_t n_batch;             /* most tokens of one model call, >= n_runs */
     bool mixed_calls;             /* decode and prefill share one call; otherwise each has a call of its own */
-    uint32_t n_stoppable; /* a call that prefills at most so many runs can be given up: its length makes nobody wait */
-    double waited_us;     /* by those that decode, for a checkpoint since the last step */
-    uint32_t turn;        /* counts steps: whose prefill goes first rotates with it */
+    uint32_t n_stoppable;  /* a call that prefills at most so many runs can be given up: its length makes nobody wait */
+    bool takes_checkpoint; /* this step, of a session that decodes */
+    uint32_t turn;         /* counts steps: whose prefill goes first rotates with it */
     uint32_t gap_ms_target;
     schedule_pace pace;
 } schedule_input;
@@ -61,5 +62,8 @@ bool schedule_stops(const schedule_call *c);
 
 /* Updates them with a step that took `us`, of n_decode tokens and n_prefill, before which were `depth` on average. */
 void schedule_learn(schedule_pace *pace, uint32_t n_prefill, double depth, uint32_t n_decode, double us);
+
+/* ... and with a checkpoint. */
+void schedule_learn_checkpoint(schedule_pace *pace, double us);
 
 #endif

@@ -269,14 +269,15 @@ static void test_the_gap_is_kept_and_used(void)
         in.depth = depth;
         in.n_batch = 2048;
         in.turn = (uint32_t)random_next(&random);
-        in.waited_us = random_below(&random, 2) * random_below(&random, 50000);
+        in.takes_checkpoint = random_below(&random, 2) == 0;
         in.n_stoppable = random_below(&random, 2) * n;
         const double token_us = 1 + random_below(&random, 20000), steep = token_us * random_below(&random, 3) / 5000;
-        in.pace = (schedule_pace){.decode_us = 1 + random_below(&random, 300000)};
+        in.pace = (schedule_pace){.decode_us = 1 + random_below(&random, 300000),
+                                  .checkpoint_us = random_below(&random, 50000)};
         prompts_take(&in.pace, token_us, steep);
         schedule_step(&in, take);
         uint32_t n_prefill = 0, deepest = 0;
-        double us = in.waited_us + in.pace.decode_us;
+        double us = in.pace.decode_us + (in.takes_checkpoint ? in.pace.checkpoint_us : 0);
         for (uint32_t i = 0; i < n; i++) {
             const uint32_t n_taken = left[i] > 0 ? take[i] : 0;
             n_prefill += n_taken;
