@@ -281,14 +281,20 @@ static bool is_too_early(const decode *d, const request *r)
     return first != NULL && !first->run.is_decoding;
 }
 
-/* There are cells for it beside those that go on, of the first n in order of arrival. */
+/* The KV cache has room for it and its next token beside those that go on, of the first n in order of arrival. */
 static bool fits_beside(const decode *d, const request *r, uint32_t n)
 {
-    uint64_t n_tokens = session_n_tokens(r->session);
+    const model *m = d->model;
+    uint32_t n_counted = 1;
+    uint64_t n_bytes = m->ops->sequence_bytes(m, session_n_tokens(r->session) + 1);
     for (uint32_t i = 0; i < n; i++) {
-        n_tokens += request_moves(d->requests[i]) ? session_n_tokens(d->requests[i]->session) : 0;
+        if (request_moves(d->requests[i])) {
+            n_bytes += m->ops->sequence_bytes(m, session_n_tokens(d->requests[i]->session));
+            n_counted++;
+        }
     }
-    return n_tokens < d->model->info.n_cells; /* and one for the next token */
+    const uint32_t n_empty = n_counted < m->info.n_seq ? m->info.n_seq - n_counted : 0;
+    return n_bytes + n_empty * m->ops->sequence_bytes(m, 0) <= m->info.state_bytes;
 }
 
 static uint32_t seats_max(const decode *d, bool named)

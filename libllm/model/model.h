@@ -113,6 +113,8 @@ typedef struct model_ops {
     void (*clear)(model *m, uint16_t seq);              /* always succeeds; also heals a sequence that is not trusted */
     uint32_t (*position)(const model *m, uint16_t seq); /* tokens consumed, as the model's memory sees it */
     uint64_t (*used_bytes)(const model *m);             /* what all sequences take, of info.state_bytes */
+    /* What one of n_tokens takes of that and shares with none. Those of all add up, but for rounding. */
+    uint64_t (*sequence_bytes)(const model *m, uint32_t n_tokens);
 
     /* ---- state: owner thread, between decode calls. A state is meaningful only to a model of the same identity and geometry. ---- */
 

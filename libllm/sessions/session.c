@@ -453,11 +453,7 @@ blob *session_save_state(const session *s, ledger_use use)
 
 size_t session_state_bytes(const session *s, uint32_t n_tokens)
 {
-    const model_info *info = &model_of(s)->info;
-    if (info->n_cells == UINT32_MAX || info->n_cells == 0) {
-        return (size_t)(info->state_bytes / info->n_seq); /* it does not grow with its tokens */
-    }
-    return (size_t)(info->state_bytes / info->n_cells * n_tokens);
+    return (size_t)model_of(s)->ops->sequence_bytes(model_of(s), n_tokens);
 }
 
 static void become_duplicate(const session *from, session *to)

@@ -158,7 +158,7 @@ blob *session_save_state(const session *s, ledger_use use);
  * cells, else (SESSION_NO_SEAT) parked. False: memory is short; nothing changed. */
 bool session_duplicate(const session *from, session *to, int32_t free_seat);
 
-/* About how many bytes the state of so many tokens has, without asking the model. */
+/* About how many bytes the state of so many tokens has. */
 size_t session_state_bytes(const session *s, uint32_t n_tokens);
 
 /* Saves the state and gives the seat up. False (memory is short): nothing changed. A torn or empty session saves

@@ -370,6 +370,11 @@ static void test_a_budget_is_of_what_is_used(void)
     CHECK(some > empty && some < m->info.state_bytes);
     CHECK_INT(feed(m, 1, 2, 0, 100, 50), MODEL_OK);
     CHECK_INT(m->ops->used_bytes(m) - some, some - empty);
+    uint64_t all = 0;
+    for (uint32_t seq = 0; seq < m->info.n_seq; seq++) {
+        all += m->ops->sequence_bytes(m, m->ops->position(m, (uint16_t)seq));
+    }
+    CHECK(all <= m->ops->used_bytes(m) && m->ops->used_bytes(m) - all < m->info.n_seq);
     m->ops->clear(m, 0);
     CHECK_INT(m->ops->used_bytes(m), some);
     m->ops->close(m);

@@ -612,6 +612,29 @@ static void a_budget_is_of_what_is_used(void)
     CHECK(strstr(error, "101 tokens (--ctx-size)") != NULL && strstr(error, "enough for 100 tokens") != NULL);
 }
 
+static void a_window_costs_more_than_its_tokens(void)
+{
+    enum { CELLS = 260 };
+    char error[LLM_TEXT_BYTES_MAX] = "";
+    model_options o = {.path = "window,window=40,window_cells=2,cells=260", .n_seq = 2, .n_batch = 64};
+    model *m = NULL;
+    CHECK_INT(model_sim_open(&o, &m, error, sizeof error), LLM_OK);
+    CHECK_INT(m->info.n_cells, CELLS - 2 * 40);
+    CHECK_INT(m->info.state_bytes, CELLS * SIM_TOKEN_BYTES);
+    int32_t tokens[64];
+    random_source random = {9};
+    make_tokens(tokens, 64, &random);
+    CHECK_INT(feed(m, 0, tokens, 60), MODEL_OK);
+    CHECK_INT(feed(m, 1, tokens, 41), MODEL_NO_CELLS);
+    CHECK_INT(feed(m, 1, tokens, 40), MODEL_OK);
+    CHECK_INT(m->ops->used_bytes(m), m->info.state_bytes);
+    CHECK_INT(m->ops->sequence_bytes(m, 60) + m->ops->sequence_bytes(m, 40), m->info.state_bytes);
+    m->ops->clear(m, 0);
+    CHECK(m->ops->copy(m, 1, 0));
+    CHECK_INT(m->ops->used_bytes(m), 2 * m->ops->sequence_bytes(m, 40));
+    m->ops->close(m);
+}
+
 /* ---- faults ---- */
 
 /* Sequences 0 (three tokens) and 2 (five) are filled; the third call, of four tokens for sequence 0, fails. */
@@ -752,6 +775,7 @@ int main(void)
     RUN(batch_and_context_have_an_end);
     RUN(cells_run_out_and_come_back);
     RUN(a_budget_is_of_what_is_used);
+    RUN(a_window_costs_more_than_its_tokens);
     RUN(a_failed_batch_spoils_its_own);
     RUN(a_failed_model_spoils_all);
     RUN(missing_cells_change_nothing);

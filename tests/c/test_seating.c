@@ -236,6 +236,29 @@ static void test_who_lost_its_seat_is_not_overtaken_for_ever(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* Where a window costs more than its tokens tell, what two have beside each other is not what one could have alone. */
+static void test_nobody_waits_for_what_would_not_fit_then_either(void)
+{
+    enum { N_WINDOW = 400, N_NEWCOMERS = 16, N_NEWCOMER = 30 };
+    driver *d = open_full("sim:window,length=0,window=400,window_cells=3,cells=3220,step_us=1000");
+    generate_call c = *call_with("oldest", N_WINDOW, 1);
+    c.max_tokens = 0;
+    const uint64_t oldest = driver_generate(d, &c);
+    c = *call_with("parked", N_WINDOW, 2);
+    c.max_tokens = 30;
+    const uint64_t displaced = driver_generate(d, &c);
+    wait_for_preemption(d);
+    for (uint32_t i = 0; i < N_NEWCOMERS; i++) {
+        const char name[] = {(char)('A' + i), 0};
+        c = *call_with(name, N_NEWCOMER, 3 + i);
+        CHECK_INT(driver_wait(d, driver_generate(d, &c))->status, LLM_OK);
+    }
+    CHECK(!driver_answer(d, oldest)->is_over && !driver_answer(d, displaced)->is_over);
+    driver_cancel(d, oldest);
+    CHECK_INT(driver_wait(d, displaced)->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+}
+
 static uint64_t begin_and_pause(driver *d, const char *name)
 {
     generate_call c = *call_of(name, 1);
@@ -476,6 +499,7 @@ int main(void)
     RUN(test_a_fork_of_nothing_is_empty);
     RUN(test_a_refused_request_forgets_no_timeline);
     RUN(test_who_lost_its_seat_is_not_overtaken_for_ever);
+    RUN(test_nobody_waits_for_what_would_not_fit_then_either);
     RUN(test_an_older_one_that_is_not_read_makes_way);
     RUN(test_who_stops_reading_makes_way_to_who_was_parked);
     RUN(test_a_session_that_is_waited_for_makes_way);

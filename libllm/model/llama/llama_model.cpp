@@ -246,6 +246,12 @@ uint64_t op_used_bytes(const model *base)
     return model_llama_used(m, 0, m->positions[0]);
 }
 
+uint64_t op_sequence_bytes(const model *base, uint32_t n_tokens)
+{
+    const model_llama *m = self(base);
+    return m->cost.fixed_bytes / m->info.n_seq + m->cost.of(n_tokens);
+}
+
 uint32_t op_position(const model *base, uint16_t seq)
 {
     const model_llama *m = self(base);
@@ -389,6 +395,7 @@ const model_ops model_llama_ops = {
     op_clear,
     op_position,
     op_used_bytes,
+    op_sequence_bytes,
     model_llama_copy,
     model_llama_state_bytes,
     model_llama_state_save,

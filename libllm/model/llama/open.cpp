@@ -359,6 +359,7 @@ void size_pool(model_llama *m, const model_options &o, llama_context_params *p)
     m->info.n_cells = has_cells ? cells.n_ctx : UINT32_MAX;
     m->info.state_bytes = cells.state_bytes;
     m->cost.token_bytes = has_cells ? cells.state_bytes / cells.n_ctx : 0;
+    m->cost.fixed_bytes = has_cells ? 0 : cells.state_bytes;
 }
 
 /* Cells in host memory: they are addresses, and take memory as they are used. */

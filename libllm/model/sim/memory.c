@@ -78,6 +78,22 @@ void sim_shared_cut(sim_model *m, uint16_t seq, uint32_t k)
     }
 }
 
+uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens)
+{
+    return n_tokens + (n_tokens < o->window ? n_tokens : o->window) * o->window_cells;
+}
+
+/* Of tokens that are about to be consumed. */
+static uint64_t cells_wanted(const sim_model *m, const model_batch *b)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < b->n; i++) {
+        const uint32_t position = (uint32_t)b->positions[i];
+        n += sim_cells_of(&m->options, position + 1) - sim_cells_of(&m->options, position);
+    }
+    return n;
+}
+
 static uint64_t cells_used(const sim_model *m)
 {
     uint32_t n_seq = m->base.info.n_seq;
@@ -88,7 +104,7 @@ static uint64_t cells_used(const sim_model *m)
             uint32_t shared = m->shared[seq * n_seq + i];
             n_lower = shared > n_lower ? shared : n_lower;
         }
-        used += m->sequences[seq].position - n_lower;
+        used += sim_cells_of(&m->options, m->sequences[seq].position) - n_lower;
     }
     return used;
 }
@@ -97,16 +113,22 @@ bool sim_cells_suffice(const sim_model *m, uint64_t n_more)
 {
     uint64_t used_most = n_more; /* as if nothing were shared: enough to know, almost always */
     for (uint32_t i = 0; i < m->base.info.n_seq; i++) {
-        used_most += m->sequences[i].position;
+        used_most += sim_cells_of(&m->options, m->sequences[i].position);
     }
-    uint32_t n_cells = m->base.info.n_cells;
-    return n_cells == UINT32_MAX || used_most <= n_cells || cells_used(m) + n_more <= n_cells;
+    return m->n_cells == UINT32_MAX || used_most <= m->n_cells || cells_used(m) + n_more <= m->n_cells;
 }
 
 uint64_t sim_used_bytes(const model *base)
 {
     const sim_model *m = sim_of_const(base);
     return (m->options.memory == LLM_MEMORY_RECURRENT ? base->info.n_seq : cells_used(m)) * (uint64_t)SIM_TOKEN_BYTES;
+}
+
+uint64_t sim_sequence_bytes(const model *base, uint32_t n_tokens)
+{
+    const sim_model *m = sim_of_const(base);
+    return (m->options.memory == LLM_MEMORY_RECURRENT ? 1 : sim_cells_of(&m->options, n_tokens)) *
+           (uint64_t)SIM_TOKEN_BYTES;
 }
 
 /* ---- sequence operations ---- */
@@ -333,7 +355,7 @@ model_result sim_decode(model *base, const model_batch *b)
     model_result result = MODEL_OK;
     if (!take_time(m, b, &deadline)) {
         result = MODEL_STOPPED;
-    } else if (!sim_cells_suffice(m, b->n)) {
+    } else if (!sim_cells_suffice(m, cells_wanted(m, b))) {
         result = MODEL_NO_CELLS;
     } else if (fails) {
         result = fault(m, b);

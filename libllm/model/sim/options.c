@@ -17,6 +17,7 @@ static const option_row option_rows[] = {
     ROW(ctx, 1, 1048576),
     ROW(cells, 1, UINT32_MAX - 1),
     ROW(window, 1, 1048576),
+    ROW(window_cells, 0, 64),
     ROW(batch, 1, 65536),
     ROW(state_kb, 0, 1048576),
     ROW(layout, 0, 255),
@@ -150,6 +151,11 @@ static int combination_check(sim_options *o, char *error, size_t error_bytes)
 {
     if (o->window != SIM_UNSET && o->memory != LLM_MEMORY_WINDOW) {
         snprintf(error, error_bytes, "sim: window=%llu: only sim:window has one", (unsigned long long)o->window);
+        return LLM_INVALID;
+    }
+    if (o->window_cells != 0 && o->memory != LLM_MEMORY_WINDOW) {
+        snprintf(error, error_bytes, "sim: window_cells=%llu: only sim:window has a window",
+                 (unsigned long long)o->window_cells);
         return LLM_INVALID;
     }
     if (o->memory == LLM_MEMORY_NONE && o->embed == 0) {

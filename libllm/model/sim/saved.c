@@ -194,7 +194,7 @@ model_result sim_load(model *base, uint16_t seq, model_state_kind kind, uint32_t
     bool has_base = attached && s->position >= k && s->sound <= k;
     if (!attached) {
         sim_clear(base, seq);
-        if (!sim_cells_suffice(m, k)) {
+        if (!sim_cells_suffice(m, sim_cells_of(&m->options, k))) {
             return MODEL_NO_CELLS;
         }
     }
@@ -236,7 +236,7 @@ bool sim_copy(model *base, uint16_t src, uint16_t dst)
     }
     if (base->info.shares_cells) {
         cells_share(m, src, dst);
-    } else if (!sim_cells_suffice(m, from->position)) {
+    } else if (!sim_cells_suffice(m, sim_cells_of(&m->options, from->position))) {
         return false;
     }
     to->position = from->position;

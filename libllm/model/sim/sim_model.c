@@ -65,6 +65,7 @@ static const model_ops sim_ops = {
     .clear = sim_clear,
     .position = sim_position,
     .used_bytes = sim_used_bytes,
+    .sequence_bytes = sim_sequence_bytes,
     .copy = sim_copy,
     .state_bytes = sim_saved_bytes,
     .state_save = sim_save,
@@ -102,11 +103,23 @@ static model_checkpoint_kind checkpoint_of(llm_memory memory)
     }
 }
 
-/* Tokens that the budget pays for. */
-static uint64_t budget_of(const sim_options *o, const model_options *options)
+/* Of one sequence that has so many cells. */
+static uint64_t tokens_of(const sim_options *o, uint64_t n_cells)
+{
+    const uint64_t n_beside = o->window * o->window_cells;
+    return n_cells >= o->window + n_beside ? n_cells - n_beside : n_cells / (1 + o->window_cells);
+}
+
+static uint64_t cells_paid(const sim_options *o, const model_options *options)
 {
     return options->kv_bytes_max == 0 || o->memory == LLM_MEMORY_RECURRENT ? UINT64_MAX
                                                                            : options->kv_bytes_max / SIM_TOKEN_BYTES;
+}
+
+/* Tokens that the budget pays for. */
+static uint64_t budget_of(const sim_options *o, const model_options *options)
+{
+    return tokens_of(o, cells_paid(o, options));
 }
 
 static uint32_t context_of(const sim_options *o, const model_options *options)
@@ -121,8 +134,8 @@ static uint32_t cells_of(const sim_options *o, const model_options *options, uin
     if (o->cells != SIM_UNSET) {
         return (uint32_t)o->cells;
     }
-    const uint64_t budget = budget_of(o, options);
-    const uint64_t all = (uint64_t)n_ctx * options->n_seq;
+    const uint64_t budget = cells_paid(o, options);
+    const uint64_t all = sim_cells_of(o, n_ctx) * options->n_seq;
     const uint64_t n = all < budget ? all : budget;
     return o->memory == LLM_MEMORY_RECURRENT || n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
@@ -172,7 +185,7 @@ static void info_fill(sim_model *m, const model_options *options)
                          .n_window = o->memory == LLM_MEMORY_WINDOW ? (uint32_t)o->window : 0,
                          .memory = o->memory,
                          .checkpoint = checkpoint_of(o->memory),
-                         .shares_cells = !options->exact,
+                         .shares_cells = !options->exact && o->window_cells == 0,
                          .mixed_calls = attends_only,
                          .n_stoppable = attends_only ? options->n_seq : 1,
                          .n_threads = 1,
@@ -180,10 +193,11 @@ static void info_fill(sim_model *m, const model_options *options)
                          .sampling_default = model_sampling_unstated()};
     info->sampling_default.top_k = 0;
     info->sampling_default.penalty_last_n = 64;
-    info->n_cells = cells_of(o, options, info->n_ctx);
+    m->n_cells = cells_of(o, options, info->n_ctx);
+    info->n_cells = m->n_cells != UINT32_MAX ? (uint32_t)tokens_of(o, m->n_cells) : UINT32_MAX;
     info->n_embedding_tokens = o->embed > 0 ? info->n_ctx : 0;
     m->n_kept = states_per_sequence(o, info->n_ctx);
-    info->state_bytes = (info->n_cells != UINT32_MAX ? info->n_cells : info->n_seq) * (uint64_t)SIM_TOKEN_BYTES;
+    info->state_bytes = (m->n_cells != UINT32_MAX ? m->n_cells : info->n_seq) * (uint64_t)SIM_TOKEN_BYTES;
     snprintf(info->name, sizeof info->name, "sim-%s", llm_memory_word((int)o->memory));
     snprintf(info->arch, sizeof info->arch, "sim");
     snprintf(info->description, sizeof info->description, "simulated %s model", llm_memory_word((int)o->memory));
@@ -241,7 +255,7 @@ static int budget_check(const sim_options *o, const model_options *options, char
     snprintf(error, error_bytes,
              "sim: one session of %llu tokens (--ctx-size) takes %llu bytes, but --kv-memory is %llu, enough for %llu "
              "tokens",
-             (unsigned long long)n_ctx, (unsigned long long)n_ctx * SIM_TOKEN_BYTES,
+             (unsigned long long)n_ctx, (unsigned long long)sim_cells_of(o, n_ctx) * SIM_TOKEN_BYTES,
              (unsigned long long)options->kv_bytes_max, (unsigned long long)budget);
     return LLM_NO_MEMORY;
 }

@@ -33,6 +33,9 @@
  *   cells=N      KV cells shared by all sequences, 1..4294967294 (room for every sequence, within the budget; recurrent: no
  *                limit)
  *   window=N     tokens a sliding window keeps, 1..1048576 (64); sim:window only
+ *   window_cells=N
+ *                cells that each of a sequence's first `window` tokens takes beside its own, for the window of its last
+ *                ones, 0..64 (0); sim:window only. With it copies have their own
  *   batch=N      most tokens of one decode call, 1..65536 (what the caller asks for, else 512)
  *   state_kb=N   a saved state takes at least this many KiB, 0..1048576 (0)
  *   layout=N     as if states were laid out in another way in memory: saved ones are of no use to other N, 0..255 (0)
@@ -75,8 +78,8 @@ enum { SIM_TOKEN_BYTES = 64 }; /* what a token takes of the budget (kv_bytes_max
 
 typedef struct sim_options {
     llm_memory memory;
-    uint64_t ctx, cells, window, batch, state_kb, layout, length, step_us, token_us, fail_at, fail_every, fail_seq, fim,
-        embed;
+    uint64_t ctx, cells, window, window_cells, batch, state_kb, layout, length, step_us, token_us, fail_at, fail_every,
+        fail_seq, fim, embed;
     sim_fail_kind fail_kind;
     char script[512]; /* "": none */
 } sim_options;
@@ -123,7 +126,8 @@ typedef struct sim_sequence {
 typedef struct sim_model {
     model base;
     sim_options options;
-    uint32_t n_kept; /* states per sequence */
+    uint32_t n_kept;  /* states per sequence */
+    uint32_t n_cells; /* UINT32_MAX: no limit */
     sim_sequence *sequences;
     sim_state *states;    /* the memory behind all `kept` */
     uint64_t *attentions; /* the memory behind all `attention` */
@@ -155,6 +159,7 @@ bool sim_rewind(model *m, uint16_t seq, uint32_t k);
 void sim_clear(model *m, uint16_t seq);
 uint32_t sim_position(const model *m, uint16_t seq);
 uint64_t sim_used_bytes(const model *m);
+uint64_t sim_sequence_bytes(const model *m, uint32_t n_tokens);
 
 /* For saved.c. The state after k tokens; where it is kept, whatever lies there. */
 static inline sim_state *sim_kept_at(const sim_model *m, const sim_sequence *s, uint32_t k)
@@ -163,7 +168,8 @@ static inline sim_state *sim_kept_at(const sim_model *m, const sim_sequence *s, 
 }
 
 void sim_sequence_spoil(sim_model *m, sim_sequence *s); /* wrong for good: nothing that is appended or cut mends it */
-void sim_shared_cut(sim_model *m, uint16_t seq, uint32_t k); /* it shares no cells behind its first k tokens */
+void sim_shared_cut(sim_model *m, uint16_t seq, uint32_t k);    /* it shares no cells behind its first k tokens */
+uint64_t sim_cells_of(const sim_options *o, uint64_t n_tokens); /* of one sequence that shares none */
 bool sim_cells_suffice(const sim_model *m, uint64_t n_more);
 
 /* ---- copies and saved states: saved.c ---- */
