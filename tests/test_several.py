@@ -8,7 +8,7 @@ import pytest
 
 from llmd.core import limits
 from tests.conftest import Serve
-from tests.serving import Daemon, Json, chat
+from tests.serving import Daemon, Json, chat, parse_events
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 SAMPLED: Json = {"temperature": 1.0, "seed": 5}
@@ -48,6 +48,17 @@ async def test_one_prefill(serve: Serve, session: Json, scratch_reuse: bool) -> 
     assert daemon.counter("prefill_tokens_total") - before <= usage["prompt_tokens"] + 2
     assert (usage["completion_tokens"], usage["prompt_tokens_details"]["cached_tokens"]) == (24, 0)
     assert answer["session"]["id"] == session.get("session_id")
+
+
+async def test_an_error_ends_all_of_a_stream(serve: Serve) -> None:
+    daemon = await serve(model="sim:dense,length=0,step_us=5000")
+    asked = chat(n=3, session_id="s", max_tokens=2000)
+    async with daemon.streaming(asked) as response:
+        assert (await daemon.ask("DELETE", "/v1/sessions/s")).status == 200
+        events = parse_events(await response.read())
+    assert ["error" in chunk for chunk in events.chunks].count(True) == 1 and "error" in events.chunks[-1]
+    assert events.chunks[-1]["error"]["code"] == "cancelled"
+    await daemon.idle()
 
 
 async def test_the_first_is_the_one_that_is_given_alone(daemon: Daemon) -> None:

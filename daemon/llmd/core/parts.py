@@ -1,7 +1,8 @@
 """What answers are made of, in no dialect's words: the pipeline makes parts, a dialect's writer turns them
 into bytes. Types only.
 
-Each part is of one answer of the request: `index`, from 0. Each answer ends with exactly one End or Failed.
+Each part is of one answer of the request: `index`, from 0. Each answer ends with exactly one End, or all
+of them with the first Failed.
 """
 
 from __future__ import annotations

@@ -99,9 +99,8 @@ class Answering:
         self._open = list(enumerate(self.generations))
         """Those that may have more parts."""
         self.is_over = False
-        """All parts were taken."""
+        """All parts were taken. The first answer that fails is the last one: a request has one error."""
         self.error: ApiError | None = None
-        """Of the first answer that failed."""
 
     def _begun(self, found: Prepared, work: Work, after: Generation | None, observer: Observer) -> Generation:
         served, asked, index = self._served, self._asked, len(self.generations)
@@ -174,6 +173,9 @@ class Answering:
                 found.append(self._end(index, generation))
                 self._open = [one for one in self._open if one[0] != index]
                 self.is_over = not self._open
+                if self.error is not None:
+                    self.is_over = True
+                    break
         return _silent(found) if self._asked.is_mute else found
 
     async def whole(self) -> list[Part]:
@@ -197,7 +199,7 @@ class Answering:
     def _end(self, index: int, generation: Generation) -> End | Failed:
         error = generation.error()
         if error is not None:
-            self.error = self.error or error
+            self.error = error
             return Failed(index, error)
         n_reasoning = 0
         if self._parsings:
