@@ -356,6 +356,17 @@ async def test_truncation_leaves_out_the_beginning(serve: Serve) -> None:
     assert 0 < cold < 15, "it is cut now and then, not at every turn"
 
 
+async def test_input_is_counted_as_it_would_be_cut(serve: Serve) -> None:
+    """And where it would be refused: who counts decides by that whether to compact."""
+    daemon = await serve(ctx_size=256)
+    history = [user(f"question {n} of a conversation that goes on and on") for n in range(40)]
+    cut = {**asking(history), "truncation": "auto"}
+    counted = (await daemon.ask("POST", "/v1/responses/input_tokens", cut)).json
+    assert counted["input_tokens"] == (await respond(daemon, history, truncation="auto"))["usage"]["input_tokens"]
+    whole = (await daemon.ask("POST", "/v1/responses/input_tokens", asking(history))).json
+    assert whole["input_tokens"] > 256
+
+
 async def test_truncation_has_its_own_end(serve: Serve) -> None:
     daemon = await serve(ctx_size=64)
     error = await refused(daemon, asking([user("word " * 70)], truncation="auto"))

@@ -47,13 +47,17 @@ class Prepared:
     """The prompt's text, where the answer begins with it."""
 
 
-async def prepared(served: Served, asked: Asked, sender: Sender, *, is_look: bool = False) -> Prepared:
-    """`is_look`: it is not going to be answered, and changes nothing."""
+async def prepared(
+    served: Served, asked: Asked, sender: Sender, *, is_look: bool = False, has_to_fit: bool = True
+) -> Prepared:
+    """`is_look`: it is not going to be answered, and changes nothing; `has_to_fit`: false where a conversation may be
+    larger than the context then."""
     if isinstance(asked.prompt, RawPrompt):
         prompt = await _raw(served, asked.prompt, asked.constraint, sender)
         return Prepared(prompt, echo=await _echo(served, asked.prompt, prompt, sender) if asked.echoes else "")
     form = Form(asked.constraint, asked.thinking_tokens_max)
-    return await rendered(served, asked.prompt, asked.key, asked.parent, sender, form, is_look=is_look)
+    key, parent = asked.key, asked.parent
+    return await rendered(served, asked.prompt, key, parent, sender, form, is_look=is_look, has_to_fit=has_to_fit)
 
 
 # --- a conversation --------------------------------------------------------------------------------------------------
@@ -71,8 +75,7 @@ async def rendered(
     has_to_fit: bool = True,
     is_shown: bool = False,
 ) -> Prepared:
-    """`is_look`: as `prepared` has it; `has_to_fit`: false where it may be larger than the context then; `is_shown`:
-    its text is read."""
+    """`is_look` and `has_to_fit`: as `prepared` has them; `is_shown`: its text is read."""
     engine, owner, answers = served.engine, sender.owner, served.answers
     size = sender.n_bytes if has_to_fit else 0
 

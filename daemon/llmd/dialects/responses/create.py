@@ -27,10 +27,11 @@ async def create_response(request: web.Request) -> web.StreamResponse:
 
 
 async def count_input_tokens(request: web.Request) -> web.Response:
-    """Of the prompt that the model would get."""
+    """Of the prompt that the model would get; of one that does not fit the context, too."""
+    served, sender = request.app[STATE].served, sender_of(request)
     async with in_time(request):
-        asked = await _asked(request)
-        found = await prepared(request.app[STATE].served, asked.asked, sender_of(request), is_look=True)
+        wanted = await _fitting(request, await _asked(request))
+        found = await prepared(served, wanted, sender, is_look=True, has_to_fit=False)
     return respond(InputTokens(input_tokens=found.prompt.n_tokens))
 
 
@@ -43,15 +44,19 @@ async def _asked(request: web.Request) -> ResponseAsked:
     return asked
 
 
+async def _fitting(request: web.Request, asked: ResponseAsked) -> Asked:
+    """Cut where it may be and has to."""
+    if asked.response.truncation != "auto":
+        return asked.asked
+    return await fitting(request.app[STATE], asked.asked, sender_of(request))
+
+
 async def _read(request: web.Request) -> tuple[Asked, Writing]:
     asked, store, owner = await _asked(request), request.app[STORE], request[FACTS].caller.owner
     continued = store.find(owner, asked.response.previous_response_id or "")
     if continued is not None:
         store.use(continued)
-    wanted = asked.asked
-    if asked.response.truncation == "auto":
-        wanted = await fitting(request.app[STATE], wanted, sender_of(request))
-    return wanted, partial(ResponseWriter, asked=asked, keep=_keep(request, asked))
+    return await _fitting(request, asked), partial(ResponseWriter, asked=asked, keep=_keep(request, asked))
 
 
 def _keep(request: web.Request, asked: ResponseAsked) -> Keep | None:
