@@ -85,9 +85,12 @@ async def test_which_stop_sequence_ended_it(daemon: Daemon) -> None:
     assert (await streamed(daemon, body))[-2]["delta"] == {"stop_reason": "stop_sequence", "stop_sequence": word}
 
 
-async def test_an_answer_ends_by_itself_in_its_room(serve: Serve) -> None:
-    daemon = await serve(ctx_size=64)
-    assert (await answered(daemon, message(max_tokens=1 << 40)))["stop_reason"] in ("end_turn", "max_tokens")
+async def test_an_answer_that_fills_the_context_says_so(serve: Serve) -> None:
+    daemon = await serve(model="sim:dense,length=0", ctx_size=64)
+    answer = await answered(daemon, message(max_tokens=1 << 40))
+    assert answer["stop_reason"] == "model_context_window_exceeded"
+    exact = await answered(daemon, message(max_tokens=answer["usage"]["output_tokens"]))
+    assert exact["usage"]["output_tokens"] == answer["usage"]["output_tokens"] and exact["stop_reason"] == "max_tokens"
 
 
 async def test_a_silent_stream_is_pinged(serve: Serve) -> None:

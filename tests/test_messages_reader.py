@@ -260,6 +260,7 @@ def test_tools() -> None:
             WEATHER,
             {"type": "web_search_20250305", "name": "web_search", "max_uses": 5},
             {"type": "mcp_toolset", "mcp_server_name": "x"},
+            {"type": "code_execution_20260120", "name": "code_execution"},
             {"type": "custom", "name": "plain", "input_schema": {"type": "object", "properties": {}}, **CACHED},
             {"name": "bare"},
         ]
@@ -269,6 +270,13 @@ def test_tools() -> None:
     ]  # fmt: skip
     assert found.tools[0].parameters == {"type": "object"}
     assert (found.tool_choice, found.has_parallel_calls) == (ToolChoice(), None)
+
+
+@pytest.mark.parametrize("kind", ["bash_20250124", "text_editor_20250728", "memory_20250818", "computer_20251124"])
+def test_a_tool_that_the_client_runs_is_not_dropped(kind: str) -> None:
+    error = refusal(tools=[WEATHER, {"type": kind, "name": "x"}])
+    assert (error.code, error.param) == ("unsupported_parameter", "tools[1].type")
+    assert kind in error.message and "input_schema" in error.message
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,10 @@ ANSWERS: dict[str, tuple[list[Part], list[Json], str, str | None]] = {
 EACH = pytest.mark.parametrize("name", ANSWERS)
 
 
+def writer_of(daemon: Daemon) -> MessageWriter:
+    return MessageWriter(daemon.state, n_tokens_max=11)
+
+
 def streamed(writer: MessageWriter, *batches: Sequence[Part]) -> bytes:
     return writer.opening() + b"".join(writer.events(parts) for parts in batches) + writer.ending()
 
@@ -134,8 +138,8 @@ _MEMBERS = ("type", "text", "thinking", "signature", "id", "name", "input")
 @EACH
 async def test_events(daemon: Daemon, name: str) -> None:
     parts, content, reason, stop = ANSWERS[name]
-    one_by_one = streamed(MessageWriter(daemon.state), [STARTED], *([part] for part in parts))
-    at_once = streamed(MessageWriter(daemon.state), [STARTED, *parts])
+    one_by_one = streamed(writer_of(daemon), [STARTED], *([part] for part in parts))
+    at_once = streamed(writer_of(daemon), [STARTED, *parts])
     for stream in (one_by_one, at_once):
         message = put_together(stream)
         assert (plain(message), message.stop_reason, message.stop_sequence) == (content, reason, stop)
@@ -146,7 +150,7 @@ async def test_events(daemon: Daemon, name: str) -> None:
 @EACH
 async def test_the_order_of_events(daemon: Daemon, name: str) -> None:
     """message_start, the blocks one after the other, message_delta, message_stop."""
-    events = events_of(streamed(MessageWriter(daemon.state), [STARTED, *ANSWERS[name][0]]))
+    events = events_of(streamed(writer_of(daemon), [STARTED, *ANSWERS[name][0]]))
     blocks = len(ANSWERS[name][1])
     kinds = [event["type"] for event in events if event["type"] != "content_block_delta"]
     block = ["content_block_start", "content_block_stop"]
@@ -161,7 +165,7 @@ async def test_the_order_of_events(daemon: Daemon, name: str) -> None:
 @EACH
 async def test_a_whole(daemon: Daemon, name: str) -> None:
     parts, content, reason, stop = ANSWERS[name]
-    answer = json.loads(MessageWriter(daemon.state).whole([STARTED, *parts]))
+    answer = json.loads(writer_of(daemon).whole([STARTED, *parts]))
     assert [{key: block[key] for key in block if key in _MEMBERS} for block in answer["content"]] == content
     assert (answer["stop_reason"], answer["stop_sequence"], answer["usage"]) == (reason, stop, USAGE)
     assert answer["type"] == "message" and answer["role"] == "assistant" and answer["session"]["id"] == "s"
@@ -169,31 +173,41 @@ async def test_a_whole(daemon: Daemon, name: str) -> None:
 
 @pytest.mark.parametrize("arguments", ["[1]", '{"a":', "nonsense", '"x"', '{"a":' * 300, '{"a": 1e400}x'])
 async def test_a_call_that_is_no_object_stays_visible(daemon: Daemon, arguments: str) -> None:
-    answer = json.loads(MessageWriter(daemon.state).whole([*said("so: "), *call(0, arguments), end()]))
+    answer = json.loads(writer_of(daemon).whole([*said("so: "), *call(0, arguments), end()]))
     assert [block["type"] for block in answer["content"]] == ["text", "text"]
     assert answer["content"][1]["text"] == f"weather({arguments})" and answer["stop_reason"] == "end_turn"
 
 
+async def test_who_has_less_room_than_was_allowed_is_told_so(daemon: Daemon) -> None:
+    writer = MessageWriter(daemon.state, n_tokens_max=12)
+    expected = ("model_context_window_exceeded", None)
+    for parts in ([*said("x"), end("length")], [*call(0, '{"pla'), end("length")]):
+        whole = json.loads(writer.whole(parts))
+        told = put_together(streamed(MessageWriter(daemon.state, n_tokens_max=12), [STARTED, *parts]))
+        assert (whole["stop_reason"], whole["stop_sequence"]) == expected
+        assert (told.stop_reason, told.stop_sequence) == expected
+
+
 async def test_thoughts_are_counted_apart(daemon: Daemon) -> None:
     parts = [*thought("hm"), *said("yes"), End(0, "end", UsedTokens(7, 3, 11, 5), REPORT)]
-    whole = json.loads(MessageWriter(daemon.state).whole(parts))["usage"]
+    whole = json.loads(writer_of(daemon).whole(parts))["usage"]
     assert whole == {**USAGE, "output_tokens_details": {"thinking_tokens": 5}}
-    assert events_of(streamed(MessageWriter(daemon.state), [STARTED, *parts]))[-2]["usage"] == whole
+    assert events_of(streamed(writer_of(daemon), [STARTED, *parts]))[-2]["usage"] == whole
 
 
 async def test_calls_without_an_id_get_one(daemon: Daemon) -> None:
     parts = [*call(0, "{}"), *call(1, "{}"), end()]
-    whole = json.loads(MessageWriter(daemon.state).whole(parts))["content"]
-    streamed_ones = put_together(streamed(MessageWriter(daemon.state), parts)).content
+    whole = json.loads(writer_of(daemon).whole(parts))["content"]
+    streamed_ones = put_together(streamed(writer_of(daemon), parts)).content
     ids = [block["id"] for block in whole] + [block.model_dump()["id"] for block in streamed_ones]
     assert len(set(ids)) == 4 and all(re.fullmatch("toolu_[0-9a-f]{24}", id) for id in ids)
 
 
 async def test_a_failure_is_the_last_event(daemon: Daemon) -> None:
     for parts in ([], [STARTED], [STARTED, *said("x")]):
-        events = events_of(streamed(MessageWriter(daemon.state), [*parts, Failed(0, ApiError("step_failed"))]))
+        events = events_of(streamed(writer_of(daemon), [*parts, Failed(0, ApiError("step_failed"))]))
         assert events[-1]["error"]["type"] == "api_error" and events[-1]["error"]["code"] == "step_failed"
-    overflow = streamed(MessageWriter(daemon.state), [Failed(0, context_length_error(64, 70, "messages"))])
+    overflow = streamed(writer_of(daemon), [Failed(0, context_length_error(64, 70, "messages"))])
     assert "prompt is too long: 71 tokens > 64 maximum" in events_of(overflow)[0]["error"]["message"]
     with pytest.raises(anthropic.APIStatusError, match="too long"):
         put_together(overflow)
@@ -201,7 +215,7 @@ async def test_a_failure_is_the_last_event(daemon: Daemon) -> None:
 
 async def test_progress_keeps_it_alive(daemon: Daemon) -> None:
     further: list[Any] = [Progress(0, 7, 3, n, 1.0) for n in (5, 7)]
-    events = events_of(streamed(MessageWriter(daemon.state), [STARTED], further, [*said("x"), end()]))
+    events = events_of(streamed(writer_of(daemon), [STARTED], further, [*said("x"), end()]))
     assert [event["type"] for event in events[:3]] == ["message_start", "ping", "ping"]
     [ping] = events_of(MessageWriter.framing.keep_alive)
     assert ping == {"type": "ping"}
@@ -209,4 +223,4 @@ async def test_progress_keeps_it_alive(daemon: Daemon) -> None:
 
 async def test_what_nobody_asked_for_is_not_written(daemon: Daemon) -> None:
     with pytest.raises(TypeError, match="LogProbabilities"):
-        MessageWriter(daemon.state).events([LogProbabilities(0, [], [])])
+        writer_of(daemon).events([LogProbabilities(0, [], [])])

@@ -184,7 +184,7 @@ TOOLS: list[Json] = [
     {"type": "namespace", "name": "mcp__files__", "description": "Files.", "tools": [
         {"type": "function", "name": "read", "description": None, "parameters": None},
         {"type": "custom", "name": "write"}]},
-    {"type": "local_shell"},
+    {"type": "code_interpreter", "container": {"type": "auto"}},
     {"type": "of the future", "name": {"odd": 1}, "tools": "none"},
     {"type": "function", "name": "f", "description": "A second one."},
 ]  # fmt: skip
@@ -212,6 +212,13 @@ def test_tools_are_functions_of_the_model() -> None:
     assert found.offered.name_of("invented") == ToolName("invented")
     assert isinstance(found.asked.prompt, ChatPrompt) and found.asked.prompt.tools == found.offered.tools
     assert msgspec.json.decode(found.response.tools) == TOOLS, "told as they came"
+
+
+@pytest.mark.parametrize("kind", ["local_shell", "shell", "apply_patch", "computer", "computer_use_preview"])
+def test_a_tool_that_the_client_runs_is_not_dropped(kind: str) -> None:
+    error = refusal(input="x", tools=[TOOLS[0], {"type": kind}])
+    assert (error.code, error.param) == ("unsupported_parameter", "tools[1].type")
+    assert kind in error.message and "function" in error.message
 
 
 def test_tools_may_come_with_the_items() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from aiohttp import web
 
 from ...core.asked import Asked
@@ -25,7 +27,7 @@ async def create_message(request: web.Request) -> web.StreamResponse:
 async def _read(request: web.Request) -> tuple[Asked, Writing]:
     headers = request.headers.items()
     asked = await body.read_as(request, MessagesRequest, MESSAGES.check, lambda wanted: asked_of(wanted, headers))
-    return asked, MessageWriter
+    return asked, partial(MessageWriter, n_tokens_max=asked.max_tokens)
 
 
 async def count_message_tokens(request: web.Request) -> web.Response:

@@ -27,8 +27,9 @@ _PROMPT = (
             "request to request, is left out",
     }, limits.JSON_TEXT_BYTES_MAX),
     honoured({
-        "tools": "name, description, input_schema; tools of a type without a schema, which the server would run, are "
-            "passed over",
+        "tools": "name, description, input_schema; of those of a type without a schema the ones that the server would "
+            "run (web_search, code_execution, ...) are passed over, and those of clients (bash, text_editor, memory, "
+            "computer, browser) refused: the model knows no more of them than it is told",
     }, limits.TOOLS_BYTES_MAX),
     accepted({
         "cache_control": "here and in tools: the state at the end of what is marked so is kept anyway, and everything "
@@ -43,7 +44,8 @@ _PROMPT = (
 )  # fmt: skip
 
 _ANSWER = honoured({
-    "max_tokens": "longest answer; cut to the room left in the context",
+    "max_tokens": "longest answer; cut to the room left in the context, and then stop_reason is "
+        "model_context_window_exceeded",
     "stream": "events instead of one message",
     "stop_sequences": "up to 16 texts that end the answer and are not part of it; stop_sequence says which did",
     "temperature": "0 to 2; 0 is greedy",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import msgspec
@@ -22,6 +22,9 @@ Headers = Collection[tuple[str, str]]
 _SAMPLING = names_in(MessagesRequest)
 _MODES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
 _SWITCHES = {"enabled": True, "disabled": False}
+_RUN_BY_CLIENTS = ("bash_", "text_editor_", "memory_", "computer_", "browser_")
+"""Types of tools, before their dates, that the model would have to know without a schema, and whose calls clients wait
+for."""
 _EFFORTS = {"xhigh": "high", "max": "high"}
 """What templates know of them."""
 
@@ -73,11 +76,16 @@ def _at_least_one(param: str, value: int) -> int:
 
 def _tools(offered: list[ClientTool]) -> tuple[Tool, ...]:
     check_count("tools", len(offered))
-    return distinct(
-        tool_of(f"tools[{n}]", tool.name, tool.description, tool.input_schema)
-        for n, tool in enumerate(offered)
-        if tool.input_schema is not None or tool.type in (None, "custom")
-    )
+    return distinct(tool for n, given in enumerate(offered) for tool in _tool(f"tools[{n}]", given))
+
+
+def _tool(param: str, given: ClientTool) -> Iterator[Tool]:
+    """What would run a tool of a type of its own is not here, and the model is not told of it."""
+    if given.input_schema is not None or given.type in (None, "custom"):
+        yield tool_of(param, given.name, given.description, given.input_schema)
+    elif given.type.startswith(_RUN_BY_CLIENTS):
+        message = f"{param}.type: the model does not know what {shown(given.type)} takes; give it as an input_schema."
+        raise ApiError("unsupported_parameter", message, f"{param}.type")
 
 
 def _choice(wanted: CountTokensRequest, tools: tuple[Tool, ...]) -> ToolChoice:

@@ -105,7 +105,7 @@ class MessagesRequest(CountTokensRequest, frozen=True, kw_only=True):
 
 # --- answers ---------------------------------------------------------------------------------------------------------
 
-StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
+StopReason = Literal["end_turn", "max_tokens", "model_context_window_exceeded", "stop_sequence", "tool_use"]
 
 
 class TextBlock(msgspec.Struct, frozen=True, tag="text"):

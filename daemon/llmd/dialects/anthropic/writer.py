@@ -38,7 +38,9 @@ class MessageWriter:
 
     framing = Framing(event_stream.FRAMING.media, keep_alive=_PING)
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, *, n_tokens_max: int) -> None:
+        """`n_tokens_max`: what the client allowed."""
+        self._n_tokens_max = n_tokens_max
         self._id = "msg_" + secrets.token_hex(12)
         self._model = state.model_id
         self._is_begun = False
@@ -61,7 +63,7 @@ class MessageWriter:
                 content=blocks,
                 usage=usage_of(end.usage),
                 session=end.session,
-                **stopped(end, has_calls),
+                **self._stopped(end, has_calls),
             )
         )
 
@@ -131,21 +133,22 @@ class MessageWriter:
 
     def _ended(self, end: End) -> bytes:
         self._ending = _named("message_stop")
-        delta = stopped(end, self._calls)
+        delta = self._stopped(end, self._calls)
         return _named("message_delta", delta=delta, usage=usage_of(end.usage), session=end.session)
 
     def ending(self) -> bytes:
         """Nothing after an error."""
         return self._ending
 
-
-def stopped(end: End, has_calls: bool) -> dict[str, Any]:
-    """Why, and the text that did it."""
-    if has_calls and end.reason != "length":
-        return {"stop_reason": "tool_use", "stop_sequence": None}
-    if end.reason == "stop" and end.stop is None:  # a token that ends answers, as the model's own end
-        return {"stop_reason": "end_turn", "stop_sequence": None}
-    return {"stop_reason": _STOP_REASONS[end.reason], "stop_sequence": end.stop}
+    def _stopped(self, end: End, has_calls: bool) -> dict[str, Any]:
+        """Why, and the text that did it."""
+        if has_calls and end.reason != "length":
+            return {"stop_reason": "tool_use", "stop_sequence": None}
+        if end.reason == "stop" and end.stop is None:  # a token that ends answers, as the model's own end
+            return {"stop_reason": "end_turn", "stop_sequence": None}
+        if end.reason == "length" and end.usage.n_generated < self._n_tokens_max:
+            return {"stop_reason": "model_context_window_exceeded", "stop_sequence": None}
+        return {"stop_reason": _STOP_REASONS[end.reason], "stop_sequence": end.stop}
 
 
 def usage_of(used: UsedTokens) -> MessageUsage:

@@ -1,6 +1,7 @@
 """From the tools of a response to functions that the model can call, and back to what the client calls them. Pure.
 
-A tool of a namespace is called NAMESPACE__NAME. Types other than functions and custom tools name what their maker runs.
+A tool of a namespace is called NAMESPACE__NAME. Most other types than functions and custom tools name what their maker
+runs.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from .wire.request import ChosenTool, CustomTool, FunctionTool, NamespaceTool, T
 
 _SEPARATOR = "__"
 _CALLABLE = ("function", "custom")
+_RUN_BY_CLIENTS = ("local_shell", "shell", "apply_patch", "computer", "computer_use_preview")
+"""Their calls are items of their own, which clients would wait for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,9 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
         elif kind == "namespace" and namespace is None:
             inner = decode_part(raw, NamespaceTool, at)
             yield from _tools(f"{at}.tools", inner.tools, inner.name)
+        elif kind in _RUN_BY_CLIENTS:
+            message = f"{at}.type: {kind} is not offered to models here; give it as a function or a custom tool."
+            raise ApiError("unsupported_parameter", message, f"{at}.type")
 
 
 def _custom(path: str, tool: CustomTool, namespace: str | None) -> tuple[Tool, ToolName]:
