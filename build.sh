@@ -300,7 +300,7 @@ run_device_tests() {
     local -a only
     read -r -d '' -a only < <(printf -- '--only %s\n' "${DEVICE_TESTS[@]}") || true
     # a device of software takes minutes to compile its shaders, for each program and class
-    C_TEST_SECONDS=1800 LLMD_TEST_DEVICE=$2 run_c_tests "$1" "${only[@]}"
+    C_TEST_SECONDS=3600 LLMD_TEST_DEVICE=$2 run_c_tests "$1" "${only[@]}"
 }
 
 sanitizer_build() {
