@@ -119,6 +119,7 @@ struct llm_answer_parser {
     void give_up();
     void settle(const answer_reading &now);
     void shorten(const answer_reading &now);
+    void tell_unfinished(const answer_reading &now);
     void finish();
     size_t n_formal(const answer_reading &now, size_t n_fitting) const;
     size_t behind_thinking(size_t n_told) const;
@@ -373,6 +374,18 @@ void llm_answer_parser::give_up()
     }
 }
 
+/* The answer was cut here. Behind a call that was told, what there is of the form is more of that, what closes it, or the
+ * beginning of another one: no text. */
+void llm_answer_parser::tell_unfinished(const answer_reading &now)
+{
+    const size_t n = n_formal(now, pending.size());
+    const std::string rest = pending.substr(n);
+    const bool may_go_on = !syntax.calls_once || !form->is_whole(base + pending.substr(0, n));
+    if (!is_blank(rest) && (told.tool_calls.empty() || !may_go_on)) {
+        tell_text(rest);
+    }
+}
+
 void llm_answer_parser::finish()
 {
     const bool is_open = form != nullptr && !is_outside && !pending.empty();
@@ -380,10 +393,7 @@ void llm_answer_parser::finish()
         const answer_reading now = form->read(base + pending);
         tell_message(now.said);
         if (!form->is_whole(base + pending)) {
-            const std::string rest = pending.substr(n_formal(now, pending.size()));
-            if (!is_blank(rest)) {
-                tell_text(rest);
-            }
+            tell_unfinished(now);
         }
     }
     end_calls();

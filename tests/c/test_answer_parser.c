@@ -180,12 +180,48 @@ static void test_malformed_calls_are_text_and_what_was_told_is_not_told_again(vo
                "[call 0 get_time]{\\\"city\\\": n[text]othing}}\\n</tool_call>");
     check_told(FAMILY_HERMES, REQUEST(""), "ends <tool_", "[text]ends <tool_");
     check_told(FAMILY_HERMES, REQUEST(""), CALL("get_time", "{\"city\": \"B\"}") "\n<tool_call>\n{\"name\": \"get_ti",
-               "[call 0 get_time]{\\\"city\\\": \\\"B\\\"}[text]<tool_call>\\n{\\\"name\\\": \\\"get_ti");
+               "[call 0 get_time]{\\\"city\\\": \\\"B\\\"}");
     check_told(FAMILY_HERMES, REQUEST(""), CALL("get_time", "{\"city\": \"B\"}") "\n" CALL("no_tool", "{}"),
                "[call 0 get_time]{\\\"city\\\": \\\"B\\\"}[text]<tool_call>\\n{\\\"name\\\": \\\"no_tool\\\", "
                "\\\"arguments\\\": "
                "{}}\\n</tool_call>");
     check_told(FAMILY_LLAMA, REQUEST(""), "function f() { return 1 } // {", "[text]function f() { return 1 } // {");
+}
+
+/* Behind a call that was told the rest of the form is no text: more of it, what closes it, the beginning of another one. */
+static void test_what_is_left_of_a_cut_call_is_no_text(void)
+{
+    check_told(FAMILY_HERMES, REQUEST(""), "a <tool_call>\n{\"name\": \"get_time\", \"argum",
+               "[text]a[call 0 get_time]{");
+    check_told(FAMILY_HERMES, REQUEST(""), "a <tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": \"B\\",
+               "[text]a[call 0 get_time]{\\\"city\\\": \\\"B");
+    check_told(FAMILY_HERMES, REQUEST(""),
+               "a <tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": \"B\"}}\n</tool_c",
+               "[text]a[call 0 get_time]{\\\"city\\\": \\\"B\\\"}");
+    check_told(FAMILY_CODER, REQUEST(""),
+               "a <tool_call>\n<function=get_time>\n<parameter=city>\nB\n</parameter>\n</func",
+               "[text]a[call 0 get_time]{\\\"city\\\":\\\"B\\\"");
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        const chat_family *f = &chat_families[i];
+        answerer a;
+        CHECK(answerer_open(&a, f->source));
+        CHECK_INT(answerer_render(&a, REQUEST("")), LLM_OK);
+        static char answer[ANSWER_MAX];
+        snprintf(answer, sizeof answer, "%s%s", f->thought == NULL ? "" : f->thought, f->call);
+        for (size_t n = 0; n <= strlen(answer); n++) {
+            if (((unsigned char)answer[n] & 0xc0) == 0x80) {
+                continue; /* characters are whole */
+            }
+            transcript t = transcript_of(&a.prompt, answer, n, n + 1, NULL);
+            const char *call = strstr(t.text, "[call 0");
+            if (call != NULL && strstr(call, "[text]") != NULL) {
+                printf("%s: %.*s\n-> %s\n", f->name, (int)n, answer, t.text);
+                CHECK(false);
+            }
+            free(t.text);
+        }
+        answerer_close(&a);
+    }
 }
 
 static void test_what_is_no_text_becomes_a_mark(void)
@@ -370,6 +406,7 @@ int main(void)
     RUN(test_several_calls_and_text_around_them);
     RUN(test_one_call_is_the_most_where_several_are_not_wanted);
     RUN(test_malformed_calls_are_text_and_what_was_told_is_not_told_again);
+    RUN(test_what_is_left_of_a_cut_call_is_no_text);
     RUN(test_what_is_no_text_becomes_a_mark);
     RUN(test_ids_are_the_models_or_nine_letters_and_digits);
     RUN(test_text_comes_as_it_is_written);
