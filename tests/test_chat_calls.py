@@ -39,8 +39,15 @@ async def test_a_stream_says_what_a_whole_says(caller: Daemon, text: str, fields
 
 async def test_what_was_cut_off_is_told_as_far_as_it_came(caller: Daemon) -> None:
     said, reason = await message(caller, ask("two files", tools=[READ], stop=['"b']))
-    assert reason == "tool_calls"
-    assert '{"path": "b"}'.startswith(said["tool_calls"][0]["function"]["arguments"])
+    assert reason == "stop", "nobody runs a call for that"
+    assert '{"path": "b"}'.startswith(said["tool_calls"][0]["function"]["arguments"]) and not said["content"]
+    told, told_reason = gathered(await caller.stream(ask("two files", tools=[READ], stop=['"b'])))
+    assert (told_reason, told["tool_calls"][0]["function"]) == (reason, said["tool_calls"][0]["function"])
+
+
+async def test_a_stop_behind_a_call_is_the_end_of_calling(caller: Daemon) -> None:
+    said, reason = await message(caller, ask("one file", tools=[READ], stop=["</tool_call>"]))
+    assert reason == "tool_calls" and said["tool_calls"][0]["function"]["arguments"] == '{"path": "a.txt"}'
 
 
 async def test_thoughts_stay_in_the_text_for_who_wants_it(caller: Daemon) -> None:

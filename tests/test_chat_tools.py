@@ -167,7 +167,7 @@ async def test_what_was_cut_off_is_told_as_far_as_it_came(scripted: Daemon, rend
     assert reason == "length"
     assert '{"path": "a.txt'.startswith(said["tool_calls"][0]["function"]["arguments"])
     said, reason = await message(scripted, ask("read it", tools=[READ], stop=["lines"]))
-    assert reason == "tool_calls" and said["tool_calls"][0]["function"]["arguments"] == '{"path": "a.txt", "'
+    assert reason == "stop" and said["tool_calls"][0]["function"]["arguments"] == '{"path": "a.txt", "'
 
 
 async def test_a_templates_stops_take_no_room_of_the_clients(scripted: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import anthropic
 import httpx2
+import msgspec
 import pytest
 
 from llmd.core.errors import ApiError, context_length_error
@@ -176,6 +177,15 @@ async def test_a_call_that_is_no_object_stays_visible(daemon: Daemon, arguments:
     answer = json.loads(writer_of(daemon).whole([*said("so: "), *call(0, arguments), end()]))
     assert [block["type"] for block in answer["content"]] == ["text", "text"]
     assert answer["content"][1]["text"] == f"weather({arguments})" and answer["stop_reason"] == "end_turn"
+
+
+async def test_a_call_that_a_stop_cut_is_not_to_be_run(daemon: Daemon) -> None:
+    cut = msgspec.structs.replace(end("stop", "Human:"), cuts_call=True)
+    parts = [*call(0, '{"path": "a", "text": "x'), cut]
+    events = events_of(streamed(writer_of(daemon), [STARTED, *parts]))
+    whole = json.loads(writer_of(daemon).whole(parts))
+    for told in (whole, events[-2]["delta"]):
+        assert (told["stop_reason"], told["stop_sequence"]) == ("stop_sequence", "Human:")
 
 
 async def test_who_has_less_room_than_was_allowed_is_told_so(daemon: Daemon) -> None:

@@ -161,6 +161,12 @@ async def test_an_answer_that_was_cut(daemon: Daemon) -> None:
     assert [item["status"] for item in response["output"]] == ["incomplete"] and response["completed_at"] is None
 
 
+async def test_a_call_that_a_stop_cut_is_incomplete(daemon: Daemon) -> None:
+    cut = msgspec.structs.replace(end("stop"), cuts_call=True)
+    events = written(writer_of(daemon), piece(0, '{"a": "x', "f"), cut)
+    assert [item["status"] for item in events[-1]["response"]["output"]] == ["incomplete"]
+
+
 async def test_an_answer_of_nothing_is_an_empty_message(daemon: Daemon) -> None:
     events = written(writer_of(daemon), end("stop"))
     assert names(events) == [*OPENED, *[name for name in MESSAGE if not name.endswith("delta")], "completed"]

@@ -131,6 +131,8 @@ class End(msgspec.Struct, frozen=True):
     session: SessionReport
     stop: str | None = None
     """The stop string that ended it."""
+    cuts_call: bool = False
+    """It was stopped within a call: what there is of its arguments is no JSON."""
 
 
 class Failed(msgspec.Struct, frozen=True):

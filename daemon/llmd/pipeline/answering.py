@@ -201,15 +201,16 @@ class Answering:
         if error is not None:
             self.error = error
             return Failed(index, error)
-        n_reasoning = 0
+        reason, n_reasoning, cuts_call = generation.end_reason(), 0, False
         if self._parsings:
             parsing = self._parsings[index]
             n_reasoning = parsing.n_reasoning(self._ends[index])
+            cuts_call = reason == "stop" and parsing.is_in_call()
             if keep := self._keeping.pop(index, None):
                 keep(parsing.message())
         report = msgspec.structs.replace(report_of(generation), id=self._asked.key.id or None)
         usage = usage_of(generation, n_reasoning)
-        return End(index, generation.end_reason(), usage, report, self._stop_of(generation))
+        return End(index, reason, usage, report, self._stop_of(generation), cuts_call)
 
     def _stop_of(self, generation: Generation) -> str | None:
         """The one that ended it of those that were asked for; the template's are the model's own end."""

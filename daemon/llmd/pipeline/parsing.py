@@ -14,6 +14,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from ..core import limits
 from ..core.asked import PlainMessage, PlainToolCall
 from ..core.errors import ApiError
@@ -69,6 +71,10 @@ class Parsing:
         """All that has been told so far, as the client sends it back."""
         calls = tuple(PlainToolCall(call.name, "".join(call.arguments), call.id) for call in self._calls.values())
         return PlainMessage("assistant", "".join(self._texts), calls, reasoning=self.reasoning or None)
+
+    def is_in_call(self) -> bool:
+        """The last call is not whole."""
+        return bool(self._calls) and not _is_object("".join([*self._calls.values()][-1].arguments))
 
     @property
     def reasoning(self) -> str:
@@ -152,6 +158,14 @@ class _Call:
     name: str
     id: str
     arguments: list[str]
+
+
+def _is_object(text: str) -> bool:
+    try:
+        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def new_call_id() -> str:

@@ -142,7 +142,7 @@ class MessageWriter:
 
     def _stopped(self, end: End, has_calls: bool) -> dict[str, Any]:
         """Why, and the text that did it."""
-        if has_calls and end.reason != "length":
+        if has_calls and end.reason != "length" and not end.cuts_call:
             return {"stop_reason": "tool_use", "stop_sequence": None}
         if end.reason == "stop" and end.stop is None:  # a token that ends answers, as the model's own end
             return {"stop_reason": "end_turn", "stop_sequence": None}

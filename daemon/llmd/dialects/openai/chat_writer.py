@@ -100,7 +100,7 @@ class ChatWriter(AnswerWriter):
         return self._choice(index) + b'"delta":%b,"finish_reason":null}]}' % delta + event_stream.CLOSES
 
     def _finish_reason(self, end: End) -> ChatFinishReason:
-        if end.index in self._calling and end.reason != "length":
+        if end.index in self._calling and end.reason != "length" and not end.cuts_call:
             return "function_call" if self._is_legacy else "tool_calls"
         return FINISH[end.reason]
 

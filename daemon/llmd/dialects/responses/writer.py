@@ -160,7 +160,7 @@ class ResponseWriter:
         if self._open is None and not self._done:
             begun, _ = self._message()
         is_cut = end.reason == "length"
-        events = [*begun, *self._closed("incomplete" if is_cut else "completed")]
+        events = [*begun, *self._closed("incomplete" if is_cut or end.cuts_call else "completed")]
         response = msgspec.structs.replace(
             self._response,
             completed_at=None if is_cut else int(time.time()),
