@@ -107,7 +107,7 @@ void decode_was_pushed(decode *d, const wire_command *c)
     if (c->op == LLM_COMMAND_GENERATE) {
         atomic_fetch_add(&d->pushed.n_generate, 1);
     } else if (c->op == LLM_COMMAND_CANCEL) {
-        atomic_store(&d->pushed.cancelled, c->request);
+        atomic_store(&d->pushed.cancelled[atomic_load(&d->pushed.n_cancel) % CANCELS_SEEN_MAX], c->request);
         atomic_fetch_add(&d->pushed.n_cancel, 1);
     }
 }

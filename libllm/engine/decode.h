@@ -42,10 +42,12 @@ typedef struct deferred {
 
 /* What a model call under way need know of commands that are not yet taken. Counted once they are in the ring: what is
  * seen here can be taken, and some of it may have been already. */
+enum { CANCELS_SEEN_MAX = 16 }; /* a power of two */
+
 typedef struct decode_pushed {
     _Atomic uint32_t n_generate;
     _Atomic uint32_t n_cancel;
-    _Atomic uint64_t cancelled; /* the last one's request */
+    _Atomic uint64_t cancelled[CANCELS_SEEN_MAX]; /* the last ones' requests; the n-th at n % CANCELS_SEEN_MAX */
 } decode_pushed;
 
 typedef enum decode_life {

@@ -205,26 +205,23 @@ static void call(decode *d, unsigned parts, bool is_answering)
 
 /* ---- a call that is given up ---- */
 
-static uint32_t n_called(const step *t)
+/* Since commands were last taken; when more have come than are kept, it is not known of any. */
+static bool is_cancelled(const decode *d, uint64_t id)
 {
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < t->n_runs; i++) {
-        n += t->is_called[i];
+    const uint32_t n = atomic_load(&d->pushed.n_cancel);
+    for (uint32_t i = d->taken_cancel; n - d->taken_cancel <= CANCELS_SEEN_MAX && i != n; i++) {
+        if (atomic_load(&d->pushed.cancelled[i % CANCELS_SEEN_MAX]) == id) {
+            return true;
+        }
     }
-    return n;
+    return false;
 }
 
-/* Of several cancels since, any may have been of those that the call is for: one alone is taken for it, several are not. */
 static double share_wanted(const decode *d)
 {
-    const uint32_t n = atomic_load(&d->pushed.n_cancel) - d->taken_cancel;
-    const uint64_t cancelled = atomic_load(&d->pushed.cancelled);
-    if (n != 1) {
-        return n == 0 || n_called(&d->step) > 1 ? 1 : 0;
-    }
     uint32_t n_wanted = 0;
     for (uint32_t i = 0; i < d->step.n_runs; i++) {
-        n_wanted += d->step.is_called[i] && request_of_run(d->step.runs[i])->id != cancelled ? d->step.take[i] : 0;
+        n_wanted += d->step.is_called[i] && !is_cancelled(d, request_of_run(d->step.runs[i])->id) ? d->step.take[i] : 0;
     }
     return (double)n_wanted / d->step.batch.n;
 }

@@ -221,6 +221,36 @@ static void test_who_is_in_a_call_with_a_cancelled_prompt_does_not_wait_for_its_
     CHECK_INT(driver_close(d), 0);
 }
 
+/* Those who leave were not in the call: nothing of it is given up for them, however many they are. */
+static void test_who_leaves_elsewhere_does_not_end_a_call(void)
+{
+    enum { N_LEAVING = 3 };
+    n_calls = n_between = n_saved = n_held_back = n_waited = 0;
+    n_calls_max = 0;
+    driver *d = driver_open_then(
+        &(llm_engine_options){
+            .model = "sim:hybrid,step_us=100000", .n_batch = N_BATCH, .n_scratch = 1, .gap_ms_target = 1},
+        hook_dear);
+    int32_t prompt[N_BATCH];
+    make_prompt(prompt, N_BATCH, 1);
+    const uint64_t stays = push(d, NULL, prompt, N_BATCH, 1);
+    wait_for_call(1);
+    uint64_t leaving[N_LEAVING];
+    for (size_t i = 0; i < N_LEAVING; i++) {
+        leaving[i] = push(d, NULL, prompt, N_BATCH, 1);
+    }
+    n_calls_max = 1;
+    wait_for_call(2); /* the first one was given up for who came */
+    for (size_t i = 0; i < N_LEAVING; i++) {
+        driver_cancel(d, leaving[i]);
+    }
+    n_calls_max = UINT32_MAX;
+    driver_wait_all(d);
+    CHECK_INT(driver_answer(d, stays)->finished.n_prefilled, N_BATCH);
+    CHECK_INT(n_calls, 2);
+    CHECK_INT(driver_close(d), 0);
+}
+
 int main(void)
 {
     RUN(test_what_was_decoded_leaves_before_a_prompt_is_read_on);
@@ -228,5 +258,6 @@ int main(void)
     RUN(test_nobody_is_woken_for_a_part_of_a_prompt);
     RUN(test_a_cancelled_prompt_is_read_no_further);
     RUN(test_who_is_in_a_call_with_a_cancelled_prompt_does_not_wait_for_its_end);
+    RUN(test_who_leaves_elsewhere_does_not_end_a_call);
     return CHECK_RESULT();
 }
