@@ -135,9 +135,11 @@ bool decode_step(decode *d);
 void decode_take_sampled(decode *d); /* what the threads have picked */
 bool decode_stops(void *d);          /* step.h: stop */
 
+typedef enum decode_among { AMONG_ALL, AMONG_KIND, AMONG_OWNER_AND_KIND } decode_among; /* as the asker is */
+bool decode_is_among(const request *r, const request *asker, decode_among among);
+
 /* Parks what only waits or is not read, the newest of them: a session whose requests have not begun, or a generation that is
  * paused. False: there is none, or the policy does not park. */
-typedef enum unmoving { UNMOVING_ANY, UNMOVING_OF_KIND, UNMOVING_OF_OWNER_AND_KIND } unmoving; /* as the asker is */
-bool decode_park_unmoving(decode *d, const request *asker, unmoving which);
+bool decode_park_unmoving(decode *d, const request *asker, decode_among among);
 
 #endif

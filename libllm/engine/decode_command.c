@@ -224,7 +224,7 @@ static void generate(decode *d, const wire_command *c)
 /* A generation that was parked where it is, and could go on. */
 static bool has_lost_seat(const request *r)
 {
-    return r->phase == REQUEST_RUNNING && !r->paused && !session_is_seated(r->session);
+    return r->phase == REQUEST_RUNNING && !r->run.claim.is_paused && !session_is_seated(r->session);
 }
 
 static void count_overtaken(decode *d)
@@ -385,29 +385,35 @@ static void count_seat(turn *turns, uint32_t n, const request *seated)
     }
 }
 
-static bool does_any_move(const decode *d)
+static bool does_any_move(const decode *d, const request *asker, decode_among among)
 {
     for (uint32_t i = 0; i < d->n_requests; i++) {
-        if (request_moves(d->requests[i])) {
+        if (request_moves(d->requests[i]) && decode_is_among(d->requests[i], asker, among)) {
             return true;
         }
     }
     return false;
 }
 
-/* One that does not move is parked where that can be of use: for who has begun; for others if nobody moves, or all would
- * wait for each other. Whatever the copy takes, the others have a step before the next. */
+/* Who may have what it lacks: a seat of its owner's share, one of its kind, or cells. */
+static decode_among holders_of(const decode *d, const request *r)
+{
+    return is_at_share(d, r, false)                      ? AMONG_OWNER_AND_KIND
+           : places_has_free_seat(d->places, r->session) ? AMONG_ALL
+                                                         : AMONG_KIND;
+}
+
+/* One that does not move is parked where that can be of use: for who has begun; for others if nobody moves who will give up
+ * what they lack, or all would wait for each other. Whatever the copy takes, the others have a step before the next. */
 static bool make_way(decode *d, const request *r)
 {
     const session *s = r->session;
-    const bool is_of_use = r->phase == REQUEST_RUNNING ? fits_beside(d, r, d->n_requests) : !does_any_move(d);
-    if (s == NULL || !is_of_use || s->parked.where == PARKED_READING || places_has_in_flight(d->places)) {
+    if (s == NULL || s->parked.where == PARKED_READING || places_has_in_flight(d->places)) {
         return false;
     }
-    const unmoving which = is_at_share(d, r, false)             ? UNMOVING_OF_OWNER_AND_KIND
-                           : places_has_free_seat(d->places, s) ? UNMOVING_ANY
-                                                                : UNMOVING_OF_KIND;
-    return decode_park_unmoving(d, r, which);
+    const decode_among among = holders_of(d, r);
+    const bool is_of_use = r->phase == REQUEST_RUNNING ? fits_beside(d, r, d->n_requests) : !does_any_move(d, r, among);
+    return is_of_use && decode_park_unmoving(d, r, among);
 }
 
 static void go_on(decode *d, request *r)
@@ -441,13 +447,13 @@ static void ask_for_seat(decode *d, request *r)
     }
 }
 
-/* Of those that still have no seat. One whose owner has its share is asked for nothing, but may be kept by others of it. */
+/* Of those that still have no seat. One whose owner has its share may be kept by others of it. */
 static void make_way_for_one(decode *d, const turn *turns, uint32_t n)
 {
     bool is_made = false;
     for (uint32_t i = 0; i < n && !is_made; i++) {
         const request *r = turns[i].r;
-        is_made = has_lost_seat(r) || (r->phase == REQUEST_WAITING && turns[i].is_asked) ? make_way(d, r) : false;
+        is_made = (has_lost_seat(r) || r->phase == REQUEST_WAITING) && make_way(d, r);
     }
     d->may_reseat = d->may_reseat || is_made;
 }
@@ -457,7 +463,7 @@ static uint32_t n_decoding(const decode *d)
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         const request *r = d->requests[i];
-        n += r->phase == REQUEST_RUNNING && r->run.is_decoding && !r->paused;
+        n += r->phase == REQUEST_RUNNING && r->run.is_decoding && !r->run.claim.is_paused;
     }
     return n;
 }
@@ -497,7 +503,7 @@ static void pause_request(decode *d, const wire_command *c)
 {
     request *r = find(d, c->request);
     if (r != NULL) {
-        r->paused = c->is_on;
+        r->run.claim.is_paused = c->is_on;
         d->may_reseat = true; /* it need not be waited for, may make way, or wants a seat again */
     }
 }

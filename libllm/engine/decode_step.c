@@ -79,22 +79,22 @@ static void sample_and_learn(decode *d)
 /* Who holds a seat without moving: it waits for a session that nobody runs in, or is not read. */
 static bool is_unmoving(const request *r)
 {
-    return request_is_seated(r) ? r->paused
+    return request_is_seated(r) ? r->run.claim.is_paused
                                 : r->phase == REQUEST_WAITING && r->session != NULL && r->session->running == NULL &&
                                       session_is_seated(r->session);
 }
 
-static bool is_among(const request *r, const request *asker, unmoving which)
+bool decode_is_among(const request *r, const request *asker, decode_among among)
 {
     const bool is_of_kind = request_is_for_named(r) == request_is_for_named(asker);
-    return which == UNMOVING_ANY || (is_of_kind && (which == UNMOVING_OF_KIND || r->owner == asker->owner));
+    return among == AMONG_ALL || (is_of_kind && (among == AMONG_KIND || r->owner == asker->owner));
 }
 
-bool decode_park_unmoving(decode *d, const request *asker, unmoving which)
+bool decode_park_unmoving(decode *d, const request *asker, decode_among among)
 {
     for (uint32_t i = d->n_requests; d->places->options.policy == LLM_POLICY_PARK && i-- > 0;) {
         const request *r = d->requests[i];
-        if (is_unmoving(r) && r->session != asker->session && is_among(r, asker, which) &&
+        if (is_unmoving(r) && r->session != asker->session && decode_is_among(r, asker, among) &&
             places_park(d->places, r->session)) {
             if (r->phase == REQUEST_RUNNING) {
                 page_count(d->page, LLM_COUNTER_PREEMPTIONS, 1);
@@ -149,7 +149,7 @@ static void make_room(decode *d)
 {
     request *r = hungriest(&d->step);
     session *s = r->session;
-    if (!places_free_cells(d->places, s) && !decode_park_unmoving(d, r, UNMOVING_ANY) && !preempt_newest(d)) {
+    if (!places_free_cells(d->places, s) && !decode_park_unmoving(d, r, AMONG_ALL) && !preempt_newest(d)) {
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS);
         places_reset_session(d->places, s);
     }

@@ -27,10 +27,9 @@ typedef struct request {
     uint64_t id;
     uint32_t owner;
     request_phase phase;
-    bool is_cold;        /* LLM_GENERATE_COLD */
-    bool tells_consumed; /* LLM_GENERATE_RETURN_CONSUMED */
-    uint64_t after;      /* the live request whose prompt is to be consumed before; 0: none */
-    bool paused;
+    bool is_cold;         /* LLM_GENERATE_COLD */
+    bool tells_consumed;  /* LLM_GENERATE_RETURN_CONSUMED */
+    uint64_t after;       /* the live request whose prompt is to be consumed before; 0: none */
     bool waits_for_seat;  /* it has asked for one, and there was none; or it waits for one that has begun */
     uint32_t n_overtaken; /* RUNNING without a seat: requests that have begun meanwhile */
 
@@ -71,7 +70,7 @@ static inline bool request_is_seated(const request *r)
 /* It is seated and read: it goes on, or ends. */
 static inline bool request_moves(const request *r)
 {
-    return request_is_seated(r) && !r->paused;
+    return request_is_seated(r) && !r->run.claim.is_paused;
 }
 
 /* Of a request that has a session: seats of its kind are what it takes. */

@@ -551,7 +551,8 @@ static seating may_be_seated(const places *p, const session *s)
     uint32_t n_coming = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
         const session *other = &p->sessions[i];
-        const bool is_coming = other->parked.where == PARKED_READING || other->parked.state != NULL;
+        const bool is_paused = other->running != NULL && other->running->is_paused;
+        const bool is_coming = !is_paused && (other->parked.where == PARKED_READING || other->parked.state != NULL);
         n_coming += other != s && other->is_open && !session_is_seated(other) &&
                     session_is_named(other) == session_is_named(s) && !session_is_idle(other) && is_coming &&
                     may_sit(p, other->owner, session_is_named(other));

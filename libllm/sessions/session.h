@@ -52,6 +52,7 @@ typedef struct session_prompt {
 typedef struct session_claim {
     session_prompt prompt;
     struct session_claim *next; /* behind it in the same queue */
+    bool is_paused;             /* its reader does not keep up: it wants no seat until it does */
 } session_claim;
 
 /* Where the state of a session without a seat lies. */

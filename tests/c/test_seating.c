@@ -116,6 +116,9 @@ static void test_what_may_not_sit_keeps_nobody_on_the_disk(void)
     driver_wait(d, driver_unsave(d, 0, "nothing")); /* behind all that was asked of the disk before */
     uint64_t busy[AT_ONCE];
     hold_seats(d, 3, busy);
+    for (uint32_t i = 0; i < AT_ONCE; i++) {
+        driver_pause(d, busy[i], false); /* what is not read would make way */
+    }
     const uint64_t waiting = driver_generate(d, call_of("d", 2));
     others = *call_of("x", 1);
     others.owner = OTHER;
@@ -307,6 +310,61 @@ static void test_who_stops_reading_makes_way_to_who_was_parked(void)
     driver_pause(d, older, true);
     CHECK_INT(driver_wait(d, newer)->status, LLM_OK);
     go_on_to_the_end(d, older);
+}
+
+/* What is parked because nobody reads it wants no seat: a state on the disk is read for the one that is free. */
+static void test_an_unread_one_keeps_nobody_on_the_disk(void)
+{
+    char directory[] = "/tmp/test_seating.XXXXXX";
+    CHECK(mkdtemp(directory) != NULL);
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=1000,state_kb=64",
+                                                  .n_sessions = 1,
+                                                  .n_parked_max = N_NAMES,
+                                                  .parked_bytes_max = 1,
+                                                  .capacity_policy = LLM_POLICY_PARK,
+                                                  .state_dir = directory});
+    CHECK_INT(say(d, "far", 1)->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_park(d, OWN, "far"))->status, LLM_OK);
+    const uint64_t unread = begin_and_pause(d, "unread");
+    CHECK_INT(say(d, "far", 1)->reason, LLM_REASON_RESTORED);
+    go_on_to_the_end(d, unread);
+    remove_directory(directory);
+}
+
+/* Who moves keeps no seat of the other kind. */
+static void test_an_unread_one_makes_way_whatever_scratch_does(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=1000,ctx=100000",
+                                                  .n_sessions = 1,
+                                                  .n_parked_max = N_NAMES,
+                                                  .capacity_policy = LLM_POLICY_PARK});
+    const uint64_t unread = begin_and_pause(d, "unread");
+    generate_call c = *call_of(NULL, 2);
+    c.max_tokens = 0;
+    const uint64_t moving = driver_generate(d, &c);
+    (void)driver_wait_text(d, moving);
+    CHECK_INT(say(d, "asks", 3)->status, LLM_OK);
+    CHECK(!driver_answer(d, moving)->is_over);
+    driver_cancel(d, moving);
+    go_on_to_the_end(d, unread);
+}
+
+/* ... but one of its own kind will give its seat up. */
+static void test_an_unread_one_stays_where_a_seat_comes_free(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=1000",
+                                                  .n_sessions = 2,
+                                                  .n_parked_max = N_NAMES,
+                                                  .capacity_policy = LLM_POLICY_PARK});
+    const uint64_t unread = begin_and_pause(d, "unread");
+    generate_call c = *call_of("moving", 2);
+    c.max_tokens = 100;
+    const uint64_t moving = driver_generate(d, &c);
+    (void)driver_wait_text(d, moving);
+    CHECK_INT(say(d, "asks", 3)->status, LLM_OK);
+    CHECK(driver_answer(d, moving)->is_over);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PREEMPTIONS), 0);
+    go_on_to_the_end(d, unread);
 }
 
 /* Of a scratch session, too; then it is given up, and the next park finds more states in memory than may be. */
@@ -504,6 +562,9 @@ int main(void)
     RUN(test_who_stops_reading_makes_way_to_who_was_parked);
     RUN(test_a_session_that_is_waited_for_makes_way);
     RUN(test_who_lost_its_seat_has_that_of_an_unread_one);
+    RUN(test_an_unread_one_keeps_nobody_on_the_disk);
+    RUN(test_an_unread_one_makes_way_whatever_scratch_does);
+    RUN(test_an_unread_one_stays_where_a_seat_comes_free);
     RUN(test_nothing_of_scratch_reaches_the_disk);
     RUN(test_who_waits_for_one_without_a_seat_makes_way);
     RUN(test_who_waits_for_another_begins_when_that_decodes);
