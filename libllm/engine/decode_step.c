@@ -143,6 +143,17 @@ static request *hungriest(const step *t)
     return request_of_run(t->runs[worst]);
 }
 
+/* Its cells are free, and its tokens stay: they are read again when it is used. */
+static void give_cells_back(decode *d, session *s)
+{
+    if (session_is_named(s)) {
+        session_tear(s);
+        (void)places_park(d->places, s); /* of a torn one there is no state to be saved: it cannot fail */
+    } else {
+        places_reset_session(d->places, s);
+    }
+}
+
 /* The KV cache is full: who is idle makes way, or who does not move, or else the newest generation waits, or else the
  * hungriest run fails and gives its cells back, so that the others go on. */
 static void make_room(decode *d)
@@ -151,7 +162,7 @@ static void make_room(decode *d)
     session *s = r->session;
     if (!places_free_cells(d->places, s) && !decode_park_unmoving(d, r, AMONG_ALL) && !preempt_newest(d)) {
         decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS);
-        places_reset_session(d->places, s);
+        give_cells_back(d, s);
     }
 }
 

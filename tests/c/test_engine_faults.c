@@ -184,7 +184,7 @@ static void the_grower_fails_when_cells_run_out(void)
             } else {
                 n_full++;
                 CHECK_STR(llm_status_word((int)a->status), "kv_cache_full");
-                CHECK_INT(driver_state(g.d, a->place), LLM_STATE_EMPTY);
+                CHECK_INT(driver_state(g.d, a->place), LLM_STATE_PARKED); /* its cells are free, its tokens known */
             }
         }
         CHECK_INT(n_full, 1); /* even if the other one had ended before: nobody makes way without a policy */

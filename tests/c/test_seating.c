@@ -262,6 +262,37 @@ static void test_nobody_waits_for_what_would_not_fit_then_either(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* Under a policy that takes nothing from who is idle the answer fails, and only that: the history is there, also after the
+ * next start. */
+static void test_a_full_cache_costs_nobody_its_history(void)
+{
+    static const llm_policy policies[] = {LLM_POLICY_REFUSE, LLM_POLICY_EVICT};
+    for (uint32_t i = 0; i < 2; i++) {
+        char directory[] = "/tmp/test_seating.XXXXXX";
+        CHECK(mkdtemp(directory) != NULL);
+        const llm_engine_options options = {.model = "sim:dense,length=0,cells=1000",
+                                            .n_ctx = 1000,
+                                            .n_sessions = 4,
+                                            .capacity_policy = policies[i],
+                                            .state_dir = directory};
+        driver *d = driver_open(&options);
+        CHECK_INT(driver_wait(d, driver_generate(d, call_with("others", 500, 1)))->status, LLM_OK);
+        CHECK_INT(driver_wait(d, driver_pin(d, OWN, "others", true))->status, LLM_OK);
+        CHECK_INT(say(d, "full", 2)->status, LLM_OK);
+        CHECK_INT(driver_wait(d, driver_pin(d, OWN, "full", true))->status, LLM_OK);
+        generate_call endless = *call_of("full", 2);
+        endless.max_tokens = 0;
+        CHECK_INT(driver_wait(d, driver_generate(d, &endless))->status, LLM_NO_CELLS);
+        CHECK(driver_session(d, "full").n_tokens >= LONG);
+        CHECK_INT(say(d, "full", 2)->status, LLM_OK);
+        CHECK_INT(driver_close(d), 0);
+        d = driver_open(&options);
+        CHECK(driver_session(d, "full").n_tokens >= LONG);
+        CHECK_INT(driver_close(d), 0);
+        remove_directory(directory);
+    }
+}
+
 static uint64_t begin_and_pause(driver *d, const char *name)
 {
     generate_call c = *call_of(name, 1);
@@ -558,6 +589,7 @@ int main(void)
     RUN(test_a_refused_request_forgets_no_timeline);
     RUN(test_who_lost_its_seat_is_not_overtaken_for_ever);
     RUN(test_nobody_waits_for_what_would_not_fit_then_either);
+    RUN(test_a_full_cache_costs_nobody_its_history);
     RUN(test_an_older_one_that_is_not_read_makes_way);
     RUN(test_who_stops_reading_makes_way_to_who_was_parked);
     RUN(test_a_session_that_is_waited_for_makes_way);
