@@ -223,14 +223,14 @@ static bool become(places *p, const candidate *c)
     return true;
 }
 
-/* What the segment alone knew gets a file to sleep in. False: there is no store, or memory is short. */
+/* What the segment alone knew, or knew more of, gets a file to sleep in. False: there is no store, or memory is short. */
 static bool write_sleeper(places *p, candidate *c)
 {
     store_job *job = p->store != NULL ? store_job_new(STORE_CHANGE, 1) : NULL;
     if (job == NULL) {
         return false;
     }
-    c->id = places_new_id(p);
+    c->id = c->has_file ? c->id : places_new_id(p);
     c->has_file = true;
     store_change *change = &job->changes[0];
     change->verb = CHANGE_WRITE;
@@ -249,7 +249,8 @@ static bool write_sleeper(places *p, candidate *c)
 
 static void sleep_in_store(places *p, candidate *c, uint32_t *n)
 {
-    if (!c->has_file && !write_sleeper(p, c)) {
+    const bool is_written = c->is_changed && write_sleeper(p, c);
+    if (!is_written && !c->has_file) {
         return;
     }
     dormant d = {.id = c->id,

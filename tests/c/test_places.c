@@ -495,6 +495,34 @@ static void test_a_kill_forgets_neither_use_nor_pin(void)
     remove_directory(directory);
 }
 
+/* There is no place for it, and its file is older than the segment. */
+static void test_what_sleeps_after_a_kill_is_as_new_as_the_segment(void)
+{
+    enum { N_MORE = 50 };
+    const char *directory = new_directory();
+    driver *d = open_with(directory, 2, LLM_POLICY_PARK);
+    int32_t tokens[1024];
+    const uint32_t n = driver_tokens(d, say(d, "filed", 1)->place, tokens, 1024);
+    const uint64_t used_ms = driver_session(d, "filed").used_ms;
+    CHECK_INT(driver_close(d), 0);
+    d = open_with(directory, 2, LLM_POLICY_PARK);
+    make_prompt(tokens + n, N_MORE, 9);
+    const dead_session sessions[] = {{"filed", tokens, n + N_MORE, used_ms + 1, false},
+                                     {"a", tokens, n, used_ms + 2, false},
+                                     {"b", tokens, n, used_ms + 3, false},
+                                     {"c", tokens, n, used_ms + 4, false}};
+    page *dead = dead_segment_leave(d, sessions, 4);
+    CHECK_INT(driver_close(d), 0);
+    d = open_after_kill(directory, 1);
+    CHECK_INT(driver_session(d, "filed").place, UINT32_MAX); /* it sleeps */
+    CHECK_INT(driver_close(d), 0);
+    page_close(dead);
+    d = open_after_kill(directory, 4);
+    CHECK_INT(driver_session(d, "filed").n_tokens, n + N_MORE);
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
+}
+
 /* Killed while a new conversation under the name of a pinned one was read: it begins with the same tokens, and is newer. */
 static void test_a_kill_takes_no_pin_from_another_timeline(void)
 {
@@ -685,6 +713,7 @@ int main(void)
     RUN(test_what_was_reset_or_closed_stays_so_after_a_restart);
     RUN(test_sessions_come_back_under_every_policy);
     RUN(test_a_kill_forgets_neither_use_nor_pin);
+    RUN(test_what_sleeps_after_a_kill_is_as_new_as_the_segment);
     RUN(test_a_kill_takes_no_pin_from_another_timeline);
     RUN(test_the_newest_of_too_many_files_come_back);
     RUN(test_the_order_of_last_use_outlives_a_restart);
