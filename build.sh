@@ -119,27 +119,38 @@ once() {
 
 # --- prerequisites ---------------------------------------------------------------------------------------------------
 
+# The interpreter that PYTHON names, or the first that will do; nothing: there is none.
 find_python() {
     local candidate
-    for candidate in "${PYTHON:-}" python3 python3.13 python3.12 python3.11; do
-        if [ -n "$candidate" ] && "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    for candidate in ${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11; do
+        if "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
             "$candidate" -c 'import sys; print(sys.executable)'
             return
         fi
+        [ -z "${PYTHON:-}" ] || die "PYTHON=$PYTHON is no Python of 3.11 or later that can be started"
     done
+}
+
+# find_compiler VARIABLE PACKAGE...: the packages to install when the variable is empty, as no compiler was found.
+find_compiler() {
+    if [ -z "${!1}" ]; then
+        echo "${@:2}"
+    else
+        command -v "${!1}" >/dev/null || die "$1=${!1} is no program that can be started"
+    fi
 }
 
 missing_packages() {
     local python
-    python=$(find_python)
+    python=$(find_python) || exit 1 # it has said why
     if [ -z "$python" ]; then
         echo python3 python3-venv python3-dev
     else
         "$python" -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
         [ -e "$("$python" -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] || echo python3-dev
     fi
-    command -v "${CC:-gcc}" >/dev/null || echo gcc libc6-dev
-    command -v "${CXX:-g++}" >/dev/null || echo g++
+    find_compiler CC gcc libc6-dev
+    find_compiler CXX g++
     command -v flock >/dev/null || echo util-linux
     command -v tar >/dev/null || echo tar
     command -v patch >/dev/null || echo patch
@@ -147,7 +158,7 @@ missing_packages() {
 
 require_prerequisites() {
     local missing
-    missing=$(missing_packages | tr '\n' ' ')
+    missing=$(missing_packages | tr '\n' ' ') || exit 1
     [ -z "$missing" ] || die "missing prerequisites (Python must be 3.11 or later); install them with: apt-get install $missing"
     JOBS=${LLMD_JOBS:-$(default_jobs)}
 }

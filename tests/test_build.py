@@ -36,6 +36,30 @@ def test_the_environment_is_not_made_from_itself() -> None:
         assert evaluated('echo "$PATH"', path) == "/usr/bin:/bin"
 
 
+@pytest.mark.parametrize("named", ["/no/python", "false"])
+def test_a_python_that_is_named_is_used_or_refused(named: str) -> None:
+    for verb in ("verb_prerequisites", "require_prerequisites"):
+        done = ran(verb, os.environ["PATH"], PYTHON=named)
+        said = f"[llmd] error: PYTHON={named} is no Python of 3.11 or later that can be started\n"
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", said)
+    own = str(ROOT / ".venv" / "bin" / "python")
+    assert ran("find_python", os.environ["PATH"], PYTHON=own).stdout.strip() == own
+
+
+@pytest.mark.parametrize("variable", ["CC", "CXX"])
+def test_a_compiler_that_is_named_is_used_or_refused(variable: str) -> None:
+    for verb in ("verb_prerequisites", "require_prerequisites"):
+        done = ran(verb, os.environ["PATH"], **{variable: "/no/compiler"})
+        said = f"[llmd] error: {variable}=/no/compiler is no program that can be started\n"
+        assert (done.returncode, done.stderr) == (1, said)
+    assert ran("verb_prerequisites", os.environ["PATH"], **{variable: "true"}).returncode == 0
+
+
+def test_a_compiler_that_is_not_there_is_to_be_installed(machine: Machine) -> None:
+    done = machine.runs("verb_prerequisites")
+    assert done.returncode == 0 and {"python3", "gcc", "libc6-dev", "g++"} < set(done.stdout.split())
+
+
 # --- what a GPU's build needs ----------------------------------------------------------------------------------------
 
 
