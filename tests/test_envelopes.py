@@ -40,5 +40,13 @@ async def test_errors_of_an_endpoint_are_its_own(serve: Serve) -> None:
 
 async def test_what_is_nobodys_has_the_common_one(serve: Serve) -> None:
     daemon = await serve()
-    for path in ("/v1/chat", "/v1/sessions/nobody", "/nothing"):
+    for path in ("/v1/chat", "/v1/sessions/nobody", "/nothing", "/apis/tags", "//"):
         assert set((await daemon.ask("GET", path)).json) == {"error"}
+
+
+async def test_what_is_nobodys_beside_endpoints_of_a_dialect_has_theirs(serve: Serve) -> None:
+    daemon = await serve()
+    for method, path in (("GET", "/api/nothing"), ("HEAD", "/api/blobs/sha256:0"), ("POST", "/api/blobs/sha256:0")):
+        answer = await daemon.ask(method, path)
+        assert answer.status == 404
+        assert method == "HEAD" or (set(answer.json), answer.json["code"]) == ({"error", "code", "param"}, "not_found")

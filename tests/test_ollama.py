@@ -12,7 +12,7 @@ import pytest
 from llmd.core.asked import ChatPrompt, Constraint, PlainMessage, PlainToolCall, RawPrompt, Tool
 from llmd.core.errors import ApiError
 from llmd.core.parts import End, Failed, Part, ReasoningPart, SessionReport, TextPart, ToolCallPiece, UsedTokens
-from llmd.dialects.ollama import parameters
+from llmd.dialects.ollama import models, parameters
 from llmd.dialects.ollama.reader import SAMPLING, chat_of, generate_of
 from llmd.dialects.ollama.wire import OllamaChatRequest, OllamaGenerateRequest, Options
 from llmd.dialects.ollama.writer import GenerateWriter, OllamaChatWriter, measures_of
@@ -269,6 +269,16 @@ async def test_errors_before_the_handler_have_the_same_envelope(serve: Serve) ->
             answer = await daemon.ask("POST", path, body)
             assert answer.status == status and isinstance(answer.json["error"], str)
         assert isinstance((await daemon.ask("DELETE", path)).json["error"], str)
+
+
+async def test_models_are_not_changed_here(daemon: Daemon) -> None:
+    for method, path in models.CHANGES:
+        answer = await daemon.ask(method, path, {"model": "llama3", "stream": True})
+        assert (answer.status, answer.json["code"]) == (404, "not_found")
+        assert answer.json["error"].startswith("Models are not pulled, made or removed here: ")
+        answer = await daemon.ask("GET", path)
+        assert (answer.status, answer.json["code"]) == (405, "method_not_allowed")
+        assert isinstance(answer.json["error"], str)
 
 
 def test_honoured_is_what_the_request_types_have() -> None:

@@ -7,6 +7,7 @@ import logging
 import socket
 import struct
 from collections.abc import Sequence
+from itertools import chain
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -85,11 +86,15 @@ async def _answer(state: State, request: web.Request, handler: Handler, facts: F
 
 
 def _envelope(request: web.Request, facts: Facts) -> Envelope:
-    """That of the address, or of the one it is beneath, whatever is wrong with the method."""
+    """That of the address, of the one it is beneath, or of those that share its first part (/api/), whatever is wrong
+    with the method."""
     envelopes = request.app[ENVELOPES]
     endpoint = request.path.removeprefix("/v1") if facts.endpoint == UNMATCHED else facts.endpoint
     if endpoint not in envelopes:
-        endpoint = next((one for one in envelopes if endpoint.startswith(f"{one}/")), "")
+        first = f"/{endpoint.removeprefix('/').partition('/')[0]}/"
+        above = (one for one in envelopes if endpoint.startswith(f"{one}/"))
+        beside = (one for one in envelopes if one.startswith(first))
+        endpoint = next(chain(above, beside), "")
     return envelopes.get(endpoint, OWN)
 
 

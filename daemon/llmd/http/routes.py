@@ -134,6 +134,8 @@ def add_routes(app: web.Application) -> None:
             methods = (endpoint.method, "HEAD") if endpoint.method == "GET" else (endpoint.method,)
             for method in methods:
                 app.router.add_route(method, path, endpoint.handler, expect_handler=leave_expectation)
+    for method, path in ollama_models.CHANGES:
+        app.router.add_route(method, path, ollama_models.refuse_change, expect_handler=leave_expectation)
     app[response_store.STORE] = response_store.ResponseStore()
     app[PUBLIC] = frozenset(endpoint.spellings[0] for endpoint in ENDPOINTS if endpoint.is_public)
     app[ENVELOPES] = {endpoint.spellings[0]: endpoint.envelope for endpoint in ENDPOINTS}

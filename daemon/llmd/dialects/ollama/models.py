@@ -1,4 +1,5 @@
-"""GET /, /api/version, /api/tags and /api/ps, POST /api/show: the one model there is, in Ollama's words."""
+"""GET /, /api/version, /api/tags and /api/ps, POST /api/show: the one model there is, in Ollama's words. And what would
+change which there are: not found."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Any
 
 from aiohttp import web
 
+from ...core.errors import ApiError
 from ...http import body
 from ...http.context import STATE, State
 from ...http.deadline import in_time
@@ -20,6 +22,14 @@ _SPOKEN = "0.13.0"
 """Of Ollama: some clients refuse to talk to servers that are older than what they need."""
 _NEVER = "9999-12-31T23:59:59Z"
 _SIZE = re.compile(r"[\d.]+[KMBT]")
+CHANGES = (
+    ("POST", "/api/pull"),
+    ("POST", "/api/push"),
+    ("POST", "/api/create"),
+    ("POST", "/api/copy"),
+    ("DELETE", "/api/delete"),
+)
+"""What of Ollama's API is about a store of models."""
 
 
 async def greet(_: web.Request) -> web.Response:
@@ -74,6 +84,12 @@ async def show(request: web.Request) -> web.Response:
         modified_at=stamp(state.created),
     )
     return respond(shown)
+
+
+async def refuse_change(request: web.Request) -> web.Response:
+    name = request.app[STATE].model_id
+    message = f"Models are not pulled, made or removed here: there is one, {name}, and llmd was started with it."
+    raise ApiError("not_found", message)
 
 
 def _details(state: State) -> wire.ModelDetails:
