@@ -76,6 +76,55 @@ def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -
     assert "usage: llmctl" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("arguments", "program", "said"),
+    [
+        (["--sockte", "x", "status"], "llmctl", "--sockte (did you mean --socket?)"),
+        (["--sockte=x", "status"], "llmctl", "--sockte (did you mean --socket?)"),
+        (["--json", "--timeout", "5", "--sockte", "x", "status"], "llmctl", "--sockte (did you mean --socket?)"),
+        (["--jsno", "status"], "llmctl", "--jsno (did you mean --json?)"),
+        (["status", "--jsno"], "llmctl status", "--jsno (did you mean --json?)"),
+        (["chat", "--temprature", "1"], "llmctl chat", "--temprature (did you mean --temperature?)"),
+        (["sessions", "fork", "a", "b", "--replcae"], "llmctl sessions fork", "--replcae (did you mean --replace?)"),
+        (["status", "--zzz"], "llmctl status", "--zzz"),
+    ],
+)
+def test_an_option_that_is_none_gets_the_nearest(
+    arguments: list[str], program: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as exit:
+        ctl.main(arguments)
+    assert exit.value.code == EXIT_USAGE
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == f"{program}: error: there is no option {said}; the options are in: {program} --help"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--socket", "x", "nonsense", "--max-tokens", "3"], "invalid choice: 'nonsense'"),
+        (["--sock", "x", "--timeout", "0", "status"], "argument --timeout: must be above 0"),
+        (["status", "more"], "unrecognized arguments: more"),
+        (["sessions", "fork", "--at", "end", "a"], "the following arguments are required: NEW"),
+    ],
+)
+def test_other_mistakes_are_told_as_such(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        ctl.main(arguments)
+    assert said in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_an_id_may_look_like_an_option(daemon: FakeDaemon) -> None:
+    daemon.route("POST /v1/sessions/--desk/reset", {"id": "--desk", "reset": True, "existed": True})
+    assert ctl.main(["--socket", daemon.path, "sessions", "reset", "--", "--desk"]) == EXIT_OK
+
+
+def test_help_is_given_beside_an_option_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit:
+        ctl.main(["--jsno", "--help"])
+    assert exit.value.code == EXIT_OK and "verbs:" in capsys.readouterr().out
+
+
 def test_help_teaches(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit:
         ctl.main(["--help"])

@@ -6,11 +6,13 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 import llmd.process.socket_trust
 from llmd.core.section import shown
+from llmd.core.spelling import unrecognized
 from llmd.ctl import advice, chat, manual, models, output, resident, sessions, status, version
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused
 from llmd.ctl.context import (
@@ -26,6 +28,43 @@ from llmd.ctl.text import printable
 
 VERB_GROUPS = (status, sessions, chat, models, version)
 TIMEOUT_S_DEFAULT = 10.0
+
+
+class VerbParser(argparse.ArgumentParser):
+    """Names an option that is none, and the one that was probably meant: argparse passes it over, and takes its value
+    for something else, such as the verb."""
+
+    _words: Sequence[str] = ()
+
+    def parse_known_args(self, args: Iterable[str] | None = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        self._words = sys.argv[1:] if args is None else list(args)
+        options, strange = super().parse_known_args(self._words, namespace)
+        if strange:
+            super().error(self._about(strange))
+        return options, strange
+
+    def error(self, message: str) -> NoReturn:
+        strange = self._strange()
+        super().error(self._about([strange]) if strange else message)
+
+    def _strange(self) -> str | None:
+        """The first word that looks like an option and is none, if nothing but options stands before it."""
+        is_value = False
+        for word in self._words:
+            if is_value:
+                is_value = False
+                continue
+            if word == "--" or not word.startswith("--"):
+                return None
+            flag, has_value, _ = word.partition("=")
+            meant = [action for name, action in self._option_string_actions.items() if name.startswith(flag)]
+            if not meant:
+                return word
+            is_value = not has_value and meant[0].nargs != 0
+        return None
+
+    def _about(self, strange: Sequence[str]) -> str:
+        return f"{unrecognized(strange, self._option_string_actions)}; the options are in: {self.prog} --help"
 
 
 def shared_options(defaults: bool) -> argparse.ArgumentParser:
@@ -61,7 +100,7 @@ def seconds(text: str) -> float:
 
 
 def parser() -> argparse.ArgumentParser:
-    program = argparse.ArgumentParser(
+    program: argparse.ArgumentParser = VerbParser(
         prog=manual.PROGRAM,
         description=manual.DESCRIPTION,
         epilog=shown(manual.EXAMPLES, manual.EXIT_STATUSES, manual.READ_ON),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 from .. import __version__
 from ..core.section import shown
+from ..core.spelling import nearest, unrecognized
 from . import logs, manual
 from .config_checks import ConfigError, check
 from .config_table import OPTIONS, Config
@@ -29,7 +29,7 @@ def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
     environment = os.environ if environment is None else environment
     parsed, strange = parser().parse_known_args(arguments)
     if strange:
-        raise ConfigError(_about(strange))
+        raise ConfigError(f"{unrecognized(strange, (option.flag for option in OPTIONS))}{_SEE}")
     given = {name: value for name, value in vars(parsed).items() if value is not None}
     if _MODEL in given:
         if "model" in given:
@@ -72,24 +72,11 @@ NOT_OPTIONS = frozenset(
 )
 
 
-def _about(arguments: list[str]) -> str:
-    """What the parser had no use for."""
-    if not arguments[0].startswith("-"):
-        return f"unrecognized arguments: {' '.join(arguments)}{_SEE}"
-    flag = arguments[0].partition("=")[0]
-    return f"there is no option {flag}{_nearest(flag, (option.flag for option in OPTIONS))}{_SEE}"
-
-
 def remarks(environment: Mapping[str, str]) -> list[str]:
     """About variables that look like options and are none: they change nothing, and somebody thinks that they do."""
     known = {option.environment for option in OPTIONS}
     strange = sorted(name for name in environment if name.startswith("LLMD_") and name not in known | NOT_OPTIONS)
-    return [f"the environment has {name}, which is no option{_nearest(name, known)}{_SEE}" for name in strange]
-
-
-def _nearest(word: str, words: Iterable[str]) -> str:
-    found = difflib.get_close_matches(word, list(words), 1)
-    return f" (did you mean {found[0]}?)" if found else ""
+    return [f"the environment has {name}, which is no option{nearest(name, known)}{_SEE}" for name in strange]
 
 
 def _parse(option: Option, text: str, where: str) -> Any:
@@ -112,7 +99,7 @@ def _read_file(path: Path) -> dict[str, str]:
     for key, value in document.items():
         name = key.replace("-", "_")
         if name not in known:
-            raise ConfigError(f"{path}: there is no option {key!r}{_nearest(name, known)}{_SEE}")
+            raise ConfigError(f"{path}: there is no option {key!r}{nearest(name, known)}{_SEE}")
         if name in spellings:
             raise ConfigError(f"{path}: {spellings[name]} and {key} are the same option; keep one of them")
         spellings[name] = key
