@@ -259,6 +259,23 @@ def test_a_person_talks_and_leaves(person: Person, tmp_path: Path) -> None:
     assert remembered.stat().st_mode & 0o777 == 0o600
 
 
+def test_what_is_typed_in_a_chat_without_a_name_is_not_kept(daemon: FakeDaemon, tmp_path: Path) -> None:
+    remembered = tmp_path / "state" / "llmd" / "chat_history"
+    remembered.parent.mkdir(parents=True)
+    remembered.write_text("from an earlier chat\n")
+    someone = Person(daemon, tmp_path / "state")
+    someone.wait_for("> ")
+    someone.type("hello\n")
+    someone.wait_for("generated]")
+    someone.wait_for("> ")
+    someone.type("\x1b[A\x1b[A\n")  # two lines up
+    someone.wait_for("FROM AN EARLIER CHAT")
+    someone.wait_for("> ")
+    someone.type("\x04")
+    assert someone.leave() == 0
+    assert remembered.read_text() == "from an earlier chat\n"
+
+
 def test_whatever_is_typed_is_a_turn(daemon: FakeDaemon, person: Person) -> None:
     for typed in (b"bad \xff\xfe bytes", b"x" * 400):
         person.wait_for("> ")
@@ -321,6 +338,13 @@ def test_errors_leave_a_person_in_the_chat(daemon: FakeDaemon, person: Person) -
     person.type("two\n")
     person.wait_for("TWO")
     assert [len(request["messages"]) for request in asked(daemon)] == [1, 1], "a refused turn is not history"
+
+
+def test_a_full_context_has_advice(daemon: FakeDaemon, person: Person) -> None:
+    daemon.route(CHAT, lambda exchange: exchange.refuse(400, "context_length_exceeded", "Please shorten the prompt."))
+    person.wait_for("> ")
+    person.type("one\n")
+    person.wait_for("Please shorten the prompt. /reset begins anew.")
 
 
 def test_a_closed_window_closes_its_session(daemon: FakeDaemon, tmp_path: Path) -> None:

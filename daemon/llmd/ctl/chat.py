@@ -31,6 +31,7 @@ Ctrl-C stops an answer. A line that ends in \\ goes on in the next one."""
 EPILOG = f"""\
 Without --session the conversation gets a session of its own, which is closed in the end. A named one goes on where the
 last chat under that id left it, until the session is reset or closed; if the daemon has lost it, it reads it again.
+The lines that you type with --session can be had again in later chats; without, they are not kept.
 If standard input is not a terminal, each line is one turn.
 
 In the chat:
@@ -97,7 +98,7 @@ class Terminal:
         except (DaemonAbsent, DaemonRefused) as error:
             if not self._interactive:
                 raise
-            self._context.warn(advice.advice(error) if isinstance(error, DaemonAbsent) else str(error))
+            self._context.warn(advice.advice(error) if isinstance(error, DaemonAbsent) else _refusal(error))
 
     def _read(self) -> str | None:
         """The next turn, continuation lines joined; None at the end of input. Ctrl-C drops the line."""
@@ -175,7 +176,7 @@ def run(context: Context) -> int:
     try:
         Terminal(context, conversation).run()
     finally:
-        if remember:
+        if remember and not own:
             remember()
         if own:
             with suppress(DaemonAbsent, DaemonRefused):
@@ -199,13 +200,18 @@ class _Shown:
             output.answer("")
 
 
+def _refusal(refused: DaemonRefused) -> str:
+    """What the daemon said, and what a person in a chat can do about it."""
+    return f"{refused} /reset begins anew." if refused.code == "context_length_exceeded" else str(refused)
+
+
 def _note(said: str) -> None:
     """About the answer, not part of it: on standard error, so that a pipe gets answers only."""
     output.remark(text.dim(f"[{said}]", sys.stderr))
 
 
 def _typed_lines() -> Callable[[], None]:
-    """Switches line editing on and loads the lines of earlier chats; returns what saves them."""
+    """Switches line editing on and loads the lines of earlier chats; returns what saves them, and those of this one."""
     import readline
 
     path = conversation_files.directory() / "chat_history"

@@ -61,7 +61,7 @@ FILES = Section(
         ("/run/llmd/llmd.sock", "the socket of a daemon of root"),
         ("$XDG_RUNTIME_DIR/llmd/llmd.sock", "that of this user's; without the variable /tmp/llmd-UID/llmd.sock"),
         ("~/.local/state/llmd/chats", "the conversations of named chats, and those set aside (.previous-N.json)"),
-        ("~/.local/state/llmd/chat_history", "the lines typed in chats"),
+        ("~/.local/state/llmd/chat_history", "the lines typed in chats with --session"),
     ),
 )
 
