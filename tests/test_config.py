@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from llmd.process import config_reader, config_table, socket_trust
+from llmd.process import config_checks, config_reader, config_table, socket_trust
 from llmd.process.config_checks import ConfigError
 from llmd.process.config_reader import load
 from llmd.process.config_table import OPTIONS, Config
@@ -191,6 +191,39 @@ def test_a_variable_that_is_no_option_is_remarked_on() -> None:
         "the environment has LLMD_PROT, which is no option (did you mean LLMD_PORT?); the options are in: llmd --help",
         "the environment has LLMD_ZZZ, which is no option; the options are in: llmd --help",
     ]
+
+
+def test_more_threads_than_processors_are_remarked_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config_checks, "n_processors", lambda: 2)
+    assert config_checks.remarks(load(["--threads", "2"], {})) == config_checks.remarks(load([], {})) == []
+    (remark,) = config_checks.remarks(load(["--threads", "3"], {}))
+    assert remark.startswith("--threads 3: this process may use 2 processors; ")
+
+
+@pytest.mark.parametrize(
+    ("group", "quotas", "n"),
+    [
+        ("/a/b", {}, 8),
+        ("/a/b", {"a/b": "max 100000"}, 8),
+        ("/a/b", {"a/b": "350000 100000"}, 4),
+        ("/a/b", {"a/b": "max 100000", "a": "150000 100000", ".": "800000 100000"}, 2),
+        ("/a/b", {"a/b": "5000 100000"}, 1),
+        ("/a/b", {"a/b": "9000000 100000"}, 8),
+        ("/../b", {"../b": "100000 100000", ".": "300000 100000"}, 3),
+        ("", {".": "300000 100000"}, 3),
+    ],
+)
+def test_processors_are_those_of_affinity_and_quotas(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group: str, quotas: dict[str, str], n: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda process: set(range(8)))
+    mount, own = tmp_path / "mount", tmp_path / "cgroup"
+    for place, quota in quotas.items():
+        (mount / place).mkdir(parents=True, exist_ok=True)
+        (mount / place / "cpu.max").write_text(f"{quota}\n")
+    if group:
+        own.write_text(f"1:cpu:/elsewhere\n0::{group}\n")
+    assert config_checks.n_processors(mount, own) == n
 
 
 def test_what_building_reads_is_not_remarked_on() -> None:

@@ -545,6 +545,13 @@ def test_a_variable_that_is_no_option_is_logged(start: Start, tmp_path: Path) ->
     assert (line["level"], line["message"].split(",")[0]) == ("warning", "the environment has LLMD_PROT")
 
 
+def test_what_is_probably_not_meant_is_logged(start: Start, tmp_path: Path) -> None:
+    (tmp_path / "state").write_text("")  # so that it ends at once
+    _, errors = start.fails("--threads", "1024")
+    line = json.loads(errors.splitlines()[0])
+    assert (line["level"], line["message"].split(":")[0]) == ("warning", "--threads 1024")
+
+
 def test_a_user_without_a_home_has_no_directory_called_tilde(
     start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

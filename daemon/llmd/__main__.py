@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from . import __version__
 from .core import limits
 from .http.access import KeyFileError, KeyRing, keys_of
-from .process import logs, systemd
+from .process import config_checks, logs, systemd
 from .process.config_reader import load_or_exit, remarks
 from .process.config_table import Config
 from .process.listen import ListenError, Listeners, open_listeners
@@ -43,7 +43,7 @@ def main() -> None:
     _open_standard_streams()
     config = load_or_exit(sys.argv[1:])
     logs.configure(config.log_level, config.log_format)
-    for remark in remarks(os.environ):
+    for remark in (*remarks(os.environ), *config_checks.remarks(config)):
         log.warning(remark)
     try:
         _run(config)

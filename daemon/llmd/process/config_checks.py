@@ -1,6 +1,11 @@
-"""What no single option can know: whether several of them agree."""
+"""What no single option can know: whether several of them agree, and whether they suit this machine."""
 
 from __future__ import annotations
+
+import math
+import os
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
 
 from .config_table import PLACES_MAX, Config
 
@@ -16,3 +21,39 @@ def check(config: Config) -> None:
             f"--max-sessions: {config.max_sessions} and --scratch-sessions: {config.scratch_sessions} "
             f"are more than {PLACES_MAX} together"
         )
+
+
+def remarks(config: Config) -> list[str]:
+    """About what is valid and probably not meant."""
+    n = n_processors()
+    if config.threads <= n:
+        return []
+    processors = f"{n} processor{'s' if n > 1 else ''}"
+    return [
+        f"--threads {config.threads}: this process may use {processors}; with more threads than that, "
+        "each token takes many times as long"
+    ]
+
+
+_CGROUP_MOUNT = Path("/sys/fs/cgroup")
+_CGROUP_SELF = Path("/proc/self/cgroup")
+
+
+def n_processors(mount: Path = _CGROUP_MOUNT, own: Path = _CGROUP_SELF) -> int:
+    """That this process may use: those it may run on, and no more than the tightest quota of its control groups
+    (version 2) is worth, as libllm counts them (machine/cgroup.h)."""
+    return min([len(os.sched_getaffinity(0)), *_quotas(mount, own)])
+
+
+def _quotas(mount: Path, own: Path) -> list[int]:
+    """In processors, rounded up: of this process's group and those above it, as far as they can be read."""
+    group = PurePosixPath("/")
+    with suppress(OSError):
+        named = [line.removeprefix("0::") for line in own.read_text().splitlines() if line.startswith("0::/")]
+        group = PurePosixPath(named[0]) if named and "/.." not in named[0] else group
+    found = []
+    for place in (group, *group.parents):
+        with suppress(OSError, ValueError):  # "max" is no number
+            quota, period = map(int, (mount / place.relative_to("/") / "cpu.max").read_text().split())
+            found.append(math.ceil(quota / period))
+    return found

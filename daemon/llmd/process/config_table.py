@@ -53,7 +53,7 @@ class Config:
         MODEL,
         "PATH",
         "GGUF file to serve, or a simulated model: sim:dense, sim:window, sim:recurrent, "
-        "sim:hybrid, sim:none (default: the embedded model)",
+        "sim:hybrid, sim:none,embed=N (default: the embedded model)",
     )
     model_id: str = option(
         "", text, "a name", MODEL, "NAME", "name of the model in answers (default: the model's own name)"
@@ -218,8 +218,8 @@ class Config:
         "0 to 1024; 0 is what is measured to be best",
         MACHINE,
         "N",
-        "threads for the model; 0: as many as make it fastest, measured at the start, at most one per physical core, "
-        "and fewer while other processes want the cores",
+        "threads for the model; more than there are cores is slower, mostly by much; 0: as many as make it fastest, "
+        "measured at the start, at most one per physical core, and fewer while other processes want the cores",
     )
     gpu_layers: int = option(
         -1,
