@@ -159,7 +159,8 @@ static int combination_check(sim_options *o, char *error, size_t error_bytes)
         return LLM_INVALID;
     }
     if (o->memory == LLM_MEMORY_NONE && o->embed == 0) {
-        snprintf(error, error_bytes, "sim: embed=0: sim:none does nothing else; use an integer from 1 to 4096");
+        snprintf(error, error_bytes,
+                 "sim:none: it only embeds; say how many numbers an embedding has, from 1 to 4096: sim:none,embed=64");
         return LLM_INVALID;
     }
     if (o->window == SIM_UNSET) {
