@@ -295,6 +295,7 @@ typedef struct llm_prompt {
  *   reasoning_apart        bool, default true; false: what is thought is a part of the text
  *   continues              bool: the last message is the assistant's, and the answer goes on with it
  *   thinking_tokens_max    the budget of thinking; -1: none
+ *   follows_thinking       true: the constraint tells of thinking without a budget, too (llm_wire.h: n_answer_stops)
  * Only the template's own text can become control tokens; text from messages and tools never does.
  * Tools of a template that does not describe them are described in a system message; calls of a template that has no form
  * for them have one of ours. Of a tool's schema, what llama.cpp cannot express is not enforced. Ids of calls that a

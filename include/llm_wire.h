@@ -28,6 +28,8 @@ extern "C" {
  *   sampling    map of LLM_SAMPLING_TABLE: a parameter that is left out has its default
  *   logit_bias  pairs of token and finite bias
  *   stop        strings, none of them empty
+ *   n_answer_stops  the first so many of `stop` are not looked for in what the answer thinks, nor in the blanks behind, where
+ *               `constraint` tells of thinking
  *   stop_tokens end the answer as the model's own end does
  *   min_tokens  the answer does not end by itself before: no token that ends it is sampled, and no stop string is looked for
  *   constraint  the form that the answer must have: JSON of llm_constraint_make and llm_chat_render; empty: none
@@ -140,6 +142,7 @@ typedef enum llm_field_type {
     X(UINT, after, 0, LLM_COMMAND_BIT(GENERATE), 0, UINT64_MAX, 0)                                                     \
     X(TOKENS, stop_tokens, 0, LLM_COMMAND_BIT(GENERATE), 0, LLM_STOP_TOKENS_MAX, 0)                                    \
     X(UINT, min_tokens, 0, LLM_COMMAND_BIT(GENERATE), 0, UINT32_MAX, 0)                                                \
+    X(UINT, n_answer_stops, 0, LLM_COMMAND_BIT(GENERATE), 0, LLM_STOPS_MAX, 0)                                         \
     X(BYTES, constraint, 0, LLM_COMMAND_BIT(GENERATE), 0, LLM_CONSTRAINT_BYTES_MAX, 0)                                 \
     X(TEXTS, dry_sequence_breakers, 0, LLM_COMMAND_BIT(GENERATE), 0, LLM_DRY_BREAKERS_MAX, 0)                          \
     X(BOOL, paused, LLM_COMMAND_BIT(PAUSE), 0, 0, 1, 0)                                                                \

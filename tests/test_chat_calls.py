@@ -57,6 +57,25 @@ async def test_thoughts_stay_in_the_text_for_who_wants_it(caller: Daemon) -> Non
     assert (said["content"], said["reasoning_content"]) == ("Yes.", "hm")
 
 
+@pytest.mark.parametrize(
+    ("stop", "content", "reasoning"),
+    [("\n", "Yes.", "hm"), ("hm", "Yes.", "hm"), ("\n\n", "Yes.", "hm"), ("es", "Y", "hm")],
+)
+async def test_stops_end_the_answer_not_the_thought_before_it(
+    caller: Daemon, stop: str, content: str, reasoning: str
+) -> None:
+    body = ask("ponder", stop=[stop])
+    said, reason = await message(caller, body)
+    assert (said["content"], said["reasoning_content"], reason) == (content, reasoning, "stop")
+    told, _ = gathered(await caller.stream(body))
+    assert (told["content"], told["reasoning_content"]) == (content, reasoning)
+
+
+async def test_what_is_told_as_one_text_is_stopped_as_one(caller: Daemon) -> None:
+    said, _ = await message(caller, ask("ponder", reasoning_format="none", stop=["hm"]))
+    assert said["content"] == "<think>\n"
+
+
 async def test_a_message_is_continued(caller: Daemon) -> None:
     messages = [{"role": "user", "content": "plain"}, {"role": "assistant", "content": "Just "}]
     said, reason = await message(caller, ask("", messages=messages, continue_final_message=True))

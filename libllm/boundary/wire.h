@@ -85,6 +85,7 @@ typedef struct wire_command {
     const uint8_t *stop_tokens; /* int32 little-endian, unaligned */
     size_t n_stop_tokens;
     uint32_t min_tokens;
+    uint32_t n_answer_stops;
     const char *constraint;
     size_t n_constraint_bytes;
     bool has_breakers; /* of DRY; false: as usual */

@@ -159,6 +159,7 @@ static void read_value(wire_reader *r, wire_field_id id, wire_command *c, wire_r
         break;
     case WIRE_FIELD_stop_tokens: c->stop_tokens = read_tokens(r, f, &c->n_stop_tokens); break;
     case WIRE_FIELD_min_tokens: c->min_tokens = (uint32_t)read_uint(r, f); break;
+    case WIRE_FIELD_n_answer_stops: c->n_answer_stops = (uint32_t)read_uint(r, f); break;
     case WIRE_FIELD_constraint: c->constraint = wire_read_bin(r, (size_t)f->most, &c->n_constraint_bytes); break;
     case WIRE_FIELD_flags: c->flags = (uint32_t)read_uint(r, f); break;
     case WIRE_FIELD_boundaries: c->boundaries = read_tokens(r, f, &c->n_boundaries); break;

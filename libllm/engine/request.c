@@ -81,6 +81,7 @@ static int fill(request *r, const model *m, const wire_command *command)
     r->max_tokens = command->max_tokens == 0 || command->max_tokens > room ? room : command->max_tokens;
 
     r->min_tokens = command->min_tokens;
+    r->n_answer_stops = command->n_answer_stops < command->stops.n ? command->n_answer_stops : command->stops.n;
 
     open_cuts(r, m, command);
     int status = copy_prompt(r, m, command);
@@ -252,13 +253,22 @@ static bool remember_end(request *r)
     return true;
 }
 
+/* Of the first ones, with the last token. */
+static uint32_t n_unheeded_stops(const request *r)
+{
+    if (r->n_generated <= r->min_tokens && r->min_tokens > 0) {
+        return r->stop.n_stops;
+    }
+    return sampler_is_before_answer(r->run.sampler) ? r->n_answer_stops : 0;
+}
+
 /* Feeds the token's text through the stop filter. True if that ended the request. */
 static bool release_piece(request *r, const model *m, int32_t token)
 {
     char piece[STOP_FEED_BYTES_MAX];
     const int32_t n = m->ops->piece(m, token, sampler_shows(r->run.sampler, token), piece, sizeof piece);
     stop_result released;
-    r->stop.is_blind = r->n_generated <= r->min_tokens && r->min_tokens > 0;
+    r->stop.n_unheeded = n_unheeded_stops(r);
     stop_feed(&r->stop, piece, n > 0 ? (uint32_t)n : 0, &released);
     r->n_bytes += n > 0 ? (uint64_t)n : 0;
     r->ends[r->n_generated - 1] = r->n_bytes;

@@ -33,13 +33,14 @@ typedef struct request {
     bool waits_for_seat;  /* it has asked for one, and there was none; or it waits for one that has begun */
     uint32_t n_overtaken; /* RUNNING without a seat: requests that have begun meanwhile */
 
-    int32_t *prompt;     /* the run's; owned */
-    session *session;    /* that it holds or waits for; NULL while waiting for any scratch session */
-    uint32_t max_tokens; /* > 0, clamped to the context */
-    uint32_t min_tokens; /* stop strings are not looked for before */
-    stop stop;           /* owned */
-    sampling_job *job;   /* owned, and the sampler with it; NULL: never yet picked for by a thread (sampling.h) */
-    bool is_sampling;    /* a thread is at it: it is in no step */
+    int32_t *prompt;         /* the run's; owned */
+    session *session;        /* that it holds or waits for; NULL while waiting for any scratch session */
+    uint32_t max_tokens;     /* > 0, clamped to the context */
+    uint32_t min_tokens;     /* stop strings are not looked for before */
+    uint32_t n_answer_stops; /* so many at the beginning are not looked for in thoughts */
+    stop stop;               /* owned */
+    sampling_job *job;       /* owned, and the sampler with it; NULL: never yet picked for by a thread (sampling.h) */
+    bool is_sampling;        /* a thread is at it: it is in no step */
 
     uint32_t n_generated; /* sampled tokens, the one that ended the turn included */
     uint64_t n_bytes;     /* of all pieces so far */

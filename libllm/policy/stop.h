@@ -22,7 +22,7 @@ typedef struct stop {
     uint32_t n_stops;
     uint32_t stop_bytes[LLM_STOPS_MAX];
     char *stops[LLM_STOPS_MAX]; /* into one allocation, stops[0] */
-    bool is_blind;              /* stop strings are not looked for: until min_tokens */
+    uint32_t n_unheeded;        /* the first so many are not looked for */
     uint64_t n_fed;
     uint32_t n_held;
     char held[STOP_HELD_BYTES_MAX + STOP_FEED_BYTES_MAX]; /* fed but not released */

@@ -68,18 +68,20 @@ bool is_thinking(const chat_form &form, const std::string &opening)
 } // namespace
 
 std::string chat_constraint(const model *m, const control_words &words, const chat_form &form,
-                            const std::string &opening, int64_t thinking_tokens_max)
+                            const std::string &opening, const chat_request &request)
 {
     const common_json preserved = preserved_tokens(words, form);
-    const bool has_budget = thinking_tokens_max >= 0 && !form.thinking_end.empty();
-    if (form.grammar.empty() && preserved.empty() && !has_budget) {
+    const bool has_budget = request.thinking_tokens_max >= 0 && !form.thinking_end.empty();
+    const bool has_to_follow = has_budget || (request.follows_thinking && !form.thinking_end.empty());
+    if (form.grammar.empty() && preserved.empty() && !has_to_follow) {
         return "";
     }
     common_json thinking = common_json::object();
     thinking["start"] = ids_of(m, words, form.thinking_start);
     thinking["end"] = ids_of(m, words, form.thinking_end);
     thinking["forced"] = ids_of(m, words, form.thinking_forced);
-    thinking["max"] = has_budget ? thinking_tokens_max : static_cast<int64_t>(-1);
+    thinking["end_text"] = form.thinking_end;
+    thinking["max"] = has_budget ? request.thinking_tokens_max : static_cast<int64_t>(-1);
     thinking["is_open"] = is_thinking(form, opening);
     common_json triggers = common_json::array();
     for (const common_grammar_trigger &trigger : form.triggers) {

@@ -8,9 +8,10 @@
 #include "model/model.h"
 #include "text/chat_control.h"
 #include "text/chat_form.h"
+#include "text/chat_request.h"
 
-/* `opening`: how the prompt ends. `thinking_tokens_max`: -1: no budget. Returns "" where nothing has to be known. */
+/* `opening`: how the prompt ends. Returns "" where nothing has to be known. */
 std::string chat_constraint(const model *m, const control_words &words, const chat_form &form,
-                            const std::string &opening, int64_t thinking_tokens_max);
+                            const std::string &opening, const chat_request &request);
 
 #endif

@@ -15,10 +15,18 @@ constexpr size_t DEPTH_MAX = 128;    /* reading and rendering recurse once per l
 
 /* What a template's variables may not be called: the request or the model decides these. */
 const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
-const char *const MEMBERS[] = {
-    "messages",           "tools", "tool_choice",           "parallel_tool_calls", "constraint",
-    "continues",          "after", "add_generation_prompt", "reasoning_apart",     "chat_template_kwargs",
-    "thinking_tokens_max"};
+const char *const MEMBERS[] = {"messages",
+                               "tools",
+                               "tool_choice",
+                               "parallel_tool_calls",
+                               "constraint",
+                               "continues",
+                               "after",
+                               "add_generation_prompt",
+                               "reasoning_apart",
+                               "chat_template_kwargs",
+                               "thinking_tokens_max",
+                               "follows_thinking"};
 
 template <size_t N> bool is_in(const char *const (&table)[N], const std::string &name)
 {
@@ -577,5 +585,6 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     out.add_generation_prompt = !out.continues() && read_bool(request, "add_generation_prompt", true);
     const common_json budget = request.value("thinking_tokens_max", common_json());
     out.thinking_tokens_max = budget.is_number_integer() ? std::max<int64_t>(-1, budget.get<int64_t>()) : -1;
+    out.follows_thinking = read_bool(request, "follows_thinking", false);
     return out;
 }

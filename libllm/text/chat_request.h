@@ -33,6 +33,7 @@ struct chat_request {
     std::string begun_content;
     bool has_odd_ids = false;         /* some id of a call is not made of nine letters and digits */
     int64_t thinking_tokens_max = -1; /* -1: no budget */
+    bool follows_thinking = false;    /* where the answer thinks has to be known as it is generated */
 
     bool continues() const
     {

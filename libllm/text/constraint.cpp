@@ -79,6 +79,7 @@ class constraint_reader {
         t.start = tokens_of(*found, "start", SEQUENCE_MAX);
         t.end = tokens_of(*found, "end", SEQUENCE_MAX);
         t.forced = tokens_of(*found, "forced", SEQUENCE_MAX);
+        t.end_text = found->value("end_text", std::string());
         t.max = found->value("max", int64_t{-1});
         t.is_inside = found->value("is_open", false);
     }
@@ -210,7 +211,7 @@ void constraint::accept(int32_t token)
     const std::string text = text_of(token);
     const bool was_thinking = thought.is_inside;
     follow_characters(text);
-    thought.accept(token, n_missing == 0);
+    thought.accept(token, text, n_missing == 0);
     if (m->ops->is_end(m, token)) {
         return;
     }

@@ -40,6 +40,11 @@ class constraint {
 
     void accept(int32_t token);
 
+    bool is_before_answer() const /* thinking.h */
+    {
+        return thought.is_before_answer();
+    }
+
     /* The text of this control token is a part of the answer's. */
     bool shows(int32_t token) const
     {

@@ -590,6 +590,11 @@ bool sampler_shows(const sampler *s, int32_t token)
     return s->form != nullptr && s->form->shows(token);
 }
 
+bool sampler_is_before_answer(const sampler *s)
+{
+    return s->form != nullptr && s->form->is_before_answer();
+}
+
 uint64_t sampler_seed(const sampler *s)
 {
     return s->sampling.seed;

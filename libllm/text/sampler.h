@@ -60,6 +60,10 @@ bool sampler_ends(const sampler *s, int32_t token);
 /* The text of this control token is part of the answer's. */
 bool sampler_shows(const sampler *s, int32_t token);
 
+/* What was accepted last is thought, or a blank between that and the answer: known where the constraint says how an answer
+ * thinks. */
+bool sampler_is_before_answer(const sampler *s);
+
 uint64_t sampler_seed(const sampler *s);
 
 #ifdef __cplusplus

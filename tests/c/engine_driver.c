@@ -120,7 +120,7 @@ size_t driver_write_generate(uint64_t request, const generate_call *c, void *out
     wire_writer w = wire_writer_open(out, n_bytes);
     const bool has_bias = c->bias.bias != 0.0f;
     begin_command(
-        &w, 11 + (c->parent != NULL) + (c->stop != NULL) + has_bias + (c->constraint != NULL) + (c->stop_token != 0),
+        &w, 12 + (c->parent != NULL) + (c->stop != NULL) + has_bias + (c->constraint != NULL) + (c->stop_token != 0),
         LLM_COMMAND_GENERATE, request);
     write_uint(&w, "owner", c->owner);
     write_text(&w, "session", c->session != NULL ? c->session : "");
@@ -146,6 +146,7 @@ size_t driver_write_generate(uint64_t request, const generate_call *c, void *out
     wire_write_int(&w, (int64_t)c->n_logprobs_and_1 - 1);
     write_uint(&w, "after", c->after);
     write_uint(&w, "min_tokens", c->min_tokens);
+    write_uint(&w, "n_answer_stops", c->n_answer_stops);
     if (c->constraint != NULL) {
         write_name(&w, "constraint");
         wire_write_bin(&w, c->constraint, strlen(c->constraint));

@@ -80,7 +80,8 @@ typedef struct generate_call {
     logit_bias bias;           /* of one token; 0: none */
     const char *constraint;    /* NULL: none */
     uint32_t min_tokens;
-    int32_t stop_token; /* 0: none */
+    int32_t stop_token;      /* 0: none */
+    uint32_t n_answer_stops; /* 1: `stop` is not looked for in thoughts */
 } generate_call;
 
 uint64_t driver_generate(driver *d, const generate_call *call);

@@ -512,6 +512,18 @@ static void test_thinking_is_described_where_there_is_a_budget(void)
     answerer_close(&a);
 }
 
+static void test_thinking_is_described_where_it_is_followed(void)
+{
+    answerer a;
+    once(&a, FAMILY_QWEN35, REQUEST("\"follows_thinking\":true"));
+    CHECK(constrains(&a, "\"max\":-1") && constrains(&a, "\"is_open\":true"));
+    CHECK(constrains(&a, "\"end_text\":\"</think>\""));
+    answerer_close(&a);
+    once(&a, FAMILY_HERMES, REQUEST("\"follows_thinking\":true"));
+    CHECK_INT(a.prompt.n_constraint_bytes, 0);
+    answerer_close(&a);
+}
+
 static void test_thinking_may_stay_in_the_text(void)
 {
     answerer a;
@@ -640,6 +652,7 @@ int main(void)
     RUN(test_forms_that_cannot_be_had_are_refused);
     RUN(test_grammars_of_clients_keep_their_meaning);
     RUN(test_thinking_is_described_where_there_is_a_budget);
+    RUN(test_thinking_is_described_where_it_is_followed);
     RUN(test_thinking_may_stay_in_the_text);
     RUN(test_control_words_of_the_form_are_preserved);
     RUN(test_calls_of_the_past_in_every_family);

@@ -502,6 +502,33 @@ static void thinking_ends_at_its_budget(void)
     sampler_close(s);
 }
 
+static void check_before_answer(sampler *s, const char *text, bool expected)
+{
+    CHECK_INT(fed(s, text), n_tokens(text));
+    CHECK_INT(sampler_is_before_answer(s), expected);
+}
+
+/* The end is known by its tokens and by its text, whichever comes; blanks behind it belong to neither. */
+static void thoughts_and_blanks_are_before_the_answer(void)
+{
+    sampler *s = constrained("{\"thinking\":{\"start\":[60],\"end\":[62],\"end_text\":\"/x\"}}", 1, 0);
+    check_before_answer(s, "a ", false);
+    check_before_answer(s, "<", true);
+    check_before_answer(s, "b /", true);
+    check_before_answer(s, ">", false);
+    check_before_answer(s, "\n", true);
+    check_before_answer(s, " ", true);
+    check_before_answer(s, "c", false);
+    check_before_answer(s, "\n", false);
+    check_before_answer(s, "<a/", true);
+    check_before_answer(s, "x", false);
+    sampler_close(s);
+    s = constrained("{\"thinking\":{\"start\":[60],\"end\":[62],\"is_open\":true}}", 1, 0);
+    check_before_answer(s, "a", true);
+    check_before_answer(s, ">", false);
+    sampler_close(s);
+}
+
 /* ---- least length, stop tokens ---- */
 
 static void an_answer_has_its_least_length(void)
@@ -617,6 +644,7 @@ int main(void)
     RUN(a_word_that_is_another_begins_nothing);
     RUN(a_token_or_an_expression_begins_it);
     RUN(thinking_ends_at_its_budget);
+    RUN(thoughts_and_blanks_are_before_the_answer);
     RUN(an_answer_has_its_least_length);
     RUN(what_cannot_be_is_refused);
     RUN(size_is_bounded);

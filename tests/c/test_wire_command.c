@@ -230,7 +230,7 @@ static const struct {
     {"paused", BYTES("\xc2")},        {"new_session", BYTES("\xa1n")}, {"at", BYTES("\x00")},
     {"replace", BYTES("\xc3")},       {"pinned", BYTES("\xc3")},       {"label", BYTES("\xa1l")},
     {"stop_tokens", BYTES("\xc4\x00")}, {"min_tokens", BYTES("\x00")}, {"constraint", BYTES("\xc4\x00")},
-    {"dry_sequence_breakers", BYTES("\x90")},
+    {"dry_sequence_breakers", BYTES("\x90")}, {"n_answer_stops", BYTES("\x00")},
 };
 
 enum { N_GOOD = sizeof good / sizeof good[0] };
@@ -336,7 +336,7 @@ static void nothing_is_doubled_or_unknown(void)
             n_doubled += has_field(op, name);
         }
     }
-    CHECK_INT(n_doubled, 18 + 1 + 3 + 3 + 2 + 6 + 3 + 4 + 4 + 4 + 4 + 3);
+    CHECK_INT(n_doubled, 19 + 1 + 3 + 3 + 2 + 6 + 3 + 4 + 4 + 4 + 4 + 3);
 }
 
 static void every_value_is_checked(void)

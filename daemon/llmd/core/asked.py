@@ -201,3 +201,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing that is resident is reused."""
     is_mute: bool = False
     """The prompt is read, for the sake of the next one, and nothing is answered."""
+
+    @property
+    def has_answer_stops(self) -> bool:
+        """Texts of `stop` end the answer, and what is thought before it is told apart from it."""
+        return bool(self.stop) and isinstance(self.prompt, ChatPrompt) and self.prompt.is_reasoning_apart

@@ -197,6 +197,7 @@ class Engine:
         n_logprobs: int = -1,
         stop_tokens: bytes = b"",
         min_tokens: int = 0,
+        n_answer_stops: int = 0,
         constraint: bytes = b"",
         dry_sequence_breakers: list[str] | None = None,
         after: int = 0,
@@ -209,7 +210,8 @@ class Engine:
             request=request, owner=owner, session=session, prompt=prompt.tokens, max_tokens=max_tokens,
             sampling=sampling, logit_bias=logit_bias, stop=stop, flags=flags, boundaries=prompt.boundaries,
             parent=parent, n_head=prompt.n_head, n_logprobs=n_logprobs, after=after, stop_tokens=stop_tokens,
-            min_tokens=min_tokens, constraint=constraint, dry_sequence_breakers=dry_sequence_breakers,
+            min_tokens=min_tokens, n_answer_stops=n_answer_stops, constraint=constraint,
+            dry_sequence_breakers=dry_sequence_breakers,
         )  # fmt: skip
         self._push_or_refuse(command)
         self._listeners[request] = listener

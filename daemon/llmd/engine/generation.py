@@ -62,6 +62,8 @@ class Work:
     dry_sequence_breakers: list[str] | None = None
     n_logprobs: int = -1
     """Likeliest tokens told beside each generated one and its log probability; -1: none of that."""
+    n_answer_stops: int = 0
+    """The first so many of `stop` are not looked for in thoughts."""
     n_stops_told: int = 0
     """The first so many of `stop` are a part of the answer that they end."""
 
@@ -127,6 +129,7 @@ class Generation:
             parent=work.parent,
             stop_tokens=work.stop_tokens,
             min_tokens=work.min_tokens,
+            n_answer_stops=work.n_answer_stops,
             constraint=work.constraint,
             dry_sequence_breakers=work.dry_sequence_breakers,
             n_logprobs=work.n_logprobs,

@@ -68,6 +68,8 @@ class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, ta
     """int32 little-endian ids that end the answer as the model's own end does."""
     min_tokens: int = 0
     """The answer does not end by itself before."""
+    n_answer_stops: int = 0
+    """The first so many of `stop` are not looked for in thoughts."""
     constraint: bytes = b""
     """The form that it must have, as libllm wrote it."""
     dry_sequence_breakers: list[str] | None = None

@@ -55,7 +55,7 @@ async def prepared(
     if isinstance(asked.prompt, RawPrompt):
         prompt = await _raw(served, asked.prompt, asked.constraint, sender)
         return Prepared(prompt, echo=await _echo(served, asked.prompt, prompt, sender) if asked.echoes else "")
-    form = Form(asked.constraint, asked.thinking_tokens_max)
+    form = Form(asked.constraint, asked.thinking_tokens_max, follows_thinking=asked.has_answer_stops)
     key, parent = asked.key, asked.parent
     return await rendered(served, asked.prompt, key, parent, sender, form, is_look=is_look, has_to_fit=has_to_fit)
 

@@ -19,6 +19,8 @@ class Form:
 
     constraint: Constraint | None = None
     thinking_tokens_max: int | None = None
+    follows_thinking: bool = False
+    """The engine has to know what is thought."""
 
 
 ANY_FORM = Form()
@@ -64,6 +66,8 @@ def _answer(asked: ChatPrompt, form: Form) -> dict[str, Any]:
         found["constraint"] = {"kind": kind, "text": text, "strict": is_strict}
     if form.thinking_tokens_max is not None:
         found["thinking_tokens_max"] = form.thinking_tokens_max
+    if form.follows_thinking:
+        found["follows_thinking"] = True
     return found
 
 

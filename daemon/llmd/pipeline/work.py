@@ -41,6 +41,7 @@ def work_of(served: Served, asked: Asked, owner: int) -> partial[Work]:
         parent=asked.parent,
         stop_tokens=struct.pack(f"<{len(asked.stop_tokens)}i", *asked.stop_tokens),
         min_tokens=min(asked.min_tokens, info.n_ctx),
+        n_answer_stops=len(asked.stop) if asked.has_answer_stops else 0,
         dry_sequence_breakers=asked.dry_sequence_breakers,
         n_logprobs=_n_logprobs(asked),
         n_stops_told=len(asked.stop) if asked.includes_stop else 0,
