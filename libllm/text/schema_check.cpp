@@ -1,6 +1,9 @@
 #include "text/schema_check.h"
 
+#include <climits>
 #include <cstring>
+#include <set>
+#include <stdexcept>
 
 #include "text/grammar.h"
 #include "text/regex_grammar.h"
@@ -11,6 +14,8 @@ constexpr size_t DEPTH_MAX = 64;
 constexpr size_t SCHEMAS_MAX = 8192;
 constexpr size_t PROPERTIES_MAX = 512; /* of one object: the converter's work grows with their square */
 constexpr size_t NAME_BYTES_MAX = 256;
+constexpr size_t REF_BYTES_MAX = 1024;
+constexpr size_t REFS_IN_A_ROW_MAX = 64;
 constexpr size_t PATH_BYTES_MAX = 1 << 20; /* of all schemas together: the converter names its rules by them */
 
 const char *const NOT_KEPT[] = {"not",
@@ -37,14 +42,89 @@ const char *const SHAPES[] = {"properties", "required", "items",   "prefixItems"
                               "oneOf",      "$ref",     "pattern", "minLength",   "maxLength", "minItems",
                               "maxItems",   "minimum",  "maximum", "enum",        "const"};
 
+const std::string *ref_of(const schema_json &schema)
+{
+    const auto ref = schema.is_object() ? schema.find("$ref") : schema.end();
+    return schema.is_object() && ref != schema.end() && ref->is_string() ? ref->get_ptr<const std::string *>()
+                                                                         : nullptr;
+}
+
+/* The element of that name or number; NULL: there is none. */
+const schema_json *element_of(const schema_json &value, const std::string &name)
+{
+    if (value.is_object()) {
+        const auto found = value.find(name);
+        return found != value.end() ? &*found : nullptr;
+    }
+    try {
+        const unsigned long long index = value.is_array() ? std::stoull(name) : ULLONG_MAX;
+        return index < value.size() ? &value[static_cast<size_t>(index)] : nullptr;
+    } catch (const std::logic_error &) { /* no number, or too large a one */
+        return nullptr;
+    }
+}
+
+/* What it points to in this schema, as llama.cpp finds it: without escapes, whatever stands before the first slash. NULL:
+ * nothing. */
+const schema_json *target_of(const schema_json &root, const std::string &ref)
+{
+    const schema_json *found = &root;
+    for (size_t at = ref.find('/'); at != std::string::npos && found != nullptr;) {
+        const size_t end = ref.find('/', at + 1);
+        found = element_of(*found, ref.substr(at + 1, end - at - 1));
+        at = end;
+    }
+    return found;
+}
+
+void check_ref(const schema_json &root, const std::string *ref)
+{
+    for (size_t n = 0; ref != nullptr; n++) {
+        if (ref->size() > REF_BYTES_MAX) {
+            throw grammar_fault("a $ref of more than " + std::to_string(REF_BYTES_MAX) + " bytes");
+        }
+        if (n == REFS_IN_A_ROW_MAX) {
+            throw grammar_fault("the $ref " + ref->substr(0, 128) + " leads to itself, or to more than " +
+                                std::to_string(REFS_IN_A_ROW_MAX) + " others");
+        }
+        const schema_json *target = target_of(root, *ref);
+        ref = target != nullptr ? ref_of(*target) : nullptr;
+    }
+}
+
+void check_refs_within(const schema_json &root, const schema_json &value)
+{
+    check_ref(root, ref_of(value));
+    for (const schema_json &item : value) {
+        if (item.is_structured()) {
+            check_refs_within(root, item);
+        }
+    }
+}
+
 class checker {
   public:
     explicit checker(bool strict) : is_strict(strict) {}
     std::vector<schema_pattern> patterns;
 
-    void check(schema_json &schema, const std::string &path, size_t depth)
+    /* What is referred to outside the schemas that these consist of, too: the converter goes there. */
+    void check_all(schema_json &root)
     {
-        n_schemas++;
+        check(root, "", 0, 1);
+        for (size_t i = 0; i < refs.size(); i++) {
+            const std::string ref = refs[i];
+            const schema_json *target = target_of(root, ref);
+            if (target != nullptr && visited.count(target) == 0) {
+                check(const_cast<schema_json &>(*target), ref, 0, 1); /* of root, which may be changed */
+            }
+        }
+    }
+
+    /* n_times: the converter builds it once for each of the types of those around it. */
+    void check(schema_json &schema, const std::string &path, size_t depth, size_t n_times)
+    {
+        visited.insert(&schema);
+        n_schemas += n_times;
         n_path_bytes += path.size();
         if (depth > DEPTH_MAX || n_schemas > SCHEMAS_MAX || n_path_bytes > PATH_BYTES_MAX) {
             throw grammar_fault("the schema is too large: at most " + std::to_string(SCHEMAS_MAX) + " schemas, " +
@@ -57,15 +137,26 @@ class checker {
             }
             return;
         }
+        if (const std::string *ref = ref_of(schema)) {
+            refs.push_back(*ref);
+        }
         check_keywords(schema, path);
         check_numbers(schema, path);
         take_pattern(schema, path);
-        descend(schema, path, depth);
+        descend(schema, path, depth, n_times * n_types(schema));
     }
 
   private:
     bool is_strict;
     size_t n_schemas = 0, n_path_bytes = 0;
+    std::set<const schema_json *> visited;
+    std::vector<std::string> refs;
+
+    static size_t n_types(const schema_json &schema)
+    {
+        const auto type = schema.find("type");
+        return type != schema.end() && type->is_array() && !type->empty() ? type->size() : 1;
+    }
 
     [[noreturn]] static void fail(const std::string &path, const std::string &what)
     {
@@ -159,7 +250,7 @@ class checker {
         }
     }
 
-    void check_members(schema_json &members, const std::string &path, size_t depth)
+    void check_members(schema_json &members, const std::string &path, size_t depth, size_t n_times)
     {
         if (!members.is_object()) {
             return;
@@ -171,15 +262,15 @@ class checker {
             if (it.key().size() > NAME_BYTES_MAX) {
                 fail(path, "a name of more than " + std::to_string(NAME_BYTES_MAX) + " bytes");
             }
-            check(it.value(), path + "/" + it.key(), depth + 1);
+            check(it.value(), path + "/" + it.key(), depth + 1, n_times);
         }
     }
 
-    void descend(schema_json &schema, const std::string &path, size_t depth)
+    void descend(schema_json &schema, const std::string &path, size_t depth, size_t n_times)
     {
         for (const char *name : {"properties", "$defs", "definitions"}) {
             if (schema.contains(name)) {
-                check_members(schema[name], path + "/" + name, depth);
+                check_members(schema[name], path + "/" + name, depth, n_times);
             }
         }
         for (const char *name : {"items", "prefixItems", "anyOf", "oneOf", "allOf", "additionalProperties"}) {
@@ -188,10 +279,10 @@ class checker {
             }
             schema_json &found = schema[name];
             for (size_t i = 0; found.is_array() && i < found.size(); i++) {
-                check(found[i], path + "/" + name + "/" + std::to_string(i), depth + 1);
+                check(found[i], path + "/" + name + "/" + std::to_string(i), depth + 1, n_times);
             }
             if (found.is_object()) {
-                check(found, path + "/" + name, depth + 1);
+                check(found, path + "/" + name, depth + 1, n_times);
             }
         }
     }
@@ -199,9 +290,15 @@ class checker {
 
 } // namespace
 
+void schema_check_refs(const schema_json &schema)
+{
+    check_refs_within(schema, schema);
+}
+
 std::vector<schema_pattern> schema_check(schema_json &schema, bool is_strict)
 {
+    schema_check_refs(schema);
     checker c(is_strict);
-    c.check(schema, "", 0);
+    c.check_all(schema);
     return std::move(c.patterns);
 }

@@ -19,4 +19,7 @@ struct schema_pattern {
  * replaced by texts of their own, and returned. */
 std::vector<schema_pattern> schema_check(schema_json &schema, bool is_strict);
 
+/* Throws grammar_fault where a $ref leads to itself, by others, or is too long: the converter would follow it for ever. */
+void schema_check_refs(const schema_json &schema);
+
 #endif

@@ -6,11 +6,15 @@
 #include <new>
 #include <string>
 
+#include "text/grammar.h"
+#include "text/schema_check.h"
+
 namespace {
 
 constexpr size_t SCHEMA_BYTES_MAX = 64 << 10, GRAMMAR_BYTES_MAX = 512 << 10;
 constexpr size_t DEPTH_MAX = 24, MEMBERS_MAX = 128; /* of an object */
-constexpr int64_t REPEATS_MAX = 1000;               /* a grammar writes repetitions out */
+constexpr size_t BUILT_MAX = 16384;
+constexpr int64_t REPEATS_MAX = 1000; /* a grammar writes repetitions out */
 
 const char *const VALUES[] = {"const", "enum", "default", "examples"};
 const char *const REPEATS[] = {"minLength", "maxLength", "minItems", "maxItems"};
@@ -30,6 +34,30 @@ bool is_within_bounds(const common_json &value, size_t n_levels)
         }
     }
     return true;
+}
+
+/* Schemas that the converter builds: what is below a list of types once for each of them. */
+size_t n_built(const common_json &value)
+{
+    size_t n = 1;
+    for (const common_json &item : value) {
+        if (n <= BUILT_MAX && (item.is_object() || item.is_array())) {
+            n += n_built(item);
+        }
+    }
+    const bool has_types = value.is_object() && value.contains("type") && value.at("type").is_array();
+    n = has_types && !value.at("type").empty() ? n * value.at("type").size() : n;
+    return std::min(n, BUILT_MAX + 1);
+}
+
+bool has_ends(const std::string &schema)
+{
+    try {
+        schema_check_refs(schema_json::parse(schema));
+        return true;
+    } catch (const grammar_fault &) {
+        return false;
+    }
 }
 
 bool is_too_often(const common_json &count)
@@ -142,7 +170,9 @@ common_json tool_with_schema(const common_json &tool, tool_schema_detail detail)
     if (detail == tool_schema_detail::NOTHING) {
         return with_parameters(tool, any_object());
     }
-    const bool is_bounded = given.dump_safe().size() <= SCHEMA_BYTES_MAX && is_within_bounds(given, DEPTH_MAX);
+    const std::string text = given.dump_safe();
+    const bool is_bounded = text.size() <= SCHEMA_BYTES_MAX && is_within_bounds(given, DEPTH_MAX) &&
+                            n_built(given) <= BUILT_MAX && has_ends(text);
     if (detail == tool_schema_detail::NAMES || !is_bounded) {
         return with_parameters(tool, with_any_values(given));
     }

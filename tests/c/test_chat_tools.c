@@ -494,6 +494,20 @@ static void test_grammars_of_clients_keep_their_meaning(void)
     answerer_close(&a);
 }
 
+/* llama.cpp would follow it for ever: the tool works, and takes any value there. */
+static void test_a_tool_s_schema_may_refer_to_itself(void)
+{
+    answerer a;
+    once(&a, FAMILY_HERMES,
+         "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"tool_choice\":{\"mode\":\"required\"},\"tools\":[{"
+         "\"type\":"
+         "\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"x\":{"
+         "\"allOf\":[{"
+         "\"$ref\":\"#/$defs/A\"}]}},\"$defs\":{\"A\":{\"$ref\":\"#/$defs/A\"}}}}}]}");
+    CHECK(constrains(&a, "\\\"x\\\\\\\""));
+    answerer_close(&a);
+}
+
 /* ---- thinking ---------------------------------------------------------------------------------------------------------- */
 
 static void test_thinking_is_described_where_there_is_a_budget(void)
@@ -651,6 +665,7 @@ int main(void)
     RUN(test_every_family_keeps_text_to_a_form);
     RUN(test_forms_that_cannot_be_had_are_refused);
     RUN(test_grammars_of_clients_keep_their_meaning);
+    RUN(test_a_tool_s_schema_may_refer_to_itself);
     RUN(test_thinking_is_described_where_there_is_a_budget);
     RUN(test_thinking_is_described_where_it_is_followed);
     RUN(test_thinking_may_stay_in_the_text);

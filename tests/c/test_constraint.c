@@ -569,6 +569,15 @@ static void what_cannot_be_is_refused(void)
          "/properties/a: the keyword uniqueItems"},
         {"json_schema", "\"{\\\"type\\\":\\\"number\\\",\\\"minimum\\\":0}\"", "minimum of a number"},
         {"json_schema", "\"{\\\"$ref\\\":\\\"#/$defs/x\\\"}\"", "cannot be expressed"},
+        {"json_schema",
+         "\"{\\\"allOf\\\":[{\\\"$ref\\\":\\\"#/$defs/A\\\"}],\\\"$defs\\\":{\\\"A\\\":{\\\"$ref\\\":\\\"#/$defs/"
+         "A\\\"}}}\"",
+         "leads to itself"},
+        {"json_schema",
+         "\"{\\\"allOf\\\":[{\\\"$ref\\\":\\\"#/a~1b\\\"}],\\\"a~1b\\\":{\\\"$ref\\\":\\\"#/"
+         "c\\\"},\\\"c\\\":{\\\"$ref\\\":\\\"#/a~1b\\\"}}\"",
+         "leads to itself"},
+        {"json_schema", "\"{\\\"$ref\\\":\\\"#/x/y\\\",\\\"x\\\":{\\\"y\\\":{\\\"not\\\":{}}}}\"", "keyword not"},
         {"json_schema", "\"{\\\"$ref\\\":\\\"https://x/y\\\"}\"", "cannot be expressed"},
         {"json_schema", "\"{\\\"type\\\":\\\"integer\\\",\\\"minimum\\\":3,\\\"maximum\\\":1}\"", "minimum is more"},
         {"json_schema", "\"{\\\"type\\\":\\\"string\\\",\\\"pattern\\\":\\\"(?=a)\\\"}\"", "(?="},
@@ -618,6 +627,19 @@ static void size_is_bounded(void)
         CHECK_INT(constraint_make(sim, request, n, &d, error, sizeof error), LLM_INVALID);
         CHECK(d.text == NULL && error[0] != '\0');
     }
+    /* A schema is made once for each type of those around it. */
+    size_t n = (size_t)sprintf(request, "{\"kind\":\"json_schema\",\"text\":\"");
+    for (int level = 0; level < 40; level++) {
+        n +=
+            (size_t)sprintf(request + n, "{\\\"type\\\":[\\\"object\\\",\\\"array\\\"],\\\"properties\\\":{\\\"a\\\":");
+    }
+    n += (size_t)sprintf(request + n, "{}");
+    for (int level = 0; level < 40; level++) {
+        n += (size_t)sprintf(request + n, "}}");
+    }
+    n += (size_t)sprintf(request + n, "\"}");
+    CHECK_INT(constraint_make(sim, request, n, &d, error, sizeof error), LLM_INVALID);
+    CHECK(strstr(error, "too large") != NULL);
     free(request);
 }
 

@@ -104,7 +104,7 @@ static void direct_mode_opens_no_session(void)
     options.model = "sim:none";
     char error[256] = "";
     CHECK_INT(llm_engine_open(&options, &engine, error, sizeof error), LLM_INVALID);
-    CHECK(strstr(error, "embed=0") != NULL);
+    CHECK(strstr(error, "sim:none,embed=") != NULL);
 }
 
 /* A copy of that model in which the first place that holds `old` holds `new`. */
