@@ -84,6 +84,18 @@ async def test_a_message_is_continued(caller: Daemon) -> None:
     assert told["content"] == "text."
 
 
+async def test_an_answer_of_its_own_is_continued_behind_what_came_before(caller: Daemon) -> None:
+    """Without its thoughts, which the client does not send: only that answer is read again."""
+    messages: list[Json] = []
+    for _ in range(4):
+        messages.append({"role": "user", "content": "ponder"})
+        answer = await whole(caller, ask("", messages=messages, session_id="s"))
+        messages.append({"role": "assistant", "content": answer["choices"][0]["message"]["content"]})
+    usage = (await whole(caller, ask("", messages=messages, session_id="s", continue_final_message=True)))["usage"]
+    unread = usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"]
+    assert unread <= usage["prompt_tokens"] // 4
+
+
 @pytest.mark.parametrize("is_stripped", [False, True])
 async def test_a_tool_loop_prefills_only_what_is_new(caller: Daemon, is_stripped: bool) -> None:
     """Three turns; what comes back is written otherwise than the model wrote it, and has no thoughts."""

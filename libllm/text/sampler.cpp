@@ -424,10 +424,9 @@ int32_t choose(sampler *s, const float *logits)
     return is_certain ? best : draw(s, logits, best);
 }
 
-/* Backwards: a token may have two biases. */
 void restore(sampler *s, float *logits)
 {
-    for (size_t i = s->replaced.size(); i-- > 0;) {
+    for (size_t i = s->replaced.size(); i-- > 0;) { /* backwards: a token may have two biases */
         logits[s->replaced[i].first] = s->replaced[i].second;
     }
     s->replaced.clear();

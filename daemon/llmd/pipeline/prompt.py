@@ -89,7 +89,8 @@ async def rendered(
         answers.choose(owner, key.id, asked.history)
     source = answers.source(owner, parent, key.id)
     is_resident = (asked.history or answers.mode(owner, source) or served.history) == "resident"
-    past = answers.past(owner, source, digests, is_used=not is_look) if is_resident else None
+    ends = digests[:-1] if asked.continues else digests  # a message that is gone on with has not ended
+    past = answers.past(owner, source, ends, is_used=not is_look) if is_resident else None
     if past is not None and len(past.tokens) // _TOKEN_BYTES > engine.info.n_ctx:
         past = None  # then it fits as the template has it, or not at all
     found = await _Rendering(served, asked, sender, form, is_look, is_shown).somehow(messages, past)
