@@ -223,7 +223,7 @@ def _n_finished(daemon: Daemon) -> int:
 
 
 async def assert_all_ended(daemon: Daemon) -> None:
-    rendered = daemon.state.metrics.render(daemon.state.engine, True).decode().splitlines()
+    rendered = daemon.state.metrics.render(daemon.state.engine, daemon.state.answers, True).decode().splitlines()
     heard = sum(int(float(line.rpartition(" ")[2])) for line in rendered if line.startswith("llmd_requests_total{"))
     async with asyncio.timeout(SETTLE_S):  # the decode thread counts what it has told
         while _n_finished(daemon) < heard:  # noqa: ASYNC110

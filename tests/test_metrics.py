@@ -149,7 +149,7 @@ def test_outcomes_have_counters() -> None:
 async def test_labels_are_escaped(daemon: Daemon) -> None:
     metrics = Metrics()
     metrics.add(RESPONSES, endpoint='a"b\\c\nd', status="200")
-    assert b'endpoint="a\\"b\\\\c\\nd"' in metrics.render(daemon.state.engine, True)
+    assert b'endpoint="a\\"b\\\\c\\nd"' in metrics.render(daemon.state.engine, daemon.state.answers, True)
 
 
 # --- what is measured ------------------------------------------------------------------------------------------------
@@ -190,7 +190,7 @@ async def test_times_are_those_of_the_clock(daemon: Daemon) -> None:
     for now in (103.02, 103.04):  # noqa: B007
         watch.text()
     assert watch.seconds() == pytest.approx(4.04)
-    values = samples(metrics.render(daemon.state.engine, True).decode())
+    values = samples(metrics.render(daemon.state.engine, daemon.state.answers, True).decode())
     assert count_of(values, "time_to_first_token_seconds") == (1, 4)
     assert values['llmd_time_to_first_token_seconds_bucket{le="2.5"}'] == 0
     assert values['llmd_time_to_first_token_seconds_bucket{le="5.0"}'] == 1
@@ -219,6 +219,6 @@ async def test_rendering_does_not_hold_up_the_loop(daemon: Daemon) -> None:
     took = []
     for _ in range(5):
         began = time.thread_time()
-        metrics.render(daemon.state.engine, True)
+        metrics.render(daemon.state.engine, daemon.state.answers, True)
         took.append(time.thread_time() - began)
     assert min(took) < 0.02

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import codecs
 import hashlib
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
@@ -189,12 +189,15 @@ class SessionAnswers:
     owner: int
     name: str
     answers: OrderedDict[bytes, Answer] = field(default_factory=OrderedDict)
+    n_bytes: int = 0
     mode: HistoryMode | None = None
     """What the client last asked for."""
 
 
 class AnswerMemory:
-    """The answers of all sessions, bounded: the least recently used go first. "" names what has no session."""
+    """The answers of all sessions, bounded: those of the owner who has the most go first, and of these the least
+    recently used. "" names what has no session: all such requests of an owner are as one, and leave half to the others.
+    """
 
     def __init__(
         self, bytes_max: int = limits.ANSWER_BYTES_MAX, answers_max: int = limits.ANSWERS_PER_SESSION_MAX
@@ -202,7 +205,10 @@ class AnswerMemory:
         self._sessions: OrderedDict[tuple[int, str], SessionAnswers] = OrderedDict()
         self._bytes_max = bytes_max
         self._answers_max = answers_max
+        self._owner_bytes: Counter[int] = Counter()
         self.n_bytes = 0
+        self.n_dropped = 0
+        """Answers, for bytes_max."""
 
     def choose(self, owner: int, session: str, mode: HistoryMode | None) -> None:
         """It holds until another one is asked for; None: nothing was."""
@@ -256,7 +262,7 @@ class AnswerMemory:
         else:
             self._drop(said, digest)
         said.answers[digest] = answer
-        self.n_bytes += _bytes_of(answer)
+        self._count(said, _bytes_of(answer))
         while len(said.answers) > self._answers_max:
             self._retire(said, next(iter(said.answers)))
         while self.n_bytes > self._bytes_max:
@@ -265,7 +271,7 @@ class AnswerMemory:
     def forget(self, owner: int, session: str) -> None:
         said = self._sessions.pop((owner, session), None)
         if said is not None:
-            self.n_bytes -= sum(map(_bytes_of, said.answers.values()))
+            self._count(said, -said.n_bytes)
 
     def copy(self, owner: int, session: str, new_session: str) -> None:
         """A fork knows what its parent said."""
@@ -331,7 +337,7 @@ class AnswerMemory:
     def _drop(self, said: SessionAnswers, digest: bytes) -> None:
         answer = said.answers.pop(digest, None)
         if answer is not None:
-            self.n_bytes -= _bytes_of(answer)
+            self._count(said, -_bytes_of(answer))
 
     def _retire(self, said: SessionAnswers, digest: bytes) -> None:
         """The answers that went on after it take its tokens over."""
@@ -340,11 +346,14 @@ class AnswerMemory:
         for later, answer in said.answers.items():
             if answer.since == digest:
                 said.answers[later] = replace(answer, tokens=gone.tokens + answer.tokens, since=gone.since)
-                self.n_bytes += len(gone.tokens)
+                self._count(said, len(gone.tokens))
 
     def _drop_oldest(self) -> None:
         """With all that goes on after it."""
-        key, said = next((key, said) for key, said in self._sessions.items() if said.answers)
+        [(owner, n_bytes)] = self._owner_bytes.most_common(1)
+        said = self._sessions.get((owner, ""))
+        if said is None or said.n_bytes <= n_bytes // 2:
+            said = next(said for said in self._sessions.values() if said.owner == owner and said.answers)
         later: defaultdict[bytes, list[bytes]] = defaultdict(list)
         for digest, answer in said.answers.items():
             later[answer.since].append(digest)
@@ -352,8 +361,17 @@ class AnswerMemory:
         for digest in gone:
             self._drop(said, digest)
             gone += later[digest]
+        self.n_dropped += len(gone)
         if not said.answers and said.mode is None:
-            del self._sessions[key]
+            del self._sessions[said.owner, said.name]
+
+    def _count(self, said: SessionAnswers, n_bytes: int) -> None:
+        """More or less of them."""
+        said.n_bytes += n_bytes
+        self.n_bytes += n_bytes
+        self._owner_bytes[said.owner] += n_bytes
+        if not self._owner_bytes[said.owner]:
+            del self._owner_bytes[said.owner]
 
 
 def _chain(said: SessionAnswers, digest: bytes) -> list[bytes]:

@@ -16,6 +16,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from .. import __version__
+from ..answers.memory import AnswerMemory
 from ..engine.engine import Engine
 from ..engine.generation import Generation
 from ..engine.native import COUNTERS
@@ -65,6 +66,8 @@ LOOP_WORK = Metric(
 EVENTS = Metric("engine_events_total", "counter", "Events taken from the decode thread.")
 STREAMS = Metric("streams_open", "gauge", "Streams being written.")
 LIVE = Metric("requests_live", "gauge", "Generations that have not ended, waiting ones included.")
+ANSWERS_BYTES = Metric("remembered_answers_bytes", "gauge", "Host memory holding answers with their tokens.")
+ANSWERS_DROPPED = Metric("remembered_answers_dropped_total", "counter", "Answers dropped for that memory's bound.")
 CONNECTIONS = Metric("connections_open", "gauge", "Connections of clients.")
 MODEL_BYTES = Metric("model_bytes", "gauge", "Bytes of the model's weights.")
 STATE_BYTES = Metric("state_bytes", "gauge", "Bytes that KV cache and recurrent state may take.")
@@ -81,6 +84,8 @@ _LOOKED_UP = (
     STREAM_BYTES,
     STREAMS,
     LIVE,
+    ANSWERS_BYTES,
+    ANSWERS_DROPPED,
     CONNECTIONS,
     MODEL_BYTES,
     STATE_BYTES,
@@ -138,10 +143,10 @@ class Metrics:
             self.add(PREFILL_S, finished.prefill_us * _MICRO)
             self.add(DECODE_S, finished.decode_us * _MICRO)
 
-    def render(self, engine: Engine, ready: bool) -> bytes:
-        return prometheus_client.generate_latest(_Moment(self._registry, self._now(engine, ready)))
+    def render(self, engine: Engine, answers: AnswerMemory, ready: bool) -> bytes:
+        return prometheus_client.generate_latest(_Moment(self._registry, self._now(engine, answers, ready)))
 
-    def _now(self, engine: Engine, ready: bool) -> Iterator[Family]:
+    def _now(self, engine: Engine, answers: AnswerMemory, ready: bool) -> Iterator[Family]:
         for counter, value in zip(COUNTERS, engine.page.counters().values(), strict=True):
             kind = GaugeMetricFamily if counter.is_gauge else CounterMetricFamily
             yield kind(PREFIX + counter.name, counter.help, value * _MICRO if counter.is_time else value)
@@ -151,6 +156,8 @@ class Metrics:
             STREAM_BYTES: self.stream_bytes,
             STREAMS: self.streams_open,
             LIVE: engine.n_live,
+            ANSWERS_BYTES: answers.n_bytes,
+            ANSWERS_DROPPED: answers.n_dropped,
             CONNECTIONS: self.connections_open,
             MODEL_BYTES: info.model_bytes,
             STATE_BYTES: info.state_bytes,

@@ -60,5 +60,5 @@ async def ready(request: web.Request) -> web.Response:
 
 async def metrics(request: web.Request) -> web.Response:
     state = request.app[STATE]
-    body = state.metrics.render(state.engine, readiness(state).status == "ready")
+    body = state.metrics.render(state.engine, state.answers, readiness(state).status == "ready")
     return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
