@@ -277,6 +277,28 @@ def test_what_is_kept_is_bounded() -> None:
     assert memory.n_bytes == 0
 
 
+def test_requests_without_a_session_leave_half_to_the_sessions() -> None:
+    n_bytes = len(tokens(0)) + limits.ANSWER_BYTES_OVERHEAD
+    memory = AnswerMemory(bytes_max=8 * n_bytes)
+    named = filled(memory, "s", 4)
+    for number in range(20):
+        memory.keep(OWNER, "", digest(user(f"q{number}"), assistant("a")), Answer(tokens(9), ""))
+    assert found(memory, "s", named) == (7, tokens(0, 1, 2, 3)) and memory.n_bytes == 8 * n_bytes
+    assert found(memory, "", [user("q19"), assistant("a")]) == (1, tokens(9))
+    assert memory.n_dropped == 16
+
+
+def test_answers_of_one_owner_never_push_out_those_of_others() -> None:
+    n_bytes = len(tokens(0)) + limits.ANSWER_BYTES_OVERHEAD
+    memory = AnswerMemory(bytes_max=8 * n_bytes)
+    named = filled(memory, "s", 4)
+    for number in range(20):
+        memory.keep(OWNER + 1, f"t{number}", digest(user("q"), assistant("a")), Answer(tokens(9), ""))
+    assert found(memory, "s", named) == (7, tokens(0, 1, 2, 3)) and memory.n_dropped == 16
+    memory.forget(OWNER + 1, "t19")
+    assert memory.n_bytes == 7 * n_bytes
+
+
 def test_what_goes_takes_along_what_cannot_be_used_without_it() -> None:
     n_bytes = len(tokens(0)) + limits.ANSWER_BYTES_OVERHEAD
     memory = AnswerMemory(bytes_max=5 * n_bytes)
@@ -426,8 +448,21 @@ async def test_joined_messages_are_one_message(serve: Serve, alternating: Path) 
     talked = [message for n in range(5) for message in (assistant(f"Answer {n}."), user(f"Question {n}."))]
     for session, first in (("a", [user("one"), user("two")]), ("b", [user("one\n\ntwo")])):
         await daemon.chat(messages=[*first, *talked], session_id=session)
-    starts = [daemon.state.turns.user_starts(OWNER, session) for session in ("a", "b")]
+    starts = [daemon.state.turns.by_user(OWNER, session).starts for session in ("a", "b")]
     assert starts[0] == starts[1] and max(starts[0]) == 6
+
+
+async def test_a_history_that_says_more_behind_the_last_answer_goes_on_after_the_one_before(
+    serve: Serve, alternating: Path
+) -> None:
+    """Two answers in a row are one to this template and no past; what stands before them is."""
+    daemon = await serve(model="sim:hybrid", chat_template_file=alternating)
+    messages, reports = await talk(daemon, 3)
+    messages += [assistant("And this, said by another."), user("Go on.")]
+    answer = await daemon.chat(messages=messages, session_id="s", seed=9, max_tokens=40)
+    report = {**answer["session"], **answer["usage"]}
+    n_second = reports[1]["prompt_tokens"] + reports[1]["completion_tokens"]
+    assert report["reused_prompt_tokens"] >= n_second - 1, report
 
 
 async def test_other_refusals_of_a_template_stay(serve: Serve, alternating: Path) -> None:

@@ -17,10 +17,11 @@ from llmd.core.errors import ApiError
 from llmd.http.endpoints.session_verbs import fork_point
 from llmd.turns.divergence import n_common
 from llmd.turns.log import TurnLog
-from llmd.turns.user_starts import user_starts
+from llmd.turns.user_starts import UserMessages, user_starts
 from tests.conftest import Serve
 from tests.conversation import Conversation, cold
 from tests.serving import Answer, Daemon, Json, chat
+from tests.test_tool_loops import template_of
 
 CLASSES = ("dense", "window", "recurrent", "hybrid")
 
@@ -57,7 +58,7 @@ async def test_a_fork_before_the_last_message(serve: Serve, memory: str) -> None
     parent = Conversation(daemon, "parent", system="a system prompt that is long enough to be worth keeping")
     for text in ("the first question of three", "the second question of three", "the third question of three"):
         await parent.ask(text)
-    starts = daemon.state.turns.user_starts(0, "parent")
+    starts = daemon.state.turns.by_user(0, "parent").starts
     assert sorted(starts) == [1, 2, 3] and list(starts.values()) == sorted(starts.values())
     for at, turn in (("last_user", 3), ("turn:2", 2)):
         answer = await post(daemon, "parent", "fork", {"session_id": "child", "at": at, "replace": True})
@@ -65,6 +66,22 @@ async def test_a_fork_before_the_last_message(serve: Serve, memory: str) -> None
         child = parent.continued_as("child", 1 + 2 * (turn - 1))
         await child.ask("another question")
         assert child.report["reused_prompt_tokens"] >= answer.json["tokens"]
+
+
+@pytest.mark.parametrize("family", ["qwen3", "glm46"])
+async def test_a_fork_before_the_last_message_in_every_template(serve: Serve, tmp_path: Path, family: str) -> None:
+    """Some write earlier answers otherwise when another question follows, and do not tell where it begins."""
+    template = tmp_path / "template.jinja"
+    template.write_text(template_of(family))
+    daemon = await serve(model="sim:hybrid", chat_template_file=template)
+    parent = Conversation(daemon, "parent", system="a system prompt")
+    held = []
+    for text in ("the first of four questions", "the second question", "the third question", "the fourth question"):
+        await parent.ask(text)
+        held.append((await show(daemon, "parent"))["tokens"])
+    answer = await post(daemon, "parent", "fork", {"session_id": "child", "at": "last_user"})
+    assert answer.status == 200, answer.body
+    assert held[2] - 1 <= answer.json["tokens"] < held[3]
 
 
 async def test_a_fork_at_tokens(daemon: Daemon) -> None:
@@ -133,10 +150,12 @@ async def test_an_owner_is_a_number_of_the_engine(daemon: Daemon, owner: str) ->
 
 
 def test_the_point_of_a_fork() -> None:
-    starts = {2: 10, 3: 20}
-    assert [fork_point(at, starts) for at in (None, 7, "last_user", "turn:2")] == [None, 7, 20, 10]
+    by_user = UserMessages(3, {2: 10, 3: 20})
+    assert [fork_point(at, by_user) for at in (None, 7, "last_user", "turn:2")] == [None, 7, 20, 10]
     with pytest.raises(ApiError, match="not known"):
-        fork_point("last_user", {})
+        fork_point("last_user", UserMessages())
+    with pytest.raises(ApiError, match="turn 4 is not among those known: 2, 3"):
+        fork_point("last_user", UserMessages(4, {2: 10, 3: 20}))
 
 
 def test_where_messages_begin() -> None:
@@ -149,6 +168,10 @@ def test_where_messages_begin() -> None:
         3: 11, 4: 21, 5: 31, 6: 41,
     }  # fmt: skip
     assert user_starts(["system", "user"], packed(12)) == {}, "one was left out: unknown which"
+    roles = ["user", "assistant", "user", "assistant", "user"]
+    assert user_starts(roles, packed(9), after=3) == {3: 0}, "it begins behind the answer at the latest"
+    assert user_starts([*roles, "user"], packed(9), after=3) == {3: 0}
+    assert user_starts(roles, packed(9), after=1) == {2: 0}
 
 
 async def test_parent_header(daemon: Daemon) -> None:
@@ -398,7 +421,7 @@ async def test_who_loses_the_session_to_a_fork_hears_of_it(serve: Serve) -> None
 
 async def test_what_is_told_of_a_session_outlives_the_many_of_another_owner(daemon: Daemon) -> None:
     turns = TurnLog(daemon.state.engine.page)
-    turns.started(turns.look(1, "a", b""), {1: 0})
+    turns.started(turns.look(1, "a", b""), UserMessages(1, {1: 0}))
     for number in range(limits.TURN_SESSIONS_MAX + 10):
         turns.look(2, f"s{number}", b"")
-    assert turns.user_starts(1, "a") == {1: 0}
+    assert turns.by_user(1, "a").starts == {1: 0}

@@ -21,6 +21,7 @@ from ..engine.bell import Bell
 from ..engine.generation import CancelReason, Generation, TellingGeneration, Work
 from ..engine.native import GenerateFlag
 from ..engine.token_ends import TokenEnds
+from ..turns.user_starts import UserMessages
 from .parsing import Parser, Parsing
 from .prompt import Prepared, prepared
 from .remembered import keep_answer, message_of, resident_answer, turn_of
@@ -108,6 +109,7 @@ class Answering:
         visit = served.turns.look(work.owner, work.key.id, work.prompt.tokens)
         is_kept = bool(found.digest) and not asked.is_mute
         kept = served.answers.visit(work.owner, asked.key.id) if is_kept else None
+        by_user = UserMessages(found.n_by_user, found.facts.user_starts)
 
         def on_end(ended: Generation) -> None:
             observer.ended(ended)
@@ -127,7 +129,7 @@ class Answering:
             is_stream=asked.is_stream,
             is_remembered=kept is not None,
             after=after,
-            on_start=lambda _: served.turns.started(visit, found.facts.user_starts),
+            on_start=lambda _: served.turns.started(visit, by_user),
             on_text=observer.text,
             token_ends=self._ends[index] if self._ends else None,
             on_end=on_end,

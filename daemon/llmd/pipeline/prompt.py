@@ -6,7 +6,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -43,6 +43,8 @@ class Prepared:
     n_past_bytes: int = 0
     """Of the prompt's tokens, those of the past."""
     facts: PromptFacts = PromptFacts()
+    n_by_user: int = 0
+    """Messages of the user in it."""
     echo: str = ""
     """The prompt's text, where the answer begins with it."""
 
@@ -90,10 +92,14 @@ async def rendered(
     source = answers.source(owner, parent, key.id)
     is_resident = (asked.history or answers.mode(owner, source) or served.history) == "resident"
     ends = digests[:-1] if asked.continues else digests  # a message that is gone on with has not ended
-    past = answers.past(owner, source, ends, is_used=not is_look) if is_resident else None
-    if past is not None and len(past.tokens) // _TOKEN_BYTES > engine.info.n_ctx:
-        past = None  # then it fits as the template has it, or not at all
-    found = await _Rendering(served, asked, sender, form, is_look, is_shown).somehow(messages, past)
+
+    def known(n_messages: int) -> Past | None:
+        past = answers.past(owner, source, ends[:n_messages], is_used=not is_look) if is_resident else None
+        if past is not None and len(past.tokens) // _TOKEN_BYTES > engine.info.n_ctx:
+            return None  # then it fits as the template has it, or not at all
+        return past
+
+    found = await _Rendering(served, asked, sender, form, is_look, is_shown).somehow(messages, known)
     is_kept = is_resident and asked.has_opening is not False
     return dataclasses.replace(found, digest=digests[-1] if is_kept else b"")
 
@@ -114,6 +120,10 @@ def _digests(served: Served, asked: ChatPrompt, messages: Sequence[PlainMessage]
     return digests_of(messages, asked.tools)
 
 
+Known = Callable[[int], Past | None]
+"""The longest past that is known within so many of the messages."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Rendering:
     """Attempts at one conversation."""
@@ -125,12 +135,13 @@ class _Rendering:
     is_look: bool
     is_shown: bool
 
-    async def somehow(self, messages: list[PlainMessage], past: Past | None) -> Prepared:
+    async def somehow(self, messages: list[PlainMessage], known: Known) -> Prepared:
         """As the client sent it, or, where the template does not take that, as plainer turns."""
         turns, places = plain(messages)
+        past = known(len(messages))
         if turns == messages:
             return await self._prepared(messages, past)
-        moved = _moved(past, places)
+        moved = _moved(past, places, known)
         try:
             found = await self._prepared(messages, past)
         except ApiError as error:
@@ -199,11 +210,11 @@ class _Rendering:
         return dataclasses.replace(prompt, text=before + prompt.text)
 
 
-def _moved(past: Past | None, places: Sequence[int]) -> Past | None:
-    """For messages that were joined; what was joined with another one is none."""
-    if past is None or places.count(places[past.message]) > 1:
-        return None
-    return dataclasses.replace(past, message=places[past.message])
+def _moved(past: Past | None, places: Sequence[int], known: Known) -> Past | None:
+    """For messages that were joined; what ends with one that was joined with another is none: a shorter one may be."""
+    while past is not None and places.count(places[past.message]) > 1:
+        past = known(past.message)
+    return dataclasses.replace(past, message=places[past.message]) if past is not None else None
 
 
 def _has_same_head(whole: Prompt, past: Past) -> bool:
@@ -213,16 +224,18 @@ def _has_same_head(whole: Prompt, past: Past) -> bool:
 
 
 def _whole(prompt: Prompt, messages: Sequence[PlainMessage], variables: bytes) -> Prepared:
-    starts = user_starts([message.role for message in messages], prompt.boundaries)
+    roles = [message.role for message in messages]
+    starts = user_starts(roles, prompt.boundaries)
     behind = [boundary for boundary in memoryview(prompt.boundaries).cast("i") if boundary >= prompt.n_head]
     whole = dataclasses.replace(prompt, boundaries=struct.pack(f"<{len(behind)}i", *behind))
-    return Prepared(whole, facts=PromptFacts(variables, prompt.n_head, starts))
+    return Prepared(whole, facts=PromptFacts(variables, prompt.n_head, starts), n_by_user=roles.count("user"))
 
 
 def _after(past: Past, prompt: Prompt, messages: Sequence[PlainMessage], variables: bytes) -> Prepared:
     """The tokens of the past and those that were made behind it, as one prompt."""
     n_past = len(past.tokens) // _TOKEN_BYTES
-    new = user_starts([message.role for message in messages], prompt.boundaries, past.message)
+    roles = [message.role for message in messages]
+    new = user_starts(roles, prompt.boundaries, past.message)
     starts = past.facts.user_starts | {number: n_past + start for number, start in new.items()}
     latest = dict(sorted(starts.items())[-limits.USER_BOUNDARIES_MAX :]) | {n: 0 for n in starts if not starts[n]}
     facts = PromptFacts(variables, past.facts.n_head, latest)
@@ -235,7 +248,8 @@ def _after(past: Past, prompt: Prompt, messages: Sequence[PlainMessage], variabl
         n_history=n_past + prompt.n_history if prompt.n_history else 0,
         n_head=facts.n_head,
     )
-    return Prepared(joined, since=past.digest, n_past_bytes=len(past.tokens), facts=facts)
+    n_bytes, n_by_user = len(past.tokens), roles.count("user")
+    return Prepared(joined, since=past.digest, n_past_bytes=n_bytes, facts=facts, n_by_user=n_by_user)
 
 
 # --- a raw prompt ----------------------------------------------------------------------------------------------------

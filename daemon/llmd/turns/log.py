@@ -12,6 +12,7 @@ from ..core import limits
 from ..core.shares import who_must_go
 from ..engine.native import STATE_WORDS, Page
 from .divergence import DivergedTokens, Sight, sight_of
+from .user_starts import UserMessages
 
 _BUSY = frozenset(STATE_WORDS.index(word) for word in ("prefill", "decode"))
 
@@ -36,7 +37,7 @@ class SessionTurns:
 
     turns: deque[Turn] = field(default_factory=lambda: deque(maxlen=limits.TURNS_PER_SESSION_MAX))
     places: set[int] = field(default_factory=set)
-    user_starts: dict[int, int] = field(default_factory=dict)
+    by_user: UserMessages = UserMessages()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +87,10 @@ class TurnLog:
 
     # --- it starts ---------------------------------------------------------------------------------------------------
 
-    def started(self, visit: Visit, user_starts: dict[int, int]) -> None:
+    def started(self, visit: Visit, by_user: UserMessages) -> None:
         """From here the session holds this prompt; one that was refused before leaves it as it is."""
         if visit.log is not None:
-            visit.log.user_starts = user_starts
+            visit.log.by_user = by_user
 
     # --- it has ended ------------------------------------------------------------------------------------------------
 
@@ -106,10 +107,10 @@ class TurnLog:
         found = self._sessions.get((owner, name))
         return list(found.turns) if found is not None else []
 
-    def user_starts(self, owner: int, name: str) -> dict[int, int]:
-        """Of the last prompt begun: number of a user's message, from 1, to the tokens before it. Empty: not known."""
+    def by_user(self, owner: int, name: str) -> UserMessages:
+        """Of the last prompt begun; none: not known."""
         found = self._sessions.get((owner, name))
-        return found.user_starts if found is not None else {}
+        return found.by_user if found is not None else UserMessages()
 
     def renamed(self, owner: int, name: str, new_name: str) -> None:
         found = self._sessions.pop((owner, name), None)

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
 from ..core import limits
 
 
-def user_starts(roles: list[str], boundaries: bytes, after: int = -1) -> dict[int, int]:
+@dataclass(frozen=True, slots=True)
+class UserMessages:
+    """Those of the prompt that a session holds."""
+
+    n: int = 0
+    starts: Mapping[int, int] = field(default_factory=dict)
+    """Number of a user's message, from 1, to the tokens before it. Those whose beginning is not known are left out."""
+
+
+def user_starts(roles: Sequence[str], boundaries: bytes, after: int = -1) -> dict[int, int]:
     """Which boundary of a rendered prompt begins which user's message (llm_chat_render: the latest few, then the end).
 
     Boundaries that the template does not allow are left out of the prompt's; then it is not known which ones are there,
-    and the answer is empty. `after`: the message behind which the prompt begins.
+    and the answer is empty, but for a message right behind `after`, the one behind which the prompt begins: it begins
+    there, too.
     """
     counts = memoryview(boundaries).cast("i").tolist()
     users = [index for index, role in enumerate(roles) if role == "user"]
@@ -18,7 +31,7 @@ def user_starts(roles: list[str], boundaries: bytes, after: int = -1) -> dict[in
     head = next((index for index, role in enumerate(roles) if role != "system"), 0)
     has_head = after < 0 < head < len(roles) and (not latest or head < latest[0])
     if len(counts) != len(latest) + has_head + 1:
-        return {}
+        return {users.index(after + 1) + 1: 0} if after >= 0 and after + 1 in users else {}
     starts = dict(zip(latest, counts[has_head : len(counts) - 1], strict=True))
     if after < 0 and users and users[0] == 0:
         starts[0] = 0

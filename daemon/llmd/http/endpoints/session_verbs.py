@@ -9,6 +9,7 @@ from ...core.errors import ApiError, shown
 from ...core.shares import share_of
 from ...engine.native import Status
 from ...engine.wire import ALL_TOKENS
+from ...turns.user_starts import UserMessages
 from .. import body
 from ..context import STATE, State
 from ..respond import respond
@@ -25,7 +26,7 @@ async def fork_session(request: web.Request) -> web.Response:
     state, wanted = request.app[STATE], await body.read(request, ForkRequest)
     owner, parent = meant(request)
     name = name_for(wanted.session_id, "session_id", parent)
-    at = fork_point(wanted.at, state.turns.user_starts(owner, parent))
+    at = fork_point(wanted.at, state.turns.by_user(owner, parent))
     reply = await state.engine.fork(owner, parent, name, at, replace=wanted.replace)
     if reply.status == Status.EXISTS:
         raise _exists(name, "with replace the fork takes its place")
@@ -33,7 +34,7 @@ async def fork_session(request: web.Request) -> web.Response:
     return respond(again(state, owner, name))
 
 
-def fork_point(at: int | str | None, user_starts: dict[int, int]) -> int | None:
+def fork_point(at: int | str | None, by_user: UserMessages) -> int | None:
     """Tokens that the fork begins with; None: all. Raises ApiError naming the field."""
     if at is None or (isinstance(at, int) and 0 <= at <= AT_MAX):
         return at
@@ -41,17 +42,17 @@ def fork_point(at: int | str | None, user_starts: dict[int, int]) -> int | None:
     number = uint32_of(str(at).removeprefix(TURN_PREFIX)) if is_turn else None
     if at != LAST_USER and not number:
         raise ApiError("invalid_value", f"at: {shown(at)} is not {_AT_EXPECTED}.", "at")
-    if not user_starts:
+    if not by_user.starts:
         raise ApiError(
             "invalid_value",
             "at: where the messages of this session's last prompt begin is not known; give tokens.",
             "at",
         )
-    turn = number or max(user_starts)
-    if turn not in user_starts:
-        known = ", ".join(str(number) for number in sorted(user_starts))
+    turn = number or by_user.n
+    if turn not in by_user.starts:
+        known = ", ".join(str(number) for number in sorted(by_user.starts))
         raise ApiError("invalid_value", f"at: turn {shown(turn)} is not among those known: {known}.", "at")
-    return user_starts[turn]
+    return by_user.starts[turn]
 
 
 async def park_session(request: web.Request) -> web.Response:
