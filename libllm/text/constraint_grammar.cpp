@@ -10,6 +10,7 @@
 #include "text/lark_grammar.h"
 #include "text/regex_grammar.h"
 #include "text/schema_check.h"
+#include "text/schema_plain.h"
 
 namespace {
 
@@ -51,6 +52,7 @@ std::string schema_grammar(const std::string &text, bool is_strict)
     if (!schema.is_object()) {
         throw grammar_fault("the schema is no object");
     }
+    schema_plain(schema, is_strict);
     const std::vector<schema_pattern> patterns = schema_check(schema, is_strict);
     std::string grammar;
     try {

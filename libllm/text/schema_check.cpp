@@ -290,6 +290,16 @@ class checker {
 
 } // namespace
 
+bool schema_has_unkept(const schema_json &schema)
+{
+    for (const char *keyword : NOT_KEPT) {
+        if (schema.contains(keyword)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void schema_check_refs(const schema_json &schema)
 {
     check_refs_within(schema, schema);

@@ -22,4 +22,7 @@ std::vector<schema_pattern> schema_check(schema_json &schema, bool is_strict);
 /* Throws grammar_fault where a $ref leads to itself, by others, or is too long: the converter would follow it for ever. */
 void schema_check_refs(const schema_json &schema);
 
+/* Whether it has a keyword that only a refusal keeps to. */
+bool schema_has_unkept(const schema_json &schema);
+
 #endif

@@ -8,6 +8,7 @@
 
 #include "text/grammar.h"
 #include "text/schema_check.h"
+#include "text/schema_plain.h"
 
 namespace {
 
@@ -89,6 +90,13 @@ common_json relaxed(const common_json &value)
         }
     }
     return out;
+}
+
+common_json plain(const common_json &schema)
+{
+    schema_json out = schema_json::parse(schema.dump_safe());
+    schema_plain(out, false);
+    return common_json::parse(out.dump());
 }
 
 bool is_expressible(const common_json &schema)
@@ -176,6 +184,9 @@ common_json tool_with_schema(const common_json &tool, tool_schema_detail detail)
     if (detail == tool_schema_detail::NAMES || !is_bounded) {
         return with_parameters(tool, with_any_values(given));
     }
-    const common_json parameters = relaxed(given);
+    const common_json parameters = plain(relaxed(given));
+    if (parameters.dump().size() > SCHEMA_BYTES_MAX || n_built(parameters) > BUILT_MAX) {
+        return with_parameters(tool, with_any_values(given));
+    }
     return with_parameters(tool, is_expressible(parameters) ? parameters : with_expressible_properties(parameters));
 }
