@@ -324,11 +324,11 @@ static bool do_newcomers_wait(const decode *d)
 
 /* What may go on once it has a seat: it waits for any scratch session, is the first that waits for its own, or was parked
  * under its request (decode_step.c) and is read. */
-static bool wants_seat(const decode *d, const request *r, bool may_reseat, bool has_scratch)
+static bool wants_seat(const request *r, bool may_reseat, bool has_scratch)
 {
     switch (r->phase) {
     case REQUEST_WAITING:
-        if (is_too_early(d, r) || (r->waits_for_seat && !may_reseat)) {
+        if (r->run.claim.is_early || (r->waits_for_seat && !may_reseat)) {
             return false;
         }
         return r->session == NULL ? has_scratch : r->session->running == NULL && r->session->waiting == &r->run.claim;
@@ -347,7 +347,8 @@ static uint32_t collect_turns(decode *d, turn *out)
     d->may_reseat = false;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
-        if (!wants_seat(d, r, may_reseat, has_scratch)) {
+        r->run.claim.is_early = is_too_early(d, r);
+        if (!wants_seat(r, may_reseat, has_scratch)) {
             continue;
         }
         if (newcomers_wait && r->phase == REQUEST_WAITING) {

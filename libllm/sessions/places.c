@@ -544,6 +544,11 @@ static bool may_sit(const places *p, uint32_t owner, bool named)
     return n < share_of(n_of_kind, atomic_load(&p->n_owners));
 }
 
+static bool wants_seat(const session *s)
+{
+    return s->running != NULL ? !s->running->is_paused : s->waiting != NULL && !s->waiting->is_early;
+}
+
 /* Whether a state on the disk should be read now: there are more seats to be had than sessions whose state is at hand, or on
  * its way, for a request that waits. What could not be seated is not read. */
 static seating may_be_seated(const places *p, const session *s)
@@ -551,10 +556,10 @@ static seating may_be_seated(const places *p, const session *s)
     uint32_t n_coming = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
         const session *other = &p->sessions[i];
-        const bool is_paused = other->running != NULL && other->running->is_paused;
-        const bool is_coming = !is_paused && (other->parked.where == PARKED_READING || other->parked.state != NULL);
+        const bool is_coming =
+            wants_seat(other) && (other->parked.where == PARKED_READING || other->parked.state != NULL);
         n_coming += other != s && other->is_open && !session_is_seated(other) &&
-                    session_is_named(other) == session_is_named(s) && !session_is_idle(other) && is_coming &&
+                    session_is_named(other) == session_is_named(s) && is_coming &&
                     may_sit(p, other->owner, session_is_named(other));
     }
     if (n_free_seats(p, s) > n_coming) {

@@ -53,6 +53,7 @@ typedef struct session_claim {
     session_prompt prompt;
     struct session_claim *next; /* behind it in the same queue */
     bool is_paused;             /* its reader does not keep up: it wants no seat until it does */
+    bool is_early;              /* another is to read the prompt that they share: nor this one, until it has */
 } session_claim;
 
 /* Where the state of a session without a seat lies. */

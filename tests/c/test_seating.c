@@ -362,6 +362,35 @@ static void test_an_unread_one_keeps_nobody_on_the_disk(void)
     remove_directory(directory);
 }
 
+/* Nor who waits for another's prompt: it wants a seat only when that one has had its own. */
+static void test_who_comes_after_keeps_nobody_on_the_disk(void)
+{
+    char directory[] = "/tmp/test_seating.XXXXXX";
+    CHECK(mkdtemp(directory) != NULL);
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=1000,state_kb=64",
+                                                  .n_sessions = 1,
+                                                  .n_parked_max = N_NAMES,
+                                                  .parked_bytes_max = 100 << 10,
+                                                  .capacity_policy = LLM_POLICY_PARK,
+                                                  .state_dir = directory});
+    CHECK_INT(say(d, "far", 1)->status, LLM_OK);
+    CHECK_INT(say(d, "near", 1)->status, LLM_OK);
+    const uint64_t moving = begin_and_pause(d, "moving");
+    driver_pause(d, moving, false);
+    const uint64_t far = driver_generate(d, call_of("far", 1));
+    generate_call c = *call_of("near", 1);
+    c.after = far;
+    const uint64_t after = driver_generate(d, &c);
+    driver_fence(d);
+    CHECK(!driver_answer(d, far)->is_started);
+    driver_cancel(d, moving);
+    CHECK_INT(driver_wait(d, after)->status, LLM_OK);
+    CHECK_INT(driver_answer(d, far)->reason, LLM_REASON_RESTORED);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
+}
+
 /* Who moves keeps no seat of the other kind. */
 static void test_an_unread_one_makes_way_whatever_scratch_does(void)
 {
@@ -595,6 +624,7 @@ int main(void)
     RUN(test_a_session_that_is_waited_for_makes_way);
     RUN(test_who_lost_its_seat_has_that_of_an_unread_one);
     RUN(test_an_unread_one_keeps_nobody_on_the_disk);
+    RUN(test_who_comes_after_keeps_nobody_on_the_disk);
     RUN(test_an_unread_one_makes_way_whatever_scratch_does);
     RUN(test_an_unread_one_stays_where_a_seat_comes_free);
     RUN(test_nothing_of_scratch_reaches_the_disk);
