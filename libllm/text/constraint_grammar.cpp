@@ -53,7 +53,7 @@ std::string schema_grammar(const std::string &text, bool is_strict)
         throw grammar_fault("the schema is no object");
     }
     schema_plain(schema, is_strict);
-    const std::vector<schema_pattern> patterns = schema_check(schema, is_strict);
+    const std::vector<schema_taken> taken_out = schema_check(schema, is_strict);
     std::string grammar;
     try {
         grammar = json_schema_to_grammar(common_json::parse(schema.dump()), true);
@@ -62,9 +62,9 @@ std::string schema_grammar(const std::string &text, bool is_strict)
     } catch (const std::exception &e) { /* std::invalid_argument, common_json_error */
         throw grammar_fault(std::string("the schema cannot be expressed: ") + e.what());
     }
-    for (const schema_pattern &p : patterns) {
-        replace_all(grammar, p.literal, p.name);
-        grammar += p.name + " ::= " + p.rule + "\n";
+    for (const schema_taken &taken : taken_out) {
+        replace_all(grammar, taken.literal, taken.name);
+        grammar += taken.name + " ::= " + taken.rule + "\n";
     }
     return grammar;
 }

@@ -1,11 +1,14 @@
 #include "text/schema_check.h"
 
+#include <algorithm>
 #include <climits>
 #include <cstring>
+#include <optional>
 #include <set>
 #include <stdexcept>
 
 #include "text/grammar.h"
+#include "text/number_grammar.h"
 #include "text/regex_grammar.h"
 
 namespace {
@@ -38,6 +41,7 @@ const char *const NOT_KEPT[] = {"not",
                                 "$dynamicRef",
                                 "$recursiveRef"};
 const char *const BOUNDS[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+const char *const FIRST[] = {"$ref", "oneOf", "anyOf", "const", "enum", "allOf"};
 const char *const SHAPES[] = {"properties", "required", "items",   "prefixItems", "allOf",     "anyOf",
                               "oneOf",      "$ref",     "pattern", "minLength",   "maxLength", "minItems",
                               "maxItems",   "minimum",  "maximum", "enum",        "const"};
@@ -105,7 +109,7 @@ void check_refs_within(const schema_json &root, const schema_json &value)
 class checker {
   public:
     explicit checker(bool strict) : is_strict(strict) {}
-    std::vector<schema_pattern> patterns;
+    std::vector<schema_taken> taken_out;
 
     /* What is referred to outside the schemas that these consist of, too: the converter goes there. */
     void check_all(schema_json &root)
@@ -143,6 +147,7 @@ class checker {
         check_keywords(schema, path);
         check_numbers(schema, path);
         take_pattern(schema, path);
+        take_number(schema, path);
         descend(schema, path, depth, n_times * n_types(schema));
     }
 
@@ -181,19 +186,24 @@ class checker {
         if (schema.contains("uniqueItems") && schema["uniqueItems"] == true) {
             fail_keyword(path, "uniqueItems");
         }
-        const bool has_number = schema.contains("type") && (schema["type"] == "number" || schema["type"].is_array());
+        const bool has_types = !schema.contains("type") || schema["type"].is_array();
         for (const char *bound : BOUNDS) {
-            if (schema.contains(bound) && (has_number || !schema.contains("type"))) {
-                fail_keyword(path, std::string(bound) + " of a number that is no integer");
+            if (schema.contains(bound) && has_types) {
+                fail_keyword(path, std::string(bound) + " without the type number or integer alone");
             }
         }
         check_beside(schema, path);
     }
 
+    static bool has_several(const schema_json &schema)
+    {
+        return std::any_of(std::begin(FIRST), std::end(FIRST), [&](const char *word) { return schema.contains(word); });
+    }
+
     /* Some keywords make the converter look at nothing else. */
     static void check_beside(const schema_json &schema, const std::string &path)
     {
-        for (const char *first : {"$ref", "oneOf", "anyOf", "const", "enum", "allOf"}) {
+        for (const char *first : FIRST) {
             if (!schema.contains(first)) {
                 continue;
             }
@@ -239,15 +249,62 @@ class checker {
         const std::string expression = pattern->get<std::string>();
         schema.erase("pattern");
         try {
-            const std::string name = "llmd-pattern-" + std::to_string(patterns.size());
-            const std::string rule = regex_grammar(expression, regex_of::JSON_STRING, true);
-            patterns.push_back({name, grammar_literal("\"" + name + "\""), "\"\\\"\" " + rule + " \"\\\"\""});
-            schema = {{"const", name}};
+            schema = taken("\"\\\"\" " + regex_grammar(expression, regex_of::JSON_STRING, true) + " \"\\\"\"");
         } catch (const grammar_fault &e) {
             if (is_strict) {
                 fail(path, std::string("pattern: ") + e.what());
             }
         }
+    }
+
+    schema_json taken(const std::string &rule)
+    {
+        const std::string name = "llmd-taken-" + std::to_string(taken_out.size());
+        taken_out.push_back({name, grammar_literal("\"" + name + "\""), rule});
+        return {{"const", name}};
+    }
+
+    /* The bound on that side, or the narrower of two. */
+    static std::optional<number_bound> bound_of(const schema_json &schema, const char *word, const char *word_beyond,
+                                                int side)
+    {
+        std::optional<number_bound> found;
+        const bool is_first = schema.contains(word_beyond) && schema[word_beyond] == true; /* as draft 4 has it */
+        if (schema.contains(word) && schema[word].is_number()) {
+            found = {schema[word].dump(), is_first};
+        }
+        if (schema.contains(word_beyond) && schema[word_beyond].is_number()) {
+            const schema_json &beyond = schema[word_beyond];
+            if (!found.has_value() || (side > 0 ? beyond >= schema[word] : beyond <= schema[word])) {
+                found = {beyond.dump(), true};
+            }
+        }
+        return found;
+    }
+
+    void take_number(schema_json &schema, const std::string &path)
+    {
+        if (!schema.contains("type") || schema["type"] != "number" || has_several(schema)) {
+            return;
+        }
+        const std::optional<number_bound> least = bound_of(schema, "minimum", "exclusiveMinimum", 1);
+        const std::optional<number_bound> most = bound_of(schema, "maximum", "exclusiveMaximum", -1);
+        if (!least.has_value() && !most.has_value()) {
+            return;
+        }
+        std::optional<std::string> rule;
+        try {
+            rule = number_grammar(least, most);
+        } catch (const grammar_fault &e) {
+            if (is_strict) {
+                fail(path, e.what());
+            }
+            return;
+        }
+        if (!rule.has_value()) {
+            fail(path, "no number is within the bounds");
+        }
+        schema = taken(*rule);
     }
 
     void check_members(schema_json &members, const std::string &path, size_t depth, size_t n_times)
@@ -305,10 +362,10 @@ void schema_check_refs(const schema_json &schema)
     check_refs_within(schema, schema);
 }
 
-std::vector<schema_pattern> schema_check(schema_json &schema, bool is_strict)
+std::vector<schema_taken> schema_check(schema_json &schema, bool is_strict)
 {
     schema_check_refs(schema);
     checker c(is_strict);
     c.check_all(schema);
-    return std::move(c.patterns);
+    return std::move(c.taken_out);
 }

@@ -10,14 +10,15 @@
 
 using schema_json = nlohmann::ordered_json;
 
-/* A pattern that the schema has, taken out of it: in the grammar of the rest, `literal` stands for `rule`. */
-struct schema_pattern {
+/* What the converter does not know, a pattern or the bounds of a number, taken out of the schema: in the grammar of the rest,
+ * `literal` stands for `rule`. */
+struct schema_taken {
     std::string name, literal, rule;
 };
 
-/* is_strict: what cannot be kept to is refused; otherwise the answer may be more than the schema allows there. Expressions are
- * replaced by texts of their own, and returned. */
-std::vector<schema_pattern> schema_check(schema_json &schema, bool is_strict);
+/* is_strict: what cannot be kept to is refused; otherwise the answer may be more than the schema allows there. What is
+ * taken out is returned, and a text of its own stands there. */
+std::vector<schema_taken> schema_check(schema_json &schema, bool is_strict);
 
 /* Throws grammar_fault where a $ref leads to itself, by others, or is too long: the converter would follow it for ever. */
 void schema_check_refs(const schema_json &schema);

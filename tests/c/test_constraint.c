@@ -567,7 +567,7 @@ static void what_cannot_be_is_refused(void)
         {"json_schema", "\"{\\\"not\\\":{}}\"", "keyword not"},
         {"json_schema", "\"{\\\"properties\\\":{\\\"a\\\":{\\\"uniqueItems\\\":true}}}\"",
          "/properties/a: the keyword uniqueItems"},
-        {"json_schema", "\"{\\\"type\\\":\\\"number\\\",\\\"minimum\\\":0}\"", "minimum of a number"},
+        {"json_schema", "\"{\\\"minimum\\\":0}\"", "minimum without the type"},
         {"json_schema", "\"{\\\"$ref\\\":\\\"#/$defs/x\\\"}\"", "cannot be expressed"},
         {"json_schema",
          "\"{\\\"allOf\\\":[{\\\"$ref\\\":\\\"#/$defs/A\\\"}],\\\"$defs\\\":{\\\"A\\\":{\\\"$ref\\\":\\\"#/$defs/"

@@ -4,6 +4,7 @@
 #include "check.h"
 #include "llm.h"
 #include "model/model.h"
+#include "random.h"
 #include "text/constraint_make.h"
 #include "text/sampler.h"
 
@@ -152,6 +153,50 @@ static void what_it_says_is_kept_to(void)
     each(rows, sizeof rows / sizeof rows[0], false);
 }
 
+static void bounds_of_numbers_are_kept_to(void)
+{
+    static const row rows[] = {
+        {"{'type':'number','minimum':0,'maximum':1}",
+         {"0", "1", "0.5", "0.999", "1.0", "0.0", "0.000001"},
+         {"-1", "-0.1", "1.01", "2", "10", "1e1", ".5", "01"}},
+        {"{'type':'number','exclusiveMinimum':0}", {"0.1", "7", "123.456", "0.0001", "1234567890"}, {"0", "0.0", "-1"}},
+        {"{'type':'number','exclusiveMinimum':0.5,'maximum':12.25}",
+         {"0.51", "0.500001", "1", "12.25", "12.250", "12.2", "12", "9.99"},
+         {"0.5", "0.50", "0", "12.251", "12.3", "13", "100", "-1"}},
+        {"{'type':'number','minimum':-1.5,'maximum':-0.25}",
+         {"-1.5", "-1", "-0.25", "-0.3"},
+         {"-1.51", "-2", "-0.2", "0", "1"}},
+        {"{'type':'number','maximum':100,'exclusiveMaximum':true}",
+         {"99.99", "10", "7", "-5000.5"},
+         {"100", "100.0", "101", "200"}},
+        {"{'type':'number','minimum':3,'exclusiveMinimum':5,'maximum':1e300}", {"5.1", "6", "100"}, {"5", "4", "-6"}},
+        {"{'type':'number','minimum':1e-7,'maximum':2.5e-7}",
+         {"0.0000001", "0.00000025", "0.00000019"},
+         {"0", "0.00000009", "0.00000026", "1"}},
+        {"{'type':'number','minimum':7,'maximum':7}", {"7", "7.0"}, {"7.01", "6.99", "70"}},
+        {"{'type':['number','string'],'minimum':5,'maxLength':1}", {"5.5", "'x'"}, {"4.5", "'xy'"}},
+        {"{" PLAIN
+         ",'properties':{'p':{'type':'number','minimum':0,'maximum':1},'q':{'type':'string','pattern':'^a$'}},"
+         "'required':['p','q']}",
+         {"{'p':0.25,'q':'a'}"},
+         {"{'p':1.25,'q':'a'}", "{'p':0.25,'q':'b'}"}},
+    };
+    each(rows, sizeof rows / sizeof rows[0], true);
+    each(rows, sizeof rows / sizeof rows[0], false);
+}
+
+static void other_properties_have_other_names(void)
+{
+    static const row rows[] = {
+        {"{'type':'object','properties':{'a]-^b':{'type':'null'},'ab':{'type':'null'}},'additionalProperties':{'type':'"
+         "integer'}}",
+         {"{'x':1}", "{'a]-^c':1}", "{'a]-^bc':1}", "{'ac':1,'^':2}", "{'ab':null,'-':3}"},
+         {"{'a]-^b':1}", "{'ab':1}", "{'\n':1}", "{'a\n':1}", "{'\\x':1}", "{'\\u0061b':1}"}},
+    };
+    each(rows, sizeof rows / sizeof rows[0], true);
+    each(rows, sizeof rows / sizeof rows[0], false);
+}
+
 static void what_need_not_be_kept_to_is_wider(void)
 {
     static const row rows[] = {
@@ -179,6 +224,11 @@ static void what_cannot_be_kept_to_is_refused(void)
         {"{" PLAIN ",'required':['a'],'properties':{}}", "required names \"a\""},
         {"{'type':'integer','minimum':18446744073709551615}", "minimum is beyond"},
         {"{'type':'integer','exclusiveMinimum':4,'maximum':4}", "minimum is more"},
+        {"{'type':'number','minimum':1e17}", "digits before the point"},
+        {"{'type':'number','minimum':1e-50}", "digits behind the point"},
+        {"{'type':'number','exclusiveMinimum':4,'maximum':4}", "no number is within"},
+        {"{'type':'number','minimum':4,'maximum':3}", "minimum is more"},
+        {"{'minimum':4}", "without the type"},
         {"{'$ref':'#'}", "leads to itself"},
         {"{'allOf':[{'$ref':'#'},{'type':'object','properties':{'a':{}}}]}", "allOf"},
     };
@@ -217,6 +267,76 @@ static void copies_are_bounded(void)
     }
 }
 
+enum { SCALE = 1000, BOUND_MAX = 120 * SCALE };
+
+static int random_between(random_source *random, int least, int most)
+{
+    return least + (int)random_below(random, (uint32_t)(most - least + 1));
+}
+
+/* Of thousandths; about one in three is near to `near`. */
+static int random_value(random_source *random, int near)
+{
+    static const int grains[] = {1, 10, 100, 1000, 10000};
+    const int grain = grains[random_between(random, 0, 4)];
+    return random_between(random, 0, 2) == 0 ? near + random_between(random, -2, 2)
+                                             : random_between(random, -BOUND_MAX / grain, BOUND_MAX / grain) * grain;
+}
+
+static void write_number(char *out, int value, bool with_zeros)
+{
+    size_t n = (size_t)sprintf(out, "%s%d.%03d", value < 0 ? "-" : "", abs(value) / SCALE, abs(value) % SCALE);
+    while (!with_zeros && out[n - 1] == '0') {
+        out[--n] = '\0';
+    }
+    if (out[n - 1] == '.') {
+        out[--n] = '\0';
+    }
+}
+
+/* Whatever the bounds are: a number may be written if, and only if, it is within them. */
+static void numbers_are_within_their_bounds(void)
+{
+    random_source random = {.state = 20};
+    for (int i = 0; i < 400; i++) {
+        const int side = random_between(&random, 1, 3); /* least, most, both */
+        int least = random_value(&random, 0), most = random_value(&random, least);
+        if (side == 3 && least > most) {
+            const int other = least;
+            least = most;
+            most = other;
+        }
+        const bool is_beyond = random_between(&random, 0, 1) == 0;
+        if (side == 3 && is_beyond && least == most) {
+            continue;
+        }
+        char schema[256], number[32], error[512];
+        size_t n = (size_t)sprintf(schema, "{'type':'number'");
+        if (side & 1) {
+            write_number(number, least, false);
+            n += (size_t)sprintf(schema + n, ",'%s':%s", is_beyond ? "exclusiveMinimum" : "minimum", number);
+        }
+        if (side & 2) {
+            write_number(number, most, false);
+            n += (size_t)sprintf(schema + n, ",'%s':%s", is_beyond ? "exclusiveMaximum" : "maximum", number);
+        }
+        (void)sprintf(schema + n, "}");
+        char *document = made(schema, true, error);
+        CHECK(document != NULL);
+        for (int k = 0; document != NULL && k < 20; k++) {
+            const int value = random_value(&random, k % 2 ? least : most);
+            const bool is_within =
+                (!(side & 1) || value >= least + is_beyond) && (!(side & 2) || value <= most - is_beyond);
+            write_number(number, value, k % 3 == 0);
+            if (lets_be(document, number) != is_within) {
+                printf("%s: %s %s\n", schema, is_within ? "refuses" : "lets be", number);
+                CHECK(false);
+            }
+        }
+        free(document);
+    }
+}
+
 int main(void)
 {
     char error[256];
@@ -225,9 +345,12 @@ int main(void)
         return 1;
     }
     RUN(what_it_says_is_kept_to);
+    RUN(bounds_of_numbers_are_kept_to);
+    RUN(other_properties_have_other_names);
     RUN(what_need_not_be_kept_to_is_wider);
     RUN(what_cannot_be_kept_to_is_refused);
     RUN(copies_are_bounded);
+    RUN(numbers_are_within_their_bounds);
     sim->ops->close(sim);
     return CHECK_RESULT();
 }

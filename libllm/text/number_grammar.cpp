@@ -1,0 +1,276 @@
+#include "text/number_grammar.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "text/grammar.h"
+
+namespace {
+
+constexpr size_t WHOLE_MAX = 16, FRACTION_MAX = 40;
+const char *const FRACTION = R"(("." [0-9]{1,16})?)";
+const char *const MORE = "[0-9]{0,16}";
+
+/* What is not negative. */
+struct magnitude {
+    std::string whole;    /* digits without leading zeros; zero has none */
+    std::string fraction; /* without trailing ones */
+    bool is_beyond = false;
+
+    bool is_zero() const
+    {
+        return whole.empty() && fraction.empty();
+    }
+};
+
+int compared(const magnitude &a, const magnitude &b)
+{
+    if (a.whole.size() != b.whole.size()) {
+        return a.whole.size() < b.whole.size() ? -1 : 1;
+    }
+    const int whole = a.whole.compare(b.whole);
+    return whole != 0 ? whole : a.fraction.compare(b.fraction); /* digit by digit: a longer one is more */
+}
+
+magnitude power_of_ten(size_t n)
+{
+    return {"1" + std::string(n, '0'), "", false};
+}
+
+/* Of a bound without its sign. */
+magnitude magnitude_of(const number_bound &bound)
+{
+    const std::string &text = bound.text;
+    const size_t from = text[0] == '-' ? 1 : 0;
+    const size_t exponent_at = std::min(text.find_first_of("eE"), text.size());
+    const size_t point_at = std::min(text.find('.'), exponent_at);
+    std::string digits = text.substr(from, point_at - from);
+    long point = static_cast<long>(digits.size());
+    if (point_at < exponent_at) {
+        digits += text.substr(point_at + 1, exponent_at - point_at - 1);
+    }
+    if (exponent_at < text.size()) {
+        point += strtol(text.c_str() + exponent_at + 1, nullptr, 10);
+    }
+    const size_t first = std::min(digits.find_first_not_of('0'), digits.size());
+    const long n_before = point - static_cast<long>(first); /* digits before the point; less than 0: zeros behind it */
+    digits.erase(0, first);
+    digits.erase(digits.find_last_not_of('0') + 1);
+    if (digits.empty()) {
+        return {"", "", bound.is_beyond};
+    }
+    const size_t n_whole = n_before > 0 ? static_cast<size_t>(n_before) : 0;
+    magnitude out;
+    out.is_beyond = bound.is_beyond;
+    out.whole = digits.substr(0, n_whole);
+    out.whole.resize(n_whole, '0');
+    out.fraction = std::string(n_before < 0 ? static_cast<size_t>(-n_before) : 0, '0');
+    out.fraction += n_whole < digits.size() ? digits.substr(n_whole) : "";
+    if (out.fraction.size() > FRACTION_MAX) {
+        throw grammar_fault("the bound " + text + " has more than " + std::to_string(FRACTION_MAX) +
+                            " digits behind the point");
+    }
+    return out;
+}
+
+std::string digit_between(char least, char most)
+{
+    return least == most ? std::string("\"") + least + "\"" : std::string("[") + least + "-" + most + "]";
+}
+
+std::string either(const std::vector<std::string> &alternatives)
+{
+    std::string out = alternatives[0];
+    for (size_t i = 1; i < alternatives.size(); i++) {
+        out += " | " + alternatives[i];
+    }
+    return alternatives.size() > 1 ? "(" + out + ")" : out;
+}
+
+/* Numbers with as many digits before the point, from the first digit on. `low`, `high`: the digits so far are those of the bound,
+ * which the others must keep to. */
+class of_length {
+  public:
+    /* most: NULL where the length says it. */
+    of_length(size_t n_digits, const magnitude &least, const magnitude *most)
+        : n_whole(n_digits), is_beyond_least(least.is_beyond), is_beyond_most(most != nullptr && most->is_beyond),
+          has_high(most != nullptr)
+    {
+        const size_t n = n_digits + std::max(least.fraction.size(), has_high ? most->fraction.size() : 0);
+        least_digits = padded(least, n);
+        most_digits = has_high ? padded(*most, n) : "";
+    }
+
+    std::optional<std::string> grammar() const
+    {
+        return rest(0, binds_low(0), has_high);
+    }
+
+  private:
+    size_t n_whole;
+    std::string least_digits, most_digits; /* equally many */
+    bool is_beyond_least, is_beyond_most, has_high;
+
+    std::string padded(const magnitude &m, size_t n) const
+    {
+        std::string digits = std::string(n_whole - m.whole.size(), '0') + m.whole + m.fraction;
+        digits.resize(n, '0');
+        return digits;
+    }
+
+    static bool are_zeros(const std::string &digits, size_t at)
+    {
+        return at >= digits.size() || digits.find_first_not_of('0', at) == std::string::npos;
+    }
+
+    /* Whatever follows is at least as much, where only zeros do. */
+    bool binds_low(size_t at) const
+    {
+        return is_beyond_least || !are_zeros(least_digits, at);
+    }
+
+    std::string anything(size_t at) const
+    {
+        if (at > n_whole) {
+            return MORE;
+        }
+        const size_t n = n_whole - at;
+        return (n > 0 ? "[0-9]{" + std::to_string(n) + "} " : "") + FRACTION;
+    }
+
+    /* nullopt: nothing may follow, and nothing is not enough. */
+    std::optional<std::string> rest(size_t at, bool low, bool high) const
+    {
+        if (!low && !high) {
+            return anything(at);
+        }
+        std::optional<std::string> digits =
+            at < least_digits.size() ? digits_within(at, low, high) : digits_behind(low, high);
+        if (at < n_whole) {
+            return digits;
+        }
+        if (digits.has_value() && at == n_whole) {
+            digits = "\".\" " + *digits;
+        }
+        const bool may_end = !low && (!is_beyond_most || !are_zeros(most_digits, at));
+        if (!may_end) {
+            return digits;
+        }
+        return digits.has_value() ? "(" + *digits + ")?" : "";
+    }
+
+    std::optional<std::string> digits_within(size_t at, bool low, bool high) const
+    {
+        const bool low_after = low && binds_low(at + 1);
+        char first = low ? least_digits[at] : '0', last = high ? most_digits[at] : '9';
+        std::vector<std::string> found;
+        const auto add = [&](char digit, bool with_low, bool with_high) {
+            const std::optional<std::string> more = rest(at + 1, with_low, with_high);
+            if (more.has_value()) {
+                found.push_back(digit_between(digit, digit) + (more->empty() ? "" : " " + *more));
+            }
+        };
+        if (low && high && first == last) {
+            add(first, low_after, true);
+            return found.empty() ? std::nullopt : std::optional(found[0]);
+        }
+        if (low_after) {
+            add(first++, true, false);
+        }
+        if (high) {
+            add(last--, false, true);
+        }
+        if (first <= last) {
+            found.push_back(digit_between(first, last) + " " + anything(at + 1));
+        }
+        return found.empty() ? std::nullopt : std::optional(either(found));
+    }
+
+    /* Behind all digits that a bound has: what is more than it has another digit, what is no more has zeros. */
+    std::optional<std::string> digits_behind(bool low, bool high) const
+    {
+        if (low) {
+            return high ? std::nullopt : std::optional<std::string>(R"("0"{0,16} [1-9] )" + std::string(MORE));
+        }
+        return is_beyond_most ? std::nullopt : std::optional<std::string>(R"("0"{1,16})");
+    }
+};
+
+/* Both inclusive: of so many digits, whatever they are. */
+std::string of_any(size_t n_least, size_t n_most)
+{
+    return "[1-9] [0-9]{" + std::to_string(n_least - 1) + "," + std::to_string(n_most - 1) + "} " + FRACTION;
+}
+
+/* Alternatives; none where nothing is between them. */
+std::vector<std::string> between(const magnitude &least, const magnitude &said_most)
+{
+    const magnitude limit = {power_of_ten(WHOLE_MAX).whole, "", true};
+    const magnitude &most = compared(said_most, limit) < 0 ? said_most : limit;
+    if (least.whole.size() > WHOLE_MAX) {
+        throw grammar_fault("a bound of numbers has more than " + std::to_string(WHOLE_MAX) +
+                            " digits before the point");
+    }
+    std::vector<std::string> found;
+    const int order = compared(least, most);
+    if (order > 0 || (order == 0 && (least.is_beyond || most.is_beyond))) {
+        return found;
+    }
+    size_t n_any_from = 0, n_any_to = 0; /* lengths that have no bounds */
+    for (size_t n = 1; n <= WHOLE_MAX; n++) {
+        const magnitude shortest = n > 1 ? power_of_ten(n - 1) : magnitude();
+        const magnitude beyond = power_of_ten(n);
+        if (compared(least, beyond) >= 0) {
+            continue;
+        }
+        const int at_most = compared(most, shortest);
+        if (at_most < 0 || (at_most == 0 && most.is_beyond)) {
+            break;
+        }
+        const bool has_low = compared(least, shortest) > 0 || (compared(least, shortest) == 0 && least.is_beyond);
+        const bool has_high = compared(most, beyond) < 0;
+        if (n > 1 && !has_low && !has_high) {
+            n_any_from = n_any_from == 0 ? n : n_any_from;
+            n_any_to = n;
+            continue;
+        }
+        const std::optional<std::string> one =
+            of_length(n, has_low ? least : shortest, has_high ? &most : nullptr).grammar();
+        if (one.has_value()) {
+            found.push_back(*one);
+        }
+    }
+    if (n_any_from > 0) {
+        found.push_back(of_any(n_any_from, n_any_to));
+    }
+    return found;
+}
+
+bool is_negative(const std::optional<number_bound> &bound)
+{
+    return bound.has_value() && bound->text[0] == '-' && !magnitude_of(*bound).is_zero();
+}
+
+} // namespace
+
+std::optional<std::string> number_grammar(const std::optional<number_bound> &least,
+                                          const std::optional<number_bound> &most)
+{
+    const magnitude zero, endless = power_of_ten(WHOLE_MAX);
+    const bool is_all_negative = is_negative(most), is_none_negative = least.has_value() && !is_negative(least);
+    std::vector<std::string> found;
+    if (!is_all_negative) {
+        found =
+            between(is_none_negative ? magnitude_of(*least) : zero, most.has_value() ? magnitude_of(*most) : endless);
+    }
+    if (!is_none_negative) {
+        const bool is_bounded = most.has_value() && (is_all_negative || magnitude_of(*most).is_zero());
+        const std::vector<std::string> negative =
+            between(is_bounded ? magnitude_of(*most) : zero, least.has_value() ? magnitude_of(*least) : endless);
+        if (!negative.empty()) {
+            found.push_back("\"-\" " + either(negative));
+        }
+    }
+    return found.empty() ? std::nullopt : std::optional(either(found));
+}
