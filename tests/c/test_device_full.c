@@ -1,6 +1,11 @@
 /* A device whose memory is all taken: by another program, say. What a step needs is taken when the model is opened, or
  * opening is refused; a step that still gets none fails alone. Vulkan's allocations are those refused here; without such a
- * device (LLMD_TEST_DEVICE) there are none, and nothing is refused. */
+ * device (LLMD_TEST_DEVICE) there are none, and nothing is refused. What CUDA's backend does then is done in its place. */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include "tiny_models.h"
 
 typedef void (*procedure)(void);
@@ -36,6 +41,25 @@ procedure __wrap_vkGetInstanceProcAddr(void *instance, const char *name)
     }
     real_allocation = (allocation)found;
     return (procedure)allocate;
+}
+
+/* As in llama.cpp's ggml-cuda.cu, where a call of the driver has failed. */
+static const char *driver_says;
+
+void ggml_log_internal(int level, const char *format, ...);
+void ggml_abort(const char *file, int line, const char *format, ...);
+int __real_ggml_backend_sched_graph_compute_async(void *sched, void *graph);
+int __wrap_ggml_backend_sched_graph_compute_async(void *sched, void *graph);
+
+int __wrap_ggml_backend_sched_graph_compute_async(void *sched, void *graph)
+{
+    enum { LEVEL_ERROR = 4 };
+    if (driver_says != NULL) {
+        ggml_log_internal(LEVEL_ERROR, "CUDA error: %s\n", driver_says);
+        ggml_log_internal(LEVEL_ERROR, "  current device: 0, in function alloc at ggml-cuda.cu:1\n");
+        ggml_abort("ggml-cuda.cu", 1, "CUDA error");
+    }
+    return __real_ggml_backend_sched_graph_compute_async(sched, graph);
 }
 
 /* A sequence with the first 64 tokens of text 1 goes on to 100, where the logits are to be these. */
@@ -109,11 +133,64 @@ static void test_a_step_without_memory_fails_alone(void)
     m->ops->close(m);
 }
 
+static void test_cuda_without_memory_fails_alone(void)
+{
+    const bool is_stateful = current->memory == LLM_MEMORY_HYBRID || current->memory == LLM_MEMORY_RECURRENT;
+    model *m = opened();
+    CHECK(m != NULL);
+    float *expected = cold(m, 1, 100);
+    CHECK_INT(feed(m, 0, 1, 0, 64, 64), MODEL_OK);
+    driver_says = "out of memory";
+    const model_result result = feed(m, 1, 2, 0, 16, 16);
+    driver_says = NULL;
+    CHECK(result == MODEL_FAILED_BATCH || (is_stateful && result == MODEL_FAILED_ALL));
+    m->ops->clear(m, 1);
+    if (result == MODEL_FAILED_ALL) {
+        m->ops->clear(m, 0);
+        CHECK_INT(feed(m, 0, 1, 0, 64, 64), MODEL_OK);
+    }
+    check_goes_on(m, 0, expected);
+    free(expected);
+    m->ops->close(m);
+}
+
+/* Nothing that the device holds can be trusted; a new process starts from what is on the disk. */
+static void test_what_else_a_driver_says_ends_the_process(void)
+{
+    char said[4096];
+    int ends[2], how = 0;
+    size_t n_said = 0;
+    if (getenv("LLMD_TEST_DEVICE") != NULL) { /* its driver has threads, which a child of this process has not */
+        return;
+    }
+    CHECK_INT(pipe(ends), 0);
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]);
+        model *m = opened();
+        driver_says = "an illegal memory access was encountered";
+        _exit(feed(m, 0, 1, 0, 16, 16) == MODEL_OK);
+    }
+    close(ends[1]);
+    for (ssize_t n; n_said < sizeof said - 1 && (n = read(ends[0], said + n_said, sizeof said - 1 - n_said)) > 0;) {
+        n_said += (size_t)n;
+    }
+    said[n_said] = '\0';
+    close(ends[0]);
+    waitpid(child, &how, 0);
+    CHECK(WIFSIGNALED(how) && WTERMSIG(how) == SIGABRT);
+    CHECK(strstr(said, "CUDA error: an illegal memory access was encountered") != NULL);
+}
+
 static void test_model(void)
 {
     RUN(test_a_full_device_is_refused_at_the_start);
     RUN(test_steps_take_no_memory_later);
     RUN(test_a_step_without_memory_fails_alone);
+    RUN(test_cuda_without_memory_fails_alone);
+    RUN(test_what_else_a_driver_says_ends_the_process);
 }
 
 int main(void)

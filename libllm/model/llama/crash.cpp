@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "machine/last_words.h"
+#include "model/llama/llama_model.h"
 
 namespace {
 
@@ -17,7 +18,7 @@ constexpr int SIGNALS[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
 constexpr size_t N_SIGNALS = sizeof SIGNALS / sizeof *SIGNALS;
 constexpr size_t STACK_BYTES = 1 << 16;
 
-thread_local bool is_opening;
+thread_local bool is_opening, is_stepping;
 const char *crash_notice; /* written before the handlers are there, read by them */
 size_t n_notice;
 
@@ -28,13 +29,32 @@ std::string without_place(const char *message)
     return colon == nullptr ? message : colon + 2;
 }
 
+/* What a driver has said, if that is what the assertion is about. */
+std::string device_error_of(const char *message)
+{
+    const std::string said = without_place(message);
+    return said == "CUDA error" || said == "ROCm error" ? model_llama_log_device_error() : "";
+}
+
+bool is_about_memory(const std::string &device_error)
+{
+    return device_error.find("out of memory") != std::string::npos ||
+           device_error.find("allocation failed") != std::string::npos; /* cuBLAS */
+}
+
 /* llama.cpp calls it and aborts when it returns. */
 void on_failed_assertion(const char *message)
 {
+    const std::string device_error = device_error_of(message);
     if (is_opening) {
-        throw std::runtime_error("the file contradicts itself (llama.cpp: " + without_place(message) + ")");
+        throw std::runtime_error(device_error.empty()
+                                     ? "the file contradicts itself (llama.cpp: " + without_place(message) + ")"
+                                     : "the device fails (" + device_error + ")");
     }
-    last_words_say(message);
+    if (is_stepping && is_about_memory(device_error)) {
+        throw std::runtime_error(device_error);
+    }
+    last_words_say(device_error.empty() ? message : device_error.c_str());
 }
 
 /* Only what a signal handler may do. */
@@ -92,4 +112,14 @@ model_llama_opening::~model_llama_opening()
         sigaction(SIGNALS[i], &old->actions[i], nullptr);
     }
     sigaltstack(&old->stack, nullptr);
+}
+
+model_llama_stepping::model_llama_stepping()
+{
+    is_stepping = true;
+}
+
+model_llama_stepping::~model_llama_stepping()
+{
+    is_stepping = false;
 }

@@ -1,6 +1,7 @@
 /* crash.h: what becomes of llama.cpp's failed assertions and crashes. While a thread opens a model, an assertion
- * is an exception there and the model is refused: most of them are about what the file says. A crash cannot be undone;
- * where the caller wants it, it ends the process with a sentence instead of a debugger. */
+ * is an exception there and the model is refused: most of them are about what the file says. In a step, one that is about a
+ * device without free memory is an exception; any other ends the process, since nobody knows what it has left. A crash
+ * cannot be undone; where the caller wants it, it ends the process with a sentence instead of a debugger. */
 #ifndef LLM_MODEL_LLAMA_CRASH_H
 #define LLM_MODEL_LLAMA_CRASH_H
 
@@ -21,6 +22,15 @@ class model_llama_opening {
   private:
     struct handlers;
     std::unique_ptr<handlers> old; /* NULL: none were replaced */
+};
+
+/* As long as it lives, its thread computes a step. CUDA's driver and ROCm's run out of memory by an assertion. */
+class model_llama_stepping {
+  public:
+    model_llama_stepping();
+    ~model_llama_stepping();
+    model_llama_stepping(const model_llama_stepping &) = delete;
+    model_llama_stepping &operator=(const model_llama_stepping &) = delete;
 };
 
 #endif

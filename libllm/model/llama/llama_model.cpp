@@ -5,6 +5,8 @@
 #include <cstring>
 #include <limits>
 
+#include "model/llama/crash.h"
+
 namespace {
 
 model_llama *self(model *m)
@@ -114,10 +116,11 @@ model_result finished(model_llama *m, uint32_t n)
     return MODEL_OK;
 }
 
-/* As llama_decode. A device that is full, or lost, throws. */
+/* As llama_decode. A device that is full throws, and Vulkan's that is lost. */
 int32_t decoded(model_llama *m, const model_batch *b)
 {
     try {
+        const model_llama_stepping running_out_is_an_exception;
         const int32_t n_threads = m->threads.begin(b->n);
         llama_set_n_threads(m->context, n_threads, n_threads);
         const int32_t code = llama_decode(m->context, batch_fill(m, b));

@@ -95,7 +95,9 @@ struct model_llama_embedder {
     int pooling = 0;                   /* llama_pooling_type; fixed */
 };
 
-constexpr int32_t MODEL_LLAMA_STOPPED_CODE = 2;  /* of llama_decode */
+constexpr int32_t MODEL_LLAMA_STOPPED_CODE = 2; /* of llama_decode */
+/* Of a session, where memory is taken at once, or the model does not say what it can. */
+constexpr uint32_t MODEL_LLAMA_N_CTX_DEVICE_MAX = 8192;
 constexpr uint32_t MODEL_LLAMA_CELLS_STEP = 256; /* llama.cpp's own padding of a context */
 
 inline uint32_t model_llama_padded(uint32_t n)
@@ -234,7 +236,8 @@ int model_llama_embed(model *base, const int32_t *tokens, const uint32_t *n_toke
 
 void model_llama_backend_open(); /* once per process; any number of calls, any thread */
 void model_llama_log_clear();
-bool model_llama_log_has_flash();    /* a context with flash attention has been made since */
+std::string model_llama_log_device_error(); /* the last one that a driver told; "": none */
+bool model_llama_log_has_flash();           /* a context with flash attention has been made since */
 std::string model_llama_log_cause(); /* the error llama.cpp logged since the last clear, for people; may be empty */
 
 /* ---- path.cpp ------------------------------------------------------------------------------------------------------ */
@@ -248,7 +251,8 @@ void model_llama_vocabulary_check(const llama_vocab *vocab); /* throws std::runt
 
 /* ---- offload.cpp --------------------------------------------------------------------------------------------------- */
 
-std::vector<ggml_backend_dev_t> model_llama_devices(); /* all that layers can be put on */
+std::vector<ggml_backend_dev_t> model_llama_devices();     /* all that layers can be put on */
+bool model_llama_is_integrated(ggml_backend_dev_t device); /* its memory is the host's */
 
 /* Of the weights, what the CPU computes with although there is a device. */
 uint64_t model_llama_host_bytes(const llama_model *weights, const model_llama_loading &loading,

@@ -19,7 +19,8 @@ constexpr size_t LOG_BYTES_MAX = 8192;
 
 struct log_state {
     std::mutex mutex;
-    std::string errors; /* whole lines of level error since the last clear, up to LOG_BYTES_MAX */
+    std::string errors;       /* whole lines of level error since the last clear, up to LOG_BYTES_MAX */
+    std::string device_error; /* the last "CUDA error: out of memory" or such, without its end of line */
     char gpu_trouble[256] = "";
     bool is_shown = false;  /* everything also goes to stderr */
     bool is_error = false;  /* continuation lines belong to an error */
@@ -46,6 +47,9 @@ void on_log(ggml_log_level level, const char *text, void *)
     }
     if (strstr(text, "Flash Attention enabled") != nullptr) {
         log.has_flash = true;
+    }
+    if (log.is_error && (strncmp(text, "CUDA error: ", 12) == 0 || strncmp(text, "ROCm error: ", 12) == 0)) {
+        log.device_error = std::string(text).substr(0, strcspn(text, "\n"));
     }
     if (log.is_error && log.errors.size() + strlen(text) <= LOG_BYTES_MAX) {
         log.errors += text;
@@ -113,6 +117,13 @@ void model_llama_log_clear()
     const std::lock_guard<std::mutex> hold(log.mutex);
     log.errors.clear();
     log.has_flash = false;
+}
+
+std::string model_llama_log_device_error()
+{
+    log_state &log = log_of_process();
+    const std::lock_guard<std::mutex> hold(log.mutex);
+    return log.device_error;
 }
 
 bool model_llama_log_has_flash()
