@@ -18,15 +18,30 @@ constexpr double HOST_SHARE = 0.4; /* of the free memory, when no budget is give
 constexpr double DEVICE_SHARE = 0.9;
 
 /* Memory of one device as it would be with a certain number of cells. */
-using measure = common_device_memory_data_vec;
+struct measure : common_device_memory_data_vec {
+    std::vector<ggml_backend_dev_t> devices; /* one less: the host is the last one */
+
+    bool is_host(size_t i) const
+    {
+        return i == devices.size();
+    }
+
+    /* Of what is free there. */
+    double share(size_t i) const
+    {
+        return is_host(i) || model_llama_is_integrated(devices[i]) ? HOST_SHARE : DEVICE_SHARE;
+    }
+};
 
 measure measure_at(const char *path, const llama_model_params &weights, llama_context_params params, uint32_t n_ctx)
 {
     params.n_ctx = n_ctx;
-    std::vector<ggml_backend_dev_t> devices;
+    measure out;
     uint32_t n_layers = 0, n_ctx_train = 0, n_experts = 0;
-    return common_get_device_memory_data(path, &weights, &params, devices, n_layers, n_ctx_train, n_experts,
-                                         GGML_LOG_LEVEL_ERROR);
+    common_device_memory_data_vec &bytes = out;
+    bytes = common_get_device_memory_data(path, &weights, &params, out.devices, n_layers, n_ctx_train, n_experts,
+                                          GGML_LOG_LEVEL_ERROR);
+    return out;
 }
 
 uint64_t state_bytes(const measure &m)
@@ -41,7 +56,11 @@ uint64_t state_bytes(const measure &m)
 /* Of the i-th device; the host is the last one. */
 uint64_t free_of(const measure &m, size_t i)
 {
-    return i + 1 == m.size() ? model_llama_memory_free() : static_cast<uint64_t>(std::max<int64_t>(0, m[i].free));
+    if (m.is_host(i)) {
+        return model_llama_memory_free();
+    }
+    const uint64_t n = static_cast<uint64_t>(std::max<int64_t>(0, m[i].free));
+    return model_llama_is_integrated(m.devices[i]) ? std::min(n, model_llama_memory_free()) : n;
 }
 
 /* What the state may take on each device; the host is the last one. Weights are loaded already: on a device they are no
@@ -50,11 +69,10 @@ std::vector<uint64_t> budgets_of(const measure &m)
 {
     std::vector<uint64_t> out;
     for (size_t i = 0; i < m.size(); i++) {
-        const bool is_host = i + 1 == m.size();
         const uint64_t available = free_of(m, i);
-        const uint64_t needed = m[i].compute + (is_host ? m[i].model : 0);
+        const uint64_t needed = m[i].compute + (m.is_host(i) ? m[i].model : 0);
         const uint64_t left = available > needed ? available - needed : 0;
-        out.push_back(static_cast<uint64_t>(static_cast<double>(left) * (is_host ? HOST_SHARE : DEVICE_SHARE)));
+        out.push_back(static_cast<uint64_t>(static_cast<double>(left) * m.share(i)));
     }
     return out;
 }
@@ -93,14 +111,13 @@ uint32_t cells_paid(uint32_t n_low, const std::vector<double> &low, uint32_t n_h
 void check_fits(const measure &chosen)
 {
     for (size_t i = 0; i < chosen.size(); i++) {
-        const bool is_host = i + 1 == chosen.size();
         const common_device_memory_data &device = chosen[i];
         const uint64_t available = free_of(chosen, i);
         const uint64_t needed = device.context + device.compute;
         if (device.context > 0 && needed > available) {
             char text[192];
             snprintf(text, sizeof text, "the sessions' state needs %llu MiB of %s memory, but %llu MiB are free",
-                     static_cast<unsigned long long>(needed >> 20), is_host ? "host" : "device",
+                     static_cast<unsigned long long>(needed >> 20), chosen.is_host(i) ? "host" : "device",
                      static_cast<unsigned long long>(available >> 20));
             throw model_llama_no_room(text);
         }
@@ -195,7 +212,7 @@ uint32_t tokens_for(const model_llama_cost &cost, uint64_t budget, uint32_t n_ma
 size_t short_of(const measure &m, bool may_take_all)
 {
     const auto is_short = [&](size_t i) {
-        const double share = may_take_all ? 1 : i + 1 == m.size() ? HOST_SHARE : DEVICE_SHARE;
+        const double share = may_take_all ? 1 : m.share(i);
         return static_cast<double>(m[i].context + m[i].compute) > share * static_cast<double>(free_of(m, i));
     };
     size_t i = 0;
@@ -370,7 +387,7 @@ uint32_t model_llama_text_plan(const char *path, const llama_model_params &weigh
         }
         if (wish.is_asked || n < 2 * MODEL_LLAMA_CELLS_STEP) {
             no_room("a text of %u tokens (--ctx-size) needs %llu MiB of %s memory, but %llu MiB are free", n,
-                    mib(m[i].context + m[i].compute), i + 1 == m.size() ? "host" : "device", mib(free_of(m, i)));
+                    mib(m[i].context + m[i].compute), m.is_host(i) ? "host" : "device", mib(free_of(m, i)));
         }
     }
 }

@@ -9,23 +9,37 @@ constexpr double SPARE_SHARE =
     0.1;                      /* of a device's memory: for the state of more sessions than the one that is counted */
 constexpr uint64_t AMPLE = 2; /* as many times the file is room enough; measuring reads the vocabulary each time */
 
+ggml_backend_dev_t no_devices[] = {nullptr};
+
 bool is_device(ggml_backend_dev_t device)
 {
     const auto type = ggml_backend_dev_type(device);
     return type == GGML_BACKEND_DEVICE_TYPE_GPU || type == GGML_BACKEND_DEVICE_TYPE_IGPU;
 }
 
+/* Devices would be given large matrices of the layers that are not theirs, too, and memory for that is not accounted for. */
+void without_layers(llama_model_params *params)
+{
+    params->devices = no_devices;
+}
+
 } // namespace
 
 std::vector<ggml_backend_dev_t> model_llama_devices()
 {
-    std::vector<ggml_backend_dev_t> out;
+    std::vector<ggml_backend_dev_t> apart, integrated;
     for (size_t i = 0; i < ggml_backend_dev_count(); i++) {
-        if (is_device(ggml_backend_dev_get(i))) {
-            out.push_back(ggml_backend_dev_get(i));
+        ggml_backend_dev_t device = ggml_backend_dev_get(i);
+        if (is_device(device)) {
+            (model_llama_is_integrated(device) ? integrated : apart).push_back(device);
         }
     }
-    return out;
+    return apart.empty() ? integrated : apart; /* as llama.cpp chooses */
+}
+
+bool model_llama_is_integrated(ggml_backend_dev_t device)
+{
+    return ggml_backend_dev_type(device) == GGML_BACKEND_DEVICE_TYPE_IGPU;
 }
 
 model_llama_loading::model_llama_loading()
@@ -36,6 +50,9 @@ void model_llama_loading::ask(int32_t n_gpu_layers, bool copies_weights)
 {
     params.n_gpu_layers = n_gpu_layers;
     params.use_extra_bufts = copies_weights;
+    if (n_gpu_layers == 0) {
+        without_layers(&params);
+    }
     params.progress_callback = [](float, void *) { return true; }; /* or it prints dots */
 }
 
@@ -53,13 +70,17 @@ void model_llama_loading::fit(const char *path, uint64_t n_bytes, llama_context_
         spare[i] = static_cast<size_t>(static_cast<double>(free) * SPARE_SHARE);
         n_free += free;
     }
-    if (n_free == 0 || n_bytes < n_free / AMPLE) { /* 0: no driver says what there is */
+    const bool is_ample = n_bytes < n_free / AMPLE && context.n_ctx <= MODEL_LLAMA_N_CTX_DEVICE_MAX;
+    if (n_free == 0 || is_ample) { /* 0: no driver says what there is */
         return;
     }
     const llama_model_params all = params;
     if (common_fit_params(path, &params, &context, split.data(), overrides.data(), spare.data(), context.n_ctx, nullptr,
                           GGML_LOG_LEVEL_ERROR) != COMMON_PARAMS_FIT_STATUS_SUCCESS) {
         params = all; /* loading says what is wrong */
+    }
+    if (params.n_gpu_layers == 0 && params.tensor_buft_overrides == nullptr) {
+        without_layers(&params);
     }
     model_llama_log_clear(); /* of what was tried */
 }

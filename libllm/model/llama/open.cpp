@@ -18,7 +18,6 @@
 
 namespace {
 
-constexpr uint32_t N_CTX_DEVICE_MAX = 8192; /* where memory is taken at once, or the model does not say what it can */
 constexpr uint32_t N_BATCH_DEFAULT = 512;
 constexpr uint32_t N_BATCH_MIN = 32;
 constexpr uint32_t CELLS_MAX = 1u << 30;
@@ -228,7 +227,7 @@ uint32_t n_ctx_of(const model_llama *m, const model_options &o)
     }
     const bool is_bounded = n_train <= 0 || !gpus_of(o).empty();
     return o.n_ctx != 0 ? o.n_ctx
-           : is_bounded ? std::min(most, N_CTX_DEVICE_MAX)
+           : is_bounded ? std::min(most, MODEL_LLAMA_N_CTX_DEVICE_MAX)
                         : std::min<uint32_t>(most, MODEL_N_CTX_DEFAULT_MAX);
 }
 
@@ -338,7 +337,7 @@ llama_context_params wished_params(const model_llama *m, const model_options &o)
 int32_t place_weights(model_llama *m, const model_options &o, uint64_t n_bytes)
 {
     m->loading.ask(o.exact ? 0 : o.n_gpu_layers, m->copies_weights);
-    const uint32_t n_ctx = model_llama_padded(o.n_ctx != 0 ? o.n_ctx : N_CTX_DEVICE_MAX);
+    const uint32_t n_ctx = model_llama_padded(o.n_ctx != 0 ? o.n_ctx : MODEL_LLAMA_N_CTX_DEVICE_MAX);
     m->loading.fit(o.path, n_bytes, context_params(o, n_ctx, true));
     return m->loading.params.n_gpu_layers;
 }
@@ -520,8 +519,8 @@ std::unique_ptr<model_llama> open_in_steps(model_options o)
     model_llama_backend_open();
     model_llama_log_clear();
     check_options(o);
+    const model_llama_opening opening(o.crash_notice); /* a device that cannot be asked is no reason to end, either */
     const uint64_t n_bytes = check_file(o, gpus_of(o));
-    const model_llama_opening opening(o.crash_notice);
     auto m = std::make_unique<model_llama>();
     m->ops = &model_llama_ops;
     m->info = model_info();
