@@ -7,6 +7,7 @@ BUILD=$ROOT/build
 LOGS=$BUILD/log
 PYTHON_ENV=$ROOT/.venv
 PACKAGE=$ROOT/daemon/llmd
+CXX_ASKED=${CXX:-} # for; else nvcc picks what it works with
 CC=${CC:-$(command -v gcc || command -v cc || true)}
 CXX=${CXX:-$(command -v g++ || command -v c++ || true)}
 

@@ -144,9 +144,22 @@ cuda_hint() {
 cuda_flags() {
     local toolkit
     # cublas is linked dynamically: its static form would add hundreds of megabytes to libllm.
-    echo "-DGGML_CUDA=ON -DGGML_CUDA_NCCL=OFF -DCMAKE_CUDA_COMPILER=$(cuda_compiler) -DCMAKE_CUDA_HOST_COMPILER=$CXX"
+    echo "-DGGML_CUDA=ON -DGGML_CUDA_NCCL=OFF -DCMAKE_CUDA_COMPILER=$(cuda_compiler)"
+    # A distribution's nvcc comes with an older g++, since it refuses the usual one.
+    [ -z "${LLMD_CUDA_TOOLKIT:-}${CXX_ASKED:-}" ] || echo "-DCMAKE_CUDA_HOST_COMPILER=$CXX"
     ! toolkit=$(cuda_toolkit) || echo "-DCUDAToolkit_ROOT=$toolkit"
-    [ -n "${LLMD_PORTABLE:-}" ] || echo "-DCMAKE_CUDA_ARCHITECTURES=${LLMD_CUDA_ARCHITECTURES:-native}"
+    # Without them ggml takes this machine's, where cmake knows how.
+    [ -z "${LLMD_CUDA_ARCHITECTURES:-}" ] || echo "-DCMAKE_CUDA_ARCHITECTURES=$LLMD_CUDA_ARCHITECTURES"
+    # Beside a wheel lie the packages with CUDA's libraries, if they are installed.
+    [ -z "${LLMD_PORTABLE:-}" ] || echo "-DCMAKE_INSTALL_RPATH=\$ORIGIN;\$ORIGIN/../../../nvidia/cu13/lib"
+}
+
+# What another GPU could not run: the compiler's version, what the driver's calls go through, and the GPUs compiled for.
+cuda_identity() {
+    "$(cuda_compiler)" --version | tail -n 1
+    hash_of <"$ROOT/cmake/cuda_driver.c"
+    [ -n "${LLMD_CUDA_ARCHITECTURES:-}${LLMD_PORTABLE:-}" ] ||
+        nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null || true
 }
 
 # cuda_driver_calls ARCHIVE: what llama.cpp calls of the driver itself, found when it is first called: without a driver

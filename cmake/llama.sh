@@ -124,7 +124,7 @@ llama_plan() {
             "source $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION $LLAMA_SDIST_SHA256" "recipe $LLAMA_RECIPE" \
             "changes $(llama_changes_identity)" \
             "cc $("$CC" --version | head -n 1)" "cxx $("$CXX" --version | head -n 1)" "flags ${LLAMA_CONFIGURE[*]}"
-        [ "$backend" != cuda ] || { "$(cuda_compiler)" --version | tail -n 1 && hash_of <"$ROOT/cmake/cuda_driver.c"; }
+        [ "$backend" != cuda ] || cuda_identity
     )
     LLAMA_PREFIX=$LLAMA_CACHE/$variant-$backend-$(hash_of <<<"$LLAMA_DESCRIPTION")
 }

@@ -143,11 +143,27 @@ def test_cuda_without_a_driver_is_for_named_gpus(machine: Machine) -> None:
     assert f"-DCMAKE_CUDA_COMPILER={machine.bin}/nvcc" in flags and "-DCMAKE_CUDA_ARCHITECTURES=90" in flags
 
 
+def test_nvcc_has_the_host_compiler_that_it_knows(machine: Machine) -> None:
+    machine.has_compiler(cublas=True)
+    assert "CMAKE_CUDA_HOST_COMPILER" not in machine.runs("cuda_flags").stdout
+    assert "-DCMAKE_CUDA_HOST_COMPILER=/my/g++" in machine.runs("cuda_flags", CXX="/my/g++").stdout
+
+
+def test_another_gpu_is_another_build(machine: Machine) -> None:
+    machine.has_compiler(cublas=True)
+    for capability in ("9.0", "8.6"):
+        machine.has("bin/nvidia-smi", f"#!/bin/bash\necho {capability}\n")
+        assert capability in machine.runs("cuda_identity").stdout
+        assert capability not in machine.runs("cuda_identity", LLMD_CUDA_ARCHITECTURES="90").stdout
+
+
 def test_cuda_is_built_where_all_is_there(machine: Machine) -> None:
     machine.has_compiler(cublas=True)
     machine.has("dev/nvidia0")
     assert machine.backend() == "cuda" == machine.backend(LLMD_BACKEND="cuda")
-    assert "-DCMAKE_CUDA_ARCHITECTURES=native" in machine.runs("cuda_flags").stdout
+    assert (
+        "CMAKE_CUDA_ARCHITECTURES" not in machine.runs("cuda_flags").stdout
+    )  # llama.cpp's own default is this machine's
 
 
 def test_a_toolkit_is_put_together_from_folders(machine: Machine) -> None:

@@ -9,6 +9,7 @@
 #include <mutex>
 #ifdef LLM_BACKEND_DL
 #include <dlfcn.h>
+#include <unistd.h>
 #endif
 
 #include "model/llama/crash.h"
@@ -57,17 +58,40 @@ void on_log(ggml_log_level level, const char *text, void *)
 }
 
 #ifdef LLM_BACKEND_DL
-/* The processor-specific variants lie beside this library. */
-void backends_load()
+/* Where this library is, and the backends beside it; "": nobody knows. */
+std::string folder()
 {
     Dl_info info;
     if (dladdr(reinterpret_cast<void *>(&model_llama_backend_open), &info) == 0 || info.dli_fname == nullptr) {
-        return;
+        return "";
     }
     const std::string file = info.dli_fname;
     const size_t slash = file.rfind('/');
-    ggml_backend_load_all_from_path(slash == std::string::npos ? "." : file.substr(0, slash).c_str());
+    return slash == std::string::npos ? "." : file.substr(0, slash);
 }
+
+/* The processor-specific variants lie there, too. */
+void backends_load()
+{
+    const std::string from = folder();
+    if (!from.empty()) {
+        ggml_backend_load_all_from_path(from.c_str());
+    }
+}
+
+#ifdef LLM_GPU
+/* Why the one for GPUs cannot be loaded, of which llama.cpp says nothing: a library that it needs, mostly. */
+std::string backend_trouble()
+{
+    for (const char *name : {"cuda", "hip", "vulkan"}) {
+        const std::string file = folder() + "/libggml-" + name + ".so";
+        if (access(file.c_str(), F_OK) == 0 && dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL) == nullptr) {
+            return dlerror();
+        }
+    }
+    return "";
+}
+#endif
 #endif
 
 /* What llama.cpp said while it looked for devices is the reason, where it said something. */
@@ -79,7 +103,10 @@ void note_gpu_trouble()
             return;
         }
     }
-    const std::string cause = model_llama_log_cause();
+    std::string cause = model_llama_log_cause();
+#ifdef LLM_BACKEND_DL
+    cause = cause.empty() ? backend_trouble() : cause;
+#endif
     log_state &log = log_of_process();
     snprintf(log.gpu_trouble, sizeof log.gpu_trouble, "libllm is built for %s, which has found no device%s%s", LLM_GPU,
              cause.empty() ? "" : ": ", cause.c_str());
