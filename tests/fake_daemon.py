@@ -102,7 +102,7 @@ class FakeDaemon(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
         self._thread.start()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exception(), ConnectionError):  # a client that leaves; else told on stderr, in a later test
+        if not isinstance(sys.exception(), ConnectionError):  # a client that leaves is no news, in a later test
             super().handle_error(request, client_address)
 
     def route(self, request: str, answer: Route | Json | str) -> None:
