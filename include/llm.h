@@ -55,7 +55,7 @@ enum {
     LLM_SAVED_PER_OWNER_MAX = 128,
     LLM_REQUESTS_MAX = 256,       /* live generations of one engine, waiting ones included */
     LLM_SESSION_QUEUE_MAX = 8,    /* requests waiting for one busy session */
-    LLM_SCRATCH_QUEUE_MAX = 64,   /* requests waiting for a scratch session */
+    LLM_SCRATCH_QUEUE_MAX = 192,  /* requests waiting for a scratch session */
     LLM_OUTBOX_BYTES_MAX = 65536, /* undelivered text of one request; above it the request is not stepped */
     LLM_TEXT_BYTES_MAX = 256,
     LLM_LOGPROBS_MAX = 20,     /* likeliest tokens told beside each generated one */

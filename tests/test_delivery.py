@@ -11,6 +11,7 @@ import aiohttp
 import pytest
 
 from llmd.app import stop_serving
+from llmd.core import limits
 from llmd.dialects.openai.chat_writer import ChatWriter
 from tests.conftest import Serve
 from tests.serving import SETTLE_S, Daemon, chat, parse_events
@@ -141,13 +142,14 @@ async def test_stopping_cancels_what_does_not_finish(serve: Serve) -> None:
 async def test_more_requests_than_the_engine_takes(serve: Serve) -> None:
     daemon = await serve(model=SLOW, ctx_size=200_000)
     asked = await running(daemon, "a")
+    n_asked = limits.SCRATCH_QUEUE_MAX + 16
     scratch = [
-        asyncio.create_task(daemon.ask("POST", "/v1/completions", {"prompt": "x", **ENDLESS})) for _ in range(80)
+        asyncio.create_task(daemon.ask("POST", "/v1/completions", {"prompt": "x", **ENDLESS})) for _ in range(n_asked)
     ]
     refused = []
     for task in asyncio.as_completed(scratch):
         refused.append(await task)
-        if len(refused) == 80 - 64 - daemon.config.scratch_sessions:
+        if len(refused) == 16 - daemon.config.scratch_sessions:
             break
     assert {answer.error["code"] for answer in refused} == {"queue_full"}
     for task in (asked, *scratch):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bench import __main__ as bench
-from llmd.core import errors, session_key
+from llmd.core import errors, limits, session_key
 from llmd.ctl import __main__ as ctl
 from llmd.ctl import context
 from llmd.ctl import manual as llmctl
@@ -86,6 +86,18 @@ def test_the_header_is_read_whole() -> None:
     table = reference.c_table("llm_page.h", "LLM_COUNTER_TABLE")
     assert [(name, text) for name, _, text in table] == [(counter.name, counter.help) for counter in native.COUNTERS]
     assert tuple(word for word, _, _ in reference.c_table("llm_words.h", "LLM_REASON_TABLE")) == native.REASON_WORDS
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("REQUESTS", limits.LIVE_REQUESTS_MAX),
+        ("SESSION_QUEUE", limits.SESSION_QUEUE_MAX),
+        ("SCRATCH_QUEUE", limits.SCRATCH_QUEUE_MAX),
+    ],
+)
+def test_bounds_are_those_of_the_header(name: str, value: int) -> None:
+    assert re.search(rf"\bLLM_{name}_MAX = {value},", (ROOT / "include" / "llm.h").read_text())
 
 
 @pytest.mark.parametrize("verb", verbs(), ids=lambda verb: verb.path)

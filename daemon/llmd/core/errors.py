@@ -66,7 +66,7 @@ CODES: dict[str, Kind] = {
     # What the daemon is short of.
     "capacity_exhausted": Kind(429, RATE, "All session places are taken and the capacity policy frees none."),
     "pins_exhausted": Kind(429, RATE, "As many histories are pinned as may be; unpin one first."),
-    "queue_full": Kind(429, RATE, "Too many requests are waiting for this session."),
+    "queue_full": Kind(429, RATE, "As many requests wait for this session, or without one, as may; try again."),
     "saved_full": Kind(429, RATE, "As many sessions are saved as may be; remove one first."),
     "overloaded": Kind(503, SERVER, "The server holds as many requests as it can; try again."),
     "too_many_connections": Kind(503, SERVER, "The server holds as many connections as it can; try again."),

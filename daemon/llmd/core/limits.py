@@ -123,6 +123,8 @@ KEY_CHARS_MIN_ADVISED = 16
 PENDING_TEXT_CHARS_MAX = 65_536
 """Undelivered text of one stream; above it the generation is paused until the client has read."""
 LIVE_REQUESTS_MAX = 256
+SESSION_QUEUE_MAX = 8
+SCRATCH_QUEUE_MAX = 192
 DIVERGENCE_TOKENS_SHOWN = 12
 """Prompt tokens shown on each side of the point where histories diverged."""
 
@@ -269,6 +271,9 @@ TABLE = (
     Limit("embeddings.text", "what GET /v1/models says", "tokens", "a text to embed", "context_length_exceeded"),
     Limit("time", "--request-timeout", "seconds", "a request, from its arrival", "deadline_exceeded"),
     Limit("requests", LIVE_REQUESTS_MAX, "requests", "what the model works on or has queued", "overloaded"),
+    Limit("requests.session", SESSION_QUEUE_MAX, "requests", "what waits for one session", "queue_full"),
+    Limit("requests.scratch", SCRATCH_QUEUE_MAX, "requests", "what waits without a session; an owner has a share of it",
+          "queue_full"),
     Limit("texts", TEXT_JOBS_MAX, "jobs", "what waits to be rendered or tokenized; an owner has a share of it",
           "overloaded"),
     Limit("texts.bytes", TEXT_JOBS_BYTES_MAX, "bytes", "the bodies of those; an owner has a share of it", "overloaded"),

@@ -133,7 +133,7 @@ class Config:
         "places for named sessions; a session takes 1 to --session-timelines",
     )
     scratch_sessions: int = option(
-        2, integer(1, PLACES_MAX - 1), f"1 to {PLACES_MAX - 1}", SESSIONS, "N", "places for requests without a session"
+        4, integer(1, PLACES_MAX - 1), f"1 to {PLACES_MAX - 1}", SESSIONS, "N", "places for requests without a session"
     )
     scratch_reuse: bool = option(
         True,
