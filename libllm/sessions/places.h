@@ -152,12 +152,6 @@ typedef enum seating {
 /* Seats the session, parking or forgetting idle ones if the policy allows it. */
 seating places_seat(places *p, session *s);
 
-/* A seat of the session's kind is empty, or somebody idle would leave it. */
-bool places_has_free_seat(const places *p, const session *s);
-
-/* A state is on its way to the disk or from it, or waits to be: what is short may be there when it has come. */
-bool places_has_in_flight(const places *p);
-
 /* Frees KV cells for `s`: another idle session leaves the model's memory. False: none can. */
 bool places_free_cells(places *p, const session *s);
 
@@ -165,6 +159,22 @@ bool places_park(places *p, session *s);          /* gives up its seat; it may b
 void places_forget(places *p, session *s);        /* closes an idle session that is given up, and counts and tells it */
 void places_close_session(places *p, session *s); /* the file in the state directory goes, too */
 void places_reset_session(places *p, session *s); /* idem */
+
+/* ---- what who wants a seat can expect: places_expected.c ---- */
+
+/* A seat of the session's kind is empty, or somebody idle would leave it. */
+bool places_has_free_seat(const places *p, const session *s);
+
+/* A state is on its way to the disk or from it, or waits to be: what is short may be there when it has come. */
+bool places_has_in_flight(const places *p);
+
+/* What keeps a seat of that kind, or any, is in progress and will end: a generation in another session, or a state on its
+ * way to the disk or from it. */
+bool places_is_in_progress(const places *p, const session *s, bool any_kind);
+
+/* Whether a state on the disk should be read now: there are more seats to be had than sessions whose state is at hand, or on
+ * its way, for a request that waits. What could not be seated is not read. */
+seating places_may_be_seated(const places *p, const session *s);
 
 /* ---- what the store has finished: places_stored.c ---- */
 

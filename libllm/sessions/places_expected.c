@@ -1,0 +1,79 @@
+/* places_expected.c: what a session that wants a seat can expect: one now, one later, or none. */
+#include "sessions/places.h"
+
+bool places_has_in_flight(const places *p)
+{
+    return p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0 || p->spill_waits;
+}
+
+bool places_is_in_progress(const places *p, const session *s, bool any_kind)
+{
+    if (places_has_in_flight(p)) {
+        return true;
+    }
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        const session *other = &p->sessions[i];
+        if (other != s && other->is_open && session_is_seated(other) && !session_is_idle(other) &&
+            (any_kind || session_is_named(other) == session_is_named(s))) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the session would give its seat up for another (find_seat). */
+static bool would_vacate(const places *p, const session *s)
+{
+    return session_is_idle(s) && (!session_is_named(s) || p->options.policy == LLM_POLICY_PARK ||
+                                  (p->options.policy == LLM_POLICY_EVICT && !s->record.is_pinned));
+}
+
+static uint32_t n_free_seats(const places *p, const session *s)
+{
+    const uint32_t from = session_is_named(s) ? 0 : p->options.n_named;
+    const uint32_t to = session_is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
+    uint32_t n = 0;
+    for (uint32_t i = from; i < to; i++) {
+        n += p->seats[i] == NULL || would_vacate(p, p->seats[i]);
+    }
+    return n;
+}
+
+bool places_has_free_seat(const places *p, const session *s)
+{
+    return n_free_seats(p, s) > 0;
+}
+
+/* Whether another session of this owner may have a seat of that kind, as far as its share of them goes. */
+static bool may_sit(const places *p, uint32_t owner, bool named)
+{
+    const uint32_t n_of_kind = named ? p->options.n_named : p->options.n_scratch;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->options.n_named + p->options.n_scratch; i++) {
+        const session *s = p->seats[i];
+        n += s != NULL && s->owner == owner && session_is_named(s) == named && !session_is_idle(s);
+    }
+    return n < share_of(n_of_kind, atomic_load(&p->n_owners));
+}
+
+static bool wants_seat(const session *s)
+{
+    return s->running != NULL ? !s->running->is_paused : s->waiting != NULL && !s->waiting->is_early;
+}
+
+seating places_may_be_seated(const places *p, const session *s)
+{
+    uint32_t n_coming = 0;
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        const session *other = &p->sessions[i];
+        const bool is_coming =
+            wants_seat(other) && (other->parked.where == PARKED_READING || other->parked.state != NULL);
+        n_coming += other != s && other->is_open && !session_is_seated(other) &&
+                    session_is_named(other) == session_is_named(s) && is_coming &&
+                    may_sit(p, other->owner, session_is_named(other));
+    }
+    if (n_free_seats(p, s) > n_coming) {
+        return SEATED;
+    }
+    return n_coming > 0 || places_is_in_progress(p, s, false) ? SEAT_LATER : SEAT_NEVER;
+}
