@@ -26,8 +26,10 @@ struct store {
     pthread_t thread;
     pthread_mutex_t mutex; /* guards what follows */
     pthread_cond_t changed;
-    job_queue changes; /* of session files: before all others */
+    job_queue changes; /* of session files: before others that were pushed earlier, but for one after each */
     job_queue states;
+    uint64_t n_pushed;
+    bool was_change; /* the last one that was taken */
     job_queue done;
     uint32_t n_jobs; /* in `changes`, in `states`, or in work */
     bool is_closing;
@@ -122,13 +124,23 @@ static void work(store *s, store_job *job)
     doorbell_ring(s->bell);
 }
 
+/* One of each in turn, or who changes session files without end keeps all states where they are; but no state before what
+ * was to be changed first. */
+static store_job *next_job(store *s)
+{
+    const store_job *change = s->changes.first, *state = s->states.first;
+    const bool takes_state = state != NULL && (change == NULL || (s->was_change && state->number < change->number));
+    s->was_change = !takes_state;
+    return queue_pop(takes_state ? &s->states : &s->changes);
+}
+
 static void *run(void *context)
 {
     store *s = context;
     for (;;) {
         pthread_mutex_lock(&s->mutex);
         store_job *job = NULL;
-        while ((job = queue_pop(&s->changes)) == NULL && (job = queue_pop(&s->states)) == NULL && !s->is_closing) {
+        while ((job = next_job(s)) == NULL && !s->is_closing) {
             pthread_cond_wait(&s->changed, &s->mutex);
         }
         pthread_mutex_unlock(&s->mutex);
@@ -145,9 +157,11 @@ void store_push(store *s, store_job *job)
 {
     store_job *sweep = sweep_after(job);
     pthread_mutex_lock(&s->mutex);
+    job->number = ++s->n_pushed;
     queue_push(job->verb == STORE_CHANGE ? &s->changes : &s->states, job);
     s->n_jobs++;
     if (sweep != NULL) {
+        sweep->number = job->number;
         queue_push(&s->states, sweep);
         s->n_jobs++;
     }

@@ -68,6 +68,7 @@ typedef struct store_job {
     uint64_t n_bytes_max; /* READ, LOAD: of the state */
     session_file file;    /* SAVE: in; READ, LOAD: out */
     state_file state;     /* WRITE, SAVE: in; READ, LOAD: out, without parts where there is none */
+    uint64_t number;      /* in the order of being pushed; a sweep's is its change's */
     struct store_job *next;
 } store_job;
 
