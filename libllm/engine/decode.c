@@ -137,6 +137,9 @@ static bool has_work(void *context)
     if (d->is_undelivered && !atomic_load(&d->events_blocked)) {
         return true;
     }
+    if (d->n_owners_seen != atomic_load(&d->places->n_owners)) {
+        return true;
+    }
     if (sampling_has_result(d->sampling) || (d->places->store != NULL && store_has_result(d->places->store))) {
         return true;
     }
@@ -194,6 +197,7 @@ static void *serve(void *context)
         decode_take_stored(d);
         decode_take_commands(d);
         expire(d);
+        d->n_owners_seen = atomic_load(&d->places->n_owners); /* shares follow it */
         decode_start_waiting(d);
         decode_take_sampled(d);
         const bool stepped = decode_step(d);

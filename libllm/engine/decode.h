@@ -93,8 +93,9 @@ typedef struct decode {
                       * changed a session: who has no seat may try again */
     uint64_t idle_ms_max; /* 0: sessions do not expire */
     idle_clock idle_clock;
-    uint64_t expire_at_ms; /* by idle_clock: when to look for expired sessions next; 0: nothing expires */
-    float *logits;         /* n_vocab, owned: a copy that a sampler may modify */
+    uint32_t n_owners_seen; /* when who waits was last looked at */
+    uint64_t expire_at_ms;  /* by idle_clock: when to look for expired sessions next; 0: nothing expires */
+    float *logits;          /* n_vocab, owned: a copy that a sampler may modify */
 } decode;
 
 /* Prepares; the caller has filled the members above `thread`, and what step_open wants. LLM_OK, LLM_NO_MEMORY. */

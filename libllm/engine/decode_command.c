@@ -274,11 +274,13 @@ static uint32_t n_seated(const decode *d, uint32_t owner, bool named, bool read)
     return n;
 }
 
-/* The one whose prompt it shares has not consumed it yet. */
+/* The one whose prompt it shares has not consumed it yet, but will: it does not wait for a seat that this one may have. */
 static bool is_too_early(const decode *d, const request *r)
 {
     const request *first = r->after != 0 ? find(d, r->after) : NULL;
-    return first != NULL && !first->run.is_decoding;
+    const bool holds_seat = r->session != NULL && session_is_seated(r->session);
+    const bool would_wait = holds_seat && first != NULL && first->phase == REQUEST_WAITING && first->waits_for_seat;
+    return first != NULL && !first->run.is_decoding && !would_wait;
 }
 
 /* The KV cache has room for it and its next token beside those that go on, of the first n in order of arrival. */
@@ -434,7 +436,12 @@ static void ask_for_seat(decode *d, request *r)
         s = places_scratch(d->places, r->owner, &r->run.claim.prompt);
     }
     const bool begins = r->phase == REQUEST_WAITING;
-    switch (s != NULL ? places_seat(d->places, s) : SEAT_LATER) {
+    seating found = s != NULL ? places_seat(d->places, s) : SEAT_LATER;
+    if (found != SEATED && s != NULL && !session_is_named(s) && begins && s->parked.state != NULL) {
+        session_reset(s); /* a seat without cells is sooner had, and nobody counts on what it held */
+        found = places_seat(d->places, s);
+    }
+    switch (found) {
     case SEATED:
         if (begins) {
             begin(d, r, s);
@@ -442,7 +449,11 @@ static void ask_for_seat(decode *d, request *r)
             go_on(d, r);
         }
         break;
-    case SEAT_LATER: r->waits_for_seat = begins; break;
+    case SEAT_LATER:
+        d->may_reseat =
+            d->may_reseat || (begins && !r->waits_for_seat); /* it may have counted on a seat that others took */
+        r->waits_for_seat = begins;
+        break;
     case SEAT_NEVER: decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_CAPACITY); break;
     case SEAT_NO_CELLS: decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_NO_CELLS); break;
     }
@@ -469,7 +480,7 @@ static uint32_t n_decoding(const decode *d)
     return n;
 }
 
-void decode_start_waiting(decode *d)
+static void start_waiting(decode *d)
 {
     const uint64_t began_us = session_clock_us();
     const double patience_us = schedule_patience_us(&d->step.pace, d->step.gap_ms_target, n_decoding(d));
@@ -488,6 +499,15 @@ void decode_start_waiting(decode *d)
         }
     }
     make_way_for_one(d, turns, n);
+}
+
+void decode_start_waiting(decode *d)
+{
+    start_waiting(d);
+    if (d->places->spill_waits) {
+        places_spill_on(d->places);
+        d->may_reseat = d->may_reseat || !d->places->spill_waits;
+    }
 }
 
 /* ---- the other commands ---- */

@@ -370,6 +370,7 @@ void llm_engine_close(llm_engine *e)
 void llm_engine_set_owners(llm_engine *engine, uint32_t n_owners)
 {
     atomic_store(&engine->places.n_owners, n_owners);
+    doorbell_ring(engine->command_bell);
 }
 
 void llm_engine_info(const llm_engine *engine, llm_info *out)

@@ -108,6 +108,12 @@ static uint64_t order_of(const session *s)
     return s->used | (s->n_left > 0 ? 0 : later);
 }
 
+/* It may be. One that wakes has been asked for, by a command that waits for its tokens. */
+static bool is_given_up(const session *s)
+{
+    return session_is_idle(s) && !places_is_waking(s);
+}
+
 static share_holding holding_of(const places *p, const session *s, const shortage *of)
 {
     if (!s->is_open || session_is_named(s) != of->named || (of->seated && !session_is_seated(s))) {
@@ -121,7 +127,7 @@ static share_holding holding_of(const places *p, const session *s, const shortag
     return (share_holding){
         .owner = s->owner,
         .amount = amount,
-        .may_go = amount > 0 && session_is_idle(s) && s != of->asker && (of->pinned || !s->record.is_pinned),
+        .may_go = amount > 0 && is_given_up(s) && s != of->asker && (of->pinned || !s->record.is_pinned),
         .order = order_of(s) | (is_last_resort ? LAST : 0),
     };
 }
@@ -184,19 +190,21 @@ static session *open_place(places *p, uint32_t owner, const char *name, size_t n
     return s;
 }
 
-/* Where the policy takes nothing from anybody, room is left for the others before it is gone. */
-static bool is_within_share(const places *p, uint32_t owner)
+/* Where the policy takes nothing from anybody, room is left for the others before it is gone. n_less: of the owner's, those
+ * that go before. */
+static bool is_within_share(const places *p, uint32_t owner, uint32_t n_less)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
         n += p->sessions[i].is_open && session_is_named(&p->sessions[i]) && p->sessions[i].owner == owner;
     }
-    return p->options.policy != LLM_POLICY_REFUSE || n < share_of(places_names_max(p), atomic_load(&p->n_owners));
+    return p->options.policy != LLM_POLICY_REFUSE ||
+           n - n_less < share_of(places_names_max(p), atomic_load(&p->n_owners));
 }
 
 int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
 {
-    if (!is_within_share(p, owner)) {
+    if (!is_within_share(p, owner, 0)) {
         return LLM_CAPACITY;
     }
     if (count_open(p, true) == places_names_max(p)) {
@@ -229,7 +237,7 @@ session *places_open_branch(places *p, const session *s)
 bool places_has_room_for_another(const places *p, uint32_t owner)
 {
     return p->options.policy == LLM_POLICY_PARK ||
-           (count_open(p, true) < p->options.n_named && is_within_share(p, owner));
+           (count_open(p, true) < p->options.n_named && is_within_share(p, owner, 0));
 }
 
 uint32_t places_n_history(const session *s)
@@ -278,7 +286,8 @@ int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_byte
         n_max = n;
     }
     const timeline_choice choice = timeline_choose(timelines, n, n_max);
-    if (choice.verb != TIMELINE_CONTINUE && !places_may_be_busy(p, owner)) {
+    const bool may_open = places_may_be_busy(p, owner) && is_within_share(p, owner, choice.verb == TIMELINE_REPLACE);
+    if (choice.verb != TIMELINE_CONTINUE && !may_open) {
         return LLM_CAPACITY; /* before anything gives way to it */
     }
     switch (choice.verb) {
@@ -395,7 +404,7 @@ uint64_t places_expire(places *p, uint64_t before_ms)
     uint64_t oldest = places_dormant_expire(p, before_ms);
     for (uint32_t i = 0; i < p->n_places; i++) {
         session *s = &p->sessions[i];
-        if (!session_is_idle(s) || s->record.is_pinned) {
+        if (!is_given_up(s) || s->record.is_pinned) {
             continue;
         }
         if (s->record.used_ms < before_ms) {

@@ -44,8 +44,8 @@ bool places_has_free_seat(const places *p, const session *s)
     return n_free_seats(p, s) > 0;
 }
 
-/* Whether another session of this owner may have a seat of that kind, as far as its share of them goes. */
-static bool may_sit(const places *p, uint32_t owner, bool named)
+/* Whether another session of this owner may have a seat of that kind beside n more, as far as its share of them goes. */
+static bool may_sit(const places *p, uint32_t owner, bool named, uint32_t n_more)
 {
     const uint32_t n_of_kind = named ? p->options.n_named : p->options.n_scratch;
     uint32_t n = 0;
@@ -53,7 +53,7 @@ static bool may_sit(const places *p, uint32_t owner, bool named)
         const session *s = p->seats[i];
         n += s != NULL && s->owner == owner && session_is_named(s) == named && !session_is_idle(s);
     }
-    return n < share_of(n_of_kind, atomic_load(&p->n_owners));
+    return n + n_more < share_of(n_of_kind, atomic_load(&p->n_owners));
 }
 
 static bool wants_seat(const session *s)
@@ -61,16 +61,31 @@ static bool wants_seat(const session *s)
     return s->running != NULL ? !s->running->is_paused : s->waiting != NULL && !s->waiting->is_early;
 }
 
+/* It asks for a seat of the same kind as this one, and its state is at hand, or on its way. */
+static bool is_coming(const session *other, const session *s)
+{
+    return other != s && other->is_open && !session_is_seated(other) && wants_seat(other) &&
+           session_is_named(other) == session_is_named(s) &&
+           (other->parked.where == PARKED_READING || other->parked.state != NULL);
+}
+
+/* Of the first n places, those of this owner. */
+static uint32_t n_coming_of(const places *p, const session *s, uint32_t owner, uint32_t n)
+{
+    uint32_t n_coming = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        n_coming += p->sessions[i].owner == owner && is_coming(&p->sessions[i], s);
+    }
+    return n_coming;
+}
+
 seating places_may_be_seated(const places *p, const session *s)
 {
     uint32_t n_coming = 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
         const session *other = &p->sessions[i];
-        const bool is_coming =
-            wants_seat(other) && (other->parked.where == PARKED_READING || other->parked.state != NULL);
-        n_coming += other != s && other->is_open && !session_is_seated(other) &&
-                    session_is_named(other) == session_is_named(s) && is_coming &&
-                    may_sit(p, other->owner, session_is_named(other));
+        n_coming += is_coming(other, s) &&
+                    may_sit(p, other->owner, session_is_named(other), n_coming_of(p, s, other->owner, i));
     }
     if (n_free_seats(p, s) > n_coming) {
         return SEATED;

@@ -47,9 +47,6 @@ bool places_take_stored(places *p, void (*done)(void *context, store_job *job), 
         store_job_free(job);
         any = true;
     }
-    if (any) {
-        places_spill_on(p);
-    }
     return any;
 }
 

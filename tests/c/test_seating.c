@@ -376,6 +376,7 @@ static void test_who_comes_after_keeps_nobody_on_the_disk(void)
     CHECK_INT(say(d, "far", 1)->status, LLM_OK);
     CHECK_INT(say(d, "near", 1)->status, LLM_OK);
     const uint64_t moving = begin_and_pause(d, "moving");
+    CHECK_INT(driver_wait(d, driver_unsave(d, OWN, "nothing"))->status, LLM_NOT_FOUND); /* "far" has been written */
     driver_pause(d, moving, false);
     const uint64_t far = driver_generate(d, call_of("far", 1));
     generate_call c = *call_of("near", 1);

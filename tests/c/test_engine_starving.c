@@ -1,0 +1,315 @@
+/* Nobody waits for ever, and nobody is given up for somebody who waits all the same. What is counted is what others got
+ * meanwhile, not time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "engine/engine.h"
+#include "engine_driver.h"
+#include "snapshot_files.h"
+
+enum { LONG = 300, LONGER = 310, OWN = 1, OTHER = 2, PATIENCE = 200, TOKENS_MAX = 1000 };
+
+static char directory[FILES_PATH_BYTES];
+
+static generate_call call_of(uint32_t owner, const char *name, uint32_t n_prompt, uint64_t seed, uint32_t max_tokens)
+{
+    static int32_t tokens[TOKENS_MAX];
+    make_prompt(tokens, n_prompt, seed);
+    return (generate_call){
+        .owner = owner, .session = name, .prompt = tokens, .n_prompt = n_prompt, .max_tokens = max_tokens};
+}
+
+static uint64_t begin(driver *d, uint32_t owner, const char *name, uint32_t n_prompt, uint64_t seed,
+                      uint32_t max_tokens)
+{
+    const generate_call call = call_of(owner, name, n_prompt, seed, max_tokens);
+    return driver_generate(d, &call);
+}
+
+static void say(driver *d, uint32_t owner, const char *name, uint64_t seed)
+{
+    CHECK_INT(driver_wait(d, begin(d, owner, name, LONG, seed, 5))->status, LLM_OK);
+}
+
+static void one_state_at_a_time(driver *d)
+{
+    d->engine->ledger.n_in_flight_max = 1;
+}
+
+/* Parked, and its state written: what the store does comes in order. */
+static void put_on_the_disk(driver *d, uint32_t owner, const char *name)
+{
+    CHECK_INT(driver_wait(d, driver_park(d, owner, name))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_unsave(d, owner, "nothing"))->status, LLM_NOT_FOUND);
+}
+
+/* Answered again as soon as it is over. The count of answers, when `awaited` has started or enough were given. */
+static uint32_t keep_busy(driver *d, uint64_t awaited, uint64_t *asked, uint32_t n,
+                          uint64_t (*again)(driver *d, uint32_t k))
+{
+    uint32_t n_over = 0;
+    while (!driver_answer(d, awaited)->is_started && n_over < PATIENCE) {
+        (void)driver_drain(d);
+        for (uint32_t i = 0; i < n; i++) {
+            if (driver_answer(d, asked[i])->is_over) {
+                n_over++;
+                asked[i] = again(d, n_over);
+            }
+        }
+    }
+    return n_over;
+}
+
+static uint64_t newcomer(driver *d, uint32_t k)
+{
+    char name[16];
+    snprintf(name, sizeof name, "n%u", k % 50);
+    return begin(d, OWN, name, LONG, 100 + k, 40);
+}
+
+/* Every newcomer's state goes to the disk as it makes way for the next, and there is room for one on the way. */
+static void newcomers_leave_a_turn_to_who_is_on_the_disk(void)
+{
+    files_make_directory(directory);
+    driver *d = driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=4096",
+                                                       .n_sessions = 1,
+                                                       .n_parked_max = 60,
+                                                       .parked_bytes_max = 1,
+                                                       .capacity_policy = LLM_POLICY_PARK,
+                                                       .state_dir = directory},
+                                 one_state_at_a_time);
+    say(d, OWN, "far", 1);
+    put_on_the_disk(d, OWN, "far");
+    uint64_t asked[] = {newcomer(d, 51), newcomer(d, 52)};
+    driver_wait_started(d, asked[0]);
+    const uint64_t far = begin(d, OWN, "far", LONGER, 1, 5);
+    CHECK(keep_busy(d, far, asked, 2, newcomer) < 20);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+    files_remove_directory(directory);
+}
+
+static uint64_t reset_again(driver *d, uint32_t k)
+{
+    (void)k;
+    return driver_reset(d, OTHER, "pinned");
+}
+
+static void resets_leave_a_turn_to_states(void)
+{
+    enum { N = 16 };
+    files_make_directory(directory);
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=64",
+                                                  .n_sessions = 4,
+                                                  .n_parked_max = 60,
+                                                  .parked_bytes_max = 1,
+                                                  .capacity_policy = LLM_POLICY_PARK,
+                                                  .state_dir = directory});
+    uint64_t asked[N];
+    say(d, OWN, "far", 1);
+    put_on_the_disk(d, OWN, "far");
+    say(d, OTHER, "pinned", 7);
+    CHECK_INT(driver_wait(d, driver_pin(d, OTHER, "pinned", true))->status, LLM_OK);
+    for (uint32_t i = 0; i < N; i++) {
+        asked[i] = reset_again(d, i);
+    }
+    const uint64_t far = begin(d, OWN, "far", LONGER, 1, 5);
+    CHECK(keep_busy(d, far, asked, N, reset_again) < PATIENCE);
+    CHECK(store_n_jobs(d->engine->store) <= 3 * N);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+    files_remove_directory(directory);
+}
+
+static uint64_t own_again(driver *d, uint32_t k)
+{
+    const char name[] = {(char)('a' + (k + 4) % 8), 0};
+    return begin(d, OWN, name, LONGER + 7 * ((k + 4) / 8), 10 + (k + 4) % 8, 60);
+}
+
+/* One owner's share of the seats is what its sessions in memory may count on, however many they are. */
+static void one_owners_sessions_leave_a_seat_to_anothers_on_the_disk(void)
+{
+    files_make_directory(directory);
+    const llm_engine_options options = {.model = "sim:dense,length=0,step_us=5000,state_kb=64",
+                                        .n_sessions = 4,
+                                        .n_owners = 2,
+                                        .n_parked_max = 20,
+                                        .parked_bytes_max = 64 << 20,
+                                        .capacity_policy = LLM_POLICY_PARK,
+                                        .state_dir = directory};
+    driver *d = driver_open(&options);
+    say(d, OTHER, "far", 1);
+    CHECK_INT(driver_close(d), 0);
+    d = driver_open(&options);
+    uint64_t asked[5];
+    for (uint32_t i = 0; i < 8; i++) {
+        const char name[] = {(char)('a' + i), 0};
+        say(d, OWN, name, 10 + i);
+        CHECK_INT(driver_wait(d, driver_park(d, OWN, name))->status, LLM_OK);
+    }
+    const uint64_t stepping = begin(d, 3, NULL, 20, 9, 0); /* all of the following come between two steps */
+    driver_wait_text(d, stepping);
+    for (uint32_t i = 0; i < 5; i++) {
+        const char name[] = {(char)('a' + i), 0};
+        asked[i] = begin(d, OWN, name, LONGER, 10 + i, 40 + 17 * i);
+    }
+    const uint64_t far = begin(d, OTHER, "far", LONGER, 1, 5);
+    CHECK(keep_busy(d, far, asked, 5, own_again) < 20);
+    driver_cancel(d, stepping);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+    files_remove_directory(directory);
+}
+
+/* One asks for cells that only the other can leave, which is to begin after it. */
+static void who_holds_the_cells_does_not_wait_for_who_needs_them(void)
+{
+    static const llm_policy policies[] = {LLM_POLICY_EVICT, LLM_POLICY_REFUSE, LLM_POLICY_PARK};
+    for (uint32_t i = 0; i < 3; i++) {
+        files_make_directory(directory);
+        driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=1000",
+                                                      .n_sessions = 4,
+                                                      .capacity_policy = policies[i],
+                                                      .state_dir = directory});
+        CHECK_INT(driver_wait(d, begin(d, OWN, "loaded", 500, 1, 5))->status, LLM_OK);
+        CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_SAVE, OWN, "loaded", "label"))->status, LLM_OK);
+        CHECK_INT(driver_wait(d, driver_command(d, LLM_COMMAND_LOAD, OWN, "loaded", "label"))->status, LLM_OK);
+        CHECK_INT(driver_wait(d, begin(d, OWN, "seated", 600, 2, 5))->status, LLM_OK);
+        (void)begin(d, OWN, NULL, 20, 3, 30); /* both of the following are likely to be taken at once */
+        generate_call call = call_of(OWN, "loaded", 510, 1, 5);
+        const uint64_t first = driver_generate(d, &call);
+        call = call_of(OWN, "seated", 610, 2, 5);
+        call.after = first;
+        CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
+        driver_wait_all(d);
+        CHECK(policies[i] == LLM_POLICY_REFUSE || driver_answer(d, first)->status == LLM_OK);
+        CHECK_INT(driver_close(d), 0);
+        files_remove_directory(directory);
+    }
+}
+
+/* What it held is parked, and the cells for that are held by one that nobody reads: without it, it can begin. */
+static void a_scratch_session_needs_no_more_than_a_new_one(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=1000,step_us=500",
+                                                  .n_sessions = 4,
+                                                  .n_scratch = 1,
+                                                  .n_parked_max = 8,
+                                                  .capacity_policy = LLM_POLICY_PARK});
+    const uint64_t unread = begin(d, OWN, "unread", 500, 1, 0);
+    driver_wait_text(d, unread);
+    const uint64_t scratch = begin(d, OWN, NULL, LONG, 2, 0);
+    driver_wait_text(d, scratch);
+    while (driver_counter(d, LLM_COUNTER_PREEMPTIONS) == 0) {
+        (void)driver_drain(d);
+    }
+    driver_cancel(d, scratch);
+    (void)driver_wait(d, scratch);
+    while (driver_answer(d, unread)->n_text < 400) {
+        (void)driver_drain(d);
+    }
+    driver_pause(d, unread, true);
+    driver_fence(d);
+    CHECK_INT(driver_wait(d, begin(d, OWN, NULL, LONGER, 2, 5))->status, LLM_OK);
+    driver_cancel(d, unread);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void a_share_that_grows_wakes_who_waits_for_it(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0",
+                                                  .n_sessions = 2,
+                                                  .n_scratch = 2,
+                                                  .n_owners = 2,
+                                                  .capacity_policy = LLM_POLICY_PARK});
+    const uint64_t paused = begin(d, OWN, NULL, 20, 1, 0);
+    driver_wait_text(d, paused);
+    driver_pause(d, paused, true);
+    const uint64_t waiting = begin(d, OWN, NULL, 20, 2, 5);
+    driver_fence(d);
+    llm_engine_set_owners(d->engine, 1);
+    CHECK_INT(driver_wait(d, waiting)->status, LLM_OK);
+    driver_cancel(d, paused);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static uint32_t n_timelines(driver *d, const char *name)
+{
+    uint32_t n = 0;
+    for (session *s = NULL; (s = places_next(&d->engine->places, OWN, name, strlen(name), s)) != NULL;) {
+        n++;
+    }
+    return n;
+}
+
+static void who_is_refused_has_cost_nobody_a_timeline(void)
+{
+    driver *d = driver_open(
+        &(llm_engine_options){.model = "sim:dense,length=0", .n_sessions = 8, .capacity_policy = LLM_POLICY_REFUSE});
+    for (uint64_t seed = 1; seed <= 3; seed++) {
+        say(d, OWN, "several", seed);
+    }
+    for (uint64_t seed = 4; seed <= 8; seed++) {
+        const char name[] = {(char)('a' + seed), 0};
+        say(d, OWN, name, seed);
+    }
+    const uint32_t n = n_timelines(d, "several");
+    CHECK(n > 1);
+    llm_engine_set_owners(d->engine, 4);
+    CHECK_INT(driver_wait(d, begin(d, OWN, "several", LONG, 20, 5))->status, LLM_CAPACITY);
+    CHECK_INT(n_timelines(d, "several"), n);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* A command has woken it, and waits for its tokens: it makes no way for the next sleeper that one wakes. */
+static void who_wakes_for_a_command_is_not_given_up(void)
+{
+    static const char *const names[] = {"a", "b", "c", "e", "f", "g"};
+    files_make_directory(directory);
+    llm_engine_options options = {.model = "sim:dense,length=0",
+                                  .n_sessions = 2,
+                                  .n_parked_max = 8,
+                                  .capacity_policy = LLM_POLICY_PARK,
+                                  .state_dir = directory};
+    driver *d = driver_open(&options);
+    for (uint32_t i = 0; i < 6; i++) {
+        say(d, OWN, names[i], 1 + i);
+    }
+    CHECK_INT(driver_close(d), 0);
+    options.n_sessions = options.n_parked_max = 1; /* two have places, four sleep */
+    d = driver_open(&options);
+    const uint64_t busy = begin(d, OWN, NULL, 20, 9, 0);
+    driver_wait_text(d, busy);
+    uint64_t saved[6];
+    uint32_t n_saved = 0;
+    for (uint32_t i = 0; i < 6; i++) {
+        saved[i] = driver_command(d, LLM_COMMAND_SAVE, OWN, names[i], names[i]);
+    }
+    for (uint32_t i = 0; i < 6; i++) {
+        const uint32_t status = driver_wait(d, saved[i])->status;
+        n_saved += status == LLM_OK;
+        CHECK(status == LLM_OK || status == LLM_CAPACITY || (status == LLM_NOT_FOUND && d->n_forgotten > 0));
+    }
+    CHECK(n_saved >= 2 && d->n_forgotten <= 2); /* who had the places may go */
+    driver_cancel(d, busy);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+    files_remove_directory(directory);
+}
+
+int main(void)
+{
+    RUN(newcomers_leave_a_turn_to_who_is_on_the_disk);
+    RUN(resets_leave_a_turn_to_states);
+    RUN(one_owners_sessions_leave_a_seat_to_anothers_on_the_disk);
+    RUN(who_holds_the_cells_does_not_wait_for_who_needs_them);
+    RUN(a_scratch_session_needs_no_more_than_a_new_one);
+    RUN(a_share_that_grows_wakes_who_waits_for_it);
+    RUN(who_is_refused_has_cost_nobody_a_timeline);
+    RUN(who_wakes_for_a_command_is_not_given_up);
+    return CHECK_RESULT();
+}
