@@ -14,6 +14,7 @@ namespace {
 constexpr size_t DEPTH_MAX = 64;
 constexpr size_t COPIED_BYTES_MAX = 4 << 20;      /* of all that is written more than once, as text */
 constexpr int64_t INTEGER_MAX = 9999999999999999; /* the converter writes no longer ones where there is no bound */
+constexpr int64_t BOUND_MAX = INT64_MAX - 1;      /* the converter takes a greater one for none */
 
 const char *const SHAPES[] = {"$ref",
                               "anyOf",
@@ -371,7 +372,7 @@ class writer {
             }
             found = !found.has_value() ? n : side > 0 ? std::max(*found, *n) : std::min(*found, *n);
         }
-        return found;
+        return found.has_value() && (side > 0 ? *found < -BOUND_MAX : *found > BOUND_MAX) ? std::nullopt : found;
     }
 
     void bound(schema_json &schema) const
@@ -385,12 +386,12 @@ class writer {
             return;
         }
         if (!least.has_value()) {
-            least = *most >= -INTEGER_MAX ? -INTEGER_MAX : -INT64_MAX;
+            least = *most >= -INTEGER_MAX ? -INTEGER_MAX : -BOUND_MAX;
         }
         if (!most.has_value()) {
-            most = *least <= INTEGER_MAX ? INTEGER_MAX : INT64_MAX;
+            most = *least <= INTEGER_MAX ? INTEGER_MAX : BOUND_MAX;
         }
-        schema["minimum"] = std::max(*least, -INT64_MAX);
+        schema["minimum"] = *least;
         schema["maximum"] = *most;
     }
 

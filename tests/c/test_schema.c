@@ -130,6 +130,12 @@ static void what_it_says_is_kept_to(void)
         {"{'type':'integer','minimum':1,'maximum':18446744073709551615}", {"1", "70"}, {"0", "-3"}},
         {"{'type':'integer','minimum':-18446744073709551616,'maximum':1}", {"1", "-70"}, {"2"}},
         {"{'type':'integer','minimum':3,'exclusiveMinimum':true}", {"4"}, {"3"}},
+        {"{'type':'integer','minimum':-9223372036854775808,'maximum':9223372036854775807}",
+         {"0", "-7", "1234567890123456"},
+         {"01", "0.5", "'x'"}},
+        {"{'type':'integer','minimum':105,'maximum':9223372036854775807}", {"105", "1000"}, {"17", "104"}},
+        {"{'type':'integer','minimum':-9223372036854775807,'maximum':-105}", {"-105", "-1000"}, {"-17", "-104", "5"}},
+        {"{'type':'integer','minimum':10000000000000005}", {"10000000000000005", "10000000000000017"}, {"17", "7"}},
         {"{'type':'integer','minimum':-3}", {"-3", "0", "12"}, {"-4", "-12", "01"}},
         /* true is a schema */
         {"{" PLAIN ",'properties':{'a':true},'required':['a']}", {"{'a':[1]}"}, {"{}"}},
