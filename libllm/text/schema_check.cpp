@@ -41,6 +41,7 @@ const char *const NOT_KEPT[] = {"not",
                                 "$dynamicRef",
                                 "$recursiveRef"};
 const char *const BOUNDS[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+const char *const FORMATS[] = {"date", "time", "date-time", "uuid"}; /* that are kept to */
 const char *const FIRST[] = {"$ref", "oneOf", "anyOf", "const", "enum", "allOf"};
 const char *const SHAPES[] = {"properties", "required", "items",   "prefixItems", "allOf",     "anyOf",
                               "oneOf",      "$ref",     "pattern", "minLength",   "maxLength", "minItems",
@@ -234,6 +235,13 @@ class checker {
         }
     }
 
+    static bool has_kept_format(const schema_json &schema)
+    {
+        const auto format = schema.find("format");
+        return format != schema.end() && format->is_string() &&
+               std::find(std::begin(FORMATS), std::end(FORMATS), *format) != std::end(FORMATS);
+    }
+
     void take_pattern(schema_json &schema, const std::string &path)
     {
         const auto pattern = schema.find("pattern");
@@ -245,6 +253,9 @@ class checker {
         }
         if (is_strict && (schema.contains("minLength") || schema.contains("maxLength"))) {
             fail_keyword(path, "minLength or maxLength beside pattern");
+        }
+        if (is_strict && has_kept_format(schema)) {
+            fail_keyword(path, "format beside pattern");
         }
         const std::string expression = pattern->get<std::string>();
         schema.erase("pattern");

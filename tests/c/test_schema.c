@@ -119,6 +119,8 @@ static void what_it_says_is_kept_to(void)
         {"{'type':['string','null'],'pattern':'^[ab]+$'}", {"'ab'", "null"}, {"'c'", "7"}},
         {"{'type':['integer','string'],'minimum':5,'maximum':7,'maxLength':1}", {"5", "7", "'x'"}, {"4", "8", "'xy'"}},
         {"{'type':['string','null'],'enum':['a',null]}", {"'a'", "null"}, {"'b'"}},
+        /* a format that is never kept to says nothing beside a pattern */
+        {"{'type':'string','format':'email','pattern':'^a$'}", {"'a'"}, {"'b'"}},
         /* bounds of integers */
         {"{'type':'integer','maximum':-5}", {"-5", "-17", "-100"}, {"-4", "0", "5", "-05", "-007"}},
         {"{'type':'integer','minimum':100}", {"100", "101", "999", "1000"}, {"10", "99", "17", "-100"}},
@@ -235,6 +237,9 @@ static void what_cannot_be_kept_to_is_refused(void)
         {"{'type':'number','exclusiveMinimum':4,'maximum':4}", "no number is within"},
         {"{'type':'number','minimum':4,'maximum':3}", "minimum is more"},
         {"{'minimum':4}", "without the type"},
+        {"{'type':'array','prefixItems':[{'type':'null'}],'items':false}", "prefixItems beside items"},
+        {"{'type':'string','format':'date','pattern':'x'}", "format beside pattern"},
+        {"{'type':'string','format':'uuid','pattern':'x'}", "format beside pattern"},
         {"{'$ref':'#'}", "leads to itself"},
         {"{'allOf':[{'$ref':'#'},{'type':'object','properties':{'a':{}}}]}", "allOf"},
     };
