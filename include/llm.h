@@ -328,9 +328,10 @@ LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax,
  * All diffs together depend on the whole text alone. What is no well-formed call is text: nothing is lost or told twice
  * but blanks around calls. Arguments are what the model wrote, checked for form and not against the tool's schema; in an
  * answer that was cut off they may end early. Costs the same for each token, however long the answer is. `is_final`: no
- * more will come. LLM_MISUSE after that, LLM_NO_MEMORY. */
+ * more will come; and `is_cut`: more would have: what is there of a call without its whole name is no text, then. LLM_MISUSE
+ * after that, LLM_NO_MEMORY. */
 LLM_API int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n_bytes, int is_final,
-                                   const char **diffs, size_t *n_diffs_bytes);
+                                   int is_cut, const char **diffs, size_t *n_diffs_bytes);
 
 /* Bytes of the answer that the next feed may look at again: few, wherever in an answer it is. Only a call of a form that
  * cannot be shortened makes it many; then the next feeds may take long. */

@@ -27,7 +27,7 @@ class FakeParser:
     def n_again(self) -> int:
         return len(self._held)
 
-    def feed(self, text: str, is_final: bool) -> list[Diff]:
+    def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
         self._held += text
         found: list[Diff] = []
         while (at := self._next_marker()) is not None:
@@ -39,7 +39,7 @@ class FakeParser:
             n_sure = len(self._held) if is_final else len(self._held) - self._n_unsure()
             self._tell(found, self._held[:n_sure])
             self._held = self._held[n_sure:]
-        elif is_final:
+        elif is_final and not is_cut:
             found.append(Diff("text", "<call " + self._held))  # malformed: visible
         return found
 

@@ -41,6 +41,15 @@ async def test_text_and_a_call(serve: Serve, size: int) -> None:
     assert not any(diff.name or diff.id for diff in calls[1:])
 
 
+@pytest.mark.parametrize(("is_cut", "text"), [(True, ""), (False, CALL[:24])])
+async def test_a_call_without_its_whole_name(serve: Serve, is_cut: bool, text: str) -> None:
+    daemon = await serve(chat_template_file=TEMPLATE)
+    request = json.dumps({"messages": [{"role": "user", "content": "x"}], "tools": [TOOL]}).encode()
+    prompt = await daemon.state.engine.render_chat(0, len(request), lambda: request)
+    [parser] = await daemon.state.engine.parsers(0, prompt.syntax, 1)
+    assert "".join(diff.text for diff in parser.feed(CALL[:24], True, is_cut)) == text
+
+
 async def test_without_tools_all_is_text(serve: Serve) -> None:
     daemon = await serve(chat_template_file=TEMPLATE)
     assert await told(daemon, [CALL], tool_choice={"mode": "none"}) == [Diff("text", CALL)]

@@ -170,6 +170,14 @@ async def test_what_was_cut_off_is_told_as_far_as_it_came(scripted: Daemon, rend
     assert reason == "stop" and said["tool_calls"][0]["function"]["arguments"] == '{"path": "a.txt", "'
 
 
+async def test_what_was_cut_off_before_it_had_a_name_is_nothing(scripted: Daemon, renders: list[Json]) -> None:
+    body = ask("cut", tools=[READ], max_tokens=8)
+    said, reason = await message(scripted, body)
+    told, told_reason = gathered(await scripted.stream(body))
+    assert said["content"] == told["content"] == "" and reason == told_reason == "length"
+    assert "tool_calls" not in said and "tool_calls" not in told
+
+
 async def test_a_templates_stops_take_no_room_of_the_clients(scripted: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     own = tuple(f"<never {n}>" for n in range(lib.LLM_TEMPLATE_STOPS_MAX - 1))
     parsed_by(monkeypatch, scripted, stops=(*own, "before"))
@@ -315,7 +323,7 @@ async def test_an_answer_of_nothing_is_not_kept(scripted: Daemon, monkeypatch: p
     class Silent:
         n_again = 0
 
-        def feed(self, text: str, is_final: bool) -> list[Diff]:
+        def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
             return [Diff("text", " \n")] if is_final else []
 
     parsed_by(monkeypatch, scripted, Silent)
@@ -341,7 +349,7 @@ async def test_control_tokens_whose_text_is_told_are_found_again(daemon: Daemon)
 class Broken:
     n_again = 0
 
-    def feed(self, text: str, is_final: bool) -> list[Diff]:
+    def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
         raise RuntimeError("a defect")
 
 
@@ -357,7 +365,7 @@ async def test_a_stream_that_tells_nothing_yet_is_no_comment(scripted: Daemon, m
     """What a parser holds back is neither an empty event nor a sign that nothing comes."""
 
     class Late(FakeParser):
-        def feed(self, text: str, is_final: bool) -> list[Diff]:
+        def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
             self._held += text
             return super().feed("", True) if is_final else []
 

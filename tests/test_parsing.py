@@ -93,9 +93,9 @@ async def test_what_is_much_to_read_is_parsed_in_a_thread_and_in_order() -> None
         def n_again(self) -> int:
             return again[0]
 
-        def feed(self, text: str, is_final: bool) -> list[Diff]:
+        def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
             used.append((text, threading.current_thread() is threading.main_thread()))
-            return super().feed(text, is_final)
+            return super().feed(text, is_final, is_cut)
 
     async def in_thread(n_chars: int, call: Callable[[], list[Diff]]) -> list[Diff]:
         return await threads.run(0, n_chars, call, is_bounded=True)
@@ -141,7 +141,7 @@ class Failing:
     def __init__(self, at: int, error: Exception) -> None:
         self._left, self._error = at, error
 
-    def feed(self, text: str, is_final: bool) -> list[Diff]:
+    def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
         self._left -= 1
         if self._left < 0:
             raise self._error
@@ -166,7 +166,7 @@ class Scripted:
     def __init__(self, *diffs: Diff) -> None:
         self._diffs = list(diffs)
 
-    def feed(self, text: str, is_final: bool) -> list[Diff]:
+    def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
         found, self._diffs = self._diffs, []
         return found
 

@@ -62,10 +62,10 @@ int llm_answer_parser_open(const llm_engine *engine, const char *syntax, size_t 
     return answer_parser_open(syntax, n_bytes, out, error, error_bytes);
 }
 
-int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n_bytes, int is_final,
+int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n_bytes, int is_final, int is_cut,
                            const char **diffs, size_t *n_diffs_bytes)
 {
-    return answer_parser_feed(parser, text, n_bytes, is_final, diffs, n_diffs_bytes);
+    return answer_parser_feed(parser, text, n_bytes, is_final, is_cut, diffs, n_diffs_bytes);
 }
 
 size_t llm_answer_parser_again(const llm_answer_parser *parser)

@@ -119,8 +119,9 @@ struct llm_answer_parser {
     void give_up();
     void settle(const answer_reading &now);
     void shorten(const answer_reading &now);
-    void tell_unfinished(const answer_reading &now);
-    void finish();
+    bool may_be_text(const std::string &rest) const;
+    void tell_unfinished(const answer_reading &now, bool is_cut);
+    void finish(bool is_cut);
     size_t n_formal(const answer_reading &now, size_t n_fitting) const;
     size_t behind_thinking(size_t n_told) const;
 
@@ -129,7 +130,7 @@ struct llm_answer_parser {
     void end_calls();
     void tell_text(const std::string &text);
     void tell(const char *kind, const std::string &text, size_t call = 0);
-    void feed(const char *text, size_t n_bytes, bool is_final);
+    void feed(const char *text, size_t n_bytes, bool is_final, bool is_cut);
     void write();
 };
 
@@ -374,26 +375,40 @@ void llm_answer_parser::give_up()
     }
 }
 
-/* The answer was cut here. Behind a call that was told, what there is of the form is more of that, what closes it, or the
+/* Of what would have gone on. */
+bool llm_answer_parser::may_be_text(const std::string &rest) const
+{
+    const bool is_thinking = mode == part::REASONING && pending.find(syntax.thinking_end) == std::string::npos;
+    const size_t begin = std::min(rest.find_first_not_of(" \t\r\n"), rest.size());
+    const bool is_behind_text = mode == part::TEXT && rest.size() == pending.size();
+    return !syntax.must_call && !is_thinking && form->may_be_text(rest.substr(begin), is_behind_text);
+}
+
+/* The form is not complete here. Behind a call that was told, what there is of it is more of that, what closes it, or the
  * beginning of another one: no text. */
-void llm_answer_parser::tell_unfinished(const answer_reading &now)
+void llm_answer_parser::tell_unfinished(const answer_reading &now, bool is_cut)
 {
     const size_t n = n_formal(now, pending.size());
     const std::string rest = pending.substr(n);
     const bool may_go_on = !syntax.calls_once || !form->is_whole(base + pending.substr(0, n));
-    if (!is_blank(rest) && (told.tool_calls.empty() || !may_go_on)) {
+    if (is_blank(rest) || (!told.tool_calls.empty() && may_go_on)) {
+        return;
+    }
+    if (is_cut && !may_be_text(rest)) {
+        is_behind_call = true; /* behind its beginning */
+    } else {
         tell_text(rest);
     }
 }
 
-void llm_answer_parser::finish()
+void llm_answer_parser::finish(bool is_cut)
 {
     const bool is_open = form != nullptr && !is_outside && !pending.empty();
     if (is_open) {
         const answer_reading now = form->read(base + pending);
         tell_message(now.said);
         if (!form->is_whole(base + pending)) {
-            tell_unfinished(now);
+            tell_unfinished(now, is_cut);
         }
     }
     end_calls();
@@ -403,7 +418,7 @@ void llm_answer_parser::finish()
     is_done = true;
 }
 
-void llm_answer_parser::feed(const char *text, size_t n_bytes, bool is_final)
+void llm_answer_parser::feed(const char *text, size_t n_bytes, bool is_final, bool is_cut)
 {
     diffs.clear();
     incoming.erase(0, at);
@@ -431,7 +446,7 @@ void llm_answer_parser::feed(const char *text, size_t n_bytes, bool is_final)
         give_up();
     }
     if (is_final) {
-        finish();
+        finish(is_cut);
     }
 }
 
@@ -487,14 +502,14 @@ int answer_parser_open(const char *syntax, size_t n_bytes, llm_answer_parser **o
     }
 }
 
-int answer_parser_feed(llm_answer_parser *p, const char *text, size_t n_bytes, int is_final, const char **diffs,
-                       size_t *n_diffs_bytes)
+int answer_parser_feed(llm_answer_parser *p, const char *text, size_t n_bytes, int is_final, int is_cut,
+                       const char **diffs, size_t *n_diffs_bytes)
 {
     if (p->is_done) {
         return LLM_MISUSE;
     }
     try {
-        p->feed(text, n_bytes, is_final != 0);
+        p->feed(text, n_bytes, is_final != 0, is_cut != 0);
         p->write();
     } catch (const std::exception &) { /* only memory runs out */
         p->is_done = true;

@@ -21,8 +21,8 @@ extern "C" {
 
 /* See llm_answer_parser_open, _feed and _close in llm.h. */
 int answer_parser_open(const char *syntax, size_t n_bytes, llm_answer_parser **out, char *error, size_t error_bytes);
-int answer_parser_feed(llm_answer_parser *p, const char *text, size_t n_bytes, int is_final, const char **diffs,
-                       size_t *n_diffs_bytes);
+int answer_parser_feed(llm_answer_parser *p, const char *text, size_t n_bytes, int is_final, int is_cut,
+                       const char **diffs, size_t *n_diffs_bytes);
 void answer_parser_close(llm_answer_parser *p);
 
 /* See llm_answer_parser_again in llm.h. */

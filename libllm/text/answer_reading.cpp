@@ -42,6 +42,24 @@ void collect_markers(const common_json &node, bool *begins)
     }
 }
 
+/* Those that end text. */
+std::vector<std::string> markers_behind_text(const common_json &parser)
+{
+    std::vector<std::string> out;
+    const common_json &parsers = parser.at("parsers");
+    for (const common_json &one : parsers) {
+        const bool is_text = one.value("type", "") == "tag" && one.value("tag", "") == common_chat_peg_builder::CONTENT;
+        const size_t child = is_text ? one.at("child").get<size_t>() : parsers.size();
+        if (child < parsers.size() && parsers.at(child).value("type", "") == "until") {
+            for (const common_json &delimiter : parsers.at(child).at("delimiters")) {
+                const std::string marker = delimiter.get<std::string>();
+                out.push_back(marker.substr(0, marker.find_last_not_of(" \t\r\n") + 1));
+            }
+        }
+    }
+    return out;
+}
+
 std::unique_ptr<common_chat_peg_mapper> mapper_of(common_chat_format format, common_chat_msg *out)
 {
     switch (format) {
@@ -113,6 +131,7 @@ std::string answer_syntax::written() const
     out["reopening"] = reopening;
     out["thinking_end"] = thinking_end;
     out["calls_once"] = calls_once;
+    out["must_call"] = must_call;
     out["parser"] = parser;
     return out.dump_safe();
 }
@@ -130,6 +149,7 @@ answer_syntax answer_syntax::read(const std::string &given)
     out.reopening = from.at("reopening").get<std::string>();
     out.thinking_end = from.at("thinking_end").get<std::string>();
     out.calls_once = from.at("calls_once").get<bool>();
+    out.must_call = from.at("must_call").get<bool>();
     out.parser = from.at("parser").get<std::string>();
     return out;
 }
@@ -141,6 +161,7 @@ answer_form::answer_form(const answer_syntax &syntax) : format(syntax.format), c
     const common_json parser = common_json::parse(syntax.parser);
     arena = common_peg_arena::from_json(parser);
     collect_markers(parser, begins_marker);
+    markers = markers_behind_text(parser);
 }
 
 answer_reading answer_form::parse(const std::string &text) const
@@ -190,6 +211,18 @@ answer_reading answer_form::read(const std::string &text) const
         throw std::bad_alloc();
     }
     return out;
+}
+
+bool answer_form::may_be_text(const std::string &begun, bool is_behind_text) const
+{
+    bool is_part = false;
+    for (const std::string &marker : markers) {
+        if (!marker.empty() && begun.compare(0, marker.size(), marker) == 0) {
+            return false;
+        }
+        is_part = is_part || marker.compare(0, begun.size(), begun) == 0;
+    }
+    return is_part || is_behind_text;
 }
 
 bool answer_form::is_whole(const std::string &text) const

@@ -15,7 +15,8 @@ struct answer_syntax {
     std::string reopening; /* the same without thinking: where reading begins anew */
     std::string thinking_end;
     bool calls_once = false;
-    std::string parser; /* llama.cpp's */
+    bool must_call = false; /* the answer is kept to that: there is no text in it */
+    std::string parser;     /* llama.cpp's */
 
     std::string written() const;
     static answer_syntax read(const std::string &given); /* throws */
@@ -47,6 +48,8 @@ class answer_form {
     answer_reading read(const std::string &text) const;
 
     bool is_whole(const std::string &text) const; /* nothing is missing */
+    /* Of what has begun as something else: a part of a marker need not become one. */
+    bool may_be_text(const std::string &begun, bool is_behind_text) const;
     bool may_begin_marker(char c) const
     {
         return begins_marker[static_cast<unsigned char>(c)];
@@ -61,6 +64,7 @@ class answer_form {
     bool calls_once;
     common_peg_arena arena;
     bool begins_marker[256] = {};
+    std::vector<std::string> markers; /* that end text; without blanks behind them */
 };
 
 #endif

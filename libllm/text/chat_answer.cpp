@@ -77,6 +77,7 @@ std::string chat_answer_syntax(const chat_form &form, bool continues, const std:
     out.reopening = form.reopening;
     out.thinking_end = form.thinking_end;
     out.calls_once = form.calls_once;
+    out.must_call = form.must_call;
     out.opening = continues || !is_known ? form.opening : opening;
     return out.written();
 }

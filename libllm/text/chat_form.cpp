@@ -379,6 +379,7 @@ chat_form attempt(const common_chat_template &tmpl, const chat_analysis &analysi
     if (calls) {
         out.grammar = calling_grammar(found, wish, must_call);
         out.calls_once = wish.calls_once();
+        out.must_call = must_call;
         out.is_lazy = found.grammar_lazy;
         out.triggers = found.grammar_lazy ? found.grammar_triggers : std::vector<common_grammar_trigger>();
     }

@@ -61,7 +61,7 @@ struct chat_form {
     std::string opening;   /* how the prompt ends; continued: with CHAT_FORM_CONTENT and _REASONING in it */
     std::string reopening; /* the same without thinking */
     std::string grammar;
-    bool calls_once = false;
+    bool calls_once = false, must_call = false;
     bool is_lazy = false; /* the grammar holds from a trigger on */
     std::vector<common_grammar_trigger> triggers;
     std::vector<std::string> preserved, stops;

@@ -95,9 +95,9 @@ static void transcript_add_diffs(transcript *t, const char *diffs, size_t n)
     }
 }
 
-/* In pieces of `piece` bytes; 0: of random sizes. */
-static inline transcript transcript_of(const llm_prompt *p, const char *answer, size_t n, size_t piece,
-                                       random_source *random)
+/* In pieces of `piece` bytes; 0: of random sizes. is_cut: it was to go on. */
+static inline transcript transcript_until(const llm_prompt *p, const char *answer, size_t n, bool is_cut, size_t piece,
+                                          random_source *random)
 {
     transcript t;
     llm_answer_parser *parser;
@@ -115,7 +115,7 @@ static inline transcript transcript_of(const llm_prompt *p, const char *answer, 
         size_t n_diffs = 0;
         const bool is_final = at + n_taken == n;
         const uint64_t before = answer_parser_work(parser);
-        if (answer_parser_feed(parser, answer + at, n_taken, is_final, &diffs, &n_diffs) != LLM_OK) {
+        if (answer_parser_feed(parser, answer + at, n_taken, is_final, is_cut, &diffs, &n_diffs) != LLM_OK) {
             transcript_add(&t, "[refused]", 9);
             break;
         }
@@ -126,6 +126,12 @@ static inline transcript transcript_of(const llm_prompt *p, const char *answer, 
     }
     answer_parser_close(parser);
     return t;
+}
+
+static inline transcript transcript_of(const llm_prompt *p, const char *answer, size_t n, size_t piece,
+                                       random_source *random)
+{
+    return transcript_until(p, answer, n, false, piece, random);
 }
 
 /* A template, and what it rendered last. */

@@ -16,12 +16,12 @@ enum { N_FAMILIES = sizeof chat_families / sizeof chat_families[0], ANSWER_MAX =
 static const char words[] = "Hello [a] {b} <c> | you";
 
 /* The same answer in pieces of a byte, and of random sizes. */
-static bool is_the_same_in_pieces(const answerer *a, const char *answer, size_t n, const transcript *whole,
+static bool is_the_same_in_pieces(const answerer *a, const char *answer, size_t n, bool is_cut, const transcript *whole,
                                   random_source *random)
 {
     bool is_same = true;
     for (size_t i = 0; i < 4; i++) {
-        transcript t = transcript_of(&a->prompt, answer, n, i == 0, random);
+        transcript t = transcript_until(&a->prompt, answer, n, is_cut, i == 0, random);
         if (strcmp(t.text, whole->text) != 0) {
             printf("%.*s\nwhole:  %s\npieces: %s\n", (int)n, answer, whole->text, t.text);
             is_same = false;
@@ -58,7 +58,7 @@ static void check_answer(const chat_family *f, const answerer *a, const char *an
     if (!is_good) {
         printf("%s: %s\n-> %s\n", f->name, answer, t.text);
     }
-    const bool is_same = is_the_same_in_pieces(a, answer, strlen(answer), &t, &random);
+    const bool is_same = is_the_same_in_pieces(a, answer, strlen(answer), false, &t, &random);
     free(t.text);
     CHECK(is_good);
     CHECK(is_same);
@@ -113,17 +113,27 @@ static void test_a_call_without_tools_is_text(void)
 
 #define CALL(name, arguments) "<tool_call>\n{\"name\": \"" name "\", \"arguments\": " arguments "}\n</tool_call>"
 
-static void check_told(const char *source, const char *request, const char *answer, const char *expected)
+static void check_until(const char *source, const char *request, const char *answer, bool is_cut, const char *expected)
 {
     random_source random = {11};
     answerer a;
     CHECK(answerer_open(&a, source));
     CHECK_INT(answerer_render(&a, request), LLM_OK);
-    transcript t = told(&a, answer);
+    transcript t = transcript_until(&a.prompt, answer, strlen(answer), is_cut, strlen(answer) + 1, NULL);
     CHECK_STR(t.text, expected);
-    CHECK(is_the_same_in_pieces(&a, answer, strlen(answer), &t, &random));
+    CHECK(is_the_same_in_pieces(&a, answer, strlen(answer), is_cut, &t, &random));
     free(t.text);
     answerer_close(&a);
+}
+
+static void check_told(const char *source, const char *request, const char *answer, const char *expected)
+{
+    check_until(source, request, answer, false, expected);
+}
+
+static void check_cut(const char *source, const char *request, const char *answer, const char *expected)
+{
+    check_until(source, request, answer, true, expected);
 }
 
 static void test_several_calls_and_text_around_them(void)
@@ -224,6 +234,122 @@ static void test_what_is_left_of_a_cut_call_is_no_text(void)
     }
 }
 
+#define MUST_CALL ",\"tool_choice\":{\"mode\":\"required\"}"
+
+/* A call without its whole name is none, and was not to be text. What may still be text is told. */
+static void test_a_call_that_is_cut_before_it_has_a_name_is_nothing(void)
+{
+    check_cut(FAMILY_HERMES, REQUEST(""), "a\n<tool_call>\n{\"name\": \"get_ti", "[text]a");
+    check_cut(FAMILY_HERMES, REQUEST(""), "a <tool_call>", "[text]a");
+    check_cut(FAMILY_HERMES, REQUEST(""), "if a <", "[text]if a <");
+    check_cut(FAMILY_HERMES, REQUEST(MUST_CALL), "<tool_", "");
+    check_cut(FAMILY_HERMES, REQUEST(""), "a <tool_call>\nnonsense", "[text]a <tool_call>\\nnonsense");
+    check_cut(FAMILY_HERMES, REQUEST(""), "a <tool_call>\n{\"name\": \"get_time\", \"argum",
+              "[text]a[call 0 get_time]{");
+    check_cut(FAMILY_HERMES, REQUEST(",\"parallel_tool_calls\":false"),
+              CALL("get_time", "{\"city\": \"B\"}") "\n<tool_call>\n{\"name\": \"get_ti",
+              "[call 0 get_time]{\\\"city\\\": \\\"B\\\"}");
+    check_cut(FAMILY_QWEN3, REQUEST(""), "<think>\nhm\n</thi", "[reasoning]hm\\n");
+    check_cut(FAMILY_QWEN3, REQUEST(""), "<think>\nhm\n</think>\n\na <", "[reasoning]hm\\n[text]a <");
+}
+
+/* Text with anything but blanks. */
+static bool has_text(const transcript *t)
+{
+    const char *text = strstr(t->text, "[text]");
+    while (text != NULL && strncmp(text, text[0] == '[' ? "[text]" : "\\n", text[0] == '[' ? 6 : 2) == 0) {
+        text += text[0] == '[' ? 6 : 2;
+    }
+    return text != NULL && *text != '\0';
+}
+
+static void test_wherever_a_call_is_cut_there_is_no_text(void)
+{
+    static char answer[ANSWER_MAX];
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        const chat_family *f = &chat_families[i];
+        answerer a;
+        CHECK(answerer_open(&a, f->source));
+        for (int must_call = 0; must_call < 2; must_call++) {
+            CHECK_INT(answerer_render(&a, must_call ? REQUEST(MUST_CALL) : REQUEST("")), LLM_OK);
+            snprintf(answer, sizeof answer, "%s%s", f->thought == NULL ? "" : f->thought, f->call);
+            const size_t n_to_name = (size_t)(strstr(answer, "get_weather") - answer);
+            for (size_t n = must_call ? 0 : n_to_name; n <= strlen(answer); n++) {
+                if (((unsigned char)answer[n] & 0xc0) == 0x80) {
+                    continue; /* characters are whole */
+                }
+                transcript t = transcript_until(&a.prompt, answer, n, true, n + 1, NULL);
+                if (has_text(&t)) {
+                    printf("%s: %.*s\n-> %s\n", f->name, (int)n, answer, t.text);
+                }
+                CHECK(!has_text(&t));
+                free(t.text);
+            }
+        }
+        answerer_close(&a);
+    }
+}
+
+static void test_text_before_a_call_that_is_cut_is_all_there_is(void)
+{
+    static char answer[ANSWER_MAX];
+    size_t n_families = 0;
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        const chat_family *f = &chat_families[i];
+        answerer a;
+        CHECK(answerer_open(&a, f->source));
+        CHECK_INT(answerer_render(&a, REQUEST("")), LLM_OK);
+        snprintf(answer, sizeof answer, "%s%sHello%s%s", f->thought == NULL ? "" : f->thought, f->before_text,
+                 f->after_text, f->call);
+        transcript all = told(&a, answer);
+        const bool is_known = strstr(all.text, "[text]Hello[call 0 get_weather]") != NULL;
+        free(all.text);
+        n_families += is_known;
+        for (size_t n = (size_t)(strstr(answer, "get_weather") - answer); is_known && n <= strlen(answer); n++) {
+            if (((unsigned char)answer[n] & 0xc0) == 0x80) {
+                continue;
+            }
+            transcript t = transcript_until(&a.prompt, answer, n, true, n + 1, NULL);
+            const char *text = strstr(t.text, "[text]Hello");
+            const bool is_all =
+                text != NULL && (text[11] == '\0' || text[11] == '[') && strstr(text + 11, "[text]") == NULL;
+            if (!is_all) {
+                printf("%s: %.*s\n-> %s\n", f->name, (int)n, answer, t.text);
+            }
+            CHECK(is_all);
+            free(t.text);
+        }
+        answerer_close(&a);
+    }
+    CHECK(n_families > N_FAMILIES / 2);
+}
+
+static void test_text_that_is_cut_is_what_it_is_at_its_end(void)
+{
+    static char answer[ANSWER_MAX];
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        const chat_family *f = &chat_families[i];
+        answerer a;
+        CHECK(answerer_open(&a, f->source));
+        CHECK_INT(answerer_render(&a, REQUEST("")), LLM_OK);
+        const int n_before =
+            snprintf(answer, sizeof answer, "%s%s", f->thought == NULL ? "" : f->thought, f->before_text);
+        for (size_t n = 1; n <= strlen(words); n++) {
+            snprintf(answer + n_before, sizeof answer - (size_t)n_before, "%.*s", (int)n, words);
+            transcript cut = transcript_until(&a.prompt, answer, strlen(answer), true, ANSWER_MAX, NULL);
+            transcript end = told(&a, answer);
+            const bool may_call = words[n - 1] == '{'; /* as Llama does */
+            if (!may_call && strcmp(cut.text, end.text) != 0) {
+                printf("%s: %s\n-> %s\n", f->name, answer, cut.text);
+            }
+            CHECK(may_call || strcmp(cut.text, end.text) == 0);
+            free(cut.text);
+            free(end.text);
+        }
+        answerer_close(&a);
+    }
+}
+
 static void test_what_is_no_text_becomes_a_mark(void)
 {
     check_told(FAMILY_HERMES, REQUEST(""), "a\xff\xc3(\xe2\x82<\xf0\x9f\x98\x80>\xe2\x82",
@@ -316,8 +442,8 @@ static void test_syntax_that_is_none_is_refused(void)
     CHECK_INT(answer_parser_open(NULL, 0, &p, error, sizeof error), LLM_OK);
     const char *diffs;
     size_t n;
-    CHECK_INT(answer_parser_feed(p, "a", 1, true, &diffs, &n), LLM_OK);
-    CHECK_INT(answer_parser_feed(p, "a", 1, true, &diffs, &n), LLM_MISUSE);
+    CHECK_INT(answer_parser_feed(p, "a", 1, true, false, &diffs, &n), LLM_OK);
+    CHECK_INT(answer_parser_feed(p, "a", 1, true, false, &diffs, &n), LLM_MISUSE);
     answer_parser_close(p);
     answer_parser_close(NULL);
 }
@@ -349,11 +475,14 @@ static void test_whatever_a_model_writes_pieces_make_no_difference(void)
         for (int round = 0; round < 60; round++) {
             const size_t n = spell_hostile(answer, sizeof answer, &random);
             transcript t = transcript_of(&a.prompt, answer, n, n + 1, NULL);
-            const bool is_same = is_the_same_in_pieces(&a, answer, n, &t, &random);
+            transcript cut = transcript_until(&a.prompt, answer, n, true, n + 1, NULL);
+            const bool is_same = is_the_same_in_pieces(&a, answer, n, false, &t, &random) &&
+                                 is_the_same_in_pieces(&a, answer, n, true, &cut, &random);
             const bool is_all = count(t.text, '7') == count(answer, '7');
             if (!is_same || !is_all) {
                 printf("%s: %s\n-> %s\n", chat_families[i].name, answer, t.text);
             }
+            free(cut.text);
             free(t.text);
             CHECK(is_same && is_all);
         }
@@ -407,6 +536,10 @@ int main(void)
     RUN(test_one_call_is_the_most_where_several_are_not_wanted);
     RUN(test_malformed_calls_are_text_and_what_was_told_is_not_told_again);
     RUN(test_what_is_left_of_a_cut_call_is_no_text);
+    RUN(test_a_call_that_is_cut_before_it_has_a_name_is_nothing);
+    RUN(test_wherever_a_call_is_cut_there_is_no_text);
+    RUN(test_text_before_a_call_that_is_cut_is_all_there_is);
+    RUN(test_text_that_is_cut_is_what_it_is_at_its_end);
     RUN(test_what_is_no_text_becomes_a_mark);
     RUN(test_ids_are_the_models_or_nine_letters_and_digits);
     RUN(test_text_comes_as_it_is_written);

@@ -47,9 +47,10 @@ class AnswerParser:
         """Bytes of the answer that the next call may look at again."""
         return int(lib.llm_answer_parser_again(self._parser))
 
-    def feed(self, text: str, is_final: bool) -> list[Diff]:
+    def feed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Diff]:
+        """`is_final`: no more will come; `is_cut`: and more would have."""
         data = text.encode("utf-8", "replace")
-        status = lib.llm_answer_parser_feed(self._parser, data, len(data), is_final, self._out, self._n_out)
+        status = lib.llm_answer_parser_feed(self._parser, data, len(data), is_final, is_cut, self._out, self._n_out)
         if status != Status.OK:
             raise ApiError(code_of_status(STATUS_WORDS[status]))
         return _diffs.decode(ffi.buffer(self._out[0], self._n_out[0]))

@@ -228,6 +228,11 @@ class Generation:
     def reason_word(self) -> str | None:
         return REASON_WORDS[self.started.reason] if self.started is not None else None
 
+    @property
+    def is_cut(self) -> bool:
+        """It is over, and neither the model nor a stop ended it."""
+        return self.finished is not None and self.finished.outcome not in (Outcome.END, Outcome.STOP)
+
     def end_reason(self) -> EndReason:
         """Of one that ended well."""
         assert self.finished is not None and self.error() is None

@@ -169,7 +169,7 @@ class Answering:
             came = self._told[index].came() if self._told else []
             parts: list[Part] = [TextPart(index, text)] if text else []
             if self._parsings:
-                parts = await self._parsings[index].fed(text, is_over)
+                parts = await self._parsings[index].fed(text, is_over, generation.is_cut)
             found += self._told[index].around(parts, came) if self._told else parts
             if is_over:
                 found.append(self._end(index, generation))

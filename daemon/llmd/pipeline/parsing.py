@@ -33,7 +33,7 @@ class Parser(Protocol):
     @property
     def n_again(self) -> int: ...
 
-    def feed(self, text: str, is_final: bool) -> list[Diff]: ...
+    def feed(self, text: str, is_final: bool, is_cut: bool) -> list[Diff]: ...
 
 
 InThread = Callable[[int, Callable[[], list[Diff]]], Awaitable[list[Diff]]]
@@ -60,12 +60,13 @@ class Parsing:
         self._blanks: list[str] = []
         """At the end of what was thought, until more is."""
 
-    async def fed(self, text: str, is_final: bool) -> list[Part]:
-        """The parts that the text completes. Awaited before the next call."""
+    async def fed(self, text: str, is_final: bool, is_cut: bool = False) -> list[Part]:
+        """The parts that the text completes. `is_cut`: it is final, and more would have come. Awaited before the next
+        call."""
         if not (text or is_final):
             return []
         self._read.append(text)
-        return [part for diff in await self._diffs(text, is_final) for part in self._parts(diff)]
+        return [part for diff in await self._diffs(text, is_final, is_cut) for part in self._parts(diff)]
 
     def message(self) -> PlainMessage:
         """All that has been told so far, as the client sends it back."""
@@ -86,15 +87,15 @@ class Parsing:
 
     # --- the parser --------------------------------------------------------------------------------------------------
 
-    async def _diffs(self, text: str, is_final: bool) -> list[Diff]:
+    async def _diffs(self, text: str, is_final: bool, is_cut: bool) -> list[Diff]:
         if (parser := self._parser) is None:
             return [Diff("text", text)]
         n_read = len(text) + parser.n_again
         try:
             if n_read <= limits.PARSED_ON_LOOP_CHARS_MAX:
-                diffs = parser.feed(text, is_final)
+                diffs = parser.feed(text, is_final, is_cut)
             else:
-                diffs = await self._in_thread(n_read, lambda: parser.feed(text, is_final))
+                diffs = await self._in_thread(n_read, lambda: parser.feed(text, is_final, is_cut))
         except Exception as error:
             return self._given_up(error, text)
         if diffs:
