@@ -188,6 +188,33 @@ async def test_a_call_that_a_stop_cut_is_not_to_be_run(daemon: Daemon) -> None:
         assert (told["stop_reason"], told["stop_sequence"]) == ("stop_sequence", "Human:")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ("", {}),
+        ("{", {}),
+        ('{"a', {}),
+        ('{"a": "x', {}),
+        ('{"a": "x\\"', {}),
+        ('{"a": "x"', {"a": "x"}),
+        ('{"a": 1', {}),
+        ('{"a": 1,', {"a": 1}),
+        ('{"a": true, "b"', {"a": True}),
+        ('{"a": "{,:", "b": [{"c": 1}, ', {"a": "{,:"}),
+        ('{"a": {"b": [1]}', {"a": {"b": [1]}}),
+        ('{"a": 1}', {"a": 1}),
+    ],
+)
+async def test_a_call_that_was_cut_is_a_call_as_far_as_it_came(daemon: Daemon, arguments: str, found: Json) -> None:
+    parts = [*said("so: "), *call(0, arguments), end("length")]
+    whole = json.loads(writer_of(daemon).whole(parts))
+    assert [block["type"] for block in whole["content"]] == ["text", "tool_use"]
+    assert (whole["content"][1]["name"], whole["content"][1]["input"]) == ("weather", found)
+    told = put_together(streamed(writer_of(daemon), [STARTED, *parts]))
+    assert [block.type for block in told.content] == ["text", "tool_use"]
+    assert whole["stop_reason"] == told.stop_reason == "max_tokens"
+
+
 async def test_who_has_less_room_than_was_allowed_is_told_so(daemon: Daemon) -> None:
     writer = MessageWriter(daemon.state, n_tokens_max=12)
     expected = ("model_context_window_exceeded", None)

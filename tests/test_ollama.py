@@ -397,13 +397,23 @@ async def test_calls_come_whole(daemon: Daemon) -> None:
     assert (whole["total_duration"], whole["prompt_eval_count"], whole["eval_count"]) == (6_000_000, 10, 5)
 
 
-async def test_a_call_that_was_cut_is_text(daemon: Daemon) -> None:
-    cut: tuple[Part, ...] = (*ANSWER[1:4], End(0, "length", END.usage, REPORT))
+@pytest.mark.parametrize(
+    "end", [End(0, "length", END.usage, REPORT), End(0, "stop", END.usage, REPORT, cuts_call=True)]
+)
+async def test_a_call_that_was_cut_is_a_call_as_far_as_it_came(daemon: Daemon, end: End) -> None:
+    cut: tuple[Part, ...] = (*ANSWER[1:3], ToolCallPiece(0, 0, '{"x": 1, "y": "a, b', "c1", "f"), end)
     streamed = told(OllamaChatWriter(daemon.state), cut)
     whole = json.loads(OllamaChatWriter(daemon.state).whole(cut))
-    assert "".join(line["message"]["content"] for line in streamed) == whole["message"]["content"] == 'so: {"x":'
-    assert all("tool_calls" not in line["message"] for line in (*streamed, whole))
-    assert whole["done_reason"] == "length"
+    assert "".join(line["message"]["content"] for line in streamed) == whole["message"]["content"] == "so: "
+    [call] = [call for line in streamed for call in line["message"].get("tool_calls", ())]
+    assert whole["message"]["tool_calls"] == [call] and call["function"] == CALLS[0]["function"]
+    assert whole["done_reason"] == streamed[-1]["done_reason"] == end.reason
+
+
+async def test_a_call_that_is_no_object_at_its_own_end_is_text(daemon: Daemon) -> None:
+    parts = (ToolCallPiece(0, 0, '{"x":', "c1", "f"), END)
+    whole = json.loads(OllamaChatWriter(daemon.state).whole(parts))
+    assert whole["message"] == {"role": "assistant", "content": '{"x":'}
 
 
 async def test_a_line_is_whole_however_a_model_writes_arguments(daemon: Daemon) -> None:

@@ -134,6 +134,11 @@ class End(msgspec.Struct, frozen=True):
     cuts_call: bool = False
     """It was stopped within a call: what there is of its arguments is no JSON."""
 
+    @property
+    def is_cut(self) -> bool:
+        """Its last call may not be whole."""
+        return self.reason == "length" or self.cuts_call
+
 
 class Failed(msgspec.Struct, frozen=True):
     index: int

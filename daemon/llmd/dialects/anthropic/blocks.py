@@ -9,9 +9,8 @@ from typing import Any
 
 import msgspec
 
-from ...core.errors import ApiError
 from ...core.parts import Part, ReasoningPart, TextPart, ToolCallPiece
-from ...engine.json_scan import ARGUMENTS
+from ..arguments import object_of
 from .wire import AnswerBlock, TextBlock, ThinkingBlock, ToolUseBlock
 
 SIGNATURE = "llmd"
@@ -29,26 +28,28 @@ def call_id(piece: ToolCallPiece) -> str:
     return piece.id or "toolu_" + secrets.token_hex(12)
 
 
-def blocks_of(parts: Sequence[Part]) -> list[AnswerBlock]:
+def blocks_of(parts: Sequence[Part], *, is_cut: bool) -> list[AnswerBlock]:
+    """`is_cut`: its last call may not be whole."""
     said = (part for part in parts if isinstance(part, Said))
-    return [block for _, run in groupby(said, place_of) for block in _block(list(run))]
+    runs = [list(run) for _, run in groupby(said, place_of)]
+    return [block for n, run in enumerate(runs) for block in _block(run, is_cut and n == len(runs) - 1)]
 
 
-def _block(run: list[Any]) -> Iterator[AnswerBlock]:
+def _block(run: list[Any], is_cut: bool) -> Iterator[AnswerBlock]:
     first = run[0]
     if isinstance(first, ToolCallPiece):
-        yield _call(first, "".join(piece.arguments for piece in run))
+        yield _call(first, "".join(piece.arguments for piece in run), is_cut)
         return
     text = "".join(part.text for part in run)
     if text:
         yield ThinkingBlock(text, SIGNATURE) if isinstance(first, ReasoningPart) else TextBlock(text)
 
 
-def _call(first: ToolCallPiece, arguments: str) -> AnswerBlock:
+def _call(first: ToolCallPiece, arguments: str, is_cut: bool) -> AnswerBlock:
     """What is no object can be no input: then the call is shown as the model wrote it."""
     name = first.name or ""
     try:
-        found = msgspec.json.decode(ARGUMENTS.clean(arguments.strip().encode() or b"{}"), type=dict[str, Any])
-    except (ApiError, msgspec.DecodeError, RecursionError):
+        found = msgspec.json.decode(object_of(arguments, is_cut=is_cut) or b"", type=dict[str, Any])
+    except (msgspec.DecodeError, RecursionError):
         return TextBlock(f"{name}({arguments})")
     return ToolUseBlock(call_id(first), name, found)

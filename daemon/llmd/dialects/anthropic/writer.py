@@ -54,7 +54,7 @@ class MessageWriter:
 
     def whole(self, parts: Sequence[Part]) -> bytes:
         [end] = (part for part in parts if isinstance(part, End))
-        blocks = blocks_of(parts)
+        blocks = blocks_of(parts, is_cut=end.is_cut)
         has_calls = any(isinstance(block, ToolUseBlock) for block in blocks)
         return _encode(
             MessageAnswer(

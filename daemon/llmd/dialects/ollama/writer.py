@@ -12,10 +12,10 @@ import msgspec
 
 from ...core.errors import ApiError
 from ...core.parts import End, EndReason, Failed, LogProbabilities, Part, ReasoningPart, TextPart, ToolCallPiece
-from ...engine.json_scan import ARGUMENTS
 from ...http import json_lines
 from ...http.context import State
 from ...http.envelope import Envelope
+from ..arguments import object_of
 from ..probabilities import chosen_tokens
 from . import wire
 
@@ -58,18 +58,16 @@ class _Calls:
         self._arguments.append(piece.arguments)
         return done
 
-    def close(self) -> list[wire.ToolCallMade | str]:
-        """The last call; one that was cut before its arguments were whole is a text. Models write line ends between the
-        arguments, and here a line end is the end of all that is told at once."""
+    def close(self, *, is_cut: bool = False) -> list[wire.ToolCallMade | str]:
+        """The last call, whose arguments are whole, or were cut; a text where they are none. Models write line ends
+        between the arguments, and here a line end is the end of all that is told at once."""
         if self._open is None:
             return []
-        piece, arguments = self._open, "".join(self._arguments).strip() or "{}"
+        piece, arguments = self._open, "".join(self._arguments)
         self._open, self._arguments = None, []
-        try:
-            on_one_line = ARGUMENTS.clean(arguments.encode())
-            msgspec.json.decode(on_one_line, type=dict[str, msgspec.Raw])
-        except (ApiError, msgspec.DecodeError, RecursionError):
-            return [arguments]
+        on_one_line = object_of(arguments, is_cut=is_cut)
+        if on_one_line is None:
+            return [arguments.strip()]
         function = wire.ToolCallFunction(piece.call, piece.name or "", msgspec.Raw(on_one_line))
         return [wire.ToolCallMade(function, piece.id or "call_" + secrets.token_hex(12))]
 
@@ -93,10 +91,10 @@ class _OllamaWriter(ABC):
         text = "".join(part.text for part in parts if isinstance(part, TextPart))
         thinking = "".join(part.text for part in parts if isinstance(part, ReasoningPart))
         made = [one for part in parts if isinstance(part, ToolCallPiece) for one in self._calls.add(part)]
-        made += self._calls.close()
+        end = next(part for part in parts if isinstance(part, End))
+        made += self._calls.close(is_cut=end.is_cut)
         text += "".join(one for one in made if isinstance(one, str))
         calls = [one for one in made if not isinstance(one, str)]
-        end = next(part for part in parts if isinstance(part, End))
         told = chosen_tokens(part for part in parts if isinstance(part, LogProbabilities))
         return _encode(self._answer(text, thinking, calls, {**self._facts, **measures_of(end), "logprobs": told}))
 
@@ -134,7 +132,7 @@ class _OllamaWriter(ABC):
             return self._called(self._calls.add(part))
         if isinstance(part, End):
             end = self._answer("", "", [], {**self._facts, **measures_of(part)})
-            return self._called(self._calls.close()) + msgspec.json.encode(end) + json_lines.CLOSES
+            return self._called(self._calls.close(is_cut=part.is_cut)) + msgspec.json.encode(end) + json_lines.CLOSES
         if isinstance(part, Failed):
             return ENVELOPE.body(part.error) + json_lines.CLOSES
         raise TypeError(f"{type(part).__name__}: nobody can have asked for it")
