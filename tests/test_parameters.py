@@ -39,6 +39,17 @@ def test_unknown_names_are_refused() -> None:
     assert error is not None and error.param == "temprature" and error.code == "unsupported_parameter"
 
 
+async def test_an_unknown_name_may_ask_for_nothing(daemon: Daemon) -> None:
+    """Clients that are generated from a schema write null for what they do not ask."""
+    assert refusal(CHAT, temprature=None) is None
+    assert refusal(CHAT, structured_outputs={"regex": "[0-9]+", "structural_tag": None}) is None
+    nothings: tuple[Any, ...] = (False, 0, "", [], {})
+    for value in nothings:
+        assert refusal(CHAT, temprature=value) is not None
+    answer = await daemon.ask("POST", "/v1/chat/completions", chat(min_answer_words=None))
+    assert answer.status == 200
+
+
 @pytest.mark.parametrize("table", [CHAT, COMPLETIONS])
 def test_unknown_names_within_structured_outputs_are_refused(table: Table) -> None:
     assert refusal(table, structured_outputs={"regex": "[0-9]+"}) is None

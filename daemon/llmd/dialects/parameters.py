@@ -64,10 +64,13 @@ class Table:
         self._by_name = {row.name: row for row in self.rows}
 
     def check(self, fields: Mapping[str, msgspec.Raw]) -> None:
-        """Refuses the first field that would change the answer and is not there, or is larger than it may be."""
+        """Refuses the first field that would change the answer and is not there, or is larger than it may be. What is
+        null asks for nothing, whatever its name."""
         for name, raw in fields.items():
             row, param = self._by_name.get(name), _param(self._path + name)
             if row is None:
+                if bytes(memoryview(raw)) == b"null":
+                    continue
                 raise ApiError(
                     "unsupported_parameter", f"{shown(self._path + name)} is not a parameter of this endpoint.", param
                 )
