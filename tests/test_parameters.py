@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from llmd.core.errors import ApiError
+from llmd.dialects.ollama.parameters import GENERATE
 from llmd.dialects.openai.parameters import CHAT, COMPLETIONS, EMBEDDINGS, TABLES
 from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest, EmbeddingsRequest
 from llmd.dialects.parameters import Table, with_endpoints
@@ -58,6 +59,24 @@ def test_unknown_names_within_structured_outputs_are_refused(table: Table) -> No
         assert (
             error is not None and error.param == f"structured_outputs.{name}" and error.code == "unsupported_parameter"
         )
+
+
+@pytest.mark.parametrize(
+    ("table", "fields", "message"),
+    [
+        (CHAT, {"echo": True}, "echo: true asks for the prompt in the answer, which this server does not support."),
+        (CHAT, {"lora": [{"id": 1}]}, 'lora: [{"id": 1}] asks for adapters, which this server does not support.'),
+        (CHAT, {"chat_template": "x"},
+         'chat_template: "x" asks for templates from requests, which this server does not support; use '
+         "--chat-template-file."),
+        (GENERATE, {"context": [1, 2]},
+         "context: [1, 2] asks for tokens of an earlier answer, which this server does not support; name a session, or "
+         "use /api/chat."),
+    ],
+)  # fmt: skip
+def test_a_refusal_quotes_json_and_says_what_to_do_instead(table: Table, fields: dict[str, Any], message: str) -> None:
+    error = refusal(table, **fields)
+    assert error is not None and error.message == message
 
 
 def test_names_are_unique_for_each_endpoint() -> None:

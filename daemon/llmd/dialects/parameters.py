@@ -25,6 +25,8 @@ class Parameter:
     name: str
     treatment: Treatment
     note: str
+    hint: str = ""
+    """For refused ones: what to do instead."""
     neutral: tuple[Any, ...] = ()
     """For refused ones: values, besides null, that ask for nothing."""
     bytes_max: int = limits.FIELD_BYTES_MAX
@@ -46,7 +48,9 @@ def accepted(notes: Mapping[str, str]) -> Rows:
 
 
 def refused(notes: Mapping[str, tuple[str, tuple[Any, ...]]]) -> Rows:
-    return tuple(Parameter(name, "refused", note, neutral) for name, (note, neutral) in notes.items())
+    """What stands behind a semicolon in a note is the hint."""
+    parted = ((name, note.partition("; "), neutral) for name, (note, neutral) in notes.items())
+    return tuple(Parameter(name, "refused", note, hint, neutral) for name, (note, _, hint), neutral in parted)
 
 
 class Table:
@@ -91,11 +95,11 @@ class Table:
 
 def _check_neutral(row: Parameter, param: str, raw: msgspec.Raw) -> None:
     """Every neutral value is short: what is long needs no decoding."""
-    is_short = len(raw) <= limits.NEUTRAL_BYTES_MAX
-    value = msgspec.json.decode(raw) if is_short else raw
-    if not is_short or not row.is_neutral(value):
-        message = f"{param}: {shown(value)} asks for {row.note}, which this server does not support."
-        raise ApiError("unsupported_parameter", message, param)
+    if len(raw) <= limits.NEUTRAL_BYTES_MAX and row.is_neutral(msgspec.json.decode(raw)):
+        return
+    hint = f"; {row.hint}" if row.hint else ""
+    message = f"{param}: {shown(raw)} asks for {row.note}, which this server does not support{hint}."
+    raise ApiError("unsupported_parameter", message, param)
 
 
 def _param(name: str) -> str:
