@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from llmd.engine.opening import gpu_remark
 from llmd.process import config_checks, config_reader, config_table, socket_trust
 from llmd.process.config_checks import ConfigError
 from llmd.process.config_reader import load
@@ -198,6 +199,13 @@ def test_more_threads_than_processors_are_remarked_on(monkeypatch: pytest.Monkey
     assert config_checks.remarks(load(["--threads", "2"], {})) == config_checks.remarks(load([], {})) == []
     (remark,) = config_checks.remarks(load(["--threads", "3"], {}))
     assert remark.startswith("--threads 3: this process may use 2 processors; ")
+
+
+def test_layers_on_a_gpu_that_is_not_there_are_remarked_on() -> None:
+    assert gpu_remark(3, "CPU", "") == "--gpu-layers 3 changes nothing: libllm is built for the CPU alone"
+    assert "found no device" in gpu_remark(3, "CPU", "found no device") == gpu_remark(-1, "CPU", "found no device")
+    for n_layers, backend, trouble in ((-1, "CPU", ""), (0, "CPU", "x"), (3, "CUDA0 (a card)", ""), (3, "sim", "")):
+        assert gpu_remark(n_layers, backend, trouble) == ""
 
 
 @pytest.mark.parametrize(

@@ -141,9 +141,18 @@ def open_engine(options: EngineOptions) -> Any:
         message = text_of(error) or STATUS_TEXTS[status]
         raise EngineError(message, _field_of(message, status))
     _check_template(out[0], options.chat_template)
-    if (trouble := gpu_trouble()) and options.n_gpu_layers != 0:
-        log.warning("the model runs on the CPU alone, as with --gpu-layers 0: %s", trouble)
+    if remark := gpu_remark(options.n_gpu_layers, info_of(out[0]).backend, gpu_trouble()):
+        log.warning(remark)
     return out[0]
+
+
+def gpu_remark(n_layers: int, backend: str, trouble: str) -> str:
+    """Where layers that a GPU was to have are computed by the CPU; "": there are none."""
+    if trouble and n_layers != 0:
+        return f"the model runs on the CPU alone, as with --gpu-layers 0: {trouble}"
+    if n_layers > 0 and backend == "CPU":
+        return f"--gpu-layers {n_layers} changes nothing: libllm is built for the CPU alone"
+    return ""
 
 
 def _field_of(message: str, status: int) -> str:
