@@ -69,8 +69,12 @@ BAD: dict[str, tuple[str, ...]] = {
     "log_format": ("xml",),
     "gpu_layers": ("-2",),
     "oversize": ("", "yes"),
+    "allowed_origins": (
+        "localhost", "localhost:3000", "http://localhost:*", "http://*.example", "http://a.example/app",
+        "http://a.example:80", "https://a.example:443/", "http://ü.example", "http://", "http://me@a.example",
+    ),
     "model": ("a\nb",),
-}
+}  # fmt: skip
 SETTABLE = [option for option in OPTIONS if option.name != "config"]
 
 
@@ -115,6 +119,15 @@ def test_bad_values_name_option_value_and_range(name: str, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load([f"{option.flag}={text}"], {})
     assert str(caught.value) == f"{option.flag}: {text!r} is not valid; expected {option.expects}"
+
+
+def test_of_several_origins_the_wrong_one_is_named() -> None:
+    """Nothing would ever match it, and nobody would be told."""
+    with pytest.raises(ConfigError, match=r"^LLMD_ALLOWED_ORIGINS: 'http://localhost:\*' is not valid; expected "):
+        load([], {"LLMD_ALLOWED_ORIGINS": "http://a.example, http://localhost:*"})
+    good = ("https://a.example/", "http://[::1]:3000", "vscode-webview://0f-1a", "app://obsidian.md", "null", "file://")
+    assert load(["--allowed-origins", ",".join(good)], {}).allowed_origins == good
+    assert load(["--allowed-origins", "*"], {}).allowed_origins == ("*",)
 
 
 def test_bad_values_in_environment_and_file_say_where(tmp_path: Path) -> None:

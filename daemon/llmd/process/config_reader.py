@@ -17,6 +17,7 @@ from .config_checks import ConfigError, check
 from .config_table import OPTIONS, Config
 from .manual import PROGRAM
 from .option import Option
+from .option_values import PartError
 
 USAGE_ERROR = 2
 
@@ -82,8 +83,9 @@ def remarks(environment: Mapping[str, str]) -> list[str]:
 def _parse(option: Option, text: str, where: str) -> Any:
     try:
         return option.parse(text)
-    except (ValueError, OverflowError):
-        raise ConfigError(f"{where}: {text!r} is not valid; expected {option.expects}") from None
+    except (ValueError, OverflowError) as error:
+        wrong = error.part if isinstance(error, PartError) else text
+        raise ConfigError(f"{where}: {wrong!r} is not valid; expected {option.expects}") from None
 
 
 def _read_file(path: Path) -> dict[str, str]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .option import option, options_of
-from .option_values import KIB, choice, integer, model, number, path, path_or_none, size, switch, text, words
+from .option_values import KIB, choice, integer, model, number, origins, path, path_or_none, size, switch, text, words
 from .socket_trust import default_socket
 
 # What is served without --model.
@@ -274,8 +274,8 @@ class Config:
     )
     allowed_origins: tuple[str, ...] = option(
         (),
-        words,
-        "origins separated by commas",
+        origins,
+        "SCHEME://HOST or SCHEME://HOST:PORT, no path, pattern or default port, separated by commas; * allows all",
         ACCESS,
         "ORIGINS",
         "web origins whose pages may call, such as http://localhost:3000; * allows all",

@@ -88,6 +88,28 @@ def words(value: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
+class PartError(ValueError):
+    """One of several values in a text will not do."""
+
+    def __init__(self, part: str) -> None:
+        self.part = part
+        super().__init__(part)
+
+
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._~-]+|\[[0-9a-f:.]+\])(?::\d{1,5})?/?", re.IGNORECASE)
+_DEFAULT_PORT = re.compile(r"http://.*:80/?|https://.*:443/?", re.IGNORECASE)
+_OTHER_ORIGINS = ("*", "null", "file://")
+
+
+def origins(value: str) -> tuple[str, ...]:
+    """As browsers send them, or nothing would ever match: no pattern, no path, no port that the scheme has anyway."""
+    found = words(value)
+    for one in found:
+        if one not in _OTHER_ORIGINS and (not _ORIGIN.fullmatch(one) or _DEFAULT_PORT.fullmatch(one)):
+            raise PartError(one)
+    return found
+
+
 def model(value: str) -> str:
     """A path as `path` reads it, or the name of a simulated model."""
     return os.path.expanduser(text(value))
