@@ -192,6 +192,12 @@ def test_a_name_that_is_none_gets_the_nearest(tmp_path: Path) -> None:
         (["--prot", "8001"], f"there is no option --prot (did you mean --port?){see}"),
         (["--max-session=8"], f"there is no option --max-session (did you mean --max-sessions?){see}"),
         (["--zzz"], f"there is no option --zzz{see}"),
+        (["--n-gpu-layers", "9"], f"there is no option --n-gpu-layers (did you mean --gpu-layers?){see}"),
+        (["-m", "a.gguf"], f"there is no option -m (did you mean --model?){see}"),
+        (["-c", "4096"], f"there is no option -c (did you mean --ctx-size?){see}"),
+        (["a.gguf", "-ngl", "99"], f"there is no option -ngl (did you mean --gpu-layers?){see}"),
+        (["-t", "4"], f"there is no option -t (did you mean --threads?){see}"),
+        (["-np=4"], f"there is no option -np (did you mean --max-sessions?){see}"),
         (["--config", str(file)], f"{file}: there is no option 'ctx_sise' (did you mean ctx_size?){see}"),
     ):
         with pytest.raises(ConfigError) as caught:

@@ -23,6 +23,8 @@ USAGE_ERROR = 2
 
 _CONFIG = next(option for option in OPTIONS if option.name == "config")
 _MODEL = "positional_model"
+_MEANT = {"-m": "--model", "-c": "--ctx-size", "-ngl": "--gpu-layers", "-t": "--threads", "-np": "--max-sessions"}
+"""Short options of llama.cpp's programs."""
 
 
 def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None) -> Config:
@@ -30,7 +32,7 @@ def load(arguments: Sequence[str], environment: Mapping[str, str] | None = None)
     environment = os.environ if environment is None else environment
     parsed, strange = parser().parse_known_args(arguments)
     if strange:
-        raise ConfigError(f"{unrecognized(strange, (option.flag for option in OPTIONS))}{_SEE}")
+        raise ConfigError(f"{unrecognized(strange, (option.flag for option in OPTIONS), _MEANT)}{_SEE}")
     given = {name: value for name, value in vars(parsed).items() if value is not None}
     if _MODEL in given:
         if "model" in given:
