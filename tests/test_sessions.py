@@ -159,6 +159,30 @@ async def test_refuse_names_the_holders(serve: Serve) -> None:
     await daemon.chat(session_id="carl")
 
 
+async def test_of_many_holders_some_are_named(serve: Serve) -> None:
+    daemon = await serve(max_sessions=11, capacity_policy="refuse")
+    for number in range(11):
+        await daemon.chat(session_id=f"s{number:02}")
+    message = (await daemon.refused(chat(session_id="more"))).error["message"]
+    assert "All 11 session places are taken (by s00, s01, s02, s03, s04, s05, s06, s07 and 3 more of yours)." in message
+    assert message.endswith("or serve with a larger --max-sessions.")
+
+
+async def test_places_for_parked_sessions_are_counted(serve: Serve) -> None:
+    daemon = await serve(model=SLOW, ctx_size=200_000, max_sessions=1, max_parked=1)
+    asked = await running(daemon, "ann")
+    waiting = asyncio.create_task(daemon.ask("POST", "/v1/chat/completions", chat(session_id="bob")))
+    async with asyncio.timeout(SETTLE_S):
+        while "bob" not in await listed(daemon):
+            pass
+    message = (await daemon.refused(chat(session_id="carl"))).error["message"]
+    assert message.startswith("All 2 session places are taken (by ann, bob).")
+    assert message.endswith("or serve with a larger --max-sessions or --max-parked.")
+    for name in ("ann", "bob"):
+        await daemon.ask("DELETE", f"/v1/sessions/{name}")
+    assert (await asked).status == (await waiting).status == 499
+
+
 async def test_evict_forgets_the_least_recently_used(serve: Serve) -> None:
     daemon = await serve(max_sessions=2, capacity_policy="evict")
     for name in ("ann", "bob", "ann", "carl"):

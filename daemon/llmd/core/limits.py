@@ -125,6 +125,8 @@ PENDING_TEXT_CHARS_MAX = 65_536
 LIVE_REQUESTS_MAX = 256
 SESSION_QUEUE_MAX = 8
 SCRATCH_QUEUE_MAX = 192
+HOLDERS_SHOWN = 8
+"""Names of sessions in a refusal, where all places are taken."""
 DIVERGENCE_TOKENS_SHOWN = 12
 """Prompt tokens shown on each side of the point where histories diverged."""
 

@@ -259,21 +259,19 @@ class Generation:
 
     def _capacity_error(self) -> ApiError:
         """Names the holders of this owner; others are only counted."""
-        own, others = [], 0
-        for view in self._engine.page.sessions():
-            if view.name and view.owner == self.work.owner:
-                own.append(view.name)
-            elif view.name:
-                others += 1
-        holders = ", ".join(sorted(set(own))) or "none of yours"
-        more = f" and {others} of other API keys" if others else ""
-        n_places = self._engine.info.n_sessions
-        taken = f"All {n_places} session places are taken"
-        if len(own) + others < n_places:
-            taken = f"{len(own)} of {n_places} session places, the share of one API key, are taken"
+        holders = [view for view in self._engine.page.sessions() if view.name]
+        own = [view.name for view in holders if view.owner == self.work.owner]
+        info, n_others = self._engine.info, len(holders) - len(own)
+        n_names = info.n_places - info.n_scratch
+        taken = f"All {n_names} session places are taken"
+        if len(holders) < n_names:
+            taken = f"{len(own)} of {n_names} session places, the share of one API key, are taken"
+        more = f" and {n_others} of other API keys" if n_others else ""
+        options = "--max-sessions or --max-parked" if n_names > info.n_sessions else "--max-sessions"
         return ApiError(
             "capacity_exhausted",
-            f"{taken} (by {holders}{more}). Close one with DELETE /v1/sessions/ID.",
+            f"{taken} (by {_listed(sorted(set(own)))}{more}). Close one with DELETE /v1/sessions/ID, or serve with a "
+            f"larger {options}.",
             "session_id",
         )
 
@@ -286,6 +284,11 @@ class Generation:
         before = tokens[4 * max(at - shown, 0) : 4 * at]
         after = tokens[4 * at : 4 * (at + shown)]
         return at, self._engine.piece(before), self._engine.piece(after)
+
+
+def _listed(names: list[str]) -> str:
+    shown, n_more = names[: limits.HOLDERS_SHOWN], len(names) - limits.HOLDERS_SHOWN
+    return (", ".join(shown) or "none of yours") + (f" and {n_more} more of yours" if n_more > 0 else "")
 
 
 class TellingGeneration(Generation):
