@@ -105,7 +105,8 @@ _BOTH = (
         "cache_prompt": "false: nothing that is resident is reused",
         "response_format": "{type: json_object}: the answer is a JSON object; {type: json_schema, json_schema: "
             "{schema, strict}}: one that the schema allows; strict: what of the schema cannot be kept to is refused, "
-            "else it is left out; of this and the seven below one at most",
+            "else it is left out; {type, schema}: with either type, as if strict; of this and the seven below one at "
+            "most",
         "json_schema": "a schema for the answer",
         "grammar": "in GBNF, for the answer",
         "structured_outputs": "one of json (a schema), json_object, regex, choice (a list of texts), grammar",

@@ -51,15 +51,15 @@ def _texts(prefix: str, grammar: str | None, regex: str | None, choice: list[str
 def _response_format(wanted: wire.ResponseFormat | None) -> Iterator[Constraint]:
     if wanted is None or wanted.type == "text":
         return
-    if wanted.type == "json_schema":
+    if wanted.schema is not None and (wanted.type == "json_object" or wanted.json_schema is None):
+        yield _schema("response_format.schema", wanted.schema)
+    elif wanted.type == "json_schema":
         param = "response_format.json_schema"
         if wanted.json_schema is None:
             raise ApiError("missing_parameter", f"{param} is missing.", param)
         if wanted.json_schema.schema is None:
             raise ApiError("missing_parameter", f"{param}.schema is missing.", f"{param}.schema")
         yield _schema(f"{param}.schema", wanted.json_schema.schema, is_strict=bool(wanted.json_schema.strict))
-    elif wanted.schema is not None:
-        yield _schema("response_format.schema", wanted.schema)
     else:
         yield Constraint("json", "", "response_format")
 

@@ -130,7 +130,7 @@ class ResponseFormat(msgspec.Struct, frozen=True):
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
     schema: dict[str, Any] | None = None
-    """Beside the type json_object: as in json_schema."""
+    """As llama-server has it: beside either type, and kept to as if strict."""
 
 
 class StructuredOutputs(msgspec.Struct, frozen=True):
