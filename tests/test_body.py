@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import threading
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -15,6 +15,8 @@ from llmd.core import limits
 from llmd.core.asked import PlainMessage, PlainToolCall
 from llmd.core.errors import ApiError, shown
 from llmd.core.room import Room
+from llmd.dialects.anthropic.wire import OutputFormat
+from llmd.dialects.ollama.wire import OllamaChatRequest
 from llmd.dialects.openai import parameters
 from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
 from llmd.engine.native import JSON_WORDS
@@ -60,8 +62,22 @@ def refusal(kind: type[Any], document: str) -> ApiError:
          "logit_bias[...]: expected `float`, got `str`."),
         (ChatCompletionRequest, '{"messages":[],"temperature":1e999}', "invalid_type", "temperature",
          "temperature: number out of range."),
-        (ChatCompletionRequest, '{"messages":[],"history":"all"}', "invalid_type", "history",
-         "history: invalid enum value 'all'."),
+        (ChatCompletionRequest, '{"messages":[],"history":"all"}', "invalid_value", "history",
+         "history: 'all' is not one of resident, template."),
+        (ChatCompletionRequest, '{"messages":[],"tool_choice":"sometimes"}', "invalid_value", "tool_choice",
+         "tool_choice: 'sometimes' is not one of auto, none, required, or an object."),
+        (ChatCompletionRequest, '{"messages":[],"tool_choice":{"type":"x"}}', "invalid_value", "tool_choice.type",
+         "tool_choice.type: 'x' is not one of function, custom, allowed_tools."),
+        (ChatCompletionRequest, '{"messages":[],"response_format":{"type":"xml"}}', "invalid_value",
+         "response_format.type", "response_format.type: 'xml' is not one of text, json_object, json_schema."),
+        (ChatCompletionRequest,
+         '{"messages":[],"tools":[{"type":"custom","custom":{"name":"a","format":{"type":"x"}}}]}', "invalid_value",
+         "tools[0].custom.format.type", "tools[0].custom.format.type: 'x' is not one of text, grammar."),
+        (OllamaChatRequest, '{"think":"sometimes"}', "invalid_value", "think",
+         "think: 'sometimes' is not one of low, medium, high, true, false."),
+        (OllamaChatRequest, '{"format":"xml"}', "invalid_value", "format", "format: 'xml' is not json, or an object."),
+        (OutputFormat, '{"type":"x","schema":{}}', "invalid_value", "type", "type: 'x' is not json_schema."),
+        (dict[str, Literal["a", "b"]], '{"x":"c"}', "invalid_value", "[...]", "[...]: 'c' is not one of a, b."),
         (ChatCompletionRequest, '{"messages":null}', "invalid_type", "messages",
          "messages: expected `array`, got `null`."),
         (ChatCompletionRequest, '{"messages":[5]}', "invalid_type", "messages[0]",

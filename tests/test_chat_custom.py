@@ -121,14 +121,14 @@ def test_what_is_missing_is_named(fields: Json, param: str) -> None:
     ("form", "code", "param"),
     [
         ({}, "missing_parameter", "type"),
-        ({"type": "gbnf"}, "invalid_type", "type"),
+        ({"type": "gbnf"}, "invalid_value", "type"),
         ({"grammar": {"syntax": "lark", "definition": GRAMMAR}}, "missing_parameter", "type"),
         ({"type": "grammar"}, "missing_parameter", "grammar"),
         ({"type": "grammar", "syntax": "lark", "definition": GRAMMAR}, "missing_parameter", "grammar"),
         ({"type": "grammar", "grammar": None}, "invalid_type", "grammar"),
         ({"type": "grammar", "grammar": {"definition": GRAMMAR}}, "missing_parameter", "grammar.syntax"),
         ({"type": "grammar", "grammar": {"syntax": "lark"}}, "missing_parameter", "grammar.definition"),
-        ({"type": "grammar", "grammar": {"syntax": "gbnf", "definition": "a"}}, "invalid_type", "grammar.syntax"),
+        ({"type": "grammar", "grammar": {"syntax": "gbnf", "definition": "a"}}, "invalid_value", "grammar.syntax"),
         ({"type": "grammar", "grammar": {"syntax": "lark", "definition": ""}}, "invalid_type", "grammar.definition"),
     ],
 )

@@ -122,7 +122,7 @@ REFUSED: tuple[tuple[str, Json, str, str], ...] = (
     (OURS, {"input": "a", "dimensions": N + 1}, "dimensions", "invalid_value"),
     (OURS, {"input": "a", "dimensions": 0}, "dimensions", "invalid_value"),
     (OLLAMA, {"input": "a", "dimensions": N + 1}, "dimensions", "invalid_value"),
-    (OURS, {"input": "a", "encoding_format": "hex"}, "encoding_format", "invalid_type"),
+    (OURS, {"input": "a", "encoding_format": "hex"}, "encoding_format", "invalid_value"),
     (OURS, {"input": "a", "stream": True}, "stream", "unsupported_parameter"),
     (OURS, {"input": "a", "task": "query"}, "task", "unsupported_parameter"),
     (PLAIN, {}, "content", "missing_parameter"),

@@ -222,8 +222,8 @@ REFUSED: tuple[tuple[Json, str, str], ...] = (
     ({"options": {"stop": ["x"] * 17}}, "options.stop", "invalid_value"),
     ({"options": 5}, "options", "invalid_type"),
     ({"stream": "yes"}, "stream", "invalid_type"),
-    ({"format": "xml"}, "format", "invalid_type"),
-    ({"think": "sometimes"}, "think", "invalid_type"),
+    ({"format": "xml"}, "format", "invalid_value"),
+    ({"think": "sometimes"}, "think", "invalid_value"),
     ({"keepalive": 5}, "keepalive", "unsupported_parameter"),
     ({"top_logprobs": 2}, "top_logprobs", "invalid_value"),
 )

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from ..core import limits
 from ..core.errors import ApiError, shown
+from . import choices
 from .context import FACTS, STATE
 from .deadline import in_time
 from .receive import received
@@ -24,6 +25,7 @@ Check = Callable[[Mapping[str, msgspec.Raw]], None]
 
 _MISSING = "Object missing required field `"
 _UNKNOWN = "Object contains unknown field `"
+_NO_CHOICE = ("Invalid enum value ", "Invalid value ")
 
 
 async def read(request: web.Request, kind: type[T]) -> T:
@@ -61,27 +63,37 @@ def _decode(document: bytes, kind: type[T], at: str = "") -> T:
     try:
         return msgspec.json.decode(document, type=kind)
     except msgspec.ValidationError as error:
-        raise _validation_error(str(error), at) from None
+        raise _validation_error(str(error), kind, at) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise ApiError("invalid_json", f"The body is not valid JSON: {error}.") from None
 
 
-def _validation_error(text: str, at: str) -> ApiError:
+def _validation_error(text: str, kind: object, at: str) -> ApiError:
     """msgspec says what and where in English only; a test pins each of its sentences."""
-    longest = limits.USER_FIELD_SHOWN_CHARS_MAX
     if text.startswith(_UNKNOWN):  # only whole requests forbid them: there is no path, and the name may look like one
-        param = text.removeprefix(_UNKNOWN).removesuffix("`")[:longest]
+        param = text.removeprefix(_UNKNOWN).removesuffix("`")[: limits.USER_FIELD_SHOWN_CHARS_MAX]
         return ApiError("unsupported_parameter", f"{shown(param)} is not a parameter of this endpoint.", param)
-    message, path = _parted(text)
-    path = f"{at}.{path}".strip(".")
+    message, place = _parted(text)
+    path = f"{at}.{place}".strip(".")
+    if message.startswith(_NO_CHOICE):
+        return _choice_error(message.partition("value ")[2], path, choices.taken(kind, place))
     if message.startswith(_MISSING):
         param = _joined(path, message.removeprefix(_MISSING).removesuffix("`"))
         return ApiError("missing_parameter", f"{param} is missing.", param)
-    message = message[:1].lower() + (message[1:] if len(message) <= longest else message[1:longest] + "…")
+    message = _cut(message[:1].lower() + message[1:])
     if not path:
         return ApiError("invalid_type", f"The body: {message}.")
     code = "invalid_session_id" if path == "session_id" else "invalid_type"
     return ApiError(code, f"{path}: {message}.", path)
+
+
+def _choice_error(value: str, path: str, taken: str) -> ApiError:
+    return ApiError("invalid_value", f"{path}: {_cut(value)} is not {taken or 'one of its words'}.", path)
+
+
+def _cut(text: str) -> str:
+    longest = limits.USER_FIELD_SHOWN_CHARS_MAX
+    return text if len(text) <= longest else text[:longest] + "…"
 
 
 def _parted(text: str) -> tuple[str, str]:
