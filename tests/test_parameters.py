@@ -79,6 +79,18 @@ def test_a_refusal_quotes_json_and_says_what_to_do_instead(table: Table, fields:
     assert error is not None and error.message == message
 
 
+async def test_what_other_servers_documentation_sends(daemon: Daemon) -> None:
+    """Of LM Studio, Ollama, OpenRouter and llama-server: where and how long the model is, and what is counted."""
+    kept: dict[str, Any] = {"ttl": 300, "keep_alive": "5m"}
+    sent = {**kept, "usage": {"include": True}, "backend_sampling": False, "post_sampling_probs": False}
+    answer = await daemon.ask("POST", "/v1/chat/completions", chat(**sent, include_reasoning=True))
+    assert answer.status == 200
+    assert refusal(COMPLETIONS, **sent) is refusal(EMBEDDINGS, **kept) is refusal(RESPONSES, **kept) is None
+    for fields in ({"include_reasoning": False}, {"post_sampling_probs": True}):
+        error = refusal(CHAT, **fields)
+        assert error is not None and error.code == "unsupported_parameter"
+
+
 def test_names_are_unique_for_each_endpoint() -> None:
     for table in ALL_TABLES:
         names = [row.name for row in table.rows]

@@ -53,6 +53,10 @@ def refused(notes: Mapping[str, tuple[str, tuple[Any, ...]]]) -> Rows:
     return tuple(Parameter(name, "refused", note, hint, neutral) for name, (note, _, hint), neutral in parted)
 
 
+STAYS = {"ttl": "the model stays loaded", "keep_alive": "likewise"}
+"""Accepted: LM Studio's and Ollama's words for how long it does."""
+
+
 class Table:
     """Of one endpoint."""
 

@@ -39,6 +39,7 @@ _BOTH = (
         "id_slot": "sessions are named by session_id or a header", "n_cache_reuse": "", "n_keep": "", "n_discard": "",
         "t_max_prompt_ms": "no limit", "t_max_predict_ms": "no limit; --request-timeout is one",
         "timings_per_token": "timings come at the end", "return_progress": "", "penalize_nl": "",
+        "backend_sampling": "where tokens are picked",
     }),
     refused({
         "post_sampling_probs": ("probabilities as the samplers leave them; those told are the model's own", (False,)),

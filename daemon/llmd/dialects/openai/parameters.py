@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core import limits
-from ..parameters import Table, accepted, honoured, refused
+from ..parameters import STAYS, Table, accepted, honoured, refused
 from ..sampling import EVERY_NOTES
 
 _CHAT = (
@@ -56,6 +56,7 @@ _CHAT = (
         "documents": ("documents", ([],)),
         "echo": ("the prompt in the answer", (False,)),
         "add_special_tokens": ("what the template decides", (True,)),
+        "include_reasoning": ("answers without what the model thinks; enable_thinking has it think or not", (True,)),
     }),
 )  # fmt: skip
 
@@ -121,12 +122,15 @@ _BOTH = (
         "id_slot": "sessions are named by session_id or a header", "t_max_prompt_ms": "no limit",
         "t_max_predict_ms": "no limit; --request-timeout is one", "response_fields": "of /completion alone",
         "stream_interval": "", "sse_ping_interval": "set for all streams by --keepalive-interval",
+        "usage": "in every whole; in a stream by stream_options", "backend_sampling": "where tokens are picked",
+        **STAYS,
     }),
     refused({
         "use_beam_search": ("beam search", (False,)),
         "length_penalty": ("beam search", (1,)),
         "early_stopping": ("beam search", (False,)),
         "grammar_lazy": ("grammars", (False,)),
+        "post_sampling_probs": ("probabilities as the samplers leave them; those told are the model's own", (False,)),
         "tfs_z": ("this sampler", (1,)),
         "top_a": ("this sampler", (0,)),
         "prompt_logprobs": ("log probabilities of the prompt", (0,)),
@@ -157,7 +161,7 @@ _EMBEDDINGS = (
         "encoding_format": "float, or base64 of float32 in little-endian order",
         "dimensions": "so many numbers of each vector, the first ones, made length 1 again; at most the model's",
     }),
-    accepted({"user": "", "service_tier": "", "metadata": ""}),
+    accepted({"user": "", "service_tier": "", "metadata": "", **STAYS}),
     refused({
         "truncate_prompt_tokens": ("cutting the text", (-1,)),
         "task": ("tasks", ()),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...core import limits
-from ..parameters import Table, accepted, honoured, refused
+from ..parameters import STAYS, Table, accepted, honoured, refused
 
 RESPONSES = Table(
     "responses",
@@ -58,7 +58,7 @@ RESPONSES = Table(
     accepted({
         "stream_options": "usage is in every response", "user": "", "service_tier": "", "safety_identifier": "",
         "prompt_cache_retention": "", "prompt_cache_options": "", "client_metadata": "", "access_programs": "",
-        "max_tool_calls": "of the maker's own tools", "image": "", "request_id": "", "priority": "",
+        "max_tool_calls": "of the maker's own tools", "image": "", "request_id": "", "priority": "", **STAYS,
     }),
     refused({
         "background": ("answers that nobody waits for", (False,)),
