@@ -172,6 +172,62 @@ async def test_an_answer_goes_on(serve: Serve, tmp_path: Path) -> None:
     assert answer["message"]["content"] == " text."
 
 
+# --- what does not fit -----------------------------------------------------------------------------------------------
+
+
+async def test_a_conversation_that_does_not_fit_is_cut(serve: Serve) -> None:
+    """And stays where it was cut for as long as that fits, so that it is warm while it grows."""
+    daemon = await serve(ctx_size=256)
+    history: list[Json] = [{"role": "system", "content": "never forget this"}]
+    cold = 0
+    for turn in range(40):
+        history.append({"role": "user", "content": f"question {turn} of a conversation that goes on and on"})
+        body = chat(messages=history, stream=False)
+        answer = await daemon.ask("POST", CHAT, body, headers={"X-LLM-Session-Id": "s"})
+        assert answer.status == 200, answer.body
+        last = (await daemon.ask("GET", "/v1/sessions/s")).json["last"]
+        cold += turn > 0 and last["reused_tokens"] < 30
+        history.append(answer.json["message"])
+    assert 0 < cold < 15, "it is cut now and then, not at every turn"
+    for fields, status in (({}, 200), ({"truncate": True}, 200), ({"truncate": None}, 200), ({"truncate": False}, 400)):
+        answer = await daemon.ask("POST", CHAT, chat(messages=history[:-1], stream=False, **fields))
+        assert answer.status == status
+    assert (answer.json["code"], answer.json["param"]) == ("context_length_exceeded", "messages")
+
+
+async def test_the_last_message_is_never_cut(serve: Serve) -> None:
+    daemon = await serve(ctx_size=64)
+    said = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi"}]
+    for n_words in (70, 5000):
+        long = {"role": "user", "content": "word " * n_words}
+        answer = await daemon.ask("POST", CHAT, chat(messages=[*said, long]))
+        assert (answer.status, answer.json["code"]) == (400, "context_length_exceeded")
+
+
+async def test_what_fits_is_rendered_once(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to the last token; then it is cut, and the answer has room again."""
+    daemon = await serve(ctx_size=256)
+    render, n_rendered = daemon.state.engine.render_chat, 0
+
+    async def counted(*given: Any) -> Any:
+        nonlocal n_rendered
+        n_rendered += 1
+        return await render(*given)
+
+    monkeypatch.setattr(daemon.state.engine, "render_chat", counted)
+    history: list[Json] = []
+    counts = []
+    for turn in range(20):
+        history += [{"role": "user", "content": f"question {turn}"}, {"role": "assistant", "content": f"answer {turn}"}]
+        n_rendered = 0
+        body = chat(messages=[*history, {"role": "user", "content": "and?"}], stream=False)
+        answer = (await daemon.ask("POST", CHAT, body)).json
+        counts.append((answer["prompt_eval_count"], n_rendered))
+    before = [number for number, n in counts if n == 1]
+    assert before == sorted(before) and len(before) > 5 and counts[: len(before)] == [(one, 1) for one in before]
+    assert all(number < 256 - 8 for number, n in counts if n > 1) and len(before) < len(counts)
+
+
 # --- the model -------------------------------------------------------------------------------------------------------
 
 

@@ -68,7 +68,14 @@ HELLO: Json = {"model": "any", "messages": [{"role": "user", "content": "hello"}
 EMBEDS: Json = {"model": "sim:dense,embed=16"}
 
 ENDPOINTS: dict[str, Endpoint] = {
-    "chat": Endpoint(path="/api/chat", body=HELLO, seen=text, cases=CHAT, unseen=UNSEEN),
+    "chat": Endpoint(
+        path="/api/chat",
+        body=HELLO,
+        seen=text,
+        cases=CHAT,
+        unseen=UNSEEN,
+        elsewhere={"truncate": "tests/test_ollama.py::test_a_conversation_that_does_not_fit_is_cut"},
+    ),
     "generate": Endpoint(
         path="/api/generate",
         body={"model": "any", "prompt": "hello", "stream": False, "options": BASE},

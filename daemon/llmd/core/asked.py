@@ -82,6 +82,8 @@ class ChatPrompt(msgspec.Struct, frozen=True):
     """Whether the prompt ends with the beginning of an answer; None: as the template has it, which is yes."""
     history: HistoryMode | None = None
     """None: as the session had it."""
+    may_be_cut: bool = False
+    """Where it does not fit the context, its beginning is left out (pipeline/truncation.py); else that is an error."""
     param: str = "messages"
 
 

@@ -13,7 +13,7 @@ from functools import partial
 
 import msgspec
 
-from ..core.asked import Asked, PlainMessage
+from ..core.asked import Asked, ChatPrompt, PlainMessage
 from ..core.errors import ApiError
 from ..core.parts import End, Failed, Part, Progress, SessionReport, TextPart, UsedTokens
 from ..core.session_key import SCRATCH
@@ -27,6 +27,7 @@ from .prompt import Prepared, prepared
 from .remembered import keep_answer, message_of, resident_answer, turn_of
 from .served import Sender, Served
 from .told import Told, likeliest, tells
+from .truncation import prepared_cut
 from .work import answers_each, seed_of, work_of
 
 
@@ -57,7 +58,8 @@ async def make_ready(served: Served, asked: Asked, sender: Sender) -> Ready:
     for given in (asked.prompt, *asked.more_prompts):
         one = msgspec.structs.replace(asked, prompt=given)
         work = work_of(served, one, sender.owner)
-        found = await prepared(served, one, sender)
+        may_cut = isinstance(given, ChatPrompt) and given.may_be_cut
+        found = await (prepared_cut if may_cut else prepared)(served, one, sender)
         prompt, stop = found.prompt, [*asked.stop, *found.prompt.stops]
         if prompt.syntax:
             parsers += await served.engine.parsers(sender.owner, prompt.syntax, answers_each(asked))

@@ -11,6 +11,8 @@ _CHAT = (
         "messages": "the conversation; roles system, user, assistant, tool; of each message the template reads role, "
             "content, thinking, tool_calls, tool_name, tool_call_id; the answer goes on with a last message of the "
             "assistant; without messages nothing is generated",
+        "truncate": "false: a conversation that does not fit the context is refused; default: its beginning is left "
+            "out, except system messages",
     }),
     honoured({
         "tools": "functions that the answer may call; their arguments come as objects",
@@ -26,6 +28,7 @@ _GENERATE = (
         "system": "a system message in front",
         "suffix": "text behind the answer: the model fills in the middle",
     }, bytes_max=limits.JSON_TEXT_BYTES_MAX),
+    accepted({"truncate": "what does not fit the context is refused"}),
     refused({
         "template": ("templates from requests; use --chat-template-file", ("",)),
         "context": ("tokens of an earlier answer; name a session, or use /api/chat", ([],)),
@@ -44,7 +47,7 @@ _BOTH = (
         "top_logprobs": "with logprobs: 0 to 20 of the likeliest tokens beside each one",
         "keep_alive": "0 without a prompt is answered as if the model had been unloaded; it stays",
     }),
-    accepted({"truncate": "what does not fit the context is refused", "shift": "the context is never shifted"}),
+    accepted({"shift": "the context is never shifted"}),
     refused({
         "_debug_render_only": ("the prompt instead of an answer; use /apply-template", (False,)),
     }),

@@ -31,6 +31,7 @@ def chat_of(wanted: OllamaChatRequest, headers: Headers) -> Asked | None:
         variables=_variables(wanted),
         tools=tools_of(wanted.tools),
         continues=_is_text(wanted.messages[-1]),
+        may_be_cut=wanted.truncate is not False,
     )
     return _asked(wanted, prompt, headers)
 

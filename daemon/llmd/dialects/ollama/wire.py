@@ -73,6 +73,7 @@ class OllamaChatRequest(_Generation, frozen=True, kw_only=True):
         list[OllamaMessage] | None, msgspec.Meta(extra_json_schema={"maxItems": limits.MESSAGES_MAX})
     ] = None
     tools: list[OfferedTool] | None = None
+    truncate: bool | None = None
 
 
 class OllamaGenerateRequest(_Generation, frozen=True, kw_only=True):

@@ -14,10 +14,10 @@ from ...http.deadline import in_time
 from ...http.respond import respond
 from ...http.writer import Writing
 from ...pipeline.prompt import prepared
+from ...pipeline.truncation import fitting
 from .parameters import RESPONSES
 from .reader import ResponseAsked, response_of
 from .store import STORE, StoredResponse
-from .truncation import fitting
 from .wire import InputTokens, ResponseRequest
 from .writer import Keep, ResponseWriter
 
@@ -48,7 +48,7 @@ async def _fitting(request: web.Request, asked: ResponseAsked) -> Asked:
     """Cut where it may be and has to."""
     if asked.response.truncation != "auto":
         return asked.asked
-    return await fitting(request.app[STATE], asked.asked, sender_of(request))
+    return await fitting(request.app[STATE].served, asked.asked, sender_of(request))
 
 
 async def _read(request: web.Request) -> tuple[Asked, Writing]:

@@ -1,4 +1,4 @@
-"""Where a conversation that does not fit the context may be cut (truncation: auto).
+"""Where a conversation that does not fit the context is cut, if it may be.
 
 What is left out is everything before a message of the user, but system messages. Only some of these are cut at: each
 lies about a quarter of the context behind the one before, wherever the conversation ends. So a cut stays where it is
@@ -11,12 +11,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ...core.asked import Asked, ChatPrompt, PlainMessage
-from ...core.errors import ApiError
-from ...core.room import utf8_bytes
-from ...http.context import State
-from ...pipeline.prompt import prepared
-from ...pipeline.served import Sender
+from ..core.asked import Asked, ChatPrompt, PlainMessage
+from ..core.errors import ApiError
+from ..core.room import utf8_bytes
+from .prompt import Prepared, prepared
+from .served import Sender, Served
 
 _BYTES_PER_TOKEN = 4
 _STEPS = 4
@@ -40,15 +39,27 @@ def cut(messages: Sequence[PlainMessage], index: int) -> list[PlainMessage]:
     return [message for n, message in enumerate(messages) if n >= index or message.role == "system"]
 
 
-async def fitting(state: State, asked: Asked, sender: Sender) -> Asked:
+async def prepared_cut(served: Served, asked: Asked, sender: Sender) -> Prepared:
+    """Whole where it fits, which costs nothing more; else as `fitting` has it."""
+    try:
+        found = await prepared(served, asked, sender)
+        if found.prompt.n_tokens < served.engine.info.n_ctx:
+            return found
+    except ApiError as error:
+        if error.code != "context_length_exceeded":
+            raise
+    return await prepared(served, await fitting(served, asked, sender), sender)
+
+
+async def fitting(served: Served, asked: Asked, sender: Sender) -> Asked:
     """With as much of its conversation as leaves room for the answer; with the least that may be if none does."""
     prompt = asked.prompt
     assert isinstance(prompt, ChatPrompt)
-    cuts = cuts_of(prompt.messages, state.engine.info.n_ctx)
+    cuts = cuts_of(prompt.messages, served.engine.info.n_ctx)
     low, high = 0, len(cuts) - 1
     while low < high:  # the first that fits
         middle = (low + high) // 2
-        if await _fits(state, _with(asked, prompt, cuts[middle]), sender):
+        if await _fits(served, _with(asked, prompt, cuts[middle]), sender):
             high = middle
         else:
             low = middle + 1
@@ -60,11 +71,11 @@ def _with(asked: Asked, prompt: ChatPrompt, index: int) -> Asked:
     return msgspec.structs.replace(asked, prompt=shorter)
 
 
-async def _fits(state: State, asked: Asked, sender: Sender) -> bool:
-    n_ctx = state.engine.info.n_ctx
+async def _fits(served: Served, asked: Asked, sender: Sender) -> bool:
+    n_ctx = served.engine.info.n_ctx
     room = n_ctx // _STEPS
     try:
-        found = await prepared(state.served, asked, sender, is_look=True)
+        found = await prepared(served, asked, sender, is_look=True)
     except ApiError as error:
         if error.code != "context_length_exceeded":
             raise
