@@ -122,7 +122,7 @@ class Daemon:
         self.state: State = app[STATE]
         self.url = url
         self.config = config
-        self.http = aiohttp.ClientSession()
+        self.http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
         self.local = aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(config.socket)))
 
     async def ask(self, method: str, path: str, body: Json | bytes | io.BytesIO | None = None, **kwargs: Any) -> Answer:

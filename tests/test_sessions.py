@@ -35,7 +35,7 @@ async def test_list_and_show(daemon: Daemon) -> None:
     answer = (await daemon.ask("GET", "/v1/sessions")).json
     assert {session["id"] for session in answer["data"]} == {"first", "second"}
     assert answer["places"] == {
-        "named": 8, "named_used": 2, "scratch": 2, "parked": 0, "parked_max": 64, "dormant": 0,
+        "named": 8, "named_used": 2, "scratch": 4, "parked": 0, "parked_max": 64, "dormant": 0,
         "policy": "park",
     }  # fmt: skip
     shown = (await daemon.ask("GET", "/v1/sessions/second")).json

@@ -231,7 +231,8 @@ static void test_queues_have_room_for_others(void)
         driver_cancel(d, requests[i]);
     }
     driver_wait_all(d);
-    CHECK_INT(n_refused, N - 3 * LLM_SCRATCH_QUEUE_MAX / 4 - 1); /* three quarters of the queue, and the one that runs */
+    CHECK_INT(n_refused,
+              N - 3 * LLM_SCRATCH_QUEUE_MAX / 4 - 1); /* three quarters of the queue, and the one that runs */
     llm_engine_set_owners(d->engine, 1);
     CHECK_INT(driver_close(d), 0);
 }
