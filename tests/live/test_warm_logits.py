@@ -19,8 +19,9 @@ N_HISTORY, N_HISTORY_TURNED = 150, 700
 
 # Largest difference of any logit, warm against cold, in the production build; logits reach about 9. Measured: 0.0016
 # (dense), 0.0044 (window), 0.00001 (recurrent), 0.0012 (hybrid), 0.0002 (granite); 0.12 where weights are quantized,
-# since they round activations again.
-PRODUCTION_DIFF_MAX, PRODUCTION_DIFF_MAX_Q8 = 0.05, 0.5
+# since they round activations again. On a device, which rounds to 16 bits between, 0.055 (window).
+PRODUCTION_DIFF_MAX = 0.1 if os.environ.get("LLMD_TEST_DEVICE") else 0.05
+PRODUCTION_DIFF_MAX_Q8 = 0.5
 # In the exact configuration the cells of a sliding window that was overwritten may come to lie in another order when it
 # is restored: the same sums, rounded differently.
 TURNED_WINDOW_DIFF_MAX = 0.005
