@@ -38,6 +38,7 @@ typedef struct dormant {
     bool is_pinned;
     bool is_changing;    /* session.h */
     size_t n_disk_bytes; /* of its state; 0: it has none of use */
+    uint32_t k;          /* tokens that it covers */
 } dormant;
 
 /* The file of a closed session that the disk refused to remove: it would come back with the next start. */

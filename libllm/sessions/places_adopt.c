@@ -257,7 +257,8 @@ static void sleep_in_store(places *p, candidate *c, uint32_t *n)
                  .owner = c->owner,
                  .used_ms = c->used_ms,
                  .is_pinned = c->is_pinned,
-                 .n_disk_bytes = c->k > 0 && c->k <= p->ground.model->info.n_ctx ? c->n_disk_bytes : 0};
+                 .n_disk_bytes = c->k > 0 && c->k <= p->ground.model->info.n_ctx ? c->n_disk_bytes : 0,
+                 .k = c->k};
     memcpy(d.name, c->name, sizeof d.name);
     places_dormant_add(p, &d);
     if ((*n)++ < SLEEPERS_NAMED_MAX) {

@@ -107,14 +107,14 @@ int places_wake(places *p, uint32_t owner, const char *name, size_t n_name_bytes
         return status;
     }
     session *s = *out;
-    /* Its tokens are needed whatever else is on its way; its state only if there is room for it. */
+    /* Its tokens are needed whatever else is on its way; its state is read with them only if there is room for it. */
     const size_t n_bytes = ledger_admits(p->ground.ledger, d.n_disk_bytes) ? d.n_disk_bytes : 0;
     s->id = d.id;
     s->has_file = true;
     s->is_changing = d.is_changing;
     s->record.is_pinned = pin_of(p, &d);
     s->record.state = LLM_STATE_PARKED;
-    s->parked = (parked){.where = PARKED_READING, .n_disk_bytes = n_bytes, .reading = ++p->clock};
+    s->parked = (parked){.where = PARKED_READING, .k = d.k, .n_disk_bytes = d.n_disk_bytes, .reading = ++p->clock};
     session_publish(s);
     job->place = s->place;
     job->id = s->id;

@@ -193,13 +193,18 @@ void places_read_back(places *p, store_job *job)
         return;
     }
     const size_t n_disk_bytes = s->parked.n_disk_bytes;
+    const uint32_t k = s->parked.k;
+    const bool is_left_there = job->wants_session && job->status == LLM_OK && job->n_bytes_max < n_disk_bytes;
     s->parked = (parked){.where = PARKED_NOWHERE};
     if (job->wants_session && job->status == LLM_OK) {
         wake(p, s, &job->file);
     } else if (job->wants_session) {
         places_wake_failed(p, s);
     }
-    if (job->status == LLM_OK && places_take_state(p, s, &job->state)) {
+    if (is_left_there && k <= session_n_tokens(s)) {
+        s->parked = (parked){
+            .where = PARKED_ON_DISK, .k = k, .n_bytes = n_disk_bytes, .is_on_disk = true, .n_disk_bytes = n_disk_bytes};
+    } else if (job->status == LLM_OK && places_take_state(p, s, &job->state)) {
         s->parked.is_on_disk = true;
         s->parked.n_disk_bytes = n_disk_bytes;
         places_spill(p);

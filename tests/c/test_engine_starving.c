@@ -2,6 +2,7 @@
  * meanwhile, not time. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "engine/engine.h"
@@ -301,6 +302,34 @@ static void who_wakes_for_a_command_is_not_given_up(void)
     files_remove_directory(directory);
 }
 
+/* Room for one state on its way: the other one's stays where it is until there is room. */
+static void two_that_wake_together_both_have_their_states(void)
+{
+    static const char *const names[] = {"a", "b", "c", "e", "f"};
+    files_make_directory(directory);
+    llm_engine_options options = {.model = "sim:dense,length=0,state_kb=4096",
+                                  .n_sessions = 2,
+                                  .n_parked_max = 8,
+                                  .capacity_policy = LLM_POLICY_PARK,
+                                  .state_dir = directory};
+    driver *d = driver_open(&options);
+    for (uint32_t i = 0; i < 5; i++) {
+        say(d, OWN, names[i], 1 + i);
+        usleep(2000); /* the next stamp is another one */
+    }
+    CHECK_INT(driver_close(d), 0);
+    options.n_parked_max = 1; /* three have places, a and b sleep */
+    d = driver_open_then(&options, one_state_at_a_time);
+    const uint64_t asked[] = {begin(d, OWN, "a", LONGER, 1, 5), begin(d, OWN, "b", LONGER, 2, 5)};
+    driver_wait_all(d);
+    for (uint32_t i = 0; i < 2; i++) {
+        CHECK_INT(driver_answer(d, asked[i])->status, LLM_OK);
+        CHECK(driver_answer(d, asked[i])->n_reused >= LONG);
+    }
+    CHECK_INT(driver_close(d), 0);
+    files_remove_directory(directory);
+}
+
 int main(void)
 {
     RUN(newcomers_leave_a_turn_to_who_is_on_the_disk);
@@ -311,5 +340,6 @@ int main(void)
     RUN(a_share_that_grows_wakes_who_waits_for_it);
     RUN(who_is_refused_has_cost_nobody_a_timeline);
     RUN(who_wakes_for_a_command_is_not_given_up);
+    RUN(two_that_wake_together_both_have_their_states);
     return CHECK_RESULT();
 }
