@@ -41,7 +41,8 @@ const char *const NOT_KEPT[] = {"not",
                                 "$dynamicRef",
                                 "$recursiveRef"};
 const char *const BOUNDS[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
-const char *const FORMATS[] = {"date", "time", "date-time", "uuid"}; /* that are kept to */
+/* That are kept to. */
+const char *const FORMATS[] = {"date", "time", "date-time", "uuid", "uuid1", "uuid2", "uuid3", "uuid4", "uuid5"};
 const char *const FIRST[] = {"$ref", "oneOf", "anyOf", "const", "enum", "allOf"};
 const char *const SHAPES[] = {"properties", "required", "items",   "prefixItems", "allOf",     "anyOf",
                               "oneOf",      "$ref",     "pattern", "minLength",   "maxLength", "minItems",
@@ -245,6 +246,9 @@ class checker {
     void take_pattern(schema_json &schema, const std::string &path)
     {
         const auto pattern = schema.find("pattern");
+        if (is_strict && has_kept_format(schema) && (schema.contains("minLength") || schema.contains("maxLength"))) {
+            fail_keyword(path, "minLength or maxLength beside format");
+        }
         if (pattern == schema.end() || (schema.contains("type") && schema["type"] != "string")) {
             return;
         }

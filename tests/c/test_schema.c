@@ -240,6 +240,8 @@ static void what_cannot_be_kept_to_is_refused(void)
         {"{'type':'array','prefixItems':[{'type':'null'}],'items':false}", "prefixItems beside items"},
         {"{'type':'string','format':'date','pattern':'x'}", "format beside pattern"},
         {"{'type':'string','format':'uuid','pattern':'x'}", "format beside pattern"},
+        {"{'type':'string','format':'date','maxLength':3}", "maxLength beside format"},
+        {"{'type':'string','format':'uuid4','pattern':'x'}", "format beside pattern"},
         {"{'$ref':'#'}", "leads to itself"},
         {"{'allOf':[{'$ref':'#'},{'type':'object','properties':{'a':{}}}]}", "allOf"},
     };
