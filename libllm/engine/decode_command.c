@@ -450,8 +450,8 @@ static void ask_for_seat(decode *d, request *r)
         }
         break;
     case SEAT_LATER:
-        d->may_reseat =
-            d->may_reseat || (begins && !r->waits_for_seat); /* it may have counted on a seat that others took */
+        /* Once more at once: who was counted on may have its seat by now. */
+        d->may_reseat = d->may_reseat || (begins && !r->waits_for_seat);
         r->waits_for_seat = begins;
         break;
     case SEAT_NEVER: decode_end_request(d, r, LLM_OUTCOME_FAILED, LLM_CAPACITY); break;

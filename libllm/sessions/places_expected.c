@@ -44,16 +44,21 @@ bool places_has_free_seat(const places *p, const session *s)
     return n_free_seats(p, s) > 0;
 }
 
-/* Whether another session of this owner may have a seat of that kind beside n more, as far as its share of them goes. */
-static bool may_sit(const places *p, uint32_t owner, bool named, uint32_t n_more)
+/* Of its share of the seats of that kind, what an owner has left. */
+typedef struct seats_left {
+    uint32_t owner;
+    uint32_t n;
+} seats_left;
+
+static seats_left seats_left_of(const places *p, uint32_t owner, bool named)
 {
-    const uint32_t n_of_kind = named ? p->options.n_named : p->options.n_scratch;
+    const uint32_t n_max = share_of(named ? p->options.n_named : p->options.n_scratch, atomic_load(&p->n_owners));
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->options.n_named + p->options.n_scratch; i++) {
         const session *s = p->seats[i];
         n += s != NULL && s->owner == owner && session_is_named(s) == named && !session_is_idle(s);
     }
-    return n + n_more < share_of(n_of_kind, atomic_load(&p->n_owners));
+    return (seats_left){.owner = owner, .n = n < n_max ? n_max - n : 0};
 }
 
 static bool wants_seat(const session *s)
@@ -69,24 +74,32 @@ static bool is_coming(const session *other, const session *s)
            (other->parked.where == PARKED_READING || other->parked.state != NULL);
 }
 
-/* Of the first n places, those of this owner. */
-static uint32_t n_coming_of(const places *p, const session *s, uint32_t owner, uint32_t n)
+/* Those that are coming, of each owner no more than may have seats. */
+static uint32_t count_coming(const places *p, const session *s)
 {
-    uint32_t n_coming = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        n_coming += p->sessions[i].owner == owner && is_coming(&p->sessions[i], s);
+    seats_left owners[LLM_REQUESTS_MAX]; /* each that is coming has a request */
+    uint32_t n_owners = 0, n_coming = 0;
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        const session *other = &p->sessions[i];
+        if (!is_coming(other, s)) {
+            continue;
+        }
+        uint32_t k = 0;
+        while (k < n_owners && owners[k].owner != other->owner) {
+            k++;
+        }
+        if (k == n_owners) {
+            owners[n_owners++] = seats_left_of(p, other->owner, session_is_named(s));
+        }
+        n_coming += owners[k].n > 0;
+        owners[k].n -= owners[k].n > 0;
     }
     return n_coming;
 }
 
 seating places_may_be_seated(const places *p, const session *s)
 {
-    uint32_t n_coming = 0;
-    for (uint32_t i = 0; i < p->n_places; i++) {
-        const session *other = &p->sessions[i];
-        n_coming += is_coming(other, s) &&
-                    may_sit(p, other->owner, session_is_named(other), n_coming_of(p, s, other->owner, i));
-    }
+    const uint32_t n_coming = count_coming(p, s);
     if (n_free_seats(p, s) > n_coming) {
         return SEATED;
     }

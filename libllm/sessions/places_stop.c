@@ -52,9 +52,8 @@ void places_save_all(places *p, void (*done)(void *context, store_job *job), voi
         if (s->is_open && session_is_named(s) && (session_n_tokens(s) > 0 || s->record.is_pinned)) {
             save_one(p, s);
             page_count(p->ground.page, LLM_COUNTER_SESSIONS_SAVED, 1);
-        } else if (s->is_open && session_is_named(s) &&
-                   s->has_file) { /* of one that was reset, which the disk refused */
-            places_remove_file(p, s);
+        } else if (s->is_open && session_is_named(s)) {
+            places_remove_file(p, s); /* it was reset, and the disk refused that */
         }
         store_wait(p->store); /* one at a time: a copy of each is in memory until its result is taken */
         (void)places_take_stored(p, done, context);

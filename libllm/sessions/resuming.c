@@ -177,7 +177,7 @@ bool resuming_fork(places *p, const session *from, session *to, uint32_t at)
         .n_checkpoints = sources.n_checkpoints,
         .may_keep_all = true,
     });
-    const bool is_nothing =
-        plan.n_keep == 0 && wanted > 0 && from != to; /* copied by the model it would cost too much */
+    /* By the model's copy it may cost more than reading anew; the caller has another way. */
+    const bool is_nothing = plan.n_keep == 0 && wanted > 0 && from != to;
     return !is_nothing && apply(to, &plan, tokens, &sources);
 }

@@ -14,8 +14,8 @@
 resume_plan resuming_begin(places *p, session *s, const session_prompt *prompt, bool cold, const float **logits);
 
 /* A copy of `from`, seated or not, in the seated and empty session `to`: of its first `at` tokens, or as close below as
- * its memory and the checkpoints allow. False: nothing would be left of
- * it, or the model refused, for want of cells, say; and `to` is empty. */
+ * its memory and the checkpoints allow. False: nothing would be left of it, or the model refused, for want of cells, say;
+ * `to` is empty. */
 bool resuming_fork(places *p, const session *from, session *to, uint32_t at);
 
 #endif

@@ -416,22 +416,27 @@ static void test_a_removal_that_was_refused_is_tried_again(void)
     }
 }
 
-/* Not forgotten by the session that goes on: another reset tries again. */
+/* Not forgotten by the session that goes on: another reset tries again, and an orderly stop. */
 static void test_a_reset_that_was_refused_is_tried_again(void)
 {
     char path[FILES_PATH_BYTES];
-    driver *d = open_usual(2);
-    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
-    CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
-    CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", false))->status, LLM_OK);
-    files_model_directory(directory, path);
-    const held_file file = take_away(path);
-    CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_IO);
-    give_back(path, &file);
-    CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_OK);
-    CHECK_INT(count_files("llmd-session"), 0);
-    free(file.bytes);
-    CHECK_INT(driver_close(d), 0);
+    for (int is_asked = 0; is_asked < 2; is_asked++) {
+        driver *d = open_usual(2);
+        CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+        CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
+        CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", false))->status, LLM_OK);
+        files_model_directory(directory, path);
+        const held_file file = take_away(path);
+        CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_IO);
+        give_back(path, &file);
+        if (is_asked) {
+            CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_OK);
+            CHECK_INT(count_files("llmd-session"), 0);
+        }
+        CHECK_INT(driver_close(d), 0);
+        CHECK_INT(count_files("llmd-session"), 0);
+        free(file.bytes);
+    }
 }
 
 /* What is answered has happened on the disk. */

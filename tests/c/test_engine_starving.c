@@ -266,31 +266,39 @@ static void who_is_refused_has_cost_nobody_a_timeline(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+static const char *const sleepers[] = {"a", "b", "c", "e", "f", "g"};
+enum { N_SLEEPERS = 6 };
+
+/* All of them, the first the oldest, left in files; then with places for `n_places`, the newest. */
+static void open_asleep(const char *simulated, uint32_t n_places, void (*before_start)(driver *d), driver **out)
+{
+    llm_engine_options options = {
+        .model = simulated, .n_sessions = N_SLEEPERS, .capacity_policy = LLM_POLICY_PARK, .state_dir = directory};
+    driver *d = driver_open(&options);
+    for (uint32_t i = 0; i < N_SLEEPERS; i++) {
+        say(d, OWN, sleepers[i], 1 + i);
+        usleep(2000); /* the next stamp is another one */
+    }
+    CHECK_INT(driver_close(d), 0);
+    options.n_sessions = n_places - 1;
+    options.n_parked_max = 1;
+    *out = driver_open_then(&options, before_start);
+}
+
 /* A command has woken it, and waits for its tokens: it makes no way for the next sleeper that one wakes. */
 static void who_wakes_for_a_command_is_not_given_up(void)
 {
-    static const char *const names[] = {"a", "b", "c", "e", "f", "g"};
+    uint64_t saved[N_SLEEPERS];
+    uint32_t n_saved = 0;
     files_make_directory(directory);
-    llm_engine_options options = {.model = "sim:dense,length=0",
-                                  .n_sessions = 2,
-                                  .n_parked_max = 8,
-                                  .capacity_policy = LLM_POLICY_PARK,
-                                  .state_dir = directory};
-    driver *d = driver_open(&options);
-    for (uint32_t i = 0; i < 6; i++) {
-        say(d, OWN, names[i], 1 + i);
-    }
-    CHECK_INT(driver_close(d), 0);
-    options.n_sessions = options.n_parked_max = 1; /* two have places, four sleep */
-    d = driver_open(&options);
+    driver *d = NULL;
+    open_asleep("sim:dense,length=0", 2, NULL, &d);
     const uint64_t busy = begin(d, OWN, NULL, 20, 9, 0);
     driver_wait_text(d, busy);
-    uint64_t saved[6];
-    uint32_t n_saved = 0;
-    for (uint32_t i = 0; i < 6; i++) {
-        saved[i] = driver_command(d, LLM_COMMAND_SAVE, OWN, names[i], names[i]);
+    for (uint32_t i = 0; i < N_SLEEPERS; i++) {
+        saved[i] = driver_command(d, LLM_COMMAND_SAVE, OWN, sleepers[i], sleepers[i]);
     }
-    for (uint32_t i = 0; i < 6; i++) {
+    for (uint32_t i = 0; i < N_SLEEPERS; i++) {
         const uint32_t status = driver_wait(d, saved[i])->status;
         n_saved += status == LLM_OK;
         CHECK(status == LLM_OK || status == LLM_CAPACITY || (status == LLM_NOT_FOUND && d->n_forgotten > 0));
@@ -305,22 +313,10 @@ static void who_wakes_for_a_command_is_not_given_up(void)
 /* Room for one state on its way: the other one's stays where it is until there is room. */
 static void two_that_wake_together_both_have_their_states(void)
 {
-    static const char *const names[] = {"a", "b", "c", "e", "f"};
     files_make_directory(directory);
-    llm_engine_options options = {.model = "sim:dense,length=0,state_kb=4096",
-                                  .n_sessions = 2,
-                                  .n_parked_max = 8,
-                                  .capacity_policy = LLM_POLICY_PARK,
-                                  .state_dir = directory};
-    driver *d = driver_open(&options);
-    for (uint32_t i = 0; i < 5; i++) {
-        say(d, OWN, names[i], 1 + i);
-        usleep(2000); /* the next stamp is another one */
-    }
-    CHECK_INT(driver_close(d), 0);
-    options.n_parked_max = 1; /* three have places, a and b sleep */
-    d = driver_open_then(&options, one_state_at_a_time);
-    const uint64_t asked[] = {begin(d, OWN, "a", LONGER, 1, 5), begin(d, OWN, "b", LONGER, 2, 5)};
+    driver *d = NULL;
+    open_asleep("sim:dense,length=0,state_kb=4096", 3, one_state_at_a_time, &d);
+    const uint64_t asked[] = {begin(d, OWN, sleepers[0], LONGER, 1, 5), begin(d, OWN, sleepers[1], LONGER, 2, 5)};
     driver_wait_all(d);
     for (uint32_t i = 0; i < 2; i++) {
         CHECK_INT(driver_answer(d, asked[i])->status, LLM_OK);

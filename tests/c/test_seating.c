@@ -610,6 +610,26 @@ static void test_a_stream_goes_on_between_loads(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* One stream each: the model's copy of a KV cache may cost more than reading the tokens anew, and its state is at hand. */
+static void test_a_fork_holds_what_would_cost_too_much_to_copy(void)
+{
+    enum { N_LONG = 40000 };
+    static int32_t tokens[N_LONG];
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0",
+                                                  .exact = 1,
+                                                  .n_ctx = 65536,
+                                                  .n_parked_max = 4,
+                                                  .capacity_policy = LLM_POLICY_PARK});
+    make_prompt(tokens, N_LONG, 1);
+    const generate_call call = {.session = "long", .prompt = tokens, .n_prompt = N_LONG, .max_tokens = 5};
+    CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
+    d->engine->places.pace = (worth_pace){.token_us = 1, .mib_us = 1e6};
+    const answer *forked = driver_wait(d, driver_fork(d, 0, "long", "fork", UINT32_MAX));
+    CHECK_INT(forked->status, LLM_OK);
+    CHECK_INT(forked->n_tokens, driver_session(d, "long").n_tokens);
+    CHECK_INT(driver_close(d), 0);
+}
+
 int main(void)
 {
     RUN(test_a_seat_waits_for_a_busy_disk);
@@ -632,5 +652,6 @@ int main(void)
     RUN(test_who_waits_for_one_without_a_seat_makes_way);
     RUN(test_who_waits_for_another_begins_when_that_decodes);
     RUN(test_a_stream_goes_on_between_loads);
+    RUN(test_a_fork_holds_what_would_cost_too_much_to_copy);
     return CHECK_RESULT();
 }
