@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
+from multidict import CIMultiDict
 
 from llmd.app import reload_keys
 from llmd.core import limits
@@ -315,6 +317,23 @@ async def test_the_log_says_where_a_refused_request_came_from(locked: Daemon, ca
     for line in (no_key, no_host):
         host, _, port = str(line["client"]).rpartition(":")
         assert host == "127.0.0.1" and 0 < int(port) < 65536
+
+
+async def test_the_number_of_a_request_is_in_its_answer_and_in_its_line(
+    locked: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "llmd")
+    own = {"X-Request-Id": "4711/a"}
+    given = [{}, own, {"X-Request-Id": "no number"}, {"X-Request-Id": "a" * 129}, {"Anthropic-Version": "2023-06-01"}]
+    answers = [await locked.ask("POST", "/v1/chat/completions", chat(), headers=one, local=True) for one in given]
+    answers.append(await locked.ask("GET", "/v1/models"))  # refused: no key
+    heads = [CIMultiDict(answer.headers) for answer in answers]
+    numbers = [head["X-Request-Id"] for head in heads]
+    assert [line["request_id"] for line in request_lines(caplog)] == numbers
+    assert [number == "4711/a" for number in numbers] == [False, True, False, False, False, False]
+    assert all(number == "4711/a" or re.fullmatch("req_[0-9a-f]{24}", number) for number in numbers)
+    assert len(set(numbers)) == len(numbers)
+    assert [head.get("Request-Id") for head in heads] == [None, None, None, None, numbers[4], None]
 
 
 async def test_the_log_says_which_process_used_the_unix_socket(

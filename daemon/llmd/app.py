@@ -21,7 +21,7 @@ from .engine.beginning import Beginning, Named
 from .engine.engine import Engine
 from .engine.generation import CancelReason, Generation
 from .http.access import KeyFileError, KeyRing, read_keys
-from .http.boundary import add_cors_headers, boundary
+from .http.boundary import add_headers, boundary
 from .http.connections import Runner
 from .http.context import STATE, Opened, State
 from .http.metrics import Metrics
@@ -54,7 +54,7 @@ def create_app(config: Config, keys: KeyRing, beginning: Beginning | None = None
         loading=Loading(native.loading_per_mille),
         created=int(time.time()),
     )
-    app.on_response_prepare.append(add_cors_headers)
+    app.on_response_prepare.append(add_headers)
     add_routes(app)
     app[BODIES] = Bodies()
 

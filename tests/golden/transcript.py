@@ -19,6 +19,7 @@ from tests.serving import SETTLE_S, Daemon
 _VOLATILE_HEADERS = (b"date:", b"server:")
 _NORMAL = (
     (re.compile(rb"(?im)^(< content-length: )\d+"), rb"\1N"),
+    (re.compile(rb"(?im)^(< (?:x-)?request-id: )req_[0-9a-f]{24}"), rb"\1ID"),
     (re.compile(rb'"id":"(chatcmpl-|cmpl-|msg_)[0-9a-f]{24}"'), rb'"id":"\1ID"'),
     (re.compile(rb'"id":"(?:[A-Za-z0-9]{9}|call_[0-9a-f]{24})","type":"function"'), rb'"id":"ID","type":"function"'),
     (re.compile(rb'"call_id":"(?:[A-Za-z0-9]{9}|call_[0-9a-f]{24})"'), rb'"call_id":"ID"'),

@@ -19,6 +19,7 @@ from .access import LOCAL, Caller, check_host, check_origin
 from .context import ENVELOPES, FACTS, PUBLIC, STATE, UNMATCHED, Facts, State
 from .envelope import OWN, Envelope
 from .metrics import RESPONSES
+from .request_id import ANTHROPIC_HEADER, HEADER, request_id
 
 log = logging.getLogger("llmd.http")
 
@@ -32,6 +33,7 @@ _READING = ("GET", "HEAD", "OPTIONS")
 _CREDENTIALS = struct.Struct("iII")
 """pid, uid, gid."""
 _METHODS = "DELETE, GET, HEAD, OPTIONS, POST"
+_EXPOSED = f"X-LLM-Session-Id, Retry-After, X-Should-Retry, {HEADER}, {ANTHROPIC_HEADER}"
 _CORS_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",
     "Access-Control-Allow-Headers": "*, Authorization",
@@ -43,7 +45,12 @@ _CORS_HEADERS = {
 async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse:
     state = request.app[STATE]
     started = asyncio.get_running_loop().time()
-    facts = request[FACTS] = Facts(endpoint=_endpoint(request), came_at=started, client=client_of(request))
+    facts = request[FACTS] = Facts(
+        id=request_id(request.headers.get(HEADER)),
+        endpoint=_endpoint(request),
+        came_at=started,
+        client=client_of(request),
+    )
     status = _CLIENT_GONE
     try:
         response = await _answer(state, request, handler, facts)
@@ -207,11 +214,17 @@ def _is_preflight(request: web.Request) -> bool:
     return request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
 
 
-async def add_cors_headers(request: web.Request, response: web.StreamResponse) -> None:
+async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
+    """Those of every answer, to whatever."""
     facts = request.get(FACTS)
-    if facts is not None and facts.cors_origin is not None:
+    if facts is None:
+        return
+    response.headers[HEADER] = facts.id
+    if "Anthropic-Version" in request.headers:
+        response.headers[ANTHROPIC_HEADER] = facts.id
+    if facts.cors_origin is not None:
         response.headers["Access-Control-Allow-Origin"] = facts.cors_origin
-        response.headers["Access-Control-Expose-Headers"] = "X-LLM-Session-Id, Retry-After, X-Should-Retry"
+        response.headers["Access-Control-Expose-Headers"] = _EXPOSED
         response.headers["Vary"] = "Origin"
 
 
@@ -230,6 +243,7 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
         "ms": round(1000 * seconds),
         "caller": facts.caller.name,
         **facts.client,
+        "request_id": facts.id,
         "error": facts.error_code,
     }
     if facts.answering is not None:

@@ -133,6 +133,8 @@ UNMATCHED = "unmatched"
 class Facts:
     """What is known about one request: for its log line and its metrics."""
 
+    id: str
+    """As request_id.py has it."""
     caller: Caller = ANYBODY
     endpoint: str = UNMATCHED
     came_at: float = 0.0

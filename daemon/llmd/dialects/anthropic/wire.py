@@ -174,4 +174,4 @@ class MessageError(msgspec.Struct, frozen=True, kw_only=True):
     type: Literal["error"] = "error"
     error: MessageErrorBody
     request_id: None = None
-    """Requests have no numbers here."""
+    """It is in the head of the answer alone."""
