@@ -295,11 +295,11 @@ bool attends_only(const model_llama *m)
     return m->info.memory == LLM_MEMORY_DENSE || m->info.memory == LLM_MEMORY_WINDOW;
 }
 
-/* Cells in one pool: a copied sequence costs nothing, and a session takes what it needs; but attention runs over the
- * cells of all sequences, idle ones, too. Cells in separate streams: a session costs the others nothing, but each has its
- * full context of addresses. Either way any mix of tokens is one pass (cmake/llama/streams.patch). On a CPU idle sessions in
- * one pool made decoding three times slower, so attention-only models have separate streams there; with few attention
- * layers (hybrid) or on a GPU, where memory is what it is, the pool is better. The exact configuration has separate
+/* Cells in one pool: a copied sequence costs nothing, and a session takes what it needs; each attends to what lies between
+ * its own cells, which is no more than these until a session outgrows its room (cmake/llama/unified.patch). Cells in separate
+ * streams: a session costs the others nothing at all, but each has its full context of addresses. Either way any mix of
+ * tokens is one pass (cmake/llama/streams.patch). Attention-only models have separate streams on a CPU, where addresses cost
+ * nothing; with few attention layers (hybrid) or on a GPU, where memory is what it is, the pool is better. The exact configuration has separate
  * streams, and keeps to kernels whose arithmetic does not depend on the shape of the batch: without flash attention.
  * Everything else has it where the model can: V lies by rows then, and a token's is one write per layer. */
 bool wants_streams(const model_llama *m, const model_options &o)

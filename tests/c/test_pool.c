@@ -1,0 +1,214 @@
+/* Where sequences share one pool of cells (a GPU, hybrid models), idle ones are nothing to the others: each attends to what
+ * lies between its own cells, which lie together, whoever comes, grows, is cut, copied, saved and goes. */
+#include "random.h"
+#include "tiny_models.h"
+
+#include <ggml.h>
+
+enum { POOL_CTX = 4096, POOL_SEQ = 6, N_IDLE = 3000, N_MOST = 400 };
+
+/* The most cells that an attention of the graphs made since goes over. Where llama.cpp is a library of its own it calls
+ * itself. */
+static int64_t n_attended;
+
+struct ggml_tensor *__real_ggml_flash_attn_ext(struct ggml_context *context, struct ggml_tensor *q,
+                                               struct ggml_tensor *k, struct ggml_tensor *v, struct ggml_tensor *mask,
+                                               float scale, float max_bias, float softcap);
+
+struct ggml_tensor *__wrap_ggml_flash_attn_ext(struct ggml_context *context, struct ggml_tensor *q,
+                                               struct ggml_tensor *k, struct ggml_tensor *v, struct ggml_tensor *mask,
+                                               float scale, float max_bias, float softcap)
+{
+    n_attended = k->ne[1] > n_attended ? k->ne[1] : n_attended;
+    return __real_ggml_flash_attn_ext(context, q, k, v, mask, scale, max_bias, softcap);
+}
+
+static model *opened_pool(void)
+{
+    char path[512], error[512] = "";
+    model *m = NULL;
+    path_of(current->file, path, sizeof path);
+    model_options o = usual(path);
+    o.n_ctx = POOL_CTX;
+    o.n_seq = POOL_SEQ;
+    if (model_open(path, &o, &m, error, sizeof error) != LLM_OK) {
+        printf("%s\n", error);
+    }
+    return m;
+}
+
+static bool has_pool(const model *m)
+{
+    return m->info.shares_cells && m->info.memory != LLM_MEMORY_RECURRENT;
+}
+
+/* Sequences 1 and 4 read N_IDLE tokens each, in turns, and say nothing more. */
+static void fill(model *m)
+{
+    for (uint32_t at = 0; at < N_IDLE; at += N_BATCH) {
+        const uint32_t to = at + N_BATCH < N_IDLE ? at + N_BATCH : N_IDLE;
+        CHECK_INT(feed(m, 1, 1, at, to, N_BATCH), MODEL_OK);
+        CHECK_INT(feed(m, 4, 4, at, to, N_BATCH), MODEL_OK);
+    }
+}
+
+/* What the sequences have read. */
+typedef struct texts {
+    int32_t tokens[POOL_SEQ][N_MOST];
+    uint32_t n[POOL_SEQ];
+} texts;
+
+/* A call that gives each of the sequences so many tokens more. */
+static model_result read_more(model *m, texts *t, const uint16_t *seqs, uint32_t n_seqs, const uint32_t *n_tokens,
+                              uint32_t *ends)
+{
+    static uint32_t seed;
+    int32_t tokens[N_BATCH], positions[N_BATCH];
+    uint16_t of[N_BATCH];
+    uint8_t outputs[N_BATCH] = {0};
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        const uint16_t seq = seqs[i];
+        seed++;
+        for (uint32_t j = 0; j < n_tokens[i]; j++, n++, t->n[seq]++) {
+            tokens[n] = t->tokens[seq][t->n[seq]] = text_token(seed, j);
+            positions[n] = (int32_t)t->n[seq];
+            of[n] = seq;
+        }
+        outputs[n - 1] = 1;
+        ends[i] = n;
+    }
+    const model_batch batch = {n, tokens, positions, of, outputs, NULL, NULL};
+    return m->ops->decode(m, &batch);
+}
+
+/* Logits behind a sequence's text, read by a model that has nothing else. */
+static float *read_alone(model *alone, const texts *t, uint16_t seq)
+{
+    alone->ops->clear(alone, 0);
+    uint32_t n = 0;
+    for (uint32_t at = 0; at < t->n[seq]; at += n) {
+        n = t->n[seq] - at < N_BATCH ? t->n[seq] - at : N_BATCH;
+        (void)feed_tokens(alone, 0, t->tokens[seq] + at, n, at); /* what fails leaves other logits, or none */
+    }
+    return row_after(alone, n);
+}
+
+static void check_read(model *m, model *alone, texts *t, const uint16_t *seqs, uint32_t n_seqs,
+                       const uint32_t *n_tokens)
+{
+    uint32_t ends[POOL_SEQ];
+    CHECK_INT(read_more(m, t, seqs, n_seqs, n_tokens, ends), MODEL_OK);
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        CHECK_INT(m->ops->position(m, seqs[i]), t->n[seqs[i]]);
+        float *row = read_alone(alone, t, seqs[i]);
+        check_same(m->ops->logits(m, ends[i] - 1), row, m->info.n_vocab);
+        free(row);
+    }
+}
+
+static void test_who_goes_on_attends_to_its_own_cells(void)
+{
+    model *m = opened_pool(), *alone = opened_pool();
+    CHECK(m != NULL && alone != NULL);
+    texts t = {.n = {0}};
+    fill(m);
+    n_attended = 0;
+    check_read(m, alone, &t, (const uint16_t[]){0}, 1, (const uint32_t[]){50});
+    check_read(m, alone, &t, (const uint16_t[]){5, 2}, 2, (const uint32_t[]){20, 30});
+    check_read(m, alone, &t, (const uint16_t[]){2, 5}, 2, (const uint32_t[]){1, 1});
+    check_read(m, alone, &t, (const uint16_t[]){0, 2, 5}, 3, (const uint32_t[]){1, 1, 1});
+    printf("  at most %d cells\n", (int)n_attended);
+    /* Two newcomers lie beside each other; whose window slides reuses cells, wherever they are. */
+    CHECK(!has_pool(m) || m->info.memory == LLM_MEMORY_WINDOW || n_attended <= 1024);
+    CHECK_INT(feed(m, 1, 1, N_IDLE, N_IDLE + 5, N_BATCH), MODEL_OK);
+    float *idle = row_after(m, 5);
+    CHECK_INT(feed(alone, 3, 1, 0, N_IDLE + 5, N_BATCH), MODEL_OK);
+    float *row = row_after(alone, (N_IDLE + 5) % N_BATCH);
+    check_same(idle, row, m->info.n_vocab);
+    free(row);
+    free(idle);
+    m->ops->close(m);
+    alone->ops->close(alone);
+}
+
+static uint16_t any_idle(const texts *t, random_source *random, bool is_empty)
+{
+    for (int i = 0; i < 20; i++) {
+        const uint16_t seq = (const uint16_t[]){0, 2, 3, 5}[random_below(random, 4)];
+        if ((t->n[seq] == 0) == is_empty) {
+            return seq;
+        }
+    }
+    return POOL_SEQ;
+}
+
+static void change(model *m, texts *t, random_source *random)
+{
+    const uint16_t seq = any_idle(t, random, false), other = any_idle(t, random, true);
+    if (seq == POOL_SEQ) {
+        return;
+    }
+    const uint32_t n = t->n[seq], floor = m->ops->rewind_floor(m, seq);
+    const uint32_t what = random_below(random, 4);
+    if (what == 0) {
+        const uint32_t k = floor + random_below(random, n - floor + 1);
+        CHECK(m->ops->rewind(m, seq, k));
+        t->n[seq] = k;
+    } else if (what == 1) {
+        m->ops->clear(m, seq);
+        t->n[seq] = 0;
+    } else if (other != POOL_SEQ) {
+        if (what == 2) {
+            CHECK(m->ops->copy(m, seq, other));
+        } else {
+            const size_t n_bytes = m->ops->state_bytes(m, seq, MODEL_STATE_FULL);
+            uint8_t *bytes = malloc(n_bytes);
+            const size_t n_saved = m->ops->state_save(m, seq, MODEL_STATE_FULL, bytes, n_bytes);
+            CHECK_INT(m->ops->state_load(m, other, MODEL_STATE_FULL, n, bytes, n_saved), MODEL_OK);
+            free(bytes);
+        }
+        memcpy(t->tokens[other], t->tokens[seq], n * sizeof *t->tokens[seq]);
+        t->n[other] = n;
+    }
+}
+
+static void test_whatever_happens_in_a_pool_all_read_as_if_alone(void)
+{
+    random_source random = {.state = 17};
+    model *m = opened_pool(), *alone = opened_pool();
+    CHECK(m != NULL && alone != NULL);
+    texts t = {.n = {0}};
+    fill(m);
+    for (int round = 0; round < 24; round++) {
+        uint16_t seqs[POOL_SEQ];
+        uint32_t n_tokens[POOL_SEQ], n_seqs = 0;
+        for (uint16_t i = 0; i < 4; i++) {
+            const uint16_t seq = (const uint16_t[]){3, 0, 5, 2}[i];
+            if (random_below(&random, 2) == 0 && t.n[seq] < N_MOST - N_BATCH) {
+                seqs[n_seqs] = seq;
+                n_tokens[n_seqs++] = random_below(&random, 3) > 0 ? 1 : 1 + random_below(&random, N_BATCH / 4);
+            }
+        }
+        if (n_seqs > 0) {
+            check_read(m, alone, &t, seqs, n_seqs, n_tokens);
+            CHECK_STILL_GOOD();
+        }
+        change(m, &t, &random);
+        CHECK_STILL_GOOD();
+    }
+    m->ops->close(m);
+    alone->ops->close(alone);
+}
+
+static void test_pool(void)
+{
+    RUN(test_who_goes_on_attends_to_its_own_cells);
+    RUN(test_whatever_happens_in_a_pool_all_read_as_if_alone);
+}
+
+int main(void)
+{
+    for_each_model(test_pool);
+    return CHECK_RESULT();
+}
