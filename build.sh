@@ -305,7 +305,7 @@ run_c_tests() {
     [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
 }
 
-DEVICE_TESTS=(test_model_llama test_model_llama_state test_model_llama_mixed test_offload test_device_full)
+DEVICE_TESTS=(test_model_llama test_model_llama_state test_model_llama_mixed test_pool test_offload test_device_full)
 
 # run_device_tests DIRECTORY DEVICE: what a model remembers, with all layers on the device whose name has this part.
 run_device_tests() {
