@@ -13,7 +13,7 @@ from .report import OURS
 PLACES = 8
 """Named sessions that the daemon has when it is not told."""
 CTX_DEFAULT = 8192
-"""Tokens of a session that the daemon gives when it is not told; on a CPU what the model was trained for."""
+"""Tokens of a session that it has room for in each of them when it is not told; one alone may hold more."""
 PEER = "llama-server"
 
 Sides = dict[str, Server]

@@ -96,8 +96,9 @@ struct model_llama_embedder {
 };
 
 constexpr int32_t MODEL_LLAMA_STOPPED_CODE = 2; /* of llama_decode */
-/* Of a session, where memory is taken at once, or the model does not say what it can. */
-constexpr uint32_t MODEL_LLAMA_N_CTX_DEVICE_MAX = 8192;
+/* Tokens of a session: there is room for as many of each, where memory is taken at once and nobody says how much; and no
+ * more for a model that does not say what it can. */
+constexpr uint32_t MODEL_LLAMA_N_CTX_USUAL = 8192;
 constexpr uint32_t MODEL_LLAMA_CELLS_STEP = 256; /* llama.cpp's own padding of a context */
 
 inline uint32_t model_llama_padded(uint32_t n)

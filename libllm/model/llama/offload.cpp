@@ -70,7 +70,7 @@ void model_llama_loading::fit(const char *path, uint64_t n_bytes, llama_context_
         spare[i] = static_cast<size_t>(static_cast<double>(free) * SPARE_SHARE);
         n_free += free;
     }
-    const bool is_ample = n_bytes < n_free / AMPLE && context.n_ctx <= MODEL_LLAMA_N_CTX_DEVICE_MAX;
+    const bool is_ample = n_bytes < n_free / AMPLE && context.n_ctx <= MODEL_LLAMA_N_CTX_USUAL;
     if (n_free == 0 || is_ample) { /* 0: no driver says what there is */
         return;
     }

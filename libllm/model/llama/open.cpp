@@ -225,10 +225,9 @@ uint32_t n_ctx_of(const model_llama *m, const model_options &o)
         throw refusal(LLM_INVALID, "n_ctx is " + std::to_string(o.n_ctx) + ", but this model can hold at most " +
                                        std::to_string(most) + " tokens: it was trained for no more");
     }
-    const bool is_bounded = n_train <= 0 || !gpus_of(o).empty();
-    return o.n_ctx != 0 ? o.n_ctx
-           : is_bounded ? std::min(most, MODEL_LLAMA_N_CTX_DEVICE_MAX)
-                        : std::min<uint32_t>(most, MODEL_N_CTX_DEFAULT_MAX);
+    return o.n_ctx != 0   ? o.n_ctx
+           : n_train <= 0 ? MODEL_LLAMA_N_CTX_USUAL
+                          : std::min<uint32_t>(most, MODEL_N_CTX_DEFAULT_MAX);
 }
 
 uint32_t token_bytes_max(const model_llama *m)
@@ -325,9 +324,18 @@ llama_context_params context_params(const model_options &o, uint32_t n_ctx, bool
     return p;
 }
 
+/* Addresses for all that sessions may hold; of a device's memory what was asked for, or else enough for the longest of
+ * them, and for the usual length of each. */
+uint64_t wished_cells(const model_llama *m, const model_options &o)
+{
+    const uint64_t one = model_llama_padded(m->info.n_ctx);
+    const bool is_asked = o.n_ctx != 0 || gpus_of(o).empty();
+    return is_asked ? one * o.n_seq : std::max(one, std::min<uint64_t>(one, MODEL_LLAMA_N_CTX_USUAL) * o.n_seq);
+}
+
 llama_context_params wished_params(const model_llama *m, const model_options &o)
 {
-    const uint64_t wished = static_cast<uint64_t>(model_llama_padded(m->info.n_ctx)) * o.n_seq;
+    const uint64_t wished = wished_cells(m, o);
     const bool is_fixed = m->info.memory == LLM_MEMORY_RECURRENT && !o.exact; /* no cells: the size means nothing */
     const uint64_t n = is_fixed ? model_llama_padded(m->info.n_ctx) : std::min<uint64_t>(wished, CELLS_MAX);
     return context_params(o, static_cast<uint32_t>(n), !wants_streams(m, o));
@@ -337,7 +345,7 @@ llama_context_params wished_params(const model_llama *m, const model_options &o)
 int32_t place_weights(model_llama *m, const model_options &o, uint64_t n_bytes)
 {
     m->loading.ask(o.exact ? 0 : o.n_gpu_layers, m->copies_weights);
-    const uint32_t n_ctx = model_llama_padded(o.n_ctx != 0 ? o.n_ctx : MODEL_LLAMA_N_CTX_DEVICE_MAX);
+    const uint32_t n_ctx = model_llama_padded(o.n_ctx != 0 ? o.n_ctx : MODEL_LLAMA_N_CTX_USUAL);
     m->loading.fit(o.path, n_bytes, context_params(o, n_ctx, true));
     return m->loading.params.n_gpu_layers;
 }
