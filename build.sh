@@ -399,10 +399,10 @@ verb_test() {
     LLMD_TEST_EXACT=1 run_c_tests "$BUILD/exact"
     [ -z "$device" ] || run_device_tests "$native" "$device"
     # shellcheck disable=SC2046  # options
-    in_root env ${device:+"LLMD_TEST_DEVICE=$device"} "$PYTHON_ENV/bin/python" -m pytest $(side_by_side) "$@"
+    in_root env ${device:+"LLMD_TEST_DEVICE=$device"} "$PYTHON_ENV/bin/python" -m pytest $([ -n "$device" ] || side_by_side) "$@"
 }
 
-# Options of pytest: as many processes as compile at once, each with whole files of tests.
+# Options of pytest: as many processes as compile at once, each with whole files of tests. They would fight for a device's memory.
 side_by_side() { echo --numprocesses "${LLMD_JOBS:-$(default_jobs)}" --dist loadfile; }
 
 # A part of the name of the GPU that is built for; nothing: the CPU is all there is.
