@@ -292,7 +292,7 @@ run_c_tests() {
             continue
         fi
         log=$LOGS/$(basename "$directory")-$(basename "$program").log
-        if (cd "$ROOT" && LLMD_TEST_MODELS=$BUILD/models timeout "${C_TEST_SECONDS:-300}" "$@" "$program") >"$log" 2>&1; then
+        if (cd "$ROOT" && LLMD_TEST_MODELS=$BUILD/models timeout "${C_TEST_SECONDS:-600}" "$@" "$program") >"$log" 2>&1; then
             passed=$((passed + 1))
             say "  passed: $(basename "$program") ($(basename "$directory"))"
         else
