@@ -7,16 +7,7 @@ enum { LONG_CTX = 2048, LONG_SEQ = 6 };
 
 static model *opened_long(void)
 {
-    char path[512], error[512] = "";
-    model *m = NULL;
-    path_of(current->file, path, sizeof path);
-    model_options o = usual(path);
-    o.n_ctx = LONG_CTX;
-    o.n_seq = LONG_SEQ;
-    if (model_open(path, &o, &m, error, sizeof error) != LLM_OK) {
-        printf("%s\n", error);
-    }
-    return m;
+    return opened_with(LONG_CTX, LONG_SEQ);
 }
 
 /* A call under construction. */

@@ -30,20 +30,6 @@ static long anonymous_kib(void)
     return sum;
 }
 
-static model *opened_with(uint32_t n_ctx, uint32_t n_seq)
-{
-    char path[512], error[512] = "";
-    model *m = NULL;
-    path_of(current->file, path, sizeof path);
-    model_options o = usual(path);
-    o.n_ctx = n_ctx;
-    o.n_seq = n_seq;
-    if (model_open(path, &o, &m, error, sizeof error) != LLM_OK) {
-        printf("%s\n", error);
-    }
-    return m;
-}
-
 static model *opened_long(void)
 {
     return opened_with(LONG_CTX, N_SEQ);

@@ -25,16 +25,7 @@ struct ggml_tensor *__wrap_ggml_flash_attn_ext(struct ggml_context *context, str
 
 static model *opened_pool(void)
 {
-    char path[512], error[512] = "";
-    model *m = NULL;
-    path_of(current->file, path, sizeof path);
-    model_options o = usual(path);
-    o.n_ctx = POOL_CTX;
-    o.n_seq = POOL_SEQ;
-    if (model_open(path, &o, &m, error, sizeof error) != LLM_OK) {
-        printf("%s\n", error);
-    }
-    return m;
+    return opened_with(POOL_CTX, POOL_SEQ);
 }
 
 /* Attention-only models have one on devices alone. */

@@ -44,16 +44,23 @@ static inline model_options usual(const char *path)
     return o;
 }
 
-static inline model *opened(void)
+static inline model *opened_with(uint32_t n_ctx, uint32_t n_seq)
 {
     char path[512], error[512] = "";
     model *m = NULL;
     path_of(current->file, path, sizeof path);
     model_options o = usual(path);
+    o.n_ctx = n_ctx;
+    o.n_seq = n_seq;
     if (model_open(path, &o, &m, error, sizeof error) != LLM_OK) {
         printf("%s\n", error);
     }
     return m;
+}
+
+static inline model *opened(void)
+{
+    return opened_with(N_CTX, N_SEQ);
 }
 
 /* Tokens [from, to) of a pseudo-random text that differs by `seed`, in chunks; logits wanted after the last. */
