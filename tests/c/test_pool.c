@@ -7,9 +7,10 @@
 
 enum { POOL_CTX = 4096, POOL_SEQ = 6, N_IDLE = 3000, N_MOST = 400 };
 
-/* The most cells that an attention of the graphs made since goes over. Where llama.cpp is a library of its own it calls
- * itself. */
+/* The most cells that an attention of the graphs made since goes over, and how many attentions those have. Where llama.cpp is
+ * a library of its own it calls itself. */
 static int64_t n_attended;
+static uint32_t n_attentions;
 
 struct ggml_tensor *__real_ggml_flash_attn_ext(struct ggml_context *context, struct ggml_tensor *q,
                                                struct ggml_tensor *k, struct ggml_tensor *v, struct ggml_tensor *mask,
@@ -20,6 +21,7 @@ struct ggml_tensor *__wrap_ggml_flash_attn_ext(struct ggml_context *context, str
                                                float scale, float max_bias, float softcap)
 {
     n_attended = k->ne[1] > n_attended ? k->ne[1] : n_attended;
+    n_attentions++;
     return __real_ggml_flash_attn_ext(context, q, k, v, mask, scale, max_bias, softcap);
 }
 
@@ -130,6 +132,32 @@ static void test_who_goes_on_attends_to_its_own_cells(void)
     alone->ops->close(alone);
 }
 
+/* A graph costs as much as some layers of a step, and a device prepares for each. With an idle sequence behind each, two
+ * that go on attend apart, and come to a boundary of 256 cells at different steps. */
+static void test_sequences_that_go_on_together_keep_their_graph(void)
+{
+    enum { N_READ = 190, N_STEPS = 150 }; /* the first one has room for as many as it has read */
+    const uint16_t seqs[] = {0, 2};
+    const uint32_t one_each[] = {1, 1};
+    model *m = opened_pool();
+    CHECK(m != NULL);
+    texts t = {.n = {0}};
+    uint32_t ends[POOL_SEQ];
+    for (uint32_t i = 0; i < 2; i++) {
+        while (t.n[seqs[i]] < N_READ) {
+            CHECK_INT(read_more(m, &t, &seqs[i], 1, (const uint32_t[]){N_READ / 5}, ends), MODEL_OK);
+        }
+        CHECK_INT(feed(m, i == 0 ? 1 : 4, 1, 0, N_IDLE, N_BATCH), MODEL_OK);
+    }
+    for (uint32_t i = 0; i < 2 + N_STEPS; i++) {
+        n_attentions = i == 2 ? 0 : n_attentions; /* running states may move once */
+        CHECK_INT(read_more(m, &t, seqs, 2, one_each, ends), MODEL_OK);
+    }
+    printf("  %d attentions of new graphs in %d steps\n", (int)n_attentions, N_STEPS);
+    CHECK_INT(n_attentions, 0);
+    m->ops->close(m);
+}
+
 static uint16_t any_idle(const texts *t, random_source *random, bool is_empty)
 {
     for (int i = 0; i < 20; i++) {
@@ -206,6 +234,7 @@ static void test_pool(void)
         return;
     }
     RUN(test_who_goes_on_attends_to_its_own_cells);
+    RUN(test_sequences_that_go_on_together_keep_their_graph);
     RUN(test_whatever_happens_in_a_pool_all_read_as_if_alone);
 }
 
