@@ -25,6 +25,22 @@ struct ggml_tensor *__wrap_ggml_flash_attn_ext(struct ggml_context *context, str
     return __real_ggml_flash_attn_ext(context, q, k, v, mask, scale, max_bias, softcap);
 }
 
+/* Copies from tensors, and how often another tensor was next. */
+static uint32_t n_copies, n_copied;
+
+void __real_ggml_backend_tensor_get_2d(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size,
+                                       size_t n, size_t stride_tensor, size_t stride_data);
+
+void __wrap_ggml_backend_tensor_get_2d(const struct ggml_tensor *tensor, void *data, size_t offset, size_t size,
+                                       size_t n, size_t stride_tensor, size_t stride_data)
+{
+    static const struct ggml_tensor *last;
+    n_copied += tensor != last;
+    last = tensor;
+    n_copies++;
+    __real_ggml_backend_tensor_get_2d(tensor, data, offset, size, n, stride_tensor, stride_data);
+}
+
 static model *opened_pool(void)
 {
     return opened_with(POOL_CTX, POOL_SEQ);
@@ -158,6 +174,28 @@ static void test_sequences_that_go_on_together_keep_their_graph(void)
     m->ops->close(m);
 }
 
+/* A device takes as long for a copy of one cell as for one of many. */
+static void test_a_state_is_copied_in_few_pieces(void)
+{
+    enum { N_STEPS = 60, PIECES_MAX = 6 };
+    const uint16_t seqs[] = {0, 2, 3};
+    model *m = opened_pool();
+    CHECK(m != NULL);
+    texts t = {.n = {0}};
+    uint32_t ends[POOL_SEQ];
+    for (uint32_t i = 0; i < N_STEPS; i++) {
+        CHECK_INT(read_more(m, &t, seqs, 3, (const uint32_t[]){1, 1, 1}, ends), MODEL_OK);
+    }
+    const size_t n_bytes = m->ops->state_bytes(m, 2, MODEL_STATE_FULL);
+    uint8_t *bytes = malloc(n_bytes);
+    n_copies = n_copied = 0;
+    CHECK(m->ops->state_save(m, 2, MODEL_STATE_FULL, bytes, n_bytes) > 0);
+    printf("  %d copies from %d tensors\n", (int)n_copies, (int)n_copied);
+    CHECK(n_copies <= PIECES_MAX * n_copied);
+    free(bytes);
+    m->ops->close(m);
+}
+
 static uint16_t any_idle(const texts *t, random_source *random, bool is_empty)
 {
     for (int i = 0; i < 20; i++) {
@@ -235,6 +273,7 @@ static void test_pool(void)
     }
     RUN(test_who_goes_on_attends_to_its_own_cells);
     RUN(test_sequences_that_go_on_together_keep_their_graph);
+    RUN(test_a_state_is_copied_in_few_pieces);
     RUN(test_whatever_happens_in_a_pool_all_read_as_if_alone);
 }
 
