@@ -258,13 +258,14 @@ class checker {
         if (is_strict && (schema.contains("minLength") || schema.contains("maxLength"))) {
             fail_keyword(path, "minLength or maxLength beside pattern");
         }
-        if (is_strict && has_kept_format(schema)) {
-            fail_keyword(path, "format beside pattern");
-        }
         const std::string expression = pattern->get<std::string>();
         schema.erase("pattern");
         try {
             schema = taken("\"\\\"\" " + regex_grammar(expression, regex_of::JSON_STRING, true) + " \"\\\"\"");
+        } catch (const grammar_beyond &e) {
+            if (is_strict && !has_kept_format(schema)) { /* whose pattern only says it again */
+                fail(path, std::string("pattern: ") + e.what());
+            }
         } catch (const grammar_fault &e) {
             if (is_strict) {
                 fail(path, std::string("pattern: ") + e.what());

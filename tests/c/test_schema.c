@@ -121,6 +121,14 @@ static void what_it_says_is_kept_to(void)
         {"{'type':['string','null'],'enum':['a',null]}", {"'a'", "null"}, {"'b'"}},
         /* a format that is never kept to says nothing beside a pattern */
         {"{'type':'string','format':'email','pattern':'^a$'}", {"'a'"}, {"'b'"}},
+        /* of the two that say how a text looks, the pattern says more; a format stands in for one that is no grammar */
+        {"{'type':'string','format':'date','pattern':'^[0-9]{4}-02-29$'}",
+         {"'2024-02-29'"},
+         {"'2024-02-28'", "'2024-01-01'", "'x'"}},
+        {"{'type':'string','format':'uuid','pattern':'^[ab]-4$'}", {"'a-4'"}, {"'a-5'", "'c-4'"}},
+        {"{'type':'string','format':'uuid4','pattern':'x'}", {"'x'", "'axb'"}, {"'y'"}},
+        {"{'type':'string','format':'date','pattern':'^(?!x)'}", {"'2024-02-28'"}, {"'y'", "'2024-13-01'"}},
+        {"{'format':'date','pattern':'^(?!x)'}", {"'2024-02-28'"}, {"'y'"}},
         /* bounds of integers */
         {"{'type':'integer','maximum':-5}", {"-5", "-17", "-100"}, {"-4", "0", "5", "-05", "-007"}},
         {"{'type':'integer','minimum':100}", {"100", "101", "999", "1000"}, {"10", "99", "17", "-100"}},
@@ -238,10 +246,10 @@ static void what_cannot_be_kept_to_is_refused(void)
         {"{'type':'number','minimum':4,'maximum':3}", "minimum is more"},
         {"{'minimum':4}", "without the type"},
         {"{'type':'array','prefixItems':[{'type':'null'}],'items':false}", "prefixItems beside items"},
-        {"{'type':'string','format':'date','pattern':'x'}", "format beside pattern"},
-        {"{'type':'string','format':'uuid','pattern':'x'}", "format beside pattern"},
         {"{'type':'string','format':'date','maxLength':3}", "maxLength beside format"},
-        {"{'type':'string','format':'uuid4','pattern':'x'}", "format beside pattern"},
+        {"{'type':'string','format':'date','maxLength':3,'pattern':'(?!x)'}", "maxLength beside"},
+        {"{'type':'string','format':'date','pattern':'(x'}", "not closed"},
+        {"{'type':'string','format':'email','pattern':'(?!x)'}", "(?!"},
         {"{'$ref':'#'}", "leads to itself"},
         {"{'allOf':[{'$ref':'#'},{'type':'object','properties':{'a':{}}}]}", "allOf"},
     };
