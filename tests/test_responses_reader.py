@@ -251,6 +251,14 @@ def test_choices(asked: Any, expected: ToolChoice) -> None:
 # --- what else is asked ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("said", "is_strict"), [({"strict": True}, True), ({"strict": False}, False),
+                                                 ({"strict": None}, False), ({}, False)])  # fmt: skip
+def test_how_strictly_a_form_is_kept_to(said: Json, is_strict: bool) -> None:
+    form = {"type": "json_schema", "name": "n", "schema": {}, **said}
+    expected = Constraint("json_schema", "{}", "text.format.schema", is_strict=is_strict)
+    assert read(input="x", text={"format": form}).asked.constraint == expected
+
+
 def test_form_and_sampling() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}}
     form = {"type": "json_schema", "name": "n", "schema": schema, "strict": True}

@@ -132,7 +132,7 @@ def _constraint(text: TextAsked | None) -> Constraint | None:
         return Constraint("json", "", "text.format")
     if form.schema is None:
         raise ApiError("missing_parameter", "text.format.schema is missing.", "text.format.schema")
-    return Constraint("json_schema", _encode(form.schema).decode(), "text.format.schema")
+    return Constraint("json_schema", _encode(form.schema).decode(), "text.format.schema", is_strict=bool(form.strict))
 
 
 def _n_logprobs(wanted: ResponseRequest) -> int | None:
