@@ -163,6 +163,9 @@ async def test_an_answer_has_the_form_asked_for(daemon: Daemon) -> None:
         assert json.loads(text)["x"] in ("a", "b") and answer["done_reason"] == "stop"
     refused = await daemon.ask("POST", CHAT, chat(format={"type": "sentence"}))
     assert refused.status == 400
+    wider = {**schema, "minProperties": 1, "propertyNames": {"maxLength": 1}}
+    answer = (await daemon.ask("POST", CHAT, {**chat(), "format": wider, "options": LONG, "stream": False})).json
+    assert json.loads(answer["message"]["content"])["x"] in ("a", "b")
 
 
 async def test_an_answer_goes_on(serve: Serve, tmp_path: Path) -> None:
@@ -383,7 +386,9 @@ def test_an_answer_that_was_begun_is_continued() -> None:
 def test_formats_and_thinking_are_read() -> None:
     assert asked_chat(format="").constraint is None
     assert asked_chat(format="json").constraint == Constraint("json", "", "format")
-    assert asked_chat(format={"type": "object"}).constraint == Constraint("json_schema", '{"type":"object"}', "format")
+    schema = {"type": "object"}
+    expected = Constraint("json_schema", '{"type":"object"}', "format", is_strict=False)
+    assert asked_chat(format=schema).constraint == expected
     assert asked_chat().prompt.variables == {}
     assert asked_chat(think=False).prompt.variables == {"enable_thinking": False}
     assert asked_chat(think="low").prompt.variables == {"enable_thinking": True, "reasoning_effort": "low"}

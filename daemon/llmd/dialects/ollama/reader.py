@@ -85,7 +85,7 @@ def _constraint(wanted: _Request) -> Constraint | None:
         return None
     if wanted.format == "json":
         return Constraint("json", "", "format")
-    return Constraint("json_schema", msgspec.json.encode(wanted.format).decode(), "format")
+    return Constraint("json_schema", msgspec.json.encode(wanted.format).decode(), "format", is_strict=False)
 
 
 def _variables(wanted: _Request) -> dict[str, Any]:
