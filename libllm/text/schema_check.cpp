@@ -48,6 +48,18 @@ const char *const SHAPES[] = {"properties", "required", "items",   "prefixItems"
                               "oneOf",      "$ref",     "pattern", "minLength",   "maxLength", "minItems",
                               "maxItems",   "minimum",  "maximum", "enum",        "const"};
 
+/* Names are texts: a schema that says no more lets all be. */
+bool lets_all_names(const schema_json &names)
+{
+    return names == true || names == schema_json::object() || names == schema_json::object({{"type", "string"}});
+}
+
+bool is_unkept(const schema_json &schema, const char *keyword)
+{
+    const auto found = schema.find(keyword);
+    return found != schema.end() && !(strcmp(keyword, "propertyNames") == 0 && lets_all_names(*found));
+}
+
 const std::string *ref_of(const schema_json &schema)
 {
     const auto ref = schema.is_object() ? schema.find("$ref") : schema.end();
@@ -181,7 +193,7 @@ class checker {
             return;
         }
         for (const char *keyword : NOT_KEPT) {
-            if (schema.contains(keyword)) {
+            if (is_unkept(schema, keyword)) {
                 fail_keyword(path, keyword);
             }
         }
@@ -218,6 +230,23 @@ class checker {
         }
         if (schema.contains("items") && schema.contains("prefixItems")) {
             fail_keyword(path, "prefixItems beside items");
+        }
+        for (const char *items : {"items", "prefixItems"}) {
+            if (schema.contains(items) && schema[items].is_array()) {
+                check_tuple(schema, items, path);
+            }
+        }
+    }
+
+    /* The converter writes one item for each schema, whatever the bounds are. */
+    static void check_tuple(const schema_json &schema, const char *items, const std::string &path)
+    {
+        const size_t n = schema[items].size();
+        if (schema.contains("minItems") && schema["minItems"] > n) {
+            fail_keyword(path, std::string("minItems beyond ") + items);
+        }
+        if (schema.contains("maxItems") && schema["maxItems"] < n) {
+            fail_keyword(path, std::string("maxItems below ") + items);
         }
     }
 
@@ -365,12 +394,8 @@ class checker {
 
 bool schema_has_unkept(const schema_json &schema)
 {
-    for (const char *keyword : NOT_KEPT) {
-        if (schema.contains(keyword)) {
-            return true;
-        }
-    }
-    return false;
+    return std::any_of(std::begin(NOT_KEPT), std::end(NOT_KEPT),
+                       [&](const char *keyword) { return is_unkept(schema, keyword); });
 }
 
 void schema_check_refs(const schema_json &schema)

@@ -222,6 +222,10 @@ class writer {
             }
             one_type(schema);
         }
+        if (schema.contains("prefixItems") && schema["prefixItems"].is_array() && schema.contains("items") &&
+            schema["items"] == false) {
+            schema.erase("items");
+        }
         if (schema.contains("type") && schema["type"] == "integer") {
             bound(schema);
         }

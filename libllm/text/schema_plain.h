@@ -4,6 +4,7 @@
  *   allOf                    the one schema, or one object, that all of them are
  *   required                 has its properties, of any value where none is given
  *   bounds of an integer     minimum and maximum, both, of 64 bits
+ *   items: false             prefixItems alone, of which it makes no more than there are
  *   true                     {}
  *   $ref: "#"                a definition
  *   names of definitions     such as the converter can tell apart

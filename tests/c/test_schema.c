@@ -169,6 +169,27 @@ static void what_it_says_is_kept_to(void)
     each(rows, sizeof rows / sizeof rows[0], false);
 }
 
+static void what_is_always_so_says_nothing(void)
+{
+    static const row rows[] = {
+        {"{'type':'object','propertyNames':{'type':'string'},'additionalProperties':{'type':'integer'}}",
+         {"{'a':1}", "{}"},
+         {"{'a':null}"}},
+        {"{'allOf':[{'type':'object','propertyNames':true,'properties':{'a':{'type':'null'}}},{'type':'object'}]}",
+         {"{'a':null}"},
+         {"{'a':1}"}},
+        {"{'type':'array','prefixItems':[{'type':'null'},{'type':'integer'}],'items':false,'minItems':2,'maxItems':2}",
+         {"[null,1]"},
+         {"[null]", "[null,1,2]", "[1,null]", "[]"}},
+        {"{" PLAIN ",'properties':{'a':{'type':['array','null'],'prefixItems':[{'type':'null'}],'items':false}},"
+         "'required':['a']}",
+         {"{'a':[null]}", "{'a':null}"},
+         {"{'a':[null,null]}", "{'a':[1]}"}},
+    };
+    each(rows, sizeof rows / sizeof rows[0], true);
+    each(rows, sizeof rows / sizeof rows[0], false);
+}
+
 static void bounds_of_numbers_are_kept_to(void)
 {
     static const row rows[] = {
@@ -245,7 +266,11 @@ static void what_cannot_be_kept_to_is_refused(void)
         {"{'type':'number','exclusiveMinimum':4,'maximum':4}", "no number is within"},
         {"{'type':'number','minimum':4,'maximum':3}", "minimum is more"},
         {"{'minimum':4}", "without the type"},
-        {"{'type':'array','prefixItems':[{'type':'null'}],'items':false}", "prefixItems beside items"},
+        {"{'type':'array','prefixItems':[{'type':'null'}],'items':{}}", "prefixItems beside items"},
+        {"{'type':'array','prefixItems':[{'type':'null'}],'items':false,'minItems':2}", "minItems beyond prefixItems"},
+        {"{'type':'array','items':[{'type':'null'},{'type':'null'}],'maxItems':1}", "maxItems below items"},
+        {"{'type':'object','propertyNames':{'type':'string','maxLength':1}}", "keyword propertyNames"},
+        {"{'type':'object','propertyNames':false}", "keyword propertyNames"},
         {"{'type':'string','format':'date','maxLength':3}", "maxLength beside format"},
         {"{'type':'string','format':'date','maxLength':3,'pattern':'(?!x)'}", "maxLength beside"},
         {"{'type':'string','format':'date','pattern':'(x'}", "not closed"},
@@ -366,6 +391,7 @@ int main(void)
         return 1;
     }
     RUN(what_it_says_is_kept_to);
+    RUN(what_is_always_so_says_nothing);
     RUN(bounds_of_numbers_are_kept_to);
     RUN(other_properties_have_other_names);
     RUN(what_need_not_be_kept_to_is_wider);
