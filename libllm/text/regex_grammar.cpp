@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "text/grammar.h"
@@ -17,6 +19,27 @@ constexpr size_t GROUPS_MAX = 64; /* one in another */
 const char *const ESCAPED_LETTERS = "\nn\tt\rr\bb\ff\"\"\\\\";
 
 using ranges = std::vector<grammar_range>;
+
+/* What is repeated, how long one of its texts is, and how often it stands there. */
+struct piece {
+    std::string rule;
+    regex_count length = {1, 1}, times = {1, 1};
+};
+
+size_t sum(size_t a, size_t b)
+{
+    return a > SIZE_MAX - b ? SIZE_MAX : a + b;
+}
+
+size_t product(size_t a, size_t b)
+{
+    return b != 0 && a > SIZE_MAX / b ? SIZE_MAX : a * b;
+}
+
+regex_count length_of(const piece &p)
+{
+    return {product(p.length.least, p.times.least), product(p.length.most, p.times.most)};
+}
 
 void sort_out(ranges &set)
 {
@@ -104,28 +127,34 @@ class translator {
   public:
     translator(const std::string &expression, regex_of where) : text(expression), in(where) {}
 
-    std::string translate(bool is_search)
+    std::string translate(bool is_search, const regex_count &length)
     {
         const bool from_start = !text.empty() && text[0] == '^';
         const bool to_end = text.size() > from_start && text.back() == '$' && !is_escaped(text.size() - 1);
         at = from_start;
         end = text.size() - to_end;
-        const std::string body = alternatives(0);
+        const piece body = alternatives(0);
         if (at != end) {
             fail("an unbalanced )");
         }
         if (is_search && has_ways && (from_start || to_end)) {
             refuse("ways of which one begins with ^ or ends with $; put them into a group");
         }
+        const bool is_open_before = is_search && !from_start, is_open_behind = is_search && !to_end;
+        const size_t most = is_open_before || is_open_behind ? SIZE_MAX : body.length.most;
+        if (body.length.least < length.least || most > length.most) {
+            return narrowed(is_open_before, is_open_behind, length);
+        }
         const std::string any = set_of(all_but({}), false) + "*";
-        return (is_search && !from_start ? any + " " : "") + "(" + body + ")" + (is_search && !to_end ? " " + any : "");
+        return (is_open_before ? any + " " : "") + "(" + body.rule + ")" + (is_open_behind ? " " + any : "");
     }
 
   private:
     const std::string &text;
     regex_of in;
     size_t at = 0, end = 0;
-    bool has_ways = false; /* a | outside of groups */
+    bool has_ways = false;     /* a | outside of groups */
+    std::vector<piece> pieces; /* outside of groups */
 
     [[noreturn]] static void refuse(const std::string &what)
     {
@@ -149,6 +178,67 @@ class translator {
     bool has(char c) const
     {
         return at < end && text[at] == c;
+    }
+
+    /* What is there at least is enough beside any text. */
+    void open(bool is_before, bool is_behind)
+    {
+        const piece any = {set_of(all_but({}), false), {1, 1}, {0, SIZE_MAX}};
+        if (is_before && !pieces.empty()) {
+            pieces.front().times.most = pieces.front().times.least;
+        }
+        if (is_behind && !pieces.empty()) {
+            pieces.back().times.most = pieces.back().times.least;
+        }
+        if (is_before) {
+            pieces.insert(pieces.begin(), any);
+        }
+        if (is_behind) {
+            pieces.push_back(any);
+        }
+    }
+
+    /* The texts of that length, where one piece decides how long they are. */
+    std::string narrowed(bool is_open_before, bool is_open_behind, const regex_count &length)
+    {
+        if (has_ways) {
+            refuse("ways that are not all of that length");
+        }
+        open(is_open_before, is_open_behind);
+        piece *deciding = nullptr;
+        size_t n_others = 0;
+        for (piece &p : pieces) {
+            const regex_count own = length_of(p);
+            if (own.least == own.most) {
+                n_others = sum(n_others, own.least);
+            } else if (deciding == nullptr && p.length.least == 1 && p.length.most == 1) {
+                deciding = &p;
+            } else {
+                refuse("several parts that decide how long a text is");
+            }
+        }
+        if (deciding == nullptr || n_others > length.most || !narrow(deciding->times, length, n_others)) {
+            fail("no text of that length");
+        }
+        std::string out;
+        for (const piece &p : pieces) {
+            out += p.times.most > 0 ? " " + p.rule + repetition(p.times) : "";
+        }
+        return out;
+    }
+
+    /* False: nothing is left. */
+    static bool narrow(regex_count &times, const regex_count &length, size_t n_others)
+    {
+        times.least = std::max(times.least, length.least - std::min(length.least, n_others));
+        times.most = std::min(times.most, length.most == SIZE_MAX ? SIZE_MAX : length.most - n_others);
+        return times.least <= times.most;
+    }
+
+    static std::string repetition(const regex_count &times)
+    {
+        return "{" + std::to_string(times.least) + "," + (times.most == SIZE_MAX ? "" : std::to_string(times.most)) +
+               "}";
     }
 
     std::string set_of(ranges set, bool is_negated) const
@@ -262,7 +352,7 @@ class translator {
         return read_escape();
     }
 
-    std::string read_group(size_t depth)
+    piece read_group(size_t depth)
     {
         if (depth >= GROUPS_MAX) {
             refuse("too many groups in one another");
@@ -273,22 +363,22 @@ class translator {
             }
             at += 2;
         }
-        const std::string body = alternatives(depth + 1);
+        const piece body = alternatives(depth + 1);
         if (!has(')')) {
             fail("a ( that is not closed");
         }
         at++;
-        return "(" + body + ")";
+        return {"(" + body.rule + ")", body.length};
     }
 
-    std::string read_item(size_t depth)
+    piece read_item(size_t depth)
     {
         ranges named;
         const char c = text[at];
         switch (c) {
         case '(': at++; return read_group(depth);
-        case '[': at++; return read_set();
-        case '.': at++; return set_of({{'\n', '\n'}, {'\r', '\r'}}, true);
+        case '[': at++; return {read_set()};
+        case '.': at++; return {set_of({{'\n', '\n'}, {'\r', '\r'}}, true)};
         case '^':
         case '$': refuse(std::string(1, c) + " inside");
         case '*':
@@ -297,19 +387,20 @@ class translator {
         case '\\':
             if (at + 1 < end && named_set(text[at + 1], named)) {
                 at += 2;
-                return set_of(named, false);
+                return {set_of(named, false)};
             }
             at++;
-            return character(read_escape());
-        default: return character(read_utf8());
+            return {character(read_escape())};
+        default: return {character(read_utf8())};
         }
     }
 
     /* *, +, ? or counts, as GBNF writes them; lazy or not, the texts are the same. */
-    std::string read_repetition()
+    std::string read_repetition(regex_count &times)
     {
         std::string out;
         if (has('*') || has('+') || has('?')) {
+            times = {text[at] == '+' ? 1u : 0u, text[at] == '?' ? 1 : SIZE_MAX};
             out = text[at++];
         } else if (has('{')) {
             const size_t close = text.find('}', at);
@@ -319,6 +410,7 @@ class translator {
                 refuse("counts like " + text.substr(at, 8));
             }
             at = close + 1;
+            times = times_of(counts);
             out = counts;
         }
         if (!out.empty() && (has('?') || has('+'))) {
@@ -330,31 +422,50 @@ class translator {
         return out;
     }
 
-    std::string alternatives(size_t depth)
+    /* Of counts in braces. */
+    static regex_count times_of(const std::string &counts)
+    {
+        char *behind = nullptr;
+        const size_t least = strtoull(counts.c_str() + 1, &behind, 10);
+        if (*behind != ',') {
+            return {least, least};
+        }
+        return {least, behind[1] == '}' ? SIZE_MAX : strtoull(behind + 1, nullptr, 10)};
+    }
+
+    piece alternatives(size_t depth)
     {
         std::string out;
         bool is_empty = true;
+        regex_count all = {SIZE_MAX, 0}, way = {0, 0};
         while (at < end && text[at] != ')') {
             if (text[at] == '|') {
                 at++;
                 out += is_empty ? "\"\" |" : " |";
                 is_empty = true;
                 has_ways = has_ways || depth == 0;
+                all = {std::min(all.least, way.least), std::max(all.most, way.most)};
+                way = {0, 0};
                 continue;
             }
-            out += " " + read_item(depth);
-            out += read_repetition();
+            piece next = read_item(depth);
+            out += " " + next.rule + read_repetition(next.times);
+            const regex_count own = length_of(next);
+            way = {sum(way.least, own.least), sum(way.most, own.most)};
             is_empty = false;
+            if (depth == 0) {
+                pieces.push_back(std::move(next));
+            }
         }
-        return is_empty ? out + " \"\"" : out;
+        return {is_empty ? out + " \"\"" : out, {std::min(all.least, way.least), std::max(all.most, way.most)}};
     }
 };
 
 } // namespace
 
-std::string regex_grammar(const std::string &expression, regex_of where, bool is_search)
+std::string regex_grammar(const std::string &expression, regex_of where, bool is_search, regex_count length)
 {
-    return translator(expression, where).translate(is_search);
+    return translator(expression, where).translate(is_search, length);
 }
 
 std::string grammar_set(std::vector<grammar_range> set, regex_of where)

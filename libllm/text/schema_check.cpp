@@ -19,6 +19,7 @@ constexpr size_t PROPERTIES_MAX = 512; /* of one object: the converter's work gr
 constexpr size_t NAME_BYTES_MAX = 256;
 constexpr size_t REF_BYTES_MAX = 1024;
 constexpr size_t REFS_IN_A_ROW_MAX = 64;
+constexpr size_t LENGTH_MAX = 2000;        /* that is kept to: a grammar repeats nothing more often */
 constexpr size_t PATH_BYTES_MAX = 1 << 20; /* of all schemas together: the converter names its rules by them */
 
 const char *const NOT_KEPT[] = {"not",
@@ -275,31 +276,61 @@ class checker {
     void take_pattern(schema_json &schema, const std::string &path)
     {
         const auto pattern = schema.find("pattern");
-        if (is_strict && has_kept_format(schema) && (schema.contains("minLength") || schema.contains("maxLength"))) {
-            fail_keyword(path, "minLength or maxLength beside format");
-        }
+        const bool has_format = has_kept_format(schema);
+        const bool has_length = schema.contains("minLength") || schema.contains("maxLength");
         if (pattern == schema.end() || (schema.contains("type") && schema["type"] != "string")) {
+            if (is_strict && has_format && has_length) {
+                fail_keyword(path, "minLength or maxLength beside format");
+            }
             return;
         }
         if (!pattern->is_string()) {
             fail(path, "pattern is no text");
         }
-        if (is_strict && (schema.contains("minLength") || schema.contains("maxLength"))) {
-            fail_keyword(path, "minLength or maxLength beside pattern");
-        }
         const std::string expression = pattern->get<std::string>();
+        const regex_count length = {count_of(schema, "minLength", 0, path),
+                                    count_of(schema, "maxLength", SIZE_MAX, path)};
         schema.erase("pattern");
+        std::optional<std::string> rule;
+        if (has_length) {
+            rule = pattern_rule(expression, length, "pattern beside minLength or maxLength", false, path);
+        }
+        if (!rule.has_value()) {
+            rule = pattern_rule(expression, {}, "pattern", has_format, path);
+        }
+        if (rule.has_value()) {
+            schema = taken(*rule);
+        }
+    }
+
+    size_t count_of(const schema_json &schema, const char *word, size_t none, const std::string &path) const
+    {
+        if (schema.contains(word) && !schema[word].is_number_unsigned()) {
+            if (is_strict) {
+                fail(path, std::string(word) + " is no count");
+            }
+            return none;
+        }
+        const size_t count = schema.value(word, none);
+        return none > 0 && count > LENGTH_MAX ? none : count;
+    }
+
+    /* nullopt: it is not kept to. `has_format`: which that expression only says again, if it is beyond a grammar. */
+    std::optional<std::string> pattern_rule(const std::string &expression, const regex_count &length, const char *what,
+                                            bool has_format, const std::string &path) const
+    {
         try {
-            schema = taken("\"\\\"\" " + regex_grammar(expression, regex_of::JSON_STRING, true) + " \"\\\"\"");
+            return "\"\\\"\" " + regex_grammar(expression, regex_of::JSON_STRING, true, length) + " \"\\\"\"";
         } catch (const grammar_beyond &e) {
-            if (is_strict && !has_kept_format(schema)) { /* whose pattern only says it again */
-                fail(path, std::string("pattern: ") + e.what());
+            if (is_strict && !has_format) {
+                fail(path, std::string(what) + ": " + e.what());
             }
         } catch (const grammar_fault &e) {
             if (is_strict) {
-                fail(path, std::string("pattern: ") + e.what());
+                fail(path, std::string(what) + ": " + e.what());
             }
         }
+        return std::nullopt;
     }
 
     schema_json taken(const std::string &rule)

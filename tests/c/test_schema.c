@@ -119,16 +119,6 @@ static void what_it_says_is_kept_to(void)
         {"{'type':['string','null'],'pattern':'^[ab]+$'}", {"'ab'", "null"}, {"'c'", "7"}},
         {"{'type':['integer','string'],'minimum':5,'maximum':7,'maxLength':1}", {"5", "7", "'x'"}, {"4", "8", "'xy'"}},
         {"{'type':['string','null'],'enum':['a',null]}", {"'a'", "null"}, {"'b'"}},
-        /* a format that is never kept to says nothing beside a pattern */
-        {"{'type':'string','format':'email','pattern':'^a$'}", {"'a'"}, {"'b'"}},
-        /* of the two that say how a text looks, the pattern says more; a format stands in for one that is no grammar */
-        {"{'type':'string','format':'date','pattern':'^[0-9]{4}-02-29$'}",
-         {"'2024-02-29'"},
-         {"'2024-02-28'", "'2024-01-01'", "'x'"}},
-        {"{'type':'string','format':'uuid','pattern':'^[ab]-4$'}", {"'a-4'"}, {"'a-5'", "'c-4'"}},
-        {"{'type':'string','format':'uuid4','pattern':'x'}", {"'x'", "'axb'"}, {"'y'"}},
-        {"{'type':'string','format':'date','pattern':'^(?!x)'}", {"'2024-02-28'"}, {"'y'", "'2024-13-01'"}},
-        {"{'format':'date','pattern':'^(?!x)'}", {"'2024-02-28'"}, {"'y'"}},
         /* bounds of integers */
         {"{'type':'integer','maximum':-5}", {"-5", "-17", "-100"}, {"-4", "0", "5", "-05", "-007"}},
         {"{'type':'integer','minimum':100}", {"100", "101", "999", "1000"}, {"10", "99", "17", "-100"}},
@@ -164,6 +154,44 @@ static void what_it_says_is_kept_to(void)
          "'required':['a','b']}",
          {"{'a':[1],'b':2}", "{'a':null,'b':2}"},
          {"{'a':1,'b':2}", "{'a':null,'b':null}"}},
+    };
+    each(rows, sizeof rows / sizeof rows[0], true);
+    each(rows, sizeof rows / sizeof rows[0], false);
+}
+
+static void a_text_looks_as_its_pattern_says(void)
+{
+    static const row rows[] = {
+        /* a format that is never kept to says nothing beside a pattern */
+        {"{'type':'string','format':'email','pattern':'^a$'}", {"'a'"}, {"'b'"}},
+        /* of the two that say how a text looks, the pattern says more; a format stands in for one that is no grammar */
+        {"{'type':'string','format':'date','pattern':'^[0-9]{4}-02-29$'}",
+         {"'2024-02-29'"},
+         {"'2024-02-28'", "'2024-01-01'", "'x'"}},
+        {"{'type':'string','format':'uuid','pattern':'^[ab]-4$'}", {"'a-4'"}, {"'a-5'", "'c-4'"}},
+        {"{'type':'string','format':'uuid4','pattern':'x'}", {"'x'", "'axb'"}, {"'y'"}},
+        {"{'type':'string','format':'date','pattern':'^(?!x)'}", {"'2024-02-28'"}, {"'y'", "'2024-13-01'"}},
+        {"{'format':'date','pattern':'^(?!x)'}", {"'2024-02-28'"}, {"'y'"}},
+        /* lengths beside a pattern: those of its texts, or of the one part of it that may have any */
+        {"{'type':'string','pattern':'^[ab]+$','minLength':1}", {"'a'", "'ab'"}, {"''", "'c'"}},
+        {"{'type':'string','pattern':'^[ab]{2,3}$','minLength':2,'maxLength':3}", {"'ab'", "'aba'"}, {"'a'", "'abab'"}},
+        {"{'type':'string','pattern':'^[ab]+$','minLength':2,'maxLength':3}",
+         {"'ab'", "'aba'"},
+         {"'a'", "'abab'", "'ac'", "''"}},
+        {"{'type':'string','pattern':'^a[b\\u00e9]*(?:cd|ef)$','minLength':4,'maxLength':5}",
+         {"'abcd'",
+          "'ab\xc3\xa9"
+          "cd'",
+          "'abbef'"},
+         {"'acd'", "'abcd", "'abbbcd'"}},
+        {"{'type':'string','pattern':'^[ab]*$','maxLength':2}", {"''", "'ab'"}, {"'aba'"}},
+        {"{'type':'string','pattern':'^ab.*','maxLength':4}", {"'ab'", "'abcd'", "'ab\\nc'"}, {"'abcde'", "'a'"}},
+        {"{'type':'string','pattern':'b$','minLength':2,'maxLength':3}", {"'ab'", "'aab'"}, {"'b'", "'aaab'", "'aba'"}},
+        {"{'type':'string','pattern':'a','minLength':1}", {"'a'", "'bab'"}, {"''", "'b'"}},
+        {"{'type':'string','pattern':'^(?:a|bc)*$','minLength':0,'maxLength':9007199254740991}",
+         {"''", "'abc'"},
+         {"'b'"}},
+        {"{'type':'string','format':'uuid','pattern':'^[ab]+$','maxLength':1}", {"'a'"}, {"'ab'"}},
     };
     each(rows, sizeof rows / sizeof rows[0], true);
     each(rows, sizeof rows / sizeof rows[0], false);
@@ -242,6 +270,8 @@ static void what_need_not_be_kept_to_is_wider(void)
          {"{'a':null}", "{}"},
          {"7"}},
         {"{" PLAIN ",'required':['a'],'properties':{}}", {"{}"}, {"{'a':1}"}},
+        {"{'type':'string','pattern':'^a+b+$','maxLength':3}", {"'ab'", "'aabb'"}, {"'a'"}},
+        {"{'type':'string','pattern':'(?!a)','maxLength':3}", {"'abc'"}, {"'abcd'"}},
     };
     each(rows, sizeof rows / sizeof rows[0], false);
 }
@@ -272,7 +302,14 @@ static void what_cannot_be_kept_to_is_refused(void)
         {"{'type':'object','propertyNames':{'type':'string','maxLength':1}}", "keyword propertyNames"},
         {"{'type':'object','propertyNames':false}", "keyword propertyNames"},
         {"{'type':'string','format':'date','maxLength':3}", "maxLength beside format"},
-        {"{'type':'string','format':'date','maxLength':3,'pattern':'(?!x)'}", "maxLength beside"},
+        {"{'type':'string','format':'date','maxLength':3,'pattern':'(?!x)'}", "(?!"},
+        {"{'type':'string','pattern':'^a+b+$','maxLength':3}", "minLength or maxLength"},
+        {"{'type':'string','pattern':'^(?:ab)+$','maxLength':3}", "minLength or maxLength"},
+        {"{'type':'string','pattern':'^a+|b$','maxLength':3}", "minLength or maxLength"},
+        {"{'type':'string','pattern':'a','maxLength':3}", "minLength or maxLength"},
+        {"{'type':'string','pattern':'^ab$','maxLength':1}", "no text"},
+        {"{'type':'string','pattern':'^a{3}b*$','maxLength':2}", "no text"},
+        {"{'type':'string','pattern':'a','maxLength':-3}", "maxLength is no count"},
         {"{'type':'string','format':'date','pattern':'(x'}", "not closed"},
         {"{'type':'string','format':'email','pattern':'(?!x)'}", "(?!"},
         {"{'$ref':'#'}", "leads to itself"},
@@ -391,6 +428,7 @@ int main(void)
         return 1;
     }
     RUN(what_it_says_is_kept_to);
+    RUN(a_text_looks_as_its_pattern_says);
     RUN(what_is_always_so_says_nothing);
     RUN(bounds_of_numbers_are_kept_to);
     RUN(other_properties_have_other_names);
