@@ -348,9 +348,9 @@ typedef struct llm_document {
  *
  *   json         any JSON object
  *   json_schema  `text` is a schema. What of it cannot be enforced is refused, if strict; otherwise the answer may be more
- *                than it allows there. Never enforced: formats but date, time, date-time and uuid, that only one of oneOf
- *                matches, and maxLength and maxItems above 2000. In a pattern, a set of characters means those that JSON
- *                does not escape
+ *                than it allows there. Never enforced: formats but date, time, date-time, duration, email and uuid, that
+ *                only one of oneOf matches, and maxLength and maxItems above 2000. In a pattern, a set of characters means
+ *                those that JSON does not escape
  *   grammar      `text` is GBNF, with a rule named root
  *   regex        `text` is an expression that the whole answer matches
  *   choice       `text` is a JSON list of texts, of which the answer is one

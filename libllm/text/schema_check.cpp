@@ -42,8 +42,28 @@ const char *const NOT_KEPT[] = {"not",
                                 "$dynamicRef",
                                 "$recursiveRef"};
 const char *const BOUNDS[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+
 /* That are kept to. */
-const char *const FORMATS[] = {"date", "time", "date-time", "uuid", "uuid1", "uuid2", "uuid3", "uuid4", "uuid5"};
+struct kept_format {
+    const char *name;
+    const char *expression; /* NULL: the converter knows it */
+};
+
+const kept_format FORMATS[] = {
+    {"date", nullptr},
+    {"time", nullptr},
+    {"date-time", nullptr},
+    {"uuid", nullptr},
+    {"uuid1", nullptr},
+    {"uuid2", nullptr},
+    {"uuid3", nullptr},
+    {"uuid4", nullptr},
+    {"uuid5", nullptr},
+    {"duration", "^P([0-9]{1,9}W|([0-9]{1,9}Y([0-9]{1,9}M([0-9]{1,9}D)?)?|[0-9]{1,9}M([0-9]{1,9}D)?|[0-9]{1,9}D)(T([0-"
+                 "9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))?|"
+                 "T([0-9]{1,9}H([0-9]{1,9}M([0-9]{1,9}S)?)?|[0-9]{1,9}M([0-9]{1,9}S)?|[0-9]{1,9}S))$"},
+    {"email", "^[A-Za-z0-9_+-]+([.][A-Za-z0-9_+-]+)*@([A-Za-z0-9]+(-[A-Za-z0-9]+)*[.])+[A-Za-z]{2,}$"},
+};
 const char *const FIRST[] = {"$ref", "oneOf", "anyOf", "const", "enum", "allOf"};
 const char *const SHAPES[] = {"properties", "required", "items",   "prefixItems", "allOf",     "anyOf",
                               "oneOf",      "$ref",     "pattern", "minLength",   "maxLength", "minItems",
@@ -162,6 +182,7 @@ class checker {
         check_keywords(schema, path);
         check_numbers(schema, path);
         take_pattern(schema, path);
+        take_format(schema);
         take_number(schema, path);
         descend(schema, path, depth, n_times * n_types(schema));
     }
@@ -266,20 +287,42 @@ class checker {
         }
     }
 
-    static bool has_kept_format(const schema_json &schema)
+    static bool has_length(const schema_json &schema)
     {
-        const auto format = schema.find("format");
-        return format != schema.end() && format->is_string() &&
-               std::find(std::begin(FORMATS), std::end(FORMATS), *format) != std::end(FORMATS);
+        return schema.contains("minLength") || schema.contains("maxLength");
+    }
+
+    /* NULL: none, or one that others decide beside, for which there is only an expression. */
+    static const kept_format *format_of(const schema_json &schema)
+    {
+        const bool is_text = schema.contains("type") && schema["type"] == "string";
+        const bool is_alone = is_text && !has_several(schema) && !has_length(schema);
+        const auto found = std::find_if(std::begin(FORMATS), std::end(FORMATS), [&](const kept_format &format) {
+            return schema.contains("format") && schema["format"] == format.name;
+        });
+        return found != std::end(FORMATS) && (found->expression == nullptr || is_alone) ? found : nullptr;
+    }
+
+    static std::string string_rule(const std::string &expression, const regex_count &length)
+    {
+        return "\"\\\"\" " + regex_grammar(expression, regex_of::JSON_STRING, true, length) + " \"\\\"\"";
+    }
+
+    void take_format(schema_json &schema)
+    {
+        const kept_format *format = format_of(schema);
+        if (format != nullptr && format->expression != nullptr && !schema.contains("pattern")) {
+            schema = taken(string_rule(format->expression, {}));
+        }
     }
 
     void take_pattern(schema_json &schema, const std::string &path)
     {
         const auto pattern = schema.find("pattern");
-        const bool has_format = has_kept_format(schema);
-        const bool has_length = schema.contains("minLength") || schema.contains("maxLength");
+        const bool has_format = format_of(schema) != nullptr;
+        const bool is_bounded = has_length(schema);
         if (pattern == schema.end() || (schema.contains("type") && schema["type"] != "string")) {
-            if (is_strict && has_format && has_length) {
+            if (is_strict && has_format && is_bounded) {
                 fail_keyword(path, "minLength or maxLength beside format");
             }
             return;
@@ -292,7 +335,7 @@ class checker {
                                     count_of(schema, "maxLength", SIZE_MAX, path)};
         schema.erase("pattern");
         std::optional<std::string> rule;
-        if (has_length) {
+        if (is_bounded) {
             rule = pattern_rule(expression, length, "pattern beside minLength or maxLength", false, path);
         }
         if (!rule.has_value()) {
@@ -320,7 +363,7 @@ class checker {
                                             bool has_format, const std::string &path) const
     {
         try {
-            return "\"\\\"\" " + regex_grammar(expression, regex_of::JSON_STRING, true, length) + " \"\\\"\"";
+            return string_rule(expression, length);
         } catch (const grammar_beyond &e) {
             if (is_strict && !has_format) {
                 fail(path, std::string(what) + ": " + e.what());

@@ -163,7 +163,7 @@ static void a_text_looks_as_its_pattern_says(void)
 {
     static const row rows[] = {
         /* a format that is never kept to says nothing beside a pattern */
-        {"{'type':'string','format':'email','pattern':'^a$'}", {"'a'"}, {"'b'"}},
+        {"{'type':'string','format':'uri','pattern':'^a$'}", {"'a'"}, {"'b'"}},
         /* of the two that say how a text looks, the pattern says more; a format stands in for one that is no grammar */
         {"{'type':'string','format':'date','pattern':'^[0-9]{4}-02-29$'}",
          {"'2024-02-29'"},
@@ -172,6 +172,19 @@ static void a_text_looks_as_its_pattern_says(void)
         {"{'type':'string','format':'uuid4','pattern':'x'}", {"'x'", "'axb'"}, {"'y'"}},
         {"{'type':'string','format':'date','pattern':'^(?!x)'}", {"'2024-02-28'"}, {"'y'", "'2024-13-01'"}},
         {"{'format':'date','pattern':'^(?!x)'}", {"'2024-02-28'"}, {"'y'"}},
+        /* formats that are kept to, of two of which the converter does not know */
+        {"{'type':'string','format':'duration'}",
+         {"'P1W'", "'P1Y2M10DT2H30M'", "'PT36H'", "'P1D'", "'PT1M5S'", "'P2M'"},
+         {"'P'", "'PT'", "'1D'", "'P1H'", "'P1DT'", "'P1W2D'", "'PT1D'", "'P1234567890D'"}},
+        {"{'type':'string','format':'duration','pattern':'^P(?!$)'}", {"'PT5S'"}, {"'x'", "'P'"}},
+        {"{'type':'string','format':'email'}",
+         {"'a@b.co'", "'a.b+c@d-e.f.org'"},
+         {"'a'", "'a@b'", "'.a@b.co'", "'a..b@c.de'", "'a@-b.co'", "'a b@c.de'", "''"}},
+        {"{'type':'string','format':'email','pattern':'^[ab]$'}", {"'a'"}, {"'a@b.co'"}},
+        {"{'type':'string','format':'email','maxLength':2}", {"'ab'"}, {"'abc'"}},
+        {"{'type':'string','format':'email','enum':['x','y']}", {"'x'"}, {"'a@b.co'"}},
+        {"{'type':['string','null'],'format':'email'}", {"'a@b.co'", "null"}, {"'a'"}},
+        {"{'format':'email'}", {"'a'", "7"}, {""}},
         /* lengths beside a pattern: those of its texts, or of the one part of it that may have any */
         {"{'type':'string','pattern':'^[ab]+$','minLength':1}", {"'a'", "'ab'"}, {"''", "'c'"}},
         {"{'type':'string','pattern':'^[ab]{2,3}$','minLength':2,'maxLength':3}", {"'ab'", "'aba'"}, {"'a'", "'abab'"}},
@@ -311,7 +324,8 @@ static void what_cannot_be_kept_to_is_refused(void)
         {"{'type':'string','pattern':'^a{3}b*$','maxLength':2}", "no text"},
         {"{'type':'string','pattern':'a','maxLength':-3}", "maxLength is no count"},
         {"{'type':'string','format':'date','pattern':'(x'}", "not closed"},
-        {"{'type':'string','format':'email','pattern':'(?!x)'}", "(?!"},
+        {"{'type':'string','format':'uri','pattern':'(?!x)'}", "(?!"},
+        {"{'format':'email','pattern':'(?!x)'}", "(?!"},
         {"{'$ref':'#'}", "leads to itself"},
         {"{'allOf':[{'$ref':'#'},{'type':'object','properties':{'a':{}}}]}", "allOf"},
     };
