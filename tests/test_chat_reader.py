@@ -220,7 +220,7 @@ def test_thoughts_of_the_past(fields: Json, reasoning: str | None) -> None:
          "messages[1].content[1]"),
         ({"role": "user", "content": [{"type": "file"}]}, "messages[1].content[0]"),
         ({"role": "user", "content": [{"type": "thinking", "thinking": "x"}]}, "messages[1].content[0]"),
-        ({"role": "tool", "content": [{"type": "image_url"}]}, "messages[1].content[0]"),
+        ({"role": "tool", "content": [{"type": "text"}]}, "messages[1].content[0].text"),
         ({"role": "user", "content": [{"type": "text"}]}, "messages[1].content[0].text"),
         ({"role": "assistant", "content": "x", "audio": {"id": "a"}}, "messages[1].audio"),
         ({"role": "user", "content": None}, "messages[1].content"),
@@ -228,6 +228,16 @@ def test_thoughts_of_the_past(fields: Json, reasoning: str | None) -> None:
 )  # fmt: skip
 def test_parts_that_the_model_cannot_read(message: Json, param: str) -> None:
     assert refusal(messages=[USER, message])[1] == param
+
+
+@pytest.mark.parametrize("role", ["tool", "function"])
+@pytest.mark.parametrize(
+    ("kind", "name"), [("image_url", "image"), ("input_audio", "audio"), ("file", "file"), ("image", "image")]
+)
+def test_what_the_model_cannot_read_of_a_result_is_told(role: str, kind: str, name: str) -> None:
+    parts = [{"type": "text", "text": "a.png"}, {"type": kind, kind: {"url": "data:image/png;base64,AAAA"}}]
+    found = messages({"role": role, "content": parts, "tool_call_id": "c"})[-1]
+    assert found.content == f"a.png\n[{name}: not shown, this model reads text only]"
 
 
 def test_a_refusal_of_the_past_is_text() -> None:

@@ -21,6 +21,8 @@ USER: Json = {"role": "user", "content": "hi"}
 HI = PlainMessage("user", "hi")
 BILLING = "x-anthropic-billing-header: cc_version=2.1.5; cc_entrypoint=cli; cch=a1b2c;"
 WEATHER: Json = {"name": "weather", "description": "of a place", "input_schema": {"type": "object"}}
+IMAGE: Json = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
+NO_IMAGE = "[image: not shown, this model reads text only]"
 CACHED: Json = {"cache_control": {"type": "ephemeral"}}
 
 
@@ -164,11 +166,19 @@ def test_results_stand_before_the_text_of_their_turn() -> None:
         (None, {}, ""),
         ("no such place", {"is_error": True}, "Error: no such place"),
         ("fine", {"is_error": False}, "fine"),
+        ([text("a.png"), IMAGE], {}, f"a.png\n{NO_IMAGE}"),
+        ([IMAGE], {"is_error": True}, f"Error: {NO_IMAGE}"),
+        ([{"type": "x" * 1000}], {}, f"[{'x' * 120}: not shown, this model reads text only]"),
     ],
 )
 def test_contents_of_results(content: Any, more: Json, wanted: str) -> None:
     found = prompt(messages=[USER, {"role": "user", "content": [result("a", content, **more)]}]).messages
     assert found[-1] == PlainMessage("tool", wanted, tool_call_id="a")
+
+
+def test_a_mark_on_an_image_of_a_result_is_kept() -> None:
+    found = prompt(messages=[USER, {"role": "user", "content": [result("a", [IMAGE | CACHED])]}]).messages
+    assert found[-1] == PlainMessage("tool", NO_IMAGE, tool_call_id="a", marks=(len(NO_IMAGE),))
 
 
 def test_empty_answers_are_dropped() -> None:
@@ -213,9 +223,9 @@ def test_a_last_answer_is_gone_on_with() -> None:
             "messages[0].content[0]",
         ),
         (
-            {"messages": [{"role": "user", "content": [result("a", [text("x"), {"type": "image"}])]}]},
-            "unsupported_parameter",
-            "messages[0].content[0].content[1]",
+            {"messages": [{"role": "user", "content": [result("a", [{"type": "text"}])]}]},
+            "missing_parameter",
+            "messages[0].content[0].content[0].text",
         ),
         (
             {"messages": [{"role": "user", "content": [use("a")]}]},

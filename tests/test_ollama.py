@@ -378,6 +378,13 @@ def test_tools_and_calls_are_read() -> None:
     assert not prompt.continues
 
 
+def test_an_image_of_a_result_is_told() -> None:
+    result = {"role": "tool", "tool_name": "f", "content": "a.png", "images": ["AAAA", "BBBB"]}
+    found = asked_chat(messages=[{"role": "user", "content": "q"}, result]).prompt
+    no_image = "[image: not shown, this model reads text only]"
+    assert isinstance(found, ChatPrompt) and found.messages[-1].content == f"a.png\n{no_image}\n{no_image}"
+
+
 def test_an_answer_that_was_begun_is_continued() -> None:
     messages = [{"role": "user", "content": "count"}, {"role": "assistant", "content": "one, two"}]
     assert asked_chat(messages=messages).prompt.continues

@@ -65,6 +65,8 @@ def thought(**fields: Any) -> Json:
     return {"type": "reasoning", "id": "rs_1", "summary": [], **fields}
 
 
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+NO_IMAGE = "[image: not shown, this model reads text only]"
 F = PlainToolCall("f", '{"a":1}', "c1")
 
 
@@ -101,6 +103,13 @@ F = PlainToolCall("f", '{"a":1}', "c1")
          [PlainMessage("tool", "a\nb", tool_call_id="c1")]),
         ([output({"content": "no such file", "success": False})],
          [PlainMessage("tool", "no such file", tool_call_id="c1")]),
+        ([output([{"type": "input_text", "text": "a.png"}, IMAGE])],
+         [PlainMessage("tool", f"a.png\n{NO_IMAGE}", tool_call_id="c1")]),
+        ([output([{"type": "input_file", "file_data": "AAAA"}])],
+         [PlainMessage("tool", "[file: not shown, this model reads text only]", tool_call_id="c1")]),
+        ([{"type": "computer_call_output", "call_id": "c1",
+           "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,AAAA"}}],
+         [PlainMessage("tool", NO_IMAGE, tool_call_id="c1")]),
         ([output(None)], [PlainMessage("tool", "", tool_call_id="c1")]),
         ([said("a") | {"content": [{"type": "refusal", "refusal": "I will not"}]}],
          [PlainMessage("assistant", "I will not")]),
@@ -342,8 +351,6 @@ def test_what_is_stored_of_the_input() -> None:
 
 # --- what is refused -------------------------------------------------------------------------------------------------
 
-IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
-
 
 @pytest.mark.parametrize(
     ("fields", "code", "param"),
@@ -361,7 +368,7 @@ IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
         ({"input": [{"role": "user", "content": [{"type": "input_text"}]}]}, "missing_parameter",
          "input[0].content[0].text"),
         ({"input": [{"role": "user", "content": [{"text": "x"}]}]}, "missing_parameter", "input[0].content[0].type"),
-        ({"input": [output([IMAGE])]}, "unsupported_parameter", "input[0].output[0]"),
+        ({"input": [output([{"type": "input_text"}])]}, "missing_parameter", "input[0].output[0].text"),
         ({"input": [{"type": "function_call", "call_id": "c"}]}, "missing_parameter", "input[0].name"),
         ({"input": [call(arguments=5)]}, "invalid_type", "input[0].arguments"),
         ({"input": [{"type": "custom_tool_call", "name": "x"}]}, "missing_parameter", "input[0].input"),

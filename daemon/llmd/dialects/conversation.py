@@ -25,6 +25,13 @@ def answerable(param: str, found: T) -> T:
     return found
 
 
+def not_shown(kind: str) -> str:
+    """What the model is told of a part of a tool's result that is no text, by the dialect's word for its kind. Whoever
+    sends the request did not choose it, and it stays in the history: refused, it would end the conversation."""
+    name = kind.removeprefix("input_").removesuffix("_url")[: limits.USER_FIELD_SHOWN_CHARS_MAX]
+    return f"[{name}: not shown, this model reads text only]"
+
+
 def role_of(path: str, role: str, roles: Mapping[str, Role]) -> Role:
     """`path`: of its message; `roles`: those of the dialect, and what they are."""
     found = roles.get(role)

@@ -9,7 +9,7 @@ import msgspec
 
 from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
-from ..conversation import answerable, check_length, role_of
+from ..conversation import answerable, check_length, not_shown, role_of
 from ..marked import Piece, joined
 from .wire import InputBlock, InputTurn, ResultPart
 
@@ -93,17 +93,22 @@ def _call(path: str, block: InputBlock) -> PlainToolCall:
 def _result(path: str, block: InputBlock) -> PlainMessage:
     call = _given(path, "tool_use_id", block.tool_use_id)
     content = block.content or ""
-    parts = [(content, False)] if isinstance(content, str) else list(_texts(f"{path}.content", content))
+    parts = [(content, False)] if isinstance(content, str) else list(_told(f"{path}.content", content))
     text = (_ERROR if block.is_error else "") + "\n".join(text for text, _ in parts)
     marks = (len(text),) if _is_marked(block) or any(is_marked for _, is_marked in parts) else ()
     return PlainMessage("tool", text, tool_call_id=call, marks=marks)
+
+
+def _told(path: str, parts: Iterable[ResultPart]) -> Iterator[Piece]:
+    for n, part in enumerate(parts):
+        yield _piece(f"{path}[{n}]", part) if part.type == "text" else (not_shown(part.type), _is_marked(part))
 
 
 def _placed(path: str, blocks: Iterable[InputBlock]) -> Iterator[tuple[str, InputBlock]]:
     return ((f"{path}[{n}]", block) for n, block in enumerate(blocks))
 
 
-def _texts(path: str, blocks: Iterable[InputBlock | ResultPart]) -> Iterator[Piece]:
+def _texts(path: str, blocks: Iterable[InputBlock]) -> Iterator[Piece]:
     return (_piece(f"{path}[{n}]", block) for n, block in enumerate(blocks))
 
 

@@ -13,7 +13,7 @@ from ...core.parts import SessionReport
 
 
 class ResultPart(msgspec.Struct, frozen=True):
-    """Of a tool's result; only text is supported."""
+    """Of a tool's result; only text reaches the model."""
 
     type: str
     text: str | None = None

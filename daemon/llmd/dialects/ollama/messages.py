@@ -7,7 +7,7 @@ import msgspec
 from ...core.asked import PlainMessage, PlainToolCall, Role, Tool
 from ...core.errors import ApiError
 from ...core.tools import check_count, distinct, tool_of
-from ..conversation import answerable, check_length, role_of
+from ..conversation import answerable, check_length, not_shown, role_of
 from . import wire
 
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
@@ -26,11 +26,12 @@ def _is_empty(message: wire.OllamaMessage) -> bool:
 
 def _message(path: str, message: wire.OllamaMessage) -> PlainMessage:
     role = role_of(path, message.role, _ROLES)
-    if message.images:
+    images = message.images or []
+    if images and role != "tool":
         raise ApiError("unsupported_parameter", f"{path}.images: only text is supported.", f"{path}.images")
     return PlainMessage(
         role=role,
-        content=message.content or "",
+        content="\n".join([*filter(None, [message.content]), *(not_shown("image") for _ in images)]),
         tool_calls=tuple(map(_call, message.tool_calls or ())),
         name=message.tool_name,
         tool_call_id=message.tool_call_id,

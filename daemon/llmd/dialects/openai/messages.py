@@ -8,7 +8,7 @@ import msgspec
 
 from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
-from ..conversation import answerable, check_length, role_of
+from ..conversation import answerable, check_length, not_shown, role_of
 from ..custom_tools import custom_arguments
 from ..marked import Piece, joined
 from . import wire
@@ -18,6 +18,7 @@ _ROLES: dict[str, Role] = {
     "function": "tool",
 }  # fmt: skip
 _TEXTS = ("text", "input_text", "output_text")
+_RESULTS = ("tool", "function")
 _REASONING = ("reasoning_content", "reasoning", "reasoning_text", "thinking")
 _THOUGHTS = ("thinking", "reasoning")
 """Types of parts that the assistant alone has."""
@@ -62,23 +63,25 @@ def message_of(path: str, message: wire.Message) -> PlainMessage:
 def _content(path: str, message: wire.Message) -> Sequence[Piece]:
     content = message.content
     if content is None:
-        if message.role in ("assistant", "tool", "function"):
+        if message.role == "assistant" or message.role in _RESULTS:
             return ()
         raise ApiError("invalid_type", f"{path}.content: expected text, got null.", f"{path}.content")
     if isinstance(content, str):
         return ((content, False),)
-    is_answer = message.role == "assistant"
+    is_answer, is_result = message.role == "assistant", message.role in _RESULTS
     return [
-        (_part(f"{path}.content[{n}]", part), part.cache_control is not None)
+        (_part(f"{path}.content[{n}]", part, is_result), part.cache_control is not None)
         for n, part in enumerate(content)
         if not (is_answer and part.type in _THOUGHTS)
     ]
 
 
-def _part(path: str, part: wire.ContentPart) -> str:
+def _part(path: str, part: wire.ContentPart, is_result: bool) -> str:
     if part.type == "refusal" and part.refusal is not None:
         return part.refusal
     if part.type not in _TEXTS:
+        if is_result:
+            return not_shown(part.type)
         raise ApiError(
             "unsupported_parameter", f"{path}: parts of type {shown(part.type)} are not supported; only text is.", path
         )

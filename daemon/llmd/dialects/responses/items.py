@@ -18,7 +18,7 @@ from ...core import limits
 from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
 from ...http.body import decode_part
-from ..conversation import check_length, role_of
+from ..conversation import check_length, not_shown, role_of
 from ..custom_tools import custom_arguments
 from .tools import called_as
 from .wire.request import (
@@ -39,6 +39,7 @@ FindItem = Callable[[str], bytes | None]
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _TEXTS = ("input_text", "output_text", "text")
+_PICTURES = ("computer_screenshot", "input_image")
 _ENCLOSED = "llmd:"
 """Begins reasoning that a client keeps unread (enclosed)."""
 
@@ -150,19 +151,21 @@ def _message(item: InputItem) -> PlainMessage:
     if message.content is None and role != "assistant":
         param = f"{item.path}.content"
         raise ApiError("invalid_type", f"{param}: expected text, got null.", param)
-    return PlainMessage(role, text_of(f"{item.path}.content", message.content or ""))
+    return PlainMessage(role, _text(f"{item.path}.content", message.content or ""))
 
 
-def text_of(path: str, content: str | Sequence[InputContent]) -> str:
+def _text(path: str, content: str | Sequence[InputContent], is_result: bool = False) -> str:
     if isinstance(content, str):
         return content
-    return "\n".join(_part(f"{path}[{n}]", part) for n, part in enumerate(content))
+    return "\n".join(_part(f"{path}[{n}]", part, is_result) for n, part in enumerate(content))
 
 
-def _part(path: str, part: InputContent) -> str:
+def _part(path: str, part: InputContent, is_result: bool) -> str:
     if part.type == "refusal" and part.refusal is not None:
         return part.refusal
     if part.type not in _TEXTS:
+        if is_result:
+            return not_shown(part.type)
         message = f"{path}: parts of type {shown(part.type)} are not supported; only text is."
         raise ApiError("unsupported_parameter", message, path)
     if part.text is None:
@@ -199,11 +202,18 @@ def _json(arguments: Any) -> str:
 def _output(item: InputItem) -> PlainMessage:
     found = item.read(InputCallOutput)
     output = found.output
-    if isinstance(output, dict):  # some wrap the text
-        content = output.get("content")
-        output = content if isinstance(content, str) else _json(output)
-    text = text_of(f"{item.path}.output", output or "")
+    if isinstance(output, dict):
+        output = _wrapped(output)
+    text = _text(f"{item.path}.output", output or "", is_result=True)
     return PlainMessage("tool", text, tool_call_id=found.call_id or found.id)
+
+
+def _wrapped(output: dict[str, Any]) -> str:
+    """Some wrap the text; a picture of a screen comes bare."""
+    if output.get("type") in _PICTURES:
+        return not_shown("image")
+    content = output.get("content")
+    return content if isinstance(content, str) else _json(output)
 
 
 # --- reasoning -------------------------------------------------------------------------------------------------------

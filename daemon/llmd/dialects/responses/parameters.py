@@ -18,8 +18,9 @@ RESPONSES = Table(
         "text": "format: json_object, or json_schema, which the answer then has; verbosity is not read",
     }, limits.TOOLS_BYTES_MAX),
     honoured({
-        "input": "text, or items: messages, calls of tools and their outputs, reasoning, references to items of stored "
-            "responses; those of other types are not read",
+        "input": "text, or items: messages, calls of tools and their outputs (what is no text in these is told as "
+            "[image: not shown, this model reads text only]), reasoning, references to items of stored responses; "
+            "those of other types are not read",
         "previous_response_id": "the conversation up to and including that response is put before the input; without "
             "another name, its session is continued",
         "store": "false: the response cannot be asked for again; default: true",

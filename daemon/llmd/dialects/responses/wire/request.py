@@ -27,7 +27,7 @@ class InputKind(msgspec.Struct, frozen=True):
 
 
 class InputContent(msgspec.Struct, frozen=True):
-    """One part of a message's content, or of a tool's output; only text is supported."""
+    """One part of a message's content, or of a tool's output; only text reaches the model."""
 
     type: str
     text: str | None = None
