@@ -10,6 +10,7 @@ import pytest
 from tests.conftest import Serve
 from tests.serving import SETTLE_S, Answer, Daemon, Json, chat, parse_events
 
+CHAT = "/v1/chat/completions"
 ENDLESS: Json = {"ignore_eos": True, "max_tokens": 100_000}
 """A request that ends when somebody ends it: the model below takes a millisecond for each token."""
 SLOW = "sim:dense,ctx=1000000,step_us=1000,length=0"
@@ -145,6 +146,34 @@ async def test_a_busy_session_queues_and_the_queue_is_bounded(serve: Serve) -> N
     await first
     codes = sorted(answer.status for answer in await asyncio.gather(*waiting))
     assert codes == [429] * 4 + [499] * 8
+
+
+@pytest.mark.parametrize("hint", [{"prompt_cache_key": "a"}, {"metadata": {"session_id": "a"}}])
+async def test_what_only_hints_at_a_busy_session_is_answered_without_one(
+    serve: Serve, hint: Json, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Clients give one key to requests of which they send many at once."""
+    caplog.set_level("INFO", "llmd.http")
+    daemon = await serve(model=SLOW, ctx_size=200_000)
+    first = await running(daemon, "a")
+    waiting = [asyncio.create_task(daemon.ask("POST", CHAT, chat(**hint))) for _ in range(8)]
+    async with asyncio.timeout(SETTLE_S):
+        while (await daemon.ask("GET", "/v1/sessions/a")).json["waiting"] != 8:
+            pass
+    whole = await daemon.ask("POST", CHAT, chat(**hint))
+    assert whole.status == 200 and "X-LLM-Session-Id" not in whole.headers
+    assert (whole.json["session"]["id"], whole.json["session"]["session_left_reason"]) == (None, "queue_full")
+    line = [vars(record)["fields"] for record in caplog.records if record.getMessage() == "request"][-1]
+    assert (line["session"], line["session_left_reason"]) == ("scratch", "queue_full")
+    two = await daemon.ask("POST", CHAT, chat(n=2, **hint))
+    assert len(two.json["choices"]) == 2
+    streamed = await daemon.stream(chat(**hint))
+    assert streamed.finish_reasons == ["length"]
+    named = await daemon.refused(chat(session_id="a", **hint))
+    assert named.status == 429 and named.error["code"] == "queue_full"
+    await daemon.ask("POST", "/v1/sessions/a/reset")
+    await asyncio.gather(first, *waiting)
+    await daemon.idle()
 
 
 async def test_refuse_names_the_holders(serve: Serve) -> None:

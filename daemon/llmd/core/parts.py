@@ -122,6 +122,8 @@ class SessionReport(msgspec.Struct, frozen=True, omit_defaults=True):
     diverged_after: str | None = None
     history: Literal["resident"] | None = None
     """resident: the past is the tokens that it was made of, however the template would write it now."""
+    session_left_reason: Literal["queue_full"] | None = None
+    """Why the request was answered without the session that prompt_cache_key or the like named."""
 
 
 class End(msgspec.Struct, frozen=True):

@@ -21,6 +21,9 @@ PARENT_HEADER = "x-parent-session-id"
 PARENT_AGENT_HEADER = "x-claude-code-parent-agent-id"
 THREAD_HEADER = "thread-id"
 SESSION_HEADER = "session-id"
+PREVIOUS_RESPONSE = "previous_response_id"
+_HINTS = ("prompt_cache_key", "metadata.session_id", "metadata.user_id", PREVIOUS_RESPONSE)
+"""Sources."""
 _SPELLED = {EXPLICIT_HEADER: "X-LLM-Session-Id"}
 
 # First match wins. Names are compared with "_" folded to "-" and case folded. A tuple's parts are joined.
@@ -48,6 +51,11 @@ class SessionKey:
     @property
     def is_scratch(self) -> bool:
         return not self.id
+
+    @property
+    def is_hint(self) -> bool:
+        """It means something else, too, to whoever sent it: better answered without a session than refused for it."""
+        return self.source in _HINTS
 
 
 SCRATCH = SessionKey("", "scratch")

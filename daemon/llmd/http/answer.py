@@ -74,7 +74,7 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
     try:
         with ends_in_time(request, answering.cancel):
             await answering.admission()
-            headers = _headers(ready.asked.key)
+            headers = _headers(answering.key)
             if ready.asked.is_stream:
                 return await Stream(request, answering, writing(state), headers).run()
             body = await _whole(state, answering, writing(state), facts.caller.owner)

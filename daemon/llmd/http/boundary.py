@@ -248,6 +248,7 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
     }
     if facts.answering is not None:
         values.update(_generated(facts.answering.generations))
+        values["session_left_reason"] = facts.answering.session_left_reason
     log.log(level, "request", extra=fields(**values))
 
 

@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import msgspec
 
 from ..core.asked import Asked, ChatPrompt, PlainMessage
 from ..core.errors import ApiError
 from ..core.parts import End, Failed, Part, Progress, SessionReport, TextPart, UsedTokens
-from ..core.session_key import SCRATCH
+from ..core.session_key import SCRATCH, SessionKey
 from ..engine.bell import Bell
 from ..engine.generation import CancelReason, Generation, TellingGeneration, Work
 from ..engine.native import GenerateFlag
@@ -28,7 +29,7 @@ from .remembered import keep_answer, message_of, resident_answer, turn_of
 from .served import Sender, Served
 from .told import Told, likeliest, tells
 from .truncation import prepared_cut
-from .work import answers_each, seed_of, work_of
+from .work import answers_each, seed_of, without_session, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class Answering:
     def __init__(self, served: Served, ready: Ready, observe: Callable[[], Observer]) -> None:
         """Queues the work. Raises ApiError when the engine cannot take it."""
         self._served = served
+        self._observe = observe
         self._asked = asked = ready.asked
         self._bell = Bell(served.engine.loop)
         in_thread = partial(served.engine.parsed, ready.prompts[0][1].owner)
@@ -89,21 +91,36 @@ class Answering:
         self._told: list[Told] = []
         """Of each answer, if there is anything to tell."""
         self._is_plain = not (ready.parsers or tells(asked) or asked.is_mute)
+        self._prompts = ready.prompts
+        self._open: list[tuple[int, Generation]] = []
+        """Those that may have more parts."""
+        self.is_over = False
+        """All parts were taken. The first answer that fails is the last one: a request has one error."""
+        self.error: ApiError | None = None
+        self.session_left_reason: Literal["queue_full"] | None = None
+        """Why it goes on without the session that a hint named; None: it does not."""
+        self._begin()
+
+    def _begin(self) -> None:
         try:
-            for found, work in ready.prompts:
+            for found, work in self._prompts:
                 first: Generation | None = None
-                for number in range(answers_each(asked)):
+                for number in range(answers_each(self._asked)):
                     is_lead = not self.generations
-                    one = self._begun(found, work if is_lead else _beside(work, number), first, observe())
+                    one = self._begun(found, work if is_lead else _beside(work, number), first, self._observe())
                     first = first or one
         except ApiError:
             self.release()
             raise
         self._open = list(enumerate(self.generations))
-        """Those that may have more parts."""
-        self.is_over = False
-        """All parts were taken. The first answer that fails is the last one: a request has one error."""
-        self.error: ApiError | None = None
+
+    def _begin_without_session(self) -> None:
+        """Before anything came of it."""
+        self.release()
+        self.generations, self._told = [], []
+        self._asked = msgspec.structs.replace(self._asked, key=SCRATCH, parent="")
+        self._prompts = tuple((found, without_session(self._served, work)) for found, work in self._prompts)
+        self._begin()
 
     def _begun(self, found: Prepared, work: Work, after: Generation | None, observer: Observer) -> Generation:
         served, asked, index = self._served, self._asked, len(self.generations)
@@ -145,8 +162,23 @@ class Answering:
 
     async def admission(self) -> None:
         """Returns when all have their places; raises ApiError when one never gets its own."""
+        try:
+            await self._admitted()
+        except ApiError as error:
+            if error.code != "queue_full" or not self.key.is_hint:
+                raise
+            self.session_left_reason = "queue_full"
+            self._begin_without_session()
+            await self._admitted()
+
+    async def _admitted(self) -> None:
         for generation in self.generations:
             await generation.admission()
+
+    @property
+    def key(self) -> SessionKey:
+        """Of the session that it is answered in."""
+        return self._asked.key
 
     async def parts(self) -> list[Part]:
         """What has come since the last call, waiting for it; nothing after a nudge."""
@@ -212,7 +244,9 @@ class Answering:
             cuts_call = reason == "stop" and parsing.is_in_call()
             if keep := self._keeping.pop(index, None):
                 keep(parsing.message())
-        report = msgspec.structs.replace(report_of(generation), id=self._asked.key.id or None)
+        report = msgspec.structs.replace(
+            report_of(generation), id=self.key.id or None, session_left_reason=self.session_left_reason
+        )
         usage = usage_of(generation, n_reasoning)
         return End(index, reason, usage, report, self._stop_of(generation), cuts_call)
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from typing import TypeVar
 
 from ..core import limits
 from ..core.asked import Asked, SamplingAsked
 from ..core.sampling import SEED_BITS, SamplingDefaults, check_logit_bias, check_stop_tokens
+from ..core.session_key import SCRATCH
 from ..engine.generation import Work
 from ..engine.native import GenerateFlag
 from ..engine.wire import Sampling
@@ -46,6 +47,11 @@ def work_of(served: Served, asked: Asked, owner: int) -> partial[Work]:
         n_logprobs=_n_logprobs(asked),
         n_stops_told=len(asked.stop) if asked.includes_stop else 0,
     )
+
+
+def without_session(served: Served, work: Work) -> Work:
+    flags = work.flags if served.scratch_reuse else work.flags | GenerateFlag.COLD
+    return replace(work, key=SCRATCH, parent="", flags=flags)
 
 
 def answers_each(asked: Asked) -> int:

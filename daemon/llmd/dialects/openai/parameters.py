@@ -92,7 +92,8 @@ _BOTH = (
             "the first text on",
         "include_stop_str_in_output": "true: the text of stop that ended the answer is a part of it",
         "session_id": "the session that this request continues",
-        "prompt_cache_key": "names the session when neither session_id nor a header does",
+        "prompt_cache_key": "names the session when neither session_id nor a header does; where too many wait for "
+            "it, the request is answered without one",
         "metadata": "session_id in it names the session when nothing else does",
         "max_tokens": "longest answer; cut to the room left in the context; -1: no limit",
         "n_predict": "the same as max_tokens, but 0: the prompt is read, and nothing is answered",

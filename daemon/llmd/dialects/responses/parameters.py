@@ -39,7 +39,8 @@ RESPONSES = Table(
         "model": "any name is accepted and this daemon's model answers, under its own name",
         "stream": "server-sent events instead of one answer",
         "session_id": "the session that this request continues",
-        "prompt_cache_key": "names the session when neither session_id nor a header does",
+        "prompt_cache_key": "names the session when neither session_id nor a header does; where too many wait for "
+            "it, the request is answered without one",
         "metadata": "session_id in it names the session when nothing else does; all of it is in the response",
         "temperature": "0 to 2; 0 is greedy",
         "top_p": "0 to 1",

@@ -12,7 +12,7 @@ from ...core import limits
 from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage
 from ...core.errors import ApiError, shown
 from ...core.sampling import max_tokens_of, sampling_asked, stops_of
-from ...core.session_key import SessionKey, parent_of, resolve
+from ...core.session_key import PREVIOUS_RESPONSE, SessionKey, parent_of, resolve
 from ..conversation import answerable
 from ..sampling import names_in
 from .growing import new_id
@@ -107,7 +107,7 @@ def _variables(wanted: ResponseRequest) -> dict[str, Any]:
 def _asked(wanted: ResponseRequest, headers: Headers, previous: StoredResponse | None, prompt: ChatPrompt) -> Asked:
     key = resolve(headers, wanted.session_id, wanted.prompt_cache_key, wanted.metadata)
     if key.is_scratch and previous is not None and previous.session:
-        key = SessionKey(previous.session, "previous_response_id")
+        key = SessionKey(previous.session, PREVIOUS_RESPONSE)
     length = wanted.max_output_tokens
     return Asked(
         prompt=prompt,
