@@ -51,6 +51,19 @@ async def streamed(daemon: Daemon, body: Json) -> list[Json]:
     return events_of(answer.body)
 
 
+async def test_a_prompt_is_read_ahead(daemon: Daemon) -> None:
+    """As Anthropic has it for warming a cache."""
+    ahead = await answered(daemon, message("word " * 50, max_tokens=0, session_id="s"))
+    assert (ahead["content"], ahead["stop_reason"], ahead["usage"]["output_tokens"]) == ([], "max_tokens", 0)
+    assert ahead["usage"]["input_tokens"] > 50
+    warm = await answered(daemon, message("word " * 50, session_id="s"))
+    assert warm["usage"]["input_tokens"] <= 2 and warm["usage"]["output_tokens"] == 8
+    events = await streamed(daemon, message(max_tokens=0))
+    kinds = [event["type"] for event in events if event["type"] != "ping"]
+    assert kinds == ["message_start", "message_delta", "message_stop"]
+    assert events[-2]["delta"]["stop_reason"] == "max_tokens" and events[-2]["usage"]["output_tokens"] == 0
+
+
 def n_prompt_of(answer: Json) -> int:
     return int(answer["usage"]["input_tokens"] + answer["usage"]["cache_read_input_tokens"])
 

@@ -357,7 +357,7 @@ def test_lengths_and_stops() -> None:
     assert (found.max_tokens, found.stop) == (1 << 70, ["a", "b"])
     assert (found.sampling.temperature, found.sampling.top_p, found.sampling.top_k) == (0, 0.5, 3)
     for fields, param in (
-        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": -1}, "max_tokens"),
         ({"stop_sequences": ["x"] * 17}, "stop_sequences"),
         ({"temperature": 3}, "temperature"),
         ({"thinking": {"type": "enabled", "budget_tokens": -1}}, "thinking.budget_tokens"),

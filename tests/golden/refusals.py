@@ -76,7 +76,7 @@ CHAT_REFUSALS: tuple[dict[str, Any], ...] = (
 )
 
 MESSAGE_REFUSALS: tuple[dict[str, Any], ...] = (
-    {"max_tokens": 0},
+    {"max_tokens": -1},
     {"max_tokens": None},
     {"temperature": 2.5},
     {"top_p": -1},

@@ -46,7 +46,7 @@ _PROMPT = (
 
 _ANSWER = honoured({
     "max_tokens": "longest answer; cut to the room left in the context, and then stop_reason is "
-        "model_context_window_exceeded",
+        "model_context_window_exceeded; 0: the prompt is read, and nothing is answered",
     "stream": "events instead of one message",
     "stop_sequences": "up to 16 texts that end the answer and are not part of it; stop_sequence says which did",
     "temperature": "0 to 2; 0 is greedy",

@@ -37,7 +37,8 @@ def asked_of(wanted: MessagesRequest, headers: Headers) -> Asked:
         key=key,
         parent=parent,
         is_stream=bool(wanted.stream),
-        max_tokens=_at_least_one("max_tokens", wanted.max_tokens),
+        max_tokens=_at_least(0, "max_tokens", wanted.max_tokens),
+        is_mute=wanted.max_tokens == 0,
         sampling=sampling_asked((param, name, getattr(wanted, param)) for param, name in _SAMPLING),
         stop=stops_of(wanted.stop_sequences, "stop_sequences"),
         constraint=_constraint(wanted),
@@ -65,9 +66,9 @@ def session_of(wanted: CountTokensRequest, headers: Headers) -> tuple[SessionKey
     return key, parent_of(headers, key)
 
 
-def _at_least_one(param: str, value: int) -> int:
-    if value < 1:
-        raise ApiError("invalid_value", f"{param}: {shown(value)} is less than 1.", param)
+def _at_least(least: int, param: str, value: int) -> int:
+    if value < least:
+        raise ApiError("invalid_value", f"{param}: {shown(value)} is less than {least}.", param)
     return value
 
 
@@ -117,7 +118,7 @@ def _thinking_tokens(wanted: MessagesRequest) -> int | None:
     thinking = wanted.thinking
     if thinking is None or thinking.type == "disabled" or thinking.budget_tokens is None:
         return None
-    return min(_at_least_one("thinking.budget_tokens", thinking.budget_tokens), limits.THINKING_TOKENS_MAX)
+    return min(_at_least(1, "thinking.budget_tokens", thinking.budget_tokens), limits.THINKING_TOKENS_MAX)
 
 
 def _constraint(wanted: MessagesRequest) -> Constraint | None:
