@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from typing import Any
 
 import msgspec
 import pytest
+from anthropic.types.beta import message_count_tokens_params as beta_count
+from anthropic.types.beta import message_create_params as beta_messages
+from anthropic.types.message_count_tokens_params import MessageCountTokensParams
+from anthropic.types.message_create_params import MessageCreateParamsBase
+from openai.types import completion_create_params as completion_params
+from openai.types.chat import completion_create_params as chat_params
+from openai.types.embedding_create_params import EmbeddingCreateParams
+from openai.types.responses.input_token_count_params import InputTokenCountParams
+from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
 from llmd.core.errors import ApiError
+from llmd.dialects.anthropic.parameters import COUNT_TOKENS, MESSAGES
 from llmd.dialects.ollama.parameters import GENERATE
 from llmd.dialects.openai.parameters import CHAT, COMPLETIONS, EMBEDDINGS, TABLES
 from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest, EmbeddingsRequest
@@ -89,6 +100,24 @@ async def test_what_other_servers_documentation_sends(daemon: Daemon) -> None:
     for fields in ({"include_reasoning": False}, {"post_sampling_probs": True}):
         error = refusal(CHAT, **fields)
         assert error is not None and error.code == "unsupported_parameter"
+
+
+@pytest.mark.parametrize(
+    ("parameters", "table"),
+    [
+        (chat_params.CompletionCreateParamsBase, CHAT),
+        (completion_params.CompletionCreateParamsBase, COMPLETIONS),
+        (EmbeddingCreateParams, EMBEDDINGS),
+        (ResponseCreateParamsBase, RESPONSES),
+        (InputTokenCountParams, RESPONSES),
+        (MessageCreateParamsBase, MESSAGES),
+        (MessageCountTokensParams, COUNT_TOKENS),
+        (beta_messages.MessageCreateParamsBase, MESSAGES),
+        (beta_count.MessageCountTokensParams, COUNT_TOKENS),
+    ],
+)
+def test_what_the_official_clients_can_send_has_a_row(parameters: type, table: Table) -> None:
+    assert set(inspect.get_annotations(parameters)) <= {row.name for row in table.rows}
 
 
 def test_names_are_unique_for_each_endpoint() -> None:

@@ -53,6 +53,7 @@ _CHAT = (
         "modalities": ("anything but text", (["text"],)),
         "audio": ("audio", ()),
         "web_search_options": ("web search", ()),
+        "moderation": ("moderation", ()),
         "chat_template": ("templates from requests; use --chat-template-file", ()),
         "documents": ("documents", ([],)),
         "echo": ("the prompt in the answer", (False,)),
@@ -120,8 +121,8 @@ _BOTH = (
     }),
     accepted({
         "user": "", "store": "", "service_tier": "", "safety_identifier": "", "prompt_cache_retention": "",
-        "client_metadata": "", "include": "", "request_id": "", "priority": "", "cache_salt": "",
-        "id_slot": "sessions are named by session_id or a header", "t_max_prompt_ms": "no limit",
+        "prompt_cache_options": "", "client_metadata": "", "include": "", "request_id": "", "priority": "",
+        "cache_salt": "", "id_slot": "sessions are named by session_id or a header", "t_max_prompt_ms": "no limit",
         "t_max_predict_ms": "no limit; --request-timeout is one", "response_fields": "of /completion alone",
         "stream_interval": "", "sse_ping_interval": "set for all streams by --keepalive-interval",
         "usage": "in every whole; in a stream by stream_options", "backend_sampling": "where tokens are picked",
