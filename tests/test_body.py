@@ -97,6 +97,52 @@ def test_what_msgspec_says(kind: type[Any], document: str, code: str, param: str
     assert (error.code, error.param, error.message) == (code, param, message)
 
 
+@pytest.mark.parametrize(
+    ("kind", "document", "place", "value"),
+    [
+        (ChatCompletionRequest, '{"messages":[],"max_tokens":4.0}', "max_tokens", 4),
+        (ChatCompletionRequest, '{"messages":[],"max_tokens":4e2,"n":1.0,"top_k":40.0,"seed":-1.0}', "seed", -1),
+        (ChatCompletionRequest, '{"messages":[],"reasoning":{"max_tokens":-0.0}}', "reasoning.max_tokens", 0),
+        (ChatCompletionRequest, '{"messages":[],"stop_token_ids":[7,5.0]}', "stop_token_ids.1", 5),
+        (OllamaChatRequest, '{"options":{"num_predict":4.0},"format":{"x":1.0}}', "options.num_predict", 4),
+        (CompletionRequest, '{"prompt":[1,2.0]}', "prompt.1", 2),
+        (ForkRequest, '{"session_id":"a","at":3.0}', "at", 3),
+    ],
+)
+def test_an_integer_may_be_written_as_a_float(kind: type[Any], document: str, place: str, value: int) -> None:
+    """JavaScript's, Lua's and PHP's clients know one kind of number; some write it so."""
+    found = body._decode(document.encode(), kind)
+    for step in place.split("."):
+        found = found[int(step)] if step.isdigit() else getattr(found, step)
+    assert found == value and type(found) is int
+
+
+def test_only_the_integer_is_changed() -> None:
+    document = '{"format":{"maximum":1.0},"options":{"temperature":1.0,"top_k":1.0},"tools":null}'
+    found = body._decode(document.encode(), OllamaChatRequest)
+    assert isinstance(found.format, dict) and json.dumps(found.format) == '{"maximum": 1.0}'
+
+
+@pytest.mark.parametrize("value", ["4.5", '"4"', '"4.0"', "1e30", "true", "[4.0]"])
+def test_what_is_no_integer_is_refused_as_ever(value: str) -> None:
+    error = refusal(ChatCompletionRequest, f'{{"messages":[],"n":1.0,"max_tokens":{value}}}')
+    assert (error.code, error.param) == ("invalid_type", "max_tokens")
+    assert error.message.startswith("max_tokens: expected `int | null`, got `")
+
+
+@pytest.mark.parametrize("last", ["null", "5", "[]", '{"top_k":1}', '{"num_predict":1e999}', '{"num_predict":"4"}'])
+def test_of_two_members_with_one_name_neither_is_guessed(last: str) -> None:
+    error = refusal(OllamaChatRequest, f'{{"options":{{"num_predict":4.0}},"options":{last}}}')
+    assert (error.code, error.param) == ("invalid_type", "options.num_predict")
+
+
+def test_how_many_are_read_so_is_bounded() -> None:
+    """Each costs another decoding."""
+    most = limits.INTEGRAL_FLOATS_MAX
+    assert body._decode(json.dumps({"prompt": [1.0] * most}).encode(), CompletionRequest).prompt == [1] * most
+    assert refusal(CompletionRequest, json.dumps({"prompt": [1.0] * (most + 1)})).param == f"prompt[{most}]"
+
+
 def test_a_refused_value_is_not_repeated_whole() -> None:
     error = refusal(ChatCompletionRequest, json.dumps({"messages": [], "history": "x - at `$." * 6000}))
     assert error.param == "history" and len(error.message) < 2 * limits.USER_FIELD_SHOWN_CHARS_MAX

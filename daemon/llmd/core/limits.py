@@ -66,6 +66,8 @@ FIELD_BYTES_MAX = 65_536
 """JSON of one field that is not the prompt."""
 NEUTRAL_BYTES_MAX = 256
 """JSON of a refused parameter that is looked at: those that ask for nothing are short."""
+INTEGRAL_FLOATS_MAX = 16
+"""Of a body's integers, those that are read though they are written as floats (http/body.py): each costs a decoding."""
 TOKENIZE_BYTES_MAX = 4 * 1024**2
 DETOKENIZE_TOKENS_MAX = 65_536
 """Or as many as the context holds."""
