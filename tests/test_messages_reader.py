@@ -23,6 +23,11 @@ BILLING = "x-anthropic-billing-header: cc_version=2.1.5; cc_entrypoint=cli; cch=
 WEATHER: Json = {"name": "weather", "description": "of a place", "input_schema": {"type": "object"}}
 IMAGE: Json = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AAAA"}}
 NO_IMAGE = "[image: not shown, this model reads text only]"
+MIXED: Json = {"type": "content", "content": [{"type": "text", "text": "a"}, IMAGE]}
+SEARCH_RESULT: Json = {
+    "type": "search_result", "title": "Llamas", "source": "https://a.example", "citations": {"enabled": True},
+    "content": [{"type": "text", "text": "They hum."}, {"type": "text", "text": "They spit."}],
+}  # fmt: skip
 CACHED: Json = {"cache_control": {"type": "ephemeral"}}
 
 
@@ -53,6 +58,10 @@ def use(id: str, name: str = "weather", **arguments: Any) -> Json:
 
 def result(id: str, content: Any = "sunny", **more: Any) -> Json:
     return {"type": "tool_result", "tool_use_id": id, "content": content, **more}
+
+
+def document(data: str, **more: Any) -> Json:
+    return {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": data}, **more}
 
 
 # --- messages --------------------------------------------------------------------------------------------------------
@@ -168,6 +177,20 @@ def test_results_stand_before_the_text_of_their_turn() -> None:
         ("fine", {"is_error": False}, "fine"),
         ([text("a.png"), IMAGE], {}, f"a.png\n{NO_IMAGE}"),
         ([IMAGE], {"is_error": True}, f"Error: {NO_IMAGE}"),
+        ([document("a", title="T")], {}, "T\na"),
+        ([text("two"), SEARCH_RESULT], {}, "two\nLlamas\nhttps://a.example\nThey hum.\nThey spit."),
+        (
+            [{"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}}],
+            {},
+            "[document: not shown, this model reads text only]",
+        ),
+        ([{"type": "document", "source": {"type": "content", "content": [text("a"), IMAGE]}}], {}, f"a\n{NO_IMAGE}"),
+        ([{"type": "tool_reference", "tool_name": "weather"}], {}, "weather"),
+        (
+            [{"type": "browser_state", "source": {}, "content": {}}],
+            {},
+            "[browser_state: not shown, this model reads text only]",
+        ),
         ([{"type": "x" * 1000}], {}, f"[{'x' * 120}: not shown, this model reads text only]"),
     ],
 )
@@ -179,6 +202,40 @@ def test_contents_of_results(content: Any, more: Json, wanted: str) -> None:
 def test_a_mark_on_an_image_of_a_result_is_kept() -> None:
     found = prompt(messages=[USER, {"role": "user", "content": [result("a", [IMAGE | CACHED])]}]).messages
     assert found[-1] == PlainMessage("tool", NO_IMAGE, tool_call_id="a", marks=(len(NO_IMAGE),))
+
+
+def test_documents_and_search_results_of_the_user_are_text() -> None:
+    parts = {"type": "content", "content": [text("one"), text("two")]}
+    blocks = [
+        document("all of it", title="T", context="C", **CACHED),
+        {"type": "document", "source": {"type": "content", "content": "short"}, "title": None},
+        {"type": "document", "source": parts},
+        SEARCH_RESULT,
+        text("well?"),
+    ]
+    first = "T\nC\nall of it"
+    said = f"{first}\nshort\none\ntwo\nLlamas\nhttps://a.example\nThey hum.\nThey spit.\nwell?"
+    found = prompt(messages=[{"role": "user", "content": blocks}]).messages
+    assert found == [PlainMessage("user", said, marks=(len(first),))]
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        {"type": "web_search_tool_result", "content": [{"type": "web_search_result", "title": "a", "url": "b"}]},
+        {"type": "web_search_tool_result", "content": {"type": "web_search_tool_result_error", "error_code": "x"}},
+        {"type": "web_fetch_tool_result", "content": {"type": "web_fetch_result", "content": document("a")}},
+        {"type": "code_execution_tool_result", "content": {"type": "code_execution_result", "content": []}},
+        {"type": "tool_search_tool_result", "content": {"tool_references": [{"type": "tool_reference"}]}},
+        {"type": "mcp_tool_result", "content": [text("a")], "is_error": False},
+    ],
+)
+def test_what_anthropics_servers_did_is_passed_over(found: Json) -> None:
+    used = {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "a"}}
+    answer = [text("I look."), used, {**found, "tool_use_id": "s1"}, text(" They hum.", citations=[])]
+    assert prompt(messages=[USER, {"role": "assistant", "content": answer}, USER]).messages == [
+        HI, PlainMessage("assistant", "I look. They hum."), HI,
+    ]  # fmt: skip
 
 
 def test_empty_answers_are_dropped() -> None:
@@ -237,6 +294,27 @@ def test_a_last_answer_is_gone_on_with() -> None:
             "unsupported_parameter",
             "messages[0].content[0]",
         ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "document", "source": {"type": "text"}}]}]},
+            "missing_parameter",
+            "messages[0].content[0].source.data",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "document", "source": MIXED}]}]},
+            "unsupported_parameter",
+            "messages[0].content[0].source.content[1]",
+        ),
+        (
+            {"messages": [{"role": "assistant", "content": [document("a")]}]},
+            "unsupported_parameter",
+            "messages[0].content[0]",
+        ),
+        (
+            {"messages": [{"role": "user", "content": [result("a", {"type": "text", "text": "x"})]}]},
+            "invalid_type",
+            "messages[0].content[0].content",
+        ),
+        ({"system": [document("a")]}, "unsupported_parameter", "system[0]"),
         ({"system": [{"type": "image"}]}, "unsupported_parameter", "system[0]"),
         ({"system": [{"type": "text"}]}, "missing_parameter", "system[0].text"),
         (

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import groupby
+from typing import Any
 
 import msgspec
 
 from ...core.asked import PlainMessage, PlainToolCall, Role
-from ...core.errors import ApiError, shown
-from ..conversation import answerable, check_length, not_shown, role_of
+from ...core.errors import ApiError
+from ..conversation import answerable, check_length, role_of
 from ..marked import Piece, joined
+from .texts import given, refused, text_of, told_as_unread
 from .wire import InputBlock, InputTurn, ResultPart
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
+_PASSED_OVER = ("redacted_thinking", "server_tool_use", "mcp_tool_use")
+_FOUND = "_tool_result"
+"""What Anthropic's servers did within an answer, and what they found."""
 _BILLING = "x-anthropic-billing-header:"
 FILLERS = (
     "(no content)",
@@ -60,7 +65,7 @@ def _question(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
         if block.type == "tool_result":
             results.append(_result(at, block))
         else:
-            texts.append(_piece(at, block))
+            texts.append((text_of(at, block, refused), _is_marked(block)))
     if results and not texts:
         return results
     text, marks = joined(texts, "\n")
@@ -72,10 +77,10 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
     texts, thoughts, calls = [], [], []
     for at, block in _placed(path, blocks):
         if block.type == "thinking":
-            thoughts.append(_given(at, "thinking", block.thinking))
+            thoughts.append(given(at, "thinking", block.thinking))
         elif block.type == "tool_use":
             calls.append(_call(at, block))
-        elif block.type != "redacted_thinking":
+        elif block.type not in _PASSED_OVER and not block.type.endswith(_FOUND):
             texts.append(_text(at, block))
     # What was between them, a call or a thought, has its own place.
     text = "".join(one for one in texts if one.strip() not in FILLERS)
@@ -87,21 +92,24 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
 
 def _call(path: str, block: InputBlock) -> PlainToolCall:
     arguments = msgspec.json.encode(block.input or {}).decode()
-    return PlainToolCall(_given(path, "name", block.name), arguments, block.id)
+    return PlainToolCall(given(path, "name", block.name), arguments, block.id)
 
 
 def _result(path: str, block: InputBlock) -> PlainMessage:
-    call = _given(path, "tool_use_id", block.tool_use_id)
-    content = block.content or ""
-    parts = [(content, False)] if isinstance(content, str) else list(_told(f"{path}.content", content))
+    call = given(path, "tool_use_id", block.tool_use_id)
+    parts = _parts(f"{path}.content", block.content)
     text = (_ERROR if block.is_error else "") + "\n".join(text for text, _ in parts)
     marks = (len(text),) if _is_marked(block) or any(is_marked for _, is_marked in parts) else ()
     return PlainMessage("tool", text, tool_call_id=call, marks=marks)
 
 
-def _told(path: str, parts: Iterable[ResultPart]) -> Iterator[Piece]:
-    for n, part in enumerate(parts):
-        yield _piece(f"{path}[{n}]", part) if part.type == "text" else (not_shown(part.type), _is_marked(part))
+def _parts(path: str, content: str | list[ResultPart] | dict[str, Any] | None) -> list[Piece]:
+    """Of a tool's result."""
+    if content is None or isinstance(content, str):
+        return [(content or "", False)]
+    if isinstance(content, dict):
+        raise ApiError("invalid_type", f"{path}: expected text or a list, got an object.", path)
+    return [(text_of(f"{path}[{n}]", part, told_as_unread), _is_marked(part)) for n, part in enumerate(content)]
 
 
 def _placed(path: str, blocks: Iterable[InputBlock]) -> Iterator[tuple[str, InputBlock]]:
@@ -109,31 +117,15 @@ def _placed(path: str, blocks: Iterable[InputBlock]) -> Iterator[tuple[str, Inpu
 
 
 def _texts(path: str, blocks: Iterable[InputBlock]) -> Iterator[Piece]:
-    return (_piece(f"{path}[{n}]", block) for n, block in enumerate(blocks))
+    return ((_text(at, block), _is_marked(block)) for at, block in _placed(path, blocks))
 
 
-def _piece(path: str, block: InputBlock | ResultPart) -> Piece:
-    return _text(path, block), _is_marked(block)
+def _text(path: str, block: InputBlock) -> str:
+    return given(path, "text", block.text) if block.type == "text" else refused(path, block.type)
 
 
 def _is_marked(block: InputBlock | ResultPart) -> bool:
     return block.cache_control is not None
-
-
-def _text(path: str, block: InputBlock | ResultPart) -> str:
-    if block.type != "text":
-        raise ApiError(
-            "unsupported_parameter",
-            f"{path}: blocks of type {shown(block.type)} are not supported here; only text reaches the model.",
-            path,
-        )
-    return _given(path, "text", block.text)
-
-
-def _given(path: str, name: str, value: str | None) -> str:
-    if value is None:
-        raise ApiError("missing_parameter", f"{path}.{name} is missing.", f"{path}.{name}")
-    return value
 
 
 def _in_order_of_calls(messages: list[PlainMessage]) -> list[PlainMessage]:

@@ -12,11 +12,31 @@ from ...core.parts import SessionReport
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
+class InnerPart(msgspec.Struct, frozen=True):
+    """Of a document, or of a search result."""
+
+    type: str = ""
+    text: str | None = None
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Of a document; only that of the types text and content is read."""
+
+    type: str = ""
+    data: str | None = None
+    content: str | list[InnerPart] | dict[str, Any] | None = None
+
+
 class ResultPart(msgspec.Struct, frozen=True):
     """Of a tool's result; only text reaches the model."""
 
     type: str
     text: str | None = None
+    title: str | None = None
+    context: str | None = None
+    source: str | Source | None = None
+    content: str | list[InnerPart] | dict[str, Any] | None = None
+    tool_name: str | None = None
     cache_control: Any = None
 
 
@@ -30,7 +50,11 @@ class InputBlock(msgspec.Struct, frozen=True):
     name: str | None = None
     input: dict[str, Any] | None = None
     tool_use_id: str | None = None
-    content: str | list[ResultPart] | None = None
+    content: str | list[ResultPart] | dict[str, Any] | None = None
+    """An object: of what a tool of Anthropic's servers found, which is not read."""
+    title: str | None = None
+    context: str | None = None
+    source: str | Source | None = None
     is_error: bool | None = None
     cache_control: Any = None
     """Not null: other prompts will go on differently behind it."""

@@ -1,0 +1,66 @@
+"""What a block says to a model that reads text alone: its text, or that of a document or a search result. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...core.errors import ApiError, shown
+from ..conversation import not_shown
+from .wire import InnerPart, InputBlock, ResultPart, Source
+
+Unread = Callable[[str, str], str]
+"""What stands for a part that is no text, by its path and its type. May raise ApiError instead."""
+
+
+def refused(path: str, kind: str) -> str:
+    """Of what the user attached."""
+    message = f"{path}: blocks of type {shown(kind)} are not supported here; only text reaches the model."
+    raise ApiError("unsupported_parameter", message, path)
+
+
+def told_as_unread(_: str, kind: str) -> str:
+    """Of a tool's result."""
+    return not_shown(kind)
+
+
+def given(path: str, name: str, value: str | None) -> str:
+    if value is None:
+        raise ApiError("missing_parameter", f"{path}.{name} is missing.", f"{path}.{name}")
+    return value
+
+
+def text_of(path: str, block: InputBlock | ResultPart, unread: Unread) -> str:
+    """Raises ApiError naming what is missing."""
+    source = block.source
+    if block.type == "text":
+        return given(path, "text", block.text)
+    if block.type == "search_result":
+        place = source if isinstance(source, str) else None
+        return _lines(block.title, place, _inner(f"{path}.content", block.content, unread))
+    if block.type == "document" and isinstance(source, Source) and source.type in ("text", "content"):
+        return _lines(block.title, block.context, _document(f"{path}.source", source, unread))
+    if isinstance(block, ResultPart) and block.type == "tool_reference":
+        return given(path, "tool_name", block.tool_name)
+    return unread(path, block.type)
+
+
+def _document(path: str, source: Source, unread: Unread) -> str:
+    return (
+        given(path, "data", source.data) if source.type == "text" else _inner(f"{path}.content", source.content, unread)
+    )
+
+
+def _inner(path: str, content: str | Sequence[InnerPart | ResultPart] | dict[str, Any] | None, unread: Unread) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    if isinstance(content, dict):
+        raise ApiError("invalid_type", f"{path}: expected text or a list, got an object.", path)
+    at = [(f"{path}[{n}]", part) for n, part in enumerate(content)]
+    return "\n".join(
+        given(place, "text", part.text) if part.type == "text" else unread(place, part.type) for place, part in at
+    )
+
+
+def _lines(*texts: str | None) -> str:
+    return "\n".join(filter(None, texts))
