@@ -357,12 +357,30 @@ def test_host_name(host: str, name: str) -> None:
     assert host_name(host) == name
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "app.localhost", "127.0.0.1:1", "[::1]:9", "10.0.0.7"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost", "localhost:8000", "app.localhost", "127.0.0.1:1", "[::1]:9", "10.0.0.7",
+        "host.docker.internal:8000", "Gateway.Docker.Internal", "host.containers.internal.",
+    ],
+)  # fmt: skip
 def test_own_hosts(host: str) -> None:
     check_host(host, ())
 
 
-@pytest.mark.parametrize("host", [None, "", "evil.example", "localhost.evil.example", "127.0.0.1.nip.io:8000"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        None,
+        "",
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.nip.io:8000",
+        "docker.internal",
+        "x.host.docker.internal",
+        "host.docker.internal.example",
+    ],
+)
 def test_foreign_hosts(host: str | None) -> None:
     with pytest.raises(ApiError) as caught:
         check_host(host, ("other.example",))

@@ -209,6 +209,9 @@ def _check_owner(where: str, caller: Caller, names: dict[int, str], owners: dict
 
 # --- browsers --------------------------------------------------------------------------------------------------------
 
+_HOST_OF_CONTAINERS = ("host.docker.internal", "gateway.docker.internal", "host.containers.internal")
+"""What Docker and Podman call their machine from within. Public DNS has no .internal: no page's name can be one."""
+
 
 def check_host(host: str | None, allowed: tuple[str, ...]) -> None:
     """A web page whose name was rebound to this machine sends that name: only names of our own are answered."""
@@ -227,7 +230,7 @@ def host_name(host: str) -> str:
 
 
 def _is_own_name(name: str) -> bool:
-    if name == "localhost" or name.endswith(".localhost"):
+    if name == "localhost" or name.endswith(".localhost") or name in _HOST_OF_CONTAINERS:
         return True
     try:
         ipaddress.ip_address(name)
