@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.serving import Daemon
+from tests.conftest import Serve
+from tests.serving import Daemon, chat
+from tests.test_access import key_file
 from tests.test_connections import connected, post, read_answer
 
 REFUSED = {
     "GET /nothing": (404, "not_found"),
     "GET //health": (404, "not_found"),
     "GET /%zz": (404, "not_found"),
-    "GET /health/": (404, "not_found"),
+    "GET /health//": (404, "not_found"),
+    "DELETE /health/": (405, "method_not_allowed"),
+    "GET /v1/sessions/nobody/": (404, "session_not_found"),
+    "POST /v1/v1/chat/completions": (404, "not_found"),
     "TRACE /": (405, "method_not_allowed"),
     "CONNECT localhost:443": (404, "not_found"),
     "OPTIONS /nothing": (404, "not_found"),
@@ -70,6 +77,28 @@ async def test_a_long_query_is_no_hindrance(daemon: Daemon) -> None:
     async with connected(daemon) as (reader, writer):
         writer.write(request(f"GET /v1/sessions?{'x' * 7000}"))
         assert (await read_answer(reader)).status == 200
+
+
+async def test_a_slash_behind_an_address_is_no_other(serve: Serve, tmp_path: Path) -> None:
+    daemon = await serve(api_key_file=key_file(tmp_path, "secret-key-of-ann ann"))
+    key = {"Authorization": "Bearer secret-key-of-ann"}
+    for path in ("/health/", "/v1/health/", "/v1/"):
+        assert (await daemon.ask("GET", path)).status == 200, "it needs no key either"
+    assert (await daemon.ask("GET", "/v1/models/", headers=key)).json["object"] == "list"
+    assert (await daemon.ask("POST", "/v1/chat/completions/", chat(session_id="a"), headers=key)).status == 200
+    assert (await daemon.ask("GET", "/v1/sessions/a/", headers=key)).json["id"] == "a"
+    answer = await daemon.ask("POST", "/v1/messages/", {}, headers=key)
+    assert (answer.status, answer.json["type"]) == (400, "error")
+    shown = (await daemon.ask("GET", "/metrics", headers=key)).body.decode()
+    assert 'endpoint="/health/"' not in shown and 'endpoint="/health"' in shown
+
+
+@pytest.mark.parametrize("path", ["/v1/v1/messages", "/v1/v1/v1/messages/count_tokens", "/v1/v1/chat/completions"])
+async def test_a_prefix_that_came_twice_is_told(daemon: Daemon, path: str) -> None:
+    answer = await daemon.ask("POST", path, chat())
+    assert answer.status == 404 and answer.error["code"] == "not_found"
+    assert "leave /v1 out of the base URL" in answer.error["message"]
+    assert ("type" in answer.json) == ("messages" in path), "in the dialect's own form"
 
 
 @pytest.mark.parametrize("length", ["99999999999", "9" * 30])

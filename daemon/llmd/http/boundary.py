@@ -26,6 +26,8 @@ log = logging.getLogger("llmd.http")
 _HTTP_CODES = {404: "not_found", 405: "method_not_allowed"}
 _CLOSING_CODES = ("invalid_http", "request_timeout")
 """After these nobody knows where the next request would begin."""
+_VERSION_TWICE = "/v1/v1/"
+"""Begins the path where a client adds to the base URL what it ends with already."""
 _CLIENT_GONE = 499
 _REASONS = {_CLIENT_GONE: "Request Cancelled", 529: "Overloaded"}
 """Of statuses that HTTP does not define."""
@@ -96,7 +98,7 @@ def _envelope(request: web.Request, facts: Facts) -> Envelope:
     """That of the address, of the one it is beneath, or of those that share its first part (/api/), whatever is wrong
     with the method."""
     envelopes = request.app[ENVELOPES]
-    endpoint = request.path.removeprefix("/v1") if facts.endpoint == UNMATCHED else facts.endpoint
+    endpoint = _without_versions(request.path) if facts.endpoint == UNMATCHED else facts.endpoint
     if endpoint not in envelopes:
         first = f"/{endpoint.removeprefix('/').partition('/')[0]}/"
         above = (one for one in envelopes if endpoint.startswith(f"{one}/"))
@@ -137,14 +139,22 @@ def _allow(error: web.HTTPMethodNotAllowed) -> str:
 
 def _http_message(request: web.Request, code: str) -> str | None:
     if code == "not_found":
+        if request.path.startswith(_VERSION_TWICE):
+            return f"There is nothing at {request.path}: this client adds /v1 itself, leave /v1 out of the base URL."
         return f"There is nothing at {request.method} {request.path}; GET /openapi.json lists what there is."
     return f"{request.path} does not answer {request.method}."
 
 
 def _endpoint(request: web.Request) -> str:
-    """The path's pattern, the same with and without /v1."""
+    """The path's pattern, the same with and without /v1, and a slash behind."""
     resource = request.match_info.route.resource
-    return UNMATCHED if resource is None else resource.canonical.removeprefix("/v1")
+    return UNMATCHED if resource is None else resource.canonical.removeprefix("/v1").rstrip("/") or "/"
+
+
+def _without_versions(path: str) -> str:
+    while path.startswith(_VERSION_TWICE):
+        path = path.removeprefix("/v1")
+    return path.removeprefix("/v1")
 
 
 # --- who may ask -----------------------------------------------------------------------------------------------------

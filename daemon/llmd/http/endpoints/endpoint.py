@@ -52,5 +52,7 @@ class Endpoint:
 
     @property
     def routes(self) -> tuple[str, ...]:
-        """The same, as the router matches them."""
-        return tuple(path.replace("{id}", "{id:.+}") if self.takes_rest else path for path in self.spellings)
+        """The same, as the router matches them, and with a slash behind."""
+        if self.takes_rest:
+            return tuple(path.replace("{id}", "{id:.+}") for path in self.spellings)
+        return tuple(dict.fromkeys(path for bare in self.spellings for path in (bare, f"{bare.rstrip('/')}/")))
