@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import anthropic
@@ -64,8 +65,19 @@ async def test_count(client: anthropic.AsyncAnthropic) -> None:
 
 
 async def test_models(client: anthropic.AsyncAnthropic, daemon: Daemon) -> None:
-    assert [model.id async for model in client.models.list()] == [daemon.state.model_id]
-    assert (await client.models.retrieve("another")).id == daemon.state.model_id  # whatever name requests use
+    page = await client.models.list()
+    assert (page.has_more, page.first_id, page.last_id) == (False, daemon.state.model_id, daemon.state.model_id)
+    [listed] = [model async for model in client.models.list()]
+    retrieved = await client.models.retrieve("another")  # whatever name requests use
+    for model in (listed, retrieved):
+        assert model.id == model.display_name == daemon.state.model_id
+        assert (model.type, model.lifecycle) == ("model", "active")
+        assert model.created_at == datetime.fromtimestamp(daemon.state.created, UTC)
+
+
+async def test_models_are_told_as_ever_to_others(daemon: Daemon) -> None:
+    listed = (await daemon.ask("GET", "/v1/models")).json
+    assert set(listed) == {"data", "object"} and "created_at" not in listed["data"][0]
 
 
 async def test_a_conversation_stays_warm(client: anthropic.AsyncAnthropic) -> None:
@@ -82,7 +94,7 @@ async def test_a_conversation_stays_warm(client: anthropic.AsyncAnthropic) -> No
 
 async def test_error_classes(client: anthropic.AsyncAnthropic, daemon: Daemon) -> None:
     with pytest.raises(anthropic.BadRequestError, match="max_tokens") as caught:
-        await client.messages.create(model="any", max_tokens=0, messages=MESSAGES)
+        await client.messages.create(model="any", max_tokens=-1, messages=MESSAGES)
     assert caught.value.type == "invalid_request_error"
     with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: \d+ tokens > \d+ maximum"):
         await client.messages.create(model="any", max_tokens=5, messages=[{"role": "user", "content": "x " * 9000}])

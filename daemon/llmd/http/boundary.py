@@ -19,7 +19,7 @@ from .access import LOCAL, Caller, check_host, check_origin
 from .context import ENVELOPES, FACTS, PUBLIC, STATE, UNMATCHED, Facts, State
 from .envelope import OWN, Envelope
 from .metrics import RESPONSES
-from .request_id import ANTHROPIC_HEADER, HEADER, request_id
+from .request_id import ANTHROPIC_HEADER, ANTHROPIC_VERSION, HEADER, request_id
 
 log = logging.getLogger("llmd.http")
 
@@ -230,7 +230,7 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
     if facts is None:
         return
     response.headers[HEADER] = facts.id
-    if "Anthropic-Version" in request.headers:
+    if ANTHROPIC_VERSION in request.headers:
         response.headers[ANTHROPIC_HEADER] = facts.id
     if facts.cors_origin is not None:
         response.headers["Access-Control-Allow-Origin"] = facts.cors_origin

@@ -8,6 +8,8 @@ import secrets
 HEADER = "X-Request-Id"
 """Asked with and answered with; what OpenAI's packages show as `_request_id`."""
 ANTHROPIC_HEADER = "Request-Id"
+ANTHROPIC_VERSION = "Anthropic-Version"
+"""What requests of its clients have."""
 _GIVEN = re.compile(r"[A-Za-z0-9._:/+-]{1,128}")
 """Nothing that would need quoting in a log line."""
 

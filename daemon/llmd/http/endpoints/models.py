@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 from aiohttp import web
 
 from ...core.sampling import SamplingDefaults, sampler_names
 from ..context import STATE, State
+from ..request_id import ANTHROPIC_VERSION
 from ..respond import respond
-from .wire.models import Model, ModelList, ModelMeta
+from .wire.models import AnthropicModel, AnthropicModelList, Model, ModelList, ModelMeta
 
 _FACTS = {"size": "model_bytes", "architecture": "arch"}
 """Of EngineInfo, where a field of ModelMeta is called otherwise."""
@@ -28,9 +31,21 @@ def recommended(sampling: SamplingDefaults) -> dict[str, Any]:
 
 
 async def list_models(request: web.Request) -> web.Response:
-    return respond(ModelList([model_of(request.app[STATE])]))
+    model = _told(request)
+    if isinstance(model, AnthropicModel):
+        return respond(AnthropicModelList([model], first_id=model.id, last_id=model.id))
+    return respond(ModelList([model]))
 
 
 async def show_model(request: web.Request) -> web.Response:
     """Under any name, as requests may call it."""
-    return respond(model_of(request.app[STATE]))
+    return respond(_told(request))
+
+
+def _told(request: web.Request) -> Model:
+    """Anthropic's clients, who say so in a header, find their own members beside OpenAI's."""
+    model = model_of(request.app[STATE])
+    if ANTHROPIC_VERSION not in request.headers:
+        return model
+    created_at = datetime.fromtimestamp(model.created, UTC).isoformat().replace("+00:00", "Z")
+    return AnthropicModel(**msgspec.structs.asdict(model), display_name=model.id, created_at=created_at)

@@ -44,3 +44,21 @@ class Model(msgspec.Struct, frozen=True):
 class ModelList(msgspec.Struct, frozen=True):
     data: list[Model]
     object: Literal["list"] = "list"
+
+
+class AnthropicModel(Model, frozen=True, kw_only=True):
+    """With what Anthropic's clients read of it."""
+
+    type: Literal["model"] = "model"
+    display_name: str
+    created_at: str
+    """RFC 3339."""
+    lifecycle: Literal["active"] = "active"
+
+
+class AnthropicModelList(ModelList, frozen=True, kw_only=True):
+    """Likewise: a page, and the only one."""
+
+    first_id: str
+    last_id: str
+    has_more: bool = False
