@@ -55,6 +55,17 @@ def test_tools() -> None:
     assert chat_prompt(tools=[]).tools == chat_prompt(tools=None).tools == ()
 
 
+def test_a_tool_of_the_type_null_is_a_function() -> None:
+    custom = {"type": "custom", "custom": {"name": "c"}}
+    prompt = chat_prompt(
+        tools=[F | {"type": None}, G, custom], tool_choice={"type": "function", "function": {"name": "f"}}
+    )
+    assert prompt.tools[:2] == TOOLS and prompt.tool_choice == ToolChoice("required", ("f",))
+    allowed = {"mode": "auto", "tools": [{"type": None, "function": {"name": "g"}}]}
+    chosen = chat_prompt(tools=[F, G], tool_choice={"type": "allowed_tools", "allowed_tools": allowed}).tool_choice
+    assert chosen == ToolChoice("auto", ("g",))
+
+
 def test_tools_that_the_model_cannot_call_are_not_read() -> None:
     odd = [{"type": "web_search"}, {"type": "namespace", "tools": [F]}]
     assert chat_prompt(tools=[*odd, G]).tools == TOOLS[1:]

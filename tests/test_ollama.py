@@ -378,6 +378,14 @@ def test_tools_and_calls_are_read() -> None:
     assert not prompt.continues
 
 
+def test_a_call_without_arguments_is_read() -> None:
+    calls = [{"function": {"name": "f", "arguments": None}}, {"function": {"name": "g"}}]
+    messages = [{"role": "user", "content": "q"}, {"role": "assistant", "tool_calls": calls}]
+    assert asked_chat(messages=messages).prompt.messages[-1].tool_calls == (
+        PlainToolCall("f", "{}"), PlainToolCall("g", "{}"),
+    )  # fmt: skip
+
+
 def test_an_image_of_a_result_is_told() -> None:
     result = {"role": "tool", "tool_name": "f", "content": "a.png", "images": ["AAAA", "BBBB"]}
     found = asked_chat(messages=[{"role": "user", "content": "q"}, result]).prompt

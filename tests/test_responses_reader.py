@@ -209,6 +209,12 @@ def test_a_form_of_any_text_is_none() -> None:
         assert tool.form is None and tool.description == ""
 
 
+def test_a_form_that_is_null_is_none() -> None:
+    found = read(input="hi", text={"format": None})
+    assert found.asked.constraint is None
+    assert json.loads(bytes(found.response.text)) == {"format": {"type": "text"}, "verbosity": "medium"}
+
+
 def test_tools_are_functions_of_the_model() -> None:
     found = read(input="x", tools=TOOLS)
     tools = {tool.name: tool for tool in found.offered.tools}

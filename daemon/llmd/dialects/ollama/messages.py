@@ -40,11 +40,11 @@ def _message(path: str, message: wire.OllamaMessage) -> PlainMessage:
 
 
 def _call(call: wire.OllamaCall) -> PlainToolCall:
-    return PlainToolCall(call.function.name, msgspec.json.encode(call.function.arguments).decode(), call.id)
+    return PlainToolCall(call.function.name, msgspec.json.encode(call.function.arguments or {}).decode(), call.id)
 
 
 def tools_of(tools: list[wire.OfferedTool] | None) -> tuple[Tool, ...]:
     """Those of type function. Raises ApiError naming the tool and its member."""
     check_count("tools", len(tools or ()))
-    offered = ((f"tools[{n}].function", tool.function) for n, tool in enumerate(tools or ()) if tool.type == "function")
-    return distinct(tool_of(path, one.name, one.description, one.parameters) for path, one in offered)
+    functions = [(n, tool.function) for n, tool in enumerate(tools or ()) if tool.type in (None, "function")]
+    return distinct(tool_of(f"tools[{n}].function", one.name, one.description, one.parameters) for n, one in functions)

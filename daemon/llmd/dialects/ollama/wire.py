@@ -15,7 +15,7 @@ from ..sampling import UsualSamplers
 
 class OllamaFunctionCall(msgspec.Struct, frozen=True):
     name: str
-    arguments: dict[str, Any] = {}
+    arguments: dict[str, Any] | None = None
 
 
 class OllamaCall(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class OfferedFunction(msgspec.Struct, frozen=True):
 
 class OfferedTool(msgspec.Struct, frozen=True):
     function: OfferedFunction
-    type: str = "function"
+    type: str | None = None
 
 
 class Options(UsualSamplers, frozen=True, kw_only=True):

@@ -27,14 +27,14 @@ def tools_of(wanted: wire.ChatCompletionRequest) -> tuple[Tool, ...]:
 
 def _callable(tools: list[wire.ChatTool]) -> Iterator[Tool]:
     for n, tool in enumerate(tools):
-        if tool.type not in ("function", "custom"):
+        if tool.kind not in ("function", "custom"):
             continue
-        path = f"tools[{n}].{tool.type}"
-        if tool.type == "custom" and tool.custom is not None:
+        path = f"tools[{n}].{tool.kind}"
+        if tool.kind == "custom" and tool.custom is not None:
             given = tool.custom.format
             grammar = given.grammar if isinstance(given, wire.ChatGrammar) else None
             yield custom_tool(path, tool.custom.name, tool.custom.description, grammar)
-        elif tool.type == "function" and tool.function is not None:
+        elif tool.kind == "function" and tool.function is not None:
             yield _tool(path, tool.function)
         else:
             raise ApiError("missing_parameter", f"{path} is missing.", path)
@@ -46,7 +46,7 @@ def _tool(path: str, function: wire.ChatFunction) -> Tool:
 
 def custom_names(wanted: wire.ChatCompletionRequest) -> frozenset[str]:
     """Of the tools whose calls are told as those of custom ones. Of several with one name the first counts."""
-    named = [(tool.custom if tool.type == "custom" else tool.function, tool.type) for tool in wanted.tools or ()]
+    named = [(tool.custom if tool.kind == "custom" else tool.function, tool.kind) for tool in wanted.tools or ()]
     kinds = {tool.name: kind for tool, kind in reversed(named) if tool is not None and kind in ("function", "custom")}
     return frozenset(name for name, kind in kinds.items() if kind == "custom")
 
@@ -84,8 +84,8 @@ def _tool_choice(wanted: str | wire.ChatToolChoice | None) -> ToolChoice:
     if allowed is None:
         raise ApiError("missing_parameter", "tool_choice.allowed_tools is missing.", "tool_choice.allowed_tools")
     param = "tool_choice.allowed_tools.tools"
-    chosen = [(n, tool) for n, tool in enumerate(allowed.tools) if tool.type in ("function", "custom")]
-    names = tuple(dict.fromkeys(_named(f"{param}[{n}].{tool.type}", tool) for n, tool in chosen))
+    chosen = [(n, tool) for n, tool in enumerate(allowed.tools) if tool.kind in ("function", "custom")]
+    names = tuple(dict.fromkeys(_named(f"{param}[{n}].{tool.kind}", tool) for n, tool in chosen))
     if not names:
         raise ApiError("invalid_value", f"{param}: none of them is a function or a custom tool.", param)
     return ToolChoice(allowed.mode, names)

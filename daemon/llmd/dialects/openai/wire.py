@@ -93,9 +93,13 @@ class ChatCustomTool(msgspec.Struct, frozen=True):
 class ChatTool(msgspec.Struct, frozen=True):
     """Of type function or custom, or nothing that the model could call."""
 
-    type: str = "function"
+    type: str | None = None
     function: ChatFunction | None = None
     custom: ChatCustomTool | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.type or "function"
 
 
 class NamedFunction(msgspec.Struct, frozen=True):
@@ -103,9 +107,13 @@ class NamedFunction(msgspec.Struct, frozen=True):
 
 
 class NamedTool(msgspec.Struct, frozen=True):
-    type: str = "function"
+    type: str | None = None
     function: NamedFunction | None = None
     custom: NamedFunction | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.type or "function"
 
 
 class AllowedTools(msgspec.Struct, frozen=True):

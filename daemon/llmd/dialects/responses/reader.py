@@ -20,7 +20,7 @@ from .items import InputItem, items_of, messages_of, tools_among
 from .store import ResponseStore, StoredResponse
 from .tools import Offered, choice_of, offered
 from .wire.answer import Response
-from .wire.request import ReasoningAsked, ResponseRequest, TextAsked
+from .wire.request import ReasoningAsked, ResponseRequest, TextAsked, TextFormat
 
 Headers = Collection[tuple[str, str]]
 
@@ -164,7 +164,7 @@ def _told(wanted: ResponseRequest) -> Response:
         reasoning=_raw({"effort": reasoning.effort, "summary": summary}),
         store=wanted.store is not False,
         temperature=wanted.temperature,
-        text=_raw({"format": text.format, "verbosity": text.verbosity or "medium"}),
+        text=_raw({"format": text.format or TextFormat("text"), "verbosity": text.verbosity or "medium"}),
         tool_choice=_raw(wanted.tool_choice or "auto"),
         tools=_raw(wanted.tools or []),
         top_logprobs=wanted.top_logprobs or 0,

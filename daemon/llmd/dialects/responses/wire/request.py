@@ -134,7 +134,7 @@ class TextFormat(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class TextAsked(msgspec.Struct, frozen=True):
-    format: TextFormat = TextFormat("text")
+    format: TextFormat | None = None
     verbosity: str | None = None
 
 
