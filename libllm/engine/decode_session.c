@@ -177,7 +177,10 @@ static void become_fork(decode *d, session *from, session *to, uint32_t at)
 {
     places_used(d->places, from); /* so that it is not the one to be parked */
     to->record.n_last_prompt = 0;
+    const bool was_held = from->is_held;
+    from->is_held = was_held || d->places->options.policy == LLM_POLICY_EVICT; /* as in open_fork; it may be parked */
     fill_fork(d, from, to, at);
+    from->is_held = was_held;
     session_ended(to, session_n_tokens(to));
 }
 

@@ -149,6 +149,26 @@ static void test_a_fork_in_a_full_cache_has_the_tokens(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* The first copy covers more than is asked for, and has no cells to be cut in: none are taken from the parent, which would be
+ * forgotten. */
+static void test_a_fork_in_a_full_cache_forgets_no_parent(void)
+{
+    enum { N_ASKED = 200 };
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,cells=500",
+                                                  .exact = 1, /* a copy takes cells of its own */
+                                                  .n_sessions = 2,
+                                                  .capacity_policy = LLM_POLICY_EVICT});
+    CHECK_INT(say(d, "a", 1)->status, LLM_OK);
+    const uint32_t n_tokens = driver_session(d, "a").n_tokens;
+    const answer *fork = driver_wait(d, driver_fork(d, OWN, "a", "b", N_ASKED));
+    CHECK_INT(fork->status, LLM_OK);
+    CHECK_INT(fork->n_tokens, N_ASKED);
+    CHECK_INT(d->n_forgotten, 0);
+    CHECK_INT(driver_session(d, "a").n_tokens, n_tokens);
+    CHECK_INT(driver_session(d, "b").n_tokens, N_ASKED);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* Of no tokens, with a seat for the fork, without cells, and without a seat. */
 static void test_a_fork_of_nothing_is_empty(void)
 {
@@ -635,6 +655,7 @@ int main(void)
     RUN(test_a_seat_waits_for_a_busy_disk);
     RUN(test_what_may_not_sit_keeps_nobody_on_the_disk);
     RUN(test_a_fork_in_a_full_cache_has_the_tokens);
+    RUN(test_a_fork_in_a_full_cache_forgets_no_parent);
     RUN(test_a_fork_of_nothing_is_empty);
     RUN(test_a_refused_request_forgets_no_timeline);
     RUN(test_who_lost_its_seat_is_not_overtaken_for_ever);
