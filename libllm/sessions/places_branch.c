@@ -35,7 +35,7 @@ static timeline timeline_of(const session *s)
 {
     return (timeline){
         .n_worth = s->n_left > 0 ? s->n_left : session_n_tokens(s),
-        .is_busy = !session_is_idle(s),
+        .is_busy = !session_is_idle(s) || places_is_waking(s), /* it only looks worthless */
         .is_anchored = s->record.is_pinned == LLM_PIN_ANCHORED,
         .used = s->used,
     };
