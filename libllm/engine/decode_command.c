@@ -99,20 +99,32 @@ static void leave_queue(decode *d, request *r)
     }
 }
 
-void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
+static void end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
 {
     leave_queue(d, r);
     request_end(r, outcome, status);
     d->may_reseat = true;
 }
 
+/* What was parked under it may leave host memory now, and has to where that is over the budget: behind what waits for the
+ * store already. */
+void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status)
+{
+    const bool is_parked = r->session != NULL && !session_is_seated(r->session);
+    end_request(d, r, outcome, status);
+    if (is_parked && !d->places->spill_waits) {
+        places_spill(d->places);
+    }
+}
+
+/* Whatever is parked of the session is the caller's. */
 void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm_status status)
 {
     while (s->waiting != NULL) {
-        decode_end_request(d, request_of_claim(s->waiting), outcome, status);
+        end_request(d, request_of_claim(s->waiting), outcome, status);
     }
     if (s->running != NULL) {
-        decode_end_request(d, request_of_claim(s->running), outcome, status);
+        end_request(d, request_of_claim(s->running), outcome, status);
     }
 }
 
