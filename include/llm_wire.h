@@ -70,6 +70,7 @@ extern "C" {
  * SAVE: LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL. A session whose state is lost is saved with its tokens, and read
  * again when it is used. LOAD: LLM_NOT_FOUND (no such label), LLM_CONTEXT_LENGTH (more tokens than a session holds now),
  * LLM_VERSION (its file was refused and set aside), LLM_CAPACITY.
+ * FORK and LOAD: LLM_SHUTDOWN (the engine has been stopped, and what would come to be is no longer written).
  *
  * The reader is strict: a name that is unknown, doubled or not of this command, one that is missing, any other type or
  * range, and anything behind the map is LLM_INVALID, and the message is dropped before it enters the ring.

@@ -472,8 +472,18 @@ static void carry_out(decode *d, const wire_command *c)
     }
 }
 
+/* All sessions have been written: what came to be now would be answered, and lost. */
+static bool comes_too_late(const decode *d, const wire_command *c)
+{
+    return atomic_load(&d->life) == DECODE_JOINED && (c->op == LLM_COMMAND_FORK || c->op == LLM_COMMAND_LOAD);
+}
+
 void decode_session_command(decode *d, const wire_command *c)
 {
+    if (comes_too_late(d, c)) {
+        decode_reply(d, c->request, LLM_SHUTDOWN, NULL);
+        return;
+    }
     const llm_status status = wake(d, c);
     const session *s = latest_of(d, c);
     if (status != LLM_OK) {

@@ -261,6 +261,38 @@ static void a_stop_answers_what_was_pushed(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+static void push_resets(driver *d, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        driver_reset(d, 0, "nobody");
+    }
+}
+
+/* Behind more answers than there is room for: when these two are looked at, all sessions have been written. */
+static void a_stop_makes_no_session(void)
+{
+    int32_t prompt[30];
+    make_prompt(prompt, 30, 1);
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense", .event_ring_bytes = 1}); /* 256 KiB */
+    const generate_call call = {.session = "it", .prompt = prompt, .n_prompt = 30, .max_tokens = 1};
+    CHECK_INT(driver_wait(d, driver_generate(d, &call))->status, LLM_OK);
+    while (driver_counter(d, LLM_COUNTER_OUTBOX_STALLS) == 0) {
+        push_resets(d, 64);
+        driver_loop(d);
+    }
+    push_resets(d, 2 * LLM_REQUESTS_MAX); /* as many wait for room as may, and some in the commands' ring */
+    const uint64_t fork = driver_fork(d, 0, "it", "other", UINT32_MAX);
+    const uint64_t load = driver_command(d, LLM_COMMAND_LOAD, 0, "it", "label");
+    const uint64_t reset = driver_reset(d, 0, "it");
+    llm_engine_stop(d->engine);
+    while (driver_drain(d)) {
+    }
+    CHECK_STR(llm_status_word((int)driver_answer(d, fork)->status), "shutting_down");
+    CHECK_STR(llm_status_word((int)driver_answer(d, load)->status), "shutting_down");
+    CHECK_INT(driver_answer(d, reset)->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* How many threads there are, once there are no more than `most`, or after a long while. One that has been joined may still
  * be leaving. */
 static uint32_t threads_left(uint32_t most)
@@ -323,6 +355,7 @@ int main(void)
     RUN(more_requests_than_the_engine_holds_are_refused);
     RUN(a_stop_ends_everything);
     RUN(a_stop_answers_what_was_pushed);
+    RUN(a_stop_makes_no_session);
     RUN(fifty_rounds_leak_nothing);
     RUN(what_never_ran_closes);
     return CHECK_RESULT();
