@@ -253,6 +253,44 @@ static void test_a_call_that_is_given_up_changes_nothing(void)
     alone->ops->close(alone);
 }
 
+/* The n-th text goes on, on both, as if nothing had been. */
+static void go_on_alike(model *m, model *alone, uint16_t seq, uint32_t n)
+{
+    const uint32_t n_step = N_BATCH / 2, from = m->ops->position(m, seq);
+    for (uint32_t at = from; at < from + n; at += n_step) {
+        CHECK_INT(feed(m, seq, seq, at, at + n_step, N_BATCH), MODEL_OK);
+        CHECK_INT(feed(alone, seq, seq, at, at + n_step, N_BATCH), MODEL_OK);
+        float *row = row_after(alone, n_step);
+        check_same(m->ops->logits(m, n_step - 1), row, m->info.n_vocab);
+        CHECK_STILL_GOOD();
+        free(row);
+    }
+}
+
+/* A sliding window's cells are used again and again: what is given up may have taken some from the beginning, where what comes
+ * next would have begun otherwise. Each sequence is given up at another distance from the end. */
+static void test_a_call_that_is_given_up_at_the_end_of_a_window(void)
+{
+    enum { SHORTEST = 140, N_BETWEEN = 40, N_AFTER = 320 };
+    model *m = opened_long(), *alone = opened_long();
+    CHECK(m != NULL && alone != NULL);
+    for (uint16_t seq = 0; seq < LONG_SEQ && m->info.n_stoppable > 0; seq++) {
+        const uint32_t n = SHORTEST + seq * N_BETWEEN;
+        CHECK_INT(feed(m, seq, seq, 0, n, N_BATCH), MODEL_OK);
+        CHECK_INT(feed(alone, seq, seq, 0, n, N_BATCH), MODEL_OK);
+        mixed c;
+        mixed_begin(&c);
+        mixed_add(&c, m, seq, N_BATCH);
+        uint32_t n_left = 30;
+        c.batch.stop = count_down;
+        c.batch.stop_context = &n_left;
+        CHECK_INT(m->ops->decode(m, &c.batch), MODEL_STOPPED);
+        go_on_alike(m, alone, seq, N_AFTER);
+    }
+    m->ops->close(m);
+    alone->ops->close(alone);
+}
+
 /* Where memory is shared, a copy holds what the given up call was to go on from. */
 static void test_a_call_that_is_given_up_harms_no_copy(void)
 {
@@ -368,6 +406,7 @@ static void test_model(void)
     RUN(test_a_call_that_fails_harms_no_copy);
     RUN(test_copies_go_on_beside_what_they_were_copied_from);
     RUN(test_a_call_that_is_given_up_changes_nothing);
+    RUN(test_a_call_that_is_given_up_at_the_end_of_a_window);
     RUN(test_a_call_that_is_given_up_harms_no_copy);
 }
 
