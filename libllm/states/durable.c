@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- checksum ---- */
@@ -155,6 +156,13 @@ bool durable_exists(const char *directory, uint64_t id, const char *ending)
     char path[DURABLE_PATH_BYTES];
     durable_path(path, directory, id, ending);
     return access(path, F_OK) == 0;
+}
+
+bool durable_make(const char *directory)
+{
+    char parent[DURABLE_PATH_BYTES];
+    snprintf(parent, sizeof parent, "%s/..", directory);
+    return mkdir(directory, 0700) == 0 ? durable_sync(parent) : errno == EEXIST;
 }
 
 bool durable_sync(const char *directory)

@@ -38,6 +38,7 @@ bool durable_finish(int fd, bool is_good);        /* if good, syncs; closes in a
 bool durable_rename(const char *directory, uint64_t id, const char *from, const char *to);
 bool durable_remove(const char *directory, uint64_t id, const char *ending); /* what is not there is removed */
 bool durable_exists(const char *directory, uint64_t id, const char *ending);
+bool durable_make(const char *directory); /* for this user; true where it is there already */
 bool durable_sync(const char *directory);
 
 #endif

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "states/durable.h"
 #include "states/store_files.h"
 
 typedef struct job_queue {
@@ -254,8 +254,7 @@ static int lock_directory(store *s, char *error, size_t error_bytes)
     const char *directory = s->files.directory;
     char path[4096];
     snprintf(path, sizeof path, "%s/lock", directory);
-    if ((mkdir(directory, 0700) != 0 && errno != EEXIST) ||
-        (mkdir(s->files.saved_directory, 0700) != 0 && errno != EEXIST)) {
+    if (!durable_make(directory) || !durable_make(s->files.saved_directory)) {
         return refuse_directory(error, error_bytes, directory, strerror(errno));
     }
     s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);

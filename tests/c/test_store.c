@@ -4,6 +4,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "snapshot_files.h"
@@ -533,6 +535,51 @@ static void test_labels_are_bounded_for_each_owner(void)
     close_store(&f);
 }
 
+/* ---- what a new directory lies in ---- */
+
+enum { SYNCED_MAX = 16 };
+
+static _Thread_local struct stat synced[SYNCED_MAX]; /* by this thread: what a store is opened with */
+static _Thread_local uint32_t n_synced;
+
+/* Instead of the library's: notes what it was called for. */
+int fsync(int fd)
+{
+    const int result = (int)syscall(SYS_fsync, fd);
+    if (result == 0 && n_synced < SYNCED_MAX && fstat(fd, &synced[n_synced]) == 0) {
+        n_synced++;
+    }
+    return result;
+}
+
+static bool is_synced(const char *path)
+{
+    struct stat facts;
+    bool is = false;
+    for (uint32_t i = 0; stat(path, &facts) == 0 && i < n_synced; i++) {
+        is = is || (synced[i].st_dev == facts.st_dev && synced[i].st_ino == facts.st_ino);
+    }
+    return is;
+}
+
+/* Or all that is acknowledged of a model's first sessions would go with it when the power fails. */
+static void test_a_new_directory_outlasts_the_power(void)
+{
+    fixture f;
+    char parent[FILES_PATH_BYTES];
+    files_make_directory(parent);
+    snprintf(f.directory, sizeof f.directory, "%.*s/model", (int)sizeof f.directory - 8, parent);
+    n_synced = 0;
+    open_in(&f);
+    CHECK(is_synced(parent));
+    CHECK(is_synced(f.directory)); /* for `saved` in it */
+    n_synced = 0;
+    close_and_open(&f);
+    CHECK_INT(n_synced, 0);
+    close_store(&f);
+    files_remove_directory(parent);
+}
+
 int main(void)
 {
     RUN(test_states_are_done_in_order);
@@ -554,5 +601,6 @@ int main(void)
     RUN(test_what_was_saved_last_is_the_newer);
     RUN(test_a_label_outlives_its_geometry);
     RUN(test_labels_are_bounded_for_each_owner);
+    RUN(test_a_new_directory_outlasts_the_power);
     return CHECK_RESULT();
 }
