@@ -113,7 +113,8 @@ session *places_open_branch(places *p, const session *s);
 /* Tokens of the last prompt, as far as they were consumed and are still there. */
 uint32_t places_n_history(const session *s);
 
-/* Another timeline of a session that has some: only where it costs no other session its place. */
+/* Another timeline of a session that has some. Under park it is opened as any session is: the least recently used one makes
+ * way to it, which may be another session's. Otherwise only where it costs nobody a place. */
 bool places_has_room_for_another(const places *p, uint32_t owner);
 
 /* Some scratch session is idle, or not yet open. */
