@@ -162,7 +162,11 @@ bool durable_make(const char *directory)
 {
     char parent[DURABLE_PATH_BYTES];
     snprintf(parent, sizeof parent, "%s/..", directory);
-    return mkdir(directory, 0700) == 0 ? durable_sync(parent) : errno == EEXIST;
+    if (mkdir(directory, 0700) != 0) {
+        return errno == EEXIST;
+    }
+    (void)durable_sync(parent); /* a parent that may not be read, or cannot be synced, is no reason not to serve */
+    return true;
 }
 
 bool durable_sync(const char *directory)
