@@ -50,28 +50,11 @@ static void close_all(decode *d, uint32_t owner, const char *name, size_t n_name
     d->may_reseat = true;
 }
 
-static bool is_pinned(decode *d, uint32_t owner, const char *name, size_t n_name_bytes)
-{
-    const session *s = NULL;
-    const dormant *asleep = NULL;
-    while ((s = places_next(d->places, owner, name, n_name_bytes, s)) != NULL) {
-        if (s->record.is_pinned == LLM_PIN_ANCHORED) {
-            return true;
-        }
-    }
-    while ((asleep = places_dormant_next(d->places, owner, name, n_name_bytes, asleep)) != NULL) {
-        if (asleep->is_pinned) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* What a session holds makes way, but not the session: `kept` alone is left of it, empty, and has its pin. The caller says
  * what becomes of the file. */
 static void empty_all(decode *d, uint32_t owner, const char *name, size_t n_name_bytes, session *kept)
 {
-    if (is_pinned(d, owner, name, n_name_bytes)) {
+    if (places_is_pinned(d->places, owner, name, n_name_bytes)) {
         kept->record.is_pinned = LLM_PIN_ANCHORED;
     }
     close_all(d, owner, name, n_name_bytes, kept);
@@ -421,15 +404,15 @@ static bool changes_label(const wire_command *c)
     return c->op == LLM_COMMAND_PIN || c->op == LLM_COMMAND_RENAME;
 }
 
-/* Whatever comes for a session that sleeps wakes it, but for what ends it. Without a place it sleeps on. */
+/* Whatever comes for a session that sleeps wakes the newest of it, but for what ends it. Without a place it sleeps on. */
 static llm_status wake(decode *d, const wire_command *c)
 {
     session *s = NULL;
     if ((!needs_tokens(c) && c->op != LLM_COMMAND_RESET) || latest_of(d, c) != NULL) {
         return LLM_OK;
     }
-    const int status = places_wake(d->places, c->owner, c->session, c->n_session_bytes, &s);
-    return status == LLM_NOT_FOUND ? LLM_OK : (llm_status)status;
+    const dormant *newest = places_dormant_find(d->places, c->owner, c->session, c->n_session_bytes);
+    return newest != NULL ? (llm_status)places_wake(d->places, newest, &s) : LLM_OK;
 }
 
 static void defer(decode *d, const wire_command *c)

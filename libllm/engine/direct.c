@@ -57,8 +57,8 @@ static bool seat_now(places *p, session *s)
 /* One that sleeps on the disk is taken in. */
 static int open_or_wake(places *p, const char *name, session **out)
 {
-    const int status = places_wake(p, 0, name, strlen(name), out);
-    return status == LLM_NOT_FOUND ? places_open_named(p, 0, name, strlen(name), out) : status;
+    const dormant *asleep = places_dormant_find(p, 0, name, strlen(name));
+    return asleep != NULL ? places_wake(p, asleep, out) : places_open_named(p, 0, name, strlen(name), out);
 }
 
 static session *open_seated(llm_engine *engine, const char *name)

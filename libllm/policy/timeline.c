@@ -19,16 +19,23 @@ static bool is_better(const timeline *a, const timeline *b)
     return a->used > b->used;
 }
 
-/* The best of those that the prompt continues, or of those that it may write over; n: none. */
-static uint32_t best_of(const timeline *timelines, uint32_t n, bool over)
+static bool may_be_written_over(const timeline *t)
+{
+    return !t->is_anchored;
+}
+
+static bool is_awake_to_write_over(const timeline *t)
+{
+    return !t->is_anchored && !t->is_asleep;
+}
+
+/* n: there is none such. */
+static uint32_t best_of(const timeline *timelines, uint32_t n, bool (*is_such)(const timeline *t))
 {
     uint32_t best = n;
     for (uint32_t i = 0; i < n; i++) {
         const timeline *t = &timelines[i];
-        if (over ? t->is_anchored : !timeline_continues(t)) {
-            continue;
-        }
-        if (best == n || is_better(t, &timelines[best])) {
+        if (is_such(t) && (best == n || is_better(t, &timelines[best]))) {
             best = i;
         }
     }
@@ -50,13 +57,13 @@ static uint64_t latest_use(const timeline *timelines, uint32_t n)
 }
 
 /* Of equals the oldest; n: none may go. */
-static uint32_t least_valuable(const timeline *timelines, uint32_t n)
+static uint32_t least_valuable(const timeline *timelines, uint32_t n, bool of_the_awake)
 {
     const uint64_t now = latest_use(timelines, n);
     uint32_t worst = n;
     for (uint32_t i = 0; i < n; i++) {
         const timeline *t = &timelines[i];
-        if (t->is_busy || t->is_anchored) {
+        if (t->is_busy || t->is_anchored || (of_the_awake && t->is_asleep)) {
             continue;
         }
         const double value = value_of(t, now);
@@ -97,6 +104,9 @@ static uint32_t best_far(const timeline *timelines, uint32_t n)
     uint32_t most_near = 0;
     for (uint32_t i = 0; i < n; i++) {
         const timeline *t = &timelines[i];
+        if (t->is_asleep) {
+            continue; /* where it would be cut, it is not the one that is meant */
+        }
         if (!t->is_far) {
             most_near = behind_head(t) > most_near ? behind_head(t) : most_near;
         } else if (!t->is_busy && !t->is_anchored && (best == n || is_better(t, &timelines[best]))) {
@@ -106,28 +116,55 @@ static uint32_t best_far(const timeline *timelines, uint32_t n)
     return best < n && behind_head(&timelines[best]) >= most_near + WORTH_TOKENS_MIN ? best : n;
 }
 
-timeline_choice timeline_choose(const timeline *timelines, uint32_t n, uint32_t n_max)
+/* Those that are awake and may make way have all the places that the session may take. */
+static bool lacks_place(const timeline *timelines, uint32_t n, bool has_room)
 {
-    if (n == 0) {
-        return (timeline_choice){.verb = TIMELINE_OPEN};
+    return !has_room && best_of(timelines, n, is_awake_to_write_over) < n;
+}
+
+static bool is_only_one_awake(const timeline *timelines, uint32_t n)
+{
+    uint32_t n_awake = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        n_awake += !timelines[i].is_asleep;
     }
-    const uint32_t continued = best_of(timelines, n, false);
-    if (continued < n) {
-        return (timeline_choice){.verb = TIMELINE_CONTINUE, .index = continued};
-    }
-    const uint32_t far = best_far(timelines, n);
-    if (far < n) {
-        return (timeline_choice){.verb = TIMELINE_CONTINUE, .index = far};
-    }
+    return n_awake == 1;
+}
+
+/* Nothing can make way: it goes on in one of them, whatever that holds. */
+static timeline_choice write_over(const timeline *timelines, uint32_t n, bool one_awake)
+{
+    const uint32_t best = best_of(timelines, n, one_awake ? is_awake_to_write_over : may_be_written_over);
+    const bool wakes = timelines[best].is_asleep;
+    return (timeline_choice){
+        .verb = wakes ? TIMELINE_OPEN : TIMELINE_CONTINUE, .index = best, .woken = wakes ? best : n};
+}
+
+/* How `woken`, or a new one (n), gets its place. */
+static timeline_choice take_place(const timeline *timelines, uint32_t n, uint32_t n_max, bool has_room, uint32_t woken)
+{
     const uint32_t limit = limit_of(timelines, n, n_max);
-    if (n < limit) {
-        return (timeline_choice){.verb = TIMELINE_OPEN};
+    const bool is_new = woken == n;
+    const bool is_short = lacks_place(timelines, n, has_room);
+    if (!is_short && !(is_new && n >= limit)) {
+        return (timeline_choice){.verb = TIMELINE_OPEN, .woken = woken};
     }
-    const uint32_t idle = least_valuable(timelines, n);
-    if (limit > 1 && idle < n) {
-        return (timeline_choice){.verb = TIMELINE_REPLACE, .index = idle};
+    const bool may_replace = !is_new || (limit > 1 && !(is_short && is_only_one_awake(timelines, n)));
+    const uint32_t idle = least_valuable(timelines, n, is_short);
+    if (may_replace && idle < n) {
+        return (timeline_choice){.verb = TIMELINE_REPLACE, .index = idle, .woken = woken};
     }
-    return (timeline_choice){.verb = TIMELINE_CONTINUE, .index = best_of(timelines, n, true)};
+    return write_over(timelines, n, is_short);
+}
+
+timeline_choice timeline_choose(const timeline *timelines, uint32_t n, uint32_t n_max, bool has_room)
+{
+    const uint32_t continued = best_of(timelines, n, timeline_continues);
+    const uint32_t chosen = continued < n ? continued : best_far(timelines, n);
+    if (chosen < n && !timelines[chosen].is_asleep) {
+        return (timeline_choice){.verb = TIMELINE_CONTINUE, .index = chosen, .woken = n};
+    }
+    return n > 0 ? take_place(timelines, n, n_max, has_room, chosen) : (timeline_choice){.verb = TIMELINE_OPEN};
 }
 
 timeline_choice timeline_aside(const timeline *timelines, uint32_t n, uint32_t n_max, uint32_t index, uint32_t n_worth)
@@ -139,7 +176,7 @@ timeline_choice timeline_aside(const timeline *timelines, uint32_t n, uint32_t n
     if (n < limit_of(timelines, n, n_max)) {
         return (timeline_choice){.verb = TIMELINE_OPEN};
     }
-    const uint32_t idle = least_valuable(timelines, n);
+    const uint32_t idle = least_valuable(timelines, n, true);
     if (idle == n || idle == index || value_of(&timelines[idle], latest_use(timelines, n)) >= (double)n_worth) {
         return nowhere;
     }

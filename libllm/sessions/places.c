@@ -249,53 +249,95 @@ uint32_t places_n_history(const session *s)
 
 static timeline timeline_of(const session *s, const session_prompt *prompt)
 {
-    uint32_t n_common = resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt->tokens, prompt->n_tokens);
+    const bool is_waking = places_is_waking(s);
+    uint32_t n_common =
+        is_waking ? token_sketch_common(&s->parked.slept, prompt->tokens, prompt->n_tokens)
+                  : resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt->tokens, prompt->n_tokens);
     const session_claim *c = s->running != NULL ? s->running : s->waiting;
     if (c != NULL && c->prompt.n_tokens > session_n_tokens(s)) { /* it will hold at least this */
         n_common = resume_common_prefix(c->prompt.tokens, c->prompt.n_tokens, prompt->tokens, prompt->n_tokens);
     }
     return (timeline){
-        .n_history = c != NULL ? c->prompt.n_tokens : places_n_history(s),
+        .n_history = c != NULL   ? c->prompt.n_tokens
+                     : is_waking ? s->parked.slept.n_tokens
+                                 : places_n_history(s),
         .n_worth = s->n_left > 0 ? s->n_left : session_n_tokens(s),
         .n_common = n_common,
         .n_head = prompt->n_head,
         .n_waiting = s->record.n_waiting,
         .is_far = s->parked.where == PARKED_ON_DISK || s->parked.where == PARKED_READING,
-        .is_busy = !session_is_idle(s),
+        .is_busy = !session_is_idle(s) || is_waking,
         .is_anchored = s->record.is_pinned == LLM_PIN_ANCHORED,
         .used = s->used,
     };
 }
 
+static timeline timeline_asleep(const dormant *d, const session_prompt *prompt)
+{
+    return (timeline){
+        .n_history = d->tokens.n_tokens,
+        .n_worth = d->tokens.n_tokens,
+        .n_common = token_sketch_common(&d->tokens, prompt->tokens, prompt->n_tokens),
+        .n_head = prompt->n_head,
+        .is_asleep = true,
+        .is_anchored = d->is_pinned,
+        .used = d->used,
+    };
+}
+
+/* Of one name, those that are open first. */
+typedef struct candidates {
+    uint32_t n;
+    timeline timelines[TIMELINES_LOOKED_AT];
+    session *open[TIMELINES_LOOKED_AT];
+    const dormant *asleep[TIMELINES_LOOKED_AT];
+} candidates;
+
+static void look(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session_prompt *prompt,
+                 candidates *out)
+{
+    session *s = NULL;
+    dormant *d = NULL;
+    out->n = 0;
+    while (out->n < TIMELINES_LOOKED_AT && (s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+        out->timelines[out->n] = timeline_of(s, prompt);
+        out->open[out->n++] = s;
+    }
+    while (out->n < TIMELINES_LOOKED_AT && (d = places_dormant_next(p, owner, name, n_name_bytes, d)) != NULL) {
+        out->timelines[out->n] = timeline_asleep(d, prompt);
+        out->asleep[out->n++] = d;
+    }
+}
+
+static void make_way(places *p, const candidates *c, uint32_t index)
+{
+    if (c->timelines[index].is_asleep) {
+        places_dormant_forget(p, c->asleep[index]);
+    } else {
+        places_forget(p, c->open[index]);
+    }
+}
+
 int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session_prompt *prompt,
                  session **out)
 {
-    timeline timelines[TIMELINES_LOOKED_AT];
-    session *sessions[TIMELINES_LOOKED_AT];
-    uint32_t n = 0;
-    session *s = NULL;
-    while (n < TIMELINES_LOOKED_AT && (s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
-        timelines[n] = timeline_of(s, prompt);
-        sessions[n++] = s;
+    candidates c;
+    look(p, owner, name, n_name_bytes, prompt, &c);
+    const timeline_choice choice =
+        timeline_choose(c.timelines, c.n, p->options.timelines_max, places_has_room_for_another(p, owner));
+    if (choice.verb == TIMELINE_CONTINUE) {
+        *out = c.open[choice.index];
+        return LLM_OK;
     }
-    if (n == 0 && places_dormant_find(p, owner, name, n_name_bytes) != NULL) {
-        return places_wake(p, owner, name, n_name_bytes, out);
-    }
-    uint32_t n_max = p->options.timelines_max;
-    if (n > 0 && n < n_max && !places_has_room_for_another(p, owner)) {
-        n_max = n;
-    }
-    const timeline_choice choice = timeline_choose(timelines, n, n_max);
-    const bool may_open = places_may_be_busy(p, owner) && is_within_share(p, owner, choice.verb == TIMELINE_REPLACE);
-    if (choice.verb != TIMELINE_CONTINUE && !may_open) {
+    const bool leaves_place = choice.verb == TIMELINE_REPLACE && !c.timelines[choice.index].is_asleep;
+    if (!places_may_be_busy(p, owner) || !is_within_share(p, owner, leaves_place)) {
         return LLM_CAPACITY; /* before anything gives way to it */
     }
-    switch (choice.verb) {
-    case TIMELINE_CONTINUE: *out = sessions[choice.index]; return LLM_OK;
-    case TIMELINE_REPLACE: places_forget(p, sessions[choice.index]); break;
-    case TIMELINE_OPEN: break;
+    if (choice.verb == TIMELINE_REPLACE) {
+        make_way(p, &c, choice.index);
     }
-    return places_open_named(p, owner, name, n_name_bytes, out);
+    return choice.woken < c.n ? places_wake(p, c.asleep[choice.woken], out)
+                              : places_open_named(p, owner, name, n_name_bytes, out);
 }
 
 /* The idle scratch session that this prompt continues. */

@@ -16,6 +16,7 @@
 #include "sessions/session.h"
 #include "policy/share.h"
 #include "states/store.h"
+#include "states/token_sketch.h"
 
 typedef struct places_options {
     llm_policy policy;
@@ -35,10 +36,12 @@ typedef struct dormant {
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
     uint64_t used_ms;
+    uint64_t used; /* session.h; all that found a place were used later */
     bool is_pinned;
     bool is_changing;    /* session.h */
     size_t n_disk_bytes; /* of its state; 0: it has none of use */
     uint32_t k;          /* tokens that it covers */
+    token_sketch tokens; /* of those that the context holds */
 } dormant;
 
 /* The file of a closed session that the disk refused to remove: it would come back with the next start. */
@@ -84,7 +87,7 @@ session *places_next(places *p, uint32_t owner, const char *name, size_t n_name_
 /* Some timeline of that name is open, or sleeps. */
 bool places_knows(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
 
-/* The timeline that a request for this name goes to (timeline.h), opened now if need be, not necessarily seated.
+/* The timeline that a request for this name goes to (timeline.h), opened or woken now if need be, not necessarily seated.
  * LLM_CAPACITY: none can be opened, or be busy. */
 int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session_prompt *prompt,
                  session **out);
@@ -129,6 +132,9 @@ void places_used(places *p, session *s); /* s is the most recent now */
 
 /* Pins all timelines of a name, or none any more. LLM_OK, LLM_NOT_FOUND (none is open), LLM_PINS (nothing is changed). */
 int places_pin(places *p, uint32_t owner, const char *name, size_t n_name_bytes, bool pinned);
+
+/* Some timeline of that name, open or asleep, was there when it was pinned. */
+bool places_is_pinned(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
 
 /* A timeline of a pinned session that was not there when it was pinned. */
 void places_pin_with_others(places *p, session *s);
@@ -302,12 +308,14 @@ void places_dormant_add(places *p, const dormant *d);
 dormant *places_dormant_next(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const dormant *after);
 /* The newest of that name, or NULL. */
 const dormant *places_dormant_find(const places *p, uint32_t owner, const char *name, size_t n_name_bytes);
-/* The newest of that name gets a place and is read; LLM_NOT_FOUND: none sleeps. LLM_CAPACITY, LLM_NO_MEMORY. */
-int places_wake(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out);
+/* It gets a place and is read; d is gone. LLM_CAPACITY, LLM_NO_MEMORY: it sleeps on. */
+int places_wake(places *p, const dormant *d, session **out);
 /* It has been woken, and its tokens are still on their way: nothing may be written or copied of it. */
 bool places_is_waking(const session *s);
 /* What it slept in could not be read: that stays for the next start, and the session goes on without it. */
 void places_wake_failed(places *p, session *s);
+/* It goes, with its files: another timeline of its name takes its place. */
+void places_dormant_forget(places *p, const dormant *d);
 /* All of that name go, with their files. How many. */
 uint32_t places_dormant_remove(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
 /* Those not used since before_ms go, at most DORMANT_EXPIRED_MAX at once, and their names are told; the oldest stamp of the

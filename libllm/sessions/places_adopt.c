@@ -15,6 +15,7 @@ typedef struct candidate {
     bool is_pinned;
     uint32_t owner;
     uint64_t used_ms;
+    uint64_t used; /* places.h */
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
     int32_t *tokens; /* owned */
     uint32_t n_tokens;
@@ -249,6 +250,8 @@ static bool write_sleeper(places *p, candidate *c)
 
 static void sleep_in_store(places *p, candidate *c, uint32_t *n)
 {
+    const uint32_t n_ctx = p->ground.model->info.n_ctx;
+    const token_sketch tokens = token_sketch_of(c->tokens, fits(p, c) ? c->n_tokens : n_ctx);
     const bool is_written = c->is_changed && write_sleeper(p, c);
     if (!is_written && !c->has_file) {
         return;
@@ -256,9 +259,11 @@ static void sleep_in_store(places *p, candidate *c, uint32_t *n)
     dormant d = {.id = c->id,
                  .owner = c->owner,
                  .used_ms = c->used_ms,
+                 .used = c->used,
                  .is_pinned = c->is_pinned,
-                 .n_disk_bytes = c->k > 0 && c->k <= p->ground.model->info.n_ctx ? c->n_disk_bytes : 0,
-                 .k = c->k};
+                 .n_disk_bytes = c->k > 0 && c->k <= n_ctx ? c->n_disk_bytes : 0,
+                 .k = c->k,
+                 .tokens = tokens};
     memcpy(d.name, c->name, sizeof d.name);
     places_dormant_add(p, &d);
     if ((*n)++ < SLEEPERS_NAMED_MAX) {
@@ -276,6 +281,10 @@ static void open_all(adoption *a)
     const uint32_t n_max = p->options.n_named + p->options.n_parked_max;
     uint32_t n_open = 0;
     uint32_t n_sleeping = 0;
+    qsort(a->candidates, a->n, sizeof *a->candidates, by_use);
+    for (uint32_t i = 0; i < a->n; i++) {
+        a->candidates[i].used = ++p->clock;
+    }
     qsort(a->candidates, a->n, sizeof *a->candidates, by_claim);
     for (uint32_t i = 0; i < a->n; i++) {
         candidate *c = &a->candidates[i];

@@ -7,7 +7,8 @@
 
 static bool is_of(const dormant *d, uint32_t owner, const char *name, size_t n_name_bytes)
 {
-    return d->owner == owner && strlen(d->name) == n_name_bytes && memcmp(d->name, name, n_name_bytes) == 0;
+    return d->owner == owner && n_name_bytes < sizeof d->name && memcmp(d->name, name, n_name_bytes) == 0 &&
+           d->name[n_name_bytes] == '\0';
 }
 
 void places_dormant_add(places *p, const dormant *d)
@@ -75,33 +76,14 @@ void places_wake_failed(places *p, session *s)
     s->is_unread = true;
 }
 
-/* A session is pinned as a whole: by the timeline that wakes, or by one that goes on sleeping. */
-static llm_pin pin_of(places *p, const dormant *d)
+int places_wake(places *p, const dormant *found, session **out)
 {
-    if (d->is_pinned) {
-        return LLM_PIN_ANCHORED;
-    }
-    dormant *other = NULL;
-    while ((other = places_dormant_next(p, d->owner, d->name, strlen(d->name), other)) != NULL) {
-        if (other->is_pinned) {
-            return LLM_PIN_SESSION;
-        }
-    }
-    return LLM_PIN_NONE;
-}
-
-int places_wake(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
-{
-    const dormant *found = places_dormant_find(p, owner, name, n_name_bytes);
-    if (found == NULL) {
-        return LLM_NOT_FOUND;
-    }
     const dormant d = *found;
     store_job *job = store_job_new(STORE_READ, 0);
     if (job == NULL) {
         return LLM_NO_MEMORY;
     }
-    const int status = places_open_named(p, owner, name, n_name_bytes, out);
+    const int status = places_open_named(p, d.owner, d.name, strlen(d.name), out);
     if (status != LLM_OK) {
         store_job_free(job);
         return status;
@@ -112,9 +94,10 @@ int places_wake(places *p, uint32_t owner, const char *name, size_t n_name_bytes
     s->id = d.id;
     s->has_file = true;
     s->is_changing = d.is_changing;
-    s->record.is_pinned = pin_of(p, &d);
+    s->record.is_pinned = d.is_pinned ? LLM_PIN_ANCHORED : s->record.is_pinned;
     s->record.state = LLM_STATE_PARKED;
-    s->parked = (parked){.where = PARKED_READING, .k = d.k, .n_disk_bytes = d.n_disk_bytes, .reading = ++p->clock};
+    s->parked = (parked){
+        .where = PARKED_READING, .k = d.k, .n_disk_bytes = d.n_disk_bytes, .reading = ++p->clock, .slept = d.tokens};
     session_publish(s);
     job->place = s->place;
     job->id = s->id;
@@ -125,6 +108,13 @@ int places_wake(places *p, uint32_t owner, const char *name, size_t n_name_bytes
     store_push(p->store, job);
     take_out(p, (uint32_t)(found - p->dormant));
     return LLM_OK;
+}
+
+void places_dormant_forget(places *p, const dormant *d)
+{
+    places_remove_id(p, d->id, d->owner, d->name);
+    page_count(p->ground.page, LLM_COUNTER_SESSIONS_EVICTED, 1);
+    take_out(p, (uint32_t)(d - p->dormant));
 }
 
 uint32_t places_dormant_remove(places *p, uint32_t owner, const char *name, size_t n_name_bytes)

@@ -53,15 +53,29 @@ int places_pin(places *p, uint32_t owner, const char *name, size_t n_name_bytes,
     return LLM_OK;
 }
 
+bool places_is_pinned(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+{
+    session *s = NULL;
+    while ((s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+        if (s->record.is_pinned == LLM_PIN_ANCHORED) {
+            return true;
+        }
+    }
+    dormant *d = NULL;
+    while ((d = places_dormant_next(p, owner, name, n_name_bytes, d)) != NULL) {
+        if (d->is_pinned) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void places_pin_with_others(places *p, session *s)
 {
-    session *other = NULL;
-    while (s->record.is_pinned == LLM_PIN_NONE &&
-           (other = places_next(p, s->owner, s->name, strlen(s->name), other)) != NULL) {
-        if (other->record.is_pinned == LLM_PIN_ANCHORED && may_pin(p, s->owner, 1)) {
-            s->record.is_pinned = LLM_PIN_SESSION;
-            session_publish(s);
-        }
+    if (s->record.is_pinned == LLM_PIN_NONE && places_is_pinned(p, s->owner, s->name, strlen(s->name)) &&
+        may_pin(p, s->owner, 1)) {
+        s->record.is_pinned = LLM_PIN_SESSION;
+        session_publish(s);
     }
 }
 

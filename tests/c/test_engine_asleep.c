@@ -247,8 +247,13 @@ static void test_a_failed_waking_writes_over_nothing(void)
 {
     driver *d = open_with_a_asleep("sim:hybrid,length=0");
     move_session_files(true);
-    const answer *a = say(d, "a", 3);
+    int32_t tokens[LONG];
+    make_prompt(tokens, LONG, 1); /* another question late in the same conversation */
+    make_prompt(tokens + LONG - 100, 100, 3);
+    const answer *a = driver_wait(
+        d, driver_generate(d, &(generate_call){.session = "a", .prompt = tokens, .n_prompt = LONG, .max_tokens = 5}));
     CHECK_INT(a->status, LLM_OK);
+    CHECK_INT(n_asleep(d), 0);
     CHECK_INT(a->n_reused, 0);
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "a", true))->status, LLM_OK);
     move_session_files(false);
@@ -261,6 +266,7 @@ static void test_a_name_is_forgotten_with_the_last_of_it(void)
 {
     driver *d = open_sim(4);
     CHECK_INT(say(d, "a", 1)->status, LLM_OK);
+    usleep(2000);
     CHECK_INT(say(d, "a", 2)->status, LLM_OK); /* another timeline */
     CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_OPENED), 2);
     CHECK_INT(driver_close(d), 0);

@@ -6,8 +6,8 @@ enum { N_MAX = 6 };
 
 static void test_the_first_request_opens(void)
 {
-    CHECK_INT(timeline_choose(NULL, 0, 3).verb, TIMELINE_OPEN);
-    CHECK_INT(timeline_choose(NULL, 0, 1).verb, TIMELINE_OPEN);
+    CHECK_INT(timeline_choose(NULL, 0, 3, true).verb, TIMELINE_OPEN);
+    CHECK_INT(timeline_choose(NULL, 0, 1, true).verb, TIMELINE_OPEN);
 }
 
 static bool continues(uint32_t n_common, uint32_t n_history, uint32_t n_head)
@@ -33,7 +33,7 @@ static void test_a_shared_head_is_no_common_history(void)
     CHECK(continues(3251, 3500, 3000));
     CHECK(continues(3500, 3500, 3000));
     const timeline other = {.n_history = 3500, .n_common = 3003, .n_head = 3000, .used = 1};
-    CHECK_INT(timeline_choose(&other, 1, 3).verb, TIMELINE_OPEN);
+    CHECK_INT(timeline_choose(&other, 1, 3, true).verb, TIMELINE_OPEN);
 }
 
 /* Of a history within the head there is nothing behind it to compare. */
@@ -49,8 +49,8 @@ static void test_a_history_within_the_head(void)
 static void test_an_early_divergence_opens_another(void)
 {
     const timeline main_one = {.n_history = 1000, .n_common = 200, .is_busy = true, .used = 1};
-    CHECK_INT(timeline_choose(&main_one, 1, 3).verb, TIMELINE_OPEN);
-    CHECK_INT(timeline_choose(&main_one, 1, 1).verb, TIMELINE_CONTINUE);
+    CHECK_INT(timeline_choose(&main_one, 1, 3, true).verb, TIMELINE_OPEN);
+    CHECK_INT(timeline_choose(&main_one, 1, 1, true).verb, TIMELINE_CONTINUE);
 }
 
 static void test_the_longest_common_prefix_wins(void)
@@ -60,7 +60,7 @@ static void test_the_longest_common_prefix_wins(void)
         {.n_history = 120, .n_common = 110, .used = 1, .is_busy = true},
         {.n_history = 100, .n_common = 90, .used = 5},
     };
-    const timeline_choice c = timeline_choose(t, 3, 3);
+    const timeline_choice c = timeline_choose(t, 3, 3, true);
     CHECK_INT(c.verb, TIMELINE_CONTINUE);
     CHECK_INT(c.index, 1);
 }
@@ -72,9 +72,9 @@ static void test_of_equals_the_free_one_then_the_recent_one(void)
         {.n_history = 100, .n_common = 90, .used = 3},
         {.n_history = 100, .n_common = 90, .used = 5},
     };
-    CHECK_INT(timeline_choose(t, 3, 3).index, 2);
+    CHECK_INT(timeline_choose(t, 3, 3, true).index, 2);
     t[1].is_busy = t[2].is_busy = true;
-    CHECK_INT(timeline_choose(t, 3, 3).index, 0);
+    CHECK_INT(timeline_choose(t, 3, 3, true).index, 0);
 }
 
 static void test_the_oldest_idle_one_makes_way(void)
@@ -84,11 +84,11 @@ static void test_the_oldest_idle_one_makes_way(void)
         {.n_history = 100, .n_common = 9, .used = 3},
         {.n_history = 100, .n_common = 1, .used = 2},
     };
-    const timeline_choice c = timeline_choose(t, 3, 3);
+    const timeline_choice c = timeline_choose(t, 3, 3, true);
     CHECK_INT(c.verb, TIMELINE_REPLACE);
     CHECK_INT(c.index, 2);
     t[1].is_busy = t[2].is_busy = true;
-    const timeline_choice waits = timeline_choose(t, 3, 3);
+    const timeline_choice waits = timeline_choose(t, 3, 3, true);
     CHECK_INT(waits.verb, TIMELINE_CONTINUE);
     CHECK_INT(waits.index, 1);
 }
@@ -100,18 +100,18 @@ static void test_an_anchored_one_is_never_replaced(void)
         {.n_history = 100, .n_common = 2, .used = 2, .is_anchored = true},
         {.n_history = 100, .n_common = 1, .used = 3},
     };
-    CHECK_INT(timeline_choose(t, 2, 2).verb, TIMELINE_OPEN); /* one beside them */
-    CHECK_INT(timeline_choose(t, 1, 1).verb, TIMELINE_OPEN);
+    CHECK_INT(timeline_choose(t, 2, 2, true).verb, TIMELINE_OPEN); /* one beside them */
+    CHECK_INT(timeline_choose(t, 1, 1, true).verb, TIMELINE_OPEN);
     for (uint32_t n_max = 1; n_max <= 3; n_max++) {
-        const timeline_choice c = timeline_choose(t, 3, n_max);
+        const timeline_choice c = timeline_choose(t, 3, n_max, true);
         CHECK_INT(c.verb, TIMELINE_REPLACE);
         CHECK_INT(c.index, 2);
     }
     t[2].is_busy = true; /* then it waits there, and does not write over the others */
-    CHECK_INT(timeline_choose(t, 3, 2).verb, TIMELINE_CONTINUE);
-    CHECK_INT(timeline_choose(t, 3, 2).index, 2);
+    CHECK_INT(timeline_choose(t, 3, 2, true).verb, TIMELINE_CONTINUE);
+    CHECK_INT(timeline_choose(t, 3, 2, true).index, 2);
     t[1].n_common = 80;
-    CHECK_INT(timeline_choose(t, 3, 2).index, 1);
+    CHECK_INT(timeline_choose(t, 3, 2, true).index, 1);
 }
 
 /* Few tokens that were used a little later are worth less than many. */
@@ -122,12 +122,12 @@ static void test_of_those_that_may_go_the_least_valuable_does(void)
         {.n_history = 100, .n_common = 9, .n_worth = 40, .used = 3},
         {.n_history = 100, .n_common = 1, .n_worth = 9000, .used = 5},
     };
-    CHECK_INT(timeline_choose(t, 3, 3).verb, TIMELINE_REPLACE);
-    CHECK_INT(timeline_choose(t, 3, 3).index, 1);
+    CHECK_INT(timeline_choose(t, 3, 3, true).verb, TIMELINE_REPLACE);
+    CHECK_INT(timeline_choose(t, 3, 3, true).index, 1);
     t[1].used = t[2].used = 1000; /* but not for ever */
-    CHECK_INT(timeline_choose(t, 3, 3).index, 0);
+    CHECK_INT(timeline_choose(t, 3, 3, true).index, 0);
     t[0].is_busy = true;
-    CHECK_INT(timeline_choose(t, 3, 3).index, 1);
+    CHECK_INT(timeline_choose(t, 3, 3, true).index, 1);
 }
 
 /* A branch from early in a history: where that can be copied it becomes another timeline, else it is begun there. */
@@ -137,19 +137,19 @@ static void test_one_that_is_far_is_gone_on_with(void)
         {.n_history = 1000, .n_common = 400, .n_head = 100, .used = 1, .is_far = true},
         {.n_history = 1000, .n_common = 100, .n_head = 100, .used = 2},
     };
-    CHECK_INT(timeline_choose(t, 2, 3).verb, TIMELINE_CONTINUE);
-    CHECK_INT(timeline_choose(t, 2, 3).index, 0);
+    CHECK_INT(timeline_choose(t, 2, 3, true).verb, TIMELINE_CONTINUE);
+    CHECK_INT(timeline_choose(t, 2, 3, true).index, 0);
     t[1].n_common = 390; /* as good a copy is at hand */
-    CHECK_INT(timeline_choose(t, 2, 3).verb, TIMELINE_OPEN);
+    CHECK_INT(timeline_choose(t, 2, 3, true).verb, TIMELINE_OPEN);
     t[1].n_common = 100;
     t[0].n_common = 110; /* a title for the conversation: no more than its head */
-    CHECK_INT(timeline_choose(t, 2, 3).verb, TIMELINE_OPEN);
+    CHECK_INT(timeline_choose(t, 2, 3, true).verb, TIMELINE_OPEN);
     t[0].n_common = 400;
     t[0].is_anchored = true; /* nothing may be cut there */
-    CHECK_INT(timeline_choose(t, 2, 3).verb, TIMELINE_OPEN);
+    CHECK_INT(timeline_choose(t, 2, 3, true).verb, TIMELINE_OPEN);
     t[0].is_anchored = false;
     t[0].is_busy = true;
-    CHECK_INT(timeline_choose(t, 2, 3).verb, TIMELINE_OPEN);
+    CHECK_INT(timeline_choose(t, 2, 3, true).verb, TIMELINE_OPEN);
 }
 
 static void test_what_a_cut_discards_takes_the_place_of_what_is_worth_less(void)
@@ -171,14 +171,73 @@ static void test_what_a_cut_discards_takes_the_place_of_what_is_worth_less(void)
     CHECK_INT(timeline_aside(t, 3, 3, 0, 700).verb, TIMELINE_CONTINUE);
 }
 
+/* A title for a conversation that sleeps leaves it asleep; the conversation's own prompt wakes it, whatever else is open. */
+static void test_one_asleep_wakes_for_what_continues_it(void)
+{
+    timeline t[] = {
+        {.n_history = 1000, .n_common = 0, .used = 2, .is_asleep = true, .is_anchored = true},
+        {.n_history = 1000, .n_common = 0, .used = 1, .is_asleep = true},
+        {.n_history = 100, .n_common = 10, .used = 3},
+    };
+    timeline_choice c = timeline_choose(t, 2, 3, true);
+    CHECK_INT(c.verb, TIMELINE_OPEN);
+    CHECK_INT(c.woken, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        t[i].n_common = 600;
+        c = timeline_choose(t, 3, 3, true);
+        CHECK_INT(c.verb, TIMELINE_OPEN);
+        CHECK_INT(c.woken, i);
+        c = timeline_choose(t, 3, 3, false); /* in the place of its own that is open */
+        CHECK_INT(c.verb, TIMELINE_REPLACE);
+        CHECK_INT(c.index, 2);
+        CHECK_INT(c.woken, i);
+        t[i].n_common = 0;
+    }
+    t[0].n_common = 600;
+    t[2].n_common = 99;
+    CHECK_INT(timeline_choose(t, 3, 3, true).woken, 0); /* it shares more */
+    t[2].n_common = 600;
+    CHECK_INT(timeline_choose(t, 3, 3, true).verb, TIMELINE_CONTINUE);
+    CHECK_INT(timeline_choose(t, 3, 3, true).index, 2);
+    t[0].n_common = t[2].n_common = 0;
+    t[2].is_busy = true;
+    t[1].n_common = 600;
+    c = timeline_choose(t, 3, 3, false); /* nothing makes way: it waits */
+    CHECK_INT(c.verb, TIMELINE_CONTINUE);
+    CHECK_INT(c.index, 2);
+}
+
+/* What sleeps makes way as what is open does; but not where a place is short: it has none. */
+static void test_one_asleep_counts(void)
+{
+    timeline t[] = {
+        {.n_history = 100, .n_common = 1, .n_worth = 100, .used = 1, .is_asleep = true},
+        {.n_history = 100, .n_common = 1, .n_worth = 100, .used = 2},
+        {.n_history = 100, .n_common = 1, .n_worth = 100, .used = 3},
+    };
+    timeline_choice c = timeline_choose(t, 3, 3, true);
+    CHECK_INT(c.verb, TIMELINE_REPLACE);
+    CHECK_INT(c.index, 0);
+    CHECK_INT(c.woken, 3);
+    CHECK_INT(timeline_choose(t, 3, 3, false).index, 1);
+    CHECK_INT(timeline_choose(t, 3, 4, false).index, 1);
+    c = timeline_choose(t, 1, 1, true); /* everything goes on in the only one */
+    CHECK_INT(c.verb, TIMELINE_OPEN);
+    CHECK_INT(c.woken, 0);
+    t[0].is_anchored = true;
+    CHECK_INT(timeline_choose(t, 1, 1, true).woken, 1);
+}
+
 static timeline any_timeline(random_source *r, uint64_t used)
 {
     const uint32_t n_history = random_below(r, 8);
+    const bool is_asleep = random_below(r, 3) == 0;
     return (timeline){
         .n_history = n_history,
         .n_common = random_below(r, n_history + 3),
         .n_head = random_below(r, 6),
-        .is_busy = random_below(r, 2) == 1,
+        .is_asleep = is_asleep,
+        .is_busy = !is_asleep && random_below(r, 2) == 1,
         .is_anchored = random_below(r, 3) == 0,
         .n_worth = random_below(r, 4),
         .used = used,
@@ -196,33 +255,61 @@ static void check_aside(random_source *r, const timeline *t, uint32_t n, uint32_
     }
 }
 
-static void check_choice(const timeline *t, uint32_t n, uint32_t n_max)
+typedef struct counts {
+    uint32_t continued, awake, idle, anchored, to_write_over;
+} counts;
+
+static counts count(const timeline *t, uint32_t n)
 {
-    const timeline_choice c = timeline_choose(t, n, n_max);
-    uint32_t n_continued = 0;
-    uint32_t n_idle = 0;
-    uint32_t n_anchored = 0;
+    counts c = {0};
     for (uint32_t i = 0; i < n; i++) {
-        n_anchored += t[i].is_anchored;
+        const bool may_go = !t[i].is_busy && !t[i].is_anchored;
+        c.continued += timeline_continues(&t[i]);
+        c.awake += !t[i].is_asleep;
+        c.idle += may_go;
+        c.anchored += t[i].is_anchored;
+        c.to_write_over += !t[i].is_asleep && !t[i].is_anchored;
     }
-    const uint32_t limit = n_anchored + (n_max > n_anchored ? n_max - n_anchored : 1);
+    return c;
+}
+
+static void check_best(const timeline *t, uint32_t n, uint32_t best)
+{
     for (uint32_t i = 0; i < n; i++) {
-        const bool is_continued = timeline_continues(&t[i]);
-        n_continued += is_continued;
-        n_idle += !t[i].is_busy && !t[i].is_anchored;
-        if (is_continued) {
-            CHECK_INT(c.verb, TIMELINE_CONTINUE);
-            CHECK(t[c.index].n_common >= t[i].n_common);
-        }
+        CHECK(!timeline_continues(&t[i]) || t[best].n_common >= t[i].n_common);
     }
-    CHECK(c.verb != TIMELINE_OPEN || n < limit);
+}
+
+static void check_choice(const timeline *t, uint32_t n, uint32_t n_max, bool has_room)
+{
+    const timeline_choice c = timeline_choose(t, n, n_max, has_room);
+    const counts of = count(t, n);
+    const uint32_t limit = of.anchored + (n_max > of.anchored ? n_max - of.anchored : 1);
+    const bool is_short = !has_room && of.to_write_over > 0;
+    const bool is_new = c.verb != TIMELINE_CONTINUE && c.woken == n;
     CHECK(c.verb == TIMELINE_OPEN || c.index < n);
-    if (c.verb == TIMELINE_REPLACE) {
-        CHECK_INT(n_continued, 0);
-        CHECK(!t[c.index].is_busy && !t[c.index].is_anchored && n >= limit && limit > 1);
+    if (c.verb == TIMELINE_CONTINUE) {
+        CHECK(!t[c.index].is_asleep);
+        CHECK(timeline_continues(&t[c.index]) || !t[c.index].is_anchored);
+        CHECK(timeline_continues(&t[c.index]) || is_short || (n >= limit && (of.idle == 0 || limit == 1)));
+    } else {
+        CHECK(c.woken <= n && (c.woken == n || t[c.woken].is_asleep));
+        CHECK(c.verb != TIMELINE_OPEN || !is_short);
+        CHECK(c.verb != TIMELINE_OPEN || !is_new || n < limit);
     }
-    if (c.verb == TIMELINE_CONTINUE && n_continued == 0) { /* only where nothing else is allowed */
-        CHECK(n >= limit && (n_idle == 0 || limit == 1) && !t[c.index].is_anchored);
+    if (c.verb == TIMELINE_REPLACE) {
+        CHECK(!t[c.index].is_busy && !t[c.index].is_anchored && c.index != c.woken);
+        CHECK(is_short || (n >= limit && limit > 1));
+        CHECK(!is_short || !t[c.index].is_asleep);
+        CHECK(!is_new || !is_short || of.awake > 1);
+    }
+    if (of.continued > 0 && !is_short) {
+        CHECK(!is_new);
+        check_best(t, n, c.verb == TIMELINE_CONTINUE ? c.index : c.woken);
+    }
+    if (!is_new &&
+        c.verb != TIMELINE_CONTINUE) { /* woken for what does not continue it: only where it is the only one */
+        CHECK(timeline_continues(&t[c.woken]) || (limit == 1 && c.verb == TIMELINE_OPEN));
     }
 }
 
@@ -235,7 +322,7 @@ static void test_any_timelines(void)
         for (uint32_t i = 0; i < n; i++) {
             t[i] = any_timeline(&r, i * 7 % 11);
         }
-        check_choice(t, n, 1 + random_below(&r, N_MAX));
+        check_choice(t, n, 1 + random_below(&r, N_MAX), random_below(&r, 2) == 0);
         if (n > 0) {
             check_aside(&r, t, n, 1 + random_below(&r, N_MAX));
         }
@@ -257,6 +344,8 @@ int main(void)
     RUN(test_of_those_that_may_go_the_least_valuable_does);
     RUN(test_one_that_is_far_is_gone_on_with);
     RUN(test_what_a_cut_discards_takes_the_place_of_what_is_worth_less);
+    RUN(test_one_asleep_wakes_for_what_continues_it);
+    RUN(test_one_asleep_counts);
     RUN(test_any_timelines);
     return CHECK_RESULT();
 }
