@@ -270,7 +270,7 @@ class Config:
         "names separated by commas",
         ACCESS,
         "NAMES",
-        "Host names to answer to, besides localhost and addresses; * allows all",
+        "Host names to answer to, besides localhost, addresses and what containers call their host; * allows all",
     )
     allowed_origins: tuple[str, ...] = option(
         (),
