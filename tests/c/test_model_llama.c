@@ -22,7 +22,7 @@ static void test_facts(void)
     /* Attention-only models get streams of their own in host memory. */
     CHECK_INT(m->info.shares_cells, !is_exact && (!attends_only() || device != NULL));
     CHECK_INT(m->info.mixed_calls, mixes_calls(m));
-    CHECK_INT(m->info.n_stoppable, device != NULL ? 0 : attends_only() ? N_SEQ : 1);
+    CHECK_INT(m->info.n_stoppable, device != NULL ? 0 : stoppable_on_the_host());
     CHECK(m->info.name[0] != '\0' && m->info.arch[0] != '\0' && m->info.description[0] != '\0');
     CHECK(device == NULL ? strcmp(m->info.backend, "CPU") == 0 : strstr(m->info.backend, device) != NULL);
     CHECK(memcmp(m->info.identity, again->info.identity, 16) == 0);

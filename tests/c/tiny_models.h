@@ -162,6 +162,12 @@ static inline bool attends_only(void)
     return current->memory == LLM_MEMORY_DENSE || current->memory == LLM_MEMORY_WINDOW;
 }
 
+/* info.n_stoppable, where the device has no say: a window's ring of cells would show what was given up in the last bits. */
+static inline uint32_t stoppable_on_the_host(void)
+{
+    return is_exact && current->memory == LLM_MEMORY_WINDOW ? 0 : attends_only() ? N_SEQ : 1;
+}
+
 /* Whether a call of any tokens of any sequences is to be one pass. */
 static inline bool mixes_calls(const model *m)
 {
