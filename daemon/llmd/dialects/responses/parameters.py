@@ -60,7 +60,7 @@ RESPONSES = Table(
     accepted({
         "stream_options": "usage is in every response", "user": "", "service_tier": "", "safety_identifier": "",
         "prompt_cache_retention": "", "prompt_cache_options": "", "client_metadata": "", "access_programs": "",
-        "personality": "of /responses/input_tokens alone",
+        "personality": "of /responses/input_tokens alone", "background_options": "of background alone",
         "max_tool_calls": "of the maker's own tools", "image": "", "request_id": "", "priority": "", **STAYS,
     }),
     refused({
