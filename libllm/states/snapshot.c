@@ -89,6 +89,24 @@ uint64_t state_file_bytes(const state_file *f)
     return n;
 }
 
+state_ends state_file_ends(const state_file *f)
+{
+    state_ends e = {.n = f->n_parts};
+    for (uint32_t i = 0; i < f->n_parts; i++) {
+        e.k[i] = f->parts[i].k;
+    }
+    return e;
+}
+
+uint32_t state_ends_within(const state_ends *e, uint32_t n_tokens)
+{
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < e->n; i++) {
+        last = e->k[i] <= n_tokens && e->k[i] > last ? e->k[i] : last;
+    }
+    return last;
+}
+
 bool state_matches(uint32_t k, token_hash hash, const int32_t *tokens, uint32_t n_tokens)
 {
     return k > 0 && k <= n_tokens && token_hash_equal(token_hash_of(0, tokens, k), hash);
@@ -248,6 +266,15 @@ static int take(reading *r, void *bytes, uint64_t n)
     r->left -= n;
     durable_sum_add(&r->sum, bytes, n);
     return LLM_OK;
+}
+
+static bool skip(reading *r, uint64_t n)
+{
+    if (n > r->left || lseek(r->fd, (off_t)n, SEEK_CUR) < 0) {
+        return false;
+    }
+    r->left -= n;
+    return true;
 }
 
 /* Before anything is allocated for n more bytes. */
@@ -418,6 +445,30 @@ static int take_state_head(reading *r, const uint8_t geometry[16], state_head *h
     return LLM_OK;
 }
 
+static int take_part_head(reading *r, uint32_t k_max, part_head *head)
+{
+    const int status = take(r, head, sizeof *head);
+    if (status != LLM_OK) {
+        return status;
+    }
+    const bool makes_sense = head->k > 0 && head->k <= k_max && head->is_whole <= 1 && head->n_state_bytes <= r->left;
+    return makes_sense ? LLM_OK : refuse(r, "a state in it makes no sense");
+}
+
+static state_ends look_at_parts(reading *r, uint32_t n_parts, uint32_t k_max)
+{
+    state_ends e = {0};
+    part_head head;
+    while (e.n < n_parts) {
+        if (take_part_head(r, k_max, &head) != LLM_OK ||
+            !skip(r, checkpoint_blob_bytes(head.n_state_bytes, head.n_logits))) {
+            return (state_ends){0};
+        }
+        e.k[e.n++] = head.k;
+    }
+    return e;
+}
+
 int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], state_facts *out, const char **why)
 {
     reading r;
@@ -427,18 +478,18 @@ int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[1
     if (status == LLM_OK) {
         status = take_state_head(&r, geometry, &head, out);
     }
+    if (status == LLM_OK && !out->is_of_other_geometry) {
+        out->ends = look_at_parts(&r, head.n_parts, head.k);
+    }
     return close_file(&r, status == LLM_NOT_FOUND ? LLM_OK : status, why);
 }
 
 static int read_part(reading *r, uint32_t k_max, state_part *p)
 {
     part_head head;
-    const int status = take(r, &head, sizeof head);
+    const int status = take_part_head(r, k_max, &head);
     if (status != LLM_OK) {
         return status;
-    }
-    if (head.k == 0 || head.k > k_max || head.is_whole > 1 || head.n_state_bytes > r->left) {
-        return refuse(r, "a state in it makes no sense");
     }
     p->k = head.k;
     p->is_whole = head.is_whole == 1;

@@ -49,6 +49,12 @@ typedef struct state_part {
     blob *held; /* written: by the job, as in flight; read: by nobody yet */
 } state_part;
 
+/* After how many tokens its parts are. What holds so many of the same tokens, or more, can go on from there. */
+typedef struct state_ends {
+    uint32_t n; /* 0: not known */
+    uint32_t k[SNAPSHOT_PARTS_MAX];
+} state_ends;
+
 typedef struct state_file {
     uint32_t k; /* tokens that the state covers */
     token_hash hash;
@@ -63,11 +69,16 @@ typedef struct state_facts {
     uint32_t k;
     token_hash hash;
     uint64_t n_bytes; /* of all parts: what reading it takes */
+    state_ends ends;  /* not known where a part makes no sense: reading it will say so */
 } state_facts;
 
 void session_file_clear(session_file *f); /* frees the tokens */
 void state_file_clear(state_file *f);     /* frees what was read; what was to be written is dropped before (ledger.h) */
 uint64_t state_file_bytes(const state_file *f);
+state_ends state_file_ends(const state_file *f);
+
+/* The last of them that n tokens reach; 0: none. */
+uint32_t state_ends_within(const state_ends *e, uint32_t n_tokens);
 
 /* Whether a state of k tokens with that hash belongs to these tokens. */
 bool state_matches(uint32_t k, token_hash hash, const int32_t *tokens, uint32_t n_tokens);
@@ -92,7 +103,7 @@ int session_file_read(const char *directory, uint64_t id, const uint8_t identity
 
 int state_file_write(const char *directory, uint64_t id, const uint8_t geometry[16], const state_file *f);
 
-/* The head alone. LLM_OK with is_there false where there is none. */
+/* The heads alone, of the file and of its parts. LLM_OK with is_there false where there is none. */
 int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], state_facts *out, const char **why);
 
 /* Allocates no more than n_bytes_max, whatever the file says. As session_file_read; LLM_VERSION also for another
