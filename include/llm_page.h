@@ -58,6 +58,7 @@ enum { LLM_PAGE_VERSION = 3 };
     X(SESSIONS_PARKED_TOTAL, "parks_total", 'c', "Sessions moved out of the model's memory.")                          \
     X(SESSIONS_UNPARKED_TOTAL, "unparks_total", 'c', "Parked sessions moved back.")                                    \
     X(PARKED_DROPPED, "parked_dropped_total", 'c', "Parked states lost: no memory, no disk, or a refused file.")       \
+    X(PARKED_FETCHED, "parked_fetched_total", 'c', "Parked states read from the disk for another session's prompt.")   \
     X(BRANCHES_KEPT, "branches_kept_total", 'c', "Timelines kept beside one that was cut.")                            \
     X(PREEMPTIONS, "preemptions_total", 'c', "Running sessions parked for want of KV cells.")                          \
     X(STEPS_FAILED, "steps_failed_total", 'c', "Model steps that failed.")                                             \

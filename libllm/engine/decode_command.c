@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "engine/decode.h"
+#include "sessions/resuming.h"
 
 /* ---- notices ---- */
 
@@ -440,6 +441,16 @@ static void go_on(decode *d, request *r)
     }
 }
 
+/* It has a seat, and what it can begin with is on its way from the disk. */
+static bool is_fetching(decode *d, request *r, const session *s)
+{
+    if (!r->has_fetched && !r->is_cold) {
+        r->has_fetched = true;
+        r->fetching = resuming_fetch(d->places, s, &r->run.claim.prompt);
+    }
+    return r->fetching != 0 && places_is_reading(d->places, r->fetching);
+}
+
 /* Begins, goes on, waits, or ends: what nothing in progress can ever seat is not left to wait. */
 static void ask_for_seat(decode *d, request *r)
 {
@@ -452,6 +463,9 @@ static void ask_for_seat(decode *d, request *r)
     if (found != SEATED && s != NULL && !session_is_named(s) && begins && s->parked.state != NULL) {
         session_reset(s); /* a seat without cells is sooner had, and nobody counts on what it held */
         found = places_seat(d->places, s);
+    }
+    if (found == SEATED && begins && is_fetching(d, r, s)) {
+        found = SEAT_LATER;
     }
     switch (found) {
     case SEATED:
@@ -516,10 +530,9 @@ static void start_waiting(decode *d)
 void decode_start_waiting(decode *d)
 {
     start_waiting(d);
-    if (d->places->spill_waits) {
-        places_spill_on(d->places);
-        d->may_reseat = d->may_reseat || !d->places->spill_waits;
-    }
+    const bool waited = d->places->spill_waits;
+    places_spill_on(d->places);
+    d->may_reseat = d->may_reseat || (waited && !d->places->spill_waits);
 }
 
 /* ---- the other commands ---- */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/engine.h"
+#include "sessions/resuming.h"
 
 struct llm_session {
     llm_engine *engine;
@@ -203,7 +204,12 @@ static void begin(llm_session *d, const int32_t *tokens, uint32_t n_tokens)
     cuts_open(&r->cuts, &(cuts_input){.n_prompt = n_tokens,
                                       .needs_boundaries = d->engine->model->info.checkpoint != MODEL_CHECKPOINT_NONE});
     d->has_logits = false;
-    const float *kept = run_begin(r, &d->engine->places, d->session, false);
+    places *p = &d->engine->places;
+    if (resuming_fetch(p, d->session, &r->claim.prompt) != 0) {
+        places_settle(p);
+    }
+    const float *kept = run_begin(r, p, d->session, false);
+    places_spill_on(p);
     if (kept != NULL) {
         take_logits(d, kept);
     }

@@ -11,19 +11,37 @@ uint32_t worth_tokens(const worth_pace *pace, size_t n_bytes)
     return tokens < UINT32_MAX / 2 ? (uint32_t)tokens : UINT32_MAX / 2;
 }
 
-void worth_learn(worth_pace *pace, size_t n_bytes, double us)
+static void learn(double *mib_us, size_t n_bytes, double us)
 {
     const double weight = 0.2;
     if (n_bytes <= WORTH_FREE_BYTES) {
         return; /* the call itself took most of the time */
     }
     const double sample = us * MIB / (double)n_bytes;
-    pace->mib_us = pace->mib_us <= 0 ? sample : pace->mib_us + weight * (sample - pace->mib_us);
+    *mib_us = *mib_us <= 0 ? sample : *mib_us + weight * (sample - *mib_us);
+}
+
+void worth_learn(worth_pace *pace, size_t n_bytes, double us)
+{
+    learn(&pace->mib_us, n_bytes, us);
+}
+
+void worth_learn_disk(worth_pace *pace, size_t n_bytes, double us)
+{
+    learn(&pace->disk_us, n_bytes, us);
 }
 
 double worth_copy_us(const worth_pace *pace, size_t n_bytes)
 {
     return (double)n_bytes / MIB * (pace->mib_us > 0 ? pace->mib_us : WORTH_MIB_US_FIRST);
+}
+
+double worth_fetching_us(const worth_pace *pace, size_t n_bytes, uint32_t n_tokens)
+{
+    const double token_us = pace->token_us > 0 ? pace->token_us : WORTH_TOKEN_US_FIRST;
+    const double disk_us = pace->disk_us > 0 ? pace->disk_us : WORTH_DISK_MIB_US_FIRST;
+    const double us = n_tokens * token_us - (double)n_bytes / MIB * disk_us - worth_copy_us(pace, n_bytes);
+    return n_tokens >= WORTH_TOKENS_MIN && us > 0 ? us : 0;
 }
 
 static bool is_answer_replaced(const worth_cut *c)

@@ -1,5 +1,6 @@
 /* worth.h: whether a state is worth its copy: the time to read its tokens again against the time to copy its bytes, both as
- * measured here; and whether who decodes meanwhile can wait for it. Pure. */
+ * measured here; whether who decodes meanwhile can wait for it; and whether one that lies on the disk is worth fetching.
+ * Pure. */
 #ifndef LLM_WORTH_H
 #define LLM_WORTH_H
 
@@ -11,6 +12,8 @@ enum {
     WORTH_TOKENS_MIN = 32,          /* fewer are read again within one step */
     WORTH_FREE_BYTES = 1024 * 1024, /* copied in less time than any step takes */
     WORTH_MIB_US_FIRST = 1000,      /* of a copy, before one was measured: slow memory */
+    WORTH_DISK_MIB_US_FIRST = 1000, /* of the disk, before it was */
+    WORTH_TOKEN_US_FIRST = 200,     /* of a prompt token, idem: a fast machine, where little is gained by the disk */
     WORTH_SUFFIX_TOKENS = 4,        /* with which a template may begin an answer, and which it leaves out later */
 };
 
@@ -18,6 +21,7 @@ enum {
 typedef struct worth_pace {
     double token_us; /* one prompt token read */
     double mib_us;   /* one MiB of a state copied once */
+    double disk_us;  /* one MiB read from the disk */
 } worth_pace;
 
 /* How many tokens could be read in the time that n_bytes are copied in. What is not measured yet costs nothing. */
@@ -26,8 +30,13 @@ uint32_t worth_tokens(const worth_pace *pace, size_t n_bytes);
 /* How long a copy of n_bytes takes, by what is known. */
 double worth_copy_us(const worth_pace *pace, size_t n_bytes);
 
-/* A copy of so many bytes took `us`. */
+/* A copy of so many bytes took `us`; or reading them from the disk did. */
 void worth_learn(worth_pace *pace, size_t n_bytes, double us);
+void worth_learn_disk(worth_pace *pace, size_t n_bytes, double us);
+
+/* How much sooner than by reading them a prompt is n_tokens further with n_bytes from the disk, which are copied then; 0: it
+ * is not worth it. */
+double worth_fetching_us(const worth_pace *pace, size_t n_bytes, uint32_t n_tokens);
 
 /* A timeline that is to go on with a prompt which parts from what it holds. */
 typedef struct worth_cut {

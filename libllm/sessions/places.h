@@ -72,6 +72,7 @@ typedef struct places {
     uint32_t n_refused;
     refused_removal *refused; /* n_refused */
     bool spill_waits;         /* a parked state is over the budget until the store can take it */
+    bool spill_is_due;        /* idem, until whoever had it read has had its turn */
     bool is_saving;           /* an orderly stop has begun */
     bool is_unsaved;          /* and the disk refused a session's file */
 } places;
@@ -205,6 +206,9 @@ void places_spill_on(places *p); /* the store may have finished something; who w
 
 /* Its parked state is asked for. False: too much is on its way already; ask again when something has come. */
 bool places_read_file(places *p, session *s);
+
+/* Some session's state is on its way by this reading (session.h). */
+bool places_is_reading(const places *p, uint64_t reading);
 
 /* The session's parked state becomes what was read; its checkpoints are kept, too. False: it is not of these tokens. */
 bool places_take_state(places *p, session *s, state_file *from);

@@ -21,6 +21,7 @@ typedef struct candidate {
     uint32_t n_tokens;
     uint32_t k;          /* of them that the state in its file covers; 0: there is none of use */
     size_t n_disk_bytes; /* of that state */
+    state_ends ends;     /* idem */
 } candidate;
 
 typedef struct adoption {
@@ -80,6 +81,7 @@ static void found_file(void *context, session_file *file, const state_facts *sta
     } else if (state->is_there && state_matches(state->k, state->hash, file->tokens, file->n_tokens)) {
         c.k = state->k;
         c.n_disk_bytes = (size_t)state->n_bytes;
+        c.ends = state->ends;
     }
     file->tokens = NULL;
     add(a, &c);
@@ -212,8 +214,12 @@ static bool become(places *p, const candidate *c)
         s->has_file = true;
     }
     if (c->k > 0) {
-        s->parked = (parked){.where = PARKED_ON_DISK, .k = c->k, .is_on_disk = true, .n_disk_bytes = c->n_disk_bytes};
-        s->parked.n_bytes = c->n_disk_bytes;
+        s->parked = (parked){.where = PARKED_ON_DISK,
+                             .k = c->k,
+                             .n_bytes = c->n_disk_bytes,
+                             .is_on_disk = true,
+                             .n_disk_bytes = c->n_disk_bytes,
+                             .ends = c->ends};
         s->record.n_visible = c->n_tokens;
     }
     s->record.state = LLM_STATE_PARKED;

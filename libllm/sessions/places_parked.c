@@ -5,13 +5,17 @@
 
 /* ---- to the disk ---- */
 
-static void lies_on_disk(session *s, size_t n_disk_bytes)
+static void lies_on_disk(session *s, size_t n_disk_bytes, state_ends ends)
 {
     const parked old = s->parked;
     session_forget_parked(s);
     session_forget_logits(s); /* what lies on the disk takes no memory */
-    s->parked = (parked){
-        .where = PARKED_ON_DISK, .k = old.k, .n_bytes = old.n_bytes, .is_on_disk = true, .n_disk_bytes = n_disk_bytes};
+    s->parked = (parked){.where = PARKED_ON_DISK,
+                         .k = old.k,
+                         .n_bytes = old.n_bytes,
+                         .is_on_disk = true,
+                         .n_disk_bytes = n_disk_bytes,
+                         .ends = ends};
 }
 
 typedef enum spilling {
@@ -28,7 +32,7 @@ static spilling spill(places *p, session *s)
         return SPILL_NEVER;
     }
     if (s->parked.is_on_disk) {
-        lies_on_disk(s, s->parked.n_disk_bytes);
+        lies_on_disk(s, s->parked.n_disk_bytes, s->parked.ends);
         return SPILLED;
     }
     blob *state = s->parked.state;
@@ -81,8 +85,8 @@ void places_spill(places *p)
 
 void places_spill_on(places *p)
 {
-    if (p->spill_waits) {
-        p->spill_waits = false;
+    if (p->spill_waits || p->spill_is_due) {
+        p->spill_waits = p->spill_is_due = false;
         places_spill(p);
     }
 }
@@ -126,7 +130,7 @@ void places_written(places *p, const store_job *job)
         return;
     }
     if (job->status == LLM_OK) {
-        lies_on_disk(s, state_file_bytes(&job->state));
+        lies_on_disk(s, state_file_bytes(&job->state), state_file_ends(&job->state));
     } else {
         drop_state(p, s); /* over the budget, and the disk refuses it */
     }
@@ -185,15 +189,40 @@ static void wake(places *p, session *s, const session_file *file)
     }
 }
 
+/* What was read for others' use makes way to nobody's before they have had it. */
+static void spill_behind(places *p, const session *s)
+{
+    if (session_is_idle(s)) {
+        p->spill_is_due = true;
+    } else {
+        places_spill(p);
+    }
+}
+
+bool places_is_reading(const places *p, uint64_t reading)
+{
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        const session *s = &p->sessions[i];
+        if (s->is_open && s->parked.where == PARKED_READING && s->parked.reading == reading) {
+            return true;
+        }
+    }
+    return false;
+}
+
 void places_read_back(places *p, store_job *job)
 {
     ledger_release(p->ground.ledger, job->n_bytes_max);
+    if (job->status == LLM_OK && job->state.n_parts > 0) {
+        worth_learn_disk(&p->pace, state_file_bytes(&job->state), job->took_us);
+    }
     session *s = session_of(p, job);
     if (s == NULL || s->parked.where != PARKED_READING || s->parked.reading != job->request) {
         return;
     }
     const size_t n_disk_bytes = s->parked.n_disk_bytes;
     const uint32_t k = s->parked.k;
+    const state_ends ends = s->parked.ends;
     const bool is_left_there = job->wants_session && job->status == LLM_OK && job->n_bytes_max < n_disk_bytes;
     s->parked = (parked){.where = PARKED_NOWHERE};
     if (job->wants_session && job->status == LLM_OK) {
@@ -207,7 +236,8 @@ void places_read_back(places *p, store_job *job)
     } else if (job->status == LLM_OK && places_take_state(p, s, &job->state)) {
         s->parked.is_on_disk = true;
         s->parked.n_disk_bytes = n_disk_bytes;
-        places_spill(p);
+        s->parked.ends = ends;
+        spill_behind(p, s);
     } else if (n_disk_bytes > 0) {
         page_count(p->ground.page, LLM_COUNTER_PARKED_DROPPED, 1);
     }

@@ -120,6 +120,59 @@ static bool apply(session *s, const resume_plan *plan, const int32_t *prompt, co
     return session_apply(s, plan, prompt, donor, from);
 }
 
+/* ---- what lies on the disk ---- */
+
+/* How many of the prompt's first tokens could be had from there. */
+static uint32_t n_afar(const session *other, const session *s, const session_prompt *prompt)
+{
+    const parked *at = &other->parked;
+    const bool is_afar = at->where == PARKED_ON_DISK || at->where == PARKED_READING;
+    if (!other->is_open || other == s || other->owner != s->owner || !is_afar) {
+        return 0;
+    }
+    const uint32_t n_known = at->k < session_n_tokens(other) ? at->k : session_n_tokens(other);
+    const uint32_t n = resume_common_prefix(session_tokens(other), n_known, prompt->tokens, prompt->n_tokens);
+    const bool may_be_cut = other->ground->model->info.memory == LLM_MEMORY_DENSE;
+    return may_be_cut || n == at->k ? n : state_ends_within(&at->ends, n);
+}
+
+/* Of those that memory has room for: nobody has asked for them. */
+static session *best_afar(places *p, const session *s, const session_prompt *prompt, uint32_t n_at_hand)
+{
+    const size_t n_bytes_max = ledger_room(p->ground.ledger);
+    session *best = NULL;
+    double most_us = 0;
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        const size_t n_bytes = p->sessions[i].parked.n_disk_bytes;
+        const uint32_t n = n_bytes <= n_bytes_max ? n_afar(&p->sessions[i], s, prompt) : 0;
+        const double us = n > n_at_hand ? worth_fetching_us(&p->pace, n_bytes, n - n_at_hand) : 0;
+        if (us > most_us) {
+            most_us = us;
+            best = &p->sessions[i];
+        }
+    }
+    return best;
+}
+
+uint64_t resuming_fetch(places *p, const session *s, const session_prompt *prompt)
+{
+    resuming_sources sources;
+    session *from = best_afar(p, s, prompt, 0);
+    if (from != NULL) {
+        gather(p, s, prompt->tokens, prompt->n_tokens, &sources);
+        from = best_afar(p, s, prompt, decide(s, prompt, false, &sources).n_keep);
+    }
+    if (from == NULL) {
+        return 0;
+    }
+    if (from->parked.where == PARKED_ON_DISK && places_read_file(p, from)) {
+        page_count(p->ground.page, LLM_COUNTER_PARKED_FETCHED, 1);
+    }
+    return from->parked.where == PARKED_READING ? from->parked.reading : 0;
+}
+
+/* ---- beginning ---- */
+
 /* The plan when the model refused one: the session starts over. In doubt, refill. */
 static resume_plan refill(int32_t diverged_at)
 {

@@ -38,6 +38,7 @@
 #include "boundary/page.h"
 #include "policy/resume.h"
 #include "policy/worth.h"
+#include "states/snapshot.h"
 #include "states/token_sketch.h"
 
 enum { SESSION_NO_SEAT = -1 };
@@ -73,6 +74,7 @@ typedef struct parked {
     size_t n_bytes;      /* of the state, wherever it lies */
     bool is_on_disk;     /* its file holds this state */
     size_t n_disk_bytes; /* is_on_disk: what reading it takes, checkpoints included */
+    state_ends ends;     /* is_on_disk: of what is read then */
     uint64_t reading;    /* READING: which one, for what was asked for before a reset comes later */
     token_sketch slept;  /* READING, and its tokens are on their way, too: what they will be */
 } parked;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "states/durable.h"
@@ -109,9 +110,18 @@ static store_job *sweep_after(const store_job *job)
 
 /* ---- the thread ---- */
 
+static double now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
+}
+
 static void work(store *s, store_job *job)
 {
+    const double began_us = now_us();
     store_files_work(&s->files, job);
+    job->took_us = now_us() - began_us;
     pthread_mutex_lock(&s->mutex);
     s->n_jobs--;
     if (job->verb == STORE_SWEEP) {

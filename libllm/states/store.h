@@ -66,6 +66,7 @@ typedef struct store_job {
     bool wants_session;   /* READ */
     uint64_t linked_id;   /* WRITE, SAVE, without parts: the session whose state file is the state; 0: none */
     uint64_t n_bytes_max; /* READ, LOAD: of the state */
+    double took_us;       /* out */
     session_file file;    /* SAVE: in; READ, LOAD: out */
     state_file state;     /* WRITE, SAVE: in; READ, LOAD: out, without parts where there is none */
     uint64_t number;      /* in the order of being pushed; a sweep's is its change's */

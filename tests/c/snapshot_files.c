@@ -56,6 +56,19 @@ uint32_t files_count(const char *directory, const char *ending)
     return n;
 }
 
+uint64_t files_any(const char *directory, const char *ending)
+{
+    uint64_t id = 0;
+    DIR *d = opendir(directory);
+    const struct dirent *entry;
+    while ((entry = readdir(d)) != NULL) {
+        const char *dot = strchr(entry->d_name, '.');
+        id = dot != NULL && strcmp(dot + 1, ending) == 0 ? strtoull(entry->d_name, NULL, 16) : id;
+    }
+    closedir(d);
+    return id;
+}
+
 static void fill(uint8_t *bytes, size_t n, uint8_t first)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,5 +1,4 @@
 /* What a session's files promise, through the engine: other options, kills, disks that fail, too few places. */
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -264,15 +263,7 @@ typedef struct held_file {
 
 static held_file hold(const char *path, const char *ending)
 {
-    held_file file = {.ending = ending};
-    DIR *d = opendir(path);
-    const struct dirent *entry;
-    while ((entry = readdir(d)) != NULL) {
-        if (strlen(entry->d_name) > 17 && strcmp(entry->d_name + 17, ending) == 0) {
-            file.id = strtoull(entry->d_name, NULL, 16);
-        }
-    }
-    closedir(d);
+    held_file file = {.ending = ending, .id = files_any(path, ending)};
     file.bytes = files_read(path, file.id, ending, &file.n);
     return file;
 }

@@ -99,6 +99,21 @@ static void test_an_answer_that_its_client_changed_is_not(void)
     CHECK(is_kept(895, 950, 0));
 }
 
+static void test_what_is_fetched(void)
+{
+    worth_pace pace = {0};
+    const size_t n_bytes = (size_t)100 * MIB; /* a tenth of a second from the disk, and as much to be copied */
+    CHECK(worth_fetching_us(&pace, n_bytes, 1000) == 0);
+    CHECK(worth_fetching_us(&pace, n_bytes, 1100) > 0);
+    CHECK(worth_fetching_us(&pace, 1, WORTH_TOKENS_MIN - 1) == 0);
+    CHECK(worth_fetching_us(&pace, 1, WORTH_TOKENS_MIN) > 0);
+    pace.token_us = 10000; /* a slow machine */
+    CHECK(worth_fetching_us(&pace, n_bytes, 1000) > 9e6);
+    worth_learn_disk(&pace, n_bytes, 20e6); /* and a slower disk */
+    CHECK(worth_fetching_us(&pace, n_bytes, 1000) == 0);
+    CHECK(worth_fetching_us(&pace, n_bytes, 3000) > 0);
+}
+
 int main(void)
 {
     RUN(test_what_a_copy_costs);
@@ -108,5 +123,6 @@ int main(void)
     RUN(test_how_long_a_copy_takes);
     RUN(test_what_others_cannot_wait_for_is_not);
     RUN(test_an_answer_that_its_client_changed_is_not);
+    RUN(test_what_is_fetched);
     return CHECK_RESULT();
 }
