@@ -27,6 +27,7 @@ NAMES = (
     "residents",
     "agent",
     "park",
+    "restart",
     "picking",
     "forms",
     "growth",
