@@ -554,16 +554,26 @@ static void pause_request(decode *d, const wire_command *c)
     }
 }
 
+/* Of the notices that there is room for, so many may wait for the disk: requests and their ends never do. */
+enum { REPLIES_DUE_MAX = 3 * LLM_REQUESTS_MAX / 4 };
+
+static void apply_to_session(decode *d, const wire_command *c)
+{
+    if (d->n_replies_due >= REPLIES_DUE_MAX) {
+        decode_reply(d, c->request, LLM_OVERLOADED, NULL);
+        return;
+    }
+    decode_session_command(d, c);
+    d->may_reseat = true; /* it may have freed a seat, or cells */
+}
+
 static void apply(decode *d, const wire_command *c)
 {
     switch (c->op) {
     case LLM_COMMAND_GENERATE: generate(d, c); break;
     case LLM_COMMAND_CANCEL: cancel(d, c); break;
     case LLM_COMMAND_PAUSE: pause_request(d, c); break;
-    default:
-        decode_session_command(d, c);
-        d->may_reseat = true; /* it may have freed a seat, or cells */
-        break;
+    default: apply_to_session(d, c); break;
     }
 }
 

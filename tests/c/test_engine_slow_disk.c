@@ -1,0 +1,64 @@
+/* A disk that does not answer: commands that wait for it keep nobody else from being served. */
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "engine_driver.h"
+#include "snapshot_files.h"
+
+enum { PROMPT = 40, N_PINS = 300 };
+
+static char directory[FILES_PATH_BYTES];
+static _Atomic bool is_held;
+
+/* Instead of the library's. */
+int fsync(int fd)
+{
+    while (is_held) {
+        usleep(1000);
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+
+static uint64_t ask_for(driver *d, const char *name, uint32_t max_tokens)
+{
+    static int32_t tokens[PROMPT];
+    make_prompt(tokens, PROMPT, 1);
+    return driver_generate(
+        d, &(generate_call){.session = name, .prompt = tokens, .n_prompt = PROMPT, .max_tokens = max_tokens});
+}
+
+static void test_commands_for_the_disk_keep_nobody_else_waiting(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=20000", .state_dir = directory});
+    CHECK_INT(driver_wait(d, ask_for(d, "a", 3))->status, LLM_OK);
+    is_held = true;
+    const uint64_t endless = ask_for(d, "b", 0);
+    driver_wait_started(d, endless);
+    uint64_t pins[N_PINS];
+    for (int i = 0; i < N_PINS; i++) {
+        pins[i] = driver_pin(d, 0, "a", i % 2 == 0);
+    }
+    CHECK_INT(driver_wait(d, ask_for(d, NULL, 3))->status, LLM_OK);
+    driver_cancel(d, endless);
+    CHECK_INT(driver_wait(d, endless)->finished.outcome, LLM_OUTCOME_CANCELLED);
+    CHECK(!driver_answer(d, pins[0])->is_over);
+    CHECK_INT(driver_wait(d, pins[N_PINS - 1])->status, LLM_OVERLOADED);
+    is_held = false;
+    uint32_t n_refused = 0;
+    for (int i = 0; i < N_PINS; i++) {
+        const uint32_t status = driver_wait(d, pins[i])->status;
+        CHECK(status == LLM_OK || status == LLM_OVERLOADED);
+        n_refused += status == LLM_OVERLOADED;
+    }
+    CHECK(n_refused > 0 && n_refused < N_PINS / 2);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "a", true))->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+}
+
+int main(void)
+{
+    RUN_FILES(test_commands_for_the_disk_keep_nobody_else_waiting);
+    return CHECK_RESULT();
+}
