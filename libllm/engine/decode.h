@@ -117,10 +117,14 @@ void decode_was_pushed(decode *d, const wire_command *c);
 
 /* decode_command.c: takes commands off the ring as long as their answers have room. */
 void decode_take_commands(decode *d);
-void decode_start_waiting(decode *d);
+request *decode_find(const decode *d, uint64_t id);               /* NULL: it has ended, or there was none */
+void decode_leave_queue(decode *d, request *r);                   /* where it waits in one */
 void decode_forgotten(void *d, uint32_t owner, const char *name); /* places.h */
 void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status status);
 void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm_status status);
+
+/* decode_seats.c: whoever waits and can have a seat now begins, or goes on. */
+void decode_start_waiting(decode *d);
 
 /* decode_session.c: the commands about sessions. */
 void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s);
