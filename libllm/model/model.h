@@ -60,6 +60,7 @@ typedef struct model_info {
     uint32_t n_seq;
     uint32_t n_outputs_max; /* logits of one decode call: one for each sequence, and MODEL_OUTPUTS_BESIDE more */
     model_checkpoint_kind checkpoint;
+    bool is_on_gpu;       /* some of it: prompts are read there */
     bool shares_cells;    /* a copied sequence costs no cells until it grows */
     bool mixed_calls;     /* one call may hold decode and prefill tokens at no extra cost */
     uint32_t n_stoppable; /* sequences of a call that can be given up, at most: model_batch.stop; 0: none can */

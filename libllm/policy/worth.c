@@ -2,6 +2,13 @@
 
 enum { MIB = 1024 * 1024 };
 
+double worth_token_us_first(uint64_t n_params, bool on_gpu)
+{
+    const double operations_per_us = on_gpu ? 3e8 : 2e6;
+    const double us = 2.0 * (double)n_params / operations_per_us;
+    return us > 1 ? us : 1;
+}
+
 uint32_t worth_tokens(const worth_pace *pace, size_t n_bytes)
 {
     if (n_bytes <= WORTH_FREE_BYTES || pace->token_us <= 0) {
@@ -38,7 +45,7 @@ double worth_copy_us(const worth_pace *pace, size_t n_bytes)
 
 double worth_fetching_us(const worth_pace *pace, size_t n_bytes, uint32_t n_tokens)
 {
-    const double token_us = pace->token_us > 0 ? pace->token_us : WORTH_TOKEN_US_FIRST;
+    const double token_us = pace->token_us > 0 ? pace->token_us : pace->token_us_first;
     const double disk_us = pace->disk_us > 0 ? pace->disk_us : WORTH_DISK_MIB_US_FIRST;
     const double us = n_tokens * token_us - (double)n_bytes / MIB * disk_us - worth_copy_us(pace, n_bytes);
     return n_tokens >= WORTH_TOKENS_MIN && us > 0 ? us : 0;

@@ -13,16 +13,19 @@ enum {
     WORTH_FREE_BYTES = 1024 * 1024, /* copied in less time than any step takes */
     WORTH_MIB_US_FIRST = 1000,      /* of a copy, before one was measured: slow memory */
     WORTH_DISK_MIB_US_FIRST = 1000, /* of the disk, before it was */
-    WORTH_TOKEN_US_FIRST = 200,     /* of a prompt token, idem: a fast machine, where little is gained by the disk */
     WORTH_SUFFIX_TOKENS = 4,        /* with which a template may begin an answer, and which it leaves out later */
 };
 
 /* Moving averages, kept by the decode thread. 0: not known yet. */
 typedef struct worth_pace {
-    double token_us; /* one prompt token read */
-    double mib_us;   /* one MiB of a state copied once */
-    double disk_us;  /* one MiB read from the disk */
+    double token_us;       /* one prompt token read */
+    double token_us_first; /* idem, before one was: worth_token_us_first */
+    double mib_us;         /* one MiB of a state copied once */
+    double disk_us;        /* one MiB read from the disk */
 } worth_pace;
+
+/* A guess: two operations for each parameter, on a fast processor, or a fast GPU. At least 1. */
+double worth_token_us_first(uint64_t n_params, bool on_gpu);
 
 /* How many tokens could be read in the time that n_bytes are copied in. What is not measured yet costs nothing. */
 uint32_t worth_tokens(const worth_pace *pace, size_t n_bytes);

@@ -13,6 +13,7 @@ int places_open(places *p, const session_ground *ground, const places_options *o
     const uint32_t n_seats = options->n_named + options->n_scratch;
     *p = (places){.ground = *ground, .options = *options, .store = disk, .n_places = n_seats + options->n_parked_max};
     p->ground.pace = &p->pace;
+    p->pace.token_us_first = worth_token_us_first(ground->model->info.n_params, ground->model->info.is_on_gpu);
     p->patience_us = HUGE_VAL;
     atomic_init(&p->n_owners, options->n_owners);
     p->sessions = calloc(p->n_places, sizeof *p->sessions);

@@ -99,9 +99,17 @@ static void test_an_answer_that_its_client_changed_is_not(void)
     CHECK(is_kept(895, 950, 0));
 }
 
+static void test_the_first_guess(void)
+{
+    const uint64_t n_params = 8000000000;
+    CHECK(worth_token_us_first(n_params, false) == 8000);
+    CHECK(worth_token_us_first(n_params, true) > 50 && worth_token_us_first(n_params, true) < 60);
+    CHECK(worth_token_us_first(0, true) == 1);
+}
+
 static void test_what_is_fetched(void)
 {
-    worth_pace pace = {0};
+    worth_pace pace = {.token_us_first = 200};
     const size_t n_bytes = (size_t)100 * MIB; /* a tenth of a second from the disk, and as much to be copied */
     CHECK(worth_fetching_us(&pace, n_bytes, 1000) == 0);
     CHECK(worth_fetching_us(&pace, n_bytes, 1100) > 0);
@@ -123,6 +131,7 @@ int main(void)
     RUN(test_how_long_a_copy_takes);
     RUN(test_what_others_cannot_wait_for_is_not);
     RUN(test_an_answer_that_its_client_changed_is_not);
+    RUN(test_the_first_guess);
     RUN(test_what_is_fetched);
     return CHECK_RESULT();
 }

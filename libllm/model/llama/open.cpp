@@ -285,6 +285,7 @@ void fill_info(model_llama *m, const model_options &o)
     copy_text(info.arch, metadata(m, "general.architecture"));
     copy_text(info.description, description_of(m));
     copy_text(info.backend, backend_of(o));
+    info.is_on_gpu = !gpus_of(o).empty();
 }
 
 /* ---- context ------------------------------------------------------------------------------------------------------- */
