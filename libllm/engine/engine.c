@@ -135,8 +135,11 @@ static int open_store(llm_engine *e, const llm_engine_options *o, char *error, s
     if (asprintf(&directory, "%s/%.16s", o->state_dir, hex) < 0) {
         return LLM_NO_MEMORY;
     }
-    const store_options options = {
-        .directory = directory, .model = info->name, .identity = info->identity, .geometry = info->geometry};
+    const store_options options = {.directory = directory,
+                                   .model = info->name,
+                                   .identity = info->identity,
+                                   .geometry = info->geometry,
+                                   .cuts_states = info->memory == LLM_MEMORY_DENSE};
     const int status = store_open(&options, e->command_bell, &e->store, error, error_bytes);
     free(directory);
     return status;

@@ -1,6 +1,5 @@
 #include "states/snapshot.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -13,11 +12,6 @@
 
 static const char SESSION_MAGIC[8] = "LLMDSES1";
 static const char STATE_MAGIC[8] = "LLMDSTA1";
-
-static const char SESSION_ENDING[] = "llmd-session";
-static const char SESSION_TEMPORARY[] = "writing";
-static const char STATE_ENDING[] = "llmd-state";
-static const char STATE_TEMPORARY[] = "writing-state";
 
 enum {
     VERSION = 2,
@@ -150,7 +144,7 @@ static bool write_session(int fd, const uint8_t identity[16], const session_file
 
 int session_file_prepare(const char *directory, const uint8_t identity[16], const session_file *f)
 {
-    const int fd = durable_create(directory, f->id, SESSION_TEMPORARY);
+    const int fd = durable_create(directory, f->id, SNAPSHOT_SESSION_WRITING);
     if (fd < 0) {
         return LLM_IO;
     }
@@ -165,12 +159,12 @@ int session_file_prepare(const char *directory, const uint8_t identity[16], cons
 
 int session_file_commit(const char *directory, uint64_t id)
 {
-    return durable_rename(directory, id, SESSION_TEMPORARY, SESSION_ENDING) ? LLM_OK : LLM_IO;
+    return durable_rename(directory, id, SNAPSHOT_SESSION_WRITING, SNAPSHOT_SESSION) ? LLM_OK : LLM_IO;
 }
 
 void session_file_abandon(const char *directory, uint64_t id)
 {
-    (void)durable_remove(directory, id, SESSION_TEMPORARY);
+    (void)durable_remove(directory, id, SNAPSHOT_SESSION_WRITING);
 }
 
 int session_file_write(const char *directory, const uint8_t identity[16], const session_file *f)
@@ -224,14 +218,14 @@ static bool write_state(int fd, const uint8_t geometry[16], const state_file *f)
 
 int state_file_write(const char *directory, uint64_t id, const uint8_t geometry[16], const state_file *f)
 {
-    const int fd = durable_create(directory, id, STATE_TEMPORARY);
+    const int fd = durable_create(directory, id, SNAPSHOT_STATE_WRITING);
     if (fd < 0) {
         return LLM_IO;
     }
     if (!durable_finish(fd, write_state(fd, geometry, f)) ||
-        !durable_rename(directory, id, STATE_TEMPORARY, STATE_ENDING)) {
+        !durable_rename(directory, id, SNAPSHOT_STATE_WRITING, SNAPSHOT_STATE)) {
         const int error = errno;
-        (void)durable_remove(directory, id, STATE_TEMPORARY);
+        (void)durable_remove(directory, id, SNAPSHOT_STATE_WRITING);
         errno = error;
         return LLM_IO;
     }
@@ -416,7 +410,7 @@ int session_file_read(const char *directory, uint64_t id, const uint8_t identity
 {
     reading r;
     *out = (session_file){0};
-    int status = open_file(&r, directory, id, SESSION_ENDING);
+    int status = open_file(&r, directory, id, SNAPSHOT_SESSION);
     if (status == LLM_OK) {
         status = read_session(&r, id, identity, out);
     }
@@ -455,6 +449,18 @@ static int take_part_head(reading *r, uint32_t k_max, part_head *head)
     return makes_sense ? LLM_OK : refuse(r, "a state in it makes no sense");
 }
 
+int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], state_facts *out, const char **why)
+{
+    reading r;
+    state_head head;
+    *out = (state_facts){0};
+    int status = open_file(&r, directory, id, SNAPSHOT_STATE);
+    if (status == LLM_OK) {
+        status = take_state_head(&r, geometry, &head, out);
+    }
+    return close_file(&r, status == LLM_NOT_FOUND ? LLM_OK : status, why);
+}
+
 static state_ends look_at_parts(reading *r, uint32_t n_parts, uint32_t k_max)
 {
     state_ends e = {0};
@@ -469,19 +475,19 @@ static state_ends look_at_parts(reading *r, uint32_t n_parts, uint32_t k_max)
     return e;
 }
 
-int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], state_facts *out, const char **why)
+state_ends state_file_look_at_parts(const char *directory, uint64_t id, const uint8_t geometry[16])
 {
     reading r;
     state_head head;
-    *out = (state_facts){0};
-    int status = open_file(&r, directory, id, STATE_ENDING);
-    if (status == LLM_OK) {
-        status = take_state_head(&r, geometry, &head, out);
+    state_facts facts;
+    state_ends ends = {0};
+    const char *why = "";
+    if (open_file(&r, directory, id, SNAPSHOT_STATE) == LLM_OK &&
+        take_state_head(&r, geometry, &head, &facts) == LLM_OK && !facts.is_of_other_geometry) {
+        ends = look_at_parts(&r, head.n_parts, head.k);
     }
-    if (status == LLM_OK && !out->is_of_other_geometry) {
-        out->ends = look_at_parts(&r, head.n_parts, head.k);
-    }
-    return close_file(&r, status == LLM_NOT_FOUND ? LLM_OK : status, why);
+    (void)close_file(&r, LLM_OK, &why);
+    return ends;
 }
 
 static int read_part(reading *r, uint32_t k_max, state_part *p)
@@ -531,7 +537,7 @@ int state_file_read(const char *directory, uint64_t id, const uint8_t geometry[1
 {
     reading r;
     *out = (state_file){0};
-    int status = open_file(&r, directory, id, STATE_ENDING);
+    int status = open_file(&r, directory, id, SNAPSHOT_STATE);
     if (status == LLM_OK) {
         status = read_state(&r, geometry, n_bytes_max, out);
     }
@@ -539,62 +545,4 @@ int state_file_read(const char *directory, uint64_t id, const uint8_t geometry[1
         state_file_clear(out);
     }
     return close_file(&r, status, why);
-}
-
-/* ---- both ---- */
-
-int snapshot_remove_session(const char *directory, uint64_t id)
-{
-    return durable_remove(directory, id, SESSION_ENDING) ? LLM_OK : LLM_IO;
-}
-
-int snapshot_remove_state(const char *directory, uint64_t id)
-{
-    return durable_remove(directory, id, STATE_ENDING) ? LLM_OK : LLM_IO;
-}
-
-int snapshot_link_state(const char *from_directory, uint64_t from, const char *to_directory, uint64_t to)
-{
-    char path_from[DURABLE_PATH_BYTES];
-    char path_to[DURABLE_PATH_BYTES];
-    durable_path(path_from, from_directory, from, STATE_ENDING);
-    durable_path(path_to, to_directory, to, STATE_ENDING);
-    return link(path_from, path_to) == 0 ? LLM_OK : LLM_IO;
-}
-
-void snapshot_set_session_aside(const char *directory, uint64_t id)
-{
-    (void)durable_rename(directory, id, SESSION_ENDING, "refused");
-}
-
-void snapshot_set_state_aside(const char *directory, uint64_t id)
-{
-    (void)durable_rename(directory, id, STATE_ENDING, "refused-state");
-}
-
-int snapshot_scan(const char *directory, void (*found)(void *context, uint64_t id), void *context)
-{
-    DIR *d = opendir(directory);
-    if (d == NULL) {
-        return LLM_IO;
-    }
-    const struct dirent *entry;
-    uint64_t id = 0;
-    while ((entry = readdir(d)) != NULL) {
-        if (durable_parse(entry->d_name, SESSION_ENDING, &id)) {
-            found(context, id);
-        }
-    }
-    rewinddir(d); /* states after all sessions: what was refused meanwhile has none any more */
-    while ((entry = readdir(d)) != NULL) {
-        if (durable_parse(entry->d_name, SESSION_TEMPORARY, &id)) {
-            (void)durable_remove(directory, id, SESSION_TEMPORARY);
-        } else if (durable_parse(entry->d_name, STATE_TEMPORARY, &id)) {
-            (void)durable_remove(directory, id, STATE_TEMPORARY);
-        } else if (durable_parse(entry->d_name, STATE_ENDING, &id) && !durable_exists(directory, id, SESSION_ENDING)) {
-            (void)durable_remove(directory, id, STATE_ENDING);
-        }
-    }
-    closedir(d);
-    return LLM_OK;
 }

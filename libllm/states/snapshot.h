@@ -29,6 +29,12 @@
 
 enum { SNAPSHOT_PARTS_MAX = 64 };
 
+/* Endings of the files, and of those that are being written. */
+#define SNAPSHOT_SESSION "llmd-session"
+#define SNAPSHOT_SESSION_WRITING "writing"
+#define SNAPSHOT_STATE "llmd-state"
+#define SNAPSHOT_STATE_WRITING "writing-state"
+
 typedef struct session_file {
     uint64_t id;
     uint32_t owner;
@@ -69,7 +75,7 @@ typedef struct state_facts {
     uint32_t k;
     token_hash hash;
     uint64_t n_bytes; /* of all parts: what reading it takes */
-    state_ends ends;  /* not known where a part makes no sense: reading it will say so */
+    state_ends ends;  /* state_file_look_at_parts, where somebody asks for it */
 } state_facts;
 
 void session_file_clear(session_file *f); /* frees the tokens */
@@ -103,15 +109,19 @@ int session_file_read(const char *directory, uint64_t id, const uint8_t identity
 
 int state_file_write(const char *directory, uint64_t id, const uint8_t geometry[16], const state_file *f);
 
-/* The heads alone, of the file and of its parts. LLM_OK with is_there false where there is none. */
+/* The head alone. LLM_OK with is_there false where there is none. */
 int state_file_look(const char *directory, uint64_t id, const uint8_t geometry[16], state_facts *out, const char **why);
+
+/* The heads of its parts: not known where there is none, or one makes no sense, which reading it will say. On a slow disk it takes
+ * as long as a part has to be looked for. */
+state_ends state_file_look_at_parts(const char *directory, uint64_t id, const uint8_t geometry[16]);
 
 /* Allocates no more than n_bytes_max, whatever the file says. As session_file_read; LLM_VERSION also for another
  * geometry. */
 int state_file_read(const char *directory, uint64_t id, const uint8_t geometry[16], uint64_t n_bytes_max,
                     state_file *out, const char **why);
 
-/* ---- both ---- */
+/* ---- both: snapshot_directory.c ---- */
 
 /* The session file first: a state alone is nothing, and is removed at the next start. LLM_OK or LLM_IO. */
 int snapshot_remove_session(const char *directory, uint64_t id);

@@ -78,6 +78,7 @@ typedef struct store_options {
     const char *model;     /* its name, for people */
     const uint8_t *identity;
     const uint8_t *geometry;
+    bool cuts_states; /* any state can be cut: what its file has beside it need not be known (state_facts.ends) */
 } store_options;
 
 /* The directory must be writable; one store per directory (locked). The bell is rung when a result waits. LLM_OK; LLM_IO

@@ -13,6 +13,7 @@ int store_files_open(store_files *f, const store_options *options)
     *f = (store_files){0};
     memcpy(f->identity, options->identity, sizeof f->identity);
     memcpy(f->geometry, options->geometry, sizeof f->geometry);
+    f->cuts_states = options->cuts_states;
     pthread_mutex_init(&f->mutex, NULL);
     f->directory = strdup(options->directory);
     if (f->directory == NULL || asprintf(&f->saved_directory, "%s/saved", options->directory) < 0) {
@@ -163,7 +164,7 @@ static void change(store_files *f, store_job *job)
 
 static void write_state(store_files *f, store_job *job)
 {
-    if (!durable_exists(f->directory, job->id, "llmd-session")) {
+    if (!durable_exists(f->directory, job->id, SNAPSHOT_SESSION)) {
         job->status = LLM_NOT_FOUND; /* closed or reset meanwhile, or its session file could not be written */
         return;
     }
@@ -256,6 +257,9 @@ static void scan_one(void *context, uint64_t id)
     if (status != LLM_OK) {
         refuse_state(f, &(store_job){.status = (llm_status)status, .id = id}, why);
         state = (state_facts){0};
+    }
+    if (state.is_there && !f->cuts_states) {
+        state.ends = state_file_look_at_parts(f->directory, id, f->geometry);
     }
     c->found(c->context, &file, &state);
     session_file_clear(&file);

@@ -21,6 +21,7 @@ typedef struct store_files {
     char *saved_directory;
     uint8_t identity[16];
     uint8_t geometry[16];
+    bool cuts_states;
     pthread_mutex_t mutex; /* guards what follows */
     uint32_t n_saved;
     saved_entry saved[LLM_SAVED_MAX];

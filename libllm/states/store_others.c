@@ -55,7 +55,7 @@ static uint32_t count_sessions(const char *directory)
     const struct dirent *entry;
     while (d != NULL && (entry = readdir(d)) != NULL) {
         uint64_t id;
-        n += durable_parse(entry->d_name, "llmd-session", &id);
+        n += durable_parse(entry->d_name, SNAPSHOT_SESSION, &id);
     }
     if (d != NULL) {
         closedir(d);
