@@ -66,6 +66,7 @@ extern "C" {
  * the disk refused it. A pin or a name is then what it was before, and a second change of them waits until the first is
  * decided. A session that was reset, closed or replaced is so, but its file may come back with the next start: to ask
  * again is to try again, as a CLOSE of what is closed already does, and an orderly stop.
+ * LLM_OVERLOADED: so many commands wait for the disk that nothing was done; never to RESET and CLOSE.
  * SAVE and LOAD: LLM_NO_MEMORY also when as many bytes as may be are on their way to the disk or from it: ask again.
  * SAVE: LLM_NOT_FOUND (nothing to save), LLM_SAVED_FULL. A session whose state is lost is saved with its tokens, and read
  * again when it is used. LOAD: LLM_NOT_FOUND (no such label), LLM_CONTEXT_LENGTH (more tokens than a session holds now),

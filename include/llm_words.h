@@ -20,7 +20,7 @@
     X(CONTEXT_LENGTH, 9, "context_length_exceeded", "The prompt does not fit the session's context.")                  \
     X(CAPACITY, 10, "capacity_exhausted", "All session places are taken and the capacity policy frees none.")          \
     X(QUEUE_FULL, 11, "queue_full", "Too many requests are waiting for this session.")                                 \
-    X(OVERLOADED, 12, "overloaded", "The engine holds as many live requests as it can.")                               \
+    X(OVERLOADED, 12, "overloaded", "The engine holds as many live requests, or commands for its disk, as it can.")    \
     X(NO_CELLS, 13, "kv_cache_full", "The KV cache (--kv-memory) has no room left for this session to grow.")          \
     X(STEP_FAILED, 14, "step_failed", "The model failed a step; the session is torn until it is reset.")               \
     X(TORN, 15, "torn", "The session's state is not trusted; reset it.")                                               \

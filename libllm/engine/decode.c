@@ -167,15 +167,21 @@ static void expire(decode *d)
     d->expire_at_ms = next > now ? next : now + 1;
 }
 
-/* How long the thread may sleep: until the next expiry, or for ever. */
+static int ms_until(uint64_t moment, uint64_t now, uint64_t units_of_ms)
+{
+    const uint64_t left = moment > now ? (moment - now) / units_of_ms + 1 : 1;
+    return left < INT32_MAX ? (int)left : INT32_MAX;
+}
+
+/* How long the thread may sleep: until the next expiry, or somebody gives up waiting for the disk, or for ever. */
 static int wait_ms(decode *d)
 {
-    if (d->idle_ms_max == 0) {
-        return -1;
+    const int expiry = d->idle_ms_max != 0 ? ms_until(d->expire_at_ms, idle_now(d), 1) : -1;
+    if (d->fetched_by_us == 0) {
+        return expiry;
     }
-    const uint64_t now = idle_now(d);
-    const uint64_t left = d->expire_at_ms > now ? d->expire_at_ms - now : 1;
-    return left < INT32_MAX ? (int)left : INT32_MAX;
+    const int fetch = ms_until(d->fetched_by_us, session_clock_us(), 1000);
+    return expiry < 0 || fetch < expiry ? fetch : expiry;
 }
 
 static void end_all(decode *d)

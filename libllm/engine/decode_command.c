@@ -257,7 +257,8 @@ enum { REPLIES_DUE_MAX = 3 * LLM_REQUESTS_MAX / 4 };
 
 static void apply_to_session(decode *d, const wire_command *c)
 {
-    if (d->n_replies_due >= REPLIES_DUE_MAX) {
+    const bool ends_requests = c->op == LLM_COMMAND_RESET || c->op == LLM_COMMAND_CLOSE;
+    if (d->n_replies_due >= REPLIES_DUE_MAX && !ends_requests) {
         decode_reply(d, c->request, LLM_OVERLOADED, NULL);
         return;
     }

@@ -215,10 +215,15 @@ static void go_on(decode *d, request *r)
 static bool is_fetching(decode *d, request *r, const session *s)
 {
     if (!r->has_fetched && !r->is_cold) {
+        const fetch f = resuming_fetch(d->places, s, &r->run.claim.prompt);
         r->has_fetched = true;
-        r->fetching = resuming_fetch(d->places, s, &r->run.claim.prompt);
+        r->fetching = f.reading;
+        r->fetched_by_us = session_clock_us() + (uint64_t)f.patience_us;
     }
-    return r->fetching != 0 && places_is_reading(d->places, r->fetching);
+    if (r->fetching != 0 && (!places_is_reading(d->places, r->fetching) || session_clock_us() >= r->fetched_by_us)) {
+        r->fetching = 0;
+    }
+    return r->fetching != 0;
 }
 
 /* Begins, goes on, waits, or ends: what nothing in progress can ever seat is not left to wait. */
@@ -276,7 +281,8 @@ static uint32_t n_decoding(const decode *d)
     return n;
 }
 
-static void start_waiting(decode *d)
+/* False: some had no turn yet. */
+static bool start_waiting(decode *d)
 {
     const uint64_t began_us = session_clock_us();
     const double patience_us = schedule_patience_us(&d->step.pace, d->step.gap_ms_target, n_decoding(d));
@@ -291,16 +297,33 @@ static void start_waiting(decode *d)
         }
         if ((double)(session_clock_us() - began_us) > patience_us) { /* by copying states: the others after a step */
             d->may_reseat = true;
-            return;
+            return false;
         }
     }
     make_way_for_one(d, turns, n);
+    return true;
+}
+
+/* When the first of those who wait for the disk gives up; 0: nobody waits. */
+static uint64_t first_to_give_up(const decode *d)
+{
+    uint64_t first_us = 0;
+    for (uint32_t i = 0; i < d->n_requests; i++) {
+        const request *r = d->requests[i];
+        if (r->phase == REQUEST_WAITING && r->fetching != 0 && (first_us == 0 || r->fetched_by_us < first_us)) {
+            first_us = r->fetched_by_us;
+        }
+    }
+    return first_us;
 }
 
 void decode_start_waiting(decode *d)
 {
-    start_waiting(d);
-    const bool waited = d->places->spill_waits;
-    places_spill_on(d->places);
-    d->may_reseat = d->may_reseat || (waited && !d->places->spill_waits);
+    d->may_reseat = d->may_reseat || (d->fetched_by_us != 0 && session_clock_us() >= d->fetched_by_us);
+    if (start_waiting(d) || !d->places->is_lending) {
+        const bool waited = d->places->spill_waits;
+        places_spill_on(d->places);
+        d->may_reseat = d->may_reseat || (waited && !d->places->spill_waits);
+    }
+    d->fetched_by_us = first_to_give_up(d);
 }

@@ -237,13 +237,19 @@ static double share_wanted(const decode *d)
     return (double)n_wanted / d->step.batch.n;
 }
 
+/* What a request with a seat waits for may have come from the disk. */
+static bool may_go_on_fetched(const decode *d)
+{
+    return d->fetched_by_us != 0 && store_has_result(d->places->store);
+}
+
 static schedule_call call_in_hand(const decode *d)
 {
     return (schedule_call){
         .elapsed_us = elapsed_us(d),
         .expected_us = step_expected_us(&d->step),
         .wanted = share_wanted(d),
-        .has_newcomer = atomic_load(&d->pushed.n_generate) != d->taken_generate,
+        .has_newcomer = atomic_load(&d->pushed.n_generate) != d->taken_generate || may_go_on_fetched(d),
         .lost_us = d->lost_us,
     };
 }

@@ -205,7 +205,7 @@ static void begin(llm_session *d, const int32_t *tokens, uint32_t n_tokens)
                                       .needs_boundaries = d->engine->model->info.checkpoint != MODEL_CHECKPOINT_NONE});
     d->has_logits = false;
     places *p = &d->engine->places;
-    if (resuming_fetch(p, d->session, &r->claim.prompt) != 0) {
+    if (resuming_fetch(p, d->session, &r->claim.prompt).reading != 0) {
         places_settle(p);
     }
     const float *kept = run_begin(r, p, d->session, false);

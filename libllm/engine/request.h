@@ -32,9 +32,10 @@ typedef struct request {
     uint64_t after;      /* the live request whose prompt is to be consumed before; 0: none */
     bool
         waits_for_seat; /* it has asked for one, and there was none; or it waits for one that has begun, or to be fetched: */
-    bool has_fetched;     /* what others have on the disk has been looked at, once */
-    uint64_t fetching;    /* and this is read (resuming.h); 0: nothing */
-    uint32_t n_overtaken; /* RUNNING without a seat: requests that have begun meanwhile */
+    bool has_fetched;       /* what others have on the disk has been looked at, once */
+    uint64_t fetching;      /* and this is read (resuming.h); 0: nothing, or no longer waited for */
+    uint64_t fetched_by_us; /* it is waited for until then */
+    uint32_t n_overtaken;   /* RUNNING without a seat: requests that have begun meanwhile */
 
     int32_t *prompt;         /* the run's; owned */
     session *session;        /* that it holds or waits for; NULL while waiting for any scratch session */

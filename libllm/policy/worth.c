@@ -43,12 +43,23 @@ double worth_copy_us(const worth_pace *pace, size_t n_bytes)
     return (double)n_bytes / MIB * (pace->mib_us > 0 ? pace->mib_us : WORTH_MIB_US_FIRST);
 }
 
-double worth_fetching_us(const worth_pace *pace, size_t n_bytes, uint32_t n_tokens)
+static double reading_us(const worth_pace *pace, uint32_t n_tokens)
 {
-    const double token_us = pace->token_us > 0 ? pace->token_us : pace->token_us_first;
+    return n_tokens * (pace->token_us > 0 ? pace->token_us : pace->token_us_first);
+}
+
+double worth_fetching_us(const worth_pace *pace, size_t n_bytes, size_t n_bytes_before, uint32_t n_tokens)
+{
     const double disk_us = pace->disk_us > 0 ? pace->disk_us : WORTH_DISK_MIB_US_FIRST;
-    const double us = n_tokens * token_us - (double)n_bytes / MIB * disk_us - worth_copy_us(pace, n_bytes);
+    const double from_disk_us = ((double)n_bytes + (double)n_bytes_before) / MIB * disk_us;
+    const double us = reading_us(pace, n_tokens) - from_disk_us - worth_copy_us(pace, n_bytes);
     return n_tokens >= WORTH_TOKENS_MIN && us > 0 ? us : 0;
+}
+
+double worth_waiting_us(const worth_pace *pace, uint32_t n_tokens)
+{
+    const double us = reading_us(pace, n_tokens), least_us = 1e6;
+    return us > least_us ? us : least_us;
 }
 
 static bool is_answer_replaced(const worth_cut *c)

@@ -37,9 +37,12 @@ double worth_copy_us(const worth_pace *pace, size_t n_bytes);
 void worth_learn(worth_pace *pace, size_t n_bytes, double us);
 void worth_learn_disk(worth_pace *pace, size_t n_bytes, double us);
 
-/* How much sooner than by reading them a prompt is n_tokens further with n_bytes from the disk, which are copied then; 0: it
- * is not worth it. */
-double worth_fetching_us(const worth_pace *pace, size_t n_bytes, uint32_t n_tokens);
+/* How long what brings n_tokens may be waited for: as long as reading them takes, and a second where that is less. */
+double worth_waiting_us(const worth_pace *pace, uint32_t n_tokens);
+
+/* How much sooner than by reading them a prompt is n_tokens further with n_bytes from the disk, which has n_bytes_before to move
+ * first, and which are copied then; 0: it is not worth it. */
+double worth_fetching_us(const worth_pace *pace, size_t n_bytes, size_t n_bytes_before, uint32_t n_tokens);
 
 /* A timeline that is to go on with a prompt which parts from what it holds. */
 typedef struct worth_cut {

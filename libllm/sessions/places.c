@@ -367,9 +367,24 @@ static bool shares_more_than_head(const session *s, uint32_t owner, const sessio
     return s->owner == owner && s->record.state != LLM_STATE_TORN && timeline_of(s, prompt).n_common > n_head;
 }
 
+/* Such as one that was opened for a prompt that still waits. */
+static session *empty_scratch(places *p, uint32_t owner)
+{
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        session *s = &p->sessions[i];
+        if (session_is_idle(s) && !session_is_named(s) && s->owner == owner && session_n_tokens(s) == 0) {
+            return s;
+        }
+    }
+    return NULL;
+}
+
 session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt)
 {
     session *s = continued_scratch(p, owner, prompt);
+    if (s == NULL) {
+        s = empty_scratch(p, owner);
+    }
     if (s == NULL && count_open(p, false) == p->options.n_scratch) {
         s = victim(p, &(shortage){.owner = owner, .limit = p->options.n_scratch});
         if (s == NULL) {

@@ -72,9 +72,9 @@ typedef struct places {
     uint32_t n_refused;
     refused_removal *refused; /* n_refused */
     bool spill_waits;         /* a parked state is over the budget until the store can take it */
-    bool spill_is_due;        /* idem, until whoever had it read has had its turn */
-    bool is_saving;           /* an orderly stop has begun */
-    bool is_unsaved;          /* and the disk refused a session's file */
+    bool is_lending; /* what was read for others is there until they have had their turn: nothing is over a budget */
+    bool is_saving;  /* an orderly stop has begun */
+    bool is_unsaved; /* and the disk refused a session's file */
 } places;
 
 int places_open(places *p, const session_ground *ground, const places_options *options, store *disk);
@@ -202,7 +202,8 @@ session *places_parked_victim(places *p);
 /* Parks are moved from memory to the store until the budget holds. While the store has too much in hand, one of them waits
  * in memory (spill_waits); if more are to go then, their states are dropped. */
 void places_spill(places *p);
-void places_spill_on(places *p); /* the store may have finished something; who wants to be read has had its turn */
+void places_spill_on(
+    places *p); /* the store may have finished something; who wants to be read or lent has had its turn */
 
 /* Its parked state is asked for. False: too much is on its way already; ask again when something has come. */
 bool places_read_file(places *p, session *s);

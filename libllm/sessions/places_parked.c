@@ -67,7 +67,7 @@ static void drop_state(places *p, session *s)
 
 void places_spill(places *p)
 {
-    while (p->ground.ledger->n_bytes[LEDGER_PARKED] > p->options.parked_bytes_max) {
+    while (!p->is_lending && p->ground.ledger->n_bytes[LEDGER_PARKED] > p->options.parked_bytes_max) {
         session *s = places_parked_victim(p);
         if (s == NULL) {
             return;
@@ -83,10 +83,24 @@ void places_spill(places *p)
     }
 }
 
+/* What was read for others has been had. */
+static void end_lending(places *p)
+{
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        session *s = &p->sessions[i];
+        if (s->is_open && s->parked.is_lent && s->parked.where == PARKED_IN_MEMORY && session_is_idle(s)) {
+            lies_on_disk(s, s->parked.n_disk_bytes, s->parked.ends);
+        }
+        s->parked.is_lent = false;
+    }
+    p->is_lending = false;
+}
+
 void places_spill_on(places *p)
 {
-    if (p->spill_waits || p->spill_is_due) {
-        p->spill_waits = p->spill_is_due = false;
+    if (p->spill_waits || p->is_lending) {
+        p->spill_waits = false;
+        end_lending(p);
         places_spill(p);
     }
 }
@@ -163,7 +177,7 @@ static void adopt_part(places *p, const session *s, state_part *part)
 
 bool places_take_state(places *p, session *s, state_file *from)
 {
-    const uint32_t k = from->k;
+    const uint32_t k = from->k, n_wanted = session_is_idle(s) ? s->parked.n_wanted : 0;
     if (from->n_parts == 0 || !state_matches(k, from->hash, session_tokens(s), session_n_tokens(s))) {
         return false;
     }
@@ -171,7 +185,9 @@ bool places_take_state(places *p, session *s, state_file *from)
     session_forget_parked(s);
     s->parked = (parked){.where = PARKED_IN_MEMORY, .state = state, .k = k, .n_bytes = state->n_bytes};
     for (uint32_t i = 1; i < from->n_parts; i++) {
-        adopt_part(p, s, &from->parts[i]);
+        if (n_wanted == 0 || from->parts[i].k <= n_wanted) {
+            adopt_part(p, s, &from->parts[i]);
+        }
     }
     return true;
 }
@@ -186,16 +202,6 @@ static void wake(places *p, session *s, const session_file *file)
         page_append(p->ground.page, s->place, file->tokens, n);
         s->record.n_visible = n;
         session_publish(s);
-    }
-}
-
-/* What was read for others' use makes way to nobody's before they have had it. */
-static void spill_behind(places *p, const session *s)
-{
-    if (session_is_idle(s)) {
-        p->spill_is_due = true;
-    } else {
-        places_spill(p);
     }
 }
 
@@ -220,25 +226,36 @@ void places_read_back(places *p, store_job *job)
     if (s == NULL || s->parked.where != PARKED_READING || s->parked.reading != job->request) {
         return;
     }
-    const size_t n_disk_bytes = s->parked.n_disk_bytes;
-    const uint32_t k = s->parked.k;
-    const state_ends ends = s->parked.ends;
-    const bool is_left_there = job->wants_session && job->status == LLM_OK && job->n_bytes_max < n_disk_bytes;
-    s->parked = (parked){.where = PARKED_NOWHERE};
+    const parked before = s->parked;
+    const bool is_for_others = before.n_wanted > 0 && session_is_idle(s);
+    const bool is_left_there = job->wants_session && job->status == LLM_OK && job->n_bytes_max < before.n_disk_bytes;
+    const state_ends ends = job->state.n_parts > 0 ? state_file_ends(&job->state) : before.ends;
+    if (is_for_others && (job->status == LLM_NO_MEMORY || job->status == LLM_IO)) {
+        s->parked.where = PARKED_ON_DISK; /* nobody's but its own request costs it what is there */
+        s->parked.n_wanted = 0;
+        return;
+    }
+    s->parked = (parked){.where = PARKED_NOWHERE, .n_wanted = before.n_wanted};
     if (job->wants_session && job->status == LLM_OK) {
         wake(p, s, &job->file);
     } else if (job->wants_session) {
         places_wake_failed(p, s);
     }
-    if (is_left_there && k <= session_n_tokens(s)) {
-        s->parked = (parked){
-            .where = PARKED_ON_DISK, .k = k, .n_bytes = n_disk_bytes, .is_on_disk = true, .n_disk_bytes = n_disk_bytes};
+    if (is_left_there && before.k <= session_n_tokens(s)) {
+        s->parked = (parked){.where = PARKED_ON_DISK,
+                             .k = before.k,
+                             .n_bytes = before.n_disk_bytes,
+                             .is_on_disk = true,
+                             .n_disk_bytes = before.n_disk_bytes,
+                             .ends = ends};
     } else if (job->status == LLM_OK && places_take_state(p, s, &job->state)) {
         s->parked.is_on_disk = true;
-        s->parked.n_disk_bytes = n_disk_bytes;
+        s->parked.n_disk_bytes = before.n_disk_bytes;
         s->parked.ends = ends;
-        spill_behind(p, s);
-    } else if (n_disk_bytes > 0) {
+        s->parked.is_lent = is_for_others;
+        p->is_lending = p->is_lending || is_for_others;
+        places_spill(p);
+    } else if (before.n_disk_bytes > 0) {
         page_count(p->ground.page, LLM_COUNTER_PARKED_DROPPED, 1);
     }
 }

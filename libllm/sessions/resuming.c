@@ -3,13 +3,13 @@
 #include <assert.h>
 #include <string.h>
 
-enum { CHECKPOINTS_LOOKED_AT = 64 };
+enum { CHECKPOINTS_LOOKED_AT = 64, DONORS_MAX = LLM_SEQUENCES_MAX + LLM_PARKED_MAX };
 
 /* What a prompt may resume from, beside the session itself. */
 typedef struct resuming_sources {
     uint32_t n_donors;
-    const session *donor_sessions[LLM_SEQUENCES_MAX];
-    resume_source donors[LLM_SEQUENCES_MAX];
+    const session *donor_sessions[DONORS_MAX];
+    resume_source donors[DONORS_MAX];
     uint32_t n_checkpoints;
     checkpoint *checkpoint_entries[CHECKPOINTS_LOOKED_AT];
     resume_checkpoint checkpoints[CHECKPOINTS_LOOKED_AT];
@@ -55,7 +55,7 @@ static resume_source donor_source(const model *m, const session *donor)
 
 static void gather_donors(places *p, const session *s, bool seated, resuming_sources *out)
 {
-    for (uint32_t i = 0; i < p->n_places && out->n_donors < LLM_SEQUENCES_MAX; i++) {
+    for (uint32_t i = 0; i < p->n_places && out->n_donors < DONORS_MAX; i++) {
         const session *donor = &p->sessions[i];
         if ((donor->seat != SESSION_NO_SEAT) == seated && can_give(donor, s)) {
             out->donor_sessions[out->n_donors] = donor;
@@ -122,53 +122,96 @@ static bool apply(session *s, const resume_plan *plan, const int32_t *prompt, co
 
 /* ---- what lies on the disk ---- */
 
-/* How many of the prompt's first tokens could be had from there. */
-static uint32_t n_afar(const session *other, const session *s, const session_prompt *prompt)
+static bool is_afar(const session *other, const session *s)
+{
+    const parked_where where = other->parked.where;
+    return other != s && other->is_open && other->owner == s->owner &&
+           (where == PARKED_ON_DISK || where == PARKED_READING);
+}
+
+/* How many of the prompt's first tokens could be had from there, one being left to be read. */
+static uint32_t n_afar(const session *other, const session_prompt *prompt)
 {
     const parked *at = &other->parked;
-    const bool is_afar = at->where == PARKED_ON_DISK || at->where == PARKED_READING;
-    if (!other->is_open || other == s || other->owner != s->owner || !is_afar) {
-        return 0;
-    }
     const uint32_t n_known = at->k < session_n_tokens(other) ? at->k : session_n_tokens(other);
-    const uint32_t n = resume_common_prefix(session_tokens(other), n_known, prompt->tokens, prompt->n_tokens);
+    const uint32_t n = resume_common_prefix(session_tokens(other), n_known, prompt->tokens, prompt->n_tokens - 1);
     const bool may_be_cut = other->ground->model->info.memory == LLM_MEMORY_DENSE;
     return may_be_cut || n == at->k ? n : state_ends_within(&at->ends, n);
 }
 
-/* Of those that memory has room for: nobody has asked for them. */
-static session *best_afar(places *p, const session *s, const session_prompt *prompt, uint32_t n_at_hand)
+typedef struct afar {
+    session *from; /* NULL: nothing there is worth it */
+    uint32_t n;    /* tokens of the prompt that it brings */
+    double us;     /* so much is gained by it */
+} afar;
+
+/* What is gained by it with n tokens. Where nobody has asked for it yet, memory has
+ * to have room for it, and it comes behind all that is on its way. */
+static double gain_us(const places *p, const session *other, uint32_t n, uint32_t n_at_hand)
 {
-    const size_t n_bytes_max = ledger_room(p->ground.ledger);
-    session *best = NULL;
-    double most_us = 0;
+    const size_t n_bytes = other->parked.n_disk_bytes;
+    const bool is_coming = other->parked.where == PARKED_READING;
+    if (n <= n_at_hand || (!is_coming && n_bytes > ledger_room(p->ground.ledger))) {
+        return 0;
+    }
+    const size_t n_bytes_before = is_coming ? 0 : p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT];
+    return worth_fetching_us(&p->pace, n_bytes, n_bytes_before, n - n_at_hand);
+}
+
+static afar best_afar(places *p, const session *s, const session_prompt *prompt, uint32_t n_at_hand)
+{
+    afar best = {.from = NULL};
     for (uint32_t i = 0; i < p->n_places; i++) {
-        const size_t n_bytes = p->sessions[i].parked.n_disk_bytes;
-        const uint32_t n = n_bytes <= n_bytes_max ? n_afar(&p->sessions[i], s, prompt) : 0;
-        const double us = n > n_at_hand ? worth_fetching_us(&p->pace, n_bytes, n - n_at_hand) : 0;
-        if (us > most_us) {
-            most_us = us;
-            best = &p->sessions[i];
+        session *other = &p->sessions[i];
+        const uint32_t n_most = other->parked.k < prompt->n_tokens ? other->parked.k : prompt->n_tokens;
+        if (!is_afar(other, s) || gain_us(p, other, n_most, n_at_hand) <= best.us) {
+            continue;
+        }
+        const uint32_t n = n_afar(other, prompt);
+        const double us = gain_us(p, other, n, n_at_hand);
+        if (us > best.us) {
+            best = (afar){.from = other, .n = n, .us = us};
         }
     }
     return best;
 }
 
-uint64_t resuming_fetch(places *p, const session *s, const session_prompt *prompt)
+/* Most prompts go on with what their session holds: then nobody else's tokens are looked at. */
+static uint32_t n_in_place(const session *s, const session_prompt *prompt)
 {
-    resuming_sources sources;
-    session *from = best_afar(p, s, prompt, 0);
-    if (from != NULL) {
-        gather(p, s, prompt->tokens, prompt->n_tokens, &sources);
-        from = best_afar(p, s, prompt, decide(s, prompt, false, &sources).n_keep);
-    }
-    if (from == NULL) {
+    if (s->record.state == LLM_STATE_TORN) {
         return 0;
     }
-    if (from->parked.where == PARKED_ON_DISK && places_read_file(p, from)) {
+    const resume_source own = session_source(s);
+    const uint32_t n = resume_common_prefix(own.tokens, own.n_tokens, prompt->tokens, prompt->n_tokens);
+    return n == own.n_tokens || n >= own.rewind_floor ? n : 0;
+}
+
+static bool begin_reading(places *p, const afar *best)
+{
+    parked *at = &best->from->parked;
+    if (at->where == PARKED_ON_DISK && places_read_file(p, best->from)) {
+        at->n_wanted = best->n;
         page_count(p->ground.page, LLM_COUNTER_PARKED_FETCHED, 1);
     }
-    return from->parked.where == PARKED_READING ? from->parked.reading : 0;
+    at->n_wanted = best->n > at->n_wanted ? best->n : at->n_wanted;
+    return at->where == PARKED_READING;
+}
+
+fetch resuming_fetch(places *p, const session *s, const session_prompt *prompt)
+{
+    uint32_t n_at_hand = n_in_place(s, prompt);
+    afar best = best_afar(p, s, prompt, n_at_hand);
+    if (best.from != NULL) {
+        resuming_sources sources;
+        gather(p, s, prompt->tokens, prompt->n_tokens, &sources);
+        n_at_hand = decide(s, prompt, false, &sources).n_keep;
+        best = best_afar(p, s, prompt, n_at_hand);
+    }
+    if (best.from == NULL || !begin_reading(p, &best)) {
+        return (fetch){.reading = 0};
+    }
+    return (fetch){.reading = best.from->parked.reading, .patience_us = worth_waiting_us(&p->pace, best.n - n_at_hand)};
 }
 
 /* ---- beginning ---- */

@@ -13,10 +13,16 @@
  * n_vocab kept ones (read-only, valid until the next call). */
 resume_plan resuming_begin(places *p, session *s, const session_prompt *prompt, bool cold, const float **logits);
 
-/* Another session of the owner has a state on the disk with so much more of the prompt than there is at hand for the seated
- * session `s`, that it is sooner read than the tokens are: its reading, begun now or before (places_is_reading). Behind it
- * resuming_begin finds it. 0: none has. */
-uint64_t resuming_fetch(places *p, const session *s, const session_prompt *prompt);
+/* What is read from the disk for a prompt. */
+typedef struct fetch {
+    uint64_t reading;   /* places_is_reading; 0: nothing */
+    double patience_us; /* longer it is not waited for */
+} fetch;
+
+/* Another session of the owner may have a state on the disk with so much more of the prompt than there is at hand for the seated
+ * session `s`, that it is sooner read than the tokens are: then its reading begins, or has begun before. Behind it
+ * resuming_begin finds it, until places_spill_on. */
+fetch resuming_fetch(places *p, const session *s, const session_prompt *prompt);
 
 /* A copy of `from`, seated or not, in the seated and empty session `to`: of its first `at` tokens, or as close below as
  * its memory and the checkpoints allow. False: nothing would be left of it, or the model refused, for want of cells, say;

@@ -75,6 +75,8 @@ typedef struct parked {
     bool is_on_disk;     /* its file holds this state */
     size_t n_disk_bytes; /* is_on_disk: what reading it takes, checkpoints included */
     state_ends ends;     /* is_on_disk: of what is read then */
+    uint32_t n_wanted;   /* READING for others: so many of its tokens; 0: it is for itself */
+    bool is_lent;        /* IN_MEMORY for those others; then it lies on the disk again */
     uint64_t reading;    /* READING: which one, for what was asked for before a reset comes later */
     token_sketch slept;  /* READING, and its tokens are on their way, too: what they will be */
 } parked;

@@ -1,6 +1,11 @@
 /* What another session has on the disk of a prompt's beginning: it is read for it where that is sooner done. */
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "check.h"
 #include "engine_driver.h"
@@ -12,6 +17,16 @@ static char directory[FILES_PATH_BYTES];
 static char path[FILES_PATH_BYTES];
 static const char *const classes[] = {"dense", "window", "recurrent", "hybrid"};
 static const char *simulated;
+static _Atomic bool is_held;
+
+/* Instead of the library's: a disk that does not answer. */
+int fsync(int fd)
+{
+    while (is_held) {
+        usleep(1000);
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
 
 static void check(bool holds)
 {
@@ -22,8 +37,10 @@ static void check(bool holds)
 
 static driver *open_sim(uint64_t parked_bytes_max)
 {
-    return driver_open(
-        &(llm_engine_options){.model = simulated, .state_dir = directory, .parked_bytes_max = parked_bytes_max});
+    return driver_open(&(llm_engine_options){.model = simulated,
+                                             .capacity_policy = LLM_POLICY_PARK,
+                                             .state_dir = directory,
+                                             .parked_bytes_max = parked_bytes_max});
 }
 
 /* The same first n_head tokens each time, and then others for each seed. */
@@ -35,6 +52,14 @@ static generate_call call_of(const char *session, uint32_t n_head, uint64_t seed
     make_prompt(t, n_head, 77);
     make_prompt(t + n_head, LONG - n_head, seed);
     return (generate_call){.session = session, .prompt = t, .n_prompt = LONG, .max_tokens = N_MAX, .n_head = n_head};
+}
+
+/* Nobody knows where the head ends: no checkpoint is taken there. */
+static generate_call headless_call_of(const char *session, uint64_t seed)
+{
+    generate_call call = call_of(session, HEAD, seed);
+    call.n_head = 0;
+    return call;
 }
 
 static const answer *say(driver *d, generate_call call)
@@ -192,8 +217,12 @@ static void test_calls_begin_with_it(void)
     llm_engine *engine = NULL;
     llm_session *s = NULL;
     llm_resume how;
-    const llm_engine_options options = {
-        .model = simulated, .state_dir = directory, .n_ctx = 1024, .n_sessions = 4, .n_scratch = 2};
+    const llm_engine_options options = {.model = simulated,
+                                        .capacity_policy = LLM_POLICY_PARK,
+                                        .state_dir = directory,
+                                        .n_ctx = 1024,
+                                        .n_sessions = 4,
+                                        .n_scratch = 2};
     CHECK_INT(llm_engine_open(&options, &engine, NULL, 0), LLM_OK);
     CHECK_INT(llm_session_open(engine, "b", &s), LLM_OK);
     const generate_call call = call_of("b", HEAD, 2);
@@ -204,11 +233,126 @@ static void test_calls_begin_with_it(void)
     llm_engine_close(engine);
 }
 
+/* Behind what the disk has in hand, it is not waited for for ever. */
+static void test_a_disk_that_does_not_answer(void)
+{
+    driver *d = restarted(HEAD, 0);
+    is_held = true;
+    const uint64_t pin = driver_pin(d, 0, "a", true);
+    driver_fence(d);
+    CHECK_INT(say(d, call_of("b", HEAD, 2))->reason, LLM_REASON_NEW);
+    CHECK(!driver_answer(d, pin)->is_over);
+    is_held = false;
+    CHECK_INT(driver_wait(d, pin)->status, LLM_OK);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* What one for somebody else could not open is not lost to its own session. */
+static void test_a_read_that_fails_in_passing(void)
+{
+    struct rlimit usual;
+    driver *d = restarted(HEAD, 0);
+    check(getrlimit(RLIMIT_NOFILE, &usual) == 0);
+    const struct rlimit none = {.rlim_cur = 0, .rlim_max = usual.rlim_max};
+    check(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    const uint32_t reason = say(d, call_of("b", HEAD, 2))->reason;
+    check(setrlimit(RLIMIT_NOFILE, &usual) == 0);
+    CHECK_INT(reason, LLM_REASON_NEW);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_FETCHED), 1);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DROPPED), 0);
+    CHECK_INT(driver_wait(d, driver_close_session(d, 0, "b"))->status, LLM_OK);
+    CHECK(say(d, call_of("a", HEAD, 1))->n_reused >= LONG - 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* It asks for a scratch session more than once, and takes no more than one. */
+static void test_a_scratch_session_costs_one(void)
+{
+    driver *d = restarted(HEAD, 0);
+    say(d, call_of(NULL, 0, 3));
+    say(d, call_of(NULL, 0, 4));
+    CHECK_INT(say(d, call_of(NULL, HEAD, 2))->reason, LLM_REASON_SHARED);
+    CHECK(say(d, call_of(NULL, 0, 4))->n_reused >= LONG - 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* A seat is made free, and its state parked, over the budget, before the new one begins. */
+static void test_what_is_parked_meanwhile_does_not_drive_it_out(void)
+{
+    enum { KIB = 1024 };
+    simulated = "sim:dense,length=0,cells=700,state_kb=200,token_us=20";
+    driver *d = open_sim(0);
+    say(d, headless_call_of("a", 1));
+    CHECK_INT(driver_close(d), 0);
+    d = open_sim(300 * KIB);
+    say(d, call_of("x", 0, 3));
+    CHECK_INT(say(d, headless_call_of("b", 2))->n_reused, HEAD);
+    CHECK_INT(driver_close(d), 0);
+}
+
+static void say_in_many(driver *d)
+{
+    enum { N = 300, SHORT = 10 };
+    char name[16];
+    int32_t tokens[SHORT];
+    for (int i = 0; i < N; i++) {
+        snprintf(name, sizeof name, "s%d", i);
+        make_prompt(tokens, SHORT, 100 + (uint64_t)i);
+        say(d, (generate_call){.session = name, .prompt = tokens, .n_prompt = SHORT, .max_tokens = 1});
+    }
+}
+
+/* Of the states in memory it is one of hundreds, and the last of them. */
+static void test_it_is_found_among_many(void)
+{
+    const llm_engine_options options = {.model = "sim:dense,length=0,token_us=100",
+                                        .capacity_policy = LLM_POLICY_PARK,
+                                        .state_dir = directory,
+                                        .n_parked_max = 600};
+    driver *d = driver_open(&options);
+    say_in_many(d);
+    say(d, headless_call_of("a", 1));
+    CHECK_INT(driver_close(d), 0);
+    d = driver_open(&options);
+    say_in_many(d);
+    CHECK_INT(say(d, headless_call_of("b", 2))->n_reused, HEAD);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* There is room for one history's checkpoints: of another one's those come that were asked for. */
+static void test_it_costs_others_no_checkpoints(void)
+{
+    enum { KIB = 1024, EDITED_AT = 320 };
+    static const int32_t boundaries[] = {100, 200, 300, 330, 350, 380};
+    const llm_engine_options options = {.model = "sim:recurrent,length=0,state_kb=100,token_us=100",
+                                        .capacity_policy = LLM_POLICY_PARK,
+                                        .state_dir = directory,
+                                        .checkpoint_bytes_max = 1000 * KIB};
+    driver *d = driver_open(&options);
+    generate_call call = call_of("a", HEAD, 1);
+    call.boundaries = boundaries;
+    call.n_boundaries = 6;
+    say(d, call);
+    CHECK_INT(driver_close(d), 0);
+    d = driver_open(&options);
+    generate_call live = call_of("live", 0, 9);
+    live.boundaries = boundaries;
+    live.n_boundaries = 6;
+    say(d, live);
+    CHECK_INT(say(d, call_of("b", HEAD, 2))->n_reused, HEAD);
+    int32_t edited[LONG];
+    memcpy(edited, live.prompt, sizeof edited);
+    make_prompt(edited + EDITED_AT, LONG - EDITED_AT, 42);
+    live.prompt = edited;
+    CHECK_INT(say(d, live)->n_reused, boundaries[2]);
+    CHECK_INT(driver_close(d), 0);
+}
+
 int main(void)
 {
     for (int i = 0; i < 4; i++) {
         char name[64];
-        snprintf(name, sizeof name, "sim:%s,length=0", classes[i]);
+        snprintf(name, sizeof name, "sim:%s,length=0,token_us=20", classes[i]);
         simulated = name;
         RUN_FILES(test_another_session_begins_with_the_head);
         RUN_FILES(test_a_scratch_session_too);
@@ -221,6 +365,12 @@ int main(void)
         RUN_FILES(test_a_session_that_goes_meanwhile);
         RUN_FILES(test_what_cannot_be_read_is_read_again);
         RUN_FILES(test_calls_begin_with_it);
+        RUN_FILES(test_a_disk_that_does_not_answer);
+        RUN_FILES(test_a_read_that_fails_in_passing);
+        RUN_FILES(test_a_scratch_session_costs_one);
     }
+    RUN_FILES(test_what_is_parked_meanwhile_does_not_drive_it_out);
+    RUN_FILES(test_it_is_found_among_many);
+    RUN_FILES(test_it_costs_others_no_checkpoints);
     return CHECK_RESULT();
 }

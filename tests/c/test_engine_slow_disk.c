@@ -34,8 +34,9 @@ static void test_commands_for_the_disk_keep_nobody_else_waiting(void)
     driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=20000", .state_dir = directory});
     CHECK_INT(driver_wait(d, ask_for(d, "a", 3))->status, LLM_OK);
     is_held = true;
-    const uint64_t endless = ask_for(d, "b", 0);
+    const uint64_t endless = ask_for(d, "b", 0), closed = ask_for(d, "c", 0);
     driver_wait_started(d, endless);
+    driver_wait_started(d, closed);
     uint64_t pins[N_PINS];
     for (int i = 0; i < N_PINS; i++) {
         pins[i] = driver_pin(d, 0, "a", i % 2 == 0);
@@ -43,9 +44,12 @@ static void test_commands_for_the_disk_keep_nobody_else_waiting(void)
     CHECK_INT(driver_wait(d, ask_for(d, NULL, 3))->status, LLM_OK);
     driver_cancel(d, endless);
     CHECK_INT(driver_wait(d, endless)->finished.outcome, LLM_OUTCOME_CANCELLED);
+    const uint64_t closing = driver_close_session(d, 0, "c"); /* ends what it can, and is answered later */
+    CHECK_INT(driver_wait(d, closed)->finished.outcome, LLM_OUTCOME_CANCELLED);
     CHECK(!driver_answer(d, pins[0])->is_over);
     CHECK_INT(driver_wait(d, pins[N_PINS - 1])->status, LLM_OVERLOADED);
     is_held = false;
+    CHECK_INT(driver_wait(d, closing)->status, LLM_OK);
     uint32_t n_refused = 0;
     for (int i = 0; i < N_PINS; i++) {
         const uint32_t status = driver_wait(d, pins[i])->status;

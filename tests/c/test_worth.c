@@ -111,15 +111,18 @@ static void test_what_is_fetched(void)
 {
     worth_pace pace = {.token_us_first = 200};
     const size_t n_bytes = (size_t)100 * MIB; /* a tenth of a second from the disk, and as much to be copied */
-    CHECK(worth_fetching_us(&pace, n_bytes, 1000) == 0);
-    CHECK(worth_fetching_us(&pace, n_bytes, 1100) > 0);
-    CHECK(worth_fetching_us(&pace, 1, WORTH_TOKENS_MIN - 1) == 0);
-    CHECK(worth_fetching_us(&pace, 1, WORTH_TOKENS_MIN) > 0);
+    CHECK(worth_fetching_us(&pace, n_bytes, 0, 1000) == 0);
+    CHECK(worth_fetching_us(&pace, n_bytes, 0, 1100) > 0);
+    CHECK(worth_fetching_us(&pace, n_bytes, n_bytes, 1100) == 0); /* so much is moved before */
+    CHECK(worth_fetching_us(&pace, 1, 0, WORTH_TOKENS_MIN - 1) == 0);
+    CHECK(worth_fetching_us(&pace, 1, 0, WORTH_TOKENS_MIN) > 0);
+    CHECK(worth_waiting_us(&pace, 1100) == 1e6);
     pace.token_us = 10000; /* a slow machine */
-    CHECK(worth_fetching_us(&pace, n_bytes, 1000) > 9e6);
+    CHECK(worth_waiting_us(&pace, 1100) == 11e6);
+    CHECK(worth_fetching_us(&pace, n_bytes, 0, 1000) > 9e6);
     worth_learn_disk(&pace, n_bytes, 20e6); /* and a slower disk */
-    CHECK(worth_fetching_us(&pace, n_bytes, 1000) == 0);
-    CHECK(worth_fetching_us(&pace, n_bytes, 3000) > 0);
+    CHECK(worth_fetching_us(&pace, n_bytes, 0, 1000) == 0);
+    CHECK(worth_fetching_us(&pace, n_bytes, 0, 3000) > 0);
 }
 
 int main(void)
