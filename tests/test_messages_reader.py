@@ -272,12 +272,12 @@ def test_a_last_answer_is_gone_on_with() -> None:
         (
             {"messages": [USER, {"role": "user", "content": [text("x"), {"type": "image", "source": {}}]}]},
             "unsupported_parameter",
-            "messages[1].content[1]",
+            "messages[1].content[1].image",
         ),
         (
             {"messages": [{"role": "user", "content": [{"type": "document", "source": {}}]}]},
             "unsupported_parameter",
-            "messages[0].content[0]",
+            "messages[0].content[0].document",
         ),
         (
             {"messages": [{"role": "user", "content": [result("a", [{"type": "text"}])]}]},
@@ -302,20 +302,20 @@ def test_a_last_answer_is_gone_on_with() -> None:
         (
             {"messages": [{"role": "user", "content": [{"type": "document", "source": MIXED}]}]},
             "unsupported_parameter",
-            "messages[0].content[0].source.content[1]",
+            "messages[0].content[0].source.content[1].image",
         ),
         (
             {"messages": [{"role": "assistant", "content": [document("a")]}]},
             "unsupported_parameter",
-            "messages[0].content[0]",
+            "messages[0].content[0].document",
         ),
         (
             {"messages": [{"role": "user", "content": [result("a", {"type": "text", "text": "x"})]}]},
             "invalid_type",
             "messages[0].content[0].content",
         ),
-        ({"system": [document("a")]}, "unsupported_parameter", "system[0]"),
-        ({"system": [{"type": "image"}]}, "unsupported_parameter", "system[0]"),
+        ({"system": [document("a")]}, "unsupported_parameter", "system[0].document"),
+        ({"system": [{"type": "image"}]}, "unsupported_parameter", "system[0].image"),
         ({"system": [{"type": "text"}]}, "missing_parameter", "system[0].text"),
         (
             {"messages": [{"role": "assistant", "content": [{"type": "thinking"}]}]},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sized
+from collections.abc import Mapping, Sequence, Sized
 from typing import TypeVar
 
 from ..core import limits
@@ -10,6 +10,9 @@ from ..core.asked import Role
 from ..core.errors import ApiError, shown
 
 T = TypeVar("T", bound=Sized)
+
+_ATTACHED = ("image", "document", "file", "audio", "video", "container_upload")
+"""What a user can add to a text."""
 
 
 def check_length(param: str, given: Sized, what: str = "messages") -> None:
@@ -26,10 +29,33 @@ def answerable(param: str, found: T) -> T:
 
 
 def not_shown(kind: str) -> str:
-    """What the model is told of a part of a tool's result that is no text, by the dialect's word for its kind. Whoever
-    sends the request did not choose it, and it stays in the history: refused, it would end the conversation."""
-    name = kind.removeprefix("input_").removesuffix("_url")[: limits.USER_FIELD_SHOWN_CHARS_MAX]
-    return f"[{name}: not shown, this model reads text only]"
+    """What the model is told of a part that is no text, of a tool's result or of an earlier question, by the dialect's
+    word for its kind. It stays in the history: refused, it would end the conversation."""
+    return f"[{_name(kind)[: limits.USER_FIELD_SHOWN_CHARS_MAX]}: not shown, this model reads text only]"
+
+
+def is_attachment(kind: str) -> bool:
+    return _name(kind) in _ATTACHED
+
+
+def _name(kind: str) -> str:
+    return kind.removeprefix("input_").removesuffix("_url")
+
+
+def newest_question(roles: Sequence[str]) -> int | None:
+    """The message whose attachments are refused: the user's last, where nothing has answered it. None: what follows the
+    last answer has results of tools (`tool`), and what a client shows beside them is a tool's. An answer at the end is
+    gone on with."""
+    end = len(roles)
+    while end and roles[end - 1] == "assistant":
+        end -= 1
+    begin = end
+    while begin and roles[begin - 1] != "assistant":
+        begin -= 1
+    turn = roles[begin:end]
+    if "user" not in turn or "tool" in turn:
+        return None
+    return end - 1 - turn[::-1].index("user")
 
 
 def role_of(path: str, role: str, roles: Mapping[str, Role]) -> Role:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...core.errors import ApiError, shown
-from ..conversation import not_shown
+from ..conversation import is_attachment, not_shown
 from .wire import InnerPart, InputBlock, ResultPart, Source
 
 Unread = Callable[[str, str], str]
@@ -14,14 +14,20 @@ Unread = Callable[[str, str], str]
 
 
 def refused(path: str, kind: str) -> str:
-    """Of what the user attached."""
-    message = f"{path}: blocks of type {shown(kind)} are not supported here; only text reaches the model."
-    raise ApiError("unsupported_parameter", message, path)
+    """Of what the user has just attached. Claude Code leaves out what it finds so named, and tries again."""
+    at = f"{path}.{kind}" if is_attachment(kind) else path
+    message = f"{at}: blocks of type {shown(kind)} are not supported here; only text reaches the model."
+    raise ApiError("unsupported_parameter", message, at)
 
 
 def told_as_unread(_: str, kind: str) -> str:
     """Of a tool's result."""
     return not_shown(kind)
+
+
+def told_as_attached(path: str, kind: str) -> str:
+    """Of an earlier question."""
+    return not_shown(kind) if is_attachment(kind) else refused(path, kind)
 
 
 def given(path: str, name: str, value: str | None) -> str:

@@ -10,9 +10,9 @@ import msgspec
 
 from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError
-from ..conversation import answerable, check_length, role_of
+from ..conversation import answerable, check_length, newest_question, role_of
 from ..marked import Piece, joined
-from .texts import given, refused, text_of, told_as_unread
+from .texts import Unread, given, refused, text_of, told_as_attached, told_as_unread
 from .wire import InputBlock, InputTurn, ResultPart
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
@@ -31,7 +31,12 @@ _ERROR = "Error: "
 
 def messages_of(system: str | list[InputBlock] | None, turns: list[InputTurn]) -> list[PlainMessage]:
     """Raises ApiError naming the block that cannot be rendered."""
-    found = [message for n, turn in enumerate(turns) for message in _turn(f"messages[{n}]", turn)]
+    newest = newest_question([_speaker(turn) for turn in turns])
+    found = [
+        message
+        for n, turn in enumerate(turns)
+        for message in _turn(f"messages[{n}]", turn, refused if n == newest else told_as_attached)
+    ]
     check_length("messages", found, "messages and results of tools")
     answerable("messages", found)
     return [*_system(system), *_in_order_of_calls(found)]
@@ -47,25 +52,31 @@ def _system(system: str | list[InputBlock] | None) -> list[PlainMessage]:
     return [PlainMessage("system", text, marks=marks)] if text.strip() else []
 
 
-def _turn(path: str, turn: InputTurn) -> list[PlainMessage]:
+def _speaker(turn: InputTurn) -> str:
+    """Its role, but for one that brings results of tools."""
+    is_results = not isinstance(turn.content, str) and any(block.type == "tool_result" for block in turn.content)
+    return "tool" if turn.role == "user" and is_results else turn.role
+
+
+def _turn(path: str, turn: InputTurn, unread: Unread) -> list[PlainMessage]:
     role = role_of(path, turn.role, _ROLES)
     blocks = [InputBlock("text", turn.content)] if isinstance(turn.content, str) else turn.content
     if role == "assistant":
         return _answer(f"{path}.content", blocks)
     if role == "user":
-        return _question(f"{path}.content", blocks)
+        return _question(f"{path}.content", blocks, unread)
     text, marks = joined(_texts(f"{path}.content", blocks), "\n")
     return [PlainMessage("system", text, marks=marks)]
 
 
-def _question(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
+def _question(path: str, blocks: list[InputBlock], unread: Unread) -> list[PlainMessage]:
     """The results of tools first, as templates want them: right behind the calls."""
     results, texts = [], []
     for at, block in _placed(path, blocks):
         if block.type == "tool_result":
             results.append(_result(at, block))
         else:
-            texts.append((text_of(at, block, refused), _is_marked(block)))
+            texts.append((text_of(at, block, unread), _is_marked(block)))
     if results and not texts:
         return results
     text, marks = joined(texts, "\n")

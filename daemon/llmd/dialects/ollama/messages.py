@@ -7,7 +7,7 @@ import msgspec
 from ...core.asked import PlainMessage, PlainToolCall, Role, Tool
 from ...core.errors import ApiError
 from ...core.tools import check_count, distinct, tool_of
-from ..conversation import answerable, check_length, not_shown, role_of
+from ..conversation import answerable, check_length, newest_question, not_shown, role_of
 from . import wire
 
 _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
@@ -16,7 +16,10 @@ _ROLES: dict[str, Role] = {"system": "system", "user": "user", "assistant": "ass
 def messages_of(messages: list[wire.OllamaMessage]) -> list[PlainMessage]:
     """Without empty answers, as an aborted stream leaves behind. Raises ApiError naming the message."""
     check_length("messages", messages)
-    found = [_message(f"messages[{n}]", message) for n, message in enumerate(messages) if not _is_empty(message)]
+    newest = newest_question([message.role for message in messages])
+    found = [
+        _message(f"messages[{n}]", message, n == newest) for n, message in enumerate(messages) if not _is_empty(message)
+    ]
     return answerable("messages", found)
 
 
@@ -24,10 +27,10 @@ def _is_empty(message: wire.OllamaMessage) -> bool:
     return message.role == "assistant" and not message.tool_calls and not (message.content or "").strip()
 
 
-def _message(path: str, message: wire.OllamaMessage) -> PlainMessage:
+def _message(path: str, message: wire.OllamaMessage, is_newest: bool) -> PlainMessage:
     role = role_of(path, message.role, _ROLES)
     images = message.images or []
-    if images and role != "tool":
+    if images and (is_newest or role not in ("user", "tool")):
         raise ApiError("unsupported_parameter", f"{path}.images: only text is supported.", f"{path}.images")
     return PlainMessage(
         role=role,

@@ -9,8 +9,9 @@ from ..sampling import USUAL_NOTES
 _CHAT = (
     honoured({
         "messages": "the conversation; roles system, user, assistant, tool; of each message the template reads role, "
-            "content, thinking, tool_calls, tool_name, tool_call_id; the answer goes on with a last message of the "
-            "assistant; without messages nothing is generated",
+            "content, thinking, tool_calls, tool_name, tool_call_id; images of a result, and of an earlier message of "
+            "the user than the newest, are told as [image: not shown, this model reads text only]; the answer goes on "
+            "with a last message of the assistant; without messages nothing is generated",
         "truncate": "false: a conversation that does not fit the context is refused; default: its beginning is left "
             "out, except system messages",
     }),

@@ -8,7 +8,7 @@ import msgspec
 
 from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
-from ..conversation import answerable, check_length, not_shown, role_of
+from ..conversation import answerable, check_length, is_attachment, newest_question, not_shown, role_of
 from ..custom_tools import custom_arguments
 from ..marked import Piece, joined
 from . import wire
@@ -30,7 +30,12 @@ def messages_of(messages: list[wire.Message]) -> list[PlainMessage]:
     Raises ApiError naming the message that cannot be rendered.
     """
     check_length("messages", messages)
-    found = [message_of(f"messages[{n}]", message) for n, message in enumerate(messages) if not _is_empty(message)]
+    newest = newest_question(["tool" if message.role in _RESULTS else message.role for message in messages])
+    found = [
+        message_of(f"messages[{n}]", message, n == newest)
+        for n, message in enumerate(messages)
+        if not _is_empty(message)
+    ]
     answerable("messages", found)
     return _with_legacy_ids(found) if any(map(_is_legacy, messages)) else found
 
@@ -44,11 +49,12 @@ def _is_empty(message: wire.Message) -> bool:
     return not (content or "").strip()
 
 
-def message_of(path: str, message: wire.Message) -> PlainMessage:
+def message_of(path: str, message: wire.Message, is_newest: bool = True) -> PlainMessage:
+    """`is_newest`: what the user attached is refused."""
     role = role_of(path, message.role, _ROLES)
     if message.audio is not None:
         raise ApiError("unsupported_parameter", f"{path}.audio is not supported.", f"{path}.audio")
-    content, marks = joined(_content(path, message), "\n")
+    content, marks = joined(_content(path, message, is_newest), "\n")
     return PlainMessage(
         role=role,
         content=content,
@@ -60,7 +66,7 @@ def message_of(path: str, message: wire.Message) -> PlainMessage:
     )
 
 
-def _content(path: str, message: wire.Message) -> Sequence[Piece]:
+def _content(path: str, message: wire.Message, is_newest: bool) -> Sequence[Piece]:
     content = message.content
     if content is None:
         if message.role == "assistant" or message.role in _RESULTS:
@@ -69,18 +75,22 @@ def _content(path: str, message: wire.Message) -> Sequence[Piece]:
     if isinstance(content, str):
         return ((content, False),)
     is_answer, is_result = message.role == "assistant", message.role in _RESULTS
+    is_past = message.role == "user" and not is_newest
     return [
-        (_part(f"{path}.content[{n}]", part, is_result), part.cache_control is not None)
+        (
+            _part(f"{path}.content[{n}]", part, is_result or (is_past and is_attachment(part.type))),
+            part.cache_control is not None,
+        )
         for n, part in enumerate(content)
         if not (is_answer and part.type in _THOUGHTS)
     ]
 
 
-def _part(path: str, part: wire.ContentPart, is_result: bool) -> str:
+def _part(path: str, part: wire.ContentPart, is_told: bool) -> str:
     if part.type == "refusal" and part.refusal is not None:
         return part.refusal
     if part.type not in _TEXTS:
-        if is_result:
+        if is_told:
             return not_shown(part.type)
         raise ApiError(
             "unsupported_parameter", f"{path}: parts of type {shown(part.type)} are not supported; only text is.", path

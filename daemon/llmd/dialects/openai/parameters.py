@@ -9,7 +9,8 @@ from ..sampling import EVERY_NOTES
 _CHAT = (
     honoured({
         "messages": "the conversation; roles system, developer, user, assistant, tool, function; text only, "
-            "another part of a tool's result is told as [image: not shown, this model reads text only]; of each "
+            "another part of a tool's result, and what a user attached to an earlier message than the newest, is told "
+            "as [image: not shown, this model reads text only]; of each "
             "message the template reads role, content, name, tool_calls, function_call, tool_call_id and what was "
             "thought (reasoning_content, reasoning, reasoning_text, thinking: the first that is a text); several of "
             "the user in a row are joined where the template refuses them",

@@ -18,7 +18,7 @@ from ...core import limits
 from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
 from ...http.body import decode_part
-from ..conversation import check_length, not_shown, role_of
+from ..conversation import check_length, is_attachment, newest_question, not_shown, role_of
 from ..custom_tools import custom_arguments
 from .tools import called_as
 from .wire.request import (
@@ -51,6 +51,8 @@ class InputItem:
     raw: msgspec.Raw
     is_stored: bool = False
     """The request only refers to it."""
+    role: str | None = None
+    """Of a message."""
 
     def read(self, kind: type[T]) -> T:
         """Raises ApiError naming the member."""
@@ -62,7 +64,8 @@ def items_of(given: str | Sequence[msgspec.Raw] | None, find: FindItem) -> list[
     if given is None:
         return []
     if isinstance(given, str):
-        return [InputItem("input", "message", msgspec.Raw(msgspec.json.encode({"role": "user", "content": given})))]
+        raw = msgspec.Raw(msgspec.json.encode({"role": "user", "content": given}))
+        return [InputItem("input", "message", raw, role="user")]
     check_length("input", given, "items")
     found, n_bytes, most = list[InputItem](), 0, limits.RESPONSE_REFERRED_BYTES_MAX
     for n, raw in enumerate(given):
@@ -88,7 +91,7 @@ def _item(path: str, raw: msgspec.Raw, find: FindItem) -> InputItem:
             raise ApiError("response_not_found", message, f"{path}.id")
         raw = msgspec.Raw(found)
         kind = decode_part(raw, InputKind, path)
-    return InputItem(path, kind.type or "message", raw, refers)
+    return InputItem(path, kind.type or "message", raw, refers, kind.role)
 
 
 def tools_among(items: Sequence[InputItem]) -> list[tuple[str, Sequence[msgspec.Raw]]]:
@@ -129,9 +132,10 @@ def _joined(pieces: Sequence[PlainMessage]) -> PlainMessage:
 
 
 def _pieces(items: Sequence[InputItem]) -> Iterator[PlainMessage]:
-    for item in items:
+    newest = newest_question([_speaker(item) for item in items])
+    for n, item in enumerate(items):
         if item.kind == "message":
-            yield _message(item)
+            yield _message(item, n == newest)
         elif item.kind == "reasoning":
             yield PlainMessage("assistant", reasoning=_thought(item.read(InputReasoning)))
         elif item.kind.endswith("_call_output"):
@@ -140,31 +144,50 @@ def _pieces(items: Sequence[InputItem]) -> Iterator[PlainMessage]:
             yield PlainMessage("assistant", tool_calls=(call,))
 
 
+def _speaker(item: InputItem) -> str:
+    """The role of the message that it is, or is part of; nothing where it is none."""
+    if item.kind == "message":
+        return item.role or ""
+    if item.kind.endswith("_call_output"):
+        return "tool"
+    return "assistant" if item.kind == "reasoning" or item.kind.endswith("_call") else ""
+
+
 def is_empty(message: PlainMessage) -> bool:
     """An answer of nothing."""
     return message.role == "assistant" and not message.tool_calls and not message.content.strip()
 
 
-def _message(item: InputItem) -> PlainMessage:
+def _message(item: InputItem, is_newest: bool) -> PlainMessage:
     message = item.read(InputMessage)
     role = role_of(item.path, message.role, _ROLES)
     if message.content is None and role != "assistant":
         param = f"{item.path}.content"
         raise ApiError("invalid_type", f"{param}: expected text, got null.", param)
-    return PlainMessage(role, _text(f"{item.path}.content", message.content or ""))
+    is_told = is_attachment if role == "user" and not is_newest else _nothing
+    return PlainMessage(role, _text(f"{item.path}.content", message.content or "", is_told))
 
 
-def _text(path: str, content: str | Sequence[InputContent], is_result: bool = False) -> str:
+def _text(path: str, content: str | Sequence[InputContent], is_told: Callable[[str], bool]) -> str:
+    """`is_told`: whether parts of a type are told as not shown; others that are no text are refused."""
     if isinstance(content, str):
         return content
-    return "\n".join(_part(f"{path}[{n}]", part, is_result) for n, part in enumerate(content))
+    return "\n".join(_part(f"{path}[{n}]", part, is_told) for n, part in enumerate(content))
 
 
-def _part(path: str, part: InputContent, is_result: bool) -> str:
+def _nothing(_: str) -> bool:
+    return False
+
+
+def _anything(_: str) -> bool:
+    return True
+
+
+def _part(path: str, part: InputContent, is_told: Callable[[str], bool]) -> str:
     if part.type == "refusal" and part.refusal is not None:
         return part.refusal
     if part.type not in _TEXTS:
-        if is_result:
+        if is_told(part.type):
             return not_shown(part.type)
         message = f"{path}: parts of type {shown(part.type)} are not supported; only text is."
         raise ApiError("unsupported_parameter", message, path)
@@ -204,7 +227,7 @@ def _output(item: InputItem) -> PlainMessage:
     output = found.output
     if isinstance(output, dict):
         output = _wrapped(output)
-    text = _text(f"{item.path}.output", output or "", is_result=True)
+    text = _text(f"{item.path}.output", output or "", _anything)
     return PlainMessage("tool", text, tool_call_id=found.call_id or found.id)
 
 

@@ -19,7 +19,8 @@ RESPONSES = Table(
     }, limits.TOOLS_BYTES_MAX),
     honoured({
         "input": "text, or items: messages, calls of tools and their outputs (what is no text in these is told as "
-            "[image: not shown, this model reads text only]), reasoning, references to items of stored responses; "
+            "[image: not shown, this model reads text only], and likewise what a user attached to an earlier message "
+            "than the newest), reasoning, references to items of stored responses; "
             "those of other types are not read",
         "previous_response_id": "the conversation up to and including that response is put before the input; without "
             "another name, its session is continued",
