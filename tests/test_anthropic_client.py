@@ -72,12 +72,13 @@ async def test_models(client: anthropic.AsyncAnthropic, daemon: Daemon) -> None:
     for model in (listed, retrieved):
         assert model.id == model.display_name == daemon.state.model_id
         assert (model.type, model.lifecycle) == ("model", "active")
+        assert model.max_input_tokens == model.max_tokens == daemon.state.engine.info.n_ctx
         assert model.created_at == datetime.fromtimestamp(daemon.state.created, UTC)
 
 
 async def test_models_are_told_as_ever_to_others(daemon: Daemon) -> None:
     listed = (await daemon.ask("GET", "/v1/models")).json
-    assert set(listed) == {"data", "object"} and "created_at" not in listed["data"][0]
+    assert set(listed) == {"data", "object"} and not {"created_at", "max_input_tokens"} & set(listed["data"][0])
 
 
 async def test_a_conversation_stays_warm(client: anthropic.AsyncAnthropic) -> None:

@@ -48,4 +48,10 @@ def _told(request: web.Request) -> Model:
     if ANTHROPIC_VERSION not in request.headers:
         return model
     created_at = datetime.fromtimestamp(model.created, UTC).isoformat().replace("+00:00", "Z")
-    return AnthropicModel(**msgspec.structs.asdict(model), display_name=model.id, created_at=created_at)
+    return AnthropicModel(
+        **msgspec.structs.asdict(model),
+        display_name=model.id,
+        created_at=created_at,
+        max_input_tokens=model.max_model_len,
+        max_tokens=model.max_model_len,
+    )

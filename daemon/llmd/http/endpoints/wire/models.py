@@ -53,6 +53,9 @@ class AnthropicModel(Model, frozen=True, kw_only=True):
     display_name: str
     created_at: str
     """RFC 3339."""
+    max_input_tokens: int
+    max_tokens: int
+    """Of an answer; prompt and answer together have no more than the context."""
     lifecycle: Literal["active"] = "active"
 
 
