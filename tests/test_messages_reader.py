@@ -360,6 +360,17 @@ def test_tools() -> None:
     assert (found.tool_choice, found.has_parallel_calls) == (ToolChoice(), None)
 
 
+@pytest.mark.parametrize("choice", [None, {"type": "auto"}, {"type": "tool", "name": "web_search"}])
+def test_tools_of_servers_alone_are_refused(choice: Json | None) -> None:
+    """Claude Code searches so, and would take any text for what was found."""
+    search = {"type": "web_search_20250305", "name": "web_search", "max_uses": 8}
+    for tools in ([search], [search, {"type": "code_execution_20260120", "name": "code_execution"}]):
+        error = refusal(tools=tools, tool_choice=choice)
+        assert (error.code, error.param, error.status) == ("unsupported_parameter", "tools[0].type", 400)
+        assert "web_search_20250305" in error.message
+    assert prompt(tools=[]).tools == ()
+
+
 @pytest.mark.parametrize("kind", ["bash_20250124", "text_editor_20250728", "memory_20250818", "computer_20251124"])
 def test_a_tool_that_the_client_runs_is_not_dropped(kind: str) -> None:
     error = refusal(tools=[WEATHER, {"type": kind, "name": "x"}])

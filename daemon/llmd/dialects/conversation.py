@@ -34,6 +34,13 @@ def not_shown(kind: str) -> str:
     return f"[{_name(kind)[: limits.USER_FIELD_SHOWN_CHARS_MAX]}: not shown, this model reads text only]"
 
 
+def run_by_nobody(param: str, kind: str) -> ApiError:
+    """Where every tool that is offered is one of the server's: beside others these are passed over, but alone they are
+    all that the request wants, and the client would take the answer for what they found."""
+    message = f"{param}: {shown(kind)} is a tool that a server runs, which is not there here, and no other is offered."
+    return ApiError("unsupported_parameter", message, param)
+
+
 def is_attachment(kind: str) -> bool:
     return _name(kind) in _ATTACHED
 

@@ -13,6 +13,7 @@ from ...core.errors import ApiError, shown
 from ...core.sampling import sampling_asked, stops_of
 from ...core.session_key import SessionKey, parent_of, resolve
 from ...core.tools import check_choice, check_count, distinct, tool_of
+from ..conversation import run_by_nobody
 from ..sampling import names_in
 from .turns import messages_of
 from .wire import ClientTool, CountTokensRequest, MessagesRequest
@@ -77,7 +78,10 @@ def _at_least(least: int, param: str, value: int) -> int:
 
 def _tools(offered: list[ClientTool]) -> tuple[Tool, ...]:
     check_count("tools", len(offered))
-    return distinct(tool for n, given in enumerate(offered) for tool in _tool(f"tools[{n}]", given))
+    found = [tool for n, given in enumerate(offered) for tool in _tool(f"tools[{n}]", given)]
+    if offered and not found:
+        raise run_by_nobody("tools[0].type", str(offered[0].type))
+    return distinct(found)
 
 
 def _tool(param: str, given: ClientTool) -> Iterator[Tool]:

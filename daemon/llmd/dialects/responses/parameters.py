@@ -11,8 +11,8 @@ RESPONSES = Table(
     honoured({"instructions": "a system message before all others"}, limits.JSON_TEXT_BYTES_MAX),
     honoured({
         "tools": "functions; custom ones take a text; those of a namespace are called NAMESPACE__NAME in the prompt; "
-            "others (web_search, ...) are the maker's own, and the model is not told of them; local_shell, shell, "
-            "apply_patch and computer, which clients run, are refused",
+            "others (web_search, ...) are the maker's own: the model is not told of them, and where no other is "
+            "offered they are refused; local_shell, shell, apply_patch and computer, which clients run, are refused",
     }, limits.TOOLS_BYTES_MAX),
     honoured({
         "text": "format: json_object, or json_schema, which the answer then has; verbosity is not read",

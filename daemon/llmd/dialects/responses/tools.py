@@ -15,6 +15,7 @@ from ...core.asked import Tool, ToolChoice
 from ...core.errors import ApiError
 from ...core.tools import check_choice, check_count, distinct, tool_of
 from ...http.body import decode_part
+from ..conversation import run_by_nobody
 from ..custom_tools import Grammar, custom_tool
 from .wire.request import ChosenTool, CustomTool, FunctionTool, NamespaceTool, ToolKind
 
@@ -56,6 +57,8 @@ def called_as(name: str, namespace: str | None) -> str:
 def offered(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> Offered:
     """`lists`: each with what the client calls it. Raises ApiError naming the tool and its member."""
     found = [pair for path, tools in lists for pair in _tools(path, tools)]
+    if not found:
+        _refuse_those_of_servers(lists)
     check_count("tools", len(found))
     names: dict[str, ToolName] = {}
     for tool, name in found:
@@ -79,6 +82,15 @@ def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None
         elif kind in _RUN_BY_CLIENTS:
             message = f"{at}.type: {kind} is not offered to models here; give it as a function or a custom tool."
             raise ApiError("unsupported_parameter", message, f"{at}.type")
+
+
+def _refuse_those_of_servers(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> None:
+    """`lists`: of which none is told to the model."""
+    for path, tools in lists:
+        for n, raw in enumerate(tools):
+            kind = decode_part(raw, ToolKind, f"{path}[{n}]").type
+            if kind != "namespace":
+                raise run_by_nobody(f"{path}[{n}].type", kind)
 
 
 def _custom(path: str, tool: CustomTool, namespace: str | None) -> tuple[Tool, ToolName]:
