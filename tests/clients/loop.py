@@ -58,7 +58,7 @@ def run(agent: Agent, programs: Sequence[Path], directory: Path) -> Verdict:
     script.write_text(script_of(agent))
     log = directory / "llmd.log"
     with daemon(script, directory, log) as url:
-        lines = lines_of(agent.row, url) if agent.row else Lines()
+        lines = lines_of(agent.row, url, N_CTX) if agent.row else Lines()
         for path, contents in lines.files.items():
             (home / path).parent.mkdir(parents=True, exist_ok=True)
             (home / path).write_text(contents)

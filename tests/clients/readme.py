@@ -10,6 +10,8 @@ from pathlib import Path
 README = Path(__file__).parents[2] / "README.md"
 ADDRESS = "http://127.0.0.1:8000"
 """What the lines call llmd."""
+CONTEXT = "65536"
+"""Where the lines have it stands the context that is served."""
 _ROW = re.compile(r"^\| ([^|]+) \| ([^|]+) \| (`.*`) \|$", re.MULTILINE)
 
 
@@ -22,11 +24,11 @@ class Lines:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def lines_of(client: str, url: str) -> Lines:
-    """`client`: as the table calls it; `url`: where llmd is."""
+def lines_of(client: str, url: str, n_ctx: int) -> Lines:
+    """`client`: as the table calls it; `url`: where llmd is; `n_ctx`: tokens of its sessions."""
     rows = {name: (where, what) for name, where, what in _ROW.findall(README.read_text())}
     where, what = rows[client]
-    lines = [line.replace(ADDRESS, url) for line in re.findall("`([^`]*)`", what)]
+    lines = [line.replace(ADDRESS, url).replace(CONTEXT, str(n_ctx)) for line in re.findall("`([^`]*)`", what)]
     if where == "environment":
         return Lines(environment=dict(line.split("=", 1) for line in lines))
     path = where.strip("`")
