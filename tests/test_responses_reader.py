@@ -201,14 +201,15 @@ TOOLS: list[Json] = [
 
 def test_tools_of_servers_alone_are_refused() -> None:
     search = {"type": "web_search", "external_web_access": True}
-    hollow = {"type": "namespace", "name": "mcp__files__", "description": "Files.", "tools": []}
-    for tools in ([search], [search, {"type": "code_interpreter", "container": {"type": "auto"}}]):
-        error = refusal(input="x", tools=tools)
+    hollow: Json = {"type": "namespace", "name": "mcp__files__", "description": "Files.", "tools": []}
+    interpreter = {"type": "code_interpreter", "container": {"type": "auto"}}
+    for refused in ([search], [search, interpreter]):
+        error = refusal(input="x", tools=refused)
         assert (error.code, error.param, error.status) == ("unsupported_parameter", "tools[0].type", 400)
         assert "web_search" in error.message
     assert refusal(input="x", tools=[hollow, search]).param == "tools[1].type"
-    for tools in ([], [hollow]):
-        assert prompt(input="x", tools=tools).tools == ()
+    for nothing in ([], [hollow]):
+        assert prompt(input="x", tools=nothing).tools == ()
     added = {"type": "additional_tools", "tools": [{"type": "function", "name": "f"}]}
     assert len(prompt(input=[user(), added], tools=[search]).tools) == 1
 
