@@ -287,7 +287,8 @@ typedef struct llm_prompt {
  *   add_generation_prompt  bool, default true
  *   chat_template_kwargs   object: variables of the template
  *   after                  {"message": index, "rest": text, "last": [...]}: only what follows that answer is wanted
- *   tools                  list, in OpenAI's form
+ *   tools                  list, in OpenAI's form; a function with is_deferred true may be called, but the template is not
+ *                          told of it: a message tells of it
  *   tool_choice            {"mode": "auto" | "none" | "required", "names": [only these may be called]}
  *   parallel_tool_calls    bool: one answer may call several; null: as the template has it. false: what an answer calls
  *                          beyond the first is read as text

@@ -131,6 +131,18 @@ common_json with_written_calls(const common_json &messages)
     return out;
 }
 
+common_json told_tools(const common_json &given, const common_json &tools)
+{
+    common_json out = common_json::array();
+    for (size_t i = 0; i < tools.size(); i++) {
+        const common_json deferred = given.at(i).at("function").value("is_deferred", common_json());
+        if (!deferred.is_boolean() || !deferred.get<bool>()) {
+            out.push_back(tools.at(i));
+        }
+    }
+    return out.size() == tools.size() ? tools : out.empty() ? common_json() : out;
+}
+
 void describe_tools(const common_json &tools, bool lists_tools, bool shows_form, common_json &messages)
 {
     std::string text;

@@ -13,6 +13,10 @@ void rename_ids(common_json &messages);
 /* Calls become text of the assistant, results text of the user. */
 common_json with_written_calls(const common_json &messages);
 
+/* Those that the template is told of: not those marked is_deferred in `given`, of which the messages tell. `tools`: the same
+ * in the same order, as the template takes them. Null: none. */
+common_json told_tools(const common_json &given, const common_json &tools);
+
 /* The first system message tells what the template does not: which tools there are, what a call looks like. */
 void describe_tools(const common_json &tools, bool lists_tools, bool shows_form, common_json &messages);
 

@@ -522,12 +522,12 @@ chat_answer form_of(const common_json &request, const std::optional<chat_after> 
     return wanted == chat_answer::calls && !calls ? chat_answer::text : wanted;
 }
 
-/* Calls and tools where the template has no form for them. */
-common_json written(const common_json &messages, const chat_wish &wish, const chat_analysis &analysis, bool tells_tools)
+/* Calls, and the tools to tell of, where the template has no form for them. */
+common_json written(const common_json &messages, const common_json &tools, const chat_analysis &analysis)
 {
     common_json out = analysis.knows_calls ? messages : with_written_calls(messages);
-    if (tells_tools && wish.has_tools() && !(analysis.describes_tools && analysis.knows_calls)) {
-        describe_tools(wish.tools, !analysis.describes_tools, !analysis.knows_calls, out);
+    if (!tools.is_null() && !tools.empty() && !(analysis.describes_tools && analysis.knows_calls)) {
+        describe_tools(tools, !analysis.describes_tools, !analysis.knows_calls, out);
     }
     return out;
 }
@@ -563,6 +563,7 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     const common_json tools =
         request.value("tools", common_json()).is_null() ? common_json() : fit_tools(request.at("tools"));
     out.wish = read_wish(m, request, tools);
+    const common_json told = tools.is_null() ? tools : told_tools(request.at("tools"), tools);
     common_json messages = without_nulls(with_marks(request.at("messages"), markers, &out));
     if (continues) {
         take_begun(messages, &out);
@@ -572,15 +573,14 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     }
     out.has_odd_ids = !repair.renames_ids && has_ids(messages);
     const common_json front = out.form == chat_answer::none ? front_of(request.at("messages"), markers) : common_json();
-    if (!front.is_null() && (out.wish.has_tools() || front.size() > 1)) {
+    if (!front.is_null() && ((!told.is_null() && !told.empty()) || front.size() > 1)) {
         std::string unread;
-        out.front = wrapped(fit_messages(written(without_nulls(front), out.wish, analysis, true), tmpl, false, &unread),
-                            markers);
+        out.front = wrapped(fit_messages(written(without_nulls(front), told, analysis), tmpl, false, &unread), markers);
     }
-    messages = written(messages, out.wish, analysis, out.form == chat_answer::none);
+    messages = written(messages, out.form == chat_answer::none ? told : common_json(), analysis);
     messages = fit_messages(messages, tmpl, repair.encloses_arguments, &out.unread_arguments);
     out.messages = wrapped(messages, markers);
-    out.tools = shown_tools(tools, out, markers, repair.keeps_tools);
+    out.tools = shown_tools(told, out, markers, repair.keeps_tools);
     out.kwargs = wrapped(out.wish.kwargs, markers);
     out.add_generation_prompt = !out.continues() && read_bool(request, "add_generation_prompt", true);
     const common_json budget = request.value("thinking_tokens_max", common_json());

@@ -165,6 +165,37 @@ static void test_a_choice_that_cannot_be_made_is_refused(void)
     check_refused(FAMILY_HERMES, REQUEST("\"tools\":[{\"type\":\"web_search\"}]"), "tools");
 }
 
+/* What a conversation tells of further back changes nothing of what stands in front. */
+static void test_a_tool_that_messages_tell_of_is_called_without_being_rendered(void)
+{
+#define DEFERRED                                                                                                       \
+    "{\"type\":\"function\",\"function\":{\"name\":\"get_weather\",\"is_deferred\":true,\"parameters\":" PARAMETERS "}}"
+#define BOTH "\"tools\":[" DEFERRED "," TOOL("get_time", PARAMETERS) "]"
+    for (size_t i = 0; i < N_FAMILIES; i++) {
+        answerer without, a;
+        once(&without, chat_families[i].source, REQUEST("\"tools\":[" TOOL("get_time", PARAMETERS) "]"));
+        once(&a, chat_families[i].source, REQUEST(BOTH));
+        CHECK_INT(a.prompt.n_text_bytes, without.prompt.n_text_bytes);
+        CHECK(memcmp(a.prompt.text, without.prompt.text, without.prompt.n_text_bytes) == 0);
+        answerer_close(&without);
+        char answer[512];
+        const chat_family *f = &chat_families[i];
+        snprintf(answer, sizeof answer, "%s%s", f->always_thinks ? f->thought : "", f->call);
+        transcript t = transcript_of(&a.prompt, answer, strlen(answer), 3, NULL);
+        CHECK(strstr(t.text, "[call 0 get_weather]") != NULL);
+        free(t.text);
+        answerer_close(&a);
+        once(&a, chat_families[i].source, REQUEST(BOTH REQUIRED("\"get_weather\"")));
+        CHECK(constrains(&a, "get_weather") && !constrains(&a, "get_time"));
+        answerer_close(&a);
+        once(&a, chat_families[i].source, REQUEST("\"tools\":[" DEFERRED "]"));
+        CHECK(!asks(&a, "get_weather"));
+        answerer_close(&a);
+    }
+#undef BOTH
+#undef DEFERRED
+}
+
 static void test_names_and_descriptions_are_strangers_texts(void)
 {
     answerer a;
@@ -653,6 +684,7 @@ int main(void)
     RUN(test_templates_that_want_tools_have_the_calls_of_their_family);
     RUN(test_the_choice_does_not_change_the_prompt);
     RUN(test_a_choice_that_cannot_be_made_is_refused);
+    RUN(test_a_tool_that_messages_tell_of_is_called_without_being_rendered);
     RUN(test_names_and_descriptions_are_strangers_texts);
     RUN(test_schemas_that_cannot_be_expressed_take_any_value);
     RUN(test_large_and_deep_schemas_are_bounded);

@@ -46,8 +46,9 @@ def digest_of(previous: bytes, message: PlainMessage) -> bytes:
 
 
 def digests_of(messages: Sequence[PlainMessage], tools: Sequence[Tool] = ()) -> list[bytes]:
-    """Of the conversation up to and including each message."""
-    return list(accumulate(messages, digest_of, initial=_digest(tools) if tools else b""))[1:]
+    """Of the conversation up to and including each message. Of deferred tools the messages tell."""
+    told = [tool for tool in tools if not tool.is_deferred]
+    return list(accumulate(messages, digest_of, initial=_digest(told) if told else b""))[1:]
 
 
 def variables_digest(variables: Mapping[str, Any]) -> bytes:

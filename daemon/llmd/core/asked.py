@@ -54,6 +54,8 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True):
     parameters: dict[str, Any]
     """As JSON schema."""
     form: ArgumentForm | None = None
+    is_deferred: bool = False
+    """The template is not told of it: a message is."""
 
 
 class ToolChoice(msgspec.Struct, frozen=True):
