@@ -30,10 +30,11 @@ _PROMPT = (
             "request to request, is left out",
     }, limits.JSON_TEXT_BYTES_MAX),
     honoured({
-        "tools": "name, description, input_schema; of those of a type without a schema the ones that the server would "
-            "run (web_search, code_execution, ...) are passed over, and refused where no other is offered; those of "
-            "clients (bash, text_editor, memory, computer, browser) are refused: the model knows no more of them "
-            "than it is told",
+        "tools": "name, description, input_schema; those with defer_loading are no part of the prompt until a "
+            "tool_reference in a result names them: the first has the definition, and from then on they may be called; "
+            "of those of a type without a schema the ones that the server would run (web_search, code_execution, ...) "
+            "are passed over, and refused where no other is offered; those of clients (bash, text_editor, memory, "
+            "computer, browser) are refused: the model knows no more of them than it is told",
     }, limits.TOOLS_BYTES_MAX),
     accepted({
         "cache_control": "here and in tools: the state at the end of what is marked so is kept anyway, and everything "

@@ -15,6 +15,7 @@ from ...core.session_key import SessionKey, parent_of, resolve
 from ...core.tools import check_choice, check_count, distinct, tool_of
 from ..conversation import run_by_nobody
 from ..sampling import names_in
+from .deferred import ToldTools, told_tools
 from .turns import messages_of
 from .wire import ClientTool, CountTokensRequest, MessagesRequest
 
@@ -49,13 +50,14 @@ def asked_of(wanted: MessagesRequest, headers: Headers) -> Asked:
 
 
 def conversation_of(wanted: CountTokensRequest) -> ChatPrompt:
-    messages, tools = messages_of(wanted.system, wanted.messages), _tools(wanted.tools or [])
+    told = told_tools(_tools(wanted.tools or []), wanted.messages)
+    messages = messages_of(wanted.system, wanted.messages, told)
     choice = wanted.tool_choice
     return ChatPrompt(
         messages=messages,
         variables=_variables(wanted),
-        tools=tools,
-        tool_choice=_choice(wanted, tools),
+        tools=told.callable,
+        tool_choice=_choice(wanted, told),
         has_parallel_calls=False if choice is not None and choice.disable_parallel_tool_use else None,
         continues=messages[-1].role == "assistant" and not messages[-1].tool_calls,
     )
@@ -87,20 +89,35 @@ def _tools(offered: list[ClientTool]) -> tuple[Tool, ...]:
 def _tool(param: str, given: ClientTool) -> Iterator[Tool]:
     """What would run a tool of a type of its own is not here, and the model is not told of it."""
     if given.input_schema is not None or given.type in (None, "custom"):
-        yield tool_of(param, given.name, given.description, given.input_schema)
+        tool = tool_of(param, given.name, given.description, given.input_schema)
+        yield msgspec.structs.replace(tool, is_deferred=bool(given.defer_loading))
     elif given.type.startswith(_RUN_BY_CLIENTS):
         message = f"{param}.type: the model does not know what {shown(given.type)} takes; give it as an input_schema."
         raise ApiError("unsupported_parameter", message, f"{param}.type")
 
 
-def _choice(wanted: CountTokensRequest, tools: tuple[Tool, ...]) -> ToolChoice:
+def _choice(wanted: CountTokensRequest, told: ToldTools) -> ToolChoice:
+    tools = tuple(tool for tool in told.callable if tool.name not in told.removed)
+    asked = _wanted_choice(wanted)
+    deferred = {tool.name for tool in wanted.tools or () if tool.defer_loading}
+    for name in deferred.intersection(asked.names).difference(tool.name for tool in tools):
+        message = f"tool_choice: {shown(name)} has defer_loading, and nothing in messages has it loaded."
+        raise ApiError("invalid_value", message, "tool_choice")
+    found = check_choice("tool_choice", asked, tools)
+    if not told.removed or found.names:
+        return found
+    names = tuple(tool.name for tool in tools)
+    return ToolChoice(found.mode if names else "none", names)
+
+
+def _wanted_choice(wanted: CountTokensRequest) -> ToolChoice:
     choice = wanted.tool_choice
     if choice is None:
         return ToolChoice()
     if choice.type == "tool" and choice.name is None:
         raise ApiError("missing_parameter", "tool_choice.name is missing.", "tool_choice.name")
     names = (choice.name,) if choice.type == "tool" and choice.name is not None else ()
-    return check_choice("tool_choice", ToolChoice(_MODES[choice.type], names), tools)  # type: ignore[arg-type]
+    return ToolChoice(_MODES[choice.type], names)  # type: ignore[arg-type]
 
 
 # --- thinking, form --------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -12,6 +12,7 @@ from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError
 from ..conversation import answerable, check_length, newest_question, role_of
 from ..marked import Piece, joined
+from .deferred import ADDITION, REMOVAL, ToldTools, change_of, definitions
 from .texts import Unread, given, refused, text_of, told_as_attached, told_as_unread
 from .wire import InputBlock, InputTurn, ResultPart
 
@@ -29,13 +30,15 @@ FILLERS = (
 _ERROR = "Error: "
 
 
-def messages_of(system: str | list[InputBlock] | None, turns: list[InputTurn]) -> list[PlainMessage]:
+def messages_of(
+    system: str | list[InputBlock] | None, turns: Sequence[InputTurn], told: ToldTools
+) -> list[PlainMessage]:
     """Raises ApiError naming the block that cannot be rendered."""
     newest = newest_question([_speaker(turn) for turn in turns])
     found = [
         message
         for n, turn in enumerate(turns)
-        for message in _turn(f"messages[{n}]", turn, refused if n == newest else told_as_attached)
+        for message in _turn(f"messages[{n}]", turn, told, refused if n == newest else told_as_attached)
     ]
     check_length("messages", found, "messages and results of tools")
     answerable("messages", found)
@@ -58,23 +61,29 @@ def _speaker(turn: InputTurn) -> str:
     return "tool" if turn.role == "user" and is_results else turn.role
 
 
-def _turn(path: str, turn: InputTurn, unread: Unread) -> list[PlainMessage]:
+def _turn(path: str, turn: InputTurn, told: ToldTools, unread: Unread) -> list[PlainMessage]:
     role = role_of(path, turn.role, _ROLES)
     blocks = [InputBlock("text", turn.content)] if isinstance(turn.content, str) else turn.content
     if role == "assistant":
         return _answer(f"{path}.content", blocks)
     if role == "user":
-        return _question(f"{path}.content", blocks, unread)
-    text, marks = joined(_texts(f"{path}.content", blocks), "\n")
+        return _question(f"{path}.content", blocks, told, unread)
+    pieces = ((_said(at, block, told), _is_marked(block)) for at, block in _placed(f"{path}.content", blocks))
+    text, marks = joined(pieces, "\n")
     return [PlainMessage("system", text, marks=marks)]
 
 
-def _question(path: str, blocks: list[InputBlock], unread: Unread) -> list[PlainMessage]:
+def _said(path: str, block: InputBlock, told: ToldTools) -> str:
+    """By the system."""
+    return change_of(path, block, told) if block.type in (ADDITION, REMOVAL) else _text(path, block)
+
+
+def _question(path: str, blocks: list[InputBlock], told: ToldTools, unread: Unread) -> list[PlainMessage]:
     """The results of tools first, as templates want them: right behind the calls."""
     results, texts = [], []
     for at, block in _placed(path, blocks):
         if block.type == "tool_result":
-            results.append(_result(at, block))
+            results.append(_result(at, block, told))
         else:
             texts.append((text_of(at, block, unread), _is_marked(block)))
     if results and not texts:
@@ -106,21 +115,28 @@ def _call(path: str, block: InputBlock) -> PlainToolCall:
     return PlainToolCall(given(path, "name", block.name), arguments, block.id)
 
 
-def _result(path: str, block: InputBlock) -> PlainMessage:
+def _result(path: str, block: InputBlock, told: ToldTools) -> PlainMessage:
     call = given(path, "tool_use_id", block.tool_use_id)
-    parts = _parts(f"{path}.content", block.content)
+    parts = list(_parts(f"{path}.content", block.content, told))
     text = (_ERROR if block.is_error else "") + "\n".join(text for text, _ in parts)
     marks = (len(text),) if _is_marked(block) or any(is_marked for _, is_marked in parts) else ()
     return PlainMessage("tool", text, tool_call_id=call, marks=marks)
 
 
-def _parts(path: str, content: str | list[ResultPart] | dict[str, Any] | None) -> list[Piece]:
+def _parts(path: str, content: str | list[ResultPart] | dict[str, Any] | None, told: ToldTools) -> Iterator[Piece]:
     """Of a tool's result."""
     if content is None or isinstance(content, str):
-        return [(content or "", False)]
+        yield content or "", False
+        return
     if isinstance(content, dict):
         raise ApiError("invalid_type", f"{path}: expected text or a list, got an object.", path)
-    return [(text_of(f"{path}[{n}]", part, told_as_unread), _is_marked(part)) for n, part in enumerate(content)]
+    placed = ((f"{path}[{n}]", part) for n, part in enumerate(content))
+    for defines, run in groupby(placed, lambda one: one[0] in told.places):
+        parts = list(run)
+        if defines:
+            yield definitions(told.places[at] for at, _ in parts), any(_is_marked(part) for _, part in parts)
+        else:
+            yield from ((text_of(at, part, told_as_unread), _is_marked(part)) for at, part in parts)
 
 
 def _placed(path: str, blocks: Iterable[InputBlock]) -> Iterator[tuple[str, InputBlock]]:

@@ -40,6 +40,13 @@ class ResultPart(msgspec.Struct, frozen=True):
     cache_control: Any = None
 
 
+class ChangedTool(msgspec.Struct, frozen=True):
+    """Only that of the type tool_reference is read."""
+
+    type: str = ""
+    name: str | None = None
+
+
 class InputBlock(msgspec.Struct, frozen=True):
     """One block of a turn; which members it has depends on its type."""
 
@@ -56,6 +63,8 @@ class InputBlock(msgspec.Struct, frozen=True):
     context: str | None = None
     source: str | Source | None = None
     is_error: bool | None = None
+    tool: ChangedTool | None = None
+    """That comes or goes here."""
     cache_control: Any = None
     """Not null: other prompts will go on differently behind it."""
 
@@ -74,6 +83,8 @@ class ClientTool(msgspec.Struct, frozen=True):
     description: str | None = None
     input_schema: dict[str, Any] | None = None
     type: str | None = None
+    defer_loading: bool | None = None
+    """The model is told of it where the history names it."""
 
 
 class ClientToolChoice(msgspec.Struct, frozen=True):

@@ -1,0 +1,103 @@
+"""Tools that the model is told of where the history names them, and those that it takes away. Pure.
+
+What stands in front of a conversation stays as it is while its tools come and go. A definition is told once, where its
+tool is named first: this depends on nothing behind that place, and a history that is sent again is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from ...core.asked import Tool
+from ...core.errors import ApiError, shown
+from .texts import given
+from .wire import InputBlock, InputTurn
+
+REFERENCE, ADDITION, REMOVAL = "tool_reference", "tool_addition", "tool_removal"
+
+
+@dataclass(frozen=True, slots=True)
+class ToldTools:
+    callable: tuple[Tool, ...]
+    """Those that the template is told of, and those that the history has named."""
+    removed: frozenset[str]
+    """Names of those that the template is told of, and that may not be called all the same."""
+    places: Mapping[str, Tool]
+    """By the path of what names it: the tool whose definition is told there."""
+
+
+def told_tools(tools: Sequence[Tool], turns: Sequence[InputTurn]) -> ToldTools:
+    """Raises ApiError naming a change of tools that cannot be made."""
+    known = {tool.name: tool for tool in tools}
+    places: dict[str, Tool] = {}
+    is_told = {tool.name: not tool.is_deferred for tool in tools}
+    is_callable = dict(is_told)
+    for path, kind, name in _named(turns):
+        if name not in known:
+            if kind == REFERENCE:
+                continue
+            raise ApiError("invalid_value", f"{path}.tool: there is no tool {shown(name)}.", f"{path}.tool")
+        is_callable[name] = kind != REMOVAL
+        if is_callable[name] and not is_told[name]:
+            is_told[name] = True
+            places[path] = known[name]
+    there = tuple(tool for tool in tools if not tool.is_deferred or is_callable[tool.name])
+    return ToldTools(there, frozenset(tool.name for tool in there if not is_callable[tool.name]), places)
+
+
+def definitions(tools: Iterable[Tool]) -> str:
+    """One a line, as clients promise them to the model."""
+    lines = (
+        msgspec.json.encode({"description": tool.description, "name": tool.name, "parameters": tool.parameters})
+        for tool in tools
+    )
+    return "\n".join(["<functions>", *(f"<function>{line.decode()}</function>" for line in lines), "</functions>"])
+
+
+def change_of(path: str, block: InputBlock, told: ToldTools) -> str:
+    """What the model is told of a tool that comes or goes."""
+    name = _changed(path, block)
+    if block.type == REMOVAL:
+        return f"The function {name} can no longer be called."
+    tool = told.places.get(path)
+    return definitions([tool]) if tool is not None else f"The function {name} can be called."
+
+
+def _named(turns: Sequence[InputTurn]) -> Iterator[tuple[str, str, str]]:
+    """Path, kind and name of each mention. Results of an answer's calls are in the order of the calls: clients send
+    them in any."""
+    calls: dict[str | None, int] = {}
+    results: list[tuple[int, list[tuple[str, str, str]]]] = []
+    n_calls = 0
+    for n, turn in enumerate(turns):
+        for i, block in enumerate(turn.content if isinstance(turn.content, list) else ()):
+            path = f"messages[{n}].content[{i}]"
+            if turn.role == "assistant" and block.type == "tool_use":
+                calls[block.id] = n_calls
+                n_calls += 1
+            elif turn.role == "user" and block.type == "tool_result":
+                results.append((calls.get(block.tool_use_id, n_calls), list(_referenced(path, block))))
+            elif turn.role == "system" and block.type in (ADDITION, REMOVAL):
+                results.append((n_calls, [(path, block.type, _changed(path, block))]))
+    for _, mentions in sorted(results, key=lambda result: result[0]):
+        yield from mentions
+
+
+def _referenced(path: str, block: InputBlock) -> Iterator[tuple[str, str, str]]:
+    for n, part in enumerate(block.content if isinstance(block.content, list) else ()):
+        if part.type == REFERENCE and part.tool_name is not None:
+            yield f"{path}.content[{n}]", REFERENCE, part.tool_name
+
+
+def _changed(path: str, block: InputBlock) -> str:
+    """The name of the tool."""
+    tool = block.tool
+    if tool is None:
+        raise ApiError("missing_parameter", f"{path}.tool is missing.", f"{path}.tool")
+    if tool.type != REFERENCE:
+        message = f"{path}.tool: {shown(tool.type)} is not supported; only a {REFERENCE} to one of tools is taken."
+        raise ApiError("unsupported_parameter", message, f"{path}.tool")
+    return given(f"{path}.tool", "name", tool.name)
