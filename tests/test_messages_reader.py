@@ -238,6 +238,38 @@ def test_what_anthropics_servers_did_is_passed_over(found: Json) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}, "trigger": None},
+        {"type": "mcp_tool_listing", "mcp_server_name": "a", "tools": [{"name": "b", "input_schema": {}}]},
+        {"type": "compaction", "content": None},
+        {"type": "compaction", "content": ""},
+    ],
+)
+def test_marks_of_their_servers_are_passed_over(block: Json) -> None:
+    answer = {"role": "assistant", "content": [text("I look."), block, text(" They hum.")]}
+    assert prompt(messages=[USER, answer, USER]).messages == [HI, PlainMessage("assistant", "I look. They hum."), HI]
+
+
+def test_a_compaction_is_what_it_says() -> None:
+    block = {"type": "compaction", "content": "We spoke of llamas.", "encrypted_content": "x", **CACHED}
+    answer = {"role": "assistant", "content": [block, text("Go on.")]}
+    said = "We spoke of llamas.\n\nGo on."
+    found = prompt(messages=[USER, answer, USER]).messages
+    assert found == [HI, PlainMessage("assistant", said, marks=(len(said),)), HI]
+    wrong = {"role": "assistant", "content": [{"type": "compaction", "content": [text("a")]}]}
+    assert refusal(messages=[USER, wrong, USER]).param == "messages[1].content[0].content"
+
+
+def test_the_system_may_say_nothing() -> None:
+    for more in ({"output_config": {"effort": "low"}}, {}, {"content": None}):
+        assert prompt(messages=[USER, {"role": "system", **more}, USER]).messages == [HI, HI]
+    for role in ("user", "assistant"):
+        error = refusal(messages=[USER, {"role": role}])
+        assert (error.code, error.param) == ("missing_parameter", "messages[1].content")
+
+
 def test_empty_answers_are_dropped() -> None:
     for content in ("", " ", [], [text("")], [{"type": "thinking", "thinking": "hm", "signature": ""}]):
         assert prompt(messages=[USER, {"role": "assistant", "content": content}, USER]).messages == [

@@ -11,10 +11,11 @@ _PROMPT = (
         "messages": "the conversation; roles user, assistant, system; a text or blocks: text, thinking, tool_use, "
             "tool_result (a text, or parts, of which those that are no text are told as [image: not shown, this model "
             "reads text only]); search_result, and document with a source of type text or content, of users and in "
-            "results; passed over: redacted_thinking, and server_tool_use with its results; other images and documents "
-            "are refused in the user's newest message, and told likewise in earlier ones; a last message of the "
-            "assistant is gone on with; what some clients write there for an empty "
-            "text ((no content), and the like) is none",
+            "results; tool_addition and tool_removal of the system; compaction of the assistant, as text; "
+            "passed over: redacted_thinking, fallback, mcp_tool_listing, server_tool_use with its results, and "
+            "output_config of a message of the system; other images and documents are refused in the user's newest "
+            "message, and told likewise in earlier ones; a last message of the assistant is gone on with; what some "
+            "clients write there for an empty text ((no content), and the like) is none",
         "tool_choice": "auto, any, tool with a name, or none; disable_parallel_tool_use",
         "thinking": "enabled or disabled: the template variable enable_thinking; others: as the template has it; "
             "budget_tokens: after so many thinking is ended",

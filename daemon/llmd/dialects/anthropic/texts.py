@@ -32,8 +32,12 @@ def told_as_attached(path: str, kind: str) -> str:
 
 def given(path: str, name: str, value: str | None) -> str:
     if value is None:
-        raise ApiError("missing_parameter", f"{path}.{name} is missing.", f"{path}.{name}")
+        raise missing(path, name)
     return value
+
+
+def missing(path: str, name: str) -> ApiError:
+    return ApiError("missing_parameter", f"{path}.{name} is missing.", f"{path}.{name}")
 
 
 def text_of(path: str, block: InputBlock | ResultPart, unread: Unread) -> str:

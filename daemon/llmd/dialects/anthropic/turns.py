@@ -13,11 +13,11 @@ from ...core.errors import ApiError
 from ..conversation import answerable, check_length, newest_question, role_of
 from ..marked import Piece, joined
 from .deferred import ADDITION, REMOVAL, ToldTools, change_of, definitions
-from .texts import Unread, given, refused, text_of, told_as_attached, told_as_unread
+from .texts import Unread, given, missing, refused, text_of, told_as_attached, told_as_unread
 from .wire import InputBlock, InputTurn, ResultPart
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-_PASSED_OVER = ("redacted_thinking", "server_tool_use", "mcp_tool_use")
+_PASSED_OVER = ("redacted_thinking", "server_tool_use", "mcp_tool_use", "mcp_tool_listing", "fallback")
 _FOUND = "_tool_result"
 """What Anthropic's servers did within an answer, and what they found."""
 _BILLING = "x-anthropic-billing-header:"
@@ -57,12 +57,16 @@ def _system(system: str | list[InputBlock] | None) -> list[PlainMessage]:
 
 def _speaker(turn: InputTurn) -> str:
     """Its role, but for one that brings results of tools."""
-    is_results = not isinstance(turn.content, str) and any(block.type == "tool_result" for block in turn.content)
+    is_results = isinstance(turn.content, list) and any(block.type == "tool_result" for block in turn.content)
     return "tool" if turn.role == "user" and is_results else turn.role
 
 
 def _turn(path: str, turn: InputTurn, told: ToldTools, unread: Unread) -> list[PlainMessage]:
     role = role_of(path, turn.role, _ROLES)
+    if turn.content is None:
+        if role != "system":
+            raise missing(path, "content")
+        return []
     blocks = [InputBlock("text", turn.content)] if isinstance(turn.content, str) else turn.content
     if role == "assistant":
         return _answer(f"{path}.content", blocks)
@@ -100,6 +104,8 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
             thoughts.append(given(at, "thinking", block.thinking))
         elif block.type == "tool_use":
             calls.append(_call(at, block))
+        elif block.type == "compaction":
+            texts.append(_summary(at, block))
         elif block.type not in _PASSED_OVER and not block.type.endswith(_FOUND):
             texts.append(_text(at, block))
     # What was between them, a call or a thought, has its own place.
@@ -108,6 +114,13 @@ def _answer(path: str, blocks: list[InputBlock]) -> list[PlainMessage]:
         return []
     marks = (len(text),) if any(map(_is_marked, blocks)) else ()
     return [PlainMessage("assistant", text, tuple(calls), reasoning="".join(thoughts) or None, marks=marks)]
+
+
+def _summary(path: str, block: InputBlock) -> str:
+    """Of what went before; none where there came to be none."""
+    if block.content is None or isinstance(block.content, str):
+        return f"{block.content}\n\n" if block.content else ""
+    raise ApiError("invalid_type", f"{path}.content: expected text.", f"{path}.content")
 
 
 def _call(path: str, block: InputBlock) -> PlainToolCall:

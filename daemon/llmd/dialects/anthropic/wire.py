@@ -73,7 +73,8 @@ class InputTurn(msgspec.Struct, frozen=True):
     """One message of the history. Fields beyond these do not reach the model."""
 
     role: str
-    content: str | list[InputBlock]
+    content: str | list[InputBlock] | None = None
+    """None: of the system, which then says how to go on, and nothing to the model."""
 
 
 class ClientTool(msgspec.Struct, frozen=True):
