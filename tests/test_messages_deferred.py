@@ -126,6 +126,13 @@ def test_additions_and_removals() -> None:
     )
 
 
+def test_tools_of_a_message_that_is_cleared_stay() -> None:
+    turn = change("tool_addition", "WebSearch") | {"clear_at": "next_user_message"}
+    turn["content"].append(text("hurry"))
+    found = prompt(tools=TOOLS, messages=[USER, turn, USER])
+    assert found.messages[1].content == TOLD and len(found.tools) == 2
+
+
 @pytest.mark.parametrize(
     ("tool", "param"),
     [

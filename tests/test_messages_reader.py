@@ -270,6 +270,19 @@ def test_the_system_may_say_nothing() -> None:
         assert (error.code, error.param) == ("missing_parameter", "messages[1].content")
 
 
+def test_words_of_the_system_may_hold_until_the_users_next() -> None:
+    def said(clear_at: str | None, *later: Json) -> list[str]:
+        reminder = {"role": "system", "content": "hurry", "clear_at": clear_at}
+        return [message.content for message in prompt(messages=[USER, reminder, *later]).messages]
+
+    answer: Json = {"role": "assistant", "content": "Yes."}
+    assert said("next_user_message") == said("next_user_message", answer)[:2] == ["hi", "hurry"]
+    assert said("next_user_message", answer, USER) == ["hi", "Yes.", "hi"]
+    called = {"role": "assistant", "content": [use("a")]}
+    assert said("next_user_message", called, {"role": "user", "content": [result("a")]}) == ["hi", "", "sunny"]
+    assert said("never", answer, USER) == said(None, answer, USER) == ["hi", "hurry", "Yes.", "hi"]
+
+
 def test_empty_answers_are_dropped() -> None:
     for content in ("", " ", [], [text("")], [{"type": "thinking", "thinking": "hm", "signature": ""}]):
         assert prompt(messages=[USER, {"role": "assistant", "content": content}, USER]).messages == [

@@ -11,7 +11,7 @@ _PROMPT = (
         "messages": "the conversation; roles user, assistant, system; a text or blocks: text, thinking, tool_use, "
             "tool_result (a text, or parts, of which those that are no text are told as [image: not shown, this model "
             "reads text only]); search_result, and document with a source of type text or content, of users and in "
-            "results; tool_addition and tool_removal of the system; compaction of the assistant, as text; "
+            "results; tool_addition, tool_removal and clear_at of the system; compaction of the assistant, as text; "
             "passed over: redacted_thinking, fallback, mcp_tool_listing, server_tool_use with its results, and "
             "output_config of a message of the system; other images and documents are refused in the user's newest "
             "message, and told likewise in earlier ones; a last message of the assistant is gone on with; what some "

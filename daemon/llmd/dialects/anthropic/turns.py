@@ -35,10 +35,13 @@ def messages_of(
 ) -> list[PlainMessage]:
     """Raises ApiError naming the block that cannot be rendered."""
     newest = newest_question([_speaker(turn) for turn in turns])
+    last = max((n for n, turn in enumerate(turns) if turn.role == "user"), default=0)
     found = [
         message
         for n, turn in enumerate(turns)
-        for message in _turn(f"messages[{n}]", turn, told, refused if n == newest else told_as_attached)
+        for message in _turn(
+            f"messages[{n}]", turn, told, refused if n == newest else told_as_attached, is_past=n < last
+        )
     ]
     check_length("messages", found, "messages and results of tools")
     answerable("messages", found)
@@ -61,7 +64,8 @@ def _speaker(turn: InputTurn) -> str:
     return "tool" if turn.role == "user" and is_results else turn.role
 
 
-def _turn(path: str, turn: InputTurn, told: ToldTools, unread: Unread) -> list[PlainMessage]:
+def _turn(path: str, turn: InputTurn, told: ToldTools, unread: Unread, *, is_past: bool) -> list[PlainMessage]:
+    """`is_past`: a message of the user follows."""
     role = role_of(path, turn.role, _ROLES)
     if turn.content is None:
         if role != "system":
@@ -72,14 +76,22 @@ def _turn(path: str, turn: InputTurn, told: ToldTools, unread: Unread) -> list[P
         return _answer(f"{path}.content", blocks)
     if role == "user":
         return _question(f"{path}.content", blocks, told, unread)
-    pieces = ((_said(at, block, told), _is_marked(block)) for at, block in _placed(f"{path}.content", blocks))
+    is_cleared = is_past and turn.clear_at == "next_user_message"
+    return _directive(f"{path}.content", blocks, told, is_cleared=is_cleared)
+
+
+def _directive(path: str, blocks: list[InputBlock], told: ToldTools, *, is_cleared: bool) -> list[PlainMessage]:
+    """Of the system; `is_cleared`: only what changes the tools holds on."""
+    pieces = []
+    for at, block in _placed(path, blocks):
+        if block.type in (ADDITION, REMOVAL):
+            pieces.append((change_of(at, block, told), _is_marked(block)))
+        elif not is_cleared:
+            pieces.append((_text(at, block), _is_marked(block)))
+    if is_cleared and not pieces:
+        return []
     text, marks = joined(pieces, "\n")
     return [PlainMessage("system", text, marks=marks)]
-
-
-def _said(path: str, block: InputBlock, told: ToldTools) -> str:
-    """By the system."""
-    return change_of(path, block, told) if block.type in (ADDITION, REMOVAL) else _text(path, block)
 
 
 def _question(path: str, blocks: list[InputBlock], told: ToldTools, unread: Unread) -> list[PlainMessage]:

@@ -75,6 +75,8 @@ class InputTurn(msgspec.Struct, frozen=True):
     role: str
     content: str | list[InputBlock] | None = None
     """None: of the system, which then says how to go on, and nothing to the model."""
+    clear_at: Literal["next_user_message", "never"] | None = None
+    """Of the system's: where there is a later message of the user, its text is no longer shown."""
 
 
 class ClientTool(msgspec.Struct, frozen=True):
