@@ -12,6 +12,7 @@ import pytest
 from llmd.core.asked import PlainMessage
 from llmd.core.errors import ApiError
 from llmd.dialects.anthropic import turns
+from llmd.dialects.anthropic.deferred import told_tools
 from llmd.dialects.anthropic.wire import InputTurn
 from llmd.dialects.conversation import newest_question
 from llmd.dialects.ollama import messages as ollama
@@ -29,7 +30,8 @@ def of_chat(given: list[Json]) -> list[PlainMessage]:
 
 
 def of_anthropic(given: list[Json]) -> list[PlainMessage]:
-    return turns.messages_of(None, msgspec.convert(given, list[InputTurn]))
+    found = msgspec.convert(given, list[InputTurn])
+    return turns.messages_of(None, found, told_tools((), found))
 
 
 def of_ollama(given: list[Json]) -> list[PlainMessage]:
