@@ -18,7 +18,7 @@ _PROMPT = (
             "clients write there for an empty text ((no content), and the like) is none",
         "tool_choice": "auto, any, tool with a name, or none; disable_parallel_tool_use",
         "thinking": "enabled or disabled: the template variable enable_thinking; others: as the template has it; "
-            "budget_tokens: after so many thinking is ended",
+            "budget_tokens: after so many thinking is ended; display is not read, thoughts are told whole",
         "output_config": "effort: the template variable reasoning_effort, xhigh and max as high; format: a JSON schema "
             "that the answer keeps to",
         "output_format": "the same as output_config.format",
