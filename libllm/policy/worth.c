@@ -5,8 +5,8 @@ enum { MIB = 1024 * 1024 };
 double worth_token_us_first(uint64_t n_params, bool on_gpu)
 {
     const double operations_per_us = on_gpu ? 3e8 : 2e6;
-    const double us = 2.0 * (double)n_params / operations_per_us;
-    return us > 1 ? us : 1;
+    const double us = 2.0 * (double)n_params / operations_per_us, least_us = on_gpu ? 5 : 50;
+    return us > least_us ? us : least_us;
 }
 
 uint32_t worth_tokens(const worth_pace *pace, size_t n_bytes)

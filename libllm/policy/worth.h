@@ -24,7 +24,8 @@ typedef struct worth_pace {
     double disk_us;        /* one MiB read from the disk */
 } worth_pace;
 
-/* A guess: two operations for each parameter, on a fast processor, or a fast GPU. At least 1. */
+/* A guess: two operations for each parameter, on a fast processor or a fast GPU; of a small model, whose parameters are not what
+ * takes the time, 50 and 5. */
 double worth_token_us_first(uint64_t n_params, bool on_gpu);
 
 /* How many tokens could be read in the time that n_bytes are copied in. What is not measured yet costs nothing. */

@@ -104,7 +104,7 @@ static void test_the_first_guess(void)
     const uint64_t n_params = 8000000000;
     CHECK(worth_token_us_first(n_params, false) == 8000);
     CHECK(worth_token_us_first(n_params, true) > 50 && worth_token_us_first(n_params, true) < 60);
-    CHECK(worth_token_us_first(0, true) == 1);
+    CHECK(worth_token_us_first(0, false) == 50 && worth_token_us_first(0, true) == 5);
 }
 
 static void test_what_is_fetched(void)
