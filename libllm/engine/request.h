@@ -27,11 +27,10 @@ typedef struct request {
     uint64_t id;
     uint32_t owner;
     request_phase phase;
-    bool is_cold;        /* LLM_GENERATE_COLD */
-    bool tells_consumed; /* LLM_GENERATE_RETURN_CONSUMED */
-    uint64_t after;      /* the live request whose prompt is to be consumed before; 0: none */
-    bool
-        waits_for_seat; /* it has asked for one, and there was none; or it waits for one that has begun, or to be fetched: */
+    bool is_cold;           /* LLM_GENERATE_COLD */
+    bool tells_consumed;    /* LLM_GENERATE_RETURN_CONSUMED */
+    uint64_t after;         /* the live request whose prompt is to be consumed before; 0: none */
+    bool waits_for_seat;    /* it has asked for one in vain; or it waits for one that has begun, or for the disk */
     bool has_fetched;       /* what others have on the disk has been looked at, once */
     uint64_t fetching;      /* and this is read (resuming.h); 0: nothing, or no longer waited for */
     uint64_t fetched_by_us; /* it is waited for until then */

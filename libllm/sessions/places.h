@@ -202,8 +202,7 @@ session *places_parked_victim(places *p);
 /* Parks are moved from memory to the store until the budget holds. While the store has too much in hand, one of them waits
  * in memory (spill_waits); if more are to go then, their states are dropped. */
 void places_spill(places *p);
-void places_spill_on(
-    places *p); /* the store may have finished something; who wants to be read or lent has had its turn */
+void places_spill_on(places *p); /* the store may have finished something; who waited has had its turn */
 
 /* Its parked state is asked for. False: too much is on its way already; ask again when something has come. */
 bool places_read_file(places *p, session *s);

@@ -118,6 +118,7 @@ bool places_read_file(places *p, session *s)
     job->n_bytes_max = n_bytes;
     ledger_reserve(p->ground.ledger, n_bytes);
     s->parked.where = PARKED_READING;
+    s->parked.n_wanted = 0;
     s->parked.reading = job->request;
     store_push(p->store, job);
     return true;
@@ -232,7 +233,6 @@ void places_read_back(places *p, store_job *job)
     const state_ends ends = job->state.n_parts > 0 ? state_file_ends(&job->state) : before.ends;
     if (is_for_others && (job->status == LLM_NO_MEMORY || job->status == LLM_IO)) {
         s->parked.where = PARKED_ON_DISK; /* nobody's but its own request costs it what is there */
-        s->parked.n_wanted = 0;
         return;
     }
     s->parked = (parked){.where = PARKED_NOWHERE, .n_wanted = before.n_wanted};

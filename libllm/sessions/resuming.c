@@ -145,8 +145,8 @@ typedef struct afar {
     double us;     /* so much is gained by it */
 } afar;
 
-/* What is gained by it with n tokens. Where nobody has asked for it yet, memory has
- * to have room for it, and it comes behind all that is on its way. */
+/* What is gained by it with n tokens. Where nobody has asked for it yet, memory has to have room for it, and it comes
+ * behind all that is on its way. */
 static double gain_us(const places *p, const session *other, uint32_t n, uint32_t n_at_hand)
 {
     const size_t n_bytes = other->parked.n_disk_bytes;
@@ -187,15 +187,18 @@ static uint32_t n_in_place(const session *s, const session_prompt *prompt)
     return n == own.n_tokens || n >= own.rewind_floor ? n : 0;
 }
 
+/* Begun now or before. False: too much is on its way. */
 static bool begin_reading(places *p, const afar *best)
 {
     parked *at = &best->from->parked;
-    if (at->where == PARKED_ON_DISK && places_read_file(p, best->from)) {
-        at->n_wanted = best->n;
+    if (at->where == PARKED_ON_DISK) {
+        if (!places_read_file(p, best->from)) {
+            return false;
+        }
         page_count(p->ground.page, LLM_COUNTER_PARKED_FETCHED, 1);
     }
     at->n_wanted = best->n > at->n_wanted ? best->n : at->n_wanted;
-    return at->where == PARKED_READING;
+    return true;
 }
 
 fetch resuming_fetch(places *p, const session *s, const session_prompt *prompt)
