@@ -369,7 +369,8 @@ prepare_test() {
     setup_exact
     setup_package
     setup_models
-    llama_source # test_tokenizers reads it, also where the builds came from a cache without it
+    llama_source # tests read the published source, also when the builds came from the cache
+    ln -sfn "$LLAMA_ORIGINAL" "$BUILD/llama.cpp"
 }
 
 prepare_bench() {

