@@ -580,6 +580,29 @@ static void test_models_for_something_else_are_recognized(void)
     rmdir(folder);
 }
 
+/* The header is enough: nobody waits for the weights of a model that is refused. */
+static void test_a_memory_that_is_not_tested_is_refused(void)
+{
+    static const char *const architectures[][2] = {
+        {"deepseek32", "DeepSeek V3.2"}, {"glm-dsa", "GLM-5"},         {"hy_v4", "Hunyuan V4"},
+        {"dots3note", "dots3"},          {"minimax-m3", "MiniMax M3"}, {"deepseek4", "DeepSeek V4"},
+        {"qwen4exp", "Qwen4-exp"},       {"glm5-next", "GLM-5 Next"},
+    };
+    char folder[] = "/tmp/llm-test-XXXXXX", path[64], part[128];
+    CHECK(mkdtemp(folder) != NULL);
+    snprintf(path, sizeof path, "%s/model.gguf", folder);
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
+        put_model(path, architectures[i][0], 4096);
+        snprintf(part, sizeof part, "its architecture %s (%s", architectures[i][0], architectures[i][1]);
+        check_refused(path, usual(NULL), LLM_MODEL_LOAD, part);
+        check_refused(path, usual(NULL), LLM_MODEL_LOAD, "llama-server");
+    }
+    put_model(path, "deepseek2", 4096); /* an ordinary cache: it fails for what the file lacks */
+    check_refused(path, usual(NULL), LLM_MODEL_LOAD, "key not found");
+    unlink(path);
+    rmdir(folder);
+}
+
 /* ---- failures inside llama.cpp --------------------------------------------------------------------------------------- */
 
 /* Makes the first place that holds `old` hold `new`, of the same length. */
@@ -707,6 +730,7 @@ int main(void)
         RUN(test_a_model_larger_than_memory_is_refused_before_it_is_read);
         RUN(test_what_lies_behind_the_weights_counts);
         RUN(test_models_for_something_else_are_recognized);
+        RUN(test_a_memory_that_is_not_tested_is_refused);
         RUN(test_an_assertion_of_llama_is_a_refusal);
         RUN(test_a_vocabulary_that_cannot_be_used_is_refused);
         RUN(test_the_size_of_an_unknown_model_is_counted);

@@ -246,6 +246,11 @@ std::string model_llama_log_cause(); /* the error llama.cpp logged since the las
 std::string model_llama_path_trouble(
     const std::string &path); /* why this is no GGUF file, and what to do; "": it is one */
 
+/* ---- architecture.cpp ---------------------------------------------------------------------------------------------- */
+
+std::string model_llama_architecture_trouble(
+    const char *architecture); /* why none of its models is served; "": one is */
+
 /* ---- vocabulary.cpp ------------------------------------------------------------------------------------------------ */
 
 void model_llama_vocabulary_check(const llama_vocab *vocab); /* throws std::runtime_error with a reason */

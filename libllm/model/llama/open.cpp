@@ -31,16 +31,6 @@ struct refusal : std::runtime_error {
 
 /* ---- the file ------------------------------------------------------------------------------------------------------ */
 
-/* Of files that people take for chat models. */
-void check_architecture(const std::string &path, const std::string &name)
-{
-    if (name == "clip") {
-        throw refusal(LLM_MODEL_LOAD, "cannot serve the model " + path +
-                                          ": it is the part of a model that sees or hears (mmproj); name the file with "
-                                          "the language model");
-    }
-}
-
 /* What can be known without llama.cpp. Returns the model's bytes. */
 uint64_t check_file(const model_options &o, const std::vector<ggml_backend_dev_t> &devices)
 {
@@ -54,7 +44,10 @@ uint64_t check_file(const model_options &o, const std::vector<ggml_backend_dev_t
     if (status != LLM_OK) {
         throw refusal(status, error);
     }
-    check_architecture(o.path, file.architecture);
+    const std::string unserved = model_llama_architecture_trouble(file.architecture);
+    if (!unserved.empty()) {
+        throw refusal(LLM_MODEL_LOAD, std::string("cannot serve the model ") + o.path + ": " + unserved);
+    }
     try {
         if (!o.allow_oversize) {
             model_llama_size_check(file.n_bytes, devices);
