@@ -19,7 +19,7 @@ def test_one_owner_may_take_everything() -> None:
 
 
 def test_half_of_each_equal_part_stays_free() -> None:
-    assert [share_of(*row) for row in ((256, 2), (64, 4), (8, 4), (8, 5), (2, 100), (1, 100))] == [192, 40, 5, 7, 1, 1]
+    assert [share_of(*row) for row in ((256, 2), (64, 4), (8, 4), (8, 5), (2, 100), (1, 100))] == [192, 40, 5, 5, 1, 1]
 
 
 def test_whoever_takes_all_it_may_locks_nobody_out() -> None:
@@ -27,7 +27,8 @@ def test_whoever_takes_all_it_may_locks_nobody_out() -> None:
         for n_owners in range(2, 40):
             most = share_of(limit, n_owners)
             assert 1 <= most < limit
-            assert limit - most >= (n_owners - 1) * (limit // (2 * n_owners))
+            assert limit - most >= (n_owners - 1) * limit // (2 * n_owners)
+            assert share_of(limit, n_owners + 1) <= most  # more owners never leave one of them more
 
 
 def test_where_there_are_too_many_the_one_who_has_most_loses() -> None:

@@ -165,7 +165,7 @@ async def test_what_waits_at_the_end_is_refused() -> None:
 
 
 def test_shares() -> None:
-    assert [share_of(256, n) for n in (0, 1, 2, 4, 1000)] == [256, 256, 192, 160, 255]
+    assert [share_of(256, n) for n in (0, 1, 2, 4, 1000)] == [256, 256, 192, 160, 129]
 
 
 async def test_the_time_of_a_request_counts_from_its_arrival(serve: Serve) -> None:

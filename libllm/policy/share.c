@@ -5,10 +5,12 @@ uint32_t share_of(uint32_t limit, uint32_t n_owners)
     if (n_owners <= 1) {
         return limit > 0 ? limit : 1;
     }
-    const uint64_t kept = (uint64_t)(n_owners - 1) * (limit / (2 * (uint64_t)n_owners));
     if (limit <= 1) {
         return 1;
     }
+    /* Multiplied first: limit / (2 * n_owners) would round to nothing when there are many owners, and one of them could
+     * take almost everything. */
+    const uint64_t kept = (uint64_t)(n_owners - 1) * limit / (2 * (uint64_t)n_owners);
     return (uint32_t)(limit - (kept > 0 ? kept : 1));
 }
 

@@ -17,7 +17,8 @@ static void test_half_of_each_equal_part_stays_free(void)
     CHECK_INT(share_of(256, 2), 192);
     CHECK_INT(share_of(64, 4), 40);
     CHECK_INT(share_of(8, 4), 5);
-    CHECK_INT(share_of(8, 5), 7); /* less than one each: then one in all */
+    CHECK_INT(share_of(8, 5), 5);
+    CHECK_INT(share_of(256, 129), 129);
     CHECK_INT(share_of(2, 100), 1);
     CHECK_INT(share_of(1, 100), 1);
 }
@@ -29,10 +30,11 @@ static void test_whoever_takes_all_it_may_locks_nobody_out(void)
             const uint32_t most = share_of(limit, n);
             CHECK(most >= 1 && (limit == 0 || most <= limit));
             CHECK(n == 1 || limit < 2 || most < limit);
-            CHECK(limit - most >= (n - 1) * (limit / (2 * n)) || limit < 2);
+            CHECK(limit - most >= (n - 1) * limit / (2 * n) || limit < 2);
+            CHECK(share_of(limit, n + 1) <= most); /* more owners never leave one of them more */
         }
     }
-    CHECK_INT(share_of(UINT32_MAX, UINT32_MAX), UINT32_MAX - 1);
+    CHECK_INT(share_of(UINT32_MAX, UINT32_MAX), UINT32_C(1) << 31);
 }
 
 /* ---- victims ---- */
