@@ -1,5 +1,6 @@
 #include "engine/decode.h"
 
+#include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,7 +187,7 @@ static int wait_ms(decode *d)
 
 static void end_all(decode *d)
 {
-    decode_take_commands(d); /* what was pushed before the stop gets its answer, too */
+    decode_take_commands(d, HUGE_VAL); /* what was pushed before the stop gets its answer, too */
     for (uint32_t i = 0; i < d->n_requests; i++) {
         decode_end_request(d, d->requests[i], LLM_OUTCOME_SHUTDOWN, LLM_SHUTDOWN);
     }
@@ -201,7 +202,7 @@ static void *serve(void *context)
     decode *d = context;
     while (!atomic_load(&d->stop_asked)) {
         decode_take_stored(d);
-        decode_take_commands(d);
+        decode_take_commands(d, decode_patience_us(d));
         expire(d);
         d->n_owners_seen = atomic_load(&d->places->n_owners); /* shares follow it */
         decode_start_waiting(d);
@@ -222,7 +223,7 @@ static void *serve(void *context)
 
 void decode_finish(decode *d)
 {
-    decode_take_commands(d);
+    decode_take_commands(d, HUGE_VAL);
     while (d->n_replies_due > 0) { /* one result may be what the next command waits for */
         store_wait(d->places->store);
         decode_take_stored(d);

@@ -116,8 +116,12 @@ void decode_finish(decode *d);
 /* A command is in the ring now, checked. Loop thread. */
 void decode_was_pushed(decode *d, const wire_command *c);
 
-/* decode_command.c: takes commands off the ring as long as their answers have room. */
-void decode_take_commands(decode *d);
+/* decode_command.c: takes commands off the ring as long as their replies have room. Those that copy states (FORK, SAVE, PARK
+ * of another session) take long: after budget_us the others stay in the ring until a step has been made, so that a burst
+ * of them cannot stop who decodes. HUGE_VAL: takes all. */
+void decode_take_commands(decode *d, double budget_us);
+/* Time that this loop may spend on anything but the step before a decoding session notices; HUGE_VAL: none decodes. */
+double decode_patience_us(const decode *d);
 request *decode_find(const decode *d, uint64_t id);               /* NULL: it has ended, or there was none */
 void decode_leave_queue(decode *d, request *r);                   /* where it waits in one */
 void decode_forgotten(void *d, uint32_t owner, const char *name); /* places.h */

@@ -276,8 +276,9 @@ static void apply(decode *d, const wire_command *c)
     }
 }
 
-void decode_take_commands(decode *d)
+void decode_take_commands(decode *d, double budget_us)
 {
+    const uint64_t began_us = session_clock_us();
     d->taken_generate = atomic_load(&d->pushed.n_generate);
     d->taken_cancel = atomic_load(&d->pushed.n_cancel);
     /* Each command needs room for at most one notice, now or when the store is done: when there is none, it waits in
@@ -295,5 +296,8 @@ void decode_take_commands(decode *d)
             page_count(d->page, LLM_COUNTER_COMMANDS_REFUSED, 1);
         }
         ring_release(d->commands);
+        if ((double)(session_clock_us() - began_us) > budget_us) {
+            return;
+        }
     }
 }

@@ -281,11 +281,16 @@ static uint32_t n_decoding(const decode *d)
     return n;
 }
 
+double decode_patience_us(const decode *d)
+{
+    return schedule_patience_us(&d->step.pace, d->step.gap_ms_target, n_decoding(d));
+}
+
 /* False: some had no turn yet. */
 static bool start_waiting(decode *d)
 {
     const uint64_t began_us = session_clock_us();
-    const double patience_us = schedule_patience_us(&d->step.pace, d->step.gap_ms_target, n_decoding(d));
+    const double patience_us = decode_patience_us(d);
     d->places->patience_us = patience_us;
     turn turns[LLM_REQUESTS_MAX];
     const uint32_t n = collect_turns(d, turns);

@@ -268,7 +268,7 @@ bool decode_stops(void *context)
 static void tell_between(decode *d)
 {
     tell(d);
-    decode_take_commands(d);
+    decode_take_commands(d, decode_patience_us(d));
 }
 
 bool decode_step(decode *d)

@@ -326,8 +326,37 @@ static void two_that_wake_together_both_have_their_states(void)
     files_remove_directory(directory);
 }
 
+/* Each FORK copies 64 MiB and parks another session, which takes longer than the gap that is left. */
+static void a_burst_of_forks_leaves_steps_to_who_decodes(void)
+{
+    enum { N_FORKS = 10 };
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=65536,step_us=2000",
+                                                  .n_parked_max = 20,
+                                                  .parked_bytes_max = 128 << 20,
+                                                  .capacity_policy = LLM_POLICY_PARK,
+                                                  .gap_ms_target = 1});
+    say(d, OWN, "copied", 1);
+    const uint64_t stream = begin(d, OWN, "stream", LONG, 2, 0);
+    (void)driver_wait_text(d, stream);
+    const uint64_t n_loops = driver_counter(d, LLM_COUNTER_HEARTBEAT);
+    uint64_t forks[N_FORKS];
+    for (int i = 0; i < N_FORKS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "fork%d", i);
+        forks[i] = driver_fork(d, OWN, "copied", name, UINT32_MAX);
+    }
+    for (int i = 0; i < N_FORKS; i++) {
+        CHECK_INT(driver_wait(d, forks[i])->status, LLM_OK);
+    }
+    CHECK(driver_counter(d, LLM_COUNTER_HEARTBEAT) - n_loops >= N_FORKS / 2);
+    driver_cancel(d, stream);
+    driver_wait_all(d);
+    CHECK_INT(driver_close(d), 0);
+}
+
 int main(void)
 {
+    RUN(a_burst_of_forks_leaves_steps_to_who_decodes);
     RUN(newcomers_leave_a_turn_to_who_is_on_the_disk);
     RUN(resets_leave_a_turn_to_states);
     RUN(one_owners_sessions_leave_a_seat_to_anothers_on_the_disk);
