@@ -6,7 +6,7 @@
 
 enum {
     ANCHOR = 256,
-    ENTRIES_MAX = 4096, /* looking through them takes less than a millisecond */
+    ENTRIES_MAX = 4096, /* looking through them once takes less than a millisecond */
 };
 
 void checkpoint_store_open(checkpoint_store *store, ledger *l, size_t n_bytes_max)
@@ -78,55 +78,77 @@ uint32_t checkpoint_match(const checkpoint_store *store, uint32_t owner, const i
 
 /* ---- eviction ---- */
 
-static bool is_prefix_of(const checkpoint *a, const checkpoint *b)
+/* Every entry knows its parent: the longest entry of the same owner that is a shorter prefix of it. Its prefixes are then its
+ * chain of parents, and no operation compares a history with all others, which costs what the histories share (a common
+ * system prompt of 20,000 tokens, for each of thousands of entries). The relation serves eviction alone, so that equal hashes
+ * decide here; whatever is restored is proven by its tokens (checkpoint_find, checkpoint_match). */
+
+enum { TAIL = 64 }; /* tokens that are compared before a whole prefix is */
+
+/* The prefixes of c are found in one pass over its tokens. */
+static checkpoint *find_parent(const checkpoint_store *store, const checkpoint *c)
 {
-    return a->owner == b->owner && a->k <= b->k && memcmp(a->tokens, b->tokens, a->k * sizeof *a->tokens) == 0;
+    token_hash h = token_hash_begin(c->owner);
+    checkpoint *parent = NULL;
+    uint32_t hashed = 0;
+    for (uint32_t i = 0; i < store->n_entries && store->entries[i]->k < c->k; i++) {
+        checkpoint *other = store->entries[i];
+        while (hashed < other->k) {
+            token_hash_add(&h, c->tokens[hashed++]);
+        }
+        if (other->owner == c->owner && token_hash_equal(other->hash, h)) {
+            parent = other; /* entries ascend: the last one is the longest */
+        }
+    }
+    return parent;
+}
+
+/* Both have the same parent. Histories that part do so before c ends, so that its last tokens nearly always decide. */
+static bool continues(const checkpoint *other, const checkpoint *c)
+{
+    const uint32_t known = c->parent != NULL ? c->parent->k : 0;
+    const uint32_t tail = c->k - known > TAIL ? c->k - TAIL : known;
+    return other->k > c->k && memcmp(other->tokens + tail, c->tokens + tail, (c->k - tail) * sizeof *c->tokens) == 0 &&
+           memcmp(other->tokens + known, c->tokens + known, (tail - known) * sizeof *c->tokens) == 0;
 }
 
 static double value_of(const checkpoint_store *store, const checkpoint *c)
 {
-    const double saved = (double)(c->k - c->shorter);
+    const double saved = (double)(c->k - (c->parent != NULL ? c->parent->k : 0));
     const double age = (double)(store->clock - c->used);
     return saved / ((double)c->n_bytes * (double)(c->longest - c->k + ANCHOR) * (1.0 + age));
 }
 
-/* c is in the store: it and its relatives learn of each other. */
+/* c is in the store: it takes its place between its parent and what continues it. */
 static void relate(const checkpoint_store *store, checkpoint *c)
 {
-    c->shorter = 0;
+    c->parent = find_parent(store, c);
     c->longest = c->k;
     for (uint32_t i = 0; i < store->n_entries; i++) {
         checkpoint *other = store->entries[i];
-        if (other->k < c->k && is_prefix_of(other, c)) {
-            c->shorter = other->k; /* entries ascend: the last one is the longest */
-            other->longest = other->longest > c->k ? other->longest : c->k;
-            other->used = c->used;
-        } else if (other->k > c->k && is_prefix_of(c, other)) {
-            c->longest = other->k;
-            other->shorter = other->shorter > c->k ? other->shorter : c->k;
+        if (other != c && other->owner == c->owner && other->parent == c->parent && continues(other, c)) {
+            other->parent = c;
+            c->longest = other->longest > c->longest ? other->longest : c->longest;
         }
+    }
+    for (checkpoint *prefix = c->parent; prefix != NULL; prefix = prefix->parent) {
+        prefix->longest = c->longest > prefix->longest ? c->longest : prefix->longest;
+        prefix->used = c->used;
     }
 }
 
-static uint32_t longest_over(const checkpoint_store *store, const checkpoint *c)
-{
-    for (uint32_t i = store->n_entries; i > 0 && store->entries[i - 1]->k > c->k; i--) {
-        if (is_prefix_of(c, store->entries[i - 1])) {
-            return store->entries[i - 1]->k;
-        }
-    }
-    return c->k;
-}
-
-/* c has left the store. What was shorter than c and a prefix of one that continues c is a prefix of c, too. */
+/* c has left the store. */
 static void unrelate(const checkpoint_store *store, const checkpoint *c)
 {
     for (uint32_t i = 0; i < store->n_entries; i++) {
         checkpoint *other = store->entries[i];
-        if (other->shorter == c->k && is_prefix_of(c, other)) {
-            other->shorter = c->shorter;
-        } else if (other->longest == c->k && is_prefix_of(other, c)) {
-            other->longest = longest_over(store, other);
+        other->parent = other->parent == c ? c->parent : other->parent;
+        other->longest = other->k;
+    }
+    for (uint32_t i = store->n_entries; i > 0; i--) { /* parents are shorter, so that they come later */
+        const checkpoint *other = store->entries[i - 1];
+        if (other->parent != NULL && other->parent->longest < other->longest) {
+            other->parent->longest = other->longest;
         }
     }
 }
@@ -290,9 +312,7 @@ void checkpoint_unpin(checkpoint_store *store, checkpoint *c)
 void checkpoint_use(checkpoint_store *store, checkpoint *c)
 {
     c->used = ++store->clock;
-    for (uint32_t i = 0; i < store->n_entries && store->entries[i]->k < c->k; i++) {
-        if (is_prefix_of(store->entries[i], c)) {
-            store->entries[i]->used = c->used;
-        }
+    for (checkpoint *prefix = c->parent; prefix != NULL; prefix = prefix->parent) {
+        prefix->used = c->used;
     }
 }

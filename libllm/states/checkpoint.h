@@ -35,11 +35,11 @@ typedef struct checkpoint {
     bool is_whole;        /* stands alone (model.h: FULL, or a WHOLE checkpoint) */
     float *logits;        /* in `held`, after token k; or NULL */
     uint32_t n_logits;
-    uint32_t n_pins;  /* sessions that began with it: the shared prefix */
-    uint64_t used;    /* clock of the last use, of it or of one that continues it */
-    uint32_t shorter; /* k of the longest entry that is a shorter prefix of this one; 0: none */
-    uint32_t longest; /* k of the longest entry that this one is a prefix of, itself included */
-    size_t n_bytes;   /* all of it, this struct included */
+    uint32_t n_pins;           /* sessions that began with it: the shared prefix */
+    uint64_t used;             /* clock of the last use, of it or of one that continues it */
+    struct checkpoint *parent; /* the longest entry that is a shorter prefix of this one, or NULL */
+    uint32_t longest;          /* k of the longest entry that this one is a prefix of, itself included */
+    size_t n_bytes;            /* all of it, this struct included */
 } checkpoint;
 
 /* Bytes of a checkpoint's blob: the state, and the logits behind it. */

@@ -41,7 +41,7 @@ static void check_relatives(const checkpoint_store *store)
                 longest = other->k;
             }
         }
-        CHECK_INT(c->shorter, shorter);
+        CHECK_INT(c->parent != NULL ? c->parent->k : 0, shorter);
         CHECK_INT(c->longest, longest);
         CHECK(i == 0 || store->entries[i - 1]->k <= c->k);
     }
@@ -194,9 +194,44 @@ static void what_is_too_large_is_not_kept(void)
     checkpoint_store_close(&store);
 }
 
+static size_t n_compared; /* bytes */
+
+int __real_memcmp(const void *a, const void *b, size_t n);
+int __wrap_memcmp(const void *a, const void *b, size_t n);
+
+int __wrap_memcmp(const void *a, const void *b, size_t n)
+{
+    n_compared += n;
+    return __real_memcmp(a, b, n);
+}
+
+/* Agents share a system prompt and its tools: what is done for one more entry must not read that again for each other one. */
+static void a_long_shared_head_costs_nothing_for_each_entry(void)
+{
+    enum { HEAD = 20000, N_ENTRIES = 300, END = 100 };
+    static int32_t tokens[HEAD + END];
+    checkpoint_store store;
+    checkpoint_store_open(&store, &account, (size_t)4 * N_ENTRIES * sizeof tokens);
+    n_compared = 0;
+    checkpoint *c = NULL;
+    for (int32_t i = 0; i < N_ENTRIES; i++) {
+        for (uint32_t j = HEAD; j < HEAD + END; j++) {
+            tokens[j] = i;
+        }
+        c = checkpoint_add(&store, 1, tokens, HEAD + END - (uint32_t)(i % 7), STATE_BYTES, 0, true);
+        CHECK(c != NULL);
+        checkpoint_use(&store, c);
+    }
+    checkpoint_remove(&store, c);
+    CHECK(n_compared > 0 && n_compared < sizeof tokens * N_ENTRIES);
+    check_relatives(&store);
+    checkpoint_store_close(&store);
+}
+
 int main(void)
 {
     RUN(entries_know_their_relatives);
+    RUN(a_long_shared_head_costs_nothing_for_each_entry);
     RUN(a_match_is_a_prefix_and_the_longest_come_first);
     RUN(what_stands_alone_is_not_crowded_out);
     RUN(what_is_pinned_stays);
