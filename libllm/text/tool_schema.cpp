@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t SCHEMA_BYTES_MAX = 64 << 10, GRAMMAR_BYTES_MAX = 512 << 10;
 constexpr size_t DEPTH_MAX = 24, MEMBERS_MAX = 128; /* of an object */
-constexpr size_t BUILT_MAX = 16384;
+constexpr size_t BUILT_MAX = 16384, LEVELS_BUILT_MAX = 128;
 constexpr int64_t REPEATS_MAX = 1000; /* a grammar writes repetitions out */
 
 const char *const VALUES[] = {"const", "enum", "default", "examples"};
@@ -37,13 +37,41 @@ bool is_within_bounds(const common_json &value, size_t n_levels)
     return true;
 }
 
-/* Schemas that the converter builds: what is below a list of types once for each of them. */
-size_t n_built(const common_json &value)
+/* The schema that a JSON pointer names, as the converter finds it; NULL: none. */
+const common_json *target_of(const common_json &root, const std::string &ref)
 {
+    const common_json *found = &root;
+    for (size_t at = ref.find('/'); at != std::string::npos && found != nullptr;) {
+        const size_t end = ref.find('/', at + 1);
+        const std::string name = ref.substr(at + 1, end - at - 1);
+        found = found->is_object() && found->contains(name) ? &found->at(name) : nullptr;
+        at = end;
+    }
+    return found;
+}
+
+/* Number of schemas that the converter builds: those below a list of types once for each type, and those that an allOf refers
+ * to in place. An allOf that refers to a schema around it is unrolled without end, until the stack is full. */
+size_t n_built(const common_json &root, const common_json &value, size_t n_levels, bool is_part_of_all)
+{
+    if (n_levels == 0) {
+        return BUILT_MAX + 1;
+    }
     size_t n = 1;
-    for (const common_json &item : value) {
-        if (n <= BUILT_MAX && (item.is_object() || item.is_array())) {
-            n += n_built(item);
+    if (value.is_object()) {
+        for (const auto &[name, item] : value.items()) {
+            if (n <= BUILT_MAX && (item.is_object() || item.is_array())) {
+                n += n_built(root, item, n_levels - 1, name == "allOf");
+            } else if (n <= BUILT_MAX && is_part_of_all && name == "$ref" && item.is_string()) {
+                const common_json *target = target_of(root, item.get<std::string>());
+                n += target != nullptr ? n_built(root, *target, n_levels - 1, true) : 0;
+            }
+        }
+    } else {
+        for (const common_json &item : value) {
+            if (n <= BUILT_MAX && (item.is_object() || item.is_array())) {
+                n += n_built(root, item, n_levels - 1, is_part_of_all);
+            }
         }
     }
     const bool has_types = value.is_object() && value.contains("type") && value.at("type").is_array();
@@ -179,13 +207,14 @@ common_json tool_with_schema(const common_json &tool, tool_schema_detail detail)
         return with_parameters(tool, any_object());
     }
     const std::string text = given.dump_safe();
-    const bool is_bounded = text.size() <= SCHEMA_BYTES_MAX && is_within_bounds(given, DEPTH_MAX) &&
-                            n_built(given) <= BUILT_MAX && has_ends(text);
+    const bool is_bounded = text.size() <= SCHEMA_BYTES_MAX && is_within_bounds(given, DEPTH_MAX) && has_ends(text) &&
+                            n_built(given, given, LEVELS_BUILT_MAX, false) <= BUILT_MAX;
     if (detail == tool_schema_detail::NAMES || !is_bounded) {
         return with_parameters(tool, with_any_values(given));
     }
     const common_json parameters = plain(relaxed(given));
-    if (parameters.dump().size() > SCHEMA_BYTES_MAX || n_built(parameters) > BUILT_MAX) {
+    if (parameters.dump().size() > SCHEMA_BYTES_MAX ||
+        n_built(parameters, parameters, LEVELS_BUILT_MAX, false) > BUILT_MAX) {
         return with_parameters(tool, with_any_values(given));
     }
     return with_parameters(tool, is_expressible(parameters) ? parameters : with_expressible_properties(parameters));

@@ -212,16 +212,17 @@ static void test_names_and_descriptions_are_strangers_texts(void)
 static void test_schemas_that_cannot_be_expressed_take_any_value(void)
 {
     static const char *const schemas[] = {
-        "{}",
-        "{\"type\":\"object\"}",
-        "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}}}",
+        "{}", "{\"type\":\"object\"}", "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}}}",
         "{\"type\":\"object\",\"properties\":{\"a\":true,\"b\":{\"items\":false,\"type\":\"array\"}}}",
         "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"pattern\":\"(\"}}}",
         "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"maxLength\":100000}}}",
         "{\"type\":\"object\",\"properties\":{\"a\":{\"enum\":[]}},\"required\":[\"a\"]}",
         "{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"https://example.org/x\"}}}",
-        "{\"type\":\"object\",\"properties\":[1,2]}",
-        "{\"type\":\"nothing\"}",
+        "{\"type\":\"object\",\"properties\":[1,2]}", "{\"type\":\"nothing\"}",
+        /* an allOf of two that refers to a schema around it: llama.cpp's converter unrolls it without end */
+        "{\"type\":\"object\",\"properties\":{\"tree\":{\"$ref\":\"#/$defs/n\"}},\"$defs\":{\"n\":{\"type\":"
+        "\"object\",\"properties\":{\"kids\":{\"type\":\"array\",\"items\":{\"allOf\":[{\"$ref\":\"#/$defs/n\"},"
+        "{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"integer\"}}}]}}}}}}",
         "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\",\"minLength\":-1}},\"additionalProperties\":"
         "false}"};
     char request[2048];
