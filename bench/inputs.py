@@ -72,6 +72,30 @@ def bomb() -> Send:
     return body(packed, CHAT, "Content-Encoding: gzip")
 
 
+SLOW_FLOAT = b"1.7976931348623157e308"
+INTEGERS = ("max_tokens", "seed", "top_k", "n", "n_predict", "min_tokens", "top_logprobs", "thinking_budget")
+
+
+def combined(n_floats: int, n_objects: int) -> Send:
+    """All that takes long to decode, in one body."""
+    integers = b"".join(b',"%b":1.0' % name.encode() for name in INTEGERS)
+    values = [SLOW_FLOAT] * n_floats + [b'{"k%d":"v%d"}' % (n, n) for n in range(n_objects)]
+    call = b'{"function":{"name":"f","arguments":{"a":[%b]}}}' % b",".join(values)
+    messages = b'{"role":"user","content":"hi"},{"role":"assistant","tool_calls":[%b]}' % call
+    return body(b'{"messages":[%b]%b}' % (messages, integers))
+
+
+def calls(n: int) -> Send:
+    """Past calls, with as many floats as are compared one by one."""
+    function = {"name": "f", "arguments": f"[{','.join([SLOW_FLOAT.decode()] * 500)}]"}
+    call = {"role": "assistant", "tool_calls": [{"id": "c", "type": "function", "function": function}]}
+    return fields({"messages": [{"role": "user", "content": "hi"}, *[call] * n, {"role": "user", "content": "hi"}]})
+
+
+def items(n: int, item: Mapping[str, object]) -> Send:
+    return body(json.dumps({"input": [item] * n, "max_output_tokens": 1}).encode(), "/v1/responses")
+
+
 # --- connections -----------------------------------------------------------------------------------------------------
 
 
@@ -169,6 +193,14 @@ INPUTS: dict[str, Callable[[int], Send]] = {
     "a prompt of 1.6 MB": lambda _: fields({"prompt": "word " * 320_000}, COMPLETIONS),
     "1.6 MB to tokenize": lambda _: body(json.dumps({"content": "word " * 320_000}).encode(), "/tokenize"),
     "4,000,000 ids to detokenize": lambda _: body(json.dumps({"tokens": [1] * 4_000_000}).encode(), "/detokenize"),
+    "floats that are slow to read, 47 kB, and integers written as floats": lambda _: combined(2030, 0),
+    "the same, and all values, objects and names that may be": lambda _: combined(2030, 30_000),
+    "many floats in the arguments of 64 calls": lambda _: calls(64),
+    "31,000 token ids, some written as floats": lambda _: fields({"prompt": [1.0] * 16 + [1] * 31_000}, COMPLETIONS),
+    "2,000 token ids, all written as floats": lambda _: fields({"prompt": [1.0] * 2000}, COMPLETIONS),
+    "2,200 short items": lambda _: items(2200, {"role": "user", "content": "x"}),
+    "4,900 items of no known type": lambda _: items(4900, {"type": "x"}),
+    "16,000 items": lambda _: items(16_000, {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "c"}),
     "the limit, one string": lambda limit: padded(limit, b"a"),
     "the limit, many values": lambda limit: body(b'{"messages":[' + b"1," * ((limit - 16) // 2) + b"1]}"),
     "the limit and one byte": lambda limit: body(b" " * (limit + 1)),

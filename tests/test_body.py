@@ -16,9 +16,12 @@ from llmd.core.asked import PlainMessage, PlainToolCall
 from llmd.core.errors import ApiError, shown
 from llmd.core.room import Room
 from llmd.dialects.anthropic.wire import OutputFormat
+from llmd.dialects.llamacpp.wire import NativeCompletionRequest
 from llmd.dialects.ollama.wire import OllamaChatRequest
 from llmd.dialects.openai import parameters
 from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest
+from llmd.engine import json_scan
+from llmd.engine.json_scan import decoder_of
 from llmd.engine.native import JSON_WORDS
 from llmd.http import body
 from llmd.http.endpoints.wire.sessions import ForkRequest
@@ -33,7 +36,7 @@ LONG = limits.TEXT_SHORT_BYTES + 1
 
 def refusal(kind: type[Any], document: str) -> ApiError:
     with pytest.raises(ApiError) as refused:
-        body._decode(document.encode(), kind)
+        body.typed(document.encode(), kind)
     return refused.value
 
 
@@ -111,7 +114,7 @@ def test_what_msgspec_says(kind: type[Any], document: str, code: str, param: str
 )
 def test_an_integer_may_be_written_as_a_float(kind: type[Any], document: str, place: str, value: int) -> None:
     """JavaScript's, Lua's and PHP's clients know one kind of number; some write it so."""
-    found = body._decode(document.encode(), kind)
+    found = body.typed(document.encode(), kind)
     for step in place.split("."):
         found = found[int(step)] if step.isdigit() else getattr(found, step)
     assert found == value and type(found) is int
@@ -119,7 +122,7 @@ def test_an_integer_may_be_written_as_a_float(kind: type[Any], document: str, pl
 
 def test_only_the_integer_is_changed() -> None:
     document = '{"format":{"maximum":1.0},"options":{"temperature":1.0,"top_k":1.0},"tools":null}'
-    found = body._decode(document.encode(), OllamaChatRequest)
+    found = body.typed(document.encode(), OllamaChatRequest)
     assert isinstance(found.format, dict) and json.dumps(found.format) == '{"maximum": 1.0}'
 
 
@@ -136,11 +139,56 @@ def test_of_two_members_with_one_name_neither_is_guessed(last: str) -> None:
     assert (error.code, error.param) == ("invalid_type", "options.num_predict")
 
 
-def test_how_many_are_read_so_is_bounded() -> None:
-    """Each costs another decoding."""
-    most = limits.INTEGRAL_FLOATS_MAX
-    assert body._decode(json.dumps({"prompt": [1.0] * most}).encode(), CompletionRequest).prompt == [1] * most
-    assert refusal(CompletionRequest, json.dumps({"prompt": [1.0] * (most + 1)})).param == f"prompt[{most}]"
+def test_lists_of_integers_may_be_written_as_floats() -> None:
+    assert body.typed(b'{"prompt":[[1.0,-2.00],[3]]}', CompletionRequest).prompt == [[1, -2], [3]]
+    assert body.typed(b'{"prompt":["v1.0,",2.5]}', dict[str, Any]) == {"prompt": ["v1.0,", 2.5]}
+    assert body.typed(b'{"prompt":["v1.0,","[2.0]"]}', CompletionRequest).prompt == ["v1.0,", "[2.0]"]
+    assert refusal(CompletionRequest, '{"prompt":[1.0,2.5]}').param == "prompt[1]"
+    biases = body.typed(b'{"prompt":"","logit_bias":[[5.0,1.0]]}', NativeCompletionRequest).logit_bias
+    assert biases == [(5, 1.0)]
+
+
+INTEGERS = ("max_tokens", "max_completion_tokens", "n_predict", "min_tokens", "seed", "top_k", "n", "top_logprobs")
+SLOW_FLOAT = "1.7976931348623157e308"
+
+
+def test_a_document_is_decoded_a_fixed_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many of its integers are written as floats, each such integer costs a look at itself."""
+    decoded: list[int] = []
+
+    class Watched:
+        def __init__(self, kind: Any) -> None:
+            self._decoder = decoder_of(kind)
+
+        def decode(self, document: bytes) -> Any:
+            decoded.append(len(document))
+            return self._decoder.decode(document)
+
+    monkeypatch.setattr(body, "decoder_of", Watched)
+    fields = "".join(f'"{name}":4.0,' for name in INTEGERS)
+    for tokens in ("[]", f"[{','.join(['1.0'] * 30_000)}]"):
+        document = f'{{"messages":[],{fields}"stop_token_ids":{tokens}}}'.encode()
+        decoded.clear()
+        found = body.typed(document, ChatCompletionRequest)
+        assert all(getattr(found, name) == 4 for name in INTEGERS)
+        assert len(decoded) == 2 and sum(decoded) <= 2 * len(document)
+
+
+def test_slow_floats_are_read_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """msgspec takes 12 us for one like these, and holds the interpreter lock for all of them together."""
+    read: list[str] = []
+
+    class Watched(float):
+        def __new__(cls, text: str) -> Watched:
+            read.append(text)
+            return super().__new__(cls, text)
+
+    monkeypatch.setattr(json_scan, "float", Watched, raising=False)
+    document = f'{{"messages":[],"chat_template_kwargs":{{"a":[{",".join([SLOW_FLOAT] * 100)}]}}}}'
+    found = body.typed(document.encode(), ChatCompletionRequest)
+    assert read == [SLOW_FLOAT] * 100 and found.chat_template_kwargs == {"a": [float(SLOW_FLOAT)] * 100}
+    error = refusal(ChatCompletionRequest, '{"messages":[],"chat_template_kwargs":{"a":1e999}}')
+    assert error.message == "chat_template_kwargs[...]: number out of range."
 
 
 def test_a_refused_value_is_not_repeated_whole() -> None:

@@ -27,7 +27,7 @@ from ..core import limits
 from ..core.asked import HistoryMode, PlainMessage, PlainToolCall, Tool
 from ..core.errors import ApiError
 from ..core.shares import who_must_go
-from ..engine.json_scan import ARGUMENTS
+from ..engine.json_scan import ARGUMENTS, decoder_of
 
 _TOKEN_BYTES = 4
 _DIGEST_BYTES = 16
@@ -76,7 +76,7 @@ def _arguments(call: PlainToolCall) -> Any:
     """What is no JSON, or more of it than any tool's arguments have, is compared as text."""
     arguments = call.arguments
     try:
-        return _plain(msgspec.json.decode(ARGUMENTS.clean(arguments.encode())) if arguments.strip() else {})
+        return _plain(decoder_of(Any).decode(ARGUMENTS.clean(arguments.encode())) if arguments.strip() else {})
     except (ApiError, msgspec.DecodeError, RecursionError):
         return arguments
 

@@ -48,17 +48,19 @@ HALF_CLOSED_LOOK_S_MAX = 0.5
 PROBE_S = 5.0
 """How often it is sent something to that end."""
 
-# What a request's JSON may hold: what passes is decoded within a few tens of milliseconds (json_scan.py).
+# What a request's JSON may hold. msgspec holds the interpreter lock while it decodes (json_scan.py): a body that meets
+# all of these limits at once is decoded within 50 ms.
 JSON_VALUES_MAX = 65_536
 JSON_VALUES_PER_TOKEN = 2
 """More values for each token of the context: a prompt may be a list of token ids."""
-JSON_CONTAINERS_MAX = 131_072
-JSON_KEYS_MAX = 131_072
+JSON_CONTAINERS_MAX = 65_536
+JSON_KEYS_MAX = 65_536
 JSON_DEPTH_MAX = 256
 JSON_KEY_BYTES_MAX = 1024
 JSON_NUMBER_BYTES_MAX = 128
 JSON_FLOATS_MAX = 2048
-"""Numbers that are no integers of up to 18 digits: some take msgspec 14 us each."""
+"""Numbers that are no integers of up to 18 digits. Where a float is declared (logit_bias), msgspec takes up to 12 us
+for one; elsewhere Python reads it in 0.2 us (json_scan.py)."""
 JSON_TEXT_BYTES_MAX = 16 * 1024**2
 
 # What a request may carry.
@@ -66,8 +68,8 @@ FIELD_BYTES_MAX = 65_536
 """JSON of one field that is not the prompt."""
 NEUTRAL_BYTES_MAX = 256
 """JSON of a refused parameter that is looked at: those that ask for nothing are short."""
-INTEGRAL_FLOATS_MAX = 16
-"""Of a body's integers, those that are read though they are written as floats (http/body.py): each costs a decoding."""
+IGNORED_NAMES_LOGGED_MAX = 256
+"""Names of ignored parameters that are remembered as logged."""
 TOKENIZE_BYTES_MAX = 4 * 1024**2
 DETOKENIZE_TOKENS_MAX = 65_536
 """Or as many as the context holds."""
@@ -198,8 +200,9 @@ SAVE_PATIENCE_S = 60.0
 # Threads that render and tokenize.
 TEXT_THREADS = 3
 """One of them for short work only."""
-TEXT_SHORT_BYTES = 65_536
-"""Work on no more than that is short. Bodies up to this size are decoded on the event loop."""
+TEXT_SHORT_BYTES = 16_384
+"""Work on no more than that is short. Bodies up to this size are decoded on the event loop: whatever they hold takes a
+few milliseconds there."""
 PARSED_ON_LOOP_CHARS_MAX = 2048
 """Of an answer, what comes at once and what its parser looks at again: more is parsed in a text thread."""
 TEXT_JOBS_MAX = 256

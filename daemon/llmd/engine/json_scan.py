@@ -7,7 +7,12 @@ time. Pure; any thread.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
 
 from ..core import limits
 from ..core.errors import ApiError
@@ -54,6 +59,20 @@ class JsonScan:
             return ApiError("invalid_json", f"The body is not valid JSON: {text} (at byte {offset}).")
         code = "request_too_large" if word in _TOO_MUCH else "invalid_json"
         return ApiError(code, f"The body has more than {self.allowed[word]} {text} (at byte {offset}).")
+
+
+@cache
+def decoder_of(kind: Any) -> msgspec.json.Decoder[Any]:
+    """Decodes clean JSON as this type."""
+    return msgspec.json.Decoder(kind, float_hook=_float)
+
+
+def _float(text: str) -> float:
+    """Python reads any float in about 0.2 us; msgspec takes up to 12 us for one of many digits or a large exponent."""
+    value = float(text)
+    if math.isinf(value):
+        raise ValueError("Number out of range")
+    return value
 
 
 def body_scan(n_ctx: int) -> JsonScan:

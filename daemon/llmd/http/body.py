@@ -5,8 +5,7 @@ Every body goes through libllm first (json_scan.py). A large one is read in a te
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -14,9 +13,11 @@ from aiohttp import web
 
 from ..core import limits
 from ..core.errors import ApiError, shown
+from ..engine.json_scan import decoder_of
 from . import choices
 from .context import FACTS, STATE
 from .deadline import in_time
+from .integers import with_integers
 from .receive import received
 
 T = TypeVar("T")
@@ -26,34 +27,23 @@ Check = Callable[[Mapping[str, msgspec.Raw]], None]
 
 _MISSING = "Object missing required field `"
 _UNKNOWN = "Object contains unknown field `"
-_FLOAT_FOR_INT = re.compile(r"Expected `(.* \| )?int( \| .*)?`, got `float`")
-_STEP = re.compile(r"[^.\[\]]+")
-"""Of a path: a name, or the number of an element."""
-_SOMEWHERE = "[...]"
-"""In a path: one of the members that the client names."""
-_INTEGERS = 1 << 53
-"""Below it a float is exact."""
 _NO_CHOICE = ("Invalid enum value ", "Invalid value ")
 
 
 async def read(request: web.Request, kind: type[T]) -> T:
     """A request of which every field is known."""
-    return await _read(request, lambda document: _decode(document, kind))
+    return await _read(request, lambda document: typed(document, kind))
 
 
 async def read_as(request: web.Request, kind: type[T], check: Check, make: Callable[[T], U]) -> U:
     """What `make` makes of a request whose fields `check` judges first."""
-
-    def made(document: bytes) -> U:
-        check(_decode(document, dict[str, msgspec.Raw]))
-        return make(_decode(document, kind))
-
-    return await _read(request, made)
+    return await _read(request, lambda document: make(typed(document, kind, check)))
 
 
 def decode_part(part: msgspec.Raw, kind: type[T], path: str) -> T:
     """Of a body that was kept as it came. `path`: what the client calls the part."""
-    return _decode(bytes(part), kind, path)
+    found: T = _decode(bytes(part), kind, path)
+    return found
 
 
 async def _read(request: web.Request, parse: Callable[[bytes], T]) -> T:
@@ -67,46 +57,21 @@ async def _read(request: web.Request, parse: Callable[[bytes], T]) -> T:
     return await engine.in_thread(facts.caller.owner, len(data), lambda: parse(engine.json.clean(data)))
 
 
-def _decode(document: bytes, kind: type[T], at: str = "") -> T:
-    n_tries = limits.INTEGRAL_FLOATS_MAX + 1
-    while True:
-        try:
-            return msgspec.json.decode(document, type=kind)
-        except msgspec.ValidationError as error:
-            n_tries -= 1
-            text = str(error)
-            found = _with_integer_at_fault(document, text) if n_tries else None
-            if found is None:
-                raise _validation_error(text, kind, at) from None
-            document = found
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise ApiError("invalid_json", f"The body is not valid JSON: {error}.") from None
+def typed(document: bytes, kind: type[T], check: Check = lambda _: None) -> T:
+    """Decodes the document twice, whatever it holds: as its members, then as what they are."""
+    members = _decode(document, dict[str, msgspec.Raw])
+    check(members)
+    found: T = _decode(with_integers(document, members, kind), kind)
+    return found
 
 
-def _with_integer_at_fault(document: bytes, text: str) -> bytes | None:
-    """With the integer of which msgspec says that it is written as a float (4.0); None: that is not what is wrong."""
-    message, place = _parted(text)
-    if not _FLOAT_FOR_INT.fullmatch(message) or _SOMEWHERE in place:
-        return None
+def _decode(document: bytes, kind: Any, at: str = "") -> Any:
     try:
-        return _with_integer(document, _STEP.findall(place))
-    except (msgspec.DecodeError, LookupError):  # of two members with one name the last one is looked at
-        return None
-
-
-def _with_integer(document: bytes | msgspec.Raw, steps: Sequence[str]) -> bytes | None:
-    if not steps:
-        value = msgspec.json.decode(document)
-        is_integer = isinstance(value, float) and value.is_integer() and abs(value) < _INTEGERS
-        return b"%d" % value if is_integer else None
-    step, *inner = steps
-    parts: Any = msgspec.json.decode(document, type=list[msgspec.Raw] if step.isdigit() else dict[str, msgspec.Raw])
-    place = int(step) if step.isdigit() else step
-    changed = _with_integer(parts[place], inner)
-    if changed is None:
-        return None
-    parts[place] = msgspec.Raw(changed)
-    return msgspec.json.encode(parts)
+        return decoder_of(kind).decode(document)
+    except msgspec.ValidationError as error:
+        raise _validation_error(str(error), kind, at) from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ApiError("invalid_json", f"The body is not valid JSON: {error}.") from None
 
 
 def _validation_error(text: str, kind: object, at: str) -> ApiError:
