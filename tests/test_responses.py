@@ -254,6 +254,16 @@ async def test_input_items_come_in_pages(daemon: Daemon) -> None:
         assert (error["code"], error["param"]) == ("invalid_value", param)
 
 
+async def test_pages_end_where_a_client_gave_all_its_items_one_id(daemon: Daemon) -> None:
+    response = await respond(daemon, [{**user(f"message {n}"), "id": "msg_same"} for n in range(30)])
+    path, found, after = f"{PATH}/{response['id']}/input_items?limit=10", list[str](), ""
+    for _ in range(3):
+        answer = (await daemon.ask("GET", path + after)).json
+        found += [item["content"][0]["text"] for item in answer["data"]]
+        after = f"&after={answer['last_id']}"
+    assert found == [f"message {n}" for n in reversed(range(30))] and not answer["has_more"]
+
+
 async def test_references_to_items_of_a_stored_response(daemon: Daemon) -> None:
     first = await respond(daemon, session_id="s")
     reference = {"type": "item_reference", "id": first["output"][0]["id"]}

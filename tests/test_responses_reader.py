@@ -370,6 +370,21 @@ def test_what_is_stored_of_the_input() -> None:
     assert read(input=items, store=False).input == []
 
 
+def test_stored_items_have_ids_of_their_own() -> None:
+    """A client pages through them by id: two with one id would be told again and again."""
+    items = [{**user(), "id": "msg_same"}] * 30 + [{**call(), "id": "msg_same"}]
+    ids = [json.loads(item)["id"] for item in read(input=items).input]
+    assert ids[0] == "msg_same" and len(set(ids)) == len(ids) == 31 and ids[30].startswith("fc_")
+
+
+def test_members_of_stored_items_are_not_decoded() -> None:
+    """They stay as they were written, and take no time, whatever they hold."""
+    item = '{"type":"unknown","x":[1.0000000000000000000000001e-300,"y"]}'
+    wanted = msgspec.json.decode(f'{{"input":[{item},{json.dumps(user())}]}}', type=ResponseRequest)
+    stored = response_of(wanted, [], ResponseStore(), OWNER).input[0]
+    assert stored.startswith(item.removesuffix("}").encode() + b',"id":"item_')
+
+
 # --- what is refused -------------------------------------------------------------------------------------------------
 
 

@@ -53,6 +53,8 @@ class InputItem:
     """The request only refers to it."""
     role: str | None = None
     """Of a message."""
+    id: str | None = None
+    """The client's own."""
 
     def read(self, kind: type[T]) -> T:
         """Raises ApiError naming the member."""
@@ -91,7 +93,7 @@ def _item(path: str, raw: msgspec.Raw, find: FindItem) -> InputItem:
             raise ApiError("response_not_found", message, f"{path}.id")
         raw = msgspec.Raw(found)
         kind = decode_part(raw, InputKind, path)
-    return InputItem(path, kind.type or "message", raw, refers, kind.role)
+    return InputItem(path, kind.type or "message", raw, refers, kind.role, kind.id)
 
 
 def tools_among(items: Sequence[InputItem]) -> list[tuple[str, Sequence[msgspec.Raw]]]:

@@ -66,7 +66,7 @@ def response_of(wanted: ResponseRequest, headers: Headers, store: ResponseStore,
         is_summary=(reasoning.summary or reasoning.generate_summary) is not None,
         is_enclosed=_ENCLOSED_REASONING in include,
         before=before,
-        input=list(map(_stored, items)) if wanted.store is not False else [],
+        input=_stored(items) if wanted.store is not False else [],
         n_stored_bytes=sum(len(item.raw) for item in items if item.is_stored) + (previous.n_bytes if previous else 0),
     )
 
@@ -177,13 +177,25 @@ def _raw(value: Any) -> msgspec.Raw:
     return msgspec.Raw(_encode(value))
 
 
-def _stored(item: InputItem) -> bytes:
-    """With an id, and a message's text as parts."""
-    found: dict[str, Any] = msgspec.json.decode(item.raw)
-    found["type"] = item.kind
-    if not found.get("id"):
-        found["id"] = new_id(_ID_KINDS.get(item.kind, "item"))
-    if item.kind == "message" and isinstance(found.get("content"), str):
-        kind = "output_text" if found["role"] == "assistant" else "input_text"
-        found["content"] = [{"type": kind, "text": found["content"]}]
-    return _encode(found)
+def _stored(items: Sequence[InputItem]) -> list[bytes]:
+    """Each with an id of its own, by which a client pages through them, and a message's text as parts. Other members
+    stay as they came, not decoded: they cost nothing, whatever they hold."""
+    ids: set[str] = set()
+    found: list[bytes] = []
+    for item in items:
+        id = item.id
+        if not id or id in ids:
+            id = new_id(_ID_KINDS.get(item.kind, "item"))
+        ids.add(id)
+        found.append(_with_id(item, id))
+    return found
+
+
+def _with_id(item: InputItem, id: str) -> bytes:
+    members: dict[str, Any] = msgspec.json.decode(item.raw, type=dict[str, msgspec.Raw])
+    members |= {"type": item.kind, "id": id}
+    content = members.get("content")
+    if item.kind == "message" and content is not None and bytes(memoryview(content)[:1]) == b'"':
+        kind = "output_text" if item.role == "assistant" else "input_text"
+        members["content"] = [{"type": kind, "text": content}]
+    return _encode(members)
