@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -58,6 +59,17 @@ async def test_a_divergent_request_leaves_one_session(daemon: Daemon) -> None:
 async def test_ids_with_odd_characters(daemon: Daemon) -> None:
     await daemon.chat(session_id="a/b?c#d%e")
     assert (await daemon.ask("GET", "/v1/sessions/a%2Fb%3Fc%23d%25e")).json["id"] == "a/b?c#d%e"
+
+
+async def test_every_character_of_an_id_can_stand_in_a_path(daemon: Daemon) -> None:
+    everything = "".join(map(chr, range(0x21, 0x7F)))
+    for name in ("{x}", "{", "}", everything):
+        await daemon.chat(session_id=name)
+        path = f"/v1/sessions/{quote(name, safe='')}"
+        assert (await daemon.ask("GET", path)).json["id"] == name
+        assert (await daemon.ask("GET", f"{path}/explain")).json["id"] == name
+        assert (await daemon.ask("POST", f"{path}/reset")).json["existed"] is True
+        assert (await daemon.ask("DELETE", path)).json["deleted"] is True
 
 
 async def test_unknown_sessions(daemon: Daemon) -> None:

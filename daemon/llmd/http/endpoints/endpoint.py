@@ -55,4 +55,5 @@ class Endpoint:
         """The same, as the router matches them, and with a slash behind."""
         if self.takes_rest:
             return tuple(path.replace("{id}", "{id:.+}") for path in self.spellings)
-        return tuple(dict.fromkeys(path for bare in self.spellings for path in (bare, f"{bare.rstrip('/')}/")))
+        paths = (path.replace("{id}", "{id:[^/]+}") for path in self.spellings)  # aiohttp's own {id} has no braces
+        return tuple(dict.fromkeys(path for bare in paths for path in (bare, f"{bare.rstrip('/')}/")))
