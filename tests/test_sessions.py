@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 from urllib.parse import quote
 
 import pytest
 
+from llmd.engine import native
 from tests.conftest import Serve
 from tests.serving import SETTLE_S, Answer, Daemon, Json, chat, parse_events
 
@@ -70,6 +72,49 @@ async def test_every_character_of_an_id_can_stand_in_a_path(daemon: Daemon) -> N
         assert (await daemon.ask("GET", f"{path}/explain")).json["id"] == name
         assert (await daemon.ask("POST", f"{path}/reset")).json["existed"] is True
         assert (await daemon.ask("DELETE", path)).json["deleted"] is True
+
+
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Each copy of a session's record for Python, which takes some 10 us: in which thread, of which session."""
+    found: list[tuple[str, str]] = []
+
+    def watched(raw: Any, kind: Any, **otherwise: Any) -> Any:
+        copy = copied(raw, kind, **otherwise)
+        if kind is native.SessionView:
+            found.append((threading.current_thread().name, copy.name))
+        return copy
+
+    copied = native.copied
+    monkeypatch.setattr(native, "copied", watched)
+    return found
+
+
+async def test_one_session_is_shown_without_a_copy_of_the_others(serve: Serve, copies: list[tuple[str, str]]) -> None:
+    daemon = await serve(max_sessions=2, max_parked=20)
+    names = [f"s{number}" for number in range(12)]
+    for name in names:
+        await daemon.chat(session_id=name)
+    copies.clear()
+    await daemon.ask("GET", "/v1/sessions/s3")
+    await daemon.ask("POST", "/v1/sessions/s3/park")
+    assert {name for _, name in copies} == {"s3"}
+    copies.clear()
+    await daemon.chat()
+    assert {name for _, name in copies} <= {""}
+    copies.clear()
+    assert sorted(await listed(daemon)) == sorted(names)
+    assert (await daemon.ask("GET", "/slots")).status == 200
+    assert copies and all(thread.startswith("llmd-text") for thread, _ in copies)
+
+
+async def test_a_refusal_for_want_of_places_copies_no_session(serve: Serve, copies: list[tuple[str, str]]) -> None:
+    daemon = await serve(max_sessions=3, capacity_policy="refuse")
+    for number in range(3):
+        await daemon.chat(session_id=f"s{number}")
+    copies.clear()
+    assert (await daemon.refused(chat(session_id="more"))).error["code"] == "capacity_exhausted"
+    assert copies == []
 
 
 async def test_unknown_sessions(daemon: Daemon) -> None:

@@ -57,7 +57,7 @@ def read(socket_path: str, name: str, owner: int | None) -> Resident:
         page = native.Page.open(segment_name, segment.owner(socket_path))
     except native.SegmentError as error:
         raise DaemonAbsent(socket_path, _REASONS.get(error.word, "segment_missing"), str(error)) from error
-    found = [view for view in page.sessions() if view.name == name and owner in (None, view.owner)]
+    found = page.sessions_named(name, owner)
     found.sort(key=lambda view: (view.used_ms, view.n_requests), reverse=True)  # timelines, the one used last first
     if len({view.owner for view in found}) > 1:
         owners = ", ".join(str(view.owner) for view in found)

@@ -259,8 +259,8 @@ class Generation:
 
     def _capacity_error(self) -> ApiError:
         """Names the holders of this owner; others are only counted."""
-        holders = [view for view in self._engine.page.sessions() if view.name]
-        own = [view.name for view in holders if view.owner == self.work.owner]
+        holders = self._engine.page.names()
+        own = [name for owner, name in holders if owner == self.work.owner]
         info, n_others = self._engine.info, len(holders) - len(own)
         n_names = info.n_places - info.n_scratch
         taken = f"All {n_names} session places are taken"

@@ -26,7 +26,7 @@ from . import json_lines
 from .context import ENVELOPES, OPENAPI, PUBLIC
 from .endpoints import explain, health, models, openapi, saved, session_verbs, sessions, text, wire
 from .endpoints.endpoint import Endpoint
-from .endpoints.failures import COMMAND, EMBEDS, GENERATES, RENDERS, RESPONSE, SESSION, STORE, TEXT
+from .endpoints.failures import COMMAND, EMBEDS, GENERATES, LISTS, RENDERS, RESPONSE, SESSION, STORE, TEXT
 from .receive import leave_expectation
 
 ENDPOINTS = (
@@ -81,7 +81,8 @@ ENDPOINTS = (
     Endpoint("GET", "/v1/models", models.list_models, "The model being served", wire.ModelList),
     Endpoint("GET", "/v1/models/{id}", models.show_model, "The model, whatever it is called",
              wire.Model, takes_rest=True),
-    Endpoint("GET", "/v1/sessions", sessions.list_sessions, "Sessions, the last used first", wire.SessionList),
+    Endpoint("GET", "/v1/sessions", sessions.list_sessions, "Sessions, the last used first", wire.SessionList,
+             failures=LISTS),
     Endpoint("GET", "/v1/sessions/{id}", sessions.show_session, "One session", wire.Session, failures=SESSION),
     Endpoint("DELETE", "/v1/sessions/{id}", sessions.delete_session,
              "Close a session and free its place; what runs in it is cancelled", wire.SessionDeleted, failures=COMMAND),
@@ -119,7 +120,7 @@ ENDPOINTS = (
              wire.RenderedTemplate, openai.ChatCompletionRequest, failures=RENDERS),
     Endpoint("GET", "/props", native_server.props, "Facts for llama.cpp-aware tools", native_wire.Props),
     Endpoint("GET", "/slots", native_server.slots, "Seats in the model's memory, for llama.cpp-aware tools",
-             list[native_wire.Slot]),
+             list[native_wire.Slot], failures=LISTS),
     Endpoint("GET", "/health", health.health, "Whether the process is alive", wire.Health, is_public=True),
     Endpoint("GET", "/ready", health.ready, "Whether it can serve; 503 when not", wire.Readiness, is_public=True),
     Endpoint("GET", "/metrics", health.metrics, "Counters in Prometheus' text form", None, media="text/plain"),

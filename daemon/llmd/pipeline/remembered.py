@@ -91,7 +91,7 @@ def _places(page: Page, generation: Generation) -> list[int]:
     admitted, work = generation.admitted, generation.work
     if admitted is not None and not work.key.is_scratch:
         return [admitted.place]
-    found = [view for view in page.sessions() if not view.name and view.owner == work.owner]
+    found = page.sessions_named("", work.owner)
     return [view.place for view in sorted(found, key=lambda view: view.used_ms, reverse=True)]
 
 

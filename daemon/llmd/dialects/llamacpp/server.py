@@ -8,6 +8,7 @@ from array import array
 from aiohttp import web
 
 from ... import __version__
+from ...core import limits
 from ...engine.native import STATE_WORDS, SessionView, backend_version
 from ...http.access import Caller
 from ...http.context import FACTS, STATE, State
@@ -42,13 +43,17 @@ async def props(request: web.Request) -> web.Response:
 
 
 async def slots(request: web.Request) -> web.Response:
-    """One for each seat; a session without one has none."""
+    """One for each seat; a session without one has none. In a text thread: it looks at all sessions."""
     state, caller = request.app[STATE], request[FACTS].caller
-    views = [view for view in state.engine.page.sessions() if STATE_WORDS[view.state] not in _ELSEWHERE]
-    taken = [_slot(state, caller, number, view) for number, view in enumerate(views)]
-    n_ctx = state.engine.info.n_ctx
-    free = [Slot(id=number, n_ctx=n_ctx, is_processing=False) for number in range(len(taken), n_slots(state))]
-    return respond([*taken, *free])
+
+    def listed() -> web.Response:
+        views = [view for view in state.engine.page.sessions() if STATE_WORDS[view.state] not in _ELSEWHERE]
+        taken = [_slot(state, caller, number, view) for number, view in enumerate(views)]
+        n_ctx = state.engine.info.n_ctx
+        free = [Slot(id=number, n_ctx=n_ctx, is_processing=False) for number in range(len(taken), n_slots(state))]
+        return respond([*taken, *free])
+
+    return await state.engine.in_thread(caller.owner, limits.LISTED_SESSION_BYTES * state.engine.info.n_places, listed)
 
 
 def n_slots(state: State) -> int:

@@ -22,6 +22,8 @@ ENGINE = (
     "torn", "io_error",
 )  # fmt: skip
 GENERATES = (*RENDERS, *ENGINE, "no_generation", "constraint_failed", "cancelled", "slow_reader")
+LISTS = ("overloaded", "shutting_down")
+"""Of lists that are made in a text thread."""
 SESSION = ("session_not_found", "ambiguous_session", "invalid_session_id", "invalid_value")
 COMMAND = (*SESSION, *ENGINE, "session_busy")
 STORE = (*COMMAND, "no_state_dir")
