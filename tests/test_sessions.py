@@ -257,7 +257,7 @@ async def test_of_many_holders_some_are_named(serve: Serve) -> None:
 async def test_places_for_parked_sessions_are_counted(serve: Serve) -> None:
     daemon = await serve(model=SLOW, ctx_size=200_000, max_sessions=1, max_parked=1)
     asked = await running(daemon, "ann")
-    waiting = asyncio.create_task(daemon.ask("POST", "/v1/chat/completions", chat(session_id="bob")))
+    waiting = asyncio.create_task(daemon.ask("POST", "/v1/chat/completions", chat(session_id="bob", **ENDLESS)))
     async with asyncio.timeout(SETTLE_S):
         while "bob" not in await listed(daemon):
             pass
