@@ -432,7 +432,9 @@ async def ollama(transcript: Transcript, serve: Serve, _: Path) -> None:
     for path, body in (("/api/chat", {"messages": [user], **few}), ("/api/generate", {"prompt": "hello", **few})):
         for fields in ({}, {"stream": False}, {"options": {"temperature": 0, "num_predict": -1}}, {"keep_alive": "1h"}):
             await transcript.ask(daemon, path, {**body, **fields})
-        for wrong in ({"options": {"top_p": 7}}, {"format": 1}, {"options": {"x": 1}}, {"images": ["x"]}, {"raw": 1}):
+        own: tuple[dict[str, Any], ...] = ({"images": ["x"]}, {"raw": 1}) if "prompt" in body else ()
+        both: tuple[dict[str, Any], ...] = ({"options": {"top_p": 7}}, {"format": 1})
+        for wrong in (*both, *own):
             assert b'{"error"' in await transcript.ask(daemon, path, {**body, **wrong})
         for fields in ({}, {"stream": False}):
             told = {"logprobs": True, "top_logprobs": 1, "options": {"num_predict": 2, "temperature": 0}}

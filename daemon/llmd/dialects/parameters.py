@@ -8,14 +8,19 @@ refused    would change the answer and is not there: 400 `unsupported_parameter`
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
 
 from ..core import limits
 from ..core.errors import ApiError, shown
+from ..process.logs import fields
+
+log = logging.getLogger("llmd.http")
 
 Treatment = Literal["honoured", "accepted", "refused"]
 
@@ -60,10 +65,20 @@ STAYS = {"ttl": "the model stays loaded", "keep_alive": "likewise"}
 class Table:
     """Of one endpoint."""
 
-    def __init__(self, endpoint: str, prompt: str, *groups: Rows, within: str = "", inner: Table | None = None) -> None:
+    def __init__(
+        self,
+        endpoint: str,
+        prompt: str,
+        *groups: Rows,
+        within: str = "",
+        inner: Table | None = None,
+        ignores_unknown: bool = False,
+    ) -> None:
         """`prompt`: the field that is bounded by the context, not by bytes of its own. `within`: the parameters are
-        members of the field of this name. `inner`: the table of the members of one field."""
+        members of the field of this name. `inner`: the table of the members of one field. `ignores_unknown`: as the
+        server does whose dialect it is; each such name is logged once."""
         self.endpoint = endpoint
+        self._ignores_unknown = ignores_unknown
         self._within = within
         self._inner = inner
         self._path = f"{within}." if within else ""
@@ -71,30 +86,38 @@ class Table:
         self._prompt = prompt
         self._by_name = {row.name: row for row in self.rows}
 
-    def check(self, fields: Mapping[str, msgspec.Raw]) -> None:
+    def check(self, members: Mapping[str, msgspec.Raw]) -> None:
         """Refuses the first field that would change the answer and is not there, or is larger than it may be. What is
         null asks for nothing, whatever its name."""
-        for name, raw in fields.items():
+        for name, raw in members.items():
             row, param = self._by_name.get(name), _param(self._path + name)
             if row is None:
-                if bytes(memoryview(raw)) == b"null":
-                    continue
-                raise ApiError(
-                    "unsupported_parameter", f"{shown(self._path + name)} is not a parameter of this endpoint.", param
-                )
-            if row.treatment == "refused":
+                self._check_unknown(param, raw)
+            elif row.treatment == "refused":
                 _check_neutral(row, param, raw)
             elif row.treatment == "honoured" and len(raw) > row.bytes_max and name != self._prompt:
                 message = f"{param}: {len(raw)} bytes of JSON; at most {row.bytes_max} are taken."
                 raise ApiError("invalid_value", message, param)
         if self._inner is not None:
-            self._inner._check_within(fields)
+            self._inner._check_within(members)
 
-    def _check_within(self, fields: Mapping[str, msgspec.Raw]) -> None:
+    def _check_unknown(self, param: str, raw: msgspec.Raw) -> None:
+        if self._ignores_unknown:
+            _log_once(self.endpoint, param)
+        elif bytes(memoryview(raw)[:5]) != b"null":
+            raise ApiError("unsupported_parameter", f"{shown(param)} is not a parameter of this endpoint.", param)
+
+    def _check_within(self, members: Mapping[str, msgspec.Raw]) -> None:
         """What is no object there is told when the whole is decoded."""
-        raw = fields.get(self._within)
+        raw = members.get(self._within)
         if raw is not None and bytes(memoryview(raw)[:1]) == b"{":
             self.check(msgspec.json.decode(raw, type=dict[str, msgspec.Raw]))
+
+
+@lru_cache(limits.IGNORED_NAMES_LOGGED_MAX)
+def _log_once(endpoint: str, param: str) -> None:
+    """Once for each name, or again when many others have come since. The cache is what remembers."""
+    log.info("parameter ignored", extra=fields(endpoint=endpoint, param=param))
 
 
 def _check_neutral(row: Parameter, param: str, raw: msgspec.Raw) -> None:

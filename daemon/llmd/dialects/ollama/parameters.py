@@ -78,14 +78,14 @@ _OPTIONS = (
         "num_ctx": "--ctx-size decides", "num_keep": "the context is never shifted", "num_batch": _MACHINE,
         "num_gpu": _MACHINE, "main_gpu": _MACHINE, "num_thread": _MACHINE, "use_mmap": _MACHINE, "use_mlock": _MACHINE,
         "numa": _MACHINE, "low_vram": _MACHINE, "f16_kv": _MACHINE, "vocab_only": _MACHINE, "logits_all": _MACHINE,
-        "embedding_only": _MACHINE, "penalize_newline": "no sampler has it any more",
+        "embedding_only": _MACHINE, "penalize_newline": "no sampler has it any more", "tfs_z": "likewise",
     }),
-    refused({"tfs_z": ("this sampler", (1,))}),
 )  # fmt: skip
 
-OPTIONS = Table("options", "", *_OPTIONS, within="options")
-CHAT = Table("chat", "messages", *_CHAT, *_BOTH, inner=OPTIONS)
-GENERATE = Table("generate", "prompt", *_GENERATE, *_BOTH, inner=OPTIONS)
-EMBED = Table("embed", "input", *_EMBED, *_EMBEDS)
-EMBED_PROMPT = Table("embeddings", "prompt", *_EMBED_PROMPT, *_EMBEDS)
+OPTIONS = Table("options", "", *_OPTIONS, within="options", ignores_unknown=True)
+CHAT = Table("chat", "messages", *_CHAT, *_BOTH, inner=OPTIONS, ignores_unknown=True)
+GENERATE = Table("generate", "prompt", *_GENERATE, *_BOTH, inner=OPTIONS, ignores_unknown=True)
+EMBED = Table("embed", "input", *_EMBED, *_EMBEDS, ignores_unknown=True)
+EMBED_PROMPT = Table("embeddings", "prompt", *_EMBED_PROMPT, *_EMBEDS, ignores_unknown=True)
 TABLES = (CHAT, GENERATE, OPTIONS, EMBED, EMBED_PROMPT)
+"""What else a request holds is ignored, as Ollama ignores it: its clients send options of all its versions."""
