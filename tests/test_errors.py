@@ -33,11 +33,13 @@ def test_retry_after() -> None:
 
 
 def test_what_would_end_the_same_way_is_not_tried_again() -> None:
-    """The official clients retry a 408 and a 500 by themselves, and the same request would be generated again, for the
-    same end: but not one that took too long to arrive."""
+    """Clients retry by themselves, and the same request would be refused, or generated, again for the same end. But not
+    what took too long to arrive, or met a session in use: that may go better the next time."""
     marked = {code for code in CODES if "x-should-retry" in ApiError(code).headers()}
-    assert marked == {"deadline_exceeded", "constraint_failed"}
+    refused = {code for code, kind in CODES.items() if kind.status < 499 and kind.status != 429}
+    assert marked == (refused | {"constraint_failed"}) - {"request_timeout", "session_busy"}
     assert ApiError("deadline_exceeded").headers() == {"x-should-retry": "false"}
+    assert ApiError("invalid_api_key").headers() == {"WWW-Authenticate": "Bearer", "x-should-retry": "false"}
 
 
 @pytest.mark.parametrize("word", native.STATUS_WORDS)

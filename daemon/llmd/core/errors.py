@@ -116,11 +116,16 @@ class ApiError(Exception):
     def headers(self) -> dict[str, str]:
         if self.status in (429, 503):
             return {"Retry-After": str(self.retry_after_s)}
+        found = {"WWW-Authenticate": "Bearer"} if self.status == 401 else {}
+        return {**found, "x-should-retry": "false"} if self.is_final else found
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the same request would only fail again. Clients retry by themselves: the official ones would have an
+        answer generated anew, and Claude Code repeats a request with a wrong key for three minutes."""
         if self.code in ("deadline_exceeded", "constraint_failed"):
-            return {"x-should-retry": "false"}  # the official clients would have it generated from the start, twice
-        if self.status == 401:
-            return {"WWW-Authenticate": "Bearer"}
-        return {}
+            return True
+        return self.status < 499 and self.status != 429 and self.code not in ("request_timeout", "session_busy")
 
 
 class ContextLengthError(ApiError):
