@@ -319,6 +319,24 @@ async def test_the_log_says_where_a_refused_request_came_from(locked: Daemon, ca
         assert host == "127.0.0.1" and 0 < int(port) < 65536
 
 
+async def test_the_log_says_what_a_prompt_that_does_not_fit_asked_for(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Some clients say nothing about it, so that the log is the only place to look."""
+    daemon = await serve(ctx_size=512)
+    caplog.set_level("INFO", "llmd")
+    await daemon.refused(chat(" the of" * 1000, session_id="s"))
+    await daemon.refused(chat("x" * 500_000, session_id="s"))
+    await daemon.refused(chat(temperature=9))
+    by_tokens, by_bytes, by_value = request_lines(caplog)
+    for line in (by_tokens, by_bytes):
+        assert (line["error"], line["param"]) == ("context_length_exceeded", "messages")
+        assert (line["session"], line["identity"], line["context_tokens"]) == ("s", "session_id", 512)
+    assert isinstance(by_tokens["requested_tokens"], int) and by_tokens["requested_tokens"] > 512
+    assert isinstance(by_bytes["requested_tokens"], int) and by_bytes["requested_tokens"] > 512
+    assert (by_value["error"], by_value["param"]) == ("invalid_value", "temperature")
+
+
 async def test_the_number_of_a_request_is_in_its_answer_and_in_its_line(
     locked: Daemon, caplog: pytest.LogCaptureFixture
 ) -> None:

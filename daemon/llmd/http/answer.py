@@ -47,6 +47,7 @@ async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
             if isinstance(found, web.Response):
                 return found
             asked, writing = found
+            request[FACTS].key = asked.key
             ready = await make_ready(state.served, asked, sender_of(request))
         return await _answered(request, ready, writing)
 

@@ -12,7 +12,7 @@ from itertools import chain
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from ..core.errors import ApiError, shown
+from ..core.errors import ApiError, ContextLengthError, shown
 from ..engine.generation import Generation
 from ..process.logs import fields
 from .access import LOCAL, Caller, check_host, check_origin
@@ -77,21 +77,23 @@ async def _answer(state: State, request: web.Request, handler: Handler, facts: F
         _check_loaded(state, request, facts)
         return await handler(request)
     except ApiError as error:
-        facts.error_code = error.code
-        return error_response(error, _envelope(request, facts))
+        return _refusal(error, request, facts)
     except web.HTTPException as error:
         code = _HTTP_CODES.get(error.status)
         if code is None:
             raise
-        facts.error_code = code
-        response = error_response(ApiError(code, _http_message(request, code)), _envelope(request, facts))
+        response = _refusal(ApiError(code, _http_message(request, code)), request, facts)
         if isinstance(error, web.HTTPMethodNotAllowed):
             response.headers["Allow"] = _allow(error)
         return response
     except Exception:
         log.exception("a handler failed", extra=fields(method=request.method, path=request.path))
-        facts.error_code = "internal_error"
-        return error_response(ApiError("internal_error"), _envelope(request, facts))
+        return _refusal(ApiError("internal_error"), request, facts)
+
+
+def _refusal(error: ApiError, request: web.Request, facts: Facts) -> web.Response:
+    facts.error = error
+    return error_response(error, _envelope(request, facts))
 
 
 def _envelope(request: web.Request, facts: Facts) -> Envelope:
@@ -242,7 +244,7 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
 
 
 def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -> None:
-    is_news = facts.answering is not None or facts.error_code is not None or request.method not in _READING
+    is_news = facts.answering is not None or facts.error is not None or request.method not in _READING
     level = logging.INFO if is_news else logging.DEBUG
     if not log.isEnabledFor(level):
         return
@@ -254,8 +256,13 @@ def _log_line(request: web.Request, facts: Facts, status: int, seconds: float) -
         "caller": facts.caller.name,
         **facts.client,
         "request_id": facts.id,
-        "error": facts.error_code,
+        "error": facts.error.code if facts.error is not None else None,
+        "param": facts.error.param if facts.error is not None else None,
     }
+    if facts.key is not None:
+        values |= {"session": facts.key.id or "scratch", "identity": facts.key.source}
+    if isinstance(facts.error, ContextLengthError):
+        values |= {"requested_tokens": facts.error.n_tokens, "context_tokens": facts.error.n_ctx}
     if facts.answering is not None:
         values.update(_generated(facts.answering.generations))
         values["session_left_reason"] = facts.answering.session_left_reason

@@ -13,6 +13,7 @@ from ..answers.saved import SavedAnswers
 from ..core import limits
 from ..core.asked import HistoryMode
 from ..core.errors import ApiError
+from ..core.session_key import SessionKey
 from ..core.shares import Admission
 from ..engine.engine import Engine
 from ..engine.generation import Generation
@@ -143,7 +144,10 @@ class Facts:
     n_stored_bytes: int = 0
     """Of what the body refers to and the server holds."""
     answering: Answering | None = None
-    error_code: str | None = None
+    key: SessionKey | None = None
+    """The session that it asks for; None: it asks for no answer, or was refused before that was read."""
+    error: ApiError | None = None
+    """Why it was refused."""
     cors_origin: str | None = None
     client: dict[str, object] = field(default_factory=dict)
     """Where it came from, as its log line says it."""

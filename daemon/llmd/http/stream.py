@@ -68,7 +68,7 @@ class Stream:
                 break
             await self._write(writer.events(parts) or (b"" if parts else writer.framing.keep_alive))
         if answering.error is not None:
-            self._request[FACTS].error_code = answering.error.code
+            self._request[FACTS].error = answering.error
         await self._write(writer.events(parts) + writer.ending())
 
     async def _write(self, data: bytes) -> None:
@@ -82,7 +82,7 @@ class Stream:
         """A mistake of ours, told in the stream: where its head has been sent, no answer of another kind can follow."""
         log.exception("a stream failed", extra=fields(path=self._request.path))
         error = ApiError("internal_error")
-        self._request[FACTS].error_code = error.code
+        self._request[FACTS].error = error
         try:
             await self._write(self._writer.events([Failed(0, error)]))
             await self._response.write_eof()
@@ -91,7 +91,7 @@ class Stream:
 
     def _drop(self) -> None:
         self._answering.cancel(CancelReason.SLOW_READER)
-        self._request[FACTS].error_code = CancelReason.SLOW_READER
+        self._request[FACTS].error = ApiError(CancelReason.SLOW_READER)
         self._abort()
 
     def _abort(self) -> None:
