@@ -84,10 +84,18 @@ class Start:
             text=True,
             env={**clean, **environment},
             start_new_session=True,  # without a terminal, as under systemd
-            preexec_fn=self.prepare,
+            preexec_fn=self._prepare,
         )
         self._started.append(popen)
         return popen
+
+    def _prepare(self) -> None:
+        """A signal that is ignored stays so across exec: these are, where the tests run under nohup, or in the
+        background of a shell without job control."""
+        for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
+            signal.signal(number, signal.SIG_DFL)
+        if self.prepare is not None:
+            self.prepare()
 
     def __call__(self, *extra: str, **environment: str) -> Process:
         process = Process(self.popen(*extra, **environment), [], 0, self._directory / "run" / "llmd.sock")

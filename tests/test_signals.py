@@ -106,6 +106,18 @@ def test_nohup_is_respected(start: Start) -> None:
     assert not any("reload" in line["message"] for line in process.log)
 
 
+def test_signals_ignored_around_the_tests_reach_a_process(start: Start) -> None:
+    """As they are under nohup, or where a shell without job control runs the tests in the background."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = start()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    process.popen.send_signal(signal.SIGINT)
+    process.wait_for("stopped")
+    assert process.popen.wait(timeout=60) == 0
+
+
 def test_sigquit_says_what_the_threads_were_doing(start: Start) -> None:
     process = start()
     process.popen.send_signal(signal.SIGQUIT)
