@@ -11,13 +11,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from llmd.ctl.context import EXIT_USAGE
-from tests.fake_daemon import CHAT, SESSION, USAGE, Exchange, FakeDaemon, asked, chunk, echo, llmctl
+from tests.fake_daemon import CHAT, REPORT, SESSION, USAGE, Exchange, FakeDaemon, asked, chunk, echo, llmctl
 
 READ_DEADLINE_S = 20.0
 
@@ -64,7 +65,7 @@ def test_a_chat_without_a_name_closes_its_session(daemon: FakeDaemon) -> None:
 
 def test_a_named_session_is_left_warm(daemon: FakeDaemon) -> None:
     llmctl(daemon, "chat", "--session", "desk", lines="x\n")
-    assert [request.method for request in daemon.asked] == ["POST"]
+    assert [request.method for request in daemon.asked] == ["GET", "POST"]
 
 
 def test_json_is_one_object_per_turn(daemon: FakeDaemon) -> None:
@@ -131,7 +132,7 @@ def test_a_refusal_ends_a_piped_chat(daemon: FakeDaemon) -> None:
     done = llmctl(daemon, "chat", "--session", "a", lines="one\ntwo\n")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "llmctl: Too many. (queue_full); try again in 2 s\n"
-    assert len(daemon.asked) == 1
+    assert len(asked(daemon)) == 1
 
 
 def test_an_error_inside_the_stream_is_a_refusal(daemon: FakeDaemon) -> None:
@@ -360,3 +361,99 @@ def test_a_closed_window_closes_its_session(daemon: FakeDaemon, tmp_path: Path) 
         "DELETE",
         f"/v1/sessions/{asked(daemon)[0]['session_id']}",
     )
+
+
+# --- thinking, and long prompts --------------------------------------------------------------------------------------
+
+
+def thought(reasoning: str) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "delta": {"reasoning_content": reasoning}, "finish_reason": None}]}
+
+
+def thinking(*events: dict[str, Any], reason: str = "stop") -> Callable[[Exchange], None]:
+    def answer(exchange: Exchange) -> None:
+        exchange.begin_stream()
+        for event in events:
+            exchange.send(event)
+        exchange.send({"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]})
+        exchange.send(REPORT)
+        exchange.end_stream()
+
+    return answer
+
+
+def test_reasoning_is_shown_beside_the_answer(daemon: FakeDaemon) -> None:
+    daemon.route(CHAT, thinking(thought("Let me "), thought("see."), chunk("Four"), chunk(".")))
+    done = llmctl(daemon, "chat", "--session", "a", lines="2+2\n")
+    assert done.stdout == "Four.\n"
+    assert done.stderr == "Let me see.\n[3 new tokens, 12 reused (exact_prefix), 2 generated]\n"
+    llmctl(daemon, "chat", "--session", "a", lines="and 3+3\n")
+    assert asked(daemon)[-1]["messages"][1] == {"role": "assistant", "content": "Four."}
+
+
+def test_reasoning_can_be_hidden(daemon: FakeDaemon) -> None:
+    daemon.route(CHAT, thinking(thought("Let me see."), chunk("Four.")))
+    done = llmctl(daemon, "chat", "--session", "a", "--hide-thinking", lines="2+2\n")
+    assert done.stdout == "Four.\n" and "Let me see" not in done.stderr
+
+
+def test_a_question_whose_answer_was_cut_off_in_thought_is_kept(daemon: FakeDaemon) -> None:
+    daemon.route(CHAT, thinking(thought("Let me see. Tw"), reason="length"))
+    done = llmctl(daemon, "chat", "--session", "a", lines="2+2\n")
+    assert done.stdout == "" and "no answer: cut off at its length while thinking. The question is kept" in done.stderr
+    llmctl(daemon, "chat", "--session", "a", lines="well?\n")
+    assert asked(daemon)[-1]["messages"] == [{"role": "user", "content": "2+2"}, {"role": "user", "content": "well?"}]
+
+
+def test_json_has_the_reasoning(daemon: FakeDaemon) -> None:
+    daemon.route(CHAT, thinking(thought("Let me see."), chunk("Four.")))
+    [turn] = map(json.loads, llmctl(daemon, "chat", "--session", "a", "--json", lines="2+2\n").stdout.splitlines())
+    assert (turn["reply"], turn["reasoning"]) == ("Four.", "Let me see.")
+
+
+def progress(n_done: int) -> dict[str, Any]:
+    return {"choices": [], "prompt_progress": {"total": 4010, "cache": 0, "processed": n_done, "time_ms": 1}}
+
+
+def test_a_person_sees_how_far_a_long_prompt_is(daemon: FakeDaemon, person: Person) -> None:
+    daemon.route(CHAT, thinking(progress(512), progress(3882), progress(4010), thought("Hm."), chunk("Yes.")))
+    person.wait_for("> ")
+    person.type("long\n")
+    person.wait_for("\x1b[2m[512 of 4,010 prompt tokens processed]\x1b[0m")
+    assert person.wait_for("\x1b[2m[3,882 of 4,010 prompt tokens processed]\x1b[0m") == "\r\x1b[K"
+    assert person.wait_for("\x1b[2mHm.\x1b[0m") == "\r\x1b[K"
+    assert person.wait_for("Yes.") == "\r\n"
+    assert asked(daemon)[0]["return_progress"] is True
+    person.wait_for("> ")
+    person.type("\x04")
+    assert person.leave() == 0
+
+
+def test_a_pipe_gets_no_progress(daemon: FakeDaemon) -> None:
+    daemon.route(CHAT, thinking(progress(512), chunk("Yes.")))
+    done = llmctl(daemon, "chat", "--session", "a", lines="long\n")
+    assert done.stdout == "Yes.\n" and "prompt tokens processed" not in done.stderr
+
+
+# --- whose session it is ---------------------------------------------------------------------------------------------
+
+
+def test_the_session_of_another_client_is_told(daemon: FakeDaemon) -> None:
+    daemon.route("GET /v1/sessions/ses_1", {"id": "ses_1", "tokens": 7856, "owner": 0, "state": "idle", "requests": 3})
+    done = llmctl(daemon, "chat", "--session", "ses_1", lines="what did we do?\n")
+    said = done.stderr.splitlines()[0]
+    assert said.startswith("[session ses_1 holds 7,856 tokens of another client.")
+    assert "llmctl sessions fork ses_1 NEW" in said
+    again = llmctl(daemon, "chat", "--session", "ses_1", lines="and now?\n")
+    assert "another client" not in again.stderr, "from here on it has a conversation of its own"
+
+
+def test_what_is_noted_of_an_answer_begins_on_a_line_of_its_own(daemon: FakeDaemon, person: Person) -> None:
+    person.wait_for("> ")
+    person.type("one\n")
+    person.wait_for("generated]")
+    llmctl(daemon, "chat", "--session", "desk", lines="other\n")  # another chat in the same session
+    person.type("two\n")
+    assert person.wait_for("[another chat goes on in session desk").endswith("TWO\r\n\x1b[2m")
+    person.type("\x04")
+    assert person.leave() == 0

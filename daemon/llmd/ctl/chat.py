@@ -29,6 +29,7 @@ COMMANDS = """\
 Ctrl-C stops an answer. A line that ends in \\ goes on in the next one."""
 
 EPILOG = f"""\
+The reasoning of a model that thinks is shown dimmed, on standard error; it is no part of the conversation.
 Without --session the conversation gets a session of its own, which is closed in the end. A named one goes on where the
 last chat under that id left it, until the session is reset or closed; if the daemon has lost it, it reads it again.
 The lines that you type with --session can be had again in later chats; without, they are not kept.
@@ -57,6 +58,7 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
     parser.add_argument("--system", metavar="TEXT", help="system message")
     parser.add_argument("--max-tokens", metavar="N", type=int, help="longest answer")
     parser.add_argument("--temperature", metavar="T", type=float, help="0 always picks the likeliest token")
+    parser.add_argument("--hide-thinking", action="store_true", help="do not show the model's reasoning")
     parser.set_defaults(run=run)
 
 
@@ -122,14 +124,10 @@ class Terminal:
 
     def _turn(self, question: str) -> None:
         if self._context.json:
-            turn = self._conversation.ask(question, lambda _: None)
+            turn = self._conversation.ask(question)
             output.answer(output.as_json(vars(turn)))
         else:
-            shown = _Shown()
-            try:
-                turn = self._conversation.ask(question, shown.add)
-            finally:
-                shown.end()
+            turn = self._conversation.ask(question, _Shown(hides_thinking=self._context.options.hide_thinking))
             _note("cancelled" if turn.finish_reason == "cancelled" else turn.summary())
         if turn.finish_reason == "cancelled" and not self._interactive:
             raise KeyboardInterrupt  # a script is stopped, not its question
@@ -185,19 +183,41 @@ def run(context: Context) -> int:
 
 
 class _Shown:
-    """An answer on its way to standard output, which gets a last line end if there was any answer."""
+    """An answer on its way to standard output. Reasoning, and how far a long prompt has been processed, go to standard
+    error, dimmed: a pipe gets answers only."""
 
-    def __init__(self) -> None:
-        self._any = False
+    def __init__(self, *, hides_thinking: bool) -> None:
+        self._hides_thinking = hides_thinking
+        self._on_line = ""
+        """What the cursor stands behind: progress, reasoning or text; "" at the beginning of a line."""
 
-    def add(self, added: str) -> None:
-        if added:
-            output.answer(text.printable(added), end="")
-            self._any = True
+    def text(self, added: str) -> None:
+        self._begin("text")
+        output.answer(text.printable(added), end="")
+
+    def reasoning(self, added: str) -> None:
+        if not self._hides_thinking:
+            self._begin("reasoning")
+            output.remark(text.dim(text.printable(added), sys.stderr), end="")
+
+    def progress(self, n_done: int, n_tokens: int) -> None:
+        if n_done < n_tokens and is_terminal(sys.stderr):
+            self._begin("")
+            said = f"[{text.count(n_done)} of {text.count(n_tokens)} prompt tokens processed]"
+            output.remark(text.dim(said, sys.stderr), end="")
+            self._on_line = "progress"
 
     def end(self) -> None:
-        if self._any:
+        self._begin("")
+
+    def _begin(self, kind: str) -> None:
+        if self._on_line == "progress":
+            output.remark("\r\033[K", end="")
+        elif self._on_line == "reasoning" and kind != "reasoning":
+            output.remark("")
+        elif self._on_line == "text" and kind != "text":
             output.answer("")
+        self._on_line = kind
 
 
 def _refusal(refused: DaemonRefused) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from llmd.ctl import conversation_files, text
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
@@ -15,25 +15,54 @@ OWN = 0
 """The owner of what comes over the unix socket."""
 
 
+class Display(Protocol):
+    """What is shown of an answer while it comes."""
+
+    def text(self, added: str) -> None: ...
+
+    def reasoning(self, added: str) -> None: ...
+
+    def progress(self, n_done: int, n_tokens: int) -> None:
+        """Of the prompt's tokens so many have been processed."""
+
+    def end(self) -> None:
+        """No more comes. What is said next begins on a line of its own."""
+
+
 @dataclass
 class ChatTurn:
     """What one answer turned out to be, as far as it got."""
 
     reply: str = ""
+    reasoning: str = ""
     finish_reason: str = ""
     usage: Json = field(default_factory=dict)
     session: Json = field(default_factory=dict)
 
-    def take(self, chunk: Json) -> str:
-        """The text that this chunk adds."""
+    def take(self, chunk: Json, display: Display | None) -> None:
+        """Adds what this chunk brings."""
         self.usage = chunk.get("usage") or self.usage
         self.session = chunk.get("session") or self.session
-        added = ""
+        text, reasoning = "", ""
         for choice in chunk.get("choices") or []:
-            added += choice.get("delta", {}).get("content") or ""
+            delta = choice.get("delta", {})
+            text += delta.get("content") or ""
+            reasoning += delta.get("reasoning_content") or ""
             self.finish_reason = choice.get("finish_reason") or self.finish_reason
-        self.reply += added
-        return added
+        self.reply += text
+        self.reasoning += reasoning
+        if display is None:
+            return
+        if progress := chunk.get("prompt_progress"):
+            display.progress(progress.get("processed", 0), progress.get("total", 0))
+        if reasoning:
+            display.reasoning(reasoning)
+        if text:
+            display.text(text)
+
+    @property
+    def is_cut_in_thought(self) -> bool:
+        return self.finish_reason == "length" and bool(self.reasoning) and not self.reply.strip()
 
     def summary(self) -> str:
         """ "3 new tokens, 412 reused (exact_prefix), 57 generated" """
@@ -42,6 +71,8 @@ class ChatTurn:
         reason = self.session.get("session_reset_reason") or "unknown"
         plural = "" if new == 1 else "s"
         length = ", cut at its length" if self.finish_reason == "length" else ""
+        if self.is_cut_in_thought:
+            length = "; no answer: cut off at its length while thinking. The question is kept"
         generated = self.usage.get("completion_tokens", 0)
         return f"{new} new token{plural}, {reused} reused ({reason}), {generated} generated{length}"
 
@@ -72,26 +103,34 @@ class Conversation:
     def n_turns(self) -> int:
         return conversation_files.n_turns(self.messages)
 
-    def ask(self, question: str, show: Callable[[str], None]) -> ChatTurn:
-        """One turn. Interrupted, it keeps what was said so far: exactly that is resident in the session."""
+    def ask(self, question: str, display: Display | None = None) -> ChatTurn:
+        """One turn. Interrupted, it keeps what was said so far: exactly that is resident in the session. Of an answer
+        that was cut off while the model was thinking the question is kept, for the next one to follow it."""
         turn = ChatTurn()
         messages = [*self.messages, {"role": "user", "content": question}]
         request = self._options | {"messages": messages, "session_id": self.name}
+        if display is not None:
+            request["return_progress"] = True
         try:
             with closing(self.client.chat(request)) as chunks:
                 for chunk in chunks:
-                    show(self._taken(turn, chunk))
+                    self._take(turn, chunk, display)
         except KeyboardInterrupt:
             turn.finish_reason = "cancelled"
+        finally:
+            if display is not None:
+                display.end()
         if turn.reply:
-            self._messages[self.name] = [*messages, {"role": "assistant", "content": turn.reply}]
+            messages.append({"role": "assistant", "content": turn.reply})
+        if turn.reply or turn.is_cut_in_thought:
+            self._messages[self.name] = messages
             if self.name != self._own:
                 self._keep()
         return turn
 
-    def _taken(self, turn: ChatTurn, chunk: Json) -> str:
+    def _take(self, turn: ChatTurn, chunk: Json, display: Display | None) -> None:
         try:
-            return turn.take(chunk)
+            turn.take(chunk, display)
         except (TypeError, AttributeError) as error:
             raise DaemonAbsent(self.client.socket_path, "foreign", f"its answer has another form: {error}") from error
 
@@ -109,6 +148,8 @@ class Conversation:
             messages = self._on_disk(lambda: conversation_files.load(self.client.socket_path, self.name)) or []
         if messages:
             messages = self._still_said(messages)
+        elif self.name != self._own:
+            self._note_foreign()
         if self._system:
             said = [message for message in messages if message["role"] != "system"]
             messages = [{"role": "system", "content": self._system}, *said]
@@ -126,6 +167,17 @@ class Conversation:
             again = text.counted(conversation_files.n_turns(messages), "turn")
             self._note(f"the daemon no longer holds session {self.name}: it reads {again} again")
         return messages
+
+    def _note_foreign(self) -> None:
+        """An agent's session: what is said here begins a conversation beside the agent's, and takes one of the few
+        branches that a session has."""
+        session = self._session() or {}
+        if session.get("tokens") and session.get("owner", OWN) == OWN:
+            held = text.counted(session["tokens"], "token")
+            self._note(
+                f"session {self.name} holds {held} of another client. This conversation begins beside them; for one of "
+                f"its own: llmctl sessions fork {self.name} NEW"
+            )
 
     def _session(self) -> Json | None:
         try:
