@@ -21,7 +21,7 @@ async def test_errors_of_an_endpoint_are_its_own(serve: Serve) -> None:
     daemon = await serve(body_limit=4096)
     daemon.app[ENVELOPES]["/chat/completions"] = Envelope(Other, lambda error: msgspec.json.encode(Other(error.code)))
     asked: tuple[tuple[str, str, Json | bytes, str], ...] = (
-        ("POST", CHAT, chat(temperature=5), "invalid_value"),
+        ("POST", CHAT, chat(temperature=-5), "invalid_value"),
         ("POST", "/chat/completions", b"{", "invalid_json"),
         ("POST", CHAT, chat("x" * 5000), "request_too_large"),
         ("GET", CHAT, b"", "method_not_allowed"),

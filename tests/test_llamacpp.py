@@ -202,7 +202,7 @@ REFUSED: tuple[tuple[str, Json, str, str], ...] = (
     (COMPLETION, {"prompt": ""}, "prompt", "invalid_value"),
     (COMPLETION, {"prompt": [1 << 40]}, "prompt", "invalid_token"),
     (COMPLETION, {"prompt": [-1]}, "prompt", "invalid_token"),
-    (COMPLETION, {"temperature": 3}, "temperature", "invalid_value"),
+    (COMPLETION, {"temperature": 101}, "temperature", "invalid_value"),
     (COMPLETION, {"samplers": ["best"]}, "samplers", "invalid_value"),
     (COMPLETION, {"logit_bias": [[5, 101]]}, "logit_bias.5", "invalid_value"),
     (COMPLETION, {"logit_bias": [[5]]}, "logit_bias[0]", "invalid_type"),

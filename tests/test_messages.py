@@ -308,7 +308,7 @@ async def test_servers_of_tools_are_refused(daemon: Daemon) -> None:
         ({"output_config": {"format": {"type": "json_schema"}}}, "missing_parameter", "output_config.format.schema"),
         ({"output_format": {"type": "xml", "schema": {}}}, "invalid_value", "output_format.type"),
         ({"stop_sequences": "x"}, "invalid_type", "stop_sequences"),
-        ({"temperature": 2.5}, "invalid_value", "temperature"),
+        ({"temperature": 100.5}, "invalid_value", "temperature"),
         ({"session_id": "has space"}, "invalid_session_id", "session_id"),
         ({"metadata": "x" * 70_000}, "invalid_value", "metadata"),
     ],

@@ -493,7 +493,7 @@ def test_lengths_and_stops() -> None:
     for fields, param in (
         ({"max_tokens": -1}, "max_tokens"),
         ({"stop_sequences": ["x"] * 17}, "stop_sequences"),
-        ({"temperature": 3}, "temperature"),
+        ({"temperature": 101}, "temperature"),
         ({"thinking": {"type": "enabled", "budget_tokens": -1}}, "thinking.budget_tokens"),
     ):
         assert refusal(**fields).param == param

@@ -274,7 +274,7 @@ async def test_somebody_is_there(daemon: Daemon) -> None:
 # --- refusals --------------------------------------------------------------------------------------------------------
 
 REFUSED: tuple[tuple[Json, str, str], ...] = (
-    ({"options": {"temperature": 3}}, "options.temperature", "invalid_value"),
+    ({"options": {"temperature": 101}}, "options.temperature", "invalid_value"),
     ({"options": {"temperature": "hot"}}, "options.temperature", "invalid_type"),
     ({"options": {"stop": ["x"] * 17}}, "options.stop", "invalid_value"),
     ({"options": 5}, "options", "invalid_type"),

@@ -75,5 +75,5 @@ async def test_the_model(client: ollama.AsyncClient) -> None:
 
 async def test_errors(client: ollama.AsyncClient) -> None:
     with pytest.raises(ollama.ResponseError) as caught:
-        await client.chat("any", MESSAGES, options={"temperature": 9})
+        await client.chat("any", MESSAGES, options={"temperature": -9})
     assert caught.value.status_code == 400 and "options.temperature" in caught.value.error

@@ -150,7 +150,7 @@ def test_rows_of_several_tables_are_told_once() -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"temperature": 2.5}, "temperature"),
+        ({"temperature": 100.5}, "temperature"),
         ({"temperature": -1}, "temperature"),
         ({"top_p": 1.1}, "top_p"),
         ({"min_p": -0.1}, "min_p"),

@@ -441,7 +441,7 @@ def test_members_of_stored_items_are_not_decoded() -> None:
         ({"top_logprobs": 21}, "invalid_value", "top_logprobs"),
         ({"top_logprobs": -1}, "invalid_value", "top_logprobs"),
         ({"max_output_tokens": 0}, "invalid_value", "max_output_tokens"),
-        ({"temperature": 2.5}, "invalid_value", "temperature"),
+        ({"temperature": 100.5}, "invalid_value", "temperature"),
         ({"session_id": "has space"}, "invalid_session_id", "session_id"),
     ],
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 _USER = {"role": "user", "content": "x"}
 
 _EITHER: tuple[dict[str, Any], ...] = (
-    {"temperature": 2.5},
+    {"temperature": 100.5},
     {"top_p": 1.1},
     {"min_p": -0.1},
     {"presence_penalty": 3},
@@ -78,7 +78,7 @@ CHAT_REFUSALS: tuple[dict[str, Any], ...] = (
 MESSAGE_REFUSALS: tuple[dict[str, Any], ...] = (
     {"max_tokens": -1},
     {"max_tokens": None},
-    {"temperature": 2.5},
+    {"temperature": 100.5},
     {"top_p": -1},
     {"stop_sequences": ["x"] * 17},
     {"stop_sequences": "x"},

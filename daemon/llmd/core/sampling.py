@@ -46,7 +46,7 @@ class SamplingDefaults:
 
 
 RANGES: dict[str, tuple[float, float]] = {
-    "temperature": (0, 2),
+    "temperature": (0, 100),
     "top_p": (0, 1),
     "min_p": (0, 1),
     "repeat_penalty": (0.01, 2),

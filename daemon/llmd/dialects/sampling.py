@@ -49,7 +49,7 @@ class EverySampler(UsualSamplers, frozen=True, kw_only=True):
 
 
 USUAL_NOTES = {
-    "temperature": "0 to 2; 0 is greedy",
+    "temperature": "0 to 100; 0 is greedy",
     "top_p": "0 to 1",
     "top_k": "0 or -1: off",
     "min_p": "0 to 1",

@@ -54,7 +54,7 @@ _ANSWER = honoured({
         "model_context_window_exceeded; 0: the prompt is read, and nothing is answered",
     "stream": "events instead of one message",
     "stop_sequences": "up to 16 texts that end the answer and are not part of it; stop_sequence says which did",
-    "temperature": "0 to 2; 0 is greedy",
+    "temperature": "0 to 100; 0 is greedy",
     "top_p": "0 to 1",
     "top_k": "0 or -1: off",
 })  # fmt: skip

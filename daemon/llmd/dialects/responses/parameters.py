@@ -43,7 +43,7 @@ RESPONSES = Table(
         "prompt_cache_key": "names the session when neither session_id nor a header does; where too many wait for "
             "it, the request is answered without one",
         "metadata": "session_id in it names the session when nothing else does; all of it is in the response",
-        "temperature": "0 to 2; 0 is greedy",
+        "temperature": "0 to 100; 0 is greedy",
         "top_p": "0 to 1",
         "top_k": "0 or -1: off",
         "min_p": "0 to 1",
