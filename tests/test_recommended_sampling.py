@@ -52,4 +52,6 @@ async def test_it_is_taken_from_the_file(tmp_path: Path, monkeypatch: pytest.Mon
         samplers=sampler_order("", ["temperature", "top_k", "xtc"]),
     )  # fmt: skip
     sent = sampling_of(SamplingAsked(mirostat=0, samplers=4), recommended, 256)
-    assert (sent.mirostat, sent.samplers, sent.temperature, sent.dry_penalty_last_n) == (0, 4, 0.25, 256)
+    assert (sent.mirostat, sent.samplers, sent.temperature, sent.dry_penalty_last_n) == (0, 4, 0.25, 64)
+    whole = sampling_of(SamplingAsked(penalty_last_n=-1, dry_penalty_last_n=-1), recommended, 256)
+    assert (whole.penalty_last_n, whole.dry_penalty_last_n) == (256, 256)

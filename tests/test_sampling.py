@@ -1,15 +1,21 @@
-"""Sampling parameters of requests: which values each dialect takes, and how they reach the sampler."""
+"""Sampling parameters of requests: which values each dialect takes, how they reach the sampler, and that defaults are
+those of llama.cpp."""
 
 from __future__ import annotations
 
+import dataclasses
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from llmd.core.sampling import SamplingDefaults
 from llmd.engine.wire import Sampling
 from tests.serving import Daemon, Json
 from tests.test_sampling_defaults import pushed
 
+ROOT = Path(__file__).parents[1]
 HELLO: Json = {"messages": [{"role": "user", "content": "hello"}]}
 BODIES: dict[str, Json] = {
     "/v1/chat/completions": {**HELLO, "max_tokens": 1},
@@ -48,3 +54,40 @@ async def test_temperatures_above_two_are_taken(daemon: Daemon, monkeypatch: pyt
 async def test_other_temperatures_are_refused(daemon: Daemon, path: str, temperature: float) -> None:
     answer = await daemon.ask("POST", path, with_parameters(path, temperature=temperature))
     assert answer.status == 400 and f"temperature: {temperature} is not between 0 and 100." in answer.body.decode()
+
+
+# --- llama.cpp's own -------------------------------------------------------------------------------------------------
+
+NAMES_THERE = {
+    "temperature": "temp", "typical_p": "typ_p", "repeat_penalty": "penalty_repeat",
+    "frequency_penalty": "penalty_freq", "presence_penalty": "penalty_present",
+}  # fmt: skip
+NO_PARAMETERS = {
+    "seed": "drawn for each request", "n_prev": "for printing", "n_probs": "logprobs",
+    "reasoning_budget_tokens": "a budget for thinking is no sampling parameter",
+    "adaptive_target": "of a sampler that is not supported", "adaptive_decay": "of a sampler that is not supported",
+}  # fmt: skip
+"""Numbers of the struct that are no default of ours, with the reason."""
+
+
+def their_parameters() -> str:
+    """Return the members of llama.cpp's struct of sampling parameters, which `./build.sh test` links at
+    build/llama.cpp."""
+    header = (ROOT / "build/llama.cpp/common/common.h").read_text()
+    [struct] = re.findall(r"^struct common_params_sampling \{\n(.*?)^\};", header, re.MULTILINE | re.DOTALL)
+    return str(struct)
+
+
+def test_defaults_are_those_of_llama_cpp() -> None:
+    """A new pin with another default, or with one more parameter, shows here."""
+    theirs = dict(re.findall(r"^    (?:u?int32_t|float)\s+(\w+)\s+= ([^;]+);", their_parameters(), re.MULTILINE))
+    ours = dataclasses.asdict(SamplingDefaults())
+    assert ours.pop("samplers") == 0
+    assert set(theirs) - set(NO_PARAMETERS) == {NAMES_THERE.get(name, name) for name in ours}
+    for name, value in ours.items():
+        assert value == float(theirs[NAMES_THERE.get(name, name)].rstrip("f")), name
+
+
+def test_breakers_of_dry_are_those_of_llama_cpp() -> None:
+    [breakers] = re.findall(r"dry_sequence_breakers = \{(.+?)\};", their_parameters())
+    assert f"return {{{breakers}}};" in (ROOT / "libllm/text/sampler.cpp").read_text()
