@@ -142,9 +142,11 @@ typedef struct llm_engine_options {
     X(int32_t, mirostat, 0, 2, 0, "0: off; else it and the temperature alone decide")                                  \
     X(float, mirostat_tau, 0, 100, 5, "surprise that it aims at")                                                      \
     X(float, mirostat_eta, 0, 1, 0.1f, "how fast it learns")                                                           \
+    X(float, adaptive_target, -1, 1, -1, "average probability that adaptive_p aims at; negative: off")                 \
+    X(float, adaptive_decay, 0, 0.99f, 0.9f, "adaptive_p averages about 1 / (1 - this) tokens")                        \
     X(int32_t, min_keep, 0, INT32_MAX, 0, "candidates that no sampler goes below")                                     \
     X(uint64_t, samplers, 0, UINT64_MAX, 0,                                                                            \
-      "llm_sampler numbers in their order, four bits each; 0: as in the table, 15: none")
+      "llm_sampler numbers in their order, four bits each; 0: the usual ones, 15: none")
 
 #define LLM_SAMPLING_MEMBER(type, name, least, most, otherwise, text) type name;
 

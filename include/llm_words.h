@@ -81,7 +81,8 @@
     X(EVICT, 1, "evict", "Forget the least recently used idle session.")                                               \
     X(PARK, 2, "park", "Move the least recently used idle session to host memory, then to disk.")
 
-/* What narrows the choice of a token, in the usual order. */
+/* Samplers that narrow the choice of a token: the default ones in their order, up to LLM_SAMPLER_USUAL_LAST, then those
+ * that only run if a request names them. */
 #define LLM_SAMPLER_TABLE(X)                                                                                           \
     X(PENALTIES, 1, "penalties", "repeat_penalty, presence_penalty and frequency_penalty.")                            \
     X(DRY, 2, "dry", "Tokens that would prolong a repetition lose.")                                                   \
@@ -91,7 +92,9 @@
     X(TOP_P, 6, "top_p", "The likeliest ones that together reach it.")                                                 \
     X(MIN_P, 7, "min_p", "Those at least so likely beside the likeliest.")                                             \
     X(XTC, 8, "xtc", "Now and then, all likely ones but the least of them go.")                                        \
-    X(TEMPERATURE, 9, "temperature", "temperature, dynatemp_range and dynatemp_exponent.")
+    X(TEMPERATURE, 9, "temperature", "temperature, dynatemp_range and dynatemp_exponent.")                             \
+    X(INFILL, 10, "infill", "Adds up candidates that begin alike; a likely end ends the answer.")                      \
+    X(ADAPTIVE_P, 11, "adaptive_p", "Draws tokens whose average probability nears adaptive_target.")
 
 /* What llm_json_scan found: what is no JSON, then what is more than the limits allow. */
 #define LLM_JSON_TABLE(X)                                                                                              \
@@ -131,6 +134,7 @@ typedef enum llm_state { LLM_STATE_TABLE(LLM_STATE_ENUM) LLM_STATE_N } llm_state
 typedef enum llm_memory { LLM_MEMORY_TABLE(LLM_MEMORY_ENUM) LLM_MEMORY_N } llm_memory;
 typedef enum llm_policy { LLM_POLICY_TABLE(LLM_POLICY_ENUM) LLM_POLICY_N } llm_policy;
 typedef enum llm_sampler { LLM_SAMPLER_NONE, LLM_SAMPLER_TABLE(LLM_SAMPLER_ENUM) LLM_SAMPLER_N } llm_sampler;
+enum { LLM_SAMPLER_USUAL_LAST = LLM_SAMPLER_TEMPERATURE };
 typedef enum llm_json_verdict { LLM_JSON_TABLE(LLM_JSON_ENUM) LLM_JSON_N } llm_json_verdict;
 
 /* Word and sentence of a number; "unknown" and "" outside the table. Any thread; static strings. */

@@ -91,7 +91,8 @@ def test_samplers_have_their_order() -> None:
     assert sampler_order("samplers", ["top_k", "temperature"]) == 0x94 == sampler_order("samplers", "kt")
     assert sampler_order("samplers", "typical_p;temp") == 0x95 and sampler_order("samplers", "top_p") == 6
     assert sampler_order("samplers", []) == sampler_order("samplers", "") == 15
-    with pytest.raises(ApiError, match="samplers: 'infill' is not one of penalties, dry"):
-        sampler_order("samplers", ["infill"])
+    assert sampler_order("samplers", ["top-k", "TOP_K", "infill"]) == 0xA44 == sampler_order("samplers", "kki")
+    with pytest.raises(ApiError, match="samplers: 'best' is not one of penalties, dry"):
+        sampler_order("samplers", ["best"])
     with pytest.raises(ApiError, match="17 samplers; at most 16"):
         sampler_order("samplers", ["top_k"] * 17)

@@ -11,6 +11,7 @@ import pytest
 
 from llmd.core.asked import Asked, NearbyText, RawPrompt
 from llmd.core.parts import End, SessionReport, TextPart, UsedTokens
+from llmd.core.sampling import sampler_names
 from llmd.dialects.llamacpp import parameters
 from llmd.dialects.llamacpp.reader import SAMPLING, infill_of
 from llmd.dialects.llamacpp.wire import EmbeddingRequest, InfillRequest, NativeCompletionRequest, NativeGeneration
@@ -185,7 +186,8 @@ def test_what_an_editor_asks() -> None:
         param="input_prefix",
         suffix_param="input_suffix",
     )
-    assert asked.key.id == "s" and asked.max_tokens == 6 and asked.sampling.samplers is not None
+    assert asked.key.id == "s" and asked.max_tokens == 6
+    assert sampler_names(asked.sampling.samplers or 0) == ["top_k", "top_p", "infill"]
 
 
 async def test_large_texts_are_taken(serve: Serve) -> None:

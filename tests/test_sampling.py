@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from llmd.core.sampling import SamplingDefaults
+from llmd.core.sampling import LETTERS, USUAL_SAMPLERS, SamplingDefaults
 from llmd.engine.wire import Sampling
 from tests.serving import Daemon, Json
 from tests.test_sampling_defaults import pushed
@@ -65,7 +65,6 @@ NAMES_THERE = {
 NO_PARAMETERS = {
     "seed": "drawn for each request", "n_prev": "for printing", "n_probs": "logprobs",
     "reasoning_budget_tokens": "a budget for thinking is no sampling parameter",
-    "adaptive_target": "of a sampler that is not supported", "adaptive_decay": "of a sampler that is not supported",
 }  # fmt: skip
 """Numbers of the struct that are no default of ours, with the reason."""
 
@@ -91,3 +90,13 @@ def test_defaults_are_those_of_llama_cpp() -> None:
 def test_breakers_of_dry_are_those_of_llama_cpp() -> None:
     [breakers] = re.findall(r"dry_sequence_breakers = \{(.+?)\};", their_parameters())
     assert f"return {{{breakers}}};" in (ROOT / "libllm/text/sampler.cpp").read_text()
+
+
+def test_samplers_are_those_of_llama_cpp() -> None:
+    """Names, letters and the usual order; a sampler that a new pin adds shows here."""
+    source = (ROOT / "build/llama.cpp/common/sampling.cpp").read_text()
+    letters = dict(re.findall(r"case (COMMON_SAMPLER_TYPE_\w+):\s+return '(\w)';", source))
+    names = dict(re.findall(r"case (COMMON_SAMPLER_TYPE_\w+):\s+return \"(\w+)\";", source))
+    assert {letters[kind]: names[kind] for kind in names} == LETTERS
+    [order] = re.findall(r"samplers = \{(.+?)\};", their_parameters(), re.DOTALL)
+    assert [names[kind] for kind in re.findall(r"\w+", order)] == list(USUAL_SAMPLERS)

@@ -9,7 +9,7 @@ from typing import Any
 import gguf
 import pytest
 
-from llmd.core.sampling import SAMPLERS, SamplingDefaults, sampler_names, sampler_order
+from llmd.core.sampling import SAMPLERS, USUAL_SAMPLERS, SamplingDefaults, sampler_names, sampler_order
 from llmd.engine.wire import Sampling
 from tests.conftest import Serve
 from tests.serving import Daemon, Json, chat
@@ -58,7 +58,7 @@ def pushed(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> list[Sampling]:
 
 async def test_a_model_that_recommends(serve: Serve, recommending: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     daemon = await serve(model=str(recommending), ctx_size=512)
-    expected = {**dataclasses.asdict(SamplingDefaults()), **RECOMMENDED, "samplers": list(SAMPLERS)}
+    expected = {**dataclasses.asdict(SamplingDefaults()), **RECOMMENDED, "samplers": list(USUAL_SAMPLERS)}
     (model,) = (await daemon.ask("GET", "/v1/models")).json["data"]
     assert model["meta"]["sampling"] == expected
     assert await defaults_told(daemon) == {**expected, **WITHOUT_SAMPLING}
@@ -72,7 +72,7 @@ async def test_a_model_that_recommends(serve: Serve, recommending: Path, monkeyp
 
 async def test_a_model_that_does_not(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     usual = dataclasses.asdict(SamplingDefaults()) | {"top_k": 0}  # which the simulated one says
-    assert await defaults_told(daemon) == {**usual, **WITHOUT_SAMPLING, "samplers": list(SAMPLERS)}
+    assert await defaults_told(daemon) == {**usual, **WITHOUT_SAMPLING, "samplers": list(USUAL_SAMPLERS)}
     asked = pushed(daemon, monkeypatch)
     plain = await daemon.chat(seed=1)
     explicit = await daemon.ask("POST", "/v1/chat/completions", chat(seed=1, temperature=0.8, top_p=0.95, top_k=0))

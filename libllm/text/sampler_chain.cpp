@@ -1,5 +1,7 @@
 #include "text/sampler_chain.h"
 
+#include "text/sampler_infill.h"
+
 #include <llama.h>
 
 #include <algorithm>
@@ -31,7 +33,7 @@ std::vector<llm_sampler> order_of(uint64_t samplers)
             order.push_back(static_cast<llm_sampler>(sampler));
         }
     }
-    for (int sampler = LLM_SAMPLER_NONE + 1; samplers == 0 && sampler < LLM_SAMPLER_N; sampler++) {
+    for (int sampler = LLM_SAMPLER_NONE + 1; samplers == 0 && sampler <= LLM_SAMPLER_USUAL_LAST; sampler++) {
         order.push_back(static_cast<llm_sampler>(sampler));
     }
     return order;
@@ -88,7 +90,7 @@ breaker_tokens spelled_breakers(const model *m, const std::vector<std::string> &
 }
 
 llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
-                    const std::vector<std::string> &breakers)
+                    const std::vector<std::string> &breakers, const float *const *logits)
 {
     const size_t min_keep = static_cast<size_t>(s.min_keep);
     const float temperature = s.temperature > TEMPERATURE_MIN ? s.temperature : 0.0f;
@@ -111,6 +113,8 @@ llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
         return llama_sampler_init_xtc(s.xtc_probability, s.xtc_threshold, min_keep, static_cast<uint32_t>(s.seed));
     case LLM_SAMPLER_TEMPERATURE:
         return llama_sampler_init_temp_ext(temperature, s.dynatemp_range, s.dynatemp_exponent);
+    case LLM_SAMPLER_INFILL: return sampler_infill(m, logits);
+    case LLM_SAMPLER_ADAPTIVE_P: /* draws, and so comes last */
     case LLM_SAMPLER_NONE:
     case LLM_SAMPLER_N: break;
     }
@@ -125,6 +129,7 @@ bool sampler_chain::is_needed(llm_sampling &s)
     const bool has_xtc = s.xtc_probability > 0.0f && s.xtc_threshold <= XTC_THRESHOLD_MAX;
     const bool has_dry = s.dry_multiplier > 0.0f && s.dry_base >= 1.0f && s.dry_penalty_last_n > 0;
     if (s.mirostat != 0 || !std::is_sorted(order.begin(), order.end()) || !has(order, LLM_SAMPLER_TEMPERATURE) ||
+        has(order, LLM_SAMPLER_INFILL) || has(order, LLM_SAMPLER_ADAPTIVE_P) ||
         std::adjacent_find(order.begin(), order.end()) != order.end() || s.min_keep > 1 || s.dynatemp_range > 0.0f ||
         (s.typical_p < 1.0f && has(order, LLM_SAMPLER_TYPICAL_P)) ||
         (s.top_n_sigma > 0.0f && has(order, LLM_SAMPLER_TOP_N_SIGMA)) || (has_xtc && has(order, LLM_SAMPLER_XTC)) ||
@@ -149,10 +154,13 @@ sampler_chain::sampler_chain(const model *m, const llm_sampling &s, const std::v
     };
     try {
         if (s.mirostat == 0) {
-            for (const llm_sampler sampler : order_of(s.samplers)) {
-                add(made(sampler, m, s, breakers));
+            const std::vector<llm_sampler> order = order_of(s.samplers);
+            for (const llm_sampler sampler : order) {
+                add(made(sampler, m, s, breakers, &current));
             }
-            add(llama_sampler_init_dist(seed));
+            add(has(order, LLM_SAMPLER_ADAPTIVE_P)
+                    ? llama_sampler_init_adaptive_p(s.adaptive_target, s.adaptive_decay, seed)
+                    : llama_sampler_init_dist(seed));
         } else {
             add(llama_sampler_init_temp(s.temperature > TEMPERATURE_MIN ? s.temperature : 0.0f));
             add(s.mirostat == 1 ? llama_sampler_init_mirostat(static_cast<int32_t>(m->info.n_vocab), seed,
@@ -192,6 +200,7 @@ int32_t sampler_chain::pick(const float *logits, uint32_t n)
     if (std::isinf(best->logit)) {
         return best->id;
     }
+    current = logits;
     llama_token_data_array all = {data.data(), data.size(), -1, false};
     const llama_token likeliest = best->id;
     llama_sampler_apply(chain, &all);

@@ -29,6 +29,7 @@ class sampler_chain {
 
   private:
     llama_sampler *chain;
+    const float *current = nullptr; /* logits of the current pick */
 };
 
 #endif

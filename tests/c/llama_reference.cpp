@@ -23,7 +23,7 @@ const llama_vocab *vocabulary(const model *m)
     return static_cast<const model_llama *>(m)->vocab;
 }
 
-llama_sampler *named(const model *m, const llm_sampling *s, const std::string &name)
+llama_sampler *named(const model *m, const llm_sampling *s, const std::string &name, uint32_t seed)
 {
     static const char *breakers[] = {"\n", ":", "\"", "*"};
     const size_t keep = static_cast<size_t>(s->min_keep);
@@ -40,7 +40,8 @@ llama_sampler *named(const model *m, const llm_sampling *s, const std::string &n
            : name == "min_p"       ? llama_sampler_init_min_p(s->min_p, keep)
            : name == "typ_p"       ? llama_sampler_init_typical(s->typical_p, keep)
            : name == "top_n_sigma" ? llama_sampler_init_top_n_sigma(s->top_n_sigma)
-           : name == "xtc" ? llama_sampler_init_xtc(s->xtc_probability, s->xtc_threshold, keep, 1)
+           : name == "infill"      ? llama_sampler_init_infill(vocabulary(m))
+           : name == "xtc" ? llama_sampler_init_xtc(s->xtc_probability, s->xtc_threshold, keep, seed)
                            : llama_sampler_init_temp_ext(s->temperature, s->dynatemp_range, s->dynatemp_exponent);
 }
 
@@ -52,7 +53,7 @@ void reference_distribution(const model *m, const llm_sampling *s, const char *c
     std::vector<llama_token_data> data = candidates_of(m, logits);
     llama_token_data_array all = {data.data(), data.size(), -1, false};
     for (; *order != nullptr; order++) {
-        llama_sampler *one = named(m, s, *order);
+        llama_sampler *one = named(m, s, *order, 1);
         for (uint32_t i = 0; i < n_history; i++) {
             llama_sampler_accept(one, history[i]);
         }
@@ -74,20 +75,35 @@ void reference_distribution(const model *m, const llm_sampling *s, const char *c
     }
 }
 
-void reference_mirostat(const model *m, const llm_sampling *s, const float *logits, int32_t *out, uint32_t n)
+void reference_draws(const model *m, const llm_sampling *s, const char *const *order, uint32_t seed,
+                     const float *logits, int32_t *out, uint32_t n)
 {
-    const uint32_t seed = static_cast<uint32_t>(s->seed);
     llama_sampler *chain = llama_sampler_chain_init(llama_sampler_chain_default_params());
-    llama_sampler_chain_add(chain, llama_sampler_init_temp(s->temperature));
-    llama_sampler_chain_add(chain, s->mirostat == 1
-                                       ? llama_sampler_init_mirostat(static_cast<int32_t>(m->info.n_vocab), seed,
-                                                                     s->mirostat_tau, s->mirostat_eta, 100)
-                                       : llama_sampler_init_mirostat_v2(seed, s->mirostat_tau, s->mirostat_eta));
+    if (s->mirostat == 0) {
+        bool is_adaptive = false;
+        for (; *order != nullptr; order++) {
+            if (std::string(*order) == "adaptive_p") {
+                is_adaptive = true;
+            } else {
+                llama_sampler_chain_add(chain, named(m, s, *order, seed));
+            }
+        }
+        llama_sampler_chain_add(chain, is_adaptive
+                                           ? llama_sampler_init_adaptive_p(s->adaptive_target, s->adaptive_decay, seed)
+                                           : llama_sampler_init_dist(seed));
+    } else {
+        llama_sampler_chain_add(chain, llama_sampler_init_temp(s->temperature));
+        llama_sampler_chain_add(chain, s->mirostat == 1
+                                           ? llama_sampler_init_mirostat(static_cast<int32_t>(m->info.n_vocab), seed,
+                                                                         s->mirostat_tau, s->mirostat_eta, 100)
+                                           : llama_sampler_init_mirostat_v2(seed, s->mirostat_tau, s->mirostat_eta));
+    }
     for (uint32_t i = 0; i < n; i++) {
         std::vector<llama_token_data> data = candidates_of(m, logits);
         llama_token_data_array all = {data.data(), data.size(), -1, false};
         llama_sampler_apply(chain, &all);
         out[i] = all.data[all.selected].id;
+        llama_sampler_accept(chain, out[i]);
     }
     llama_sampler_free(chain);
 }

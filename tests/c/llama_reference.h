@@ -14,8 +14,9 @@ extern "C" {
 void reference_distribution(const model *m, const llm_sampling *s, const char *const *order, const int32_t *history,
                             uint32_t n_history, const float *logits, double *out);
 
-/* The tokens that mirostat draws from the same logits, one after the other. */
-void reference_mirostat(const model *m, const llm_sampling *s, const float *logits, int32_t *out, uint32_t n);
+/* The tokens that these samplers draw from the same logits, one after the other; mirostat in their stead where `s` has it. */
+void reference_draws(const model *m, const llm_sampling *s, const char *const *order, uint32_t seed,
+                     const float *logits, int32_t *out, uint32_t n);
 
 /* Which tokens the grammar allows after these. False: the grammar is none. */
 bool reference_allowed(const model *m, const char *grammar, const int32_t *tokens, uint32_t n_tokens, bool *out);

@@ -8,7 +8,7 @@
 #include "text/sampler.h"
 #include "vocabulary_model.h"
 
-enum { N_DRAWS = 4000, N_MAX = 4096, N_HISTORY = 80, N_MIROSTAT = 200 };
+enum { N_DRAWS = 4000, N_FEW_DRAWS = 200, N_MAX = 4096, N_HISTORY = 80 };
 
 static model *m;
 
@@ -23,34 +23,39 @@ static uint64_t order_of(const char *const *names)
     return order;
 }
 
-/* Draws differ by their seeds; each within five standard deviations of what llama.cpp says. */
-static void compare(const llm_sampling *s, const char *const *order, bool says_order)
+static const char *const usual[] = {"penalties", "dry",   "top_n_sigma", "top_k",       "typ_p",
+                                    "top_p",     "min_p", "xtc",         "temperature", NULL};
+
+static void random_logits(uint64_t seed, float *logits)
 {
-    static const char *const usual[] = {"penalties", "dry",   "top_n_sigma", "top_k",       "typ_p",
-                                        "top_p",     "min_p", "xtc",         "temperature", NULL};
-    static float logits[N_MAX], copy[N_MAX];
+    random_source random = {seed};
+    for (uint32_t i = 0; i < m->info.n_vocab; i++) {
+        logits[i] = (float)random_below(&random, 4000) / 400.0f;
+    }
+}
+
+/* Draws differ by their seeds; each within five standard deviations of what llama.cpp says. */
+static void compare_on(const float *logits, const llm_sampling *s, const char *const *order, int n_draws)
+{
+    static float copy[N_MAX];
     static double wanted[N_MAX];
     static uint32_t drawn[N_MAX];
     static const int32_t pattern[] = {70, 71, 72, 73, 74, 75, 90, 91};
     int32_t history[N_HISTORY];
-    random_source random = {s->seed + 3};
-    for (uint32_t i = 0; i < m->info.n_vocab; i++) {
-        logits[i] = (float)random_below(&random, 4000) / 400.0f;
-        drawn[i] = 0;
-    }
     for (int i = 0; i < N_HISTORY; i++) {
         history[i] = pattern[i % 8];
     }
     llm_sampling own = *s;
-    own.samplers = says_order ? order_of(order) : 0;
-    reference_distribution(m, s, says_order ? order : usual, history, N_HISTORY, logits, wanted);
+    own.samplers = order != NULL ? order_of(order) : 0;
+    reference_distribution(m, s, order != NULL ? order : usual, history, N_HISTORY, logits, wanted);
     const sampler_options options = {.sampling = own};
     sampler *one = NULL;
     CHECK_INT(sampler_open(m, &options, &one), LLM_OK);
     for (int i = 0; i < N_HISTORY; i++) {
         sampler_accept(one, history[i]);
     }
-    for (int i = 0; i < N_DRAWS; i++) {
+    memset(drawn, 0, sizeof drawn);
+    for (int i = 0; i < n_draws; i++) {
         int32_t token = -1;
         memcpy(copy, logits, sizeof copy);
         CHECK_INT(sampler_pick(one, copy, &token), LLM_OK);
@@ -58,13 +63,20 @@ static void compare(const llm_sampling *s, const char *const *order, bool says_o
     }
     sampler_close(one);
     for (uint32_t i = 0; i < m->info.n_vocab; i++) {
-        const double expected = wanted[i] * N_DRAWS, bound = 5 * sqrt(expected) + 3;
+        const double expected = wanted[i] * n_draws, bound = 5 * sqrt(expected) + 3;
         if (fabs(drawn[i] - expected) > bound || (wanted[i] == 0.0 && drawn[i] > 0)) {
             printf("seed %llu: token %u was drawn %u times, not %g\n", (unsigned long long)s->seed, i, drawn[i],
                    expected);
         }
         CHECK(fabs(drawn[i] - expected) <= bound && (wanted[i] > 0.0 || drawn[i] == 0));
     }
+}
+
+static void compare(const llm_sampling *s, const char *const *order)
+{
+    static float logits[N_MAX];
+    random_logits(s->seed + 3, logits);
+    compare_on(logits, s, order, N_DRAWS);
 }
 
 static llm_sampling plain(uint64_t seed)
@@ -82,7 +94,9 @@ static llm_sampling plain(uint64_t seed)
                           .dry_allowed_length = 2,
                           .dry_penalty_last_n = 64,
                           .mirostat_tau = 5,
-                          .mirostat_eta = 0.1f};
+                          .mirostat_eta = 0.1f,
+                          .adaptive_target = -1,
+                          .adaptive_decay = 0.9f};
 }
 
 static void the_usual_ones(void)
@@ -94,7 +108,7 @@ static void the_usual_ones(void)
         s.min_p = seed % 3 == 1 ? 0.02f : 0;
         s.repeat_penalty = seed % 2 == 0 ? 1.4f : 1;
         s.frequency_penalty = seed == 3 ? 0.2f : 0;
-        compare(&s, NULL, false);
+        compare(&s, NULL);
     }
 }
 
@@ -102,29 +116,29 @@ static void each_of_the_others(void)
 {
     llm_sampling s = plain(11);
     s.typical_p = 0.3f;
-    compare(&s, NULL, false);
+    compare(&s, NULL);
     s = plain(12);
     s.top_n_sigma = 1.2f;
-    compare(&s, NULL, false);
+    compare(&s, NULL);
     s = plain(13);
     s.dynatemp_range = 0.5f;
     s.dynatemp_exponent = 1.5f;
-    compare(&s, NULL, false);
+    compare(&s, NULL);
     s = plain(14);
     s.xtc_probability = 1;
     s.xtc_threshold = 0.004f;
-    compare(&s, NULL, false);
+    compare(&s, NULL);
     s = plain(15);
     s.dry_multiplier = 0.8f;
-    compare(&s, NULL, false);
+    compare(&s, NULL);
     s = plain(16);
     s.top_p = 0.001f;
     s.min_keep = 7;
-    compare(&s, NULL, false);
+    compare(&s, NULL);
     s = plain(17);
     s.temperature = 0;
     s.typical_p = 0.5f;
-    compare(&s, NULL, false);
+    compare(&s, NULL);
 }
 
 static void in_the_order_asked_for(void)
@@ -143,34 +157,119 @@ static void in_the_order_asked_for(void)
     s.repeat_penalty = 1.5f;
     s.dry_multiplier = 0.5f;
     s.top_n_sigma = 1.5f;
-    compare(&s, heated, true);
-    compare(&s, few, true);
-    compare(&s, cold, true);
-    compare(&s, all, true);
-    compare(&s, none, true);
+    compare(&s, heated);
+    compare(&s, few);
+    compare(&s, cold);
+    compare(&s, all);
+    compare(&s, none);
+}
+
+/* The same tokens, one after the other, as llama.cpp's samplers with `seed` draw. */
+static void compare_draws(const float *logits, const llm_sampling *s, const char *const *order, uint32_t seed)
+{
+    static float copy[N_MAX];
+    int32_t wanted[N_FEW_DRAWS];
+    llm_sampling own = *s;
+    own.samplers = order != NULL ? order_of(order) : 0;
+    reference_draws(m, s, order != NULL ? order : usual, seed, logits, wanted, N_FEW_DRAWS);
+    const sampler_options options = {.sampling = own};
+    sampler *one = NULL;
+    CHECK_INT(sampler_open(m, &options, &one), LLM_OK);
+    for (int i = 0; i < N_FEW_DRAWS; i++) {
+        int32_t token = -1;
+        memcpy(copy, logits, sizeof copy);
+        CHECK_INT(sampler_next(one, copy, &token), LLM_OK);
+        CHECK_INT(token, wanted[i]);
+    }
+    sampler_close(one);
 }
 
 static void mirostat_draws_the_same(void)
 {
-    static float logits[N_MAX], copy[N_MAX];
-    int32_t wanted[N_MIROSTAT];
-    random_source random = {5};
-    for (uint32_t i = 0; i < m->info.n_vocab; i++) {
-        logits[i] = (float)random_below(&random, 4000) / 400.0f;
-    }
+    static float logits[N_MAX];
+    random_logits(5, logits);
     for (int32_t version = 1; version <= 2; version++) {
         llm_sampling s = plain(31);
         s.mirostat = version;
-        reference_mirostat(m, &s, logits, wanted, N_MIROSTAT);
-        const sampler_options options = {.sampling = s};
+        compare_draws(logits, &s, NULL, 31);
+    }
+}
+
+static void adaptive_p_draws_the_same(void)
+{
+    static const char *const recommended[] = {"min_p", "adaptive_p", NULL};
+    static const char *const first[] = {"adaptive_p", "top_k", "temperature", NULL};
+    static const float targets[] = {-1, 0, 0.05f, 0.3f, 1};
+    static float logits[N_MAX];
+    random_logits(6, logits);
+    for (size_t i = 0; i < sizeof targets / sizeof targets[0]; i++) {
+        llm_sampling s = plain(40 + i);
+        s.min_p = 0.02f;
+        s.top_k = 50;
+        s.adaptive_target = targets[i];
+        s.adaptive_decay = i % 2 == 0 ? 0.5f : 0.99f;
+        compare_draws(logits, &s, recommended, (uint32_t)s.seed);
+        compare_draws(logits, &s, first, (uint32_t)s.seed);
+    }
+}
+
+/* ---- infill ---- */
+
+static uint8_t first_byte(int32_t token)
+{
+    char piece[64];
+    const int32_t n = m->ops->piece(m, token, false, piece, sizeof piece);
+    return n > 0 ? (uint8_t)piece[0] : 0;
+}
+
+/* Tokens that begin alike are probable; end tokens get the logit `of_ends`, and llama.cpp's own choice a bit more. */
+static void alike_logits(random_source *random, float of_ends, float *logits)
+{
+    const uint8_t first = first_byte((int32_t)random_below(random, m->info.n_vocab));
+    for (uint32_t i = 0; i < m->info.n_vocab; i++) {
+        const int32_t token = (int32_t)i;
+        const float more = (float)random_below(random, 1000) / 100.0f;
+        logits[i] = m->ops->is_end(m, token) ? of_ends : first_byte(token) == first ? 5 + more : -10;
+    }
+    logits[m->ops->eos(m)] += 0.01f;
+}
+
+static void infill_joins_the_same(void)
+{
+    static const char *const editors[] = {"top_k", "top_p", "infill", NULL};
+    static const char *const only[] = {"infill", NULL};
+    static const char *const others[] = {"penalties", "infill", "temperature", "top_k", NULL};
+    static float logits[N_MAX];
+    for (uint64_t seed = 1; seed <= 30; seed++) {
+        random_source random = {seed};
+        llm_sampling s = plain(seed);
+        s.top_k = 40;
+        s.top_p = 0.99f;
+        s.repeat_penalty = 1.3f;
+        alike_logits(&random, seed % 3 == 0 ? 5 : seed % 3 == 1 ? -5 : -30, logits);
+        compare_on(logits, &s, editors, N_FEW_DRAWS);
+        compare_on(logits, &s, only, N_FEW_DRAWS);
+        compare_on(logits, &s, others, N_FEW_DRAWS);
+        CHECK_STILL_GOOD();
+    }
+}
+
+/* No single byte is probable enough, and no token that begins with it adds to it: llama.cpp ends then in any case. */
+static void infill_does_not_end_what_must_go_on(void)
+{
+    static float logits[N_MAX];
+    for (uint32_t i = 0; i < m->info.n_vocab; i++) {
+        char piece[64];
+        logits[i] = m->ops->piece(m, (int32_t)i, false, piece, sizeof piece) == 1 ? 0 : -30;
+    }
+    for (uint32_t n_least = 0; n_least < 2; n_least++) {
+        sampler_options options = {.sampling = plain(1), .min_tokens = n_least};
+        options.sampling.samplers = LLM_SAMPLER_INFILL;
         sampler *one = NULL;
+        int32_t token = -1;
         CHECK_INT(sampler_open(m, &options, &one), LLM_OK);
-        for (int i = 0; i < N_MIROSTAT; i++) {
-            int32_t token = -1;
-            memcpy(copy, logits, sizeof copy);
-            CHECK_INT(sampler_next(one, copy, &token), LLM_OK);
-            CHECK_INT(token, wanted[i]);
-        }
+        CHECK_INT(sampler_next(one, logits, &token), LLM_OK);
+        CHECK_INT(m->ops->is_end(m, token), n_least == 0);
         sampler_close(one);
     }
 }
@@ -296,6 +395,9 @@ int main(void)
     RUN(each_of_the_others);
     RUN(in_the_order_asked_for);
     RUN(mirostat_draws_the_same);
+    RUN(adaptive_p_draws_the_same);
+    RUN(infill_joins_the_same);
+    RUN(infill_does_not_end_what_must_go_on);
     RUN(grammars_allow_the_same);
     m->ops->close(m);
     return CHECK_RESULT();

@@ -503,7 +503,8 @@ static void parameters_have_ranges(void)
         }
         CHECK_INT(read_parameter(f.name, true, NAN, &refused), LLM_INVALID);
         CHECK_INT(read_parameter(f.name, true, INFINITY, &refused), LLM_INVALID);
-        CHECK_INT(read_parameter(f.name, true, 1.0, &refused), is_float ? LLM_OK : LLM_INVALID); /* 1.0 is no count */
+        const double whole = f.most < 1 ? 0 : 1; /* as a float it is no count */
+        CHECK_INT(read_parameter(f.name, true, whole, &refused), is_float ? LLM_OK : LLM_INVALID);
         CHECK_INT(f.is_needed, 0);
         CHECK((f.otherwise >= f.least && f.otherwise <= f.most));
     }

@@ -16,6 +16,7 @@ REPEATING: Json = {"logit_bias": {"300": 50, "301": 50, "302": 50}}
 DRY: Json = {**REPEATING, "dry_multiplier": 0.8}
 XTC: Json = {"xtc_probability": 1}
 MIROSTAT: Json = {"mirostat": 2}
+ADAPTIVE: Json = {"samplers": ["top_k", "adaptive_p"], "top_k": 4}
 DYNAMIC: Json = {"dynatemp_range": 1.0}
 STREAM: Json = {"stream": True}
 
@@ -81,6 +82,8 @@ SAMPLING: dict[str, Case] = {
     "mirostat": Case(given={"mirostat": 2}),
     "mirostat_tau": Case(given={"mirostat_tau": 0.01}, without=MIROSTAT),
     "mirostat_eta": Case(given={"mirostat_eta": 1}, without={**MIROSTAT, "mirostat_tau": 1}),
+    "adaptive_target": Case(given={"adaptive_target": 0.3}, without=ADAPTIVE),
+    "adaptive_decay": Case(given={"adaptive_decay": 0}, without={**ADAPTIVE, "adaptive_target": 0.3}),
     "min_keep": Case(given={"min_keep": 40}, without={"top_p": 0.01, "temperature": 2}),
     "samplers": Case(given={"samplers": ["temperature"]}, without={"top_k": 1, "temperature": 2}),
     "logit_bias": Case(given={"logit_bias": {"300": 100}}),

@@ -142,6 +142,8 @@ class SamplingAsked(msgspec.Struct, frozen=True, kw_only=True):
     mirostat: int | None = None
     mirostat_tau: float | None = None
     mirostat_eta: float | None = None
+    adaptive_target: float | None = None
+    adaptive_decay: float | None = None
     min_keep: int | None = None
     samplers: int | None = None
     """What narrows the choice, in this order: see core.sampling.sampler_order."""

@@ -40,6 +40,8 @@ class SamplingDefaults:
     mirostat: int = 0
     mirostat_tau: float = 5.0
     mirostat_eta: float = 0.1
+    adaptive_target: float = -1.0
+    adaptive_decay: float = 0.9
     min_keep: int = 0
     samplers: int = 0
     """0: all of them, in the usual order."""
@@ -68,18 +70,23 @@ RANGES: dict[str, tuple[float, float]] = {
     "mirostat": (0, 2),
     "mirostat_tau": (0, 100),
     "mirostat_eta": (0, 1),
+    "adaptive_target": (-1, 1),
+    "adaptive_decay": (0, 0.99),
     "min_keep": (0, 1 << 30),
     "samplers": (0, (1 << 64) - 1),
 }
 """By the names of SamplingAsked."""
 LOGIT_BIAS_RANGE = (-100.0, 100.0)
-SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
+USUAL_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 """In the usual order; libllm counts them from 1."""
+SAMPLERS = (*USUAL_SAMPLERS, "infill", "adaptive_p")
+"""Those after the usual ones run only if a request names them."""
+LETTERS = dict(zip("edskypmxtia", SAMPLERS, strict=True))
 _OTHER_NAMES = {
-    "typical_p": "typ_p", "typical": "typ_p", "typ": "typ_p", "top-k": "top_k", "top-p": "top_p", "nucleus": "top_p",
-    "min-p": "min_p", "temp": "temperature", "top-n-sigma": "top_n_sigma", "typical-p": "typ_p",
+    **{name.replace("_", sign): name for name in SAMPLERS for sign in ("-", "")},
+    "nucleus": "top_p", "temp": "temperature", "typ": "typ_p",
+    "typical": "typ_p", "typical_p": "typ_p", "typical-p": "typ_p",
 }  # fmt: skip
-_LETTERS = dict(zip("edskypmxt", SAMPLERS, strict=True))
 _ORDER_BITS, _ORDER_MAX = 4, 16
 _NO_SAMPLERS = 15
 
@@ -106,12 +113,12 @@ def sampler_order(param: str, names: list[str] | str) -> int:
     if not names:
         return _NO_SAMPLERS
     if isinstance(names, str):
-        names = names.split(";") if ";" in names or names in SAMPLERS else [_LETTERS.get(one, one) for one in names]
+        names = names.split(";") if ";" in names or names in SAMPLERS else [LETTERS.get(one, one) for one in names]
     if len(names) > _ORDER_MAX:
         raise ApiError("invalid_value", f"{param}: {len(names)} samplers; at most {_ORDER_MAX} are taken.", param)
     order = 0
     for place, given in enumerate(names):
-        name = _OTHER_NAMES.get(given, given)
+        name = _OTHER_NAMES.get(given.lower(), given.lower())
         if name not in SAMPLERS:
             known = ", ".join(SAMPLERS)
             raise ApiError("invalid_value", f"{param}: {shown(given)} is not one of {known}.", param)
@@ -127,7 +134,7 @@ def sampler_names(order: int) -> list[str]:
     while order:
         found.append(SAMPLERS[order % (1 << _ORDER_BITS) - 1])
         order >>= _ORDER_BITS
-    return found or list(SAMPLERS)
+    return found or list(USUAL_SAMPLERS)
 
 
 def breakers_of(param: str, texts: list[str] | None) -> list[str] | None:

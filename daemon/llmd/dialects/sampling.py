@@ -44,6 +44,8 @@ class EverySampler(UsualSamplers, frozen=True, kw_only=True):
     dry_sequence_breakers: Annotated[
         list[str] | None, msgspec.Meta(extra_json_schema={"maxItems": limits.DRY_BREAKERS_MAX})
     ] = None
+    adaptive_target: float | None = None
+    adaptive_decay: float | None = None
     min_keep: int | None = None
     samplers: list[str] | str | None = None
 
@@ -74,9 +76,12 @@ EVERY_NOTES = USUAL_NOTES | {
     "dry_allowed_length": "so many tokens may repeat",
     "dry_penalty_last_n": "tokens that DRY looks back over; -1: all",
     "dry_sequence_breakers": "up to 16 texts that end a repetition; default: newline, colon, quote, asterisk",
+    "adaptive_target": "the average probability of chosen tokens, with adaptive_p in samplers; negative: off",
+    "adaptive_decay": "0 to 0.99: adaptive_p averages about 1 / (1 - this) tokens",
     "min_keep": "candidates that no sampler goes below",
-    "samplers": "the samplers in their order, by llama.cpp's names or letters (penalties, dry, top_n_sigma, top_k, "
-    "typ_p, top_p, min_p, xtc, temperature); one that is not named is off, with [] all are",
+    "samplers": "the samplers in their order, by llama.cpp's names or letters; default: penalties, dry, top_n_sigma, "
+    "top_k, typ_p, top_p, min_p, xtc, temperature; infill and adaptive_p, too; one that is not named is off, with [] "
+    "all are",
 }
 _OTHER_NAMES = {"repeat_last_n": "penalty_last_n"}
 

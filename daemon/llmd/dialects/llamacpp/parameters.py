@@ -24,7 +24,6 @@ _BOTH = (
         "session_id": "the session that this request continues",
         "n_predict": "longest answer; 0: the prompt is read, and nothing is answered; less: no limit",
         **EVERY_NOTES,
-        "samplers": EVERY_NOTES["samplers"] + "; infill is left out of them",
         "stop": "text or up to 16 texts that end the answer and are not part of it",
         "logit_bias": "token id to bias, -100 to 100, as an object or as pairs",
         "ignore_eos": "true: the answer goes on until its length",

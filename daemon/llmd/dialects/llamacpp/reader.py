@@ -18,8 +18,6 @@ from .wire import InfillRequest, NativeCompletionRequest, NativeGeneration
 Headers = Collection[tuple[str, str]]
 
 SAMPLING = names_in(NativeGeneration)
-_LEFT_OUT = "infill"
-"""Of the samplers: it joins candidates that begin alike, which is not there."""
 
 
 def completion_of(wanted: NativeCompletionRequest, headers: Headers) -> Asked:
@@ -75,6 +73,4 @@ def _constraint(wanted: NativeGeneration) -> Constraint | None:
 
 
 def _number(param: str, value: float | list[str] | str | None) -> float | None:
-    if isinstance(value, list):
-        value = [name for name in value if name != _LEFT_OUT]
     return sampler_order(param, value) if isinstance(value, list | str) else value

@@ -1,0 +1,14 @@
+/* sampler_infill.h: llama.cpp's sampler "infill", for filling in the middle of a text: the probabilities of candidates that
+ * begin alike are added up, and the answer ends as soon as an end is likely. Owned by one sampler chain. */
+#ifndef LLM_SAMPLER_INFILL_H
+#define LLM_SAMPLER_INFILL_H
+
+#include "model/model.h"
+
+struct llama_sampler;
+
+/* `logits` points to the chain's pointer to the logits of the current pick. Creating and applying it may throw
+ * std::bad_alloc. */
+llama_sampler *sampler_infill(const model *m, const float *const *logits);
+
+#endif
