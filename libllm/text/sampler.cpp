@@ -157,8 +157,8 @@ struct sampler {
     token_set allowed;
 
     sampler(const model *of, const llm_sampling &s)
-        : m(of), n_vocab(of->info.n_vocab), sampling(s), seen(1),
-          random(static_cast<uint32_t>(s.seed ^ (s.seed >> 32))), needs_chain(sampler_chain::is_needed(sampling))
+        : m(of), n_vocab(of->info.n_vocab), sampling(s), seen(1), random(generator_seed(s.seed)),
+          needs_chain(sampler_chain::is_needed(sampling))
     {
         is_penalizing = !needs_chain && has_penalties(sampling);
         if (is_penalizing) {

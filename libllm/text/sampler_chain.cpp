@@ -110,7 +110,7 @@ llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
     case LLM_SAMPLER_TOP_P: return llama_sampler_init_top_p(s.top_p, min_keep);
     case LLM_SAMPLER_MIN_P: return llama_sampler_init_min_p(s.min_p, min_keep);
     case LLM_SAMPLER_XTC:
-        return llama_sampler_init_xtc(s.xtc_probability, s.xtc_threshold, min_keep, static_cast<uint32_t>(s.seed));
+        return llama_sampler_init_xtc(s.xtc_probability, s.xtc_threshold, min_keep, generator_seed(s.seed));
     case LLM_SAMPLER_TEMPERATURE:
         return llama_sampler_init_temp_ext(temperature, s.dynatemp_range, s.dynatemp_exponent);
     case LLM_SAMPLER_INFILL: return sampler_infill(m, logits);
@@ -122,6 +122,12 @@ llama_sampler *made(llm_sampler sampler, const model *m, const llm_sampling &s,
 }
 
 } // namespace
+
+uint32_t generator_seed(uint64_t seed)
+{
+    const uint32_t folded = static_cast<uint32_t>(seed ^ (seed >> 32));
+    return folded == LLAMA_DEFAULT_SEED ? folded - 1 : folded;
+}
 
 bool sampler_chain::is_needed(llm_sampling &s)
 {
@@ -146,7 +152,7 @@ bool sampler_chain::is_needed(llm_sampling &s)
 sampler_chain::sampler_chain(const model *m, const llm_sampling &s, const std::vector<std::string> &breakers)
     : chain(llama_sampler_chain_init(llama_sampler_chain_default_params()))
 {
-    const uint32_t seed = static_cast<uint32_t>(s.seed ^ (s.seed >> 32));
+    const uint32_t seed = generator_seed(s.seed);
     const auto add = [this](llama_sampler *one) {
         if (one != nullptr) {
             llama_sampler_chain_add(chain, one);

@@ -11,6 +11,10 @@
 
 struct llama_sampler;
 
+/* The seed of a random number generator: a seed below 2^32 is used as it is, as in llama.cpp; of a larger one all bits
+ * count. Never LLAMA_DEFAULT_SEED (2^32 - 1): llama.cpp would draw a new seed each time. */
+uint32_t generator_seed(uint64_t seed);
+
 class sampler_chain {
   public:
     /* Takes a look at the whole vocabulary for DRY's breakers. Throws std::bad_alloc. */

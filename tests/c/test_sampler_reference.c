@@ -195,6 +195,30 @@ static void mirostat_draws_the_same(void)
     }
 }
 
+/* XTC has a generator of its own, with the same seed as the draw. */
+static void seeds_are_the_same(void)
+{
+    static const uint64_t seeds[] = {0, 7, UINT64_C(1) << 31, UINT64_C(5) << 32, (UINT64_C(5) << 32) + 9};
+    static float logits[N_MAX];
+    random_logits(8, logits);
+    for (size_t i = 0; i < sizeof seeds / sizeof seeds[0]; i++) {
+        llm_sampling s = plain(seeds[i]);
+        s.xtc_probability = 0.5f;
+        s.xtc_threshold = 0.004f;
+        compare_draws(logits, &s, NULL, (uint32_t)(seeds[i] ^ (seeds[i] >> 32)));
+    }
+}
+
+/* LLAMA_DEFAULT_SEED asks llama.cpp to draw one. */
+static void the_seed_of_all_ones_is_one(void)
+{
+    static float logits[N_MAX];
+    random_logits(9, logits);
+    llm_sampling s = plain(UINT32_MAX);
+    s.typical_p = 0.9f;
+    compare_draws(logits, &s, NULL, UINT32_MAX - 1);
+}
+
 static void adaptive_p_draws_the_same(void)
 {
     static const char *const recommended[] = {"min_p", "adaptive_p", NULL};
@@ -395,6 +419,8 @@ int main(void)
     RUN(each_of_the_others);
     RUN(in_the_order_asked_for);
     RUN(mirostat_draws_the_same);
+    RUN(seeds_are_the_same);
+    RUN(the_seed_of_all_ones_is_one);
     RUN(adaptive_p_draws_the_same);
     RUN(infill_joins_the_same);
     RUN(infill_does_not_end_what_must_go_on);
