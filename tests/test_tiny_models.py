@@ -26,6 +26,7 @@ ARCHITECTURES = {
     "tiny-recurrent": "mamba2",
     "tiny-hybrid": "qwen35",
     "tiny-granite": "granitehybrid",
+    "tiny-latent": "deepseek2",
     "tiny-embed-last": "qwen3",
     "tiny-embed-mean": "qwen3",
     "tiny-dense-q8": "qwen3",
@@ -39,6 +40,7 @@ REQUIRED_KEYS = {
     "gemma3": {"attention.sliding_window"},
     "mamba2": {"ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank", "ssm.group_count"},
     "qwen35": {"rope.dimension_sections", "full_attention_interval", "ssm.state_size", "ssm.group_count"},
+    "deepseek2": {"attention.kv_lora_rank", "attention.key_length_mla", "leading_dense_block_count"},
     "granitehybrid": {"attention.head_count_kv", "attention.scale", "logit_scale", "ssm.inner_size"},
 }
 

@@ -27,7 +27,7 @@ static const subject subjects[] = {
     {"tiny-recurrent.gguf", LLM_MEMORY_RECURRENT, false}, {"tiny-hybrid.gguf", LLM_MEMORY_HYBRID, false},
     {"tiny-granite.gguf", LLM_MEMORY_HYBRID, false},      {"tiny-dense-q8.gguf", LLM_MEMORY_DENSE, true},
     {"tiny-hybrid-q8.gguf", LLM_MEMORY_HYBRID, true},     {"tiny-experts.gguf", LLM_MEMORY_DENSE, false},
-    {"tiny-experts-q8.gguf", LLM_MEMORY_DENSE, true},
+    {"tiny-experts-q8.gguf", LLM_MEMORY_DENSE, true},     {"tiny-latent.gguf", LLM_MEMORY_DENSE, false},
 };
 static const subject *current;
 

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from . import dense, granite, hybrid, recurrent, window
+from . import dense, granite, hybrid, latent, recurrent, window
 from .dense import Dense
 from .encoder import Encoder
 from .granite import Granite
 from .hybrid import DeltaNet, Hybrid
+from .latent import Latent
 from .layers import Experts, Heads, Mamba2
 from .plan import Plan
 from .recurrent import Recurrent
@@ -42,6 +43,17 @@ TINY_HYBRID = Hybrid(
 TINY_GRANITE = Granite(
     n_embd=128, n_layers=4, n_ff=256, heads=TINY_HEADS, attention_layers=frozenset({2}), mamba=TINY_MAMBA
 )
+TINY_LATENT = Latent(
+    n_embd=128,
+    n_layers=4,
+    n_ff=384,
+    n_heads=4,
+    n_query_rank=64,
+    n_key_rank=64,
+    n_plain=32,
+    n_rope=32,
+    n_value=32,
+)
 
 BENCH_CONTEXT_LENGTH = 40_960
 BENCH_DENSE = Dense(n_embd=1024, n_layers=28, n_ff=3072, heads=Heads(n=16, n_kv=8, size=128), tied=True)
@@ -71,6 +83,7 @@ TINY: tuple[Recipe, ...] = (
     Recipe("tiny-recurrent", "mamba2, state only", lambda t: recurrent.plan(TINY_RECURRENT, "recurrent", t)),
     Recipe("tiny-hybrid", "qwen35, delta nets and attention", lambda t: hybrid.plan(TINY_HYBRID, "hybrid", t)),
     Recipe("tiny-granite", "granitehybrid, Mamba-2 and attention", lambda t: granite.plan(TINY_GRANITE, "granite", t)),
+    Recipe("tiny-latent", "deepseek2, latent attention", lambda t: latent.plan(TINY_LATENT, "latent", t)),
     Recipe(
         "tiny-embed-last",
         "tiny-dense that embeds by its last token",
