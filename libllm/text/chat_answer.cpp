@@ -75,7 +75,7 @@ std::string chat_answer_syntax(const chat_form &form, bool continues, const std:
     out.format = form.format;
     out.parser = form.parser;
     out.reopening = form.reopening;
-    out.thinking_end = form.thinking_end;
+    out.thinking_end = form.thinking_ends.empty() ? std::string() : form.thinking_ends.front();
     out.calls_once = form.calls_once;
     out.must_call = form.must_call;
     out.opening = continues || !is_known ? form.opening : opening;

@@ -1,5 +1,6 @@
 #include "text/chat_constraint.h"
 
+#include <algorithm>
 #include <set>
 
 namespace {
@@ -18,7 +19,8 @@ common_json ids_of(const model *m, const control_words &words, const std::string
 common_json preserved_tokens(const control_words &words, const chat_form &form)
 {
     std::vector<std::string> texts = form.preserved;
-    texts.insert(texts.end(), {form.thinking_start, form.thinking_end, form.thinking_forced});
+    texts.insert(texts.end(), {form.thinking_start, form.thinking_forced});
+    texts.insert(texts.end(), form.thinking_ends.begin(), form.thinking_ends.end());
     for (const common_grammar_trigger &trigger : form.triggers) {
         texts.push_back(trigger.value);
     }
@@ -61,8 +63,11 @@ common_json trigger_of(const control_words &words, const common_grammar_trigger 
 bool is_thinking(const chat_form &form, const std::string &opening)
 {
     const size_t begun = form.thinking_start.empty() ? std::string::npos : opening.rfind(form.thinking_start);
-    const size_t ended = form.thinking_end.empty() ? std::string::npos : opening.rfind(form.thinking_end);
-    return begun != std::string::npos && (ended == std::string::npos || ended < begun);
+    return begun != std::string::npos &&
+           std::all_of(form.thinking_ends.begin(), form.thinking_ends.end(), [&](const std::string &end) {
+               const size_t ended = opening.rfind(end);
+               return ended == std::string::npos || ended < begun;
+           });
 }
 
 } // namespace
@@ -71,16 +76,21 @@ std::string chat_constraint(const model *m, const control_words &words, const ch
                             const std::string &opening, const chat_request &request)
 {
     const common_json preserved = preserved_tokens(words, form);
-    const bool has_budget = request.thinking_tokens_max >= 0 && !form.thinking_end.empty();
-    const bool has_to_follow = has_budget || (request.follows_thinking && !form.thinking_end.empty());
+    const bool has_budget = request.thinking_tokens_max >= 0 && !form.thinking_ends.empty();
+    const bool has_to_follow = has_budget || (request.follows_thinking && !form.thinking_ends.empty());
     if (form.grammar.empty() && preserved.empty() && !has_to_follow) {
         return "";
     }
     common_json thinking = common_json::object();
     thinking["start"] = ids_of(m, words, form.thinking_start);
-    thinking["end"] = ids_of(m, words, form.thinking_end);
+    thinking["ends"] = common_json::array();
+    for (const std::string &text : form.thinking_ends) {
+        common_json end = common_json::object();
+        end["tokens"] = ids_of(m, words, text);
+        end["text"] = text;
+        thinking["ends"].push_back(end);
+    }
     thinking["forced"] = ids_of(m, words, form.thinking_forced);
-    thinking["end_text"] = form.thinking_end;
     thinking["max"] = has_budget ? request.thinking_tokens_max : static_cast<int64_t>(-1);
     thinking["is_open"] = is_thinking(form, opening);
     common_json triggers = common_json::array();

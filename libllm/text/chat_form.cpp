@@ -175,8 +175,14 @@ void describe(const common_chat_params &params, chat_form *out)
     }
     if (params.supports_thinking && !params.thinking_end_tags.empty()) {
         out->thinking_start = trimmed(params.thinking_start_tag);
-        out->thinking_end = trimmed(params.thinking_end_tags.front());
         out->thinking_forced = params.thinking_end_tags.front();
+        for (const std::string &tag : params.thinking_end_tags) {
+            const std::string mark = trimmed(tag);
+            if (!mark.empty() &&
+                std::find(out->thinking_ends.begin(), out->thinking_ends.end(), mark) == out->thinking_ends.end()) {
+                out->thinking_ends.push_back(mark);
+            }
+        }
     }
 }
 
@@ -228,7 +234,8 @@ std::string calling_grammar(const common_chat_params &found, const chat_wish &wi
 /* Of an answer without calls: thinking, then text of that grammar. */
 std::string plain_grammar(const chat_form &form, const autoparser::analyze_content &content)
 {
-    const std::string &start = form.thinking_start, &end = form.thinking_end;
+    const std::string &start = form.thinking_start;
+    const std::string end = form.thinking_ends.empty() ? std::string() : form.thinking_ends.front();
     const common_peg_arena parser = build_chat_peg_parser([&](common_chat_peg_builder &p) {
         const bool thinks = !start.empty() && !end.empty();
         const common_peg_parser text = p.content(p.schema(p.json(), "text", object_schema(GRAMMAR_OF_TEXT)));
@@ -373,7 +380,7 @@ chat_form attempt(const common_chat_template &tmpl, const chat_analysis &analysi
     describe(found, &out);
     out.reopening = without_thinking(out.opening, out.thinking_start);
     const bool is_wrapped = analysis.is_special || analysis.found.content.is_always_wrapped();
-    if (!calls && out.thinking_end.empty() && !is_wrapped) {
+    if (!calls && out.thinking_ends.empty() && !is_wrapped) {
         out.parser.clear();
     }
     if (calls) {

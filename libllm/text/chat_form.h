@@ -65,7 +65,10 @@ struct chat_form {
     bool is_lazy = false; /* the grammar holds from a trigger on */
     std::vector<common_grammar_trigger> triggers;
     std::vector<std::string> preserved, stops;
-    std::string thinking_start, thinking_end, thinking_forced; /* "": this template's models do not think */
+    std::string thinking_start;
+    std::vector<std::string>
+        thinking_ends;           /* any of these, some of which open a call; empty: the models do not think */
+    std::string thinking_forced; /* what ends it at the budget */
 };
 
 /* What the template itself says about the form, found out once. Where it has no form for calls, they have ours. */

@@ -7,6 +7,7 @@ namespace {
 using json = nlohmann::json;
 
 constexpr size_t SEQUENCE_MAX = 256; /* tokens of one sequence about thinking */
+constexpr size_t MARKS_MAX = 64, MARK_BYTES_MAX = 256;
 constexpr size_t TRIGGERS_MAX = 1024, TRIGGER_BYTES_MAX = 4096;
 constexpr size_t PRESERVED_MAX = 1024;
 
@@ -77,9 +78,17 @@ class constraint_reader {
         }
         thinking &t = out->thought;
         t.start = tokens_of(*found, "start", SEQUENCE_MAX);
-        t.end = tokens_of(*found, "end", SEQUENCE_MAX);
         t.forced = tokens_of(*found, "forced", SEQUENCE_MAX);
-        t.end_text = found->value("end_text", std::string());
+        const json ends = found->value("ends", json::array());
+        if (ends.size() > MARKS_MAX) {
+            throw grammar_fault("the constraint has too many marks that end thinking");
+        }
+        for (const json &end : ends) {
+            t.ends.push_back({tokens_of(end, "tokens", SEQUENCE_MAX), end.value("text", std::string())});
+            if (t.ends.back().text.size() > MARK_BYTES_MAX) {
+                throw grammar_fault("a mark of the constraint that ends thinking is too long");
+            }
+        }
         t.max = found->value("max", int64_t{-1});
         t.is_inside = found->value("is_open", false);
     }
@@ -206,6 +215,22 @@ void constraint::follow_characters(const std::string &text)
     }
 }
 
+/* The mark that ended thinking may be the beginning of a call, and nothing before it is. */
+void constraint::accept_ending()
+{
+    triggers.forget();
+    for (const trigger::piece &p : thought.ending()) {
+        if (is_waiting && begun.empty() && triggers.accept(p.token, p.text)) {
+            begun = triggers.found();
+        } else if (!begun.empty()) {
+            begun.push_back(p);
+        }
+    }
+    if (begun.empty()) {
+        triggers.forget();
+    }
+}
+
 void constraint::accept(int32_t token)
 {
     const std::string text = text_of(token);
@@ -224,6 +249,6 @@ void constraint::accept(int32_t token)
             begun = triggers.found();
         }
     } else if (was_thinking && !thought.is_inside) {
-        triggers.forget();
+        accept_ending();
     }
 }

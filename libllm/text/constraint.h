@@ -67,6 +67,7 @@ class constraint {
     std::string text_of(int32_t token) const;
     void begin_walk();
     void follow_characters(const std::string &text);
+    void accept_ending();
 
     friend class constraint_reader;
 };

@@ -8,11 +8,19 @@
 #include <string>
 #include <vector>
 
+#include "text/trigger.h"
+
 struct thinking {
-    std::vector<int32_t> start, end; /* sequences of tokens between which it thinks; empty: it never does */
-    std::string end_text;            /* `end` as it may also be written: with other tokens */
-    std::vector<int32_t> forced;     /* what is said at the budget */
-    int64_t max = -1;                /* tokens of one stretch; -1: no budget */
+    /* Ends thinking, as these tokens or as this text in any tokens. A mark may open a call. */
+    struct mark {
+        std::vector<int32_t> tokens;
+        std::string text;
+    };
+
+    std::vector<int32_t> start;  /* opens it; empty: the prompt alone can */
+    std::vector<mark> ends;      /* empty: the model never thinks */
+    std::vector<int32_t> forced; /* what is said at the budget */
+    int64_t max = -1;            /* tokens of one stretch; -1: no budget */
     bool is_inside = false;
 
     /* The token that comes next, whatever the model says; -1: the model's. */
@@ -27,17 +35,27 @@ struct thinking {
     /* What is forced cannot be said here: the model goes on. */
     void give_up();
 
+    /* The tokens that hold the mark which the last token completed; the first may begin with other text. Empty: the last
+     * token did not end thinking. */
+    const std::vector<trigger::piece> &ending() const
+    {
+        return last_ending;
+    }
+
   private:
-    std::vector<int32_t> recent;
-    std::string recent_text;
+    std::vector<trigger::piece> recent; /* since thinking began or ended; as many as the longest mark can have */
+    std::vector<trigger::piece> last_ending;
     bool has_ended = false;  /* and nothing but blanks has been said since */
     bool is_between = false; /* the last token was such a blank */
     int64_t n_inside = 0;
     size_t n_forced = 0;
     bool ends_whole = true;
 
+    size_t longest() const;
     bool ends_with(const std::vector<int32_t> &sequence) const;
-    bool has_end_text(const std::string &text);
+    bool is_amid_mark() const;
+    size_t ending_bytes() const;
+    bool find_ending();
 };
 
 #endif

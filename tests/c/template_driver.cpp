@@ -51,11 +51,11 @@ struct vocabulary {
         const auto at = std::find(texts.begin(), texts.end(), word);
         return at == texts.end() ? -1 : static_cast<int32_t>(N_BYTES + static_cast<size_t>(at - texts.begin()));
     }
-    /* Tokens whose text stands at `at`, the longest first. */
-    std::vector<int32_t> tokens_at(const std::string &all, size_t at, bool with_controls) const
+    /* Of the first n texts, the tokens whose text stands at `at`, the longest first. */
+    std::vector<int32_t> tokens_at(const std::string &all, size_t at, bool with_controls, size_t n) const
     {
         std::vector<int32_t> out;
-        for (size_t i = with_controls ? 0 : n_controls; i < texts.size(); i++) {
+        for (size_t i = with_controls ? 0 : n_controls; i < n; i++) {
             if (all.compare(at, texts[i].size(), texts[i]) == 0) {
                 out.push_back(static_cast<int32_t>(N_BYTES + i));
             }
@@ -78,7 +78,7 @@ int64_t op_tokenize(const model *m, const char *text, size_t n_bytes, bool, bool
     const std::string all(text, n_bytes);
     size_t n = 0;
     for (size_t at = 0; at < n_bytes; n++) {
-        const int32_t token = of(m)->tokens_at(all, at, parse_special).front();
+        const int32_t token = of(m)->tokens_at(all, at, parse_special, of(m)->texts.size()).front();
         if (n < n_out) {
             out[n] = token;
         }
@@ -221,10 +221,10 @@ json thinking_of(const vocabulary &v, const json &constraint)
         const bool is_list = value.is_array() && !value.empty();
         if (is_list && value.front().is_number()) {
             out[name] = text_of(v, value);
-        } else if (is_list && value.front().is_array()) {
+        } else if (name == "ends") {
             out[name] = json::array();
-            for (const json &one : value) {
-                out[name].push_back(text_of(v, one));
+            for (const json &end : value) {
+                out[name].push_back(end.at("text"));
             }
         } else {
             out[name] = value;
@@ -380,6 +380,7 @@ class walker {
           n_most(command.value("max_bytes", size_t{0}))
     {
         const json &document = command.at("constraint");
+        n_spelling = v.texts.size();
         for (const std::string &word : literals_of(document.value("grammar", ""))) {
             add_word(word, &v.texts);
         }
@@ -387,17 +388,16 @@ class walker {
         rules = constraint::read(&v.base, document.dump());
     }
 
-    json walk(const std::string &given)
+    json walk(const std::string &given, const std::string &instead)
     {
-        size_t at = follow(given);
-        const bool is_refused = at < given.size();
-        if (!is_refused) {
+        follow(given, instead);
+        if (refused_at.is_null()) {
             wander();
         }
         const bool holds = rules->holds();
         json out = {{"is_complete", is_done || !holds || rules->may_end()},
                     {"holds", holds},
-                    {"refused_at", is_refused ? json(at) : json()},
+                    {"refused_at", refused_at},
                     {"pieces", pieces},
                     {"forced", forced}};
         put_text(text, &out);
@@ -408,10 +408,12 @@ class walker {
     vocabulary v;
     std::unique_ptr<constraint> rules;
     std::mt19937 random;
+    size_t n_spelling; /* of the vocabulary's texts: those that the constraint was made with */
     size_t n_soft, n_most;
     std::string text;
     std::vector<size_t> pieces;
     json forced = json::array(); /* [byte, text] of the tokens that the constraint chose instead of the model */
+    json refused_at;             /* byte of the text that the grammar does not allow; null: it allows all */
     bool is_done = false;
 
     void accept(int32_t token)
@@ -435,31 +437,33 @@ class walker {
         return token >= 0;
     }
 
-    /* Says the text as a model would that wants nothing else. Returns how much of it the grammar allows. */
-    size_t follow(const std::string &given)
+    /* Says the text as a model would that wants nothing else, up to where the grammar does not allow it. Once a token was
+     * forced, the model says `instead`, unless that is empty. */
+    void follow(std::string given, std::string instead)
     {
-        size_t at = 0;
-        while (at < given.size()) {
+        for (size_t at = 0; !is_done && refused_at.is_null();) {
             if (accept_forced()) {
+                given = instead.empty() ? given : instead;
+                at = instead.empty() ? at : 0;
+                instead.clear();
                 continue;
             }
+            if (at == given.size()) {
+                return;
+            }
             const bool holds = rules->holds();
-            const std::vector<int32_t> tokens = v.tokens_at(given, at, true);
-            const auto chosen_token = std::find_if(tokens.begin(), tokens.end(),
-                                                   [&](int32_t token) { return !holds || rules->allows(token); });
-            if (chosen_token == tokens.end()) {
-                return at;
-            }
-            if (op_is_end(&v.base, *chosen_token)) {
+            const std::vector<int32_t> tokens = v.tokens_at(given, at, true, n_spelling);
+            const auto next = std::find_if(tokens.begin(), tokens.end(),
+                                           [&](int32_t token) { return !holds || rules->allows(token); });
+            if (next == tokens.end()) {
+                refused_at = at;
+            } else if (op_is_end(&v.base, *next)) {
                 is_done = true;
-                return given.size();
+            } else {
+                accept(*next);
+                at += v.text(*next).size();
             }
-            accept(*chosen_token);
-            at += v.text(*chosen_token).size();
         }
-        while (accept_forced()) {
-        }
-        return at;
     }
 
     /* After the soft bound, closing marks get a larger weight. */
@@ -514,7 +518,7 @@ class walker {
 json walk(const json &command)
 {
     const std::string given = command.contains("text") || command.contains("hex") ? bytes_of(command) : "";
-    return walker(chosen(command).words, command).walk(given);
+    return walker(chosen(command).words, command).walk(given, command.value("instead", ""));
 }
 
 /* ---- llama.cpp ----------------------------------------------------------------------------------------------------- */

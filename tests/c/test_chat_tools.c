@@ -547,7 +547,7 @@ static void test_thinking_is_described_where_there_is_a_budget(void)
     answerer a;
     once(&a, FAMILY_QWEN35, REQUEST("\"thinking_tokens_max\":5"));
     CHECK(constrains(&a, "\"max\":5") && constrains(&a, "\"is_open\":true"));
-    CHECK(!constrains(&a, "\"start\":[]") && !constrains(&a, "\"end\":[]") && !constrains(&a, "\"forced\":[]"));
+    CHECK(!constrains(&a, "\"start\":[]") && !constrains(&a, "\"ends\":[]") && !constrains(&a, "\"forced\":[]"));
     CHECK_INT(
         answerer_render(&a, REQUEST("\"thinking_tokens_max\":5,\"chat_template_kwargs\":{\"enable_thinking\":false}")),
         LLM_OK);
@@ -563,7 +563,7 @@ static void test_thinking_is_described_where_it_is_followed(void)
     answerer a;
     once(&a, FAMILY_QWEN35, REQUEST("\"follows_thinking\":true"));
     CHECK(constrains(&a, "\"max\":-1") && constrains(&a, "\"is_open\":true"));
-    CHECK(constrains(&a, "\"end_text\":\"</think>\""));
+    CHECK(constrains(&a, "\"text\":\"</think>\""));
     answerer_close(&a);
     once(&a, FAMILY_HERMES, REQUEST("\"follows_thinking\":true"));
     CHECK_INT(a.prompt.n_constraint_bytes, 0);

@@ -484,7 +484,7 @@ static void thinking_ends_at_its_budget(void)
     snprintf(
         document, sizeof document,
         "{\"grammar\":\"root ::= \\\"(\\\" [0-9]\",\"lazy\":true,\"triggers\":[{\"type\":\"word\",\"value\":\"(\"}],"
-        "\"thinking\":{\"start\":[60],\"end\":[62],\"forced\":[46,62],\"max\":3,\"is_open\":true}}");
+        "\"thinking\":{\"start\":[60],\"ends\":[{\"tokens\":[62]}],\"forced\":[46,62],\"max\":3,\"is_open\":true}}");
     sampler *s = constrained(document, 1, 0);
     CHECK_INT(fed(s, "(a("), 3);  /* while it thinks, nothing begins the grammar */
     CHECK_INT(fed(s, ".>"), 2);   /* forced, whatever it wants: see below */
@@ -495,7 +495,9 @@ static void thinking_ends_at_its_budget(void)
     CHECK_INT(fed(s, ">"), 1);
     CHECK_INT(fed(s, "(5x"), 2);
     sampler_close(s);
-    s = constrained("{\"thinking\":{\"start\":[60],\"end\":[62],\"forced\":[62],\"max\":0,\"is_open\":true}}", 1, 0);
+    s = constrained(
+        "{\"thinking\":{\"start\":[60],\"ends\":[{\"tokens\":[62]}],\"forced\":[62],\"max\":0,\"is_open\":true}}", 1,
+        0);
     CHECK_INT(fed(s, "a"), 0);
     CHECK_INT(fed(s, "ab<"), 3);
     CHECK_INT(fed(s, "a"), 0);
@@ -511,7 +513,7 @@ static void check_before_answer(sampler *s, const char *text, bool expected)
 /* The end is known by its tokens and by its text, whichever comes; blanks behind it belong to neither. */
 static void thoughts_and_blanks_are_before_the_answer(void)
 {
-    sampler *s = constrained("{\"thinking\":{\"start\":[60],\"end\":[62],\"end_text\":\"/x\"}}", 1, 0);
+    sampler *s = constrained("{\"thinking\":{\"start\":[60],\"ends\":[{\"tokens\":[62]},{\"text\":\"/x\"}]}}", 1, 0);
     check_before_answer(s, "a ", false);
     check_before_answer(s, "<", true);
     check_before_answer(s, "b /", true);
@@ -523,7 +525,7 @@ static void thoughts_and_blanks_are_before_the_answer(void)
     check_before_answer(s, "<a/", true);
     check_before_answer(s, "x", false);
     sampler_close(s);
-    s = constrained("{\"thinking\":{\"start\":[60],\"end\":[62],\"is_open\":true}}", 1, 0);
+    s = constrained("{\"thinking\":{\"start\":[60],\"ends\":[{\"tokens\":[62]}],\"is_open\":true}}", 1, 0);
     check_before_answer(s, "a", true);
     check_before_answer(s, ">", false);
     sampler_close(s);

@@ -39,7 +39,7 @@ static const char *any_form(random_source *r)
         "{\"grammar\":\"root ::= \\\" the\\\" .*\",\"lazy\":true,\"triggers\":[{\"type\":\"word\",\"value\":\" "
         "the\"}]}",
         "{\"grammar\":\"root ::= .*\",\"lazy\":true,\"triggers\":[{\"type\":\"pattern\",\"value\":\"a.e\"}],"
-        "\"thinking\":{\"start\":[300],\"end\":[301],\"forced\":[301],\"max\":4,\"is_open\":true}}",
+        "\"thinking\":{\"start\":[300],\"ends\":[{\"tokens\":[301]}],\"forced\":[301],\"max\":4,\"is_open\":true}}",
     };
     return random_below(r, 4) == 0 ? forms[random_below(r, 4)] : NULL;
 }

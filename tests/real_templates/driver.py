@@ -191,11 +191,13 @@ class Model:
         constraint: Json | None,
         *,
         text: str | bytes = b"",
+        instead: str = "",
         seed: int = 0,
         soft_bytes: int = 200,
         max_bytes: int = 0,
     ) -> Walk:
-        """Says `text` as far as the mask allows it, then goes on at random, up to max_bytes in all. Closing marks are
+        """Says `text` as far as the mask allows it, then goes on at random, up to max_bytes in all. Once the constraint
+        forces a token, the model says `instead`, if given, in place of the rest of the text. Closing marks are
         preferred after soft_bytes. A lazy grammar allows any text before its trigger; nothing random is added there."""
         raw = text.encode() if isinstance(text, str) else text
         told = self._driver.command(
@@ -203,6 +205,7 @@ class Model:
             model=self.number,
             constraint=constraint or {},
             hex=raw.hex(),
+            instead=instead,
             seed=seed,
             soft_bytes=soft_bytes,
             max_bytes=max_bytes,

@@ -37,7 +37,7 @@ def test_the_table_says_what_a_template_can_do(template: Template, opened: Open)
     model = opened(template)
     prompt = model.render({"messages": MESSAGES, "tools": [TOOL], "follows_thinking": True})
     assert "get_weather" in prompt.text
-    assert bool(prompt.thinking.get("end")) == template.thinks
+    assert bool(prompt.thinking.get("ends")) == template.thinks
     called = model.render({"messages": [*MESSAGES, CALL, RESULT], "tools": [TOOL]})
     assert ("<tool_call>" in called.text and "<tool_call>" not in template.source) != template.calls
 

@@ -1,0 +1,102 @@
+"""Where thinking ends: each mark of the family, calls that begin before any, and budgets that run out anywhere."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.real_templates.conftest import Open
+from tests.real_templates.driver import Call, Json, Model, Prompt
+from tests.real_templates.templates import TEMPLATES, Template
+from tests.real_templates.test_templates import CALL, MESSAGES, TOOL
+
+THINKING = [template for template in TEMPLATES if template.thinks]
+THOUGHT = "Weather é🙂, so "
+CALLED = [Call("get_weather", '{"city": "Rome"}', None)]
+
+
+def names(template: Template) -> str:
+    return template.name
+
+
+def rendered(model: Model, **more: object) -> Prompt:
+    return model.render({"messages": MESSAGES, "tools": [TOOL], "follows_thinking": True, **more})
+
+
+def call_marks(template: Template, model: Model) -> list[str]:
+    """Marks that end thinking by opening a call."""
+    prompt = rendered(model)
+    assert prompt.constraint
+    triggers = [trigger["value"] for trigger in prompt.constraint["triggers"]]
+    return [end for end in prompt.thinking["ends"] if end in triggers]
+
+
+def call_text(template: Template, model: Model, mark: str) -> str:
+    """The call of CALL as the template writes it."""
+    past: Json = {"messages": [*MESSAGES, CALL], "tools": [TOOL], "add_generation_prompt": False}
+    text = model.render(past).text
+    text = text[text.rindex(mark) :]
+    return text.split(template.ends.eos)[0]
+
+
+def thought(prompt: Prompt) -> str:
+    """A thought that has not ended."""
+    return THOUGHT if prompt.thinking["is_open"] else prompt.thinking["start"] + THOUGHT
+
+
+@pytest.mark.parametrize("template", THINKING, ids=names)
+def test_every_mark_of_llama_cpp_ends_thinking(template: Template, opened: Open) -> None:
+    model = opened(template)
+    if not template.calls:  # llama.cpp knows no calls of these
+        ends = model.upstream(MESSAGES).thinking_ends
+    else:
+        ends = model.upstream(MESSAGES, tools=[TOOL]).thinking_ends
+    prompt = rendered(model)
+    assert set(prompt.thinking["ends"]) == {end.strip() for end in ends}
+    assert prompt.thinking["forced"].strip() == ends[0].strip()
+
+
+@pytest.mark.parametrize("template", THINKING, ids=names)
+def test_a_call_in_a_thought_is_masked_and_parsed(template: Template, opened: Open) -> None:
+    model = opened(template)
+    for mark in call_marks(template, model):
+        prompt, call = rendered(model), call_text(template, model, mark)
+        walk = model.walk(prompt.constraint, text=thought(prompt) + call)
+        assert walk.holds and walk.refused_at is None and walk.is_complete
+        for sizes in ([], [1], [3]):
+            answer = model.parse(prompt.syntax, walk.raw, pieces=sizes)
+            assert (answer.content, answer.reasoning.strip()) == ("", THOUGHT.strip())
+            assert [call.values() for call in answer.calls] == [{"city": "Rome"}]
+        other = model.walk(prompt.constraint, text=thought(prompt) + call.replace("get_weather", "get_time"))
+        assert other.refused_at is not None
+
+
+@pytest.mark.parametrize("template", THINKING, ids=names)
+def test_a_budget_never_breaks_a_call(template: Template, opened: Open) -> None:
+    model = opened(template)
+    for mark in call_marks(template, model):
+        call = call_text(template, model, mark)
+        n_whole = len(model.walk(rendered(model).constraint, text=thought(rendered(model)) + call).pieces)
+        for budget in range(n_whole):
+            prompt = rendered(model, thinking_tokens_max=budget)
+            walk = model.walk(prompt.constraint, text=thought(prompt) + call)
+            answer = model.parse(prompt.syntax, walk.raw)
+            assert [call.values() for call in answer.calls] == [{"city": "Rome"}], (budget, walk.text)
+            assert all(at < walk.text.encode().index(mark.encode()) for at, _ in walk.forced), (budget, walk.text)
+
+
+@pytest.mark.parametrize("template", THINKING, ids=names)
+def test_a_budget_ends_a_thought_at_a_character_and_outside_of_marks(template: Template, opened: Open) -> None:
+    """Each token of the thought is a byte. The model answers once the budget ends its thought."""
+    model = opened(template)
+    end = rendered(model).thinking["ends"][0]
+    n_most = len(thought(rendered(model)).encode()) + len(end)
+    for budget in range(n_most):
+        prompt = rendered(model, thinking_tokens_max=budget)
+        said = thought(prompt) + end[:-1]
+        walk = model.walk(prompt.constraint, text=said + " then" * n_most, instead="Sunny.")
+        walk.raw.decode()
+        assert walk.forced, budget
+        text = "".join(part for _, part in walk.forced)
+        assert end in text and prompt.thinking["forced"].startswith(text) and walk.text.count(end) == 1
+        before = walk.raw[: walk.forced[0][0]]
+        assert not any(before.endswith(end[:n].encode()) for n in range(1, len(end))), walk.text
