@@ -57,7 +57,9 @@ def test_what_clients_cause_is_no_internal_error() -> None:
 
 
 def test_overflow() -> None:
-    assert "--ctx-size" not in context_length_error(4096, 5000, "prompt", 4096).message
+    small, large = (context_length_error(n, n + 1000, "prompt", n).message for n in (4096, 32768))
+    assert "--ctx-size" not in small and small.endswith("trained for no more tokens. Agents want 32768 or more.")
+    assert large.endswith("Please shorten the prompt: the model was trained for no more tokens.")
     assert "--ctx-size: the model was trained for 32768" in context_length_error(8192, 9000, "prompt", 32768).message
     bound = context_length_error(8192, 9000, "prompt", 32768, 96 << 20).message
     assert "a larger --kv-memory: 96 MiB hold no more" in bound and "--ctx-size" not in bound

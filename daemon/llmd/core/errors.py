@@ -147,7 +147,8 @@ def code_of_status(word: str) -> str:
 def advice_on_length(n_ctx: int, n_ctx_train: int, kv_bytes: int = 0) -> str:
     """Who asked can shorten the prompt; who serves may be able to do more. `kv_bytes` pay for no longer session."""
     if n_ctx_train <= n_ctx:
-        return "Please shorten the prompt."
+        agents = f". Agents want {limits.AGENT_CONTEXT_TOKENS} or more" if n_ctx < limits.AGENT_CONTEXT_TOKENS else ""
+        return f"Please shorten the prompt: the model was trained for no more tokens{agents}."
     if kv_bytes:
         return (
             f"Please shorten the prompt, or serve with a larger --kv-memory: {kv_bytes >> 20} MiB hold no more of one "

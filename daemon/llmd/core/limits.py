@@ -102,6 +102,8 @@ MARK_NEAR_TOKENS = 8
 """No other is kept so near to one."""
 TEMPLATE_VARIABLES_MAX = 64
 """Of chat_template_kwargs; libllm refuses more (chat_request.cpp)."""
+AGENT_CONTEXT_TOKENS = 32_768
+"""Coding agents send up to 17,000 before a word was said, and want as many for the conversation."""
 SESSION_ID_CHARS_MAX = 128
 USER_ID_CHARS_MAX = 4096
 """Of metadata.user_id, to be looked into for a session's id (core/session_key.py); a longer one has none."""
