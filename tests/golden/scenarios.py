@@ -442,7 +442,7 @@ async def ollama(transcript: Transcript, serve: Serve, _: Path) -> None:
         await transcript.ask(daemon, path, {})
         await transcript.ask(daemon, path, {"keep_alive": 0})
         await transcript.ask(daemon, path, b"{")
-        await transcript.ask(daemon, path, {**body, "options": {"num_predict": 2}, "messages": "x"})
+        await transcript.ask(daemon, path, {**body, "options": {"num_predict": 2, "temperature": 0}, "messages": "x"})
     for path in ("/api/version", "/api/tags", "/api/ps", "/"):
         await transcript.ask(daemon, path, method="GET")
     await transcript.ask(daemon, "/api/show", {"model": "any"})
