@@ -57,13 +57,13 @@ async def test_a_client_that_goes_while_it_removes_leaves_nothing(
     async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
         await Conversation(daemon, "a").ask("what is to be kept")
         await save(daemon, "a", "label")
-        unsave, removed = daemon.state.engine.unsave, asyncio.Event()
+        unsave, removed, may_end = daemon.state.engine.unsave, asyncio.Event(), asyncio.Event()
 
         async def unsave_slowly(owner: int, label: str) -> Reply:
-            await unsave(owner, label)
+            reply = await unsave(owner, label)
             removed.set()
-            await asyncio.Event().wait()
-            raise AssertionError("nobody waits for it any more")
+            await may_end.wait()
+            return reply
 
         monkeypatch.setattr(daemon.state.engine, "unsave", unsave_slowly)
         asking = asyncio.create_task(daemon.ask("DELETE", "/v1/saved/label"))
@@ -71,7 +71,26 @@ async def test_a_client_that_goes_while_it_removes_leaves_nothing(
             await removed.wait()
         asking.cancel()
         await asyncio.wait([asking])
-    assert not list((tmp_path / "state").rglob("saved/*"))
+        for _ in range(10):  # then the daemon knows that it has gone
+            assert (await daemon.ask("GET", "/health")).status == 200
+        may_end.set()
+        async with asyncio.timeout(SETTLE_S):
+            while list((tmp_path / "state").rglob("saved/*")):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+async def test_what_cannot_be_removed_keeps_its_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
+        await Conversation(daemon, "a").ask("what is to be kept")
+        await save(daemon, "a", "label")
+
+        async def failing(_: int, __: str) -> Reply:
+            return Reply(0, native.Status.IO, 0, 0)
+
+        monkeypatch.setattr(daemon.state.engine, "unsave", failing)
+        assert (await daemon.ask("DELETE", "/v1/saved/label")).error["code"] == "io_error"
+        assert daemon.state.saved_answers is not None
+        assert daemon.state.saved_answers.read(0, "label") is not None
 
 
 async def test_a_client_that_goes_while_it_saves_or_loads_leaves_nothing_out(

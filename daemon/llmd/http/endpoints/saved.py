@@ -79,9 +79,15 @@ async def delete_saved(request: web.Request) -> web.Response:
     state, saved_answers = request.app[STATE], _saved_answers_of(request.app[STATE])
     label = _label(request.match_info["id"])
     owner = _owner_meant(request)
-    # First, for a client that goes in between cannot ask again: there is no such label any more.
-    await asyncio.to_thread(saved_answers.write, owner, label, None)
-    reply = await state.engine.unsave(owner, label)
+
+    async def whole() -> Reply:
+        """The answers go last: where the session could not be removed, it keeps them."""
+        reply = await state.engine.unsave(owner, label)
+        if reply.status == Status.OK:
+            await asyncio.to_thread(saved_answers.write, owner, label, None)
+        return reply
+
+    reply = await asyncio.shield(whole())  # a client that goes leaves no answers without their session
     _check_label(label, reply.status)
     return respond(SavedDeleted(label))
 
