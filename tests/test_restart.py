@@ -286,7 +286,9 @@ def test_killed_then_stopped(start: Start) -> None:
     second = start("--model", "sim:hybrid")
     second.popen.terminate()
     assert second.popen.wait() == 0
-    found = start("--model", "sim:hybrid").ask("GET", "/v1/sessions/desk")[1]
+    third = start("--model", "sim:hybrid")
+    assert not any("was killed" in line["message"] for line in third.log)
+    found = third.ask("GET", "/v1/sessions/desk")[1]
     assert (found["tokens"], found["pinned"]) == (held, True)
 
 
@@ -298,6 +300,8 @@ def test_a_killed_daemon(start: Start) -> None:
     first.popen.send_signal(signal.SIGKILL)
     first.popen.wait()
     second = start("--model", "sim:hybrid")
+    [line] = [line for line in second.log if line["message"].startswith("the daemon before this one was killed")]
+    assert line["level"] == "warning"
     found = second.ask("GET", "/v1/sessions/desk")[1]
     assert (found["state"], found["tokens"]) == ("parked", held)
     assert ask(second, "a question before the crash")["session_reset_reason"] == "torn"

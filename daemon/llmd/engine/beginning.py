@@ -72,6 +72,11 @@ class Named(Beginning):
         self._is_named = False
 
     def _prepare(self) -> None:
+        if self._options.dead_page_names:
+            log.warning(
+                "the daemon before this one was killed or crashed; its sessions are kept, and each is processed once "
+                "more with its next request where its state was not on the disk (reason torn)"
+            )
         self._is_named = self._name(self._names)
 
     async def pointer(self) -> Any:
