@@ -116,8 +116,8 @@ class Config:
     )
     ctx_size: int = option(
         0,
-        integer(0, 1 << 24),
-        "0 to 16777216 tokens; 0 is the model's own",
+        size(0, 1 << 24),
+        "0 to 16777216 tokens (8k is 8192); 0 is the model's own",
         SESSIONS,
         "N",
         "tokens one session may hold, or one text to embed where the model only embeds; 0: what the model was trained "

@@ -29,7 +29,7 @@ async def fork_session(request: web.Request) -> web.Response:
     at = fork_point(wanted.at, state.turns.by_user(owner, parent))
     reply = await state.engine.fork(owner, parent, name, at, replace=wanted.replace)
     if reply.status == Status.EXISTS:
-        raise _exists(name, "with replace the fork takes its place")
+        raise _exists(name, 'with "replace": true (llmctl: --replace) the fork takes its place')
     check(parent, reply)
     return respond(again(state, owner, name))
 
