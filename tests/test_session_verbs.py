@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -367,6 +368,96 @@ async def test_explain_tells_where_histories_parted(daemon: Daemon) -> None:
         answer = await daemon.ask("POST", "/detokenize", {"tokens": parted[f"{side}_tokens"]})
         assert answer.json["content"] == parted[side]
     assert second["reused_tokens"] + second["prefilled_tokens"] == second["prompt_tokens"]
+
+
+def asking(user: str, **fields: Any) -> Json:
+    """Behind a system message that all have in common."""
+    system = {"role": "system", "content": "You are a helper. " * 20}
+    return {**chat(**fields), "messages": [system, {"role": "user", "content": user}]}
+
+
+async def explained(daemon: Daemon, session: str) -> list[Json]:
+    turns = (await daemon.ask("GET", f"/v1/sessions/{quote(session, safe='')}/explain")).json["turns"]
+    assert isinstance(turns, list)
+    return turns
+
+
+async def test_explain_tells_where_a_new_branch_left_its_session(daemon: Daemon) -> None:
+    """A branch that begins with a copy of another one of its session is the dearest of turns."""
+    for word in ("alpha ", "beta "):
+        answer = await daemon.ask("POST", "/v1/chat/completions", asking(word * 300, session_id="s"))
+        assert answer.status == 200
+    first, second = await explained(daemon, "s")
+    assert (first["reason"], first["divergence"]) == ("new", None)
+    assert second["reason"] == "shared" and second["prefilled_tokens"] > limits.DIVERGENCE_PREFILLED_MIN
+    assert second["reason_text"].startswith("Another branch of this session")
+    parted = second["divergence"]
+    assert parted["at"] == second["reused_tokens"] and "You are a helper." in parted["before"]
+    assert parted["resident"].startswith("alpha") and parted["prompt"].startswith("beta")
+
+
+async def test_what_another_session_lent_is_told_as_such(daemon: Daemon) -> None:
+    for session in ("s", "t"):
+        await daemon.ask("POST", "/v1/chat/completions", asking("alpha " * 300, session_id=session))
+    [turn] = await explained(daemon, "t")
+    assert turn["reason"] == "shared" and turn["reason_text"].startswith("Another session held")
+    assert turn["divergence"] is None
+
+
+async def test_a_session_that_shares_only_the_template_is_new(daemon: Daemon) -> None:
+    await daemon.chat("alpha " * 100, session_id="s")
+    await daemon.chat("beta " * 100, session_id="t")
+    [turn] = await explained(daemon, "t")
+    assert 0 < turn["reused_tokens"] < 64 and turn["reason"] == "new"
+    assert (await daemon.ask("GET", "/v1/sessions/t")).json["last"]["reason"] == "new"
+
+
+async def test_requests_without_a_session_can_be_explained(daemon: Daemon) -> None:
+    agent = {"User-Agent": "qwen-code/0.1 (x)"}
+    await daemon.ask("POST", "/v1/chat/completions", asking("alpha " * 300), headers=agent)
+    await daemon.chat(session_id="named")
+    listed = (await daemon.ask("GET", "/v1/sessions")).json
+    assert [one["id"] for one in listed["data"]] == ["named"]
+    [scratch] = listed["scratch"]
+    assert scratch["client"] == "qwen-code" and scratch["tokens"] > 300
+    [turn] = await explained(daemon, scratch["id"])
+    assert turn["prefilled_tokens"] == turn["prompt_tokens"] and turn["slot"] == scratch["slot"]
+    assert (await daemon.ask("GET", f"/v1/sessions/{quote(scratch['id'])}")).json["tokens"] == scratch["tokens"]
+    named = (await daemon.ask("GET", "/v1/sessions/named")).json["slot"]
+    for wrong in (f"(scratch {named})", "(scratch 999999)"):
+        assert (await daemon.ask("GET", f"/v1/sessions/{quote(wrong)}/explain")).status == 404
+
+
+async def test_others_do_not_see_what_requests_without_a_session_left(serve: Serve, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("first-key first\nsecond-key second\n")
+    keys.chmod(0o600)
+    daemon = await serve(api_key_file=keys)
+    first, second = ({"Authorization": f"Bearer {name}-key"} for name in ("first", "second"))
+    await daemon.ask("POST", "/v1/chat/completions", chat(), headers=first)
+    [scratch] = (await daemon.ask("GET", "/v1/sessions", headers=first)).json["scratch"]
+    assert (await daemon.ask("GET", "/v1/sessions", headers=second)).json["scratch"] == []
+    path = f"/v1/sessions/{quote(scratch['id'])}/explain"
+    assert (await daemon.ask("GET", path, headers=second)).status == 404
+    assert len((await daemon.ask("GET", path, headers=first)).json["turns"]) == 1
+
+
+async def test_a_session_says_which_program_uses_it(daemon: Daemon) -> None:
+    for agent, name in (("claude-cli/2.1.330 (external, cli)", "claude-cli"), ("", None), ("(x)", "(x)")):
+        await daemon.ask("POST", "/v1/chat/completions", chat(session_id="a"), headers={"User-Agent": agent})
+        assert (await daemon.ask("GET", "/v1/sessions/a")).json["client"] == name
+    await daemon.ask("POST", "/v1/chat/completions", chat(session_id="a"), headers={"User-Agent": "x" * 5000})
+    assert (await daemon.ask("GET", "/v1/sessions/a")).json["client"] == "x" * limits.CLIENT_CHARS_MAX
+
+
+async def test_explain_lists_what_did_not_fit(serve: Serve) -> None:
+    daemon = await serve(ctx_size=512)
+    await daemon.chat(session_id="a")
+    for session in ("a", "never"):
+        await daemon.refused(chat("the of " * 500, session_id=session))
+    _, refused = await explained(daemon, "a")
+    assert (refused["outcome"], refused["reason"], refused["slot"]) == ("refused", None, None)
+    assert refused["prompt_tokens"] > 512
 
 
 async def test_explain_tells_nothing_from_before_a_reset(serve: Serve) -> None:

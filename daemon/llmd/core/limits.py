@@ -157,6 +157,12 @@ RESPONSE_ITEMS_SHOWN = 20
 # What is told about past turns (turns/).
 TURNS_PER_SESSION_MAX = 16
 TURN_SESSIONS_MAX = 1024
+SHARED_TOKENS_SHOWN_MIN = 64
+"""A session that began with fewer from another, and less than a tenth of its prompt, is told to be new."""
+DIVERGENCE_PREFILLED_MIN = 256
+"""Of a turn with so many prefilled tokens it is told where it left its session's branches, whatever it began with."""
+CLIENT_CHARS_MAX = 32
+"""Of a program's name in its User-Agent."""
 DIVERGENCE_TOKENS_KEPT = 16
 """Tokens kept on each side of the point where the histories of a turn diverged."""
 USER_BOUNDARIES_MAX = 4

@@ -6,13 +6,15 @@ stream's events.
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
 from ..core import limits
 from ..core.asked import Asked
-from ..core.errors import ApiError
+from ..core.errors import ApiError, ContextLengthError
 from ..core.parts import End, LogProbabilities
 from ..core.session_key import SessionKey
 from ..pipeline.answering import Answering, Observer, Ready, make_ready
@@ -44,12 +46,17 @@ async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
             raise ApiError("no_generation", f"{state.model_id} makes embeddings and generates nothing: {_EMBEDDING}.")
         async with in_time(request):
             found = await read(request)
-            if isinstance(found, web.Response):
-                return found
-            asked, writing = found
-            request[FACTS].key = asked.key
-            ready = await make_ready(state.served, asked, sender_of(request))
-        return await _answered(request, ready, writing)
+        if isinstance(found, web.Response):
+            return found
+        asked, writing = found
+        request[FACTS].key = asked.key
+        try:
+            async with in_time(request):
+                ready = await make_ready(state.served, asked, sender_of(request))
+            return await _answered(request, ready, writing)
+        except ContextLengthError as error:
+            state.turns.refused(owner, asked.key.id, int(time.time() * 1000), error.n_tokens - 1)
+            raise
 
 
 async def embed(request: web.Request, read: EmbeddingReader) -> web.Response:
@@ -75,6 +82,7 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
     try:
         with ends_in_time(request, answering.cancel):
             await answering.admission()
+            _note_client(request, answering)
             headers = _headers(answering.key)
             if ready.asked.is_stream:
                 return await Stream(request, answering, writing(state), headers).run()
@@ -82,6 +90,20 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
             return web.Response(body=body, content_type="application/json", headers=headers)
     finally:
         answering.release()
+
+
+def _note_client(request: web.Request, answering: Answering) -> None:
+    """Whose session it is, people see by the program that uses it."""
+    turns, name = request.app[STATE].turns, _program(request.headers.get("User-Agent", ""))
+    for generation in answering.generations:
+        if generation.admitted is not None:
+            turns.came_from(generation.work.owner, generation.work.key.id, generation.admitted.place, name)
+
+
+def _program(agent: str) -> str:
+    """ "claude-cli" of "claude-cli/2.1.330 (external, cli)" """
+    name = re.match(r"[!-.0-~]+", agent)
+    return name[0][: limits.CLIENT_CHARS_MAX] if name else ""
 
 
 async def _whole(state: State, answering: Answering, writer: Writer, owner: int) -> bytes:

@@ -12,12 +12,13 @@ from itertools import groupby
 import msgspec
 
 from ..answers.memory import Answer, SessionAnswers, answer_of, digest_of
+from ..core import limits
 from ..core.asked import PlainMessage
 from ..engine.engine import Engine
 from ..engine.generation import Generation
 from ..engine.native import Page
 from ..engine.text import Prompt
-from ..turns.divergence import Sight, divergence_of
+from ..turns.divergence import Sight, best_sight, divergence_of
 from ..turns.log import Turn
 from .prompt import Prepared
 from .served import Served
@@ -100,16 +101,22 @@ def turn_of(generation: Generation, came_ms: int, sights: Mapping[int, Sight]) -
     finished, started = generation.finished, generation.started
     place = generation.admitted.place if generation.admitted else None
     prompt, divergence = generation.work.prompt, None
+    n_reused = finished.n_reused if finished is not None else 0
+    n_prefilled = finished.n_prefilled if finished is not None else 0
+    nearest = best_sight(sights.values())
     if started is not None and place is not None:
         divergence = divergence_of(prompt.tokens, started.diverged_at, sights.get(place))
+        if divergence is None and n_prefilled >= limits.DIVERGENCE_PREFILLED_MIN and nearest and nearest.resident:
+            divergence = divergence_of(prompt.tokens, nearest.at, nearest)
     return Turn(
         at_ms=came_ms,
         place=place,
         reason=started.reason if started is not None else None,
         outcome=generation.outcome_word,
         n_prompt=prompt.n_tokens,
-        n_reused=finished.n_reused if finished is not None else 0,
-        n_prefilled=finished.n_prefilled if finished is not None else 0,
+        n_reused=n_reused,
+        n_prefilled=n_prefilled,
         n_generated=finished.n_generated if finished is not None else 0,
         divergence=divergence,
+        is_from_own=nearest is not None and nearest.at >= n_reused,
     )

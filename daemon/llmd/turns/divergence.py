@@ -8,6 +8,7 @@ chosen otherwise, or when the difference the decode thread found is another one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..core import limits
@@ -31,6 +32,11 @@ class DivergedTokens:
     prompt: bytes
     resident: bytes | None
     """None: not known for certain."""
+
+
+def best_sight(sights: Iterable[Sight]) -> Sight | None:
+    """Of the branch that goes with the prompt farthest."""
+    return max(sights, key=lambda sight: sight.at, default=None)
 
 
 def sight_of(resident: bytes, prompt: bytes) -> Sight:

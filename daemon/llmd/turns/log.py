@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 
 from ..core import limits
 from ..core.shares import who_must_go
-from ..engine.native import STATE_WORDS, Page
+from ..engine.native import OUTCOME_WORDS, REASON_WORDS, STATE_WORDS, Outcome, Page
 from .divergence import DivergedTokens, Sight, sight_of
 from .user_starts import UserMessages
 
+_NEW, _SHARED = REASON_WORDS.index("new"), REASON_WORDS.index("shared")
 _BUSY = frozenset(STATE_WORDS.index(word) for word in ("prefill", "decode"))
 
 
@@ -29,6 +30,20 @@ class Turn:
     n_prefilled: int
     n_generated: int
     divergence: DivergedTokens | None
+    is_from_own: bool = False
+    """What was copied for it came from another branch of its own session."""
+
+
+def reason_shown(reason: int, n_prompt: int, n_reused: int) -> int:
+    """Two prompts of one model share a few tokens by their template alone: a session that began with no more than
+    those from elsewhere is new to whoever asks why."""
+    is_little = n_reused < min(limits.SHARED_TOKENS_SHOWN_MIN, n_prompt / 10)
+    return _NEW if reason == _SHARED and is_little else reason
+
+
+def scratch_id(place: int) -> str:
+    """What the requests without a session that went to this place are listed under. No session can have this id."""
+    return f"(scratch {place})"
 
 
 @dataclass(slots=True)
@@ -38,6 +53,8 @@ class SessionTurns:
     turns: deque[Turn] = field(default_factory=lambda: deque(maxlen=limits.TURNS_PER_SESSION_MAX))
     places: set[int] = field(default_factory=set)
     by_user: UserMessages = UserMessages()
+    client: str = ""
+    """The program that asked last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +64,7 @@ class Visit:
     log: SessionTurns | None
     """None: of no session."""
     sights: dict[int, Sight]
+    owner: int
 
 
 class TurnLog:
@@ -59,13 +77,13 @@ class TurnLog:
     def look(self, owner: int, name: str, prompt: bytes) -> Visit:
         """What the timelines of this session hold beside the prompt, by place. Before the request is queued."""
         if not name:
-            return Visit(None, {})
+            return Visit(None, {}, owner)
         found = self._of(owner, name)
         sights = self._sights(found.places, owner, name, prompt)
         if not sights:
             found.places = self._page.places_of(owner, name)
             sights = self._sights(found.places, owner, name, prompt)
-        return Visit(found, sights)
+        return Visit(found, sights, owner)
 
     def _sights(self, places: set[int], owner: int, name: str, prompt: bytes) -> dict[int, Sight]:
         found = {}
@@ -85,6 +103,21 @@ class TurnLog:
             self.forget(*who_must_go(self._sessions))
         return found
 
+    def came_from(self, owner: int, name: str, place: int, client: str) -> None:
+        """Which program's request went there."""
+        self._of(owner, name or scratch_id(place)).client = client
+
+    def refused(self, owner: int, name: str, at_ms: int, n_prompt: int) -> None:
+        """It did not fit the context. Of a session that nothing is known of there is nothing to explain."""
+        found = self._sessions.get((owner, name))
+        if found is not None:
+            found.turns.append(
+                Turn(
+                    at_ms=at_ms, place=None, reason=None, outcome=OUTCOME_WORDS[Outcome.REFUSED], n_prompt=n_prompt,
+                    n_reused=0, n_prefilled=0, n_generated=0, divergence=None,
+                )
+            )  # fmt: skip
+
     # --- it starts ---------------------------------------------------------------------------------------------------
 
     def started(self, visit: Visit, by_user: UserMessages) -> None:
@@ -99,6 +132,8 @@ class TurnLog:
             visit.log.turns.append(turn)
             if turn.place is not None:
                 visit.log.places.add(turn.place)
+        elif turn.place is not None:
+            self._of(visit.owner, scratch_id(turn.place)).turns.append(turn)
 
     # --- telling -----------------------------------------------------------------------------------------------------
 
@@ -106,6 +141,11 @@ class TurnLog:
         """The oldest first."""
         found = self._sessions.get((owner, name))
         return list(found.turns) if found is not None else []
+
+    def client(self, owner: int, name: str) -> str | None:
+        """Any thread."""
+        found = self._sessions.get((owner, name))
+        return found.client or None if found is not None else None
 
     def by_user(self, owner: int, name: str) -> UserMessages:
         """Of the last prompt begun; none: not known."""

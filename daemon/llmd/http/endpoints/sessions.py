@@ -5,6 +5,7 @@ A session is a few timelines: places in the page with the same owner and name. T
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import msgspec
@@ -14,12 +15,14 @@ from ...core import limits, session_key
 from ...core.errors import ApiError, code_of_status, shown
 from ...engine.native import REASON_TEXTS, REASON_WORDS, STATE_WORDS, STATUS_WORDS, SessionView, Status
 from ...engine.wire import Reply
+from ...turns.log import reason_shown, scratch_id
 from ..access import Caller
 from ..context import FACTS, STATE, State
 from ..respond import respond
 from .wire.sessions import LastStart, Places, Session, SessionDeleted, SessionList, SessionReset, Storage, Timeline
 
 _RUNNING = ("decode", "prefill")
+_SCRATCH = re.compile(r"\(scratch ([0-9]{1,6})\)")
 
 
 async def list_sessions(request: web.Request) -> web.Response:
@@ -28,15 +31,17 @@ async def list_sessions(request: web.Request) -> web.Response:
     n_bytes = limits.LISTED_SESSION_BYTES * state.engine.info.n_places
 
     def listed() -> web.Response:
-        views = [view for view in state.engine.page.sessions() if view.name]
-        own = sessions_of(state, (view for view in views if may_see(caller, view.owner)))
-        return respond(SessionList(own, _places(state, views), _storage(state, caller)))
+        views = list(state.engine.page.sessions())
+        own = sessions_of(state, (view for view in views if view.name and may_see(caller, view.owner)))
+        used = (view for view in views if not view.name and view.n_requests and may_see(caller, view.owner))
+        places = _places(state, [view for view in views if view.name])
+        return respond(SessionList(own, places, _storage(state, caller), sessions_of(state, used)))
 
     return await state.engine.in_thread(caller.owner, n_bytes, listed)
 
 
 async def show_session(request: web.Request) -> web.Response:
-    return respond(find(request))
+    return respond(find_any(request))
 
 
 async def reset_session(request: web.Request) -> web.Response:
@@ -102,6 +107,18 @@ def find(request: web.Request) -> Session:
     return found[0]
 
 
+def find_any(request: web.Request) -> Session:
+    """Also what requests without a session left in one place, by the id under which it is listed."""
+    match = _SCRATCH.fullmatch(request.match_info["id"])
+    if match is None:
+        return find(request)
+    state, caller = request.app[STATE], request[FACTS].caller
+    view = state.engine.page.session(int(match[1]))
+    if view is None or view.name or not may_see(caller, view.owner):
+        raise ApiError("session_not_found", f"There is no session {shown(match[0])}.", "id")
+    return sessions_of(state, [view])[0]
+
+
 def again(state: State, owner: int, name: str) -> Session:
     """A session as it is after a command about it."""
     found = sessions_of(state, state.engine.page.sessions_named(name, owner))
@@ -149,20 +166,21 @@ def sessions_of(state: State, views: Iterable[SessionView]) -> list[Session]:
     """The timelines grouped by session; the last used first."""
     groups: dict[tuple[int, str], list[SessionView]] = {}
     for view in views:
-        groups.setdefault((view.owner, view.name), []).append(view)
+        groups.setdefault((view.owner, view.name or scratch_id(view.place)), []).append(view)
     for group in groups.values():
         group.sort(key=lambda view: (view.used_ms, view.n_requests), reverse=True)
-    ordered = sorted(groups.values(), key=lambda group: group[0].used_ms, reverse=True)
-    return [_session(state, group) for group in ordered]
+    ordered = sorted(groups.items(), key=lambda group: group[1][0].used_ms, reverse=True)
+    return [_session(state, id, group) for (_, id), group in ordered]
 
 
-def _session(state: State, views: list[SessionView]) -> Session:
+def _session(state: State, id: str, views: list[SessionView]) -> Session:
     timelines = [_timeline(view) for view in views]
     latest = timelines[0]
     return Session(
-        id=views[0].name,
+        id=id,
         owner=views[0].owner,
         owner_name=state.keys.name_of(views[0].owner),
+        client=state.turns.client(views[0].owner, id),
         slot=latest.slot,
         state=next((one.state for one in timelines if one.state in _RUNNING), latest.state),
         pinned=any(view.is_pinned for view in views),
@@ -184,18 +202,20 @@ def _session(state: State, views: list[SessionView]) -> Session:
 def _empty(state: State, owner: int, name: str) -> Session:
     """A session that is not there, as one that holds nothing."""
     return Session(
-        id=name, owner=owner, owner_name=state.keys.name_of(owner), slot=-1, state="empty", pinned=False, tokens=0,
-        visible_tokens=0, context_tokens=state.engine.info.n_ctx, waiting=0, requests=0, prefilled_tokens_total=0,
-        reused_tokens_total=0, generated_tokens_total=0, opened_ms=0, used_ms=0, last=None, timelines=[],
+        id=name, owner=owner, owner_name=state.keys.name_of(owner), client=None, slot=-1, state="empty", pinned=False,
+        tokens=0, visible_tokens=0, context_tokens=state.engine.info.n_ctx, waiting=0, requests=0,
+        prefilled_tokens_total=0, reused_tokens_total=0, generated_tokens_total=0, opened_ms=0, used_ms=0, last=None,
+        timelines=[],
     )  # fmt: skip
 
 
 def _timeline(view: SessionView) -> Timeline:
     last = None
     if view.n_requests:
+        reason = reason_shown(view.reason, view.n_last_prompt, view.n_last_reused)
         last = LastStart(
-            reason=REASON_WORDS[view.reason],
-            reason_text=REASON_TEXTS[view.reason],
+            reason=REASON_WORDS[reason],
+            reason_text=REASON_TEXTS[reason],
             prompt_tokens=view.n_last_prompt,
             reused_tokens=view.n_last_reused,
             diverged_at=view.diverged_at if view.diverged_at >= 0 else None,

@@ -43,6 +43,8 @@ class Session(msgspec.Struct, frozen=True):
     owner: int
     owner_name: str | None
     """From the key file; null: no key has this owner any more."""
+    client: str | None
+    """The program that asked last, by its User-Agent; null: none since the daemon started."""
     slot: int
     """Of the timeline used last."""
     state: str
@@ -96,6 +98,8 @@ class SessionList(msgspec.Struct, frozen=True):
     data: list[Session]
     places: Places
     storage: Storage
+    scratch: list[Session]
+    """What requests without a session left, the last used first. Each id can be shown and explained."""
     object: Literal["list"] = "list"
 
 
