@@ -67,7 +67,7 @@ def test_timeout_is_accepted_in_both_places(daemon: FakeDaemon) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["nonsense"], ["--timeout", "0", "models"], ["models", "--nonsense"], ["sessions"], ["sessions", "show"]],
+    [[], ["nonsense"], ["--timeout", "0", "models"], ["models", "--nonsense"], ["sessions", "show"]],
 )
 def test_wrong_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exit:
@@ -102,7 +102,21 @@ def test_an_option_that_is_none_gets_the_nearest(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--socket", "x", "nonsense", "--max-tokens", "3"], "invalid choice: 'nonsense'"),
+        (
+            ["--socket", "x", "nonsense", "--max-tokens", "3"],
+            "there is no verb nonsense; the verbs are in: llmctl --help",
+        ),
+        (["sesions"], "there is no verb sesions (did you mean sessions?); the verbs are in: llmctl --help"),
+        (
+            ["sessions", "lisst"],
+            "there is no verb lisst (did you mean list?); the verbs are in: llmctl sessions --help",
+        ),
+        (["ps"], "there is no verb ps (did you mean sessions list?)"),
+        (["sessions", "ps"], "there is no verb ps; the verbs are in: llmctl sessions --help"),
+        (
+            ["pull", "llama3"],
+            "there is no verb pull (did you mean models: llmd serves the one that it is started with?)",
+        ),
         (["--sock", "x", "--timeout", "0", "status"], "argument --timeout: must be above 0"),
         (["status", "more"], "unrecognized arguments: more"),
         (["sessions", "fork", "--at", "end", "a"], "the following arguments are required: NEW"),

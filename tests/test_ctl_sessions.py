@@ -18,7 +18,7 @@ from llmd.ctl.client import Client, DaemonRefused
 from llmd.ctl.context import EXIT_ABSENT, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, Context
 from llmd.engine import native, segment
 from llmd.engine.native import ffi, lib
-from tests.fake_daemon import FakeDaemon
+from tests.fake_daemon import Exchange, FakeDaemon
 
 LAST = {"reason": "exact_prefix", "reason_text": "Extends.", "prompt_tokens": 415, "reused_tokens": 412}
 PLACES = {"named": 8, "named_used": 2, "scratch": 2, "parked": 3, "parked_max": 64, "policy": "park"}
@@ -55,6 +55,7 @@ def run(daemon: FakeDaemon, *arguments: str) -> int:
 
 def test_list(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     fresh = session(id="other", state="empty", tokens=0, requests=0, reused_tokens_total=0, prefilled_tokens_total=0)
+    fresh["timelines"] = [{"slot": 2, "state": "empty", "tokens": 0}]
     daemon.route("GET /v1/sessions", {"data": [session(), fresh | {"last": None}], "places": PLACES})
     assert run(daemon, "sessions", "list") == EXIT_OK
     assert capsys.readouterr().out.splitlines() == [
@@ -93,6 +94,60 @@ def test_list_of_nothing(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str])
     assert capsys.readouterr().out == "no sessions\n0 of 8 places used; when full: park\n"
 
 
+def test_list_is_what_sessions_alone_means(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.route("GET /v1/sessions", {"data": [session()], "places": PLACES})
+    assert run(daemon, "sessions") == EXIT_OK
+    assert capsys.readouterr().out.splitlines()[1].startswith("desk ")
+
+
+def test_list_names_clients_and_what_has_no_name(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    branches = [{"slot": n, "state": "idle", "tokens": 30_000 + n} for n in range(3)]
+    named = session(client="claude-cli", tokens=90_003, context_tokens=40_960, timelines=branches)
+    scratch = session(id="(scratch 9)", client="qwen-code")
+    daemon.route("GET /v1/sessions", {"data": [named], "scratch": [scratch], "places": PLACES})
+    run(daemon, "sessions", "list")
+    header, first, second, _ = capsys.readouterr().out.splitlines()
+    assert [line.split()[-1] for line in (header, first, second)] == ["CLIENT", "claude-cli", "qwen-code"]
+    assert first.split()[2] == "30,002", "not the 90,003 of all its branches, more than the context holds"
+    assert second.startswith("(scratch 9) ")
+
+
+@pytest.mark.parametrize("given", ["ses_de93", "scratch", "(scr"])
+def test_the_beginning_of_an_id_will_do(daemon: FakeDaemon, given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = {"data": [session(id="ses_de93b1"), session()], "scratch": [session(id="(scratch 9)")]}
+    daemon.route("GET /v1/sessions", listed | {"places": PLACES})
+    path = "ses_de93b1" if given.startswith("ses") else "%28scratch%209%29"
+    for missing in (given, given.replace("(", "%28")):
+        daemon.route(f"GET /v1/sessions/{missing}/explain", _nobody)
+    daemon.route(f"GET /v1/sessions/{path}/explain", {"id": "found", "owner": 0, "turns": []})
+    assert run(daemon, "sessions", "explain", given) == EXIT_OK
+    assert capsys.readouterr().out == "found: no turn since the daemon started\n"
+
+
+def test_a_beginning_of_several_ids_names_none(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.route("GET /v1/sessions", {"data": [session(id="ab1"), session(id="ab2")], "places": PLACES})
+    daemon.route("POST /v1/sessions/ab/park", _nobody)
+    assert run(daemon, "sessions", "park", "ab") == EXIT_NOT_FOUND
+    assert "several begin so: ab1, ab2." in capsys.readouterr().err
+
+
+def test_what_destroys_wants_the_whole_id(daemon: FakeDaemon) -> None:
+    daemon.route("GET /v1/sessions", {"data": [session(id="ab1")], "places": PLACES})
+    daemon.route("DELETE /v1/sessions/ab", {"id": "ab", "deleted": False})
+    assert run(daemon, "sessions", "close", "ab") == EXIT_NOT_FOUND
+    assert [(one.method, one.path) for one in daemon.asked] == [("DELETE", "/v1/sessions/ab")]
+
+
+def test_a_fork_beyond_the_end_says_how_much_there_is(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    daemon.route("POST /v1/sessions/desk/fork", session(id="try", tokens=23))
+    run(daemon, "sessions", "fork", "desk", "try", "--at", "99999")
+    assert capsys.readouterr().out == "try begins with 23 tokens of desk, all that it holds\n"
+
+
+def _nobody(exchange: Exchange) -> None:
+    exchange.refuse(404, "session_not_found", "There is no session.")
+
+
 def test_show(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.route("GET /v1/sessions/desk", session(last={**LAST, "diverged_at": 9}))
     assert run(daemon, "sessions", "show", "desk") == EXIT_OK
@@ -108,6 +163,7 @@ def test_nobody_is_exit_status_4(daemon: FakeDaemon, capsys: pytest.CaptureFixtu
     daemon.route(
         "GET /v1/sessions/x", lambda exchange: exchange.refuse(404, "session_not_found", "There is no session.")
     )
+    daemon.route("GET /v1/sessions", {"data": [session()], "places": PLACES})
     assert run(daemon, "sessions", "show", "x") == EXIT_NOT_FOUND
     assert "session_not_found" in capsys.readouterr().err
 

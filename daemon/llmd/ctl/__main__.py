@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import llmd.process.socket_trust
 from llmd.core.section import shown
-from llmd.core.spelling import unrecognized
+from llmd.core.spelling import nearest, unrecognized
 from llmd.ctl import advice, chat, manual, models, output, resident, sessions, status, version
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused
 from llmd.ctl.context import (
@@ -28,6 +28,12 @@ from llmd.ctl.text import printable
 
 VERB_GROUPS = (status, sessions, chat, models, version)
 TIMEOUT_S_DEFAULT = 10.0
+ELSEWHERE = {
+    "ps": "sessions list", "ls": "sessions list", "list": "sessions list", "top": "status", "run": "chat",
+    "stop": "sessions close ID", "rm": "sessions close ID",
+    "pull": "models: llmd serves the one that it is started with",
+}  # fmt: skip
+"""Verbs of Ollama and of Docker, and what does it here."""
 
 
 class VerbParser(argparse.ArgumentParser):
@@ -42,6 +48,15 @@ class VerbParser(argparse.ArgumentParser):
         if strange:
             super().error(self._about(strange))
         return options, strange
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """What argparse says of a verb that is none is a list of all verbs."""
+        choices = list(action.choices or ())
+        if isinstance(action, argparse._SubParsersAction) and value not in choices:
+            elsewhere = ELSEWHERE.get(value) if self.prog == manual.PROGRAM else None
+            meant = f" (did you mean {elsewhere}?)" if elsewhere else nearest(value, choices)
+            self.error(f"there is no verb {value}{meant}; the verbs are in: {self.prog} --help")
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         strange = self._strange()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from llmd.ctl import output
-from llmd.ctl.client import Client, DaemonAbsent, Json
+from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
 from llmd.ctl.text import printable
 
 EXIT_OK = 0
@@ -42,6 +42,30 @@ class Context:
 
     def warn(self, text: str) -> None:
         output.remark(printable(f"llmctl: {text}"))
+
+
+def of_session(context: Context, act: Callable[[str], Json]) -> Json:
+    """What `act` answers about the session of the id that was given, or about the only one whose id begins so."""
+    given: str = context.options.id
+    try:
+        return act(given)
+    except DaemonRefused as refused:
+        if refused.code != "session_not_found":
+            raise
+        context.options.id = _beginning_so(context.client, given, refused)
+        return act(context.options.id)
+
+
+def _beginning_so(client: Client, given: str, refused: DaemonRefused) -> str:
+    listed = client.sessions()
+    ids = {str(one.get("id")) for one in [*(listed.get("data") or []), *(listed.get("scratch") or [])]}
+    found = sorted(id for id in ids if id.startswith((given, f"({given}")))
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise refused
+    message = f"There is no session {given!r}, and several begin so: {', '.join(found)}."
+    raise DaemonRefused(refused.status, {**refused.error, "message": message})
 
 
 Run = Callable[[Context], int]

@@ -7,7 +7,7 @@ import time
 
 from llmd.ctl import text
 from llmd.ctl.client import Json
-from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb
+from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb, of_session
 
 EPILOG = """\
 Each turn says what of its prompt was reused and why not more. Where the histories diverged, both sides are shown from
@@ -23,7 +23,7 @@ def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
 
 
 def run(context: Context) -> int:
-    raw = context.client.explain(context.options.id, context.options.owner)
+    raw = of_session(context, lambda id: context.client.explain(id, context.options.owner))
     context.say(raw, lambda: story(raw))
     return EXIT_OK
 

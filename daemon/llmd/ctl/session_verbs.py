@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llmd.ctl import conversation_files, text
 from llmd.ctl.client import Json
-from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb
+from llmd.ctl.context import EXIT_OK, Context, Verbs, add_id, add_verb, of_session
 
 FORK_EPILOG = """\
 examples:
@@ -50,9 +50,12 @@ def tokens(raw: Json) -> str:
 
 def run_fork(context: Context) -> int:
     options = context.options
-    raw = context.client.fork(options.id, options.new, options.at, options.owner, replace=options.replace)
+    raw = of_session(
+        context, lambda id: context.client.fork(id, options.new, options.at, options.owner, replace=options.replace)
+    )
     _conversation_follows(context, lambda socket_path: _copy_conversation(socket_path, options))
-    context.say(raw, lambda: f"{options.new} begins with {tokens(raw)} of {options.id}")
+    all_of_it = ", all that it holds" if isinstance(options.at, int) and raw.get("tokens", 0) < options.at else ""
+    context.say(raw, lambda: f"{options.new} begins with {tokens(raw)} of {options.id}{all_of_it}")
     return EXIT_OK
 
 
@@ -79,14 +82,14 @@ def _conversation_follows(context: Context, act: Callable[[str], Path | None]) -
 
 
 def run_park(context: Context) -> int:
-    raw = context.client.park(context.options.id, context.options.owner)
+    raw = of_session(context, lambda id: context.client.park(id, context.options.owner))
     context.say(raw, lambda: f"{context.options.id} is parked with {tokens(raw)}")
     return EXIT_OK
 
 
 def run_pin(context: Context) -> int:
     options = context.options
-    raw = context.client.pin(options.id, not options.off, options.owner)
+    raw = of_session(context, lambda id: context.client.pin(id, not options.off, options.owner))
     context.say(raw, lambda: f"{options.id} is {'no longer ' if options.off else ''}pinned")
     return EXIT_OK
 
@@ -101,7 +104,7 @@ def run_rename(context: Context) -> int:
 
 def run_save(context: Context) -> int:
     options = context.options
-    raw = context.client.save(options.id, options.name, options.owner)
+    raw = of_session(context, lambda id: context.client.save(id, options.name, options.owner))
     _conversation_follows(
         context, lambda socket_path: conversation_files.save_as(socket_path, options.id, options.name)
     )

@@ -7,7 +7,7 @@ import time
 
 from llmd.ctl import conversation_files, explain, resident, saved, session_verbs, text
 from llmd.ctl.client import Json
-from llmd.ctl.context import EXIT_NOT_FOUND, EXIT_OK, Context, Verbs, add_id, add_verb
+from llmd.ctl.context import EXIT_NOT_FOUND, EXIT_OK, Context, Verbs, add_id, add_verb, of_session
 
 SHOW_EPILOG = """\
 examples:
@@ -20,6 +20,9 @@ examples:
 
 
 EPILOG = """\
+All verbs but reset, close and rename take the beginning of an id, too, if no other session's begins so. What requests
+without a session left is listed as (scratch N), and can be shown and explained.
+
 examples:
   llmctl sessions list
   llmctl sessions explain work                       why was it not warm?
@@ -38,7 +41,8 @@ def register(verbs: Verbs, shared: argparse.ArgumentParser) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         parents=[shared],
     )
-    actions = group.add_subparsers(title="verbs", metavar="VERB", required=True)
+    group.set_defaults(run=run_list)
+    actions = group.add_subparsers(title="verbs", metavar="VERB")
     add_verb(actions, shared, "list", run_list, "all sessions, the last used first")
     show = add_verb(actions, shared, "show", run_show, "one session: what it holds, how its last request began")
     show.epilog = SHOW_EPILOG
@@ -62,7 +66,7 @@ def run_show(context: Context) -> int:
     options = context.options
     if options.tokens:
         return show_tokens(context, resident.read(context.client.socket_path, options.id, owner_number(context)))
-    raw = context.client.session(options.id, options.owner)
+    raw = of_session(context, lambda id: context.client.session(id, options.owner))
     context.say(raw, lambda: details(raw))
     return EXIT_OK
 
@@ -111,13 +115,21 @@ def _forget_conversation(context: Context) -> None:
 
 def overview(raw: Json) -> str:
     """A table, and how many places are left."""
-    sessions = raw.get("data") or []
-    several_owners = any(session.get("owner") for session in sessions)
-    header = ["ID", "STATE", "TOKENS>", "TIMELINES>", "REUSED>", "REQUESTS>", "LAST START", "USED", "PINNED", "OWNER>"]
+    sessions = [*(raw.get("data") or []), *(raw.get("scratch") or [])]
+    header = [
+        "ID", "STATE", "TOKENS>", "TIMELINES>", "REUSED>", "REQUESTS>", "LAST START", "USED", "PINNED", "CLIENT",
+        "OWNER>",
+    ]  # fmt: skip
     rows = [_row(session) for session in sessions]
-    if not several_owners:
-        header, rows = header[:-1], [row[:-1] for row in rows]
+    for name in ("owner", "client"):  # columns that would be empty
+        if not any(session.get(name) for session in sessions):
+            column = header.index("OWNER>" if name == "owner" else "CLIENT")
+            header, rows = _without(column, header), [_without(column, row) for row in rows]
     return f"{text.table(header, rows) if rows else 'no sessions'}\n{places(raw.get('places') or {})}"
+
+
+def _without(column: int, cells: list[str]) -> list[str]:
+    return cells[:column] + cells[column + 1 :]
 
 
 def places(raw: Json) -> str:
@@ -139,13 +151,14 @@ def _row(session: Json) -> list[str]:
     return [
         text.scalar(session.get("id")),
         text.scalar(session.get("state")),
-        text.count(session.get("tokens", 0)),
+        text.count(longest(session)),
         timelines(session),
         text.share(reused, reused + consumed),
         text.count(session.get("requests", 0)),
         text.scalar((session.get("last") or {}).get("reason")),
         _age(session.get("used_ms", 0)),
         "yes" if session.get("pinned") else text.NOTHING,
+        text.scalar(session.get("client")),
         owner(session),
     ]
 
@@ -153,6 +166,12 @@ def _row(session: Json) -> list[str]:
 def owner(session: Json) -> str:
     """The name; the number where no key has it any more."""
     return text.scalar(session.get("owner_name") or session.get("owner", 0))
+
+
+def longest(session: Json) -> int:
+    """Tokens of its longest branch: all of them together may be more than the context, which reads like an error."""
+    tokens: list[int] = [one.get("tokens", 0) for one in session.get("timelines") or []]
+    return max(tokens) if tokens else int(session.get("tokens", 0))
 
 
 def timelines(session: Json) -> str:
@@ -179,6 +198,8 @@ def details(session: Json) -> str:
         pairs.append(("last start", last_start(last)))
     if session.get("pinned"):
         pairs.append(("pinned", "yes"))
+    if session.get("client"):
+        pairs.append(("client", text.scalar(session["client"])))
     if session.get("owner"):
         pairs.append(("owner", owner(session)))
     return text.fields(pairs)
