@@ -405,6 +405,14 @@ def test_a_question_whose_answer_was_cut_off_in_thought_is_kept(daemon: FakeDaem
     assert asked(daemon)[-1]["messages"] == [{"role": "user", "content": "2+2"}, {"role": "user", "content": "well?"}]
 
 
+def test_a_question_whose_answer_never_began_is_kept(daemon: FakeDaemon) -> None:
+    daemon.route(CHAT, thinking(reason="length"))
+    done = llmctl(daemon, "chat", "--session", "a", lines="2+2\n")
+    assert "no answer: cut off at its length. The question is kept" in done.stderr
+    llmctl(daemon, "chat", "--session", "a", lines="well?\n")
+    assert len(asked(daemon)[-1]["messages"]) == 2
+
+
 def test_json_has_the_reasoning(daemon: FakeDaemon) -> None:
     daemon.route(CHAT, thinking(thought("Let me see."), chunk("Four.")))
     [turn] = map(json.loads, llmctl(daemon, "chat", "--session", "a", "--json", lines="2+2\n").stdout.splitlines())
@@ -446,6 +454,14 @@ def test_the_session_of_another_client_is_told(daemon: FakeDaemon) -> None:
     assert "llmctl sessions fork ses_1 NEW" in said
     again = llmctl(daemon, "chat", "--session", "ses_1", lines="and now?\n")
     assert "another client" not in again.stderr, "from here on it has a conversation of its own"
+
+
+def test_the_session_of_an_earlier_chat_is_none_of_another_client(daemon: FakeDaemon) -> None:
+    session = {"id": "a", "tokens": 9, "owner": 0, "state": "idle", "requests": 1}
+    daemon.route("GET /v1/sessions/a", session | {"client": "llmctl"})
+    assert "holds 9 tokens" not in llmctl(daemon, "chat", "--session", "a", lines="x\n").stderr
+    daemon.route("GET /v1/sessions/b", session | {"client": "opencode"})
+    assert "session b holds 9 tokens of opencode." in llmctl(daemon, "chat", "--session", "b", lines="x\n").stderr
 
 
 def test_what_is_noted_of_an_answer_begins_on_a_line_of_its_own(daemon: FakeDaemon, person: Person) -> None:

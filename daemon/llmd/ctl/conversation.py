@@ -11,6 +11,7 @@ from llmd.ctl import conversation_files, text
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused, Json
 
 T = TypeVar("T")
+PROGRAM = "llmctl"
 OWN = 0
 """The owner of what comes over the unix socket."""
 
@@ -61,8 +62,9 @@ class ChatTurn:
             display.text(text)
 
     @property
-    def is_cut_in_thought(self) -> bool:
-        return self.finish_reason == "length" and bool(self.reasoning) and not self.reply.strip()
+    def is_cut_without_answer(self) -> bool:
+        """It reached its length while the model was still thinking, or before it said anything."""
+        return self.finish_reason == "length" and not self.reply.strip()
 
     def summary(self) -> str:
         """ "3 new tokens, 412 reused (exact_prefix), 57 generated" """
@@ -71,8 +73,9 @@ class ChatTurn:
         reason = self.session.get("session_reset_reason") or "unknown"
         plural = "" if new == 1 else "s"
         length = ", cut at its length" if self.finish_reason == "length" else ""
-        if self.is_cut_in_thought:
-            length = "; no answer: cut off at its length while thinking. The question is kept"
+        if self.is_cut_without_answer:
+            thinking = " while thinking" if self.reasoning else ""
+            length = f"; no answer: cut off at its length{thinking}. The question is kept"
         generated = self.usage.get("completion_tokens", 0)
         return f"{new} new token{plural}, {reused} reused ({reason}), {generated} generated{length}"
 
@@ -105,7 +108,7 @@ class Conversation:
 
     def ask(self, question: str, display: Display | None = None) -> ChatTurn:
         """One turn. Interrupted, it keeps what was said so far: exactly that is resident in the session. Of an answer
-        that was cut off while the model was thinking the question is kept, for the next one to follow it."""
+        that was cut off before it said anything the question is kept, for the next one to follow it."""
         turn = ChatTurn()
         messages = [*self.messages, {"role": "user", "content": question}]
         request = self._options | {"messages": messages, "session_id": self.name}
@@ -120,9 +123,9 @@ class Conversation:
         finally:
             if display is not None:
                 display.end()
-        if turn.reply:
+        if turn.reply.strip():
             messages.append({"role": "assistant", "content": turn.reply})
-        if turn.reply or turn.is_cut_in_thought:
+        if turn.reply.strip() or turn.is_cut_without_answer:
             self._messages[self.name] = messages
             if self.name != self._own:
                 self._keep()
@@ -172,10 +175,11 @@ class Conversation:
         """An agent's session: what is said here begins a conversation beside the agent's, and takes one of the few
         branches that a session has."""
         session = self._session() or {}
-        if session.get("tokens") and session.get("owner", OWN) == OWN:
+        client = session.get("client") or "another client"
+        if session.get("tokens") and session.get("owner", OWN) == OWN and client != PROGRAM:
             held = text.counted(session["tokens"], "token")
             self._note(
-                f"session {self.name} holds {held} of another client. This conversation begins beside them; for one of "
+                f"session {self.name} holds {held} of {client}. This conversation begins beside them; for one of "
                 f"its own: llmctl sessions fork {self.name} NEW"
             )
 
