@@ -96,9 +96,9 @@ def test_a_session_from_first_word_to_close(daemon: Daemon) -> None:
     daemon.chat("work", "hello")
     assert re.search(r"^work +idle +\d+", daemon.llmctl("sessions", "list").stdout, re.MULTILINE)
     assert "last start  new: 0 of" in daemon.llmctl("sessions", "show", "work").stdout
-    assert daemon.llmctl("sessions", "reset", "work").stdout == "work is reset\n"
+    assert daemon.llmctl("sessions", "reset", "work").stdout == "Session work reset.\n"
     assert json.loads(daemon.llmctl("sessions", "show", "work", "--json").stdout)["tokens"] == 0
-    assert daemon.llmctl("sessions", "close", "work").stdout == "work is closed\n"
+    assert daemon.llmctl("sessions", "close", "work").stdout == "Session work closed.\n"
     assert daemon.llmctl("sessions", "close", "work").returncode == EXIT_NOT_FOUND
 
 

@@ -141,7 +141,7 @@ def test_what_destroys_wants_the_whole_id(daemon: FakeDaemon) -> None:
 def test_a_fork_beyond_the_end_says_how_much_there_is(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.route("POST /v1/sessions/desk/fork", session(id="try", tokens=23))
     run(daemon, "sessions", "fork", "desk", "try", "--at", "99999")
-    assert capsys.readouterr().out == "try begins with 23 tokens of desk, all that it holds\n"
+    assert capsys.readouterr().out == "Session try begins with 23 tokens of desk, all that it holds.\n"
 
 
 def _nobody(exchange: Exchange) -> None:
@@ -170,14 +170,14 @@ def test_nobody_is_exit_status_4(daemon: FakeDaemon, capsys: pytest.CaptureFixtu
 
 @pytest.mark.parametrize(
     ("verb", "request_line", "said"),
-    [("reset", "POST /v1/sessions/desk/reset", "is reset"), ("close", "DELETE /v1/sessions/desk", "is closed")],
+    [("reset", "POST /v1/sessions/desk/reset", "reset."), ("close", "DELETE /v1/sessions/desk", "closed.")],
 )
 def test_reset_and_close(
     daemon: FakeDaemon, verb: str, request_line: str, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     daemon.route(request_line, {"id": "desk"})
     assert run(daemon, "sessions", verb, "desk") == EXIT_OK
-    assert capsys.readouterr().out == f"desk {said}\n"
+    assert capsys.readouterr().out == f"Session desk {said}\n"
     assert [f"{one.method} {one.path}" for one in daemon.asked] == [request_line]
 
 
@@ -190,7 +190,7 @@ def test_a_session_that_was_not_there_is_told(
 ) -> None:
     daemon.route(request_line, {"id": "desk", was_there: False})
     assert run(daemon, "sessions", verb, "desk") == EXIT_NOT_FOUND
-    assert capsys.readouterr().out == "there was no session desk\n"
+    assert capsys.readouterr().out == "There was no session desk.\n"
 
 
 def test_an_owner_can_be_named(daemon: FakeDaemon) -> None:
@@ -267,7 +267,7 @@ def test_one_is_no_plural(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
     assert "\nparked       1 session, 1.0 MiB of 1.0 GiB\n" in capsys.readouterr().out
     daemon.route("POST /v1/sessions/desk/park", {"id": "desk", "tokens": 1})
     run(daemon, "sessions", "park", "desk")
-    assert capsys.readouterr().out == "desk is parked with 1 token\n"
+    assert capsys.readouterr().out == "Session desk parked with 1 token.\n"
 
 
 def test_status_of_a_daemon_that_is_not_ready(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:

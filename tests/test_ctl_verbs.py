@@ -29,19 +29,19 @@ def run(daemon: FakeDaemon, *arguments: str) -> int:
 
 
 VERBS: list[tuple[list[str], str, Json | None, str]] = [
-    (["fork", "a", "b"], "/v1/sessions/a/fork", {"session_id": "b"}, "b begins with 1,234 tokens of a"),
-    (["fork", "a", "b", "--at", "400"], "/v1/sessions/a/fork", {"session_id": "b", "at": 400}, "b begins"),
-    (["fork", "a", "b", "--replace"], "/v1/sessions/a/fork", {"session_id": "b", "replace": True}, "b begins"),
-    (["fork", "a", "b", "--at", "turn:3"], "/v1/sessions/a/fork", {"session_id": "b", "at": "turn:3"}, "b begins"),
+    (["fork", "a", "b"], "/v1/sessions/a/fork", {"session_id": "b"}, "Session b begins with 1,234 tokens of a"),
+    (["fork", "a", "b", "--at", "400"], "/v1/sessions/a/fork", {"session_id": "b", "at": 400}, "Session b begins"),
+    (["fork", "a", "b", "--replace"], "/v1/sessions/a/fork", {"session_id": "b", "replace": True}, "Session b begins"),
+    (["fork", "a", "b", "--at", "turn:3"], "/v1/sessions/a/fork", {"session_id": "b", "at": "turn:3"}, "Session b"),
     (["fork", "a", "b", "--at", "last_user", "--owner", "7"], "/v1/sessions/a/fork?owner=7",
-     {"session_id": "b", "at": "last_user"}, "b begins"),
-    (["park", "a/b"], "/v1/sessions/a%2Fb/park", None, "a/b is parked with 1,234 tokens"),
-    (["pin", "a"], "/v1/sessions/a/pin", {"pinned": True}, "a is pinned"),
-    (["pin", "a", "--off"], "/v1/sessions/a/pin", {"pinned": False}, "a is no longer pinned"),
-    (["rename", "a", "b"], "/v1/sessions/a/rename", {"session_id": "b"}, "a is b"),
-    (["save", "a", "label"], "/v1/sessions/a/save", {"name": "label"}, "a is saved as label, 1,234 tokens"),
-    (["load", "label"], "/v1/sessions/label/load", {"name": "label"}, "label is what was saved as label"),
-    (["load", "label", "--as", "a"], "/v1/sessions/a/load", {"name": "label"}, "a is what was saved as label"),
+     {"session_id": "b", "at": "last_user"}, "Session b begins"),
+    (["park", "a/b"], "/v1/sessions/a%2Fb/park", None, "Session a/b parked with 1,234 tokens."),
+    (["pin", "a"], "/v1/sessions/a/pin", {"pinned": True}, "Session a pinned."),
+    (["pin", "a", "--off"], "/v1/sessions/a/pin", {"pinned": False}, "Session a no longer pinned."),
+    (["rename", "a", "b"], "/v1/sessions/a/rename", {"session_id": "b"}, "Renamed a to b."),
+    (["save", "a", "label"], "/v1/sessions/a/save", {"name": "label"}, "Session a saved as label, 1,234 tokens."),
+    (["load", "label"], "/v1/sessions/label/load", {"name": "label"}, "Session label loaded from label"),
+    (["load", "label", "--as", "a"], "/v1/sessions/a/load", {"name": "label"}, "Session a loaded from label"),
 ]  # fmt: skip
 
 
@@ -165,4 +165,4 @@ def test_what_is_saved_is_listed(daemon: FakeDaemon, capsys: pytest.CaptureFixtu
 def test_what_is_saved_is_removed(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
     daemon.route("DELETE /v1/saved/a%2Fb", {"name": "a/b", "deleted": True})
     assert run(daemon, "saved", "remove", "a/b") == EXIT_OK
-    assert capsys.readouterr().out == "a/b is removed\n"
+    assert capsys.readouterr().out == "Removed a/b.\n"

@@ -33,7 +33,7 @@ def run_list(context: Context) -> int:
 
 def run_remove(context: Context) -> int:
     raw = context.client.remove_saved(context.options.name, context.options.owner)
-    context.say(raw, lambda: f"{context.options.name} is removed")
+    context.say(raw, lambda: f"Removed {context.options.name}.")
     return EXIT_OK
 
 

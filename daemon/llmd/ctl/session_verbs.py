@@ -55,7 +55,7 @@ def run_fork(context: Context) -> int:
     )
     _conversation_follows(context, lambda socket_path: _copy_conversation(socket_path, options))
     all_of_it = ", all that it holds" if isinstance(options.at, int) and raw.get("tokens", 0) < options.at else ""
-    context.say(raw, lambda: f"{options.new} begins with {tokens(raw)} of {options.id}{all_of_it}")
+    context.say(raw, lambda: f"Session {options.new} begins with {tokens(raw)} of {options.id}{all_of_it}.")
     return EXIT_OK
 
 
@@ -83,14 +83,14 @@ def _conversation_follows(context: Context, act: Callable[[str], Path | None]) -
 
 def run_park(context: Context) -> int:
     raw = of_session(context, lambda id: context.client.park(id, context.options.owner))
-    context.say(raw, lambda: f"{context.options.id} is parked with {tokens(raw)}")
+    context.say(raw, lambda: f"Session {context.options.id} parked with {tokens(raw)}.")
     return EXIT_OK
 
 
 def run_pin(context: Context) -> int:
     options = context.options
     raw = of_session(context, lambda id: context.client.pin(id, not options.off, options.owner))
-    context.say(raw, lambda: f"{options.id} is {'no longer ' if options.off else ''}pinned")
+    context.say(raw, lambda: f"Session {options.id} {'no longer ' if options.off else ''}pinned.")
     return EXIT_OK
 
 
@@ -98,7 +98,7 @@ def run_rename(context: Context) -> int:
     options = context.options
     raw = context.client.rename(options.id, options.new, options.owner)
     _conversation_follows(context, lambda socket_path: conversation_files.rename(socket_path, options.id, options.new))
-    context.say(raw, lambda: f"{options.id} is {options.new}")
+    context.say(raw, lambda: f"Renamed {options.id} to {options.new}.")
     return EXIT_OK
 
 
@@ -108,7 +108,7 @@ def run_save(context: Context) -> int:
     _conversation_follows(
         context, lambda socket_path: conversation_files.save_as(socket_path, options.id, options.name)
     )
-    context.say(raw, lambda: f"{options.id} is saved as {options.name}, {tokens(raw)}")
+    context.say(raw, lambda: f"Session {options.id} saved as {options.name}, {tokens(raw)}.")
     return EXIT_OK
 
 
@@ -117,5 +117,5 @@ def run_load(context: Context) -> int:
     name = options.id or options.name
     raw = context.client.load(name, options.name, options.owner)
     _conversation_follows(context, lambda socket_path: conversation_files.load_as(socket_path, options.name, name))
-    context.say(raw, lambda: f"{name} is what was saved as {options.name}, {tokens(raw)}")
+    context.say(raw, lambda: f"Session {name} loaded from {options.name}, {tokens(raw)}.")
     return EXIT_OK

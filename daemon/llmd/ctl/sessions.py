@@ -101,7 +101,7 @@ def run_close(context: Context) -> int:
 def _told(context: Context, raw: Json, was_there: str, done: str) -> int:
     """For the daemon it is no failure that there was no such session; people may have meant another one."""
     name, is_there = context.options.id, raw.get(was_there, True)
-    context.say(raw, lambda: f"{name} is {done}" if is_there else f"there was no session {name}")
+    context.say(raw, lambda: f"Session {name} {done}." if is_there else f"There was no session {name}.")
     return EXIT_OK if is_there else EXIT_NOT_FOUND
 
 
