@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
+from llmd.core import limits
 from llmd.engine import native
 from tests.conftest import Serve
 from tests.serving import SETTLE_S, Answer, Daemon, Json, chat, parse_events
@@ -106,6 +107,18 @@ async def test_one_session_is_shown_without_a_copy_of_the_others(serve: Serve, c
     assert sorted(await listed(daemon)) == sorted(names)
     assert (await daemon.ask("GET", "/slots")).status == 200
     assert copies and all(thread.startswith("llmd-text") for thread, _ in copies)
+
+
+async def test_a_list_does_not_wait_behind_long_work(daemon: Daemon) -> None:
+    may_end, engine = threading.Event(), daemon.state.engine
+    long = limits.TEXT_SHORT_BYTES + 1
+    busy = [asyncio.ensure_future(engine.in_thread(0, long, may_end.wait)) for _ in range(limits.TEXT_THREADS)]
+    try:
+        for path in ("/v1/sessions", "/slots"):
+            assert (await daemon.ask("GET", path)).status == 200
+    finally:
+        may_end.set()
+        await asyncio.gather(*busy)
 
 
 async def test_a_refusal_for_want_of_places_copies_no_session(serve: Serve, copies: list[tuple[str, str]]) -> None:

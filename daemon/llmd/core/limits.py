@@ -131,8 +131,6 @@ PENDING_TEXT_CHARS_MAX = 65_536
 LIVE_REQUESTS_MAX = 256
 SESSION_QUEUE_MAX = 8
 SCRATCH_QUEUE_MAX = 192
-LISTED_SESSION_BYTES = 1024
-"""About what one session takes in GET /v1/sessions."""
 HOLDERS_SHOWN = 8
 """Names of sessions in a refusal, where all places are taken."""
 DIVERGENCE_TOKENS_SHOWN = 12
