@@ -329,9 +329,10 @@ LLM_API int llm_answer_parser_open(const llm_engine *engine, const char *syntax,
  * *diffs is what is new, a JSON list, the parser's until its next call:
  *   {"kind": "text" | "reasoning", "text": ...}
  *   {"kind": "call", "text": more of its arguments, "call": 0, 1, ..., and in its first diff "name", "id"}
- * All diffs together depend on the whole text alone. What is no well-formed call is text: nothing is lost or told twice
- * but blanks around calls. Arguments are what the model wrote, checked for form and not against the tool's schema; in an
- * answer that was cut off they may end early. Costs the same for each token, however long the answer is. `is_final`: no
+ * All diffs together depend on the whole text alone. What does not begin as a call is text: nothing is lost or reported
+ * twice but blanks around calls, and the rest of a call that breaks its form, up to what closes calls. The arguments of a
+ * call are the beginning of a JSON object, not checked against the tool's schema; they are the whole object if and only if
+ * the call is whole. Costs the same for each token, however long the answer is. `is_final`: no
  * more will come; and `is_cut`: more would have: what is there of a call without its whole name is no text, then. LLM_MISUSE
  * after that, LLM_NO_MEMORY. */
 LLM_API int llm_answer_parser_feed(llm_answer_parser *parser, const char *text, size_t n_bytes, int is_final,

@@ -11,6 +11,7 @@
 
 #include "text/answer_reading.h"
 #include "text/answer_shortening.h"
+#include "text/call_arguments.h"
 
 namespace {
 
@@ -105,6 +106,11 @@ struct llm_answer_parser {
     size_t long_at = 0;      /* bytes of base + pending at which a call is shortened */
     bool is_outside = false; /* reading begins with the next marker; until then all is text */
 
+    /* Behind a call that broke its form: what is left of it is not reported. */
+    bool is_in_torn_call = false;
+    bool is_behind_close = false; /* of it: text may follow */
+    std::string skipped;          /* may become a mark */
+
     /* Of the answer. */
     std::vector<std::string> ids; /* of its calls */
     size_t n_calls_before = 0;    /* of them, those from before reading began anew */
@@ -117,6 +123,8 @@ struct llm_answer_parser {
     void take(const std::string &character);
     void examine();
     void give_up();
+    void go_back(const std::string &rest);
+    void skip(const std::string &character);
     void settle(const answer_reading &now);
     void shorten(const answer_reading &now);
     bool may_be_text(const std::string &rest) const;
@@ -127,7 +135,7 @@ struct llm_answer_parser {
 
     void tell_message(const common_chat_msg &now);
     void tell_call(size_t i, const common_chat_tool_call &now);
-    void end_calls();
+    void end_calls(bool is_last_open);
     void tell_text(const std::string &text);
     void tell(const char *kind, const std::string &text, size_t call = 0);
     void feed(const char *text, size_t n_bytes, bool is_final, bool is_cut);
@@ -164,19 +172,21 @@ void llm_answer_parser::tell_text(const std::string &text)
 void llm_answer_parser::tell_call(size_t i, const common_chat_tool_call &now)
 {
     const size_t call = n_calls_before + i;
+    const std::string arguments = call_arguments_of(now.arguments).json;
     if (i == told.tool_calls.size()) {
         const bool is_free = std::find(ids.begin(), ids.end(), now.id) == ids.end();
         ids.push_back(is_free && is_usable_id(now.id) ? now.id : new_id());
         blanks.clear();
         is_behind_call = true;
-        diffs.push_back({"call", now.arguments, call, now.name, ids.back()});
+        diffs.push_back({"call", arguments, call, now.name, ids.back()});
         told.tool_calls.push_back(now);
+        told.tool_calls.back().arguments = arguments;
         return;
     }
     std::string &before = told.tool_calls[i].arguments;
-    if (begins_with(now.arguments, before)) {
-        tell("call", now.arguments.substr(before.size()), call);
-        before = now.arguments;
+    if (begins_with(arguments, before)) {
+        tell("call", arguments.substr(before.size()), call);
+        before = arguments;
     }
 }
 
@@ -197,11 +207,13 @@ void llm_answer_parser::tell_message(const common_chat_msg &now)
     }
 }
 
-void llm_answer_parser::end_calls()
+/* A call without arguments has none, unless it may still have got some: the last one, where it is not complete. */
+void llm_answer_parser::end_calls(bool is_last_open)
 {
-    for (size_t i = 0; i < told.tool_calls.size(); i++) {
+    const size_t n = told.tool_calls.size();
+    for (size_t i = 0; i < n; i++) {
         if (told.tool_calls[i].arguments.empty()) {
-            tell("call", "{}", n_calls_before + i);
+            tell("call", is_last_open && i + 1 == n ? "{" : "{}", n_calls_before + i);
         }
     }
     n_calls_before = ids.size();
@@ -227,6 +239,10 @@ void llm_answer_parser::take(const std::string &character)
     const bool may_begin = form != nullptr && form->may_begin_marker(character[0]);
     if (form == nullptr) {
         tell("text", character);
+        return;
+    }
+    if (is_in_torn_call) {
+        skip(character);
         return;
     }
     const bool has_all_calls = syntax.calls_once && !ids.empty();
@@ -292,6 +308,9 @@ void llm_answer_parser::shorten(const answer_reading &now)
     base = left.head;
     pending = tail;
     settled = told = less.said;
+    for (common_chat_tool_call &one : told.tool_calls) {
+        one.arguments = call_arguments_of(one.arguments).json;
+    }
     mode = part::NONE;
     n_fit = pending.size();
     long_at = std::max(syntax.opening.size() + SHORT, 2 * n_left);
@@ -341,7 +360,8 @@ size_t llm_answer_parser::behind_thinking(size_t n_told) const
     return std::min(pending.find_first_not_of(" \t\r\n", end), pending.size());
 }
 
-/* The text does not fit the form any more. Finds where, tells what did fit, makes text of what did not, and goes on. */
+/* The text does not fit the form any more. Finds where, reports what did fit, and goes on behind it: what did not is text,
+ * unless a call was being written, which is reported as far as it came. */
 void llm_answer_parser::give_up()
 {
     size_t fits = n_fit, too_long = pending.size();
@@ -358,20 +378,56 @@ void llm_answer_parser::give_up()
         tell_message(now.said);
         n_said = std::min(n_formal(now, fits), fits);
     }
-    end_calls();
+    const std::string until = base + pending.substr(0, n_said);
+    is_in_torn_call = now.fits && !told.tool_calls.empty() && !form->is_whole(until);
+    end_calls(is_in_torn_call);
+    if (is_in_torn_call) {
+        is_behind_close = form->ends_with_closing_mark(until);
+        skipped.clear();
+        go_back(pending.substr(n_said));
+        return;
+    }
     size_t n_text = fits - n_said;
     if (n_said == 0 || n_text > 0) { /* a character at least, or it would begin again with the same */
         n_text += std::max(1, character_at(pending, fits));
         tell_text(pending.substr(n_said, n_text));
     }
-    const std::string rest = pending.substr(n_said + n_text);
-    pending.clear();
+    go_back(pending.substr(n_said + n_text));
     is_outside = true;
+}
+
+/* What was taken last comes again. */
+void llm_answer_parser::go_back(const std::string &rest)
+{
     if (at >= rest.size() && incoming.compare(at - rest.size(), rest.size(), rest) == 0) {
         at -= rest.size();
     } else {
         incoming = rest + incoming.substr(at);
         at = 0;
+    }
+    pending.clear();
+}
+
+/* Of a call that broke its form nobody can say where it ends: at what closes calls, or where the next one begins. */
+void llm_answer_parser::skip(const std::string &character)
+{
+    skipped += character;
+    while (!skipped.empty()) {
+        const answer_mark mark = form->mark_at(skipped);
+        if (mark.what == answer_mark::UNSURE) {
+            return;
+        }
+        const bool is_text = mark.what == answer_mark::NONE && is_behind_close && !is_blank(skipped.substr(0, 1));
+        if (mark.what == answer_mark::BEGIN || is_text) {
+            const std::string rest = std::move(skipped);
+            skipped.clear();
+            is_in_torn_call = false;
+            is_outside = true;
+            go_back(rest);
+            return;
+        }
+        is_behind_close = mark.what == answer_mark::CLOSING || (mark.what == answer_mark::NONE && is_behind_close);
+        skipped.erase(0, std::max<size_t>(1, mark.n_bytes));
     }
 }
 
@@ -403,15 +459,16 @@ void llm_answer_parser::tell_unfinished(const answer_reading &now, bool is_cut)
 
 void llm_answer_parser::finish(bool is_cut)
 {
-    const bool is_open = form != nullptr && !is_outside && !pending.empty();
+    bool is_open = form != nullptr && !is_outside && !pending.empty();
     if (is_open) {
         const answer_reading now = form->read(base + pending);
         tell_message(now.said);
-        if (!form->is_whole(base + pending)) {
+        is_open = !form->is_whole(base + pending);
+        if (is_open) {
             tell_unfinished(now, is_cut);
         }
     }
-    end_calls();
+    end_calls(is_open);
     if (!is_behind_call) {
         tell("text", blanks);
     }

@@ -6,7 +6,8 @@
  * template may begin with; and what turns out to be no marker is forgotten. Of a call that
  * is still being written it sees what the reading of the rest depends on, and that again only when it has grown by a
  * share. Where the text stops fitting the form, what has not been told yet is told as text, and
- * reading begins anew behind it. What comes out depends on the text alone, not on the pieces it came in. */
+ * reading begins anew behind it; but within a call it is left out up to what closes calls. The arguments of a call are the
+ * beginning of a JSON object, and all of it only if the call is whole. What comes out depends on the text alone, not on the pieces it came in. */
 #ifndef LLM_ANSWER_PARSER_H
 #define LLM_ANSWER_PARSER_H
 

@@ -60,12 +60,30 @@ std::vector<std::string> markers_behind_text(const common_json &parser)
     return out;
 }
 
+/* Arguments that are one object may be spelled as Python spells them, as llama.cpp has it for single values. */
+class native_mapper : public common_chat_peg_mapper {
+  public:
+    using common_chat_peg_mapper::common_chat_peg_mapper;
+
+    void map(const common_peg_ast_node &node) override
+    {
+        if (node.tag != common_chat_peg_builder::TOOL_ARGS || node.text.empty() || node.text.front() != '{') {
+            common_chat_peg_mapper::map(node);
+            return;
+        }
+        const std::string json = normalize_container_value(std::string(node.text));
+        common_peg_ast_node as_json = node;
+        as_json.text = json;
+        common_chat_peg_mapper::map(as_json);
+    }
+};
+
 std::unique_ptr<common_chat_peg_mapper> mapper_of(common_chat_format format, common_chat_msg *out)
 {
     switch (format) {
     case COMMON_CHAT_FORMAT_PEG_GEMMA4: return std::make_unique<common_chat_peg_gemma4_mapper>(*out);
     case COMMON_CHAT_FORMAT_PEG_MINIMAX_M3: return std::make_unique<common_chat_peg_minimax_m3_mapper>(*out);
-    default: return std::make_unique<common_chat_peg_mapper>(*out);
+    default: return std::make_unique<native_mapper>(*out);
     }
 }
 
@@ -162,6 +180,7 @@ answer_form::answer_form(const answer_syntax &syntax) : format(syntax.format), c
     arena = common_peg_arena::from_json(parser);
     collect_markers(parser, begins_marker);
     markers = markers_behind_text(parser);
+    marks = call_marks_of(parser);
 }
 
 answer_reading answer_form::parse(const std::string &text) const
@@ -223,6 +242,41 @@ bool answer_form::may_be_text(const std::string &begun, bool is_behind_text) con
         is_part = is_part || marker.compare(0, begun.size(), begun) == 0;
     }
     return is_part || is_behind_text;
+}
+
+answer_mark answer_form::mark_at(const std::string &text) const
+{
+    bool may_become_one = false;
+    const auto length = [&](const std::vector<std::string> &all) {
+        size_t most = 0;
+        for (const std::string &mark : all) {
+            const size_t n = std::min(mark.size(), text.size());
+            if (mark.size() >= CALL_MARK_BYTES_MIN && text.compare(0, n, mark, 0, n) == 0) {
+                most = n == mark.size() ? std::max(most, n) : most;
+                may_become_one = may_become_one || n < mark.size();
+            }
+        }
+        return most;
+    };
+    const size_t n_begin = length(markers), n_closing = length(marks.closing), n_opening = length(marks.opening);
+    if (n_begin > 0) {
+        return {answer_mark::BEGIN, n_begin};
+    }
+    if (n_closing > 0) {
+        return {answer_mark::CLOSING, n_closing};
+    }
+    if (n_opening > 0) {
+        return {answer_mark::OPENING, n_opening};
+    }
+    return {may_become_one ? answer_mark::UNSURE : answer_mark::NONE, 0};
+}
+
+bool answer_form::ends_with_closing_mark(const std::string &text) const
+{
+    const size_t end = text.find_last_not_of(" \t\r\n") + 1;
+    return std::any_of(marks.closing.begin(), marks.closing.end(), [&](const std::string &mark) {
+        return mark.size() <= end && text.compare(end - mark.size(), mark.size(), mark) == 0;
+    });
 }
 
 bool answer_form::is_whole(const std::string &text) const

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "text/call_parser.h"
+
 /* What libllm has to know to read an answer; as bytes it is llm_prompt.syntax. */
 struct answer_syntax {
     common_chat_format format = COMMON_CHAT_FORMAT_PEG_NATIVE;
@@ -40,6 +42,14 @@ struct answer_reading {
     std::vector<list> lists; /* that are marked element by element and go on to the last byte; outer ones first */
 };
 
+/* What a text begins with. */
+struct answer_mark {
+    enum kind { NONE, UNSURE, BEGIN, CLOSING, OPENING };
+
+    kind what; /* UNSURE: it may become a mark; BEGIN: calls begin with it, of which reading can begin anew */
+    size_t n_bytes;
+};
+
 class answer_form {
   public:
     explicit answer_form(const answer_syntax &syntax); /* throws */
@@ -50,6 +60,8 @@ class answer_form {
     bool is_whole(const std::string &text) const; /* nothing is missing */
     /* Of what has begun as something else: a part of a marker need not become one. */
     bool may_be_text(const std::string &begun, bool is_behind_text) const;
+    answer_mark mark_at(const std::string &text) const;
+    bool ends_with_closing_mark(const std::string &text) const; /* but for blanks */
     bool may_begin_marker(char c) const
     {
         return begins_marker[static_cast<unsigned char>(c)];
@@ -65,6 +77,7 @@ class answer_form {
     common_peg_arena arena;
     bool begins_marker[256] = {};
     std::vector<std::string> markers; /* that end text; without blanks behind them */
+    call_marks marks;
 };
 
 #endif

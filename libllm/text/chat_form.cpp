@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "text/call_parser.h"
 #include "text/chat_budget.h"
 #include "text/chat_compile.h"
 #include "text/grammar.h"
@@ -165,7 +166,7 @@ std::string trimmed(const std::string &text)
 void describe(const common_chat_params &params, chat_form *out)
 {
     out->format = params.format;
-    out->parser = params.parser;
+    out->parser = call_parser_for_reading(params.format, params.parser);
     out->opening = params.generation_prompt;
     out->preserved = params.preserved_tokens;
     for (const std::string &stop : params.additional_stops) {

@@ -185,9 +185,6 @@ static void test_malformed_calls_are_text_and_what_was_told_is_not_told_again(vo
                "[text]a <tool_call>\\n{\\\"name\\\": \\\"get_ti");
     check_told(FAMILY_HERMES, REQUEST(""), "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": \"B",
                "[call 0 get_time]{\\\"city\\\": \\\"B");
-    check_told(FAMILY_HERMES, REQUEST(""),
-               "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": nothing}}\n</tool_call>",
-               "[call 0 get_time]{\\\"city\\\": n[text]othing}}\\n</tool_call>");
     check_told(FAMILY_HERMES, REQUEST(""), "ends <tool_", "[text]ends <tool_");
     check_told(FAMILY_HERMES, REQUEST(""), CALL("get_time", "{\"city\": \"B\"}") "\n<tool_call>\n{\"name\": \"get_ti",
                "[call 0 get_time]{\\\"city\\\": \\\"B\\\"}");
@@ -196,6 +193,82 @@ static void test_malformed_calls_are_text_and_what_was_told_is_not_told_again(vo
                "\\\"arguments\\\": "
                "{}}\\n</tool_call>");
     check_told(FAMILY_LLAMA, REQUEST(""), "function f() { return 1 } // {", "[text]function f() { return 1 } // {");
+}
+
+#define TORN "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {\"city\": \"B\", \"n\": nothing}}\n</tool_call>"
+#define TORN_TOLD "[call 0 get_time]{\\\"city\\\": \\\"B\\\""
+
+/* It is reported as far as its arguments are JSON. Nothing else of it is text, and what comes behind it is read. */
+static void test_a_call_that_breaks_its_form_is_a_call_as_far_as_it_came(void)
+{
+    check_told(FAMILY_HERMES, REQUEST(""), TORN, TORN_TOLD);
+    check_told(FAMILY_HERMES, REQUEST(""), "So:\n" TORN "\nThat <was> it.\n",
+               "[text]So:" TORN_TOLD "[text]That <was> it.\\n");
+    check_told(FAMILY_HERMES, REQUEST(""), TORN "\n" CALL("get_time", "{\"city\": \"C\"}"),
+               TORN_TOLD "[call 1 get_time]{\\\"city\\\": \\\"C\\\"}");
+    check_told(FAMILY_HERMES, REQUEST(""), CALL("get_time", "{\"city\": \"B\"}, \"why\": 1"),
+               "[call 0 get_time]{\\\"city\\\": \\\"B\\\"}");
+    check_told(FAMILY_HERMES, REQUEST(""),
+               "<tool_call>\n{\"name\": \"get_time\", \"arguments\": nothing}\n</tool_call> a",
+               "[call 0 get_time]{[text]a");
+}
+
+#define TYPED                                                                                                          \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":" \
+    "\"get_time\",\"description\":\"d\",\"parameters\":{\"type\":\"object\",\"properties\":{\"city\":{\"type\":"       \
+    "\"string\"},\"n\":{\"type\":\"integer\"},\"flag\":{\"type\":\"boolean\"},\"list\":{\"type\":\"array\"},\"what\":" \
+    "{"                                                                                                                \
+    "\"type\":\"object\"}},\"required\":[\"city\",\"n\"]}}}]}"
+#define PARAMETER(name, value) "<parameter=" name ">\n" value "\n</parameter>\n"
+#define TYPED_CALL(parameters) "<tool_call>\n<function=get_time>\n" parameters "</function>\n</tool_call>"
+
+/* As templates write the values of earlier calls, and models after them; whatever is no value is a string. */
+static void test_values_are_read_as_python_writes_them(void)
+{
+    check_told(
+        FAMILY_CODER, TYPED,
+        TYPED_CALL(PARAMETER("flag", "True") PARAMETER("n", "None") PARAMETER("list", "['a', \"b\", False]")
+                       PARAMETER("what", "{'x': 'it\\'s \"q\"', \"y\": [True,],}") PARAMETER("city", "True")),
+        "[call 0 get_time]{\\\"flag\\\":true,\\\"n\\\":null,\\\"list\\\":[\\\"a\\\", \\\"b\\\", false],"
+        "\\\"what\\\":{\\\"x\\\": \\\"it's \\\\\\\"q\\\\\\\"\\\", \\\"y\\\": [true]},\\\"city\\\":\\\"True\\\"}");
+    check_told(FAMILY_CODER, TYPED,
+               TYPED_CALL(PARAMETER("n", "about 5") PARAMETER("flag", "'x'") PARAMETER("list", "5 6")),
+               "[call 0 get_time]{\\\"n\\\":\\\"about 5\\\",\\\"flag\\\":\\\"x\\\",\\\"list\\\":\\\"5 6\\\"}");
+    check_told(
+        FAMILY_HERMES, TYPED,
+        "<tool_call>\n{\"name\": \"get_time\", \"arguments\": {'city': 'B', 'flag': True, \"n\": None}}\n</tool_call>",
+        "[call 0 get_time]{\\\"city\\\": \\\"B\\\", \\\"flag\\\": true, \\\"n\\\": null}");
+}
+
+static void test_parameters_come_in_any_order_and_with_others(void)
+{
+    check_told(
+        FAMILY_CODER, TYPED,
+        TYPED_CALL(PARAMETER("flag", "true") PARAMETER("more", "[1]") PARAMETER("city", "B") PARAMETER("why", "so")),
+        "[call 0 get_time]{\\\"flag\\\":true,\\\"more\\\":[1],\\\"city\\\":\\\"B\\\",\\\"why\\\":\\\"so\\\"}");
+    check_told(FAMILY_CODER, TYPED, TYPED_CALL(""), "[call 0 get_time]{}");
+    check_told(FAMILY_CODER, TYPED, TYPED_CALL(PARAMETER("n", "1234567890123456789")),
+               "[call 0 get_time]{\\\"n\\\":1234567890123456789}");
+}
+
+#define TYPED_LFM2(arguments) "<|tool_call_start|>[get_time(" arguments ")]<|tool_call_end|>"
+
+static void test_arguments_like_pythons_are_read(void)
+{
+    check_told(FAMILY_LFM2, TYPED, TYPED_LFM2("city='a\n\"b\" \\'c\\'', n=1, flag=True, list=['x', 2]"),
+               "[call 0 get_time]{\\\"city\\\":\\\"a\\\\n\\\\\\\"b\\\\\\\" 'c'\\\",\\\"n\\\":1,\\\"flag\\\":true,"
+               "\\\"list\\\":[\\\"x\\\", 2]}");
+    check_told(FAMILY_LFM2, TYPED, TYPED_LFM2("city=5"), "[call 0 get_time]{\\\"city\\\":5}");
+    check_told(FAMILY_LFM2, TYPED, TYPED_LFM2(""), "[call 0 get_time]{}");
+}
+
+/* Whatever a model writes into strings, arguments are JSON. */
+static void test_strings_are_made_json(void)
+{
+    check_told(FAMILY_HERMES, REQUEST(""), CALL("get_time", "{\"city\": \"a\n\tb\x01\"}"),
+               "[call 0 get_time]{\\\"city\\\": \\\"a\\\\n\\\\tb\\\\u0001\\\"}");
+    check_told(FAMILY_HERMES, REQUEST(""), CALL("get_time", "{\"city\": \"it\\'s \\x41 \\d \\ud83d. \\ud83d\\ude00\"}"),
+               "[call 0 get_time]{\\\"city\\\": \\\"it's \\\\u0041 \\\\\\\\d \xef\xbf\xbd. \\\\ud83d\\\\ude00\\\"}");
 }
 
 /* Behind a call that was told the rest of the form is no text: more of it, what closes it, the beginning of another one. */
@@ -478,7 +551,8 @@ static void test_whatever_a_model_writes_pieces_make_no_difference(void)
             transcript cut = transcript_until(&a.prompt, answer, n, true, n + 1, NULL);
             const bool is_same = is_the_same_in_pieces(&a, answer, n, false, &t, &random) &&
                                  is_the_same_in_pieces(&a, answer, n, true, &cut, &random);
-            const bool is_all = count(t.text, '7') == count(answer, '7');
+            const size_t n_sevens = count(t.text, '7'); /* only of a call that breaks its form something is left out */
+            const bool is_all = n_sevens == count(answer, '7') || (strstr(t.text, "[call") != NULL && n_sevens < n);
             if (!is_same || !is_all) {
                 printf("%s: %s\n-> %s\n", chat_families[i].name, answer, t.text);
             }
@@ -508,9 +582,10 @@ static void test_answers_may_end_anywhere(void)
     }
 }
 
-static void test_deep_nesting_is_text(void)
+/* As deep as it is read. */
+static void test_deep_nesting_ends_a_call(void)
 {
-    enum { N_DEEP = 100000 };
+    enum { N_DEEP = 100000, N_READ = 900 };
     static char answer[N_DEEP + 256];
     for (size_t i = 0; i < N_FAMILIES; i++) {
         answerer a;
@@ -522,7 +597,7 @@ static void test_deep_nesting_is_text(void)
         memset(at, '[', N_DEEP);
         at[N_DEEP] = '\0';
         transcript t = told(&a, answer);
-        CHECK_INT(count(t.text, '[') >= N_DEEP, 1);
+        CHECK(count(t.text, '[') >= N_READ);
         free(t.text);
         answerer_close(&a);
     }
@@ -535,6 +610,11 @@ int main(void)
     RUN(test_several_calls_and_text_around_them);
     RUN(test_one_call_is_the_most_where_several_are_not_wanted);
     RUN(test_malformed_calls_are_text_and_what_was_told_is_not_told_again);
+    RUN(test_a_call_that_breaks_its_form_is_a_call_as_far_as_it_came);
+    RUN(test_values_are_read_as_python_writes_them);
+    RUN(test_parameters_come_in_any_order_and_with_others);
+    RUN(test_arguments_like_pythons_are_read);
+    RUN(test_strings_are_made_json);
     RUN(test_what_is_left_of_a_cut_call_is_no_text);
     RUN(test_a_call_that_is_cut_before_it_has_a_name_is_nothing);
     RUN(test_wherever_a_call_is_cut_there_is_no_text);
@@ -549,6 +629,6 @@ int main(void)
     RUN(test_syntax_that_is_none_is_refused);
     RUN(test_whatever_a_model_writes_pieces_make_no_difference);
     RUN(test_answers_may_end_anywhere);
-    RUN(test_deep_nesting_is_text);
+    RUN(test_deep_nesting_ends_a_call);
     return CHECK_RESULT();
 }

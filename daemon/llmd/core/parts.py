@@ -134,11 +134,11 @@ class End(msgspec.Struct, frozen=True):
     stop: str | None = None
     """The stop string that ended it."""
     cuts_call: bool = False
-    """It was stopped within a call: what there is of its arguments is no JSON."""
+    """A call of it is not whole: it was cut, or the model broke its form. Nobody is to run it."""
 
     @property
     def is_cut(self) -> bool:
-        """Its last call may not be whole."""
+        """A call of it may not be whole."""
         return self.reason == "length" or self.cuts_call
 
 

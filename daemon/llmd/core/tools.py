@@ -1,10 +1,12 @@
-"""What tools may be offered to the model: counts, names and schemas. Pure."""
+"""What tools may be offered to the model: counts, names and schemas; and whether a call is whole. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
+
+import msgspec
 
 from . import limits
 from .asked import Tool, ToolChoice
@@ -35,6 +37,15 @@ def check_name(param: str, name: str) -> None:
     if len(name) > most or not _NAME.fullmatch(name):
         message = f"{param}: {shown(name)} is no name of 1 to {most} letters, digits, _ - . : and / (ASCII)."
         raise ApiError("invalid_value", message, param)
+
+
+def is_object(arguments: str) -> bool:
+    """The arguments of a call are all there: a JSON object."""
+    try:
+        msgspec.json.decode(arguments, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError):
+        return False
+    return True
 
 
 def _fits(value: Any, levels: int) -> bool:

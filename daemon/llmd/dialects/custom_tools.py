@@ -79,6 +79,11 @@ class CustomInput:
         """What still comes is told by `rest`, if it has to be."""
         self._told: list[str] = []
 
+    @property
+    def arguments(self) -> str:
+        """As far as they have come."""
+        return "".join(self._arguments)
+
     def more(self, arguments: str) -> str:
         self._arguments.append(arguments)
         if self._is_over:
@@ -97,7 +102,7 @@ class CustomInput:
     def rest(self) -> tuple[str, str]:
         """What is still to be told, and the whole. Of arguments that were cut off, their text is what there is of it;
         those of another form than was asked for are the text."""
-        arguments, told = "".join(self._arguments), "".join(self._told)
+        arguments, told = self.arguments, "".join(self._told)
         whole = _read(arguments)
         if whole is None:
             is_cut = self._has_begun or _OPENING.startswith("".join(arguments.split()))

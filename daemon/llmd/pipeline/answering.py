@@ -241,7 +241,7 @@ class Answering:
         if self._parsings:
             parsing = self._parsings[index]
             n_reasoning = parsing.n_reasoning(self._ends[index])
-            cuts_call = reason == "stop" and parsing.is_in_call()
+            cuts_call = parsing.has_unfinished_call()
             if keep := self._keeping.pop(index, None):
                 keep(parsing.message())
         report = msgspec.structs.replace(

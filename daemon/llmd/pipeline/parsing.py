@@ -14,12 +14,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import msgspec
-
 from ..core import limits
 from ..core.asked import PlainMessage, PlainToolCall
 from ..core.errors import ApiError
 from ..core.parts import Part, ReasoningPart, TextPart, ToolCallPiece
+from ..core.tools import is_object
 from ..engine.answer_parser import Diff
 from ..engine.token_ends import TokenEnds
 from .thoughts import count_thoughts
@@ -73,9 +72,9 @@ class Parsing:
         calls = tuple(PlainToolCall(call.name, "".join(call.arguments), call.id) for call in self._calls.values())
         return PlainMessage("assistant", "".join(self._texts), calls, reasoning=self.reasoning or None)
 
-    def is_in_call(self) -> bool:
-        """The last call is not whole."""
-        return bool(self._calls) and not _is_object("".join([*self._calls.values()][-1].arguments))
+    def has_unfinished_call(self) -> bool:
+        """The answer was cut within a call, or the model broke the form of one: its arguments are not all there."""
+        return not all(is_object("".join(call.arguments)) for call in self._calls.values())
 
     @property
     def reasoning(self) -> str:
@@ -159,14 +158,6 @@ class _Call:
     name: str
     id: str
     arguments: list[str]
-
-
-def _is_object(text: str) -> bool:
-    try:
-        msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True
 
 
 def new_call_id() -> str:

@@ -29,10 +29,9 @@ def call_id(piece: ToolCallPiece) -> str:
 
 
 def blocks_of(parts: Sequence[Part], *, is_cut: bool) -> list[AnswerBlock]:
-    """`is_cut`: its last call may not be whole."""
+    """`is_cut`: a call of it may not be whole."""
     said = (part for part in parts if isinstance(part, Said))
-    runs = [list(run) for _, run in groupby(said, place_of)]
-    return [block for n, run in enumerate(runs) for block in _block(run, is_cut and n == len(runs) - 1)]
+    return [block for _, run in groupby(said, place_of) for block in _block(list(run), is_cut)]
 
 
 def _block(run: list[Any], is_cut: bool) -> Iterator[AnswerBlock]:

@@ -52,7 +52,7 @@ class _Calls:
 
     def add(self, piece: ToolCallPiece) -> list[wire.ToolCallMade | str]:
         """The call before it, if this is the first piece of another one."""
-        done = self.close() if self._open is not None and piece.call != self._open.call else []
+        done = self.close(is_cut=True) if self._open is not None and piece.call != self._open.call else []
         if self._open is None:
             self._open = piece
         self._arguments.append(piece.arguments)

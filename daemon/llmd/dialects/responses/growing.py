@@ -13,6 +13,7 @@ import msgspec
 from msgspec import UNSET
 
 from ...core.parts import TokenProbability, ToolCallPiece
+from ...core.tools import is_object
 from ..custom_tools import CustomInput
 from .items import enclosed
 from .tools import ToolName
@@ -153,6 +154,10 @@ class GrowingCall(GrowingItem):
     @abstractmethod
     def more(self, arguments: str) -> Event | None: ...
 
+    @abstractmethod
+    def is_whole(self) -> bool:
+        """All of its arguments are there."""
+
 
 class GrowingFunctionCall(GrowingCall):
     kind = "fc"
@@ -164,6 +169,9 @@ class GrowingFunctionCall(GrowingCall):
     def more(self, arguments: str) -> Event:
         self._arguments.append(arguments)
         return b"response.function_call_arguments.delta", b'%b,"delta":%b' % (self._place, _encode(arguments))
+
+    def is_whole(self) -> bool:
+        return is_object("".join(self._arguments))
 
     def closing(self, status: ItemStatus) -> list[Event]:
         whole = b'%b,"name":%b,"arguments":%b' % (
@@ -193,6 +201,9 @@ class GrowingCustomCall(GrowingCall):
     def more(self, arguments: str) -> Event | None:
         text = self._reading.more(arguments)
         return self._delta(text) if text else None
+
+    def is_whole(self) -> bool:
+        return is_object(self._reading.arguments)
 
     def closing(self, status: ItemStatus) -> list[Event]:
         rest, self._whole = self._reading.rest()

@@ -149,6 +149,8 @@ class ResponseWriter:
         if item is None:
             return []
         self._open = None
+        if isinstance(item, GrowingCall) and not item.is_whole():
+            status = "incomplete"
         events = item.closing(status)
         self._done.append(item.told(status))
         return events
@@ -160,7 +162,7 @@ class ResponseWriter:
         if self._open is None and not self._done:
             begun, _ = self._message()
         is_cut = end.reason == "length"
-        events = [*begun, *self._closed("incomplete" if is_cut or end.cuts_call else "completed")]
+        events = [*begun, *self._closed("incomplete" if is_cut else "completed")]
         response = msgspec.structs.replace(
             self._response,
             completed_at=None if is_cut else int(time.time()),

@@ -1,0 +1,360 @@
+#include "text/call_parser.h"
+
+#include <common/chat-peg-parser.h>
+
+#include <algorithm>
+
+#include "text/parser_graph.h"
+
+namespace {
+
+using tags = common_chat_peg_builder;
+
+const char *const BLANKS = " \t\r\n";
+
+std::string without_blanks(const std::string &text)
+{
+    const size_t begin = text.find_first_not_of(BLANKS);
+    return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(BLANKS) - begin + 1);
+}
+
+/* ---- values -------------------------------------------------------------------------------------------------------- */
+
+/* What JSON and Python have alike, in the spelling of either. */
+class values {
+  public:
+    explicit values(parser_graph &graph) : g(graph)
+    {
+        const size_t space = g.blanks();
+        any = g.choice({});
+        string = g.choice({quoted('"'), quoted('\'')});
+        const size_t comma = g.sequence({space, g.literal(","), space});
+        object = list("{", "}", g.sequence({string, space, g.literal(":"), space, any}), comma, space);
+        const size_t array = list("[", "]", any, comma, space);
+        g.at(any)["children"] = std::vector<size_t>{object, array, string, number(), word()};
+    }
+
+    size_t any, object;
+
+  private:
+    size_t list(const char *opens, const char *closes, size_t element, size_t comma, size_t space)
+    {
+        const size_t elements = g.sequence({element, g.any_number_of(g.sequence({comma, element})), g.optional(comma)});
+        return g.sequence({g.literal(opens), space, g.optional(elements), space, g.literal(closes)});
+    }
+
+    size_t quoted(char quote)
+    {
+        const size_t plain = g.characters(std::string(2, quote) + "\\\\", true, 1);
+        const size_t escape = g.sequence({g.literal("\\"), g.add({{"type", "any"}})});
+        const size_t mark = g.literal(std::string(1, quote));
+        return g.sequence({mark, g.any_number_of(g.choice({plain, escape})), mark});
+    }
+
+    size_t number()
+    {
+        const size_t digits = g.characters("09", false, 1);
+        const size_t fraction = g.sequence({g.literal("."), digits});
+        const size_t exponent = g.sequence({g.choice({g.literal("e"), g.literal("E")}),
+                                            g.optional(g.choice({g.literal("+"), g.literal("-")})), digits});
+        return g.sequence(
+            {g.optional(g.literal("-")), digits, g.optional(fraction), g.optional(exponent), end_of_word()});
+    }
+
+    size_t word()
+    {
+        std::vector<size_t> words;
+        for (const char *one : {"true", "false", "null", "True", "False", "None"}) {
+            words.push_back(g.literal(one));
+        }
+        return g.sequence({g.choice(words), end_of_word()});
+    }
+
+    size_t end_of_word()
+    {
+        return g.unless(g.characters("09azAZ__..++--", false, 1));
+    }
+
+    parser_graph &g;
+    size_t string;
+};
+
+/* ---- arguments ----------------------------------------------------------------------------------------------------- */
+
+class widening {
+  public:
+    explicit widening(parser_graph &graph) : g(graph), value(graph) {}
+
+    void widen(size_t tool)
+    {
+        const std::vector<size_t> arguments = g.tagged(tool, tags::TOOL_ARG);
+        if (arguments.empty()) {
+            widen_object(tool);
+            return;
+        }
+        const bool are_marked = std::all_of(arguments.begin(), arguments.end(),
+                                            [&](size_t one) { return !without_blanks(close_of(one)).empty(); });
+        if (!are_marked) { /* Python's arguments, with commas between them; that there are none is not foreseen */
+            for (const size_t one : g.tagged(tool, tags::TOOL_ARGS)) {
+                g.at(one)["child"] = g.optional(g.at(one).at("child").get<size_t>());
+            }
+            for (const size_t one : g.tagged(tool, tags::TOOL_ARG_VALUE)) {
+                g.at(one)["child"] = g.choice({g.at(one).at("child").get<size_t>(), value.any});
+            }
+            return;
+        }
+        std::vector<size_t> all;
+        for (const size_t one : arguments) {
+            widen_value(one);
+            all.push_back(one);
+        }
+        const std::vector<size_t> more = others(arguments.front());
+        all.insert(all.end(), more.begin(), more.end());
+        replace_arguments(tool, g.any_number_of(g.sequence({g.blanks(), g.choice(all)})));
+    }
+
+  private:
+    /* Arguments that are one object. */
+    void widen_object(size_t tool)
+    {
+        for (const size_t one : g.tagged(tool, tags::TOOL_ARGS)) {
+            if (g.is(g.at(one).at("child").get<size_t>(), "schema")) {
+                g.at(one)["child"] = value.object;
+            }
+        }
+    }
+
+    std::string close_of(size_t argument) const
+    {
+        for (const size_t close : g.tagged(argument, tags::TOOL_ARG_CLOSE)) {
+            const std::vector<std::string> literals = g.literals(close);
+            if (literals.size() == 1) {
+                return literals.front();
+            }
+        }
+        return "";
+    }
+
+    /* A value and what closes it. */
+    size_t value_before(const std::string &close)
+    {
+        const std::string bare = without_blanks(close);
+        const size_t end = close.find_last_not_of(BLANKS) + 1;
+        const size_t closing = g.choice({g.literal(bare + close.substr(end)), g.literal(bare)});
+        const size_t space = g.blanks();
+        return g.sequence({space, g.tag(tags::TOOL_ARG_VALUE, value.any), space, closed_by(closing)});
+    }
+
+    size_t text_before(const std::string &close)
+    {
+        const size_t text = g.add({{"type", "until"}, {"delimiters", std::vector<std::string>{close}}});
+        return g.sequence({g.tag(tags::TOOL_ARG_STRING_VALUE, text), closed_by(g.literal(close))});
+    }
+
+    size_t closed_by(size_t closing)
+    {
+        return g.add({{"type", "atomic"}, {"child", g.tag(tags::TOOL_ARG_CLOSE, closing)}});
+    }
+
+    /* Values that are not only texts. Where a choice of llama.cpp's decides between both, it stays. */
+    void widen_value(size_t argument)
+    {
+        const std::string close = close_of(argument);
+        std::vector<size_t> left = {g.at(argument).at("child").get<size_t>()};
+        while (!left.empty()) {
+            const size_t id = left.back();
+            left.pop_back();
+            if (!g.is(id, "sequence")) {
+                continue;
+            }
+            std::vector<size_t> parts = g.children(id);
+            for (size_t i = 0; i + 1 < parts.size(); i++) {
+                if (g.is_tagged(parts[i], tags::TOOL_ARG_VALUE)) {
+                    parts[i] = g.choice({value_before(close), text_before(close)});
+                    parts.erase(parts.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+                }
+            }
+            g.at(id)["children"] = parts;
+            left.insert(left.end(), parts.begin(), parts.end());
+        }
+    }
+
+    /* The place of the part that holds a node with this tag. */
+    size_t find_part(const std::vector<size_t> &parts, const char *tag) const
+    {
+        size_t i = 0;
+        while (i < parts.size() && g.tagged(parts[i], tag).empty()) {
+            i++;
+        }
+        return i;
+    }
+
+    /* Arguments of any name, after the model of one whose name is known. */
+    std::vector<size_t> others(size_t sample)
+    {
+        const std::vector<size_t> opens = g.tagged(sample, tags::TOOL_ARG_OPEN);
+        if (opens.empty() || !g.is(g.at(sample).at("child").get<size_t>(), "sequence")) {
+            return {};
+        }
+        const std::vector<size_t> parts = g.children(opens.front()),
+                                  opening = parts.empty() ? parts : g.children(parts.front());
+        const size_t name = find_part(opening, tags::TOOL_ARG_NAME);
+        if (name + 1 >= opening.size() || !g.is(opening[name + 1], "literal")) {
+            return {};
+        }
+        const std::string behind = g.at(opening[name + 1]).at("literal").get<std::string>();
+        if (behind.empty() || std::string("<>\"").find(behind[0]) == std::string::npos) {
+            return {};
+        }
+        std::vector<size_t> out;
+        const std::string is_text = "string=\"true\"";
+        const size_t at = behind.find(is_text);
+        if (at == std::string::npos) {
+            out.push_back(other(sample, opening, name, behind, true));
+        } else { /* the model says which it is */
+            const std::string is_json = "string=\"false\"";
+            std::string other_behind = behind;
+            out.push_back(other(sample, opening, name, behind, false));
+            out.push_back(other(sample, opening, name, other_behind.replace(at, is_text.size(), is_json), true));
+        }
+        return out;
+    }
+
+    size_t other(size_t sample, std::vector<size_t> opening, size_t name, const std::string &behind, bool has_values)
+    {
+        const size_t any_name = g.characters("<<>>\"\"\n\n", true, 1);
+        opening[name] = g.add({{"type", "atomic"}, {"child", g.tag(tags::TOOL_ARG_NAME, any_name)}});
+        opening[name + 1] = g.literal(behind);
+        const size_t open = g.tag(tags::TOOL_ARG_OPEN, g.sequence(opening));
+        std::vector<size_t> parts = {g.add({{"type", "atomic"}, {"child", open}})};
+        const std::vector<size_t> known = g.children(g.at(sample).at("child").get<size_t>());
+        for (size_t i = find_part(known, tags::TOOL_ARG_OPEN) + 1; i < known.size() && g.is(known[i], "literal"); i++) {
+            parts.push_back(known[i]);
+        }
+        const std::string close = close_of(sample);
+        const size_t text = text_before(close);
+        parts.push_back(has_values ? g.choice({value_before(close), text}) : text);
+        return g.tag(tags::TOOL_ARG, g.sequence(parts));
+    }
+
+    /* What holds the arguments of a tool, and nothing else. */
+    void replace_arguments(size_t id, size_t arguments)
+    {
+        std::vector<size_t> parts = g.children(id);
+        const auto has_arguments = [&](size_t part) { return !g.tagged(part, tags::TOOL_ARG).empty(); };
+        const auto first = std::find_if(parts.begin(), parts.end(), has_arguments);
+        const auto last = std::find_if(parts.rbegin(), parts.rend(), has_arguments).base();
+        if (first == parts.end()) {
+            return;
+        }
+        const bool is_outer =
+            g.is_tagged(*first, tags::TOOL_ARGS) || g.is(*first, "sequence") || g.is(*first, "atomic");
+        if (last - first == 1 && is_outer) {
+            replace_arguments(*first, arguments);
+            return;
+        }
+        parts.erase(first + 1, last);
+        *first = arguments;
+        if (g.is(id, "sequence")) {
+            g.at(id)["children"] = parts;
+        } else {
+            g.at(id)["child"] = arguments;
+        }
+    }
+
+    parser_graph &g;
+    values value;
+};
+
+/* ---- marks --------------------------------------------------------------------------------------------------------- */
+
+void add_marks(const std::vector<std::string> &literals, std::vector<std::string> *out)
+{
+    for (const std::string &one : literals) {
+        const std::string mark = without_blanks(one);
+        if (mark.size() >= CALL_MARK_BYTES_MIN && std::find(out->begin(), out->end(), mark) == out->end()) {
+            out->push_back(mark);
+        }
+    }
+}
+
+/* Sequences from what opens a call to what closes it. Not every form of llama.cpp has a tag around its calls. */
+std::vector<size_t> calls_of(const parser_graph &graph, const std::vector<bool> &opens, const std::vector<bool> &closes)
+{
+    std::vector<size_t> out;
+    for (size_t id = 0; id < graph.size(); id++) {
+        if (graph.is(id, "sequence") && opens[id] && closes[id]) {
+            const std::vector<size_t> parts = graph.children(id);
+            if (std::none_of(parts.begin(), parts.end(), [&](size_t part) { return opens[part] && closes[part]; })) {
+                out.push_back(id);
+            }
+        }
+    }
+    return out;
+}
+
+/* Behind calls, before them, and in what opens and closes them. */
+call_marks marks_of(const parser_graph &graph, const std::vector<bool> &opens, const std::vector<bool> &closes)
+{
+    call_marks out;
+    std::vector<std::string> names;
+    const auto has_call = [&](size_t id) { return opens[id] && closes[id]; };
+    for (size_t id = 0; id < graph.size(); id++) {
+        if (graph.is_tagged(id, tags::TOOL_NAME)) {
+            add_marks(graph.literals(id), &names);
+        } else if (graph.is_tagged(id, tags::TOOL_CLOSE)) {
+            add_marks(graph.literals(id), &out.closing);
+        } else if (graph.is_tagged(id, tags::TOOL_OPEN)) {
+            add_marks(graph.literals(id), &out.opening);
+        } else if (graph.is(id, "sequence") && has_call(id)) {
+            const std::vector<size_t> parts = graph.children(id);
+            if (std::none_of(parts.begin(), parts.end(), has_call)) {
+                continue; /* one call */
+            }
+            bool is_behind = false;
+            for (const size_t part : parts) {
+                is_behind = is_behind || has_call(part);
+                if (!has_call(part) && (is_behind || graph.is(part, "literal"))) {
+                    add_marks(graph.literals(part), is_behind ? &out.closing : &out.opening);
+                }
+            }
+        }
+    }
+    const auto is_name = [&](const std::string &one) {
+        return std::find(names.begin(), names.end(), one) != names.end();
+    };
+    out.opening.erase(std::remove_if(out.opening.begin(), out.opening.end(), is_name), out.opening.end());
+    return out;
+}
+
+} // namespace
+
+std::string call_parser_for_reading(common_chat_format format, const std::string &parser)
+{
+    if (parser.empty()) {
+        return parser;
+    }
+    parser_graph graph(common_json::parse(parser));
+    const std::vector<bool> opens = graph.reaching(tags::TOOL_OPEN), closes = graph.reaching(tags::TOOL_CLOSE);
+    const call_marks marks = marks_of(graph, opens, closes);
+    if (format != COMMON_CHAT_FORMAT_PEG_GEMMA4 && format != COMMON_CHAT_FORMAT_PEG_MINIMAX_M3) {
+        widening wide(graph);
+        for (const size_t call : calls_of(graph, opens, closes)) {
+            wide.widen(call);
+        }
+    }
+    common_json out = graph.json();
+    out["closing_marks"] = marks.closing;
+    out["opening_marks"] = marks.opening;
+    return out.dump_safe();
+}
+
+call_marks call_marks_of(const common_json &parser)
+{
+    call_marks out;
+    if (parser.contains("closing_marks")) {
+        out.closing = parser.at("closing_marks").get<std::vector<std::string>>();
+        out.opening = parser.at("opening_marks").get<std::vector<std::string>>();
+    }
+    return out;
+}

@@ -1,0 +1,60 @@
+/* parser_graph.h: llama.cpp's parser of an answer, as the graph that its JSON describes. Owned by one caller. */
+#ifndef LLM_PARSER_GRAPH_H
+#define LLM_PARSER_GRAPH_H
+
+#include <common/chat.h>
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+/* A node is the object of its JSON; nodes refer to each other by number, and may do so in circles. */
+class parser_graph {
+  public:
+    explicit parser_graph(const common_json &parser); /* throws */
+
+    size_t size() const
+    {
+        return nodes.size();
+    }
+    common_json &at(size_t id)
+    {
+        return nodes.at(id);
+    }
+    const common_json &at(size_t id) const
+    {
+        return nodes.at(id);
+    }
+    bool is(size_t id, const char *type) const;
+    bool is_tagged(size_t id, const char *tag) const;
+    std::vector<size_t> children(size_t id) const;
+
+    /* The nodes with this tag, of those that can be reached from `from` (itself included); none within another one. */
+    std::vector<size_t> tagged(size_t from, const char *tag) const;
+    /* Of each node: whether one with this tag can be reached from it. */
+    std::vector<bool> reaching(const char *tag) const;
+    /* The texts of literals that can be reached from `from`. */
+    std::vector<std::string> literals(size_t from) const;
+
+    size_t add(const common_json &node);
+    size_t literal(const std::string &text);
+    size_t tag(const char *tag, size_t child);
+    size_t sequence(const std::vector<size_t> &ids);
+    size_t choice(const std::vector<size_t> &ids);
+    size_t optional(size_t child);
+    size_t any_number_of(size_t child);
+    size_t unless(size_t child);
+    /* At least `min` characters of these, or of all others: pairs of the first and the last one of a range. */
+    size_t characters(const std::string &pairs, bool is_negated, int min);
+    size_t blanks();
+
+    common_json json() const;
+
+  private:
+    template <typename visitor> void visit(size_t from, const visitor &enter) const;
+
+    std::vector<common_json> nodes;
+    common_json rules, root;
+};
+
+#endif
