@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from tools.tiny_models.catalog import RECIPES
+from tests.live.models import TINY
 
 ROOT = Path(__file__).parents[1]
 
-PROVEN = {
-    "llama_kv_cache": "tiny-dense",
-    "llama_kv_cache_iswa": "tiny-window",
-    "llama_memory_recurrent": "tiny-recurrent",
-    "llama_memory_hybrid": "tiny-hybrid",
+ORDINARY = {
+    "llama_kv_cache": "dense",
+    "llama_kv_cache_iswa": "window",
+    "llama_memory_recurrent": "recurrent",
+    "llama_memory_hybrid": "hybrid",
 }
-"""Class of memory → the tiny model that warm-equals-cold tests run on."""
+"""Class of memory that architectures get by default → the tiny model that warm-equals-cold tests run on."""
+
+SPECIAL = {"llama_kv_cache_dsa": "indexed", "llama_kv_cache_msa": "sparse"}
+"""The same for classes that architectures get by name."""
 
 BY_FACTS = {"llama_memory_hybrid_iswa"}
 """Made of two proven ones, for a hybrid whose file names a sliding window; no architecture always has it."""
@@ -29,13 +33,19 @@ def source() -> Path:
     return ROOT / "build/llama.cpp/src"
 
 
+@dataclass(frozen=True)
+class Row:
+    memory: str
+    is_tested: bool
+
+
 @pytest.fixture
-def refused() -> dict[str, str]:
-    """Return the architectures that libllm refuses, each with its class of memory."""
+def table() -> dict[str, Row]:
+    """Return libllm's table of architectures with special memory."""
     text = (ROOT / "libllm/model/llama/architecture.cpp").read_text()
-    found = dict(re.findall(r'\{"([\w-]+)", "[^"]+", "(llama_\w+)"\}', text))
+    found = re.findall(r'\{"([\w-]+)", "[^"]+", "(llama_\w+)", (true|false), (?:true|false)\}', text)
     assert found
-    return found
+    return {architecture: Row(memory, tested == "true") for architecture, memory, tested in found}
 
 
 def classes_of(source: Path) -> set[str]:
@@ -74,22 +84,23 @@ def made_for(source: Path) -> dict[str, set[str]]:
     return found
 
 
-def test_every_class_of_memory_is_known(source: Path, refused: dict[str, str]) -> None:
-    assert classes_of(source) == PROVEN.keys() | BY_FACTS | set(refused.values())
+def test_every_class_of_memory_is_known(source: Path, table: dict[str, Row]) -> None:
+    assert classes_of(source) == ORDINARY.keys() | BY_FACTS | {row.memory for row in table.values()}
 
 
-def test_every_proven_class_has_a_tiny_model() -> None:
-    assert set(PROVEN.values()) <= RECIPES.keys()
+def test_every_served_class_is_compared_warm_and_cold() -> None:
+    assert {*ORDINARY.values(), *SPECIAL.values()} <= set(TINY)
 
 
-def test_what_all_other_architectures_get_is_proven(source: Path) -> None:
-    assert made_for(source)[""] == PROVEN.keys() | BY_FACTS
+def test_architectures_without_a_name_here_get_ordinary_memory(source: Path) -> None:
+    assert made_for(source)[""] == ORDINARY.keys() | BY_FACTS
 
 
-def test_refused_are_the_architectures_with_another_class(source: Path, refused: dict[str, str]) -> None:
-    unproven = {
-        architecture: classes - PROVEN.keys() - BY_FACTS
+def test_the_table_has_all_architectures_with_special_memory(source: Path, table: dict[str, Row]) -> None:
+    special = {
+        architecture: classes - ORDINARY.keys() - BY_FACTS
         for architecture, classes in made_for(source).items()
-        if classes - PROVEN.keys() - BY_FACTS
+        if classes - ORDINARY.keys() - BY_FACTS
     }
-    assert unproven == {architecture: {memory} for architecture, memory in refused.items()}
+    assert special == {architecture: {row.memory} for architecture, row in table.items()}
+    assert {row.memory for row in table.values() if row.is_tested} == SPECIAL.keys()

@@ -27,6 +27,9 @@ ARCHITECTURES = {
     "tiny-hybrid": "qwen35",
     "tiny-granite": "granitehybrid",
     "tiny-latent": "deepseek2",
+    "tiny-indexed": "deepseek32",
+    "tiny-indexed-shared": "glm-dsa",
+    "tiny-sparse": "minimax-m3",
     "tiny-embed-last": "qwen3",
     "tiny-embed-mean": "qwen3",
     "tiny-dense-q8": "qwen3",
@@ -41,6 +44,9 @@ REQUIRED_KEYS = {
     "mamba2": {"ssm.conv_kernel", "ssm.inner_size", "ssm.state_size", "ssm.time_step_rank", "ssm.group_count"},
     "qwen35": {"rope.dimension_sections", "full_attention_interval", "ssm.state_size", "ssm.group_count"},
     "deepseek2": {"attention.kv_lora_rank", "attention.key_length_mla", "leading_dense_block_count"},
+    "deepseek32": {"attention.indexer.head_count", "attention.indexer.key_length", "attention.indexer.top_k"},
+    "glm-dsa": {"attention.indexer.top_k", "attention.indexer.types"},
+    "minimax-m3": {"attention.indexer.block_size", "attention.indexer.local_blocks", "expert_shared_count"},
     "granitehybrid": {"attention.head_count_kv", "attention.scale", "logit_scale", "ssm.inner_size"},
 }
 

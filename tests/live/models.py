@@ -9,7 +9,19 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 MODELS = Path(os.environ.get("LLMD_TEST_MODELS", ROOT / "build" / "models"))
-TINY = ("dense", "window", "recurrent", "hybrid", "granite", "latent", "dense-q8", "hybrid-q8")
+TINY = (
+    "dense",
+    "window",
+    "recurrent",
+    "hybrid",
+    "granite",
+    "latent",
+    "indexed",
+    "indexed-shared",
+    *(() if os.environ.get("LLMD_TEST_DEVICE") else ("sparse",)),  # a device refuses it
+    "dense-q8",
+    "hybrid-q8",
+)
 
 
 def model_path(name: str) -> str:

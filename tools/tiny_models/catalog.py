@@ -3,15 +3,16 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from . import dense, granite, hybrid, latent, recurrent, window
+from . import dense, granite, hybrid, latent, recurrent, sparse, window
 from .dense import Dense
 from .encoder import Encoder
 from .granite import Granite
 from .hybrid import DeltaNet, Hybrid
-from .latent import Latent
+from .latent import Indexer, Latent
 from .layers import Experts, Heads, Mamba2
 from .plan import Plan
 from .recurrent import Recurrent
+from .sparse import Blocks, Sparse
 from .tokenizer import N_VOCAB, Tokenizer
 from .window import Window
 
@@ -54,6 +55,19 @@ TINY_LATENT = Latent(
     n_rope=32,
     n_value=32,
 )
+TINY_INDEXER = Indexer(n_heads=4, head_size=64, top_k=64)
+TINY_SPARSE = Sparse(
+    n_embd=128,
+    n_layers=4,
+    n_dense=1,
+    n_ff=128,
+    heads=Heads(n=4, n_kv=2, size=64),
+    n_rope=32,
+    experts=Experts(n=2, n_used=2),
+    blocks=Blocks(size=16, n_picked=4, n_local=1, head_size=64),
+)
+TINY_INDEXED = replace(TINY_LATENT, indexer=TINY_INDEXER)
+TINY_INDEXED_SHARED = replace(TINY_LATENT, indexer=replace(TINY_INDEXER, layers=(0, 2)))
 
 BENCH_CONTEXT_LENGTH = 40_960
 BENCH_DENSE = Dense(n_embd=1024, n_layers=28, n_ff=3072, heads=Heads(n=16, n_kv=8, size=128), tied=True)
@@ -84,6 +98,21 @@ TINY: tuple[Recipe, ...] = (
     Recipe("tiny-hybrid", "qwen35, delta nets and attention", lambda t: hybrid.plan(TINY_HYBRID, "hybrid", t)),
     Recipe("tiny-granite", "granitehybrid, Mamba-2 and attention", lambda t: granite.plan(TINY_GRANITE, "granite", t)),
     Recipe("tiny-latent", "deepseek2, latent attention", lambda t: latent.plan(TINY_LATENT, "latent", t)),
+    Recipe(
+        "tiny-indexed",
+        "deepseek32, latent attention to 64 tokens that an indexer picks",
+        lambda t: latent.plan(TINY_INDEXED, "indexed", t),
+    ),
+    Recipe(
+        "tiny-indexed-shared",
+        "glm-dsa, as tiny-indexed but with an indexer in every other layer",
+        lambda t: latent.plan(TINY_INDEXED_SHARED, "indexed", t),
+    ),
+    Recipe(
+        "tiny-sparse",
+        "minimax-m3, attention to 4 blocks of 16 tokens that an indexer picks",
+        lambda t: sparse.plan(TINY_SPARSE, "sparse", t),
+    ),
     Recipe(
         "tiny-embed-last",
         "tiny-dense that embeds by its last token",

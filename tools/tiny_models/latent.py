@@ -1,4 +1,8 @@
-"""deepseek2: latent attention (MLA), whose cache holds one compressed key per token and no values."""
+"""deepseek2, deepseek32, glm-dsa: latent attention (MLA), whose cache holds one compressed key per token and no values.
+
+The last two have an indexer (DSA), which picks the tokens to attend to by keys in a cache of its own. glm-dsa has it in
+some layers, and the layers after them attend to the same tokens.
+"""
 
 from dataclasses import dataclass
 
@@ -10,6 +14,39 @@ from .tokenizer import Tokenizer
 
 PEAK = 2.2
 """Gain of queries and of keys: scores have a standard deviation of its square."""
+
+
+@dataclass(frozen=True)
+class Indexer:
+    n_heads: int
+    head_size: int
+    top_k: int
+    """Tokens that each token attends to."""
+    layers: tuple[int, ...] | None = None
+    """Those that have one; None: all."""
+
+    def metadata(self, n_layers: int) -> Metadata:
+        types = {} if self.layers is None else {"attention.indexer.types": self.types(n_layers)}
+        return {
+            **types,
+            "attention.indexer.head_count": self.n_heads,
+            "attention.indexer.key_length": self.head_size,
+            "attention.indexer.top_k": self.top_k,
+        }
+
+    def types(self, n_layers: int) -> list[int]:
+        """Return 1 for each layer with an indexer, 0 for the others."""
+        return [int(self.layers is None or layer in self.layers) for layer in range(n_layers)]
+
+    def tensors(self, stream: Stream, prefix: str, n_query_rank: int) -> list[Tensor]:
+        """The sum over heads is positive: a key that suits a query wins, whatever the token's own weights would say."""
+        return [
+            ones(f"{prefix}.indexer.k_norm.weight", self.head_size),
+            ones(f"{prefix}.indexer.k_norm.bias", self.head_size, 0.0),
+            stream.out_of(f"{prefix}.indexer.proj", self.n_heads, gain=0.1, bias=0.25),
+            stream.out_of(f"{prefix}.indexer.attn_k", self.head_size),
+            Matrix(f"{prefix}.indexer.attn_q_b.weight", self.n_heads * self.head_size, n_query_rank, PEAK),
+        ]
 
 
 @dataclass(frozen=True)
@@ -25,6 +62,7 @@ class Latent:
     n_rope: int
     """Entries of a head's query without and with a position."""
     n_value: int
+    indexer: Indexer | None = None
 
     def metadata(self) -> dict[str, int]:
         return {
@@ -46,7 +84,7 @@ def plan(shape: Latent, seed: str, tokenizer: Tokenizer) -> Plan:
     n_vocab = len(tokenizer.tokens)
     tensors = embedding(stream, n_vocab) + output(stream, tokenizer)
     for layer in range(shape.n_layers):
-        tensors += _layer(shape, stream, f"blk.{layer}")
+        tensors += _layer(shape, stream, layer)
     metadata: Metadata = {
         "block_count": shape.n_layers,
         "embedding_length": shape.n_embd,
@@ -57,14 +95,26 @@ def plan(shape: Latent, seed: str, tokenizer: Tokenizer) -> Plan:
         "expert_gating_func": 2,
         "rope.freq_base": 1e6,
         **shape.metadata(),
+        **({} if shape.indexer is None else shape.indexer.metadata(shape.n_layers)),
     }
-    return Plan("deepseek2", seed, n_vocab, metadata, tensors)
+    return Plan(_architecture(shape.indexer), seed, n_vocab, metadata, tensors)
 
 
-def _layer(shape: Latent, stream: Stream, prefix: str) -> list[Tensor]:
+def _architecture(indexer: Indexer | None) -> str:
+    if indexer is None:
+        return "deepseek2"
+    return "deepseek32" if indexer.layers is None else "glm-dsa"
+
+
+def _layer(shape: Latent, stream: Stream, layer: int) -> list[Tensor]:
+    prefix = f"blk.{layer}"
+    indexer: list[Tensor] = []
+    if shape.indexer is not None and shape.indexer.types(shape.n_layers)[layer]:
+        indexer = shape.indexer.tensors(stream, prefix, shape.n_query_rank)
     return [
         ones(f"{prefix}.attn_norm.weight", shape.n_embd),
         *_attention(shape, stream, prefix),
+        *indexer,
         ones(f"{prefix}.ffn_norm.weight", shape.n_embd),
         *feed_forward(stream, prefix, shape.n_ff),
     ]

@@ -8,37 +8,60 @@
 
 namespace {
 
-struct unproven {
+struct special {
     const char *architecture; /* general.architecture of the file */
     const char *models;       /* as people call them */
     const char *memory;       /* the class that llama_model::create_memory makes for it */
+    bool is_tested;           /* on a tiny model, warm against cold */
+    bool needs_streams;       /* it attends otherwise, and worse, where sequences share one pool of cells */
 };
 
-/* Each class of memory in llama.cpp has its own rules for what a sequence may be cut to, copied to, and what its saved state
- * holds; and each must give pages back (llama_memory_i::seq_trim). A class whose rules no tiny model tests would serve wrong
- * text, or memory that grows without end, so its architectures are refused. tests/test_memory_kinds.py compares this table
- * with llama.cpp's source. */
-constexpr unproven UNPROVEN[] = {
-    {"deepseek32", "DeepSeek V3.2", "llama_kv_cache_dsa"}, {"glm-dsa", "GLM-5", "llama_kv_cache_dsa"},
-    {"hy_v4", "Hunyuan V4", "llama_kv_cache_dsa"},         {"dots3note", "dots3", "llama_kv_cache_dsa_iswa"},
-    {"minimax-m3", "MiniMax M3", "llama_kv_cache_msa"},    {"deepseek4", "DeepSeek V4", "llama_kv_cache_dsv4"},
-    {"qwen4exp", "Qwen4-exp", "llama_memory_hybrid_idx"},  {"glm5-next", "GLM-5 Next", "llama_memory_hybrid_idx"},
+/* Architectures whose memory is of another class than the five that all others have. Each class has its own rules for what a
+ * sequence may be cut to, copied to, and what its saved state holds; and each must give pages back
+ * (llama_memory_i::seq_trim). A class whose rules no tiny model tests would serve wrong text, or memory that grows without
+ * end, so its architectures are refused. tests/test_memory_kinds.py compares this table with llama.cpp's source. */
+constexpr special SPECIAL[] = {
+    {"deepseek32", "DeepSeek V3.2", "llama_kv_cache_dsa", true, false},
+    {"glm-dsa", "GLM-5", "llama_kv_cache_dsa", true, false},
+    {"hy_v4", "Hunyuan V4", "llama_kv_cache_dsa", true, false},
+    {"dots3note", "dots3", "llama_kv_cache_dsa_iswa", false, false},
+    {"minimax-m3", "MiniMax M3", "llama_kv_cache_msa", true, true},
+    {"deepseek4", "DeepSeek V4", "llama_kv_cache_dsv4", false, false},
+    {"qwen4exp", "Qwen4-exp", "llama_memory_hybrid_idx", false, false},
+    {"glm5-next", "GLM-5 Next", "llama_memory_hybrid_idx", false, false},
 };
+
+const special *special_of(const char *architecture)
+{
+    const auto *found = std::find_if(std::begin(SPECIAL), std::end(SPECIAL),
+                                     [&](const special &s) { return strcmp(s.architecture, architecture) == 0; });
+    return found == std::end(SPECIAL) ? nullptr : found;
+}
 
 } // namespace
 
-std::string model_llama_architecture_trouble(const char *architecture)
+std::string model_llama_architecture_trouble(const char *architecture, bool is_on_gpu)
 {
     if (strcmp(architecture, "clip") == 0) {
         return "it is the part of a model that sees or hears (mmproj); name the file with the language model";
     }
-    const auto *found = std::find_if(std::begin(UNPROVEN), std::end(UNPROVEN),
-                                     [&](const unproven &u) { return strcmp(u.architecture, architecture) == 0; });
-    if (found == std::end(UNPROVEN)) {
+    const special *found = special_of(architecture);
+    if (found == nullptr) {
         return "";
     }
-    return std::string("its architecture ") + found->architecture + " (" + found->models +
-           ") keeps conversations in a kind of KV cache (" + found->memory +
+    const std::string subject = std::string("its architecture ") + found->architecture + " (" + found->models + ")";
+    if (found->is_tested) {
+        return is_on_gpu && found->needs_streams
+                   ? subject + " attends to all tokens instead of those that it picks where sessions share one pool of "
+                               "cells, as they do on a GPU; serve it from the CPU with --gpu-layers 0"
+                   : "";
+    }
+    return subject + " keeps conversations in a kind of KV cache (" + found->memory +
            ") for which llmd is not tested: it cannot promise exact answers after truncating, parking or forking them; "
            "choose a model of another architecture, or serve this one with llama.cpp's llama-server";
+}
+
+bool model_llama_splits_calls(const char *architecture)
+{
+    return special_of(architecture) != nullptr;
 }

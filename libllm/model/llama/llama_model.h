@@ -248,8 +248,11 @@ std::string model_llama_path_trouble(
 
 /* ---- architecture.cpp ---------------------------------------------------------------------------------------------- */
 
-std::string model_llama_architecture_trouble(
-    const char *architecture); /* why none of its models is served; "": one is */
+/* Why none of its models is served, with layers on a GPU or without; "": one is. */
+std::string model_llama_architecture_trouble(const char *architecture, bool is_on_gpu);
+
+/* Its streams attend together or not at all: a call is one pass only if each of its sequences has as many tokens. */
+bool model_llama_splits_calls(const char *architecture);
 
 /* ---- vocabulary.cpp ------------------------------------------------------------------------------------------------ */
 

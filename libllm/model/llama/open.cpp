@@ -44,7 +44,7 @@ uint64_t check_file(const model_options &o, const std::vector<ggml_backend_dev_t
     if (status != LLM_OK) {
         throw refusal(status, error);
     }
-    const std::string unserved = model_llama_architecture_trouble(file.architecture);
+    const std::string unserved = model_llama_architecture_trouble(file.architecture, !devices.empty());
     if (!unserved.empty()) {
         throw refusal(LLM_MODEL_LOAD, std::string("cannot serve the model ") + o.path + ": " + unserved);
     }
@@ -384,7 +384,8 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
         size_pool(m, o, p);
     }
     m->info.shares_cells = p->kv_unified;
-    m->info.mixed_calls = attends_only(m) || llama_model_takes_parts(m->weights);
+    m->info.mixed_calls =
+        (attends_only(m) && !model_llama_splits_calls(m->info.arch)) || llama_model_takes_parts(m->weights);
     /* A call that is given up spoils running states, of which one is kept for that, and may move where a window's cells begin
      * anew: sums have another order then. */
     const uint32_t most = attends_only(m) ? o.n_seq : 1;
