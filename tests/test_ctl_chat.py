@@ -464,6 +464,12 @@ def test_the_session_of_an_earlier_chat_is_none_of_another_client(daemon: FakeDa
     assert "session b holds 9 tokens of opencode." in llmctl(daemon, "chat", "--session", "b", lines="x\n").stderr
 
 
+@pytest.mark.parametrize("session", [{"tokens": "x"}, {"tokens": [7]}, {"tokens": 7, "client": 5}])
+def test_a_session_of_another_form_stops_no_chat(daemon: FakeDaemon, session: dict[str, Any]) -> None:
+    daemon.route("GET /v1/sessions/a", session)
+    assert llmctl(daemon, "chat", "--session", "a", lines="x\n").stdout == "X\n"
+
+
 def test_what_is_noted_of_an_answer_begins_on_a_line_of_its_own(daemon: FakeDaemon, person: Person) -> None:
     person.wait_for("> ")
     person.type("one\n")

@@ -27,7 +27,7 @@ from llmd.ctl.context import (
 )
 from tests.fake_daemon import CHAT, Exchange, FakeDaemon, Json, Route, asked, chunk, echo, home
 
-SESSION: Json = {"id": "a", "state": "idle", "tokens": 7}
+SESSION: Json = {"id": "a", "state": "idle", "tokens": 7, "client": "llmctl"}
 VERBS = (
     "status", "version", "models", "sessions list", "sessions show a", "sessions explain a", "sessions reset a",
     "sessions close a", "sessions fork a b", "sessions park a", "sessions pin a", "sessions rename a b",

@@ -175,9 +175,9 @@ class Conversation:
         """An agent's session: what is said here begins a conversation beside the agent's, and takes one of the few
         branches that a session has."""
         session = self._session() or {}
-        client = session.get("client") or "another client"
-        if session.get("tokens") and session.get("owner", OWN) == OWN and client != PROGRAM:
-            held = text.counted(session["tokens"], "token")
+        client, n_tokens = text.scalar(session.get("client") or "another client"), session.get("tokens")
+        if isinstance(n_tokens, int) and n_tokens and session.get("owner", OWN) == OWN and client != PROGRAM:
+            held = text.counted(n_tokens, "token")
             self._note(
                 f"session {self.name} holds {held} of {client}. This conversation begins beside them; for one of "
                 f"its own: llmctl sessions fork {self.name} NEW"
