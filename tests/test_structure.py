@@ -239,7 +239,7 @@ def test_llmctl_starts_light() -> None:
 
 FOREIGN_HEADER = re.compile(r'^\s*#\s*include\s*[<"]((?:llama|ggml|gguf|common/|nlohmann/)[^>"]*)[>"]', re.MULTILINE)
 OWN_HEADER = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
-LLAMA_DOORS = re.compile(r"(model/llama/\w+|text/\w+)\.(cpp|h)")
+LLAMA_DOORS = re.compile(r"(model/llama/\w+|text/\w+|text/schema/references)\.(cpp|h)")
 PURE = sorted(path.stem for path in (LIBLLM / "policy").glob("*.c"))
 
 # Each folder may include those after it and itself. policy decides on plain values, so everything above may ask it.

@@ -4,6 +4,7 @@
 #include <common/json-schema-to-grammar.h>
 
 #include <algorithm>
+#include <optional>
 #include <stdexcept>
 
 #include "text/call_parser.h"
@@ -96,13 +97,15 @@ void mark_arguments(const chat_wish &wish, const std::string &tool, common_json 
     }
 }
 
-common_json callable_tools(const chat_wish &wish, tool_schema_detail detail)
+common_json callable_tools(const chat_wish &wish, tool_schemas &schemas)
 {
     common_json out = common_json::array();
     for (const common_json &tool : wish.tools) {
         const std::string name = tool.at("function").at("name").get<std::string>();
+        const bool has_form = std::any_of(wish.arguments.begin(), wish.arguments.end(),
+                                          [&](const chat_argument &one) { return one.tool == name; });
         if (wish.names.empty() || std::find(wish.names.begin(), wish.names.end(), name) != wish.names.end()) {
-            out.push_back(tool_with_schema(tool, detail));
+            out.push_back(schemas.placed(tool, !has_form));
             mark_arguments(wish, name, out[out.size() - 1]);
         }
     }
@@ -222,9 +225,10 @@ std::string with_one_call(std::string grammar, const std::string &parser)
     return grammar;
 }
 
-std::string calling_grammar(const common_chat_params &found, const chat_wish &wish, bool must_call)
+std::string calling_grammar(const common_chat_params &found, const chat_wish &wish, const tool_schemas &schemas,
+                            bool must_call)
 {
-    const std::string all = with_arguments(found.grammar, wish);
+    const std::string all = schemas.put(with_arguments(found.grammar, wish));
     std::string out = wish.calls_once() ? with_one_call(all, found.parser) : all;
     if (must_call || (wish.calls_once() && found.grammar_lazy)) {
         out = without_text(out, found.parser);
@@ -366,18 +370,27 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
 
 namespace {
 
-/* detail: what of their tools' schemas the grammar keeps calls to. */
-chat_form attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
-                  tool_schema_detail detail)
+bool is_whole(tool_schema_detail detail)
 {
+    return detail == tool_schema_detail::WHOLE || detail == tool_schema_detail::NOTHING;
+}
+
+/* detail: what of their tools' schemas the grammar keeps calls to. nullopt: this family does not write arguments as a whole. */
+std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
+                                 tool_schema_detail detail)
+{
+    tool_schemas schemas(detail);
     const bool calls = wish.has_calls(), must_call = wish.choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED;
     autoparser::generation_params params = params_of(tmpl, wish);
     if (calls) {
-        params.tools = callable_tools(wish, detail);
+        params.tools = callable_tools(wish, schemas);
         params.tool_choice = wish.choice;
     }
     chat_form out;
     const common_chat_params found = apply(tmpl, analysis, params);
+    if (calls && is_whole(detail) && !schemas.are_mentioned(found.grammar)) {
+        return std::nullopt;
+    }
     describe(found, &out);
     out.reopening = without_thinking(out.opening, out.thinking_start);
     const bool is_wrapped = analysis.is_special || analysis.found.content.is_always_wrapped();
@@ -385,7 +398,7 @@ chat_form attempt(const common_chat_template &tmpl, const chat_analysis &analysi
         out.parser.clear();
     }
     if (calls) {
-        out.grammar = calling_grammar(found, wish, must_call);
+        out.grammar = calling_grammar(found, wish, schemas, must_call);
         out.calls_once = wish.calls_once();
         out.must_call = must_call;
         out.is_lazy = found.grammar_lazy;
@@ -396,7 +409,7 @@ chat_form attempt(const common_chat_template &tmpl, const chat_analysis &analysi
         if (calls) {
             params.tool_choice = COMMON_CHAT_TOOL_CHOICE_REQUIRED;
             const common_chat_params calling = apply(tmpl, analysis, params);
-            out.grammar = grammar_of_either(calling_grammar(calling, wish, true), out.grammar);
+            out.grammar = grammar_of_either(calling_grammar(calling, wish, schemas, true), out.grammar);
         }
         out.is_lazy = false;
         out.triggers.clear();
@@ -425,15 +438,19 @@ chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const c
                        const chat_wish &wish)
 {
     const bool needs_grammar = wish.choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED || !wish.grammar.empty();
-    const bool needs_names =
-        analysis.is_special || analysis.found.tools.format.mode == autoparser::tool_format::TAG_WITH_TAGGED;
+    const bool is_tagged =
+        !analysis.is_special && analysis.found.tools.format.mode == autoparser::tool_format::TAG_WITH_TAGGED;
     chat_form out;
-    for (const tool_schema_detail detail :
-         {tool_schema_detail::EXPRESSIBLE, tool_schema_detail::NAMES, tool_schema_detail::NOTHING}) {
-        if (detail == tool_schema_detail::NOTHING && needs_names) {
-            break;
+    for (const tool_schema_detail detail : {tool_schema_detail::WHOLE, tool_schema_detail::NOTHING,
+                                            tool_schema_detail::EACH, tool_schema_detail::NAMES}) {
+        if (is_whole(detail) && is_tagged) {
+            continue;
         }
-        out = attempt(tmpl, analysis, wish, detail);
+        std::optional<chat_form> found = attempt(tmpl, analysis, wish, detail);
+        if (!found.has_value()) {
+            continue;
+        }
+        out = std::move(*found);
         if (!wish.has_calls() || out.grammar.empty() || is_usable_grammar(m, out.grammar)) {
             break;
         }

@@ -1,16 +1,11 @@
 #include "text/constraint_grammar.h"
 
-#include <common/json-schema-to-grammar.h>
-
-#include <new>
-
 #include "llm.h"
 #include "text/grammar.h"
 #include "text/json_depth.h"
 #include "text/lark_grammar.h"
 #include "text/regex_grammar.h"
-#include "text/schema_check.h"
-#include "text/schema_plain.h"
+#include "text/schema/compile.h"
 
 namespace {
 
@@ -36,37 +31,16 @@ schema_json constraint_json(const std::string &text, const char *what)
 
 namespace {
 
-void replace_all(std::string &text, const std::string &from, const std::string &to)
-{
-    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size())) {
-        text.replace(at, from.size(), to);
-    }
-}
+/* The document around it holds other things, too. */
+constexpr size_t GRAMMAR_BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX - 4096;
 
-std::string schema_grammar(const std::string &text, bool is_strict)
+std::string grammar_of_schema(const std::string &text, bool is_strict)
 {
-    json schema = constraint_json(text, "the schema");
-    if (schema.is_boolean() && schema == true) {
-        schema = json::object();
-    }
-    if (!schema.is_object()) {
+    const json schema = constraint_json(text, "the schema");
+    if (!schema.is_object() && schema != true) {
         throw grammar_fault("the schema is no object");
     }
-    schema_plain(schema, is_strict);
-    const std::vector<schema_taken> taken_out = schema_check(schema, is_strict);
-    std::string grammar;
-    try {
-        grammar = json_schema_to_grammar(common_json::parse(schema.dump()), true);
-    } catch (const std::bad_alloc &) {
-        throw;
-    } catch (const std::exception &e) { /* std::invalid_argument, common_json_error */
-        throw grammar_fault(std::string("the schema cannot be expressed: ") + e.what());
-    }
-    for (const schema_taken &taken : taken_out) {
-        replace_all(grammar, taken.literal, taken.name);
-        grammar += taken.name + " ::= " + taken.rule + "\n";
-    }
-    return grammar;
+    return schema_grammar(schema, is_strict ? schema_policy::STRICT : schema_policy::LOOSE, GRAMMAR_BYTES_MAX);
 }
 
 std::string choice_grammar(const std::string &text)
@@ -88,10 +62,10 @@ std::string choice_grammar(const std::string &text)
 std::string grammar_text_of(const std::string &kind, const std::string &text, bool is_strict)
 {
     if (kind == "json") {
-        return schema_grammar("{\"type\": \"object\"}", true);
+        return grammar_of_schema("{\"type\": \"object\"}", true);
     }
     if (kind == "json_schema") {
-        return schema_grammar(text, is_strict);
+        return grammar_of_schema(text, is_strict);
     }
     if (kind == "grammar") {
         return text;

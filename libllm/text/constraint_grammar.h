@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "text/schema_check.h"
+#include "text/schema/references.h"
 
 struct model;
 

@@ -1,17 +1,45 @@
-/* tool_schema.h: what of a tool's schema can be enforced. A tool that a client brings works in any case: where llama.cpp
- * cannot express a part of its schema, that part takes any value. Pure. */
+/* tool_schema.h: the tools that llama.cpp makes a form of calls from. Their parameters are places: schemas so simple that every
+ * family's form is made of them, and that its grammar shows as literals. Our grammar of the arguments takes their place there, so that
+ * llama.cpp never sees a client's schema. Pure. */
 #ifndef LLM_TOOL_SCHEMA_H
 #define LLM_TOOL_SCHEMA_H
 
 #include <common/json.h>
 
+#include <string>
+#include <vector>
+
+#include "text/schema/arguments.h"
+
 enum class tool_schema_detail {
-    EXPRESSIBLE, /* all that a grammar can have */
-    NAMES,       /* of the arguments */
-    NOTHING,     /* any object */
+    WHOLE,   /* one place for all arguments */
+    NOTHING, /* the same, for any object */
+    EACH,    /* one for each argument */
+    NAMES,   /* which takes any value */
 };
 
-/* `tool` is of OpenAI's form. */
-common_json tool_with_schema(const common_json &tool, tool_schema_detail detail);
+class tool_schemas {
+  public:
+    explicit tool_schemas(tool_schema_detail how_much);
+
+    /* `tool` is of OpenAI's form. is_whole: its arguments may have one place. */
+    common_json placed(const common_json &tool, bool is_whole);
+
+    /* Whether the grammar has all places. */
+    bool are_mentioned(const std::string &grammar) const;
+
+    /* With our rules in their places. */
+    std::string put(std::string grammar) const;
+
+  private:
+    struct place {
+        std::string literal, element;
+    };
+    tool_schema_detail detail;
+    schema_arguments compiled;
+    std::vector<place> places;
+
+    common_json place_for(const std::string &element);
+};
 
 #endif

@@ -513,7 +513,7 @@ static void test_forms_that_cannot_be_had_are_refused(void)
     check_refused(FAMILY_HERMES, REQUEST("\"constraint\":{\"kind\":\"poem\",\"text\":\"\"}"), "constraint: ");
     check_refused(FAMILY_HERMES, REQUEST("\"constraint\":{\"kind\":\"json\"}"), "constraint needs");
     check_refused(FAMILY_HERMES, REQUEST("\"constraint\":{\"kind\":\"json_schema\",\"text\":\"{\\\"not\\\":{}}\"}"),
-                  "not");
+                  "no value is valid");
 }
 
 static void test_grammars_of_clients_keep_their_meaning(void)
@@ -538,6 +538,46 @@ static void test_a_tool_s_schema_may_refer_to_itself(void)
          "\"$ref\":\"#/$defs/A\"}]}},\"$defs\":{\"A\":{\"$ref\":\"#/$defs/A\"}}}}}]}");
     CHECK(constrains(&a, "\\\"x\\\\\\\""));
     answerer_close(&a);
+}
+
+/* Roots of schemas that are no plain object: llama.cpp would leave such tools without arguments in families that write each argument
+ * between marks, and without their rules in the others. */
+static void test_tools_with_any_root_have_arguments(void)
+{
+    static const struct {
+        const char *schema, *argument;
+    } rows[] = {
+        {"{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"integer\"},\"url\":{\"type\":\"integer\"}},"
+         "\"anyOf\":"
+         "[{\"required\":[\"path\"]},{\"required\":[\"url\"]}]}",
+         "path"},
+        {"{\"oneOf\":[{\"type\":\"object\",\"properties\":{\"path\":{\"type\":\"integer\"}},\"required\":[\"path\"]},{"
+         "\"type\":\"object\",\"properties\":{\"url\":{\"type\":\"integer\"}},\"required\":[\"url\"]}]}",
+         "url"},
+        {"{\"$ref\":\"#/definitions/Args\",\"definitions\":{\"Args\":{\"type\":\"object\",\"properties\":{\"path\":{"
+         "\"type\":\"integer\"},\"more\":{\"$ref\":\"#/definitions/Args\"}}}}}",
+         "path"},
+        {"{\"type\":[\"object\",\"null\"],\"properties\":{\"path\":{\"type\":\"integer\"}}}", "path"},
+        {"{\"properties\":{\"path\":{\"type\":\"integer\"}}}", "path"},
+        {"{\"allOf\":[{\"properties\":{\"path\":{\"type\":\"integer\"}}},{\"required\":[\"url\"],\"properties\":{"
+         "\"url\":{\"type\":\"integer\"}}}]}",
+         "url"},
+    };
+    char request[2048], wanted[64];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        for (int is_tagged = 0; is_tagged < 2; is_tagged++) {
+            answerer a;
+            snprintf(request, sizeof request, REQUEST("\"tools\":[" TOOL("f", "%s") "]" REQUIRED("")), rows[i].schema);
+            once(&a, is_tagged ? FAMILY_CODER : FAMILY_HERMES, request);
+            snprintf(wanted, sizeof wanted, is_tagged ? "\\\"<parameter=\\\" \\\"%s\\\"" : "%s\\\\\\\"",
+                     rows[i].argument);
+            if (!constrains(&a, wanted) || !constrains(&a, "j-integer")) {
+                printf("%s: %s\n%.*s\n", rows[i].schema, wanted, (int)a.prompt.n_constraint_bytes, a.prompt.constraint);
+            }
+            CHECK(constrains(&a, wanted) && constrains(&a, "j-integer"));
+            answerer_close(&a);
+        }
+    }
 }
 
 /* ---- thinking ---------------------------------------------------------------------------------------------------------- */
@@ -699,6 +739,7 @@ int main(void)
     RUN(test_forms_that_cannot_be_had_are_refused);
     RUN(test_grammars_of_clients_keep_their_meaning);
     RUN(test_a_tool_s_schema_may_refer_to_itself);
+    RUN(test_tools_with_any_root_have_arguments);
     RUN(test_thinking_is_described_where_there_is_a_budget);
     RUN(test_thinking_is_described_where_it_is_followed);
     RUN(test_thinking_may_stay_in_the_text);

@@ -1,4 +1,4 @@
-#include "text/number_grammar.h"
+#include "text/schema/number.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,9 +8,8 @@
 
 namespace {
 
-constexpr size_t WHOLE_MAX = 16, FRACTION_MAX = 40;
-const char *const FRACTION = R"(("." [0-9]{1,16})?)";
-const char *const MORE = "[0-9]{0,16}";
+constexpr size_t WHOLE_MAX = 40, FRACTION_MAX = 40;
+const char *const FRACTION = "fraction", *const MORE = "more"; /* rules of the grammar around */
 
 /* What is not negative. */
 struct magnitude {
@@ -93,9 +92,9 @@ std::string either(const std::vector<std::string> &alternatives)
 class of_length {
   public:
     /* most: NULL where the length says it. */
-    of_length(size_t n_digits, const magnitude &least, const magnitude *most)
-        : n_whole(n_digits), is_beyond_least(least.is_beyond), is_beyond_most(most != nullptr && most->is_beyond),
-          has_high(most != nullptr)
+    of_length(size_t n_digits, const magnitude &least, const magnitude *most, bool only_integers)
+        : is_integer(only_integers), n_whole(n_digits), is_beyond_least(least.is_beyond),
+          is_beyond_most(most != nullptr && most->is_beyond), has_high(most != nullptr)
     {
         const size_t n = n_digits + std::max(least.fraction.size(), has_high ? most->fraction.size() : 0);
         least_digits = padded(least, n);
@@ -108,6 +107,7 @@ class of_length {
     }
 
   private:
+    bool is_integer;
     size_t n_whole;
     std::string least_digits, most_digits; /* equally many */
     bool is_beyond_least, is_beyond_most, has_high;
@@ -136,7 +136,7 @@ class of_length {
             return MORE;
         }
         const size_t n = n_whole - at;
-        return (n > 0 ? "[0-9]{" + std::to_string(n) + "} " : "") + FRACTION;
+        return (n > 0 ? "[0-9]{" + std::to_string(n) + "} " : "") + (is_integer ? "" : FRACTION);
     }
 
     /* nullopt: nothing may follow, and nothing is not enough. */
@@ -144,6 +144,9 @@ class of_length {
     {
         if (!low && !high) {
             return anything(at);
+        }
+        if (is_integer && at == n_whole) { /* its bounds are integers that are within them */
+            return low ? std::nullopt : std::optional<std::string>("");
         }
         std::optional<std::string> digits =
             at < least_digits.size() ? digits_within(at, low, high) : digits_behind(low, high);
@@ -198,13 +201,14 @@ class of_length {
 };
 
 /* Both inclusive: of so many digits, whatever they are. */
-std::string of_any(size_t n_least, size_t n_most)
+std::string of_any(size_t n_least, size_t n_most, bool is_integer)
 {
-    return "[1-9] [0-9]{" + std::to_string(n_least - 1) + "," + std::to_string(n_most - 1) + "} " + FRACTION;
+    return "[1-9] [0-9]{" + std::to_string(n_least - 1) + "," + std::to_string(n_most - 1) + "} " +
+           (is_integer ? "" : FRACTION);
 }
 
 /* Alternatives; none where nothing is between them. */
-std::vector<std::string> between(const magnitude &least, const magnitude &said_most)
+std::vector<std::string> between(const magnitude &least, const magnitude &said_most, bool is_integer)
 {
     const magnitude limit = {power_of_ten(WHOLE_MAX).whole, "", true};
     const magnitude &most = compared(said_most, limit) < 0 ? said_most : limit;
@@ -236,13 +240,13 @@ std::vector<std::string> between(const magnitude &least, const magnitude &said_m
             continue;
         }
         const std::optional<std::string> one =
-            of_length(n, has_low ? least : shortest, has_high ? &most : nullptr).grammar();
+            of_length(n, has_low ? least : shortest, has_high ? &most : nullptr, is_integer).grammar();
         if (one.has_value()) {
             found.push_back(*one);
         }
     }
     if (n_any_from > 0) {
-        found.push_back(of_any(n_any_from, n_any_to));
+        found.push_back(of_any(n_any_from, n_any_to, is_integer));
     }
     return found;
 }
@@ -252,22 +256,75 @@ bool is_negative(const std::optional<number_bound> &bound)
     return bound.has_value() && bound->text[0] == '-' && !magnitude_of(*bound).is_zero();
 }
 
+/* The digits of a whole number, one more or one less. */
+std::string next_whole(std::string digits)
+{
+    size_t i = digits.size();
+    while (i > 0 && digits[i - 1] == '9') {
+        digits[--i] = '0';
+    }
+    if (i == 0) {
+        return "1" + digits;
+    }
+    digits[i - 1]++;
+    return digits;
+}
+
+std::string previous_whole(std::string digits)
+{
+    size_t i = digits.size();
+    while (i > 0 && digits[i - 1] == '0') {
+        digits[--i] = '9';
+    }
+    digits[i - 1]--;
+    digits.erase(0, std::min(digits.find_first_not_of('0'), digits.size()));
+    return digits;
+}
+
+/* The nearest integer within a bound of numbers without sign; nullopt: none. */
+std::optional<magnitude> whole_within(const magnitude &m, bool is_least)
+{
+    magnitude out = {m.whole, "", false};
+    if (is_least) {
+        out.whole = m.fraction.empty() && !m.is_beyond ? m.whole : next_whole(m.whole);
+    } else if (m.fraction.empty() && m.is_beyond) {
+        if (m.whole.empty()) {
+            return std::nullopt;
+        }
+        out.whole = previous_whole(m.whole);
+    }
+    return out;
+}
+
+std::vector<std::string> within(const magnitude &least, const magnitude &most, bool is_integer)
+{
+    if (!is_integer) {
+        return between(least, most, false);
+    }
+    const std::optional<magnitude> low = whole_within(least, true), high = whole_within(most, false);
+    return low.has_value() && high.has_value() ? between(*low, *high, true) : std::vector<std::string>();
+}
+
 } // namespace
 
-std::optional<std::string> number_grammar(const std::optional<number_bound> &least,
-                                          const std::optional<number_bound> &most)
+std::optional<std::string> number_rule(const std::optional<number_bound> &least,
+                                       const std::optional<number_bound> &most, bool is_integer)
 {
-    const magnitude zero, endless = power_of_ten(WHOLE_MAX);
-    const bool is_all_negative = is_negative(most), is_none_negative = least.has_value() && !is_negative(least);
+    const magnitude zero;
+    magnitude endless = power_of_ten(WHOLE_MAX);
+    endless.is_beyond = true;
+    const bool is_all_negative =
+        is_negative(most) || (most.has_value() && most->is_beyond && magnitude_of(*most).is_zero());
+    const bool is_none_negative = least.has_value() && !is_negative(least);
     std::vector<std::string> found;
     if (!is_all_negative) {
-        found =
-            between(is_none_negative ? magnitude_of(*least) : zero, most.has_value() ? magnitude_of(*most) : endless);
+        found = within(is_none_negative ? magnitude_of(*least) : zero, most.has_value() ? magnitude_of(*most) : endless,
+                       is_integer);
     }
     if (!is_none_negative) {
         const bool is_bounded = most.has_value() && (is_all_negative || magnitude_of(*most).is_zero());
-        const std::vector<std::string> negative =
-            between(is_bounded ? magnitude_of(*most) : zero, least.has_value() ? magnitude_of(*least) : endless);
+        const std::vector<std::string> negative = within(
+            is_bounded ? magnitude_of(*most) : zero, least.has_value() ? magnitude_of(*least) : endless, is_integer);
         if (!negative.empty()) {
             found.push_back("\"-\" " + either(negative));
         }

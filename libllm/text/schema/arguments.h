@@ -1,0 +1,39 @@
+/* arguments.h: the schemas of tools, compiled into one grammar: as a whole, for templates that write a call's arguments as an object
+ * of JSON, and each parameter by itself, for those that write every argument between marks of its own. */
+#ifndef LLM_SCHEMA_ARGUMENTS_H
+#define LLM_SCHEMA_ARGUMENTS_H
+
+#include <string>
+#include <vector>
+
+#include "text/schema/rules.h"
+#include "text/schema/shape.h"
+
+struct schema_argument {
+    std::string name, element; /* a rule of the grammar */
+    bool is_required;          /* whichever way the schema is met */
+    bool may_be_text, is_text; /* is_text: it can be nothing else */
+};
+
+/* Loose: what cannot be enforced is left open. Nothing here throws but std::bad_alloc. */
+class schema_arguments {
+  public:
+    explicit schema_arguments(size_t most_bytes) : out(most_bytes) {}
+
+    /* The rule of the objects that are valid; of any object, where there is none, or its grammar would be too large. */
+    std::string object(const schema_json &document);
+
+    /* Of all ways to meet the schema. */
+    std::vector<schema_argument> members(const schema_json &document);
+
+    /* With the rules of any JSON: `object`, `value`, ... */
+    std::string grammar() const
+    {
+        return out.grammar("object");
+    }
+
+  private:
+    rules out;
+};
+
+#endif

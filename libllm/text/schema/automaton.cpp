@@ -1,0 +1,301 @@
+#include "text/schema/automaton.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "text/character.h"
+
+namespace {
+
+constexpr uint32_t NOWHERE = UINT32_MAX;
+constexpr size_t WAYS_MAX = 1 << 16;
+constexpr size_t MERGED_STATES_MAX = 1024; /* merging equal states takes up to the square of them */
+
+std::vector<uint32_t> characters_of(const std::string &text)
+{
+    std::vector<uint32_t> out;
+    character c;
+    for (const char byte : text) {
+        if (!c.take(static_cast<uint8_t>(byte))) {
+            throw grammar_fault("a text of the schema is not UTF-8");
+        }
+        if (c.n_missing == 0) {
+            out.push_back(c.value);
+        }
+    }
+    return out;
+}
+
+uint32_t target(const automaton::state &s, uint32_t value)
+{
+    const auto beyond = std::upper_bound(s.ways.begin(), s.ways.end(), value,
+                                         [](uint32_t v, const automaton::way &w) { return v < w.low; });
+    return beyond != s.ways.begin() && value <= (beyond - 1)->high ? (beyond - 1)->to : NOWHERE;
+}
+
+void add_way(std::vector<automaton::way> &ways, automaton::way next)
+{
+    if (!ways.empty() && ways.back().to == next.to && ways.back().high + 1 == next.low) {
+        ways.back().high = next.high;
+    } else {
+        ways.push_back(next);
+    }
+}
+
+/* The states from which an end can be reached. */
+std::vector<bool> living(const automaton &a)
+{
+    std::vector<std::vector<uint32_t>> from(a.states.size());
+    std::vector<bool> lives(a.states.size(), false);
+    std::vector<uint32_t> todo;
+    for (uint32_t i = 0; i < a.states.size(); i++) {
+        for (const automaton::way &w : a.states[i].ways) {
+            from[w.to].push_back(i);
+        }
+        if (a.states[i].is_end) {
+            lives[i] = true;
+            todo.push_back(i);
+        }
+    }
+    while (!todo.empty()) {
+        const uint32_t at = todo.back();
+        todo.pop_back();
+        for (const uint32_t before : from[at]) {
+            if (!lives[before]) {
+                lives[before] = true;
+                todo.push_back(before);
+            }
+        }
+    }
+    return lives;
+}
+
+using signature = std::vector<uint32_t>;
+
+/* Classes of equal states (Moore): those that end alike and lead alike, until no class is split. */
+std::vector<uint32_t> classes_of(const automaton &a)
+{
+    std::vector<uint32_t> of(a.states.size());
+    size_t n_classes = 0;
+    for (size_t i = 0; i < of.size(); i++) {
+        of[i] = a.states[i].is_end;
+    }
+    for (;;) {
+        std::map<signature, uint32_t> known;
+        std::vector<uint32_t> next(of.size());
+        for (size_t i = 0; i < of.size(); i++) {
+            std::vector<automaton::way> ways;
+            for (const automaton::way &w : a.states[i].ways) {
+                add_way(ways, {w.low, w.high, of[w.to]});
+            }
+            signature all = {of[i]};
+            for (const automaton::way &w : ways) {
+                all.insert(all.end(), {w.low, w.high, w.to});
+            }
+            next[i] = known.try_emplace(std::move(all), static_cast<uint32_t>(known.size())).first->second;
+        }
+        of = std::move(next);
+        if (known.size() == n_classes) {
+            return of;
+        }
+        n_classes = known.size();
+    }
+}
+
+/* Steps through both at once. A part that has no way goes on nowhere. */
+class product {
+  public:
+    product(automaton_operation what, const automaton &first, const automaton &second)
+        : operation(what), a(first), b(second)
+    {}
+
+    automaton made()
+    {
+        (void)state_of(a.is_empty() ? NOWHERE : 0, b.is_empty() ? NOWHERE : 0);
+        for (size_t i = 0; i < pairs.size(); i++) {
+            const auto [left, right] = pairs[i];
+            out.states[i].is_end = is_end(left, right);
+            find_ways(static_cast<uint32_t>(i), left, right);
+        }
+        return automaton_reduced(out);
+    }
+
+  private:
+    automaton_operation operation;
+    const automaton &a, &b;
+    automaton out;
+    std::map<std::pair<uint32_t, uint32_t>, uint32_t> numbers;
+    std::vector<std::pair<uint32_t, uint32_t>> pairs;
+    size_t n_ways = 0;
+
+    bool is_end(uint32_t left, uint32_t right) const
+    {
+        const bool l = left != NOWHERE && a.states[left].is_end, r = right != NOWHERE && b.states[right].is_end;
+        switch (operation) {
+        case automaton_operation::BOTH: return l && r;
+        case automaton_operation::EITHER: return l || r;
+        default: return l && !r;
+        }
+    }
+
+    bool is_dead(uint32_t left, uint32_t right) const
+    {
+        switch (operation) {
+        case automaton_operation::BOTH: return left == NOWHERE || right == NOWHERE;
+        case automaton_operation::EITHER: return left == NOWHERE && right == NOWHERE;
+        default: return left == NOWHERE;
+        }
+    }
+
+    uint32_t state_of(uint32_t left, uint32_t right)
+    {
+        const auto [found, is_new] =
+            numbers.try_emplace(std::make_pair(left, right), static_cast<uint32_t>(pairs.size()));
+        if (is_new) {
+            if (pairs.size() >= AUTOMATON_STATES_MAX) {
+                throw grammar_beyond("the conditions on a text take more than " + std::to_string(AUTOMATON_STATES_MAX) +
+                                     " states together");
+            }
+            pairs.emplace_back(left, right);
+            out.states.emplace_back();
+        }
+        return found->second;
+    }
+
+    static void add_edges(const automaton &of, uint32_t at, std::vector<uint32_t> &lows)
+    {
+        for (size_t i = 0; at != NOWHERE && i < of.states[at].ways.size(); i++) {
+            lows.push_back(of.states[at].ways[i].low);
+            lows.push_back(of.states[at].ways[i].high + 1);
+        }
+    }
+
+    void find_ways(uint32_t number, uint32_t left, uint32_t right)
+    {
+        std::vector<uint32_t> lows;
+        add_edges(a, left, lows);
+        add_edges(b, right, lows);
+        std::sort(lows.begin(), lows.end());
+        lows.erase(std::unique(lows.begin(), lows.end()), lows.end());
+        for (size_t i = 0; i + 1 < lows.size(); i++) {
+            const uint32_t l = left != NOWHERE ? target(a.states[left], lows[i]) : NOWHERE;
+            const uint32_t r = right != NOWHERE ? target(b.states[right], lows[i]) : NOWHERE;
+            if (is_dead(l, r)) {
+                continue;
+            }
+            const uint32_t to = state_of(l, r);
+            add_way(out.states[number].ways, {lows[i], lows[i + 1] - 1, to});
+        }
+        n_ways += out.states[number].ways.size();
+        if (n_ways > WAYS_MAX) {
+            throw grammar_beyond("the conditions on a text tell too many characters apart");
+        }
+    }
+};
+
+} // namespace
+
+bool automaton::accepts(const std::string &text) const
+{
+    uint32_t at = states.empty() ? NOWHERE : 0;
+    for (const uint32_t c : characters_of(text)) {
+        at = at != NOWHERE ? target(states[at], c) : NOWHERE;
+    }
+    return at != NOWHERE && states[at].is_end;
+}
+
+automaton automaton_of(automaton_operation operation, const automaton &a, const automaton &b)
+{
+    return product(operation, a, b).made();
+}
+
+automaton automaton_of_any()
+{
+    automaton out;
+    out.states.push_back({{{0, CHARACTER_LAST, 0}}, true});
+    return out;
+}
+
+automaton automaton_of_texts(const std::vector<std::string> &texts)
+{
+    automaton out;
+    out.states.emplace_back();
+    for (const std::string &text : texts) {
+        uint32_t at = 0;
+        for (const uint32_t c : characters_of(text)) {
+            std::vector<automaton::way> &ways = out.states[at].ways;
+            const auto place = std::lower_bound(ways.begin(), ways.end(), c,
+                                                [](const automaton::way &w, uint32_t v) { return w.low < v; });
+            if (place == ways.end() || place->low != c) {
+                if (out.states.size() >= 4 * AUTOMATON_STATES_MAX) {
+                    throw grammar_beyond("the texts have too many characters together");
+                }
+                const uint32_t made = static_cast<uint32_t>(out.states.size());
+                ways.insert(place, {c, c, made});
+                out.states.emplace_back();
+                at = made;
+            } else {
+                at = place->to;
+            }
+        }
+        out.states[at].is_end = true;
+    }
+    return automaton_reduced(out);
+}
+
+automaton automaton_of_length(size_t least, size_t most)
+{
+    const size_t n = most == SIZE_MAX ? least : most;
+    if (n >= AUTOMATON_STATES_MAX) {
+        throw grammar_beyond("a length above " + std::to_string(AUTOMATON_STATES_MAX - 1) + " beside other conditions");
+    }
+    automaton out;
+    for (size_t i = 0; i <= n; i++) {
+        const bool is_last = i == n;
+        out.states.emplace_back();
+        out.states[i].is_end = i >= least;
+        if (!is_last || most == SIZE_MAX) {
+            out.states[i].ways.push_back({0, CHARACTER_LAST, static_cast<uint32_t>(is_last ? i : i + 1)});
+        }
+    }
+    return out;
+}
+
+automaton automaton_reduced(const automaton &a)
+{
+    const std::vector<bool> lives = living(a);
+    if (a.states.empty() || !lives[0]) {
+        return {};
+    }
+    automaton trimmed;
+    std::vector<uint32_t> number(a.states.size(), NOWHERE);
+    for (uint32_t i = 0; i < a.states.size(); i++) {
+        if (lives[i]) {
+            number[i] = static_cast<uint32_t>(trimmed.states.size());
+            trimmed.states.push_back({{}, a.states[i].is_end});
+        }
+    }
+    for (uint32_t i = 0; i < a.states.size(); i++) {
+        for (const automaton::way &w : a.states[i].ways) {
+            if (lives[i] && lives[w.to]) {
+                add_way(trimmed.states[number[i]].ways, {w.low, w.high, number[w.to]});
+            }
+        }
+    }
+    if (trimmed.states.size() > MERGED_STATES_MAX) {
+        return trimmed;
+    }
+    const std::vector<uint32_t> of = classes_of(trimmed);
+    automaton out; /* the class of state 0 is number 0, since it is met first */
+    out.states.resize(*std::max_element(of.begin(), of.end()) + 1);
+    for (size_t i = 0; i < of.size(); i++) {
+        automaton::state &s = out.states[of[i]];
+        s.is_end = trimmed.states[i].is_end;
+        s.ways.clear();
+        for (const automaton::way &w : trimmed.states[i].ways) {
+            add_way(s.ways, {w.low, w.high, of[w.to]});
+        }
+    }
+    return out;
+}

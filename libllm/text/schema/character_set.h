@@ -1,0 +1,19 @@
+/* character_set.h: sets of Unicode characters, as regular expressions write them. Pure. */
+#ifndef LLM_SCHEMA_CHARACTER_SET_H
+#define LLM_SCHEMA_CHARACTER_SET_H
+
+#include <vector>
+
+#include "text/grammar.h"
+
+using character_set = std::vector<grammar_range>;
+
+/* Ascending, disjoint. */
+void character_set_normalize(character_set &set);
+
+character_set character_set_complement(character_set set);
+
+/* The letter of \d, \w, \s or their opposites; false: no such letter. */
+bool character_set_named(char letter, character_set &out);
+
+#endif

@@ -1,0 +1,408 @@
+/* expand.cpp: from conditions to shapes. Conditions that hold at once are merged into one state; where a schema leaves a choice, the
+ * state is copied for each alternative, after all that holds anyhow, so that most alternatives contradict it at once. */
+#include <algorithm>
+#include <cmath>
+
+#include "text/schema/expression.h"
+#include "text/schema/keywords.h"
+#include "text/schema/shape.h"
+
+namespace {
+
+constexpr size_t SHAPES_MAX = 256;      /* of one node */
+constexpr size_t SETTLED_MAX = 30000;   /* states, of all nodes together */
+constexpr size_t CONDITIONS_MAX = 4096; /* of one state */
+constexpr size_t NOTHING_DEPTH = 4;
+
+struct too_many_ways : grammar_beyond {
+    using grammar_beyond::grammar_beyond;
+};
+
+template <typename T> void add_once(std::vector<T> &to, T value)
+{
+    if (std::find(to.begin(), to.end(), value) == to.end()) {
+        to.push_back(value);
+    }
+}
+
+} // namespace
+
+size_t schema_count(const schema_json &value)
+{
+    if (!value.is_number()) {
+        return SIZE_MAX;
+    }
+    const double n = value.get<double>();
+    return n < 0 ? 0 : n >= 1e15 ? SIZE_MAX : static_cast<size_t>(std::floor(n));
+}
+
+uint8_t schema_type(const std::string &name)
+{
+    const std::pair<const char *, uint8_t> types[] = {{"null", json_type::NUL},      {"boolean", json_type::BOOLEAN},
+                                                      {"number", json_type::NUMBER}, {"integer", json_type::NUMBER},
+                                                      {"string", json_type::STRING}, {"array", json_type::ARRAY},
+                                                      {"object", json_type::OBJECT}};
+    for (const auto &[known, bit] : types) {
+        if (name == known) {
+            return bit;
+        }
+    }
+    return json_type::NOTHING;
+}
+
+node node_of(node conditions)
+{
+    conditions.erase(std::remove_if(conditions.begin(), conditions.end(),
+                                    [](const condition &c) {
+                                        return !c.is_negated &&
+                                               (*c.schema == true || (c.schema->is_object() && c.schema->empty()));
+                                    }),
+                     conditions.end());
+    std::sort(conditions.begin(), conditions.end());
+    conditions.erase(std::unique(conditions.begin(), conditions.end()), conditions.end());
+    return conditions;
+}
+
+bool shape::is_anything() const
+{
+    return types == json_type::ANY && !is_integer && least.empty() && most.empty() && multiples.empty() &&
+           length_least == 0 && length_most == SIZE_MAX && patterns.empty() && formats.empty() &&
+           array_sources.empty() && object_sources.empty() && items_least == 0 && items_most == SIZE_MAX &&
+           !is_unique && contained.empty() && required.empty() && absent.empty() && members.empty() &&
+           members_least == 0 && members_most == SIZE_MAX && names.empty() && !values.has_value() && excluded.empty();
+}
+
+const automaton *pattern_set::find(const std::string &pattern, std::string *why)
+{
+    auto found = known.find(pattern);
+    if (found == known.end()) {
+        entry made;
+        try {
+            made.made = expression_automaton(pattern);
+        } catch (const grammar_fault &e) {
+            made.why = e.what();
+        }
+        found = known.emplace(pattern, std::move(made)).first;
+    }
+    if (why != nullptr) {
+        *why = found->second.why;
+    }
+    return found->second.made.has_value() ? &*found->second.made : nullptr;
+}
+
+void expansion::give_up(const schema_json &schema, const std::string &what) const
+{
+    if (policy == schema_policy::STRICT) {
+        const std::string path = refs.path(&schema);
+        throw grammar_beyond("schema" + (path.size() > 128 ? path.substr(0, 128) + "..." : path) + ": " + what);
+    }
+}
+
+const std::vector<shape> &expansion::shapes_of(const node &n)
+{
+    const auto found = known.find(n);
+    if (found != known.end()) {
+        return found->second;
+    }
+    state s;
+    s.pending = n;
+    std::vector<shape> out;
+    try {
+        settle(s, true, out);
+    } catch (const too_many_ways &) {
+        give_up(*n.front().schema, "its alternatives unfold to more than " + std::to_string(SHAPES_MAX) + " shapes");
+        out.clear();
+        settle(s, false, out);
+    }
+    return known.emplace(n, std::move(out)).first->second;
+}
+
+/* has_choices: else they are left open. */
+void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
+{
+    if (has_choices && (++n_settled > SETTLED_MAX || out.size() > SHAPES_MAX)) {
+        throw too_many_ways("too many ways");
+    }
+    while (!s.pending.empty()) {
+        const condition c = s.pending.back();
+        s.pending.pop_back();
+        if (!s.met.insert(c).second) {
+            continue;
+        }
+        condition opposite = c;
+        opposite.is_negated = !c.is_negated;
+        if (s.met.size() > CONDITIONS_MAX) {
+            throw too_many_ways("too many conditions at once");
+        }
+        if (s.met.count(opposite) > 0 || !apply(s, c) || s.s.types == json_type::NOTHING) {
+            return;
+        }
+    }
+    if (s.choices.empty() || !has_choices) {
+        out.push_back(std::move(s.s));
+        return;
+    }
+    const std::vector<node> alternatives = std::move(s.choices.back());
+    s.choices.pop_back();
+    for (const node &one : alternatives) {
+        state next = s;
+        next.pending = one;
+        settle(std::move(next), true, out);
+    }
+}
+
+bool expansion::apply(state &s, const condition &c)
+{
+    if (c.keyword != nullptr) {
+        return apply_negated_keyword(s, c);
+    }
+    if (c.schema->is_boolean()) {
+        return *c.schema != c.is_negated;
+    }
+    if (!c.schema->is_object()) {
+        give_up(*c.schema, "a schema is expected");
+        return true;
+    }
+    return c.is_negated ? apply_negated(s, *c.schema) : apply_schema(s, *c.schema);
+}
+
+namespace {
+
+/* False: no value is of these types. */
+void apply_types(shape &s, const schema_json &type, bool *is_known)
+{
+    uint8_t allowed = json_type::NOTHING;
+    bool only_integers = true;
+    const auto add = [&](const schema_json &one) {
+        const uint8_t bit = one.is_string() ? schema_type(one.get<std::string>()) : json_type::NOTHING;
+        *is_known = *is_known && bit != json_type::NOTHING;
+        allowed = static_cast<uint8_t>(allowed | bit);
+        only_integers = only_integers && one != "number";
+    };
+    if (type.is_array()) {
+        for (const schema_json &one : type) {
+            add(one);
+        }
+    } else {
+        add(type);
+    }
+    if (*is_known) {
+        s.types &= allowed;
+        s.is_integer = s.is_integer || ((allowed & json_type::NUMBER) != 0 && only_integers);
+    }
+}
+
+} // namespace
+
+bool expansion::apply_schema(state &s, const schema_json &schema)
+{
+    if (schema.contains("$ref")) {
+        const schema_json *target = refs.target(schema);
+        if (target != nullptr) {
+            s.pending.push_back({target});
+        } else {
+            give_up(schema,
+                    "the keyword $ref leads nowhere: " +
+                        schema["$ref"].dump(-1, ' ', false, schema_json::error_handler_t::replace).substr(0, 128));
+        }
+        if (refs.hides_siblings()) {
+            return true;
+        }
+    }
+    for (const char *keyword : keywords::NOT_ENFORCED) {
+        if (schema.contains(keyword)) {
+            give_up(schema, std::string("the keyword ") + keyword + " cannot be enforced");
+        }
+    }
+    const auto type = schema.find("type");
+    if (type != schema.end()) {
+        const uint8_t before = s.s.types;
+        bool is_known = true;
+        apply_types(s.s, *type, &is_known);
+        if (!is_known) {
+            give_up(schema, "the keyword type has an unknown name");
+        } else if (schema.contains("nullable") && schema["nullable"] == true) { /* as OpenAPI has it */
+            s.s.types = static_cast<uint8_t>(s.s.types | (before & json_type::NUL));
+        }
+    }
+    const auto add_values = [&](std::vector<const schema_json *> values) {
+        if (!s.s.values.has_value() || values.size() < s.s.values->size()) {
+            s.s.values = std::move(values); /* validity with the others is looked at when they are written */
+        }
+    };
+    if (schema.contains("const")) {
+        add_values({&schema["const"]});
+    }
+    if (schema.contains("enum") && schema["enum"].is_array()) {
+        std::vector<const schema_json *> values;
+        for (const schema_json &one : schema["enum"]) {
+            values.push_back(&one);
+        }
+        add_values(std::move(values));
+    }
+    apply_numbers(s, schema);
+    apply_texts(s, schema);
+    apply_arrays(s, schema);
+    apply_objects(s, schema);
+    apply_choices(s, schema);
+    return true;
+}
+
+void expansion::apply_numbers(state &s, const schema_json &schema)
+{
+    const auto is_true = [&](const char *name) { return schema.contains(name) && schema[name] == true; };
+    const auto add = [&](std::vector<shape::bound> &to, const char *name, bool is_exclusive) {
+        if (schema.contains(name) && schema[name].is_number()) {
+            to.push_back({&schema[name], is_exclusive});
+        }
+    };
+    add(s.s.least, "minimum", is_true("exclusiveMinimum")); /* a boolean until draft 4 */
+    add(s.s.most, "maximum", is_true("exclusiveMaximum"));
+    add(s.s.least, "exclusiveMinimum", true);
+    add(s.s.most, "exclusiveMaximum", true);
+    for (const char *name : {"multipleOf", "divisibleBy"}) {
+        if (schema.contains(name) && schema[name].is_number()) {
+            add_once(s.s.multiples, &schema[name]);
+        }
+    }
+}
+
+void expansion::apply_texts(state &s, const schema_json &schema)
+{
+    if (schema.contains("minLength")) {
+        const size_t n = schema_count(schema["minLength"]);
+        s.s.length_least = std::max(s.s.length_least, n == SIZE_MAX ? 0 : n);
+    }
+    if (schema.contains("maxLength")) {
+        s.s.length_most = std::min(s.s.length_most, schema_count(schema["maxLength"]));
+    }
+    if (schema.contains("pattern") && schema["pattern"].is_string()) {
+        s.s.patterns.emplace_back(schema["pattern"].get_ptr<const std::string *>(), false);
+    }
+    if (schema.contains("format") && schema["format"].is_string()) {
+        s.s.formats.push_back(schema["format"].get_ptr<const std::string *>());
+    }
+}
+
+void expansion::apply_arrays(state &s, const schema_json &schema)
+{
+    if (schema.contains("items") || schema.contains("prefixItems")) {
+        add_once(s.s.array_sources, &schema);
+    }
+    if (schema.contains("minItems")) {
+        const size_t n = schema_count(schema["minItems"]);
+        s.s.items_least = std::max(s.s.items_least, n == SIZE_MAX ? 0 : n);
+    }
+    if (schema.contains("maxItems")) {
+        s.s.items_most = std::min(s.s.items_most, schema_count(schema["maxItems"]));
+    }
+    s.s.is_unique = s.s.is_unique || (schema.contains("uniqueItems") && schema["uniqueItems"] == true);
+    if (schema.contains("contains")) {
+        if (schema.contains("maxContains") || (schema.contains("minContains") && schema["minContains"] != 1)) {
+            give_up(schema, "the keyword contains beside minContains or maxContains cannot be enforced");
+        } else {
+            s.s.contained.push_back({&schema["contains"]});
+        }
+    }
+}
+
+void expansion::apply_objects(state &s, const schema_json &schema)
+{
+    if (schema.contains("properties") || schema.contains("patternProperties") ||
+        schema.contains("additionalProperties")) {
+        add_once(s.s.object_sources, &schema);
+    }
+    if (schema.contains("required") && schema["required"].is_array()) {
+        for (const schema_json &name : schema["required"]) {
+            if (name.is_string()) {
+                add_once(s.s.required, name.get<std::string>());
+            }
+        }
+    }
+    if (schema.contains("minProperties")) {
+        const size_t n = schema_count(schema["minProperties"]);
+        s.s.members_least = std::max(s.s.members_least, n == SIZE_MAX ? 0 : n);
+    }
+    if (schema.contains("maxProperties")) {
+        s.s.members_most = std::min(s.s.members_most, schema_count(schema["maxProperties"]));
+    }
+    if (schema.contains("propertyNames")) {
+        s.s.names.push_back({&schema["propertyNames"]});
+    }
+    apply_dependencies(s, schema);
+}
+
+/* Where the member is, others have to be, or the object meets a schema. */
+void expansion::apply_dependencies(state &s, const schema_json &schema)
+{
+    for (const char *keyword : {keywords::DEPENDENT_REQUIRED, keywords::DEPENDENT_SCHEMAS, keywords::DEPENDENCIES}) {
+        if (!schema.contains(keyword) || !schema[keyword].is_object()) {
+            continue;
+        }
+        uint32_t index = 0;
+        for (auto it = schema[keyword].begin(); it != schema[keyword].end(); ++it, index++) {
+            /* the keyword negated, with that index, stands for "the member is not there" */
+            std::vector<node> choice = {{{&schema, true, keyword, index}}};
+            if (it->is_array()) {
+                choice.push_back({{&schema, false, keyword, index}});
+            } else {
+                choice.push_back({{&*it}});
+            }
+            s.choices.push_back(std::move(choice));
+        }
+    }
+}
+
+void expansion::apply_choices(state &s, const schema_json &schema)
+{
+    if (schema.contains("allOf") && schema["allOf"].is_array()) {
+        for (size_t i = schema["allOf"].size(); i-- > 0;) { /* the first one is met first */
+            s.pending.push_back({&schema["allOf"][i]});
+        }
+    }
+    if (schema.contains("anyOf") && schema["anyOf"].is_array()) {
+        std::vector<node> choice;
+        for (const schema_json &one : schema["anyOf"]) {
+            choice.push_back({{&one}});
+        }
+        s.choices.push_back(std::move(choice));
+    }
+    if (schema.contains("oneOf") && schema["oneOf"].is_array()) {
+        apply_one_of(s, schema);
+    }
+    if (schema.contains("not")) {
+        s.pending.push_back({&schema["not"], true});
+    }
+    if (schema.contains("if") && (schema.contains("then") || schema.contains("else"))) {
+        node yes = {{&schema["if"]}}, no = {{&schema["if"], true}};
+        if (schema.contains("then")) {
+            yes.push_back({&schema["then"]});
+        }
+        if (schema.contains("else")) {
+            no.push_back({&schema["else"]});
+        }
+        s.choices.push_back({yes, no});
+    }
+}
+
+/* One alternative, and none of those that it may overlap with. */
+void expansion::apply_one_of(state &s, const schema_json &schema)
+{
+    const schema_json &all = schema["oneOf"];
+    std::vector<node> choice;
+    for (size_t i = 0; i < all.size(); i++) {
+        node one = {{&all[i]}};
+        for (size_t j = 0; j < all.size(); j++) {
+            if (j == i || is_nothing(node_of({{&all[i]}, {&all[j]}}), NOTHING_DEPTH)) {
+                continue;
+            }
+            if (can_negate(all[j], 8)) {
+                one.push_back({&all[j], true});
+            } else {
+                give_up(schema, "the keyword oneOf has alternatives that may hold at once, which cannot be told apart");
+            }
+        }
+        choice.push_back(std::move(one));
+    }
+    s.choices.push_back(std::move(choice));
+}

@@ -1,0 +1,14 @@
+/* expression.h: from a regular expression (ECMAScript, as JSON schema's `pattern` has it) to the automaton of all texts in which
+ * it matches somewhere. Pure. */
+#ifndef LLM_SCHEMA_EXPRESSION_H
+#define LLM_SCHEMA_EXPRESSION_H
+
+#include <string>
+
+#include "text/schema/automaton.h"
+
+/* Throws grammar_beyond for what an automaton cannot have (references back, word boundaries, look-around other than ahead at the
+ * start) or what is too large, grammar_fault for what is no expression. */
+automaton expression_automaton(const std::string &expression);
+
+#endif

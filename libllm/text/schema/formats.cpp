@@ -1,0 +1,101 @@
+#include "text/schema/formats.h"
+
+#include <map>
+#include <mutex>
+
+#include "text/schema/expression.h"
+
+namespace {
+
+/* With the days that each month has, in leap years too. */
+const std::string YEAR_MONTH_DAY =
+    "(?:[0-9]{4}-(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)|"
+    "02-(?:0[1-9]|1[0-9]|2[0-8]))|(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:[02468][048]|[13579][26])00)-02-29)";
+const std::string ZONE = "(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])";
+const std::string CLOCK =
+    "(?:(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:[.][0-9]{1,9})?" + ZONE + "|23:59:60(?:[.][0-9]{1,9})?[Zz])";
+const std::string BYTE = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])";
+const std::string IPV4 = BYTE + "(?:[.]" + BYTE + "){3}";
+const std::string GROUP = "[0-9A-Fa-f]{1,4}";
+const std::string LABEL = "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?";
+const std::string HOST = LABEL + "(?:[.]" + LABEL + ")*";
+const std::string ATOM = "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+";
+const std::string DAYS = "(?:[0-9]{1,9}Y(?:[0-9]{1,9}M(?:[0-9]{1,9}D)?)?|[0-9]{1,9}M(?:[0-9]{1,9}D)?|[0-9]{1,9}D)";
+const std::string HOURS = "T(?:[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|[0-9]{1,9}S)";
+const std::string SAFE = "[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2}"; /* of an address, after its scheme */
+const std::string SAFE_BEYOND = "|[\\u00a0-\\ud7ff\\uf900-\\uffef]";
+
+std::string ipv6()
+{
+    std::string all =
+        "(?:" + GROUP + ":){7}" + GROUP + "|(?:" + GROUP + ":){6}" + IPV4 + "|::(?:" + GROUP + ":){0,5}" + IPV4;
+    for (int before = 0; before <= 7; before++) { /* groups before ::, and at most as many behind as leave one out */
+        const std::string first = before == 0 ? "" : GROUP + "(?::" + GROUP + "){" + std::to_string(before - 1) + "}";
+        const int behind = 7 - before;
+        all += "|" + first +
+               "::" + (behind == 0 ? "" : "(?:" + GROUP + "(?::" + GROUP + "){0," + std::to_string(behind - 1) + "})?");
+        if (before > 0 && before <= 5) {
+            all += "|" + first + "::(?:" + GROUP + ":){0," + std::to_string(5 - before) + "}" + IPV4;
+        }
+    }
+    return all;
+}
+
+std::string address(const std::string &safe)
+{
+    return "[A-Za-z][A-Za-z0-9+.-]*:(?://(?:(?:" + safe + ")|\\[[0-9A-Fa-f:.]+\\])*|(?:" + safe + ")*)(?:#(?:" + safe +
+           ")*)?";
+}
+
+std::string reference(const std::string &safe)
+{
+    return "(?:" + address(safe) + "|(?:" + safe + ")*(?:#(?:" + safe + ")*)?)";
+}
+
+std::map<std::string, std::string> made()
+{
+    const std::string uuid = "[0-9A-Fa-f]{8}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{4}-[0-9A-Fa-f]{12}";
+    std::map<std::string, std::string> all = {
+        {"date", YEAR_MONTH_DAY},
+        {"time", CLOCK},
+        {"date-time", YEAR_MONTH_DAY + "[Tt ]" + CLOCK},
+        {"duration", "P(?:[0-9]{1,9}W|" + DAYS + "(?:" + HOURS + ")?|" + HOURS + ")"},
+        {"email", ATOM + "(?:[.]" + ATOM + ")*@" + HOST},
+        {"hostname", HOST},
+        {"ipv4", IPV4},
+        {"ipv6", ipv6()},
+        {"uuid", uuid},
+        {"uri", address(SAFE)},
+        {"uri-reference", reference(SAFE)},
+        {"iri", address(SAFE + SAFE_BEYOND)},
+        {"iri-reference", reference(SAFE + SAFE_BEYOND)},
+        {"json-pointer", "(?:/(?:[^~/]|~[01])*)*"},
+        {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|(?:/(?:[^~/]|~[01])*)*)"},
+    };
+    for (const char *version : {"1", "2", "3", "4", "5"}) {
+        all[std::string("uuid") + version] = uuid;
+    }
+    for (auto &[name, expression] : all) {
+        expression = "^(?:" + expression + ")$";
+    }
+    return all;
+}
+
+} // namespace
+
+std::shared_ptr<const automaton> format_automaton(const std::string &name)
+{
+    static const std::map<std::string, std::string> expressions = made();
+    static std::mutex lock;
+    static std::map<std::string, std::shared_ptr<const automaton>> known;
+    const auto expression = expressions.find(name);
+    if (expression == expressions.end()) {
+        return nullptr;
+    }
+    const std::lock_guard<std::mutex> hold(lock);
+    std::shared_ptr<const automaton> &found = known[name];
+    if (found == nullptr) {
+        found = std::make_shared<const automaton>(expression_automaton(expression->second));
+    }
+    return found;
+}

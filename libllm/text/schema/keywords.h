@@ -1,0 +1,45 @@
+/* keywords.h: names of a JSON schema's keywords that conditions refer to by their address. */
+#ifndef LLM_SCHEMA_KEYWORDS_H
+#define LLM_SCHEMA_KEYWORDS_H
+
+namespace keywords {
+
+inline constexpr const char *DEPENDENT_REQUIRED = "dependentRequired", *DEPENDENT_SCHEMAS = "dependentSchemas",
+                            *DEPENDENCIES = "dependencies", *PROPERTIES = "properties", *REQUIRED = "required",
+                            *ALL_OF = "allOf";
+
+/* Those that hold for a value and are negated one by one. */
+inline constexpr const char *SINGLE[] = {
+    "type",      "enum",      "const",    "minimum",  "maximum",  "exclusiveMinimum", "exclusiveMaximum",
+    "minLength", "maxLength", "pattern",  "minItems", "maxItems", "minProperties",    "maxProperties",
+    "anyOf",     "not",       "contains", "items",    "$ref"};
+
+/* Only a refusal keeps to these. */
+inline constexpr const char *NOT_ENFORCED[] = {"unevaluatedProperties", "unevaluatedItems", "$dynamicRef",
+                                               "$recursiveRef"};
+
+/* Nothing of a schema with these can be negated. */
+inline constexpr const char *NOT_NEGATED[] = {"oneOf",
+                                              "if",
+                                              "additionalProperties",
+                                              "patternProperties",
+                                              "propertyNames",
+                                              "multipleOf",
+                                              "divisibleBy",
+                                              "uniqueItems",
+                                              "prefixItems",
+                                              "additionalItems",
+                                              "dependentSchemas",
+                                              "dependentRequired",
+                                              "dependencies",
+                                              "format",
+                                              "minContains",
+                                              "maxContains",
+                                              "unevaluatedProperties",
+                                              "unevaluatedItems",
+                                              "$dynamicRef",
+                                              "$recursiveRef"};
+
+} // namespace keywords
+
+#endif

@@ -1,0 +1,104 @@
+/* nothing.cpp: which nodes no value meets, as far as it can be seen a few levels deep; and what a shape says of one member. */
+#include <algorithm>
+
+#include "text/schema/shape.h"
+
+namespace {
+
+bool are_apart(const std::vector<shape::bound> &least, const std::vector<shape::bound> &most)
+{
+    for (const shape::bound &low : least) {
+        for (const shape::bound &high : most) {
+            const bool is_open = low.is_exclusive || high.is_exclusive;
+            if (is_open ? *low.value >= *high.value : *low.value > *high.value) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+} // namespace
+
+node expansion::member_node(const shape &s, const std::string &name)
+{
+    node out;
+    for (const schema_json *source : s.object_sources) {
+        bool is_declared = false;
+        if (source->contains("properties") && (*source)["properties"].is_object()) {
+            const auto found = (*source)["properties"].find(name);
+            is_declared = found != (*source)["properties"].end();
+            if (is_declared) {
+                out.push_back({&*found});
+            }
+        }
+        if (source->contains("patternProperties") && (*source)["patternProperties"].is_object()) {
+            for (auto it = (*source)["patternProperties"].begin(); it != (*source)["patternProperties"].end(); ++it) {
+                const automaton *pattern = patterns.find(it.key(), nullptr);
+                if (pattern == nullptr || pattern->accepts(name)) {
+                    is_declared = true;
+                    if (pattern != nullptr) { /* else it may be meant or not */
+                        out.push_back({&*it});
+                    }
+                }
+            }
+        }
+        if (!is_declared && source->contains("additionalProperties")) {
+            out.push_back({&(*source)["additionalProperties"]});
+        }
+    }
+    for (const auto &[member, what] : s.members) {
+        if (member == name) {
+            out.push_back(what);
+        }
+    }
+    return node_of(std::move(out));
+}
+
+bool expansion::is_nothing(const node &n, size_t depth)
+{
+    if (n.empty() || depth == 0) {
+        return false;
+    }
+    const auto found = nothing.find(n);
+    if (found != nothing.end()) {
+        return found->second;
+    }
+    nothing[n] = false; /* while it is being found out: a recursive one may have values */
+    bool is_all = true;
+    const std::vector<shape> shapes = shapes_of(n); /* a copy: more nodes are found meanwhile */
+    for (const shape &s : shapes) {
+        is_all = is_all && is_nothing_shape(s, n, depth);
+    }
+    nothing[n] = is_all;
+    return is_all;
+}
+
+bool expansion::is_nothing_shape(const shape &s, const node &n, size_t depth)
+{
+    if (s.types == json_type::NOTHING) {
+        return true;
+    }
+    if (s.values.has_value()) {
+        return std::none_of(s.values->begin(), s.values->end(),
+                            [&](const schema_json *value) { return is_valid(*value, n); });
+    }
+    uint8_t left = s.types;
+    if (are_apart(s.least, s.most)) {
+        left = static_cast<uint8_t>(left & ~json_type::NUMBER);
+    }
+    if (s.length_least > s.length_most) {
+        left = static_cast<uint8_t>(left & ~json_type::STRING);
+    }
+    if (s.items_least > s.items_most) {
+        left = static_cast<uint8_t>(left & ~json_type::ARRAY);
+    }
+    if ((left & json_type::OBJECT) != 0) {
+        const bool is_empty = s.members_least > s.members_most ||
+                              std::any_of(s.required.begin(), s.required.end(), [&](const auto &name) {
+                                  return s.absent.count(name) > 0 || is_nothing(member_node(s, name), depth - 1);
+                              });
+        left = static_cast<uint8_t>(is_empty ? left & ~json_type::OBJECT : left);
+    }
+    return left == json_type::NOTHING;
+}

@@ -1,0 +1,40 @@
+/* references.h: where the `$ref`s of one JSON schema lead: JSON pointers, `$id` and `$anchor`. Refers to the document, which must
+ * outlive it. */
+#ifndef LLM_SCHEMA_REFERENCES_H
+#define LLM_SCHEMA_REFERENCES_H
+
+#include <nlohmann/json.hpp>
+
+#include <map>
+#include <string>
+
+using schema_json = nlohmann::ordered_json;
+
+class references {
+  public:
+    explicit references(const schema_json &document);
+
+    /* The schema that the `$ref` of `schema` names; NULL: there is none in this document. */
+    const schema_json *target(const schema_json &schema) const;
+
+    /* Until draft 7, a `$ref` hides the keywords beside it. */
+    bool hides_siblings() const
+    {
+        return is_old;
+    }
+
+    /* "/properties/a" and the like, for messages. */
+    std::string path(const schema_json *schema) const;
+
+  private:
+    const schema_json &root;
+    bool is_old = false, has_ids = false;
+    std::map<std::string, const schema_json *> named; /* by absolute address, with #anchor */
+    std::map<const schema_json *, std::string> bases; /* where the document has ids */
+
+    void find_ids(const schema_json &value, const std::string &base, bool is_schema);
+    void find_id(const schema_json &value, std::string &base);
+    const schema_json *resource(const std::string &address) const;
+};
+
+#endif

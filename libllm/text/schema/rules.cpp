@@ -1,0 +1,324 @@
+#include "text/schema/rules.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "text/regex_grammar.h"
+
+namespace {
+
+constexpr size_t WRITTEN_OUT_MAX = 64; /* repetitions; more are counted in powers of ten */
+constexpr size_t COUNTED_MAX = 1'000'000'000;
+
+/* Any JSON. Blanks, digits and exponents are bounded: a model that has lost its way writes them for ever. */
+const char *const PREAMBLE = R"(ws ::= "" | " " | "\r"? "\n" "\n"? [ \t]{0,60}
+value ::= object | array | string | number | "true" | "false" | "null"
+object ::= "{" ws (pair ("," ws pair)*)? "}"
+pair ::= string ws ":" ws value ws
+array ::= "[" ws (value ws ("," ws value ws)*)? "]"
+string ::= "\"" tail
+tail ::= [^"\\\x00-\x1F] tail | escape tail | "\""
+char ::= [^"\\\x00-\x1F] | escape
+escape ::= "\\" (["\\/bfnrt] | "u" unit)
+unit ::= [0-9a-cA-CefEF] hex hex hex | [dD] ([0-7] hex hex | pairing)
+pairing ::= [89abAB] hex hex "\\u" [dD] [c-fC-F] hex hex
+hex ::= [0-9a-fA-F]
+control ::= "\\" (["\\bfnrt] | "u00" [01] hex)
+beyond ::= control | "\\u" ("00" [89a-fA-F] hex | "0" [1-9a-fA-F] hex hex | [1-9a-cA-CefEF] hex hex hex | [dD] ([0-7] hex hex | pairing))
+number ::= "-"? whole fraction exponent?
+integer ::= "-"? whole
+whole ::= "0" | [1-9] [0-9]{0,39}
+fraction ::= ("." [0-9]{1,40})?
+more ::= [0-9]{0,40}
+exponent ::= [eE] [-+]? [0-9]{1,3}
+tiny ::= [1-9] fraction [eE] "-" ("0"? [5-9] | [1-9] [0-9]{1,2})
+huge ::= [1-9] fraction [eE] "+"? ("1" [6-9] | [2-9] [0-9] | [1-9] [0-9] [0-9])
+)";
+
+const char *const SHORT_ESCAPES = "\nn\tt\rr\bb\ff\"\"\\\\";
+
+using ranges = std::vector<grammar_range>;
+
+std::string shown(uint32_t c)
+{
+    char text[16];
+    if (c == ']' || c == '\\' || c == '-' || c == '"' || c == '[') {
+        return {'\\', static_cast<char>(c)};
+    }
+    if (c > 0x20 && c < 0x7f && c != '^') {
+        return std::string(1, static_cast<char>(c));
+    }
+    snprintf(text, sizeof text, c < 0x100 ? "\\x%02X" : c < 0x10000 ? "\\u%04X" : "\\U%08X", c);
+    return text;
+}
+
+std::string set_text(const ranges &set, bool is_negated)
+{
+    std::string out = is_negated ? "[^" : "[";
+    for (const grammar_range &r : set) {
+        out += shown(r.low) + (r.high > r.low + 1 ? "-" : "") + (r.high > r.low ? shown(r.high) : "");
+    }
+    return out + "]";
+}
+
+bool covers(const ranges &set, uint32_t low, uint32_t high)
+{
+    return std::any_of(set.begin(), set.end(), [&](const auto &r) { return r.low <= low && high <= r.high; });
+}
+
+/* The two parts of a set of characters, as JSON writes them: as they are, and escaped. "": there are none. */
+struct written_set {
+    std::string plain, escaped;
+};
+
+written_set written(const ranges &set)
+{
+    ranges others; /* neither plain nor in the set */
+    uint32_t next = 0;
+    for (const grammar_range &r : set) {
+        if (r.low > next) {
+            others.push_back({next, r.low - 1});
+        }
+        next = r.high + 1;
+    }
+    if (next <= CHARACTER_LAST) {
+        others.push_back({next, CHARACTER_LAST});
+    }
+    others.insert(others.end(), {{0, 0x1f}, {'"', '"'}, {'\\', '\\'}});
+    std::sort(others.begin(), others.end(), [](const auto &a, const auto &b) { return a.low < b.low; });
+    ranges negated, plain;
+    next = 0;
+    for (const grammar_range &r : others) {
+        if (!negated.empty() && r.low <= negated.back().high + 1) {
+            negated.back().high = std::max(negated.back().high, r.high);
+        } else {
+            negated.push_back(r);
+        }
+    }
+    for (const grammar_range &r : negated) {
+        if (r.low > next) {
+            plain.push_back({next, r.low - 1});
+        }
+        next = r.high + 1;
+    }
+    if (next <= CHARACTER_LAST) {
+        plain.push_back({next, CHARACTER_LAST});
+    }
+    written_set out;
+    const bool is_short =
+        negated.size() < plain.size() || (negated.size() == plain.size() && plain.back().high == CHARACTER_LAST);
+    out.plain = plain.empty() ? "" : is_short ? set_text(negated, true) : set_text(plain, false);
+    if (covers(set, 0, 0x1f) && covers(set, '"', '"') && covers(set, '\\', '\\')) {
+        out.escaped = covers(set, 0, CHARACTER_LAST)      ? "escape"
+                      : covers(set, 0x80, CHARACTER_LAST) ? "beyond"
+                                                          : "control";
+        return out;
+    }
+    std::string letters;
+    for (const char *l = SHORT_ESCAPES; *l != '\0'; l += 2) {
+        letters +=
+            covers(set, static_cast<uint8_t>(*l), static_cast<uint8_t>(*l)) ? shown(static_cast<uint8_t>(l[1])) : "";
+    }
+    out.escaped = letters.empty() ? "" : "\"\\\\\" [" + letters + "]";
+    return out;
+}
+
+/* Writes the states of an automaton, those that follow first, so that equal ones are found. */
+class automaton_writer {
+  public:
+    automaton_writer(rules &to, const automaton &texts)
+        : out(to), a(texts), names(texts.states.size()), is_open(texts.states.size())
+    {}
+
+    std::string write(uint32_t state)
+    {
+        if (!names[state].empty()) {
+            return names[state];
+        }
+        if (is_universal(state)) {
+            return names[state] = "tail";
+        }
+        if (is_open[state]) {
+            return names[state] = out.reserve();
+        }
+        is_open[state] = true;
+        const std::string body = body_of(state);
+        if (!names[state].empty()) { /* it leads to itself */
+            out.define(names[state], body);
+        } else {
+            names[state] = out.add(body);
+        }
+        return names[state];
+    }
+
+  private:
+    rules &out;
+    const automaton &a;
+    std::vector<std::string> names;
+    std::vector<bool> is_open;
+
+    bool is_universal(uint32_t state) const
+    {
+        const automaton::state &s = a.states[state];
+        return s.is_end && s.ways.size() == 1 && s.ways[0].low == 0 && s.ways[0].high == CHARACTER_LAST &&
+               s.ways[0].to == state;
+    }
+
+    /* The only character that leads on from a state where no text ends; NULL: there are several. */
+    const automaton::way *only_way(uint32_t state) const
+    {
+        const automaton::state &s = a.states[state];
+        const bool is_one = !s.is_end && s.ways.size() == 1 && s.ways[0].low == s.ways[0].high && s.ways[0].low >= 0x20;
+        return is_one ? &s.ways[0] : nullptr;
+    }
+
+    std::string body_of(uint32_t state)
+    {
+        std::map<uint32_t, ranges> by_target;
+        for (const automaton::way &w : a.states[state].ways) {
+            by_target[w.to].push_back({w.low, w.high});
+        }
+        std::string body;
+        const auto add = [&](const std::string &way) { body += (body.empty() ? "" : " | ") + way; };
+        for (const auto &[to, set] : by_target) {
+            if (set.size() == 1 && set[0].low == set[0].high && set[0].low >= 0x20) {
+                add(literal_from(set[0].low, to));
+                continue;
+            }
+            const std::string next = write(to);
+            const written_set w = written(set);
+            for (const std::string &part : {w.plain, w.escaped}) {
+                if (!part.empty()) {
+                    add(part + " " + next);
+                }
+            }
+        }
+        if (a.states[state].is_end) {
+            add("\"\\\"\"");
+        }
+        return body;
+    }
+
+    /* Goes on as long as there is one way only. */
+    std::string literal_from(uint32_t first, uint32_t to)
+    {
+        std::string text = utf8_of(first);
+        for (size_t n = 0; n < 256 && !is_open[to] && names[to].empty(); n++) {
+            const automaton::way *next = only_way(to);
+            if (next == nullptr) {
+                break;
+            }
+            text += utf8_of(next->low);
+            to = next->to;
+        }
+        const automaton::state &s = a.states[to];
+        if (s.is_end && s.ways.empty()) {
+            return grammar_literal(json_escaped(text) + "\"");
+        }
+        return grammar_literal(json_escaped(text)) + " " + write(to);
+    }
+};
+
+} // namespace
+
+std::string rules::reserve()
+{
+    std::string name = "R";
+    for (size_t n = n_names++; n > 0 || name.size() == 1; n /= 36) {
+        name += "0123456789abcdefghijklmnopqrstuvwxyz"[n % 36];
+    }
+    return name;
+}
+
+void rules::define(const std::string &name, const std::string &body)
+{
+    /* as the document of JSON has it in the end, where quotes and backslashes are escaped */
+    n_bytes += name.size() + body.size() + 7;
+    n_bytes +=
+        static_cast<size_t>(std::count_if(body.begin(), body.end(), [](char c) { return c == '"' || c == '\\'; }));
+    if (n_bytes > bytes_max) {
+        throw grammar_too_large("the schema unfolds to a grammar of more than " + std::to_string(bytes_max) + " bytes");
+    }
+    text += name + " ::= " + body + "\n";
+}
+
+std::string rules::add(const std::string &body)
+{
+    const auto found = known.find(body);
+    if (found != known.end()) {
+        return found->second;
+    }
+    std::string name = reserve();
+    define(name, body);
+    return known[body] = std::move(name);
+}
+
+std::string rules::add_texts(const automaton &texts)
+{
+    return automaton_writer(*this, texts).write(0);
+}
+
+/* A power of ten of them. */
+std::string rules::power(const std::string &unit, size_t n)
+{
+    return n == 1 ? unit : add(power(unit, n / 10) + "{10}");
+}
+
+std::string rules::exactly(const std::string &unit, size_t n)
+{
+    if (n <= WRITTEN_OUT_MAX) {
+        return n > 0 ? unit + "{" + std::to_string(n) + "}" : "";
+    }
+    std::string out;
+    size_t size = 1;
+    while (size <= n / 10) {
+        size *= 10;
+    }
+    for (; n > 0; n %= size, size /= 10) {
+        if (n >= size) {
+            out += (out.empty() ? "" : " ") + power(unit, size) + "{" + std::to_string(n / size) + "}";
+        }
+        if (size == 1) {
+            break;
+        }
+    }
+    return out;
+}
+
+std::string rules::at_most(const std::string &unit, size_t n)
+{
+    if (n <= WRITTEN_OUT_MAX) {
+        return add(unit + "{0," + std::to_string(n) + "}");
+    }
+    size_t size = 1;
+    while (size <= n / 10) {
+        size *= 10;
+    }
+    const std::string less = at_most(unit, size - 1);
+    std::string name = n % size > 0 ? at_most(unit, n % size) : "";
+    for (size_t i = 0; i < n / size; i++) {
+        name = add(power(unit, size) + " " + name + " | " + less);
+    }
+    return name;
+}
+
+std::string rules::repeated(const std::string &unit, size_t least, size_t most)
+{
+    if (least > COUNTED_MAX) {
+        throw grammar_fault("a length of more than " + std::to_string(COUNTED_MAX));
+    }
+    if (most > COUNTED_MAX) { /* no answer is as long */
+        return least > 0 ? exactly(unit, least) + " " + unit + "*" : unit + "*";
+    }
+    if (most <= WRITTEN_OUT_MAX) {
+        return most > 0 ? unit + "{" + std::to_string(least) + "," + std::to_string(most) + "}" : "";
+    }
+    const std::string first = exactly(unit, least);
+    return first + (most > least ? (first.empty() ? "" : " ") + at_most(unit, most - least) : "");
+}
+
+std::string rules::grammar(const std::string &root) const
+{
+    return "root ::= " + root + "\n" + text + PREAMBLE;
+}

@@ -1,0 +1,43 @@
+/* rules.h: the GBNF that a schema is compiled to, rule by rule. Equal rules are written once; what all of them may be together is
+ * bounded. */
+#ifndef LLM_SCHEMA_RULES_H
+#define LLM_SCHEMA_RULES_H
+
+#include <string>
+#include <unordered_map>
+
+#include "text/schema/automaton.h"
+
+/* The grammar is larger than it may be. */
+struct grammar_too_large : grammar_fault {
+    using grammar_fault::grammar_fault;
+};
+
+class rules {
+  public:
+    explicit rules(size_t most_bytes) : bytes_max(most_bytes) {}
+
+    std::string add(const std::string &body); /* the name of the rule with this body */
+    std::string reserve();                    /* a name to be defined later, for rules that refer to themselves */
+    void define(const std::string &name, const std::string &body);
+
+    /* A text within a JSON string, from its first character to the closing quote. */
+    std::string add_texts(const automaton &texts);
+
+    /* What `unit` (one element of GBNF) allows, so often; "": nothing. SIZE_MAX: without end. */
+    std::string repeated(const std::string &unit, size_t least, size_t most);
+
+    /* With the rules that any JSON value needs. */
+    std::string grammar(const std::string &root) const;
+
+  private:
+    size_t bytes_max, n_names = 0, n_bytes = 0;
+    std::string text;
+    std::unordered_map<std::string, std::string> known; /* by body */
+
+    std::string exactly(const std::string &unit, size_t n);
+    std::string at_most(const std::string &unit, size_t n);
+    std::string power(const std::string &unit, size_t n);
+};
+
+#endif

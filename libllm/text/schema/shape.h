@@ -1,0 +1,153 @@
+/* shape.h: what one JSON schema, or several that hold at once, allow: a list of shapes, each a conjunction without alternatives.
+ *
+ * A condition is a schema of the document, or one keyword of it, as it is or negated. A node is a set of conditions; the value of a
+ * member or an item has to meet a node. There are as many conditions as the document has keywords, so that nodes can be found
+ * again and recursion ends. */
+#ifndef LLM_SCHEMA_SHAPE_H
+#define LLM_SCHEMA_SHAPE_H
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "text/grammar.h"
+#include "text/schema/automaton.h"
+#include "text/schema/references.h"
+
+/* STRICT: a keyword that cannot be enforced is refused. LOOSE: it is left open, and no valid value is forbidden. */
+enum class schema_policy { STRICT, LOOSE };
+
+struct condition {
+    const schema_json *schema;
+    bool is_negated = false;
+    const char *keyword = nullptr; /* NULL: all of them */
+    uint32_t index = 0;            /* of the keyword's members or items, where each is a condition */
+
+    auto key() const
+    {
+        return std::make_tuple(schema, keyword, index, is_negated);
+    }
+    bool operator<(const condition &other) const
+    {
+        return key() < other.key();
+    }
+    bool operator==(const condition &other) const
+    {
+        return key() == other.key();
+    }
+};
+
+using node = std::vector<condition>; /* ascending */
+
+node node_of(node conditions);
+
+namespace json_type {
+inline constexpr uint8_t NOTHING = 0, NUL = 1, BOOLEAN = 2, NUMBER = 4, STRING = 8, ARRAY = 16, OBJECT = 32, ANY = 63;
+}
+
+uint8_t schema_type(const std::string &name);  /* NOTHING: there is no such type */
+size_t schema_count(const schema_json &value); /* of minItems and the like; SIZE_MAX: it is no number, or beyond all */
+
+struct shape {
+    uint8_t types = json_type::ANY;
+    bool is_integer = false;
+    struct bound {
+        const schema_json *value;
+        bool is_exclusive;
+    };
+    std::vector<bound> least, most;             /* of numbers */
+    std::vector<const schema_json *> multiples; /* multipleOf */
+    size_t length_least = 0, length_most = SIZE_MAX;
+    std::vector<std::pair<const std::string *, bool>> patterns;     /* true: negated */
+    std::vector<const std::string *> formats;                       /* known ones */
+    std::vector<const schema_json *> array_sources, object_sources; /* schemas whose items or members hold */
+    size_t items_least = 0, items_most = SIZE_MAX;
+    bool is_unique = false;
+    std::vector<condition> contained; /* an item meets it, for each */
+    std::vector<std::string> required;
+    std::set<std::string> absent;
+    std::vector<std::pair<std::string, condition>> members; /* conditions on single ones, beside object_sources */
+    size_t members_least = 0, members_most = SIZE_MAX;
+    std::vector<condition> names;                           /* propertyNames */
+    std::optional<std::vector<const schema_json *>> values; /* one of these */
+    std::vector<const schema_json *> excluded;
+    bool is_anything() const;
+};
+
+/* The automata of a schema's patterns, each made once. */
+class pattern_set {
+  public:
+    /* NULL: it cannot be expressed; *why says so, if it is not NULL. */
+    const automaton *find(const std::string &pattern, std::string *why);
+
+  private:
+    struct entry {
+        std::optional<automaton> made;
+        std::string why;
+    };
+    std::map<std::string, entry> known;
+};
+
+class expansion {
+  public:
+    expansion(const references &where_refs_lead, schema_policy what_to_do, pattern_set &all_patterns)
+        : refs(where_refs_lead), policy(what_to_do), patterns(all_patterns)
+    {}
+
+    /* Throws grammar_beyond naming a keyword that cannot be enforced (STRICT), grammar_fault. None: no value. */
+    const std::vector<shape> &shapes_of(const node &n);
+
+    bool is_valid(const schema_json &value, const node &n);
+
+    /* No value meets it. False also where that was not found out. */
+    bool is_nothing(const node &n, size_t depth);
+
+    /* What the shape says of a member with this name. */
+    node member_node(const shape &s, const std::string &name);
+
+    /* As far as it can be enforced: STRICT throws, LOOSE goes on. */
+    void give_up(const schema_json &schema, const std::string &what) const;
+
+  private:
+    /* Conditions on one value while they are merged. */
+    struct state {
+        shape s;
+        std::vector<condition> pending;
+        std::vector<std::vector<node>> choices; /* each: alternatives, of which one holds */
+        std::set<condition> met;
+    };
+    const references &refs;
+    schema_policy policy;
+    pattern_set &patterns;
+    std::map<node, std::vector<shape>> known;
+    std::map<node, bool> nothing;
+    size_t n_settled = 0, n_validated = 0;
+
+    void settle(state s, bool has_choices, std::vector<shape> &out);
+    bool apply(state &s, const condition &c);
+    bool apply_schema(state &s, const schema_json &schema);
+    bool apply_negated(state &s, const schema_json &schema);
+    bool apply_negated_keyword(state &s, const condition &c);
+    void apply_numbers(state &s, const schema_json &schema);
+    void apply_texts(state &s, const schema_json &schema);
+    void apply_arrays(state &s, const schema_json &schema);
+    void apply_objects(state &s, const schema_json &schema);
+    void apply_choices(state &s, const schema_json &schema);
+    void apply_one_of(state &s, const schema_json &schema);
+    void apply_dependencies(state &s, const schema_json &schema);
+    bool can_negate(const schema_json &schema, size_t depth) const;
+    bool is_nothing_shape(const shape &s, const node &n, size_t depth);
+    bool is_valid_schema(const schema_json &value, const schema_json &schema, size_t depth);
+    bool is_valid_condition(const schema_json &value, const condition &c, size_t depth);
+    bool is_valid_text(const schema_json &value, const schema_json &schema);
+    bool is_valid_array(const schema_json &value, const schema_json &schema, size_t depth);
+    bool is_valid_object(const schema_json &value, const schema_json &schema, size_t depth);
+    bool is_valid_combination(const schema_json &value, const schema_json &schema, size_t depth);
+};
+
+#endif

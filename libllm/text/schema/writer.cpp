@@ -1,0 +1,558 @@
+#include "text/schema/writer.h"
+
+#include <algorithm>
+
+#include "text/regex_grammar.h"
+
+namespace {
+
+const char *const NO_TEXT = "[^\\x00-\\U0010FFFF]";
+constexpr size_t TEXTS_MAX = 8; /* that are written one by one; more share their beginnings */
+
+std::string either(const std::vector<std::string> &ways)
+{
+    std::string all;
+    for (const std::string &way : ways) {
+        all += (all.empty() ? "" : " | ") + way;
+    }
+    return all;
+}
+
+void add_once(std::vector<std::string> &to, std::string way)
+{
+    if (!way.empty() && std::find(to.begin(), to.end(), way) == to.end()) {
+        to.push_back(std::move(way));
+    }
+}
+
+} // namespace
+
+std::string writer::value(const node &n)
+{
+    if (n.empty() || level >= levels_max) {
+        return "value";
+    }
+    known_node &entry = known[n]; /* stays where it is while others are added */
+    if (entry.is_open && !entry.is_reserved) {
+        entry.name = out.reserve();
+        entry.is_reserved = true;
+    }
+    if (entry.is_open || !entry.name.empty() || entry.is_reserved) {
+        return entry.name;
+    }
+    entry.is_open = true;
+    level++;
+    const std::string body = all_shapes(n);
+    level--;
+    entry.is_open = false;
+    if (entry.is_reserved) {
+        out.define(entry.name, body.empty() ? NO_TEXT : body);
+    } else {
+        entry.is_reserved = body.empty(); /* known to be nothing */
+        entry.name = body.empty() ? "" : out.add(body);
+    }
+    return entry.name;
+}
+
+std::string writer::all_shapes(const node &n)
+{
+    const std::vector<shape> all = shapes.shapes_of(n); /* a copy: more nodes are found meanwhile */
+    std::vector<std::string> ways;
+    std::vector<const schema_json *> constants;
+    for (const shape &s : all) {
+        if (s.is_anything()) {
+            return "value";
+        }
+        if (!s.values.has_value()) {
+            add_once(ways, one_shape(s, n));
+            continue;
+        }
+        for (const schema_json *one : *s.values) {
+            const bool is_new =
+                std::none_of(constants.begin(), constants.end(), [&](const auto *c) { return *c == *one; });
+            if (is_new && !is_excluded(s, *one) && shapes.is_valid(*one, n)) {
+                constants.push_back(one);
+            }
+        }
+    }
+    add_once(ways, values(constants));
+    return either(ways);
+}
+
+bool writer::is_excluded(const shape &s, const schema_json &value) const
+{
+    return std::any_of(s.excluded.begin(), s.excluded.end(), [&](const schema_json *one) { return *one == value; });
+}
+
+/* Alternatives, one for each type; "": none. */
+std::string writer::one_shape(const shape &s, const node &n)
+{
+    std::vector<std::string> ways;
+    if (std::any_of(s.excluded.begin(), s.excluded.end(), [](const auto *one) { return one->is_structured(); })) {
+        shapes.give_up(*n.front().schema, "objects and lists that are excluded by not cannot be enforced");
+    }
+    if ((s.types & json_type::OBJECT) != 0) {
+        add_once(ways, object(s, n));
+    }
+    if ((s.types & json_type::ARRAY) != 0) {
+        add_once(ways, array(s, n));
+    }
+    if ((s.types & json_type::STRING) != 0) {
+        add_once(ways, text(s, n));
+    }
+    if ((s.types & json_type::NUMBER) != 0) {
+        add_once(ways, number(s, n));
+    }
+    for (const bool truth : {true, false}) {
+        if ((s.types & json_type::BOOLEAN) != 0 && !is_excluded(s, truth)) {
+            add_once(ways, truth ? "\"true\"" : "\"false\"");
+        }
+    }
+    if ((s.types & json_type::NUL) != 0 && !is_excluded(s, nullptr)) {
+        add_once(ways, "\"null\"");
+    }
+    return either(ways);
+}
+
+std::string writer::values(const std::vector<const schema_json *> &all)
+{
+    std::vector<std::string> texts, ways;
+    for (const schema_json *one : all) {
+        if (one->is_string()) {
+            texts.push_back(one->get<std::string>());
+        }
+    }
+    const bool are_many = texts.size() > TEXTS_MAX;
+    if (are_many) {
+        add_once(ways, "\"\\\"\" " + out.add_texts(automaton_of_texts(texts)));
+    }
+    for (const schema_json *one : all) {
+        if (!are_many || !one->is_string()) {
+            add_once(ways, literal(*one));
+        }
+    }
+    return either(ways);
+}
+
+/* One value, with blanks where JSON may have them. */
+std::string writer::literal(const schema_json &value)
+{
+    if (value.is_string()) {
+        return grammar_literal("\"" + json_escaped(value.get_ref<const std::string &>()) + "\"");
+    }
+    if (!value.is_structured()) {
+        std::string number = value.dump();
+        const bool is_whole =
+            value.is_number_float() && number.size() > 2 && number.compare(number.size() - 2, 2, ".0") == 0;
+        if (is_whole) {
+            number.resize(number.size() - 2);
+            return grammar_literal(number) + " \".0\"?";
+        }
+        return grammar_literal(number);
+    }
+    std::string all = value.is_object() ? "\"{\" ws" : "\"[\" ws";
+    size_t n = 0;
+    for (auto it = value.begin(); it != value.end(); ++it) {
+        all += n++ > 0 ? " \",\" ws" : "";
+        if (value.is_object()) {
+            all += " " + literal(it.key()) + " ws \":\" ws";
+        }
+        all += " " + literal(*it) + " ws";
+    }
+    return all + (value.is_object() ? " \"}\"" : " \"]\"");
+}
+
+/* ---- arrays -------------------------------------------------------------------------------------------------------- */
+
+namespace {
+
+/* The schema of an item of `source`; NULL: none says anything. */
+const schema_json *item_of(const schema_json &source, size_t at)
+{
+    const bool is_list = source.contains("items") && source["items"].is_array();
+    const char *first = is_list ? "items" : "prefixItems", *rest = is_list ? "additionalItems" : "items";
+    if (source.contains(first) && source[first].is_array() && at < source[first].size()) {
+        return &source[first][at];
+    }
+    return source.contains(rest) ? &source[rest] : nullptr;
+}
+
+size_t n_first(const schema_json &source)
+{
+    const bool is_list = source.contains("items") && source["items"].is_array();
+    const char *first = is_list ? "items" : "prefixItems";
+    return source.contains(first) && source[first].is_array() ? source[first].size() : 0;
+}
+
+} // namespace
+
+writer::item_plan writer::items_of(const shape &s)
+{
+    item_plan plan = {{}, "value", s.items_least, s.items_most};
+    size_t n = 0;
+    for (const schema_json *source : s.array_sources) {
+        n = std::max(n, n_first(*source));
+    }
+    for (size_t i = 0; i <= n && i < plan.most; i++) {
+        node item;
+        for (const schema_json *source : s.array_sources) {
+            if (const schema_json *one = item_of(*source, i)) {
+                item.push_back({one});
+            }
+        }
+        const std::string element = value(node_of(std::move(item)));
+        if (element.empty()) {
+            plan.rest.clear();
+            plan.most = i;
+        } else if (i < n) {
+            plan.first.push_back(element);
+        } else {
+            plan.rest = element;
+        }
+    }
+    return plan;
+}
+
+/* After the item `at` - 1 and the blanks behind it. */
+std::string writer::rest_of_array(const item_plan &plan, size_t at)
+{
+    const std::string end = at >= plan.least ? "\"]\"" : "";
+    if (at >= plan.most) {
+        return end;
+    }
+    if (at < plan.first.size()) {
+        const std::string more = rest_of_array(plan, at + 1);
+        const std::string next = more.empty() ? "" : "\",\" ws " + plan.first[at] + " ws " + more;
+        return next.empty() || end.empty() ? next + end : out.add(next + " | " + end);
+    }
+    const std::string unit = out.add("\",\" ws " + plan.rest + " ws");
+    const std::string more =
+        out.repeated(unit, plan.least - std::min(plan.least, at), plan.most == SIZE_MAX ? SIZE_MAX : plan.most - at);
+    return more + (more.empty() ? "" : " ") + "\"]\"";
+}
+
+/* An item meets `contained`, wherever it is. */
+std::string writer::array_with(const item_plan &plan, const std::string &contained)
+{
+    return "\"[\" ws " + out.repeated(out.add(plan.rest + " ws \",\" ws"), 0, SIZE_MAX) + " " + contained + " ws " +
+           out.repeated(out.add("\",\" ws " + plan.rest + " ws"), 0, SIZE_MAX) + " \"]\"";
+}
+
+std::string writer::array(const shape &s, const node &n)
+{
+    item_plan plan = items_of(s);
+    if (s.is_unique && plan.most > 1) {
+        shapes.give_up(*n.front().schema, "the keyword uniqueItems cannot be enforced");
+    }
+    if (plan.least > plan.most) {
+        return "";
+    }
+    if (!s.contained.empty()) {
+        const bool is_simple =
+            s.contained.size() == 1 && plan.first.empty() && plan.least <= 1 && plan.most == SIZE_MAX;
+        if (is_simple) {
+            node item = {s.contained.front()};
+            for (const schema_json *source : s.array_sources) {
+                if (const schema_json *one = item_of(*source, 0)) {
+                    item.push_back({one});
+                }
+            }
+            const std::string contained = value(node_of(std::move(item)));
+            return contained.empty() || plan.rest.empty() ? "" : array_with(plan, contained);
+        }
+        shapes.give_up(*n.front().schema, "the keyword contains beside other conditions on items cannot be enforced");
+    }
+    const std::string end = plan.least == 0 ? "\"]\"" : "";
+    if (plan.most == 0) {
+        return end.empty() ? "" : "\"[\" ws \"]\"";
+    }
+    const std::string &item = plan.first.empty() ? plan.rest : plan.first.front();
+    const std::string more = rest_of_array(plan, 1);
+    const std::string next = more.empty() ? "" : item + " ws " + more;
+    if (next.empty() && end.empty()) {
+        return "";
+    }
+    return "\"[\" ws " + (next.empty() || end.empty() ? next + end : out.add(next + " | " + end));
+}
+
+/* ---- objects ------------------------------------------------------------------------------------------------------- */
+
+namespace {
+
+constexpr size_t COUNTED_MAX = 4096; /* states of an object whose members are counted */
+constexpr size_t NAME_CLASSES_MAX = 64, MEMBERS_MAX = 4096;
+
+const schema_json *object_in(const schema_json &source, const char *name)
+{
+    const auto found = source.find(name);
+    return found != source.end() && found->is_object() ? &*found : nullptr;
+}
+
+/* Declared in any source, in their order; then those that are only required. */
+std::vector<std::string> names_of(const shape &s)
+{
+    std::vector<std::string> names;
+    std::set<std::string> seen;
+    const auto add = [&](const std::string &name) {
+        if (seen.insert(name).second) {
+            names.push_back(name);
+        }
+    };
+    for (const schema_json *source : s.object_sources) {
+        const schema_json *properties = object_in(*source, "properties");
+        for (auto it = properties != nullptr ? properties->begin() : schema_json::const_iterator();
+             properties != nullptr && it != properties->end(); ++it) {
+            add(it.key());
+        }
+    }
+    for (const auto &[name, what] : s.members) {
+        add(name);
+    }
+    for (const std::string &name : s.required) {
+        add(name);
+    }
+    for (const std::string &name : s.absent) {
+        add(name);
+    }
+    return names;
+}
+
+} // namespace
+
+/* False: a required member cannot be there. */
+bool writer::plan_members(const shape &s, object_plan *plan)
+{
+    const std::set<std::string> required(s.required.begin(), s.required.end());
+    for (const std::string &name : names_of(s)) {
+        const bool is_required = required.count(name) > 0;
+        const bool is_absent = s.absent.count(name) > 0 ||
+                               !std::all_of(s.names.begin(), s.names.end(),
+                                            [&](const condition &c) { return shapes.is_valid(name, node_of({c})); });
+        const std::string element = is_absent ? "" : value(shapes.member_node(s, name));
+        if (element.empty() && is_required) {
+            return false;
+        }
+        plan->members.push_back({name, element, is_required});
+    }
+    return true;
+}
+
+/* To what propertyNames says. */
+void writer::narrow_names(const shape &s, const node &n, automaton *names)
+{
+    for (const condition &c : s.names) {
+        automaton all;
+        const std::vector<shape> texts = shapes.shapes_of(node_of({c}));
+        for (const shape &one : texts) {
+            automaton part = automaton_of_any();
+            if (one.values.has_value()) {
+                std::vector<std::string> known_names;
+                for (const schema_json *value : *one.values) {
+                    if (value->is_string() && shapes.is_valid(*value, {c})) {
+                        known_names.push_back(value->get<std::string>());
+                    }
+                }
+                part = automaton_of_texts(known_names);
+            } else if ((one.types & json_type::STRING) == 0) {
+                continue;
+            } else if (!conditions_of(one, n, &part)) {
+                part = automaton_of_any();
+            }
+            all = automaton_of(automaton_operation::EITHER, all, part);
+        }
+        *names = automaton_of(automaton_operation::BOTH, *names, all);
+    }
+}
+
+void writer::add_other(const shape &s, const name_class &one, bool are_known, object_plan *plan)
+{
+    node conditions;
+    for (const schema_json *source : s.object_sources) {
+        const schema_json *expressions = object_in(*source, "patternProperties");
+        bool is_met = false;
+        for (const std::string &pattern : one.met) {
+            if (expressions != nullptr && expressions->contains(pattern)) {
+                conditions.push_back({&(*expressions)[pattern]});
+                is_met = true;
+            }
+        }
+        if (!is_met && source->contains("additionalProperties") && (are_known || expressions == nullptr)) {
+            conditions.push_back({&(*source)["additionalProperties"]});
+        }
+    }
+    const std::string element = value(node_of(std::move(conditions)));
+    if (!element.empty()) {
+        plan->others.push_back(out.add_texts(one.names) + " ws \":\" ws " + element + " ws");
+    }
+}
+
+std::vector<writer::name_class> writer::classes_of(automaton all, const std::vector<std::string> &expressions)
+{
+    std::vector<name_class> classes = {{std::move(all), {}}};
+    for (const std::string &expression : expressions) {
+        const automaton &pattern = *patterns.find(expression, nullptr);
+        std::vector<name_class> split;
+        for (name_class &one : classes) {
+            name_class met = {automaton_of(automaton_operation::BOTH, one.names, pattern), one.met};
+            met.met.push_back(expression);
+            split.push_back(std::move(met));
+            split.push_back({automaton_of(automaton_operation::FIRST_ONLY, one.names, pattern), std::move(one.met)});
+        }
+        split.erase(std::remove_if(split.begin(), split.end(), [](const auto &c) { return c.names.is_empty(); }),
+                    split.end());
+        classes = std::move(split);
+        if (classes.size() > NAME_CLASSES_MAX) {
+            throw grammar_beyond("patternProperties overlap in too many ways");
+        }
+    }
+    return classes;
+}
+
+/* Members that no one declares: their names are told apart by the patterns that they meet. */
+void writer::plan_others(const shape &s, const node &n, object_plan *plan)
+{
+    std::vector<std::string> declared;
+    for (const object_plan::member &member : plan->members) {
+        declared.push_back(member.name);
+    }
+    std::vector<std::string> expressions;
+    bool are_known = true, is_closed = false;
+    for (const schema_json *source : s.object_sources) {
+        const schema_json *properties = object_in(*source, "patternProperties");
+        is_closed =
+            is_closed || ((properties == nullptr || properties->empty()) && source->contains("additionalProperties") &&
+                          (*source)["additionalProperties"] == false);
+        for (auto it = properties != nullptr ? properties->begin() : schema_json::const_iterator();
+             properties != nullptr && it != properties->end(); ++it) {
+            std::string why;
+            if (patterns.find(it.key(), &why) == nullptr) {
+                shapes.give_up(*source, "the keyword patternProperties: " + why);
+                are_known = false;
+            } else {
+                add_once(expressions, it.key());
+            }
+        }
+    }
+    if (is_closed) {
+        return;
+    }
+    try {
+        automaton all = automaton_of_any();
+        narrow_names(s, n, &all);
+        if (!declared.empty()) {
+            all = automaton_of(automaton_operation::FIRST_ONLY, all, automaton_of_texts(declared));
+        }
+        for (const name_class &one : classes_of(std::move(all), are_known ? expressions : std::vector<std::string>())) {
+            if (!one.names.is_empty()) {
+                add_other(s, one, are_known, plan);
+            }
+        }
+    } catch (const grammar_beyond &e) {
+        shapes.give_up(*n.front().schema, e.what());
+        plan->others.push_back(out.add_texts(automaton_of_any()) + " ws \":\" ws value ws");
+    }
+}
+
+/* From the name of the member `at`, or of one behind it, to the end. "": there is no way. */
+std::string writer::names_from(object_plan &plan, size_t at, size_t n_written)
+{
+    n_written = plan.counted(n_written);
+    if (n_written >= plan.most) {
+        return "";
+    }
+    const auto key = std::make_pair(at, n_written);
+    const auto found = plan.names.find(key);
+    if (found != plan.names.end()) {
+        return found->second;
+    }
+    std::vector<std::string> ways;
+    if (at == plan.members.size()) {
+        const std::string rest = plan.others.empty() ? "" : rest_from(plan, at, n_written + 1);
+        for (const std::string &other : plan.others) {
+            add_once(ways, rest.empty() ? "" : other + " " + rest);
+        }
+        return plan.names[key] = ways.empty() ? "" : out.add(either(ways));
+    }
+    const object_plan::member &member = plan.members[at];
+    const std::string rest = member.value.empty() ? "" : rest_from(plan, at + 1, n_written + 1);
+    const std::string others = member.is_required ? "" : names_from(plan, at + 1, n_written);
+    if (rest.empty()) {
+        return plan.names[key] = others;
+    }
+    ways.push_back(grammar_literal(json_escaped(member.name) + "\"") + " ws \":\" ws " + member.value + " ws " + rest);
+    add_once(ways, others);
+    return plan.names[key] = out.add(either(ways));
+}
+
+/* After a member and its blanks. Behind all declared members it leads to itself. */
+std::string writer::rest_from(object_plan &plan, size_t at, size_t n_written)
+{
+    n_written = plan.counted(n_written);
+    const auto key = std::make_pair(at, n_written);
+    const auto found = plan.rests.find(key);
+    if (found != plan.rests.end()) {
+        return found->second;
+    }
+    const bool is_recursive = at == plan.members.size() && !plan.others.empty();
+    std::string name = is_recursive ? out.reserve() : "";
+    plan.rests[key] = name;
+    std::vector<std::string> ways;
+    const std::string names = names_from(plan, at, n_written);
+    if (!names.empty()) {
+        ways.push_back("\",\" ws \"\\\"\" " + names);
+    }
+    if (at >= plan.n_needed && n_written >= plan.least) {
+        ways.push_back("\"}\"");
+    }
+    if (ways.empty()) {
+        return plan.rests[key] = "";
+    }
+    if (is_recursive) {
+        out.define(name, either(ways));
+    } else {
+        name = out.add(either(ways));
+    }
+    return plan.rests[key] = name;
+}
+
+std::string writer::object(const shape &s, const node &n)
+{
+    object_plan plan;
+    if (!plan_members(s, &plan)) {
+        return "";
+    }
+    if (plan.members.size() > MEMBERS_MAX) {
+        throw grammar_too_large("an object of more than " + std::to_string(MEMBERS_MAX) + " members");
+    }
+    if (plan.members.empty() && s.object_sources.empty() && s.names.empty() && s.members_least == 0 &&
+        s.members_most == SIZE_MAX) {
+        return "object";
+    }
+    plan_others(s, n, &plan);
+    size_t n_required = 0, n_possible = 0;
+    for (size_t i = 0; i < plan.members.size(); i++) {
+        n_required += plan.members[i].is_required;
+        n_possible += !plan.members[i].value.empty();
+        plan.n_needed = plan.members[i].is_required ? i + 1 : plan.n_needed;
+    }
+    plan.least = s.members_least > n_required ? s.members_least : 0;
+    plan.most = plan.others.empty() && s.members_most >= n_possible ? SIZE_MAX : s.members_most;
+    if (s.members_most < n_required || (plan.others.empty() && s.members_least > n_possible)) {
+        return "";
+    }
+    plan.is_counted = plan.least > 0 || plan.most != SIZE_MAX;
+    const size_t n_counted = plan.most != SIZE_MAX ? plan.most : plan.least;
+    if (plan.is_counted && (n_counted > COUNTED_MAX || (plan.members.size() + 1) * (n_counted + 1) > COUNTED_MAX)) {
+        shapes.give_up(*n.front().schema, "minProperties or maxProperties: too many members to count");
+        plan.is_counted = false;
+        plan.least = 0;
+        plan.most = SIZE_MAX;
+    }
+    const std::string names = names_from(plan, 0, 0);
+    const bool may_be_empty = n_required == 0 && plan.least == 0;
+    if (names.empty()) {
+        return may_be_empty ? "\"{\" ws \"}\"" : "";
+    }
+    const std::string inner = "\"\\\"\" " + names;
+    return "\"{\" ws " + (may_be_empty ? out.add(inner + " | \"}\"") : inner);
+}

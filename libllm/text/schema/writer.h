@@ -1,0 +1,92 @@
+/* writer.h: from shapes to rules of a grammar. One for each schema that is compiled; the thread that compiles owns it. */
+#ifndef LLM_SCHEMA_WRITER_H
+#define LLM_SCHEMA_WRITER_H
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "text/schema/rules.h"
+#include "text/schema/shape.h"
+
+class writer {
+  public:
+    /* n_levels: values below so many levels are left open. */
+    writer(expansion &meaning, pattern_set &all_patterns, rules &to, size_t n_levels)
+        : shapes(meaning), patterns(all_patterns), out(to), levels_max(n_levels)
+    {}
+
+    /* One element of GBNF; "": no value meets the node. */
+    std::string value(const node &n);
+
+  private:
+    /* How the rest of an object is written after so many of its members. */
+    struct object_plan {
+        struct member {
+            std::string name, value; /* value: an element; "": it must not be there */
+            bool is_required;
+        };
+        std::vector<member> members;
+        std::vector<std::string> others; /* alternatives: names that are not declared, and their values */
+        size_t n_needed = 0;             /* up to the last one that is required */
+        size_t least = 0, most = SIZE_MAX;
+        bool is_counted = false;
+        std::map<std::pair<size_t, size_t>, std::string> names, rests; /* by member, and how many came before */
+
+        /* The number of members before, as far as it matters. */
+        size_t counted(size_t n) const
+        {
+            return !is_counted ? 0 : most == SIZE_MAX && n > least ? least : n;
+        }
+    };
+    /* Names of members that are not declared and meet the same patterns. */
+    struct name_class {
+        automaton names;
+        std::vector<std::string> met;
+    };
+    struct item_plan {
+        std::vector<std::string> first;
+        std::string rest; /* "": no more */
+        size_t least, most;
+    };
+
+    expansion &shapes;
+    pattern_set &patterns;
+    rules &out;
+    size_t levels_max, level = 0;
+    struct known_node {
+        std::string name;
+        bool is_open = false, is_reserved = false;
+    };
+    std::map<node, known_node> known;
+
+    std::string all_shapes(const node &n);
+    std::string one_shape(const shape &s, const node &n);
+    std::string values(const std::vector<const schema_json *> &all);
+    std::string literal(const schema_json &value);
+    bool is_excluded(const shape &s, const schema_json &value) const;
+
+    std::string number(const shape &s, const node &n);
+    std::string number_but(const shape &s, const std::vector<const schema_json *> &excluded, const node &n);
+    std::string bounded_number(const shape &s, const node &n);
+    std::string multiples(const shape &s, const node &n);
+    std::string text(const shape &s, const node &n);
+    bool conditions_of(const shape &s, const node &n, automaton *all);
+    void exclude_texts(const shape &s, automaton *all, bool *has_any);
+
+    std::string array(const shape &s, const node &n);
+    item_plan items_of(const shape &s);
+    std::string rest_of_array(const item_plan &plan, size_t at);
+    std::string array_with(const item_plan &plan, const std::string &contained);
+
+    std::string object(const shape &s, const node &n);
+    bool plan_members(const shape &s, object_plan *plan);
+    void plan_others(const shape &s, const node &n, object_plan *plan);
+    void add_other(const shape &s, const name_class &one, bool are_known, object_plan *plan);
+    std::vector<name_class> classes_of(automaton all, const std::vector<std::string> &expressions);
+    void narrow_names(const shape &s, const node &n, automaton *names);
+    std::string names_from(object_plan &plan, size_t at, size_t n_written);
+    std::string rest_from(object_plan &plan, size_t at, size_t n_written);
+};
+
+#endif
