@@ -83,7 +83,8 @@ class values {
 
 class widening {
   public:
-    explicit widening(parser_graph &graph) : g(graph), value(graph) {}
+    /* has_own_values: the family's values are neither JSON nor Python. */
+    widening(parser_graph &graph, bool has_own_values) : g(graph), value(graph), has_values(!has_own_values) {}
 
     void widen(size_t tool)
     {
@@ -103,13 +104,12 @@ class widening {
             }
             return;
         }
-        std::vector<size_t> all;
-        for (const size_t one : arguments) {
-            widen_value(one);
-            all.push_back(one);
+        std::vector<size_t> all = arguments;
+        if (has_values) {
+            std::for_each(arguments.begin(), arguments.end(), [&](size_t one) { widen_value(one); });
+            const std::vector<size_t> more = others(arguments.front());
+            all.insert(all.end(), more.begin(), more.end());
         }
-        const std::vector<size_t> more = others(arguments.front());
-        all.insert(all.end(), more.begin(), more.end());
         replace_arguments(tool, g.any_number_of(g.sequence({g.blanks(), g.choice(all)})));
     }
 
@@ -220,7 +220,7 @@ class widening {
         return out;
     }
 
-    size_t other(size_t sample, std::vector<size_t> opening, size_t name, const std::string &behind, bool has_values)
+    size_t other(size_t sample, std::vector<size_t> opening, size_t name, const std::string &behind, bool may_be_json)
     {
         const size_t any_name = g.characters("<<>>\"\"\n\n", true, 1);
         opening[name] = g.add({{"type", "atomic"}, {"child", g.tag(tags::TOOL_ARG_NAME, any_name)}});
@@ -233,7 +233,7 @@ class widening {
         }
         const std::string close = close_of(sample);
         const size_t text = text_before(close);
-        parts.push_back(has_values ? g.choice({value_before(close), text}) : text);
+        parts.push_back(may_be_json ? g.choice({value_before(close), text}) : text);
         return g.tag(tags::TOOL_ARG, g.sequence(parts));
     }
 
@@ -264,6 +264,7 @@ class widening {
 
     parser_graph &g;
     values value;
+    bool has_values;
 };
 
 /* ---- marks --------------------------------------------------------------------------------------------------------- */
@@ -337,8 +338,8 @@ std::string call_parser_for_reading(common_chat_format format, const std::string
     parser_graph graph(common_json::parse(parser));
     const std::vector<bool> opens = graph.reaching(tags::TOOL_OPEN), closes = graph.reaching(tags::TOOL_CLOSE);
     const call_marks marks = marks_of(graph, opens, closes);
-    if (format != COMMON_CHAT_FORMAT_PEG_GEMMA4 && format != COMMON_CHAT_FORMAT_PEG_MINIMAX_M3) {
-        widening wide(graph);
+    if (format != COMMON_CHAT_FORMAT_PEG_GEMMA4) {
+        widening wide(graph, format == COMMON_CHAT_FORMAT_PEG_MINIMAX_M3);
         for (const size_t call : calls_of(graph, opens, closes)) {
             wide.widen(call);
         }

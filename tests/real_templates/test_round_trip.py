@@ -1,0 +1,164 @@
+"""A call of the past, as the template writes it, is read back as the same call, whatever its arguments are.
+
+EXCEPT is what a template cannot say, with the reason; there the call must still be one or none, never half of one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.real_templates.conftest import Open
+from tests.real_templates.driver import Answer, Json, Model
+from tests.real_templates.templates import TEMPLATES, Template
+
+USER = {"role": "user", "content": "Hello"}
+PROPERTIES: Json = {
+    "text": {"type": "string"},
+    "n": {"type": "integer"},
+    "part": {"type": "number"},
+    "flag": {"type": "boolean"},
+    "list": {"type": "array", "items": {"type": "string"}},
+    "what": {"type": "object", "additionalProperties": True},
+}
+TOOL = {
+    "type": "function",
+    "function": {
+        "name": "note",
+        "description": "Takes a note.",
+        "parameters": {"type": "object", "properties": PROPERTIES, "required": ["text"]},
+    },
+}
+
+TEXTS = {
+    "quotes": "say \"hi\" and 'bye' \\ or \\n",
+    "lines": "a\n\tb\n\nc",
+    "json": '{"a": [1, "x"]}',
+    "number": "42",
+    "boolean": "true",
+    "nothing": "null",
+    "empty": "",
+    "blanks": "  x ",
+    "end of thinking": "a </think> b",
+    "emoji": "\U0001f600 \u00e9 \u4e2d\u6587",
+}
+CASES: dict[str, Json] = {name: {"text": text} for name, text in TEXTS.items()} | {
+    "long integer": {"text": "x", "n": 1234567890123456789},
+    "negative integer": {"text": "x", "n": -9007199254740993},
+    "values": {"text": "x", "n": 0, "part": 2.5, "flag": True},
+    "list": {"text": "x", "list": ["a", "b c", "it's"]},
+    "object": {"text": "x", "what": {"a": {"b": [1, "x", False]}}},
+    "optional first": {"flag": False, "text": "x"},
+}
+OWN_MARK = "own mark"
+
+# Where an answer of the past ends, if not with a token that ends answers.
+ANSWER_ENDS: dict[str, tuple[str, ...]] = {
+    "google-gemma-4-31B-it": ("<|tool_response>",),
+    "GigaChat3-10B-A1.8B": ("<|message_sep|>\n\nfunction result",),
+    "llama-cpp-rwkv-world": ("\n\nUser:",),
+    "GigaChat3.1-10B-A1.8B": ("<|message_sep|>",),
+    "tencent-Hy3": ("<｜hy_eos:opensource｜>",),
+    "Apertus-8B-Instruct": ("[done",),
+}
+
+# What an answer of the past stands behind, if not behind all that the prompt has without it.
+ANSWER_BEGINS = {
+    "Apriel-1.6-15b-Thinker-fixed": "<|begin_assistant|>",
+    "llama-cpp-rwkv-world": "Assistant: ",
+}
+
+NO_ROUND_TRIP = {
+    "CohereForAI-c4ai-command-r-plus-tool_use": "its macros call methods that llama.cpp's Jinja does not have",
+    "LFM2-8B-A1B": "it does not write calls of the past",
+    "LFM2.5-Instruct": "it does not write calls of the past",
+    "upstage-Solar-Open-100B": "it writes an id before the name of a call, which llama.cpp's form does not have",
+}
+
+EXCEPT: dict[str, dict[str, str]] = {
+    "LFM2.5-8B-A1B": {"quotes": "it writes strings between quotes without escapes"},
+    "MiniMax-M3": {"object": "it writes objects in marks by name, which are read only as a schema declares them"},
+    "deepseek-ai-DeepSeek-R1-Distill-Llama-8B": {
+        "end of thinking": "it drops all of an answer up to the last </think>"
+    },
+    "llama-cpp-rwkv-world": {"end of thinking": "it drops all of an answer up to the last </think>"},
+    "openbmb-MiniCPM5-1B": {
+        "list": "it writes the elements of lists without anything between them",
+        "object": "it writes nothing of objects",
+    },
+}
+
+
+def arguments_of(case: str, mark: str) -> Json:
+    return {"text": f"a {mark} b"} if case == OWN_MARK else CASES[case]
+
+
+def past_answer(model: Model, template: Template, *calls: Json, content: str = "") -> tuple[str, str]:
+    """The syntax that an answer is read with, and the answer as the template writes it. `calls`: their arguments."""
+    ids = [f"abcdefgh{n}" for n in range(len(calls))]
+    functions = [{"name": "note", "arguments": json.dumps(arguments, ensure_ascii=False)} for arguments in calls]
+    called = [{"id": id, "type": "function", "function": function} for id, function in zip(ids, functions, strict=True)]
+    call = {"role": "assistant", "content": content, "tool_calls": called}
+    results = [{"role": "tool", "tool_call_id": id, "content": "done"} for id in ids]
+
+    def text_of(*messages: Json, **more: bool) -> str:
+        return model.render({"messages": [USER, *messages], "tools": [TOOL], **more}).text
+
+    asked = model.render({"messages": [USER], "tools": [TOOL]})
+    syntax = json.loads(asked.syntax)
+    before = text_of(add_generation_prompt=False)
+    text = text_of(call, *results)
+    begin = ANSWER_BEGINS.get(template.name)
+    turn = text[text.index(begin) + len(begin) :] if begin else text[len(common_prefix(before, text)) :]
+    marks = ANSWER_ENDS.get(template.name, (template.ends.eos, *template.ends.others))
+    ends = [at for mark in marks if (at := turn.find(mark, 1)) >= 0]
+    turn = turn[: min(ends, default=len(turn))]
+    opening, reopening = syntax["opening"], syntax["reopening"]
+    if turn.startswith(opening):
+        return asked.syntax, turn[len(opening) :]
+    answer = turn[len(common_prefix(reopening, turn)) :]
+    thoughts: list[str] = asked.thinking.get("ends", [])
+    if opening == reopening or answer.lstrip().startswith(tuple(thoughts)):
+        return asked.syntax, answer
+    if turn.startswith(reopening) and answer.lstrip().startswith(opening[len(reopening) :].strip()):
+        return json.dumps({**syntax, "opening": reopening}), answer
+    return asked.syntax, thoughts[0] + answer  # the past does not think, and the prompt has begun to
+
+
+def own_mark(syntax: str) -> str:
+    """What closes a call of the family."""
+    marks: list[str] = json.loads(json.loads(syntax)["parser"])["closing_marks"]
+    return marks[0] if marks else "}"
+
+
+def common_prefix(one: str, other: str) -> str:
+    n = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:n]
+
+
+ROUNDS = [template for template in TEMPLATES if template.name not in NO_ROUND_TRIP]
+
+
+@pytest.mark.parametrize("template", ROUNDS, ids=lambda template: template.name)
+def test_a_call_of_the_past_is_read_back(template: Template, opened: Open) -> None:
+    model = opened(template)
+    mark = own_mark(model.render({"messages": [USER], "tools": [TOOL]}).syntax)
+    for case in [*CASES, OWN_MARK]:
+        arguments = arguments_of(case, mark)
+        syntax, answer = past_answer(model, template, arguments)
+        read = model.parse(syntax, answer)
+        for size in (1, 2, 3):
+            assert model.parse(syntax, answer, pieces=[size]) == read, (case, size)
+        reason = EXCEPT.get(template.name, {}).get(case)
+        assert (arguments_of_only_call(read) == arguments) == (reason is None), (case, reason, answer, read)
+
+
+def arguments_of_only_call(read: Answer) -> Any:
+    """None: there is no whole call, or more than it."""
+    if len(read.calls) != 1 or read.content.strip() or read.reasoning.strip():
+        return None
+    try:
+        return read.calls[0].values()
+    except ValueError:
+        return None
