@@ -12,7 +12,7 @@ constexpr size_t WRITTEN_OUT_MAX = 64; /* repetitions; more are counted in power
 constexpr size_t COUNTED_MAX = 1'000'000'000;
 
 /* Any JSON. Blanks, digits and exponents are bounded: a model that has lost its way writes them for ever. */
-const char *const PREAMBLE = R"(ws ::= "" | " " | "\r"? "\n" "\n"? [ \t]{0,60}
+const char *const PREAMBLE = R"(ws ::= "" | " " | "\n" "\n"? [ \t]{0,60}
 value ::= object | array | string | number | "true" | "false" | "null"
 object ::= "{" ws (pair ("," ws pair)*)? "}"
 pair ::= string ws ":" ws value ws
