@@ -17,14 +17,12 @@ ORDINARY = {
     "llama_kv_cache_iswa": "window",
     "llama_memory_recurrent": "recurrent",
     "llama_memory_hybrid": "hybrid",
+    "llama_memory_hybrid_iswa": "hybrid-window",
 }
 """Class of memory that architectures get by default → the tiny model that warm-equals-cold tests run on."""
 
 SPECIAL = {"llama_kv_cache_dsa": "indexed", "llama_kv_cache_msa": "sparse"}
 """The same for classes that architectures get by name."""
-
-BY_FACTS = {"llama_memory_hybrid_iswa"}
-"""Made of two proven ones, for a hybrid whose file names a sliding window; no architecture always has it."""
 
 
 @pytest.fixture
@@ -85,7 +83,7 @@ def made_for(source: Path) -> dict[str, set[str]]:
 
 
 def test_every_class_of_memory_is_known(source: Path, table: dict[str, Row]) -> None:
-    assert classes_of(source) == ORDINARY.keys() | BY_FACTS | {row.memory for row in table.values()}
+    assert classes_of(source) == ORDINARY.keys() | {row.memory for row in table.values()}
 
 
 def test_every_served_class_is_compared_warm_and_cold() -> None:
@@ -93,14 +91,14 @@ def test_every_served_class_is_compared_warm_and_cold() -> None:
 
 
 def test_architectures_without_a_name_here_get_ordinary_memory(source: Path) -> None:
-    assert made_for(source)[""] == ORDINARY.keys() | BY_FACTS
+    assert made_for(source)[""] == ORDINARY.keys()
 
 
 def test_the_table_has_all_architectures_with_special_memory(source: Path, table: dict[str, Row]) -> None:
     special = {
-        architecture: classes - ORDINARY.keys() - BY_FACTS
+        architecture: classes - ORDINARY.keys()
         for architecture, classes in made_for(source).items()
-        if classes - ORDINARY.keys() - BY_FACTS
+        if classes - ORDINARY.keys()
     }
     assert special == {architecture: {row.memory} for architecture, row in table.items()}
     assert {row.memory for row in table.values() if row.is_tested} == SPECIAL.keys()

@@ -26,6 +26,7 @@ ARCHITECTURES = {
     "tiny-recurrent": "mamba2",
     "tiny-hybrid": "qwen35",
     "tiny-granite": "granitehybrid",
+    "tiny-hybrid-window": "lfm2",
     "tiny-latent": "deepseek2",
     "tiny-indexed": "deepseek32",
     "tiny-indexed-shared": "glm-dsa",
@@ -47,6 +48,7 @@ REQUIRED_KEYS = {
     "deepseek32": {"attention.indexer.head_count", "attention.indexer.key_length", "attention.indexer.top_k"},
     "glm-dsa": {"attention.indexer.top_k", "attention.indexer.types"},
     "minimax-m3": {"attention.indexer.block_size", "attention.indexer.local_blocks", "expert_shared_count"},
+    "lfm2": {"attention.head_count_kv", "attention.sliding_window", "shortconv.l_cache"},
     "granitehybrid": {"attention.head_count_kv", "attention.scale", "logit_scale", "ssm.inner_size"},
 }
 

@@ -23,13 +23,13 @@ typedef struct subject {
 } subject;
 
 static const subject subjects[] = {
-    {"tiny-dense.gguf", LLM_MEMORY_DENSE, false},         {"tiny-window.gguf", LLM_MEMORY_WINDOW, false},
-    {"tiny-recurrent.gguf", LLM_MEMORY_RECURRENT, false}, {"tiny-hybrid.gguf", LLM_MEMORY_HYBRID, false},
-    {"tiny-granite.gguf", LLM_MEMORY_HYBRID, false},      {"tiny-dense-q8.gguf", LLM_MEMORY_DENSE, true},
-    {"tiny-hybrid-q8.gguf", LLM_MEMORY_HYBRID, true},     {"tiny-experts.gguf", LLM_MEMORY_DENSE, false},
-    {"tiny-experts-q8.gguf", LLM_MEMORY_DENSE, true},     {"tiny-latent.gguf", LLM_MEMORY_DENSE, false},
-    {"tiny-indexed.gguf", LLM_MEMORY_DENSE, false},       {"tiny-indexed-shared.gguf", LLM_MEMORY_DENSE, false},
-    {"tiny-sparse.gguf", LLM_MEMORY_DENSE, false},
+    {"tiny-dense.gguf", LLM_MEMORY_DENSE, false},          {"tiny-window.gguf", LLM_MEMORY_WINDOW, false},
+    {"tiny-recurrent.gguf", LLM_MEMORY_RECURRENT, false},  {"tiny-hybrid.gguf", LLM_MEMORY_HYBRID, false},
+    {"tiny-granite.gguf", LLM_MEMORY_HYBRID, false},       {"tiny-hybrid-window.gguf", LLM_MEMORY_HYBRID, false},
+    {"tiny-dense-q8.gguf", LLM_MEMORY_DENSE, true},        {"tiny-hybrid-q8.gguf", LLM_MEMORY_HYBRID, true},
+    {"tiny-experts.gguf", LLM_MEMORY_DENSE, false},        {"tiny-experts-q8.gguf", LLM_MEMORY_DENSE, true},
+    {"tiny-latent.gguf", LLM_MEMORY_DENSE, false},         {"tiny-indexed.gguf", LLM_MEMORY_DENSE, false},
+    {"tiny-indexed-shared.gguf", LLM_MEMORY_DENSE, false}, {"tiny-sparse.gguf", LLM_MEMORY_DENSE, false},
 };
 static const subject *current;
 
@@ -167,7 +167,7 @@ static inline bool attends_only(void)
 /* info.n_stoppable, where the device has no say: a window's ring of cells would show what was given up in the last bits. */
 static inline uint32_t stoppable_on_the_host(void)
 {
-    return is_exact && current->memory == LLM_MEMORY_WINDOW ? 0 : attends_only() ? N_SEQ : 1;
+    return is_exact && strstr(current->file, "window") != NULL ? 0 : attends_only() ? N_SEQ : 1;
 }
 
 /* An indexer picks what is attended to, for whole streams. */

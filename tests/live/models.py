@@ -15,6 +15,7 @@ TINY = (
     "recurrent",
     "hybrid",
     "granite",
+    "hybrid-window",
     "latent",
     "indexed",
     "indexed-shared",

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from . import dense, granite, hybrid, latent, recurrent, sparse, window
+from . import dense, granite, hybrid, latent, recurrent, shortconv, sparse, window
 from .dense import Dense
 from .encoder import Encoder
 from .granite import Granite
@@ -12,6 +12,7 @@ from .latent import Indexer, Latent
 from .layers import Experts, Heads, Mamba2
 from .plan import Plan
 from .recurrent import Recurrent
+from .shortconv import ShortConv
 from .sparse import Blocks, Sparse
 from .tokenizer import N_VOCAB, Tokenizer
 from .window import Window
@@ -68,6 +69,14 @@ TINY_SPARSE = Sparse(
 )
 TINY_INDEXED = replace(TINY_LATENT, indexer=TINY_INDEXER)
 TINY_INDEXED_SHARED = replace(TINY_LATENT, indexer=replace(TINY_INDEXER, layers=(0, 2)))
+TINY_HYBRID_WINDOW = ShortConv(
+    n_embd=128,
+    n_layers=6,
+    n_ff=256,
+    heads=TINY_HEADS,
+    attention_layers=frozenset({1, 3, 5}),
+    n_window=128,
+)
 
 BENCH_CONTEXT_LENGTH = 40_960
 BENCH_DENSE = Dense(n_embd=1024, n_layers=28, n_ff=3072, heads=Heads(n=16, n_kv=8, size=128), tied=True)
@@ -97,6 +106,11 @@ TINY: tuple[Recipe, ...] = (
     Recipe("tiny-recurrent", "mamba2, state only", lambda t: recurrent.plan(TINY_RECURRENT, "recurrent", t)),
     Recipe("tiny-hybrid", "qwen35, delta nets and attention", lambda t: hybrid.plan(TINY_HYBRID, "hybrid", t)),
     Recipe("tiny-granite", "granitehybrid, Mamba-2 and attention", lambda t: granite.plan(TINY_GRANITE, "granite", t)),
+    Recipe(
+        "tiny-hybrid-window",
+        "lfm2, short convolutions and a sliding window of 128",
+        lambda t: shortconv.plan(TINY_HYBRID_WINDOW, "hybrid-window", t),
+    ),
     Recipe("tiny-latent", "deepseek2, latent attention", lambda t: latent.plan(TINY_LATENT, "latent", t)),
     Recipe(
         "tiny-indexed",

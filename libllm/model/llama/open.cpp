@@ -389,7 +389,7 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     /* A call that is given up spoils running states, of which one is kept for that, and may move where a window's cells begin
      * anew: sums have another order then. */
     const uint32_t most = attends_only(m) ? o.n_seq : 1;
-    const bool may_stop = gpus_of(o).empty() && !(o.exact && m->info.memory == LLM_MEMORY_WINDOW);
+    const bool may_stop = gpus_of(o).empty() && !(o.exact && m->info.n_window > 0);
     m->info.n_stoppable = may_stop ? most : 0;
 }
 
