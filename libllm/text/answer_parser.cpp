@@ -86,6 +86,13 @@ int character_at(const std::string &text, size_t at)
     return static_cast<int>(n);
 }
 
+/* Of the arguments that the text ends with. What a name is held back with, as the comma before it, may not be forgotten. */
+size_t n_held_back(const answer_reading &reading)
+{
+    const std::string &arguments = reading.said.tool_calls.back().arguments;
+    return arguments.size() - call_arguments_of(arguments).json.size();
+}
+
 } // namespace
 
 struct llm_answer_parser {
@@ -296,7 +303,7 @@ void llm_answer_parser::shorten(const answer_reading &now)
     long_at = 2 * text.size(); /* unless this helps */
     const std::string tail = text.substr(text.size() - left.n_tail);
     const answer_reading less = form->read(left.head + tail);
-    if (!answer_says_less(now, less, left.n_calls)) {
+    if (!answer_says_less(now, less, left.n_calls) || n_held_back(now) != n_held_back(less)) {
         return;
     }
     for (size_t i = 0; i < left.n_calls; i++) {
