@@ -468,7 +468,8 @@ void fill_prompt(llm_prompt *out, const chat *c, const conversation &all, const 
     const std::string &text_of_all = all.rendered.text;
     const std::string opening = all.n_history_bytes > 0 ? text_of_all.substr(all.n_history_bytes) : all.form->opening;
     const std::string syntax = chat_answer_syntax(*all.form, all.request.continues(), opening);
-    const std::string constraint = chat_constraint(c->m, c->words, *all.form, opening, all.request);
+    const std::string prefill = chat_answer_prefill(c->m, *all.form, all.request.continues(), opening);
+    const std::string constraint = chat_constraint(c->m, c->words, *all.form, prefill, all.request);
     const std::string stops = all.form->stops.empty() ? std::string() : common_json(all.form->stops).dump_safe();
     owned<char> syntax_bytes(syntax.data(), syntax.size());
     owned<char> constraint_bytes(constraint.data(), constraint.size());

@@ -65,12 +65,31 @@ void chat_answer_begin(const chat_form &form, const chat_request &request, chat_
     append(form.opening.substr(done), '\0');
 }
 
+/* Templates that close a conversation that asks for no answer with eos: llama.cpp compares the two texts, and leaves out of
+ * the opening what the eos has in common with it. The prompt ends with more than that, then. */
+std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening)
+{
+    const bool is_known = !form.opening.empty() && opening.compare(0, form.reopening.size(), form.reopening) == 0;
+    return continues || !is_known ? form.opening : opening;
+}
+
+/* A template may also end a conversation in another way than the short one that the form was made from. */
+std::string chat_answer_prefill(const model *m, const chat_form &form, bool continues, const std::string &opening)
+{
+    if (continues) {
+        return opening;
+    }
+    const std::string known = chat_answer_opening(form, false, opening);
+    const bool begins =
+        known == form.opening || form.grammar.empty() || form.is_lazy || chat_form_begins(m, form, known);
+    return begins ? known : form.opening;
+}
+
 std::string chat_answer_syntax(const chat_form &form, bool continues, const std::string &opening)
 {
     if (form.parser.empty()) {
         return "";
     }
-    const bool is_known = !form.opening.empty() && opening.compare(0, form.reopening.size(), form.reopening) == 0;
     answer_syntax out;
     out.format = form.format;
     out.parser = form.parser;
@@ -78,6 +97,6 @@ std::string chat_answer_syntax(const chat_form &form, bool continues, const std:
     out.thinking_end = form.thinking_ends.empty() ? std::string() : form.thinking_ends.front();
     out.calls_once = form.calls_once;
     out.must_call = form.must_call;
-    out.opening = continues || !is_known ? form.opening : opening;
+    out.opening = chat_answer_opening(form, continues, opening);
     return out.written();
 }

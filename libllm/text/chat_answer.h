@@ -17,6 +17,12 @@ std::shared_ptr<const chat_form> chat_answer_form(const model *m, const common_c
 /* The message that is continued, behind the others: its text is a stranger's, and what is around it the template's. */
 void chat_answer_begin(const chat_form &form, const chat_request &request, chat_text *out);
 
+/* How the form begins where the prompt ends with `opening`. */
+std::string chat_answer_opening(const chat_form &form, bool continues, const std::string &opening);
+
+/* What the grammar has to accept before the answer. */
+std::string chat_answer_prefill(const model *m, const chat_form &form, bool continues, const std::string &opening);
+
 /* llm_prompt.syntax. `opening`: how the prompt ends. */
 std::string chat_answer_syntax(const chat_form &form, bool continues, const std::string &opening);
 

@@ -12,6 +12,7 @@
 #include "text/chat_compile.h"
 #include "text/grammar.h"
 #include "text/grammar_text.h"
+#include "text/grammar_walk.h"
 #include "text/tool_schema.h"
 
 const char *const CHAT_FORM_CONTENT = "c0nt3nt0f7h3m355ag3", *const CHAT_FORM_REASONING = "r3a50n1ng0f7h3m355ag3";
@@ -166,10 +167,36 @@ std::string trimmed(const std::string &text)
     return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
 }
 
+/* gpt-oss may name the format of an answer, whether a client asked for one or not: <|channel|>final <|constrain|>json<|message|>.
+ * llama.cpp reads the name only with response_format, and then no calls. */
+std::string with_named_format(const std::string &parser)
+{
+    const std::string channel = "<|channel|>final", message = "<|message|>";
+    if (parser.find(channel + message) == std::string::npos) {
+        return parser;
+    }
+    common_json all = common_json::parse(parser);
+    common_json &parsers = all["parsers"];
+    for (size_t i = 0, n = parsers.size(); i < n; i++) {
+        if (parsers[i].value("literal", "") != channel + message) {
+            continue;
+        }
+        common_json sequence = common_json::parse(R"({"type": "sequence", "children": []})");
+        for (const char *part : {R"({"type": "literal", "literal": "<|channel|>final"})",
+                                 R"({"type": "until", "delimiters": ["<|message|>"]})",
+                                 R"({"type": "literal", "literal": "<|message|>"})"}) {
+            sequence["children"].push_back(static_cast<int64_t>(parsers.size()));
+            parsers.push_back(common_json::parse(part));
+        }
+        parsers[i] = sequence;
+    }
+    return all.dump();
+}
+
 void describe(const common_chat_params &params, chat_form *out)
 {
     out->format = params.format;
-    out->parser = call_parser_for_reading(params.format, params.parser);
+    out->parser = call_parser_for_reading(params.format, with_named_format(params.parser));
     out->opening = params.generation_prompt;
     out->preserved = params.preserved_tokens;
     for (const std::string &stop : params.additional_stops) {
@@ -237,18 +264,21 @@ std::string calling_grammar(const common_chat_params &found, const chat_wish &wi
 }
 
 /* Of an answer without calls: thinking, then text of that grammar. */
-std::string plain_grammar(const chat_form &form, const autoparser::analyze_content &content)
+std::string plain_grammar(const chat_form &form, const autoparser::autoparser &found, bool has_calls)
 {
+    const autoparser::analyze_content &content = found.content;
+    /* llama.cpp reads the frame of a text beside calls only where these are JSON */
+    const bool is_framed =
+        content.is_always_wrapped() && (!has_calls || found.tools.format.mode == autoparser::tool_format::JSON_NATIVE);
     const std::string &start = form.thinking_start;
     const std::string end = form.thinking_ends.empty() ? std::string() : form.thinking_ends.front();
     const common_peg_arena parser = build_chat_peg_parser([&](common_chat_peg_builder &p) {
         const bool thinks = !start.empty() && !end.empty();
         const common_peg_parser text = p.content(p.schema(p.json(), "text", object_schema(GRAMMAR_OF_TEXT)));
         const common_peg_parser thinking =
-            thinks ? p.space() + p.optional(p.literal(start) + p.until(end) + p.literal(end) + p.space()) : p.eps();
+            thinks ? p.optional(p.literal(start) + p.until(end) + p.literal(end) + p.space()) : p.eps();
         const common_peg_parser opening = p.prefix(form.opening, start) + thinking;
-        return content.is_always_wrapped() ? opening + p.literal(content.start) + text + p.literal(content.end)
-                                           : opening + text;
+        return is_framed ? opening + p.literal(content.start) + text + p.literal(content.end) : opening + text;
     });
     return build_grammar([&](const common_grammar_builder &builder) { parser.build_grammar(builder, false); });
 }
@@ -264,7 +294,7 @@ std::string constrained_grammar(const common_chat_template &tmpl, const chat_ana
         out = grammar_without_fences(apply(tmpl, analysis, params).grammar);
     }
     if (!grammar_mentions(out, GRAMMAR_OF_TEXT)) {
-        out = plain_grammar(form, analysis.found.content);
+        out = plain_grammar(form, analysis.found, wish.has_calls());
     }
     return grammar_with(out, GRAMMAR_OF_TEXT, wish.grammar, "given-");
 }
@@ -293,6 +323,23 @@ void count_markers_once(autoparser::autoparser *found)
     std::string &suffix = found->tools.function.name_suffix;
     if (suffix == found->tools.call_id.suffix || suffix == found->tools.arguments.start) {
         suffix.clear();
+    }
+}
+
+/* The analysis of templates that begin every message with the mark of its role takes the mark of an answer, with which the
+ * prompt ends, for a part of the answer. */
+void count_opening_once(const common_chat_template &tmpl, const autoparser::generation_params &params,
+                        autoparser::autoparser *found)
+{
+    if (!found->content.is_always_wrapped()) {
+        return;
+    }
+    const std::string opening = trimmed(common_chat_template_generation_prompt(tmpl, params));
+    const std::string start = trimmed(found->content.start);
+    if (opening.size() >= start.size() && opening.compare(opening.size() - start.size(), start.size(), start) == 0) {
+        found->content.mode = autoparser::content_mode::PLAIN;
+        found->content.start.clear();
+        found->content.end.clear();
     }
 }
 
@@ -327,11 +374,14 @@ autoparser::autoparser nothing_known(const common_chat_template &tmpl)
 }
 
 /* Where the template refuses the short conversations that llama.cpp compares, nothing is known of it. */
-void analyse_by_differences(const common_chat_template &tmpl, autoparser::autoparser *out)
+void analyse_by_differences(const common_chat_template &tmpl, const autoparser::generation_params &params,
+                            autoparser::autoparser *out)
 {
     try {
         out->analyze_template(tmpl);
         count_markers_once(out);
+        count_opening_once(tmpl, params, out);
+        out->tools.arguments.tolerate_intertag_whitespace = true; /* as the grammar does */
     } catch (const std::bad_alloc &) {
         throw;
     } catch (const std::exception &) {
@@ -356,7 +406,7 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
     if (own == own_parser::FAILS) { /* families that nothing else can make out */
         out.found = nothing_known(tmpl);
     } else {
-        analyse_by_differences(tmpl, &out.found);
+        analyse_by_differences(tmpl, params_of(tmpl, nothing), &out.found);
     }
     out.describes_tools = caps.supports_tools;
     out.knows_calls = caps.supports_tool_calls && out.found.tools.format.mode != autoparser::tool_format::NONE;
@@ -369,6 +419,16 @@ chat_analysis chat_analyse(const common_chat_template &tmpl)
 /* ---- form ---------------------------------------------------------------------------------------------------------- */
 
 namespace {
+
+/* Some of llama.cpp's grammars let a model spell out the token that ends its answer, which would become text. */
+std::string without_end(std::string grammar, const std::string &eos)
+{
+    const std::string option = " \"" + eos + "\"?";
+    for (size_t at = 0; !eos.empty() && (at = grammar.find(option, at)) != std::string::npos;) {
+        grammar.erase(at, option.size());
+    }
+    return grammar;
+}
 
 bool is_whole(tool_schema_detail detail)
 {
@@ -414,25 +474,29 @@ std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_an
         out.is_lazy = false;
         out.triggers.clear();
     }
+    out.grammar = without_end(out.grammar, tmpl.eos_token());
     return out;
 }
 
 /* The sampler takes it, as a part of a document. */
-bool is_usable_grammar(const model *m, const std::string &text)
+bool is_usable_grammar(const model *m, const chat_form &form)
 {
     constexpr size_t BYTES_MAX = LLM_CONSTRAINT_BYTES_MAX / 4 * 3; /* the document holds other things, too */
-    if (common_json::make(text).dump_safe().size() > BYTES_MAX) {
-        return false;
-    }
+    return common_json::make(form.grammar).dump_safe().size() <= BYTES_MAX && chat_form_begins(m, form, form.opening);
+}
+
+} // namespace
+
+bool chat_form_begins(const model *m, const chat_form &form, const std::string &opening)
+{
     try {
-        grammar::read(text, m);
-        return true;
+        const auto rules = std::make_shared<const grammar>(grammar::read(form.grammar, m));
+        return form.is_lazy || opening.empty() ||
+               grammar_walk(rules, vocabulary_trie::of(m)).accept(-1, opening.data(), opening.size());
     } catch (const grammar_fault &) {
         return false;
     }
 }
-
-} // namespace
 
 chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
                        const chat_wish &wish)
@@ -451,11 +515,11 @@ chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const c
             continue;
         }
         out = std::move(*found);
-        if (!wish.has_calls() || out.grammar.empty() || is_usable_grammar(m, out.grammar)) {
+        if (!wish.has_calls() || out.grammar.empty() || is_usable_grammar(m, out)) {
             break;
         }
     }
-    if (!out.grammar.empty() && !is_usable_grammar(m, out.grammar)) {
+    if (!out.grammar.empty() && !is_usable_grammar(m, out)) {
         out.grammar.clear(); /* what a model calls by itself is read all the same */
         out.is_lazy = false;
         out.triggers.clear();

@@ -86,6 +86,10 @@ chat_analysis chat_analyse(const common_chat_template &tmpl);
 chat_form chat_form_of(const model *m, const common_chat_template &tmpl, const chat_analysis &analysis,
                        const chat_wish &wish);
 
+/* The form's grammar is valid, and unless it is lazy, an answer may begin with this end of the prompt. Throws
+ * std::bad_alloc. */
+bool chat_form_begins(const model *m, const chat_form &form, const std::string &opening);
+
 /* The latest forms, by all they were made from: agents send the same tools at every turn. Any thread. */
 class chat_forms {
   public:

@@ -32,7 +32,6 @@ struct vocabulary {
     std::string source;
     std::vector<std::string> texts; /* of the tokens from N_BYTES on: first the control tokens */
     size_t n_controls = 0;
-    std::vector<std::string> closers; /* some of the texts */
     std::vector<int32_t> ends;
     int32_t bos = -1, eos = -1;
 
@@ -180,11 +179,7 @@ json open_template(const json &command)
         }
     }
     v.n_controls = v.texts.size();
-    v.closers = command.value("closers", std::vector<std::string>());
     for (const std::string &word : command.value("words", std::vector<std::string>())) {
-        add_word(word, &v.texts);
-    }
-    for (const std::string &word : v.closers) {
         add_word(word, &v.texts);
     }
     v.bos = control_of(command, "bos", v);
@@ -376,11 +371,15 @@ std::vector<std::string> literals_of(const std::string &grammar)
 class walker {
   public:
     walker(const vocabulary &from, const json &command)
-        : v(from), random(command.value("seed", 0u)), n_soft(command.value("soft_bytes", size_t{200})),
-          n_most(command.value("max_bytes", size_t{0}))
+        : v(from), closers(command.value("closers", std::vector<std::string>())),
+          avoided(command.value("avoid", std::vector<std::string>())), random(command.value("seed", 0u)),
+          n_soft(command.value("soft_bytes", size_t{200})), n_most(command.value("max_bytes", size_t{0}))
     {
         const json &document = command.at("constraint");
         n_spelling = v.texts.size();
+        for (const std::string &word : closers) {
+            add_word(word, &v.texts);
+        }
         for (const std::string &word : literals_of(document.value("grammar", ""))) {
             add_word(word, &v.texts);
         }
@@ -406,6 +405,7 @@ class walker {
 
   private:
     vocabulary v;
+    std::vector<std::string> closers, avoided;
     std::unique_ptr<constraint> rules;
     std::mt19937 random;
     size_t n_spelling; /* of the vocabulary's texts: those that the constraint was made with */
@@ -474,13 +474,18 @@ class walker {
         if (op_is_end(&v.base, token)) {
             return winds_down ? 1e6 : 5;
         }
+        const auto is_in = [&](const std::vector<std::string> &list) {
+            return std::find(list.begin(), list.end(), piece) != list.end();
+        };
+        if (is_in(avoided)) {
+            return 1e-9;
+        }
         if (piece.size() > 1) {
-            const bool is_closer = std::find(v.closers.begin(), v.closers.end(), piece) != v.closers.end();
-            return !winds_down ? 3 : is_closer ? 1000 : 3;
+            return winds_down && is_in(closers) ? 300 : 3;
         }
         const auto byte = static_cast<uint8_t>(piece[0]);
-        if (winds_down && strchr("}])\"'", byte) != nullptr && byte != 0) {
-            return 100;
+        if (winds_down && byte != 0 && strchr("\"'}])", byte) != nullptr) {
+            return byte == '"' ? 300 : 50;
         }
         return byte >= 0x80 ? 0.1 : byte < ' ' ? 0.2 : byte == ' ' ? 0.5 : winds_down ? 0.3 : 1;
     }

@@ -133,12 +133,10 @@ class Driver:
         ends: Sequence[str] = (),
         controls: Sequence[str] = (),
         words: Sequence[str] = (),
-        closers: Sequence[str] = (),
     ) -> Model:
         """A model with this chat template. Its tokens are the 256 bytes, control tokens (bos, eos, ends, controls),
-        which only a template can produce in a prompt, words, and closers: words that a random walk ends a text with.
-        eos and ends end an answer."""
-        tokens = {"ends": ends, "controls": controls, "words": words, "closers": closers}
+        which only a template can produce in a prompt, and words. eos and ends end an answer."""
+        tokens = {"ends": ends, "controls": controls, "words": words}
         return Model(self, {"source": source, "bos": bos, "eos": eos} | tokens)
 
     def command(self, op: str, **members: object) -> Json:
@@ -195,10 +193,13 @@ class Model:
         seed: int = 0,
         soft_bytes: int = 200,
         max_bytes: int = 0,
+        closers: Sequence[str] = (),
+        avoid: Sequence[str] = (),
     ) -> Walk:
         """Says `text` as far as the mask allows it, then goes on at random, up to max_bytes in all. Once the constraint
-        forces a token, the model says `instead`, if given, in place of the rest of the text. Closing marks are
-        preferred after soft_bytes. A lazy grammar allows any text before its trigger; nothing random is added there."""
+        forces a token, the model says `instead`, if given, in place of the rest of the text. Brackets, quotes and
+        `closers` are preferred after soft_bytes, and `avoid` is said only where nothing else is allowed. A lazy grammar
+        allows any text before its trigger; nothing random is added there."""
         raw = text.encode() if isinstance(text, str) else text
         told = self._driver.command(
             "walk",
@@ -209,6 +210,8 @@ class Model:
             seed=seed,
             soft_bytes=soft_bytes,
             max_bytes=max_bytes,
+            closers=list(closers),
+            avoid=list(avoid),
         )
         return Walk(raw=bytes.fromhex(told.pop("hex")), forced=[(at, said) for at, said in told.pop("forced")], **told)
 

@@ -18,11 +18,25 @@ _CONTROL = re.compile(
 )
 _WORD = re.compile(r"</?[a-z_:]{2,24}>")
 
-# Ends of arguments and thoughts. Grammars spell them out, so that a random walk would not find them.
-_CLOSERS = (
-    *("</parameter>", "</parameter>\n", "\n</parameter>\n", "</param>", "</arg_value>", "</｜DSML｜parameter>"),
-    *("</atem:parameter>", "<channel|>", "</think>", "</seed:think>", "[/THINK]", "<|END_THINKING|>", "<|end|>"),
-)
+# What ends a string argument that is no JSON, by family. A random walk would hardly ever find it.
+CLOSERS = {
+    "qwen3-coder": ["\n</parameter>\n"],
+    "seed-oss": ["</parameter>\n"],
+    "glm": ["</arg_value>", "</arg_value>\n"],
+    "ling3": ["</arg_value>"],
+    "laguna": ["</arg_value>", "</arg_value>\n"],
+    "spark": ["</arg_value>", "</arg_value>\n"],
+    "hunyuan": ["</arg_value:opensource>", "</arg_value:opensource>\n"],
+    "minimax-m2": ["</parameter>\n"],
+    "minimax-m3": ["]<]minimax[>[</city>"],
+    "minicpm5": ["</param>"],
+    "deepseek-v3.2": ["</｜DSML｜parameter>"],
+    "muse": ["</atem:parameter>\n", "<|end|>", "<|eom|>"],
+    "kimi-k3": ["<|close|>argument<|sep|>"],
+    "gemma4": ['<|"|>'],
+    "gpt-oss": ["<|end|>"],
+    "mistral": ["[ARGS]"],
+}
 
 
 class Ends:
@@ -54,7 +68,6 @@ class Template:
             ends=self.ends.others,
             controls=sorted(set(_CONTROL.findall(source))),
             words=sorted(set(_WORD.findall(source))),
-            closers=_CLOSERS,
         )
 
 
