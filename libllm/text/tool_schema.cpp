@@ -40,7 +40,7 @@ common_json tool_schemas::place_for(const std::string &element)
 {
     const std::string number = std::to_string(FIRST_PLACE + static_cast<long>(places.size()));
     places.push_back({"\"" + number + "\"", PREFIX + element});
-    return common_json::parse("{\"const\":" + number + "}");
+    return common_json::parse("{\"type\":\"integer\",\"const\":" + number + "}"); /* templates ask for the type */
 }
 
 common_json tool_schemas::placed(const common_json &tool, bool is_whole)
