@@ -151,6 +151,7 @@ typedef struct model_ops {
     int32_t (*bos)(const model *m);                    /* -1: none */
     int32_t (*eos)(const model *m);                    /* -1: none */
     int32_t (*fim)(const model *m, llm_fim mark);      /* -1: none */
+    const char *(*tool_template)(const model *m);      /* Jinja source only for conversations with tools, or NULL */
 } model_ops;
 
 /* Whoever waits for an embedding has given it up: see llm_embed. */

@@ -23,6 +23,7 @@
 #include "text/chat_constraint.h"
 #include "text/chat_control.h"
 #include "text/chat_form.h"
+#include "text/chat_program.h"
 #include "text/chat_request.h"
 
 namespace {
@@ -30,8 +31,6 @@ namespace {
 /* Boundaries before user messages, counted from the last one back: a client goes on after the last message, or edits or
  * regenerates one of the latest. Each costs a rendering of what precedes it. */
 constexpr size_t USER_BOUNDARIES_MAX = 4;
-
-const char *const ROLES[] = {"system", "developer", "user", "assistant", "tool", "function"};
 
 std::string text_of(const model *m, int32_t token) /* -1: none */
 {
@@ -44,126 +43,42 @@ struct chat {
     const model *m;
     control_words words;
     bool adds_bos;
-    std::unique_ptr<const common_chat_template> tmpl; /* NULL: none, and `refusal` says why */
+    chat_programs programs; /* no usual one: `refusal` says why */
     std::string refusal;
-    chat_analysis analysis;
-    mutable chat_forms forms;
-    bool has_clock; /* the engine's clock is not safe for several threads */
-    mutable std::mutex clock;
 
-    explicit chat(const model *m_) : m(m_), words(m_), adds_bos(chat_adds_bos(m_)), has_clock(false) {}
+    explicit chat(const model *m_) : m(m_), words(m_), adds_bos(chat_adds_bos(m_)) {}
 };
 
 namespace {
 
+std::unique_ptr<const chat_program> program_of(const model *m, const char *source)
+{
+    return chat_program_open(source, text_of(m, m->ops->bos(m)), text_of(m, m->ops->eos(m)));
+}
+
 void compile(chat *c)
 {
-    const char *source = c->m->ops->chat_template(c->m);
+    const model_ops *ops = c->m->ops;
+    const char *source = ops->chat_template(c->m);
+    const char *with_tools = ops->tool_template != nullptr ? ops->tool_template(c->m) : nullptr;
     if (source == nullptr || *source == '\0') {
         c->refusal = "the model has no chat template; give one with --chat-template-file, or use plain completions";
         return;
     }
     try {
-        const chat_budget budget(0);
-        c->tmpl = chat_compile(source, text_of(c->m, c->m->ops->bos(c->m)), text_of(c->m, c->m->ops->eos(c->m)));
-        c->has_clock = c->tmpl->source().find("strftime_now") != std::string::npos;
+        c->programs.usual = program_of(c->m, source);
     } catch (const std::bad_alloc &) {
         throw;
     } catch (const std::exception &e) {
         c->refusal = std::string("the model's chat template cannot be read: ") + e.what();
+        return;
     }
-}
-
-void analyse(chat *c)
-{
-    const chat_budget budget(0);
-    c->analysis = chat_analyse(*c->tmpl);
-}
-
-/* ---- rendering ----------------------------------------------------------------------------------------------------- */
-
-/* One request; all its renderings see the same time. */
-struct rendering {
-    const chat *c;
-    const chat_request *request;
-    const control_markers *markers;
-    std::time_t now;
-};
-
-void set_dates(common_json *variables, std::time_t now)
-{
-    std::tm local;
-    char text[32];
-    localtime_r(&now, &local);
-    strftime(text, sizeof text, "%d %b %Y", &local);
-    (*variables)["date_string"] = text;
-    strftime(text, sizeof text, "%b %d %Y", &local);
-    (*variables)["datetime"] = text;
-}
-
-/* Templates spell out control words with the role in the middle ("<|" + role + "|>"). The well-known roles are words of
- * this library and not of the client, whoever wrote them. */
-void trust_roles(jinja::context &context)
-{
-    for (const jinja::value &message : context.get_val("messages")->as_array()) {
-        const std::string role = message->at("role")->as_string().str();
-        if (std::find(std::begin(ROLES), std::end(ROLES), role) != std::end(ROLES)) {
-            message->insert(jinja::mk_val<jinja::value_string>("role"), jinja::mk_val<jinja::value_string>(role));
-        }
+    try {
+        c->programs.with_tools = with_tools == nullptr ? nullptr : program_of(c->m, with_tools);
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &) { /* as in llama.cpp, the usual one serves then */
     }
-}
-
-void fill_context(jinja::context &context, const rendering &r, size_t n_messages, bool add_generation_prompt)
-{
-    common_json variables = common_json::object();
-    common_json messages = common_json::array();
-    for (size_t i = 0; i < n_messages; i++) {
-        messages.push_back(r.request->messages.at(i));
-    }
-    variables["messages"] = messages;
-    if (!r.request->tools.is_null()) {
-        variables["tools"] = r.request->tools;
-    }
-    variables["enable_thinking"] = true;
-    set_dates(&variables, r.now);
-    for (const auto &[name, value] : r.request->kwargs.items()) {
-        variables[name] = value;
-        if (name == "reasoning_effort" && !r.request->kwargs.contains("reasoning_strength")) {
-            variables["reasoning_strength"] = value; /* as some templates call it */
-        }
-    }
-    context.current_time = r.now;
-    const common_json &kwargs = r.request->kwargs;
-    if (kwargs.contains("preserve_reasoning") && kwargs.at("preserve_reasoning").is_boolean()) {
-        jinja::caps_apply_preserve_reasoning(context, kwargs.at("preserve_reasoning").get<bool>());
-    }
-    jinja::global_from_json(context, variables, true);
-    context.set_val("bos_token", jinja::mk_val<jinja::value_string>(r.c->tmpl->bos_token()));
-    context.set_val("eos_token", jinja::mk_val<jinja::value_string>(r.c->tmpl->eos_token()));
-    if (add_generation_prompt) {
-        context.set_val("add_generation_prompt", jinja::mk_val<jinja::value_bool>(true));
-    }
-    trust_roles(context);
-}
-
-chat_text render(const rendering &r, size_t n_messages, bool add_generation_prompt)
-{
-    std::unique_lock<std::mutex> hold(r.c->clock, std::defer_lock);
-    if (r.c->has_clock) {
-        hold.lock();
-    }
-    jinja::context context(r.c->tmpl->source());
-    fill_context(context, r, n_messages, add_generation_prompt);
-    jinja::runtime runtime(context);
-    const jinja::value result = runtime.execute(r.c->tmpl->prog);
-    const auto gathered = jinja::runtime::gather_string_parts(result);
-    chat_text out;
-    for (const jinja::string_part &part : gathered->val_str.parts) {
-        out.text += part.val;
-        out.blocked.append(part.val.size(), part.is_input ? '\1' : '\0');
-    }
-    r.markers->unwrap(&out);
-    return out;
 }
 
 /* ---- boundaries ---------------------------------------------------------------------------------------------------- */
@@ -241,11 +156,12 @@ bool is_prefix_of(const std::string &head, const std::string &all)
 
 /* How many bytes of the whole a shorter conversation renders to; 0 when it renders to something else: templates may
  * treat earlier turns by what comes later, or refuse a conversation that ends there. */
-size_t bytes_of_head(const rendering &r, size_t n_messages, const std::string &all)
+size_t bytes_of_head(const chat_rendering &r, size_t n_messages, const std::string &all)
 {
     try {
-        std::string head = render(r, n_messages, false).text;
-        const std::string &eos = r.c->tmpl->eos_token(); /* some templates close what asks for no answer */
+        std::string head = chat_program_render(r, n_messages, false).text;
+        const std::string &eos =
+            r.request->program->tmpl->eos_token(); /* some templates close what asks for no answer */
         if (!is_prefix_of(head, all) && !eos.empty() && head.size() > eos.size() &&
             head.compare(head.size() - eos.size(), eos.size(), eos) == 0) {
             head.resize(head.size() - eos.size());
@@ -276,18 +192,18 @@ struct marks {
 
 /* Tokens before the text of the user's first message. Templates that refuse a conversation without one do not tell where
  * the system's words end, and some put the tools behind them; but what stands before another question tells it. */
-int32_t tokens_before_question(const rendering &r, const conversation &all)
+int32_t tokens_before_question(const chat *c, const chat_rendering &r, const conversation &all)
 {
     try {
         chat_request asking = *r.request;
         asking.messages = asking.front;
-        const rendering other = {r.c, &asking, r.markers, r.now};
-        const chat_text text = render(other, asking.messages.size(), false);
+        const chat_rendering other = {&asking, r.markers, r.now};
+        const chat_text text = chat_program_render(other, asking.messages.size(), false);
         const size_t at = text.text.find(r.markers->sentinel(0));
         if (at == std::string::npos || all.rendered.text.compare(0, at, text.text, 0, at) != 0) {
             return 0;
         }
-        const int32_t n_tokens = tokens_before(r.c, all, at);
+        const int32_t n_tokens = tokens_before(c, all, at);
         const auto behind = std::upper_bound(all.tokens.cuts.begin(), all.tokens.cuts.end(), at,
                                              [](size_t byte, const chat_tokens::cut &cut) { return byte < cut.byte; });
         const bool has_cut = behind != all.tokens.cuts.begin();
@@ -302,20 +218,20 @@ int32_t tokens_before_question(const rendering &r, const conversation &all)
 }
 
 /* A shorter conversation counts only if it is a prefix of the whole, in text and in tokens. */
-marks marks_of(const rendering &r, const conversation &all)
+marks marks_of(const chat *c, const chat_rendering &r, const conversation &all)
 {
     marks out;
     const size_t head = head_messages(r.request->messages);
     for (const size_t n : message_counts(r.request->messages, head)) {
         const size_t n_bytes = bytes_of_head(r, n, all.rendered.text);
-        const int32_t n_tokens = n_bytes > 0 ? tokens_before(r.c, all, n_bytes) : -1;
+        const int32_t n_tokens = n_bytes > 0 ? tokens_before(c, all, n_bytes) : -1;
         out.n_head = n == head ? std::max(n_tokens, 0) : out.n_head;
         add_boundary(n_tokens, &out.boundaries);
     }
     if (!r.request->front.is_null() && (out.n_head == 0 || !r.request->tools.is_null())) {
-        out.n_head = std::max(out.n_head, tokens_before_question(r, all));
+        out.n_head = std::max(out.n_head, tokens_before_question(c, r, all));
     }
-    out.n_history = all.n_history_bytes > 0 ? std::max(tokens_before(r.c, all, all.n_history_bytes), 0) : 0;
+    out.n_history = all.n_history_bytes > 0 ? std::max(tokens_before(c, all, all.n_history_bytes), 0) : 0;
     add_boundary(out.n_history, &out.boundaries);
     return out;
 }
@@ -333,13 +249,11 @@ void check_tokens(const model *m, const chat_request &request)
 
 enum class attempt { done, has_tools, failed };
 
-std::shared_ptr<const chat_form> form_of(const chat *c, const chat_wish &wish)
+std::shared_ptr<const chat_form> form_of(const chat *c, const chat_request &request)
 {
-    std::unique_lock<std::mutex> hold(c->clock, std::defer_lock);
-    if (c->has_clock) { /* it renders, too */
-        hold.lock();
-    }
-    return chat_answer_form(c->m, *c->tmpl, c->analysis, &c->forms, wish);
+    const chat_program &program = *request.program;
+    const std::unique_lock<std::mutex> hold = program.hold_clock(); /* finding out the form renders, too */
+    return chat_answer_form(c->m, *program.tmpl, program.analysis, &program.forms, request.wish);
 }
 
 /* has_tools: the template writes the tools again behind the answer, where they are known. failed: where the answer ends is
@@ -347,10 +261,10 @@ std::shared_ptr<const chat_form> form_of(const chat *c, const chat_wish &wish)
 attempt converse(const chat *c, const control_markers &markers, std::time_t now, conversation *out)
 {
     const chat_request &request = out->request;
-    const rendering r = {c, &request, &markers, now};
+    const chat_rendering r = {&request, &markers, now};
     const size_t n = request.messages.size();
-    out->form = form_of(c, request.wish);
-    out->rendered = render(r, n, request.add_generation_prompt);
+    out->form = form_of(c, request);
+    out->rendered = chat_program_render(r, n, request.add_generation_prompt);
     const std::string &all = out->rendered.text;
     out->n_history_bytes = request.add_generation_prompt ? bytes_of_head(r, n, all) : all.size();
     if (request.continues()) {
@@ -417,7 +331,7 @@ conversation converse_somehow(const chat *c, const std::string &given, const con
     std::optional<std::string> as_calls; /* where it could not be told where the answer ends */
     for (chat_repair repair;;) {
         conversation out;
-        out.request = chat_request_read(c->m, given, *c->tmpl, c->analysis, markers, repair);
+        out.request = chat_request_read(c->m, given, c->programs, markers, repair);
         check_tokens(c->m, out.request);
         try {
             const attempt found = converse(c, markers, now, &out);
@@ -558,9 +472,6 @@ int chat_open(const model *m, chat **out, char *error, size_t error_bytes)
         common_log_set_verbosity_thold(-1); /* `common` logs by itself, and to stderr */
         auto c = std::make_unique<chat>(m);
         compile(c.get());
-        if (c->tmpl != nullptr) {
-            analyse(c.get());
-        }
         *out = c.release();
     });
 }
@@ -574,14 +485,14 @@ void chat_close(chat *c)
 
 int chat_has_template(const chat *c)
 {
-    return c->tmpl != nullptr;
+    return c->programs.usual != nullptr;
 }
 
 int chat_render(const chat *c, const char *request, size_t n_bytes, llm_prompt *out, char *error, size_t error_bytes)
 {
     memset(out, 0, sizeof *out);
     return on_own_stack(error, error_bytes, [&] {
-        if (c->tmpl == nullptr) {
+        if (c->programs.usual == nullptr) {
             throw std::runtime_error(c->refusal);
         }
         const chat_budget budget(n_bytes);
@@ -589,7 +500,7 @@ int chat_render(const chat *c, const char *request, size_t n_bytes, llm_prompt *
         const control_markers markers(c->words, given);
         const std::time_t now = std::time(nullptr);
         const conversation all = converse_somehow(c, given, markers, now);
-        const rendering r = {c, &all.request, &markers, now};
-        fill_prompt(out, c, all, marks_of(r, all));
+        const chat_rendering r = {&all.request, &markers, now};
+        fill_prompt(out, c, all, marks_of(c, r, all));
     });
 }

@@ -549,8 +549,8 @@ common_json shown_tools(const common_json &tools, const chat_request &request, c
 
 } // namespace
 
-chat_request chat_request_read(const model *m, const std::string &given, const common_chat_template &tmpl,
-                               const chat_analysis &analysis, const control_markers &markers, const chat_repair &repair)
+chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
+                               const control_markers &markers, const chat_repair &repair)
 {
     const common_json request = parse(given);
     if (!request.contains("messages") || !request.at("messages").is_array() || request.at("messages").empty()) {
@@ -564,6 +564,9 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
         request.value("tools", common_json()).is_null() ? common_json() : fit_tools(request.at("tools"));
     out.wish = read_wish(m, request, tools);
     const common_json told = tools.is_null() ? tools : told_tools(request.at("tools"), tools);
+    out.program = &programs.for_request(out.wish.has_tools());
+    const common_chat_template &tmpl = *out.program->tmpl;
+    const chat_analysis &analysis = out.program->analysis;
     common_json messages = without_nulls(with_marks(request.at("messages"), markers, &out));
     if (continues) {
         take_begun(messages, &out);

@@ -12,6 +12,7 @@
 #include "text/chat_after.h"
 #include "text/chat_control.h"
 #include "text/chat_form.h"
+#include "text/chat_program.h"
 
 /* The request is not what llm_chat_render takes. */
 struct chat_invalid : std::runtime_error {
@@ -19,10 +20,11 @@ struct chat_invalid : std::runtime_error {
 };
 
 struct chat_request {
-    common_json messages; /* array; strings are wrapped in the markers */
-    common_json front;    /* up to the user's first message, whose text is the first sentinel; null: not asked for */
-    common_json tools;    /* array, or null */
-    common_json kwargs;   /* object: variables for the template */
+    const chat_program *program; /* that renders it */
+    common_json messages;        /* array; strings are wrapped in the markers */
+    common_json front;  /* up to the user's first message, whose text is the first sentinel; null: not asked for */
+    common_json tools;  /* array, or null */
+    common_json kwargs; /* object: variables for the template */
     std::optional<chat_after> after;      /* the answer behind which the wanted part begins */
     chat_answer form = chat_answer::none; /* how that answer was written; none: it was not, and all is wanted */
     size_t n_marks = 0;                   /* sentinels in the messages */
@@ -54,8 +56,7 @@ struct chat_repair {
  * no JSON stay a string: a model wrote them, and its mistake is part of the history for good. Where the
  * template does not write calls or tools, we do. What stands in front of the answer to go on after is not wanted: the
  * system's first words, which a template might move behind it, are left out. */
-chat_request chat_request_read(const model *m, const std::string &given, const common_chat_template &tmpl,
-                               const chat_analysis &analysis, const control_markers &markers,
-                               const chat_repair &repair);
+chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
+                               const control_markers &markers, const chat_repair &repair);
 
 #endif

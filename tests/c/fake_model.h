@@ -21,7 +21,7 @@ enum {
 
 typedef struct fake_model {
     model base;
-    const char *chat_template;
+    const char *chat_template, *tool_template;
     bool adds_bos;
 } fake_model;
 
@@ -90,6 +90,11 @@ static const char *fake_template(const model *m)
     return ((const fake_model *)m)->chat_template;
 }
 
+static const char *fake_tool_template(const model *m)
+{
+    return ((const fake_model *)m)->tool_template;
+}
+
 static int32_t fake_bos(const model *m)
 {
     (void)m;
@@ -108,6 +113,7 @@ static const model_ops fake_ops = {
     .is_end = fake_is_end,
     .is_control = fake_is_control,
     .chat_template = fake_template,
+    .tool_template = fake_tool_template,
     .bos = fake_bos,
     .eos = fake_eos,
 };

@@ -317,10 +317,19 @@ bool op_is_control(const model *base, int32_t token)
     return (attr & (LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_UNKNOWN)) != 0;
 }
 
+const char *source_or_null(const std::string &source)
+{
+    return source.empty() ? nullptr : source.c_str();
+}
+
 const char *op_chat_template(const model *base)
 {
-    const model_llama *m = self(base);
-    return m->template_source.empty() ? nullptr : m->template_source.c_str();
+    return source_or_null(self(base)->template_source);
+}
+
+const char *op_tool_template(const model *base)
+{
+    return source_or_null(self(base)->tool_template_source);
 }
 
 int32_t op_bos(const model *base)
@@ -412,4 +421,5 @@ const model_ops model_llama_ops = {
     op_bos,
     op_eos,
     op_fim,
+    op_tool_template,
 };

@@ -172,7 +172,7 @@ struct model_llama final : model {
     llama_memory_t memory = nullptr;  /* inside context */
     model_llama_threads threads;
     const llama_vocab *vocab = nullptr;
-    std::string template_source; /* empty: none */
+    std::string template_source, tool_template_source; /* empty: none */
     model_llama_embedder embedder;
     bool is_exact = false;      /* equal to the bit, not to rounding */
     bool copies_weights = true; /* into the layouts that the processor's kernels like best */

@@ -80,6 +80,16 @@ bool on_progress(float share, void *)
     return true;
 }
 
+/* The file's second template is the only one of some older models that knows tools. */
+void take_templates(model_llama *m, const model_options &o)
+{
+    const bool is_own = o.chat_template != nullptr;
+    const char *usual = is_own ? o.chat_template : llama_model_chat_template(m->weights, nullptr);
+    const char *with_tools = is_own ? nullptr : llama_model_chat_template(m->weights, "tool_use");
+    m->tool_template_source = with_tools != nullptr ? with_tools : "";
+    m->template_source = usual != nullptr ? usual : m->tool_template_source;
+}
+
 void load(model_llama *m, const model_options &o)
 {
     llama_model_params params = m->loading.params;
@@ -105,8 +115,7 @@ void load(model_llama *m, const model_options &o)
     } catch (const std::runtime_error &e) {
         throw refusal(LLM_MODEL_LOAD, std::string("cannot serve the model ") + o.path + ": " + e.what());
     }
-    const char *source = o.chat_template != nullptr ? o.chat_template : llama_model_chat_template(m->weights, nullptr);
-    m->template_source = source == nullptr ? "" : source;
+    take_templates(m, o);
 }
 
 /* ---- facts --------------------------------------------------------------------------------------------------------- */
