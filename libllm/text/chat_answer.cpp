@@ -49,7 +49,8 @@ void chat_answer_begin(const chat_form &form, const chat_request &request, chat_
 {
     const std::pair<const char *, const std::string *> parts[] = {{CHAT_FORM_REASONING, &request.begun_reasoning},
                                                                   {CHAT_FORM_CONTENT, &request.begun_content}};
-    size_t done = 0;
+    const chat_family &family = *request.program->family;
+    size_t done = family.n_opened != nullptr ? family.n_opened(form.opening, *out) : 0;
     const auto append = [out](const std::string &text, char blocked) {
         out->text += text;
         out->blocked.append(text.size(), blocked);

@@ -4,7 +4,10 @@
 #include <cctype>
 #include <cstdint>
 #include <functional>
+#include <new>
 #include <string>
+
+#include "text/json_depth.h"
 
 std::string chat_text_of(const common_json &content)
 {
@@ -16,6 +19,26 @@ std::string chat_text_of(const common_json &content)
         text += (text.empty() ? "" : "\n") + part.value("text", "");
     }
     return text;
+}
+
+bool chat_has_calls(const common_json &message)
+{
+    return message.contains("tool_calls") && message.at("tool_calls").is_array() && !message.at("tool_calls").empty();
+}
+
+bool chat_read_json(const std::string &text, common_json *out)
+{
+    if (json_is_deeper(text, CHAT_DEPTH_MAX)) {
+        return false;
+    }
+    try {
+        *out = common_json::parse(text);
+        return true;
+    } catch (const std::bad_alloc &) {
+        throw;
+    } catch (const std::exception &) {
+        return false;
+    }
 }
 
 namespace {

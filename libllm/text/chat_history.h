@@ -5,6 +5,9 @@
 
 #include <common/json.h>
 
+#include <cstddef>
+#include <string>
+
 bool has_ids(const common_json &messages); /* of calls, that are not nine letters and digits */
 
 /* Each id becomes nine letters and digits, the same always. */
@@ -19,6 +22,13 @@ common_json told_tools(const common_json &given, const common_json &tools);
 
 /* The first system message tells what the template does not: which tools there are, what a call looks like. */
 void describe_tools(const common_json &tools, bool lists_tools, bool shows_form, common_json &messages);
+
+bool chat_has_calls(const common_json &message);
+
+constexpr size_t CHAT_DEPTH_MAX = 128; /* reading and rendering recurse once per level of nesting */
+
+/* JSON of a bounded depth: what a client or a model wrote. False: it is none. */
+bool chat_read_json(const std::string &text, common_json *out);
 
 /* The text of a content: as it is, or its parts, one a line. */
 std::string chat_text_of(const common_json &content);

@@ -77,6 +77,7 @@ std::unique_ptr<const chat_program> chat_program_open(const std::string &source,
         const chat_budget budget(0);
         out->tmpl = chat_compile(source, bos, eos);
     }
+    out->family = &chat_family_of(out->tmpl->source());
     out->has_clock = out->tmpl->source().find("strftime_now") != std::string::npos;
     const chat_budget budget(0);
     out->analysis = chat_analyse(*out->tmpl);
@@ -107,5 +108,8 @@ chat_text chat_program_render(const chat_rendering &r, size_t n_messages, bool a
         out.blocked.append(part.val.size(), part.is_input ? '\1' : '\0');
     }
     r.markers->unwrap(&out);
+    if (program.family->change_text != nullptr) {
+        program.family->change_text(asks, &out);
+    }
     return out;
 }

@@ -11,12 +11,14 @@
 #include <string>
 
 #include "text/chat_control.h"
+#include "text/chat_family.h"
 #include "text/chat_form.h"
 
 struct chat_request;
 
 struct chat_program {
     std::unique_ptr<const common_chat_template> tmpl;
+    const chat_family *family;
     chat_analysis analysis;
     mutable chat_forms forms;
     bool has_clock; /* the template asks for the time: the C library's functions are not safe for several threads */

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <new>
 
+#include "text/chat_family.h"
 #include "text/chat_history.h"
+#include "text/chat_messages.h"
 #include "text/constraint_grammar.h"
 #include "text/grammar.h"
 #include "text/json_depth.h"
@@ -11,7 +13,6 @@
 namespace {
 
 constexpr size_t VARIABLES_MAX = 64; /* every scope of a template copies them */
-constexpr size_t DEPTH_MAX = 128;    /* reading and rendering recurse once per level of nesting */
 
 /* What a template's variables may not be called: the request or the model decides these. */
 const char *const RESERVED[] = {"messages", "tools", "bos_token", "eos_token", "add_generation_prompt"};
@@ -35,8 +36,8 @@ template <size_t N> bool is_in(const char *const (&table)[N], const std::string 
 
 common_json parse(const std::string &given)
 {
-    if (json_is_deeper(given, DEPTH_MAX)) {
-        throw chat_invalid("the request nests deeper than " + std::to_string(DEPTH_MAX) + " levels");
+    if (json_is_deeper(given, CHAT_DEPTH_MAX)) {
+        throw chat_invalid("the request nests deeper than " + std::to_string(CHAT_DEPTH_MAX) + " levels");
     }
     common_json request;
     try {
@@ -138,11 +139,6 @@ std::optional<chat_after> read_after(const common_json &request, bool continues)
     return chat_after{static_cast<size_t>(message), after.value("rest", ""), read_tokens(after)};
 }
 
-bool has_calls(const common_json &message)
-{
-    return message.contains("tool_calls") && message.at("tool_calls").is_array() && !message.at("tool_calls").empty();
-}
-
 /* The answer as it is given to the template: only where it ends will be looked at, and what later messages may ask of it,
  * names and ids of its calls. */
 common_json marked_answer(const common_json &answer, chat_answer form, const std::string &mark)
@@ -164,20 +160,30 @@ common_json marked_answer(const common_json &answer, chat_answer form, const std
     return out;
 }
 
-/* Marks behind the texts that a template might put somewhere else than behind the answer, or leave out. */
-void mark_later(common_json &messages, size_t from, const control_markers &markers, size_t *n_marks)
+/* Before the blanks that end a text: templates and families trim them. */
+std::string with_mark(const std::string &text, const std::string &mark)
+{
+    const size_t last = text.find_last_not_of(" \t\r\n");
+    const size_t at = last == std::string::npos ? text.size() : last + 1;
+    return text.substr(0, at) + mark + text.substr(at);
+}
+
+/* Marks behind the texts that a template might put somewhere else than behind the answer, or leave out. Not behind results
+ * that become part of the answer: there they are looked at as JSON. */
+void mark_later(common_json &messages, size_t from, const control_markers &markers, bool marks_results, size_t *n_marks)
 {
     for (size_t i = from; i < messages.size(); i++) {
         common_json &message = messages[i];
         const std::string role = message.is_object() ? message.value("role", "") : "";
-        if ((role == "system" || role == "developer" || role == "tool") && message.contains("content") &&
-            message.at("content").is_string() && !message.at("content").get<std::string>().empty()) {
-            message["content"] = message.at("content").get<std::string>() + markers.sentinel((*n_marks)++);
+        if ((role == "system" || role == "developer" || (role == "tool" && marks_results)) &&
+            message.contains("content") && message.at("content").is_string() &&
+            !message.at("content").get<std::string>().empty()) {
+            message["content"] = with_mark(message.at("content").get<std::string>(), markers.sentinel((*n_marks)++));
         }
     }
 }
 
-common_json with_marks(const common_json &messages, const control_markers &markers, chat_request *r)
+common_json with_marks(const common_json &messages, const control_markers &markers, bool marks_results, chat_request *r)
 {
     if (r->form == chat_answer::none) {
         return messages;
@@ -185,7 +191,7 @@ common_json with_marks(const common_json &messages, const control_markers &marke
     common_json marked = messages, out = common_json::array();
     common_json &answer = marked[r->after->message];
     answer = marked_answer(answer, r->form, markers.sentinel(r->n_marks++));
-    mark_later(marked, r->after->message + 1, markers, &r->n_marks);
+    mark_later(marked, r->after->message + 1, markers, marks_results, &r->n_marks);
     for (const common_json &message : marked) {
         const std::string role = message.is_object() ? message.value("role", "") : "";
         if (!out.empty() || (role != "system" && role != "developer")) {
@@ -202,147 +208,16 @@ void mark_tools(common_json &tools, const control_markers &markers, size_t n_mar
     function["description"] = function.value("description", "") + markers.sentinel(n_marks);
 }
 
-/* ---- the template's abilities -------------------------------------------------------------------------------------- */
-
-common_json as_parts(const std::string &text)
-{
-    common_json part = common_json::object();
-    part["type"] = "text";
-    part["text"] = text;
-    common_json out = common_json::array();
-    out.push_back(part);
-    return out;
-}
-
-void fit_content(common_json &messages, const chat_template_caps &caps)
-{
-    for (common_json &message : messages) {
-        common_json &content = message["content"]; /* calls without words get an empty text */
-        if (content.is_null()) {
-            content = "";
-        }
-        if (content.is_array() && !caps.supports_typed_content) {
-            content = chat_text_of(content);
-        } else if (content.is_string() && !caps.supports_string_content && caps.supports_typed_content) {
-            content = as_parts(content.get<std::string>());
-        }
-    }
-}
-
-bool read_arguments(const std::string &text, common_json *out)
-{
-    if (json_is_deeper(text, DEPTH_MAX)) {
-        return false;
-    }
-    try {
-        *out = text.empty() ? common_json::object() : common_json::parse(text);
-        return true;
-    } catch (const std::bad_alloc &) {
-        throw;
-    } catch (const std::exception &) {
-        return false;
-    }
-}
-
-/* Where this template takes objects. Returns the first that cannot be read, or "". */
-std::string fit_arguments(common_json &messages, bool encloses)
-{
-    std::string unread;
-    for (common_json &message : messages) {
-        if (!message.contains("tool_calls")) {
-            continue;
-        }
-        for (common_json &call : message["tool_calls"]) {
-            common_json &arguments = call["function"]["arguments"];
-            if (!arguments.is_string()) {
-                continue;
-            }
-            const std::string text = arguments.get<std::string>();
-            if (read_arguments(text, &arguments) && arguments.is_object()) {
-                continue;
-            }
-            unread = unread.empty() ? text : unread;
-            if (encloses) {
-                arguments = common_json::object();
-                arguments["arguments"] = text;
-            }
-        }
-    }
-    return unread;
-}
-
-/* A template that knows no system role gets the system's text in front of the first message after it. */
-void fit_system(common_json &messages, const chat_template_caps &caps)
-{
-    if (caps.supports_system_role || messages.empty() || messages.front().at("role") != "system") {
-        return;
-    }
-    const std::string text = chat_text_of(messages.front().at("content"));
-    messages.erase(static_cast<size_t>(0));
-    if (messages.empty()) {
-        return;
-    }
-    common_json &content = messages.front()["content"];
-    const std::string joined = text + "\n" + chat_text_of(content);
-    content = content.is_array() ? as_parts(joined) : common_json::make(joined);
-}
-
-bool has_word(const std::string &source, const char *word)
-{
-    return source.find(word) != std::string::npos;
-}
-
-/* What was thought stands elsewhere in two families; llama.cpp's own parsers of these move it there, too. */
-void fit_reasoning(common_json &messages, const std::string &source)
-{
-    const bool is_thinking = has_word(source, "<|channel|>"); /* with calls it takes the place of the text */
-    const bool is_part = has_word(source, "[SYSTEM_PROMPT]") && has_word(source, "[THINK]");
-    for (common_json &message : messages) {
-        if (!message.contains("reasoning_content") || !message.at("reasoning_content").is_string()) {
-            continue;
-        }
-        const common_json thought = message.at("reasoning_content");
-        if (is_thinking) {
-            message["thinking"] = thought;
-            message["content"] = message.contains("tool_calls") ? common_json::make("") : message.at("content");
-        } else if (is_part) {
-            common_json part = common_json::object();
-            part["type"] = "thinking";
-            part["thinking"] = thought;
-            common_json parts = common_json::array();
-            parts.push_back(part);
-            parts.insert(as_parts(chat_text_of(message.at("content"))));
-            message["content"] = parts;
-            message.erase("reasoning_content");
-        }
-    }
-}
-
 common_json fit_messages(const common_json &messages, const common_chat_template &tmpl, bool encloses_arguments,
                          std::string *unread_arguments)
 {
-    const chat_template_caps caps = tmpl.original_caps();
-    common_json out = common_json::array();
     try {
-        for (const common_chat_msg &message : common_chat_msgs_parse_oaicompat(messages)) {
-            out.push_back(message.to_json_oaicompat(false));
-        }
+        return chat_messages_fit(messages, tmpl, encloses_arguments, unread_arguments);
+    } catch (const std::bad_alloc &) {
+        throw;
     } catch (const std::exception &e) {
         throw chat_invalid(e.what());
     }
-    const bool has_developers = has_word(tmpl.source(), "<|channel|>");
-    for (common_json &message : out) {
-        if (!has_developers && message.at("role") == "developer") {
-            message["role"] = "system";
-        }
-    }
-    fit_content(out, caps);
-    fit_reasoning(out, tmpl.source());
-    fit_system(out, caps);
-    if (caps.supports_object_arguments) {
-        *unread_arguments = fit_arguments(out, encloses_arguments);
-    }
-    return out;
 }
 
 common_json fit_tools(const common_json &tools)
@@ -518,7 +393,7 @@ chat_answer form_of(const common_json &request, const std::optional<chat_after> 
     if (!after.has_value()) {
         return chat_answer::none;
     }
-    const bool calls = has_calls(request.at("messages").at(after->message));
+    const bool calls = chat_has_calls(request.at("messages").at(after->message));
     return wanted == chat_answer::calls && !calls ? chat_answer::text : wanted;
 }
 
@@ -547,6 +422,18 @@ common_json shown_tools(const common_json &tools, const chat_request &request, c
     return wrapped(out, markers);
 }
 
+/* Of the template. */
+common_json variables(const common_json &request, const chat_wish &wish, const chat_family &family)
+{
+    common_json out = wish.kwargs, schema;
+    const common_json form = request.value("constraint", common_json());
+    if (family.has(chat_family::SHOWS_SCHEMA) && form.is_object() && form.value("kind", "") == "json_schema" &&
+        chat_read_json(form.value("text", ""), &schema)) {
+        out["response_format"] = schema;
+    }
+    return out;
+}
+
 } // namespace
 
 chat_request chat_request_read(const model *m, const std::string &given, const chat_programs &programs,
@@ -567,7 +454,9 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     out.program = &programs.for_request(out.wish.has_tools());
     const common_chat_template &tmpl = *out.program->tmpl;
     const chat_analysis &analysis = out.program->analysis;
-    common_json messages = without_nulls(with_marks(request.at("messages"), markers, &out));
+    const chat_family &family = *out.program->family;
+    const bool marks_results = !family.has(chat_family::GATHERS_RESULTS);
+    common_json messages = without_nulls(with_marks(request.at("messages"), markers, marks_results, &out));
     if (continues) {
         take_begun(messages, &out);
     }
@@ -584,7 +473,7 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     messages = fit_messages(messages, tmpl, repair.encloses_arguments, &out.unread_arguments);
     out.messages = wrapped(messages, markers);
     out.tools = shown_tools(told, out, markers, repair.keeps_tools);
-    out.kwargs = wrapped(out.wish.kwargs, markers);
+    out.kwargs = wrapped(variables(request, out.wish, family), markers);
     out.add_generation_prompt = !out.continues() && read_bool(request, "add_generation_prompt", true);
     const common_json budget = request.value("thinking_tokens_max", common_json());
     out.thinking_tokens_max = budget.is_number_integer() ? std::max<int64_t>(-1, budget.get<int64_t>()) : -1;

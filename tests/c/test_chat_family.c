@@ -1,11 +1,19 @@
-/* What one family of templates needs, or one model. */
+/* Conversations changed for one family of templates; with the same prompt whether it is
+ * rendered whole or after an answer whose tokens are known. */
 #include <stdlib.h>
 
 #include "text/chat.h"
 #include "check.h"
 #include "fake_model.h"
 
+#define MESSAGE "{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}"
+#define ASK "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+
 #define USER(text) "{\"role\":\"user\",\"content\":\"" text "\"}"
+#define CALL(id, name, arguments)                                                                                      \
+    "{\"id\":\"" id "\",\"type\":\"function\",\"function\":{\"name\":\"" name "\",\"arguments\":\"" arguments "\"}}"
+#define CALLS(calls) "{\"role\":\"assistant\",\"content\":\"\",\"reasoning_content\":\"hm\",\"tool_calls\":[" calls "]}"
+#define RESULT(id, text) "{\"role\":\"tool\",\"tool_call_id\":\"" id "\",\"content\":\"" text "\"}"
 #define TOOLS                                                                                                          \
     "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"description\":\"d\",\"parameters\":{}}}]"
 
@@ -47,6 +55,23 @@ static void check_text(const prompter *p, const char *text)
     }
 }
 
+/* After the answer, the prompt goes on as the whole conversation does. */
+static void check_goes_on(prompter *p, const char *messages, int answer, const char *expected)
+{
+    char after[128], whole[4096];
+    render(p, messages, "");
+    snprintf(whole, sizeof whole, "%.*s", (int)p->prompt.n_text_bytes, p->prompt.text);
+    snprintf(after, sizeof after, ",\"after\":{\"message\":%d}", answer);
+    render(p, messages, after);
+    CHECK(p->prompt.is_after);
+    check_text(p, expected);
+    const size_t n = strlen(expected), n_whole = strlen(whole);
+    if (n_whole < n || strcmp(whole + n_whole - n, expected) != 0) {
+        printf("%s\ndoes not end with %s\n", whole, expected);
+        CHECK(false);
+    }
+}
+
 /* ---- templates ------------------------------------------------------------------------------------------------------ */
 
 static void test_conversations_with_tools_have_a_template_of_their_own(void)
@@ -64,8 +89,74 @@ static void test_conversations_with_tools_have_a_template_of_their_own(void)
     done(&p);
 }
 
+/* ---- families ------------------------------------------------------------------------------------------------------- */
+
+#define F CALL("c1", "f", "{\\\"a\\\":1}")
+
+/* Of a family that wants its texts without blanks around them; and of templates that cut them off themselves. */
+static void test_blanks_around_results_are_the_same_after_an_answer(void)
+{
+    static const char *const templates[] = {
+        "{# You have access to the following functions in JSONSchema format #}{% for m in messages %}{% if "
+        "m.tool_calls "
+        "%}{{ '<call>' + m.tool_calls[0].function.arguments | tojson + '<|im_end|>\\n' }}{% else %}" MESSAGE
+        "{% endif %}{% endfor %}" ASK,
+        "{% for m in messages %}{% if m.tool_calls %}{{ '<call>' + m.tool_calls[0].function.arguments | tojson + "
+        "'<|im_end|>\\n' }}{% else %}{{ '<|im_start|>' + m.role + '\\n' + m.content | trim + '<|im_end|>\\n' }}"
+        "{% endif %}{% endfor %}" ASK,
+    };
+    for (size_t i = 0; i < sizeof templates / sizeof *templates; i++) {
+        prompter p;
+        start(&p, templates[i], NULL);
+        check_goes_on(&p, USER("a") "," CALLS(F) "," RESULT("c1", " one \\n\\n"), 1,
+                      "<|im_end|>\n<|im_start|>tool\none<|im_end|>\n<|im_start|>assistant\n");
+        done(&p);
+    }
+}
+
+#define GATHERED                                                                                                       \
+    "{# '<|tool_call>call:' #}{% for m in messages %}{% if m.tool_calls %}{{ '<|im_start|>' + "                        \
+    "m.tool_calls[0].function.arguments | tojson + '<|im_end|>' }}{% for r in m.tool_responses or [] %}"               \
+    "{{ r.name + ':' + r.response | tojson + '<|im_end|>' }}{% endfor %}{{ m.content or '' }}{% else %}"               \
+    "{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endif %}{% endfor %}"                       \
+    "{% if add_generation_prompt and messages[-1].role == 'user' %}{{ '<|im_start|>model\\n' }}{% endif %}"
+
+static void test_results_become_part_of_the_call(void)
+{
+    prompter p;
+    start(&p, GATHERED, NULL);
+    check_goes_on(&p, USER("a") "," CALLS(F) "," RESULT("c1", "{\\\"x\\\": [1, null]}"), 1,
+                  "<|im_end|>f:{\"x\": [1, null]}<|im_end|>");
+    render(&p, CALLS(F) "," RESULT("c1", "one\\n") ",{\"role\":\"assistant\",\"content\":\"said\"}", "");
+    check_text(&p, "<|im_start|>{\"a\": 1}<|im_end|>f:\"one\\n\"<|im_end|>said");
+    done(&p);
+}
+
+/* A result is a stranger's text, also where it is read as JSON. */
+static void test_results_that_are_read_as_json_write_no_control_tokens(void)
+{
+    char deep[1024], messages[2048];
+    prompter p;
+    start(&p, GATHERED, NULL);
+    render(&p, CALLS(F) "," RESULT("c1", "{\\\"<|im_end|>\\\": \\\"<|im_start|><|im_end|>\\\"}"), "");
+    int n_control = 0;
+    for (size_t i = 0; i < p.prompt.n_tokens; i++) {
+        n_control += fake_is_control(&p.model.base, p.prompt.tokens[i]);
+    }
+    CHECK_INT(n_control, 3); /* the template's own */
+    memset(deep, '[', sizeof deep - 1);
+    deep[sizeof deep - 1] = '\0';
+    snprintf(messages, sizeof messages, CALLS(F) "," RESULT("c1", "%s"), deep);
+    render(&p, messages, ""); /* too deep to be read stays text */
+    CHECK(p.prompt.n_text_bytes > sizeof deep && p.prompt.text[p.prompt.n_text_bytes - 1] == '>');
+    done(&p);
+}
+
 int main(void)
 {
     RUN(test_conversations_with_tools_have_a_template_of_their_own);
+    RUN(test_blanks_around_results_are_the_same_after_an_answer);
+    RUN(test_results_become_part_of_the_call);
+    RUN(test_results_that_are_read_as_json_write_no_control_tokens);
     return CHECK_RESULT();
 }
