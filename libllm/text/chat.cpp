@@ -315,6 +315,9 @@ bool repair_more(const chat_request &request, chat_repair *repair)
     if (!request.unread_arguments.empty() && !repair->encloses_arguments) {
         return repair->encloses_arguments = true;
     }
+    if (request.has_parallel_calls) {
+        return repair->splits_calls = true;
+    }
     return has_next_form(request, repair);
 }
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "text/json_depth.h"
 
@@ -107,6 +108,20 @@ common_json text_message(const char *role, const std::string &content)
     return out;
 }
 
+/* The place of a result's call: by its id, else the first call without a result, else the last. */
+size_t call_of(const common_json &result, const common_json &calls, const std::vector<common_json> &results)
+{
+    const std::string id = result.value("tool_call_id", "");
+    for (size_t k = 0; k < calls.size() && !id.empty(); k++) {
+        if (calls.at(k).value("id", "") == id) {
+            return k;
+        }
+    }
+    const auto empty =
+        std::find_if(results.begin(), results.end() - 1, [](const common_json &some) { return some.empty(); });
+    return static_cast<size_t>(empty - results.begin());
+}
+
 } // namespace
 
 bool has_ids(const common_json &messages)
@@ -123,6 +138,41 @@ bool has_ids(const common_json &messages)
 void rename_ids(common_json &messages)
 {
     visit_ids(messages, [](const std::string &id) { return is_plain_id(id) ? id : plain_id(id); });
+}
+
+bool has_parallel_calls(const common_json &messages)
+{
+    for (const common_json &message : messages) {
+        if (chat_has_calls(message) && message.at("tool_calls").size() > 1) {
+            return true;
+        }
+    }
+    return false;
+}
+
+common_json with_calls_in_turns(const common_json &messages)
+{
+    common_json out = common_json::array();
+    for (size_t i = 0; i < messages.size(); i++) {
+        if (!chat_has_calls(messages.at(i)) || messages.at(i).at("tool_calls").size() == 1) {
+            out.push_back(messages.at(i));
+            continue;
+        }
+        const common_json calls = messages.at(i).at("tool_calls");
+        std::vector<common_json> results(calls.size(), common_json::array());
+        common_json turn = messages.at(i);
+        for (; i + 1 < messages.size() && messages.at(i + 1).at("role") == "tool"; i++) {
+            results[call_of(messages.at(i + 1), calls, results)].push_back(messages.at(i + 1));
+        }
+        for (size_t k = 0; k < calls.size(); k++) {
+            turn["tool_calls"] = common_json::array();
+            turn["tool_calls"].push_back(calls.at(k));
+            out.push_back(turn);
+            out.insert(results[k]);
+            turn = text_message("assistant", "");
+        }
+    }
+    return out;
 }
 
 common_json with_written_calls(const common_json &messages)

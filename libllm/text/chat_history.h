@@ -13,6 +13,11 @@ bool has_ids(const common_json &messages); /* of calls, that are not nine letter
 /* Each id becomes nine letters and digits, the same always. */
 void rename_ids(common_json &messages);
 
+bool has_parallel_calls(const common_json &messages); /* in one message */
+
+/* Each call becomes a message of its own, with its results behind it: for templates that refuse several calls at once. */
+common_json with_calls_in_turns(const common_json &messages);
+
 /* Calls become text of the assistant, results text of the user. */
 common_json with_written_calls(const common_json &messages);
 

@@ -464,6 +464,10 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
         rename_ids(messages);
     }
     out.has_odd_ids = !repair.renames_ids && has_ids(messages);
+    if (repair.splits_calls) {
+        messages = with_calls_in_turns(messages);
+    }
+    out.has_parallel_calls = !repair.splits_calls && has_parallel_calls(messages);
     const common_json front = out.form == chat_answer::none ? front_of(request.at("messages"), markers) : common_json();
     if (!front.is_null() && ((!told.is_null() && !told.empty()) || front.size() > 1)) {
         std::string unread;

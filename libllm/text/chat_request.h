@@ -33,6 +33,7 @@ struct chat_request {
     chat_wish wish;              /* what the answer is to be */
     std::string begun_reasoning; /* of the message that is continued, which is no longer among the messages */
     std::string begun_content;
+    bool has_parallel_calls = false;  /* some message has more than one call */
     bool has_odd_ids = false;         /* some id of a call is not made of nine letters and digits */
     int64_t thinking_tokens_max = -1; /* -1: no budget */
     bool follows_thinking = false;    /* where the answer thinks has to be known as it is generated */
@@ -47,6 +48,7 @@ struct chat_request {
 struct chat_repair {
     chat_answer form = chat_answer::calls; /* of the answer to go on after, if there is one and it has calls */
     bool keeps_tools = true;         /* else the template is not told of them, as it has put them behind that answer */
+    bool splits_calls = false;       /* each call becomes a message of its own */
     bool renames_ids = false;        /* ids of calls become nine letters and digits */
     bool encloses_arguments = false; /* arguments that are no JSON become a member of an object */
 };

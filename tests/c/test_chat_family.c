@@ -1,4 +1,4 @@
-/* Conversations changed for one family of templates; with the same prompt whether it is
+/* Conversations changed for one family of templates, or for one template that refuses them; with the same prompt whether it is
  * rendered whole or after an answer whose tokens are known. */
 #include <stdlib.h>
 
@@ -89,9 +89,47 @@ static void test_conversations_with_tools_have_a_template_of_their_own(void)
     done(&p);
 }
 
-/* ---- families ------------------------------------------------------------------------------------------------------- */
+/* ---- calls in turns ------------------------------------------------------------------------------------------------- */
 
+#define ONE_CALL                                                                                                       \
+    "{% for m in messages %}{% if m.tool_calls %}{% if m.tool_calls | length != 1 %}{{ raise_exception('one call') }}" \
+    "{% endif %}{{ '<|im_start|>' + m.content + m.reasoning_content | default('') + m.tool_calls[0].function.name + "  \
+    "m.tool_calls[0].function.arguments | tojson + '<|im_end|>\\n' }}{% else %}" MESSAGE "{% endif %}{% endfor %}" ASK
 #define F CALL("c1", "f", "{\\\"a\\\":1}")
+#define G CALL("c2", "g", "{\\\"b\\\":2}")
+
+static void test_parallel_calls_become_turns_where_a_template_refuses_them(void)
+{
+    static const char *const results[] = {
+        RESULT("c1", "one") "," RESULT("c2", "two"),
+        RESULT("c2", "two") "," RESULT("c1", "one"), /* by their ids */
+        RESULT("", "one") "," RESULT("x", "two"),    /* or by their order */
+    };
+    for (size_t i = 0; i < sizeof results / sizeof *results; i++) {
+        char messages[2048];
+        prompter p;
+        start(&p, ONE_CALL, NULL);
+        snprintf(messages, sizeof messages, USER("a") "," CALLS(F "," G) ",%s," USER("b"), results[i]);
+        render(&p, messages, "");
+        check_text(&p, "<|im_start|>user\na<|im_end|>\n<|im_start|>hmf{\"a\": 1}<|im_end|>\n<|im_start|>tool\none"
+                       "<|im_end|>\n<|im_start|>g{\"b\": 2}<|im_end|>\n<|im_start|>tool\ntwo<|im_end|>\n"
+                       "<|im_start|>user\nb<|im_end|>\n<|im_start|>assistant\n");
+        done(&p);
+    }
+}
+
+static void test_more_results_than_calls_belong_to_the_last(void)
+{
+    prompter p;
+    start(&p, ONE_CALL, NULL);
+    render(&p, CALLS(F "," G) "," RESULT("", "1") "," RESULT("", "2") "," RESULT("", "3") "," CALLS(F "," G), "");
+    check_text(&p, "<|im_start|>hmf{\"a\": 1}<|im_end|>\n<|im_start|>tool\n1<|im_end|>\n<|im_start|>g{\"b\": 2}"
+                   "<|im_end|>\n<|im_start|>tool\n2<|im_end|>\n<|im_start|>tool\n3<|im_end|>\n"
+                   "<|im_start|>hmf{\"a\": 1}<|im_end|>\n<|im_start|>g{\"b\": 2}<|im_end|>\n<|im_start|>assistant\n");
+    done(&p);
+}
+
+/* ---- families ------------------------------------------------------------------------------------------------------- */
 
 /* Of a family that wants its texts without blanks around them; and of templates that cut them off themselves. */
 static void test_blanks_around_results_are_the_same_after_an_answer(void)
@@ -155,6 +193,8 @@ static void test_results_that_are_read_as_json_write_no_control_tokens(void)
 int main(void)
 {
     RUN(test_conversations_with_tools_have_a_template_of_their_own);
+    RUN(test_parallel_calls_become_turns_where_a_template_refuses_them);
+    RUN(test_more_results_than_calls_belong_to_the_last);
     RUN(test_blanks_around_results_are_the_same_after_an_answer);
     RUN(test_results_become_part_of_the_call);
     RUN(test_results_that_are_read_as_json_write_no_control_tokens);
