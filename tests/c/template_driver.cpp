@@ -539,6 +539,7 @@ json upstream(const json &command)
     in.tool_choice = common_chat_tool_choice_parse_oaicompat(command.value("tool_choice", "auto"));
     in.parallel_tool_calls = command.value("parallel_tool_calls", false);
     in.add_generation_prompt = command.value("add_generation_prompt", true);
+    in.continue_final_message = common_chat_continuation_parse(common_json::make(command.value("continues", false)));
     in.enable_thinking = command.value("enable_thinking", true);
     in.reasoning_format = common_reasoning_format_from_name(command.value("reasoning_format", "auto"));
     in.json_schema = command.contains("json_schema") ? command.at("json_schema").dump() : "";

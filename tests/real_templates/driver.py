@@ -227,5 +227,5 @@ class Model:
 
     def upstream(self, messages: list[Json], **inputs: object) -> Upstream:
         """llama.cpp's own rendering. Inputs: tools, tool_choice, parallel_tool_calls, add_generation_prompt,
-        enable_thinking, reasoning_format, json_schema, kwargs."""
+        continues, enable_thinking, reasoning_format, json_schema, kwargs."""
         return Upstream(**self._driver.command("upstream", model=self.number, messages=messages, **inputs))

@@ -78,7 +78,7 @@ _COHERE = Ends("<|END_OF_TURN_TOKEN|>", bos="<BOS_TOKEN>")
 _SENTENCE = Ends("</s>", bos="<s>")
 _GRANITE = Ends("<|end_of_text|>")
 _GLM = Ends("<|endoftext|>", "<|user|>", "<|observation|>")
-_GEMMA4 = Ends("<turn|>", bos="<bos>")
+_GEMMA4 = Ends("<turn|>", "<|tool_response>", bos="<bos>")
 
 TEMPLATES = (
     Template("Apertus-8B-Instruct", "apertus", Ends("<|assistant_end|>", bos="<s>")),
@@ -147,7 +147,12 @@ TEMPLATES = (
     Template("poolside-Laguna-S-2.1", "laguna", Ends("</assistant>"), thinks=True),
     Template("poolside-Laguna-XS-2.1", "laguna", Ends("</assistant>"), thinks=True),
     Template("poolside-Laguna-XS.2", "laguna", Ends("</assistant>"), thinks=True),
-    Template("tencent-Hy3", "hunyuan", Ends("<｜hy_eos｜>", bos="<｜hy_begin_of_sentence｜>"), thinks=True),
+    Template(
+        "tencent-Hy3",
+        "hunyuan",
+        Ends("<｜hy_eos:opensource｜>", bos="<｜hy_begin_of_sentence:opensource｜>"),
+        thinks=True,
+    ),
     Template("unsloth-Apriel-1.5", "apriel", Ends("<|end|>", bos="<|begin_of_text|>")),
     Template("unsloth-mistral-Devstral-Small-2507", "mistral", _SENTENCE, thinks=True),
     Template("upstage-Solar-Open-100B", "solar", Ends("<|end|>", "<|calls|>")),
