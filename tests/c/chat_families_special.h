@@ -16,14 +16,6 @@
     "{% else %}{{ m.content }}" SPECIAL_CALLS "[TOOL_CALLS]{{ c.function.name }}[ARGS]" SPECIAL_JSON                   \
     "{% endfor %}{{ eos_token }}{% endif %}{% endfor %}"
 
-#define FAMILY_FUNCTIONARY                                                                                             \
-    "<|start_header_id|>system<|end_header_id|>\n\n{% if tools %}Write >>>${recipient}, and >>>all for "               \
-    "text.\n" SPECIAL_TOOLS                                                                                            \
-    "{% endif %}<|eot_id|>{% for m in messages %}<|start_header_id|>{{ m.role }}<|end_header_id|>\n\n"                 \
-    "{% if m.role == 'assistant' %}{% if m.content %}>>>all\n{{ m.content }}{% endif %}" SPECIAL_CALLS                 \
-    ">>>{{ c.function.name }}\n" SPECIAL_JSON "{% endfor %}{% else %}{{ m.content }}{% endif %}<|eot_id|>"             \
-    "{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n>>>{% endif %}"
-
 #define FAMILY_K3                                                                                                      \
     "{% if tools %}<|open|>message role=\"system\" type=\"tools\"<|sep|>" SPECIAL_TOOLS                                \
     "<|close|>message<|sep|><|end_of_msg|>{% endif %}"                                                                 \
@@ -124,7 +116,6 @@
 
 /* clang-format off */
 #define MINISTRAL_CALL "[TOOL_CALLS]get_weather[ARGS]" SPECIAL_PARIS
-#define FUNCTIONARY_CALL "get_weather\n" SPECIAL_PARIS
 #define K3_CALL(n)                                                                                                     \
     "<|open|>call tool=\"get_weather\" index=\"" n "\"<|sep|><|open|>argument key=\"city\" type=\"string\"<|sep|>Paris"   \
     "<|close|>argument<|sep|><|close|>call<|sep|>"
@@ -144,8 +135,6 @@
 
 #define SPECIAL_FAMILIES                                                                                               \
     {"ministral", FAMILY_MINISTRAL, MINISTRAL_CALL, "[THINK]hm[/THINK]", "", "", false, MINISTRAL_CALL MINISTRAL_CALL}, \
-    {"functionary", FAMILY_FUNCTIONARY, FUNCTIONARY_CALL, NULL, "all\n", "", false,                                    \
-     FUNCTIONARY_CALL ">>>" FUNCTIONARY_CALL},                                                                         \
     {"k3", FAMILY_K3, "<|open|>tools<|sep|>" K3_CALL("1") "<|close|>tools<|sep|>", "hm<|close|>think<|sep|>",          \
      "<|open|>response<|sep|>", "<|close|>response<|sep|>", true,                                                      \
      "<|open|>tools<|sep|>" K3_CALL("1") K3_CALL("2") "<|close|>tools<|sep|>"},                                        \
