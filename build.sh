@@ -428,7 +428,7 @@ verb_test_vulkan() {
 
 prepare_vulkan() {
     setup_environment test
-    LLMD_BACKEND=vulkan LLMD_PORTABLE='' native_build vulkan native "package ${DEVICE_TESTS[*]}"
+    LLMD_BACKEND=vulkan LLMD_PORTABLE='' LLAMA_LAVAPIPE=1 native_build vulkan native "package ${DEVICE_TESTS[*]}"
     native_install vulkan vulkan
     setup_package
     setup_models

@@ -2,7 +2,7 @@
  *
  * gcc 12 declares only 8 bytes of the tile configuration as an input of _tile_loadconfig, drops the stores to the rest,
  * and the first tile instruction then faults; nor does it know that tiles are loaded from memory. Both are said here as
- * in llama.cpp as we change it (amx.patch). Exit status: 0 works, 1 wrong result, killed by a signal when miscompiled, 2 when
+ * in llama.cpp as we change it (0001-amx.patch). Exit status: 0 works, 1 wrong result, killed by a signal when miscompiled, 2 when
  * the kernel does not grant AMX to processes (nothing may then use it either).
  */
 #include <immintrin.h>

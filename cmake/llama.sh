@@ -2,8 +2,8 @@
 # Obtains llama.cpp and builds it once per (version, flags, compiler, processor); sourced by build.sh.
 #
 # The source is the llama.cpp tree inside a pinned source distribution on PyPI, so that pip, its proxies and its hash
-# check are the only way in. It is built with the changes in cmake/llama/. A finished build is a directory that appears
-# by one rename; a lock per build keeps two checkouts from doing the same work.
+# check are the only way in. It is built with the changes in cmake/llama/ (its README.md says why each is there). A finished
+# build is a directory that appears by one rename; a lock per build keeps two checkouts from doing the same work.
 
 LLAMA_SDIST_NAME=llama-cpp-python
 LLAMA_SDIST_VERSION=0.3.36
@@ -176,7 +176,16 @@ llama_source() {
     [ -d "$LLAMA_SOURCE" ] || llama_change "$LLAMA_ORIGINAL" "$LLAMA_SOURCE"
 }
 
-llama_changes_identity() { cat "$LLAMA_CHANGES"/* | hash_of; }
+# Sets LLAMA_PATCHES to the patches of this build, in order. LLAMA_LAVAPIPE: with those for Mesa's renderer of software.
+llama_patches() {
+    LLAMA_PATCHES=("$LLAMA_CHANGES"/*.patch)
+    [ -z "${LLAMA_LAVAPIPE:-}" ] || LLAMA_PATCHES+=("$LLAMA_CHANGES"/lavapipe/*.patch)
+}
+
+llama_changes_identity() {
+    llama_patches
+    cat "${LLAMA_PATCHES[@]}" "$LLAMA_CHANGES"/*.h | hash_of
+}
 
 # --- doing it --------------------------------------------------------------------------------------------------------
 
@@ -189,8 +198,8 @@ llama_change() {
         work=$(mktemp -d "$LLAMA_CACHE/change.XXXXXX") # not local: the trap outlives this function
         trap 'rm -rf "$work"' EXIT
         cp -r "$original" "$work/tree"
-        for change in "$LLAMA_CHANGES"/*.patch; do
-            [ -e "$change" ] || continue
+        llama_patches
+        for change in "${LLAMA_PATCHES[@]}"; do
             patch --silent --forward --fuzz=0 --strip=1 --directory="$work/tree" <"$change" ||
                 die "${change##*/} does not fit $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION"
         done

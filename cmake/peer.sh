@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Builds what `./build.sh bench` compares with: llama.cpp's own server, its measuring program and its quantizer, from the
 # same source distribution, compiler and flags as our engine, without our changes. Sourced by build.sh after llama.sh.
-# With LLMD_PEER_AMX=1 they get our amx.patch, too: what llama-server would be with a compiler that AMX works with.
+# With LLMD_PEER_AMX=1 they get our 0001-amx.patch, too: what llama-server would be with a compiler that AMX works with.
 
 PEER_PROGRAMS=(llama-server llama-bench llama-quantize)
 
@@ -13,7 +13,7 @@ peer_plan() {
     amx=$(amx_verdict "$probe" -DLLAMA_UNCHANGED)
     rm -f "$probe"
     if [ -n "${LLMD_PEER_AMX:-}" ]; then
-        changes=$(hash_of <"$LLAMA_CHANGES/amx.patch")
+        changes=$(hash_of <"$LLAMA_CHANGES/0001-amx.patch")
     elif [ "$amx" = broken ] && [ "$LLAMA_AMX" = works ]; then
         flags=$(amx_flags native broken) # it would end by an illegal instruction: our change of it is what makes AMX sound
         LLAMA_CONFIGURE+=("-DCMAKE_C_FLAGS=$flags" "-DCMAKE_CXX_FLAGS=$flags")
@@ -45,15 +45,15 @@ peer_make() {
         stage "llama.cpp source with its programs: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" \
             llama_fetch "$source" "${LLAMA_PARTS[@]}" 'tools/*' 'scripts/ui-assets.cmake'
     if [ -n "${LLMD_PEER_AMX:-}" ]; then
-        original=$source source+=-amx-$(hash_of <"$LLAMA_CHANGES/amx.patch")
+        original=$source source+=-amx-$(hash_of <"$LLAMA_CHANGES/0001-amx.patch")
         if [ ! -d "$source" ]; then
             rm -rf "$source.work"
             cp -r "$original" "$source.work"
-            patch --silent --strip=1 --directory="$source.work" <"$LLAMA_CHANGES/amx.patch"
+            patch --silent --strip=1 --directory="$source.work" <"$LLAMA_CHANGES/0001-amx.patch"
             mv "$source.work" "$source"
         fi
     fi
-    stage "${PEER_PROGRAMS[*]}${LLMD_PEER_AMX:+ with our amx.patch}: about 7 min on 2 cores, once" peer_compile "$source"
+    stage "${PEER_PROGRAMS[*]}${LLMD_PEER_AMX:+ with our 0001-amx.patch}: about 7 min on 2 cores, once" peer_compile "$source"
 }
 
 # Where it was interrupted it goes on: what is half built stays.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -208,3 +209,21 @@ def test_lavapipe_is_found_by_its_description(machine: Machine) -> None:
     described = machine.has("usr/share/vulkan/icd.d/lvp_icd.x86_64.json")
     machine.has("usr/share/vulkan/icd.d/radeon_icd.x86_64.json")
     assert machine.runs("vulkan_lavapipe").stdout.strip() == str(described)
+
+
+# --- llama.cpp -------------------------------------------------------------------------------------------------------
+
+CHANGES = ROOT / "cmake" / "llama"
+
+
+def test_every_change_of_llama_is_explained() -> None:
+    """Patches by a line each with all that a reader asks; and nothing is explained that is gone."""
+    page = (CHANGES / "README.md").read_text()
+    there = {path.relative_to(CHANGES).as_posix() for path in CHANGES.rglob("*.*") if path.is_file()}
+    rows = [line.split("|")[1:-1] for line in page.splitlines() if line.startswith("| `")]
+    named = {name for row in rows for name in re.findall(r"`([^`]+)`", row[0])}
+    assert named == there - {"README.md"}
+    patches = [row for row in rows if ".patch" in row[0]]
+    assert all(len(row) == 5 and all(cell.strip() for cell in row) for row in patches)
+    numbers = [path.name[:4] for path in sorted(CHANGES.glob("*.patch"))]
+    assert numbers == [f"{n:04}" for n in range(1, len(numbers) + 1)]

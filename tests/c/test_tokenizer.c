@@ -3,7 +3,7 @@
  * The digests in tokenizer_digests.h were recorded with llama.cpp as it is published, whose words are found by
  * std::regex: equal digests mean equal tokens. Long texts run on a small stack and must be tokenized whole.
  *
- * To record after an update of llama.cpp: take cmake/llama/tokenizer.patch away, ./build.sh setup, build this program,
+ * To record after an update of llama.cpp: take cmake/llama/0011-tokenizer.patch away, ./build.sh setup, build this program,
  * run it with --record; its output are the new rows of tokenizer_digests.h. A digest of 0 says that the published
  * llama.cpp did not survive the texts. */
 #include <pthread.h>

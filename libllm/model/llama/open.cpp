@@ -298,9 +298,9 @@ bool attends_only(const model_llama *m)
 }
 
 /* Cells in one pool: a copied sequence costs nothing, and a session takes what it needs; each attends to what lies between
- * its own cells, which is no more than these until a session outgrows its room (cmake/llama/unified.patch). Cells in separate
+ * its own cells, which is no more than these until a session outgrows its room (cmake/llama/0013-unified.patch). Cells in separate
  * streams: a session costs the others nothing at all, but each has its full context of addresses. Either way any mix of
- * tokens is one pass (cmake/llama/streams.patch). Attention-only models have separate streams on a CPU, where addresses cost
+ * tokens is one pass (cmake/llama/0009-streams.patch). Attention-only models have separate streams on a CPU, where addresses cost
  * nothing; with few attention layers (hybrid) or on a GPU, where memory is what it is, the pool is better. The exact configuration has separate
  * streams, and keeps to kernels whose arithmetic does not depend on the shape of the batch: without flash attention.
  * Everything else has it where the model can: V lies by rows then, and a token's is one write per layer. */
