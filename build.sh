@@ -38,6 +38,7 @@ usage: ./build.sh VERB [arguments]
   test-clients [name...]   agents and libraries from npm and PyPI, each in a tool loop, and what its turns cost
   storm [arguments]        hundreds of kills, power cuts and failing disks, every answer compared (--kills 300 --seed 1)
   bench [name...]          measure what the documentation claims; without a name, everything
+  llama-next ARCHIVE       which of our changes to llama.cpp fit the one in another archive
   peer                     build llama.cpp's own server and measuring program, for `bench` to compare with
   docs                     man pages and completion for bash, zsh and fish, in build/share
   wheel                    a wheel with the native library for any processor of this architecture, in dist/
@@ -55,7 +56,7 @@ Set-up takes about 4 minutes on 2 cores the first time and seconds afterwards. S
   LLMD_CUDA_ARCHITECTURES=LIST       GPUs to compile for (default: those in this machine)
   LLMD_CUDA_TOOLKIT=pypi|DIR:DIR...  CUDA's compiler and libraries from PyPI, or from these folders together
   LLMD_CACHE_DIR=DIR                 where llama.cpp builds are kept (default: ~/.cache/llmd)
-  LLMD_LLAMA_SDIST=FILE              the llama.cpp source distribution, on a machine without a package registry
+  LLMD_LLAMA_ARCHIVE=FILE            the archive with llama.cpp, on a machine without a package registry
   LLMD_JOBS=N                        parallel processes of compilers and tests (default: one per core that has 2 GB of memory)
   PYTHON, CC, CXX                    the interpreter and the compilers to use
 TEXT
@@ -561,6 +562,11 @@ verb_peer() {
     echo "$PEER_PREFIX/bin"
 }
 
+verb_llama_next() {
+    [ $# -eq 1 ] && [ -f "$1" ] || die "usage: ./build.sh llama-next ARCHIVE"
+    llama_next "$1"
+}
+
 prepare_peer() {
     setup_environment runtime
     peer_ensure
@@ -621,7 +627,7 @@ main() {
     local verb=${1:---help}
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | test-vulkan | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | bench | peer | docs | wheel | setup | prerequisites | clean)
+    serve | test | test-vulkan | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | bench | peer | llama-next | docs | wheel | setup | prerequisites | clean)
         shift
         "verb_${verb//-/_}" "$@"
         ;;

@@ -1,13 +1,17 @@
 # shellcheck shell=bash
 # Obtains llama.cpp and builds it once per (version, flags, compiler, processor); sourced by build.sh.
 #
-# The source is the llama.cpp tree inside a pinned source distribution on PyPI, so that pip, its proxies and its hash
-# check are the only way in. It is built with the changes in cmake/llama/ (its README.md says why each is there). A finished
-# build is a directory that appears by one rename; a lock per build keeps two checkouts from doing the same work.
+# The source is the llama.cpp tree inside one archive that is pinned by its hash: the source distribution of a PyPI package
+# that vendors llama.cpp, which pip fetches, or any tarball that LLMD_LLAMA_ARCHIVE names. It is built with the changes in
+# cmake/llama/ (its README.md says why each is there). A finished build is a directory that appears by one rename; a lock per
+# build keeps two checkouts from doing the same work.
+#
+# To move to another llama.cpp: ./build.sh llama-next ARCHIVE, then change these three lines. LLAMA_PACKAGE is only a name
+# where the archive comes from elsewhere and is always given by LLMD_LLAMA_ARCHIVE.
 
-LLAMA_SDIST_NAME=llama-cpp-python
-LLAMA_SDIST_VERSION=0.3.36
-LLAMA_SDIST_SHA256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
+LLAMA_PACKAGE=llama-cpp-python
+LLAMA_VERSION=0.3.36
+LLAMA_SHA256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
 LLAMA_RECIPE=1 # raise it when this file installs something else from the same build
 # models/templates: the tests read the real chat templates there.
 LLAMA_PARTS=('src/*' 'ggml/*' 'include/*' 'cmake/*' 'common/*' 'vendor/*' 'licenses/*' 'models/templates/*' CMakeLists.txt LICENSE)
@@ -122,7 +126,7 @@ llama_plan() {
     [ "$variant" = portable ] && identity=$(uname -m) || identity=$(processor_identity)
     LLAMA_DESCRIPTION=$(
         printf '%s\n' "variant $variant" "backend $backend" "amx $amx" "processor $identity" \
-            "source $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION $LLAMA_SDIST_SHA256" "recipe $LLAMA_RECIPE" \
+            "source $LLAMA_PACKAGE $LLAMA_VERSION $LLAMA_SHA256" "recipe $LLAMA_RECIPE" \
             "changes $(llama_changes_identity)" \
             "cc $("$CC" --version | head -n 1)" "cxx $("$CXX" --version | head -n 1)" "flags ${LLAMA_CONFIGURE[*]}"
         [ "$backend" != cuda ] || cuda_identity
@@ -168,10 +172,9 @@ llama_make() {
 
 # Makes the published and the patched source exist and leaves their directories in LLAMA_ORIGINAL and LLAMA_SOURCE.
 llama_source() {
-    LLAMA_ORIGINAL=$LLAMA_CACHE/source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}-$(hash_of <<<"${LLAMA_PARTS[*]}")
+    LLAMA_ORIGINAL=$LLAMA_CACHE/source-$LLAMA_VERSION-${LLAMA_SHA256:0:12}-$(hash_of <<<"${LLAMA_PARTS[*]}")
     [ -d "$LLAMA_ORIGINAL" ] ||
-        stage "llama.cpp source: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" \
-            llama_fetch "$LLAMA_ORIGINAL" "${LLAMA_PARTS[@]}"
+        stage "llama.cpp source: $LLAMA_PACKAGE $LLAMA_VERSION, 77 MB" llama_fetch "$LLAMA_ORIGINAL" "${LLAMA_PARTS[@]}"
     LLAMA_SOURCE=$LLAMA_ORIGINAL-$(llama_changes_identity)
     [ -d "$LLAMA_SOURCE" ] || llama_change "$LLAMA_ORIGINAL" "$LLAMA_SOURCE"
 }
@@ -201,14 +204,14 @@ llama_change() {
         llama_patches
         for change in "${LLAMA_PATCHES[@]}"; do
             patch --silent --forward --fuzz=0 --strip=1 --directory="$work/tree" <"$change" ||
-                die "${change##*/} does not fit $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION"
+                die "${change##*/} does not fit $LLAMA_PACKAGE $LLAMA_VERSION"
         done
         cp "$LLAMA_CHANGES"/*.h "$work/tree/src/"
         mv "$work/tree" "$changed"
     ) 8>"$changed.lock"
 }
 
-# llama_fetch SOURCE PART...: these parts of the source distribution's tree, as the directory SOURCE.
+# llama_fetch SOURCE PART...: these parts of the pinned llama.cpp, as the directory SOURCE.
 llama_fetch() {
     local source=$1
     shift
@@ -218,25 +221,76 @@ llama_fetch() {
         work=$(mktemp -d "$LLAMA_CACHE/fetch.XXXXXX") # not local: the trap outlives this function
         trap 'rm -rf "$work"' EXIT
         llama_download "$work"
-        mkdir "$work/tree"
-        tar -xzf "$work/sdist.tar.gz" -C "$work/tree" --strip-components=3 --wildcards "${@/#/*/vendor/llama.cpp/}"
+        llama_unpack "$work"/archive "$work/tree" "$@"
         mv "$work/tree" "$source"
     ) 8>"$source.lock"
 }
 
-# LLMD_LLAMA_SDIST names a file fetched by hand, for machines without a package registry.
+# The archive as WORK/archive. LLMD_LLAMA_ARCHIVE names a file fetched by hand (LLMD_LLAMA_SDIST: its name before).
 llama_download() {
-    local work=$1
-    if [ -n "${LLMD_LLAMA_SDIST:-}" ]; then
-        echo "$LLAMA_SDIST_SHA256  $LLMD_LLAMA_SDIST" | sha256sum --check --strict
-        cp "$LLMD_LLAMA_SDIST" "$work/sdist.tar.gz"
+    local work=$1 given=${LLMD_LLAMA_ARCHIVE:-${LLMD_LLAMA_SDIST:-}}
+    if [ -n "$given" ]; then
+        echo "$LLAMA_SHA256  $given" | sha256sum --check --strict
+        cp "$given" "$work/archive"
         return
     fi
-    echo "$LLAMA_SDIST_NAME==$LLAMA_SDIST_VERSION --hash=sha256:$LLAMA_SDIST_SHA256" >"$work/requirement.txt"
+    echo "$LLAMA_PACKAGE==$LLAMA_VERSION --hash=sha256:$LLAMA_SHA256" >"$work/requirement.txt"
     # Only this package as source: its build requirements come as wheels, or pip would compile cmake.
-    "$PYTHON_ENV/bin/python" -m pip download --no-deps --no-binary "$LLAMA_SDIST_NAME" --require-hashes \
+    "$PYTHON_ENV/bin/python" -m pip download --no-deps --no-binary "$LLAMA_PACKAGE" --require-hashes \
         -r "$work/requirement.txt" -d "$work"
-    mv "$work"/*.tar.gz "$work/sdist.tar.gz"
+    mv "$work"/*.tar.gz "$work/archive"
+}
+
+# llama_unpack ARCHIVE TREE PART...: these parts of the llama.cpp inside ARCHIVE, as the new directory TREE.
+llama_unpack() {
+    local archive=$1 tree=$2 root
+    shift 2
+    root=$(tar -tf "$archive" | llama_root) || die "no llama.cpp in $archive"
+    mkdir "$tree.unpacked"
+    tar -xf "$archive" -C "$tree.unpacked" --wildcards "${@/#/$root}"
+    mv "$(cd "$tree.unpacked/$root" && pwd -P)" "$tree" # a name that ends in . could not be moved
+    rm -rf "$tree.unpacked"
+}
+
+# The folder of llama.cpp among the names of an archive's files, with a slash: the outermost that has what no other project
+# has together. Fails when there is none.
+llama_root() {
+    awk '
+        sub(/CMakeLists\.txt$/, "") { top[$0]; if (sub(/ggml\/$/, "")) ggml[$0] }
+        sub(/src\/llama\.cpp$/, "") { src[$0] }
+        END {
+            for (root in src)
+                if (root in top && root in ggml && (!found++ || length(root) < length(best))) best = root
+            if (!found) exit 1
+            print best
+        }'
+}
+
+# llama_next ARCHIVE: a line for each patch, in order, on whether it fits the llama.cpp inside; each sees what those before
+# it have changed. Fails when one does not fit.
+llama_next() {
+    local change header count failed=0
+    work=$(mktemp -d) # not local: the trap outlives this function
+    trap 'rm -rf "$work"' EXIT
+    llama_unpack "$1" "$work/tree" "${LLAMA_PARTS[@]}"
+    echo "llama.cpp $(awk '/^set\(LLAMA_VERSION_(MAJOR|MINOR|PATCH) / {v = v s ($2 + 0); s = "."} END {print v}' "$work/tree/CMakeLists.txt")"
+    LLAMA_LAVAPIPE=1 llama_patches
+    for change in "${LLAMA_PATCHES[@]}"; do
+        patch --batch --forward --fuzz=0 --strip=1 --directory="$work/tree" --reject-file=- <"$change" >"$work/said" 2>&1 || true
+        count=$(grep -c '^@@ ' "$change")
+        awk -v name="${change#"$LLAMA_CHANGES"/}" -v all="$count" '
+            / out of [0-9]+ hunks? (FAILED|ignored)/ { failed += $1 }
+            /^can.t find file to patch/ { missing = 1 }
+            /^\|\+\+\+ / && missing { file = $2; sub(/^b\//, "", file); files = files " " file; missing = 0 }
+            END {
+                printf "  %-32s %s\n", name, failed ? failed " of " all " hunks fail" (files ? "; no such file:" files : "") : "applies"
+                exit failed > 0
+            }' "$work/said" || failed=$((failed + 1))
+    done
+    for header in "$LLAMA_CHANGES"/*.h; do
+        [ ! -e "$work/tree/src/${header##*/}" ] || { echo "  ${header##*/}: llama.cpp has a file of this name"; failed=$((failed + 1)); }
+    done
+    [ "$failed" -eq 0 ] || die "$failed of our changes do not fit"
 }
 
 llama_compile() {

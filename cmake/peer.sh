@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Builds what `./build.sh bench` compares with: llama.cpp's own server, its measuring program and its quantizer, from the
-# same source distribution, compiler and flags as our engine, without our changes. Sourced by build.sh after llama.sh.
+# same archive, compiler and flags as our engine, without our changes. Sourced by build.sh after llama.sh.
 # With LLMD_PEER_AMX=1 they get our 0001-amx.patch, too: what llama-server would be with a compiler that AMX works with.
 
 PEER_PROGRAMS=(llama-server llama-bench llama-quantize)
@@ -40,9 +40,9 @@ peer_ensure() {
 
 # Its source stands beside the engine's, which has no programs: nothing that is cached becomes stale by it.
 peer_make() {
-    local original source=$LLAMA_CACHE/peer-source-$LLAMA_SDIST_VERSION-${LLAMA_SDIST_SHA256:0:12}
+    local original source=$LLAMA_CACHE/peer-source-$LLAMA_VERSION-${LLAMA_SHA256:0:12}
     [ -d "$source" ] ||
-        stage "llama.cpp source with its programs: $LLAMA_SDIST_NAME $LLAMA_SDIST_VERSION from PyPI, 77 MB" \
+        stage "llama.cpp source with its programs: $LLAMA_PACKAGE $LLAMA_VERSION, 77 MB" \
             llama_fetch "$source" "${LLAMA_PARTS[@]}" 'tools/*' 'scripts/ui-assets.cmake'
     if [ -n "${LLMD_PEER_AMX:-}" ]; then
         original=$source source+=-amx-$(hash_of <"$LLAMA_CHANGES/0001-amx.patch")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -214,6 +216,83 @@ def test_lavapipe_is_found_by_its_description(machine: Machine) -> None:
 # --- llama.cpp -------------------------------------------------------------------------------------------------------
 
 CHANGES = ROOT / "cmake" / "llama"
+
+
+@pytest.mark.parametrize(
+    "inside", ["", "./", "llama.cpp-b11549/", "xllamacpp-2026.10.11549/thirdparty/llama.cpp/", "a-1/vendor/llama.cpp/"]
+)
+def test_llama_is_found_in_any_archive(inside: str) -> None:
+    names = [f"{inside}{name}" for name in ("CMakeLists.txt", "ggml/CMakeLists.txt", "src/llama.cpp", "src/llama.h")]
+    others = [
+        "CMakeLists.txt",
+        "src/llama.cpp/include/x.h",
+        f"{inside}old/src/llama.cpp",
+        f"{inside}tools/CMakeLists.txt",
+    ]
+    done = ran(f"printf '%s\\n' {' '.join(others + names)} | llama_root", os.environ["PATH"])
+    assert (done.returncode, done.stdout) == (0, f"{inside}\n")
+
+
+def test_an_archive_without_llama_is_refused(tmp_path: Path) -> None:
+    archive = archive_of(tmp_path, {"ggml/CMakeLists.txt": "", "src/llama.h": ""})
+    done = ran(f"verb_llama_next {archive}", os.environ["PATH"])
+    assert done.returncode == 1 and f"no llama.cpp in {archive}" in done.stderr
+
+
+def archive_of(folder: Path, files: dict[str, str], inside: str = "llama/") -> Path:
+    archive = folder / "archive.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        for name, text in files.items():
+            member = tarfile.TarInfo(f"{inside}{name}")
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text.encode()))
+    return archive
+
+
+def next_of(folder: Path, source: str, patches: dict[str, str], inside: str) -> subprocess.CompletedProcess[str]:
+    """llama-next with these patches, of an archive whose src/llama.cpp is this."""
+    changes = folder / "changes"
+    changes.mkdir()
+    (changes / "lavapipe").mkdir()
+    (changes / "own.h").touch()
+    for name, text in {**patches, "lavapipe/0001-last.patch": change_of("src/llama.cpp", "third", "3")}.items():
+        (changes / name).write_text(text)
+    version = "".join(f"set(LLAMA_VERSION_{part} {n})\n" for part, n in (("MAJOR", 1), ("MINOR", 2), ("PATCH", 3)))
+    files = {"CMakeLists.txt": version, "LICENSE": "", "ggml/CMakeLists.txt": "", "src/llama.cpp": source}
+    files |= {f"{part}/x": "" for part in ("include", "cmake", "common", "vendor", "licenses", "models/templates")}
+    archive = archive_of(folder, files, inside)
+    return ran(f"LLAMA_CHANGES={changes}; verb_llama_next {archive}", os.environ["PATH"])
+
+
+def change_of(file: str, old: str, new: str) -> str:
+    return f"--- a/{file}\n+++ b/{file}\n@@ -1,1 +1,1 @@\n-{old}\n+{new}\n"
+
+
+@pytest.mark.parametrize("inside", ["", "./", "package-1/thirdparty/llama.cpp/"])
+def test_it_is_told_which_patches_fit_another_llama(tmp_path: Path, inside: str) -> None:
+    patches = {"0001-first.patch": change_of("src/llama.cpp", "first", "second")}
+    patches["0002-second.patch"] = change_of("src/llama.cpp", "second", "third")  # sees what the first has changed
+    done = next_of(tmp_path, "first\n", patches, inside)
+    lines = [line.split() for line in done.stdout.splitlines()]
+    assert done.returncode == 0 and lines == [
+        ["llama.cpp", "1.2.3"],
+        ["0001-first.patch", "applies"],
+        ["0002-second.patch", "applies"],
+        ["lavapipe/0001-last.patch", "applies"],
+    ]
+
+
+def test_it_is_told_what_of_a_patch_does_not_fit(tmp_path: Path) -> None:
+    patches = {"0001-other.patch": change_of("src/llama.cpp", "other", "x") + change_of("src/gone.cpp", "a", "b")}
+    patches["0002-fits.patch"] = change_of("src/llama.cpp", "first", "third")
+    done = next_of(tmp_path, "first\n", patches, "llama/")
+    lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
+    assert lines[1:] == [
+        "0001-other.patch 2 of 2 hunks fail; no such file: src/gone.cpp",
+        "0002-fits.patch applies",
+        "lavapipe/0001-last.patch applies",
+    ]
+    assert done.returncode == 1 and done.stderr == "[llmd] error: 1 of our changes do not fit\n"
 
 
 def test_every_change_of_llama_is_explained() -> None:

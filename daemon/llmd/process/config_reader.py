@@ -68,7 +68,16 @@ _SEE = f"; the options are in: {PROGRAM} --help"
 NOT_OPTIONS = frozenset(
     f"LLMD_{name}"
     for name in (
-        *("BACKEND", "PORTABLE", "CUDA_ARCHITECTURES", "CUDA_TOOLKIT", "CACHE_DIR", "LLAMA_SDIST", "JOBS"),
+        *(
+            "BACKEND",
+            "PORTABLE",
+            "CUDA_ARCHITECTURES",
+            "CUDA_TOOLKIT",
+            "CACHE_DIR",
+            "LLAMA_ARCHIVE",
+            "LLAMA_SDIST",
+            "JOBS",
+        ),
         *("LIBLLM_VARIANT", "LLAMA_LOG", "FUZZ_SECONDS", "TEST_MODELS", "TEST_EXACT", "TEST_DEVICE"),
         *("BENCH_PEER", "PEER_AMX"),
     )
