@@ -203,7 +203,7 @@ llama_change() {
         cp -r "$original" "$work/tree"
         llama_patches
         for change in "${LLAMA_PATCHES[@]}"; do
-            patch --silent --forward --fuzz=0 --strip=1 --directory="$work/tree" <"$change" ||
+            patch --silent --forward --no-backup-if-mismatch --fuzz=0 --strip=1 --directory="$work/tree" <"$change" ||
                 die "${change##*/} does not fit $LLAMA_PACKAGE $LLAMA_VERSION"
         done
         cp "$LLAMA_CHANGES"/*.h "$work/tree/src/"
@@ -295,15 +295,20 @@ llama_next() {
 
 llama_compile() {
     local variant=$1 source=$2 base=$3
-    rm -rf "$LLAMA_PREFIX".work.*
-    work=$(mktemp -d "$LLAMA_PREFIX.work.XXXXXX") # not local: the trap outlives this function
+    # The same path for any source: then ccache, where it is installed, knows what a changed patch has not changed.
+    work=$LLAMA_CACHE/$variant-$LLAMA_BACKEND.work # not local: the trap outlives this function
+    exec 8>"$work.lock"
+    flock 8
+    rm -rf "$work"
     trap 'rm -rf "$work"' EXIT
+    mkdir "$work"
+    cp -r "$source" "$work/source"
     if [ "$LLAMA_BACKEND" = cuda ]; then
         cuda_driver_calls "$work/libcuda-driver.a"
         LLAMA_CONFIGURE+=("-DCUDA_cuda_driver_LIBRARY=$work/libcuda-driver.a")
     fi
     "$CMAKE" -G Ninja -DCMAKE_MAKE_PROGRAM="$NINJA" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
-        -S "$source" -B "$work/build" -DCMAKE_INSTALL_PREFIX="$work/prefix" "${LLAMA_CONFIGURE[@]}"
+        -S "$work/source" -B "$work/build" -DCMAKE_INSTALL_PREFIX="$work/prefix" "${LLAMA_CONFIGURE[@]}"
     if [ -n "$base" ]; then
         llama_compile_kernels "$base"
     else
