@@ -9,9 +9,9 @@
 # To move to another llama.cpp: ./build.sh llama-next ARCHIVE, then change these three lines. LLAMA_PACKAGE is only a name
 # where the archive comes from elsewhere and is always given by LLMD_LLAMA_ARCHIVE.
 
-LLAMA_PACKAGE=llama-cpp-python
-LLAMA_VERSION=0.3.36
-LLAMA_SHA256=832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e
+LLAMA_PACKAGE=xllamacpp
+LLAMA_VERSION=2026.10.11549 # llama.cpp 0.6.0, b11549
+LLAMA_SHA256=c17ee1163006f70726abb9f72137830818f3d8cb60bfc34cb232d08428eaa22b
 LLAMA_RECIPE=1 # raise it when this file installs something else from the same build
 # models/templates: the tests read the real chat templates there.
 LLAMA_PARTS=('src/*' 'ggml/*' 'include/*' 'cmake/*' 'common/*' 'vendor/*' 'licenses/*' 'models/templates/*' CMakeLists.txt LICENSE)
@@ -174,7 +174,7 @@ llama_make() {
 llama_source() {
     LLAMA_ORIGINAL=$LLAMA_CACHE/source-$LLAMA_VERSION-${LLAMA_SHA256:0:12}-$(hash_of <<<"${LLAMA_PARTS[*]}")
     [ -d "$LLAMA_ORIGINAL" ] ||
-        stage "llama.cpp source: $LLAMA_PACKAGE $LLAMA_VERSION, 77 MB" llama_fetch "$LLAMA_ORIGINAL" "${LLAMA_PARTS[@]}"
+        stage "llama.cpp source: $LLAMA_PACKAGE $LLAMA_VERSION, 38 MB" llama_fetch "$LLAMA_ORIGINAL" "${LLAMA_PARTS[@]}"
     LLAMA_SOURCE=$LLAMA_ORIGINAL-$(llama_changes_identity)
     [ -d "$LLAMA_SOURCE" ] || llama_change "$LLAMA_ORIGINAL" "$LLAMA_SOURCE"
 }

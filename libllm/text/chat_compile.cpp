@@ -172,9 +172,12 @@ std::unique_ptr<const common_chat_template> chat_compile(const std::string &sour
     }
     check_nesting(words.tokens);
     check_names(words.tokens);
-    auto out = std::make_unique<common_chat_template>("", bos, eos); /* its constructor would run what it compiles */
+    auto out = std::make_unique<common_chat_template>(); /* the constructor with a source runs what it compiles */
     out->prog = jinja::parse_from_tokens(words);
     out->src = words.source;
+    out->bos_tok = bos;
+    out->eos_tok = eos;
+    out->params_init = common_chat_template_detect_params_init(out->src);
     chat_guard(&out->prog);
     out->caps = jinja::caps_get(out->prog);
     if (const char *why = chat_budget::current().exceeded_by()) { /* on a few short messages */

@@ -13,6 +13,7 @@
 #include "text/grammar.h"
 #include "text/grammar_text.h"
 #include "text/grammar_walk.h"
+#include "text/parser_text.h"
 #include "text/tool_schema.h"
 
 const char *const CHAT_FORM_CONTENT = "c0nt3nt0f7h3m355ag3", *const CHAT_FORM_REASONING = "r3a50n1ng0f7h3m355ag3";
@@ -146,7 +147,7 @@ common_chat_params apply(const common_chat_template &tmpl, const chat_analysis &
                          autoparser::generation_params params)
 {
     if (analysis.is_special) {
-        if (const auto found = common_chat_try_specialized_template(tmpl, tmpl.source(), params)) {
+        if (const auto found = common_chat_try_specialized_template(tmpl, params)) {
             return *found;
         }
     }
@@ -196,7 +197,7 @@ std::string with_named_format(const std::string &parser)
 void describe(const common_chat_params &params, chat_form *out)
 {
     out->format = params.format;
-    out->parser = call_parser_for_reading(params.format, with_named_format(params.parser));
+    out->parser = call_parser_for_reading(params.format, with_named_format(parser_written(params.parser)));
     out->opening = params.generation_prompt;
     out->preserved = params.preserved_tokens;
     for (const std::string &stop : params.additional_stops) {
@@ -226,27 +227,25 @@ std::string without_thinking(const std::string &opening, const std::string &thin
 
 /* llama.cpp's forms of answers that must call allow any text before the call, without end; and some allow it behind one,
  * where it may be anything but a call. Its grammars name rules after the numbers of its parsers. */
-std::string without_text(std::string grammar, const std::string &parser)
+std::string without_text(std::string grammar, const common_peg_arena &parser)
 {
-    const common_json parsers = common_json::parse(parser).at("parsers");
-    for (const common_json &one : parsers) {
-        if (one.value("type", "") == "tag" && one.value("tag", "") == common_chat_peg_builder::CONTENT) {
-            const size_t child = one.at("child").get<size_t>();
-            if (child < parsers.size() && parsers.at(child).value("type", "") == "until") {
-                grammar = grammar_with_blank_rule(grammar, "until-" + std::to_string(child));
-            }
+    for (common_peg_parser_id id = 0; id < parser.size(); id++) {
+        const auto *tag = std::get_if<common_peg_tag_parser>(&parser.get(id));
+        if (tag != nullptr && tag->tag == common_chat_peg_builder::CONTENT &&
+            std::holds_alternative<common_peg_until_parser>(parser.get(tag->child))) {
+            grammar = grammar_with_blank_rule(grammar, "until-" + std::to_string(tag->child));
         }
     }
     return grammar;
 }
 
 /* Some of llama.cpp's forms repeat calls whether several are wanted or not. Their rules are the ones that trigger. */
-std::string with_one_call(std::string grammar, const std::string &parser)
+std::string with_one_call(std::string grammar, const common_peg_arena &parser)
 {
-    const common_json parsers = common_json::parse(parser).at("parsers");
-    for (const common_json &one : parsers) {
-        if (one.value("type", "") == "rule" && one.value("trigger", false)) {
-            grammar = grammar_without_repetition(grammar, one.at("name").get<std::string>());
+    for (common_peg_parser_id id = 0; id < parser.size(); id++) {
+        const auto *rule = std::get_if<common_peg_rule_parser>(&parser.get(id));
+        if (rule != nullptr && rule->trigger) {
+            grammar = grammar_without_repetition(grammar, rule->name);
         }
     }
     return grammar;
@@ -355,7 +354,7 @@ own_parser own_parser_of(const common_chat_template &tmpl, autoparser::generatio
             params.tool_choice = COMMON_CHAT_TOOL_CHOICE_AUTO;
         }
         try {
-            const bool is_there = common_chat_try_specialized_template(tmpl, tmpl.source(), params).has_value();
+            const bool is_there = common_chat_try_specialized_template(tmpl, params).has_value();
             return is_there ? own_parser::WORKS : own_parser::NONE;
         } catch (const std::bad_alloc &) {
             throw;

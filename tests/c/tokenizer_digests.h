@@ -48,6 +48,8 @@ static const tokenizer_case tokenizer_cases[] = {
     {"vocab-byte-bpe", "gpt2", "modern-bert", "", 0xeaee716db850d06dull},
     {"vocab-byte-bpe", "gpt2", "jais-2", "", 0xbfdb930304b87255ull},
     {"vocab-byte-bpe", "gpt2", "gemma4", "", 0x699acf37578f1741ull},
+    {"vocab-byte-bpe", "gpt2", "mmbert", "", 0x831b5d088bd7a0afull},
+    {"vocab-byte-bpe", "gpt2", "k2-horizon", "", 0xca1e60f6183c0957ull},
     {"vocab-byte-bpe", "gpt2", "granite-embed-multi-311m", "", 0x699acf37578f1741ull},
     {"vocab-byte-bpe", "gpt2", "sarvam-moe", "", 0xf7b3d0363f194c9bull},
     {"vocab-byte-bpe", "gpt2", "jina-v1-en", "", 0xeaee716db850d06dull},
@@ -111,6 +113,7 @@ static const tokenizer_case tokenizer_cases[] = {
     {"vocab-byte-bpe", "whitespace", "whitespace", "", 0xf7b3d0363f194c9bull},
     {"vocab-text-bpe", "gemma4", "", "", 0x0c3f7d6f03c2df43ull},
     {"vocab-text-bpe", "gpt2", "gemma4", "", 0x0c3f7d6f03c2df43ull},
+    {"vocab-text-bpe", "gpt2", "mmbert", "", 0x325bbe93b6a8091bull},
     {"vocab-text-bpe", "gpt2", "granite-embed-multi-311m", "", 0x0c3f7d6f03c2df43ull},
     {"vocab-text-bpe", "gpt2", "sarvam-moe", "", 0x3afbf74ada715e8dull},
     {"vocab-text-bpe", "gpt2", "whitespace", "", 0},
@@ -121,6 +124,7 @@ static const tokenizer_case tokenizer_cases[] = {
     {"vocab-wpm", "", "", "", 0xc676f0338111035bull},
     {"vocab-rwkv", "", "", "", 0xa85a8b9d3b013dc9ull},
     {"vocab-plamo", "", "", "", 0x148ac0e8739145f3ull},
+    {"vocab-plamo", "plamo3", "", "", 0x85cc46c9d1697df9ull},
     {NULL, NULL, NULL, NULL, 0},
 };
 
