@@ -512,7 +512,7 @@ void identify(model_llama *m, const model_options &o)
     }
     const bool is_long = has_long_rope && m->context != nullptr && llama_n_ctx_seq(m->context) > short_rope_tokens(m);
     model_llama_geometry(std::string("llama ") + llama_version() + " state " + std::to_string(LLAMA_STATE_SEQ_VERSION) +
-                             " k f16 v f16 flash " + (o.exact ? "off" : "auto") + (is_long ? " rope long" : " rope short") +
+                             " kv f16 flash " + (o.exact ? "off" : "auto") + (is_long ? " rope long" : " rope short") +
                              (m->info.shares_cells ? " unified" : " streams " + std::to_string(o.n_seq)),
                          m->info.geometry);
 }
