@@ -30,7 +30,7 @@ bool has_text(const common_json &message, const char *name)
 
 /* ---- where reasoning stands ---------------------------------------------------------------------------------------- */
 
-void reasoning_as_thinking(common_json &messages)
+void reasoning_as_thinking(common_json &messages, const common_json & /*variables*/)
 {
     for (common_json &message : messages) {
         if (has_text(message, "reasoning_content")) {
@@ -40,9 +40,9 @@ void reasoning_as_thinking(common_json &messages)
 }
 
 /* gpt-oss writes one text before a call: the reasoning, if there is any. */
-void reasoning_as_text_of_calls(common_json &messages)
+void reasoning_as_text_of_calls(common_json &messages, const common_json &variables)
 {
-    reasoning_as_thinking(messages);
+    reasoning_as_thinking(messages, variables);
     for (common_json &message : messages) {
         if (has_text(message, "thinking") && chat_has_calls(message)) {
             message.erase("content");
@@ -58,7 +58,7 @@ common_json part_of(const char *type, const char *name, const common_json &text)
     return out;
 }
 
-void reasoning_as_part(common_json &messages)
+void reasoning_as_part(common_json &messages, const common_json & /*variables*/)
 {
     for (common_json &message : messages) {
         if (!is_one_of(role_of(message), {"system", "assistant"})) {
@@ -75,6 +75,34 @@ void reasoning_as_part(common_json &messages)
         }
         message["content"] = parts;
         message.erase("reasoning_content");
+    }
+}
+
+/* K2 Horizon's template takes no answer without reasoning. */
+void reasoning_everywhere(common_json &messages, const common_json & /*variables*/)
+{
+    for (common_json &message : messages) {
+        if (role_of(message) == "assistant" && !message.contains("reasoning_content")) {
+            message["reasoning_content"] = "";
+        }
+    }
+}
+
+/* ---- languages ----------------------------------------------------------------------------------------------------- */
+
+/* TranslateGemma translates what the user says from and to the languages that variables of the template name. */
+void texts_with_languages(common_json &messages, const common_json &variables)
+{
+    for (common_json &message : messages) {
+        if (role_of(message) != "user") {
+            continue;
+        }
+        common_json part = part_of("text", "text", common_json::make(chat_text_of(message.at("content"))));
+        for (const char *name : {"source_lang_code", "target_lang_code"}) {
+            part[name] = variables.value(name, "en-GB");
+        }
+        message["content"] = common_json::array();
+        message["content"].push_back(part);
     }
 }
 
@@ -95,7 +123,7 @@ std::map<std::string, size_t> places_of_calls(const common_json &answer)
 
 /* DeepSeek V4 writes results without the ids of their calls, in one turn with what the user says: their order tells which
  * call they belong to. */
-void results_as_called(common_json &messages)
+void results_as_called(common_json &messages, const common_json & /*variables*/)
 {
     std::map<std::string, size_t> places;
     const auto is_before = [&places](const common_json &one, const common_json &other) {
@@ -147,7 +175,7 @@ bool has_content(const common_json &message)
 }
 
 /* Gemma 4's first templates know no role "tool": results, and the words after them, belong to the message that called. */
-void results_in_calls(common_json &messages)
+void results_in_calls(common_json &messages, const common_json & /*variables*/)
 {
     common_json out = common_json::array();
     for (size_t i = 0; i < messages.size(); i++) {
@@ -224,7 +252,7 @@ void end_as_in_history(bool asks, chat_text *rendered)
 }
 
 /* ---- families ------------------------------------------------------------------------------------------------------ *
- * In the order of common_chat_try_specialized_template, with its conditions. */
+ * In the order of common_chat_template_detect_params_init, with its conditions; LLM-jp is as gpt-oss. */
 
 bool is_ministral(const std::string &source)
 {
@@ -235,6 +263,11 @@ bool is_ministral(const std::string &source)
 bool is_gpt_oss(const std::string &source)
 {
     return has_word(source, "<|channel|>");
+}
+
+bool is_k2_horizon(const std::string &source)
+{
+    return has_word(source, "<|ifm|im_start|>") && has_word(source, "<ifm|tool_calls>");
 }
 
 bool is_lfm2(const std::string &source)
@@ -259,6 +292,11 @@ bool is_gemma4(const std::string &source)
     return has_word(source, "'<|tool_call>call:'");
 }
 
+bool is_translate_gemma(const std::string &source)
+{
+    return has_word(source, "[source_lang_code]") && has_word(source, "[target_lang_code]");
+}
+
 bool is_stepfun(const std::string &source)
 {
     return has_word(source, "You have access to the following functions in JSONSchema format");
@@ -272,10 +310,12 @@ bool is_other(const std::string & /*source*/)
 const chat_family FAMILIES[] = {
     {is_ministral, reasoning_as_part, nullptr, nullptr, 0},
     {is_gpt_oss, reasoning_as_text_of_calls, end_as_in_history, nullptr, chat_family::DEVELOPERS},
+    {is_k2_horizon, reasoning_everywhere, nullptr, nullptr, 0},
     {is_lfm2, reasoning_as_thinking, nullptr, nullptr, 0},
     {is_deepseek_v4, results_as_called, nullptr, nullptr, chat_family::SHOWS_SCHEMA},
     {is_first_gemma4, results_in_calls, open_turn, n_of_open_turn, chat_family::GATHERS_RESULTS},
     {is_gemma4, nullptr, open_turn, n_of_open_turn, 0},
+    {is_translate_gemma, texts_with_languages, nullptr, nullptr, 0},
     {is_stepfun, nullptr, nullptr, nullptr, chat_family::TRIMS},
     {is_other, nullptr, nullptr, nullptr, 0},
 };

@@ -20,8 +20,8 @@ struct chat_family {
         SHOWS_SCHEMA = 8,    /* the variable response_format is the schema of the answer */
     };
     bool (*has_template)(const std::string &source);
-    /* The messages, ready for the template but for this. NULL: no change. */
-    void (*change_messages)(common_json &messages);
+    /* The messages, ready for the template but for this. `variables`: the request's, of the template. NULL: no change. */
+    void (*change_messages)(common_json &messages, const common_json &variables);
     /* The rendered text. `asks`: it was rendered with a generation prompt. NULL: no change. */
     void (*change_text)(bool asks, chat_text *rendered);
     /* How many bytes of an answer's opening the text has already, as a turn of the model that is still open. NULL: none. */

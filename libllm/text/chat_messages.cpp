@@ -114,8 +114,8 @@ common_json usual(const common_json &messages, bool trims)
 
 } // namespace
 
-common_json chat_messages_fit(const common_json &messages, const common_chat_template &tmpl, bool encloses_arguments,
-                              std::string *unread_arguments)
+common_json chat_messages_fit(const common_json &messages, const common_chat_template &tmpl,
+                              const common_json &variables, bool encloses_arguments, std::string *unread_arguments)
 {
     const chat_template_caps caps = tmpl.original_caps();
     const chat_family &family = chat_family_of(tmpl.source());
@@ -131,7 +131,7 @@ common_json chat_messages_fit(const common_json &messages, const common_chat_tem
         *unread_arguments = fit_arguments(out, encloses_arguments);
     }
     if (family.change_messages != nullptr) {
-        family.change_messages(out);
+        family.change_messages(out, variables);
     }
     return out;
 }

@@ -10,7 +10,7 @@
  * strings, a system role or none, and what its family needs besides (chat_family.h). Arguments that are no JSON object stay
  * a string, or with `encloses_arguments` become the member of one; `unread_arguments`: the first such, or "". Throws what
  * llama.cpp throws about malformed messages. */
-common_json chat_messages_fit(const common_json &messages, const common_chat_template &tmpl, bool encloses_arguments,
-                              std::string *unread_arguments);
+common_json chat_messages_fit(const common_json &messages, const common_chat_template &tmpl,
+                              const common_json &variables, bool encloses_arguments, std::string *unread_arguments);
 
 #endif

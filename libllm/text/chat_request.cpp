@@ -208,11 +208,12 @@ void mark_tools(common_json &tools, const control_markers &markers, size_t n_mar
     function["description"] = function.value("description", "") + markers.sentinel(n_marks);
 }
 
-common_json fit_messages(const common_json &messages, const common_chat_template &tmpl, bool encloses_arguments,
+common_json fit_messages(const common_json &messages, const chat_request &request, bool encloses_arguments,
                          std::string *unread_arguments)
 {
     try {
-        return chat_messages_fit(messages, tmpl, encloses_arguments, unread_arguments);
+        return chat_messages_fit(messages, *request.program->tmpl, request.wish.kwargs, encloses_arguments,
+                                 unread_arguments);
     } catch (const std::bad_alloc &) {
         throw;
     } catch (const std::exception &e) {
@@ -452,7 +453,6 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     out.wish = read_wish(m, request, tools);
     const common_json told = tools.is_null() ? tools : told_tools(request.at("tools"), tools);
     out.program = &programs.for_request(out.wish.has_tools());
-    const common_chat_template &tmpl = *out.program->tmpl;
     const chat_analysis &analysis = out.program->analysis;
     const chat_family &family = *out.program->family;
     const bool marks_results = !family.has(chat_family::GATHERS_RESULTS);
@@ -471,10 +471,10 @@ chat_request chat_request_read(const model *m, const std::string &given, const c
     const common_json front = out.form == chat_answer::none ? front_of(request.at("messages"), markers) : common_json();
     if (!front.is_null() && ((!told.is_null() && !told.empty()) || front.size() > 1)) {
         std::string unread;
-        out.front = wrapped(fit_messages(written(without_nulls(front), told, analysis), tmpl, false, &unread), markers);
+        out.front = wrapped(fit_messages(written(without_nulls(front), told, analysis), out, false, &unread), markers);
     }
     messages = written(messages, out.form == chat_answer::none ? told : common_json(), analysis);
-    messages = fit_messages(messages, tmpl, repair.encloses_arguments, &out.unread_arguments);
+    messages = fit_messages(messages, out, repair.encloses_arguments, &out.unread_arguments);
     out.messages = wrapped(messages, markers);
     out.tools = shown_tools(told, out, markers, repair.keeps_tools);
     out.kwargs = wrapped(variables(request, out.wish, family), markers);
