@@ -462,6 +462,24 @@ static void what_cannot_be_enforced_is_left_open(void)
     each(rows, sizeof rows / sizeof rows[0], false);
 }
 
+/* A keyword whose value is of a wrong type says nothing, so that its negation allows nothing. */
+static void a_keyword_of_a_wrong_type_says_nothing(void)
+{
+    static const row rows[] = {
+        {"{'not':{'type':'null','minimum':{'type':'string','maxLength':32767,'minLength':50}}}",
+         {"1", "'x'"},
+         {"null"}},
+        {"{'not':{'type':'null','exclusiveMaximum':true}}", {"1"}, {"null"}},
+        {"{'not':{'type':'null','maxLength':'7'}}", {"'12345678'"}, {"null"}},
+        {"{'not':{'type':'null','pattern':7}}", {"'x'"}, {"null"}},
+        {"{'not':{'type':'null','enum':{'a':1}}}", {"1", "2"}, {"null"}},
+        {"{'not':{'type':'null','properties':[{'type':'null'}]}}", {"{}"}, {"null"}},
+        {"{'not':{'type':'null','required':{'a':'b'}}}", {"{'a':1}"}, {"null"}},
+    };
+    each(rows, sizeof rows / sizeof rows[0], true);
+    each(rows, sizeof rows / sizeof rows[0], false);
+}
+
 static void what_cannot_be_kept_to_is_refused(void)
 {
     static const struct {
@@ -611,6 +629,7 @@ int main(void)
     RUN(texts_and_constants_are_what_they_may_be);
     RUN(lengths_are_counted);
     RUN(what_cannot_be_enforced_is_left_open);
+    RUN(a_keyword_of_a_wrong_type_says_nothing);
     RUN(what_cannot_be_kept_to_is_refused);
     RUN(recursion_ends);
     RUN(numbers_are_within_their_bounds);

@@ -14,6 +14,14 @@ inline constexpr const char *SINGLE[] = {
     "minLength", "maxLength", "pattern",  "minItems", "maxItems", "minProperties",    "maxProperties",
     "anyOf",     "not",       "contains", "items",    "$ref"};
 
+/* What the values of some of them have to be. */
+inline constexpr const char *WITH_NUMBER[] = {"minimum",       "maximum",      "exclusiveMinimum", "exclusiveMaximum",
+                                              "minLength",     "maxLength",    "minItems",         "maxItems",
+                                              "minProperties", "maxProperties"};
+inline constexpr const char *WITH_LIST[] = {"enum", "anyOf", ALL_OF, REQUIRED};
+inline constexpr const char *WITH_OBJECT[] = {PROPERTIES};
+inline constexpr const char *WITH_TEXT[] = {"pattern"};
+
 /* Only a refusal keeps to these. */
 inline constexpr const char *NOT_ENFORCED[] = {"unevaluatedProperties", "unevaluatedItems", "$dynamicRef",
                                                "$recursiveRef"};

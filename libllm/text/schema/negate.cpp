@@ -15,17 +15,36 @@ bool is_named(const char *keyword, const char *name)
     return strcmp(keyword, name) == 0;
 }
 
+/* The schema has the keyword, with a value of a type that the keyword takes. One with another value is ignored: it holds for every
+ * value, so that its negation holds for none. */
+bool says_something(const schema_json &schema, const char *keyword)
+{
+    const auto found = schema.find(keyword);
+    const auto is_one_of = [&](const auto &names) {
+        return std::any_of(std::begin(names), std::end(names),
+                           [&](const char *name) { return is_named(keyword, name); });
+    };
+    if (found == schema.end()) {
+        return false;
+    }
+    return is_one_of(keywords::WITH_NUMBER)   ? found->is_number()
+           : is_one_of(keywords::WITH_LIST)   ? found->is_array()
+           : is_one_of(keywords::WITH_OBJECT) ? found->is_object()
+           : is_one_of(keywords::WITH_TEXT)   ? found->is_string()
+                                              : true;
+}
+
 /* The conditions that together are the schema, each negated. */
 std::vector<condition> negated_parts(const schema_json &schema)
 {
     std::vector<condition> out;
     for (const char *keyword : keywords::SINGLE) {
-        if (schema.contains(keyword)) {
+        if (says_something(schema, keyword)) {
             out.push_back({&schema, true, keyword, 0});
         }
     }
     for (const char *keyword : {keywords::PROPERTIES, keywords::REQUIRED, keywords::ALL_OF}) {
-        const size_t n = schema.contains(keyword) && schema[keyword].is_structured() ? schema[keyword].size() : 0;
+        const size_t n = says_something(schema, keyword) ? schema[keyword].size() : 0;
         for (uint32_t i = 0; i < n; i++) {
             out.push_back({&schema, true, keyword, i});
         }
@@ -69,7 +88,7 @@ bool expansion::can_negate(const schema_json &schema, size_t depth) const
         }
     }
     for (const char *keyword : {"anyOf", "allOf", "properties"}) {
-        const bool is_there = schema.contains(keyword) && schema[keyword].is_structured();
+        const bool is_there = says_something(schema, keyword);
         for (auto it = schema.begin(); is_there && it != schema.end(); ++it) {
             if (it.key() != keyword) {
                 continue;
@@ -126,7 +145,7 @@ bool negate_bound(shape &s, const char *keyword, const schema_json &schema)
         only(json_type::NUMBER);
         s.least.push_back({&value, !is_true("exclusiveMaximum")});
     } else if (is_named(keyword, "exclusiveMinimum") || is_named(keyword, "exclusiveMaximum")) {
-        only(value.is_number() ? json_type::NUMBER : json_type::NOTHING);
+        only(json_type::NUMBER);
         (is_named(keyword, "exclusiveMinimum") ? s.most : s.least).push_back({&value, false});
     } else if (is_named(keyword, "minLength")) {
         only(n > 0 ? json_type::STRING : json_type::NOTHING);
@@ -212,7 +231,7 @@ bool expansion::apply_negated_keyword(state &s, const condition &c)
         for (const schema_json &one : schema["enum"]) {
             s.s.excluded.push_back(&one);
         }
-    } else if (is_named(keyword, "pattern") && schema["pattern"].is_string()) {
+    } else if (is_named(keyword, "pattern")) {
         s.s.types &= json_type::STRING;
         s.s.patterns.emplace_back(schema["pattern"].get_ptr<const std::string *>(), true);
     } else if (is_named(keyword, "anyOf")) {
