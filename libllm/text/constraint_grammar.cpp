@@ -40,7 +40,8 @@ std::string grammar_of_schema(const std::string &text, bool is_strict)
     if (!schema.is_object() && schema != true) {
         throw grammar_fault("the schema is no object");
     }
-    return schema_grammar(schema, is_strict ? schema_policy::STRICT : schema_policy::LOOSE, GRAMMAR_BYTES_MAX);
+    work_budget budget;
+    return schema_grammar(schema, is_strict ? schema_policy::STRICT : schema_policy::LOOSE, GRAMMAR_BYTES_MAX, budget);
 }
 
 std::string choice_grammar(const std::string &text)

@@ -518,6 +518,43 @@ static void what_cannot_be_kept_to_is_refused(void)
     }
 }
 
+static size_t append(char *to, const char *format, int i)
+{
+    return (size_t)sprintf(to, format, i);
+}
+
+/* Each part takes less work than there is, all of them together more. Strict says so; else what was not looked at is left open, and
+ * the beginning is enforced. */
+static void work_is_bounded(void)
+{
+    static char patterns[1 << 17], alternatives[1 << 16];
+    size_t n =
+        (size_t)sprintf(patterns, "{'type':'object','additionalProperties':false,'properties':{'a':{'type':'null'}");
+    for (int i = 0; i < 300; i++) {
+        n += append(patterns + n, ",'p%d':{'type':'string','pattern':'^x$',", i);
+        n += append(patterns + n, "'allOf':[{'pattern':'^[ab]*a[ab]{9}%d$'}]}", i);
+    }
+    (void)sprintf(patterns + n, "}}");
+    n = (size_t)sprintf(alternatives, "{'type':'object','allOf':[{'anyOf':[{'type':'null'}]}");
+    for (int i = 0; i < 40; i++) { /* no way is valid, which is seen at the end of each */
+        n += append(alternatives + n, ",{'anyOf':[{'properties':{'a%d':{'type':'null'}}},", i);
+        n += append(alternatives + n, "{'properties':{'b%d':{'type':'null'}}}]}", i);
+    }
+    (void)sprintf(alternatives + n, "]}");
+    const struct {
+        const char *schema, *lets, *refuses;
+    } rows[] = {{patterns, "{'a':null,'p299':'z'}", "{'a':1}"}, {alternatives, "{'a':1}", "1"}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        char error[512];
+        char *strict = made(rows[i].schema, true, error);
+        CHECK(strict == NULL && strstr(error, "steps to compile") != NULL);
+        char *loose = made(rows[i].schema, false, error);
+        CHECK(loose != NULL && lets_be(loose, rows[i].lets) && !lets_be(loose, rows[i].refuses));
+        free(loose);
+        free(strict);
+    }
+}
+
 /* Schemas that refer to themselves while they are merged, or that fan out, end. */
 static void recursion_ends(void)
 {
@@ -631,6 +668,7 @@ int main(void)
     RUN(what_cannot_be_enforced_is_left_open);
     RUN(a_keyword_of_a_wrong_type_says_nothing);
     RUN(what_cannot_be_kept_to_is_refused);
+    RUN(work_is_bounded);
     RUN(recursion_ends);
     RUN(numbers_are_within_their_bounds);
     sim->ops->close(sim);

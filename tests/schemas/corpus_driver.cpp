@@ -272,14 +272,16 @@ schema_json measured(const model *m, const schema_json &group, schema_policy pol
     const schema_json &schema = group["schema"];
     const double before = cpu_us();
     std::shared_ptr<const grammar> rules;
+    work_budget budget;
     try {
-        const std::string text = schema_grammar(schema, policy, LLM_CONSTRAINT_BYTES_MAX - 4096);
+        const std::string text = schema_grammar(schema, policy, LLM_CONSTRAINT_BYTES_MAX - 4096, budget);
         out["bytes"] = text.size();
         out["text_us"] = cpu_us() - before;
         rules = std::make_shared<const grammar>(grammar::read(text, m));
     } catch (const std::exception &e) {
         out["refused"] = e.what();
     }
+    out["steps"] = budget.steps();
     out["compile_us"] = cpu_us() - before;
     if (rules == nullptr) {
         return out;

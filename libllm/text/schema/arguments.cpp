@@ -16,20 +16,6 @@ const schema_json &any_object()
     return schema;
 }
 
-/* One after another, as long as the grammar is too large: `compile` is called with fewer levels each time. */
-template <typename T, typename F> T with_levels(const T &nothing, F compile)
-{
-    for (const size_t n_levels : LEVELS) {
-        try {
-            return compile(n_levels);
-        } catch (const grammar_too_large &) {
-        } catch (const grammar_fault &) {
-            return nothing;
-        }
-    }
-    return nothing;
-}
-
 /* The types that values of the node may have. */
 uint8_t types_of(expansion &meaning, const node &n)
 {
@@ -107,25 +93,45 @@ schema_argument one_argument(expansion &meaning, writer &values, rules &out, con
 
 } // namespace
 
+/* One after another, as long as the grammar is too large: `compile` is called with fewer levels each time. It may take half of the
+ * work that is left, so that there is some for the next attempt, and for the next tool. */
+template <typename T, typename F> T schema_arguments::with_levels(const T &nothing, F compile)
+{
+    for (const size_t n_levels : LEVELS) {
+        work_budget part(budget.left() / 2);
+        try {
+            const T found = compile(n_levels, part);
+            (void)budget.take(part.steps());
+            return found;
+        } catch (const grammar_too_large &) {
+            (void)budget.take(part.steps());
+        } catch (const grammar_fault &) {
+            (void)budget.take(part.steps());
+            return nothing;
+        }
+    }
+    return nothing;
+}
+
 std::string schema_arguments::object(const schema_json &document)
 {
     const std::string any = "object";
-    const std::string found = with_levels(any, [&](size_t n_levels) {
+    const std::string found = with_levels(any, [&](size_t n_levels, work_budget &part) {
         const references refs(document);
-        pattern_set patterns;
-        expansion meaning(refs, schema_policy::LOOSE, patterns);
-        return writer(meaning, patterns, out, n_levels).value(node_of({{&document}, {&any_object()}}));
+        pattern_set patterns(part);
+        expansion meaning(refs, schema_policy::LOOSE, patterns, part);
+        return writer(meaning, patterns, out, n_levels, part).value(node_of({{&document}, {&any_object()}}));
     });
     return found.empty() ? any : found;
 }
 
 std::vector<schema_argument> schema_arguments::members(const schema_json &document)
 {
-    return with_levels(std::vector<schema_argument>(), [&](size_t n_levels) {
+    return with_levels(std::vector<schema_argument>(), [&](size_t n_levels, work_budget &part) {
         const references refs(document);
-        pattern_set patterns;
-        expansion meaning(refs, schema_policy::LOOSE, patterns);
-        writer values(meaning, patterns, out, n_levels);
+        pattern_set patterns(part);
+        expansion meaning(refs, schema_policy::LOOSE, patterns, part);
+        writer values(meaning, patterns, out, n_levels, part);
         std::vector<shape> shapes = meaning.shapes_of(node_of({{&document}, {&any_object()}}));
         shapes.erase(std::remove_if(shapes.begin(), shapes.end(),
                                     [](const shape &s) { return (s.types & json_type::OBJECT) == 0; }),

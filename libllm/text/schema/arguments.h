@@ -18,7 +18,9 @@ struct schema_argument {
 /* Loose: what cannot be enforced is left open. Nothing here throws but std::bad_alloc. */
 class schema_arguments {
   public:
-    explicit schema_arguments(size_t most_bytes) : out(most_bytes) {}
+    explicit schema_arguments(size_t most_bytes) : out(most_bytes, budget) {}
+    schema_arguments(const schema_arguments &) = delete;
+    schema_arguments &operator=(const schema_arguments &) = delete;
 
     /* The rule of the objects that are valid; of any object, where there is none, or its grammar would be too large. */
     std::string object(const schema_json &document);
@@ -33,7 +35,10 @@ class schema_arguments {
     }
 
   private:
+    work_budget budget; /* of all tools; `out` refers to it */
     rules out;
+
+    template <typename T, typename F> T with_levels(const T &nothing, F compile);
 };
 
 #endif

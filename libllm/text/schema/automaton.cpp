@@ -1,7 +1,9 @@
 #include "text/schema/automaton.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
+#include <numeric>
 #include <utility>
 
 #include "text/character.h"
@@ -10,7 +12,6 @@ namespace {
 
 constexpr uint32_t NOWHERE = UINT32_MAX;
 constexpr size_t WAYS_MAX = 1 << 16;
-constexpr size_t MERGED_STATES_MAX = 1024; /* merging equal states takes up to the square of them */
 
 std::vector<uint32_t> characters_of(const std::string &text)
 {
@@ -71,43 +72,139 @@ std::vector<bool> living(const automaton &a)
     return lives;
 }
 
-using signature = std::vector<uint32_t>;
-
-/* Classes of equal states (Moore): those that end alike and lead alike, until no class is split. */
-std::vector<uint32_t> classes_of(const automaton &a)
-{
-    std::vector<uint32_t> of(a.states.size());
-    size_t n_classes = 0;
-    for (size_t i = 0; i < of.size(); i++) {
-        of[i] = a.states[i].is_end;
-    }
-    for (;;) {
-        std::map<signature, uint32_t> known;
-        std::vector<uint32_t> next(of.size());
-        for (size_t i = 0; i < of.size(); i++) {
-            std::vector<automaton::way> ways;
+/* Classes of equal states: those that end alike and lead to equal ones. Classes are split until no state of one leads where another
+ * does not. After a split only the states that lead to its smaller parts are looked at again, so that a chain of n states takes
+ * n log n steps. */
+class partition {
+  public:
+    partition(const automaton &of_states, work_budget &spent)
+        : a(of_states), budget(spent), of(a.states.size(), 0), members(1), from(a.states.size()),
+          is_changed(a.states.size(), false)
+    {
+        std::vector<uint32_t> ends, others;
+        for (uint32_t i = 0; i < a.states.size(); i++) {
+            (a.states[i].is_end ? ends : others).push_back(i);
             for (const automaton::way &w : a.states[i].ways) {
-                add_way(ways, {w.low, w.high, of[w.to]});
+                from[w.to].push_back(i);
             }
-            signature all = {of[i]};
-            for (const automaton::way &w : ways) {
-                all.insert(all.end(), {w.low, w.high, w.to});
-            }
-            next[i] = known.try_emplace(std::move(all), static_cast<uint32_t>(known.size())).first->second;
         }
-        of = std::move(next);
-        if (known.size() == n_classes) {
-            return of;
+        members[0] = others.empty() ? ends : others;
+        if (!others.empty() && !ends.empty()) {
+            add_class(std::move(ends));
         }
-        n_classes = known.size();
+        std::vector<uint32_t> todo(a.states.size());
+        std::iota(todo.begin(), todo.end(), 0);
+        while (!todo.empty()) {
+            todo = split(todo);
+        }
     }
-}
+
+    const std::vector<uint32_t> &classes() const
+    {
+        return of;
+    }
+
+    size_t n_classes() const
+    {
+        return members.size();
+    }
+
+  private:
+    const automaton &a;
+    work_budget &budget;
+    std::vector<uint32_t> of; /* by state */
+    std::vector<std::vector<uint32_t>> members, from;
+    std::vector<bool> is_changed;
+
+    using signature = std::vector<uint32_t>; /* where the characters lead */
+
+    void add_class(std::vector<uint32_t> states)
+    {
+        for (const uint32_t state : states) {
+            of[state] = static_cast<uint32_t>(members.size());
+        }
+        members.push_back(std::move(states));
+    }
+
+    signature signature_of(uint32_t state)
+    {
+        std::vector<automaton::way> ways;
+        for (const automaton::way &w : a.states[state].ways) {
+            add_way(ways, {w.low, w.high, of[w.to]});
+        }
+        budget.spend(work_budget::TRANSITION * (1 + a.states[state].ways.size()));
+        signature all;
+        for (const automaton::way &w : ways) {
+            all.insert(all.end(), {w.low, w.high, w.to});
+        }
+        return all;
+    }
+
+    /* The parts of a class of which some states lead elsewhere now; the others, if there are any, still lead alike. */
+    std::vector<std::vector<uint32_t>> parts_of(uint32_t number, const std::vector<uint32_t> &changed)
+    {
+        std::map<signature, std::vector<uint32_t>> by_signature;
+        for (const uint32_t state : changed) {
+            by_signature[signature_of(state)].push_back(state);
+        }
+        std::vector<std::vector<uint32_t>> parts;
+        for (auto &[key, states] : by_signature) {
+            parts.push_back(std::move(states));
+        }
+        std::vector<uint32_t> unchanged;
+        for (const uint32_t state : members[number]) {
+            if (!is_changed[state]) {
+                unchanged.push_back(state);
+            }
+        }
+        budget.spend(members[number].size() / 8);
+        if (!unchanged.empty()) {
+            parts.push_back(std::move(unchanged));
+        }
+        return parts;
+    }
+
+    /* `changed`: states that lead to a class that is new. Returns those of which that is so after the split. */
+    std::vector<uint32_t> split(const std::vector<uint32_t> &changed)
+    {
+        std::map<uint32_t, std::vector<uint32_t>> by_class;
+        for (const uint32_t state : changed) {
+            is_changed[state] = true;
+            by_class[of[state]].push_back(state);
+        }
+        std::vector<std::vector<uint32_t>> moved;
+        for (const auto &[number, states] : by_class) {
+            std::vector<std::vector<uint32_t>> parts = parts_of(number, states);
+            const auto largest = std::max_element(parts.begin(), parts.end(), [](const auto &left, const auto &right) {
+                return left.size() < right.size();
+            });
+            std::swap(*largest, parts.back());
+            members[number] = std::move(parts.back());
+            parts.pop_back();
+            std::move(parts.begin(), parts.end(), std::back_inserter(moved));
+        }
+        for (const uint32_t state : changed) {
+            is_changed[state] = false;
+        }
+        std::vector<uint32_t> next;
+        for (std::vector<uint32_t> &states : moved) {
+            for (const uint32_t state : states) {
+                next.insert(next.end(), from[state].begin(), from[state].end());
+            }
+            add_class(std::move(states));
+        }
+        budget.spend(next.size());
+        std::sort(next.begin(), next.end());
+        next.erase(std::unique(next.begin(), next.end()), next.end());
+        return next;
+    }
+};
 
 /* Steps through both at once. A part that has no way goes on nowhere. */
 class product {
   public:
-    product(automaton_operation what, const automaton &first, const automaton &second)
-        : operation(what), a(first), b(second)
+    product(automaton_operation what, const automaton &first, const automaton &second, work_budget &spent)
+        : operation(what), a(first), b(second), budget(spent)
     {}
 
     automaton made()
@@ -118,12 +215,13 @@ class product {
             out.states[i].is_end = is_end(left, right);
             find_ways(static_cast<uint32_t>(i), left, right);
         }
-        return automaton_reduced(out);
+        return automaton_reduced(out, budget);
     }
 
   private:
     automaton_operation operation;
     const automaton &a, &b;
+    work_budget &budget;
     automaton out;
     std::map<std::pair<uint32_t, uint32_t>, uint32_t> numbers;
     std::vector<std::pair<uint32_t, uint32_t>> pairs;
@@ -178,6 +276,7 @@ class product {
         add_edges(b, right, lows);
         std::sort(lows.begin(), lows.end());
         lows.erase(std::unique(lows.begin(), lows.end()), lows.end());
+        budget.spend(work_budget::TRANSITION * (8 + lows.size()));
         for (size_t i = 0; i + 1 < lows.size(); i++) {
             const uint32_t l = left != NOWHERE ? target(a.states[left], lows[i]) : NOWHERE;
             const uint32_t r = right != NOWHERE ? target(b.states[right], lows[i]) : NOWHERE;
@@ -205,9 +304,9 @@ bool automaton::accepts(const std::string &text) const
     return at != NOWHERE && states[at].is_end;
 }
 
-automaton automaton_of(automaton_operation operation, const automaton &a, const automaton &b)
+automaton automaton_of(automaton_operation operation, const automaton &a, const automaton &b, work_budget &budget)
 {
-    return product(operation, a, b).made();
+    return product(operation, a, b, budget).made();
 }
 
 automaton automaton_of_any()
@@ -217,12 +316,13 @@ automaton automaton_of_any()
     return out;
 }
 
-automaton automaton_of_texts(const std::vector<std::string> &texts)
+automaton automaton_of_texts(const std::vector<std::string> &texts, work_budget &budget)
 {
     automaton out;
     out.states.emplace_back();
     for (const std::string &text : texts) {
         uint32_t at = 0;
+        budget.spend(1 + text.size());
         for (const uint32_t c : characters_of(text)) {
             std::vector<automaton::way> &ways = out.states[at].ways;
             const auto place = std::lower_bound(ways.begin(), ways.end(), c,
@@ -241,7 +341,7 @@ automaton automaton_of_texts(const std::vector<std::string> &texts)
         }
         out.states[at].is_end = true;
     }
-    return automaton_reduced(out);
+    return automaton_reduced(out, budget);
 }
 
 automaton automaton_of_length(size_t least, size_t most)
@@ -262,7 +362,7 @@ automaton automaton_of_length(size_t least, size_t most)
     return out;
 }
 
-automaton automaton_reduced(const automaton &a)
+automaton automaton_reduced(const automaton &a, work_budget &budget)
 {
     const std::vector<bool> lives = living(a);
     if (a.states.empty() || !lives[0]) {
@@ -283,18 +383,26 @@ automaton automaton_reduced(const automaton &a)
             }
         }
     }
-    if (trimmed.states.size() > MERGED_STATES_MAX) {
-        return trimmed;
+    const partition equal(trimmed, budget);
+    std::vector<uint32_t> name(equal.n_classes(), NOWHERE); /* of a class, as they are met: the start stays the first */
+    uint32_t n_named = 0;
+    for (const uint32_t number_of_class : equal.classes()) {
+        if (name[number_of_class] == NOWHERE) {
+            name[number_of_class] = n_named++;
+        }
     }
-    const std::vector<uint32_t> of = classes_of(trimmed);
-    automaton out; /* the class of state 0 is number 0, since it is met first */
-    out.states.resize(*std::max_element(of.begin(), of.end()) + 1);
-    for (size_t i = 0; i < of.size(); i++) {
-        automaton::state &s = out.states[of[i]];
-        s.is_end = trimmed.states[i].is_end;
-        s.ways.clear();
+    automaton out;
+    out.states.resize(n_named);
+    std::vector<bool> is_written(n_named, false);
+    for (size_t i = 0; i < trimmed.states.size(); i++) {
+        const uint32_t at = name[equal.classes()[i]];
+        if (is_written[at]) {
+            continue;
+        }
+        is_written[at] = true;
+        out.states[at].is_end = trimmed.states[i].is_end;
         for (const automaton::way &w : trimmed.states[i].ways) {
-            add_way(s.ways, {w.low, w.high, of[w.to]});
+            add_way(out.states[at].ways, {w.low, w.high, name[equal.classes()[w.to]]});
         }
     }
     return out;

@@ -1,6 +1,7 @@
 /* automaton.h: sets of texts as deterministic automata over Unicode characters. JSON schema puts several conditions on one text (a
  * pattern, a length, a format, names that are taken); as automata they can be intersected and complemented, which GBNF cannot
- * write. Pure; every function throws grammar_beyond where a result would have more than AUTOMATON_STATES_MAX states. */
+ * write. Pure; every function throws grammar_beyond where a result would have more than AUTOMATON_STATES_MAX states, or the budget
+ * is spent. */
 #ifndef LLM_SCHEMA_AUTOMATON_H
 #define LLM_SCHEMA_AUTOMATON_H
 
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "text/grammar.h"
+#include "text/schema/work_budget.h"
 
 constexpr size_t AUTOMATON_STATES_MAX = 4096;
 constexpr uint32_t CHARACTER_LAST = 0x10ffff;
@@ -32,12 +34,12 @@ struct automaton {
 
 enum class automaton_operation { BOTH, EITHER, FIRST_ONLY };
 
-automaton automaton_of(automaton_operation operation, const automaton &a, const automaton &b);
+automaton automaton_of(automaton_operation operation, const automaton &a, const automaton &b, work_budget &budget);
 automaton automaton_of_any();
-automaton automaton_of_texts(const std::vector<std::string> &texts);
+automaton automaton_of_texts(const std::vector<std::string> &texts, work_budget &budget);
 automaton automaton_of_length(size_t least, size_t most); /* SIZE_MAX: any */
 
 /* Without states that lead to no end, and without equal ones. */
-automaton automaton_reduced(const automaton &a);
+automaton automaton_reduced(const automaton &a, work_budget &budget);
 
 #endif

@@ -7,13 +7,17 @@ namespace {
 constexpr size_t LEVELS_MAX = 200;
 const size_t FEWER_LEVELS[] = {LEVELS_MAX, 8, 5, 3, 2, 1}; /* of a loose schema, until its grammar is small enough */
 
-std::string compiled(const schema_json &document, schema_policy policy, size_t most_bytes, size_t n_levels)
+std::string compiled(const schema_json &document, schema_policy policy, size_t most_bytes, size_t n_levels,
+                     work_budget &budget)
 {
     const references refs(document);
-    pattern_set patterns;
-    expansion meaning(refs, policy, patterns);
-    rules out(most_bytes);
-    const std::string root = writer(meaning, patterns, out, n_levels).value(node_of({{&document}}));
+    pattern_set patterns(budget);
+    expansion meaning(refs, policy, patterns, budget);
+    rules out(most_bytes, budget);
+    const std::string root = writer(meaning, patterns, out, n_levels, budget).value(node_of({{&document}}));
+    if (budget.is_spent()) { /* the last values were not looked at any more */
+        meaning.give_up(document, work_budget::beyond());
+    }
     if (root.empty() && policy == schema_policy::STRICT) {
         throw grammar_fault("no value is valid for the schema");
     }
@@ -22,16 +26,20 @@ std::string compiled(const schema_json &document, schema_policy policy, size_t m
 
 } // namespace
 
-std::string schema_grammar(const schema_json &document, schema_policy policy, size_t most_bytes)
+std::string schema_grammar(const schema_json &document, schema_policy policy, size_t most_bytes, work_budget &budget)
 {
     if (policy == schema_policy::STRICT) {
-        return compiled(document, policy, most_bytes, LEVELS_MAX);
+        return compiled(document, policy, most_bytes, LEVELS_MAX, budget);
     }
     for (const size_t n_levels : FEWER_LEVELS) {
+        work_budget part(budget.left() / 4 * 3); /* so that something is left for the next attempt */
         try {
-            return compiled(document, policy, most_bytes, n_levels);
+            std::string grammar = compiled(document, policy, most_bytes, n_levels, part);
+            (void)budget.take(part.steps());
+            return grammar;
         } catch (const grammar_too_large &) {
+            (void)budget.take(part.steps());
         }
     }
-    return compiled(true, policy, most_bytes, 1);
+    return compiled(true, policy, most_bytes, 1, budget);
 }

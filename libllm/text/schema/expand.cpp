@@ -10,7 +10,6 @@
 namespace {
 
 constexpr size_t SHAPES_MAX = 256;      /* of one node */
-constexpr size_t SETTLED_MAX = 30000;   /* states, of all nodes together */
 constexpr size_t CONDITIONS_MAX = 4096; /* of one state */
 constexpr size_t NOTHING_DEPTH = 4;
 
@@ -78,7 +77,7 @@ const automaton *pattern_set::find(const std::string &pattern, std::string *why)
     if (found == known.end()) {
         entry made;
         try {
-            made.made = expression_automaton(pattern);
+            made.made = expression_automaton(pattern, budget);
         } catch (const grammar_fault &e) {
             made.why = e.what();
         }
@@ -109,8 +108,8 @@ const std::vector<shape> &expansion::shapes_of(const node &n)
     std::vector<shape> out;
     try {
         settle(s, true, out);
-    } catch (const too_many_ways &) {
-        give_up(*n.front().schema, "its alternatives unfold to more than " + std::to_string(SHAPES_MAX) + " shapes");
+    } catch (const too_many_ways &e) {
+        give_up(*n.front().schema, e.what());
         out.clear();
         settle(s, false, out);
     }
@@ -120,8 +119,11 @@ const std::vector<shape> &expansion::shapes_of(const node &n)
 /* has_choices: else they are left open. */
 void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
 {
-    if (has_choices && (++n_settled > SETTLED_MAX || out.size() > SHAPES_MAX)) {
-        throw too_many_ways("too many ways");
+    if (has_choices && !budget.take(work_budget::MERGED_STATE)) {
+        throw too_many_ways(work_budget::beyond());
+    }
+    if (has_choices && out.size() > SHAPES_MAX) {
+        throw too_many_ways("its alternatives unfold to more than " + std::to_string(SHAPES_MAX) + " shapes");
     }
     while (!s.pending.empty()) {
         const condition c = s.pending.back();
@@ -132,7 +134,10 @@ void expansion::settle(state s, bool has_choices, std::vector<shape> &out)
         condition opposite = c;
         opposite.is_negated = !c.is_negated;
         if (s.met.size() > CONDITIONS_MAX) {
-            throw too_many_ways("too many conditions at once");
+            if (has_choices) {
+                throw too_many_ways("more than " + std::to_string(CONDITIONS_MAX) + " conditions at once");
+            }
+            break;
         }
         if (s.met.count(opposite) > 0 || !apply(s, c) || s.s.types == json_type::NOTHING) {
             return;

@@ -14,7 +14,6 @@ namespace {
 
 constexpr size_t GROUPS_MAX = 64;   /* one in another */
 constexpr size_t NODES_MAX = 20000; /* of the automaton that is not deterministic yet, repetitions written out */
-constexpr size_t VISITS_MAX = 4'000'000;
 constexpr uint64_t WITHOUT_END = UINT64_MAX;
 
 /* Characters of their own that stand before and after each text: ^ and $ match them. */
@@ -304,7 +303,7 @@ class parser {
 /* Nodes that wait for a character, or go on in two ways without one. Built from the end: each part knows what follows it. */
 class net {
   public:
-    net(const part &root)
+    net(const part &root, work_budget &spent) : budget(spent)
     {
         nodes.push_back({{}, 0, 0});
         part any;
@@ -325,7 +324,7 @@ class net {
             out.states[i].is_end = !last.empty() && last.front() == 0;
             find_ways(static_cast<uint32_t>(i), here);
         }
-        return automaton_reduced(out);
+        return automaton_reduced(out, budget);
     }
 
   private:
@@ -333,6 +332,7 @@ class net {
         ranges set; /* empty: without a character, to both */
         uint32_t next, other;
     };
+    work_budget &budget;
     static constexpr uint32_t ANYTHING = 2; /* the node after a match: the loop's body that is built first */
     std::vector<node> nodes;                /* 0: the end */
     uint32_t first = 0;
@@ -340,7 +340,6 @@ class net {
     std::vector<std::vector<uint32_t>> sets;
     std::vector<uint32_t> seen;
     uint32_t visit = 0;
-    size_t n_visits = 0;
     automaton out;
 
     uint32_t added(ranges set, uint32_t next, uint32_t other)
@@ -418,9 +417,7 @@ class net {
                 continue;
             }
             seen[at] = visit;
-            if (++n_visits > VISITS_MAX) {
-                throw grammar_beyond("the regular expression has too many ways to match");
-            }
+            budget.spend(1);
             if (at == 0 || !nodes[at].set.empty()) {
                 set.push_back(at);
             } else {
@@ -437,6 +434,7 @@ class net {
     std::vector<uint32_t> stepped(const std::vector<uint32_t> &from, uint32_t value)
     {
         std::vector<uint32_t> to;
+        budget.spend(work_budget::TRANSITION + from.size());
         for (const uint32_t at : from) {
             const bool takes = std::any_of(nodes[at].set.begin(), nodes[at].set.end(),
                                            [&](const auto &r) { return r.low <= value && value <= r.high; });
@@ -525,15 +523,15 @@ bool has_ways(const std::string &text)
     return false;
 }
 
-automaton simple_automaton(const std::string &expression)
+automaton simple_automaton(const std::string &expression, work_budget &budget)
 {
-    return net(parser(expression).parse()).deterministic();
+    return net(parser(expression).parse(), budget).deterministic();
 }
 
 } // namespace
 
 /* What looks ahead from the start is a condition on the whole text. */
-automaton expression_automaton(const std::string &expression)
+automaton expression_automaton(const std::string &expression, work_budget &budget)
 {
     struct condition {
         std::string expression;
@@ -549,10 +547,10 @@ automaton expression_automaton(const std::string &expression)
     if (!conditions.empty() && has_ways(rest)) {
         refuse("a look-around in one of several ways");
     }
-    automaton out = simple_automaton(rest);
+    automaton out = simple_automaton(rest, budget);
     for (const condition &c : conditions) {
         out = automaton_of(c.is_negated ? automaton_operation::FIRST_ONLY : automaton_operation::BOTH, out,
-                           simple_automaton(c.expression));
+                           simple_automaton(c.expression, budget), budget);
     }
     return out;
 }

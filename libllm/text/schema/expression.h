@@ -8,7 +8,7 @@
 #include "text/schema/automaton.h"
 
 /* Throws grammar_beyond for what an automaton cannot have (references back, word boundaries, look-around other than ahead at the
- * start) or what is too large, grammar_fault for what is no expression. */
-automaton expression_automaton(const std::string &expression);
+ * start) or what is too large or takes too much work, grammar_fault for what is no expression. */
+automaton expression_automaton(const std::string &expression, work_budget &budget);
 
 #endif

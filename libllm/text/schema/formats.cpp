@@ -95,7 +95,8 @@ std::shared_ptr<const automaton> format_automaton(const std::string &name)
     const std::lock_guard<std::mutex> hold(lock);
     std::shared_ptr<const automaton> &found = known[name];
     if (found == nullptr) {
-        found = std::make_shared<const automaton>(expression_automaton(expression->second));
+        work_budget own; /* no schema pays for what is kept for all of them */
+        found = std::make_shared<const automaton>(expression_automaton(expression->second, own));
     }
     return found;
 }

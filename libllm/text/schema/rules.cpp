@@ -235,6 +235,7 @@ void rules::define(const std::string &name, const std::string &body)
 {
     /* as the document of JSON has it in the end, where quotes and backslashes are escaped */
     n_bytes += name.size() + body.size() + 7;
+    (void)budget.take(work_budget::WRITTEN_BYTE * body.size());
     n_bytes +=
         static_cast<size_t>(std::count_if(body.begin(), body.end(), [](char c) { return c == '"' || c == '\\'; }));
     if (n_bytes > bytes_max) {

@@ -15,7 +15,8 @@ struct grammar_too_large : grammar_fault {
 
 class rules {
   public:
-    explicit rules(size_t most_bytes) : bytes_max(most_bytes) {}
+    /* The work is counted; the rules that are being written are finished even where nothing of it is left. */
+    rules(size_t most_bytes, work_budget &spent) : bytes_max(most_bytes), budget(spent) {}
 
     std::string add(const std::string &body); /* the name of the rule with this body */
     std::string reserve();                    /* a name to be defined later, for rules that refer to themselves */
@@ -32,6 +33,7 @@ class rules {
 
   private:
     size_t bytes_max, n_names = 0, n_bytes = 0;
+    work_budget &budget;
     std::string text;
     std::unordered_map<std::string, std::string> known; /* by body */
 

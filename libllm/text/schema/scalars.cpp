@@ -24,7 +24,7 @@ void writer::exclude_texts(const shape &s, automaton *all, bool *has_any)
         }
     }
     if (!texts.empty()) {
-        *all = automaton_of(automaton_operation::FIRST_ONLY, *all, automaton_of_texts(texts));
+        *all = automaton_of(automaton_operation::FIRST_ONLY, *all, automaton_of_texts(texts, budget), budget);
         *has_any = true;
     }
 }
@@ -35,7 +35,8 @@ bool writer::conditions_of(const shape &s, const node &n, automaton *all)
     bool has_any = false;
     const auto add = [&](const automaton &one, bool is_negated) {
         *all = has_any || is_negated
-                   ? automaton_of(is_negated ? automaton_operation::FIRST_ONLY : automaton_operation::BOTH, *all, one)
+                   ? automaton_of(is_negated ? automaton_operation::FIRST_ONLY : automaton_operation::BOTH, *all, one,
+                                  budget)
                    : one;
         has_any = true;
     };
@@ -63,7 +64,11 @@ bool writer::conditions_of(const shape &s, const node &n, automaton *all)
             shapes.give_up(*n.front().schema, std::string("the keyword format: ") + e.what());
         }
     }
-    exclude_texts(s, all, &has_any);
+    try {
+        exclude_texts(s, all, &has_any);
+    } catch (const grammar_beyond &e) {
+        shapes.give_up(*n.front().schema, std::string("texts that are excluded: ") + e.what());
+    }
     const bool is_any = all->states.size() == 1 && all->states[0].is_end && all->states[0].ways.size() == 1 &&
                         all->states[0].ways[0].low == 0 && all->states[0].ways[0].high == CHARACTER_LAST;
     if (!has_any || is_any) {
@@ -71,7 +76,8 @@ bool writer::conditions_of(const shape &s, const node &n, automaton *all)
     }
     if (s.length_least > 0 || s.length_most != SIZE_MAX) {
         try {
-            *all = automaton_of(automaton_operation::BOTH, *all, automaton_of_length(s.length_least, s.length_most));
+            *all = automaton_of(automaton_operation::BOTH, *all, automaton_of_length(s.length_least, s.length_most),
+                                budget);
         } catch (const grammar_beyond &e) {
             shapes.give_up(*n.front().schema, std::string("a length beside pattern or format: ") + e.what());
         }

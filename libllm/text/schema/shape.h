@@ -82,6 +82,8 @@ struct shape {
 /* The automata of a schema's patterns, each made once. */
 class pattern_set {
   public:
+    explicit pattern_set(work_budget &spent) : budget(spent) {}
+
     /* NULL: it cannot be expressed; *why says so, if it is not NULL. */
     const automaton *find(const std::string &pattern, std::string *why);
 
@@ -90,13 +92,15 @@ class pattern_set {
         std::optional<automaton> made;
         std::string why;
     };
+    work_budget &budget;
     std::map<std::string, entry> known;
 };
 
 class expansion {
   public:
-    expansion(const references &where_refs_lead, schema_policy what_to_do, pattern_set &all_patterns)
-        : refs(where_refs_lead), policy(what_to_do), patterns(all_patterns)
+    expansion(const references &where_refs_lead, schema_policy what_to_do, pattern_set &all_patterns,
+              work_budget &spent)
+        : refs(where_refs_lead), policy(what_to_do), patterns(all_patterns), budget(spent)
     {}
 
     /* Throws grammar_beyond naming a keyword that cannot be enforced (STRICT), grammar_fault. None: no value. */
@@ -124,9 +128,9 @@ class expansion {
     const references &refs;
     schema_policy policy;
     pattern_set &patterns;
+    work_budget &budget;
     std::map<node, std::vector<shape>> known;
     std::map<node, bool> nothing;
-    size_t n_settled = 0, n_validated = 0;
 
     void settle(state s, bool has_choices, std::vector<shape> &out);
     bool apply(state &s, const condition &c);

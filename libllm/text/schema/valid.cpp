@@ -7,7 +7,6 @@
 namespace {
 
 constexpr size_t DEPTH_MAX = 64;
-constexpr size_t VALIDATED_MAX = 2'000'000; /* schemas, of all values together; more are taken for valid */
 
 size_t length_of(const std::string &text)
 {
@@ -36,6 +35,13 @@ bool is_equal(const schema_json &a, const schema_json &b)
                const auto found = b.find(member.key());
                return found != b.end() && is_equal(member.value(), *found);
            });
+}
+
+/* Mostly, the value is one of this very list: addresses are compared first, since lists are long. */
+bool is_one_of(const schema_json &value, const schema_json &values)
+{
+    return std::any_of(values.begin(), values.end(), [&](const schema_json &one) { return &one == &value; }) ||
+           std::any_of(values.begin(), values.end(), [&](const schema_json &one) { return is_equal(value, one); });
 }
 
 bool is_valid_number(const schema_json &value, const schema_json &schema)
@@ -157,7 +163,7 @@ bool expansion::is_valid_schema(const schema_json &value, const schema_json &sch
     if (schema.is_boolean()) {
         return schema == true;
     }
-    if (depth == 0 || !schema.is_object() || ++n_validated > VALIDATED_MAX) {
+    if (depth == 0 || !schema.is_object() || !budget.take(work_budget::VALIDATED_SCHEMA)) {
         return true;
     }
     if (schema.contains("$ref")) {
@@ -182,9 +188,7 @@ bool expansion::is_valid_schema(const schema_json &value, const schema_json &sch
     if (schema.contains("const") && !is_equal(value, schema["const"])) {
         return false;
     }
-    if (schema.contains("enum") && schema["enum"].is_array() &&
-        std::none_of(schema["enum"].begin(), schema["enum"].end(),
-                     [&](const schema_json &one) { return is_equal(value, one); })) {
+    if (schema.contains("enum") && schema["enum"].is_array() && !is_one_of(value, schema["enum"])) {
         return false;
     }
     return (!value.is_number() || is_valid_number(value, schema)) &&

@@ -1,6 +1,7 @@
 #include "text/schema/writer.h"
 
 #include <algorithm>
+#include <set>
 
 #include "text/regex_grammar.h"
 
@@ -32,6 +33,10 @@ std::string writer::value(const node &n)
     if (n.empty() || level >= levels_max) {
         return "value";
     }
+    if (!budget.take(work_budget::NODE)) {
+        shapes.give_up(*n.front().schema, work_budget::beyond());
+        return "value";
+    }
     known_node &entry = known[n]; /* stays where it is while others are added */
     if (entry.is_open && !entry.is_reserved) {
         entry.name = out.reserve();
@@ -59,6 +64,7 @@ std::string writer::all_shapes(const node &n)
     const std::vector<shape> all = shapes.shapes_of(n); /* a copy: more nodes are found meanwhile */
     std::vector<std::string> ways;
     std::vector<const schema_json *> constants;
+    std::set<std::string> known_constants;
     for (const shape &s : all) {
         if (s.is_anything()) {
             return "value";
@@ -68,8 +74,7 @@ std::string writer::all_shapes(const node &n)
             continue;
         }
         for (const schema_json *one : *s.values) {
-            const bool is_new =
-                std::none_of(constants.begin(), constants.end(), [&](const auto *c) { return *c == *one; });
+            const bool is_new = known_constants.insert(one->dump()).second;
             if (is_new && !is_excluded(s, *one) && shapes.is_valid(*one, n)) {
                 constants.push_back(one);
             }
@@ -122,12 +127,16 @@ std::string writer::values(const std::vector<const schema_json *> &all)
             texts.push_back(one->get<std::string>());
         }
     }
-    const bool are_many = texts.size() > TEXTS_MAX;
-    if (are_many) {
-        add_once(ways, "\"\\\"\" " + out.add_texts(automaton_of_texts(texts)));
+    bool are_together = false;
+    if (texts.size() > TEXTS_MAX) {
+        try {
+            add_once(ways, "\"\\\"\" " + out.add_texts(automaton_of_texts(texts, budget)));
+            are_together = true;
+        } catch (const grammar_beyond &) { /* too many: the same as a longer grammar */
+        }
     }
     for (const schema_json *one : all) {
-        if (!are_many || !one->is_string()) {
+        if (!are_together || !one->is_string()) {
             add_once(ways, literal(*one));
         }
     }
@@ -352,15 +361,15 @@ void writer::narrow_names(const shape &s, const node &n, automaton *names)
                         known_names.push_back(value->get<std::string>());
                     }
                 }
-                part = automaton_of_texts(known_names);
+                part = automaton_of_texts(known_names, budget);
             } else if ((one.types & json_type::STRING) == 0) {
                 continue;
             } else if (!conditions_of(one, n, &part)) {
                 part = automaton_of_any();
             }
-            all = automaton_of(automaton_operation::EITHER, all, part);
+            all = automaton_of(automaton_operation::EITHER, all, part, budget);
         }
-        *names = automaton_of(automaton_operation::BOTH, *names, all);
+        *names = automaton_of(automaton_operation::BOTH, *names, all, budget);
     }
 }
 
@@ -393,10 +402,11 @@ std::vector<writer::name_class> writer::classes_of(automaton all, const std::vec
         const automaton &pattern = *patterns.find(expression, nullptr);
         std::vector<name_class> split;
         for (name_class &one : classes) {
-            name_class met = {automaton_of(automaton_operation::BOTH, one.names, pattern), one.met};
+            name_class met = {automaton_of(automaton_operation::BOTH, one.names, pattern, budget), one.met};
             met.met.push_back(expression);
             split.push_back(std::move(met));
-            split.push_back({automaton_of(automaton_operation::FIRST_ONLY, one.names, pattern), std::move(one.met)});
+            split.push_back(
+                {automaton_of(automaton_operation::FIRST_ONLY, one.names, pattern, budget), std::move(one.met)});
         }
         split.erase(std::remove_if(split.begin(), split.end(), [](const auto &c) { return c.names.is_empty(); }),
                     split.end());
@@ -440,7 +450,7 @@ void writer::plan_others(const shape &s, const node &n, object_plan *plan)
         automaton all = automaton_of_any();
         narrow_names(s, n, &all);
         if (!declared.empty()) {
-            all = automaton_of(automaton_operation::FIRST_ONLY, all, automaton_of_texts(declared));
+            all = automaton_of(automaton_operation::FIRST_ONLY, all, automaton_of_texts(declared, budget), budget);
         }
         for (const name_class &one : classes_of(std::move(all), are_known ? expressions : std::vector<std::string>())) {
             if (!one.names.is_empty()) {

@@ -12,8 +12,8 @@
 class writer {
   public:
     /* n_levels: values below so many levels are left open. */
-    writer(expansion &meaning, pattern_set &all_patterns, rules &to, size_t n_levels)
-        : shapes(meaning), patterns(all_patterns), out(to), levels_max(n_levels)
+    writer(expansion &meaning, pattern_set &all_patterns, rules &to, size_t n_levels, work_budget &spent)
+        : shapes(meaning), patterns(all_patterns), out(to), budget(spent), levels_max(n_levels)
     {}
 
     /* One element of GBNF; "": no value meets the node. */
@@ -53,6 +53,7 @@ class writer {
     expansion &shapes;
     pattern_set &patterns;
     rules &out;
+    work_budget &budget;
     size_t levels_max, level = 0;
     struct known_node {
         std::string name;

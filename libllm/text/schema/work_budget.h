@@ -1,0 +1,60 @@
+/* work_budget.h: how much work a schema may take to compile, in steps, so that the limit is the same on every machine. One step is
+ * about 15 ns of a desktop's core. The thread that compiles owns it. */
+#ifndef LLM_SCHEMA_WORK_BUDGET_H
+#define LLM_SCHEMA_WORK_BUDGET_H
+
+#include <cstddef>
+#include <string>
+
+#include "text/grammar.h"
+
+class work_budget {
+  public:
+    static constexpr size_t STEPS_MAX = 6'000'000; /* of all schemas of a request */
+
+    /* What is counted, in steps. */
+    static constexpr size_t TRANSITION = 3; /* of an automaton */
+    static constexpr size_t WRITTEN_BYTE = 4, VALIDATED_SCHEMA = 30, MERGED_STATE = 400, NODE = 200;
+
+    explicit work_budget(size_t n_steps = STEPS_MAX) : most(n_steps) {}
+
+    /* False: nothing is left. */
+    bool take(size_t n_steps)
+    {
+        used += n_steps;
+        return used <= most;
+    }
+
+    /* Throws where nothing is left. */
+    void spend(size_t n_steps)
+    {
+        if (!take(n_steps)) {
+            throw grammar_beyond(beyond());
+        }
+    }
+
+    bool is_spent() const
+    {
+        return used > most;
+    }
+
+    size_t steps() const
+    {
+        return used;
+    }
+
+    size_t left() const
+    {
+        return used < most ? most - used : 0;
+    }
+
+    static std::string beyond()
+    {
+        return "the schema takes more than " + std::to_string(STEPS_MAX) + " steps to compile";
+    }
+
+  private:
+    size_t most, used = 0;
+};
+
+#endif
