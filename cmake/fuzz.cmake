@@ -1,6 +1,6 @@
-# One fuzzer per tests/fuzz/*.c. Each defines LLVMFuzzerTestOneInput.
+# One fuzzer per file of tests/fuzz. Each defines LLVMFuzzerTestOneInput.
 
-file(GLOB LLM_FUZZERS CONFIGURE_DEPENDS tests/fuzz/*.c)
+file(GLOB LLM_FUZZERS CONFIGURE_DEPENDS tests/fuzz/*.c tests/fuzz/*.cpp)
 # Only the code under test is watched; the driver must not count itself.
 if(LLM_FUZZ STREQUAL "driver")
     set(coverage -fsanitize-coverage=trace-pc)

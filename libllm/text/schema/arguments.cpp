@@ -99,14 +99,17 @@ template <typename T, typename F> T schema_arguments::with_levels(const T &nothi
 {
     for (const size_t n_levels : LEVELS) {
         work_budget part(budget.left() / 2);
+        const rules::mark before = out.now();
         try {
             const T found = compile(n_levels, part);
             (void)budget.take(part.steps());
             return found;
         } catch (const grammar_too_large &) {
             (void)budget.take(part.steps());
+            out.forget(before);
         } catch (const grammar_fault &) {
             (void)budget.take(part.steps());
+            out.forget(before);
             return nothing;
         }
     }

@@ -252,7 +252,20 @@ std::string rules::add(const std::string &body)
     }
     std::string name = reserve();
     define(name, body);
-    return known[body] = std::move(name);
+    const auto added = known.emplace(body, std::move(name)).first;
+    order.push_back(&added->first);
+    return added->second;
+}
+
+void rules::forget(const mark &since)
+{
+    for (size_t i = since.n_known; i < order.size(); i++) {
+        known.erase(known.find(*order[i]));
+    }
+    order.resize(since.n_known);
+    text.resize(since.n_text);
+    n_names = since.n_names;
+    n_bytes = since.n_bytes;
 }
 
 std::string rules::add_texts(const automaton &texts)

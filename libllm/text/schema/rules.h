@@ -5,6 +5,7 @@
 
 #include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "text/schema/automaton.h"
 
@@ -28,6 +29,16 @@ class rules {
     /* What `unit` (one element of GBNF) allows, so often; "": nothing. SIZE_MAX: without end. */
     std::string repeated(const std::string &unit, size_t least, size_t most);
 
+    /* The rules after the mark are removed, where what they are for could not be finished: they may refer to one that was not defined. */
+    struct mark {
+        size_t n_text, n_names, n_bytes, n_known;
+    };
+    mark now() const
+    {
+        return {text.size(), n_names, n_bytes, order.size()};
+    }
+    void forget(const mark &since);
+
     /* With the rules that any JSON value needs. */
     std::string grammar(const std::string &root) const;
 
@@ -36,6 +47,7 @@ class rules {
     work_budget &budget;
     std::string text;
     std::unordered_map<std::string, std::string> known; /* by body */
+    std::vector<const std::string *> order;             /* bodies as they became known */
 
     std::string exactly(const std::string &unit, size_t n);
     std::string at_most(const std::string &unit, size_t n);
