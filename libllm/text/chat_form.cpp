@@ -25,6 +25,9 @@ const char *const GRAMMAR_OF_TEXT = "f0rm0f7h373x7";
 
 constexpr size_t FORMS_MAX = 32, FORMS_BYTES_MAX = 16 << 20;
 
+/* MiniMax M3 writes the items of lists between marks that begin like this. */
+const char *const ITEM_MARK = "]<]minimax[>[";
+
 /* How calls look where the template does not say it; chat_request.cpp tells the model. */
 const char *const CALL_BEGIN = "<tool_call>", *const CALL_END = "</tool_call>";
 
@@ -438,7 +441,7 @@ bool is_whole(tool_schema_detail detail)
 std::optional<chat_form> attempt(const common_chat_template &tmpl, const chat_analysis &analysis, const chat_wish &wish,
                                  tool_schema_detail detail)
 {
-    tool_schemas schemas(detail);
+    tool_schemas schemas(detail, tmpl.source().find(ITEM_MARK) != std::string::npos);
     const bool calls = wish.has_calls(), must_call = wish.choice == COMMON_CHAT_TOOL_CHOICE_REQUIRED;
     autoparser::generation_params params = params_of(tmpl, wish);
     if (calls) {

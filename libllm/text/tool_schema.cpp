@@ -32,9 +32,29 @@ void replace_all(std::string &text, const std::string &from, const std::string &
     }
 }
 
+/* The schema of a list of texts or of anything, as a form of calls needs it; null: the member is no such list. */
+common_json list_of(const schema_json &document, const std::string &name)
+{
+    const auto properties = document.find("properties");
+    if (properties == document.end() || !properties->is_object() || !properties->contains(name)) {
+        return common_json();
+    }
+    const schema_json &member = properties->at(name);
+    if (!member.is_object() || member.value("type", schema_json()) != "array") {
+        return common_json();
+    }
+    const schema_json items = member.value("items", schema_json::object());
+    if (items.is_object() && items.value("type", schema_json()) == "string") {
+        return common_json::parse("{\"type\":\"array\",\"items\":{\"type\":\"string\"}}");
+    }
+    return common_json::parse("{\"type\":\"array\"}");
+}
+
 } // namespace
 
-tool_schemas::tool_schemas(tool_schema_detail how_much) : detail(how_much), compiled(GRAMMAR_BYTES_MAX) {}
+tool_schemas::tool_schemas(tool_schema_detail how_much, bool marks_items_of_lists)
+    : detail(how_much), marks_items(marks_items_of_lists), compiled(GRAMMAR_BYTES_MAX)
+{}
 
 common_json tool_schemas::place_for(const std::string &element)
 {
@@ -54,8 +74,10 @@ common_json tool_schemas::placed(const common_json &tool, bool is_whole)
     }
     common_json properties = common_json::object(), required = common_json::array();
     for (const schema_argument &one : compiled.members(document)) {
+        const common_json list = marks_items ? list_of(document, one.name) : common_json();
         /* what may be text is written as it is, without quotes, and ends where the family's mark of an end is */
-        properties[one.name] = one.is_text ? common_json::parse("{\"type\":\"string\"}")
+        properties[one.name] = !list.is_null() ? list
+                               : one.is_text   ? common_json::parse("{\"type\":\"string\"}")
                                : one.may_be_text
                                    ? common_json::object()
                                    : place_for(detail == tool_schema_detail::NAMES ? "value" : one.element);

@@ -20,7 +20,9 @@ enum class tool_schema_detail {
 
 class tool_schemas {
   public:
-    explicit tool_schemas(tool_schema_detail how_much);
+    /* marks_items: the template writes each item of a list between marks of its own, so that the form of calls must know
+     * which parameters are lists. */
+    tool_schemas(tool_schema_detail how_much, bool marks_items);
 
     /* `tool` is of OpenAI's form. is_whole: its arguments may have one place. */
     common_json placed(const common_json &tool, bool is_whole);
@@ -36,6 +38,7 @@ class tool_schemas {
         std::string literal, element;
     };
     tool_schema_detail detail;
+    bool marks_items;
     schema_arguments compiled;
     std::vector<place> places;
 
