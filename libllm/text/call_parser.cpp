@@ -339,8 +339,9 @@ std::string call_parser_for_reading(common_chat_format format, const std::string
     const std::vector<bool> opens = graph.reaching(tags::TOOL_OPEN), closes = graph.reaching(tags::TOOL_CLOSE);
     const call_marks marks = marks_of(graph, opens, closes);
     if (format != COMMON_CHAT_FORMAT_PEG_GEMMA4) {
+        const std::vector<size_t> calls = calls_of(graph, opens, closes); /* before anything is added to the graph */
         widening wide(graph, format == COMMON_CHAT_FORMAT_PEG_MINIMAX_M3);
-        for (const size_t call : calls_of(graph, opens, closes)) {
+        for (const size_t call : calls) {
             wide.widen(call);
         }
     }
