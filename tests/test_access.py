@@ -327,7 +327,7 @@ async def test_the_log_says_what_a_prompt_that_does_not_fit_asked_for(
     caplog.set_level("INFO", "llmd")
     await daemon.refused(chat(" the of" * 1000, session_id="s"))
     await daemon.refused(chat("x" * 500_000, session_id="s"))
-    await daemon.refused(chat(temperature=9))
+    await daemon.refused(chat(temperature=101))
     by_tokens, by_bytes, by_value = request_lines(caplog)
     for line in (by_tokens, by_bytes):
         assert (line["error"], line["param"]) == ("context_length_exceeded", "messages")

@@ -162,7 +162,7 @@ def test_what_cannot_be_kept_is_said_once_and_ends_nothing(daemon: FakeDaemon) -
     assert done.stderr.count("[the conversation is not kept: ") == 1
     daemon.route("POST /v1/sessions/desk/rename", {"id": "new"})
     done = llmctl(daemon, "sessions", "rename", "desk", "new")
-    assert (done.returncode, done.stdout) == (0, "desk is new\n")
+    assert (done.returncode, done.stdout) == (0, "Renamed desk to new.\n")
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -116,7 +116,9 @@ async def test_a_form(client: anthropic.AsyncAnthropic) -> None:
 
 
 async def test_a_named_tool_is_called(client: anthropic.AsyncAnthropic) -> None:
-    look: Any = {"name": "look", "input_schema": {"type": "object", "properties": {"a": {"enum": [1]}}}}
+    properties = {"a": {"enum": [1]}}
+    schema = {"type": "object", "properties": properties, "additionalProperties": False}
+    look: Any = {"name": "look", "input_schema": schema}
     answer = await client.messages.create(
         model="any",
         max_tokens=1000,

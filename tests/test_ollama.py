@@ -156,7 +156,12 @@ async def test_thinking_can_be_switched_off(serve: Serve, tmp_path: Path) -> Non
 
 
 async def test_an_answer_has_the_form_asked_for(daemon: Daemon) -> None:
-    schema = {"type": "object", "properties": {"x": {"enum": ["a", "b"]}}, "required": ["x"]}
+    schema = {
+        "type": "object",
+        "properties": {"x": {"enum": ["a", "b"]}},
+        "required": ["x"],
+        "additionalProperties": False,
+    }
     for path, body in ((CHAT, chat()), (GENERATE, generate()), (GENERATE, generate(raw=True))):
         answer = (await daemon.ask("POST", path, {**body, "format": schema, "options": LONG, "stream": False})).json
         text = answer["message"]["content"] if path == CHAT else answer["response"]
