@@ -134,7 +134,6 @@ TEMPLATES = (
     Template("llama-cpp-deepseek-r1", "deepseek-r1", _DEEPSEEK, thinks=True),
     Template("llama-cpp-rwkv-world", "rwkv", _SENTENCE, calls=False, thinks=True),
     Template("meetkai-functionary-medium-v3.1", "functionary-3.1", _LLAMA),
-    Template("meetkai-functionary-medium-v3.2", "functionary-3.2", _LLAMA),
     Template("meta-llama-Llama-3.1-8B-Instruct", "llama", _LLAMA),
     Template("meta-llama-Llama-3.2-3B-Instruct", "llama", _LLAMA),
     Template("meta-llama-Llama-3.3-70B-Instruct", "llama", _LLAMA),
@@ -161,6 +160,8 @@ TEMPLATES = (
 
 # Only their prompts are compared.
 PROMPTS_ONLY = (
+    # Known gap: llama.cpp's grammar allows calls, and texts before them, that its parser of the family reads otherwise.
+    Template("meetkai-functionary-medium-v3.2", "functionary-3.2", _LLAMA),
     # Translates one text: llama.cpp's parser of the family knows no tools.
     Template("google-translategemma-4b-it", "translategemma", Ends("<end_of_turn>", bos="<bos>"), calls=False),
     # Known gap: a structured answer is not read without the frame of its channel.

@@ -68,7 +68,6 @@ NO_TRIGGER = {"llama"}
 CALL_BEGIN = {
     "gpt-oss": "<|channel|>commentary to=functions.get_time",
     "muse": " to=get_time<|message|>",
-    "functionary-3.2": "get_time\n",
 }
 
 PREAMBLES = {"gpt-oss": "its grammar allows messages to the user before a call"}

@@ -32,11 +32,7 @@ PARAMETERS: Json = {
 TOOLS = [tool(name, PARAMETERS) for name in TOOL_NAMES]
 
 
-# Families whose parser in llama.cpp does not read what its own grammar allows.
-NOT_READ = {"functionary-3.2": "a call behind an empty message to all"}
-
-
-@pytest.mark.parametrize("template", [one for one in TEMPLATES if one.family not in NOT_READ], ids=names)
+@pytest.mark.parametrize("template", TEMPLATES, ids=names)
 def test_each_tool_is_called_under_its_own_name(template: Template, opened: Open) -> None:
     model = opened(template)
     for name in TOOL_NAMES:
