@@ -166,7 +166,7 @@ async def test_an_answer_has_the_form_asked_for(daemon: Daemon) -> None:
         answer = (await daemon.ask("POST", path, {**body, "format": schema, "options": LONG, "stream": False})).json
         text = answer["message"]["content"] if path == CHAT else answer["response"]
         assert json.loads(text)["x"] in ("a", "b") and answer["done_reason"] == "stop"
-    refused = await daemon.ask("POST", CHAT, chat(format={"type": "sentence"}))
+    refused = await daemon.ask("POST", CHAT, chat(format="sentence"))
     assert refused.status == 400
     wider = {**schema, "minProperties": 1, "propertyNames": {"maxLength": 1}}
     answer = (await daemon.ask("POST", CHAT, {**chat(), "format": wider, "options": LONG, "stream": False})).json
