@@ -364,14 +364,19 @@ setup_models() {
 
 in_root() { (cd "$ROOT" && "$@"); }
 
+# Tests read the published source: templates, defaults, tokenizers. The builds may have come from the cache without it.
+link_llama_source() {
+    llama_source
+    ln -sfn "$LLAMA_ORIGINAL" "$BUILD/llama.cpp"
+}
+
 prepare_test() {
     setup_environment test
     setup_native all
     setup_exact
     setup_package
     setup_models
-    llama_source # tests read the published source, also when the builds came from the cache
-    ln -sfn "$LLAMA_ORIGINAL" "$BUILD/llama.cpp"
+    link_llama_source
 }
 
 prepare_bench() {
@@ -441,7 +446,7 @@ prepare_vulkan() {
 verb_test_lowest() {
     locked prepare_lowest
     local left_out=(
-        tests/live tests/real_templates tests/test_{bench,tiny_models,demo_model_data,start,structure,documented,manual,schema,tokenizers}.py
+        tests/live tests/real_templates tests/test_{bench,tiny_models,demo_model_data,start,structure,documented,manual,memory_kinds,schema,tokenizers}.py
     )
     # shellcheck disable=SC2046  # options
     in_root env PYTHONPATH="$ROOT/daemon" "$BUILD/lowest/bin/python" -m pytest $(side_by_side) -m "not live" \
@@ -451,6 +456,7 @@ verb_test_lowest() {
 prepare_lowest() {
     setup_environment runtime
     setup_native package
+    link_llama_source
     local PYTHON_ENV=$BUILD/lowest
     environment_once "$(find_python)" "environment with the lowest versions: build/lowest"
     requirements_install lowest
