@@ -1,5 +1,5 @@
-/* corpus_driver.cpp: measures the schema compiler on files of schemas with instances; tests/schemas starts it. Each line of the input is
- * the path of a file: MaskBench's ({schema, tests: [{valid, data}]}) or the JSON-Schema-Test-Suite's (a list of those). For each
+/* corpus_driver.cpp: measures the schema compiler on files of schemas with instances; started by hand. Each line of the
+ * input is the path of a file: MaskBench's ({schema, tests: [{valid, data}]}) or the JSON-Schema-Test-Suite's (a list of those). For each
  * schema and policy, one line of JSON.
  *
  * An instance is accepted if the grammar takes it with its members in some order: a search that goes back, of bounded work, which first

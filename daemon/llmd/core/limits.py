@@ -156,11 +156,11 @@ RESPONSE_ITEMS_SHOWN = 20
 TURNS_PER_SESSION_MAX = 16
 TURN_SESSIONS_MAX = 1024
 SHARED_TOKENS_SHOWN_MIN = 64
-"""A session that began with fewer from another, and less than a tenth of its prompt, is told to be new."""
+"""`explain` reports a session as new if it took over fewer tokens than this, and less than a tenth of its prompt."""
 DIVERGENCE_PREFILLED_MIN = 256
-"""Of a turn with so many prefilled tokens it is told where it left its session's branches, whatever it began with."""
+"""A turn that prefilled at least this many tokens is reported with the place where it left its session's branches."""
 CLIENT_CHARS_MAX = 32
-"""Of a program's name in its User-Agent."""
+"""Longest program name that is kept from a User-Agent."""
 DIVERGENCE_TOKENS_KEPT = 16
 """Tokens kept on each side of the point where the histories of a turn diverged."""
 USER_BOUNDARIES_MAX = 4

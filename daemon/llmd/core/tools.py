@@ -1,4 +1,4 @@
-"""What tools may be offered to the model: counts, names and schemas; and whether a call is whole. Pure."""
+"""Checks of the tools that a request offers (counts, names, schemas), and of whether a call is whole. Pure."""
 
 from __future__ import annotations
 

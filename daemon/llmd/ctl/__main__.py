@@ -50,7 +50,7 @@ class VerbParser(argparse.ArgumentParser):
         return options, strange
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """What argparse says of a verb that is none is a list of all verbs."""
+        """Names the nearest verbs instead of all of them, which is what argparse does for an unknown verb."""
         choices = list(action.choices or ())
         if isinstance(action, argparse._SubParsersAction) and value not in choices:
             elsewhere = ELSEWHERE.get(value) if self.prog == manual.PROGRAM else None

@@ -189,7 +189,7 @@ class _Shown:
     def __init__(self, *, hides_thinking: bool) -> None:
         self._hides_thinking = hides_thinking
         self._on_line = ""
-        """What the cursor stands behind: progress, reasoning or text; "" at the beginning of a line."""
+        """Kind of the output before the cursor: progress, reasoning or text; "" at the beginning of a line."""
 
     def text(self, added: str) -> None:
         self._begin("text")

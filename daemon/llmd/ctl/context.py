@@ -45,7 +45,7 @@ class Context:
 
 
 def of_session(context: Context, act: Callable[[str], Json]) -> Json:
-    """What `act` answers about the session of the id that was given, or about the only one whose id begins so."""
+    """Runs `act` on the session with the given id, or on the only session whose id begins with it."""
     given: str = context.options.id
     try:
         return act(given)

@@ -17,14 +17,14 @@ OWN = 0
 
 
 class Display(Protocol):
-    """What is shown of an answer while it comes."""
+    """Shows an answer while it is generated."""
 
     def text(self, added: str) -> None: ...
 
     def reasoning(self, added: str) -> None: ...
 
     def progress(self, n_done: int, n_tokens: int) -> None:
-        """Of the prompt's tokens so many have been processed."""
+        """The first n_done of the prompt's n_tokens tokens have been processed."""
 
     def end(self) -> None:
         """No more comes. What is said next begins on a line of its own."""
