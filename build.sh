@@ -580,7 +580,6 @@ prepare_peer() {
 
 verb_bench() {
     locked prepare_bench
-    [ "${1:-}" != keep ] || locked requirements_install bench # draws pictures
     peer_plan
     in_root env LLMD_BENCH_PEER="${LLMD_BENCH_PEER:-$PEER_PREFIX/bin}" "$PYTHON_ENV/bin/python" -m bench "$@"
 }

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import shlex
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Protocol, cast
 
-from . import models, peer
+from . import kept, models, peer
 from .report import Report
 
-RESULTS = Path(__file__).parent / "results"
 NAMES = (
     "single",
     "many",
@@ -54,11 +51,6 @@ def main(arguments: list[str]) -> int:
     if arguments[:1] in (["-h"], ["--help"]):
         print(usage(), end="")
         return 0
-    if arguments[:1] == ["keep"]:
-        from . import pages
-
-        pages.write(RESULTS)
-        return 0
     if arguments and arguments[0] not in NAMES:
         print(f"no such measurement: {arguments[0]}; there are {', '.join(NAMES)}", file=sys.stderr)
         return 2
@@ -76,19 +68,18 @@ def usage() -> str:
         f"usage: ./build.sh bench [NAME [options]]\n\n{rows}\n"
         "Without a name all of them run, which takes hours; --short makes one take at most some minutes.\n"
         "./build.sh bench NAME --help shows the options of one. The figures are CSV on stdout, a table for people\n"
-        "goes to stderr; --keep writes them into bench/results, too, and ./build.sh bench keep makes the pictures and\n"
-        "tables of docs/benchmarks.md from there. llama-server is compared with where ./build.sh peer has built it.\n"
+        "goes to stderr; --keep PROCESSOR also writes them into bench/results/PROCESSOR.csv. If ./build.sh\n"
+        "peer has built llama-server, it is measured, too.\n"
     )
 
 
 def run(name: str, given: list[str]) -> None:
     module = scenario(name)
     options = parser(name, module).parse_args(given)
-    command = shlex.join(["./build.sh", "bench", name, *given])
     for model in options.model:
         report = Report(name, model, module.about(options))
         module.measure(report, model, options)
-        report.close(None if options.keep is None else RESULTS, command, options.keep)
+        report.close(options.keep and kept.RESULTS / f"{options.keep}.csv")
 
 
 def parser(name: str, module: Scenario) -> argparse.ArgumentParser:
@@ -101,10 +92,8 @@ def parser(name: str, module: Scenario) -> argparse.ArgumentParser:
     )
     made.add_argument(
         "--keep",
-        nargs="?",
-        const="",
-        metavar="LABEL",
-        help="write the figures into bench/results, too, under this label",
+        metavar="PROCESSOR",
+        help="also write the figures into bench/results/PROCESSOR.csv, in place of the older ones of this model",
     )
     module.add_options(made)
     return made

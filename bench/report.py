@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import machine
+from . import kept, machine
 
 COLUMNS = ("bench", "model", "case", "side", "quantity", "unit", "median", "least", "most", "repeats", "target", "met")
 OURS = "llmd"
@@ -113,10 +113,10 @@ class Report:
             )
         )
 
-    def close(self, keep: Path | None = None, command: str = "", label: str | None = None) -> None:
-        """Prints everything, and writes it into `keep`; a label keeps it beside what was kept without, or with others.
-        That a target is missed is no error: whether it matters depends on what else the machine did, which is printed
-        too."""
+    def close(self, keep: Path | None = None) -> None:
+        """Prints everything, and writes the figures into the file `keep` of one processor.
+
+        A missed target is no error: whether it matters depends on what else the machine did, which is printed too."""
         _say(f"  {self._neighbours.report()}")
         cases = max((len(figure.case) for figure in self._figures), default=0)
         sides = max((len(figure.side) for figure in self._figures), default=0)
@@ -133,11 +133,7 @@ class Report:
         text = self.as_csv()
         print(text, end="", flush=True)
         if keep is not None:
-            keep.mkdir(parents=True, exist_ok=True)
-            head = [f"# {machine.describe()}", f"# {self._neighbours.report()}", f"# {machine.today()}", f"# {command}"]
-            model = Path(self._model).stem.split(",")[0].replace(":", "-")
-            name = "-".join(filter(None, (self._bench, model, label)))
-            (keep / f"{name}.csv").write_text("\n".join([*head, text]))
+            kept.keep(keep, machine.describe(), machine.today(), [*csv.DictReader(io.StringIO(text))])
 
     def as_csv(self) -> str:
         text = io.StringIO()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import day, machine, pages, peer, pictures, streams
+from bench import day, kept, machine, peer, streams
 from bench.__main__ import NAMES, parser, scenario, usage
 from bench.arrival import gaps_from
 from bench.daemon import clean_environment
@@ -187,62 +187,37 @@ def test_a_day_has_every_turn_of_a_session_in_order_and_some_come_back() -> None
     assert 10 <= n_left <= 80
 
 
-# --- what is kept ----------------------------------------------------------------------------------------------------
+# --- figures kept in the repository ----------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> pages.Kept:
-    report = Report("single", "bench-small", "about")
-    report.compare("64 tokens", "decode", "tokens/s", {OURS: [8.0, 9.0], "llama-server": [10.0, 10.0]}, at_least=1.0)
-    report.add(Figure(case="64 tokens", quantity="only ours", unit="", values=[1.0]))
-    report.close(tmp_path, "./build.sh bench single")
+def report(model: str, decode: list[float]) -> Report:
+    made = Report("single", model, "about")
+    made.compare("64 tokens", "decode", "tokens/s", {OURS: decode, "llama-server": [10.0, 10.0]}, at_least=1.0)
+    return made
+
+
+def test_a_report_says_what_missed_its_target(capsys: pytest.CaptureFixture[str]) -> None:
+    report("bench-small", [8.0, 9.0]).close()
     printed = capsys.readouterr()
     assert "decode / llama-server's" in printed.err and "target >= 1: no" in printed.err
-    [path] = tmp_path.glob("*.csv")
-    assert path.name == "single-bench-small.csv"
-    assert path.read_text().endswith(printed.out)
-    return pages.read(path)
+    assert "single,bench-small,64 tokens,llmd,decode,tokens/s,8.5,8,9,2,," in printed.out
 
 
-def test_a_label_keeps_beside_what_was_kept(kept: pages.Kept, tmp_path: Path) -> None:
-    report = Report("single", "bench-small", "about")
-    report.close(tmp_path, "./build.sh bench single --keep deep", "deep")
-    assert {path.name for path in tmp_path.glob("*.csv")} == {"single-bench-small.csv", "single-bench-small-deep.csv"}
-    assert pages.read(tmp_path / f"{kept.name}.csv").rows == kept.rows
+def test_kept_figures_replace_those_of_the_same_model(tmp_path: Path) -> None:
+    path = tmp_path / "zen9.csv"
+    report("bench-small", [1.0]).close(path)
+    report("bench-dense", [2.0]).close(path)
+    report("bench-small", [8.0, 9.0]).close(path)
+    rows = kept.read(path)
+    assert [row["model"] for row in rows] == ["bench-dense"] * 3 + ["bench-small"] * 3
+    ratio = rows[-1]
+    assert (ratio["side"], ratio["median"], ratio["least"], ratio["most"]) == (RATIO, "0.85", "0.8", "0.9")
+    assert path.read_text().startswith(f"# {machine.describe()}\n")
+    assert ratio["measured"] == machine.today()
 
 
-def test_what_is_kept_becomes_a_section(kept: pages.Kept) -> None:
-    text = pages.section(kept)
-    assert text.startswith("### single, bench-small\n")
-    assert "| case |  | llmd | llama-server |" in text
-    assert "| 64 tokens | decode, tokens/s | 8.5 (8–9) | 10 (10–10) |" in text
-    assert "| 64 tokens | decode / llama-server's | 0.85 (0.8–0.9) | >= 1 | no |" in text
-    assert "Missed: 64 tokens, decode / llama-server's: 0.85." in text
-    assert "`./build.sh bench single`" in text
-    assert "(../bench/results/single-bench-small.png)" in text
-
-
-def test_all_that_is_kept_is_listed(kept: pages.Kept) -> None:
-    labelled = pages.Kept("single-bench-small-zen-4", kept.notes, kept.rows)
-    text = pages.overview([kept, labelled])
-    assert "| [single, bench-small](#single-bench-small) | 0 of 1 | " in text
-    assert "| [single, bench-small, zen-4](#single-bench-small-zen-4) | 0 of 1 | " in text
-    assert pages.section(labelled).startswith("### single, bench-small, zen-4\n")
-
-
-def test_a_picture_shows_what_is_compared(kept: pages.Kept) -> None:
-    panels = pictures.panels(kept.rows)
-    assert [*panels] == ["decode, tokens/s"]
-    assert {side: row["64 tokens"]["median"] for side, row in panels["decode, tokens/s"].items()} == {
-        OURS: "8.5",
-        "llama-server": "10",
-    }
-    alone = [row for row in kept.rows if row["side"] == OURS]
-    assert [*pictures.panels(alone)] == ["decode, tokens/s", "only ours"]
-    assert RATIO not in panels["decode, tokens/s"]
-
-
-def test_figures_stand_between_their_markers() -> None:
-    page = f"before\n{pages.BEGIN}\nold\n{pages.END}\nafter\n"
-    assert pages.with_figures(page, "new") == f"before\n{pages.BEGIN}\nnew\n{pages.END}\nafter\n"
-    assert pages.BEGIN in pages.PAGE.read_text() and pages.END in pages.PAGE.read_text()
+@pytest.mark.parametrize("path", sorted(kept.RESULTS.glob("*.csv")), ids=lambda path: path.stem)
+def test_every_kept_file_can_be_read(path: Path) -> None:
+    rows = kept.read(path)
+    assert rows
+    assert all([*row] == [*kept.COLUMNS] and float(row["repeats"]) >= 1 and row["measured"] for row in rows)
