@@ -7,11 +7,12 @@
  *   places_at       llm_page_place places[n_places]
  *   tokens_at       int32 tokens[n_places][n_ctx]
  *
- * Each place has one commit word:  generation << 32 | closed << 31 | n_tokens.
+ * Each place has one commit word:  generation << 32 | closed << 31 | which name << 30 | n_tokens.
  *   append     write tokens, then store the word with the larger count (release)
  *   truncate   store the word with generation + 1 and the smaller count, fence, and only then overwrite
  *   open/close store the word with generation + 1 and `closed`, fence, change the record, store the word again
  *              with generation + 1 and not `closed` (or leave it closed)
+ *   rename     write the other name, then store the word with generation + 1 that points to it
  *   read       load the word (acquire); closed: the place is not there; copy; fence; load again: same generation
  *              means that the copy is valid, whatever was appended meanwhile; otherwise read again
  * A writer that dies at any point leaves a readable segment: no lock can stick.
@@ -26,7 +27,7 @@ extern "C" {
 #endif
 #endif
 
-enum { LLM_PAGE_VERSION = 3 };
+enum { LLM_PAGE_VERSION = 4 };
 
 /* X(NAME, prometheus name, kind c|t|g, help). One table feeds the segment, /metrics and llmctl. A kind is a counter, a
  * counter of time (microseconds here, seconds in its name and wherever it is shown), or a gauge. */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -22,6 +23,7 @@ struct page {
     llm_page reader; /* the checked facts about this mapping */
     uint8_t *base;   /* the same bytes, writable */
     char *name;      /* under which it lies; NULL: private memory */
+    int lock_fd;     /* of the segment, locked; -1: private memory */
 };
 
 static uint64_t now_ms(void)
@@ -33,51 +35,16 @@ static uint64_t now_ms(void)
 
 /* ---- the owner of a segment ---- */
 
-/* Start time of a process in clock ticks after boot, or 0 when there is none, or only what its parent has not asked for
- * yet (a zombie). Fields 3 and 22 of /proc/PID/stat, counted from the last ')': the command name before it may contain
- * anything. */
-static uint64_t process_start(int64_t pid)
+/* The owner holds this lock for life, on its own open file. Whoever gets it knows that the owner is dead, which a pid could
+ * not tell: it means nothing in another pid namespace, and a later process may have it. */
+static bool lock(int fd)
 {
-    char path[64];
-    char text[1024];
-    snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", pid);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return 0;
-    }
-    ssize_t n = read(fd, text, sizeof text - 1);
-    close(fd);
-    text[n > 0 ? n : 0] = '\0';
-    const char *at = strrchr(text, ')');
-    if (at != NULL && (strncmp(at, ") Z", 3) == 0 || strncmp(at, ") X", 3) == 0)) {
-        return 0;
-    }
-    for (int field = 2; at != NULL && field < 22; field++) {
-        at = strchr(at + 1, ' ');
-    }
-    return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
+    return flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
-bool page_owner_lives(const llm_page *p)
+bool page_is_abandoned(const llm_page *p)
 {
-    return p->pid_start != 0 && process_start(p->view.pid) == p->pid_start;
-}
-
-/* The pid of the living process that made this segment, or 0. Does not ask for the magic: an owner that is still
- * filling in the header is alive too. */
-static int64_t living_owner(const char *name)
-{
-    int fd = shm_open(name, O_RDONLY, 0);
-    if (fd < 0) {
-        return 0;
-    }
-    page_header h;
-    ssize_t n = pread(fd, &h, sizeof h, 0);
-    close(fd);
-    if (n != (ssize_t)sizeof h || h.pid <= 0 || h.pid_start == 0) {
-        return 0;
-    }
-    return process_start(h.pid) == h.pid_start ? h.pid : 0;
+    return lock(p->fd);
 }
 
 /* ---- what dead owners left ---- */
@@ -87,13 +54,8 @@ enum { ORPHAN_DAYS = 7 }; /* until then its own daemon may come back and adopt i
 static const char ORPHAN_PREFIX[] = "llmd-";
 static const char SHARED_MEMORY[] = "/dev/shm"; /* where shm_open has its names */
 
-/* When the segment was last used, or UINT64_MAX: it cannot be read. */
-static uint64_t last_use_ms(const char *name)
+static uint64_t last_use_ms(const llm_page *reader)
 {
-    llm_page *reader;
-    if (llm_page_open(name, -1, &reader) != LLM_OK) { /* other users' are none of our business */
-        return UINT64_MAX;
-    }
     llm_page_view view;
     llm_page_read(reader, &view);
     uint64_t last = view.started_ms;
@@ -103,7 +65,6 @@ static uint64_t last_use_ms(const char *name)
             last = session.used_ms;
         }
     }
-    llm_page_close(reader);
     return last;
 }
 
@@ -113,11 +74,29 @@ static bool is_opening(const char *name)
     return n > strlen(PAGE_OPENING) && strcmp(name + n - strlen(PAGE_OPENING), PAGE_OPENING) == 0;
 }
 
-static bool is_orphan(const char *name)
+/* Removes it if its owner is dead, and either never finished opening it or did not come back for long. The lock is held
+ * meanwhile: an owner that has just made it notices (make_locked). */
+static void remove_orphan(const char *name)
 {
-    const uint64_t last = last_use_ms(name);
-    const uint64_t patience_ms = is_opening(name) ? 0 : (uint64_t)ORPHAN_DAYS * 24 * 3600 * 1000;
-    return last != UINT64_MAX && last < now_ms() - patience_ms && living_owner(name) == 0;
+    llm_page *reader;
+    const int fd = shm_open(name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW, 0);
+    if (fd < 0) {
+        return;
+    }
+    const uint64_t patience_ms = (uint64_t)ORPHAN_DAYS * 24 * 3600 * 1000;
+    struct stat facts; /* other users' segments are none of our business */
+    bool is_orphan = fstat(fd, &facts) == 0 && facts.st_uid == geteuid() && lock(fd);
+    if (is_orphan && !is_opening(name)) {
+        is_orphan = llm_page_open(name, -1, &reader) == LLM_OK;
+        if (is_orphan) {
+            is_orphan = last_use_ms(reader) < now_ms() - patience_ms;
+            llm_page_close(reader);
+        }
+    }
+    if (is_orphan) {
+        shm_unlink(name);
+    }
+    close(fd);
 }
 
 /* Segments of daemons that were killed and never came back would hold memory until the machine restarts. */
@@ -131,9 +110,8 @@ static void sweep_orphans(const char *own_name)
     while ((entry = readdir(directory)) != NULL) {
         char name[NAME_MAX + 2];
         snprintf(name, sizeof name, "/%s", entry->d_name);
-        if (strncmp(entry->d_name, ORPHAN_PREFIX, sizeof ORPHAN_PREFIX - 1) == 0 && strcmp(name, own_name) != 0 &&
-            is_orphan(name)) {
-            shm_unlink(name);
+        if (strncmp(entry->d_name, ORPHAN_PREFIX, sizeof ORPHAN_PREFIX - 1) == 0 && strcmp(name, own_name) != 0) {
+            remove_orphan(name);
         }
     }
     closedir(directory);
@@ -152,7 +130,6 @@ static page_header header_plan(uint32_t n_places, uint32_t n_ctx)
     page_header h = {.version = LLM_PAGE_VERSION,
                      .header_bytes = sizeof(page_header),
                      .pid = getpid(),
-                     .pid_start = process_start(getpid()),
                      .started_ms = now_ms(),
                      .n_places = n_places,
                      .n_ctx = n_ctx,
@@ -165,42 +142,51 @@ static page_header header_plan(uint32_t n_places, uint32_t n_ctx)
     return h;
 }
 
-/* Puts the owner in before the rest is allocated, so that nobody takes the segment for a dead one meanwhile. */
-static int allocate(int fd, const page_header *h)
+/* A new segment under that name, locked; -1 with errno. Whatever lies under the name already is not ours: not read, not
+ * removed, not written to. Between its making and its locking a sweep may have taken it for a dead one's. */
+static int make_locked(const char *name)
 {
-    ssize_t n = pwrite(fd, h, sizeof *h, 0);
-    if (n != (ssize_t)sizeof *h) {
-        return n < 0 ? errno : ENOSPC;
+    for (;;) {
+        const int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+        struct stat facts;
+        if (fd < 0 || (flock(fd, LOCK_EX) == 0 && fstat(fd, &facts) == 0 && facts.st_nlink > 0)) {
+            return fd;
+        }
+        close(fd);
     }
+}
+
+static int allocate(int fd, uint64_t n_bytes)
+{
     int failure;
     do {
-        failure = posix_fallocate(fd, 0, (off_t)h->bytes);
+        failure = posix_fallocate(fd, 0, (off_t)n_bytes);
     } while (failure == EINTR);
     return failure;
 }
 
-static uint8_t *map_named(const char *name, const page_header *h, char *error, size_t error_bytes)
+static uint8_t *map_named(const char *name, const page_header *h, int *out_fd, char *error, size_t error_bytes)
 {
     sweep_orphans(name);
-    /* Whatever lies under that name already is not ours: not read, not removed, not written to. */
-    int fd = shm_open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+    const int fd = make_locked(name);
     if (fd < 0) {
         snprintf(error, error_bytes, "shared segment %s cannot be made: %s", name, strerror(errno));
         return NULL;
     }
     void *base = MAP_FAILED;
-    int failure = allocate(fd, h);
+    int failure = allocate(fd, h->bytes);
     if (failure == 0) {
         base = mmap(NULL, h->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         failure = base == MAP_FAILED ? errno : 0;
     }
-    close(fd);
     if (failure != 0) {
         shm_unlink(name);
+        close(fd);
         snprintf(error, error_bytes, "shared segment %s needs %" PRIu64 " bytes: %s", name, h->bytes,
                  strerror(failure));
         return NULL;
     }
+    *out_fd = fd;
     return base;
 }
 
@@ -243,7 +229,7 @@ int page_open(const char *name, uint32_t n_places, uint32_t n_ctx, const char *m
         error_bytes = sizeof unheard;
     }
     error[0] = '\0';
-    assert(n_places > 0 && n_places <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && n_ctx > 0 && n_ctx <= INT32_MAX);
+    assert(n_places > 0 && n_places <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && n_ctx > 0 && n_ctx <= COMMIT_COUNT_MAX);
     page_header h = header_plan(n_places, n_ctx);
     page *p = calloc(1, sizeof *p);
     char *own_name = name != NULL ? strdup(name) : NULL;
@@ -252,7 +238,9 @@ int page_open(const char *name, uint32_t n_places, uint32_t n_ctx, const char *m
         free(p);
         return LLM_NO_MEMORY;
     }
-    uint8_t *base = name != NULL ? map_named(name, &h, error, error_bytes) : map_private(&h, error, error_bytes);
+    p->lock_fd = -1;
+    uint8_t *base =
+        name != NULL ? map_named(name, &h, &p->lock_fd, error, error_bytes) : map_private(&h, error, error_bytes);
     if (base == NULL) {
         free(own_name);
         free(p);
@@ -269,6 +257,14 @@ int page_open(const char *name, uint32_t n_places, uint32_t n_ctx, const char *m
     return LLM_OK;
 }
 
+static void give_up_lock(page *p)
+{
+    if (p->lock_fd >= 0) {
+        close(p->lock_fd);
+        p->lock_fd = -1;
+    }
+}
+
 void page_close(page *p)
 {
     if (p == NULL) {
@@ -278,6 +274,7 @@ void page_close(page *p)
         shm_unlink(p->name);
     }
     munmap(p->base, p->reader.bytes);
+    give_up_lock(p);
     free(p->name);
     free(p);
 }
@@ -312,6 +309,7 @@ void page_leave(page *p)
     if (mmap(p->base, p->reader.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd, 0) != MAP_FAILED) {
         free(p->name);
         p->name = NULL;
+        give_up_lock(p); /* the mapping that shared it is gone */
     }
     close(fd);
 }
@@ -345,46 +343,41 @@ static void record_write(page_place *s, const page_record *record)
 #undef WRITE
 }
 
-static void identity_write(page_place *s, uint32_t owner, const char *name, uint64_t opened_ms)
+static void name_write(page_place *s, size_t which, const char *name)
 {
     uint64_t words[PAGE_NAME_WORDS] = {0};
-    size_t n_name = strnlen(name, LLM_SESSION_NAME_BYTES_MAX);
-    memcpy(words, name, n_name);
-    STORE(owner, owner);
-    STORE(opened_ms, opened_ms);
+    memcpy(words, name, strnlen(name, LLM_SESSION_NAME_BYTES_MAX));
     for (size_t i = 0; i < PAGE_NAME_WORDS; i++) {
-        STORE(name[i], words[i]);
+        STORE(name[which][i], words[i]);
     }
 }
 
 void page_place_open(page *p, uint32_t place, uint32_t owner, const char *name)
 {
     page_place *s = place_at(p, place);
-    uint32_t generation = commit_generation(commit_own(s)) + 1;
-    uint64_t now = now_ms();
-    page_record record = {.state = LLM_STATE_EMPTY, .reason = LLM_REASON_NEW, .diverged_at = -1, .used_ms = now};
-    commit_store(s, commit_word(generation, 0) | COMMIT_CLOSED);
-    identity_write(s, owner, name, now);
+    const uint64_t word = commit_with(commit_own(s), 0, true) & ~COMMIT_NAME;
+    const uint64_t now = now_ms();
+    const page_record record = {.state = LLM_STATE_EMPTY, .reason = LLM_REASON_NEW, .diverged_at = -1, .used_ms = now};
+    commit_store(s, word | COMMIT_CLOSED);
+    STORE(owner, owner);
+    STORE(opened_ms, now);
+    name_write(s, 0, name);
     record_write(s, &record);
-    commit_store(s, commit_word(generation, 0));
+    commit_store(s, word);
 }
 
-/* The tokens stay: only who they belong to changes, and a reader sees one name or the other. */
 void page_place_rename(page *p, uint32_t place, const char *name)
 {
     page_place *s = place_at(p, place);
     const uint64_t word = commit_own(s);
-    const uint32_t generation = commit_generation(word) + 1;
-    commit_store(s, commit_word(generation, commit_count(word)) | COMMIT_CLOSED);
-    identity_write(s, (uint32_t)atomic_load_explicit(&s->owner, memory_order_relaxed), name,
-                   atomic_load_explicit(&s->opened_ms, memory_order_relaxed));
-    commit_store(s, commit_word(generation, commit_count(word)));
+    name_write(s, 1 - commit_name(word), name);
+    commit_store(s, commit_with(word, commit_count(word), true) ^ COMMIT_NAME);
 }
 
 void page_place_close(page *p, uint32_t place)
 {
     page_place *s = place_at(p, place);
-    commit_store(s, commit_word(commit_generation(commit_own(s)) + 1, 0) | COMMIT_CLOSED);
+    commit_store(s, commit_with(commit_own(s), 0, true) | COMMIT_CLOSED);
 }
 
 static int32_t *tokens_at(const page *p, uint32_t place)
@@ -419,7 +412,7 @@ void page_append(page *p, uint32_t place, const int32_t *tokens, uint32_t n)
     uint32_t count = commit_count(word);
     assert((word & COMMIT_CLOSED) == 0 && n <= p->reader.view.n_ctx - count);
     tokens_store(tokens_at(p, place) + count, tokens, n);
-    commit_store(s, commit_word(commit_generation(word), count + n));
+    commit_store(s, commit_with(word, count + n, false));
 }
 
 void page_truncate(page *p, uint32_t place, uint32_t n)
@@ -428,7 +421,7 @@ void page_truncate(page *p, uint32_t place, uint32_t n)
     uint64_t word = commit_own(s);
     assert((word & COMMIT_CLOSED) == 0 && n <= commit_count(word));
     if (n < commit_count(word)) {
-        commit_store(s, commit_word(commit_generation(word) + 1, n));
+        commit_store(s, commit_with(word, n, true));
     }
 }
 

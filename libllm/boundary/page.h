@@ -14,9 +14,8 @@
 typedef struct page page;
 
 /* Creates the segment (name NULL: private memory), which must not be there yet: names are drawn, so that nobody can be
- * there first. Segments of this user whose owner (pid and start time) is dead and which nobody used for a week are
- * removed. Memory is really allocated (posix_fallocate), so that a full
- * tmpfs is an error here and not a SIGBUS later. */
+ * there first. Segments of this user whose owner is dead and which nobody used for a week are removed. Memory is really
+ * allocated (posix_fallocate), so that a full tmpfs is an error here and not a SIGBUS later. */
 int page_open(const char *name, uint32_t n_places, uint32_t n_ctx, const char *model, const char *fingerprint,
               page **out, char *error, size_t error_bytes);
 void page_close(page *p); /* unmaps and unlinks; NULL is allowed */
@@ -29,8 +28,9 @@ int page_publish(page *p);
 /* As if the process were killed now: the segment stays as it is, and what is written from now on does not reach it. */
 void page_leave(page *p);
 
-/* Whether the process that made it still runs. */
-bool page_owner_lives(const llm_page *p);
+/* Whether the process that made it is dead, in whatever pid namespace it ran. Then it is this reader's until it is closed:
+ * nobody else finds it abandoned. */
+bool page_is_abandoned(const llm_page *p);
 
 const llm_page *page_reader(const page *p); /* valid until page_close */
 
@@ -39,7 +39,7 @@ const llm_page *page_reader(const page *p); /* valid until page_close */
 /* Opens a place with the record's identity; no tokens. */
 void page_place_open(page *p, uint32_t place, uint32_t owner, const char *name);
 void page_place_close(page *p, uint32_t place);
-void page_place_rename(page *p, uint32_t place, const char *name);
+void page_place_rename(page *p, uint32_t place, const char *name); /* its tokens stay; readers see either name */
 
 /* The resident tokens themselves: the page is their only copy. Read-only view for the writer's thread. */
 const int32_t *page_tokens(const page *p, uint32_t place);

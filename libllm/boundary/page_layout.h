@@ -11,6 +11,8 @@
 
 #include <stdalign.h>
 #include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "llm_page.h"
@@ -28,9 +30,8 @@ typedef struct page_header {
     _Atomic uint64_t magic;
     uint32_t version;
     uint32_t header_bytes;
-    int64_t pid;        /* of the owner */
-    uint64_t pid_start; /* field 22 of /proc/PID/stat: tells the owner from a later process with its pid */
-    uint64_t bytes;     /* of the whole segment */
+    int64_t pid;    /* of the owner, for people: whether it lives, the lock on the segment says */
+    uint64_t bytes; /* of the whole segment */
     uint64_t started_ms;
     uint32_t n_places;
     uint32_t n_ctx;
@@ -48,21 +49,22 @@ typedef struct page_header {
 typedef struct page_place {
     alignas(64) _Atomic uint64_t commit;
 
-    /* Change only while the place is closed. */
+    /* Written while the place is closed. */
     _Atomic uint32_t owner;
     _Atomic uint64_t opened_ms;
-    _Atomic uint64_t name[PAGE_NAME_WORDS]; /* the bytes of the name, NUL-padded */
+
+    /* The bytes of the name, NUL-padded. The commit word says which of the two is the session's: a new name is written into
+     * the other one first, so that neither a reader nor whoever finds the segment of a killed daemon sees half of it. */
+    _Atomic uint64_t name[2][PAGE_NAME_WORDS];
 
     /* page_record, each member by itself. */
     LLM_SESSION_RECORD_TABLE(PAGE_PLACE_MEMBER)
 } page_place;
 
+/* The commit word:  generation << 32 | closed << 31 | which name << 30 | n_tokens. */
 #define COMMIT_CLOSED ((uint64_t)1 << 31)
-
-static inline uint64_t commit_word(uint32_t generation, uint32_t n_tokens)
-{
-    return (uint64_t)generation << 32 | n_tokens;
-}
+#define COMMIT_NAME ((uint64_t)1 << 30)
+#define COMMIT_COUNT_MAX ((uint32_t)COMMIT_NAME - 1)
 
 static inline uint32_t commit_generation(uint64_t word)
 {
@@ -71,7 +73,19 @@ static inline uint32_t commit_generation(uint64_t word)
 
 static inline uint32_t commit_count(uint64_t word)
 {
-    return (uint32_t)word & ~(uint32_t)COMMIT_CLOSED;
+    return (uint32_t)word & COMMIT_COUNT_MAX;
+}
+
+static inline size_t commit_name(uint64_t word)
+{
+    return (word & COMMIT_NAME) != 0;
+}
+
+/* Open, with the same name and another count of tokens; `next`: what was copied before is no longer valid. */
+static inline uint64_t commit_with(uint64_t word, uint32_t n_tokens, bool next)
+{
+    const uint64_t generation = (uint64_t)(commit_generation(word) + (uint32_t)next) << 32;
+    return generation | (word & COMMIT_NAME) | n_tokens;
 }
 
 /* A segment as its readers know it: the engine's own, mapped; or another process's, of which every piece is read into
@@ -81,7 +95,6 @@ struct llm_page {
     const uint8_t *base; /* NULL: read through fd */
     int fd;              /* -1: mapped */
     uint64_t bytes;
-    uint64_t pid_start; /* of the owner, with view.pid */
     uint64_t places_at;
     uint64_t tokens_at;
     uint64_t counters_at;

@@ -23,7 +23,7 @@ static int sizes_agree(const page_header *h, uint64_t bytes)
 {
     return h->header_bytes == sizeof *h && h->place_bytes == sizeof(page_place) && h->bytes == bytes &&
            h->n_places > 0 && h->n_places <= LLM_SEQUENCES_MAX + LLM_PARKED_MAX && h->n_ctx > 0 &&
-           h->n_ctx <= INT32_MAX && h->n_counters == LLM_COUNTER_N &&
+           h->n_ctx <= COMMIT_COUNT_MAX && h->n_counters == LLM_COUNTER_N &&
            range_is_inside(h->counters_at, h->n_counters, sizeof(uint64_t), bytes, alignof(uint64_t)) &&
            range_is_inside(h->places_at, h->n_places, sizeof(page_place), bytes, alignof(page_place)) &&
            range_is_inside(h->tokens_at, (uint64_t)h->n_places * h->n_ctx, sizeof(int32_t), bytes, alignof(int32_t));
@@ -50,7 +50,6 @@ int page_layout_read(const void *base, uint64_t bytes, llm_page *out)
     }
     *out = (llm_page){.fd = -1,
                       .bytes = bytes,
-                      .pid_start = h.pid_start,
                       .places_at = h.places_at,
                       .tokens_at = h.tokens_at,
                       .counters_at = h.counters_at,
@@ -165,7 +164,7 @@ uint64_t llm_page_counter(const llm_page *page, int counter)
 /* Every load acquires, so that the second look at the commit word cannot come before it (page_layout.h). */
 #define LOAD(member) atomic_load_explicit(&s->member, memory_order_acquire)
 
-static void record_copy(const page_place *s, llm_session_view *out)
+static void record_copy(const page_place *s, uint64_t word, llm_session_view *out)
 {
 #define READ(type, member, text) out->member = LOAD(member);
     LLM_SESSION_RECORD_TABLE(READ)
@@ -173,8 +172,8 @@ static void record_copy(const page_place *s, llm_session_view *out)
     out->owner = LOAD(owner);
     out->opened_ms = LOAD(opened_ms);
     for (size_t i = 0; i < PAGE_NAME_WORDS; i++) {
-        uint64_t word = LOAD(name[i]);
-        memcpy(out->name + 8 * i, &word, sizeof word);
+        const uint64_t bytes = LOAD(name[commit_name(word)][i]);
+        memcpy(out->name + 8 * i, &bytes, sizeof bytes);
     }
     out->name[sizeof out->name - 1] = '\0';
 }
@@ -209,16 +208,16 @@ static bool same_generation(const llm_page *page, uint32_t place, uint64_t word)
 }
 
 /* False: the segment has become shorter. */
-static bool record_load(const llm_page *page, uint32_t place, llm_session_view *out)
+static bool record_load(const llm_page *page, uint32_t place, uint64_t word, llm_session_view *out)
 {
     if (page->base != NULL) {
-        record_copy(place_at(page, place), out);
+        record_copy(place_at(page, place), word, out);
         return true;
     }
     page_place copy;
     const bool is_there = read_at(page->fd, offset_of_place(page, place), &copy, sizeof copy);
     if (is_there) {
-        record_copy(&copy, out);
+        record_copy(&copy, word, out);
     }
     return is_there;
 }
@@ -247,7 +246,7 @@ int llm_page_session(const llm_page *page, uint32_t place, llm_session_view *out
     for (uint32_t i = 0; i < TRIES_MAX; i++) {
         llm_session_view view = {.place = place};
         const uint64_t word = commit_load(page, place);
-        if (word == COMMIT_CLOSED || !record_load(page, place, &view)) {
+        if (word == COMMIT_CLOSED || !record_load(page, place, word, &view)) {
             return LLM_NOT_FOUND;
         }
         if (same_generation(page, place, word)) {

@@ -154,7 +154,7 @@ static llm_page *dead_page(const char *name, const char *fingerprint)
     }
     llm_page_view view;
     llm_page_read(dead, &view);
-    if (strcmp(view.fingerprint, fingerprint) != 0 || page_owner_lives(dead)) {
+    if (strcmp(view.fingerprint, fingerprint) != 0 || !page_is_abandoned(dead)) {
         llm_page_close(dead);
         return NULL;
     }

@@ -1,13 +1,8 @@
 #include "dead_segment.h"
 
-#include <fcntl.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <unistd.h>
-
-#include "boundary/page_layout.h"
 
 const char *dead_segment_name(void)
 {
@@ -35,11 +30,6 @@ page *dead_segment_leave(const driver *d, const dead_session *sessions, uint32_t
                                          .used_ms = sessions[i].used_ms,
                                          .is_pinned = sessions[i].is_pinned});
     }
-    const uint64_t another_start = 1; /* no process is as old as that: the owner is dead */
-    const int fd = shm_open(dead_segment_name(), O_RDWR, 0);
-    if (pwrite(fd, &another_start, sizeof another_start, offsetof(page_header, pid_start)) != sizeof another_start) {
-        abort();
-    }
-    close(fd);
+    page_leave(p);
     return p;
 }

@@ -189,7 +189,7 @@ static void a_name_that_is_taken_is_left_alone(void)
     CHECK_INT(page_open(segment, 1, 16, "m", "f", &second, NULL, 0), LLM_IO);
     llm_page *reader;
     CHECK_INT(llm_page_open(segment, -1, &reader), LLM_OK); /* the refused ones did not harm it */
-    CHECK(page_owner_lives(reader));
+    CHECK(!page_is_abandoned(reader));
     llm_page_close(reader);
     page_close(p);
 }
@@ -275,15 +275,15 @@ static void leave_segment_behind(void)
     waitpid(child, NULL, 0);
 }
 
-static bool owner_lives(void)
+static bool is_abandoned(void)
 {
     llm_page *reader;
     if (llm_page_open(segment, -1, &reader) != LLM_OK) {
-        return true;
+        return false;
     }
-    const bool lives = page_owner_lives(reader);
+    const bool is = page_is_abandoned(reader);
     llm_page_close(reader);
-    return lives;
+    return is;
 }
 
 static void a_zombie_owns_nothing(void)
@@ -291,8 +291,36 @@ static void a_zombie_owns_nothing(void)
     pid_t child;
     die_with_segment(&child);
     CHECK_STILL_GOOD();
-    CHECK(!owner_lives());
+    CHECK(is_abandoned());
     waitpid(child, NULL, 0);
+    shm_unlink(segment);
+}
+
+/* What one daemon takes over is not taken over by another one. */
+static void a_dead_owners_segment_has_one_heir(void)
+{
+    leave_segment_behind();
+    CHECK_STILL_GOOD();
+    llm_page *heir;
+    CHECK_INT(llm_page_open(segment, -1, &heir), LLM_OK);
+    CHECK(page_is_abandoned(heir));
+    CHECK(!is_abandoned());
+    llm_page_close(heir);
+    CHECK(is_abandoned());
+    shm_unlink(segment);
+}
+
+/* "As if the process were killed now." */
+static void what_is_left_is_abandoned(void)
+{
+    page *p = open_page(segment, 1, 16);
+    CHECK(p != NULL);
+    page_place_open(p, 0, 1, "left");
+    CHECK(!is_abandoned());
+    page_leave(p);
+    CHECK(is_abandoned());
+    page_close(p);
+    CHECK(is_abandoned());
     shm_unlink(segment);
 }
 
@@ -302,7 +330,7 @@ static void a_dead_owners_segment_is_readable(void)
     CHECK_STILL_GOOD();
     llm_page *orphan;
     int32_t copy[16];
-    CHECK(!owner_lives());
+    CHECK(is_abandoned());
     CHECK_INT(llm_page_open(segment, -1, &orphan), LLM_OK);
     CHECK_INT(llm_page_tokens(orphan, 0, copy, 16, NULL), 2);
     shm_unlink(segment);
@@ -321,7 +349,7 @@ static void what_cannot_be_had_is_named(void)
     CHECK_INT(page_open("/no/such/place", 1, 16, "m", "f", &p, error, sizeof error), LLM_IO);
     CHECK(strstr(error, "/no/such/place") != NULL);
     /* 2 TiB of tokens: no machine's /dev/shm has them */
-    CHECK_INT(page_open(segment, 256, INT32_MAX, "m", "f", &p, error, sizeof error), LLM_IO);
+    CHECK_INT(page_open(segment, 512, (1 << 30) - 1, "m", "f", &p, error, sizeof error), LLM_IO);
     CHECK(strstr(error, "needs 2199") != NULL);
     CHECK(strstr(error, strerror(ENOSPC)) != NULL || strstr(error, strerror(EFBIG)) != NULL ||
           strstr(error, strerror(ENOMEM)) != NULL);
@@ -509,8 +537,52 @@ static void a_reader_never_sees_a_torn_copy(void)
     page_close(t.p);
 }
 
-/* Makes the segment look as if its owner, dead or alive, had last used it so many days ago. */
-static void age_segment(const char *name, int64_t days, bool is_dead)
+/* A session is there under one of its names whenever it is looked at, through the mapping or a descriptor. */
+static void *rename_it(void *argument)
+{
+    torture *t = argument;
+    for (uint32_t i = 0; i < TORTURE_ROUNDS || atomic_load(&t->reads) < TORTURE_READS_MIN; i++) {
+        page_place_rename(t->p, 0, i % 2 == 0 ? "a longer name than the other" : "short");
+    }
+    atomic_store(&t->done, 1);
+    return NULL;
+}
+
+static void a_renamed_session_is_always_there(void)
+{
+    torture t = {.p = open_page(segment, 1, 4)};
+    CHECK(t.p != NULL);
+    page_place_open(t.p, 0, 1, "short");
+    page_append(t.p, 0, (const int32_t[]){1, 2, 3}, 3);
+    llm_page *other;
+    CHECK_INT(llm_page_open(segment, -1, &other), LLM_OK);
+    pthread_t writer;
+    CHECK_INT(pthread_create(&writer, NULL, rename_it, &t), 0);
+    int missed = 0, torn = 0;
+    while (!atomic_load(&t.done)) {
+        const llm_page *readers[] = {other, page_reader(t.p)};
+        for (int i = 0; i < 2; i++) {
+            llm_session_view v;
+            int32_t copy[4];
+            if (llm_page_session(readers[i], 0, &v) != LLM_OK || llm_page_tokens(readers[i], 0, copy, 4, NULL) != 3) {
+                missed++;
+            } else {
+                torn += strcmp(v.name, "short") != 0 && strcmp(v.name, "a longer name than the other") != 0;
+                torn += v.n_tokens != 3;
+            }
+        }
+        atomic_fetch_add(&t.reads, 1);
+    }
+    pthread_join(writer, NULL);
+    CHECK_INT(missed, 0);
+    CHECK_INT(torn, 0);
+    llm_page_close(other);
+    page_close(t.p);
+}
+
+/* Makes the segment look as if it had last been used so many days ago, by a process that has no such number here: a container
+ * with a pid namespace of its own. */
+static void age_segment(const char *name, int64_t days)
 {
     int fd = shm_open(name, O_RDWR, 0);
     CHECK(fd >= 0);
@@ -518,7 +590,7 @@ static void age_segment(const char *name, int64_t days, bool is_dead)
     close(fd);
     CHECK(h != MAP_FAILED);
     h->started_ms -= (uint64_t)days * 24 * 3600 * 1000;
-    h->pid_start += is_dead;
+    h->pid = INT32_MAX;
     munmap(h, sizeof *h);
 }
 
@@ -536,22 +608,32 @@ static void segments_of_the_long_dead_are_removed(void)
     static const struct {
         int64_t days;
         bool is_dead, has_session, stays;
-    } cases[] = {{8, true, false, false}, {6, true, false, true}, {8, false, false, true}, {8, true, true, true}};
+        const char *ending;
+    } cases[] = {
+        {8, true, false, false, "-old"},       {6, true, false, true, "-old"},
+        {8, false, false, true, "-old"},       {8, true, true, true, "-old"},
+        {0, true, false, false, PAGE_OPENING}, {0, false, false, true, PAGE_OPENING},
+        {8, false, false, true, PAGE_OPENING},
+    };
     char name[96];
-    snprintf(name, sizeof name, "%s-old", segment);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(name, sizeof name, "%s%s", segment, cases[i].ending);
         page *old = open_page(name, 2, 16);
         CHECK(old != NULL);
         if (cases[i].has_session) {
             page_place_open(old, 0, 0, "used today");
         }
-        age_segment(name, cases[i].days, cases[i].is_dead);
+        age_segment(name, cases[i].days);
         CHECK_STILL_GOOD();
+        if (cases[i].is_dead) {
+            page_leave(old);
+        }
         page *p = open_page(segment, 2, 16);
         CHECK(p != NULL);
         CHECK_INT(segment_exists(name), cases[i].stays);
         page_close(p);
         page_close(old);
+        shm_unlink(name);
     }
 }
 
@@ -568,12 +650,15 @@ int main(void)
     RUN(a_segment_that_shrinks_harms_no_reader);
     RUN(a_dead_owners_segment_is_readable);
     RUN(a_zombie_owns_nothing);
+    RUN(a_dead_owners_segment_has_one_heir);
+    RUN(what_is_left_is_abandoned);
     RUN(segments_of_the_long_dead_are_removed);
     RUN(what_cannot_be_had_is_named);
     RUN(random_bytes_are_not_a_segment);
     RUN(a_damaged_segment_harms_no_reader);
     RUN(another_version_is_refused);
     RUN(a_reader_never_sees_a_torn_copy);
+    RUN(a_renamed_session_is_always_there);
     shm_unlink(segment); /* a failed test may have left it */
     return CHECK_RESULT();
 }
