@@ -38,41 +38,51 @@ CODES: dict[str, Kind] = {
     "invalid_session_id": Kind(400, INVALID, "A session id is 1 to 128 printable ASCII characters without spaces."),
     "context_length_exceeded": Kind(400, INVALID, "The prompt does not fit the model's context."),
     "template_failed": Kind(400, INVALID, "The model's chat template could not be rendered for these messages."),
-    "previous_response_not_found": Kind(400, INVALID, "The response to go on with was not stored, or is no longer."),
-    "no_embeddings": Kind(400, INVALID, "This model makes no embeddings."),
-    "no_generation": Kind(400, INVALID, "This model makes embeddings and generates nothing."),
+    "previous_response_not_found": Kind(
+        400, INVALID, "The previous response is not stored: it never was, or it has been removed."
+    ),
+    "no_embeddings": Kind(400, INVALID, "This model does not support embeddings."),
+    "no_generation": Kind(400, INVALID, "This model only makes embeddings; it cannot generate text."),
     "invalid_token": Kind(400, INVALID, "A token id is outside the model's vocabulary."),
     "invalid_api_key": Kind(401, AUTHENTICATION, "No valid API key was given: send Authorization: Bearer KEY."),
     "admin_required": Kind(403, PERMISSION, "This needs an admin key, or the unix socket."),
-    "forbidden_host": Kind(403, PERMISSION, "The Host header names no address of this server."),
+    "forbidden_host": Kind(403, PERMISSION, "The Host header does not name this server."),
     "forbidden_origin": Kind(403, PERMISSION, "Requests from this web origin are not allowed."),
     "not_found": Kind(404, NOT_FOUND, "There is nothing at this address."),
-    "session_not_found": Kind(404, NOT_FOUND, "There is no such session."),
-    "response_not_found": Kind(404, INVALID, "There is no such response: it was not stored, or is no longer."),
-    "snapshot_not_found": Kind(404, NOT_FOUND, "No session was saved under this name, or its file was refused."),
-    "method_not_allowed": Kind(405, INVALID, "This address does not answer this method."),
+    "session_not_found": Kind(404, NOT_FOUND, "This session does not exist."),
+    "response_not_found": Kind(404, INVALID, "This response is not stored: it never was, or it has been removed."),
+    "snapshot_not_found": Kind(404, NOT_FOUND, "No session is saved under this name."),
+    "method_not_allowed": Kind(405, INVALID, "This address does not support this HTTP method."),
     "deadline_exceeded": Kind(408, INVALID, "The request took longer than the server allows and was cancelled."),
     "request_timeout": Kind(408, INVALID, "The request did not arrive in time."),
-    "ambiguous_session": Kind(409, INVALID, "Several owners have a session of this id: name one (?owner=, --owner)."),
+    "ambiguous_session": Kind(
+        409, INVALID, "Several owners have a session with this id: choose one (?owner=, --owner)."
+    ),
     "session_busy": Kind(409, INVALID, "A request is using the session; try again when it has ended."),
-    "session_exists": Kind(409, INVALID, "Another session has that name."),
-    "snapshot_refused": Kind(409, INVALID, "The saved session is damaged or another model's, and was set aside."),
-    "nothing_to_save": Kind(409, INVALID, "The session holds nothing that could be saved: it is empty."),
+    "session_exists": Kind(409, INVALID, "Another session has this name."),
+    "snapshot_refused": Kind(
+        409, INVALID, "The saved session is damaged or belongs to another model; its file was set aside."
+    ),
+    "nothing_to_save": Kind(409, INVALID, "The session is empty: there is nothing to save."),
     "no_state_dir": Kind(409, INVALID, "This server keeps sessions in memory only (--state-dir none)."),
     "request_too_large": Kind(413, INVALID, "The body is larger than the server accepts."),
-    "unsupported_encoding": Kind(415, INVALID, "The body has a content encoding: send it as it is."),
-    "expectation_failed": Kind(417, INVALID, "The only expectation that can be met is 100-continue."),
+    "unsupported_encoding": Kind(
+        415, INVALID, "Compressed bodies are not supported: send the body without Content-Encoding."
+    ),
+    "expectation_failed": Kind(417, INVALID, "The only supported value of Expect is 100-continue."),
     "headers_too_large": Kind(431, INVALID, "The head of the request is larger than the server accepts."),
     # What the daemon is short of.
     "capacity_exhausted": Kind(429, RATE, "All session places are taken and the capacity policy frees none."),
-    "pins_exhausted": Kind(429, RATE, "As many histories are pinned as may be; unpin one first."),
-    "queue_full": Kind(429, RATE, "As many requests wait for this session, or without one, as may; try again."),
-    "saved_full": Kind(429, RATE, "As many sessions are saved as may be; remove one first."),
-    "overloaded": Kind(503, SERVER, "The server holds as many requests as it can; try again."),
-    "too_many_connections": Kind(503, SERVER, "The server holds as many connections as it can; try again."),
+    "pins_exhausted": Kind(429, RATE, "The limit on pinned histories is reached. Unpin one first."),
+    "queue_full": Kind(429, RATE, "The queue of this session (or of requests without one) is full. Try again later."),
+    "saved_full": Kind(429, RATE, "The limit on saved sessions is reached. Remove one first."),
+    "overloaded": Kind(503, SERVER, "The server has reached its limit of live requests. Try again later."),
+    "too_many_connections": Kind(503, SERVER, "The server has reached its limit of connections. Try again later."),
     "kv_cache_full": Kind(503, SERVER, "The KV cache (--kv-memory) has no room left for this session to grow."),
-    "no_memory": Kind(503, SERVER, "The host is short of memory, or too much is on its way to the disk or from it."),
-    "model_loading": Kind(503, SERVER, "The model is still loading; GET /ready says how far it is."),
+    "no_memory": Kind(
+        503, SERVER, "The host is short of memory, or too many states are being written to or read from disk."
+    ),
+    "model_loading": Kind(503, SERVER, "The model is still loading. GET /ready shows the progress."),
     "shutting_down": Kind(503, SERVER, "The server is stopping."),
     # What went wrong.
     "cancelled": Kind(
@@ -80,12 +90,14 @@ CODES: dict[str, Kind] = {
     ),
     "slow_reader": Kind(499, INVALID, "The client stopped reading and the request was cancelled."),
     "constraint_failed": Kind(
-        500, SERVER, "The form asked for the answer is too large to be kept to, or leads nowhere with this vocabulary."
+        500,
+        SERVER,
+        "The structured output that was requested is too large, or impossible with this model's vocabulary.",
     ),
-    "step_failed": Kind(500, SERVER, "The model failed a step; the session will be refilled by its next request."),
-    "torn": Kind(500, SERVER, "The session's state is not trusted; reset it."),
-    "io_error": Kind(500, SERVER, "The state directory could not be written or read; the server's log says why."),
-    "internal_error": Kind(500, SERVER, "The server made a mistake; its log says more."),
+    "step_failed": Kind(500, SERVER, "The model failed a step. The next request prefills the session again."),
+    "torn": Kind(500, SERVER, "The session's state is invalid. Reset the session."),
+    "io_error": Kind(500, SERVER, "The state directory could not be read or written. The server's log has the reason."),
+    "internal_error": Kind(500, SERVER, "Internal error. The server's log has the details."),
 }
 
 # Words of llm_status that no client should meet under that name.

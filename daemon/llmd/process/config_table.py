@@ -67,7 +67,7 @@ class Config:
         "an address",
         SERVER,
         "ADDRESS",
-        "address to listen on; give --api-key-file with anything but loopback",
+        "address to listen on; set --api-key-file unless it is loopback",
     )
     port: int = option(
         8000, integer(0, 65535), "a port from 0 to 65535; 0 picks a free one", SERVER, "PORT", "TCP port to listen on"
@@ -78,7 +78,7 @@ class Config:
         "a path",
         SERVER,
         "PATH",
-        "unix socket to listen on; who may open it may administer the daemon",
+        "unix socket to listen on; every user who may open it is an administrator",
     )
     config: Path | None = option(
         None,
@@ -86,7 +86,7 @@ class Config:
         "a path",
         SERVER,
         "FILE",
-        "TOML file with any of these options (ctx_size = 8192); flags and environment win",
+        "TOML file with any of these options (ctx_size = 8192); flags and environment variables override it",
     )
     state_dir: Path | None = option(
         default_state_dir,
@@ -94,7 +94,8 @@ class Config:
         "a path, or none",
         SERVER,
         "DIR",
-        "directory for sessions that outlive the process and for parked ones without room in memory; none: memory only",
+        "directory for sessions that survive a restart and for parked sessions that do not fit --park-memory; none: "
+        "keep everything in memory",
     )
     body_limit: int = option(
         64 * KIB**2,
@@ -102,7 +103,7 @@ class Config:
         "a size from 1K to 4G",
         SERVER,
         "SIZE",
-        "largest request body",
+        "maximum size of a request body",
         "bytes",
     )
     shutdown_timeout: float = option(
@@ -111,7 +112,7 @@ class Config:
         "seconds, 0 to 86400",
         SERVER,
         "S",
-        "how long running requests may go on after SIGTERM",
+        "time that running requests get to finish after SIGTERM",
         "seconds",
     )
     ctx_size: int = option(
@@ -120,8 +121,8 @@ class Config:
         "0 to 16777216 tokens (8k is 8192); 0 is the model's own",
         SESSIONS,
         "N",
-        "tokens one session may hold, or one text to embed where the model only embeds; 0: what the model was trained "
-        "for, at most 131072 (8192 of a text), and what --kv-memory pays for",
+        "context size: tokens that one session may hold, or one text for an embedding model; 0: what the model was "
+        "trained for, at most 131072 (8192 for a text) and what fits --kv-memory",
         "tokens",
     )
     max_sessions: int = option(
@@ -130,7 +131,7 @@ class Config:
         f"1 to {PLACES_MAX - 1}",
         SESSIONS,
         "N",
-        "places for named sessions; a session takes 1 to --session-timelines",
+        "places for named sessions in the model's memory; a session takes 1 to --session-timelines of them",
     )
     scratch_sessions: int = option(
         4, integer(1, PLACES_MAX - 1), f"1 to {PLACES_MAX - 1}", SESSIONS, "N", "places for requests without a session"
@@ -141,7 +142,7 @@ class Config:
         "on or off",
         SESSIONS,
         "on|off",
-        "let requests without a session reuse what an earlier one left",
+        "let requests without a session name reuse the state of earlier ones",
     )
     capacity_policy: str = option(
         "park",
@@ -158,7 +159,7 @@ class Config:
         f"1 to {TIMELINES_MAX}",
         SESSIONS,
         "N",
-        "histories that one session may hold side by side; each takes a place",
+        "histories that one session may hold side by side; each takes one place",
     )
     max_parked: int = option(
         64,
@@ -166,7 +167,7 @@ class Config:
         f"1 to {PARKED_MAX}",
         SESSIONS,
         "N",
-        "sessions that may be parked beyond the places",
+        "parked sessions to keep in addition to the places",
     )
     park_memory: int = option(
         0,
@@ -174,7 +175,7 @@ class Config:
         "a size such as 2G; 0 is automatic",
         SESSIONS,
         "SIZE",
-        "host memory for parked sessions, before the disk; 0: a tenth of what is free",
+        "host memory for parked sessions; beyond it they go to disk; 0: a tenth of free memory",
         "bytes",
     )
     checkpoint_memory: int = option(
@@ -183,7 +184,7 @@ class Config:
         "a size such as 2G; 0 is automatic",
         SESSIONS,
         "SIZE",
-        "host memory for checkpoints of all sessions; 0: a tenth of what is free",
+        "host memory for the checkpoints of all sessions; 0: a tenth of free memory",
         "bytes",
     )
     checkpoint_every: int = option(
@@ -201,7 +202,7 @@ class Config:
         "seconds, 0 to 1073741824; 0 is never",
         SESSIONS,
         "S",
-        "sessions not used for so long are forgotten, pinned ones excepted; 0: never",
+        "forget sessions that were not used for this long, except pinned ones; 0: never",
         "seconds",
     )
     history: str = option(
@@ -210,16 +211,17 @@ class Config:
         "resident or template",
         SESSIONS,
         "HISTORY",
-        "past answers in a prompt: resident keeps the tokens they were generated with; template tokenizes them again",
+        "past answers in a prompt: resident keeps the tokens that were generated; template renders and tokenizes "
+        "them again",
     )
     threads: int = option(
         0,
         integer(0, 1024),
-        "0 to 1024; 0 is what is measured to be best",
+        "0 to 1024; 0 is automatic",
         MACHINE,
         "N",
-        "threads for the model; more than there are cores is slower, mostly by much; 0: as many as make it fastest, "
-        "measured at the start, at most one per physical core, and fewer while other processes want the cores",
+        "threads for the model; more threads than cores is usually much slower; 0: the fastest number, measured at the "
+        "start, at most one per physical core, and fewer while other processes use the cores",
     )
     gpu_layers: int = option(
         -1,
@@ -227,7 +229,7 @@ class Config:
         "-1 to 10000; -1 is as many as fit",
         MACHINE,
         "N",
-        "layers on the GPU, where there is one; -1: as many as it has room for",
+        "layers to offload to the GPU, if there is one; -1: as many as fit its memory",
     )
     kv_memory: int = option(
         0,
@@ -235,7 +237,7 @@ class Config:
         "a size such as 2G; 0 is automatic",
         MACHINE,
         "SIZE",
-        "memory that sessions may use of the KV cache; 0: a fraction of what is free",
+        "memory for the KV cache of all sessions; 0: a fraction of free memory",
         "bytes",
     )
     oversize: str = option(
@@ -244,7 +246,8 @@ class Config:
         "refuse or allow",
         MACHINE,
         "refuse|allow",
-        "a model larger than the memory that is available; allow reads it from the disk again and again",
+        "what to do with a model larger than the available memory; allow loads it, and reads pages from disk again "
+        "and again (very slow)",
     )
     gap_target_ms: int = option(
         100,
@@ -252,8 +255,9 @@ class Config:
         "1 to 60000 milliseconds",
         MACHINE,
         "MS",
-        "long prompts are read in pieces, so that running streams pause no longer; where even 16 tokens take longer, "
-        "by these",
+        "maximum pause of running streams while a long prompt is processed: the prompt is split into chunks that "
+        "take no "
+        "longer, of at least 16 tokens",
         "milliseconds",
     )
     api_key_file: Path | None = option(
@@ -262,7 +266,7 @@ class Config:
         "a path",
         ACCESS,
         "FILE",
-        "keys for the TCP port, a 'KEY [NAME] [admin]' per line, not readable by others; SIGHUP reads it again",
+        "API keys for the TCP port, one 'KEY [NAME] [admin]' per line, not readable by others; SIGHUP reloads it",
     )
     allowed_hosts: tuple[str, ...] = option(
         (),
@@ -270,7 +274,8 @@ class Config:
         "names separated by commas",
         ACCESS,
         "NAMES",
-        "Host names to answer to, besides localhost, addresses and what containers call their host; * allows all",
+        "Host header names to accept besides localhost, IP addresses and the names that containers use for their "
+        "host; * allows all",
     )
     allowed_origins: tuple[str, ...] = option(
         (),
@@ -278,7 +283,7 @@ class Config:
         "SCHEME://HOST or SCHEME://HOST:PORT, no path, pattern or default port, separated by commas; * allows all",
         ACCESS,
         "ORIGINS",
-        "web origins whose pages may call, such as http://localhost:3000; * allows all",
+        "web origins whose pages may call the server, such as http://localhost:3000; * allows all",
     )
     keepalive_interval: float = option(
         10.0,
@@ -286,7 +291,7 @@ class Config:
         _POSITIVE_S,
         STREAMS,
         "S",
-        "silence in a stream after which a comment is sent",
+        "send a comment in a stream after this much silence",
         "seconds",
     )
     slow_reader_timeout: float = option(
@@ -295,7 +300,7 @@ class Config:
         _POSITIVE_S,
         STREAMS,
         "S",
-        "a stream whose client reads nothing for so long is cancelled",
+        "cancel a stream whose client has read nothing for this long",
         "seconds",
     )
     request_timeout: float = option(
@@ -304,17 +309,19 @@ class Config:
         _S_OR_OFF,
         STREAMS,
         "S",
-        "longest life of one request; 0: no limit",
+        "maximum duration of one request; 0: no limit",
         "seconds",
     )
-    log_format: str = option("text", choice("text", "json"), "text or json", LOG, "text|json", "form of the log lines")
+    log_format: str = option(
+        "text", choice("text", "json"), "text or json", LOG, "text|json", "format of the log lines"
+    )
     log_level: str = option(
         "info",
         choice("debug", "info", "warning", "error"),
         "debug, info, warning or error",
         LOG,
         "LEVEL",
-        "least important lines to log",
+        "least severe level to log",
     )
 
 
