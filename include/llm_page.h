@@ -123,6 +123,7 @@ typedef struct llm_session_view {
     uint32_t owner;
     uint32_t generation; /* of the token array: changes when tokens were cut or replaced */
     uint32_t n_tokens;   /* resident */
+    uint64_t id;         /* of this timeline, for good: names its files, and tells the next daemon which these are */
     LLM_SESSION_RECORD_TABLE(LLM_SESSION_RECORD_MEMBER)
     uint64_t opened_ms;                        /* CLOCK_REALTIME */
     char name[LLM_SESSION_NAME_BYTES_MAX + 8]; /* "" for scratch */

@@ -170,6 +170,7 @@ static void record_copy(const page_place *s, uint64_t word, llm_session_view *ou
     LLM_SESSION_RECORD_TABLE(READ)
 #undef READ
     out->owner = LOAD(owner);
+    out->id = LOAD(id);
     out->opened_ms = LOAD(opened_ms);
     for (size_t i = 0; i < PAGE_NAME_WORDS; i++) {
         const uint64_t bytes = LOAD(name[commit_name(word)][i]);

@@ -181,12 +181,11 @@ session *places_parked_victim(places *p)
 
 /* ---- opening ---- */
 
-static session *open_place(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+static session *open_place(places *p, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t id)
 {
     session *s = closed_place(p);
     assert(s != NULL);
-    session_open(s, owner, name, n_name_bytes);
-    s->id = places_new_id(p);
+    session_open(s, owner, name, n_name_bytes, id);
     places_used(p, s);
     return s;
 }
@@ -203,7 +202,7 @@ static bool is_within_share(const places *p, uint32_t owner, uint32_t n_less)
            n - n_less < share_of(places_names_max(p), atomic_load(&p->n_owners));
 }
 
-int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
+int places_open_known(places *p, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t id, session **out)
 {
     if (!is_within_share(p, owner, 0)) {
         return LLM_CAPACITY;
@@ -215,10 +214,15 @@ int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name
         }
         places_forget(p, s);
     }
-    *out = open_place(p, owner, name, n_name_bytes);
+    *out = open_place(p, owner, name, n_name_bytes, id);
     places_pin_with_others(p, *out);
     page_count(p->ground.page, LLM_COUNTER_SESSIONS_OPENED, 1);
     return LLM_OK;
+}
+
+int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
+{
+    return places_open_known(p, owner, name, n_name_bytes, places_new_id(p), out);
 }
 
 session *places_open_branch(places *p, const session *s)
@@ -230,7 +234,7 @@ session *places_open_branch(places *p, const session *s)
         }
         places_forget(p, left);
     }
-    session *branch = open_place(p, s->owner, s->name, strlen(s->name));
+    session *branch = open_place(p, s->owner, s->name, strlen(s->name), places_new_id(p));
     places_pin_with_others(p, branch);
     return branch;
 }
@@ -395,7 +399,7 @@ session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt)
             s = NULL;
         }
     }
-    return s != NULL ? s : open_place(p, owner, "", 0);
+    return s != NULL ? s : open_place(p, owner, "", 0, places_new_id(p));
 }
 
 bool places_has_scratch(const places *p)

@@ -93,8 +93,9 @@ bool places_knows(places *p, uint32_t owner, const char *name, size_t n_name_byt
 int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session_prompt *prompt,
                  session **out);
 
-/* A new timeline of this name, without looking at the others. */
+/* A new timeline of this name, without looking at the others; or the one with this id. */
 int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out);
+int places_open_known(places *p, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t id, session **out);
 
 /* A scratch session for this prompt that no request holds: the one of the same owner that the prompt continues, else a
  * free one, else the least recently used, which is emptied unless they share more than the prompt's head. NULL: all are

@@ -9,19 +9,11 @@
 enum { SLEEPERS_NAMED_MAX = 4 }; /* a line in the log for so many that found no place, one for the rest */
 
 typedef struct candidate {
-    uint64_t id;     /* of its files */
-    bool has_file;   /* else only the segment knows it */
-    bool is_changed; /* the segment knows more than the file: tokens, name or pin */
-    bool is_pinned;
-    uint32_t owner;
-    uint64_t used_ms;
-    uint64_t used; /* places.h */
-    char name[LLM_SESSION_NAME_BYTES_MAX + 1];
-    int32_t *tokens; /* owned */
-    uint32_t n_tokens;
-    uint32_t k;          /* of them that the state in its file covers; 0: there is none of use */
-    size_t n_disk_bytes; /* of that state */
-    state_ends ends;     /* idem */
+    session_file file; /* what its file says, and the segment where that knows it, too; owns the tokens */
+    state_facts state; /* beside its file; is_there: of this memory layout */
+    bool has_file;     /* else only the segment knows it */
+    bool is_changed;   /* it is not what its file says */
+    uint64_t used;     /* places.h */
 } candidate;
 
 typedef struct adoption {
@@ -32,23 +24,22 @@ typedef struct adoption {
     uint32_t n_other_geometry;
 } adoption;
 
-/* Takes what c points to. */
-static void add(adoption *a, const candidate *c)
+/* Takes the tokens. */
+static candidate *add(adoption *a, const candidate *c)
 {
     if (a->n == a->capacity) {
         const uint32_t capacity = a->capacity == 0 ? 64 : 2 * a->capacity;
         candidate *larger = realloc(a->candidates, capacity * sizeof *larger);
         if (larger == NULL) {
-            free(c->tokens);
-            return;
+            free(c->file.tokens);
+            return NULL;
         }
         a->candidates = larger;
         a->capacity = capacity;
     }
-    a->candidates[a->n++] = *c;
+    a->candidates[a->n] = *c;
+    return &a->candidates[a->n++];
 }
-
-/* ---- files ---- */
 
 static bool are_of_vocabulary(const places *p, const int32_t *tokens, uint32_t n)
 {
@@ -66,65 +57,46 @@ static void found_file(void *context, session_file *file, const state_facts *sta
     if (file->name[0] == '\0' || !are_of_vocabulary(a->places, file->tokens, file->n_tokens)) {
         return;
     }
-    candidate c = {
-        .id = file->id,
-        .has_file = true,
-        .is_pinned = file->is_pinned,
-        .owner = file->owner,
-        .used_ms = file->used_ms,
-        .tokens = file->tokens,
-        .n_tokens = file->n_tokens,
-    };
-    memcpy(c.name, file->name, sizeof c.name);
-    if (state->is_there && state->is_of_other_geometry) {
-        a->n_other_geometry++;
-    } else if (state->is_there && state_matches(state->k, state->hash, file->tokens, file->n_tokens)) {
-        c.k = state->k;
-        c.n_disk_bytes = (size_t)state->n_bytes;
-        c.ends = state->ends;
-    }
+    candidate c = {.file = *file, .state = *state, .has_file = true};
+    a->n_other_geometry += state->is_there && state->is_of_other_geometry;
+    c.state.is_there = state->is_there && !state->is_of_other_geometry;
     file->tokens = NULL;
-    add(a, &c);
+    (void)add(a, &c);
 }
 
 /* ---- the segment ---- */
 
-/* The candidate of that name whose tokens are the first of these, or the other way round, or NULL: it is that timeline. */
-static candidate *known(const adoption *a, const candidate *c)
+static candidate *find(const adoption *a, uint64_t id)
 {
     for (uint32_t i = 0; i < a->n; i++) {
-        candidate *other = &a->candidates[i];
-        if (other->owner != c->owner || strcmp(other->name, c->name) != 0) {
-            continue;
-        }
-        const uint32_t common = resume_common_prefix(other->tokens, other->n_tokens, c->tokens, c->n_tokens);
-        if (common == c->n_tokens || (common == other->n_tokens && other->has_file)) {
-            return other;
+        if (a->candidates[i].file.id == id) {
+            return &a->candidates[i];
         }
     }
     return NULL;
 }
 
-/* Of use, pin and later tokens the segment knows more than the file, unless another daemon went on from the file. That a
- * pin is off, it does not: that is in the file before it is answered, and this may be another timeline that has begun with
- * the same tokens. The state in the file is that of its first tokens still. False: memory is short. */
-static bool learn(candidate *c, const candidate *from_segment)
+/* The timeline as it was when its daemon was killed, which its file, if it has one, is older than. But of tokens that only
+ * begin the file's, because they were being read once more, the file has more. False: memory is short. */
+static bool learn(candidate *c, const llm_session_view *view, const int32_t *tokens, uint32_t n_tokens)
 {
-    if (from_segment->n_tokens > c->n_tokens) {
-        int32_t *tokens = realloc(c->tokens, from_segment->n_tokens * sizeof *tokens);
-        if (tokens == NULL) {
+    session_file *f = &c->file;
+    const bool is_pinned = view->is_pinned == LLM_PIN_ANCHORED;
+    if (resume_common_prefix(f->tokens, f->n_tokens, tokens, n_tokens) < n_tokens) {
+        int32_t *copy = malloc(n_tokens * sizeof *copy);
+        if (copy == NULL) {
             return false;
         }
-        memcpy(tokens, from_segment->tokens, from_segment->n_tokens * sizeof *tokens);
-        c->tokens = tokens;
-        c->n_tokens = from_segment->n_tokens;
+        memcpy(copy, tokens, n_tokens * sizeof *copy);
+        free(f->tokens);
+        f->tokens = copy;
+        f->n_tokens = n_tokens;
         c->is_changed = true;
     }
-    if (from_segment->used_ms >= c->used_ms) {
-        c->used_ms = from_segment->used_ms;
-        c->is_changed = c->is_changed || (from_segment->is_pinned && !c->is_pinned);
-        c->is_pinned = c->is_pinned || from_segment->is_pinned;
-    }
+    c->is_changed = c->is_changed || f->is_pinned != is_pinned || strcmp(f->name, view->name) != 0;
+    f->is_pinned = is_pinned;
+    f->used_ms = view->used_ms;
+    memcpy(f->name, view->name, LLM_SESSION_NAME_BYTES_MAX);
     return true;
 }
 
@@ -132,28 +104,16 @@ static void look_at_place(adoption *a, const llm_page *dead, uint32_t place, int
 {
     llm_session_view view;
     const int64_t n = llm_page_tokens(dead, place, tokens, n_tokens_max, NULL);
-    if (n <= 0 || llm_page_session(dead, place, &view) != LLM_OK || view.name[0] == '\0' ||
+    if (n < 0 || llm_page_session(dead, place, &view) != LLM_OK || view.name[0] == '\0' ||
         !are_of_vocabulary(a->places, tokens, (uint32_t)n)) {
         return;
     }
-    candidate c = {
-        .is_changed = true,
-        .is_pinned = view.is_pinned == LLM_PIN_ANCHORED,
-        .owner = view.owner,
-        .used_ms = view.used_ms,
-        .tokens = tokens,
-        .n_tokens = (uint32_t)n,
-    };
-    memcpy(c.name, view.name, LLM_SESSION_NAME_BYTES_MAX);
-    candidate *same = known(a, &c);
-    if (same != NULL) {
-        (void)learn(same, &c);
-        return;
+    candidate *c = find(a, view.id);
+    if (c == NULL && n > 0) {
+        c = add(a, &(candidate){.file = {.id = view.id, .owner = view.owner}});
     }
-    c.tokens = malloc(c.n_tokens * sizeof *tokens);
-    if (c.tokens != NULL) {
-        memcpy(c.tokens, tokens, c.n_tokens * sizeof *tokens);
-        add(a, &c);
+    if (c != NULL && !learn(c, &view, tokens, (uint32_t)n) && !c->has_file) {
+        a->n--; /* it is the last one */
     }
 }
 
@@ -172,7 +132,7 @@ static void look_at_page(adoption *a, const llm_page *dead)
 
 static bool fits(const places *p, const candidate *c)
 {
-    return c->n_tokens <= p->ground.model->info.n_ctx;
+    return c->file.n_tokens <= p->ground.model->info.n_ctx;
 }
 
 /* Who gets a place first: what fits the context, the pinned, the newest. */
@@ -180,51 +140,55 @@ static int by_claim(const void *a, const void *b)
 {
     const candidate *x = a;
     const candidate *y = b;
-    if (x->is_pinned != y->is_pinned) {
-        return x->is_pinned ? -1 : 1;
+    if (x->file.is_pinned != y->file.is_pinned) {
+        return x->file.is_pinned ? -1 : 1;
     }
-    return (x->used_ms < y->used_ms) - (x->used_ms > y->used_ms);
+    return (x->file.used_ms < y->file.used_ms) - (x->file.used_ms > y->file.used_ms);
 }
 
 static int by_use(const void *a, const void *b)
 {
-    const uint64_t x = ((const candidate *)a)->used_ms;
-    const uint64_t y = ((const candidate *)b)->used_ms;
+    const uint64_t x = ((const candidate *)a)->file.used_ms;
+    const uint64_t y = ((const candidate *)b)->file.used_ms;
     return (x > y) - (x < y);
 }
 
 /* What only the segment knows gets a file where that is promised; else the next orderly stop writes it. */
 static void write_if_due(places *p, session *s, const candidate *c)
 {
-    store_job *job = c->is_changed && (c->has_file || c->is_pinned) ? places_change_of(p, s, CHANGE_WRITE) : NULL;
+    store_job *job = c->is_changed && (c->has_file || c->file.is_pinned) ? places_change_of(p, s, CHANGE_WRITE) : NULL;
     if (job != NULL) {
         store_push(p->store, job);
     }
 }
 
+/* The state in its file is one of its first tokens. */
+static bool has_state(const candidate *c)
+{
+    return c->state.is_there && state_matches(c->state.k, c->state.hash, c->file.tokens, c->file.n_tokens);
+}
+
 static bool become(places *p, const candidate *c)
 {
     session *s = NULL;
-    if (places_open_named(p, c->owner, c->name, strlen(c->name), &s) != LLM_OK) {
+    const session_file *f = &c->file;
+    if (places_open_known(p, f->owner, f->name, strlen(f->name), f->id, &s) != LLM_OK) {
         return false;
     }
-    page_append(p->ground.page, s->place, c->tokens, c->n_tokens);
-    if (c->has_file) {
-        s->id = c->id;
-        s->has_file = true;
-    }
-    if (c->k > 0) {
+    page_append(p->ground.page, s->place, f->tokens, f->n_tokens);
+    s->has_file = c->has_file;
+    if (has_state(c)) {
         s->parked = (parked){.where = PARKED_ON_DISK,
-                             .k = c->k,
-                             .n_bytes = c->n_disk_bytes,
+                             .k = c->state.k,
+                             .n_bytes = (size_t)c->state.n_bytes,
                              .is_on_disk = true,
-                             .n_disk_bytes = c->n_disk_bytes,
-                             .ends = c->ends};
-        s->record.n_visible = c->n_tokens;
+                             .n_disk_bytes = (size_t)c->state.n_bytes,
+                             .ends = c->state.ends};
+        s->record.n_visible = f->n_tokens;
     }
     s->record.state = LLM_STATE_PARKED;
-    s->record.used_ms = c->used_ms;
-    s->record.is_pinned = c->is_pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
+    s->record.used_ms = f->used_ms;
+    s->record.is_pinned = f->is_pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
     session_publish(s);
     write_if_due(p, s, c);
     return true;
@@ -237,19 +201,11 @@ static bool write_sleeper(places *p, candidate *c)
     if (job == NULL) {
         return false;
     }
-    c->id = c->has_file ? c->id : places_new_id(p);
     c->has_file = true;
-    store_change *change = &job->changes[0];
-    change->verb = CHANGE_WRITE;
-    change->file = (session_file){.id = c->id,
-                                  .owner = c->owner,
-                                  .is_pinned = c->is_pinned,
-                                  .used_ms = c->used_ms,
-                                  .tokens = c->tokens,
-                                  .n_tokens = c->n_tokens};
-    memcpy(change->file.name, c->name, sizeof c->name);
-    memcpy(job->name, c->name, sizeof c->name);
-    c->tokens = NULL; /* the job's */
+    job->changes[0].verb = CHANGE_WRITE;
+    job->changes[0].file = c->file;
+    memcpy(job->name, c->file.name, sizeof job->name);
+    c->file.tokens = NULL; /* the job's */
     store_push(p->store, job);
     return true;
 }
@@ -257,24 +213,25 @@ static bool write_sleeper(places *p, candidate *c)
 static void sleep_in_store(places *p, candidate *c, uint32_t *n)
 {
     const uint32_t n_ctx = p->ground.model->info.n_ctx;
-    const token_sketch tokens = token_sketch_of(c->tokens, fits(p, c) ? c->n_tokens : n_ctx);
+    const token_sketch tokens = token_sketch_of(c->file.tokens, fits(p, c) ? c->file.n_tokens : n_ctx);
+    const uint32_t k = has_state(c) ? c->state.k : 0;
     const bool is_written = c->is_changed && write_sleeper(p, c);
     if (!is_written && !c->has_file) {
         return;
     }
-    dormant d = {.id = c->id,
-                 .owner = c->owner,
-                 .used_ms = c->used_ms,
+    dormant d = {.id = c->file.id,
+                 .owner = c->file.owner,
+                 .used_ms = c->file.used_ms,
                  .used = c->used,
-                 .is_pinned = c->is_pinned,
-                 .n_disk_bytes = c->k > 0 && c->k <= n_ctx ? c->n_disk_bytes : 0,
-                 .k = c->k,
+                 .is_pinned = c->file.is_pinned,
+                 .n_disk_bytes = k > 0 && k <= n_ctx ? (size_t)c->state.n_bytes : 0,
+                 .k = k,
                  .tokens = tokens};
-    memcpy(d.name, c->name, sizeof d.name);
+    memcpy(d.name, c->file.name, sizeof d.name);
     places_dormant_add(p, &d);
     if ((*n)++ < SLEEPERS_NAMED_MAX) {
-        store_complain(p->store, "session \"%s\"%s found no place (%s): it is taken in when it is used again", c->name,
-                       c->is_pinned ? ", pinned," : "",
+        store_complain(p->store, "session \"%s\"%s found no place (%s): it is taken in when it is used again",
+                       c->file.name, c->file.is_pinned ? ", pinned," : "",
                        fits(p, c) ? "more sessions than --max-sessions and --max-parked allow"
                                   : "more tokens than --ctx-size holds");
     }
@@ -332,7 +289,7 @@ void places_adopt(places *p, const llm_page *dead)
         open_all(&a);
     }
     for (uint32_t i = 0; i < a.n; i++) {
-        free(a.candidates[i].tokens);
+        session_file_clear(&a.candidates[i].file);
     }
     places_pin_later_timelines(p);
     free(a.candidates);

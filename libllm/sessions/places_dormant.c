@@ -83,7 +83,7 @@ int places_wake(places *p, const dormant *found, session **out)
     if (job == NULL) {
         return LLM_NO_MEMORY;
     }
-    const int status = places_open_named(p, d.owner, d.name, strlen(d.name), out);
+    const int status = places_open_known(p, d.owner, d.name, strlen(d.name), d.id, out);
     if (status != LLM_OK) {
         store_job_free(job);
         return status;
@@ -91,7 +91,6 @@ int places_wake(places *p, const dormant *found, session **out)
     session *s = *out;
     /* Its tokens are needed whatever else is on its way; its state is read with them only if there is room for it. */
     const size_t n_bytes = ledger_admits(p->ground.ledger, d.n_disk_bytes) ? d.n_disk_bytes : 0;
-    s->id = d.id;
     s->has_file = true;
     s->is_changing = d.is_changing;
     s->record.is_pinned = d.is_pinned ? LLM_PIN_ANCHORED : s->record.is_pinned;

@@ -118,7 +118,7 @@ typedef struct session {
 } session;
 
 void session_init(session *s, const session_ground *ground, uint32_t place);
-void session_open(session *s, uint32_t owner, const char *name, size_t n_name_bytes);
+void session_open(session *s, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t id);
 void session_rename(session *s, const char *name, size_t n_name_bytes);
 void session_close(session *s);
 void session_reset(session *s); /* keeps its seat, if it has one */

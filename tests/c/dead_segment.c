@@ -11,7 +11,7 @@ const char *dead_segment_name(void)
     return name;
 }
 
-page *dead_segment_leave(const driver *d, const dead_session *sessions, uint32_t n)
+void dead_segment_leave(const driver *d, const dead_session *sessions, uint32_t n)
 {
     llm_page_view view;
     llm_page_read(d->page, &view);
@@ -22,7 +22,7 @@ page *dead_segment_leave(const driver *d, const dead_session *sessions, uint32_t
         abort();
     }
     for (uint32_t i = 0; i < n; i++) {
-        page_place_open(p, i, 0, sessions[i].name);
+        page_place_open(p, i, 0, sessions[i].name, sessions[i].id != 0 ? sessions[i].id : i + 1);
         page_append(p, i, sessions[i].tokens, sessions[i].n_tokens);
         page_record_store(p, i,
                           &(page_record){.state = LLM_STATE_IDLE,
@@ -31,5 +31,5 @@ page *dead_segment_leave(const driver *d, const dead_session *sessions, uint32_t
                                          .is_pinned = sessions[i].is_pinned});
     }
     page_leave(p);
-    return p;
+    page_close(p);
 }

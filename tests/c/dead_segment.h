@@ -11,11 +11,12 @@ typedef struct dead_session {
     uint32_t n_tokens;
     uint64_t used_ms;
     bool is_pinned;
+    uint64_t id; /* of the timeline that it is; 0: of one that has no file */
 } dead_session;
 
 const char *dead_segment_name(void); /* of this process's one */
 
-/* With these sessions, as an engine like `d` leaves it when its process is killed. Closed with page_close. */
-page *dead_segment_leave(const driver *d, const dead_session *sessions, uint32_t n);
+/* With these sessions, as an engine like `d` leaves it when its process is killed. */
+void dead_segment_leave(const driver *d, const dead_session *sessions, uint32_t n);
 
 #endif

@@ -97,9 +97,12 @@ static void test_more_places_keep_the_state(void)
 
 /* ---- kills ---- */
 
-static page *leave_segment(const driver *d, const char *name, const int32_t *tokens, uint32_t n, bool is_pinned)
+/* Of the session that is open under that name, or of a new one. */
+static void leave_segment(const driver *d, const char *name, const int32_t *tokens, uint32_t n, bool is_pinned)
 {
-    return dead_segment_leave(d, &(dead_session){name, tokens, n, UINT32_MAX, is_pinned}, 1);
+    const llm_session_view view = driver_session(d, name);
+    const uint64_t id = view.place != UINT32_MAX ? view.id : 0;
+    dead_segment_leave(d, &(dead_session){name, tokens, n, UINT32_MAX, is_pinned, id}, 1);
 }
 
 static driver *open_dead(const char *names)
@@ -123,12 +126,11 @@ static void test_an_orderly_stop_knows_no_less_than_a_kill(void)
         driver *d = open_usual(2);
         int32_t tokens[LONG];
         make_prompt(tokens, LONG, 7);
-        page *dead = leave_segment(d, "it", tokens, LONG, pinned);
+        leave_segment(d, "it", tokens, LONG, pinned);
         CHECK_INT(driver_close(d), 0);
         d = open_after_kill();
         CHECK_INT(driver_session(d, "it").n_tokens, LONG);
         CHECK_INT(driver_close(d), 0);
-        page_close(dead);
         d = open_usual(2);
         CHECK_INT(driver_session(d, "it").n_tokens, LONG);
         CHECK_INT(driver_session(d, "it").is_pinned, pinned);
@@ -137,7 +139,7 @@ static void test_an_orderly_stop_knows_no_less_than_a_kill(void)
     }
 }
 
-/* Pinned, reset, asked again: the timeline that the kill leaves is not the one that was pinned. */
+/* Pinned, reset, asked again, killed. */
 static void test_a_pin_outlives_a_reset_and_a_kill(void)
 {
     driver *d = open_usual(2);
@@ -146,15 +148,13 @@ static void test_a_pin_outlives_a_reset_and_a_kill(void)
     CHECK_INT(say(d, "it", 1)->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_reset(d, 0, "it"))->status, LLM_OK);
-    page *dead = leave_segment(d, "it", tokens, LONG, false);
-    page_record_store(dead, 0, &(page_record){.state = LLM_STATE_IDLE, .diverged_at = -1, .used_ms = INT64_MAX});
+    leave_segment(d, "it", tokens, LONG, true);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill();
     CHECK_INT(driver_session(d, "it").n_tokens, LONG);
     CHECK_INT(driver_session(d, "it").is_pinned, LLM_PIN_ANCHORED);
     CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
-    page_close(dead);
 }
 
 /* Of a pinned session, a timeline that came after the pin is the one that stays. */
@@ -184,7 +184,7 @@ static void test_a_start_that_was_killed_takes_nothing_along(void)
     driver *d = open_usual(2);
     int32_t tokens[LONG];
     make_prompt(tokens, LONG, 7);
-    page *dead = leave_segment(d, "it", tokens, LONG, false);
+    leave_segment(d, "it", tokens, LONG, false);
     CHECK_INT(driver_close(d), 0);
     snprintf(opening, sizeof opening, "%s-killed%s", dead_segment_name(), PAGE_OPENING);
     CHECK_INT(page_open(opening, 4, 64, "other", "other", &killed, error, sizeof error), LLM_OK);
@@ -196,7 +196,6 @@ static void test_a_start_that_was_killed_takes_nothing_along(void)
     CHECK_INT(driver_wait(d, driver_close_session(d, 0, "it"))->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
     page_close(killed);
-    page_close(dead);
 }
 
 /* An orderly stop on a disk that refuses to keep a session leaves what a kill would leave. */
@@ -234,12 +233,11 @@ static void test_longer_tokens_keep_the_older_state(void)
     int32_t tokens[1024];
     const uint32_t n = driver_tokens(d, say(d, "it", 1)->place, tokens, 1024);
     make_prompt(tokens + n, 100, 3);
-    page *dead = leave_segment(d, "it", tokens, n + 100, false);
+    leave_segment(d, "it", tokens, n + 100, false);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill();
     CHECK_INT(driver_session(d, "it").n_tokens, n + 100);
     CHECK_INT(driver_close(d), 0); /* and once more through the files */
-    page_close(dead);
     d = open_usual(2);
     CHECK_INT(driver_session(d, "it").n_tokens, n + 100);
     const generate_call call = {.session = "it", .prompt = tokens, .n_prompt = n + 100, .max_tokens = 3};

@@ -225,9 +225,9 @@ static void test_what_a_kill_left_is_known_by_its_tokens(void)
     int32_t tokens[2][LONG];
     make_prompt(tokens[0], LONG, 1);
     make_prompt(tokens[1], LONG, 2);
-    const dead_session dead[] = {{"a", tokens[0], LONG, 1000, false}, {"b", tokens[1], LONG, 2000, false}};
+    const dead_session dead[] = {{"a", tokens[0], LONG, 1000, false, 0}, {"b", tokens[1], LONG, 2000, false, 0}};
     driver *d = open_sim(1, LLM_POLICY_EVICT);
-    page *left = dead_segment_leave(d, dead, 2);
+    dead_segment_leave(d, dead, 2);
     CHECK_INT(driver_close(d), 0);
     d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0",
                                           .n_sessions = 1,
@@ -240,7 +240,6 @@ static void test_what_a_kill_left_is_known_by_its_tokens(void)
     CHECK_INT(say(d, "a", 1)->reason, LLM_REASON_TORN);
     CHECK_INT(n_asleep(d), 0);
     CHECK_INT(driver_close(d), 0);
-    page_close(left);
 }
 
 int main(void)

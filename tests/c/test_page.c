@@ -64,7 +64,7 @@ static void tokens_grow_and_are_cut(void)
     const int32_t tokens[8] = {10, 11, 12, 13, 14, 15, 16, 17};
     int32_t copy[8];
     uint32_t generation, later;
-    page_place_open(p, 1, 7, "a");
+    page_place_open(p, 1, 7, "a", 1);
     CHECK_INT(llm_page_tokens(reader, 1, copy, 8, &generation), 0);
     page_append(p, 1, tokens, 5);
     page_append(p, 1, tokens + 5, 3); /* to the brim */
@@ -96,11 +96,12 @@ static void a_record_is_shown_and_leaves_with_its_session(void)
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
     memset(name, 'x', sizeof name - 1);
     name[sizeof name - 1] = '\0';
-    page_place_open(p, 0, 42, name);
+    page_place_open(p, 0, 42, name, 77);
     llm_session_view v;
     CHECK_INT(llm_page_session(reader, 0, &v), LLM_OK);
     CHECK_STR(v.name, name);
     CHECK_INT(v.owner, 42);
+    CHECK_INT(v.id, 77);
     CHECK_INT(v.state, LLM_STATE_EMPTY);
     CHECK_INT(v.diverged_at, -1);
     CHECK(v.opened_ms > 0 && v.used_ms == v.opened_ms);
@@ -126,7 +127,7 @@ static void a_record_is_shown_and_leaves_with_its_session(void)
     uint32_t generation = v.generation;
     page_place_close(p, 0);
     CHECK_INT(llm_page_session(reader, 0, &v), LLM_NOT_FOUND);
-    page_place_open(p, 0, 43, "b");
+    page_place_open(p, 0, 43, "b", 1);
     CHECK_INT(llm_page_session(reader, 0, &v), LLM_OK);
     CHECK_STR(v.name, "b"); /* nothing of the longer name is left */
     CHECK_INT(v.n_requests, 0);
@@ -165,7 +166,7 @@ static void another_mapping_reads_what_is_written(void)
     llm_page_read(other, &view);
     CHECK_INT(view.n_ctx, 16);
     CHECK_STR(view.model, "a model");
-    page_place_open(p, 0, 1, "s");
+    page_place_open(p, 0, 1, "s", 1);
     page_append(p, 0, tokens, 3);
     CHECK_INT(llm_page_tokens(other, 0, copy, 16, NULL), 3);
     CHECK(memcmp(copy, tokens, sizeof tokens) == 0);
@@ -227,7 +228,7 @@ static void a_segment_that_shrinks_harms_no_reader(void)
     page *p = open_page(segment, 2, 16);
     CHECK(p != NULL);
     const int32_t tokens[2] = {5, 6};
-    page_place_open(p, 1, 1, "it");
+    page_place_open(p, 1, 1, "it", 1);
     page_append(p, 1, tokens, 2);
     llm_page_view view;
     llm_page *reader;
@@ -258,7 +259,7 @@ static void die_with_segment(pid_t *child)
         page *p = open_page(segment, 1, 16);
         if (p != NULL) {
             const int32_t tokens[2] = {5, 6};
-            page_place_open(p, 0, 1, "orphan");
+            page_place_open(p, 0, 1, "orphan", 1);
             page_append(p, 0, tokens, 2);
         }
         _exit(p != NULL ? 0 : 1);
@@ -315,7 +316,7 @@ static void what_is_left_is_abandoned(void)
 {
     page *p = open_page(segment, 1, 16);
     CHECK(p != NULL);
-    page_place_open(p, 0, 1, "left");
+    page_place_open(p, 0, 1, "left", 1);
     CHECK(!is_abandoned());
     page_leave(p);
     CHECK(is_abandoned());
@@ -416,8 +417,8 @@ static void a_damaged_segment_harms_no_reader(void)
 {
     page *p = open_page(segment, 4, 64);
     CHECK(p != NULL);
-    page_place_open(p, 0, 1, "a");
-    page_place_open(p, 3, 1, "b");
+    page_place_open(p, 0, 1, "a", 1);
+    page_place_open(p, 3, 1, "b", 1);
     page_append(p, 3, (const int32_t[]){1, 2, 3}, 3);
     static uint8_t image[65536], damaged[65536];
     llm_page_view view;
@@ -484,7 +485,7 @@ static void *rewrite(void *argument)
         kept = kept < page_n_tokens(t->p, 0) ? kept : page_n_tokens(t->p, 0) / 2;
         if (life % 64 == 0) { /* a million is a multiple: where the number starts over, nothing is kept */
             page_place_close(t->p, 0);
-            page_place_open(t->p, 0, (uint32_t)life, "torture");
+            page_place_open(t->p, 0, (uint32_t)life, "torture", 1);
             kept = 0;
         }
         page_truncate(t->p, 0, kept);
@@ -513,7 +514,7 @@ static void a_reader_never_sees_a_torn_copy(void)
 {
     torture t = {.p = open_page(segment, 1, TORTURE_CTX)};
     CHECK(t.p != NULL);
-    page_place_open(t.p, 0, 1, "torture");
+    page_place_open(t.p, 0, 1, "torture", 1);
     llm_page *reader;
     CHECK_INT(llm_page_open(segment, -1, &reader), LLM_OK);
     pthread_t writer;
@@ -552,7 +553,7 @@ static void a_renamed_session_is_always_there(void)
 {
     torture t = {.p = open_page(segment, 1, 4)};
     CHECK(t.p != NULL);
-    page_place_open(t.p, 0, 1, "short");
+    page_place_open(t.p, 0, 1, "short", 1);
     page_append(t.p, 0, (const int32_t[]){1, 2, 3}, 3);
     llm_page *other;
     CHECK_INT(llm_page_open(segment, -1, &other), LLM_OK);
@@ -621,7 +622,7 @@ static void segments_of_the_long_dead_are_removed(void)
         page *old = open_page(name, 2, 16);
         CHECK(old != NULL);
         if (cases[i].has_session) {
-            page_place_open(old, 0, 0, "used today");
+            page_place_open(old, 0, 0, "used today", 1);
         }
         age_segment(name, cases[i].days);
         CHECK_STILL_GOOD();

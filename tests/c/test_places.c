@@ -479,8 +479,10 @@ static void test_a_kill_forgets_neither_use_nor_pin(void)
     int32_t tokens[1024];
     const uint32_t n = driver_tokens(d, say(d, "filed", 1)->place, tokens, 1024);
     const uint64_t later_ms = driver_session(d, "filed").used_ms + HOUR_MS;
-    const dead_session sessions[] = {{"filed", tokens, n, later_ms, true}, {"only", tokens, n, later_ms + 1, true}};
-    page *dead = dead_segment_leave(d, sessions, 2);
+    const uint64_t id = driver_session(d, "filed").id;
+    const dead_session sessions[] = {{"filed", tokens, n, later_ms, true, id},
+                                     {"only", tokens, n, later_ms + 1, true, 0}};
+    dead_segment_leave(d, sessions, 2);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill(directory, 0);
     CHECK_INT(driver_session(d, "filed").used_ms, later_ms);
@@ -488,7 +490,6 @@ static void test_a_kill_forgets_neither_use_nor_pin(void)
     CHECK_INT(driver_session(d, "only").used_ms, later_ms + 1);
     CHECK_INT(driver_session(d, "only").is_pinned, 1);
     CHECK_INT(driver_close(d), 0);
-    page_close(dead);
     d = open_with(directory, 2, LLM_POLICY_PARK);
     CHECK_INT(driver_session(d, "filed").is_pinned, 1); /* its file knows it now */
     CHECK_INT(driver_close(d), 0);
@@ -507,16 +508,15 @@ static void test_what_sleeps_after_a_kill_is_as_new_as_the_segment(void)
     CHECK_INT(driver_close(d), 0);
     d = open_with(directory, 2, LLM_POLICY_PARK);
     make_prompt(tokens + n, N_MORE, 9);
-    const dead_session sessions[] = {{"filed", tokens, n + N_MORE, used_ms + 1, false},
-                                     {"a", tokens, n, used_ms + 2, false},
-                                     {"b", tokens, n, used_ms + 3, false},
-                                     {"c", tokens, n, used_ms + 4, false}};
-    page *dead = dead_segment_leave(d, sessions, 4);
+    const dead_session sessions[] = {{"filed", tokens, n + N_MORE, used_ms + 1, false, driver_session(d, "filed").id},
+                                     {"a", tokens, n, used_ms + 2, false, 0},
+                                     {"b", tokens, n, used_ms + 3, false, 0},
+                                     {"c", tokens, n, used_ms + 4, false, 0}};
+    dead_segment_leave(d, sessions, 4);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill(directory, 1);
     CHECK_INT(driver_session(d, "filed").place, UINT32_MAX); /* it sleeps */
     CHECK_INT(driver_close(d), 0);
-    page_close(dead);
     d = open_after_kill(directory, 4);
     CHECK_INT(driver_session(d, "filed").n_tokens, n + N_MORE);
     CHECK_INT(driver_close(d), 0);
@@ -532,14 +532,14 @@ static void test_a_kill_takes_no_pin_from_another_timeline(void)
     const uint32_t n = driver_tokens(d, say(d, "it", 1)->place, tokens, 1024);
     CHECK_INT(driver_wait(d, driver_pin(d, 0, "it", true))->status, LLM_OK);
     const uint64_t used_ms = driver_session(d, "it").used_ms;
-    const dead_session sessions[] = {{"it", tokens, n, used_ms, true}, {"it", tokens, n / 2, used_ms + 1, false}};
-    page *dead = dead_segment_leave(d, sessions, 2);
+    const dead_session sessions[] = {{"it", tokens, n, used_ms, true, driver_session(d, "it").id},
+                                     {"it", tokens, n / 2, used_ms + 1, false, 0}};
+    dead_segment_leave(d, sessions, 2);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill(directory, 0);
     CHECK_INT(driver_session(d, "it").n_tokens, n);
     CHECK_INT(driver_session(d, "it").is_pinned, LLM_PIN_ANCHORED);
     CHECK_INT(driver_close(d), 0);
-    page_close(dead);
     remove_directory(directory);
 }
 
@@ -622,9 +622,9 @@ static void test_files_and_segment_are_one_order(void)
     CHECK_INT(say(d, "oldest", 2)->status, LLM_OK);
     const uint32_t n = driver_tokens(d, say(d, "newest", 1)->place, tokens, 1024);
     const uint64_t later_ms = now_ms() + HOUR_MS;
-    const dead_session sessions[] = {{"newest", tokens, n, later_ms + 1, false},
-                                     {"middle", tokens, n, later_ms, false}};
-    page *dead = dead_segment_leave(d, sessions, 2);
+    const dead_session sessions[] = {{"newest", tokens, n, later_ms + 1, false, driver_session(d, "newest").id},
+                                     {"middle", tokens, n, later_ms, false, 0}};
+    dead_segment_leave(d, sessions, 2);
     CHECK_INT(driver_close(d), 0);
     d = open_after_kill(directory, 1);
     CHECK(driver_session(d, "oldest").place != UINT32_MAX);
@@ -633,7 +633,6 @@ static void test_files_and_segment_are_one_order(void)
     CHECK_INT(say(d, "last", 4)->status, LLM_OK);
     CHECK(driver_session(d, "middle").place == UINT32_MAX && driver_session(d, "newest").place != UINT32_MAX);
     CHECK_INT(driver_close(d), 0);
-    page_close(dead);
     remove_directory(directory);
 }
 
