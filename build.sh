@@ -37,6 +37,7 @@ usage: ./build.sh VERB [arguments]
   soak [arguments]         minutes of random clients against a daemon (--minutes 5 --model sim:hybrid --seed 1)
   test-clients [name...]   agents and libraries from npm and PyPI, each in a tool loop, and what its turns cost
   storm [arguments]        hundreds of kills, power cuts and failing disks, every answer compared (--kills 300 --seed 1)
+  schemas FOLDER...        judge the JSON schema compiler by folders of schemas with instances (--vocabulary FILE.gguf)
   bench [name...]          measure what the documentation claims; without a name, everything
   llama-next ARCHIVE       which of our changes to llama.cpp fit the one in another archive
   peer                     build llama.cpp's own server and measuring program, for `bench` to compare with
@@ -446,7 +447,7 @@ prepare_vulkan() {
 verb_test_lowest() {
     locked prepare_lowest
     local left_out=(
-        tests/live tests/real_templates tests/test_{bench,tiny_models,demo_model_data,start,structure,documented,manual,memory_kinds,schema,tokenizers}.py
+        tests/live tests/real_templates tests/test_{bench,tiny_models,demo_model_data,start,structure,documented,manual,memory_kinds,schema,schema_corpus,tokenizers}.py
     )
     # shellcheck disable=SC2046  # options
     in_root env PYTHONPATH="$ROOT/daemon" "$BUILD/lowest/bin/python" -m pytest $(side_by_side) -m "not live" \
@@ -498,7 +499,7 @@ verb_format() {
 
 c_sources() {
     local directories=() directory
-    for directory in include libllm tests/c tests/fuzz bench cmake; do
+    for directory in include libllm tests/c tests/fuzz tests/schemas bench cmake; do
         [ ! -d "$ROOT/$directory" ] || directories+=("$ROOT/$directory")
     done
     find "${directories[@]}" \( -name '*.c' -o -name '*.h' -o -name '*.cpp' \) -print0
@@ -562,6 +563,16 @@ verb_storm() {
     locked prepare_storm
     in_root "$PYTHON_ENV/bin/python" -m tests.crash "$@"
 }
+verb_schemas() {
+    locked prepare_schemas
+    in_root "$PYTHON_ENV/bin/python" -m tests.schemas "$@"
+}
+
+prepare_schemas() {
+    setup_environment runtime
+    native_build native native corpus_driver
+}
+
 verb_peer() {
     locked prepare_peer
     peer_plan
@@ -632,7 +643,7 @@ main() {
     local verb=${1:---help}
     case $verb in
     -h | --help | help) usage ;;
-    serve | test | test-vulkan | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | bench | peer | llama-next | docs | wheel | setup | prerequisites | clean)
+    serve | test | test-vulkan | test-lowest | test-clients | check | format | asan | tsan | fuzz | soak | storm | schemas | bench | peer | llama-next | docs | wheel | setup | prerequisites | clean)
         shift
         "verb_${verb//-/_}" "$@"
         ;;
