@@ -4,9 +4,14 @@
 #include <common/chat.h>
 #include <nlohmann/json.hpp>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <random>
@@ -303,40 +308,111 @@ void add_diff(const json &diff, json *out)
     calls[number]["arguments"].get_ref<std::string &>() += text;
 }
 
+/* The parser of one answer, and the message that a client assembles from what it reports. */
+class reader {
+  public:
+    json said = {{"content", ""}, {"reasoning", ""}, {"calls", json::array()}, {"diffs", json::array()}};
+
+    explicit reader(const std::string &syntax)
+    {
+        char error[4096] = "";
+        if (!syntax.empty() &&
+            answer_parser_open(syntax.data(), syntax.size(), &parser, error, sizeof error) != LLM_OK) {
+            throw std::runtime_error(error);
+        }
+    }
+    reader(const reader &) = delete;
+    reader &operator=(const reader &) = delete;
+    ~reader()
+    {
+        answer_parser_close(parser);
+    }
+
+    void feed(const std::string &text, bool is_final, bool is_cut)
+    {
+        if (parser == nullptr) { /* without a syntax, all is text */
+            said["content"].get_ref<std::string &>() += text;
+            return;
+        }
+        const char *diffs = nullptr;
+        size_t n_diffs = 0;
+        if (answer_parser_feed(parser, text.data(), text.size(), is_final, is_cut, &diffs, &n_diffs) != LLM_OK) {
+            throw std::runtime_error("the parser refused: " + text);
+        }
+        for (const json &diff : json::parse(std::string(diffs, n_diffs))) {
+            add_diff(diff, &said);
+            said["diffs"].push_back(diff);
+        }
+    }
+
+  private:
+    llm_answer_parser *parser = nullptr;
+};
+
 json parse(const json &command)
 {
-    const std::string syntax = command.at("syntax").get<std::string>(), text = bytes_of(command);
+    const std::string text = bytes_of(command);
     const auto sizes = command.value("pieces", std::vector<size_t>()); /* repeated */
-    json out = {{"content", ""}, {"reasoning", ""}, {"calls", json::array()}, {"diffs", json::array()}};
-    if (syntax.empty()) {
-        out["content"] = text;
-        return out;
-    }
-    llm_answer_parser *opened_parser = nullptr;
-    char error[4096] = "";
-    const int status = answer_parser_open(syntax.data(), syntax.size(), &opened_parser, error, sizeof error);
-    if (status != LLM_OK) {
-        return fault(status, error);
-    }
-    const std::unique_ptr<llm_answer_parser, decltype(&answer_parser_close)> parser(opened_parser, answer_parser_close);
+    reader answer(command.at("syntax").get<std::string>());
     for (size_t at = 0, i = 0; at <= text.size(); i++) {
         const size_t wanted = sizes.empty() ? text.size() : std::max<size_t>(1, sizes[i % sizes.size()]);
         const size_t n = std::min(text.size() - at, wanted);
         const bool is_final = at + n == text.size();
-        const char *diffs = nullptr;
-        size_t n_diffs = 0;
-        const int fed = answer_parser_feed(parser.get(), text.data() + at, n, is_final, command.value("cut", false),
-                                           &diffs, &n_diffs);
-        if (fed != LLM_OK) {
-            return fault(fed, "the parser refused at byte " + std::to_string(at));
-        }
-        for (const json &diff : json::parse(std::string(diffs, n_diffs))) {
-            add_diff(diff, &out);
-            out["diffs"].push_back(diff);
-        }
+        answer.feed(text.substr(at, n), is_final, command.value("cut", false));
         at += is_final ? n + 1 : n;
     }
-    return out;
+    return answer.said;
+}
+
+/* Runs the function in a fork of this process: nothing changes here. */
+json in_a_fork(const std::function<json()> &function)
+{
+    int ends[2];
+    const pid_t child = pipe(ends) == 0 ? fork() : -1;
+    if (child == 0) {
+        const auto write_result =
+            [&]() noexcept { /* an exception ends the child, which must never return */
+                             const std::string said = function().dump(-1, ' ', false, json::error_handler_t::replace);
+                             return write(ends[1], said.data(), said.size()) == static_cast<ssize_t>(said.size());
+            };
+        _exit(write_result() ? 0 : 1);
+    }
+    if (child < 0) {
+        throw std::runtime_error(strerror(errno));
+    }
+    close(ends[1]);
+    std::string said;
+    char buffer[4096];
+    for (ssize_t n; (n = read(ends[0], buffer, sizeof buffer)) > 0;) {
+        said.append(buffer, static_cast<size_t>(n));
+    }
+    close(ends[0]);
+    int status = 0;
+    if (waitpid(child, &status, 0) != child || status != 0) {
+        throw std::runtime_error("the fork failed");
+    }
+    return json::parse(said);
+}
+
+/* The answer as it ends after each piece: parsed in pieces, and at once. A parser that has seen the end takes no more text, so
+ * that a fork of this process sees it. Parsing all that comes before each end again would take minutes. */
+json cuts(const json &command)
+{
+    const std::string syntax = command.at("syntax").get<std::string>(), text = bytes_of(command);
+    const bool is_cut = command.at("cut").get<bool>();
+    reader streamed(syntax), whole(syntax);
+    json out = json::array();
+    size_t at = 0;
+    for (const size_t n : command.at("pieces").get<std::vector<size_t>>()) {
+        streamed.feed(text.substr(at, n), false, false);
+        at += n;
+        out.push_back(in_a_fork([&]() -> json {
+            streamed.feed("", true, is_cut);
+            whole.feed(text.substr(0, at), true, is_cut);
+            return {{"n_bytes", at}, {"streamed", streamed.said}, {"whole", whole.said}};
+        }));
+    }
+    return {{"cuts", out}};
 }
 
 /* ---- walks --------------------------------------------------------------------------------------------------------- */
@@ -575,6 +651,9 @@ json answer(const json &command)
     }
     if (op == "parse") {
         return parse(command);
+    }
+    if (op == "cuts") {
+        return cuts(command);
     }
     if (op == "walk") {
         return walk(command);

@@ -98,6 +98,19 @@ class Answer:
     diffs: list[Json] = field(compare=False)
 
 
+def _answer(told: Json) -> Answer:
+    return Answer(calls=[Call(**call) for call in told.pop("calls")], **told)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The answer when it ends after n_bytes: parsed in pieces, and at once."""
+
+    n_bytes: int
+    streamed: Answer
+    whole: Answer
+
+
 @dataclass(frozen=True)
 class Upstream:
     """What llama.cpp's common_chat_templates_apply returns."""
@@ -222,8 +235,15 @@ class Model:
         told = self._driver.command(
             "parse", model=self.number, syntax=syntax, hex=raw.hex(), pieces=list(pieces), cut=is_cut
         )
-        calls = [Call(**call) for call in told.pop("calls")]
-        return Answer(calls=calls, **told)
+        return _answer(told)
+
+    def cuts(self, syntax: str, text: str, pieces: Sequence[int], *, is_cut: bool) -> list[Cut]:
+        """The answer as it ends after each of the pieces, which have these sizes in bytes."""
+        raw = text.encode()
+        told = self._driver.command(
+            "cuts", model=self.number, syntax=syntax, hex=raw.hex(), pieces=list(pieces), cut=is_cut
+        )
+        return [Cut(cut["n_bytes"], _answer(cut["streamed"]), _answer(cut["whole"])) for cut in told["cuts"]]
 
     def upstream(self, messages: list[Json], **inputs: object) -> Upstream:
         """llama.cpp's own rendering. Inputs: tools, tool_choice, parallel_tool_calls, add_generation_prompt,

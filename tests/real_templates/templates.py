@@ -17,6 +17,8 @@ _CONTROL = re.compile(
     r"|<(?:start|end)_of_[a-z]+>"
 )
 _WORD = re.compile(r"</?[a-z_:]{2,24}>")
+TOKEN = re.compile(rf"{_CONTROL.pattern}|{_WORD.pattern}| ?[^\W\d_]{{1,6}}|.", re.DOTALL)
+"""A token as models have them: a mark, a short word, or one character."""
 
 # What ends a string argument that is no JSON, by family. A random walk would hardly ever find it.
 CLOSERS = {

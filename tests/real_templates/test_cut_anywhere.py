@@ -1,15 +1,18 @@
-"""An answer with thoughts, text and two calls, cut at places all over it: no half of a call looks like a whole one,
-no mark of the form becomes text, and a stream says what a whole says."""
+"""An answer with reasoning, text and two calls, cut after each character and after each token: no torn call looks
+complete, no mark of the form becomes text, and the streamed parts equal the answer that is not streamed.
+
+max_tokens cuts after a token, and a stop string before any character. A client that disconnects has received a
+beginning of what these report."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 
 import pytest
 
-from tests.real_templates.conftest import Open
-from tests.real_templates.driver import Answer, Call, DriverError, Json, Model
-from tests.real_templates.templates import Template
+from tests.real_templates.driver import Answer, Call, Driver, DriverError, Json, Model
+from tests.real_templates.templates import TOKEN, Template
 from tests.real_templates.test_round_trip import ROUNDS, TOOL, USER, past_answer
 
 CONTENT = "I take notes."
@@ -19,7 +22,6 @@ THOUGHT = "Hm, so."
 
 # Templates that write text and calls as messages of their own, or drop one of both.
 NO_TEXT_BESIDE_CALLS = ("GigaChat3-10B-A1.8B", "GigaChat3.1-10B-A1.8B", "llama-cpp-deepseek-r1")
-STRIDE = 7  # bytes between two cuts; each takes some milliseconds
 
 
 def whole_answer(model: Model, template: Template) -> tuple[str, str]:
@@ -80,17 +82,32 @@ def check_cut(cut: Answer, whole: Answer, marks: list[str]) -> None:
     assert cut.calls[:-1] == whole.calls[: max(0, len(cut.calls) - 1)]
 
 
+def sizes(pieces: Iterable[str]) -> list[int]:
+    return [len(piece.encode()) for piece in pieces]
+
+
+@pytest.fixture
+def small_driver() -> Iterator[Driver]:
+    """A process of its own: it is forked for each cut, which takes longer the more templates it holds."""
+    driver = Driver()
+    yield driver
+    driver.close()
+
+
 @pytest.mark.parametrize("template", ROUNDS, ids=lambda template: template.name)
-def test_a_cut_answer_is_the_beginning_of_the_whole_one(template: Template, opened: Open) -> None:
-    model = opened(template)
+def test_a_cut_answer_is_the_beginning_of_the_whole_one(template: Template, small_driver: Driver) -> None:
+    model = template.open(small_driver)
     syntax, text = whole_answer(model, template)
     thoughts: list[str] = model.render({"messages": [USER], "tools": [TOOL]}).thinking.get("ends", [])
     whole, marks = model.parse(syntax, text), marks_of(syntax, thoughts)
     assert [call.values() for call in whole.calls] in (CALLS, CALLS[:1]), (text, whole)
-    raw = text.encode()
-    for n in range(sum(template.name.encode()) % STRIDE, len(raw), STRIDE):
-        if raw[n] & 0xC0 == 0x80:
-            continue  # the engine delivers whole characters
-        cut = model.parse(syntax, raw[:n], is_cut=True)
-        check_cut(cut, whole, marks)
-        assert model.parse(syntax, raw[:n], pieces=[1 + n % 3], is_cut=True) == cut
+    characters, tokens = sizes(text), sizes(TOKEN.findall(text))
+    assert sum(tokens) == sum(characters)
+    for pieces in (characters, tokens):
+        for cut in model.cuts(syntax, text, pieces, is_cut=True):
+            assert cut.streamed == cut.whole
+            check_cut(cut.whole, whole, marks)
+    for cut in model.cuts(syntax, text, tokens, is_cut=False):  # the model ended the answer there
+        assert cut.streamed == cut.whole
+        for call, expected in zip(cut.whole.calls, whole.calls, strict=False):
+            check_call(call, expected)
