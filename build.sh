@@ -270,7 +270,7 @@ setup_native() {
 }
 
 setup_exact() {
-    native_build exact exact "package test_model_llama test_model_llama_mixed"
+    native_build exact exact "package logits_probe test_model_llama test_model_llama_mixed"
     native_install exact exact
 }
 
@@ -435,7 +435,7 @@ verb_test_vulkan() {
 
 prepare_vulkan() {
     setup_environment test
-    LLMD_BACKEND=vulkan LLMD_PORTABLE='' LLAMA_LAVAPIPE=1 native_build vulkan native "package ${DEVICE_TESTS[*]}"
+    LLMD_BACKEND=vulkan LLMD_PORTABLE='' LLAMA_LAVAPIPE=1 native_build vulkan native "package logits_probe ${DEVICE_TESTS[*]}"
     native_install vulkan vulkan
     setup_package
     setup_models

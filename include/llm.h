@@ -4,13 +4,9 @@
  * tokens: what it has consumed is known exactly, token by token, and state is reused only when the tokens prove
  * that it is the same state.
  *
- * Two ways to drive an engine:
- *
- *   direct    llm_engine_open ... llm_session_open / prefill / decode ... llm_engine_close
- *             The opening thread does everything. For tools, measurements and tests.
- *   serving   llm_engine_open, llm_engine_start: from here the decode thread owns the model and all sessions.
- *             Commands go in through llm_command_push, events come out through llm_events_drain; both are
- *             MessagePack, specified in llm_wire.h. llm_session_open answers LLM_MISUSE until llm_engine_stop.
+ * llm_engine_open loads the model; llm_engine_start makes the decode thread, which owns the model and all sessions until
+ * llm_engine_stop. Commands go in through llm_command_push, events come out through llm_events_drain; both are
+ * MessagePack, specified in llm_wire.h.
  *
  * An open session has a place: a record of its own in the shared page, with its tokens (llm_page.h). While its state is in
  * the model's memory it also has a seat, one of the model's sequences. A parked session has a place and no seat.
@@ -78,7 +74,6 @@ LLM_API const char *llm_gpu_trouble(void);
 /* ---- engine ----------------------------------------------------------------------------------------------- */
 
 typedef struct llm_engine llm_engine;
-typedef struct llm_session llm_session;
 
 typedef struct llm_engine_options {
     const char *model;     /* path of a GGUF file, or "sim:CLASS[,option=value...]" (sim_model.h lists them) */
@@ -196,8 +191,8 @@ typedef struct llm_info {
     char fingerprint[33]; /* hex of 128 bits over the model's file: whatever the options, the same model has the same */
 } llm_info;
 
-/* Loads the model and opens everything. The calling thread owns the engine in direct mode. Takes seconds for a
- * large file. On error *out is NULL and `error` (capacity `error_bytes`, may be NULL) says what and why.
+/* Loads the model and opens everything. The calling thread is the engine's owner. Takes seconds for a large file. On error
+ * *out is NULL and `error` (capacity `error_bytes`, may be NULL) says what and why.
  * A model that only makes embeddings (its memory is LLM_MEMORY_NONE) has no sessions: n_ctx is for a text's tokens.
  * LLM_INVALID (an option is out of range), LLM_MODEL_LOAD (the file is missing, damaged, or no model for text: it is
  * checked before llama.cpp sees it, and llama.cpp's failed assertions are refusals, too), LLM_IO (the segment: name and
@@ -208,9 +203,8 @@ LLM_API int llm_engine_open(const llm_engine_options *options, llm_engine **out,
  * model of the process at a time. Any thread. */
 LLM_API uint32_t llm_loading_progress(void);
 
-/* Starts the decode thread: from here llm_session_open answers LLM_MISUSE and commands are served. Closes the sessions
- * that direct mode left open: their pointers are invalid. Owner thread.
- * LLM_MISUSE if already serving, LLM_IO if no thread can be made. */
+/* Starts the decode thread: from here commands are served. Owner thread.
+ * LLM_MISUSE if the engine was started before, LLM_IO if no thread can be made. */
 LLM_API int llm_engine_start(llm_engine *engine);
 
 /* Ends serving: cancels what runs (each request still gets its FINISHED), joins the decode thread, and writes all named
@@ -412,46 +406,6 @@ typedef struct llm_json {
  * allows NULL. */
 LLM_API int llm_json_scan(const char *text, size_t n_bytes, const llm_json_limits *limits, llm_json *out);
 LLM_API void llm_json_free(llm_json *document);
-
-/* ---- sessions, direct mode --------------------------------------------------------------------------------- *
- * Owner thread only, before llm_engine_start or after llm_engine_stop; otherwise LLM_MISUSE.
- *
- * position       tokens consumed; always equal to the number of resident tokens.
- * after an error LLM_STEP_FAILED leaves the session torn: prefill, decode and logits answer LLM_TORN until
- *                llm_session_reset. LLM_NO_CELLS, LLM_CONTEXT_LENGTH, LLM_TOKEN and LLM_CANCELLED leave it valid at
- *                what it has consumed: ask llm_session_position.
- */
-
-typedef struct llm_resume {
-    uint32_t reason;      /* llm_reason */
-    uint32_t n_reused;    /* prompt tokens whose state was already there */
-    uint32_t n_prefilled; /* prompt tokens consumed by this call */
-    int32_t diverged_at;  /* index of the first token that differs from the resident ones, or -1 */
-} llm_resume;
-
-/* Opens a session and seats it; "" makes a scratch session. LLM_CAPACITY when no place or no seat is free, LLM_INVALID for a bad
- * name, LLM_NO_GENERATION of a model without a memory. Opening a name that is open returns that session. */
-LLM_API int llm_session_open(llm_engine *engine, const char *name, llm_session **out);
-
-/* Makes the resident tokens equal `tokens`, reusing what can be proven (see llm_reason) and consuming the rest, so
- * that the logits after the last one are there. `sampling` (NULL: greedy) holds for the decodes that follow. */
-LLM_API int llm_session_prefill(llm_session *session, const int32_t *tokens, size_t n_tokens,
-                                const llm_sampling *sampling, llm_resume *out);
-
-/* Produces one token. The token returned by the previous decode is consumed first, this one is not yet: position
- * grows by one with each call but the first after a prefill. */
-LLM_API int llm_session_decode(llm_session *session, int32_t *token);
-
-/* Copies the logits of the last consumed token: n_vocab floats. LLM_NOT_FOUND when there are none, LLM_TORN. */
-LLM_API int llm_session_logits(const llm_session *session, float *out, size_t n_out);
-
-LLM_API int64_t llm_session_position(const llm_session *session);
-LLM_API int llm_session_reset(llm_session *session); /* drops the context, keeps place and seat; from every state */
-LLM_API int llm_session_close(llm_session *session); /* frees place and seat; the pointer is invalid afterwards */
-
-/* The only llm_session_* function for any thread: a prefill in progress ends with LLM_CANCELLED at the next chunk;
- * the flag is cleared when a prefill or decode has answered it. */
-LLM_API void llm_session_cancel(llm_session *session);
 
 /* ---- saved sessions --------------------------------------------------------------------------------------- */
 

@@ -12,7 +12,7 @@
     X(INVALID, 1, "invalid", "An argument or message is malformed.")                                                   \
     X(FULL, 2, "full", "The ring has no room for this message; try again after the other side has drained it.")        \
     X(NOT_FOUND, 3, "not_found", "There is no such session, request or segment.")                                      \
-    X(MISUSE, 4, "misuse", "The call is not allowed in this mode or from this thread.")                                \
+    X(MISUSE, 4, "misuse", "The call is not allowed any more, or not yet.")                                            \
     X(NO_MEMORY, 5, "no_memory", "The host is out of memory.")                                                         \
     X(IO, 6, "io_error", "The operating system refused a file, segment or descriptor.")                                \
     X(MODEL_LOAD, 7, "model_load_failed", "The model file could not be loaded.")                                       \

@@ -16,9 +16,9 @@ from llmd.ctl import __main__ as ctl
 from llmd.ctl import resident, sessions
 from llmd.ctl.client import Client, DaemonRefused
 from llmd.ctl.context import EXIT_ABSENT, EXIT_NOT_FOUND, EXIT_OK, EXIT_REFUSED, Context
-from llmd.engine import native, segment
-from llmd.engine.native import ffi, lib
+from llmd.engine import segment
 from tests.fake_daemon import Exchange, FakeDaemon
+from tests.storm.engine import serving_engine
 
 LAST = {"reason": "exact_prefix", "reason_text": "Extends.", "prompt_tokens": 415, "reused_tokens": 412}
 PLACES = {"named": 8, "named_used": 2, "scratch": 2, "parked": 3, "parked_max": 64, "policy": "park"}
@@ -296,37 +296,15 @@ def test_another_version_is_a_warning(daemon: FakeDaemon, verb: str, capsys: pyt
 TOKENS = [index % 200 + 5 for index in range(40)]
 
 
-class DirectEngine:
-    """An engine without a daemon: what --tokens reads when no event loop answers."""
-
-    def __init__(self, socket_path: str) -> None:
-        options = ffi.new("llm_engine_options *")
-        name = segment.new_name(socket_path)
-        segment.write(socket_path, name)
-        kept = [ffi.new("char[]", text.encode()) for text in ("sim:dense", name)]
-        options.model, options.page_name = kept
-        options.n_sessions, options.n_scratch, options.n_ctx = 4, 1, 512
-        opened, error = ffi.new("llm_engine **"), ffi.new("char[256]")
-        assert lib.llm_engine_open(options, opened, error, 256) == native.Status.OK, ffi.string(error)
-        self._engine = opened[0]
-
-    def consume(self, name: str, tokens: list[int]) -> None:
-        session = ffi.new("llm_session **")
-        assert lib.llm_session_open(self._engine, name.encode(), session) == native.Status.OK
-        assert lib.llm_session_prefill(session[0], tokens, len(tokens), ffi.NULL, ffi.new("llm_resume *")) == 0
-
-    def close(self) -> None:
-        lib.llm_engine_close(self._engine)
-
-
 @pytest.fixture
 def unserved(tmp_path: Path) -> Iterator[str]:
-    """The socket path of an engine that nobody serves."""
+    """The socket path of an engine without a daemon: what --tokens reads when no event loop answers."""
     path = str(tmp_path / "unserved.sock")
-    engine = DirectEngine(path)
-    engine.consume("desk", TOKENS)
-    yield path
-    engine.close()
+    name = segment.new_name(path)
+    segment.write(path, name)
+    with serving_engine("sim:dense", n_sessions=4, n_ctx=512, page_name=name) as engine:
+        assert engine.say("desk", TOKENS, 1).is_whole
+        yield path
 
 
 def test_tokens_need_no_daemon_to_answer(unserved: str, capsys: pytest.CaptureFixture[str]) -> None:

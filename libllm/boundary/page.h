@@ -1,6 +1,5 @@
-/* page.h: the writer of the shared segment (layout and reader protocol: llm_page.h). Owned by the decode thread, or by
- * the opener in direct mode; the readers are other threads and processes. All memory ordering of the segment lives in
- * page.c. */
+/* page.h: the writer of the shared segment (layout and reader protocol: llm_page.h). Owned by the decode thread;
+ * the readers are other threads and processes. All memory ordering of the segment lives in page.c. */
 #ifndef LLM_PAGE_WRITER_H
 #define LLM_PAGE_WRITER_H
 

@@ -7,6 +7,8 @@
 
 int decode_open(decode *d)
 {
+    d->step.stop = decode_stops;
+    d->step.stop_context = d;
     d->logits = malloc(d->model->info.n_vocab * sizeof *d->logits);
     /* A command is taken while fewer than LLM_REQUESTS_MAX notices wait or are due (decode_take_commands). It adds at most
      * one, and opens at most two sessions; each one that is due opens one. Until the next command is taken, whatever is
@@ -239,8 +241,6 @@ int decode_start(decode *d)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&d->stop_asked, false);
-    d->step.stop = decode_stops;
-    d->step.stop_context = d;
     d->places->forgotten = decode_forgotten;
     d->places->forgotten_context = d;
     atomic_store(&d->life, DECODE_SERVING); /* before the thread exists: whoever may push once this returns, may push */

@@ -90,10 +90,10 @@ void decode_leave_queue(decode *d, request *r)
         return;
     }
     if (r->session == NULL) {
-        queue_remove(&d->scratch_queue, &r->run.claim);
+        queue_remove(&d->scratch_queue, &r->claim);
         d->n_scratch_waiting--;
     } else {
-        queue_remove(&r->session->waiting, &r->run.claim);
+        queue_remove(&r->session->waiting, &r->claim);
         r->session->record.n_waiting--;
         session_publish(r->session);
     }
@@ -159,7 +159,7 @@ static llm_status admit_named(decode *d, request *r, const wire_command *c)
     session *s = NULL;
     int status = may_be_busy(d, c) ? fork_parent(d, c) : LLM_CAPACITY;
     if (status == LLM_OK) {
-        status = places_admit(d->places, c->owner, c->session, c->n_session_bytes, &r->run.claim.prompt, &s);
+        status = places_admit(d->places, c->owner, c->session, c->n_session_bytes, &r->claim.prompt, &s);
     }
     if (status != LLM_OK) {
         return (llm_status)status;
@@ -171,7 +171,7 @@ static llm_status admit_named(decode *d, request *r, const wire_command *c)
         return LLM_CAPACITY;
     }
     r->session = s;
-    queue_push(&s->waiting, &r->run.claim);
+    queue_push(&s->waiting, &r->claim);
     s->record.n_waiting++;
     session_publish(s);
     return LLM_OK;
@@ -187,7 +187,7 @@ static llm_status admit_scratch(decode *d, request *r)
     if (d->n_scratch_waiting >= LLM_SCRATCH_QUEUE_MAX || n_own >= n_max) {
         return LLM_QUEUE_FULL;
     }
-    queue_push(&d->scratch_queue, &r->run.claim);
+    queue_push(&d->scratch_queue, &r->claim);
     d->n_scratch_waiting++;
     return LLM_OK;
 }
@@ -247,7 +247,7 @@ static void pause_request(decode *d, const wire_command *c)
 {
     request *r = decode_find(d, c->request);
     if (r != NULL) {
-        r->run.claim.is_paused = c->is_on;
+        r->claim.is_paused = c->is_on;
         d->may_reseat = true; /* it need not be waited for, may make way, or wants a seat again */
     }
 }

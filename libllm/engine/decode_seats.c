@@ -7,7 +7,7 @@
 /* A generation that was parked where it is, and could go on. */
 static bool has_lost_seat(const request *r)
 {
-    return r->phase == REQUEST_RUNNING && !r->run.claim.is_paused && !session_is_seated(r->session);
+    return r->phase == REQUEST_RUNNING && !r->claim.is_paused && !session_is_seated(r->session);
 }
 
 static void count_overtaken(decode *d)
@@ -23,8 +23,8 @@ static void begin(decode *d, request *r, session *s)
     count_overtaken(d);
     const float *kept = request_begin(r, d->places, s);
     places_used(d->places, s);
-    page_count(d->page, (llm_counter)(LLM_COUNTER_STARTED_NEW + r->run.plan.reason), 1);
-    page_count(d->page, LLM_COUNTER_REUSED_TOKENS, r->run.plan.n_keep);
+    page_count(d->page, (llm_counter)(LLM_COUNTER_STARTED_NEW + r->plan.reason), 1);
+    page_count(d->page, LLM_COUNTER_REUSED_TOKENS, r->plan.n_keep);
     if (kept != NULL) {
         memcpy(d->logits, kept, d->model->info.n_vocab * sizeof *d->logits);
         request_sample(r, d->model, d->sampling, d->logits);
@@ -63,7 +63,7 @@ static bool is_too_early(const decode *d, const request *r)
     const request *first = r->after != 0 ? decode_find(d, r->after) : NULL;
     const bool holds_seat = r->session != NULL && session_is_seated(r->session);
     const bool would_wait = holds_seat && first != NULL && first->phase == REQUEST_WAITING && first->waits_for_seat;
-    return first != NULL && !first->run.is_decoding && !would_wait;
+    return first != NULL && !first->is_decoding && !would_wait;
 }
 
 /* The KV cache has room for it and its next token beside those that go on, of the first n in order of arrival. */
@@ -113,10 +113,10 @@ static bool wants_seat(const request *r, bool may_reseat, bool has_scratch)
 {
     switch (r->phase) {
     case REQUEST_WAITING:
-        if (r->run.claim.is_early || (r->waits_for_seat && !may_reseat)) {
+        if (r->claim.is_early || (r->waits_for_seat && !may_reseat)) {
             return false;
         }
-        return r->session == NULL ? has_scratch : r->session->running == NULL && r->session->waiting == &r->run.claim;
+        return r->session == NULL ? has_scratch : r->session->running == NULL && r->session->waiting == &r->claim;
     case REQUEST_RUNNING: return may_reseat && has_lost_seat(r);
     case REQUEST_ENDED: break;
     }
@@ -132,7 +132,7 @@ static uint32_t collect_turns(decode *d, turn *out)
     d->may_reseat = false;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         request *r = d->requests[i];
-        r->run.claim.is_early = is_too_early(d, r);
+        r->claim.is_early = is_too_early(d, r);
         if (!wants_seat(r, may_reseat, has_scratch)) {
             continue;
         }
@@ -215,7 +215,7 @@ static void go_on(decode *d, request *r)
 static bool is_fetching(decode *d, request *r, const session *s)
 {
     if (!r->has_fetched && !r->is_cold) {
-        const fetch f = resuming_fetch(d->places, s, &r->run.claim.prompt);
+        const fetch f = resuming_fetch(d->places, s, &r->claim.prompt);
         r->has_fetched = true;
         r->fetching = f.reading;
         r->fetched_by_us = session_clock_us() + (uint64_t)f.patience_us;
@@ -231,7 +231,7 @@ static void ask_for_seat(decode *d, request *r)
 {
     session *s = r->session;
     if (s == NULL) {
-        s = places_scratch(d->places, r->owner, &r->run.claim.prompt);
+        s = places_scratch(d->places, r->owner, &r->claim.prompt);
     }
     const bool begins = r->phase == REQUEST_WAITING;
     seating found = s != NULL ? places_seat(d->places, s) : SEAT_LATER;
@@ -276,7 +276,7 @@ static uint32_t n_decoding(const decode *d)
     uint32_t n = 0;
     for (uint32_t i = 0; i < d->n_requests; i++) {
         const request *r = d->requests[i];
-        n += r->phase == REQUEST_RUNNING && r->run.is_decoding && !r->run.claim.is_paused;
+        n += r->phase == REQUEST_RUNNING && r->is_decoding && !r->claim.is_paused;
     }
     return n;
 }

@@ -18,12 +18,12 @@ static bool can_run(const request *r)
     return request_moves(r) && !r->is_sampling && !outbox_is_full(&r->out);
 }
 
-static void collect_runs(decode *d)
+static void collect_requests(decode *d)
 {
     step_begin(&d->step);
     for (uint32_t i = 0; i < d->n_requests; i++) {
         if (can_run(d->requests[i])) {
-            step_add(&d->step, &d->requests[i]->run);
+            step_add(&d->step, d->requests[i]);
         }
     }
 }
@@ -49,13 +49,13 @@ void decode_take_sampled(decode *d)
 
 static void sample(decode *d)
 {
-    for (uint32_t i = 0; i < d->step.n_runs; i++) {
+    for (uint32_t i = 0; i < d->step.n_requests; i++) {
         if (d->step.is_called[i]) {
-            request_consumed(request_of_run(d->step.runs[i]));
+            request_consumed(d->step.requests[i]);
         }
         float *logits = step_logits(&d->step, i);
         if (logits != NULL) {
-            request *r = request_of_run(d->step.runs[i]);
+            request *r = d->step.requests[i];
             request_sample(r, d->model, d->sampling, logits);
             d->may_reseat = d->may_reseat || r->phase == REQUEST_ENDED;
         }
@@ -79,7 +79,7 @@ static void sample_and_learn(decode *d)
 /* Who holds a seat without moving: it waits for a session that nobody runs in, or is not read. */
 static bool is_unmoving(const request *r)
 {
-    return request_is_seated(r) ? r->run.claim.is_paused
+    return request_is_seated(r) ? r->claim.is_paused
                                 : r->phase == REQUEST_WAITING && r->session != NULL && r->session->running == NULL &&
                                       session_is_seated(r->session);
 }
@@ -126,21 +126,20 @@ static bool preempt_newest(decode *d)
 
 static bool is_hungrier(const step *t, uint32_t a, uint32_t b)
 {
-    return t->take[a] != t->take[b] ? t->take[a] > t->take[b]
-                                    : request_of_run(t->runs[a])->queued_us > request_of_run(t->runs[b])->queued_us;
+    return t->take[a] != t->take[b] ? t->take[a] > t->take[b] : t->requests[a]->queued_us > t->requests[b]->queued_us;
 }
 
-/* The run of the call in hand that wants most, the newest of equals. */
+/* The request with the most tokens in the current call; of equals the newest. */
 static request *hungriest(const step *t)
 {
-    uint32_t worst = t->n_runs;
-    for (uint32_t i = 0; i < t->n_runs; i++) {
-        if (t->is_called[i] && (worst == t->n_runs || is_hungrier(t, i, worst))) {
+    uint32_t worst = t->n_requests;
+    for (uint32_t i = 0; i < t->n_requests; i++) {
+        if (t->is_called[i] && (worst == t->n_requests || is_hungrier(t, i, worst))) {
             worst = i;
         }
     }
-    assert(worst < t->n_runs);
-    return request_of_run(t->runs[worst]);
+    assert(worst < t->n_requests);
+    return t->requests[worst];
 }
 
 /* Its cells are free, and its tokens stay: they are read again when it is used. */
@@ -155,7 +154,7 @@ static void give_cells_back(decode *d, session *s)
 }
 
 /* The KV cache is full: who is idle makes way, or who does not move, or else the newest generation waits, or else the
- * hungriest run fails and gives its cells back, so that the others go on. */
+ * hungriest request fails and gives its cells back, so that the others go on. */
 static void make_room(decode *d)
 {
     request *r = hungriest(&d->step);
@@ -231,8 +230,8 @@ static bool is_cancelled(const decode *d, uint64_t id)
 static double share_wanted(const decode *d)
 {
     uint32_t n_wanted = 0;
-    for (uint32_t i = 0; i < d->step.n_runs; i++) {
-        n_wanted += d->step.is_called[i] && !is_cancelled(d, request_of_run(d->step.runs[i])->id) ? d->step.take[i] : 0;
+    for (uint32_t i = 0; i < d->step.n_requests; i++) {
+        n_wanted += d->step.is_called[i] && !is_cancelled(d, d->step.requests[i]->id) ? d->step.take[i] : 0;
     }
     return (double)n_wanted / d->step.batch.n;
 }
@@ -273,8 +272,8 @@ static void tell_between(decode *d)
 
 bool decode_step(decode *d)
 {
-    collect_runs(d);
-    if (d->step.n_runs == 0) {
+    collect_requests(d);
+    if (d->step.n_requests == 0) {
         return false;
     }
     step_plan(&d->step);

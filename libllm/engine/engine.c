@@ -328,13 +328,7 @@ uint32_t llm_loading_progress(void)
 
 int llm_engine_start(llm_engine *engine)
 {
-    if (engine->has_served) {
-        return LLM_MISUSE;
-    }
-    direct_close_all(engine);
-    const int status = decode_start(&engine->decode);
-    engine->has_served = status == LLM_OK;
-    return status;
+    return atomic_load(&engine->decode.life) == DECODE_NEW ? decode_start(&engine->decode) : LLM_MISUSE;
 }
 
 int llm_engine_stop(llm_engine *engine)
@@ -349,7 +343,6 @@ void llm_engine_close(llm_engine *e)
         return;
     }
     llm_engine_stop(e);
-    direct_close_all(e);
     decode_close(&e->decode);
     if (e->places.is_unsaved) { /* the disk refused what should come back: the next start has it from the segment */
         page_leave(e->page);

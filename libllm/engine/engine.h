@@ -1,5 +1,5 @@
-/* engine.h: the engine's insides, for the files that implement llm.h (engine.c, engine_text.c, direct.c). Owned by the
- * thread that opened it; what the decode thread owns while serving is said in decode.h. */
+/* engine.h: the engine's insides, for the files that implement llm.h (engine*.c). Owned by the thread that opened it;
+ * what the decode thread owns while serving is said in decode.h. */
 #ifndef LLM_ENGINE_H
 #define LLM_ENGINE_H
 
@@ -29,12 +29,7 @@ struct llm_engine {
     doorbell *command_bell;
     doorbell *event_bell;
     decode decode;
-    wire_refusal refused;         /* of the last command; the loop thread's */
-    bool has_served;              /* llm_engine_start succeeded at least once */
-    llm_session *direct_sessions; /* list; direct.c */
+    wire_refusal refused; /* of the last command; the loop thread's */
 };
-
-/* direct.c: closes what the direct mode left open. */
-void direct_close_all(llm_engine *engine);
 
 #endif

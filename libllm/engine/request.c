@@ -4,8 +4,10 @@
 #include <stddef.h>
 #include <stdlib.h>
 
+#include "sessions/resuming.h"
+
 _Static_assert((int)MODEL_PIECE_BYTES_MAX <= (int)STOP_FEED_BYTES_MAX, "a token's text goes into stop_feed whole");
-_Static_assert(offsetof(request, run) == 0 && offsetof(run, claim) == 0, "a claim is a run's, and a run a request's");
+_Static_assert(offsetof(request, claim) == 0, "request_of_claim casts");
 
 static int copy_prompt(request *r, const model *m, const wire_command *command)
 {
@@ -14,7 +16,7 @@ static int copy_prompt(request *r, const model *m, const wire_command *command)
     if (r->prompt == NULL) {
         return LLM_NO_MEMORY;
     }
-    r->run.claim.prompt = (session_prompt){.tokens = r->prompt, .n_tokens = n, .n_head = command->n_head};
+    r->claim.prompt = (session_prompt){.tokens = r->prompt, .n_tokens = n, .n_head = command->n_head};
     for (uint32_t i = 0; i < n; i++) {
         r->prompt[i] = wire_prompt_token(command, i);
         if (r->prompt[i] < 0 || (uint32_t)r->prompt[i] >= m->info.n_vocab) {
@@ -49,7 +51,7 @@ static int open_sampler(request *r, const model *m, const wire_command *command)
         .breakers = command->breakers.at,
         .breaker_bytes = command->breakers.n_bytes,
     };
-    return sampler_open(m, &options, &r->run.sampler);
+    return sampler_open(m, &options, &r->sampler);
 }
 
 /* Of more boundaries than count the last ones. */
@@ -60,13 +62,13 @@ static void open_cuts(request *r, const model *m, const wire_command *command)
     for (size_t i = 0; i < n; i++) {
         boundaries[i] = (uint32_t)wire_boundary(command, command->n_boundaries - n + i);
     }
-    cuts_open(&r->run.cuts, &(cuts_input){
-                                .n_prompt = (uint32_t)command->n_prompt,
-                                .n_head = command->n_head,
-                                .needs_boundaries = m->info.checkpoint != MODEL_CHECKPOINT_NONE,
-                                .boundaries = boundaries,
-                                .n_boundaries = (uint32_t)n,
-                            });
+    cuts_open(&r->cuts, &(cuts_input){
+                            .n_prompt = (uint32_t)command->n_prompt,
+                            .n_head = command->n_head,
+                            .needs_boundaries = m->info.checkpoint != MODEL_CHECKPOINT_NONE,
+                            .boundaries = boundaries,
+                            .n_boundaries = (uint32_t)n,
+                        });
 }
 
 static int fill(request *r, const model *m, const wire_command *command)
@@ -108,6 +110,7 @@ int request_open(const model *m, const wire_command *command, request **out)
     r->owner = command->owner;
     r->is_cold = (command->flags & LLM_GENERATE_COLD) != 0;
     r->tells_consumed = (command->flags & LLM_GENERATE_RETURN_CONSUMED) != 0;
+    r->next_token = -1;
     r->queued_us = session_clock_us();
     const int status = fill(r, m, command);
     if (status != LLM_OK) {
@@ -123,14 +126,14 @@ void request_close(request *r)
     if (r == NULL) {
         return;
     }
-    assert(r->session == NULL || r->session->running != &r->run.claim);
+    assert(r->session == NULL || r->session->running != &r->claim);
     free(r->prompt);
     free(r->ends);
     outbox_close(&r->out);
     if (r->job != NULL) {
         sampling_abandon(r->job);
     } else {
-        sampler_close(r->run.sampler);
+        sampler_close(r->sampler);
     }
     stop_close(&r->stop);
     free(r);
@@ -139,12 +142,17 @@ void request_close(request *r)
 const float *request_begin(request *r, places *p, session *s)
 {
     assert(r->phase == REQUEST_WAITING && s->running == NULL);
-    s->running = &r->run.claim;
+    s->running = &r->claim;
     r->session = s;
     r->started_us = session_clock_us();
-    const float *logits = run_begin(&r->run, p, s, r->is_cold);
+    const float *logits = NULL;
+    r->plan = resuming_begin(p, s, &r->claim.prompt, r->is_cold, &logits);
+    cuts_begin(&r->cuts, &r->plan);
+    for (uint32_t i = 0; i < r->claim.prompt.n_tokens; i++) {
+        sampler_accept(r->sampler, r->prompt[i]);
+    }
     r->phase = REQUEST_RUNNING;
-    outbox_start(&r->out, s->place, r->run.claim.prompt.n_tokens, &r->run.plan);
+    outbox_start(&r->out, s->place, r->claim.prompt.n_tokens, &r->plan);
     return logits;
 }
 
@@ -161,7 +169,7 @@ static uint32_t count_visible(const request *r)
     while (n > 0 && r->ends[n - 1] > r->n_released) {
         n--;
     }
-    return r->run.claim.prompt.n_tokens + n;
+    return r->claim.prompt.n_tokens + n;
 }
 
 /* After a stop string: the session should hold what the client saw. What cannot be cut out stays, and is known. */
@@ -182,10 +190,10 @@ static wire_finished finished(const request *r, llm_outcome outcome, llm_status 
     const uint64_t now = session_clock_us();
     const bool began = r->started_us != 0;
     const uint64_t prefill_end = r->decoding_us != 0 ? r->decoding_us : now;
-    const uint32_t n_prompt = r->run.claim.prompt.n_tokens;
+    const uint32_t n_prompt = r->claim.prompt.n_tokens;
     const uint32_t n_tokens = began ? session_n_tokens(r->session) : 0;
     const uint32_t n_prompt_done = n_tokens < n_prompt ? n_tokens : n_prompt;
-    const uint32_t n_kept = r->run.plan.n_keep;
+    const uint32_t n_kept = r->plan.n_keep;
     return (wire_finished){
         .request = r->id,
         .outcome = outcome,
@@ -200,7 +208,7 @@ static wire_finished finished(const request *r, llm_outcome outcome, llm_status 
         .queue_us = between_us(r->queued_us, began ? r->started_us : now),
         .prefill_us = between_us(r->started_us, prefill_end),
         .decode_us = between_us(r->decoding_us, now),
-        .seed = sampler_seed(r->run.sampler),
+        .seed = sampler_seed(r->sampler),
     };
 }
 
@@ -218,7 +226,7 @@ static void finish(request *r, llm_outcome outcome, llm_status status, int32_t s
     }
     const wire_finished how = finished(r, outcome, status, stop_index);
     outbox_finish(&r->out, &how);
-    r->session = r->run.session = NULL;
+    r->session = NULL;
     r->phase = REQUEST_ENDED;
 }
 
@@ -259,14 +267,14 @@ static uint32_t n_unheeded_stops(const request *r)
     if (r->n_generated <= r->min_tokens && r->min_tokens > 0) {
         return r->stop.n_stops;
     }
-    return sampler_is_before_answer(r->run.sampler) ? r->n_answer_stops : 0;
+    return sampler_is_before_answer(r->sampler) ? r->n_answer_stops : 0;
 }
 
 /* Feeds the token's text through the stop filter. True if that ended the request. */
 static bool release_piece(request *r, const model *m, int32_t token)
 {
     char piece[STOP_FEED_BYTES_MAX];
-    const int32_t n = m->ops->piece(m, token, sampler_shows(r->run.sampler, token), piece, sizeof piece);
+    const int32_t n = m->ops->piece(m, token, sampler_shows(r->sampler, token), piece, sizeof piece);
     stop_result released;
     r->stop.n_unheeded = n_unheeded_stops(r);
     stop_feed(&r->stop, piece, n > 0 ? (uint32_t)n : 0, &released);
@@ -286,7 +294,7 @@ static bool release_piece(request *r, const model *m, int32_t token)
 
 void request_consumed(request *r)
 {
-    if (r->tells_consumed && !r->run.is_decoding) {
+    if (r->tells_consumed && !r->is_decoding) {
         outbox_consumed(&r->out, session_n_tokens(r->session), between_us(r->started_us, session_clock_us()));
     }
 }
@@ -302,14 +310,14 @@ static void go_on_with(request *r, const model *m, int status, int32_t token)
     if (!remember_end(r)) {
         r->n_generated--;
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
-    } else if (sampler_ends(r->run.sampler, token)) {
+    } else if (sampler_ends(r->sampler, token)) {
         finish_flushed(r, LLM_OUTCOME_END);
     } else if (release_piece(r, m, token)) {
         return;
     } else if (r->n_generated >= r->max_tokens) {
         finish_flushed(r, LLM_OUTCOME_LENGTH);
     } else {
-        r->run.next_token = token;
+        r->next_token = token;
     }
 }
 
@@ -317,7 +325,7 @@ static void go_on_with(request *r, const model *m, int status, int32_t token)
 static bool begin_sampling(request *r, sampling_threads *threads, const float *logits)
 {
     if (r->job == NULL) {
-        r->job = sampling_job_open(threads, r->run.sampler);
+        r->job = sampling_job_open(threads, r->sampler);
     }
     if (r->job == NULL) {
         return false;
@@ -329,16 +337,17 @@ static bool begin_sampling(request *r, sampling_threads *threads, const float *l
 
 void request_sample(request *r, const model *m, sampling_threads *threads, float *logits)
 {
-    if (!r->run.is_decoding) {
+    if (!r->is_decoding) {
         r->decoding_us = session_clock_us();
-        run_decoding(&r->run);
+        r->is_decoding = true;
+        session_decoding(r->session);
     }
-    r->run.next_token = -1;
+    r->next_token = -1;
     if (!told_logits(&r->out.told, logits)) {
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);
-    } else if (!sampler_is_slow(r->run.sampler)) {
+    } else if (!sampler_is_slow(r->sampler)) {
         int32_t token = -1;
-        const int status = sampler_next(r->run.sampler, logits, &token);
+        const int status = sampler_next(r->sampler, logits, &token);
         go_on_with(r, m, status, token);
     } else if (!begin_sampling(r, threads, logits)) {
         request_end(r, LLM_OUTCOME_FAILED, LLM_NO_MEMORY);

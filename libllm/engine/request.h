@@ -1,7 +1,7 @@
 /* request.h: one generation, from its command to its one terminal event. Owned by the decode thread.
  *
  *   WAITING --session free--> RUNNING --any end--> ENDED --FINISHED delivered--> (freed)
- *      |                       (run.h)                ^
+ *      |                 prefill, decode              ^
  *      +------- cancel, reset, close, shutdown, ------+
  *               failure
  */
@@ -13,17 +13,18 @@
 
 #include "boundary/wire.h"
 #include "engine/outbox.h"
-#include "engine/run.h"
 #include "engine/sampling.h"
 #include "llm.h"
+#include "policy/cuts.h"
 #include "policy/stop.h"
 #include "sessions/places.h"
 #include "sessions/session.h"
+#include "text/sampler.h"
 
 typedef enum request_phase { REQUEST_WAITING, REQUEST_RUNNING, REQUEST_ENDED } request_phase;
 
 typedef struct request {
-    run run; /* first member; its sampler is owned */
+    session_claim claim; /* first member */
     uint64_t id;
     uint32_t owner;
     request_phase phase;
@@ -36,13 +37,18 @@ typedef struct request {
     uint64_t fetched_by_us; /* it is waited for until then */
     uint32_t n_overtaken;   /* RUNNING without a seat: requests that have begun meanwhile */
 
-    int32_t *prompt;         /* the run's; owned */
-    session *session;        /* that it holds or waits for; NULL while waiting for any scratch session */
+    int32_t *prompt;         /* the claim's; owned */
+    session *session;        /* that it holds or waits for; NULL: any scratch session, or it has ended */
+    cuts cuts;               /* where the prompt's checkpoints are taken */
+    resume_plan plan;        /* from request_begin on */
+    bool is_decoding;        /* the prompt is consumed */
+    int32_t next_token;      /* sampled and not yet consumed; -1: none */
     uint32_t max_tokens;     /* > 0, clamped to the context */
     uint32_t min_tokens;     /* stop strings are not looked for before */
     uint32_t n_answer_stops; /* so many at the beginning are not looked for in thoughts */
     stop stop;               /* owned */
-    sampling_job *job;       /* owned, and the sampler with it; NULL: never yet picked for by a thread (sampling.h) */
+    sampler *sampler;        /* owned by the job, if there is one, else here */
+    sampling_job *job;       /* owned; NULL: never yet picked for by a thread (sampling.h) */
     bool is_sampling;        /* a thread is at it: it is in no step */
 
     uint32_t n_generated; /* sampled tokens, the one that ended the turn included */
@@ -55,12 +61,7 @@ typedef struct request {
     outbox out;
 } request;
 
-/* Whose run or claim it is; NULL for NULL. */
-static inline request *request_of_run(run *r)
-{
-    return (request *)r;
-}
-
+/* Whose claim it is; NULL for NULL. */
 static inline request *request_of_claim(session_claim *c)
 {
     return (request *)c;
@@ -74,7 +75,7 @@ static inline bool request_is_seated(const request *r)
 /* It is seated and read: it goes on, or ends. */
 static inline bool request_moves(const request *r)
 {
-    return request_is_seated(r) && !r->run.claim.is_paused;
+    return request_is_seated(r) && !r->claim.is_paused;
 }
 
 /* Of a request that has a session: seats of its kind are what it takes. */
@@ -87,7 +88,8 @@ static inline bool request_is_for_named(const request *r)
 int request_open(const model *m, const wire_command *command, request **out);
 void request_close(request *r); /* NULL is allowed */
 
-/* The seated session is this request's now. As run_begin: kept logits are to be sampled at once (request_sample). */
+/* The seated session is this request's now, at the longest provable prefix of its prompt. Returns the logits after the
+ * prompt if they were kept: they are sampled at once (request_sample), without a step. */
 const float *request_begin(request *r, places *p, session *s);
 
 /* A step has consumed more of the prompt: tells who asked for it. */

@@ -36,19 +36,35 @@ void step_close(step *t)
 
 void step_begin(step *t)
 {
-    t->n_runs = 0;
+    t->n_requests = 0;
 }
 
 /* In the order of their seats: where sequences have cells of their own, neighbours go through attention together. */
-void step_add(step *t, run *r)
+void step_add(step *t, request *r)
 {
-    assert(t->n_runs < LLM_SEQUENCES_MAX);
-    uint32_t at = t->n_runs++;
-    while (at > 0 && t->runs[at - 1]->session->seat > r->session->seat) {
-        t->runs[at] = t->runs[at - 1];
+    assert(t->n_requests < LLM_SEQUENCES_MAX);
+    uint32_t at = t->n_requests++;
+    while (at > 0 && t->requests[at - 1]->session->seat > r->session->seat) {
+        t->requests[at] = t->requests[at - 1];
         at--;
     }
-    t->runs[at] = r;
+    t->requests[at] = r;
+}
+
+/* Prompt tokens still to consume before the next checkpoint; 0 when the request decodes. */
+static uint32_t prefill_left(const request *r)
+{
+    return r->is_decoding ? 0 : cuts_next(&r->cuts) - session_n_tokens(r->session);
+}
+
+/* By how many tokens the checkpoint of a decoding request will be late after one more token; 0: none is due. */
+static uint32_t checkpoint_overdue(const request *r, uint32_t checkpoint_every)
+{
+    const session *s = r->session;
+    const uint32_t n_tokens = session_n_tokens(s) + 1;
+    return r->is_decoding && session_takes_checkpoints(s) && cuts_is_due(n_tokens, s->checkpoint_at, checkpoint_every)
+               ? n_tokens - s->checkpoint_at - checkpoint_every + 1
+               : 0;
 }
 
 /* At most one checkpoint of those that decode a step: those that began together come to theirs together. */
@@ -56,27 +72,27 @@ static void choose_checkpoint(step *t)
 {
     uint32_t most = 0;
     t->checkpoint = NULL;
-    for (uint32_t i = 0; i < t->n_runs; i++) {
-        const uint32_t overdue = run_checkpoint_overdue(t->runs[i], t->checkpoint_every);
+    for (uint32_t i = 0; i < t->n_requests; i++) {
+        const uint32_t overdue = checkpoint_overdue(t->requests[i], t->checkpoint_every);
         if (overdue > most) {
             most = overdue;
-            t->checkpoint = t->runs[i];
+            t->checkpoint = t->requests[i];
         }
     }
 }
 
 void step_plan(step *t)
 {
-    uint32_t prefill_left[LLM_SEQUENCES_MAX], depth[LLM_SEQUENCES_MAX];
-    for (uint32_t i = 0; i < t->n_runs; i++) {
-        prefill_left[i] = run_prefill_left(t->runs[i]);
-        depth[i] = session_n_tokens(t->runs[i]->session);
+    uint32_t left[LLM_SEQUENCES_MAX], depth[LLM_SEQUENCES_MAX];
+    for (uint32_t i = 0; i < t->n_requests; i++) {
+        left[i] = prefill_left(t->requests[i]);
+        depth[i] = session_n_tokens(t->requests[i]->session);
     }
     choose_checkpoint(t);
     schedule_step(
         &(schedule_input){
-            .n_runs = t->n_runs,
-            .prefill_left = prefill_left,
+            .n_runs = t->n_requests,
+            .prefill_left = left,
             .depth = depth,
             .n_batch = t->model->info.n_batch,
             .mixed_calls = t->model->info.mixed_calls,
@@ -93,7 +109,7 @@ void step_plan(step *t)
 
 static void add_tokens(step *t, uint32_t i)
 {
-    const run *r = t->runs[i];
+    const request *r = t->requests[i];
     const session_prompt *prompt = &r->claim.prompt;
     const uint32_t at = session_n_tokens(r->session);
     uint32_t n = t->batch.n;
@@ -108,13 +124,13 @@ static void add_tokens(step *t, uint32_t i)
     t->batch.n = n;
 }
 
-/* It may have ended or lost its seat since the step was planned. */
-static bool is_alive(const run *r)
+/* The request may have ended or lost its seat since the step was planned. */
+static bool is_alive(const request *r)
 {
     return r->session != NULL && r->session->seat != SESSION_NO_SEAT;
 }
 
-static step_part part_of(const run *r)
+static step_part part_of(const request *r)
 {
     return r->is_decoding ? STEP_DECODE : STEP_PREFILL;
 }
@@ -122,8 +138,8 @@ static step_part part_of(const run *r)
 static void build_batch(step *t, unsigned parts)
 {
     t->batch.n = 0;
-    for (uint32_t i = 0; i < t->n_runs; i++) {
-        const run *r = t->runs[i];
+    for (uint32_t i = 0; i < t->n_requests; i++) {
+        const request *r = t->requests[i];
         t->is_called[i] = t->take[i] > 0 && is_alive(r) && (parts & (unsigned)part_of(r)) != 0;
         if (t->is_called[i]) {
             add_tokens(t, i);
@@ -136,9 +152,9 @@ static void name_sessions(const void *work, char *out, size_t n_bytes)
 {
     const step *t = work;
     size_t at = 0;
-    for (uint32_t i = 0; i < t->n_runs && at < n_bytes; i++) {
+    for (uint32_t i = 0; i < t->n_requests && at < n_bytes; i++) {
         if (t->is_called[i]) {
-            const session *s = t->runs[i]->session;
+            const session *s = t->requests[i]->session;
             const int n =
                 snprintf(out + at, n_bytes - at, "%ssession %s (owner %u, %u tokens)", at > 0 ? ", " : "",
                          s->name[0] != '\0' ? s->name : "scratch", (unsigned)s->owner, (unsigned)session_n_tokens(s));
@@ -152,9 +168,9 @@ static double depth_called(const step *t)
 {
     double sum = 0;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < t->n_runs; i++) {
-        if (t->is_called[i] && !t->runs[i]->is_decoding) {
-            sum += t->take[i] * (session_n_tokens(t->runs[i]->session) + t->take[i] / 2.0);
+    for (uint32_t i = 0; i < t->n_requests; i++) {
+        if (t->is_called[i] && !t->requests[i]->is_decoding) {
+            sum += t->take[i] * (session_n_tokens(t->requests[i]->session) + t->take[i] / 2.0);
             n += t->take[i];
         }
     }
@@ -164,14 +180,14 @@ static double depth_called(const step *t)
 static model_result call_model(step *t)
 {
     uint32_t n_decode = 0, n_called = 0;
-    for (uint32_t i = 0; i < t->n_runs; i++) {
+    for (uint32_t i = 0; i < t->n_requests; i++) {
         n_called += t->is_called[i];
-        n_decode += t->is_called[i] && t->runs[i]->is_decoding;
+        n_decode += t->is_called[i] && t->requests[i]->is_decoding;
     }
     page_gauge(t->page, LLM_COUNTER_IN_STEP, 1);
     last_words_working(name_sessions, t);
     /* beside streams it is short, and to be able to give it up may cost a copy */
-    const bool may_stop = !step_has(t, STEP_DECODE) && t->stop != NULL && n_called <= t->model->info.n_stoppable;
+    const bool may_stop = !step_has(t, STEP_DECODE) && n_called <= t->model->info.n_stoppable;
     t->batch.stop = may_stop ? t->stop : NULL;
     t->batch.stop_context = t->stop_context;
     t->depth = depth_called(t);
@@ -204,27 +220,38 @@ double step_expected_us(const step *t)
     return line_at(&t->pace.prefill_at, t->depth) * t->batch.n;
 }
 
-float *step_logits(step *t, uint32_t run_index)
+float *step_logits(step *t, uint32_t index)
 {
-    const uint32_t at = t->output_at[run_index];
-    return t->is_called[run_index] && t->outputs[at] ? t->model->ops->logits(t->model, at) : NULL;
+    const uint32_t at = t->output_at[index];
+    return t->is_called[index] && t->outputs[at] ? t->model->ops->logits(t->model, at) : NULL;
 }
 
-static void add_due(step *t, const run *r, cut reached)
+static void add_due(step *t, const request *r, cut reached)
 {
     t->due[t->n_due++] =
         (step_due){.session = r->session, .n_tokens = session_n_tokens(r->session), .reached = reached};
 }
 
+/* Whether a checkpoint of the prompt is due here. The logits after the last token, not yet modified by a sampler, are kept
+ * for it. */
+static cut reach_cut(request *r, const float *logits)
+{
+    const cut reached = cuts_reached(&r->cuts, session_n_tokens(r->session));
+    if (reached != CUT_NONE && logits != NULL) {
+        session_keep_logits(r->session, logits);
+    }
+    return reached;
+}
+
 static void consume(step *t)
 {
-    for (uint32_t i = 0; i < t->n_runs; i++) {
-        run *r = t->runs[i];
+    for (uint32_t i = 0; i < t->n_requests; i++) {
+        request *r = t->requests[i];
         if (!t->is_called[i]) {
             continue;
         }
         session_consumed(r->session, t->tokens + t->output_at[i] + 1 - t->take[i], t->take[i]);
-        const cut reached = r->is_decoding ? CUT_NONE : run_reach_cut(r, step_logits(t, i));
+        const cut reached = r->is_decoding ? CUT_NONE : reach_cut(r, step_logits(t, i));
         if (reached != CUT_NONE || r == t->checkpoint) {
             add_due(t, r, reached);
         }
@@ -260,9 +287,9 @@ void step_checkpoint(step *t)
 static void tear_harmed(step *t, model_result result)
 {
     page_count(t->page, LLM_COUNTER_STEPS_FAILED, 1);
-    for (uint32_t i = 0; i < t->n_runs; i++) {
+    for (uint32_t i = 0; i < t->n_requests; i++) {
         if (t->is_called[i]) {
-            session_tear(t->runs[i]->session);
+            session_tear(t->requests[i]->session);
         }
     }
     for (uint32_t i = 0; result == MODEL_FAILED_ALL && i < t->places->n_places; i++) {
@@ -276,8 +303,8 @@ static void tear_harmed(step *t, model_result result)
 bool step_has(const step *t, step_part part)
 {
     bool has = false;
-    for (uint32_t i = 0; i < t->n_runs; i++) {
-        has = has || (t->take[i] > 0 && part_of(t->runs[i]) == part);
+    for (uint32_t i = 0; i < t->n_requests; i++) {
+        has = has || (t->take[i] > 0 && part_of(t->requests[i]) == part);
     }
     return has;
 }
@@ -285,13 +312,13 @@ bool step_has(const step *t, step_part part)
 void step_drop_ended(step *t)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < t->n_runs; i++) {
-        if (t->runs[i]->session != NULL) {
-            t->runs[n] = t->runs[i];
+    for (uint32_t i = 0; i < t->n_requests; i++) {
+        if (t->requests[i]->session != NULL) {
+            t->requests[n] = t->requests[i];
             t->take[n++] = t->take[i];
         }
     }
-    t->n_runs = n;
+    t->n_requests = n;
 }
 
 model_result step_call(step *t, unsigned parts)

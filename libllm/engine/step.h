@@ -1,7 +1,6 @@
-/* step.h: one step of the model for some runs: decides what each consumes, builds the batch, calls, and makes the sessions
- * hold what was consumed, or tears them. The same for the decode thread (decode_step.c) and the direct mode (direct.c):
- * who samples what comes out, and what a failure means for whom, is theirs. Owned by the decode thread, or by the opener
- * in direct mode. */
+/* step.h: one step of the model for some requests: decides what each consumes, builds the batch, calls the model, and makes
+ * the sessions hold what was consumed, or tears them. decode_step.c samples what comes out, and decides what a failure
+ * means for which request. Owned by the decode thread. */
 #ifndef LLM_STEP_H
 #define LLM_STEP_H
 
@@ -9,12 +8,12 @@
 #include <stdint.h>
 
 #include "boundary/page.h"
-#include "engine/run.h"
+#include "engine/request.h"
 #include "model/model.h"
 #include "policy/schedule.h"
 #include "sessions/places.h"
 
-/* Which runs a model call covers. */
+/* Which requests a model call covers. */
 typedef enum step_part { STEP_DECODE = 1, STEP_PREFILL = 2, STEP_ALL = 3 } step_part;
 
 /* A checkpoint that a call has made due. */
@@ -31,7 +30,7 @@ typedef struct step {
     uint32_t gap_ms_target;
     uint32_t checkpoint_every;
 
-    /* NULL, or whether the call in hand, which only prefills, is to be given up: asked often while it runs */
+    /* whether the call in hand, which only prefills, is to be given up: asked often while it runs */
     bool (*stop)(void *context);
     void *stop_context;
 
@@ -42,13 +41,13 @@ typedef struct step {
     uint32_t n_decoded;     /* of its tokens */
     double depth;           /* tokens before those that prefill in it, on average */
 
-    /* the step in hand: one entry per run, then per batch token */
-    uint32_t n_runs;
-    run *runs[LLM_SEQUENCES_MAX];
+    /* the step in hand: one entry per request, then per batch token */
+    uint32_t n_requests;
+    request *requests[LLM_SEQUENCES_MAX];
     uint32_t take[LLM_SEQUENCES_MAX];
-    uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the run's last token */
-    bool is_called[LLM_SEQUENCES_MAX];     /* the run has tokens in the call in hand */
-    run *checkpoint;                       /* that decodes, and whose checkpoint is taken after it; or NULL */
+    uint32_t output_at[LLM_SEQUENCES_MAX]; /* batch index of the request's last token */
+    bool is_called[LLM_SEQUENCES_MAX];     /* the request has tokens in the call in hand */
+    request *checkpoint;                   /* that decodes, and whose checkpoint is taken after it; or NULL */
     uint32_t n_due;                        /* of the last call */
     step_due due[LLM_SEQUENCES_MAX];
     model_batch batch;
@@ -62,18 +61,18 @@ typedef struct step {
 int step_open(step *t);
 void step_close(step *t);
 
-/* Begins a step: adds runs that have begun and have a seat, at most LLM_SEQUENCES_MAX; then plans what each consumes. */
+/* Begins a step: adds requests that have begun and have a seat, at most LLM_SEQUENCES_MAX; then plans what each consumes. */
 void step_begin(step *t);
-void step_add(step *t, run *r);
+void step_add(step *t, request *r);
 void step_plan(step *t);
 
-/* Who has ended since, and may be freed, is in the step no longer. */
+/* Removes requests that have ended since, and may be freed. */
 void step_drop_ended(step *t);
 
 /* The step is planned: some of these parts have tokens in it. */
 bool step_has(const step *t, step_part part);
 
-/* One model call for the runs of these parts whose sessions still have seats.
+/* One model call for the requests of these parts whose sessions still have seats.
  *   MODEL_OK            nobody was left to call for, or: the sessions hold what was consumed, and step_logits has what is to
  *                       be sampled. step_checkpoint is to follow, before the next call
  *   MODEL_NO_CELLS      nothing changed, and is_called says who asked: make room and call again, or give up
@@ -91,8 +90,8 @@ void step_learn(step *t, uint64_t sampling_us);
 /* What the call in hand should take by what is known; 0: nothing is. It only prefills. */
 double step_expected_us(const step *t);
 
-/* After a call that succeeded: n_vocab logits behind the run's last token, valid until the next call, which a sampler may
+/* After a call that succeeded: n_vocab logits after the request's last token, valid until the next call, which a sampler may
  * modify. NULL: none were asked for. */
-float *step_logits(step *t, uint32_t run_index);
+float *step_logits(step *t, uint32_t index);
 
 #endif

@@ -4,7 +4,7 @@
  * A model holds up to info.n_seq sequences. What a sequence has consumed is the caller's business (session.c keeps
  * the tokens); the model keeps only the state. Positions are counts: position(seq) == number of tokens consumed.
  *
- * Threads: everything that touches sequences belongs to one thread (the decode thread, or the opener in direct mode).
+ * Threads: everything that touches sequences belongs to one thread (the decode thread).
  * The text operations (tokenize, piece, is_end) read immutable tables and may run on any thread.
  */
 #ifndef LLM_MODEL_H

@@ -1,6 +1,6 @@
 /* places.h: who has a place, and who has a seat as well (llm.h). A session is open as long as it has a place; it has a
  * seat while its state is in the model's memory. Policy lives here; a session's own state is session.h's. Owned by the
- * decode thread, or by the opener in direct mode.
+ * decode thread; before it starts and after it ends, by the engine's owner.
  *
  * Seats 0..n_named-1 are for named sessions, the rest for scratch, so that neither kind can starve the other. Nobody
  * waits while holding a seat that another one waits for: a session that needs one either gets it now, from a free one or

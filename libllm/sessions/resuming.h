@@ -1,5 +1,5 @@
 /* resuming.h: brings a session to the longest provable prefix of a prompt: gathers what there is to resume from, has
- * resume.h decide, and acts. Owned by the decode thread, or by the opener in direct mode. */
+ * resume.h decide, and acts. Owned by the decode thread. */
 #ifndef LLM_RESUMING_H
 #define LLM_RESUMING_H
 

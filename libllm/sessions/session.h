@@ -1,5 +1,4 @@
-/* session.h: one isolated timeline of tokens with its own state. Owned by the decode thread, or by the opener in direct
- * mode.
+/* session.h: one isolated timeline of tokens with its own state. Owned by the decode thread.
  *
  *                 open                 prefill begins            last prompt token
  *      (closed) -------> EMPTY ----------------------> PREFILL -------------------> DECODE
@@ -95,7 +94,7 @@ typedef struct session {
     uint32_t place; /* its record in the page */
     int32_t seat;   /* the model's sequence, or SESSION_NO_SEAT */
     bool is_open;
-    bool is_held; /* by the direct mode's caller, or while it is copied: never idle */
+    bool is_held; /* while it is copied: never idle */
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
     uint64_t id;                               /* of this timeline, for good: names its files */

@@ -1,5 +1,4 @@
-/* checkpoint.h: saved states in host memory, one byte budget for all. Owned by the decode thread, or by the opener in
- * direct mode.
+/* checkpoint.h: saved states in host memory, one byte budget for all. Owned by the decode thread.
  *
  * A checkpoint is the state after exactly k tokens. It is valid for a prompt iff the prompt's first k tokens are its
  * tokens. Nothing invalidates it; it can only be evicted for the budget. It belongs to no session: two sessions of one

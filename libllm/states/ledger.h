@@ -7,7 +7,7 @@
  *   LEDGER_IN_FLIGHT    the store's jobs (store.h): on its way to a file, a session's or a label's (snapshot.h), or from one
  * A blob counts in each use it is held for, so that every budget holds whatever the others let go.
  *
- * Held and dropped by the decode thread only, or by the opener in direct mode. The store thread reads the bytes of what its
+ * Held and dropped by the decode thread only. The store thread reads the bytes of what its
  * jobs hold, and makes the blobs that it reads files into, which count as reserved until somebody holds them. */
 #ifndef LLM_LEDGER_H
 #define LLM_LEDGER_H

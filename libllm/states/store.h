@@ -1,6 +1,7 @@
 /* store.h: the store thread, so that decode never waits for a disk. Jobs go in, results come out, both by ownership:
- * what a job points to belongs to the store until its result is taken. One consumer: the decode thread, or the opener
- * in direct mode. (Blobs of the ledger are the exception: the store reads their bytes and knows no more of them.)
+ * what a job points to belongs to the store until its result is taken. One consumer: the decode thread; before it
+ * starts and after it ends, the engine's owner. (Blobs of the ledger are the exception: the store reads their bytes and
+ * knows no more of them.)
  *
  * Two queues, each in order. Changes of session files are small and somebody waits for them: they go first. States,
  * which may take seconds, follow. Neither order can harm: the two files of a session do not depend on each other

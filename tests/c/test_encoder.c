@@ -88,18 +88,14 @@ static void the_engine_refuses_to_generate(void)
     }
 }
 
-static void direct_mode_opens_no_session(void)
+static void it_has_no_sessions(void)
 {
     llm_engine *engine = NULL;
-    llm_session *session = NULL;
     llm_engine_options options = {.model = names[2], .n_sessions = 1, .n_scratch = 1};
     llm_info info;
     CHECK_INT(llm_engine_open(&options, &engine, NULL, 0), LLM_OK);
     llm_engine_info(engine, &info);
     CHECK_INT(info.n_sessions + info.n_scratch + info.n_places + info.n_pins_max, 0);
-    CHECK_INT(llm_session_open(engine, "a", &session), LLM_NO_GENERATION);
-    CHECK_INT(llm_session_open(engine, "", &session), LLM_NO_GENERATION);
-    CHECK(session == NULL);
     llm_engine_close(engine);
     options.model = "sim:none";
     char error[256] = "";
@@ -247,7 +243,7 @@ int main(void)
     RUN(facts_are_those_of_a_text);
     RUN(no_sequence_can_be_used);
     RUN(the_engine_refuses_to_generate);
-    RUN(direct_mode_opens_no_session);
+    RUN(it_has_no_sessions);
     RUN(what_makes_no_embedding_of_a_text_is_refused);
     RUN(a_text_has_the_tokens_that_there_is_memory_for);
     return CHECK_RESULT();

@@ -223,6 +223,7 @@ static void a_stop_ends_everything(void)
         }
         driver_wait_text(d, requests[1]);
         uint64_t unread = driver_reset(d, 0, "nobody");
+        CHECK_INT(llm_engine_start(d->engine), LLM_MISUSE);
         CHECK_INT(llm_engine_stop(d->engine), LLM_OK);
         CHECK_INT(llm_engine_stop(d->engine), LLM_OK);
         uint8_t message[256];

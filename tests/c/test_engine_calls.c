@@ -50,7 +50,7 @@ static model_result hooked_decode(model *m, const model_batch *batch)
 /* All that it has to read is read, and what comes behind is not picked yet. */
 static bool waits_for_a_token(const request *r)
 {
-    const uint32_t n_prompt = r->run.claim.prompt.n_tokens;
+    const uint32_t n_prompt = r->claim.prompt.n_tokens;
     return r->phase == REQUEST_RUNNING && session_n_tokens(r->session) == n_prompt + r->n_generated;
 }
 

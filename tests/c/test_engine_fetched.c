@@ -210,29 +210,6 @@ static void test_what_cannot_be_read_is_read_again(void)
     CHECK_INT(driver_close(d), 0);
 }
 
-static void test_calls_begin_with_it(void)
-{
-    driver *d = restarted(HEAD, 0);
-    CHECK_INT(driver_close(d), 0);
-    llm_engine *engine = NULL;
-    llm_session *s = NULL;
-    llm_resume how;
-    const llm_engine_options options = {.model = simulated,
-                                        .capacity_policy = LLM_POLICY_PARK,
-                                        .state_dir = directory,
-                                        .n_ctx = 1024,
-                                        .n_sessions = 4,
-                                        .n_scratch = 2};
-    CHECK_INT(llm_engine_open(&options, &engine, NULL, 0), LLM_OK);
-    CHECK_INT(llm_session_open(engine, "b", &s), LLM_OK);
-    const generate_call call = call_of("b", HEAD, 2);
-    CHECK_INT(llm_session_prefill(s, call.prompt, LONG, NULL, &how), LLM_OK);
-    CHECK_INT(how.reason, LLM_REASON_SHARED);
-    CHECK_INT(how.n_reused, HEAD);
-    llm_session_close(s);
-    llm_engine_close(engine);
-}
-
 /* Behind what the disk has in hand, it is not waited for for ever. */
 static void test_a_disk_that_does_not_answer(void)
 {
@@ -364,7 +341,6 @@ int main(void)
         RUN_FILES(test_one_that_is_given_up_meanwhile);
         RUN_FILES(test_a_session_that_goes_meanwhile);
         RUN_FILES(test_what_cannot_be_read_is_read_again);
-        RUN_FILES(test_calls_begin_with_it);
         RUN_FILES(test_a_disk_that_does_not_answer);
         RUN_FILES(test_a_read_that_fails_in_passing);
         RUN_FILES(test_a_scratch_session_costs_one);

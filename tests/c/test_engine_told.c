@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "engine_driver.h"
+#include "logits_probe.h"
 
 enum { N_PROMPT = 20, ROOM = 1 << 16 };
 
@@ -126,43 +127,17 @@ static double softmax_of(const float *logits, uint32_t n, int32_t token)
     return -log(sum);
 }
 
-/* The logits after the prompt, from an engine of its own. */
-static float *logits_after(const char *name, const int32_t *prompt, uint32_t *n_vocab)
-{
-    llm_engine *engine = NULL;
-    llm_session *session = NULL;
-    llm_info info;
-    llm_resume resume;
-    const llm_engine_options options = {.model = name, .n_ctx = 1024, .n_sessions = 1, .n_scratch = 1};
-    if (llm_engine_open(&options, &engine, NULL, 0) != LLM_OK) {
-        return NULL;
-    }
-    llm_engine_info(engine, &info);
-    float *logits = calloc(info.n_vocab, sizeof *logits);
-    *n_vocab = info.n_vocab;
-    if (llm_session_open(engine, "a", &session) != LLM_OK ||
-        llm_session_prefill(session, prompt, N_PROMPT, NULL, &resume) != LLM_OK ||
-        llm_session_logits(session, logits, info.n_vocab) != LLM_OK) {
-        printf("no logits\n");
-    }
-    llm_engine_close(engine);
-    return logits;
-}
-
 static void log_probabilities_are_the_models_own(void)
 {
-    static const char name[] = "sim:hybrid,length=0";
-    driver *d = opened(name);
+    driver *d = opened("sim:hybrid,length=0");
     int32_t prompt[N_PROMPT];
-    uint32_t n_vocab = 0;
     make_prompt(prompt, N_PROMPT, 5);
-    float *logits = logits_after(name, prompt, &n_vocab);
-    CHECK(logits != NULL);
     generate_call call = call_of(prompt, 40, LLM_GENERATE_IGNORE_END);
     call.n_logprobs_and_1 = 1 + 3;
     const answer *a = driver_wait(d, driver_generate(d, &call));
     CHECK(a->n_told == 40 && a->n_logprobs == 40 && a->n_likeliest == 3 * 40);
-    CHECK(fabs((double)a->logprobs[0] - softmax_of(logits, n_vocab, a->told[0])) < 1e-4);
+    const float *logits = probe_logits(d->engine, "a", N_PROMPT);
+    CHECK(fabs((double)a->logprobs[0] - softmax_of(logits, d->info.n_vocab, a->told[0])) < 1e-4);
     for (size_t i = 0; i < 40; i++) { /* greedy: the likeliest is chosen */
         const token_logprob *likeliest = a->likeliest + 3 * i;
         CHECK(likeliest[0].token == a->told[i] && likeliest[0].logprob == a->logprobs[i]);
@@ -179,7 +154,6 @@ static void log_probabilities_are_the_models_own(void)
     const answer *c = driver_wait(d, driver_generate(d, &call));
     CHECK(c->n_logprobs == 5 && c->n_likeliest == 0 && c->logprobs[0] == a->logprobs[0]);
     CHECK(memcmp(c->told, a->told, 5 * sizeof *c->told) == 0);
-    free(logits);
     CHECK_INT(driver_close(d), 0);
 }
 

@@ -5,6 +5,7 @@
 
 #include "check.h"
 #include "engine_driver.h"
+#include "logits_probe.h"
 
 enum { N_CTX = 1024, N_TALKS = 4, N_PLACES = 32, N_BOUNDARIES = 4, WINDOW = 64, N_CLASSES = 4 };
 
@@ -307,6 +308,66 @@ static void warm_equals_cold_when_cells_are_short(void)
     }
 }
 
+/* ---- to the logit ---- */
+
+/* Whatever the session held before: it goes on, goes back, or begins anew, behind an answer of some tokens. */
+static void warm_logits_equal_cold_ones(void)
+{
+    enum { LONGEST = 400, LENGTH_MAX = 4 };
+    for (int i = 0; i < N_CLASSES; i++) {
+        const llm_engine_options options = {.model = models[i], .timelines_max = 1};
+        driver *warm = driver_open(&options), *cold = driver_open(&options);
+        random_source random = {9};
+        int32_t prompt[LONGEST];
+        uint32_t n = 0, n_reused = 0;
+        for (int round = 0; round < 60; round++) {
+            uint32_t keep = n == 0 ? 0 : random_below(&random, n + 1), more = 1 + random_below(&random, 60);
+            if (random_below(&random, 3) > 0) {
+                keep = n; /* mostly it goes on */
+            }
+            keep = keep + more < LONGEST ? keep : 0;
+            n = keep + more;
+            make_prompt(prompt + keep, more, random_next(&random));
+            generate_call call = {.session = "it",
+                                  .prompt = prompt,
+                                  .n_prompt = n,
+                                  .max_tokens = 1 + random_below(&random, LENGTH_MAX),
+                                  .flags = LLM_GENERATE_IGNORE_END};
+            n_reused += driver_wait(warm, driver_generate(warm, &call))->n_reused;
+            call.flags |= LLM_GENERATE_COLD;
+            CHECK_INT(driver_wait(cold, driver_generate(cold, &call))->n_reused, 0);
+            const float *a = probe_logits(warm->engine, "it", n), *b = probe_logits(cold->engine, "it", n);
+            CHECK(a != NULL && b != NULL && memcmp(a, b, warm->info.n_vocab * sizeof *a) == 0);
+        }
+        CHECK(n_reused > 0);
+        CHECK_INT(driver_close(warm) + driver_close(cold), 0);
+    }
+}
+
+/* Memory that cannot be cut back: a checkpoint where histories parted once, and within the answer. */
+static void what_parted_once_is_reused_the_next_time(void)
+{
+    enum { SHARED = 60, PROMPT = 150, LENGTH = 40, EVERY = 16 };
+    driver *d = driver_open(
+        &(llm_engine_options){.model = "sim:hybrid", .n_sessions = 1, .timelines_max = 1, .checkpoint_every = EVERY});
+    int32_t prompt[PROMPT + LENGTH];
+    generate_call call = {.session = "it", .prompt = prompt, .n_prompt = PROMPT, .max_tokens = 1};
+    make_prompt(prompt, PROMPT, 1);
+    driver_wait(d, driver_generate(d, &call));
+    make_prompt(prompt + SHARED, PROMPT - SHARED, 2);
+    CHECK_INT(driver_wait(d, driver_generate(d, &call))->n_reused, 0);
+    make_prompt(prompt + SHARED, PROMPT - SHARED, 3); /* where histories parted once, they part again */
+    call.flags = LLM_GENERATE_IGNORE_END;
+    call.max_tokens = LENGTH + 1; /* the last token is not consumed */
+    const answer *a = driver_wait(d, driver_generate(d, &call));
+    CHECK_INT(a->n_reused, SHARED);
+    CHECK_INT(driver_tokens(d, a->place, prompt, PROMPT + LENGTH), PROMPT + LENGTH);
+    prompt[PROMPT + LENGTH - 2] ^= 1; /* within the answer, after a checkpoint */
+    call.n_prompt = PROMPT + LENGTH;
+    CHECK_INT(driver_wait(d, driver_generate(d, &call))->n_reused, PROMPT + LENGTH / EVERY * EVERY);
+    CHECK_INT(driver_close(d), 0);
+}
+
 /* ---- controls ---- */
 
 /* The comparison above would see it: another token early in a long prompt is another text. */
@@ -392,6 +453,8 @@ int main(void)
     RUN(warm_equals_cold_on_hybrid);
     RUN(warm_equals_cold_when_parked);
     RUN(warm_equals_cold_when_cells_are_short);
+    RUN(warm_logits_equal_cold_ones);
+    RUN(what_parted_once_is_reused_the_next_time);
     RUN(one_early_token_changes_the_text);
     RUN(eight_sessions_do_not_meet);
     RUN(owners_do_not_meet);

@@ -664,30 +664,6 @@ static void test_a_stop_holds_a_copy_of_one_session_at_a_time(void)
     remove_directory(directory);
 }
 
-static void test_direct_mode_reads_what_lies_on_the_disk(void)
-{
-    const char *directory = new_directory();
-    driver *d = open_with(directory, 2, LLM_POLICY_PARK);
-    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
-    CHECK_INT(driver_close(d), 0);
-    llm_engine *engine = NULL;
-    const llm_engine_options options = {.model = "sim:hybrid,length=0",
-                                        .n_sessions = 2,
-                                        .n_scratch = 2,
-                                        .n_ctx = 1024,
-                                        .capacity_policy = LLM_POLICY_PARK,
-                                        .state_dir = directory};
-    CHECK_INT(llm_engine_open(&options, &engine, NULL, 0), LLM_OK);
-    llm_session *s = NULL;
-    llm_resume resume = {0};
-    CHECK_INT(llm_session_open(engine, "it", &s), LLM_OK);
-    CHECK(llm_session_position(s) >= LONG);
-    CHECK_INT(llm_session_prefill(s, prompt_of(1), LONG, NULL, &resume), LLM_OK);
-    CHECK(resume.n_reused > 0);
-    llm_engine_close(engine);
-    remove_directory(directory);
-}
-
 int main(void)
 {
     RUN(test_a_stop_holds_a_copy_of_one_session_at_a_time); /* the first: what others had would hide it */
@@ -717,6 +693,5 @@ int main(void)
     RUN(test_the_newest_of_too_many_files_come_back);
     RUN(test_the_order_of_last_use_outlives_a_restart);
     RUN(test_files_and_segment_are_one_order);
-    RUN(test_direct_mode_reads_what_lies_on_the_disk);
     return CHECK_RESULT();
 }

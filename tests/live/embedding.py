@@ -13,43 +13,33 @@ import json
 import sys
 from array import array
 from pathlib import Path
-from typing import Any
 
 import gguf
 import numpy as np
 import numpy.typing as npt
 
 from llmd.engine.native import Status, ffi, lib
-from tests.storm.engine import Places, open_engine
+from tests.live.logits import prefill
+from tests.storm.engine import Engine, Places
 
 FloatArray = npt.NDArray[np.float64]
 PLACES = Places(n_sessions=1, n_scratch=1, n_ctx=256)
 TEXT = [(7 * n * n + 11 * n + 3) % 900 for n in range(60)]
 
 
-def embedding(engine: Any, texts: list[list[int]]) -> list[FloatArray]:
-    info = ffi.new("llm_info *")
-    lib.llm_engine_info(engine, info)
+def embedding(engine: Engine, texts: list[list[int]]) -> list[FloatArray]:
+    n_embedding = int(engine.info.n_embedding)
     found: list[FloatArray] = []
     while len(found) < len(texts):
         left = texts[len(found) :]
-        out = array("f", bytes(4 * info.n_embedding * len(left)))
+        out = array("f", bytes(4 * n_embedding * len(left)))
         n_done = ffi.new("size_t *")
         tokens, n_tokens = [token for text in left for token in text], [len(text) for text in left]
-        status = lib.llm_embed(engine, tokens, n_tokens, len(left), ffi.NULL, ffi.from_buffer("float[]", out), n_done)
+        vectors = ffi.from_buffer("float[]", out)
+        status = lib.llm_embed(engine.pointer, tokens, n_tokens, len(left), ffi.NULL, vectors, n_done)
         assert status == Status.OK
         found += list(np.array(out, dtype=np.float64).reshape(len(left), -1)[: n_done[0]])
     return found
-
-
-def logits(engine: Any, text: list[int]) -> FloatArray:
-    session, resume, info = ffi.new("llm_session **"), ffi.new("llm_resume *"), ffi.new("llm_info *")
-    lib.llm_engine_info(engine, info)
-    assert lib.llm_session_open(engine, b"one", session) == Status.OK
-    assert lib.llm_session_prefill(session[0], text, len(text), ffi.NULL, resume) == Status.OK
-    out = array("f", bytes(4 * info.n_vocab))
-    assert lib.llm_session_logits(session[0], ffi.from_buffer("float[]", out), info.n_vocab) == Status.OK
-    return np.array(out, dtype=np.float64)
 
 
 def output_matrix(path: Path) -> FloatArray:
@@ -63,12 +53,12 @@ def angle(a: FloatArray, b: FloatArray) -> float:
 
 def main(directory: Path) -> None:
     last, mean = directory / "tiny-embed-last.gguf", directory / "tiny-embed-mean.gguf"
-    engines = [open_engine(str(path), PLACES) for path in (last, mean)]
+    engines = [Engine(str(path), PLACES) for path in (last, mean)]
     states = embedding(engines[0], [TEXT[:n] for n in range(1, len(TEXT) + 1)])
     told = [embedding(engine, [TEXT])[0] for engine in engines]
     expected = np.mean(states, axis=0)
     expected /= np.linalg.norm(expected)
-    said = logits(engines[0], TEXT)
+    said = np.array(prefill(engines[0], "one", TEXT)[1], dtype=np.float64)
     found = {
         "logits": angle(output_matrix(last) @ told[0], said),
         "others": angle(output_matrix(last) @ states[-2], said),
@@ -76,7 +66,7 @@ def main(directory: Path) -> None:
         "apart": float(np.linalg.norm(told[1] - told[0])),
     }
     for engine in engines:
-        lib.llm_engine_close(engine)
+        engine.close()
     print(json.dumps(found))
 
 

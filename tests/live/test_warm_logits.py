@@ -49,7 +49,7 @@ def measured(variant: str, name: str, n_history: int) -> dict[str, Any]:
     environment = {**os.environ, "LLMD_LIBLLM_VARIANT": variant, "GGML_CPU_TILED_MM": "0"}
     if variant == "exact":
         environment.pop("LLMD_TEST_DEVICE", None)  # it is for the CPU
-    arguments = [sys.executable, "-m", "tests.live.direct", model_path(name), str(n_history)]
+    arguments = [sys.executable, "-m", "tests.live.warm_logits", model_path(name), str(n_history)]
     done = subprocess.run(arguments, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     found: dict[str, Any] = json.loads(done.stdout)

@@ -89,7 +89,7 @@ class Places:
 
 
 def open_engine(model: str, places: Places) -> Any:
-    """An engine in direct mode; llm_engine_close it."""
+    """An engine that does not serve yet; llm_engine_close it."""
     options = ffi.new("llm_engine_options *")
     kept = {
         name: ffi.new("char[]", str(text).encode())
