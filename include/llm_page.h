@@ -63,7 +63,6 @@ enum { LLM_PAGE_VERSION = 4 };
     X(BRANCHES_KEPT, "branches_kept_total", 'c', "Timelines kept beside one that was cut.")                            \
     X(PREEMPTIONS, "preemptions_total", 'c', "Running sessions parked for want of KV cells.")                          \
     X(STEPS_FAILED, "steps_failed_total", 'c', "Model steps that failed.")                                             \
-    X(COMMANDS_REFUSED, "commands_refused_total", 'c', "Malformed commands dropped.")                                  \
     X(OUTBOX_STALLS, "outbox_stalls_total", 'c', "Times the event ring was full and delivery had to wait.")            \
     X(HEARTBEAT, "heartbeat_total", 'c', "Loops of the decode thread.")                                                \
     X(IN_STEP, "in_step", 'g', "1 while the decode thread is inside a model step.")                                    \

@@ -357,11 +357,6 @@ static void put_number(wire_writer *w, uint8_t head, uint64_t number, size_t n)
     }
 }
 
-void wire_write_bool(wire_writer *w, bool value)
-{
-    put_byte(w, value ? TRUE : FALSE);
-}
-
 void wire_write_uint(wire_writer *w, uint64_t value)
 {
     if (value < 0x80) {
@@ -395,32 +390,15 @@ void wire_write_int(wire_writer *w, int64_t value)
     }
 }
 
-void wire_write_float(wire_writer *w, double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    put_number(w, FLOAT64, bits, 8);
-}
-
-static void put_count(wire_writer *w, uint8_t fixed, uint8_t head16, uint8_t head32, uint32_t count)
-{
-    if (count < 16) {
-        put_byte(w, (uint8_t)(fixed | count));
-    } else if (count <= UINT16_MAX) {
-        put_number(w, head16, count, 2);
-    } else {
-        put_number(w, head32, count, 4);
-    }
-}
-
 void wire_write_array(wire_writer *w, uint32_t count)
 {
-    put_count(w, FIXARRAY, ARRAY16, ARRAY32, count);
-}
-
-void wire_write_map(wire_writer *w, uint32_t count)
-{
-    put_count(w, FIXMAP, MAP16, MAP32, count);
+    if (count < 16) {
+        put_byte(w, (uint8_t)(FIXARRAY | count));
+    } else if (count <= UINT16_MAX) {
+        put_number(w, ARRAY16, count, 2);
+    } else {
+        put_number(w, ARRAY32, count, 4);
+    }
 }
 
 /* Head and bytes together, so that a value that does not fit leaves nothing. */

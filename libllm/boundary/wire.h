@@ -41,12 +41,9 @@ typedef struct wire_writer {
 
 wire_writer wire_writer_open(void *bytes, size_t n_bytes);
 size_t wire_size(const wire_writer *w);
-void wire_write_bool(wire_writer *w, bool value);
 void wire_write_uint(wire_writer *w, uint64_t value);
 void wire_write_int(wire_writer *w, int64_t value);
-void wire_write_float(wire_writer *w, double value);
 void wire_write_array(wire_writer *w, uint32_t count);
-void wire_write_map(wire_writer *w, uint32_t count);
 void wire_write_str(wire_writer *w, const char *text, size_t n_bytes);
 void wire_write_bin(wire_writer *w, const void *bytes, size_t n_bytes);
 
@@ -121,7 +118,7 @@ typedef struct wire_refusal {
 } wire_refusal;
 
 /* LLM_OK or LLM_INVALID; checks names, types, ranges, the alphabet of names, and that nothing follows. Token ids are
- * checked by the engine, which knows the vocabulary. `out` is written only on LLM_OK, `refused` (may be NULL) otherwise. */
+ * checked by the engine, which knows the vocabulary. `out` counts only on LLM_OK, `refused` otherwise. */
 int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wire_refusal *refused);
 
 /* Copies out of the unaligned little-endian bins. */

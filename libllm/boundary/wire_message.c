@@ -269,10 +269,8 @@ static int read_command(wire_reader *r, wire_command *c, wire_refusal *refused)
 
 int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wire_refusal *refused)
 {
-    wire_refusal unheard;
-    wire_refusal *to = refused != NULL ? refused : &unheard;
     wire_reader r = wire_reader_open(message, n_bytes);
-    wire_command c = {
+    *out = (wire_command){
         .session = "",
         .other = "",
         .constraint = "",
@@ -280,12 +278,8 @@ int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wi
         .n_logprobs = (int32_t)wire_field_of(WIRE_FIELD_n_logprobs)->otherwise,
         .at = (uint32_t)wire_field_of(WIRE_FIELD_at)->otherwise,
     };
-    to->field[0] = '\0';
-    const int status = read_command(&r, &c, to);
-    if (status == LLM_OK) {
-        *out = c;
-    }
-    return status;
+    refused->field[0] = '\0';
+    return read_command(&r, out, refused);
 }
 
 int32_t wire_prompt_token(const wire_command *c, size_t i)

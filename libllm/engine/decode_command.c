@@ -285,16 +285,11 @@ void decode_take_commands(decode *d, double budget_us)
      * the ring. */
     while (d->n_notices + d->n_replies_due < LLM_REQUESTS_MAX) {
         size_t n_bytes = 0;
-        const void *message = ring_peek(d->commands, &n_bytes);
-        if (message == NULL) {
+        const wire_command *c = ring_peek(d->commands, &n_bytes);
+        if (c == NULL) {
             return;
         }
-        wire_command c;
-        if (wire_command_read(message, n_bytes, &c, NULL) == LLM_OK) {
-            apply(d, &c);
-        } else {
-            page_count(d->page, LLM_COUNTER_COMMANDS_REFUSED, 1);
-        }
+        apply(d, c);
         ring_release(d->commands);
         if ((double)(session_clock_us() - began_us) > budget_us) {
             return;

@@ -423,19 +423,21 @@ int llm_command_push(llm_engine *engine, const void *message, size_t n_bytes)
     if (atomic_load(&engine->decode.life) != DECODE_SERVING) {
         return LLM_SHUTDOWN;
     }
-    wire_command command;
     engine->refused = (wire_refusal){""};
-    if (n_bytes == 0 || n_bytes > ring_record_max(engine->commands) ||
-        wire_command_read(message, n_bytes, &command, &engine->refused) != LLM_OK) {
+    if (n_bytes > ring_record_max(engine->commands) - sizeof(wire_command)) {
         return LLM_INVALID;
     }
-    void *record = ring_reserve(engine->commands, n_bytes);
-    if (record == NULL) {
+    /* A record is the command, and the message that it points into: both are read where they lie, once. */
+    wire_command *command = ring_reserve(engine->commands, sizeof *command + n_bytes);
+    if (command == NULL) {
         return LLM_FULL;
     }
-    memcpy(record, message, n_bytes);
-    ring_commit(engine->commands, n_bytes);
-    decode_was_pushed(&engine->decode, &command);
+    memcpy(command + 1, message, n_bytes);
+    if (wire_command_read(command + 1, n_bytes, command, &engine->refused) != LLM_OK) {
+        return LLM_INVALID; /* nothing is committed */
+    }
+    ring_commit(engine->commands, sizeof *command + n_bytes);
+    decode_was_pushed(&engine->decode, command);
     doorbell_ring(engine->command_bell);
     return LLM_OK;
 }

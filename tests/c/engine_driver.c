@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "command_writer.h"
+
 enum { MESSAGE_BYTES = 1 << 18, ANSWER_MS_MAX = 60000, FIRST_WORD = 260, N_WORDS = 100 };
 
 /* ---- open and close ---- */

@@ -44,9 +44,10 @@ static void malformed_commands_are_refused(void)
         size_t at = random_below(&random, (uint32_t)n);
         uint8_t type = (uint8_t)(0xc1 + random_below(&random, 0x1f)); /* another type where one may stand */
         wire_command command;
+        wire_refusal refused;
         memcpy(bad, good, n);
         bad[at] = type;
-        if (wire_command_read(bad, n, &command, NULL) != LLM_OK) {
+        if (wire_command_read(bad, n, &command, &refused) != LLM_OK) {
             CHECK_INT(llm_command_push(d->engine, bad, n), LLM_INVALID);
             n_refused++;
         }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "command_writer.h"
 #include "engine/engine.h"
 #include "engine_driver.h"
 #include "snapshot_files.h"

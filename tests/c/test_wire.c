@@ -2,6 +2,7 @@
 #include "boundary/wire.h"
 
 #include "check.h"
+#include "command_writer.h"
 #include "random.h"
 
 /* ---- primitives ---- */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "boundary/wire.h"
+#include "../c/command_writer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
