@@ -1,7 +1,7 @@
 /* llm_words.h: every word that libllm has for something, with its sentence. Part of llm.h, which includes it.
  *
  * One table per vocabulary: X(NAME, number, word, sentence). The word is what responses, logs, metrics and tests use, the
- * sentence is what people read beside it; llm_*_word() and llm_*_text() return them. Numbers are part of the wire format
+ * sentence is what people read beside it; llm_word() and llm_sentence() return them. Numbers are part of the wire format
  * and never change meaning.
  */
 #ifndef LLM_WORDS_H
@@ -137,22 +137,20 @@ typedef enum llm_sampler { LLM_SAMPLER_NONE, LLM_SAMPLER_TABLE(LLM_SAMPLER_ENUM)
 enum { LLM_SAMPLER_USUAL_LAST = LLM_SAMPLER_TEMPERATURE };
 typedef enum llm_json_verdict { LLM_JSON_TABLE(LLM_JSON_ENUM) LLM_JSON_N } llm_json_verdict;
 
-/* Word and sentence of a number; "unknown" and "" outside the table. Any thread; static strings. */
-LLM_API const char *llm_status_word(int status);
-LLM_API const char *llm_status_text(int status);
-LLM_API const char *llm_reason_word(int reason);
-LLM_API const char *llm_reason_text(int reason);
-LLM_API const char *llm_outcome_word(int outcome);
-LLM_API const char *llm_outcome_text(int outcome);
-LLM_API const char *llm_state_word(int state);
-LLM_API const char *llm_state_text(int state);
-LLM_API const char *llm_memory_word(int memory);
-LLM_API const char *llm_memory_text(int memory);
-LLM_API const char *llm_policy_word(int policy);
-LLM_API const char *llm_policy_text(int policy);
-LLM_API const char *llm_sampler_word(int sampler);
-LLM_API const char *llm_sampler_text(int sampler);
-LLM_API const char *llm_json_word(int verdict);
-LLM_API const char *llm_json_text(int verdict);
+/* The vocabularies: one for each table. */
+typedef enum llm_vocabulary {
+    LLM_STATUSES,
+    LLM_REASONS,
+    LLM_OUTCOMES,
+    LLM_STATES,
+    LLM_MEMORIES,
+    LLM_POLICIES,
+    LLM_SAMPLERS,
+    LLM_JSON_VERDICTS,
+} llm_vocabulary;
+
+/* The word and the sentence of a number; "unknown" and "" outside the vocabulary. Any thread; static strings. */
+LLM_API const char *llm_word(llm_vocabulary vocabulary, int number);
+LLM_API const char *llm_sentence(llm_vocabulary vocabulary, int number);
 
 #endif

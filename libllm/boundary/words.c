@@ -3,113 +3,44 @@
 #include "llm_page.h"
 
 typedef struct word {
+    llm_vocabulary vocabulary;
     int number;
     const char *word;
-    const char *text;
+    const char *sentence;
 } word;
 
-#define WORD_ROW(name, number, word, text) {number, word, text},
+#define STATUS_ROW(name, number, word, text) {LLM_STATUSES, number, word, text},
+#define REASON_ROW(name, number, word, text) {LLM_REASONS, number, word, text},
+#define OUTCOME_ROW(name, number, word, text) {LLM_OUTCOMES, number, word, text},
+#define STATE_ROW(name, number, word, text) {LLM_STATES, number, word, text},
+#define MEMORY_ROW(name, number, word, text) {LLM_MEMORIES, number, word, text},
+#define POLICY_ROW(name, number, word, text) {LLM_POLICIES, number, word, text},
+#define SAMPLER_ROW(name, number, word, text) {LLM_SAMPLERS, number, word, text},
+#define JSON_ROW(name, number, word, text) {LLM_JSON_VERDICTS, number, word, text},
 
-static const word status_words[] = {LLM_STATUS_TABLE(WORD_ROW)};
-static const word reason_words[] = {LLM_REASON_TABLE(WORD_ROW)};
-static const word outcome_words[] = {LLM_OUTCOME_TABLE(WORD_ROW)};
-static const word state_words[] = {LLM_STATE_TABLE(WORD_ROW)};
-static const word memory_words[] = {LLM_MEMORY_TABLE(WORD_ROW)};
-static const word policy_words[] = {LLM_POLICY_TABLE(WORD_ROW)};
-static const word sampler_words[] = {LLM_SAMPLER_TABLE(WORD_ROW)};
-static const word json_words[] = {LLM_JSON_TABLE(WORD_ROW)};
+static const word words[] = {LLM_STATUS_TABLE(STATUS_ROW) LLM_REASON_TABLE(REASON_ROW) LLM_OUTCOME_TABLE(OUTCOME_ROW)
+                                 LLM_STATE_TABLE(STATE_ROW) LLM_MEMORY_TABLE(MEMORY_ROW) LLM_POLICY_TABLE(POLICY_ROW)
+                                     LLM_SAMPLER_TABLE(SAMPLER_ROW) LLM_JSON_TABLE(JSON_ROW)};
 
-static const word *word_find(const word *table, size_t n, int number)
+static const word *find(llm_vocabulary vocabulary, int number)
 {
-    static const word unknown = {-1, "unknown", ""};
-    for (size_t i = 0; i < n; i++) {
-        if (table[i].number == number) {
-            return &table[i];
+    static const word unknown = {.word = "unknown", .sentence = ""};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (words[i].vocabulary == vocabulary && words[i].number == number) {
+            return &words[i];
         }
     }
     return &unknown;
 }
 
-#define WORD_FIND(table, number) word_find(table, sizeof table / sizeof table[0], number)
-
-const char *llm_status_word(int status)
+const char *llm_word(llm_vocabulary vocabulary, int number)
 {
-    return WORD_FIND(status_words, status)->word;
+    return find(vocabulary, number)->word;
 }
 
-const char *llm_status_text(int status)
+const char *llm_sentence(llm_vocabulary vocabulary, int number)
 {
-    return WORD_FIND(status_words, status)->text;
-}
-
-const char *llm_reason_word(int reason)
-{
-    return WORD_FIND(reason_words, reason)->word;
-}
-
-const char *llm_reason_text(int reason)
-{
-    return WORD_FIND(reason_words, reason)->text;
-}
-
-const char *llm_outcome_word(int outcome)
-{
-    return WORD_FIND(outcome_words, outcome)->word;
-}
-
-const char *llm_outcome_text(int outcome)
-{
-    return WORD_FIND(outcome_words, outcome)->text;
-}
-
-const char *llm_state_word(int state)
-{
-    return WORD_FIND(state_words, state)->word;
-}
-
-const char *llm_state_text(int state)
-{
-    return WORD_FIND(state_words, state)->text;
-}
-
-const char *llm_memory_word(int memory)
-{
-    return WORD_FIND(memory_words, memory)->word;
-}
-
-const char *llm_memory_text(int memory)
-{
-    return WORD_FIND(memory_words, memory)->text;
-}
-
-const char *llm_policy_word(int policy)
-{
-    return WORD_FIND(policy_words, policy)->word;
-}
-
-const char *llm_policy_text(int policy)
-{
-    return WORD_FIND(policy_words, policy)->text;
-}
-
-const char *llm_sampler_word(int sampler)
-{
-    return WORD_FIND(sampler_words, sampler)->word;
-}
-
-const char *llm_sampler_text(int sampler)
-{
-    return WORD_FIND(sampler_words, sampler)->text;
-}
-
-const char *llm_json_word(int verdict)
-{
-    return WORD_FIND(json_words, verdict)->word;
-}
-
-const char *llm_json_text(int verdict)
-{
-    return WORD_FIND(json_words, verdict)->text;
+    return find(vocabulary, number)->sentence;
 }
 
 /* ---- counters ---- */

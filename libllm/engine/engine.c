@@ -290,7 +290,7 @@ int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *e
     }
     llm_engine *e = calloc(1, sizeof *e);
     if (e == NULL) {
-        return fail(error, error_bytes, LLM_NO_MEMORY, "%s", llm_status_text(LLM_NO_MEMORY));
+        return fail(error, error_bytes, LLM_NO_MEMORY, "%s", llm_sentence(LLM_STATUSES, LLM_NO_MEMORY));
     }
     status = open_model(e, options, error, error_bytes);
     if (status == LLM_OK) {
@@ -307,7 +307,7 @@ int llm_engine_open(const llm_engine_options *options, llm_engine **out, char *e
     }
     if (status != LLM_OK) {
         if (error != NULL && error_bytes > 0 && error[0] == '\0') {
-            fail(error, error_bytes, status, "%s", llm_status_text(status));
+            fail(error, error_bytes, status, "%s", llm_sentence(LLM_STATUSES, status));
         }
         llm_engine_close(e);
         return status;

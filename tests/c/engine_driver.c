@@ -176,7 +176,7 @@ static void push(driver *d, const void *message, size_t n_bytes)
         status = llm_command_push(d->engine, message, n_bytes);
     }
     if (status != LLM_OK) {
-        printf("push: %s\n", llm_status_word(status));
+        printf("push: %s\n", llm_word(LLM_STATUSES, status));
         fflush(stdout);
         abort();
     }

@@ -112,7 +112,7 @@ static void a_prompt_counts_while_it_is_read(void)
         driver_loop(d);
         CHECK_INT(llm_page_session(d->page, place, &view), LLM_OK);
     } while (view.n_tokens < 3 * CALL);
-    CHECK_STR(llm_state_word((int)view.state), "prefill");
+    CHECK_STR(llm_word(LLM_STATES, (int)view.state), "prefill");
     CHECK(view.n_prefilled_total > CALL && view.n_prefilled_total <= view.n_tokens);
     driver_cancel(d, request);
     driver_wait(d, request);
@@ -237,8 +237,8 @@ static void a_stop_ends_everything(void)
         for (uint32_t k = 0; k < 12; k++) {
             const answer *a = driver_answer(d, requests[k]);
             CHECK(a->is_over);
-            CHECK_STR(llm_outcome_word((int)a->finished.outcome), a->is_admitted ? "shutdown" : "refused");
-            CHECK_STR(llm_status_word((int)a->status), "shutting_down");
+            CHECK_STR(llm_word(LLM_OUTCOMES, (int)a->finished.outcome), a->is_admitted ? "shutdown" : "refused");
+            CHECK_STR(llm_word(LLM_STATUSES, (int)a->status), "shutting_down");
         }
         CHECK(driver_answer(d, unread)->is_over);
         CHECK_INT(driver_close(d), 0);
@@ -289,8 +289,8 @@ static void a_stop_makes_no_session(void)
     llm_engine_stop(d->engine);
     while (driver_drain(d)) {
     }
-    CHECK_STR(llm_status_word((int)driver_answer(d, fork)->status), "shutting_down");
-    CHECK_STR(llm_status_word((int)driver_answer(d, load)->status), "shutting_down");
+    CHECK_STR(llm_word(LLM_STATUSES, (int)driver_answer(d, fork)->status), "shutting_down");
+    CHECK_STR(llm_word(LLM_STATUSES, (int)driver_answer(d, load)->status), "shutting_down");
     CHECK_INT(driver_answer(d, reset)->status, LLM_OK);
     CHECK_INT(driver_close(d), 0);
 }

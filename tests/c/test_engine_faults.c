@@ -52,7 +52,7 @@ static uint32_t check_recovery(group *g, driver *cold)
         const answer *a = driver_answer(g->d, g->requests[i]);
         bool failed = a->finished.outcome == LLM_OUTCOME_FAILED;
         n_failed += failed;
-        if (failed ? strcmp(llm_status_word((int)a->status), "step_failed") != 0 ||
+        if (failed ? strcmp(llm_word(LLM_STATUSES, (int)a->status), "step_failed") != 0 ||
                          driver_state(g->d, a->place) != LLM_STATE_TORN
                    : !driver_equals_cold(cold, &g->calls[i], a)) {
             printf("%s: request %u after the fault\n", g->d->info.name, i);
@@ -67,8 +67,8 @@ static uint32_t check_recovery(group *g, driver *cold)
         bool was_torn = driver_answer(g->d, failed_before[i])->finished.outcome == LLM_OUTCOME_FAILED;
         bool says_so = a->reason == LLM_REASON_TORN || (a->n_reused > 0 && a->reason == LLM_REASON_SHARED);
         if (a->status != LLM_OK || !driver_equals_cold(cold, &g->calls[i], a) || (was_torn && !says_so)) {
-            printf("%s: request %u is %s (%s) afterwards\n", g->d->info.name, i, llm_status_word((int)a->status),
-                   llm_reason_word((int)a->reason));
+            printf("%s: request %u is %s (%s) afterwards\n", g->d->info.name, i, llm_word(LLM_STATUSES, (int)a->status),
+                   llm_word(LLM_REASONS, (int)a->reason));
             return UINT32_MAX;
         }
     }
@@ -131,7 +131,7 @@ static void bystanders_keep_their_state(void)
         on.prompt = longer;
         on.n_prompt = n + 8;
         const answer *a = driver_wait(g.d, driver_generate(g.d, &on));
-        CHECK_STR(llm_reason_word((int)a->reason), "exact_prefix");
+        CHECK_STR(llm_word(LLM_REASONS, (int)a->reason), "exact_prefix");
         CHECK_INT(a->n_reused, n);
         CHECK(driver_equals_cold(cold, &on, a));
         CHECK_INT(driver_close(g.d) + driver_close(cold), 0);
@@ -183,7 +183,7 @@ static void the_grower_fails_when_cells_run_out(void)
                 CHECK(driver_equals_cold(cold, &g.calls[k], a));
             } else {
                 n_full++;
-                CHECK_STR(llm_status_word((int)a->status), "kv_cache_full");
+                CHECK_STR(llm_word(LLM_STATUSES, (int)a->status), "kv_cache_full");
                 CHECK_INT(driver_state(g.d, a->place), LLM_STATE_PARKED); /* its cells are free, its tokens known */
             }
         }
@@ -211,7 +211,7 @@ static void idle_ones_make_way_where_the_policy_allows(void)
                 &(llm_engine_options){.model = name, .n_sessions = N, .capacity_policy = policy, .n_parked_max = 4});
             CHECK_INT(driver_wait(g.d, driver_generate(g.d, &g.calls[0]))->status, LLM_OK);
             const answer *a = driver_wait(g.d, driver_generate(g.d, &g.calls[1]));
-            CHECK_STR(llm_status_word((int)a->status), policy == LLM_POLICY_REFUSE ? "kv_cache_full" : "ok");
+            CHECK_STR(llm_word(LLM_STATUSES, (int)a->status), policy == LLM_POLICY_REFUSE ? "kv_cache_full" : "ok");
             CHECK(policy == LLM_POLICY_REFUSE || driver_equals_cold(cold, &g.calls[1], a));
             a = driver_wait(g.d, driver_generate(g.d, &g.calls[0]));
             CHECK_INT(a->status, LLM_OK);
@@ -238,7 +238,7 @@ static void too_many_for_the_cells_take_turns(void)
             group_ask(&g);
             for (int k = 0; k < N; k++) {
                 const answer *a = driver_answer(g.d, g.requests[k]);
-                CHECK_STR(llm_status_word((int)a->status), "ok");
+                CHECK_STR(llm_word(LLM_STATUSES, (int)a->status), "ok");
                 CHECK(driver_equals_cold(cold, &g.calls[k], a));
             }
         }

@@ -130,7 +130,7 @@ static void test_a_parked_session_that_can_never_come_back_fails(void)
         CHECK_INT(pin(d, OWN, "other", pins == 1), LLM_OK);
         const answer *a = say(d, OWN, "parked", 1);
         CHECK_INT(a->finished.outcome, LLM_OUTCOME_FAILED);
-        CHECK_STR(llm_status_word((int)a->status), "kv_cache_full");
+        CHECK_STR(llm_word(LLM_STATUSES, (int)a->status), "kv_cache_full");
         CHECK_INT(driver_wait(d, driver_close_session(d, OWN, "other"))->status, LLM_OK);
         CHECK(say(d, OWN, "parked", 1)->n_reused > 0); /* nothing was lost by asking */
         CHECK_INT(driver_close(d), 0);
@@ -244,7 +244,7 @@ static void test_busy_sessions_leave_places_to_others(void)
     const uint64_t busy[] = {endless(d, OWN, "a", 0), endless(d, OWN, "b", 1), endless(d, OWN, "c", 2)};
     const answer *more = say(d, OWN, "d", 3);
     CHECK_INT(more->finished.outcome, LLM_OUTCOME_REFUSED);
-    CHECK_STR(llm_status_word((int)more->status), "capacity_exhausted");
+    CHECK_STR(llm_word(LLM_STATUSES, (int)more->status), "capacity_exhausted");
     driver_fence(d);
     CHECK(!is_open(d, OWN, "d"));
     const uint64_t behind = driver_generate(d, call_of(OWN, "a", 0)); /* it goes on with what runs there */
@@ -306,7 +306,7 @@ static void test_the_budget_of_parked_states_is_shared(void)
     }
     CHECK(driver_counter(d, LLM_COUNTER_PARKED_DROPPED) > 0);
     CHECK(say(d, OTHER, "oldest", 0)->n_reused > 0);
-    CHECK_STR(llm_reason_word((int)say(d, OWN, "a", 1)->reason), "torn");
+    CHECK_STR(llm_word(LLM_REASONS, (int)say(d, OWN, "a", 1)->reason), "torn");
     CHECK_INT(driver_close(d), 0);
 }
 

@@ -76,7 +76,7 @@ static void check_after(driver *d, verb v, const answer *a, const char *session,
     const answer *b = driver_wait(d, driver_generate(d, &next));
     CHECK_INT(b->finished.outcome, LLM_OUTCOME_LENGTH);
     if (v == VERB_CANCEL && n < LONG && memcmp(tokens, next.prompt, n * sizeof *tokens) == 0) {
-        CHECK_STR(llm_reason_word((int)b->reason), "exact_prefix");
+        CHECK_STR(llm_word(LLM_REASONS, (int)b->reason), "exact_prefix");
         CHECK_INT(b->n_reused, n);
     }
     driver_wait(d, driver_close_session(d, 0, session));
@@ -96,7 +96,7 @@ static void end_a_running_one(llm_state state)
         CHECK_STILL_GOOD();
         driver_wait(d, request);
         CHECK_INT(a->finished.outcome, LLM_OUTCOME_CANCELLED);
-        CHECK_STR(llm_status_word((int)a->status), "cancelled");
+        CHECK_STR(llm_word(LLM_STATUSES, (int)a->status), "cancelled");
         CHECK_INT(a->finished.n_resident, n);
         CHECK(state != LLM_STATE_PREFILL || (a->finished.n_prefilled == n && n < LONG && a->n_text == 0));
         check_after(d, v, a, "it", n);
@@ -179,7 +179,7 @@ static void from_torn(void)
         generate_call call = call_of("it", 100, 20);
         uint64_t request = driver_generate(d, &call);
         const answer *a = driver_wait(d, request);
-        CHECK_STR(llm_status_word((int)a->status), "step_failed");
+        CHECK_STR(llm_word(LLM_STATUSES, (int)a->status), "step_failed");
         CHECK_INT(driver_state(d, a->place), LLM_STATE_TORN);
         do_verb(d, (verb)(i % N_VERBS), request, "it");
         CHECK_STILL_GOOD();
@@ -248,7 +248,7 @@ static void a_full_engine_refuses(void)
     driver_wait(d, driver_generate(d, &b));
     const answer *refused = driver_wait(d, driver_generate(d, &c));
     CHECK_INT(refused->finished.outcome, LLM_OUTCOME_REFUSED);
-    CHECK_STR(llm_status_word((int)refused->status), "capacity_exhausted");
+    CHECK_STR(llm_word(LLM_STATUSES, (int)refused->status), "capacity_exhausted");
     CHECK(driver_wait(d, driver_generate(d, &a))->n_reused > 0); /* nobody lost anything */
     CHECK(driver_wait(d, driver_generate(d, &b))->n_reused > 0);
     c.session = NULL; /* scratch has a place of its own */
@@ -276,7 +276,7 @@ static void a_full_engine_evicts_the_oldest_idle(void)
     CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_EVICTED), 1);
     uint64_t also_busy = stand_still_in(d, LLM_STATE_PREFILL, "third");
     CHECK(also_busy != 0);
-    CHECK_STR(llm_status_word((int)driver_wait(d, driver_generate(d, &fourth))->status), "capacity_exhausted");
+    CHECK_STR(llm_word(LLM_STATUSES, (int)driver_wait(d, driver_generate(d, &fourth))->status), "capacity_exhausted");
     driver_cancel(d, busy);
     driver_cancel(d, also_busy);
     driver_wait_all(d);
@@ -295,7 +295,7 @@ static void a_busy_session_has_a_bounded_queue(void)
     }
     const answer *refused = driver_wait(d, driver_generate(d, &call));
     CHECK_INT(refused->finished.outcome, LLM_OUTCOME_REFUSED);
-    CHECK_STR(llm_status_word((int)refused->status), "queue_full");
+    CHECK_STR(llm_word(LLM_STATUSES, (int)refused->status), "queue_full");
     driver_cancel(d, waiting[3]); /* makes room */
     uint64_t last = driver_generate(d, &call);
     driver_fence(d);
@@ -320,7 +320,7 @@ static void scratch_has_a_bounded_queue(void)
     for (int i = 0; i < LLM_SCRATCH_QUEUE_MAX; i++) {
         waiting[i] = driver_generate(d, &call);
     }
-    CHECK_STR(llm_status_word((int)driver_wait(d, driver_generate(d, &call))->status), "queue_full");
+    CHECK_STR(llm_word(LLM_STATUSES, (int)driver_wait(d, driver_generate(d, &call))->status), "queue_full");
     CHECK(!driver_answer(d, waiting[0])->is_started);
     driver_cancel(d, waiting[5]);
     driver_cancel(d, held[0]);
@@ -337,16 +337,17 @@ static void prompts_that_cannot_be_are_refused(void)
 {
     driver *d = driver_open(&(llm_engine_options){.model = "sim:hybrid", .n_ctx = 100});
     generate_call call = call_of("it", 100, 5);
-    CHECK_STR(llm_status_word((int)driver_wait(d, driver_generate(d, &call))->status), "context_length_exceeded");
+    CHECK_STR(llm_word(LLM_STATUSES, (int)driver_wait(d, driver_generate(d, &call))->status),
+              "context_length_exceeded");
     call.n_prompt = 99;
     const answer *a = driver_wait(d, driver_generate(d, &call));
     CHECK(a->finished.outcome == LLM_OUTCOME_LENGTH || a->finished.outcome == LLM_OUTCOME_END);
     CHECK_INT(a->finished.n_generated, 1); /* clamped to the context */
     int32_t bad[] = {260, 512}, negative[] = {-1};
     call = (generate_call){.session = "it", .prompt = bad, .n_prompt = 2, .max_tokens = 1};
-    CHECK_STR(llm_status_word((int)driver_wait(d, driver_generate(d, &call))->status), "invalid_token");
+    CHECK_STR(llm_word(LLM_STATUSES, (int)driver_wait(d, driver_generate(d, &call))->status), "invalid_token");
     call = (generate_call){.session = "other", .prompt = negative, .n_prompt = 1, .max_tokens = 1};
-    CHECK_STR(llm_status_word((int)driver_wait(d, driver_generate(d, &call))->status), "invalid_token");
+    CHECK_STR(llm_word(LLM_STATUSES, (int)driver_wait(d, driver_generate(d, &call))->status), "invalid_token");
     CHECK_INT(driver_wait(d, driver_reset(d, 0, "other"))->status, LLM_NOT_FOUND); /* a refusal opens nothing */
     CHECK_INT(driver_close(d), 0);
 }
@@ -371,7 +372,7 @@ static void a_seat_freed_without_a_step_is_given_on(void)
         driver_pause(d, first, false);
         driver_wait_all(d);
         CHECK_INT(driver_answer(d, other)->finished.outcome, LLM_OUTCOME_LENGTH);
-        CHECK_STR(llm_reason_word((int)driver_answer(d, again)->reason), "equal");
+        CHECK_STR(llm_word(LLM_REASONS, (int)driver_answer(d, again)->reason), "equal");
     }
     CHECK_INT(driver_close(d), 0);
 }

@@ -193,8 +193,8 @@ static void check_answer(party *p, talk *t)
     bool kept = !p->one_timeline || is_kept(&want, a);
     if (!kept) {
         printf("%s: %s reusing %u at %d, not %s reusing %u at %d\n", p->warm->info.name,
-               llm_reason_word((int)a->reason), a->n_reused, a->diverged_at, llm_reason_word((int)want.reason),
-               want.n_reused, want.diverged_at);
+               llm_word(LLM_REASONS, (int)a->reason), a->n_reused, a->diverged_at,
+               llm_word(LLM_REASONS, (int)want.reason), want.n_reused, want.diverged_at);
     }
     CHECK(kept);
     p->n_reasons[a->reason]++;
@@ -432,11 +432,11 @@ static void owners_do_not_meet(void)
     call.owner = 2;
     const answer *a = driver_wait(d, driver_generate(d, &call));
     CHECK(a->place != first);
-    CHECK_STR(llm_reason_word((int)a->reason), "new");
+    CHECK_STR(llm_word(LLM_REASONS, (int)a->reason), "new");
     CHECK_INT(driver_wait(d, driver_close_session(d, 2, "same"))->status, LLM_OK);
     CHECK_INT(driver_wait(d, driver_close_session(d, 2, "same"))->status, LLM_NOT_FOUND);
     call.owner = 1;
-    CHECK_STR(llm_reason_word((int)driver_wait(d, driver_generate(d, &call))->reason), "equal");
+    CHECK_STR(llm_word(LLM_REASONS, (int)driver_wait(d, driver_generate(d, &call))->reason), "equal");
     call.session = NULL; /* scratch: reused for one owner, not for another */
     driver_wait(d, driver_generate(d, &call));
     CHECK(driver_wait(d, driver_generate(d, &call))->n_reused > 0);

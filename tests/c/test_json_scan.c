@@ -32,7 +32,7 @@ static void expect_copy(const char *text, const char *wanted)
 {
     char out[512] = "";
     const llm_json document = scanned(text, strlen(text), &WIDE, out, sizeof out);
-    CHECK_STR(llm_json_word((int)document.verdict), "ok");
+    CHECK_STR(llm_word(LLM_JSON_VERDICTS, (int)document.verdict), "ok");
     CHECK_STR(out, wanted);
     CHECK(document.text == NULL && document.depth == 0 && document.offset == strlen(text));
 }
@@ -41,7 +41,7 @@ static void expect_fault(const char *text, const char *word, size_t offset)
 {
     char out[512];
     const llm_json document = scanned(text, strlen(text), &WIDE, out, sizeof out);
-    CHECK_STR(llm_json_word((int)document.verdict), word);
+    CHECK_STR(llm_word(LLM_JSON_VERDICTS, (int)document.verdict), word);
     CHECK_INT(document.offset, offset);
 }
 
@@ -166,11 +166,11 @@ static void expect_limit(const char *text, const char *word, uint64_t *limit, ll
 {
     char out[512];
     const uint64_t exact = *limit;
-    CHECK_STR(llm_json_word((int)scanned(text, strlen(text), limits, out, sizeof out).verdict), "ok");
+    CHECK_STR(llm_word(LLM_JSON_VERDICTS, (int)scanned(text, strlen(text), limits, out, sizeof out).verdict), "ok");
     *limit = exact - 1;
     const llm_json document = scanned(text, strlen(text), limits, out, sizeof out);
     *limit = exact;
-    CHECK_STR(llm_json_word((int)document.verdict), word);
+    CHECK_STR(llm_word(LLM_JSON_VERDICTS, (int)document.verdict), word);
     CHECK_INT(document.offset, offset);
 }
 
@@ -228,15 +228,16 @@ static void test_depth_takes_no_stack(void)
     const llm_json deep = scanned(text, 2 * LEVELS, &limits, out, sizeof out);
     const llm_json most = scanned(text + LEVELS - LLM_JSON_DEPTH_MAX, 2 * LLM_JSON_DEPTH_MAX, &limits, out, sizeof out);
     free(text);
-    CHECK_STR(llm_json_word((int)deep.verdict), "depth");
+    CHECK_STR(llm_word(LLM_JSON_VERDICTS, (int)deep.verdict), "depth");
     CHECK_INT(deep.offset, LLM_JSON_DEPTH_MAX);
-    CHECK_STR(llm_json_word((int)most.verdict), "ok");
+    CHECK_STR(llm_word(LLM_JSON_VERDICTS, (int)most.verdict), "ok");
 }
 
 static void test_words_and_no_memory_to_free(void)
 {
     for (int verdict = 0; verdict < LLM_JSON_N; verdict++) {
-        CHECK(strcmp(llm_json_word(verdict), "unknown") != 0 && llm_json_text(verdict)[0] != 0);
+        CHECK(strcmp(llm_word(LLM_JSON_VERDICTS, verdict), "unknown") != 0 &&
+              llm_sentence(LLM_JSON_VERDICTS, verdict)[0] != 0);
     }
     llm_json none = {0};
     llm_json_free(&none);

@@ -27,7 +27,7 @@ static page *open_page(const char *name, uint32_t n_places, uint32_t n_ctx)
     const char *fingerprint = "0123456789abcdef0123456789abcdef";
     int status = page_open(name, n_places, n_ctx, "a model", fingerprint, &p, error, sizeof error);
     if (status != LLM_OK) {
-        printf("page_open: %s: %s\n", llm_status_word(status), error);
+        printf("page_open: %s: %s\n", llm_word(LLM_STATUSES, status), error);
     }
     return p;
 }

@@ -17,7 +17,7 @@ static uint64_t order_of(const char *const *names)
     uint64_t order = names[0] == NULL ? 15 : 0;
     for (int i = 0; names[i] != NULL; i++) {
         for (uint64_t one = 1; one < LLM_SAMPLER_N; one++) {
-            order |= strcmp(names[i], llm_sampler_word((int)one)) == 0 ? one << (4 * i) : 0;
+            order |= strcmp(names[i], llm_word(LLM_SAMPLERS, (int)one)) == 0 ? one << (4 * i) : 0;
         }
     }
     return order;

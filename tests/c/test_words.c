@@ -5,51 +5,51 @@
 #include "llm.h"
 #include "llm_page.h"
 
-typedef const char *(*lookup)(int number);
-
 static bool is_word(const char *word)
 {
     return word[0] != '\0' && strspn(word, "abcdefghijklmnopqrstuvwxyz_") == strlen(word);
 }
 
-static void check_vocabulary(lookup word, lookup text, int n)
+static void check_vocabulary(llm_vocabulary vocabulary, int first, int n)
 {
-    for (int i = 0; i < n; i++) {
-        CHECK(is_word(word(i)));
-        CHECK(strcmp(word(i), "unknown") != 0);
-        CHECK(text(i)[0] != '\0' && text(i)[strlen(text(i)) - 1] == '.');
-        for (int j = 0; j < i; j++) {
-            CHECK(strcmp(word(i), word(j)) != 0);
+    for (int i = first; i < n; i++) {
+        const char *word = llm_word(vocabulary, i), *sentence = llm_sentence(vocabulary, i);
+        CHECK(is_word(word));
+        CHECK(strcmp(word, "unknown") != 0);
+        CHECK(sentence[0] != '\0' && sentence[strlen(sentence) - 1] == '.');
+        for (int j = first; j < i; j++) {
+            CHECK(strcmp(word, llm_word(vocabulary, j)) != 0);
         }
     }
-    CHECK_STR(word(n), "unknown");
-    CHECK_STR(word(-1), "unknown");
-    CHECK_STR(text(n), "");
-    CHECK_STR(text(-1), "");
+    CHECK_STR(llm_word(vocabulary, n), "unknown");
+    CHECK_STR(llm_word(vocabulary, first - 1), "unknown");
+    CHECK_STR(llm_sentence(vocabulary, n), "");
+    CHECK_STR(llm_sentence(vocabulary, first - 1), "");
 }
 
 static void every_number_has_its_own_word(void)
 {
-    check_vocabulary(llm_status_word, llm_status_text, LLM_STATUS_N);
-    check_vocabulary(llm_reason_word, llm_reason_text, LLM_REASON_N);
-    check_vocabulary(llm_outcome_word, llm_outcome_text, LLM_OUTCOME_N);
-    check_vocabulary(llm_state_word, llm_state_text, LLM_STATE_N);
-    check_vocabulary(llm_memory_word, llm_memory_text, LLM_MEMORY_N);
-    check_vocabulary(llm_policy_word, llm_policy_text, LLM_POLICY_N);
+    check_vocabulary(LLM_STATUSES, 0, LLM_STATUS_N);
+    check_vocabulary(LLM_REASONS, 0, LLM_REASON_N);
+    check_vocabulary(LLM_OUTCOMES, 0, LLM_OUTCOME_N);
+    check_vocabulary(LLM_STATES, 0, LLM_STATE_N);
+    check_vocabulary(LLM_MEMORIES, 0, LLM_MEMORY_N);
+    check_vocabulary(LLM_POLICIES, 0, LLM_POLICY_N);
+    check_vocabulary(LLM_SAMPLERS, 1, LLM_SAMPLER_N);
 }
 
 /* Numbers are on the wire and in segments: a table that is reordered must fail here. */
 static void known_numbers_keep_their_words(void)
 {
-    CHECK_STR(llm_status_word(LLM_OK), "ok");
-    CHECK_STR(llm_status_word(10), "capacity_exhausted");
-    CHECK_STR(llm_status_word(20), "small_buffer");
-    CHECK_STR(llm_reason_word(1), "exact_prefix");
-    CHECK_STR(llm_reason_word(8), "torn");
-    CHECK_STR(llm_outcome_word(6), "shutdown");
-    CHECK_STR(llm_state_word(3), "idle");
-    CHECK_STR(llm_memory_word(3), "hybrid");
-    CHECK_STR(llm_policy_word(1), "evict");
+    CHECK_STR(llm_word(LLM_STATUSES, LLM_OK), "ok");
+    CHECK_STR(llm_word(LLM_STATUSES, 10), "capacity_exhausted");
+    CHECK_STR(llm_word(LLM_STATUSES, 20), "small_buffer");
+    CHECK_STR(llm_word(LLM_REASONS, 1), "exact_prefix");
+    CHECK_STR(llm_word(LLM_REASONS, 8), "torn");
+    CHECK_STR(llm_word(LLM_OUTCOMES, 6), "shutdown");
+    CHECK_STR(llm_word(LLM_STATES, 3), "idle");
+    CHECK_STR(llm_word(LLM_MEMORIES, 3), "hybrid");
+    CHECK_STR(llm_word(LLM_POLICIES, 1), "evict");
 }
 
 static void counters_are_named_as_prometheus_wants(void)

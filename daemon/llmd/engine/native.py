@@ -112,23 +112,23 @@ class GenerateFlag(enum.IntFlag):
     RETURN_CONSUMED = lib.LLM_GENERATE_RETURN_CONSUMED
 
 
-def _table(word: Callable[[int], Any], count: int) -> tuple[str, ...]:
-    return tuple(text_of(word(number)) for number in range(count))
+def _table(word: Callable[[int, int], Any], vocabulary: int, count: int) -> tuple[str, ...]:
+    return tuple(text_of(word(vocabulary, number)) for number in range(count))
 
 
-STATUS_WORDS = _table(lib.llm_status_word, lib.LLM_STATUS_N)
-STATUS_TEXTS = _table(lib.llm_status_text, lib.LLM_STATUS_N)
-REASON_WORDS = _table(lib.llm_reason_word, lib.LLM_REASON_N)
-REASON_TEXTS = _table(lib.llm_reason_text, lib.LLM_REASON_N)
-OUTCOME_WORDS = _table(lib.llm_outcome_word, lib.LLM_OUTCOME_N)
-OUTCOME_TEXTS = _table(lib.llm_outcome_text, lib.LLM_OUTCOME_N)
-STATE_WORDS = _table(lib.llm_state_word, lib.LLM_STATE_N)
-STATE_TEXTS = _table(lib.llm_state_text, lib.LLM_STATE_N)
-MEMORY_WORDS = _table(lib.llm_memory_word, lib.LLM_MEMORY_N)
-POLICY_WORDS = _table(lib.llm_policy_word, lib.LLM_POLICY_N)
-SAMPLER_WORDS = _table(lib.llm_sampler_word, lib.LLM_SAMPLER_N)
-JSON_WORDS = _table(lib.llm_json_word, lib.LLM_JSON_N)
-JSON_TEXTS = _table(lib.llm_json_text, lib.LLM_JSON_N)
+STATUS_WORDS = _table(lib.llm_word, lib.LLM_STATUSES, lib.LLM_STATUS_N)
+STATUS_TEXTS = _table(lib.llm_sentence, lib.LLM_STATUSES, lib.LLM_STATUS_N)
+REASON_WORDS = _table(lib.llm_word, lib.LLM_REASONS, lib.LLM_REASON_N)
+REASON_TEXTS = _table(lib.llm_sentence, lib.LLM_REASONS, lib.LLM_REASON_N)
+OUTCOME_WORDS = _table(lib.llm_word, lib.LLM_OUTCOMES, lib.LLM_OUTCOME_N)
+OUTCOME_TEXTS = _table(lib.llm_sentence, lib.LLM_OUTCOMES, lib.LLM_OUTCOME_N)
+STATE_WORDS = _table(lib.llm_word, lib.LLM_STATES, lib.LLM_STATE_N)
+STATE_TEXTS = _table(lib.llm_sentence, lib.LLM_STATES, lib.LLM_STATE_N)
+MEMORY_WORDS = _table(lib.llm_word, lib.LLM_MEMORIES, lib.LLM_MEMORY_N)
+POLICY_WORDS = _table(lib.llm_word, lib.LLM_POLICIES, lib.LLM_POLICY_N)
+SAMPLER_WORDS = _table(lib.llm_word, lib.LLM_SAMPLERS, lib.LLM_SAMPLER_N)
+JSON_WORDS = _table(lib.llm_word, lib.LLM_JSON_VERDICTS, lib.LLM_JSON_N)
+JSON_TEXTS = _table(lib.llm_sentence, lib.LLM_JSON_VERDICTS, lib.LLM_JSON_N)
 
 
 @dataclass(frozen=True, slots=True)

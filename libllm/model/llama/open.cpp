@@ -158,7 +158,7 @@ uint64_t samplers_of(const std::string &names)
         const size_t end = std::min(names.find(';', at), names.size());
         const std::string name = names.substr(at, end - at);
         for (int sampler = LLM_SAMPLER_NONE + 1; sampler < LLM_SAMPLER_N; sampler++) {
-            if (name == llm_sampler_word(sampler)) {
+            if (name == llm_word(LLM_SAMPLERS, sampler)) {
                 order |= static_cast<uint64_t>(sampler) << (4 * n++);
             }
         }

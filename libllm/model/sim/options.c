@@ -136,7 +136,7 @@ static int option_read(part name, part value, sim_options *out, char *error, siz
 static int class_read(part name, llm_memory *out, char *error, size_t error_bytes)
 {
     for (int i = 0; i < LLM_MEMORY_N; i++) {
-        if (part_is(name, llm_memory_word(i))) {
+        if (part_is(name, llm_word(LLM_MEMORIES, i))) {
             *out = (llm_memory)i;
             return LLM_OK;
         }

@@ -198,9 +198,9 @@ static void info_fill(sim_model *m, const model_options *options)
     info->n_embedding_tokens = o->embed > 0 ? info->n_ctx : 0;
     m->n_kept = states_per_sequence(o, info->n_ctx);
     info->state_bytes = (m->n_cells != UINT32_MAX ? m->n_cells : info->n_seq) * (uint64_t)SIM_TOKEN_BYTES;
-    snprintf(info->name, sizeof info->name, "sim-%s", llm_memory_word((int)o->memory));
+    snprintf(info->name, sizeof info->name, "sim-%s", llm_word(LLM_MEMORIES, (int)o->memory));
     snprintf(info->arch, sizeof info->arch, "sim");
-    snprintf(info->description, sizeof info->description, "simulated %s model", llm_memory_word((int)o->memory));
+    snprintf(info->description, sizeof info->description, "simulated %s model", llm_word(LLM_MEMORIES, (int)o->memory));
     snprintf(info->backend, sizeof info->backend, "sim");
     identity_fill(m, options, info);
 }
