@@ -176,10 +176,12 @@ static int ms_until(uint64_t moment, uint64_t now, uint64_t units_of_ms)
     return left < INT32_MAX ? (int)left : INT32_MAX;
 }
 
-/* How long the thread may sleep: until the next expiry, or somebody gives up waiting for the disk, or for ever. */
+/* How long the thread may sleep: until the next expiry, or until a request gives up waiting for the disk; -1: for ever.
+ * While notices wait for the reader nothing expires (see `expire`), and the reader rings. */
 static int wait_ms(decode *d)
 {
-    const int expiry = d->idle_ms_max != 0 ? ms_until(d->expire_at_ms, idle_now(d), 1) : -1;
+    const bool expires = d->idle_ms_max != 0 && d->n_notices == 0;
+    const int expiry = expires ? ms_until(d->expire_at_ms, idle_now(d), 1) : -1;
     if (d->fetched_by_us == 0) {
         return expiry;
     }

@@ -23,6 +23,7 @@ static char directory[FILES_PATH_BYTES];
 /* What the decode thread does. */
 static _Atomic bool is_asleep; /* it has armed its bell, looked once more, and found nothing */
 static _Atomic uint32_t n_sleeps;
+static _Atomic int sleeps_ms;                            /* for at most so long; -1: until the bell is rung */
 static _Atomic enum { NOT_YET, SEEN, MISSED } last_look; /* after `before_looking` */
 
 /* What a test puts between two steps. Each runs once; the other thread is at rest meanwhile, or runs into it. */
@@ -88,6 +89,7 @@ void __wrap_doorbell_wait(doorbell *d, bool (*ready)(void *context), void *conte
 void __wrap_doorbell_wait(doorbell *d, bool (*ready)(void *context), void *context, int timeout_ms)
 {
     const bool is_watched = run_once(&before_looking);
+    sleeps_ms = timeout_ms;
     __real_doorbell_wait(d, look_and_tell, &(look){ready, context, is_watched}, timeout_ms);
     is_asleep = false;
 }
@@ -239,6 +241,7 @@ static void open_idle(const char *state_dir)
                                         .n_sessions = 4, /* of one none could be pinned */
                                         .n_scratch = 1,
                                         .event_ring_bytes = RING_BYTES,
+                                        .idle_s_max = 3600,
                                         .state_dir = state_dir};
     if (llm_engine_open(&options, &opened, error, sizeof error) != LLM_OK) {
         fprintf(stderr, "%s\n", error);
@@ -445,6 +448,24 @@ static void test_room_that_is_announced_within_a_drain(void)
     close_engine();
 }
 
+/* An expiry that is due while a reply waits for the reader would have to wait for it, too. */
+static void test_a_reader_that_stalls_wakes_nobody(void)
+{
+    open_idle(NULL);
+    CHECK(sleeps_ms > 0);
+    talk_for(TOKENS_MANY);
+    wait_until(is_blocked_and_sleeps);
+    CHECK(sleeps_ms > 0);
+    while (engine->decode.n_notices == 0) { /* until the replies have filled what the last text left of the ring */
+        for (int i = 0; i < 100; i++) {
+            pin();
+        }
+        wait_until(has_taken_and_sleeps);
+    }
+    CHECK_INT(sleeps_ms, -1);
+    close_engine();
+}
+
 /* ---- a session that sleeps through what its name is asked for ---- */
 
 enum { LONG = 400, KEPT = 300 };
@@ -507,6 +528,7 @@ int main(void)
     RUN_FILES(test_a_decode_thread_that_looks_as_soon_as_the_store_rings);
     RUN(test_room_that_comes_before_the_sleep);
     RUN(test_room_that_is_announced_within_a_drain);
+    RUN(test_a_reader_that_stalls_wakes_nobody);
     RUN_FILES(test_a_cut_takes_no_timeline_that_wakes);
     return CHECK_RESULT();
 }
