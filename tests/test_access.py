@@ -12,7 +12,7 @@ from multidict import CIMultiDict
 from llmd.app import reload_keys
 from llmd.core import limits
 from llmd.core.errors import ApiError
-from llmd.http.access import KeyFileError, KeyRing, check_host, check_origin, host_name, owner_of, read_keys
+from llmd.http.access import KeyFileError, KeyRing, caller_of, check_host, check_origin, host_name, owner_of, read_keys
 from tests.conftest import Serve
 from tests.serving import Answer, Daemon, chat
 
@@ -137,6 +137,28 @@ def test_names_and_numbers_of_owners(tmp_path: Path) -> None:
     assert KeyRing().n_owners == 1 and KeyRing().name_of(0) == "local"
 
 
+def test_without_keys_users_are_owners() -> None:
+    ring, own = KeyRing(), os.geteuid()
+    nobody_known = caller_of(None)
+    callers = [caller_of(user) for user in (own, 1000 + own, 2000 + own, None)]
+    assert not any(caller.is_admin for caller in callers)
+    assert len({caller.owner for caller in callers}) == 4 and callers[0].owner == 0
+    for caller in callers:
+        assert ring.name_of(caller.owner) == caller.name and ring.owner_named(caller.name) == caller.owner
+    assert caller_of(2**32 - 1) == caller_of(2**32 - 2) == nobody_known
+    for name in ("uid-", "uid-x", "uid--1", "uid-١", "uid-" + "9" * 5000, "alice"):
+        assert ring.owner_named(name) is None
+
+
+def test_root_is_an_owner_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its number is the unix socket's owner's, and it runs the proxies: not for them are that owner's sessions."""
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    root, own, other = caller_of(0), caller_of(1000), caller_of(1001)
+    assert len({root.owner, own.owner, other.owner, caller_of(None).owner}) == 4
+    assert (root.name, KeyRing().owner_named("uid-0"), KeyRing().name_of(root.owner)) == ("uid-0", root.owner, "uid-0")
+    assert KeyRing().owner_named("uid-1000") == own.owner == 0
+
+
 def test_short_keys_are_named(tmp_path: Path) -> None:
     assert read_keys(key_file(tmp_path, f"{'k' * 15} ann\n{'k' * 16} bob\nk\n")).guessable() == ["ann", "key-3"]
 
@@ -259,7 +281,7 @@ async def test_holders_of_other_keys_are_only_counted(serve: Serve, tmp_path: Pa
     answer = await daemon.ask("POST", "/v1/chat/completions", chat(session_id="third"), headers=bearer(ANN))
     assert answer.status == 429
     assert "anns" in answer.error["message"] and "bobs" not in answer.error["message"]
-    assert "1 of other API keys" in answer.error["message"]
+    assert "1 of other owners" in answer.error["message"]
 
 
 async def test_one_key_leaves_places_and_pins_to_others(serve: Serve, tmp_path: Path) -> None:

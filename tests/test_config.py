@@ -45,6 +45,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "oversize": ("allow", "allow"),
     "gap_target_ms": ("50", 50),
     "api_key_file": ("/tmp/keys", Path("/tmp/keys")),
+    "open": ("on", True),
     "allowed_hosts": ("a.example, b.example", ("a.example", "b.example")),
     "allowed_origins": ("http://localhost:3000", ("http://localhost:3000",)),
     "keepalive_interval": ("0.5", 0.5),

@@ -41,7 +41,7 @@ HARDENING = {
     "ProtectKernelModules": "yes",
     "ProtectKernelTunables": "yes",
     "ProtectControlGroups": "yes",
-    "RestrictAddressFamilies": "AF_UNIX AF_INET AF_INET6",
+    "RestrictAddressFamilies": "AF_UNIX AF_INET AF_INET6 AF_NETLINK",
     "RestrictNamespaces": "yes",
     "NoNewPrivileges": "yes",
     "CapabilityBoundingSet": "",

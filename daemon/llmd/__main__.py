@@ -78,12 +78,23 @@ def _run(config: Config) -> None:
     _make_state_dir(config)
     listeners = open_listeners(config)
     try:
+        _check_exposure(config, listeners)
         log.info("starting", extra=logs.fields(version=__version__, pid=os.getpid(), model=config.model))
         beginning, keys = _prepared(config)
         faulthandler.enable(file=logs.STDERR)  # not later: while a model loads, crashes are told in another way
         _load_and_serve(config, listeners, beginning, keys)
     finally:
         listeners.close()
+
+
+def _check_exposure(config: Config, listeners: Listeners) -> None:
+    public = listeners.public_addresses()
+    if public and config.api_key_file is None and not config.open:
+        raise StartError(
+            f"other machines can reach {' '.join(public)}, and without keys whoever does may use the model: set "
+            "--api-key-file, or --open on to allow it, or listen on 127.0.0.1",
+            EXIT_USAGE,
+        )
 
 
 def _load_and_serve(config: Config, listeners: Listeners, beginning: Beginning, keys: KeyRing) -> None:

@@ -92,7 +92,7 @@ async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> N
         answers = await remembered_answers(state.config, engine)
         saved_answers = await saved_answers_of(state.config, engine)
         if path := responses_path(state.config, engine):
-            await asyncio.to_thread(store_file.take, path, responses, state.keys.n_owners)
+            await asyncio.to_thread(store_file.take, path, responses, state.n_owners)
     except BaseException:
         await engine.close()
         raise

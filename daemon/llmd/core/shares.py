@@ -57,5 +57,5 @@ class Admission:
         if self._of_owner[owner] >= share:
             raise ApiError(
                 "overloaded",
-                f"The server is working on {share} requests of this API key, its share of {self.limit}; try again.",
+                f"The server is working on {share} requests of this owner, its share of {self.limit}; try again.",
             )

@@ -265,8 +265,8 @@ class Generation:
         n_names = info.n_places - info.n_scratch
         taken = f"All {n_names} session places are taken"
         if len(holders) < n_names:
-            taken = f"{len(own)} of {n_names} session places, the share of one API key, are taken"
-        more = f" and {n_others} of other API keys" if n_others else ""
+            taken = f"{len(own)} of {n_names} session places, the share of one owner, are taken"
+        more = f" and {n_others} of other owners" if n_others else ""
         options = "--max-sessions or --max-parked" if n_names > info.n_sessions else "--max-sessions"
         return ApiError(
             "capacity_exhausted",

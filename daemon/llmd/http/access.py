@@ -35,8 +35,34 @@ class Caller:
 
 LOCAL = Caller(owner=0, name="local", is_admin=True)
 """The unix socket: its permissions are the access control."""
-ANYBODY = Caller(owner=0, name="anybody", is_admin=False)
-"""The TCP port of a daemon without keys."""
+OWN_USER = Caller(LOCAL.owner, LOCAL.name, is_admin=False)
+"""Without keys, TCP connections of the user that the daemon runs as: with the sessions of the unix socket, but without
+its rights over those of others, which a proxy of this user's would pass on."""
+ANYBODY = Caller(owner=limits.UINT32_MAX, name="anybody", is_admin=False)
+"""Without keys, TCP connections of which the kernel does not know the user."""
+_ROOT_OWNER = limits.UINT32_MAX - 1
+"""Root's number as a user is taken, by LOCAL."""
+_USER_PREFIX = "uid-"
+
+
+def caller_of(user: int | None) -> Caller:
+    """Without keys, each user of this machine is an owner, by the number that the user has."""
+    if user == os.geteuid():
+        return OWN_USER
+    if user is None or user >= _ROOT_OWNER:
+        return ANYBODY
+    return Caller(user or _ROOT_OWNER, f"{_USER_PREFIX}{user}", is_admin=False)
+
+
+def _user_named(owner: int) -> str:
+    return f"{_USER_PREFIX}{0 if owner == _ROOT_OWNER else owner}"
+
+
+def _owner_of_user(name: str) -> int | None:
+    digits = name.removeprefix(_USER_PREFIX)
+    if digits == name or not digits.isascii() or not digits.isdigit() or len(digits) > len(str(limits.UINT32_MAX)):
+        return None
+    return caller_of(int(digits)).owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +73,12 @@ class Key:
 
 
 class KeyRing:
-    """The keys that may use the TCP port. Without any, everybody may."""
+    """The keys that may use the TCP port. Without any, everybody may: see `caller_of`."""
 
     def __init__(self, keys: Iterable[Key] = ()) -> None:
         self._keys = tuple(keys)
-        self._owners = {caller.name: caller.owner for caller in (LOCAL, *(key.caller for key in self._keys))}
+        known = (LOCAL, *((key.caller for key in self._keys) if self._keys else (ANYBODY,)))
+        self._owners = {caller.name: caller.owner for caller in known}
         self._names = {owner: name for name, owner in self._owners.items()}
 
     @property
@@ -60,7 +87,7 @@ class KeyRing:
 
     @property
     def n_owners(self) -> int:
-        """Who share the daemon. The unix socket's own is no party beside keys: it administers."""
+        """Whose keys there are. The unix socket's own is no party beside them: it administers."""
         return max(1, len({key.caller.owner for key in self._keys}))
 
     def __len__(self) -> int:
@@ -72,15 +99,14 @@ class KeyRing:
 
     def name_of(self, owner: int) -> str | None:
         """None: nobody who may come now has this number; a key that was taken out of the file had."""
-        return self._names.get(owner)
+        return self._names.get(owner) or (_user_named(owner) if self.is_open else None)
 
     def owner_named(self, name: str) -> int | None:
-        return self._owners.get(name)
+        owner = self._owners.get(name)
+        return _owner_of_user(name) if owner is None and self.is_open else owner
 
     def caller(self, authorization: str | None, x_api_key: str | None) -> Caller:
         """Raises ApiError. Looks at every key, so that the time taken tells nothing."""
-        if self.is_open:
-            return ANYBODY
         scheme, _, token = (authorization or "").partition(" ")
         given = token.strip() if scheme.lower() == "bearer" else (x_api_key or "").strip()
         digest = hashlib.sha256(given.encode("utf-8", "surrogateescape")).digest()

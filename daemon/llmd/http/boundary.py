@@ -15,8 +15,8 @@ from aiohttp.typedefs import Handler
 from ..core.errors import ApiError, ContextLengthError, shown
 from ..engine.generation import Generation
 from ..process.logs import fields
-from .access import LOCAL, Caller, check_host, check_origin
-from .context import ENVELOPES, FACTS, PUBLIC, STATE, UNMATCHED, Facts, State
+from .access import LOCAL, Caller, caller_of, check_host, check_origin
+from .context import ENVELOPES, FACTS, PUBLIC, STATE, UNMATCHED, USER, Facts, State
 from .envelope import OWN, Envelope
 from .metrics import RESPONSES
 from .request_id import ANTHROPIC_HEADER, ANTHROPIC_VERSION, HEADER, request_id
@@ -205,6 +205,8 @@ def _caller(state: State, request: web.Request, facts: Facts) -> Caller:
     _check_browser(state, request, facts)
     if facts.endpoint in request.app[PUBLIC]:
         return facts.caller
+    if state.keys.is_open:
+        return caller_of(request.get(USER))
     return state.keys.caller(request.headers.get("Authorization"), request.headers.get("X-Api-Key"))
 
 

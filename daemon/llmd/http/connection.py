@@ -47,6 +47,8 @@ class Connection(web.RequestHandler):
         """aiohttp forgets its own when it begins to close; this one is known until it is closed."""
         self._request: web.BaseRequest | None = None
         """The one being answered, or whose body still comes."""
+        self.user: int | None = None
+        """Of this machine, who holds the other end; None: that was not asked, or the kernel does not know."""
         self._is_answered = False
         self.idle_since = loop.time()
         self._head_since: float | None = self.idle_since

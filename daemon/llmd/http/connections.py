@@ -22,9 +22,10 @@ from ..process.listen import descriptors_for
 from ..process.logs import fields
 from .boundary import error_response
 from .connection import Connection
-from .context import STATE, UNMATCHED
+from .context import STATE, UNMATCHED, USER
 from .loop_lag import LoopLag
 from .metrics import RESPONSES
+from .peer_user import PeerUsers
 
 log = logging.getLogger("llmd.http")
 
@@ -60,6 +61,7 @@ class Connections(web.Server):
         super().__init__(inner.request_handler, request_factory=self._begin, handler_cancellation=True)
         self._state = app[STATE]
         self._make = inner.request_factory
+        self._users = PeerUsers() if self._state.keys.is_open else None
         self._settings = settings
         n_wanted = limits.CONNECTIONS_MAX + limits.CONNECTIONS_LOCAL_MAX
         room = descriptors_for(n_wanted)
@@ -109,7 +111,10 @@ class Connections(web.Server):
         task: asyncio.Task[None],
     ) -> web.BaseRequest:
         request = self._make(message, payload, protocol, writer, task)
-        cast(Connection, protocol).began(request)
+        connection = cast(Connection, protocol)
+        if connection.user is not None:
+            request[USER] = connection.user
+        connection.began(request)
         return request
 
     # --- coming in ---------------------------------------------------------------------------------------------------
@@ -128,6 +133,8 @@ class Connections(web.Server):
             self._n_refused += 1
             return Farewell(self._refused)
         connection = Connection(self, loop=self._loop, **self._settings)
+        if self._users is not None and pool is self._remote:
+            connection.user = self._users.user_of(transport.get_extra_info("socket"))
         self._open[connection] = (pool, peer)
         pool.n_open += 1
         pool.idle[connection] = None
@@ -165,6 +172,8 @@ class Connections(web.Server):
         if self._sweeper is not None:
             self._sweeper.cancel()
         self._lag.stop()
+        if self._users is not None:
+            self._users.close()
 
 
 class Entrance(asyncio.Protocol):

@@ -59,6 +59,8 @@ class State:
     is_stopping: bool = False
     preparing: set[Stoppable] = field(default_factory=set)
     """Requests that are being read or rendered."""
+    users: set[int] = field(default_factory=set)
+    """Without keys: the owners who have sent a body."""
 
     def stop(self) -> None:
         """From here on nothing new is begun."""
@@ -69,9 +71,24 @@ class State:
     def use_keys(self, keys: KeyRing) -> None:
         """From here these are the keys, and between their owners is shared."""
         self.keys = keys
-        self.admission.n_owners = keys.n_owners
+        self._share()
+
+    @property
+    def n_owners(self) -> int:
+        """Who share what there is."""
+        return max(1, len(self.users)) if self.keys.is_open else self.keys.n_owners
+
+    def take_part(self, caller: Caller) -> None:
+        """From here on this owner has a share. Administrators and who only looks need none."""
+        is_new = self.keys.is_open and not caller.is_admin and caller.owner not in self.users
+        if is_new and len(self.users) < limits.KEYS_MAX:
+            self.users.add(caller.owner)
+            self._share()
+
+    def _share(self) -> None:
+        self.admission.n_owners = self.n_owners
         if self.opened is not None:
-            self.opened.engine.set_owners(keys.n_owners)
+            self.opened.engine.set_owners(self.n_owners)
 
     @property
     def _there(self) -> Opened:
@@ -171,3 +188,5 @@ ENVELOPES = web.AppKey("envelopes", dict[str, Envelope])
 """By the same names: how their errors travel, where not as everybody's."""
 OPENAPI = web.AppKey("openapi", bytes)
 FACTS = web.RequestKey("facts", Facts)
+USER = web.RequestKey("user", int)
+"""Who holds the other end of the connection, where that is known."""

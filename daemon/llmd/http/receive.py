@@ -48,7 +48,7 @@ class Bodies:
         if others and self._of_owner[owner] + n_bytes > share:
             raise ApiError(
                 "overloaded",
-                f"The server is receiving {self._of_owner[owner]} bytes of requests of this API key, of {share} that "
+                f"The server is receiving {self._of_owner[owner]} bytes of requests of this owner, of {share} that "
                 "are its share; try again.",
             )
         self._add(owner, n_bytes)
@@ -77,8 +77,9 @@ async def received(request: web.Request, limit: int) -> bytes:
     if (request.content_length or 0) > limit:
         raise _too_large(limit)
     await _ask_for_it(request)
-    owner, n_owners = request[FACTS].caller.owner, request.app[STATE].keys.n_owners
-    with request.app[BODIES].receiving(owner, n_owners) as share:
+    state, caller = request.app[STATE], request[FACTS].caller
+    state.take_part(caller)
+    with request.app[BODIES].receiving(caller.owner, state.n_owners) as share:
         chunks = await _chunks(request, limit, share)
         if share.n_bytes > limits.BODY_JOINED_ON_LOOP_BYTES_MAX:
             return await asyncio.to_thread(b"".join, chunks)

@@ -67,7 +67,7 @@ class Config:
         "an address",
         SERVER,
         "ADDRESS",
-        "address to listen on; set --api-key-file unless it is loopback",
+        "address to listen on; any other than loopback needs --api-key-file, or --open on",
     )
     port: int = option(
         8000, integer(0, 65535), "a port from 0 to 65535; 0 picks a free one", SERVER, "PORT", "TCP port to listen on"
@@ -267,6 +267,15 @@ class Config:
         ACCESS,
         "FILE",
         "API keys for the TCP port, one 'KEY [NAME] [admin]' per line, not readable by others; SIGHUP reloads it",
+    )
+    open: bool = option(
+        False,
+        switch,
+        "on or off",
+        ACCESS,
+        "on|off",
+        "allow --host to be reachable from other machines without --api-key-file: all of them may use the model, and "
+        "they share sessions",
     )
     allowed_hosts: tuple[str, ...] = option(
         (),

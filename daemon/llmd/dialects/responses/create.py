@@ -66,6 +66,6 @@ def _keep(request: web.Request, asked: ResponseAsked) -> Keep | None:
 
     def keep(id: str, told: bytes) -> None:
         response = StoredResponse(id, owner, asked.asked.key.id, told, asked.input, asked.before)
-        store.keep(response, state.keys.n_owners)
+        store.keep(response, state.n_owners)
 
     return keep

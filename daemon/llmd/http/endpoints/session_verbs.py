@@ -85,10 +85,10 @@ async def rename_session(request: web.Request) -> web.Response:
 
 def _pins_exhausted(state: State) -> ApiError:
     n_max = state.engine.info.n_pins_max
-    share = share_of(n_max, state.keys.n_owners)
+    share = share_of(n_max, state.n_owners)
     return ApiError(
         "pins_exhausted",
-        f"pinned: of all sessions at most {n_max} histories may be pinned, {share} of them by one API key; unpin one.",
+        f"pinned: of all sessions at most {n_max} histories may be pinned, {share} of them by one owner; unpin one.",
         "pinned",
     )
 

@@ -1,0 +1,105 @@
+"""Which user of this machine holds the other end of a TCP connection: the kernel knows it (sock_diag(7)).
+
+One netlink message asks for the one socket whose addresses are ours, turned round. The kernel answers while it takes
+the message (40 us), however many sockets there are; /proc/net/tcp would list them all. Owned by the event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import struct
+
+log = logging.getLogger("llmd.http")
+
+_Name = tuple[object, ...]
+"""Of a socket: address, port, and what IPv6 has beside."""
+
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_NLM_F_REQUEST = 1
+_NLMSG_ERROR = 2
+_HEAD = struct.Struct("=IHHII")
+"""nlmsghdr: bytes, type, flags, sequence number, port."""
+_QUESTION = struct.Struct("=BBBxI2s2s16s16sI8s")
+"""inet_diag_req_v2: family, protocol, extensions, states; inet_diag_sockid: ports, addresses, interface, cookie."""
+_ANSWER = struct.Struct("=BBBB2s2s16s16sI8sIIIII")
+"""inet_diag_msg: family, state, timer, retransmissions, inet_diag_sockid, expiry, queues, user, inode."""
+_ALL_STATES = 0xFFFF_FFFF
+_NO_COOKIE = b"\xff" * 8
+_ADDRESS_BYTES = 16
+_ANSWER_BYTES_MAX = 4096
+_LOOPBACK_INTERFACE = 1
+"""Finds a socket that is bound to it, and one that is bound to no interface. Linux always numbers it so."""
+_CONNECTED = frozenset((1, 4, 5, 8, 9, 11))
+"""States (tcp_states.h) that a socket which some program holds can have after it was connected: ESTABLISHED, FIN_WAIT1,
+FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING. Of others the kernel names root as the user, or they are somebody else's
+socket that listens on the client's port."""
+_OVERFLOW_UID = 65534
+"""Stands for every user that this process's user namespace does not have."""
+
+
+class PeerUsers:
+    """One netlink socket, opened at the start: a client that exhausts the descriptors cannot hide its user."""
+
+    def __init__(self) -> None:
+        self._n_asked = 0
+        self._netlink: socket.socket | None = None
+        try:
+            self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _NETLINK_SOCK_DIAG)
+            self._netlink.setblocking(False)
+        except OSError as error:
+            log.warning("the kernel does not tell which user connects (%s): all users share sessions", error.strerror)
+
+    def close(self) -> None:
+        if self._netlink is not None:
+            self._netlink.close()
+
+    def user_of(self, connection: socket.socket) -> int | None:
+        """The user id. None: the kernel does not know, as of another machine or network namespace.
+
+        While the connection lives no other socket can have its client's address and port. So it is looked at once more
+        after the answer: a client that resets its connection could leave its port to another user.
+        """
+        if self._netlink is None:
+            return None
+        try:
+            peer = connection.getpeername()
+            user = self._ask(self._netlink, connection.family, peer, connection.getsockname())
+            return user if connection.getpeername() == peer else None
+        except OSError:
+            return None
+
+    def _ask(self, netlink: socket.socket, family: int, client: _Name, own: _Name) -> int | None:
+        self._n_asked = (self._n_asked + 1) & 0xFFFF_FFFF
+        netlink.send(_question(self._n_asked, family, client, own))
+        while True:
+            answer = netlink.recv(_ANSWER_BYTES_MAX)
+            _, kind, _, number, _ = _HEAD.unpack_from(answer)
+            if number == self._n_asked:
+                return None if kind == _NLMSG_ERROR else _user_in(answer)
+
+
+def _question(number: int, family: int, client: _Name, own: _Name) -> bytes:
+    scope = client[3] if len(client) > 3 else 0
+    body = _QUESTION.pack(
+        family, socket.IPPROTO_TCP, 0, _ALL_STATES, _port(client), _port(own), _address(family, client),
+        _address(family, own), scope or _LOOPBACK_INTERFACE, _NO_COOKIE,
+    )  # fmt: skip
+    return _HEAD.pack(_HEAD.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, number, 0) + body
+
+
+def _port(name: _Name) -> bytes:
+    assert isinstance(name[1], int)
+    return name[1].to_bytes(2, "big")
+
+
+def _address(family: int, name: _Name) -> bytes:
+    return socket.inet_pton(family, str(name[0]).partition("%")[0]).ljust(_ADDRESS_BYTES, b"\0")
+
+
+def _user_in(answer: bytes) -> int | None:
+    """A socket without an inode is one that its program has closed: older kernels name root as its user."""
+    _, state, *_, user, inode = _ANSWER.unpack_from(answer, _HEAD.size)
+    is_held = state in _CONNECTED and inode != 0
+    return int(user) if is_held and user != _OVERFLOW_UID else None

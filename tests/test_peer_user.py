@@ -1,0 +1,390 @@
+"""Without keys, each user of this machine is an owner: whom the kernel names, what it cannot know, who sees what."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from llmd.core import limits
+from llmd.http.peer_user import PeerUsers
+from tests.conftest import Serve
+from tests.serving import Answer, Daemon, chat
+from tests.test_process import Start
+
+ALICE, BOB = 54321, 54322
+NOBODY = 65534
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can make sockets of other users")
+
+
+@pytest.fixture
+def users() -> Iterator[PeerUsers]:
+    found = PeerUsers()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def sockets() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def listener(sockets: ExitStack, host: str, *, is_dual: bool = False) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        made = socket.create_server((host, 0), family=family, backlog=limits.BACKLOG, dualstack_ipv6=is_dual)
+    except OSError as error:
+        pytest.skip(f"this machine has no address {host}: {error}")
+    return sockets.enter_context(made)
+
+
+def client(sockets: ExitStack, address: tuple[Any, ...], user: int | None = None) -> socket.socket:
+    """Of that user: a socket is its who owns its inode, as the one who makes it does."""
+    made = sockets.enter_context(socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET))
+    if user is not None:
+        os.fchown(made.fileno(), user, -1)
+    made.connect(address)
+    return made
+
+
+def accepted(sockets: ExitStack, listening: socket.socket) -> socket.socket:
+    listening.settimeout(30)
+    return sockets.enter_context(listening.accept()[0])
+
+
+# --- what the kernel knows -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("host", "is_dual", "target"),
+    [
+        ("127.0.0.1", False, "127.0.0.1"),
+        ("0.0.0.0", False, "127.0.0.2"),
+        ("::1", False, "::1"),
+        ("::", True, "::1"),
+        ("::", True, "127.0.0.1"),
+        ("::", True, "::ffff:127.0.0.1"),
+        ("127.0.0.1", False, "::ffff:127.0.0.1"),
+    ],
+)
+@pytest.mark.parametrize("user", [None, pytest.param(ALICE, marks=needs_root)])
+def test_the_user_of_a_connection(
+    users: PeerUsers, sockets: ExitStack, host: str, is_dual: bool, target: str, user: int | None
+) -> None:
+    listening = listener(sockets, host, is_dual=is_dual)
+    client(sockets, (target, listening.getsockname()[1]), user)
+    own = os.geteuid() if user is None else user
+    assert users.user_of(accepted(sockets, listening)) == own
+
+
+@needs_root
+def test_a_program_of_another_user(users: PeerUsers, sockets: ExitStack) -> None:
+    """Its user is who made the socket, whoever that has become since."""
+    listening = listener(sockets, "127.0.0.1")
+    go_on, end = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.setresuid(ALICE, ALICE, 0)
+            made = socket.socket()
+            os.setresuid(0, 0, 0)
+            made.connect(listening.getsockname())
+            os.close(end)
+            os.read(go_on, 1)
+        finally:
+            os._exit(0)
+    os.close(go_on)
+    try:
+        assert users.user_of(accepted(sockets, listening)) == ALICE
+    finally:
+        os.close(end)
+        os.waitpid(child, 0)
+
+
+@needs_root
+def test_a_client_that_sends_no_more_is_known_and_one_that_has_gone_is_not(
+    users: PeerUsers, sockets: ExitStack
+) -> None:
+    """Of a socket that its program has closed, kernels name root."""
+    listening = listener(sockets, "127.0.0.1")
+    made = client(sockets, listening.getsockname(), ALICE)
+    taken = accepted(sockets, listening)
+    made.shutdown(socket.SHUT_WR)
+    assert users.user_of(taken) == ALICE
+    made.close()
+    assert users.user_of(taken) is None
+    taken.shutdown(socket.SHUT_WR)
+    assert users.user_of(taken) is None
+
+
+@needs_root
+def test_a_port_left_to_another_user_does_not_lend_its_name(users: PeerUsers, sockets: ExitStack) -> None:
+    """Alice sends a request and resets her connection before it is taken; Bob's next connection has her port."""
+    listening = listener(sockets, "127.0.0.1")
+    alices = client(sockets, listening.getsockname(), ALICE)
+    port = alices.getsockname()[1]
+    alices.send(b"DELETE /v1/sessions/bobs HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    alices.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    alices.close()
+    bobs = sockets.enter_context(socket.socket())
+    os.fchown(bobs.fileno(), BOB, -1)
+    bobs.bind(("127.0.0.1", port))
+    bobs.connect(listening.getsockname())
+    first, second = accepted(sockets, listening), accepted(sockets, listening)
+    assert users.user_of(first) is None
+    assert users.user_of(second) == BOB
+
+
+@needs_root
+def test_who_listens_on_a_client_s_port_is_not_that_client(users: PeerUsers, sockets: ExitStack) -> None:
+    listening = listener(sockets, "127.0.0.1")
+    made = client(sockets, listening.getsockname(), ALICE)
+    taken = accepted(sockets, listening)
+    port = made.getsockname()[1]
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    made.close()
+    sockets.enter_context(socket.create_server(("0.0.0.0", port)))
+    assert users.user_of(taken) is None
+
+
+@needs_root
+def test_a_client_that_is_bound_to_the_loopback_interface(users: PeerUsers, sockets: ExitStack) -> None:
+    listening = listener(sockets, "127.0.0.1")
+    made = sockets.enter_context(socket.socket())
+    os.fchown(made.fileno(), ALICE, -1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo")
+    made.connect(listening.getsockname())
+    assert users.user_of(accepted(sockets, listening)) == ALICE
+
+
+@needs_root
+def test_a_user_that_a_namespace_does_not_have_is_not_known(users: PeerUsers, sockets: ExitStack) -> None:
+    """The kernel gives them all one number; who really has it is not told from them."""
+    listening = listener(sockets, "127.0.0.1")
+    client(sockets, listening.getsockname(), NOBODY)
+    assert users.user_of(accepted(sockets, listening)) is None
+
+
+_ASK = """
+import socket, sys
+from llmd.http.peer_user import PeerUsers
+print(PeerUsers().user_of(socket.socket(fileno=int(sys.argv[1]))))
+"""
+
+
+@needs_root
+def test_a_client_of_another_network_namespace_is_not_known(users: PeerUsers, sockets: ExitStack) -> None:
+    unshare = shutil.which("unshare")
+    if unshare is None or subprocess.run([unshare, "-n", "true"], check=False, capture_output=True).returncode:
+        pytest.skip("no network namespace can be made here")
+    listening = listener(sockets, "127.0.0.1")
+    client(sockets, listening.getsockname(), ALICE)
+    taken = accepted(sockets, listening)
+    number = str(taken.fileno())
+    command = [unshare, "-n", sys.executable, "-c", _ASK, number]
+    asked = subprocess.run(command, check=True, capture_output=True, text=True, pass_fds=[taken.fileno()])
+    assert asked.stdout.split() == ["None"]
+    assert users.user_of(taken) == ALICE
+
+
+@needs_root
+def test_thousands_of_connections(users: PeerUsers, sockets: ExitStack) -> None:
+    """Each by itself, whoever else is connected, and whatever waits to be closed."""
+    listening = listener(sockets, "127.0.0.1")
+    for round_ in range(20):
+        taken = []
+        with ExitStack() as these:
+            for number in range(100):
+                user = ALICE + (number * 7 + round_) % 10
+                client(these, listening.getsockname(), user)
+                taken.append((user, accepted(these, listening)))
+            assert [users.user_of(connection) for _, connection in taken] == [user for user, _ in taken]
+
+
+def test_a_kernel_that_does_not_tell(monkeypatch: pytest.MonkeyPatch, sockets: ExitStack) -> None:
+    listening = listener(sockets, "127.0.0.1")
+    client(sockets, listening.getsockname())
+    taken = accepted(sockets, listening)
+    real = socket.socket
+
+    def refuse(family: int = -1, *rest: Any, **named: Any) -> socket.socket:
+        if family == socket.AF_NETLINK:
+            raise PermissionError(1, "Operation not permitted")
+        return real(family, *rest, **named)
+
+    monkeypatch.setattr(socket, "socket", refuse)
+    users = PeerUsers()
+    assert users.user_of(taken) is None
+    users.close()
+
+
+# --- which addresses -------------------------------------------------------------------------------------------------
+
+
+def test_an_address_that_other_machines_reach_needs_keys_or_consent(tmp_path: Path) -> None:
+    start, keys = Start(tmp_path), tmp_path / "keys"
+    keys.write_text("0123456789abcdef ann\n")
+    keys.chmod(0o600)
+    try:
+        status, errors = start.fails("--host", "0.0.0.0")
+        assert status == 2 and "Traceback" not in errors
+        assert all(part in errors for part in ("http://0.0.0.0:", "--api-key-file", "--open on", "127.0.0.1"))
+        for arguments in (("--open", "on"), ("--api-key-file", str(keys))):
+            process = start("--host", "0.0.0.0", *arguments)
+            process.popen.terminate()
+            assert process.popen.wait(60) == 0
+    finally:
+        start.close()
+
+
+# --- who sees what ---------------------------------------------------------------------------------------------------
+
+
+class Users:
+    """Clients of a daemon by their users."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        self._clients: dict[int, aiohttp.ClientSession] = {}
+
+    async def ask(self, user: int | None, method: str, path: str, body: Any = None) -> Answer:
+        """As None: the user that the daemon runs as."""
+        if user is None:
+            return await self.daemon.ask(method, path, body)
+        if user not in self._clients:
+            connector = aiohttp.TCPConnector(socket_factory=_sockets_of(user))
+            self._clients[user] = aiohttp.ClientSession(connector=connector)
+        async with self._clients[user].request(method, self.daemon.url + path, json=body) as response:
+            return Answer(response.status, dict(response.headers), await response.read())
+
+    async def close(self) -> None:
+        for one in self._clients.values():
+            await one.close()
+
+
+def _sockets_of(user: int) -> Callable[[Any], socket.socket]:
+    def make(address: Any) -> socket.socket:
+        made = socket.socket(*address[:3])
+        made.setblocking(False)
+        os.fchown(made.fileno(), user, -1)
+        return made
+
+    return make
+
+
+@pytest.fixture
+async def asking(serve: Serve) -> AsyncIterator[Users]:
+    found = Users(await serve())
+    yield found
+    await found.close()
+
+
+LONG = "alpha beta gamma delta " * 40
+
+
+def names(answer: Answer) -> list[tuple[str, str]]:
+    return sorted((session["id"], session["owner_name"]) for session in answer.json["data"])
+
+
+@needs_root
+async def test_users_neither_see_nor_share_sessions(asking: Users) -> None:
+    for user in (ALICE, BOB):
+        found = await asking.ask(user, "POST", "/v1/chat/completions", chat(LONG, session_id="same"))
+        assert found.json["session"]["session_reset_reason"] == "new"
+        assert found.json["session"]["reused_prompt_tokens"] == 0
+    await asking.ask(ALICE, "POST", "/v1/chat/completions", chat("hi", session_id="alices"))
+    assert names(await asking.ask(BOB, "GET", "/v1/sessions")) == [("same", f"uid-{BOB}")]
+    assert (await asking.ask(BOB, "GET", "/v1/sessions/alices")).status == 404
+    assert (await asking.ask(BOB, "GET", f"/v1/sessions/alices?owner={ALICE}")).status == 404
+    assert (await asking.ask(BOB, "GET", "/v1/sessions/alices/explain")).status == 404
+    assert (await asking.ask(BOB, "DELETE", "/v1/sessions/alices")).json["deleted"] is False
+    slots = (await asking.ask(BOB, "GET", "/slots")).body.decode()
+    assert "alices" not in slots
+    assert names(await asking.ask(ALICE, "GET", "/v1/sessions")) == [
+        ("alices", f"uid-{ALICE}"), ("same", f"uid-{ALICE}"),
+    ]  # fmt: skip
+
+
+@needs_root
+async def test_responses_of_another_user_are_not_there(asking: Users) -> None:
+    made = await asking.ask(ALICE, "POST", "/v1/responses", {"input": "hello", "max_output_tokens": 16})
+    path = f"/v1/responses/{made.json['id']}"
+    assert [(await asking.ask(user, "GET", path)).status for user in (ALICE, BOB, None)] == [200, 404, 404]
+
+
+@needs_root
+async def test_the_daemon_s_own_user_and_the_unix_socket(asking: Users) -> None:
+    """What curl makes, llmctl lists, and the other way round; llmctl sees those of the others, too."""
+    daemon = asking.daemon
+    await asking.ask(None, "POST", "/v1/chat/completions", chat("hi", session_id="curl"))
+    await daemon.ask("POST", "/v1/chat/completions", chat("hi", session_id="llmctl"), local=True)
+    await asking.ask(ALICE, "POST", "/v1/chat/completions", chat("hi", session_id="alices"))
+    own = [("curl", "local"), ("llmctl", "local")]
+    assert names(await asking.ask(None, "GET", "/v1/sessions")) == own
+    assert names(await daemon.ask("GET", "/v1/sessions", local=True)) == [("alices", f"uid-{ALICE}"), *own]
+    shown = await daemon.ask("GET", f"/v1/sessions/alices?owner=uid-{ALICE}", local=True)
+    assert shown.json["owner"] == ALICE
+    assert (await asking.ask(None, "DELETE", "/v1/sessions/alices")).json["deleted"] is False
+    assert (await daemon.ask("DELETE", "/v1/sessions/alices", local=True)).json["deleted"] is True
+
+
+@needs_root
+async def test_one_user_has_everything_until_another_one_works(asking: Users) -> None:
+    """Who only looks, as a monitor does, takes nothing."""
+    state = asking.daemon.state
+    await asking.ask(None, "POST", "/v1/chat/completions", chat())
+    for path in ("/metrics", "/v1/sessions"):
+        assert (await asking.ask(ALICE, "GET", path)).status == 200
+    await asking.daemon.ask("POST", "/v1/chat/completions", chat(), local=True)
+    assert state.n_owners == state.admission.n_owners == 1
+    for _ in range(2):
+        await asking.ask(ALICE, "POST", "/v1/chat/completions", chat())
+        assert state.n_owners == state.admission.n_owners == 2
+
+
+@needs_root
+async def test_the_kernel_is_asked_once_for_each_connection(asking: Users, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    real = PeerUsers.user_of
+
+    def note(self: PeerUsers, connection: socket.socket) -> int | None:
+        asked.append(connection)
+        return real(self, connection)
+
+    monkeypatch.setattr(PeerUsers, "user_of", note)
+    for _ in range(3):
+        assert (await asking.ask(ALICE, "GET", "/v1/models")).status == 200
+    await asking.daemon.ask("GET", "/v1/models", local=True)
+    assert len(asked) == 1
+
+
+@needs_root
+async def test_connections_whose_user_is_not_known_are_one_owner(
+    asking: Users, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(PeerUsers, "user_of", lambda *_: None)
+    for user in (ALICE, BOB):
+        await asking.ask(user, "POST", "/v1/chat/completions", chat(f"I am {user}", session_id="same"))
+    monkeypatch.undo()
+    assert names(await asking.daemon.ask("GET", "/v1/sessions", local=True)) == [("same", "anybody")]
+    assert names(await asking.ask(None, "GET", "/v1/sessions")) == []
+
+
+async def test_sessions_from_before_are_the_own_user_s(serve: Serve) -> None:
+    """Older versions gave owner 0 all sessions that were made without a key."""
+    daemon = await serve()
+    await daemon.chat(session_id="a")
+    for is_local in (False, True):
+        assert (await daemon.ask("GET", "/v1/sessions/a", local=is_local)).json["owner"] == 0
