@@ -148,9 +148,7 @@ const float *request_begin(request *r, places *p, session *s)
     const float *logits = NULL;
     r->plan = resuming_begin(p, s, &r->claim.prompt, r->is_cold, &logits);
     cuts_begin(&r->cuts, &r->plan);
-    for (uint32_t i = 0; i < r->claim.prompt.n_tokens; i++) {
-        sampler_accept(r->sampler, r->prompt[i]);
-    }
+    sampler_accept(r->sampler, r->prompt, r->claim.prompt.n_tokens);
     r->phase = REQUEST_RUNNING;
     outbox_start(&r->out, s->place, r->claim.prompt.n_tokens, &r->plan);
     return logits;

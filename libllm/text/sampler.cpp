@@ -140,6 +140,7 @@ struct sampler {
     std::vector<logit_bias> biases; /* a bias of -infinity rules a token out */
     window seen;
     bool is_penalizing;
+    size_t n_back = 0; /* the latest tokens that it looks back over */
     std::mt19937 random;
     std::vector<candidate> candidates;
     std::vector<std::pair<int32_t, float>> replaced; /* logits before the biases, for when those rule out everything */
@@ -161,9 +162,12 @@ struct sampler {
           needs_chain(sampler_chain::is_needed(sampling))
     {
         is_penalizing = !needs_chain && has_penalties(sampling);
-        if (is_penalizing) {
+        if (needs_chain) {
+            n_back = static_cast<size_t>(std::max({sampling.penalty_last_n, sampling.dry_penalty_last_n, 0}));
+        } else if (is_penalizing) {
             const int32_t n = sampling.penalty_last_n;
-            seen = window(n > 0 ? static_cast<size_t>(n) : std::max<size_t>(1, of->info.n_ctx));
+            n_back = n > 0 ? static_cast<size_t>(n) : std::max<size_t>(1, of->info.n_ctx);
+            seen = window(n_back);
         }
     }
 };
@@ -400,9 +404,8 @@ void prepare(sampler *s)
     }
     if (s->needs_chain && s->chain == nullptr) {
         auto chain = std::make_unique<sampler_chain>(s->m, s->sampling, s->breakers);
-        const size_t n_back = static_cast<size_t>(std::max(s->sampling.penalty_last_n, s->sampling.dry_penalty_last_n));
-        for (size_t i = s->history.size() - std::min(n_back, s->history.size()); i < s->history.size(); i++) {
-            chain->accept(s->history[i]);
+        for (const int32_t token : s->history) {
+            chain->accept(token);
         }
         s->chain = std::move(chain);
         s->history = std::vector<int32_t>();
@@ -536,7 +539,7 @@ void sampler_close(sampler *s)
     delete s;
 }
 
-void sampler_accept(sampler *s, int32_t token)
+static void accept_one(sampler *s, int32_t token)
 {
     if (!is_token(s->m, token)) {
         return;
@@ -550,6 +553,13 @@ void sampler_accept(sampler *s, int32_t token)
             s->seen.push(token);
         }
     } catch (...) { /* out of memory: one token goes unpenalized */
+    }
+}
+
+void sampler_accept(sampler *s, const int32_t *tokens, size_t n)
+{
+    for (size_t i = n - std::min(n, s->n_back); i < n; i++) {
+        accept_one(s, tokens[i]);
     }
 }
 
@@ -568,7 +578,7 @@ int sampler_next(sampler *s, float *logits, int32_t *token)
         if (s->form != nullptr) {
             s->form->accept(*token);
         }
-        sampler_accept(s, *token);
+        accept_one(s, *token);
         s->n_sampled++;
     });
 }

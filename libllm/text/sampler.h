@@ -42,8 +42,8 @@ typedef struct sampler_options {
 int sampler_open(const model *m, const sampler_options *options, sampler **out);
 void sampler_close(sampler *s); /* NULL is allowed */
 
-/* Tells the sampler about a token of the prompt, in order. */
-void sampler_accept(sampler *s, int32_t token);
+/* Tells the sampler about the tokens of the prompt, in order: it takes the latest ones, which it looks back over. */
+void sampler_accept(sampler *s, const int32_t *tokens, size_t n);
 
 /* As sampler_next, but the token is not accepted yet. */
 int sampler_pick(sampler *s, float *logits, int32_t *token);

@@ -134,16 +134,48 @@ static void test_penalties_look_at_what_was_accepted(void)
     sampler *p = opened(s, NULL, 0, 0);
     CHECK(p != NULL);
     CHECK_INT(pick(p, logits), 10);
-    sampler_accept(p, 10);
+    sampler_accept(p, &(int32_t){10}, 1);
     CHECK_INT(pick(p, logits), 11);
-    sampler_accept(p, 11); /* both are penalized alike */
+    sampler_accept(p, &(int32_t){11}, 1); /* both are penalized alike */
     CHECK_INT(pick(p, logits), 10);
-    sampler_accept(p, 30); /* 10 leaves the window of two tokens */
+    sampler_accept(p, &(int32_t){30}, 1); /* 10 leaves the window of two tokens */
     CHECK_INT(pick(p, logits), 10);
-    sampler_accept(p, 10);
-    sampler_accept(p, 10); /* presence does not count twice, and 11 has left */
+    sampler_accept(p, &(int32_t){10}, 1);
+    sampler_accept(p, &(int32_t){10}, 1); /* presence does not count twice, and 11 has left */
     CHECK_INT(pick(p, logits), 11);
     sampler_close(p);
+}
+
+/* A sampler takes only the end of a long prompt that it looks back over, and picks as if it had taken all of it. */
+static void test_a_prompt_counts_as_far_as_it_is_looked_back_over(void)
+{
+    enum { LONG = 500, BACK = 20 };
+    static int32_t prompt[LONG];
+    for (int dry = 0; dry < 2; dry++) {
+        llm_sampling s = plain(1);
+        s.seed = 7;
+        s.repeat_penalty = 1.5f;
+        s.frequency_penalty = 0.25f;
+        s.penalty_last_n = s.dry_penalty_last_n = BACK;
+        s.dry_multiplier = (float)dry;
+        float logits[N];
+        for (int i = 0; i < N; i++) {
+            logits[i] = (float)(i % 7);
+        }
+        for (int i = 0; i < LONG; i++) {
+            prompt[i] = (i * i + i) % N;
+        }
+        sampler *whole = opened(s, NULL, 0, 0), *end = opened(s, NULL, 0, 0);
+        for (int i = 0; i < LONG; i++) {
+            sampler_accept(whole, prompt + i, 1);
+        }
+        sampler_accept(end, prompt, LONG);
+        for (int i = 0; i < 200; i++) {
+            CHECK_INT(pick(end, logits), pick(whole, logits));
+        }
+        sampler_close(whole);
+        sampler_close(end);
+    }
 }
 
 static void test_repeat_penalty_makes_negative_logits_smaller(void)
@@ -158,9 +190,9 @@ static void test_repeat_penalty_makes_negative_logits_smaller(void)
     s.repeat_penalty = 2;
     sampler *p = opened(s, NULL, 0, 0);
     CHECK_INT(pick(p, logits), 20);
-    sampler_accept(p, 20);
+    sampler_accept(p, &(int32_t){20}, 1);
     CHECK_INT(pick(p, logits), 21);
-    sampler_accept(p, N + 5); /* no token: ignored */
+    sampler_accept(p, &(int32_t){N + 5}, 1); /* no token: ignored */
     sampler_close(p);
 }
 
@@ -173,7 +205,7 @@ static void test_a_penalty_does_not_bring_back_what_a_bias_ruled_out(void)
     s.frequency_penalty = -2; /* rewards repetition */
     logit_bias out = {12, -INFINITY};
     sampler *p = opened(s, &out, 1, 0);
-    sampler_accept(p, 12);
+    sampler_accept(p, &(int32_t){12}, 1);
     CHECK(pick(p, logits) != 12);
     sampler_close(p);
 }
@@ -317,6 +349,7 @@ int main(void)
     RUN(test_end_tokens_can_be_ignored);
     RUN(test_nan_and_infinity_are_survived);
     RUN(test_penalties_look_at_what_was_accepted);
+    RUN(test_a_prompt_counts_as_far_as_it_is_looked_back_over);
     RUN(test_repeat_penalty_makes_negative_logits_smaller);
     RUN(test_a_penalty_does_not_bring_back_what_a_bias_ruled_out);
     RUN(test_top_k_keeps_the_k_largest);

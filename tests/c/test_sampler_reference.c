@@ -51,9 +51,7 @@ static void compare_on(const float *logits, const llm_sampling *s, const char *c
     const sampler_options options = {.sampling = own};
     sampler *one = NULL;
     CHECK_INT(sampler_open(m, &options, &one), LLM_OK);
-    for (int i = 0; i < N_HISTORY; i++) {
-        sampler_accept(one, history[i]);
-    }
+    sampler_accept(one, history, N_HISTORY);
     memset(drawn, 0, sizeof drawn);
     for (int i = 0; i < n_draws; i++) {
         int32_t token = -1;
