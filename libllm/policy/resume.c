@@ -17,6 +17,20 @@ uint32_t resume_common_prefix(const int32_t *a, uint32_t n_a, const int32_t *b, 
     return i;
 }
 
+uint32_t resume_longest(const int32_t *prompt, uint32_t n_prompt, const resume_source *sources, uint32_t n_sources,
+                        uint32_t n_least)
+{
+    uint32_t n = n_least;
+    for (uint32_t i = 0; i < n_sources && n < n_prompt; i++) {
+        const resume_source *s = &sources[i];
+        if (s->n_tokens > n && s->tokens[n] == prompt[n]) { /* else it holds no more than n, whatever comes before */
+            const uint32_t common = resume_common_prefix(s->tokens, s->n_tokens, prompt, n_prompt);
+            n = common > n ? common : n;
+        }
+    }
+    return n;
+}
+
 /* One way to reach a prefix. */
 typedef struct way {
     uint32_t n_keep;
@@ -26,10 +40,21 @@ typedef struct way {
     bool has_logits;
 } way;
 
+/* Tokens that need not be consumed, less those that are consumed in the time that the way there takes. */
+static int64_t gain_of(uint32_t n_keep, uint32_t n_cost)
+{
+    return (int64_t)n_keep - n_cost;
+}
+
 /* A later one must be really better: each copy that it takes has to gain more than it costs. */
+static bool is_better(const way *candidate, const way *best)
+{
+    return gain_of(candidate->n_keep, candidate->n_cost) > gain_of(best->n_keep, best->n_cost);
+}
+
 static void consider(way *best, way candidate)
 {
-    if ((uint64_t)candidate.n_keep + best->n_cost > (uint64_t)best->n_keep + candidate.n_cost) {
+    if (is_better(&candidate, best)) {
         *best = candidate;
     }
 }
@@ -52,31 +77,59 @@ static uint32_t cut_of(const resume_source *source, uint32_t common, uint32_t mo
     return k == source->n_tokens || k >= source->rewind_floor ? k : 0;
 }
 
-/* The longest checkpoint that needs no more than `attention` tokens of a source; -1: none. */
-static int32_t longest_checkpoint(const resume_input *in, uint32_t attention, bool whole_only)
+/* The checkpoint that gains most of those that need no more than `attention` tokens of a source; -1: none. */
+static int32_t best_checkpoint(const resume_input *in, uint32_t attention, bool whole_only)
 {
     int32_t best = -1;
+    int64_t most_gained = 0;
     for (uint32_t i = 0; i < in->n_checkpoints; i++) {
         const resume_checkpoint *c = &in->checkpoints[i];
         const uint32_t most = c->has_logits ? in->n_prompt : most_of(in);
         const bool fits = whole_only ? c->is_whole : c->k <= attention;
-        if (fits && c->k <= most && (best < 0 || c->k > in->checkpoints[best].k)) {
+        if (fits && c->k <= most && gain_of(c->k, c->n_cost) > most_gained) {
             best = (int32_t)i;
+            most_gained = gain_of(c->k, c->n_cost);
         }
     }
     return best;
 }
 
-static void consider_checkpoint(const resume_input *in, way *best, int32_t donor, uint32_t attention, bool whole_only)
+/* With the best checkpoint that needs no more than `attention` tokens of the donor (-1: of own, or of no source). */
+static way checkpoint_way(const resume_input *in, int32_t donor, uint32_t attention, bool whole_only)
 {
-    const int32_t i = longest_checkpoint(in, attention, whole_only);
-    if (i >= 0) {
-        const resume_checkpoint *c = &in->checkpoints[i];
-        consider(best, (way){.n_keep = c->k,
-                             .n_cost = c->n_cost + (donor >= 0 ? in->donors[donor].n_cost : 0),
-                             .donor = donor,
-                             .checkpoint = i,
-                             .has_logits = c->has_logits && c->k == in->n_prompt});
+    const int32_t i = best_checkpoint(in, attention, whole_only);
+    if (i < 0) {
+        return (way){.donor = -1, .checkpoint = -1};
+    }
+    const resume_checkpoint *c = &in->checkpoints[i];
+    return (way){.n_keep = c->k,
+                 .n_cost = c->n_cost + (donor >= 0 ? in->donors[donor].n_cost : 0),
+                 .donor = donor,
+                 .checkpoint = i,
+                 .has_logits = c->has_logits && c->k == in->n_prompt};
+}
+
+/* By cutting a copy of the donor. */
+static way cut_way(const resume_input *in, int32_t donor, uint32_t common)
+{
+    const resume_source *source = &in->donors[donor];
+    return (way){
+        .n_keep = cut_of(source, common, most_of(in)), .n_cost = source->n_cost, .donor = donor, .checkpoint = -1};
+}
+
+/* By every donor. `longest`: no donor holds more of the prompt. More tokens in common never make a way worse: a donor whose
+ * tokens would lose even with as many as it can have is not compared, for hundreds may share a long beginning. */
+static void consider_donors(const resume_input *in, way *best, uint32_t longest, bool with_checkpoints)
+{
+    for (uint32_t i = 0; i < in->n_donors; i++) {
+        const int32_t donor = (int32_t)i;
+        const uint32_t n_tokens = in->donors[i].n_tokens;
+        const uint32_t at_most = n_tokens < longest ? n_tokens : longest;
+        const way bound = with_checkpoints ? checkpoint_way(in, donor, at_most, false) : cut_way(in, donor, at_most);
+        if (is_better(&bound, best)) {
+            const uint32_t common = common_with(in, &in->donors[i]);
+            consider(best, with_checkpoints ? checkpoint_way(in, donor, common, false) : cut_way(in, donor, common));
+        }
     }
 }
 
@@ -87,7 +140,7 @@ static void consider_own(const resume_input *in, way *best, uint32_t common)
         consider(best, (way){.n_keep = in->n_prompt, .donor = -1, .checkpoint = -1, .has_logits = true});
     }
     consider(best, (way){.n_keep = cut_of(&in->own, common, most_of(in)), .donor = -1, .checkpoint = -1});
-    consider_checkpoint(in, best, -1, common, false);
+    consider(best, checkpoint_way(in, -1, common, false));
 }
 
 static way best_way(const resume_input *in, uint32_t own_common)
@@ -99,15 +152,10 @@ static way best_way(const resume_input *in, uint32_t own_common)
     if (!in->torn && in->own.n_tokens > 0) {
         consider_own(in, &best, own_common);
     }
-    for (uint32_t i = 0; i < in->n_donors; i++) {
-        const uint32_t common = common_with(in, &in->donors[i]);
-        const uint32_t k = cut_of(&in->donors[i], common, most_of(in));
-        consider(&best, (way){.n_keep = k, .n_cost = in->donors[i].n_cost, .donor = (int32_t)i, .checkpoint = -1});
-    }
-    for (uint32_t i = 0; i < in->n_donors; i++) {
-        consider_checkpoint(in, &best, (int32_t)i, common_with(in, &in->donors[i]), false);
-    }
-    consider_checkpoint(in, &best, -1, 0, true);
+    const uint32_t longest = resume_longest(in->prompt, in->n_prompt, in->donors, in->n_donors, own_common);
+    consider_donors(in, &best, longest, false);
+    consider_donors(in, &best, longest, true);
+    consider(&best, checkpoint_way(in, -1, 0, true));
     return best;
 }
 

@@ -56,6 +56,11 @@ typedef struct resume_plan {
  * with a checkpoint, a donor, a donor with a checkpoint, a whole checkpoint alone. */
 resume_plan resume_decide(const resume_input *in);
 
+/* How many of the prompt's first tokens the source with the most of them holds; n_least if none holds more. Takes time for few
+ * of many sources that share a beginning. */
+uint32_t resume_longest(const int32_t *prompt, uint32_t n_prompt, const resume_source *sources, uint32_t n_sources,
+                        uint32_t n_least);
+
 /* Length of the longest common prefix. */
 uint32_t resume_common_prefix(const int32_t *a, uint32_t n_a, const int32_t *b, uint32_t n_b);
 

@@ -70,13 +70,9 @@ static uint32_t attention_of(const session *s, const int32_t *prompt, uint32_t n
                              const resuming_sources *sources)
 {
     const bool is_trusted = s->record.state != LLM_STATE_TORN;
-    uint32_t most = is_trusted ? resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt, n_prompt) : 0;
-    for (uint32_t i = 0; i < sources->n_donors && most < n_prompt; i++) {
-        const resume_source *donor = &sources->donors[i];
-        const uint32_t common = resume_common_prefix(donor->tokens, donor->n_tokens, prompt, n_prompt);
-        most = common > most ? common : most;
-    }
-    return most;
+    const uint32_t own =
+        is_trusted ? resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt, n_prompt) : 0;
+    return resume_longest(prompt, n_prompt, sources->donors, sources->n_donors, own);
 }
 
 static void gather(places *p, const session *s, const int32_t *prompt, uint32_t n_prompt, resuming_sources *out)

@@ -202,38 +202,50 @@ static bool source_gives(const resume_source *s, const resume_input *in, uint32_
     return agrees(s->tokens, s->n_tokens, in, k) && (k == s->n_tokens || k >= s->rewind_floor);
 }
 
-static bool checkpoint_gives(const resume_checkpoint *c, const resume_input *in, uint32_t k, bool last)
+static int64_t larger(int64_t a, int64_t b)
 {
-    if (c->k != k || (last && !c->has_logits)) {
-        return false;
-    }
-    bool attached = !in->torn && in->own.n_tokens > 0 && agrees(in->own.tokens, in->own.n_tokens, in, k);
-    for (uint32_t i = 0; i < in->n_donors; i++) {
-        attached = attached || agrees(in->donors[i].tokens, in->donors[i].n_tokens, in, k);
-    }
-    return c->is_whole || attached;
+    return a > b ? a : b;
 }
 
-static bool reachable(const resume_input *in, uint32_t k)
+/* With that checkpoint: alone, from own, or from a donor. */
+static int64_t gain_with_checkpoint(const resume_input *in, const resume_checkpoint *c)
 {
-    const bool last = k == in->n_prompt; /* only with kept logits */
-    bool any = !in->torn && in->own.n_tokens > 0 && source_gives(&in->own, in, k) && (!last || in->own_logits_at == k);
+    if (c->k == in->n_prompt && !c->has_logits) {
+        return 0;
+    }
+    const int64_t gain = (int64_t)c->k - c->n_cost;
+    const bool is_own = !in->torn && in->own.n_tokens > 0 && agrees(in->own.tokens, in->own.n_tokens, in, c->k);
+    int64_t most = c->is_whole || is_own ? gain : 0;
     for (uint32_t i = 0; i < in->n_donors; i++) {
-        any = any || (!last && source_gives(&in->donors[i], in, k));
+        const resume_source *donor = &in->donors[i];
+        most = agrees(donor->tokens, donor->n_tokens, in, c->k) ? larger(most, gain - donor->n_cost) : most;
     }
-    for (uint32_t i = 0; i < in->n_checkpoints; i++) {
-        any = any || checkpoint_gives(&in->checkpoints[i], in, k, last);
-    }
-    return any;
+    return most;
 }
 
-static uint32_t largest_provable(const resume_input *in)
+/* The most tokens that any way saves, less what it costs. */
+static int64_t largest_gain(const resume_input *in)
 {
-    uint32_t k = in->cold ? 0 : in->n_prompt;
-    while (k > 0 && !reachable(in, k)) {
-        k--;
+    int64_t most = 0;
+    for (uint32_t k = 1; !in->cold && k <= in->n_prompt; k++) {
+        const bool last = k == in->n_prompt; /* only with kept logits */
+        const bool is_own = !in->torn && in->own.n_tokens > 0 && source_gives(&in->own, in, k);
+        most = is_own && (!last || in->own_logits_at == k) ? larger(most, k) : most;
+        for (uint32_t i = 0; i < in->n_donors && !last; i++) {
+            const resume_source *donor = &in->donors[i];
+            most = source_gives(donor, in, k) ? larger(most, (int64_t)k - donor->n_cost) : most;
+        }
     }
-    return k;
+    for (uint32_t i = 0; !in->cold && i < in->n_checkpoints; i++) {
+        most = larger(most, gain_with_checkpoint(in, &in->checkpoints[i]));
+    }
+    return most;
+}
+
+static int64_t gain_of(const resume_input *in, const resume_plan *p)
+{
+    return (int64_t)p->n_keep - (p->donor >= 0 ? in->donors[p->donor].n_cost : 0) -
+           (p->checkpoint >= 0 ? in->checkpoints[p->checkpoint].n_cost : 0);
 }
 
 enum { DONORS = 3, CHECKPOINTS = 6 };
@@ -269,14 +281,18 @@ static void make_world(random_source *random, world *w)
     grow_from_prompt(random, w->prompt, w->own);
     const uint32_t n_prompt = 1 + random_below(random, N_MAX - 1);
     const uint32_t n_checkpoints = random_below(random, CHECKPOINTS + 1);
+    const uint32_t most_cost =
+        1 + random_below(random, 2) * random_below(random, N_MAX); /* half of them cost nothing */
     for (uint32_t i = 0; i < n_checkpoints; i++) {
         w->checkpoints[i] = (resume_checkpoint){.k = 1 + random_below(random, n_prompt),
                                                 .is_whole = random_below(random, 3) == 0,
-                                                .has_logits = random_below(random, 2) == 0};
+                                                .has_logits = random_below(random, 2) == 0,
+                                                .n_cost = random_below(random, most_cost)};
     }
     for (uint32_t i = 0; i < DONORS; i++) {
         grow_from_prompt(random, w->prompt, w->donor_tokens[i]);
         w->donors[i] = some_source(random, w->donor_tokens[i]);
+        w->donors[i].n_cost = random_below(random, most_cost);
     }
     w->in = (resume_input){
         .prompt = w->prompt,
@@ -311,20 +327,65 @@ static bool plan_is_sound(const resume_input *in, const resume_plan *p)
            (p->has_logits ? in->own_logits_at == in->n_prompt : p->n_keep < in->n_prompt);
 }
 
-static void test_always_the_largest_provable_reuse(void)
+static void test_always_the_largest_provable_gain(void)
 {
     random_source random = {.state = 20261120};
     static world w;
     for (int round = 0; round < 200000; round++) {
         make_world(&random, &w);
         const resume_plan p = resume_decide(&w.in);
-        CHECK_INT(p.n_keep, largest_provable(&w.in));
+        CHECK_INT(gain_of(&w.in, &p), largest_gain(&w.in));
         CHECK(plan_is_sound(&w.in, &p));
         CHECK(p.has_logits == (p.n_keep == w.in.n_prompt));
         if (p.diverged_at >= 0) {
             CHECK(w.own[p.diverged_at] != w.prompt[p.diverged_at]);
             CHECK(memcmp(w.own, w.prompt, (size_t)p.diverged_at * sizeof *w.prompt) == 0);
         }
+    }
+}
+
+static size_t n_compared; /* bytes */
+
+int __real_memcmp(const void *a, const void *b, size_t n);
+int __wrap_memcmp(const void *a, const void *b, size_t n);
+
+int __wrap_memcmp(const void *a, const void *b, size_t n)
+{
+    n_compared += n;
+    return __real_memcmp(a, b, n);
+}
+
+/* Agents share a system prompt: hundreds of sessions begin with the same tokens, and only few of them are compared. */
+static void test_many_donors_that_share_a_long_head(void)
+{
+    enum { N_DONORS = 300, HEAD = 20000, END = 100, N_TOKENS = HEAD + END };
+    static int32_t tokens[N_DONORS][N_TOKENS], prompt[N_TOKENS];
+    resume_source donors[N_DONORS];
+    const resume_checkpoint checkpoint = {.k = HEAD};
+    for (int32_t k = 0; k < N_TOKENS; k++) {
+        prompt[k] = k;
+        for (int32_t i = 0; i < N_DONORS; i++) {
+            tokens[i][k] = k < HEAD ? k : -1 - i;
+        }
+    }
+    for (uint32_t floor = 1; floor <= N_TOKENS;
+         floor += N_TOKENS - 1) { /* memory that can be cut, and such that cannot */
+        for (uint32_t i = 0; i < N_DONORS; i++) {
+            donors[i] = (resume_source){.tokens = tokens[i], .n_tokens = N_TOKENS, .rewind_floor = floor, .n_cost = 10};
+        }
+        const resume_input in = {.prompt = prompt,
+                                 .n_prompt = N_TOKENS,
+                                 .donors = donors,
+                                 .n_donors = N_DONORS,
+                                 .checkpoints = &checkpoint,
+                                 .n_checkpoints = floor > 1};
+        n_compared = 0;
+        CHECK_INT(resume_longest(prompt, N_TOKENS, donors, N_DONORS, 0), HEAD);
+        const resume_plan p = resume_decide(&in);
+        CHECK_INT(p.n_keep, HEAD);
+        CHECK_INT(p.donor, 0);
+        CHECK_INT(p.checkpoint, floor > 1 ? 0 : -1);
+        CHECK(n_compared < 4 * sizeof prompt);
     }
 }
 
@@ -343,6 +404,7 @@ int main(void)
     RUN(test_a_copy_has_to_gain_more_than_it_costs);
     RUN(test_kept_logits_make_the_same_prompt_free);
     RUN(test_restored_says_so);
-    RUN(test_always_the_largest_provable_reuse);
+    RUN(test_always_the_largest_provable_gain);
+    RUN(test_many_donors_that_share_a_long_head);
     return CHECK_RESULT();
 }
