@@ -277,6 +277,21 @@ static int lock_directory(store *s, char *error, size_t error_bytes)
     return LLM_OK;
 }
 
+/* The directory is called by the model's digest: model.txt tells people which model that is. Nothing reads it. */
+static void name_directory(const store_options *options)
+{
+    char *path = NULL;
+    if (asprintf(&path, "%s/model.txt", options->directory) < 0) {
+        return;
+    }
+    FILE *file = fopen(path, "we");
+    if (file != NULL) {
+        fprintf(file, "%s\n", options->model);
+        fclose(file);
+    }
+    free(path);
+}
+
 static int start(store *s)
 {
     sigset_t all;
@@ -318,7 +333,7 @@ int store_open(const store_options *options, doorbell *bell, store **out, char *
         status = lock_directory(s, error, error_bytes);
     }
     if (status == LLM_OK) {
-        store_others_tell(&s->files, options->model);
+        name_directory(options);
         store_saved_scan(&s->files);
         status = start(s) == LLM_OK ? LLM_OK
                                     : refuse_directory(error, error_bytes, options->directory, "no thread can be made");

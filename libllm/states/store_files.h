@@ -50,8 +50,4 @@ void store_saved_load(store_files *f, store_job *job);
 void store_saved_remove(store_files *f, store_job *job);
 bool store_saved_find(store_files *f, uint32_t owner, const char *label, saved_entry *out);
 
-/* store_others.c: a line about each other model that has sessions beside this one's directory, and this one's name for
- * the others. */
-void store_others_tell(store_files *f, const char *model);
-
 #endif
