@@ -3,19 +3,6 @@
 
 #include "sessions/places.h"
 
-/* The state, held as parked; NULL: it lies on the disk, or there is none, or memory is short. */
-static blob *state_to_copy(places *p, session *from)
-{
-    if (!session_is_seated(from)) {
-        if (from->parked.state != NULL) {
-            ledger_hold(p->ground.ledger, LEDGER_PARKED, from->parked.state);
-        }
-        return from->parked.state;
-    }
-    return from->record.state != LLM_STATE_TORN && session_n_tokens(from) > 0 ? session_save_state(from, LEDGER_PARKED)
-                                                                              : NULL;
-}
-
 /* The state on the disk gets a second name, which is there before anybody can ask for it: the store keeps the order. */
 static void share_file(places *p, const session *from, session *to)
 {
@@ -35,8 +22,8 @@ static void share_file(places *p, const session *from, session *to)
 
 void places_copy(places *p, session *from, session *to, uint32_t n, bool may_be_cut)
 {
-    blob *state = state_to_copy(p, from);
-    const uint32_t k = session_is_seated(from) ? session_n_tokens(from) : from->parked.k;
+    uint32_t k = 0;
+    blob *state = session_hold_state(from, LEDGER_PARKED, &k);
     const bool is_of_use = k <= n || (may_be_cut && state != NULL);
     page_append(p->ground.page, to->place, session_tokens(from), is_of_use && k > n ? k : n);
     if (state != NULL && is_of_use) {

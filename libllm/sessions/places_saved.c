@@ -5,32 +5,23 @@
 
 #include "sessions/places.h"
 
-/* The state to be saved, held as in flight. NULL with LLM_OK: it lies on the disk, or there is none. */
-static int state_to_save(places *p, session *s, blob **state)
+/* The state to be saved, held as in flight; NULL: it is on the disk, or there is none. False: memory is short. */
+static bool hold_state(places *p, session *s, blob **state, uint32_t *k)
 {
-    const bool is_seated = s->seat != SESSION_NO_SEAT;
-    const bool is_whole = is_seated && s->record.state != LLM_STATE_TORN;
-    model *m = p->ground.model;
-    const size_t n_bytes = is_whole ? m->ops->state_bytes(m, (uint16_t)s->seat, MODEL_STATE_FULL) : s->parked.n_bytes;
-    *state = NULL;
-    if (!is_whole && (is_seated || s->parked.state == NULL)) {
-        return LLM_OK;
+    const bool is_seated = session_is_seated(s);
+    const bool has_state = is_seated ? s->record.state != LLM_STATE_TORN : s->parked.state != NULL;
+    const size_t n_bytes = is_seated ? session_state_bytes(s, session_n_tokens(s)) : s->parked.n_bytes;
+    if (has_state && !places_may_write(p, n_bytes)) {
+        return false;
     }
-    if (!places_may_write(p, n_bytes)) {
-        return LLM_NO_MEMORY;
-    }
-    if (is_whole) {
-        *state = session_save_state(s, LEDGER_IN_FLIGHT);
-        return *state != NULL ? LLM_OK : LLM_NO_MEMORY;
-    }
-    *state = s->parked.state;
-    ledger_hold(p->ground.ledger, LEDGER_IN_FLIGHT, *state);
-    return LLM_OK;
+    *state = session_hold_state(s, LEDGER_IN_FLIGHT, k);
+    return *state != NULL || !has_state;
 }
 
 int places_save(places *p, session *s, const char *label, size_t n_label_bytes, uint64_t request)
 {
     blob *state = NULL;
+    uint32_t k = 0;
     if (p->store == NULL) {
         return LLM_IO;
     }
@@ -38,7 +29,7 @@ int places_save(places *p, session *s, const char *label, size_t n_label_bytes, 
         return LLM_NOT_FOUND;
     }
     store_job *job = places_may_write(p, 0) ? store_job_new(STORE_SAVE, 0) : NULL;
-    if (job == NULL || !places_describe(s, &job->file) || state_to_save(p, s, &state) != LLM_OK) {
+    if (job == NULL || !places_describe(s, &job->file) || !hold_state(p, s, &state, &k)) {
         store_job_free(job);
         return LLM_NO_MEMORY;
     }
@@ -50,7 +41,7 @@ int places_save(places *p, session *s, const char *label, size_t n_label_bytes, 
     memcpy(job->file.name, job->label, sizeof job->label);
     job->file.is_pinned = false;
     if (state != NULL) {
-        places_describe_state(p, s, state, s->seat != SESSION_NO_SEAT ? session_n_tokens(s) : s->parked.k, &job->state);
+        places_describe_state(p, s, state, k, &job->state);
         ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, state);
     } else {
         job->linked_id = s->parked.is_on_disk ? s->id : 0;

@@ -3,21 +3,6 @@
 
 #include "sessions/places.h"
 
-/* The state that a restart would want, held as in flight; NULL: it lies on the disk, or there is none. */
-static blob *state_to_save(places *p, session *s, uint32_t *k)
-{
-    if (session_is_seated(s)) {
-        *k = session_n_tokens(s);
-        return s->record.state != LLM_STATE_TORN && *k > 0 ? session_save_state(s, LEDGER_IN_FLIGHT) : NULL;
-    }
-    *k = s->parked.k;
-    if (s->parked.state == NULL || s->parked.is_on_disk) {
-        return NULL;
-    }
-    ledger_hold(p->ground.ledger, LEDGER_IN_FLIGHT, s->parked.state);
-    return s->parked.state;
-}
-
 static void save_one(places *p, session *s)
 {
     uint32_t k = 0;
@@ -26,7 +11,7 @@ static void save_one(places *p, session *s)
         p->is_unsaved = true;
         return;
     }
-    blob *state = state_to_save(p, s, &k);
+    blob *state = s->parked.is_on_disk ? NULL : session_hold_state(s, LEDGER_IN_FLIGHT, &k);
     store_job *job = state != NULL ? store_job_new(STORE_WRITE, 0) : NULL;
     if (job != NULL) {
         job->place = s->place;

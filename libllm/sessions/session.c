@@ -436,7 +436,8 @@ void session_checkpoint(session *s, const float *logits, bool prefix)
 
 /* ---- seats ---- */
 
-blob *session_save_state(const session *s, ledger_use use)
+/* Of a seated session that has one. NULL: memory is short. */
+static blob *save_state(const session *s, ledger_use use)
 {
     model *m = model_of(s);
     const size_t n_bytes = m->ops->state_bytes(m, seat(s), MODEL_STATE_FULL);
@@ -450,6 +451,18 @@ blob *session_save_state(const session *s, ledger_use use)
         worth_learn(s->ground->pace, n_bytes, (double)(session_clock_us() - begin_us));
     }
     return state;
+}
+
+blob *session_hold_state(const session *s, ledger_use use, uint32_t *k)
+{
+    *k = session_is_seated(s) ? session_n_tokens(s) : s->parked.k;
+    if (session_is_seated(s)) {
+        return is_torn(s) || *k == 0 ? NULL : save_state(s, use);
+    }
+    if (s->parked.state != NULL) {
+        ledger_hold(s->ground->ledger, use, s->parked.state);
+    }
+    return s->parked.state;
 }
 
 size_t session_state_bytes(const session *s, uint32_t n_tokens)
@@ -480,7 +493,7 @@ bool session_duplicate(const session *from, session *to, int32_t free_seat)
         }
         to->seat = free_seat;
     } else {
-        blob *state = session_save_state(from, LEDGER_PARKED);
+        blob *state = save_state(from, LEDGER_PARKED);
         if (state == NULL) {
             return false;
         }
@@ -499,7 +512,7 @@ bool session_park(session *s)
         m->ops->clear(m, seat(s));
         session_forget_parked(s);
     } else {
-        blob *state = session_save_state(s, LEDGER_PARKED);
+        blob *state = save_state(s, LEDGER_PARKED);
         if (state == NULL) {
             return false;
         }

@@ -158,8 +158,9 @@ void session_forget_logits(session *s);
 /* The parked state is forgotten, wherever it lies; its file stays. */
 void session_forget_parked(session *s);
 
-/* Saves the state of a seated session that has one. NULL: memory is short. */
-blob *session_save_state(const session *s, ledger_use use);
+/* The state of the session's first *k tokens, wherever in memory it is, held for this use: that of a seated session is saved.
+ * NULL: it is only on the disk, there is none, or memory is short. */
+blob *session_hold_state(const session *s, ledger_use use, uint32_t *k);
 
 /* `to`, open and empty, is to hold what the seated `from` holds, until now alone: in a free seat where the model's memory shares
  * cells, else (SESSION_NO_SEAT) parked. False: memory is short; nothing changed. */
