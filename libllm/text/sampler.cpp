@@ -8,6 +8,7 @@
 #include "text/constraint.h"
 #include "text/lanes.h"
 #include "text/sampler_chain.h"
+#include "text/token_window.h"
 
 #include <algorithm>
 #include <cmath>
@@ -17,7 +18,6 @@
 #include <mutex>
 #include <random>
 #include <string>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -29,38 +29,6 @@ constexpr float TEMPERATURE_MIN = 1e-5f;
 struct candidate {
     int32_t token;
     float logit;
-};
-
-/* The last tokens and how often each is among them. */
-class window {
-  public:
-    explicit window(size_t n) : size(n) {}
-
-    void push(int32_t token)
-    {
-        if (recent.size() < size) {
-            recent.push_back(token);
-        } else {
-            const auto oldest = counts.find(recent[next]);
-            if (--oldest->second == 0) {
-                counts.erase(oldest);
-            }
-            recent[next] = token;
-            next = (next + 1) % size;
-        }
-        counts[token]++;
-    }
-
-    const std::unordered_map<int32_t, uint32_t> &seen() const
-    {
-        return counts;
-    }
-
-  private:
-    size_t size; /* > 0 */
-    size_t next = 0;
-    std::vector<int32_t> recent;
-    std::unordered_map<int32_t, uint32_t> counts;
 };
 
 /* Vocabularies are large and requests that ignore the end come in crowds: the list of the last model is kept. */
@@ -138,7 +106,7 @@ struct sampler {
     uint32_t n_vocab;
     llm_sampling sampling;
     std::vector<logit_bias> biases; /* a bias of -infinity rules a token out */
-    window seen;
+    token_window seen;
     bool is_penalizing;
     size_t n_back = 0; /* the latest tokens that it looks back over */
     std::mt19937 random;
@@ -162,13 +130,11 @@ struct sampler {
           needs_chain(sampler_chain::is_needed(sampling))
     {
         is_penalizing = !needs_chain && has_penalties(sampling);
-        if (needs_chain) {
-            n_back = static_cast<size_t>(std::max({sampling.penalty_last_n, sampling.dry_penalty_last_n, 0}));
-        } else if (is_penalizing) {
-            const int32_t n = sampling.penalty_last_n;
-            n_back = n > 0 ? static_cast<size_t>(n) : std::max<size_t>(1, of->info.n_ctx);
-            seen = window(n_back);
-        }
+        const int32_t n = needs_chain     ? std::max(sampling.penalty_last_n, sampling.dry_penalty_last_n)
+                          : is_penalizing ? sampling.penalty_last_n
+                                          : 0;
+        n_back = static_cast<size_t>(n);
+        seen = token_window(std::max<size_t>(1, n_back));
     }
 };
 
