@@ -15,12 +15,14 @@ from llmd.ctl import context
 from llmd.ctl import manual as llmctl
 from llmd.engine import native
 from llmd.http import metrics
+from llmd.http.parameters import parameters_of
 from llmd.process import config_reader
 from llmd.process.config_table import OPTIONS
 from tools import reference
 from tools.verbs import Verb, verbs
 
 ROOT = reference.ROOT
+NAMES = {name for requests in reference.DIALECTS.values() for kind in requests.values() for name in parameters_of(kind)}
 BY_HAND = ["transcript"]
 FOREIGN_FLAGS = {"--now", "--provider", "--auth-type", "--force-reinstall", "--no-deps"}
 """Of systemctl, pip, and of clients that the pages tell how to start."""
@@ -71,7 +73,7 @@ def test_error_is_documented(code: str) -> None:
     assert re.search(rf"^\| `{code}` \| {errors.CODES[code].status} \|", page("http"), re.MULTILINE)
 
 
-@pytest.mark.parametrize("name", sorted({row.name for table in reference.TABLES for row in table.rows}))
+@pytest.mark.parametrize("name", sorted(NAMES))
 def test_parameter_is_documented(name: str) -> None:
     assert f"`{name}`" in page("http")
 

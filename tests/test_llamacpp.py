@@ -12,11 +12,9 @@ import pytest
 from llmd.core.asked import Asked, NearbyText, RawPrompt
 from llmd.core.parts import End, SessionReport, TextPart, UsedTokens
 from llmd.core.sampling import sampler_names
-from llmd.dialects.llamacpp import parameters
-from llmd.dialects.llamacpp.reader import SAMPLING, infill_of
-from llmd.dialects.llamacpp.wire import EmbeddingRequest, InfillRequest, NativeCompletionRequest, NativeGeneration
+from llmd.dialects.llamacpp.reader import infill_of
+from llmd.dialects.llamacpp.wire import InfillRequest
 from llmd.dialects.llamacpp.writer import NativeWriter, chosen
-from llmd.dialects.parameters import Table
 from tests.conftest import Serve
 from tests.serving import Daemon, Json, parse_events
 from tests.test_access import key_file
@@ -176,7 +174,7 @@ async def test_a_model_that_cannot_says_so(daemon: Daemon) -> None:
 
 
 def test_what_an_editor_asks() -> None:
-    asked: Asked = infill_of(msgspec.convert(EDITOR, InfillRequest), [("X-Session-Id", "s")])
+    asked: Asked = infill_of(msgspec.json.decode(json.dumps(EDITOR), type=InfillRequest), [("X-Session-Id", "s")])
     assert asked.prompt == RawPrompt(
         "def f(x):\n",
         suffix="\n    return y\n",
@@ -229,16 +227,6 @@ async def test_a_refusal_names_the_field(serve: Serve) -> None:
         answer = await daemon.refused({**(native() if path == COMPLETION else EDITOR), **fields}, path)
         found = answer.error["param"].removesuffix("[0]") if code == "invalid_token" else answer.error["param"]
         assert (answer.status, found, answer.error["code"]) == (400, param, code), (fields, answer.body)
-
-
-def test_honoured_is_what_the_request_types_have() -> None:
-    def honoured(table: Table) -> set[str]:
-        return {row.name for row in table.rows if row.treatment == "honoured"}
-
-    assert honoured(parameters.COMPLETION) == set(NativeCompletionRequest.__struct_fields__)
-    assert honoured(parameters.INFILL) == set(InfillRequest.__struct_fields__)
-    assert honoured(parameters.EMBEDDING) == set(EmbeddingRequest.__struct_fields__)
-    assert {param for param, _ in SAMPLING} <= set(NativeGeneration.__struct_fields__)
 
 
 # --- what is told ----------------------------------------------------------------------------------------------------

@@ -12,11 +12,10 @@ import pytest
 from llmd.core.asked import ChatPrompt, Constraint, PlainMessage, PlainToolCall, RawPrompt, Tool
 from llmd.core.errors import ApiError
 from llmd.core.parts import End, Failed, Part, ReasoningPart, SessionReport, TextPart, ToolCallPiece, UsedTokens
-from llmd.dialects.ollama import models, parameters
-from llmd.dialects.ollama.reader import SAMPLING, chat_of, generate_of
-from llmd.dialects.ollama.wire import OllamaChatRequest, OllamaGenerateRequest, Options
+from llmd.dialects.ollama import models
+from llmd.dialects.ollama.reader import chat_of, generate_of
+from llmd.dialects.ollama.wire import OllamaChatRequest, OllamaGenerateRequest
 from llmd.dialects.ollama.writer import GenerateWriter, OllamaChatWriter, measures_of
-from llmd.dialects.parameters import Table
 from tests.calling import READ, calling
 from tests.conftest import Serve
 from tests.serving import Answer, Daemon, Json
@@ -329,9 +328,10 @@ async def test_unknown_names_are_ignored_and_logged_once(daemon: Daemon, caplog:
         for path, body in ((CHAT, chat()), (GENERATE, generate())):
             assert (await daemon.ask("POST", path, {**body, **unknown})).status == 200
     ignored = [record.__dict__["fields"] for record in caplog.records if record.message == "parameter ignored"]
-    assert sorted((one["endpoint"], one["param"]) for one in ignored) == [
-        ("chat", "keepalive"), ("chat", "prompts"), ("generate", "keepalive"), ("generate", "prompts"),
-        ("options", "options.temprature"),
+    assert sorted((one["request"], one["param"]) for one in ignored) == [
+        ("OllamaChatRequest", "keepalive"), ("OllamaChatRequest", "prompts"),
+        ("OllamaGenerateRequest", "keepalive"), ("OllamaGenerateRequest", "prompts"),
+        ("Options", "options.temprature"),
     ]  # fmt: skip
 
 
@@ -352,16 +352,6 @@ async def test_models_are_not_changed_here(daemon: Daemon) -> None:
         answer = await daemon.ask("GET", path)
         assert (answer.status, answer.json["code"]) == (405, "method_not_allowed")
         assert isinstance(answer.json["error"], str)
-
-
-def test_honoured_is_what_the_request_types_have() -> None:
-    def honoured(table: Table) -> set[str]:
-        return {row.name for row in table.rows if row.treatment == "honoured"}
-
-    assert honoured(parameters.CHAT) == set(OllamaChatRequest.__struct_fields__)
-    assert honoured(parameters.GENERATE) == set(OllamaGenerateRequest.__struct_fields__)
-    assert honoured(parameters.OPTIONS) == set(Options.__struct_fields__)
-    assert {param for param, _ in SAMPLING} | {"num_predict", "stop"} == set(Options.__struct_fields__)
 
 
 # --- what is asked ---------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import inspect
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from anthropic.types.beta import message_count_tokens_params as beta_count
 from anthropic.types.beta import message_create_params as beta_messages
@@ -19,74 +18,82 @@ from openai.types.responses.input_token_count_params import InputTokenCountParam
 from openai.types.responses.response_create_params import ResponseCreateParamsBase
 
 from llmd.core.errors import ApiError
-from llmd.dialects.anthropic.parameters import COUNT_TOKENS, MESSAGES
-from llmd.dialects.ollama.parameters import GENERATE
-from llmd.dialects.openai.parameters import CHAT, COMPLETIONS, EMBEDDINGS, TABLES
+from llmd.dialects.anthropic.wire import CountTokensRequest, MessagesRequest
+from llmd.dialects.ollama.wire import OllamaGenerateRequest
 from llmd.dialects.openai.wire import ChatCompletionRequest, CompletionRequest, EmbeddingsRequest
-from llmd.dialects.parameters import Table, with_endpoints
-from llmd.dialects.responses.parameters import RESPONSES
 from llmd.dialects.responses.wire import ResponseRequest
+from llmd.http import body
+from llmd.http.parameters import parameters_of
 from tests.serving import Daemon, chat
+from tools.reference import DIALECTS, with_endpoints
 
-ALL_TABLES = (*TABLES, RESPONSES)
+Chat, Completion, Embeddings = ChatCompletionRequest, CompletionRequest, EmbeddingsRequest
+Response, OllamaGenerate = ResponseRequest, OllamaGenerateRequest
+
+NEEDED: dict[type[Any], dict[str, Any]] = {
+    Chat: {"messages": []},
+    Completion: {"prompt": ""},
+    Embeddings: {"input": ""},
+}
 
 
-def refusal(table: Table, **fields: Any) -> ApiError | None:
-    raw = {name: msgspec.Raw(json.dumps(value).encode()) for name, value in fields.items()}
+def refusal(kind: type[Any], **fields: Any) -> ApiError | None:
     try:
-        table.check(raw)
+        body.typed(json.dumps({**NEEDED.get(kind, {}), **fields}).encode(), kind)
     except ApiError as error:
         return error
     return None
 
 
 def test_true_is_not_one() -> None:
-    assert refusal(CHAT, length_penalty=1) is None
-    assert refusal(CHAT, length_penalty=True) is not None
-    assert refusal(CHAT, prompt_logprobs=False) is not None
+    assert refusal(Chat, length_penalty=1) is None
+    assert refusal(Chat, length_penalty=True) is not None
+    assert refusal(Chat, prompt_logprobs=False) is not None
 
 
 def test_unknown_names_are_refused() -> None:
-    error = refusal(CHAT, temprature=1)
+    error = refusal(Chat, temprature=1)
     assert error is not None and error.param == "temprature" and error.code == "unsupported_parameter"
 
 
 async def test_an_unknown_name_may_ask_for_nothing(daemon: Daemon) -> None:
     """Clients that are generated from a schema write null for what they do not ask."""
-    assert refusal(CHAT, temprature=None) is None
-    assert refusal(CHAT, structured_outputs={"regex": "[0-9]+", "structural_tag": None}) is None
+    assert refusal(Chat, temprature=None) is None
+    assert refusal(Chat, structured_outputs={"regex": "[0-9]+", "structural_tag": None}) is None
     nothings: tuple[Any, ...] = (False, 0, "", [], {})
     for value in nothings:
-        assert refusal(CHAT, temprature=value) is not None
+        assert refusal(Chat, temprature=value) is not None
     answer = await daemon.ask("POST", "/v1/chat/completions", chat(min_answer_words=None))
     assert answer.status == 200
 
 
-@pytest.mark.parametrize("table", [CHAT, COMPLETIONS])
-def test_unknown_names_within_structured_outputs_are_refused(table: Table) -> None:
-    assert refusal(table, structured_outputs={"regex": "[0-9]+"}) is None
+@pytest.mark.parametrize("kind", [Chat, Completion])
+def test_unknown_names_within_structured_outputs_are_refused(kind: type[Any]) -> None:
+    assert refusal(kind, structured_outputs={"regex": "[0-9]+"}) is None
     for name in ("regx", "structural_tag"):
-        error = refusal(table, structured_outputs={name: "[0-9]+"})
+        error = refusal(kind, structured_outputs={name: "[0-9]+"})
         assert (
             error is not None and error.param == f"structured_outputs.{name}" and error.code == "unsupported_parameter"
         )
 
 
 @pytest.mark.parametrize(
-    ("table", "fields", "message"),
+    ("kind", "fields", "message"),
     [
-        (CHAT, {"echo": True}, "echo: true asks for the prompt in the answer, which this server does not support."),
-        (CHAT, {"lora": [{"id": 1}]}, 'lora: [{"id": 1}] asks for adapters, which this server does not support.'),
-        (CHAT, {"chat_template": "x"},
+        (Chat, {"echo": True}, "echo: true asks for the prompt in the answer, which this server does not support."),
+        (Chat, {"lora": [{"id": 1}]}, 'lora: [{"id": 1}] asks for adapters, which this server does not support.'),
+        (Chat, {"chat_template": "x"},
          'chat_template: "x" asks for templates from requests, which this server does not support; use '
          "--chat-template-file."),
-        (GENERATE, {"context": [1, 2]},
+        (OllamaGenerate, {"context": [1, 2]},
          "context: [1, 2] asks for tokens of an earlier answer, which this server does not support; name a session, or "
          "use /api/chat."),
     ],
 )  # fmt: skip
-def test_a_refusal_quotes_json_and_says_what_to_do_instead(table: Table, fields: dict[str, Any], message: str) -> None:
-    error = refusal(table, **fields)
+def test_a_refusal_quotes_json_and_says_what_to_do_instead(
+    kind: type[Any], fields: dict[str, Any], message: str
+) -> None:
+    error = refusal(kind, **fields)
     assert error is not None and error.message == message
 
 
@@ -96,55 +103,36 @@ async def test_what_other_servers_documentation_sends(daemon: Daemon) -> None:
     sent = {**kept, "usage": {"include": True}, "backend_sampling": False, "post_sampling_probs": False}
     answer = await daemon.ask("POST", "/v1/chat/completions", chat(**sent, include_reasoning=True))
     assert answer.status == 200
-    assert refusal(COMPLETIONS, **sent) is refusal(EMBEDDINGS, **kept) is refusal(RESPONSES, **kept) is None
+    assert refusal(Completion, **sent) is refusal(Embeddings, **kept) is refusal(Response, **kept) is None
     for fields in ({"include_reasoning": False}, {"post_sampling_probs": True}):
-        error = refusal(CHAT, **fields)
+        error = refusal(Chat, **fields)
         assert error is not None and error.code == "unsupported_parameter"
 
 
 @pytest.mark.parametrize(
-    ("parameters", "table"),
+    ("parameters", "kind"),
     [
-        (chat_params.CompletionCreateParamsBase, CHAT),
-        (completion_params.CompletionCreateParamsBase, COMPLETIONS),
-        (EmbeddingCreateParams, EMBEDDINGS),
-        (ResponseCreateParamsBase, RESPONSES),
-        (InputTokenCountParams, RESPONSES),
-        (MessageCreateParamsBase, MESSAGES),
-        (MessageCountTokensParams, COUNT_TOKENS),
-        (beta_messages.MessageCreateParamsBase, MESSAGES),
-        (beta_count.MessageCountTokensParams, COUNT_TOKENS),
+        (chat_params.CompletionCreateParamsBase, Chat),
+        (completion_params.CompletionCreateParamsBase, Completion),
+        (EmbeddingCreateParams, Embeddings),
+        (ResponseCreateParamsBase, Response),
+        (InputTokenCountParams, Response),
+        (MessageCreateParamsBase, MessagesRequest),
+        (MessageCountTokensParams, CountTokensRequest),
+        (beta_messages.MessageCreateParamsBase, MessagesRequest),
+        (beta_count.MessageCountTokensParams, CountTokensRequest),
     ],
 )
-def test_what_the_official_clients_can_send_has_a_row(parameters: type, table: Table) -> None:
-    assert set(inspect.get_annotations(parameters)) <= {row.name for row in table.rows}
+def test_what_the_official_clients_can_send_has_a_row(parameters: type, kind: type[Any]) -> None:
+    assert set(inspect.get_annotations(parameters)) <= set(parameters_of(kind))
 
 
-def test_names_are_unique_for_each_endpoint() -> None:
-    for table in ALL_TABLES:
-        names = [row.name for row in table.rows]
-        assert sorted(names) == sorted(set(names))
-
-
-@pytest.mark.parametrize(
-    ("table", "kind"),
-    [
-        (CHAT, ChatCompletionRequest),
-        (COMPLETIONS, CompletionRequest),
-        (EMBEDDINGS, EmbeddingsRequest),
-        (RESPONSES, ResponseRequest),
-    ],
-)
-def test_honoured_is_what_the_request_type_has(table: Table, kind: type[msgspec.Struct]) -> None:
-    honoured = {row.name for row in table.rows if row.treatment == "honoured"}
-    assert honoured == set(kind.__struct_fields__)
-
-
-def test_rows_of_several_tables_are_told_once() -> None:
-    told = with_endpoints(TABLES)
-    assert len(told) == len({id(row) for table in TABLES for row in table.rows})
-    assert [endpoints for row, endpoints in told if row.name == "seed"] == [["chat", "completions"]]
-    assert [endpoints for row, endpoints in told if row.name == "messages"] == [["chat"]]
+def test_a_parameter_of_several_endpoints_is_documented_once() -> None:
+    found = with_endpoints(DIALECTS["parameters"])
+    assert [endpoints for row, endpoints in found if row.name == "seed"] == [["chat", "completions"]]
+    assert [endpoints for row, endpoints in found if row.name == "messages"] == [["chat"]]
+    notes = [row.note for row, _ in found if row.name == "logprobs"]
+    assert len(notes) == 2, "one for each endpoint: they differ"
 
 
 @pytest.mark.parametrize(

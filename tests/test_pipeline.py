@@ -13,9 +13,10 @@ import pytest
 
 from llmd.answers.memory import AnswerMemory, digests_of
 from llmd.core import limits
-from llmd.core.asked import Asked, ChatPrompt, PlainMessage, RawPrompt, SamplingAsked
+from llmd.core.asked import Asked, ChatPrompt, PlainMessage, RawPrompt
 from llmd.core.errors import ApiError
 from llmd.core.parts import End, Failed, Part, Progress, TextPart
+from llmd.core.sampling_table import SamplingAsked
 from llmd.core.session_key import SCRATCH
 from llmd.engine.engine import Engine
 from llmd.engine.generation import CancelReason, Generation

@@ -8,8 +8,8 @@ from typing import Any
 import gguf
 import pytest
 
-from llmd.core.asked import SamplingAsked
-from llmd.core.sampling import SamplingDefaults, sampler_order
+from llmd.core.sampling import sampler_order
+from llmd.core.sampling_table import SamplingAsked, SamplingDefaults
 from llmd.engine.engine import Engine
 from llmd.engine.opening import EngineOptions
 from llmd.pipeline.work import sampling_of

@@ -12,11 +12,11 @@ from llmd.core import limits
 from llmd.core.asked import ChatPrompt, Constraint, PlainMessage, PlainToolCall, ToolChoice
 from llmd.core.errors import ApiError
 from llmd.dialects.responses.items import enclosed
-from llmd.dialects.responses.parameters import RESPONSES
 from llmd.dialects.responses.reader import ResponseAsked, response_of
 from llmd.dialects.responses.store import ResponseStore, StoredResponse
 from llmd.dialects.responses.tools import ToolName
 from llmd.dialects.responses.wire import ResponseRequest
+from llmd.http.parameters import parameters_of
 from tests.conversation import read as chat_message
 from tests.serving import Json
 
@@ -468,8 +468,8 @@ ELSEWHERE = {"model", "truncation"}
 
 
 def test_there_is_an_example_of_every_honoured_parameter() -> None:
-    honoured = {row.name for row in RESPONSES.rows if row.treatment == "honoured"}
-    assert honoured == EXAMPLES.keys() | ELSEWHERE
+    supported = {one.name for one in parameters_of(ResponseRequest).values() if one.treatment == "supported"}
+    assert supported == EXAMPLES.keys() | ELSEWHERE
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

@@ -1,4 +1,4 @@
-"""Each parameter of each dialect does what its table says: an honoured one changes something, an accepted one nothing,
+"""Each parameter of each dialect does what its table says: a supported one changes something, an accepted one nothing,
 and a refused one is refused unless it asks for nothing."""
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import pytest
 
 from llmd import dialects
 from llmd.core.errors import ApiError
-from llmd.dialects.parameters import Parameter, Table
+from llmd.http import body
+from llmd.http.parameters import Parameter, parameters_of
 from tests.conftest import Serve
 from tests.rows.case import Endpoint
 from tests.serving import Answer, Daemon, Json
@@ -24,26 +25,26 @@ LOUD: tuple[Any, ...] = ({"asks": "for something"}, ["something"], "something", 
 """Values of every kind, one of which any parameter would have to heed."""
 
 
-def tables() -> Iterator[tuple[str, Endpoint | None, Table]]:
-    """Of every folder of dialects/ that has any, and what shows them."""
+def requests() -> Iterator[tuple[str, Endpoint | None, type[Any]]]:
+    """Types of requests of every dialect, and what shows their parameters."""
     for folder in pkgutil.iter_modules(dialects.__path__):
-        if folder.ispkg and importlib.util.find_spec(f"llmd.dialects.{folder.name}.parameters"):
-            found = importlib.import_module(f"llmd.dialects.{folder.name}.parameters").TABLES
+        if folder.ispkg:
+            found = importlib.import_module(f"llmd.dialects.{folder.name}.wire").REQUESTS
             has_rows = importlib.util.find_spec(f"tests.rows.{folder.name}")
             shown = importlib.import_module(f"tests.rows.{folder.name}").ENDPOINTS if has_rows else {}
-            yield from ((folder.name, shown.get(table.endpoint), table) for table in found)
+            yield from ((f"{folder.name}-{name}", shown.get(name), kind) for name, kind in found.items())
 
 
-TABLES = list(tables())
-ALL = [(dialect, endpoint, table) for dialect, endpoint, table in TABLES if endpoint is not None]
-NAMES = [f"{dialect}-{table.endpoint}" for dialect, _, table in ALL]
+REQUESTS = list(requests())
+ALL = [(name, endpoint, kind) for name, endpoint, kind in REQUESTS if endpoint is not None]
+NAMES = [name for name, _, _ in ALL]
 
 
 def rows(treatment: str) -> list[Any]:
     return [
-        pytest.param(endpoint, row, id=f"{dialect}-{table.endpoint}-{row.name}")
-        for dialect, endpoint, table in ALL
-        for row in table.rows
+        pytest.param(endpoint, row, id=f"{name}-{row.name}")
+        for name, endpoint, kind in ALL
+        for row in parameters_of(kind).values()
         if row.treatment == treatment
     ]
 
@@ -58,22 +59,28 @@ async def answered(daemon: Daemon, endpoint: Endpoint, fields: Json) -> Answer:
     return answer
 
 
-def test_every_table_is_shown() -> None:
+def test_every_request_is_shown() -> None:
     """In tests/rows/, by the name of its dialect's folder."""
-    assert [f"{dialect}: {table.endpoint}" for dialect, endpoint, table in TABLES if endpoint is None] == []
+    assert [name for name, endpoint, _ in REQUESTS if endpoint is None] == []
 
 
-# --- honoured --------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", [one[2] for one in ALL], ids=NAMES)
+def test_every_member_is_documented(kind: type[Any]) -> None:
+    assert [name for name in kind.__struct_fields__ if name not in parameters_of(kind)] == []
+    assert [one.name for one in parameters_of(kind).values() if one.treatment != "accepted" and not one.note] == []
 
 
-@pytest.mark.parametrize(("endpoint", "table"), [one[1:] for one in ALL], ids=NAMES)
-def test_every_honoured_one_is_shown_once(endpoint: Endpoint, table: Table) -> None:
+# --- supported --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("endpoint", "kind"), [one[1:] for one in ALL], ids=NAMES)
+def test_every_supported_one_is_shown_once(endpoint: Endpoint, kind: type[Any]) -> None:
     shown = [*endpoint.cases, *endpoint.elsewhere, *endpoint.unseen]
-    assert sorted(shown) == sorted(row.name for row in table.rows if row.treatment == "honoured")
+    assert sorted(shown) == sorted(row.name for row in parameters_of(kind).values() if row.treatment == "supported")
 
 
-@pytest.mark.parametrize(("endpoint", "row"), rows("honoured"))
-async def test_an_honoured_one_changes_something(
+@pytest.mark.parametrize(("endpoint", "row"), rows("supported"))
+async def test_a_supported_one_changes_something(
     serve: Serve, endpoint: Endpoint, row: Parameter, tmp_path: Path
 ) -> None:
     if row.name in endpoint.elsewhere:
@@ -96,11 +103,11 @@ async def test_an_honoured_one_changes_something(
 # --- accepted --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("endpoint", "table"), [one[1:] for one in ALL], ids=NAMES)
-async def test_an_accepted_one_changes_nothing(serve: Serve, endpoint: Endpoint, table: Table) -> None:
+@pytest.mark.parametrize(("endpoint", "kind"), [one[1:] for one in ALL], ids=NAMES)
+async def test_an_accepted_one_changes_nothing(serve: Serve, endpoint: Endpoint, kind: type[Any]) -> None:
     daemon = await serve(**endpoint.options)
     plain = endpoint.seen(await answered(daemon, endpoint, {}))
-    for row in table.rows:
+    for row in parameters_of(kind).values():
         if row.treatment == "accepted":
             for value in LOUD:
                 assert endpoint.seen(await answered(daemon, endpoint, endpoint.place(row.name, value))) == plain, row
@@ -109,22 +116,22 @@ async def test_an_accepted_one_changes_nothing(serve: Serve, endpoint: Endpoint,
 # --- refused ---------------------------------------------------------------------------------------------------------
 
 
-def refusal(table: Table, name: str, value: Any) -> ApiError | None:
+def refusal(kind: type[Any], request: Json) -> ApiError | None:
     try:
-        table.check({name: msgspec.Raw(msgspec.json.encode(value))})
+        body.typed(msgspec.json.encode(request), kind)
     except ApiError as error:
         return error
     return None
 
 
-@pytest.mark.parametrize(("endpoint", "table"), [one[1:] for one in ALL], ids=NAMES)
-async def test_a_refused_one_is_refused(serve: Serve, endpoint: Endpoint, table: Table) -> None:
+@pytest.mark.parametrize(("endpoint", "kind"), [one[1:] for one in ALL], ids=NAMES)
+async def test_a_refused_one_is_refused(serve: Serve, endpoint: Endpoint, kind: type[Any]) -> None:
     daemon = await serve(**endpoint.options)
-    for row in table.rows:
+    for row in parameters_of(kind).values():
         if row.treatment == "refused":
             for value in LOUD:
                 if not row.is_neutral(value):
-                    error = refusal(table, row.name, value)
+                    error = refusal(kind, {**endpoint.body, row.name: value})
                     assert error is not None and row.name in error.message
                     assert (error.status, error.code) == (400, "unsupported_parameter")
                     assert (error.param or "").rpartition(".")[2] == row.name

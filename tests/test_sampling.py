@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from llmd.core.sampling import LETTERS, USUAL_SAMPLERS, SamplingDefaults
+from llmd.core.sampling import LETTERS, USUAL_SAMPLERS
+from llmd.core.sampling_table import SamplingDefaults
 from llmd.engine.wire import Sampling
 from tests.serving import Daemon, Json
 from tests.test_sampling_defaults import pushed

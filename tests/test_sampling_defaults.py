@@ -9,7 +9,8 @@ from typing import Any
 import gguf
 import pytest
 
-from llmd.core.sampling import SAMPLERS, USUAL_SAMPLERS, SamplingDefaults, sampler_names, sampler_order
+from llmd.core.sampling import SAMPLERS, USUAL_SAMPLERS, sampler_names, sampler_order
+from llmd.core.sampling_table import SamplingDefaults
 from llmd.engine.wire import Sampling
 from tests.conftest import Serve
 from tests.serving import Daemon, Json, chat

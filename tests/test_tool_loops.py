@@ -19,8 +19,9 @@ import msgspec
 import pytest
 
 from llmd.answers.memory import AnswerMemory
-from llmd.core.asked import Asked, ChatPrompt, PlainMessage, PlainToolCall, RawPrompt, SamplingAsked, Tool, ToolChoice
+from llmd.core.asked import Asked, ChatPrompt, PlainMessage, PlainToolCall, RawPrompt, Tool, ToolChoice
 from llmd.core.parts import End, ReasoningPart, SessionReport, TextPart
+from llmd.core.sampling_table import SamplingAsked
 from llmd.core.session_key import SCRATCH, SessionKey
 from llmd.engine.engine import Engine
 from llmd.engine.opening import EngineOptions

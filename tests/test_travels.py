@@ -14,15 +14,15 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from llmd.core.asked import SamplingAsked
-from llmd.core.sampling import RANGES, SAMPLERS, SamplingDefaults
+from llmd.core.sampling import SAMPLERS
+from llmd.core.sampling_table import SAMPLING, SamplingAsked, SamplingDefaults
 from llmd.ctl import explain as ctl_explain
 from llmd.ctl import models as ctl_models
 from llmd.ctl import saved as ctl_saved
 from llmd.ctl import sessions as ctl_sessions
 from llmd.ctl import status as ctl_status
-from llmd.dialects.openai import reader
-from llmd.dialects.openai.wire import GenerationRequest
+from llmd.dialects.openai.wire import ChatCompletionRequest
+from llmd.dialects.sampling import spoken_in
 from llmd.engine import beginning
 from llmd.engine.native import SAMPLER_WORDS, PageView, SessionView, ffi
 from llmd.engine.opening import EngineInfo, EngineOptions, SavedSession
@@ -45,10 +45,8 @@ def test_how_to_pick_tokens() -> None:
     """Asked, checked, read by each dialect, made up for who asks for nothing, sent."""
     asked = names_of(SamplingAsked)
     assert SAMPLERS == SAMPLER_WORDS[1:]
-    assert set(RANGES) == {name for _, name in reader.SAMPLING} == asked == names_of(Sampling)
-    assert asked - names_of(SamplingDefaults) == {"seed"}
-    fields = {field for field, _ in reader.SAMPLING}
-    assert fields <= names_of(GenerationRequest) and len(fields) == len(reader.SAMPLING)
+    assert {row.name for row in SAMPLING} == {name for _, name in spoken_in(ChatCompletionRequest)} == asked
+    assert asked == names_of(Sampling) and asked - names_of(SamplingDefaults) == {"seed"}
 
 
 class Watched:

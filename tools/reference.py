@@ -7,33 +7,36 @@ date.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from llmd.core import errors, limits
+from llmd.core.sampling_table import SAMPLING, SamplingParameter
 from llmd.core.section import Section
 from llmd.ctl import manual as llmctl
-from llmd.dialects.anthropic import parameters as anthropic
-from llmd.dialects.llamacpp import parameters as llamacpp
-from llmd.dialects.ollama import parameters as ollama
-from llmd.dialects.openai import parameters as openai
-from llmd.dialects.parameters import Table, with_endpoints
-from llmd.dialects.responses import parameters as responses
+from llmd.dialects.anthropic import wire as anthropic
+from llmd.dialects.llamacpp import wire as llamacpp
+from llmd.dialects.ollama import wire as ollama
+from llmd.dialects.openai import wire as openai
+from llmd.dialects.responses import wire as responses
+from llmd.dialects.sampling import OF_ANTHROPIC, OF_OLLAMA, OF_RESPONSES
+from llmd.http.parameters import Parameter, parameters_of
 from llmd.process import manual as daemon
 from llmd.process.config_table import OPTIONS
 from llmd.process.option import Option
 from tools import verbs
 from tools.manual import pages
 
-DIALECTS = {
-    "parameters": openai.TABLES,
-    "responses parameters": responses.TABLES,
-    "messages parameters": anthropic.TABLES,
-    "ollama parameters": ollama.TABLES,
-    "llama.cpp parameters": llamacpp.TABLES,
+Requests = Mapping[str, type[Any]]
+DIALECTS: dict[str, Requests] = {
+    "parameters": openai.REQUESTS,
+    "responses parameters": responses.REQUESTS,
+    "messages parameters": anthropic.REQUESTS,
+    "ollama parameters": ollama.REQUESTS,
+    "llama.cpp parameters": llamacpp.REQUESTS,
 }
-"""Their tables of parameters, by the name of the block that shows them."""
-TABLES = [table for tables in DIALECTS.values() for table in tables]
+"""Types of requests, by the name of the block that shows their parameters."""
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = (README, *sorted((ROOT / "docs").glob("*.md")))
@@ -73,24 +76,78 @@ def _option_row(option: Option) -> tuple[str, ...]:
     return flag, f"`{option.environment}`", shown, option.help
 
 
-def request_parameters(tables: Sequence[Table]) -> str:
-    """Of one dialect."""
-    honoured = [found for found in with_endpoints(tables) if found[0].treatment == "honoured"]
+def with_endpoints(requests: Requests) -> list[tuple[Parameter, list[str]]]:
+    """Every parameter of a dialect once, with the endpoints that have it; those of one endpoint first."""
+    found: dict[tuple[str, ...], tuple[Parameter, list[str]]] = {}
+    for endpoint, kind in requests.items():
+        for one in parameters_of(kind).values():
+            found.setdefault((one.name, one.treatment, one.note), (one, []))[1].append(endpoint)
+    return sorted(found.values(), key=lambda row: len(row[1]) > 1)
+
+
+def request_parameters(requests: Requests) -> str:
+    """Of one dialect, without those that say how to pick tokens: a row has a sentence, and a list has the rest."""
+    rows = [
+        (one, endpoints)
+        for one, endpoints in with_endpoints(requests)
+        if one.treatment == "supported" and one.note not in _SAMPLING_NOTES
+    ]
     table = markdown(
-        ("honoured", "endpoint", "meaning"),
-        ((f"`{row.name}`", " ".join(endpoints), row.note) for row, endpoints in honoured),
+        ("parameter", "endpoint", "meaning"),
+        ((f"`{one.name}`", " ".join(endpoints), _sentences(one)[0]) for one, endpoints in rows),
     )
-    accepted, refused = _names(tables, "accepted"), _names(tables, "refused")
-    told = f"{table}\n\n*Accepted:* {accepted}."
-    return f"{told}\n\n*Refused, unless the value asks for nothing:* {refused}." if refused else told
+    more = [
+        f"- `{one.name}` ({', '.join(endpoints)}): {_sentences(one)[1]}"
+        for one, endpoints in rows
+        if _sentences(one)[1]
+    ]
+    accepted, refused = _names(requests, "accepted"), _names(requests, "refused")
+    parts = [table, "\n".join(more), f"*Accepted without effect:* {accepted}." if accepted else ""]
+    parts.append(f"*Refused, unless the value asks for nothing:* {refused}." if refused else "")
+    return "\n\n".join(filter(None, parts))
 
 
-def _names(tables: Sequence[Table], treatment: str) -> str:
-    """Without those that another endpoint honours."""
-    rows = [row for row, _ in with_endpoints(tables)]
-    honoured = {row.name for row in rows if row.treatment == "honoured"}
-    names = dict.fromkeys(row.name for row in rows if row.treatment == treatment and row.name not in honoured)
+_CELL_CHARS_MAX = 130
+
+
+def _sentences(parameter: Parameter) -> tuple[str, str]:
+    """A note that is too long for a cell is parted after its first sentence."""
+    if len(parameter.note) <= _CELL_CHARS_MAX:
+        return parameter.note, ""
+    first, _, rest = parameter.note.partition(". ")
+    return f"{first.removesuffix('.')}.", rest
+
+
+def _names(requests: Requests, treatment: str) -> str:
+    """Without those that another endpoint supports."""
+    rows = [one for one, _ in with_endpoints(requests)]
+    supported = {one.name for one in rows if one.treatment == "supported"}
+    names = dict.fromkeys(one.name for one in rows if one.treatment == treatment and one.name not in supported)
     return ", ".join(f"`{name}`" for name in names)
+
+
+_SAMPLING_NOTES = {row.note for row in SAMPLING if row.note}
+
+
+def sampling_table() -> str:
+    return markdown(("parameter", "range", "default", "dialects", "meaning"), map(_sampling_row, SAMPLING[:-1]))
+
+
+def _sampling_row(row: SamplingParameter) -> tuple[str, ...]:
+    """The last row of the table, `samplers`, is no number in a request."""
+    dialects = ["completions", "llama.cpp"]
+    for names, dialect in ((OF_OLLAMA, "Ollama"), (OF_RESPONSES, "responses"), (OF_ANTHROPIC, "messages")):
+        dialects += [dialect] if row.name in names else []
+    told = f"{row.low:g} or more" if row.high > limits.UINT32_MAX // 512 else f"{row.low:g} to {row.high:g}"
+    default = "" if row.default is None else f"{row.default:g}"
+    is_every = len(dialects) == 5
+    return (
+        f"`{row.spoken or row.name}`",
+        "an integer" if row.default is None else told,
+        default,
+        "all" if is_every else ", ".join(dialects),
+        row.note,
+    )
 
 
 def error_codes() -> str:
@@ -136,7 +193,8 @@ def blocks() -> dict[str, str]:
         "reasons": reasons(),
         "endpoints": endpoints(),
         "options": option_table(),
-        **{name: request_parameters(tables) for name, tables in DIALECTS.items()},
+        "sampling": sampling_table(),
+        **{name: request_parameters(requests) for name, requests in DIALECTS.items()},
         "limits": limit_table(),
         "errors": error_codes(),
         "metrics": metrics(),

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from .sampling_table import SamplingAsked
 from .session_key import SessionKey
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -115,38 +116,6 @@ class RawPrompt(msgspec.Struct, frozen=True):
     """What has been filled in already."""
     param: str = "prompt"
     suffix_param: str = "suffix"
-
-
-class SamplingAsked(msgspec.Struct, frozen=True, kw_only=True):
-    """How tokens are to be picked; None: as the model recommends. Checked (core/sampling.py)."""
-
-    temperature: float | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    top_k: int | None = None
-    repeat_penalty: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    penalty_last_n: int | None = None
-    seed: int | None = None
-    typical_p: float | None = None
-    top_n_sigma: float | None = None
-    dynatemp_range: float | None = None
-    dynatemp_exponent: float | None = None
-    xtc_probability: float | None = None
-    xtc_threshold: float | None = None
-    dry_multiplier: float | None = None
-    dry_base: float | None = None
-    dry_allowed_length: int | None = None
-    dry_penalty_last_n: int | None = None
-    mirostat: int | None = None
-    mirostat_tau: float | None = None
-    mirostat_eta: float | None = None
-    adaptive_target: float | None = None
-    adaptive_decay: float | None = None
-    min_keep: int | None = None
-    samplers: int | None = None
-    """What narrows the choice, in this order: see core.sampling.sampler_order."""
 
 
 class Constraint(msgspec.Struct, frozen=True):

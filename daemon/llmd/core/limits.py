@@ -271,7 +271,7 @@ TABLE = (
     Limit("responses.referred", RESPONSE_REFERRED_BYTES_MAX, "bytes", "the items that a request refers to, together",
           "request_too_large"),
     Limit("chat_template_kwargs", TEMPLATE_VARIABLES_MAX, "members", "chat_template_kwargs", "invalid_value"),
-    Limit("field", FIELD_BYTES_MAX, "bytes of JSON", "any other honoured field of a completion", "invalid_value"),
+    Limit("field", FIELD_BYTES_MAX, "bytes of JSON", "any other supported field of a request", "invalid_value"),
     Limit("stop", STOP_STRINGS_MAX, "texts", "stop", "invalid_value"),
     Limit("stop.text", STOP_STRING_BYTES_MAX, "bytes", "one of stop", "invalid_value"),
     Limit("logit_bias", LOGIT_BIASES_MAX, "tokens", "logit_bias", "invalid_value"),

@@ -1,81 +1,15 @@
-"""What may be asked of the sampler, the answer's length and its stops: ranges, and what a model recommends. Pure."""
+"""Checks what a request asks of the sampler, and of the answer's length and its stops. Pure."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
 
 from . import limits
-from .asked import SamplingAsked
 from .errors import ApiError, shown
 from .room import utf8_bytes
+from .sampling_table import BY_NAME, SamplingAsked
 
-SEED_BITS = 64
-
-
-@dataclass(frozen=True, slots=True)
-class SamplingDefaults:
-    """What a request gets that asks for nothing: the model's own recommendation where it has one."""
-
-    temperature: float = 0.8
-    top_p: float = 0.95
-    min_p: float = 0.05
-    repeat_penalty: float = 1.0
-    presence_penalty: float = 0.0
-    frequency_penalty: float = 0.0
-    top_k: int = 40
-    penalty_last_n: int = 64
-    typical_p: float = 1.0
-    top_n_sigma: float = -1.0
-    dynatemp_range: float = 0.0
-    dynatemp_exponent: float = 1.0
-    xtc_probability: float = 0.0
-    xtc_threshold: float = 0.1
-    dry_multiplier: float = 0.0
-    dry_base: float = 1.75
-    dry_allowed_length: int = 2
-    dry_penalty_last_n: int = 64
-    mirostat: int = 0
-    mirostat_tau: float = 5.0
-    mirostat_eta: float = 0.1
-    adaptive_target: float = -1.0
-    adaptive_decay: float = 0.9
-    min_keep: int = 0
-    samplers: int = 0
-    """0: all of them, in the usual order."""
-
-
-RANGES: dict[str, tuple[float, float]] = {
-    "temperature": (0, 100),
-    "top_p": (0, 1),
-    "min_p": (0, 1),
-    "repeat_penalty": (0.01, 2),
-    "presence_penalty": (-2, 2),
-    "frequency_penalty": (-2, 2),
-    "top_k": (-1, 1 << 30),
-    "penalty_last_n": (-1, 1 << 24),
-    "seed": (-(1 << 63), (1 << SEED_BITS) - 1),
-    "typical_p": (0, 1),
-    "top_n_sigma": (-1, 1000),
-    "dynatemp_range": (0, 100),
-    "dynatemp_exponent": (0, 100),
-    "xtc_probability": (0, 1),
-    "xtc_threshold": (0, 1),
-    "dry_multiplier": (0, 100),
-    "dry_base": (0, 100),
-    "dry_allowed_length": (0, 1 << 24),
-    "dry_penalty_last_n": (-1, 1 << 24),
-    "mirostat": (0, 2),
-    "mirostat_tau": (0, 100),
-    "mirostat_eta": (0, 1),
-    "adaptive_target": (-1, 1),
-    "adaptive_decay": (0, 0.99),
-    "min_keep": (0, 1 << 30),
-    "samplers": (0, (1 << 64) - 1),
-}
-"""By the names of SamplingAsked."""
 LOGIT_BIAS_RANGE = (-100.0, 100.0)
 USUAL_SAMPLERS = ("penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc", "temperature")
 """In the usual order; libllm counts them from 1."""
@@ -96,13 +30,13 @@ def sampling_asked(fields: Iterable[tuple[str, str, float | None]]) -> SamplingA
 
     Raises ApiError naming the client's field, its value and its range.
     """
-    found: dict[str, Any] = {}
+    found: dict[str, float] = {}
     for param, name, value in fields:
         if value is None:
             continue
-        low, high = RANGES[name]
-        if not low <= value <= high:
-            raise _out_of_range(param, value, low, high)
+        row = BY_NAME[name]
+        if not row.low <= value <= row.high:
+            raise _out_of_range(param, value, row.low, row.high)
         found.setdefault(name, value)
     return SamplingAsked(**found)
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
 
 import msgspec
 
 from ..core import limits
 from ..core.errors import ApiError, shown
 from ..core.parts import LogProbabilities, TokenProbability
-
-Likeliest = Annotated[
-    int | None, msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": limits.LIKELIEST_MAX})
-]  # told in /openapi.json; checked where the refusal can say more than that it is too much
 
 
 def likely_of(param: str, value: int | None) -> int:

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ..core.sampling import SamplingDefaults
+from ..core.sampling_table import SamplingDefaults
 from .native import (
     MEMORY_WORDS,
     POLICY_WORDS,
@@ -239,8 +239,8 @@ def _sampling_defaults(raw: Any) -> SamplingDefaults:
     stated: dict[str, Any] = {}
     for field in fields(SamplingDefaults):
         value = getattr(raw, field.name)
-        if field.type == "float" and not math.isnan(value):
+        if field.type is float and not math.isnan(value):
             stated[field.name] = round(float(value), 6)
-        elif field.type == "int" and value >= 0:
+        elif field.type is int and value >= 0:
             stated[field.name] = int(value)
     return SamplingDefaults(**stated)

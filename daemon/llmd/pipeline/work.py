@@ -9,8 +9,9 @@ from functools import partial
 from typing import TypeVar
 
 from ..core import limits
-from ..core.asked import Asked, SamplingAsked
-from ..core.sampling import SEED_BITS, SamplingDefaults, check_logit_bias, check_stop_tokens
+from ..core.asked import Asked
+from ..core.sampling import check_logit_bias, check_stop_tokens
+from ..core.sampling_table import SEED_BITS, SamplingAsked, SamplingDefaults
 from ..core.session_key import SCRATCH
 from ..engine.generation import Work
 from ..engine.native import GenerateFlag

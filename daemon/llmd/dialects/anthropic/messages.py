@@ -14,7 +14,6 @@ from ...http.deadline import in_time
 from ...http.respond import respond
 from ...http.writer import Writing
 from ...pipeline.prompt import rendered
-from .parameters import COUNT_TOKENS, MESSAGES
 from .reader import asked_of, conversation_of, session_of
 from .wire import CountTokensRequest, MessagesRequest, TokenCount
 from .writer import MessageWriter
@@ -26,7 +25,7 @@ async def create_message(request: web.Request) -> web.StreamResponse:
 
 async def _read(request: web.Request) -> tuple[Asked, Writing]:
     headers = request.headers.items()
-    asked = await body.read_as(request, MessagesRequest, MESSAGES.check, lambda wanted: asked_of(wanted, headers))
+    asked = await body.read_as(request, MessagesRequest, lambda wanted: asked_of(wanted, headers))
     return asked, partial(MessageWriter, n_tokens_max=asked.max_tokens)
 
 
@@ -37,7 +36,6 @@ async def count_message_tokens(request: web.Request) -> web.Response:
         (key, parent), conversation = await body.read_as(
             request,
             CountTokensRequest,
-            COUNT_TOKENS.check,
             lambda wanted: (session_of(wanted, headers), conversation_of(wanted)),
         )
         sender = sender_of(request)

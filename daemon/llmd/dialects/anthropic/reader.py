@@ -10,18 +10,17 @@ import msgspec
 from ...core import limits
 from ...core.asked import Asked, ChatPrompt, Constraint, Tool, ToolChoice
 from ...core.errors import ApiError, shown
-from ...core.sampling import sampling_asked, stops_of
+from ...core.sampling import stops_of
 from ...core.session_key import SessionKey, parent_of, resolve
 from ...core.tools import check_choice, check_count, distinct, tool_of
 from ..conversation import run_by_nobody
-from ..sampling import names_in
+from ..sampling import sampling_of
 from .deferred import ToldTools, told_tools
 from .turns import messages_of
 from .wire import ClientTool, CountTokensRequest, MessagesRequest
 
 Headers = Collection[tuple[str, str]]
 
-_SAMPLING = names_in(MessagesRequest)
 _MODES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
 _SWITCHES = {"enabled": True, "disabled": False}
 _RUN_BY_CLIENTS = ("bash_", "text_editor_", "memory_", "computer_", "browser_")
@@ -41,7 +40,7 @@ def asked_of(wanted: MessagesRequest, headers: Headers) -> Asked:
         is_stream=bool(wanted.stream),
         max_tokens=_at_least(0, "max_tokens", wanted.max_tokens),
         is_mute=wanted.max_tokens == 0,
-        sampling=sampling_asked((param, name, getattr(wanted, param)) for param, name in _SAMPLING),
+        sampling=sampling_of(wanted),
         stop=stops_of(wanted.stop_sequences, "stop_sequences"),
         constraint=_constraint(wanted),
         thinking_tokens_max=_thinking_tokens(wanted),

@@ -8,6 +8,9 @@ import msgspec
 
 from ...core import limits
 from ...core.parts import SessionReport
+from ...http.parameters import UNBOUNDED, accepts, note, refuses
+from ..members import NOT_SHOWN, Model, SessionId, Stream
+from ..sampling import OF_ANTHROPIC, samples
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
@@ -113,33 +116,64 @@ class OutputConfig(msgspec.Struct, frozen=True):
     format: OutputFormat | None = None
 
 
-class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True):
+@accepts(
+    "service_tier", "container", "context_management", "compaction", "inference_geo", "speed", "diagnostics",
+    "user_profile_id", "workspace_id", "billing_policy", "fallbacks", "fallback_credit_token", "thread", "betas",
+    "anthropic_beta", "anthropic_version",
+    cache_control="everything is cached, and a mark in a block of system or messages says where states are kept",
+    **dict.fromkeys(("max_tokens", "stream", "stop_sequences", "temperature", "top_p", "top_k"), "of the answer alone"),
+)  # fmt: skip
+@refuses(mcp_servers=("servers of tools that the daemon would call", []))
+class CountTokensRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the prompt is made of."""
 
-    model: str | None = None
-    messages: Annotated[list[InputTurn], msgspec.Meta(extra_json_schema={"maxItems": limits.MESSAGES_MAX})]
-    system: str | list[InputBlock] | None = None
-    tools: Annotated[list[ClientTool] | None, msgspec.Meta(extra_json_schema={"maxItems": limits.TOOLS_MAX})] = None
-    tool_choice: ClientToolChoice | None = None
-    thinking: ThinkingWish | None = None
-    output_config: OutputConfig | None = None
-    output_format: OutputFormat | None = None
-    metadata: Any = None
-    session_id: Annotated[
-        str | None, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": limits.SESSION_ID_CHARS_MAX})
-    ] = None
+    model: Model = None
+    messages: Annotated[list[InputTurn], note(
+        "The conversation, in the roles user, assistant and system: a text, or blocks text, thinking, tool_use, "
+        f"tool_result (a text, or parts, of which those that are no text are shown as {NOT_SHOWN}). Also read: "
+        "search_result, and document with a source of type text or content, of users and in results; tool_addition, "
+        "tool_removal and clear_at of the system; compaction of the assistant, as text. Ignored: redacted_thinking, "
+        "fallback, mcp_tool_listing, server_tool_use with its results, and output_config of a message of the system. "
+        "Other images and documents are refused in the user's newest message, and shown like those of results in "
+        "earlier ones. The answer continues a last message of the assistant. Texts that some clients write there for "
+        "an empty one, such as (no content), are left out.", UNBOUNDED, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
+    system: Annotated[str | list[InputBlock] | None, note(
+        "A text, or blocks of text. A line x-anthropic-billing-header at its beginning, which differs from request to "
+        "request, is left out.", limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
+    tools: Annotated[list[ClientTool] | None, note(
+        "name, description, input_schema. A tool with defer_loading is no part of the prompt until a tool_reference in "
+        "a result names it: its definition stands there, and from then on it may be called. Of the tools of a type "
+        "without a schema, those that the provider would run (web_search, code_execution, ...) are ignored beside "
+        "others, and refused alone; those that clients run (bash, text_editor, memory, computer, browser) are refused.",
+        limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
+    tool_choice: Annotated[ClientToolChoice | None, note(
+        "auto, any, tool with a name, or none; disable_parallel_tool_use.")] = None  # fmt: skip
+    thinking: Annotated[ThinkingWish | None, note(
+        "enabled or disabled: the template variable enable_thinking. Other types leave it to the template. "
+        "budget_tokens: the reasoning ends after so many. display is ignored.")] = None  # fmt: skip
+    output_config: Annotated[OutputConfig | None, note(
+        "effort: the template variable reasoning_effort, xhigh and max as high. format: a JSON schema for the answer.")
+    ] = None  # fmt: skip
+    output_format: Annotated[OutputFormat | None, note("The same as output_config.format.")] = None
+    metadata: Annotated[Any, note(
+        "user_id names the session if nothing else does: JSON with a session_id, or a text that ends with _session_ "
+        "and an id.")] = None  # fmt: skip
+    session_id: SessionId = None
 
 
+@samples(OF_ANTHROPIC)
 class MessagesRequest(CountTokensRequest, frozen=True, kw_only=True):
-    max_tokens: int
-    stream: bool | None = None
-    stop_sequences: Annotated[
-        list[str] | None, msgspec.Meta(extra_json_schema={"maxItems": limits.STOP_STRINGS_MAX})
-    ] = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
+    max_tokens: Annotated[int, note(
+        "Longest answer. It is cut to the tokens left in the context, and then stop_reason is "
+        "model_context_window_exceeded. 0: the prompt is processed, and nothing is generated.")]  # fmt: skip
+    stream: Stream = None
+    stop_sequences: Annotated[list[str] | None, note(
+        f"Up to {limits.STOP_STRINGS_MAX} texts that end the answer and are not part of it. stop_sequence says which "
+        "one did.", maxItems=limits.STOP_STRINGS_MAX)] = None  # fmt: skip
 
+
+REQUESTS = {"messages": MessagesRequest, "count_tokens": CountTokensRequest}
+"""By what docs/http.md calls them."""
 
 # --- answers ---------------------------------------------------------------------------------------------------------
 

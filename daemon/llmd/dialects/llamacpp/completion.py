@@ -10,7 +10,6 @@ from ...core.asked import Asked
 from ...http import body
 from ...http.answer import answer
 from ...http.writer import Writing
-from .parameters import COMPLETION, INFILL
 from .reader import completion_of, infill_of
 from .wire import InfillRequest, NativeCompletionRequest, NativeGeneration
 from .writer import NativeWriter
@@ -30,7 +29,7 @@ async def _read_completion(request: web.Request) -> tuple[Asked, Writing]:
     def made(wanted: NativeCompletionRequest) -> tuple[Asked, Writing]:
         return completion_of(wanted, headers), _writing(wanted)
 
-    return await body.read_as(request, NativeCompletionRequest, COMPLETION.check, made)
+    return await body.read_as(request, NativeCompletionRequest, made)
 
 
 async def _read_infill(request: web.Request) -> tuple[Asked, Writing]:
@@ -39,7 +38,7 @@ async def _read_infill(request: web.Request) -> tuple[Asked, Writing]:
     def made(wanted: InfillRequest) -> tuple[Asked, Writing]:
         return infill_of(wanted, headers), _writing(wanted)
 
-    return await body.read_as(request, InfillRequest, INFILL.check, made)
+    return await body.read_as(request, InfillRequest, made)
 
 
 def _writing(wanted: NativeGeneration) -> Writing:

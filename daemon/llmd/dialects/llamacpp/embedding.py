@@ -11,7 +11,6 @@ from ...http import body
 from ...http.answer import embed
 from ...pipeline.embedding import Embedded, EmbeddingAsked
 from ..embedding_input import asked_of, listed
-from .parameters import EMBEDDING
 from .wire import EmbeddingRequest, PlainEmbedding
 
 
@@ -23,7 +22,7 @@ async def embedding(request: web.Request) -> web.Response:
             raise ApiError("missing_parameter", "content is missing.", "content")
         return asked_of(given, param), _answer
 
-    return await embed(request, lambda: body.read_as(request, EmbeddingRequest, EMBEDDING.check, made))
+    return await embed(request, lambda: body.read_as(request, EmbeddingRequest, made))
 
 
 def _answer(found: Embedded) -> list[PlainEmbedding]:

@@ -9,15 +9,13 @@ import msgspec
 
 from ...core.asked import Asked, Constraint, NearbyText, RawPrompt
 from ...core.errors import ApiError
-from ...core.sampling import breakers_of, sampler_order, sampling_asked, stops_of
+from ...core.sampling import breakers_of, stops_of
 from ...core.session_key import parent_of, resolve
 from ..probabilities import likely_of
-from ..sampling import names_in
+from ..sampling import sampling_of
 from .wire import InfillRequest, NativeCompletionRequest, NativeGeneration
 
 Headers = Collection[tuple[str, str]]
-
-SAMPLING = names_in(NativeGeneration)
 
 
 def completion_of(wanted: NativeCompletionRequest, headers: Headers) -> Asked:
@@ -49,7 +47,7 @@ def _asked(wanted: NativeGeneration, headers: Headers) -> partial[Asked]:
         parent=parent_of(headers, key),
         is_stream=bool(wanted.stream),
         max_tokens=max(wanted.n_predict or 0, 0),
-        sampling=sampling_asked((param, name, _number(param, getattr(wanted, param))) for param, name in SAMPLING),
+        sampling=sampling_of(wanted),
         dry_sequence_breakers=breakers_of("dry_sequence_breakers", wanted.dry_sequence_breakers),
         logit_bias=biases if isinstance(biases, dict) else dict(biases),
         stop=stops_of(wanted.stop),
@@ -70,7 +68,3 @@ def _constraint(wanted: NativeGeneration) -> Constraint | None:
     if wanted.json_schema:
         return Constraint("json_schema", msgspec.json.encode(wanted.json_schema).decode(), "json_schema")
     return None
-
-
-def _number(param: str, value: float | list[str] | str | None) -> float | None:
-    return sampler_order(param, value) if isinstance(value, list | str) else value

@@ -7,37 +7,62 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ...core import limits
-from ..probabilities import Likeliest
-from ..sampling import EverySampler
+from ...http.parameters import UNBOUNDED, accepts, note, refuses
+from ..members import (
+    CachePrompt,
+    Grammar,
+    IgnoreEos,
+    JsonSchema,
+    Model,
+    NProbs,
+    SessionId,
+    Stop,
+    Stream,
+)
+from ..sampling import EverySampling
 from ..timings import Timings
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
 
-class NativeGeneration(EverySampler, frozen=True, kw_only=True):
+@accepts(
+    "n_cache_reuse", "n_keep", "n_discard", "return_progress", "penalize_nl",
+    id_slot="session_id or a header names a session",
+    t_max_prompt_ms="there is no such limit",
+    t_max_predict_ms="--request-timeout is the only such limit",
+    timings_per_token="timings come at the end",
+    backend_sampling="it says where tokens are picked",
+)  # fmt: skip
+@refuses(
+    post_sampling_probs=("probabilities after sampling; those reported are the model's own", False),
+    n_cmpl=("several answers", 1),
+    image_data=("images", []),
+    lora=("adapters", []),
+)
+class NativeGeneration(EverySampling, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What completions and infill share."""
 
-    model: str | None = None
-    stream: bool | None = None
-    session_id: Annotated[
-        str | None, msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": limits.SESSION_ID_CHARS_MAX})
-    ] = None
-    n_predict: int | None = None
-    stop: Annotated[str | list[str] | None, msgspec.Meta(extra_json_schema={"maxItems": limits.STOP_STRINGS_MAX})] = (
-        None
-    )
-    logit_bias: dict[int, float] | list[tuple[int, float]] | None = None
-    ignore_eos: bool | None = None
-    cache_prompt: bool | None = None
-    grammar: str | None = None
-    json_schema: dict[str, Any] | None = None
-    n_probs: Likeliest = None
-    return_tokens: bool | None = None
-    response_fields: list[str] | None = None
+    model: Model = None
+    stream: Stream = None
+    session_id: SessionId = None
+    n_predict: Annotated[int | None, note(
+        "Longest answer. 0: the prompt is processed, and nothing is generated; less: no limit.")] = None  # fmt: skip
+    stop: Stop = None
+    logit_bias: Annotated[dict[int, float] | list[tuple[int, float]] | None, note(
+        "Token id to bias, -100 to 100, as an object or as pairs.")] = None  # fmt: skip
+    ignore_eos: IgnoreEos = None
+    cache_prompt: CachePrompt = None
+    grammar: Grammar = None
+    json_schema: JsonSchema = None
+    n_probs: NProbs = None
+    return_tokens: Annotated[bool | None, note("true: the ids of the answer's tokens.")] = None
+    response_fields: Annotated[list[str] | None, note(
+        "Paths (timings/prompt_n) of what the answer has. Default: all.")] = None  # fmt: skip
 
 
 class NativeCompletionRequest(NativeGeneration, frozen=True, kw_only=True):
-    prompt: str | list[int]
+    prompt: Annotated[str | list[int], note(
+        "A text, whose control words are control tokens, or token ids.", UNBOUNDED)]  # fmt: skip
 
 
 class ExtraContext(msgspec.Struct, frozen=True):
@@ -45,17 +70,27 @@ class ExtraContext(msgspec.Struct, frozen=True):
     filename: str | None = None
 
 
+@accepts(n_indent="lines that are indented less do not end the answer")
 class InfillRequest(NativeGeneration, frozen=True, kw_only=True):
-    input_prefix: str = ""
-    input_suffix: str = ""
-    input_extra: list[ExtraContext] | None = None
-    prompt: str = ""
+    input_prefix: Annotated[str, note("Text before the answer.", limits.JSON_TEXT_BYTES_MAX)] = ""
+    input_suffix: Annotated[str, note("Text after the answer.", limits.JSON_TEXT_BYTES_MAX)] = ""
+    input_extra: Annotated[list[ExtraContext] | None, note(
+        "Texts nearby, the most important last. If they are too many, the first ones are left out.",
+        limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
+    prompt: Annotated[str, note("What has been filled in already.", limits.JSON_TEXT_BYTES_MAX)] = ""
 
 
-class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True):
-    content: str | list[int | str | list[int]] | None = None
-    input: str | list[int | str | list[int]] | None = None
+_Texts = str | list[int | str | list[int]] | None
 
+
+@refuses(embd_normalize=("another norm than the Euclidean", 2))
+class EmbeddingRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    content: Annotated[_Texts, note("A text, token ids, or a list of either.", limits.JSON_TEXT_BYTES_MAX)] = None
+    input: Annotated[_Texts, note("The same as content.", limits.JSON_TEXT_BYTES_MAX)] = None
+
+
+REQUESTS = {"completion": NativeCompletionRequest, "infill": InfillRequest, "embedding": EmbeddingRequest}
+"""By what docs/http.md calls them."""
 
 # --- answers ---------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ from ...http.answer import embed
 from ...http.context import STATE
 from ...pipeline.embedding import Embedded, EmbeddingAsked
 from ..embedding_input import listed
-from .parameters import EMBED, EMBED_PROMPT
 from .wire import EmbedPromptRequest, EmbedRequest, OllamaEmbedding, OllamaEmbeddings
 
 
@@ -38,7 +37,7 @@ async def embed_texts(request: web.Request) -> web.Response:
         )
         return asked, tell
 
-    return await embed(request, lambda: body.read_as(request, EmbedRequest, EMBED.check, made))
+    return await embed(request, lambda: body.read_as(request, EmbedRequest, made))
 
 
 async def embed_prompt(request: web.Request) -> web.Response:
@@ -46,4 +45,4 @@ async def embed_prompt(request: web.Request) -> web.Response:
         asked = EmbeddingAsked([wanted.prompt], "prompt", is_list=False, truncates=True)
         return asked, lambda found: OllamaEmbedding(listed(found.vectors[0]))
 
-    return await embed(request, lambda: body.read_as(request, EmbedPromptRequest, EMBED_PROMPT.check, made))
+    return await embed(request, lambda: body.read_as(request, EmbedPromptRequest, made))

@@ -12,7 +12,6 @@ from ...http.context import STATE, State
 from ...http.respond import respond
 from ...http.writer import Writing
 from . import wire
-from .parameters import CHAT, GENERATE
 from .reader import chat_of, generate_of
 from .wire import OllamaChatRequest, OllamaGenerateRequest
 from .writer import GenerateWriter, OllamaChatWriter, facts_of
@@ -33,7 +32,7 @@ async def _read_chat(request: web.Request) -> tuple[Asked, Writing] | web.Respon
         asked = chat_of(wanted, headers)
         return _loaded_chat(state, wanted) if asked is None else (asked, OllamaChatWriter)
 
-    return _answered(await body.read_as(request, OllamaChatRequest, CHAT.check, made))
+    return _answered(await body.read_as(request, OllamaChatRequest, made))
 
 
 async def _read_generate(request: web.Request) -> tuple[Asked, Writing] | web.Response:
@@ -43,7 +42,7 @@ async def _read_generate(request: web.Request) -> tuple[Asked, Writing] | web.Re
         asked = generate_of(wanted, headers)
         return _loaded_text(state, wanted) if asked is None else (asked, GenerateWriter)
 
-    return _answered(await body.read_as(request, OllamaGenerateRequest, GENERATE.check, made))
+    return _answered(await body.read_as(request, OllamaGenerateRequest, made))
 
 
 def _answered(found: tuple[Asked, Writing] | msgspec.Struct) -> tuple[Asked, Writing] | web.Response:

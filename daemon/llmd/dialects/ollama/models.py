@@ -14,8 +14,8 @@ from ...http import body
 from ...http.context import STATE, State
 from ...http.deadline import in_time
 from ...http.respond import respond
+from ..sampling import spoken_in
 from . import wire
-from .reader import SAMPLING
 from .writer import stamp
 
 _SPOKEN = "0.13.0"
@@ -112,7 +112,7 @@ def _quantization(text: str) -> str:
 
 def _parameters(state: State) -> str:
     defaults = dataclasses.asdict(state.engine.info.sampling)
-    return "\n".join(f"{param:<30} {defaults[name]:g}" for param, name in SAMPLING if name in defaults)
+    return "\n".join(f"{param:<30} {defaults[name]:g}" for param, name in spoken_in(wire.Options) if name in defaults)
 
 
 def _facts(state: State) -> dict[str, Any]:

@@ -7,18 +7,17 @@ from typing import Any
 
 import msgspec
 
-from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage, RawPrompt, SamplingAsked
+from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage, RawPrompt
 from ...core.errors import ApiError
-from ...core.sampling import sampling_asked, stops_of
+from ...core.sampling import stops_of
 from ...core.session_key import parent_of, resolve
 from ..probabilities import logprobs_of
-from ..sampling import names_in
+from ..sampling import sampling_of
 from .messages import messages_of, tools_of
 from .wire import OllamaChatRequest, OllamaGenerateRequest, OllamaMessage, Options
 
 Headers = Collection[tuple[str, str]]
 
-SAMPLING = names_in(Options)
 _Request = OllamaChatRequest | OllamaGenerateRequest
 
 
@@ -69,15 +68,11 @@ def _asked(wanted: _Request, prompt: ChatPrompt | RawPrompt, headers: Headers) -
         parent=parent_of(headers, key),
         is_stream=wanted.stream is not False,
         max_tokens=max(options.num_predict or 0, 0),
-        sampling=_sampling(options),
+        sampling=sampling_of(options, "options."),
         stop=stops_of(options.stop, "options.stop"),
         constraint=_constraint(wanted),
         n_logprobs=logprobs_of(wanted.logprobs, wanted.top_logprobs),
     )
-
-
-def _sampling(options: Options) -> SamplingAsked:
-    return sampling_asked((f"options.{param}", name, getattr(options, param)) for param, name in SAMPLING)
 
 
 def _constraint(wanted: _Request) -> Constraint | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 
 from ...core import limits
-from ..probabilities import ChosenToken, Likeliest
-from ..sampling import UsualSamplers
+from ...http.parameters import UNBOUNDED, accepts, note, refuses
+from ..members import NOT_SHOWN, Dimensions, Model, Stop, TopLogprobs
+from ..probabilities import ChosenToken
+from ..sampling import OF_OLLAMA, samples
 
 # --- requests --------------------------------------------------------------------------------------------------------
 
@@ -46,55 +48,103 @@ class OfferedTool(msgspec.Struct, frozen=True):
     type: str | None = None
 
 
-class Options(UsualSamplers, frozen=True, kw_only=True):
-    """Those that are honoured."""
-
-    num_predict: int | None = None
-    stop: Annotated[str | list[str] | None, msgspec.Meta(extra_json_schema={"maxItems": limits.STOP_STRINGS_MAX})] = (
-        None
-    )
+_AT_THE_START = (
+    "num_batch", "num_gpu", "main_gpu", "num_thread", "use_mmap", "use_mlock", "numa", "low_vram", "f16_kv",
+    "vocab_only", "logits_all", "embedding_only",
+)  # fmt: skip
 
 
-class _Generation(msgspec.Struct, frozen=True, kw_only=True):
+@accepts(
+    num_ctx="--ctx-size decides",
+    num_keep="the context is never shifted",
+    penalize_newline="no sampler has it any more",
+    tfs_z="no sampler has it any more",
+    **dict.fromkeys(_AT_THE_START, "it is decided when the daemon starts"),
+)
+@samples(OF_OLLAMA)
+class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    IGNORES_UNKNOWN: ClassVar = True
+    num_predict: Annotated[int | None, note("Longest answer; 0 and less: no limit.")] = None
+    stop: Stop = None
+
+
+@accepts(shift="the context is never shifted")
+@refuses(_debug_render_only=("the prompt instead of an answer; use /apply-template", False))
+class _Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What chat and generate share."""
 
-    model: str | None = None
-    stream: bool | None = None
-    format: Literal["", "json"] | dict[str, Any] | None = None
-    options: Options | None = None
-    think: bool | Literal["low", "medium", "high"] | None = None
-    keep_alive: str | float | None = None
-    logprobs: bool | None = None
-    top_logprobs: Likeliest = None
+    IGNORES_UNKNOWN: ClassVar = True
+    """As Ollama does: its clients send options of all its versions."""
+    model: Model = None
+    stream: Annotated[bool | None, note("false: one answer instead of a line of JSON for each piece.")] = None
+    format: Annotated[Literal["", "json"] | dict[str, Any] | None, note(
+        "json, or a JSON schema, the form of the answer.")] = None  # fmt: skip
+    options: Annotated[Options | None, note("Its members are in the rows of `options`.")] = None
+    think: Annotated[bool | Literal["low", "medium", "high"] | None, note(
+        "true, low, medium, high or false: the template variables enable_thinking and reasoning_effort.")
+    ] = None  # fmt: skip
+    keep_alive: Annotated[str | float | None, note(
+        "0 without a prompt is answered as if the model had been unloaded. It stays loaded.")] = None  # fmt: skip
+    logprobs: Annotated[bool | None, note("true: the log probability of each token.")] = None
+    top_logprobs: TopLogprobs = None
 
 
 class OllamaChatRequest(_Generation, frozen=True, kw_only=True):
-    messages: Annotated[
-        list[OllamaMessage] | None, msgspec.Meta(extra_json_schema={"maxItems": limits.MESSAGES_MAX})
-    ] = None
-    tools: list[OfferedTool] | None = None
-    truncate: bool | None = None
+    messages: Annotated[list[OllamaMessage] | None, note(
+        "The conversation, in the roles system, user, assistant and tool; without messages nothing is generated. Of "
+        "each message the template reads role, content, thinking, tool_calls, tool_name and tool_call_id. Images of a "
+        f"result, and of a message of the user before the newest, are shown as {NOT_SHOWN}. The answer continues a "
+        "last message of the assistant.", UNBOUNDED, maxItems=limits.MESSAGES_MAX)] = None  # fmt: skip
+    tools: Annotated[list[OfferedTool] | None, note(
+        "Functions that the answer may call. Their arguments come as objects.", limits.TOOLS_BYTES_MAX)
+    ] = None  # fmt: skip
+    truncate: Annotated[bool | None, note(
+        "false: a conversation that does not fit the context is refused. Default: its beginning is left out, except "
+        "system messages.")] = None  # fmt: skip
 
 
+@accepts(truncate="a prompt that does not fit the context is refused")
+@refuses(
+    template=("templates from requests; use --chat-template-file", ""),
+    context=("tokens of an earlier answer; name a session, or use /api/chat", []),
+    images=("images", []),
+)
 class OllamaGenerateRequest(_Generation, frozen=True, kw_only=True):
-    prompt: str | None = None
-    system: str | None = None
-    suffix: str | None = None
-    raw: bool | None = None
+    prompt: Annotated[str | None, note("The user's text. Without it nothing is generated.", UNBOUNDED)] = None
+    system: Annotated[str | None, note("A system message in front.", limits.JSON_TEXT_BYTES_MAX)] = None
+    suffix: Annotated[str | None, note(
+        "Text after the answer: the model fills in the middle.", limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
+    raw: Annotated[bool | None, note(
+        "true: the prompt is continued as it is, without the model's chat template.")] = None  # fmt: skip
 
 
-class EmbedRequest(msgspec.Struct, frozen=True, kw_only=True):
-    model: str | None = None
-    input: Annotated[str | list[str], msgspec.Meta(extra_json_schema={"maxItems": limits.EMBEDDING_TEXTS_MAX})]
-    truncate: bool | None = None
-    dimensions: int | None = None
+@accepts("options", "keep_alive")
+class _Embedding(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    IGNORES_UNKNOWN: ClassVar = True
+    model: Model = None
 
 
-class EmbedPromptRequest(msgspec.Struct, frozen=True, kw_only=True):
+class EmbedRequest(_Embedding, frozen=True, kw_only=True):
+    input: Annotated[str | list[str], note(
+        "A text, or several.", UNBOUNDED, maxItems=limits.EMBEDDING_TEXTS_MAX)]  # fmt: skip
+    truncate: Annotated[bool | None, note("false: a text that is too long is refused, not cut.")] = None
+    dimensions: Dimensions = None
+
+
+class EmbedPromptRequest(_Embedding, frozen=True, kw_only=True):
     """What older clients send."""
 
-    model: str | None = None
-    prompt: str
+    prompt: Annotated[str, note("A text. It is cut if it is too long.", UNBOUNDED)]
+
+
+REQUESTS = {
+    "chat": OllamaChatRequest,
+    "generate": OllamaGenerateRequest,
+    "options": Options,
+    "embed": EmbedRequest,
+    "embeddings": EmbedPromptRequest,
+}
+"""By what docs/http.md calls them."""
 
 
 class ShowRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

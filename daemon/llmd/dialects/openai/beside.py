@@ -13,7 +13,7 @@ from ...core.parts import End, LogProbabilities, Part, Progress, PromptTokens, S
 from ...http import event_stream
 from ..timings import timings_at, timings_of
 from .probabilities import chat_logprobs, completion_logprobs
-from .wire import CompletionTokensDetails, PromptProgress, PromptTokensDetails, Usage
+from .wire.answer import CompletionTokensDetails, PromptProgress, PromptTokensDetails, Usage
 
 Told = LogProbabilities | TokenIds | PromptTokens | Progress | SoFar
 KINDS = (LogProbabilities, TokenIds, PromptTokens, Progress, SoFar)

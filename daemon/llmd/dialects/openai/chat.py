@@ -16,7 +16,6 @@ from ...http.respond import respond
 from ...http.writer import Writing
 from ...pipeline.prompt import rendered
 from .chat_writer import ChatWriter
-from .parameters import CHAT
 from .reader import chat_of, conversation_of, session_of, written_as
 from .tools import custom_names, is_legacy
 from .wire import ChatCompletionRequest
@@ -34,7 +33,7 @@ async def _read(request: web.Request) -> tuple[Asked, Writing]:
         customs = custom_names(wanted)
         return asked, partial(ChatWriter, is_legacy=is_legacy(wanted), customs=customs, **written_as(wanted, asked))
 
-    return await body.read_as(request, ChatCompletionRequest, CHAT.check, made)
+    return await body.read_as(request, ChatCompletionRequest, made)
 
 
 async def apply_template(request: web.Request) -> web.Response:
@@ -43,7 +42,6 @@ async def apply_template(request: web.Request) -> web.Response:
         (key, parent), conversation = await body.read_as(
             request,
             ChatCompletionRequest,
-            CHAT.check,
             lambda wanted: (session_of(wanted, headers), conversation_of(wanted)),
         )
         sender = sender_of(request)

@@ -12,7 +12,7 @@ from ...core.parts import End, Part, ReasoningPart, ToolCallPiece
 from ...http import event_stream
 from ...http.context import State
 from ..custom_tools import CustomInput
-from .wire import (
+from .wire.answer import (
     AssistantMessage,
     CalledCustom,
     CalledFunction,

@@ -10,7 +10,6 @@ from ...core.asked import Asked
 from ...http import body
 from ...http.answer import answer
 from ...http.writer import Writing
-from .parameters import COMPLETIONS
 from .reader import completion_of, written_as
 from .wire import CompletionRequest
 from .writer import CompletionWriter
@@ -27,4 +26,4 @@ async def _read(request: web.Request) -> tuple[Asked, Writing]:
         asked = completion_of(wanted, headers)
         return asked, partial(CompletionWriter, **written_as(wanted, asked))
 
-    return await body.read_as(request, CompletionRequest, COMPLETIONS.check, made)
+    return await body.read_as(request, CompletionRequest, made)

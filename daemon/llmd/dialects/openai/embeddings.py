@@ -12,8 +12,8 @@ from ...http.answer import embed
 from ...http.context import STATE
 from ...pipeline.embedding import Embedded, EmbeddingAsked
 from ..embedding_input import asked_of, listed
-from .parameters import EMBEDDINGS
-from .wire import EmbeddedText, Embeddings, EmbeddingsRequest, EmbeddingsUsage
+from .wire import Embeddings, EmbeddingsRequest
+from .wire.answer import EmbeddedText, EmbeddingsUsage
 
 
 async def embeddings(request: web.Request) -> web.Response:
@@ -23,7 +23,7 @@ async def embeddings(request: web.Request) -> web.Response:
         is_packed = wanted.encoding_format == "base64"
         return asked_of(wanted.input, "input", wanted.dimensions), lambda found: _answer(found, model, is_packed)
 
-    return await embed(request, lambda: body.read_as(request, EmbeddingsRequest, EMBEDDINGS.check, made))
+    return await embed(request, lambda: body.read_as(request, EmbeddingsRequest, made))
 
 
 def _answer(found: Embedded, model: str, is_packed: bool) -> Embeddings:

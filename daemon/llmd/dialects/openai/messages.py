@@ -11,7 +11,7 @@ from ...core.errors import ApiError, shown
 from ..conversation import answerable, check_length, is_attachment, newest_question, not_shown, role_of
 from ..custom_tools import custom_arguments
 from ..marked import Piece, joined
-from . import wire
+from .wire import request as wire
 
 _ROLES: dict[str, Role] = {
     "system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool",

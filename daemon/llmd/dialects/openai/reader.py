@@ -9,15 +9,15 @@ from typing import Any
 from ...core import limits
 from ...core.asked import Asked, ChatPrompt, PlainMessage, RawPrompt
 from ...core.errors import ApiError
-from ...core.sampling import breakers_of, max_tokens_of, min_tokens_of, sampler_order, sampling_asked, stops_of
+from ...core.sampling import breakers_of, max_tokens_of, min_tokens_of, stops_of
 from ...core.session_key import SessionKey, parent_of, resolve
-from ..sampling import names_in
+from ..sampling import sampling_of
 from .messages import messages_of
 from .structure import constraint_of
 from .telling import logprobs_of_chat, logprobs_of_completion, told_of, writing_of
 from .thinking import is_reasoning_apart, thinking_tokens_max_of, variables_of
 from .tools import choice_of, is_legacy, tools_of
-from .wire import ChatCompletionRequest, CompletionRequest, GenerationRequest
+from .wire.request import ChatCompletionRequest, CompletionRequest, GenerationRequest
 
 Headers = Collection[tuple[str, str]]
 
@@ -25,8 +25,6 @@ COMPLETION_TOKENS_DEFAULT = 16
 """OpenAI's default for text completions."""
 _CHAT_LENGTHS = ("max_completion_tokens", "max_tokens", "n_predict")
 _COMPLETION_LENGTHS = ("max_tokens", "n_predict")
-
-SAMPLING = names_in(GenerationRequest, {"repetition_penalty": "repeat_penalty", "typ_p": "typical_p"})
 
 
 def chat_of(wanted: ChatCompletionRequest, headers: Headers) -> Asked:
@@ -98,7 +96,7 @@ def _asked(
         parent=parent,
         is_stream=bool(wanted.stream),
         max_tokens=max_tokens,
-        sampling=sampling_asked((param, name, _number(param, getattr(wanted, param))) for param, name in SAMPLING),
+        sampling=sampling_of(wanted),
         dry_sequence_breakers=breakers_of("dry_sequence_breakers", wanted.dry_sequence_breakers),
         logit_bias=wanted.logit_bias or {},
         stop=stops_of(wanted.stop),
@@ -110,10 +108,6 @@ def _asked(
         is_mute=is_mute,
         **_told(wanted, n_prompts),
     )
-
-
-def _number(param: str, value: float | list[str] | str | None) -> float | None:
-    return sampler_order(param, value) if isinstance(value, list | str) else value
 
 
 def session_of(wanted: GenerationRequest, headers: Headers) -> tuple[SessionKey, str]:

@@ -9,7 +9,7 @@ import msgspec
 
 from ...core.asked import Constraint
 from ...core.errors import ApiError, shown
-from . import wire
+from .wire import request as wire
 
 
 def constraint_of(wanted: wire.GenerationRequest) -> Constraint | None:

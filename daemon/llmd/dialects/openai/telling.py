@@ -3,36 +3,16 @@ what the writer has to know."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-
-import msgspec
+from typing import Any
 
 from ...core import limits
 from ...core.asked import Asked
 from ...core.errors import ApiError, shown
-from ..probabilities import Likeliest, likely_of, logprobs_of
-from ..sampling import EverySampler
+from ..probabilities import likely_of, logprobs_of
+from .wire.request import GenerationRequest
 
 
-def _at_most(most: int) -> msgspec.Meta:
-    """Told in /openapi.json; checked where the refusal can say more than that it is too much."""
-    return msgspec.Meta(extra_json_schema={"minimum": 0, "maximum": most})
-
-
-class TellingRequest(EverySampler, frozen=True, kw_only=True):
-    """Of both kinds of completion: how their tokens are picked, and what is told of them."""
-
-    n: Annotated[int | None, _at_most(limits.ANSWERS_MAX)] = None
-    best_of: Annotated[int | None, _at_most(limits.ANSWERS_MAX)] = None
-    n_probs: Likeliest = None
-    return_tokens: bool | None = None
-    return_token_ids: bool | None = None
-    return_progress: bool | None = None
-    timings_per_token: bool | None = None
-    include_stop_str_in_output: bool | None = None
-
-
-def told_of(wanted: TellingRequest, n_prompts: int, *, is_stream: bool) -> dict[str, Any]:
+def told_of(wanted: GenerationRequest, n_prompts: int, *, is_stream: bool) -> dict[str, Any]:
     """Fields of Asked, but for log probabilities. Raises ApiError naming the client's."""
     n_answers, n_tried = _several(wanted, n_prompts, is_stream)
     return {
@@ -45,7 +25,7 @@ def told_of(wanted: TellingRequest, n_prompts: int, *, is_stream: bool) -> dict[
     }
 
 
-def writing_of(wanted: TellingRequest, asked: Asked, *, has_usage: bool, has_running_usage: bool) -> dict[str, Any]:
+def writing_of(wanted: GenerationRequest, asked: Asked, *, has_usage: bool, has_running_usage: bool) -> dict[str, Any]:
     """Fields of the writers."""
     n_prompts = 1 + len(asked.more_prompts)
     return {
@@ -60,7 +40,7 @@ def writing_of(wanted: TellingRequest, asked: Asked, *, has_usage: bool, has_run
 # --- several answers -------------------------------------------------------------------------------------------------
 
 
-def _several(wanted: TellingRequest, n_prompts: int, is_stream: bool) -> tuple[int, int]:
+def _several(wanted: GenerationRequest, n_prompts: int, is_stream: bool) -> tuple[int, int]:
     """How many are told of each prompt, and of how many tried ones; 0: of all."""
     n_answers = 1 if wanted.n is None else _number("n", wanted.n, 1, limits.ANSWERS_MAX)
     n_tried = n_answers if wanted.best_of is None else _number("best_of", wanted.best_of, 1, limits.ANSWERS_MAX)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ...core import limits
 from ...core.errors import ApiError, shown
-from . import wire
+from .wire import request as wire
 
 _SWITCHES = {"enabled": True, "disabled": False}
 

@@ -8,7 +8,7 @@ from ...core.asked import Tool, ToolChoice
 from ...core.errors import ApiError
 from ...core.tools import check_choice, check_count, distinct, tool_of
 from ..custom_tools import custom_tool
-from . import wire
+from .wire import request as wire
 
 
 def tools_of(wanted: wire.ChatCompletionRequest) -> tuple[Tool, ...]:

@@ -16,7 +16,7 @@ from ...http import event_stream
 from ...http.context import State
 from ...http.envelope import OWN
 from .beside import KINDS, OPEN, Beside, usage_of
-from .wire import (
+from .wire.answer import (
     ChatChoice,
     ChatCompletion,
     Completion,

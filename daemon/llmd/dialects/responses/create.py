@@ -15,7 +15,6 @@ from ...http.respond import respond
 from ...http.writer import Writing
 from ...pipeline.prompt import prepared
 from ...pipeline.truncation import fitting
-from .parameters import RESPONSES
 from .reader import ResponseAsked, response_of
 from .store import STORE, StoredResponse
 from .wire import InputTokens, ResponseRequest
@@ -37,9 +36,7 @@ async def count_input_tokens(request: web.Request) -> web.Response:
 
 async def _asked(request: web.Request) -> ResponseAsked:
     headers, store, owner = request.headers.items(), request.app[STORE], request[FACTS].caller.owner
-    asked = await body.read_as(
-        request, ResponseRequest, RESPONSES.check, lambda wanted: response_of(wanted, headers, store, owner)
-    )
+    asked = await body.read_as(request, ResponseRequest, lambda wanted: response_of(wanted, headers, store, owner))
     request[FACTS].n_stored_bytes = asked.n_stored_bytes
     return asked
 

@@ -17,7 +17,7 @@ import msgspec
 from ...core import limits
 from ...core.asked import PlainMessage, PlainToolCall, Role
 from ...core.errors import ApiError, shown
-from ...http.body import decode_part
+from ...http.decode import decoded
 from ..conversation import check_length, is_attachment, newest_question, not_shown, role_of
 from ..custom_tools import custom_arguments
 from .tools import called_as
@@ -58,7 +58,7 @@ class InputItem:
 
     def read(self, kind: type[T]) -> T:
         """Raises ApiError naming the member."""
-        return decode_part(self.raw, kind, self.path)
+        return decoded(bytes(self.raw), kind, self.path)
 
 
 def items_of(given: str | Sequence[msgspec.Raw] | None, find: FindItem) -> list[InputItem]:
@@ -82,7 +82,7 @@ def items_of(given: str | Sequence[msgspec.Raw] | None, find: FindItem) -> list[
 
 
 def _item(path: str, raw: msgspec.Raw, find: FindItem) -> InputItem:
-    kind = decode_part(raw, InputKind, path)
+    kind = decoded(bytes(raw), InputKind, path)
     refers = kind.type == "item_reference" or (kind.type is None and kind.role is None and kind.id is not None)
     if refers:
         if kind.id is None:
@@ -92,7 +92,7 @@ def _item(path: str, raw: msgspec.Raw, find: FindItem) -> InputItem:
             message = f"Item with id {shown(kind.id)} not found: no stored response has it."
             raise ApiError("response_not_found", message, f"{path}.id")
         raw = msgspec.Raw(found)
-        kind = decode_part(raw, InputKind, path)
+        kind = decoded(bytes(raw), InputKind, path)
     return InputItem(path, kind.type or "message", raw, refers, kind.role, kind.id)
 
 

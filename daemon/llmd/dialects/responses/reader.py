@@ -11,10 +11,10 @@ import msgspec
 from ...core import limits
 from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage
 from ...core.errors import ApiError, shown
-from ...core.sampling import max_tokens_of, sampling_asked, stops_of
+from ...core.sampling import max_tokens_of, stops_of
 from ...core.session_key import PREVIOUS_RESPONSE, SessionKey, parent_of, resolve
 from ..conversation import answerable
-from ..sampling import names_in
+from ..sampling import sampling_of
 from .growing import new_id
 from .items import InputItem, items_of, messages_of, tools_among
 from .store import ResponseStore, StoredResponse
@@ -24,7 +24,6 @@ from .wire.request import ReasoningAsked, ResponseRequest, TextAsked, TextFormat
 
 Headers = Collection[tuple[str, str]]
 
-SAMPLING = names_in(ResponseRequest)
 _ENCLOSED_REASONING = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"
 _ID_KINDS = {
@@ -59,9 +58,10 @@ def response_of(wanted: ResponseRequest, headers: Headers, store: ResponseStore,
     there = offered([("tools", wanted.tools or []), *tools_among(items)])
     before = [*(previous.conversation() if previous is not None else []), *messages_of(items)]
     reasoning, include = wanted.reasoning or ReasoningAsked(), wanted.include or []
+    asked = _asked(wanted, headers, previous, _prompt(wanted, there, before))
     return ResponseAsked(
-        asked=_asked(wanted, headers, previous, _prompt(wanted, there, before)),
-        response=_told(wanted),
+        asked=asked,
+        response=_told(wanted, asked),
         offered=there,
         is_summary=(reasoning.summary or reasoning.generate_summary) is not None,
         is_enclosed=_ENCLOSED_REASONING in include,
@@ -115,7 +115,7 @@ def _asked(wanted: ResponseRequest, headers: Headers, previous: StoredResponse |
         parent=parent_of(headers, key),
         is_stream=bool(wanted.stream),
         max_tokens=0 if length is None else max_tokens_of("max_output_tokens", length),
-        sampling=sampling_asked((param, name, getattr(wanted, param)) for param, name in SAMPLING),
+        sampling=sampling_of(wanted),
         stop=stops_of(wanted.stop),
         constraint=_constraint(wanted.text),
         ignore_end=bool(wanted.ignore_eos),
@@ -145,7 +145,7 @@ def _n_logprobs(wanted: ResponseRequest) -> int | None:
 # --- what the response says of it ------------------------------------------------------------------------------------
 
 
-def _told(wanted: ResponseRequest) -> Response:
+def _told(wanted: ResponseRequest, asked: Asked) -> Response:
     reasoning = wanted.reasoning or ReasoningAsked()
     text = wanted.text or TextAsked()
     summary = reasoning.summary or reasoning.generate_summary
@@ -163,12 +163,12 @@ def _told(wanted: ResponseRequest) -> Response:
         prompt_cache_key=wanted.prompt_cache_key,
         reasoning=_raw({"effort": reasoning.effort, "summary": summary}),
         store=wanted.store is not False,
-        temperature=wanted.temperature,
+        temperature=asked.sampling.temperature,
         text=_raw({"format": text.format or TextFormat("text"), "verbosity": text.verbosity or "medium"}),
         tool_choice=_raw(wanted.tool_choice or "auto"),
         tools=_raw(wanted.tools or []),
         top_logprobs=wanted.top_logprobs or 0,
-        top_p=wanted.top_p,
+        top_p=asked.sampling.top_p,
         truncation=wanted.truncation or "disabled",
     )
 

@@ -14,7 +14,7 @@ import msgspec
 from ...core.asked import Tool, ToolChoice
 from ...core.errors import ApiError
 from ...core.tools import check_choice, check_count, distinct, tool_of
-from ...http.body import decode_part
+from ...http.decode import decoded
 from ..conversation import run_by_nobody
 from ..custom_tools import Grammar, custom_tool
 from .wire.request import ChosenTool, CustomTool, FunctionTool, NamespaceTool, ToolKind
@@ -69,15 +69,15 @@ def offered(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]]) -> Offered:
 def _tools(path: str, tools: Sequence[msgspec.Raw], namespace: str | None = None) -> Iterator[tuple[Tool, ToolName]]:
     for n, raw in enumerate(tools):
         at = f"{path}[{n}]"
-        kind = decode_part(raw, ToolKind, at).type
+        kind = decoded(bytes(raw), ToolKind, at).type
         if kind == "function":
-            function = decode_part(raw, FunctionTool, at)
+            function = decoded(bytes(raw), FunctionTool, at)
             called = called_as(function.name, namespace)
             yield tool_of(at, called, function.description, function.parameters), ToolName(function.name, namespace)
         elif kind == "custom":
-            yield _custom(at, decode_part(raw, CustomTool, at), namespace)
+            yield _custom(at, decoded(bytes(raw), CustomTool, at), namespace)
         elif kind == "namespace" and namespace is None:
-            inner = decode_part(raw, NamespaceTool, at)
+            inner = decoded(bytes(raw), NamespaceTool, at)
             yield from _tools(f"{at}.tools", inner.tools, inner.name)
         elif kind in _RUN_BY_CLIENTS:
             message = f"{at}.type: {kind} is not offered to models here; give it as a function or a custom tool."
@@ -88,7 +88,7 @@ def _refuse_those_of_servers(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]])
     """`lists`: of which none is told to the model."""
     for path, tools in lists:
         for n, raw in enumerate(tools):
-            kind = decode_part(raw, ToolKind, f"{path}[{n}]").type
+            kind = decoded(bytes(raw), ToolKind, f"{path}[{n}]").type
             if kind != "namespace":
                 raise run_by_nobody(f"{path}[{n}].type", kind)
 

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from ...core.sampling import SamplingDefaults, sampler_names
+from ...core.sampling import sampler_names
+from ...core.sampling_table import SamplingDefaults
 from ..context import STATE, State
 from ..request_id import ANTHROPIC_VERSION
 from ..respond import respond

@@ -12,6 +12,7 @@ from ... import __version__
 from ...core import limits
 from ...core.session_key import HEADERS
 from ..context import OPENAPI
+from ..decode import ignoring, is_struct
 from ..envelope import OWN
 from .endpoint import Endpoint
 from .failures import by_status
@@ -26,6 +27,9 @@ def document(endpoints: tuple[Endpoint, ...]) -> bytes:
     named = [_element(kind) for row in endpoints for kind in (row.takes, row.answer) if kind is not None]
     types = list(dict.fromkeys([OWN.kind, *(row.envelope.kind for row in endpoints), *named]))
     _, components = msgspec.json.schema_components(types, ref_template=_REF)
+    for kind in filter(is_struct, types):
+        for name in ignoring(kind):
+            components[name].pop("additionalProperties", None)
     paths: dict[str, Any] = {}
     for row in endpoints:
         paths.setdefault(row.path, {})[row.method.lower()] = _operation(row)

@@ -7,13 +7,24 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from ....core import limits
+from ....http.parameters import UNBOUNDED, accepts, note, refuses
 from ...custom_tools import AnyText, Grammar
-
-
-def _bounds(**words: int) -> msgspec.Meta:
-    """Told in /openapi.json; checked where the refusal can say more than that it is too much."""
-    return msgspec.Meta(extra_json_schema=words)
-
+from ...members import (
+    NOT_SHOWN,
+    CachePrompt,
+    EnableThinking,
+    History,
+    IgnoreEos,
+    Model,
+    ParallelToolCalls,
+    PromptCacheKey,
+    SessionId,
+    Stop,
+    Stream,
+    TemplateVariables,
+    TopLogprobs,
+)
+from ...sampling import OF_RESPONSES, samples
 
 # --- items -----------------------------------------------------------------------------------------------------------
 
@@ -145,36 +156,68 @@ class ReasoningAsked(msgspec.Struct, frozen=True):
     """An older name of summary."""
 
 
-class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True):
-    input: str | list[msgspec.Raw] | None = None
-    instructions: str | None = None
-    model: str | None = None
-    stream: bool | None = None
-    store: bool | None = None
-    previous_response_id: str | None = None
-    tools: Annotated[list[msgspec.Raw] | None, _bounds(maxItems=limits.TOOLS_MAX)] = None
-    tool_choice: Literal["auto", "none", "required"] | ChosenTool | None = None
-    parallel_tool_calls: bool | None = None
-    text: TextAsked | None = None
-    reasoning: ReasoningAsked | None = None
-    include: list[str] | None = None
-    truncation: Literal["auto", "disabled"] | None = None
-    metadata: dict[str, Any] | None = None
-    session_id: Annotated[str | None, _bounds(minLength=1, maxLength=limits.SESSION_ID_CHARS_MAX)] = None
-    prompt_cache_key: str | None = None
-    max_output_tokens: int | None = None
-    temperature: float | None = None
-    top_p: float | None = None
-    top_logprobs: Annotated[int | None, _bounds(minimum=0, maximum=limits.LIKELIEST_MAX)] = None
-    top_k: int | None = None
-    min_p: float | None = None
-    seed: int | None = None
-    stop: Annotated[str | list[str] | None, _bounds(maxItems=limits.STOP_STRINGS_MAX)] = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    repeat_penalty: float | None = None
-    ignore_eos: bool | None = None
-    cache_prompt: bool | None = None
-    enable_thinking: bool | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
-    history: Literal["resident", "template"] | None = None
+@accepts(
+    "user", "service_tier", "safety_identifier", "prompt_cache_retention", "prompt_cache_options", "client_metadata",
+    "access_programs", "image", "request_id", "priority", "ttl", "keep_alive",
+    stream_options="usage is in every response",
+    personality="of /responses/input_tokens alone",
+    background_options="of background alone",
+    max_tool_calls="of the provider's own tools",
+)  # fmt: skip
+@refuses(
+    background=("responses that are fetched later", False),
+    conversation=("conversations that are stored under a name; use previous_response_id or session_id",),
+    prompt=("stored prompts",),
+    context_management=("compaction by the server", []),
+    moderation=("moderation",),
+)
+@samples(OF_RESPONSES)
+class ResponseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    input: Annotated[str | list[msgspec.Raw] | None, note(
+        "A text, or items: messages, tool calls and their outputs, reasoning, references to items of stored responses. "
+        f"Another part than text in a tool's output, or in a message of the user before the newest, is shown as "
+        f"{NOT_SHOWN}. Items of other types are ignored.", UNBOUNDED)] = None  # fmt: skip
+    instructions: Annotated[str | None, note("A system message before all others.", limits.JSON_TEXT_BYTES_MAX)] = None
+    model: Model = None
+    stream: Stream = None
+    store: Annotated[bool | None, note("false: the response cannot be fetched later. Default: true.")] = None
+    previous_response_id: Annotated[str | None, note(
+        "The conversation up to and including that response stands before the input. Its session is continued, unless "
+        "the request names another one.")] = None  # fmt: skip
+    tools: Annotated[list[msgspec.Raw] | None, note(
+        "Functions, and custom tools, which take a text. Tools of a namespace are called NAMESPACE__NAME in the "
+        "prompt. Tools that the provider runs (web_search, ...) are ignored beside others, and refused alone. "
+        "local_shell, shell, apply_patch and computer, which clients run, are refused.",
+        limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
+    tool_choice: Annotated[Literal["auto", "none", "required"] | ChosenTool | None, note(
+        "auto, none, required, a function or a custom tool, or allowed_tools.")] = None  # fmt: skip
+    parallel_tool_calls: ParallelToolCalls = None
+    text: Annotated[TextAsked | None, note(
+        "format: json_object or json_schema, the form of the answer. verbosity is ignored.", limits.TOOLS_BYTES_MAX)
+    ] = None  # fmt: skip
+    reasoning: Annotated[ReasoningAsked | None, note(
+        "effort: the template variable reasoning_effort; none also sets enable_thinking to false. summary: the "
+        "reasoning comes as a summary, whole; without it, as reasoning_text.")] = None  # fmt: skip
+    include: Annotated[list[str] | None, note(
+        "reasoning.encrypted_content: reasoning in a form that comes back with the item. message.output_text.logprobs: "
+        "log probabilities. Other words are ignored.")] = None  # fmt: skip
+    truncation: Annotated[Literal["auto", "disabled"] | None, note(
+        "auto: a conversation that does not fit the context loses its beginning, except system messages. Default: "
+        "disabled.")] = None  # fmt: skip
+    metadata: Annotated[dict[str, Any] | None, note(
+        "Its session_id names the session if nothing else does. The response has all of it.")] = None  # fmt: skip
+    session_id: SessionId = None
+    prompt_cache_key: PromptCacheKey = None
+    max_output_tokens: Annotated[int | None, note(
+        "Longest answer. It is cut to the tokens left in the context.")] = None  # fmt: skip
+    top_logprobs: TopLogprobs = None
+    stop: Stop = None
+    ignore_eos: IgnoreEos = None
+    cache_prompt: CachePrompt = None
+    enable_thinking: EnableThinking = None
+    chat_template_kwargs: TemplateVariables = None
+    history: History = None
+
+
+REQUESTS = {"responses": ResponseRequest}
+"""By what docs/http.md calls them."""

@@ -1,0 +1,94 @@
+"""How tokens are picked: one row for each parameter. The rows make what a request asks, what it gets that asks for
+nothing, the ranges, the members of requests in all dialects, and their documentation. Types only, no I/O.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+SEED_BITS = 64
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SamplingParameter:
+    name: str
+    """As in LLM_SAMPLING_TABLE (llm.h)."""
+    kind: type
+    default: float | None
+    """Where neither the request nor the model says it; None: the engine draws one."""
+    low: float
+    high: float
+    note: str = ""
+    """For the documentation of requests."""
+    spoken: str = ""
+    """What requests call it, if that is another name."""
+
+
+_Row = SamplingParameter
+SAMPLING = (
+    _Row("temperature", float, 0.8, 0, 100, "Divides the logits; 0 always picks the most likely token."),
+    _Row("top_p", float, 0.95, 0, 1, "Keep the most likely tokens that together have this probability; 1: off."),
+    _Row("top_k", int, 40, -1, 1 << 30, "Keep so many of the most likely tokens; 0 or -1: off."),
+    _Row("min_p", float, 0.05, 0, 1, "Keep tokens at least so many times as likely as the most likely one; 0: off."),
+    _Row("seed", int, None, -(1 << 63), (1 << SEED_BITS) - 1,
+         "The same seed and prompt draw the same tokens; -1: a random one."),
+    _Row("presence_penalty", float, 0.0, -2, 2, "Subtracted from the logits of tokens that occurred; 0: off."),
+    _Row("frequency_penalty", float, 0.0, -2, 2, "The same for each time that a token occurred; 0: off."),
+    _Row("repeat_penalty", float, 1.0, 0.01, 2, "Divides the logits of tokens that occurred; 1: off."),
+    _Row("penalty_last_n", int, 64, -1, 1 << 24, "Tokens that the penalties look back over; -1: all.",
+         "repeat_last_n"),
+    _Row("typical_p", float, 1.0, 0, 1, "Keep locally typical tokens up to this probability; 1: off."),
+    _Row("mirostat", int, 0, 0, 2, "1 or 2: mirostat and the temperature replace all other samplers; 0: off."),
+    _Row("mirostat_tau", float, 5.0, 0, 100, "Surprise that mirostat aims at."),
+    _Row("mirostat_eta", float, 0.1, 0, 1, "How fast mirostat learns."),
+    _Row("top_n_sigma", float, -1.0, -1, 1000,
+         "Keep logits within so many standard deviations of the largest; 0 or -1: off."),
+    _Row("dynatemp_range", float, 0.0, 0, 100, "How far the temperature moves with the entropy; 0: off."),
+    _Row("dynatemp_exponent", float, 1.0, 0, 100, "How the entropy moves the temperature."),
+    _Row("xtc_probability", float, 0.0, 0, 1,
+         "How often all tokens above xtc_threshold but the least likely of them are dropped; 0: off."),
+    _Row("xtc_threshold", float, 0.1, 0, 1, "Probability from which a token counts for XTC; above 0.5: off."),
+    _Row("dry_multiplier", float, 0.0, 0, 100, "Penalty of tokens that would prolong a repetition (DRY); 0: off."),
+    _Row("dry_base", float, 1.75, 0, 100, "How DRY's penalty grows with the length of the repetition."),
+    _Row("dry_allowed_length", int, 2, 0, 1 << 24, "Tokens that may repeat without DRY's penalty."),
+    _Row("dry_penalty_last_n", int, 64, -1, 1 << 24, "Tokens that DRY looks back over; -1: all."),
+    _Row("adaptive_target", float, -1.0, -1, 1,
+         "Average probability of chosen tokens, with adaptive_p in samplers; negative: off."),
+    _Row("adaptive_decay", float, 0.9, 0, 0.99, "adaptive_p averages about 1 / (1 - this) tokens."),
+    _Row("min_keep", int, 0, 0, 1 << 30, "Candidates that no sampler goes below."),
+    _Row("samplers", int, 0, 0, (1 << 64) - 1),  # as core.sampling.sampler_order makes them; 0: the usual ones
+)  # fmt: skip
+BY_NAME = {row.name: row for row in SAMPLING}
+
+if TYPE_CHECKING:
+
+    class SamplingAsked(msgspec.Struct, frozen=True, kw_only=True):
+        """What a request asks, in its range; None: as the model recommends."""
+
+        def __init__(self, **parameters: float | None) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+    @dataclasses.dataclass(frozen=True, slots=True)
+    class SamplingDefaults:
+        """What a request gets that asks for nothing: the model's own recommendation where it has one."""
+
+        def __init__(self, **parameters: float) -> None: ...
+        def __getattr__(self, name: str) -> Any: ...
+
+else:
+    SamplingAsked = msgspec.defstruct(
+        "SamplingAsked",
+        [(row.name, row.kind | None, None) for row in SAMPLING],
+        module=__name__,
+        frozen=True,
+        kw_only=True,
+    )
+    SamplingDefaults = dataclasses.make_dataclass(
+        "SamplingDefaults",
+        [(row.name, row.kind, row.default) for row in SAMPLING if row.default is not None],
+        frozen=True,
+        slots=True,
+    )

@@ -1,0 +1,15 @@
+"""OpenAI's completions and embeddings as they travel. Types only, no I/O."""
+
+from .answer import ChatCompletion, Completion, Embeddings
+from .request import REQUESTS, ChatCompletionRequest, CompletionRequest, EmbeddingsRequest, Message
+
+__all__ = [
+    "REQUESTS",
+    "ChatCompletion",
+    "ChatCompletionRequest",
+    "Completion",
+    "CompletionRequest",
+    "Embeddings",
+    "EmbeddingsRequest",
+    "Message",
+]

@@ -1,0 +1,378 @@
+"""What is asked: chat and text completions, and embeddings. Types only, no I/O."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from ....core import limits
+from ....http.parameters import UNBOUNDED, accepts, note, refuses
+from ...custom_tools import AnyText
+from ...custom_tools import Grammar as ToolGrammar
+from ...members import (
+    NOT_SHOWN,
+    CachePrompt,
+    Dimensions,
+    EnableThinking,
+    Grammar,
+    History,
+    IgnoreEos,
+    JsonSchema,
+    Metadata,
+    Model,
+    NProbs,
+    ParallelToolCalls,
+    PromptCacheKey,
+    SessionId,
+    Stop,
+    Stream,
+    TemplateVariables,
+    TopLogprobs,
+)
+from ...sampling import EverySampling
+
+
+class StreamOptions(msgspec.Struct, frozen=True):
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class ContentPart(msgspec.Struct, frozen=True):
+    """One part of a message's content: text, under one of its names, or what the assistant thought."""
+
+    type: str
+    text: str | None = None
+    thinking: str | None = None
+    refusal: str | None = None
+    cache_control: Any = None
+    """Not null: other prompts will go on differently behind it."""
+
+
+class FunctionCall(msgspec.Struct, frozen=True):
+    name: str
+    arguments: str | dict[str, Any] | None = None
+
+
+class CustomCall(msgspec.Struct, frozen=True):
+    name: str
+    input: str
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """Of a function, or of a custom tool."""
+
+    function: FunctionCall | None = None
+    custom: CustomCall | None = None
+    id: str | None = None
+    type: str | None = None
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message of the history. Fields beyond these do not reach the model."""
+
+    role: str
+    content: str | list[ContentPart] | None = None
+    name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    function_call: FunctionCall | None = None
+    audio: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    reasoning_text: Any = None
+    thinking: Any = None
+    """What was thought, under the names that servers give it; what is no text is not read."""
+    cache_control: Any = None
+    """As in a part."""
+
+
+class ChatFunction(msgspec.Struct, frozen=True):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+
+
+class ChatGrammar(msgspec.Struct, frozen=True, tag="grammar"):
+    grammar: ToolGrammar
+
+
+class ChatCustomTool(msgspec.Struct, frozen=True):
+    """It takes free text."""
+
+    name: str
+    description: str | None = None
+    format: AnyText | ChatGrammar | None = None
+
+
+class ChatTool(msgspec.Struct, frozen=True):
+    """Of type function or custom, or nothing that the model could call."""
+
+    type: str | None = None
+    function: ChatFunction | None = None
+    custom: ChatCustomTool | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.type or "function"
+
+
+class NamedFunction(msgspec.Struct, frozen=True):
+    name: str
+
+
+class NamedTool(msgspec.Struct, frozen=True):
+    type: str | None = None
+    function: NamedFunction | None = None
+    custom: NamedFunction | None = None
+
+    @property
+    def kind(self) -> str:
+        return self.type or "function"
+
+
+class AllowedTools(msgspec.Struct, frozen=True):
+    mode: Literal["auto", "required"]
+    tools: Annotated[list[NamedTool], msgspec.Meta(min_length=1)]
+
+
+class ChatToolChoice(msgspec.Struct, frozen=True):
+    type: Literal["function", "custom", "allowed_tools"]
+    function: NamedFunction | None = None
+    custom: NamedFunction | None = None
+    allowed_tools: AllowedTools | None = None
+
+
+class NamedSchema(msgspec.Struct, frozen=True):
+    schema: dict[str, Any] | None = None
+    name: str | None = None
+    strict: bool | None = None
+
+
+class ResponseFormat(msgspec.Struct, frozen=True):
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: NamedSchema | None = None
+    schema: dict[str, Any] | None = None
+    """As llama-server has it: beside either type, and kept to as if strict."""
+
+
+class StructuredOutputs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """As vLLM has them. One of them."""
+
+    json: Annotated[str | dict[str, Any] | None, note("A JSON schema for the answer.")] = None
+    json_object: Annotated[bool | None, note("true: the answer is a JSON object.")] = None
+    regex: Annotated[str | None, note("A regular expression that the whole answer matches.")] = None
+    choice: Annotated[list[str] | None, note("Texts, one of which is the answer.")] = None
+    grammar: Grammar = None
+
+
+class Thinking(msgspec.Struct, frozen=True):
+    """`adaptive` and `auto` leave it to the model."""
+
+    type: Literal["enabled", "disabled", "adaptive", "auto"] | None = None
+    budget_tokens: int | None = None
+
+
+class Reasoning(msgspec.Struct, frozen=True):
+    enabled: bool | None = None
+    effort: str | None = None
+    max_tokens: int | None = None
+
+
+# --- what both kinds of completion share -----------------------------------------------------------------------------
+
+_SCHEMA = str | dict[str, Any] | None
+
+
+@accepts(
+    "user", "store", "service_tier", "safety_identifier", "prompt_cache_retention", "prompt_cache_options",
+    "client_metadata", "include", "request_id", "priority", "cache_salt", "stream_interval", "ttl", "keep_alive",
+    id_slot="session_id or a header names a session",
+    t_max_prompt_ms="there is no such limit",
+    t_max_predict_ms="--request-timeout is the only such limit",
+    response_fields="of /completion alone",
+    sse_ping_interval="--keepalive-interval sets it for all streams",
+    usage="it is in every answer, and in a stream by stream_options",
+    backend_sampling="it says where tokens are picked",
+)  # fmt: skip
+@refuses(
+    use_beam_search=("beam search", False),
+    length_penalty=("beam search", 1),
+    early_stopping=("beam search", False),
+    grammar_lazy=("lazy grammars", False),
+    post_sampling_probs=("probabilities after sampling; those reported are the model's own", False),
+    tfs_z=("this sampler", 1),
+    top_a=("this sampler", 0),
+    prompt_logprobs=("log probabilities of the prompt", 0),
+    allowed_token_ids=("token sets; use logit_bias", []),
+    bad_words=("forbidden words", []),
+    skip_special_tokens=("control tokens in answers", True),
+    truncate_prompt_tokens=("cutting the prompt", -1),
+    n_keep=("context shifting", 0, -1),
+    n_discard=("context shifting", 0),
+    lora=("adapters", []),
+    speculative=("speculation", {}),
+    mm_processor_kwargs=("anything but text", {}),
+)
+class GenerationRequest(EverySampling, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    model: Model = None
+    stream: Stream = None
+    stream_options: Annotated[StreamOptions | None, note(
+        "include_usage: a last chunk with usage and session. continuous_usage_stats with it: every chunk from the "
+        "first text on has the usage so far.")] = None  # fmt: skip
+    n: Annotated[int | None, note(
+        f"1 to {limits.ANSWERS_MAX} answers. The first one continues the session, but any of them may be sent back.",
+        minimum=0, maximum=limits.ANSWERS_MAX)] = None  # fmt: skip
+    best_of: Annotated[int | None, note(
+        f"1 to {limits.ANSWERS_MAX} answers are generated, and the n with the highest mean log probability returned. "
+        "Not with stream.", minimum=0, maximum=limits.ANSWERS_MAX)] = None  # fmt: skip
+    n_probs: NProbs = None
+    return_token_ids: Annotated[bool | None, note("true: prompt_token_ids, and token_ids with each choice.")] = None
+    return_tokens: Annotated[bool | None, note("The same as return_token_ids.")] = None
+    return_progress: Annotated[bool | None, note(
+        "true: while a stream's prompt is processed, prompt_progress with total, cache, processed, time_ms.")
+    ] = None  # fmt: skip
+    timings_per_token: Annotated[bool | None, note(
+        "true: llama.cpp's timings. In a stream every chunk from the first text on has them.")] = None  # fmt: skip
+    include_stop_str_in_output: Annotated[bool | None, note(
+        "true: the text of stop that ended the answer is a part of it.")] = None  # fmt: skip
+    session_id: SessionId = None
+    prompt_cache_key: PromptCacheKey = None
+    metadata: Metadata = None
+    max_tokens: Annotated[int | None, note(
+        "Longest answer. It is cut to the tokens left in the context; -1: no limit.")] = None  # fmt: skip
+    n_predict: Annotated[int | None, note(
+        "The same as max_tokens, but 0: the prompt is processed, and nothing is generated.")] = None  # fmt: skip
+    stop: Stop = None
+    stop_token_ids: Annotated[list[int] | None, note(
+        f"Up to {limits.STOP_TOKENS_MAX} tokens that end the answer as the model's own end does.",
+        maxItems=limits.STOP_TOKENS_MAX)] = None  # fmt: skip
+    min_tokens: Annotated[int | None, note(
+        "Neither the model nor a text of stop ends the answer before so many tokens; at most max_tokens.")
+    ] = None  # fmt: skip
+    repetition_penalty: Annotated[float | None, note("The same as repeat_penalty.")] = None
+    typ_p: Annotated[float | None, note("The same as typical_p.")] = None
+    logit_bias: Annotated[dict[int, float] | None, note(
+        "Token id to bias, -100 to 100.", maxProperties=limits.LOGIT_BIASES_MAX)] = None  # fmt: skip
+    ignore_eos: IgnoreEos = None
+    cache_prompt: CachePrompt = None
+    response_format: Annotated[ResponseFormat | None, note(
+        "The form of the answer. {type: json_object}: a JSON object. {type: json_schema, json_schema: {schema, "
+        "strict}}: JSON that the schema allows; strict refuses a schema that cannot be enforced whole, otherwise "
+        "keywords that cannot be enforced are ignored. {type, schema}: with either type, as if strict. Of "
+        "response_format, json_schema, grammar, structured_outputs and guided_* only one may be set.")
+    ] = None  # fmt: skip
+    json_schema: JsonSchema = None
+    grammar: Grammar = None
+    structured_outputs: Annotated[StructuredOutputs | None, note(
+        "One of json (a schema), json_object, regex, choice (a list of texts), grammar.")] = None  # fmt: skip
+    guided_json: Annotated[_SCHEMA, note("The same as structured_outputs.json.")] = None
+    guided_regex: Annotated[str | None, note("The same as structured_outputs.regex.")] = None
+    guided_choice: Annotated[list[str] | None, note("The same as structured_outputs.choice.")] = None
+    guided_grammar: Annotated[str | None, note("The same as structured_outputs.grammar.")] = None
+
+
+# --- the requests ----------------------------------------------------------------------------------------------------
+
+
+@accepts(
+    "verbosity", "parallel_tool_call",
+    parse_tool_calls="tool calls are always separate from the text", prediction="it is a hint for speed only",
+)  # fmt: skip
+@refuses(
+    modalities=("anything but text", ["text"]),
+    audio=("audio",),
+    web_search_options=("web search",),
+    moderation=("moderation",),
+    chat_template=("templates from requests; use --chat-template-file",),
+    documents=("documents", []),
+    echo=("the prompt in the answer", False),
+    add_special_tokens=("tokens that the template decides", True),
+    include_reasoning=("answers without the model's reasoning; enable_thinking turns reasoning on and off", True),
+)
+class ChatCompletionRequest(GenerationRequest, frozen=True, kw_only=True):
+    messages: Annotated[list[Message], note(
+        "The conversation, in the roles system, developer, user, assistant, tool and function. Only text reaches the "
+        "model. Another part of a tool's result, or of a message of the user before the newest, is shown as "
+        f"{NOT_SHOWN}. Of each message the template reads role, content, name, tool_calls, function_call, tool_call_id "
+        "and the reasoning (the first of reasoning_content, reasoning, reasoning_text and thinking that is a text). "
+        "Several messages of the user in a row are joined if the template refuses them.",
+        UNBOUNDED, minItems=1, maxItems=limits.MESSAGES_MAX)]  # fmt: skip
+    max_completion_tokens: Annotated[int | None, note("The same as max_tokens, and wins over it.")] = None
+    tools: Annotated[list[ChatTool] | None, note(
+        "Functions that the answer may call: name, description, parameters as a JSON schema. A custom tool takes a "
+        "text: name, description, format (text, or grammar: syntax lark or regex, definition). Tools of other types "
+        "are ignored.", limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
+    tool_choice: Annotated[Literal["auto", "none", "required"] | ChatToolChoice | None, note(
+        "Which tools the answer calls. auto: the model decides. none. required: at least one. {type: function, "
+        "function: {name}} or {type: custom, custom: {name}}: this one. {type: allowed_tools, allowed_tools: {mode: "
+        "auto or required, tools}}: some of these.")] = None  # fmt: skip
+    parallel_tool_calls: ParallelToolCalls = None
+    functions: Annotated[list[ChatFunction] | None, note(
+        "The same as tools, in their first form: the answer calls at most one, as its function_call.",
+        limits.TOOLS_BYTES_MAX, maxItems=limits.TOOLS_MAX)] = None  # fmt: skip
+    function_call: Annotated[Literal["auto", "none"] | NamedFunction | None, note(
+        "With functions: auto, none, or {name} of the one to call.")] = None  # fmt: skip
+    logprobs: Annotated[bool | None, note(
+        "true: the log probability of each token of the answer, from the model's own distribution before sampling.")
+    ] = None  # fmt: skip
+    top_logprobs: TopLogprobs = None
+    chat_template_kwargs: TemplateVariables = None
+    enable_thinking: EnableThinking = None
+    reasoning_effort: Annotated[str | None, note(
+        "The template variable of that name. none also sets enable_thinking to false.")] = None  # fmt: skip
+    thinking: Annotated[Thinking | None, note(
+        "type disabled or enabled: the template variable enable_thinking. budget_tokens: as thinking_budget_tokens. "
+        "Other members are ignored.")] = None  # fmt: skip
+    reasoning: Annotated[Reasoning | None, note(
+        "enabled: the template variable enable_thinking. effort: as reasoning_effort. max_tokens: as "
+        "thinking_budget_tokens. Other members are ignored.")] = None  # fmt: skip
+    reasoning_format: Annotated[Literal["none", "auto", "deepseek"] | None, note(
+        "auto or deepseek (default): the model's reasoning is in reasoning_content. none: it is in the text, as the "
+        "model wrote it.")] = None  # fmt: skip
+    thinking_budget_tokens: Annotated[int | None, note(
+        "The model is made to end its reasoning after so many tokens; -1: no limit.")] = None  # fmt: skip
+    thinking_budget: Annotated[int | None, note("The same as thinking_budget_tokens, which wins over it.")] = None
+    add_generation_prompt: Annotated[bool | None, note("false: the prompt ends with the last message.")] = None
+    continue_final_message: Annotated[bool | None, note(
+        "true: the answer continues the last message, which is the assistant's, and has only the new text. Default: a "
+        "last message of the assistant is a turn of the past.")] = None  # fmt: skip
+    history: History = None
+
+
+class CompletionRequest(GenerationRequest, frozen=True, kw_only=True):
+    prompt: Annotated[str | list[int | str | list[int]], note(
+        f"A text or token ids, or a list of up to {limits.ANSWERS_MAX} of these: each is answered n times, numbered in "
+        "the order of the prompts.", UNBOUNDED)]  # fmt: skip
+    suffix: Annotated[str | None, note(
+        "Text after the answer: the model fills in the middle. Control words are plain text then.",
+        limits.JSON_TEXT_BYTES_MAX)] = None  # fmt: skip
+    parse_special: Annotated[bool | None, note(
+        "false: control words in the prompt are plain text. Default: they are control tokens.")] = None  # fmt: skip
+    add_special_tokens: Annotated[bool | None, note(
+        "false: a text gets no tokens that the model wants around one.")] = None  # fmt: skip
+    logprobs: Annotated[int | bool | None, note(
+        f"0 to {limits.LIKELIEST_MAX}: the log probability of each token, with so many of the most likely ones. false: "
+        "none.", minimum=0, maximum=limits.LIKELIEST_MAX)] = None  # fmt: skip
+    echo: Annotated[bool | None, note(
+        "true: the answer begins with the prompt's text. Not with log probabilities.")] = None  # fmt: skip
+
+
+@accepts("user", "service_tier", "metadata", "ttl", "keep_alive")
+@refuses(truncate_prompt_tokens=("cutting the text", -1), task=("tasks",), input_type=("tasks",))
+class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    input: Annotated[str | list[int | str | list[int]], note(
+        "A text, token ids, or a list of either.", UNBOUNDED, maxItems=limits.EMBEDDING_TEXTS_MAX)]  # fmt: skip
+    model: Model = None
+    encoding_format: Annotated[Literal["float", "base64"] | None, note(
+        "float, or base64 of float32 in little-endian order.")] = None  # fmt: skip
+    dimensions: Dimensions = None
+
+
+REQUESTS = {
+    "chat": ChatCompletionRequest,
+    "completions": CompletionRequest,
+    "structured_outputs": StructuredOutputs,
+    "embeddings": EmbeddingsRequest,
+}
+"""By what docs/http.md calls them."""

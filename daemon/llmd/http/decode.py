@@ -1,0 +1,249 @@
+"""Decodes JSON as a declared type, and names the member that has another one. Pure; any thread.
+
+msgspec decodes a document in one call. Its errors are English sentences without the value, so nothing here reads them:
+after a failure each member is decoded alone, and only one that fails again is looked into. The depth of the declared
+type bounds the cost, whatever the document holds.
+
+An integer may be written as a float (`4.0`): clients in JavaScript, Lua and PHP have one kind of number, and msgspec
+takes no float where an integer is declared.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+
+from ..core import limits
+from ..core.errors import ApiError, shown
+from ..engine.json_scan import decoder_of
+from .parameters import check_unknown
+
+T = TypeVar("T")
+
+_EXACT_BELOW = 1 << 53
+"""A float below it is exact."""
+_FRACTION_OF_ZEROS = re.compile(rb"\.0+(?=[,\]])")
+_TYPES = {b"{": "object", b"[": "array", b'"': "str", b"n": "null", b"t": "bool", b"f": "bool"}
+"""By the first byte of a value; other bytes begin numbers."""
+_NAMES = {
+    bool: "bool",
+    int: "int",
+    float: "float",
+    str: "str",
+    dict: "object",
+    list: "array",
+    tuple: "array",
+    NoneType: "null",
+}
+"""In the order in which a refusal names them."""
+
+
+def decoded(document: bytes, kind: type[T], path: str = "") -> T:
+    """`path`: what the client calls the document, if it is a part of a body. Raises ApiError naming the member."""
+    try:
+        return _value(document, kind, path)[0]  # type: ignore[no-any-return]
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ApiError("invalid_json", f"The body is not valid JSON: {error}.") from None
+
+
+def _value(text: bytes, kind: Any, path: str) -> tuple[Any, bool]:
+    """And whether msgspec took the text as it is."""
+    try:
+        return decoder_of(kind).decode(text), True
+    except msgspec.ValidationError:
+        return _explored(text, kind, path), False
+
+
+def _explored(text: bytes, kind: Any, path: str) -> Any:
+    """What msgspec refuses: raises ApiError, unless there is no more to it than integers written as floats, and members
+    that ask for nothing."""
+    text, alternatives = text.strip(), list(flat(kind))
+    found = _TYPES.get(text[:1], "number")
+    structs = [one for one in alternatives if is_struct(one)]
+    inner = next((get_args(one) for one in alternatives if _name(one) == found), ())
+    if Any in alternatives:
+        raise _out_of_range(path)
+    if found == "object" and structs:
+        return _object(text, structs, path)
+    if found == "object" and inner:
+        return _mapping(text, inner[0], inner[1], path)
+    if found == "array" and inner:
+        return _array(text, kind, inner, path)
+    if found == "number":
+        return _number(text, alternatives, path)
+    words = [word for one in alternatives if get_origin(one) is Literal for word in get_args(one) if word != ""]
+    if found == "str" and words:
+        message = f"{path}: {shown(msgspec.json.decode(text))} is not {_listed(words, alternatives)}."
+        raise ApiError("invalid_value", message, path)
+    raise _wrong_type(text, alternatives, path)
+
+
+def _object(text: bytes, structs: list[type[msgspec.Struct]], path: str) -> Any:
+    members = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    struct = _tagged(structs, members, path)
+    fields = _fields_of(struct)
+    values: dict[str, Any] = {}
+    is_explained = False
+    for name, raw in members.items():
+        if name in fields:
+            value, is_whole = _value(bytes(raw), fields[name].type, _joined(path, name))
+            values[fields[name].name] = value
+            is_explained |= not is_whole
+        elif struct.__struct_config__.forbid_unknown_fields and name != struct.__struct_config__.tag_field:
+            check_unknown(struct, _joined(path, name), raw)
+            is_explained = True
+    for name, field in fields.items():
+        if field.required and name not in members:
+            raise _missing(_joined(path, name))
+    if not is_explained:
+        raise _twice(path)
+    return struct(**values)
+
+
+def _tagged(structs: list[type[msgspec.Struct]], members: dict[str, msgspec.Raw], path: str) -> type[msgspec.Struct]:
+    """The one that the object's tag names."""
+    name = structs[0].__struct_config__.tag_field
+    if name is None:
+        return structs[0]
+    if name not in members:
+        raise _missing(_joined(path, name))
+    by_tag = {one.__struct_config__.tag: one for one in structs}
+    tag, _ = _value(bytes(members[name]), Literal[tuple(by_tag)], _joined(path, name))
+    return by_tag[tag]
+
+
+def _mapping(text: bytes, key: Any, kind: Any, path: str) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    is_explained = False
+    for name, raw in msgspec.json.decode(text, type=dict[str, msgspec.Raw]).items():
+        try:
+            [known] = decoder_of(dict[key, None]).decode(msgspec.json.encode({name: None}))
+        except msgspec.ValidationError:
+            raise _error(path, f"the name {shown(name)} is not of the type `{_NAMES[key]}`") from None
+        found[known], is_whole = _value(bytes(raw), kind, _joined(path, name[: limits.USER_FIELD_SHOWN_CHARS_MAX]))
+        is_explained |= not is_whole
+    if not is_explained:
+        raise _twice(path)
+    return found
+
+
+def _array(text: bytes, kind: Any, inner: tuple[Any, ...], path: str) -> Any:
+    """`inner`: the type of the items; of a tuple that of each."""
+    if b".0" in text and b'"' not in text:  # many token ids may be written so: all of them at once
+        try:
+            return decoder_of(kind).decode(_FRACTION_OF_ZEROS.sub(b"", text))
+        except msgspec.ValidationError:
+            pass
+    items = msgspec.json.decode(text, type=list[msgspec.Raw])
+    if not items:
+        raise _error(path, "it must not be empty")
+    if any(get_origin(one) is tuple for one in flat(kind)):
+        if len(items) != len(inner):
+            raise _error(path, f"expected {len(inner)} items, got {len(items)}")
+        return tuple(
+            _value(bytes(raw), one, f"{path}[{n}]")[0] for n, (raw, one) in enumerate(zip(items, inner, strict=True))
+        )
+    return _items(items, inner[0], path, 0)
+
+
+def _items(items: list[msgspec.Raw], kind: Any, path: str, first: int) -> list[Any]:
+    """Items from number `first` on. Halves that msgspec takes cost no look at each item: bodies may have thousands."""
+    if len(items) == 1:
+        return [_value(bytes(items[0]), kind, f"{path}[{first}]")[0]]
+    try:
+        found: list[Any] = decoder_of(list[kind]).decode(b"[%b]" % b",".join(items))
+        return found
+    except msgspec.ValidationError:
+        half = len(items) // 2
+        return [*_items(items[:half], kind, path, first), *_items(items[half:], kind, path, first + half)]
+
+
+def _number(text: bytes, alternatives: list[Any], path: str) -> Any:
+    value = float(text)
+    if int in alternatives and value.is_integer() and abs(value) < _EXACT_BELOW:
+        return int(value)
+    raise _out_of_range(path) if math.isinf(value) and float in alternatives else _wrong_type(text, alternatives, path)
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+def _missing(param: str) -> ApiError:
+    return ApiError("missing_parameter", f"{param} is missing.", param)
+
+
+def _wrong_type(text: bytes, alternatives: list[Any], path: str) -> ApiError:
+    names = set(map(_name, alternatives))
+    if _TYPES.get(text[:1]) in names:  # the only other bound of a declared type
+        return _error(path, "it must not be empty")
+    wanted = " | ".join(name for name in dict.fromkeys(_NAMES.values()) if name in names)
+    return _error(path, f"expected `{wanted}`, got {shown(msgspec.Raw(text))}")
+
+
+def _out_of_range(path: str) -> ApiError:
+    return _error(path, "number out of range")
+
+
+def _twice(path: str) -> ApiError:
+    return _error(path, "a name occurs twice in it")
+
+
+def _error(path: str, message: str) -> ApiError:
+    code = "invalid_session_id" if path == "session_id" else "invalid_type"
+    return ApiError(code, f"{path or 'The body'}: {message}.", path or None)
+
+
+def _listed(words: list[Any], alternatives: list[Any]) -> str:
+    """The words that may stand there, and what else."""
+    allowed = [str(word) for word in dict.fromkeys(words)] + (["true", "false"] if bool in alternatives else [])
+    told = f"one of {', '.join(allowed)}" if len(allowed) > 1 else allowed[0]
+    return f"{told}, or an object" if "object" in map(_name, alternatives) else told
+
+
+# --- declared types --------------------------------------------------------------------------------------------------
+
+
+def flat(kind: Any) -> Iterator[Any]:
+    """The alternatives of a type, without what is annotated."""
+    if get_origin(kind) is Annotated:
+        yield from flat(get_args(kind)[0])
+    elif get_origin(kind) in (Union, UnionType):
+        for one in get_args(kind):
+            yield from flat(one)
+    else:
+        yield kind
+
+
+@cache
+def _fields_of(struct: Any) -> dict[str, msgspec.structs.FieldInfo]:
+    return {field.encode_name: field for field in msgspec.structs.fields(struct)}
+
+
+def is_struct(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def ignoring(kind: Any) -> Iterator[str]:
+    """Names of the structs in a request that ignore unknown members."""
+    if getattr(kind, "IGNORES_UNKNOWN", False):
+        yield kind.__name__
+        for field in msgspec.structs.fields(kind):
+            yield from (name for one in flat(field.type) if is_struct(one) for name in ignoring(one))
+
+
+def _name(kind: Any) -> str:
+    if is_struct(kind):
+        return "object"
+    if get_origin(kind) is Literal:
+        return "str"
+    return _NAMES.get(get_origin(kind) or kind, "")
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name

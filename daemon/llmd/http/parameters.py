@@ -1,0 +1,160 @@
+"""The parameters of a request: the type of its body declares each of them once. From that follow the checks here,
+/openapi.json, and the tables of docs/http.md.
+
+supported   a member of the type, with a `note`: it changes the answer as documented
+accepted    clients send it, and it cannot change the text of the answer: nothing happens
+refused     it would change the answer, and is not supported: 400 `unsupported_parameter`, unless the value is neutral
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Annotated, Any, Literal, TypeVar, cast, get_args
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+from ..core import limits
+from ..core.errors import ApiError, shown
+from ..process.logs import fields
+
+log = logging.getLogger("llmd.http")
+T = TypeVar("T")
+
+Treatment = Literal["supported", "accepted", "refused"]
+UNBOUNDED = 1 << 62
+"""`bytes_max` of the prompt, which the context bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    treatment: Treatment
+    note: str
+    hint: str = ""
+    """For refused ones: what to do instead."""
+    neutral: tuple[Any, ...] = ()
+    """For refused ones: values, besides null, that ask for nothing."""
+    bytes_max: int = limits.FIELD_BYTES_MAX
+    """For supported ones: of its JSON."""
+
+    def is_neutral(self, value: object) -> bool:
+        return value is None or any(value == v and isinstance(value, bool) == isinstance(v, bool) for v in self.neutral)
+
+
+def note(text: str, bytes_max: int = limits.FIELD_BYTES_MAX, **bounds: float) -> msgspec.Meta:
+    """Of a supported parameter. `bounds`, in JSON schema's words: shown in /openapi.json, and checked where the refusal
+    can say more than that a value is too much."""
+    parameter = Parameter("", "supported", text, bytes_max=bytes_max)
+    return msgspec.Meta(description=text, extra_json_schema=bounds, extra={"parameter": parameter})
+
+
+def accepts(*names: str, **notes: str) -> Callable[[type[T]], type[T]]:
+    """Declares members of a request's type that are accepted without effect."""
+    every = {**dict.fromkeys(names, ""), **notes}
+    return _kept([Parameter(name, "accepted", text) for name, text in every.items()])
+
+
+def refuses(**refused: tuple[Any, ...]) -> Callable[[type[T]], type[T]]:
+    """Declares members of a request's type that are refused: what each asks for, with what to do instead after a
+    semicolon; then its neutral values."""
+    parted = ((name, text.partition("; "), neutral) for name, (text, *neutral) in refused.items())
+    return _kept([Parameter(name, "refused", what, hint, tuple(neutral)) for name, (what, _, hint), neutral in parted])
+
+
+def _kept(members: list[Parameter]) -> Callable[[type[T]], type[T]]:
+    """They stay as they came: a value that nothing heeds is not decoded."""
+    return has((one.name, Annotated[msgspec.Raw | UnsetType, _described(one)], UNSET) for one in members)
+
+
+def has(members: Iterable[tuple[str, Any, Any]]) -> Callable[[type[T]], type[T]]:
+    """Declares more members of a struct: name, type, default."""
+
+    def made(kind: type[T]) -> type[T]:
+        found: Any = msgspec.defstruct(
+            kind.__name__,
+            list(members),
+            bases=(cast("type[msgspec.Struct]", kind),),
+            module=kind.__module__,
+            namespace={"__doc__": kind.__doc__},
+            frozen=True,
+            kw_only=True,
+        )
+        return cast("type[T]", found)
+
+    return made
+
+
+def _described(parameter: Parameter) -> msgspec.Meta:
+    text = f"Refused, unless the value is neutral: it asks for {parameter.note}."
+    if parameter.treatment == "accepted":
+        text = f"Accepted without effect: {parameter.note}." if parameter.note else "Accepted without effect."
+    return msgspec.Meta(description=text, extra={"parameter": parameter})
+
+
+def parameters_of(kind: Any) -> dict[str, Parameter]:
+    """By name."""
+    return _declared(kind)
+
+
+@cache
+def _declared(kind: Any) -> dict[str, Parameter]:
+    found: dict[str, Parameter] = {}
+    for field in msgspec.structs.fields(kind):
+        for meta in get_args(field.type)[1:]:
+            if isinstance(meta, msgspec.Meta) and meta.extra is not None:
+                name = field.encode_name
+                found[name] = dataclasses.replace(meta.extra["parameter"], name=name)
+    return found
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+
+def check_sizes(kind: Any, members: Mapping[str, msgspec.Raw]) -> None:
+    """Refuses the first member that is larger than it may be."""
+    parameters = parameters_of(kind)
+    for name, raw in members.items():
+        known = parameters.get(name)
+        if known is not None and known.treatment == "supported" and len(raw) > known.bytes_max:
+            message = f"{name}: {len(raw)} bytes of JSON; at most {known.bytes_max} are taken."
+            raise ApiError("invalid_value", message, name)
+
+
+def check_refused(request: object) -> None:
+    """Refuses what would change the answer and is not supported."""
+    for parameter in _refused(cast(Any, type(request))):
+        raw = getattr(request, parameter.name)
+        if raw is not UNSET and not _is_neutral(parameter, raw):
+            hint = f"; {parameter.hint}" if parameter.hint else ""
+            message = f"{parameter.name}: {shown(raw)} asks for {parameter.note}, which this server does not support"
+            raise ApiError("unsupported_parameter", f"{message}{hint}.", parameter.name)
+
+
+@cache
+def _refused(kind: Any) -> tuple[Parameter, ...]:
+    return tuple(one for one in parameters_of(kind).values() if one.treatment == "refused")
+
+
+def _is_neutral(parameter: Parameter, raw: msgspec.Raw) -> bool:
+    """Every neutral value is short: a long value needs no decoding."""
+    return len(raw) <= limits.NEUTRAL_BYTES_MAX and parameter.is_neutral(msgspec.json.decode(raw))
+
+
+def check_unknown(kind: type[Any], param: str, raw: msgspec.Raw) -> None:
+    """A member that the type does not have. What is null asks for nothing, whatever its name."""
+    param = param[: limits.USER_FIELD_SHOWN_CHARS_MAX]
+    if getattr(kind, "IGNORES_UNKNOWN", False):
+        _log_once(kind.__name__, param)
+    elif bytes(memoryview(raw)[:5]) != b"null":
+        raise ApiError("unsupported_parameter", f"{shown(param)} is not a parameter of this endpoint.", param)
+
+
+@lru_cache(limits.IGNORED_NAMES_LOGGED_MAX)
+def _log_once(kind: str, param: str) -> None:
+    """Once for each name, or again when many others have come since. The cache is what remembers."""
+    log.info("parameter ignored", extra=fields(request=kind, param=param))
