@@ -13,8 +13,7 @@ import time
 from llmd.core.asked import Constraint
 from llmd.engine.engine import Engine
 from llmd.engine.opening import EngineOptions
-from llmd.engine.text import Prompt
-from llmd.engine.wire import Admitted, Consumed, Finished, Sampling, Started, Text
+from llmd.engine.wire import Admitted, Consumed, Finished, Generate, Sampling, Started, Text
 
 from . import models
 from .report import Figure, Report
@@ -118,11 +117,14 @@ async def _together(engine: Engine, options: argparse.Namespace, beside: bytes |
 
 
 def _begin(engine: Engine, heard: Heard, seed: int, n_tokens: int, constraint: bytes) -> None:
-    prompt = Prompt(b"".join(token.to_bytes(4, "little") for token in prompt_of(PROMPT_TOKENS, seed)))
+    prompt = b"".join(token.to_bytes(4, "little") for token in prompt_of(PROMPT_TOKENS, seed))
+    sampling = Sampling(temperature=0.8, top_k=40, seed=seed)
     engine.generate(
-        heard, owner=0, session="", prompt=prompt, max_tokens=n_tokens, stop=[], flags=3, constraint=constraint,
-        sampling=Sampling(temperature=0.8, top_k=40, seed=seed),
-    )  # fmt: skip
+        heard,
+        Generate(
+            request=0, owner=0, prompt=prompt, max_tokens=n_tokens, flags=3, constraint=constraint, sampling=sampling
+        ),
+    )
 
 
 def _add(report: Report, case: str, runs: list[list[float]]) -> None:

@@ -18,7 +18,7 @@ from llmd.engine.generation import CancelReason, Generation, Work
 from llmd.engine.native import GenerateFlag, Status, lib
 from llmd.engine.opening import EngineError, EngineOptions
 from llmd.engine.text import Prompt
-from llmd.engine.wire import Command, Sampling
+from llmd.engine.wire import Command, Generate, Sampling
 
 GREEDY = Sampling(temperature=0.0)
 PAGE = "/llmd-test-lives"
@@ -41,17 +41,10 @@ ENDED: list[Generation] = []
 def generation(
     engine: Engine, *, n: int = 8, name: str = "", is_stream: bool = False, prompt: bytes = b""
 ) -> Generation:
-    work = Work(
-        owner=0,
-        key=SessionKey(name, "session_id") if name else SCRATCH,
-        prompt=Prompt(prompt or tokens_of([300, 301, 302])),
-        prompt_param="prompt",
-        max_tokens=n,
-        sampling=GREEDY,
-        logit_bias=b"",
-        stop=[],
-        flags=GenerateFlag.IGNORE_END,
-    )
+    key, tokens = SessionKey(name, "session_id") if name else SCRATCH, prompt or tokens_of([300, 301, 302])
+    flags = GenerateFlag.IGNORE_END
+    command = Generate(request=0, owner=0, session=key.id, prompt=tokens, max_tokens=n, sampling=GREEDY, flags=flags)
+    work = Work(command=command, key=key, prompt=Prompt(tokens), prompt_param="prompt")
     return Generation(engine, work, Bell(engine.loop), is_stream=is_stream, on_end=ENDED.append)
 
 

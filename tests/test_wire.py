@@ -18,7 +18,7 @@ from llmd.engine.engine import Engine
 from llmd.engine.native import COMMANDS, EVENTS, SAMPLING_FIELDS, Field, GenerateFlag, ffi
 from llmd.engine.opening import EngineError, EngineOptions
 from llmd.engine.text import Prompt
-from llmd.engine.wire import Admitted, Consumed, Finished, Sampling, Started, Text
+from llmd.engine.wire import Admitted, Consumed, Finished, Generate, Sampling, Started, Text
 
 PROMPT = Prompt(array("i", range(300, 340)).tobytes())
 
@@ -123,10 +123,8 @@ def generate(engine: Engine, **asked: Any) -> tuple[Heard, int]:
     heard = Heard()
     sampling = asked.pop("sampling", Sampling())
     flags = asked.pop("flags", GenerateFlag(0)) | GenerateFlag.IGNORE_END
-    request = engine.generate(
-        heard, owner=0, session="", prompt=PROMPT, max_tokens=30, sampling=sampling, stop=[], flags=flags, **asked
-    )
-    return heard, request
+    command = Generate(request=0, owner=0, prompt=PROMPT.tokens, max_tokens=30, sampling=sampling, flags=flags, **asked)
+    return heard, engine.generate(heard, command)
 
 
 async def heard_out(*all_heard: Heard) -> None:

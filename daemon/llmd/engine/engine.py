@@ -21,6 +21,7 @@ from ..core.asked import Constraint
 from ..core.errors import ApiError, code_of_status
 from ..core.room import Room
 from ..process.logs import fields
+from . import wire
 from .answer_parser import AnswerParser
 from .beginning import Beginning
 from .constraint import make_constraint
@@ -30,32 +31,7 @@ from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
 from .opening import EngineOptions, SavedSession, fim_of, info_of, saved_of, start_engine
 from .text import Pieces, Prompt, detokenize, render_chat, spell, tokenize
 from .text_threads import TextThreads
-from .wire import (
-    ALL_TOKENS,
-    Admitted,
-    Cancel,
-    Close,
-    Command,
-    Consumed,
-    Event,
-    Finished,
-    Forgotten,
-    Fork,
-    Generate,
-    Load,
-    Park,
-    Pause,
-    Pin,
-    Question,
-    Rename,
-    Reply,
-    Reset,
-    Sampling,
-    Save,
-    Started,
-    Text,
-    Unsave,
-)
+from .wire import Admitted, Command, Consumed, Event, Finished, Generate, Question, Reply, Started, Text
 
 log = logging.getLogger("llmd.engine")
 T = TypeVar("T")
@@ -181,79 +157,52 @@ class Engine:
     def live(self) -> list[Listener]:
         return list(self._listeners.values())
 
-    def generate(
-        self,
-        listener: Listener,
-        *,
-        owner: int,
-        session: str,
-        prompt: Prompt,
-        max_tokens: int,
-        sampling: Sampling,
-        logit_bias: bytes = b"",
-        stop: list[str],
-        flags: int = 0,
-        parent: str = "",
-        n_logprobs: int = -1,
-        stop_tokens: bytes = b"",
-        min_tokens: int = 0,
-        n_answer_stops: int = 0,
-        constraint: bytes = b"",
-        dry_sequence_breakers: list[str] | None = None,
-        after: int = 0,
-    ) -> int:
+    def generate(self, listener: Listener, command: Generate) -> int:
         """Starts a generation and returns its request number. Raises ApiError when it cannot even be queued."""
         if len(self._listeners) >= limits.LIVE_REQUESTS_MAX:
             raise ApiError("overloaded", f"The server is working on {len(self._listeners)} requests; try again.")
         request = self._next_request()
-        command = Generate(
-            request=request, owner=owner, session=session, prompt=prompt.tokens, max_tokens=max_tokens,
-            sampling=sampling, logit_bias=logit_bias, stop=stop, flags=flags, boundaries=prompt.boundaries,
-            parent=parent, n_head=prompt.n_head, n_logprobs=n_logprobs, after=after, stop_tokens=stop_tokens,
-            min_tokens=min_tokens, n_answer_stops=n_answer_stops, constraint=constraint,
-            dry_sequence_breakers=dry_sequence_breakers,
-        )  # fmt: skip
-        self._push_or_refuse(command)
+        self._push_or_refuse(msgspec.structs.replace(command, request=request))
         self._listeners[request] = listener
         self._idle.clear()
         return request
 
     def cancel(self, request: int) -> None:
         """Asks for the end; its `on_finished` says when. Never lost, even when the ring is full."""
-        self._push_surely(Cancel(request))
+        self._push_surely(wire.Cancel(request))
 
     def pause(self, request: int, paused: bool) -> None:
-        self._push_surely(Pause(request, paused))
+        self._push_surely(wire.Pause(request, paused))
 
     async def reset(self, owner: int, session: str) -> Reply:
-        return await self._ask(Reset(self._next_request(), owner, session))
+        return await self._ask(wire.Reset(self._next_request(), owner, session))
 
     async def close_session(self, owner: int, session: str) -> Reply:
-        return await self._ask(Close(self._next_request(), owner, session))
+        return await self._ask(wire.Close(self._next_request(), owner, session))
 
     async def fork(self, owner: int, session: str, new_session: str, at: int | None, *, replace: bool) -> Reply:
         """`at`: tokens; None: all."""
-        n_tokens = ALL_TOKENS if at is None else at
-        return await self._ask(Fork(self._next_request(), owner, session, new_session, n_tokens, replace))
+        n_tokens = wire.ALL_TOKENS if at is None else at
+        return await self._ask(wire.Fork(self._next_request(), owner, session, new_session, n_tokens, replace))
 
     async def park(self, owner: int, session: str) -> Reply:
-        return await self._ask(Park(self._next_request(), owner, session))
+        return await self._ask(wire.Park(self._next_request(), owner, session))
 
     async def pin(self, owner: int, session: str, pinned: bool) -> Reply:
-        return await self._ask(Pin(self._next_request(), owner, session, pinned))
+        return await self._ask(wire.Pin(self._next_request(), owner, session, pinned))
 
     async def rename(self, owner: int, session: str, new_session: str) -> Reply:
-        return await self._ask(Rename(self._next_request(), owner, session, new_session))
+        return await self._ask(wire.Rename(self._next_request(), owner, session, new_session))
 
     async def save(self, owner: int, session: str, label: str) -> Reply:
-        return await self._ask(Save(self._next_request(), owner, session, label))
+        return await self._ask(wire.Save(self._next_request(), owner, session, label))
 
     async def load(self, owner: int, session: str, label: str) -> Reply:
         """A session that has the name already is replaced when the snapshot has been read."""
-        return await self._ask(Load(self._next_request(), owner, session, label))
+        return await self._ask(wire.Load(self._next_request(), owner, session, label))
 
     async def unsave(self, owner: int, label: str) -> Reply:
-        return await self._ask(Unsave(self._next_request(), owner, label))
+        return await self._ask(wire.Unsave(self._next_request(), owner, label))
 
     def saved(self) -> list[SavedSession]:
         """What is saved under labels, of all owners."""
@@ -321,7 +270,7 @@ class Engine:
     def _dispatch(self, event: Event) -> None:
         if isinstance(event, Reply):
             self._answer(event)
-        elif isinstance(event, Forgotten):
+        elif isinstance(event, wire.Forgotten):
             if self.watcher is not None:
                 self.watcher.on_forgotten(event.owner, event.session)
         elif isinstance(event, Finished):

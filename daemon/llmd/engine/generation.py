@@ -17,6 +17,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
+
 from ..core import limits
 from ..core.errors import ApiError, code_of_status
 from ..core.parts import EndReason
@@ -26,7 +28,7 @@ from .engine import Engine
 from .native import OUTCOME_WORDS, REASON_WORDS, STATUS_WORDS, GenerateFlag, Outcome, Status
 from .text import Prompt
 from .token_ends import TokenEnds
-from .wire import Admitted, Consumed, Finished, Sampling, Started, Text
+from .wire import Admitted, Consumed, Finished, Generate, Started, Text
 
 
 class CancelReason(enum.StrEnum):
@@ -42,30 +44,18 @@ class CancelReason(enum.StrEnum):
 class Work:
     """What one answer asks of the engine."""
 
-    owner: int
+    command: Generate
+    """The engine gives it its request number."""
     key: SessionKey
     prompt: Prompt
     prompt_param: str
     """The field that it came from."""
-    max_tokens: int
-    sampling: Sampling
-    logit_bias: bytes
-    stop: list[str]
-    flags: GenerateFlag
-    parent: str = ""
-    """If the session does not exist yet, it begins as a fork of this one."""
-    stop_tokens: bytes = b""
-    """int32 little-endian."""
-    min_tokens: int = 0
-    constraint: bytes = b""
-    """The form that it must have, as libllm wrote it; empty: none."""
-    dry_sequence_breakers: list[str] | None = None
-    n_logprobs: int = -1
-    """Likeliest tokens told beside each generated one and its log probability; -1: none of that."""
-    n_answer_stops: int = 0
-    """The first so many of `stop` are not looked for in thoughts."""
     n_stops_told: int = 0
     """The first so many of `stop` are a part of the answer that they end."""
+
+    @property
+    def owner(self) -> int:
+        return self.command.owner
 
 
 class Generation:
@@ -112,29 +102,8 @@ class Generation:
         self._said: list[str] | None = [] if is_remembered else None
         if work.prompt.n_tokens > engine.info.n_ctx:
             raise self._length_error()
-        self._request = self._queued(after)
-
-    def _queued(self, after: Generation | None) -> int:
-        work = self.work
-        return self._engine.generate(
-            self,
-            owner=work.owner,
-            session=work.key.id,
-            prompt=work.prompt,
-            max_tokens=work.max_tokens,
-            sampling=work.sampling,
-            logit_bias=work.logit_bias,
-            stop=work.stop,
-            flags=work.flags,
-            parent=work.parent,
-            stop_tokens=work.stop_tokens,
-            min_tokens=work.min_tokens,
-            n_answer_stops=work.n_answer_stops,
-            constraint=work.constraint,
-            dry_sequence_breakers=work.dry_sequence_breakers,
-            n_logprobs=work.n_logprobs,
-            after=after._request if after is not None else 0,
-        )
+        first = after._request if after is not None else 0
+        self._request: int = engine.generate(self, msgspec.structs.replace(work.command, after=first))
 
     # --- the engine's side -------------------------------------------------------------------------------------------
 
@@ -170,7 +139,7 @@ class Generation:
     def on_finished(self, event: Finished) -> None:
         self.finished = event
         if 0 <= event.stop_index < self.work.n_stops_told and self._delivering:
-            stop = self.work.stop[event.stop_index]
+            stop = self.work.command.stop[event.stop_index]
             self._pending.append(stop)
             if self._said is not None:
                 self._said.append(stop)
@@ -306,7 +275,7 @@ class TellingGeneration(Generation):
     def on_started(self, event: Started) -> None:
         self.started_s = time.monotonic()
         super().on_started(event)
-        if self.work.flags & GenerateFlag.RETURN_CONSUMED:
+        if self.work.command.flags & GenerateFlag.RETURN_CONSUMED:
             self._ring_news()
 
     def on_consumed(self, event: Consumed) -> None:

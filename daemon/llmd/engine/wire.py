@@ -43,6 +43,7 @@ class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, ta
     """Prefill ``prompt`` into ``session`` (reusing what can be proven) and decode until one of the ends."""
 
     request: int
+    """The engine gives it."""
     owner: int
     prompt: bytes | memoryview
     """int32 little-endian token ids."""

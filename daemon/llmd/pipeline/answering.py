@@ -5,7 +5,6 @@ Owned by the event loop. Exactly one task awaits `admission`, then `parts` or `w
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ from .remembered import keep_answer, message_of, resident_answer, turn_of
 from .served import Sender, Served
 from .told import Told, likeliest, tells
 from .truncation import prepared_cut
-from .work import answers_each, seed_of, without_session, work_of
+from .work import answers_each, command_of, in_scratch, seed_of, without_session, work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +57,12 @@ async def make_ready(served: Served, asked: Asked, sender: Sender) -> Ready:
     parsers: list[Parser] = []
     for given in (asked.prompt, *asked.more_prompts):
         one = msgspec.structs.replace(asked, prompt=given)
-        work = work_of(served, one, sender.owner)
+        command = command_of(served, one, sender.owner)
         may_cut = isinstance(given, ChatPrompt) and given.may_be_cut
         found = await (prepared_cut if may_cut else prepared)(served, one, sender)
-        prompt, stop = found.prompt, [*asked.stop, *found.prompt.stops]
-        if prompt.syntax:
-            parsers += await served.engine.parsers(sender.owner, prompt.syntax, answers_each(asked))
-        one_work = work(prompt=prompt, constraint=prompt.constraint, stop=stop)
-        if prompt.syntax:  # its thoughts are counted
-            one_work = dataclasses.replace(one_work, flags=one_work.flags | GenerateFlag.RETURN_TOKENS)
-        prompts.append((found, one_work))
+        if found.prompt.syntax:
+            parsers += await served.engine.parsers(sender.owner, found.prompt.syntax, answers_each(asked))
+        prompts.append((found, work_of(command, one, found.prompt)))
     return Ready(asked, tuple(prompts), parsers)
 
 
@@ -287,11 +282,11 @@ def _silent(parts: Sequence[Part]) -> list[Part]:
 def _beside(work: Work, number: int) -> Work:
     """Of an answer that is not the request's first one, to which it leaves the session: they would wait for each other
     there, and the last one stay. `number`: of the answer to its prompt; it borrows the state from the first of them."""
-    sampling, flags = work.sampling, work.flags
+    sampling, flags = work.command.sampling, work.command.flags
     if number:
         sampling = msgspec.structs.replace(sampling, seed=seed_of(sampling.seed, number))
         flags &= ~GenerateFlag.COLD
-    return dataclasses.replace(work, key=SCRATCH, parent="", sampling=sampling, flags=flags)
+    return in_scratch(work, sampling=sampling, flags=flags)
 
 
 def usage_of(generation: Generation, n_reasoning: int) -> UsedTokens:

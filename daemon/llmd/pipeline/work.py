@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from dataclasses import fields, replace
-from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from msgspec import structs
 
 from ..core import limits
 from ..core.asked import Asked
@@ -15,7 +16,8 @@ from ..core.sampling_table import SEED_BITS, SamplingAsked, SamplingDefaults
 from ..core.session_key import SCRATCH
 from ..engine.generation import Work
 from ..engine.native import GenerateFlag
-from ..engine.wire import Sampling
+from ..engine.text import Prompt
+from ..engine.wire import Generate, Sampling
 from .served import Served
 
 _DEFAULTED = tuple(field.name for field in fields(SamplingDefaults))
@@ -25,20 +27,19 @@ _RANDOM = _SEEDS - 1
 T = TypeVar("T")
 
 
-def work_of(served: Served, asked: Asked, owner: int) -> partial[Work]:
-    """The prompt is dear: what is wrong with the rest is said before it is made. Raises ApiError."""
+def command_of(served: Served, asked: Asked, owner: int) -> Generate:
+    """All but the prompt, which is dear: what is wrong with the rest is said before it is made. Raises ApiError."""
     info = served.engine.info
     check_logit_bias(asked.logit_bias, info.n_vocab)
     check_stop_tokens(asked.stop_tokens, info.n_vocab)
-    return partial(
-        Work,
+    return Generate(
+        request=0,
         owner=owner,
-        key=asked.key,
-        prompt_param=asked.prompt.param,
+        session=asked.key.id,
+        prompt=b"",
         max_tokens=_length(asked, info.n_ctx),
         sampling=sampling_of(asked.sampling, info.sampling, info.n_ctx),
         logit_bias=_biases(asked.logit_bias),
-        stop=asked.stop,
         flags=_flags(served, asked),
         parent=asked.parent,
         stop_tokens=struct.pack(f"<{len(asked.stop_tokens)}i", *asked.stop_tokens),
@@ -46,13 +47,34 @@ def work_of(served: Served, asked: Asked, owner: int) -> partial[Work]:
         n_answer_stops=len(asked.stop) if asked.has_answer_stops else 0,
         dry_sequence_breakers=asked.dry_sequence_breakers,
         n_logprobs=_n_logprobs(asked),
-        n_stops_told=len(asked.stop) if asked.includes_stop else 0,
     )
 
 
+def work_of(command: Generate, asked: Asked, prompt: Prompt) -> Work:
+    flags = command.flags | (
+        GenerateFlag.RETURN_TOKENS if prompt.syntax else 0
+    )  # the tokens of its reasoning are counted
+    whole = structs.replace(
+        command,
+        prompt=prompt.tokens,
+        boundaries=prompt.boundaries,
+        n_head=prompt.n_head,
+        constraint=prompt.constraint,
+        stop=[*asked.stop, *prompt.stops],
+        flags=flags,
+    )
+    n_stops_told = len(asked.stop) if asked.includes_stop else 0
+    return Work(command=whole, key=asked.key, prompt=prompt, prompt_param=asked.prompt.param, n_stops_told=n_stops_told)
+
+
+def in_scratch(work: Work, **changes: Any) -> Work:
+    """Without a session. `changes`: of the command."""
+    return replace(work, key=SCRATCH, command=structs.replace(work.command, session="", parent="", **changes))
+
+
 def without_session(served: Served, work: Work) -> Work:
-    flags = work.flags if served.scratch_reuse else work.flags | GenerateFlag.COLD
-    return replace(work, key=SCRATCH, parent="", flags=flags)
+    flags = work.command.flags
+    return in_scratch(work, flags=flags if served.scratch_reuse else flags | GenerateFlag.COLD)
 
 
 def answers_each(asked: Asked) -> int:
