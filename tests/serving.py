@@ -20,8 +20,8 @@ from llmd.app import OPENING, create_app, runner_of
 from llmd.engine.native import COUNTERS
 from llmd.http.access import keys_of
 from llmd.http.context import STATE, State
-from llmd.http.routes import ENDPOINTS
 from llmd.process.config_table import Config
+from llmd.routes import ENDPOINTS
 
 Json = dict[str, Any]
 

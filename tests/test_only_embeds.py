@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from llmd.http.routes import ENDPOINTS
+from llmd.routes import ENDPOINTS
 from tests.conftest import Serve
 from tests.serving import Daemon, Json
 

@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from llmd.http.endpoints.openapi import document
-from llmd.http.routes import ENDPOINTS
+from llmd.routes import ENDPOINTS
 from tests.serving import SETTLE_S, chat, config_of, serving
 
 N_EXAMPLES = 10

@@ -20,7 +20,7 @@ LIBLLM = ROOT / "libllm"
 LAYERS = (
     "__main__",
     "app",
-    "http.routes",
+    "routes",
     "dialects",
     "http",
     "pipeline",
@@ -174,7 +174,7 @@ def test_no_module_imports_itself_through_others() -> None:
 
 # Import name → the only modules and packages that may use it.
 DOORS = {
-    "aiohttp": ("llmd.http.", "llmd.dialects.", "llmd.app.", "llmd.__main__."),
+    "aiohttp": ("llmd.http.", "llmd.routes.", "llmd.dialects.", "llmd.app.", "llmd.__main__."),
     "uvloop": ("llmd.app.", "llmd.__main__."),
     "cffi": ("llmd.engine._native_build.",),
     "prometheus_client": ("llmd.http.metrics.",),
@@ -208,9 +208,9 @@ def test_llmctl_knows_only_its_client() -> None:
     outside = {one for one in ours if one.imported != "llmd" and not one.imported.startswith("llmd.ctl")}
     assert {one.imported for one in outside} <= {
         "llmd.process.socket_trust",
-        "llmd.core.section",
+        "llmd.process.section",
         "llmd.core.session_key",
-        "llmd.core.spelling",
+        "llmd.process.spelling",
         "llmd.engine.native",
         "llmd.engine.segment",
     }

@@ -7,9 +7,8 @@ import heapq
 from collections.abc import Callable
 from typing import Any, cast
 
-from llmd.http.keep_alive import KeepAlive
-from llmd.http.slow_reader import SlowReader
 from llmd.http.stream import Stream
+from llmd.http.watches import KeepAlive, SlowReader
 
 
 class Clock:

@@ -13,7 +13,6 @@ from typing import Any
 
 from llmd.core import errors, limits
 from llmd.core.sampling_table import SAMPLING, SamplingParameter
-from llmd.core.section import Section
 from llmd.ctl import manual as llmctl
 from llmd.dialects.anthropic import wire as anthropic
 from llmd.dialects.llamacpp import wire as llamacpp
@@ -25,6 +24,7 @@ from llmd.http.parameters import Parameter, parameters_of
 from llmd.process import manual as daemon
 from llmd.process.config_table import OPTIONS
 from llmd.process.option import Option
+from llmd.process.section import Section
 from tools import verbs
 from tools.manual import pages
 
@@ -174,7 +174,7 @@ def metrics() -> str:
 
 
 def endpoints() -> str:
-    from llmd.http.routes import ENDPOINTS  # loads libllm
+    from llmd.routes import ENDPOINTS  # loads libllm
 
     return markdown(("endpoint", "what"), ((f"`{row.method} {row.path}`", row.summary) for row in ENDPOINTS))
 

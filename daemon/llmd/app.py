@@ -26,12 +26,12 @@ from .http.connections import Runner
 from .http.context import STATE, Opened, State
 from .http.metrics import Metrics
 from .http.receive import BODIES, Bodies
-from .http.routes import add_routes
 from .process import systemd
 from .process.config_table import Config
 from .process.heartbeat import Heartbeat
 from .process.loading import Loading
 from .process.logs import fields
+from .routes import add_routes
 from .session_follower import SessionFollower
 from .turns.log import TurnLog
 

@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import llmd.process.socket_trust
-from llmd.core.section import shown
-from llmd.core.spelling import nearest, unrecognized
 from llmd.ctl import advice, chat, manual, models, output, resident, sessions, status, version
 from llmd.ctl.client import Client, DaemonAbsent, DaemonRefused
 from llmd.ctl.context import (
@@ -25,6 +23,8 @@ from llmd.ctl.context import (
     Context,
 )
 from llmd.ctl.text import printable
+from llmd.process.section import shown
+from llmd.process.spelling import nearest, unrecognized
 
 VERB_GROUPS = (status, sessions, chat, models, version)
 TIMEOUT_S_DEFAULT = 10.0

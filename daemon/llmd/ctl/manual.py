@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from llmd.core.section import Section
 from llmd.ctl.context import (
     EXIT_ABSENT,
     EXIT_INTERRUPTED,
@@ -13,6 +12,7 @@ from llmd.ctl.context import (
     EXIT_STREAM,
     EXIT_USAGE,
 )
+from llmd.process.section import Section
 
 PROGRAM = "llmctl"
 PURPOSE = "ask and steer a running llmd"

@@ -20,10 +20,10 @@ from ..core.session_key import SessionKey
 from ..pipeline.answering import Answering, Observer, Ready, make_ready
 from ..pipeline.embedding import Embedded, EmbeddingAsked, embedded
 from ..pipeline.served import Sender
+from .body import Answer, respond
 from .context import FACTS, STATE, Facts, State
 from .deadline import ends_in_time, in_time
 from .metrics import Metrics
-from .respond import Answer, respond
 from .stream import Stream
 from .writer import Writer, Writing
 

@@ -1,11 +1,11 @@
-"""Reads a request's body into a typed request.
+"""Bodies: a request's is read into its type, and a typed answer written.
 
 Every body goes through libllm first (json_scan.py). A large one is read in a text thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from .receive import received
 
 T = TypeVar("T")
 U = TypeVar("U")
+Answer = msgspec.Struct | Sequence[msgspec.Struct]
 
 
 async def read(request: web.Request, kind: type[T]) -> T:
@@ -45,3 +46,7 @@ def typed(document: bytes, kind: type[T]) -> T:
     found = decoded(document, kind)
     check_refused(found)
     return found
+
+
+def respond(answer: Answer, status: int = 200) -> web.Response:
+    return web.Response(status=status, body=msgspec.json.encode(answer), content_type="application/json")

@@ -16,10 +16,22 @@ from ..core.errors import ApiError, ContextLengthError, shown
 from ..engine.generation import Generation
 from ..process.logs import fields
 from .access import LOCAL, Caller, caller_of, check_host, check_origin
-from .context import ENVELOPES, FACTS, PUBLIC, STATE, UNMATCHED, USER, Facts, State
+from .context import (
+    ANTHROPIC_ID_HEADER,
+    ANTHROPIC_VERSION,
+    ENVELOPES,
+    FACTS,
+    PUBLIC,
+    REQUEST_ID_HEADER,
+    STATE,
+    UNMATCHED,
+    USER,
+    Facts,
+    State,
+    request_id,
+)  # fmt: skip
 from .envelope import OWN, Envelope
 from .metrics import RESPONSES
-from .request_id import ANTHROPIC_HEADER, ANTHROPIC_VERSION, HEADER, request_id
 
 log = logging.getLogger("llmd.http")
 
@@ -35,7 +47,7 @@ _READING = ("GET", "HEAD", "OPTIONS")
 _CREDENTIALS = struct.Struct("iII")
 """pid, uid, gid."""
 _METHODS = "DELETE, GET, HEAD, OPTIONS, POST"
-_EXPOSED = f"X-LLM-Session-Id, Retry-After, X-Should-Retry, {HEADER}, {ANTHROPIC_HEADER}"
+_EXPOSED = f"X-LLM-Session-Id, Retry-After, X-Should-Retry, {REQUEST_ID_HEADER}, {ANTHROPIC_ID_HEADER}"
 _CORS_HEADERS = {
     "Access-Control-Allow-Methods": "GET, POST, DELETE, OPTIONS",
     "Access-Control-Allow-Headers": "*, Authorization",
@@ -48,7 +60,7 @@ async def boundary(request: web.Request, handler: Handler) -> web.StreamResponse
     state = request.app[STATE]
     started = asyncio.get_running_loop().time()
     facts = request[FACTS] = Facts(
-        id=request_id(request.headers.get(HEADER)),
+        id=request_id(request.headers.get(REQUEST_ID_HEADER)),
         endpoint=_endpoint(request),
         came_at=started,
         client=client_of(request),
@@ -233,9 +245,9 @@ async def add_headers(request: web.Request, response: web.StreamResponse) -> Non
     facts = request.get(FACTS)
     if facts is None:
         return
-    response.headers[HEADER] = facts.id
+    response.headers[REQUEST_ID_HEADER] = facts.id
     if ANTHROPIC_VERSION in request.headers:
-        response.headers[ANTHROPIC_HEADER] = facts.id
+        response.headers[ANTHROPIC_ID_HEADER] = facts.id
     if facts.cors_origin is not None:
         response.headers["Access-Control-Allow-Origin"] = facts.cors_origin
         response.headers["Access-Control-Expose-Headers"] = _EXPOSED

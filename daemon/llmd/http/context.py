@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import secrets
 import time
 from dataclasses import dataclass, field
 from typing import Protocol, cast
@@ -26,6 +28,14 @@ from ..turns.log import TurnLog
 from .access import ANYBODY, Caller, KeyRing
 from .envelope import Envelope
 from .metrics import Metrics
+
+REQUEST_ID_HEADER = "X-Request-Id"
+"""The number of a request, in its head and that of its answer; OpenAI's packages show it as `_request_id`."""
+ANTHROPIC_ID_HEADER = "Request-Id"
+ANTHROPIC_VERSION = "Anthropic-Version"
+"""Requests of Anthropic's clients have it."""
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:/+-]{1,128}")
+"""It needs no quoting in a log line."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -152,7 +162,7 @@ class Facts:
     """What is known about one request: for its log line and its metrics."""
 
     id: str
-    """As request_id.py has it."""
+    """As `request_id` makes it."""
     caller: Caller = ANYBODY
     endpoint: str = UNMATCHED
     came_at: float = 0.0
@@ -190,3 +200,10 @@ OPENAPI = web.AppKey("openapi", bytes)
 FACTS = web.RequestKey("facts", Facts)
 USER = web.RequestKey("user", int)
 """Who holds the other end of the connection, where that is known."""
+
+
+def request_id(given: str | None) -> str:
+    """The client's own number if it sent a usable one, else a new one."""
+    if given is not None and _REQUEST_ID.fullmatch(given):
+        return given
+    return f"req_{secrets.token_hex(12)}"

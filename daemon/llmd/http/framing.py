@@ -1,4 +1,5 @@
-"""How the bytes of a stream are framed: what its head says, and what may be sent while there is nothing to say."""
+"""How the bytes of a stream are framed, as server-sent events or as lines of JSON: what its head says, and what may be
+sent while there is nothing to say. What a dialect writes into a frame is its own business."""
 
 from __future__ import annotations
 
@@ -18,3 +19,23 @@ class Framing:
             "Cache-Control": "no-cache",
             "X-Accel-Buffering": "no",  # a proxy in front must not collect the events
         }
+
+
+LINES = Framing("application/x-ndjson", keep_alive=b" ")
+"""JSON allows a blank in front of the next value; an empty line would be one too many."""
+LINE_CLOSES = b"\n"
+EVENTS = Framing("text/event-stream", keep_alive=b": keep-alive\n\n")
+"""A comment keeps it alive."""
+NAME_OPENS = b"event: "
+OPENS = b"data: "
+CLOSES = b"\n\n"
+
+
+def event(data: bytes) -> bytes:
+    """`data`: in one line. A writer of many events of one form encodes once what stands around their text."""
+    return OPENS + data + CLOSES
+
+
+def named(name: bytes, data: bytes) -> bytes:
+    """An event of dialects that have several kinds."""
+    return NAME_OPENS + name + b"\n" + event(data)

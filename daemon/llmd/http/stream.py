@@ -1,4 +1,4 @@
-"""Writes the parts of one request as a stream: keep_alive.py and slow_reader.py watch it."""
+"""Writes the parts of one request as a stream: watches.py watch it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from ..pipeline.answering import Answering
 from ..process.logs import fields
 from .connection import unread_s
 from .context import FACTS, STATE
-from .keep_alive import KeepAlive
-from .slow_reader import SlowReader
+from .watches import KeepAlive, SlowReader
 from .writer import Writer
 
 log = logging.getLogger("llmd.http")

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from .. import __version__
-from ..core.section import shown
-from ..core.spelling import nearest, unrecognized
 from . import logs, manual
 from .config_checks import ConfigError, check
 from .config_table import OPTIONS, Config
 from .manual import PROGRAM
 from .option import Option
 from .option_values import PartError
+from .section import shown
+from .spelling import nearest, unrecognized
 
 USAGE_ERROR = 2
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..core.section import Section
+from .section import Section
 
 PROGRAM = "llmd"
 USAGE = "llmd [options] [MODEL]"

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ...core.parts import End, EndReason, Failed, Part, Progress, ReasoningPart, TextPart, ToolCallPiece, UsedTokens
-from ...http import event_stream
+from ...http import framing
 from ...http.context import State
 from ...http.framing import Framing
 from .blocks import SIGNATURE, Place, Said, blocks_of, call_id, place_of
@@ -27,7 +27,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def _named(kind: str, **members: Any) -> bytes:
-    return event_stream.named(kind.encode(), _encode({"type": kind, **members}))
+    return framing.named(kind.encode(), _encode({"type": kind, **members}))
 
 
 _PING = _named("ping")
@@ -36,7 +36,7 @@ _PING = _named("ping")
 class MessageWriter:
     """Of one answer. All of a delta but its text is encoded once for its block."""
 
-    framing = Framing(event_stream.FRAMING.media, keep_alive=_PING)
+    framing = Framing(framing.EVENTS.media, keep_alive=_PING)
 
     def __init__(self, state: State, *, n_tokens_max: int) -> None:
         """`n_tokens_max`: what the client allowed."""
@@ -89,7 +89,7 @@ class MessageWriter:
         if isinstance(part, End):
             return self._begun(usage_of(part.usage)) + self._closed() + self._ended(part)
         if isinstance(part, Failed):
-            return event_stream.named(b"error", _encode(error_of(part.error)))
+            return framing.named(b"error", _encode(error_of(part.error)))
         raise TypeError(f"{type(part).__name__}: nobody can have asked for it")
 
     def _begun(self, usage: MessageUsage) -> bytes:
@@ -109,8 +109,8 @@ class MessageWriter:
         self._open = place
         kind, member = _DELTAS[type(part)]
         head = b'{"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":' % (self._n_blocks, kind, member)
-        self._delta_opens = event_stream.NAME_OPENS + b"content_block_delta\n" + event_stream.OPENS + head
-        self._delta_closes = b"}}" + event_stream.CLOSES
+        self._delta_opens = framing.NAME_OPENS + b"content_block_delta\n" + framing.OPENS + head
+        self._delta_closes = b"}}" + framing.CLOSES
         return _named("content_block_start", index=self._n_blocks, content_block=self._empty(part))
 
     def _empty(self, part: Said) -> dict[str, Any]:

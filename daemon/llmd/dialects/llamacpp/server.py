@@ -10,10 +10,10 @@ from aiohttp import web
 from ... import __version__
 from ...engine.native import STATE_WORDS, SessionView, backend_version
 from ...http.access import Caller
+from ...http.body import respond
 from ...http.context import FACTS, STATE, State
 from ...http.endpoints.models import recommended
 from ...http.endpoints.sessions import may_see
-from ...http.respond import respond
 from .wire import Modalities, NextToken, Props, Slot
 
 _RUNNING = ("decode", "prefill")

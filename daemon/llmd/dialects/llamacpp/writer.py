@@ -18,7 +18,7 @@ from ...core.parts import (
     TokenIds,
     TokenProbability,
 )
-from ...http import event_stream
+from ...http import framing
 from ...http.context import State
 from ...http.envelope import OWN
 from ..probabilities import text_of
@@ -26,8 +26,8 @@ from ..timings import timings_of
 from .wire import NativeChosen, NativeCompletion, NativeProbable, StopType
 
 _STOPPED: dict[EndReason, StopType] = {"end": "eos", "stop": "word", "length": "limit"}
-_TEXT_OPENS = event_stream.OPENS + b'{"index":0,"content":'
-_TEXT_CLOSES = b',"stop":false,"id_slot":-1}' + event_stream.CLOSES
+_TEXT_OPENS = framing.OPENS + b'{"index":0,"content":'
+_TEXT_CLOSES = b',"stop":false,"id_slot":-1}' + framing.CLOSES
 _NO_TOKENS = b',"tokens":[]'
 _encode = msgspec.json.Encoder().encode
 _Told = LogProbabilities | TokenIds
@@ -35,7 +35,7 @@ _Told = LogProbabilities | TokenIds
 
 
 class NativeWriter:
-    framing = event_stream.FRAMING
+    framing = framing.EVENTS
 
     def __init__(self, state: State, *, fields: Sequence[str] | None) -> None:
         """`fields`: of the last object, their paths; None: all."""
@@ -74,9 +74,9 @@ class NativeWriter:
         if isinstance(part, _Told):
             return self._said("", (part,))
         if isinstance(part, End):
-            return event_stream.event(self._last(part))
+            return framing.event(self._last(part))
         if isinstance(part, Failed):
-            return event_stream.event(OWN.body(part.error))
+            return framing.event(OWN.body(part.error))
         if isinstance(part, PromptTokens):  # they come with the answer's, and nobody asks for them here
             return b""
         raise TypeError(f"{type(part).__name__}: nobody can have asked for it")

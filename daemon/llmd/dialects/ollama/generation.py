@@ -8,8 +8,8 @@ from aiohttp import web
 from ...core.asked import Asked
 from ...http import body
 from ...http.answer import answer
+from ...http.body import respond
 from ...http.context import STATE, State
-from ...http.respond import respond
 from ...http.writer import Writing
 from . import wire
 from .reader import chat_of, generate_of

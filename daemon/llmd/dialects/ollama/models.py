@@ -11,9 +11,9 @@ from aiohttp import web
 
 from ...core.errors import ApiError
 from ...http import body
+from ...http.body import respond
 from ...http.context import STATE, State
 from ...http.deadline import in_time
-from ...http.respond import respond
 from ..sampling import spoken_in
 from . import wire
 from .writer import stamp

@@ -12,7 +12,7 @@ import msgspec
 
 from ...core.errors import ApiError
 from ...core.parts import End, EndReason, Failed, LogProbabilities, Part, ReasoningPart, TextPart, ToolCallPiece
-from ...http import json_lines
+from ...http import framing
 from ...http.context import State
 from ...http.envelope import Envelope
 from ..arguments import object_of
@@ -22,7 +22,7 @@ from . import wire
 DoneReason = Literal["stop", "length"]
 _DONE: dict[EndReason, DoneReason] = {"end": "stop", "stop": "stop", "length": "length"}
 _NS_PER_MS = 1_000_000
-_OPEN = b',"done":false}' + json_lines.CLOSES
+_OPEN = b',"done":false}' + framing.LINE_CLOSES
 """How a line of an answer ends that goes on."""
 _encode = msgspec.json.Encoder().encode
 
@@ -75,7 +75,7 @@ class _Calls:
 class _OllamaWriter(ABC):
     """What chat and generate share. All of a line but its text is encoded once."""
 
-    framing = json_lines.FRAMING
+    framing = framing.LINES
     _text_opens: bytes
     """Of a line, from its facts to its text."""
     _thinking_opens: bytes
@@ -132,9 +132,9 @@ class _OllamaWriter(ABC):
             return self._called(self._calls.add(part))
         if isinstance(part, End):
             end = self._answer("", "", [], {**self._facts, **measures_of(part)})
-            return self._called(self._calls.close(is_cut=part.is_cut)) + msgspec.json.encode(end) + json_lines.CLOSES
+            return self._called(self._calls.close(is_cut=part.is_cut)) + msgspec.json.encode(end) + framing.LINE_CLOSES
         if isinstance(part, Failed):
-            return ENVELOPE.body(part.error) + json_lines.CLOSES
+            return ENVELOPE.body(part.error) + framing.LINE_CLOSES
         raise TypeError(f"{type(part).__name__}: nobody can have asked for it")
 
     def _called(self, made: list[wire.ToolCallMade | str]) -> bytes:
@@ -142,7 +142,7 @@ class _OllamaWriter(ABC):
         for one in made:
             text, calls = (one, []) if isinstance(one, str) else ("", [one])
             answer = self._answer(text, "", calls, {**self._facts, "done": False})
-            lines.append(msgspec.json.encode(answer) + json_lines.CLOSES)
+            lines.append(msgspec.json.encode(answer) + framing.LINE_CLOSES)
         return b"".join(lines)
 
 

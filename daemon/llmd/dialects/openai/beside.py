@@ -10,14 +10,14 @@ import msgspec
 from msgspec import UNSET
 
 from ...core.parts import End, LogProbabilities, Part, Progress, PromptTokens, SoFar, TokenIds
-from ...http import event_stream
+from ...http import framing
 from ..timings import timings_at, timings_of
 from .probabilities import chat_logprobs, completion_logprobs
 from .wire.answer import CompletionTokensDetails, PromptProgress, PromptTokensDetails, Usage
 
 Told = LogProbabilities | TokenIds | PromptTokens | Progress | SoFar
 KINDS = (LogProbabilities, TokenIds, PromptTokens, Progress, SoFar)
-OPEN = b',"finish_reason":null}]}' + event_stream.CLOSES
+OPEN = b',"finish_reason":null}]}' + framing.CLOSES
 """How an event of an answer ends that goes on."""
 _encode = msgspec.json.encode
 
@@ -147,4 +147,4 @@ class _Chunk:
         if not self._choice and not self._members:
             return self._event
         told = self._event.removesuffix(OPEN), self._choice, self._members
-        return b'%b%b,"finish_reason":null}]%b}' % told + event_stream.CLOSES
+        return b'%b%b,"finish_reason":null}]%b}' % told + framing.CLOSES

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET
 
 from ...core.parts import End, Part, ReasoningPart, ToolCallPiece
-from ...http import event_stream
+from ...http import framing
 from ...http.context import State
 from ..custom_tools import CustomInput
 from .wire.answer import (
@@ -66,7 +66,7 @@ class ChatWriter(AnswerWriter):
     def opening(self) -> bytes:
         """The role of each answer."""
         super().opening()
-        role = b'"delta":{"role":"assistant","content":""},"finish_reason":null}]}' + event_stream.CLOSES
+        role = b'"delta":{"role":"assistant","content":""},"finish_reason":null}]}' + framing.CLOSES
         return b"".join([self._choice(index) + role for index in range(self._n_answers)])
 
     def _rare_event(self, part: Part) -> bytes:
@@ -97,7 +97,7 @@ class ChatWriter(AnswerWriter):
         return b"".join(told) + super()._finish(end)
 
     def _delta(self, index: int, delta: bytes) -> bytes:
-        return self._choice(index) + b'"delta":%b,"finish_reason":null}]}' % delta + event_stream.CLOSES
+        return self._choice(index) + b'"delta":%b,"finish_reason":null}]}' % delta + framing.CLOSES
 
     def _finish_reason(self, end: End) -> ChatFinishReason:
         if end.index in self._calling and end.reason != "length" and not end.cuts_call:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from ...core.parts import End, EndReason, Failed, Part, TextPart
-from ...http import event_stream
+from ...http import framing
 from ...http.context import State
 from ...http.envelope import OWN
 from .beside import KINDS, OPEN, Beside, usage_of
@@ -26,7 +26,7 @@ from .wire.answer import (
 
 ENVELOPE = OWN
 """What is nobody's else speaks this dialect, too."""
-_DONE = event_stream.event(b"[DONE]")
+_DONE = framing.event(b"[DONE]")
 FINISH: dict[EndReason, FinishReason] = {"end": "stop", "stop": "stop", "length": "length"}
 encode_text = msgspec.json.Encoder().encode
 
@@ -35,7 +35,7 @@ class AnswerWriter(ABC):
     """What both kinds of completion share. All of an event but its text is encoded once, so that a token costs
     one small join."""
 
-    framing = event_stream.FRAMING
+    framing = framing.EVENTS
     _id_prefix: str
     _chunk_kind: str
     _whole_kind: type[ChatCompletion] | type[Completion]
@@ -94,7 +94,7 @@ class AnswerWriter(ABC):
 
     def opening(self) -> bytes:
         facts = {"id": self._facts["id"], "object": self._chunk_kind, **self._facts}
-        self._head = event_stream.OPENS + msgspec.json.encode(facts)[:-1]
+        self._head = framing.OPENS + msgspec.json.encode(facts)[:-1]
         return b""
 
     def events(self, parts: Sequence[Part]) -> bytes:
@@ -109,7 +109,7 @@ class AnswerWriter(ABC):
         if isinstance(part, End):
             return self._finish(part)
         if isinstance(part, Failed):
-            return event_stream.event(ENVELOPE.body(part.error))
+            return framing.event(ENVELOPE.body(part.error))
         if isinstance(part, KINDS):
             return self._beside.events([part], self._event, self._without_text)
         return self._rare_event(part)
@@ -133,7 +133,7 @@ class AnswerWriter(ABC):
         told = self._beside.finish(end)
         if not self._include_usage:
             told += b',"session":' + msgspec.json.encode(end.session) + self._beside.ending(end)
-        return self._choice(end.index) + self._no_text + reason + told + b"}" + event_stream.CLOSES
+        return self._choice(end.index) + self._no_text + reason + told + b"}" + framing.CLOSES
 
     def _finish_reason(self, end: End) -> str:
         return FINISH[end.reason]
@@ -144,7 +144,7 @@ class AnswerWriter(ABC):
         ends = ends_of(self._ends)
         usage, session = msgspec.json.encode(usage_of(ends, self._n_each)), msgspec.json.encode(ends[0].session)
         told = usage, session, self._beside.ending(ends[0])
-        return self._head + b',"choices":[],"usage":%b,"session":%b%b}' % told + event_stream.CLOSES + _DONE
+        return self._head + b',"choices":[],"usage":%b,"session":%b%b}' % told + framing.CLOSES + _DONE
 
 
 class CompletionWriter(AnswerWriter):

@@ -7,8 +7,8 @@ from aiohttp import web
 
 from ...core import limits
 from ...core.errors import ApiError, shown
+from ...http.body import respond
 from ...http.context import FACTS
-from ...http.respond import respond
 from .store import STORE, StoredResponse, id_of
 from .wire import InputItemList, ResponseDeleted
 

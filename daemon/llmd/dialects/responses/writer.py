@@ -9,7 +9,7 @@ import msgspec
 
 from ...core.errors import ApiError
 from ...core.parts import End, Failed, LogProbabilities, Part, ReasoningPart, TextPart, ToolCallPiece, UsedTokens
-from ...http import event_stream
+from ...http import framing
 from ...http.context import State
 from .growing import Event, GrowingCall, GrowingItem, GrowingMessage, GrowingReasoning, call_of, chosen_tokens, new_id
 from .reader import ResponseAsked
@@ -33,7 +33,7 @@ _encode = msgspec.json.Encoder().encode
 class ResponseWriter:
     """Items come one after the other: the next one closes the one before."""
 
-    framing = event_stream.FRAMING
+    framing = framing.EVENTS
 
     def __init__(self, state: State, *, asked: ResponseAsked, keep: Keep | None) -> None:
         self._asked = asked
@@ -93,7 +93,7 @@ class ResponseWriter:
         number = self._n_events
         self._n_events += 1
         return b'event: %b\n%b{"type":"%b","sequence_number":%d,%b}%b' % (
-            name, event_stream.OPENS, name, number, members, event_stream.CLOSES,
+            name, framing.OPENS, name, number, members, framing.CLOSES,
         )  # fmt: skip
 
     def _with(self, response: Response) -> bytes:

@@ -1,1 +1,1 @@
-"""The endpoints of our own API, one file per family; the table of all is http/routes.py."""
+"""The endpoints of our own API, one file per family; the table of all is routes.py."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from .. import event_stream
+from .. import framing
 from ..envelope import OWN, Envelope
 from ..framing import Framing
 from .failures import BODY, EVERYWHERE, KEYED
@@ -30,7 +30,7 @@ class Endpoint:
     media: str = "application/json"
     generates: bool = False
     """It answers in a session, as a whole or as a stream."""
-    framing: Framing = event_stream.FRAMING
+    framing: Framing = framing.EVENTS
     """Of that stream."""
     envelope: Envelope = OWN
     """In which its errors travel."""

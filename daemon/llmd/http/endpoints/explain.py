@@ -8,8 +8,8 @@ from ...engine.engine import Engine
 from ...engine.native import REASON_TEXTS, REASON_WORDS
 from ...turns.divergence import DivergedTokens
 from ...turns.log import Turn, reason_shown
+from ..body import respond
 from ..context import STATE
-from ..respond import respond
 from .sessions import find_any
 from .wire.explain import Divergence, ExplainedTurn, Explanation
 

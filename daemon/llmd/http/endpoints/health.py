@@ -9,9 +9,9 @@ from aiohttp import web
 
 from ... import __version__
 from ...core import limits
+from ..body import respond
 from ..context import STATE, State
 from ..metrics import CONTENT_TYPE
-from ..respond import respond
 from .wire.health import Health, Readiness
 
 

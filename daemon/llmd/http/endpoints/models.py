@@ -11,9 +11,8 @@ from aiohttp import web
 
 from ...core.sampling import sampler_names
 from ...core.sampling_table import SamplingDefaults
-from ..context import STATE, State
-from ..request_id import ANTHROPIC_VERSION
-from ..respond import respond
+from ..body import respond
+from ..context import ANTHROPIC_VERSION, STATE, State
 from .wire.models import AnthropicModel, AnthropicModelList, Model, ModelList, ModelMeta
 
 _FACTS = {"size": "model_bytes", "architecture": "arch"}

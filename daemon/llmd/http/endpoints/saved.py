@@ -12,8 +12,8 @@ from ...core.errors import ApiError, code_of_status, shown
 from ...engine.native import SAVED_MAX, SAVED_PER_OWNER_MAX, STATUS_WORDS, Status
 from ...engine.wire import Reply
 from .. import body
+from ..body import respond
 from ..context import FACTS, STATE, State
-from ..respond import respond
 from .session_verbs import name_for
 from .sessions import again, check, may_see, meant, owner_asked
 from .wire.saved import Saved, SavedDeleted, SavedList, SaveRequest, SessionSaved

@@ -11,8 +11,8 @@ from ...engine.native import Status
 from ...engine.wire import ALL_TOKENS
 from ...turns.user_starts import UserMessages
 from .. import body
+from ..body import respond
 from ..context import STATE, State
-from ..respond import respond
 from .sessions import again, check, meant, uint32_of
 from .wire.sessions import ForkRequest, PinRequest, RenameRequest
 

@@ -17,8 +17,8 @@ from ...engine.native import REASON_TEXTS, REASON_WORDS, STATE_WORDS, STATUS_WOR
 from ...engine.wire import Reply
 from ...turns.log import reason_shown, scratch_id
 from ..access import Caller
+from ..body import respond
 from ..context import FACTS, STATE, State
-from ..respond import respond
 from .wire.sessions import LastStart, Places, Session, SessionDeleted, SessionList, SessionReset, Storage, Timeline
 
 _RUNNING = ("decode", "prefill")

@@ -14,9 +14,9 @@ from ...core.room import utf8_bytes
 from ...core.token_ids import token_bytes
 from ...engine.engine import Engine
 from .. import body
+from ..body import respond
 from ..context import FACTS, STATE
 from ..deadline import in_time
-from ..respond import respond
 from .wire.text import DetokenizedText, DetokenizeRequest, TokenizeRequest, TokenPiece, Tokens
 
 _TOKENS_AT_ONCE = 8192

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from ..dialects.anthropic import messages
-from ..dialects.anthropic import wire as anthropic
-from ..dialects.anthropic.envelope import ENVELOPE as ANTHROPIC
-from ..dialects.anthropic.writer import MessageWriter
-from ..dialects.llamacpp import completion as native
-from ..dialects.llamacpp import embedding as native_embedding
-from ..dialects.llamacpp import server as native_server
-from ..dialects.llamacpp import wire as native_wire
-from ..dialects.ollama import embed as ollama_embed
-from ..dialects.ollama import generation as ollama
-from ..dialects.ollama import models as ollama_models
-from ..dialects.ollama import wire as ollama_wire
-from ..dialects.ollama.writer import ENVELOPE as OLLAMA
-from ..dialects.openai import chat, completions, embeddings
-from ..dialects.openai import wire as openai
-from ..dialects.responses import create, stored
-from ..dialects.responses import store as response_store
-from ..dialects.responses import wire as responses
-from . import json_lines
-from .context import ENVELOPES, OPENAPI, PUBLIC
-from .endpoints import explain, health, models, openapi, saved, session_verbs, sessions, text, wire
-from .endpoints.endpoint import Endpoint
-from .endpoints.failures import COMMAND, EMBEDS, GENERATES, LISTS, RENDERS, RESPONSE, SESSION, STORE, TEXT
-from .receive import leave_expectation
+from .dialects.anthropic import messages
+from .dialects.anthropic import wire as anthropic
+from .dialects.anthropic.envelope import ENVELOPE as ANTHROPIC
+from .dialects.anthropic.writer import MessageWriter
+from .dialects.llamacpp import completion as native
+from .dialects.llamacpp import embedding as native_embedding
+from .dialects.llamacpp import server as native_server
+from .dialects.llamacpp import wire as native_wire
+from .dialects.ollama import embed as ollama_embed
+from .dialects.ollama import generation as ollama
+from .dialects.ollama import models as ollama_models
+from .dialects.ollama import wire as ollama_wire
+from .dialects.ollama.writer import ENVELOPE as OLLAMA
+from .dialects.openai import chat, completions, embeddings
+from .dialects.openai import wire as openai
+from .dialects.responses import create, stored
+from .dialects.responses import store as response_store
+from .dialects.responses import wire as responses
+from .http import framing
+from .http.context import ENVELOPES, OPENAPI, PUBLIC
+from .http.endpoints import explain, health, models, openapi, saved, session_verbs, sessions, text, wire
+from .http.endpoints.endpoint import Endpoint
+from .http.endpoints.failures import COMMAND, EMBEDS, GENERATES, LISTS, RENDERS, RESPONSE, SESSION, STORE, TEXT
+from .http.receive import leave_expectation
 
 ENDPOINTS = (
     Endpoint("POST", "/v1/chat/completions", chat.chat_completions, "Answer a conversation, as one answer or a stream",
@@ -61,11 +61,11 @@ ENDPOINTS = (
     Endpoint("POST", "/infill", native.infill, "Fill in the middle of a text, where the model can",
              native_wire.NativeCompletion, native_wire.InfillRequest, generates=True, failures=GENERATES),
     Endpoint("POST", "/api/chat", ollama.chat, "Answer a conversation, as Ollama does",
-             ollama_wire.OllamaChat, ollama_wire.OllamaChatRequest, generates=True, framing=json_lines.FRAMING,
+             ollama_wire.OllamaChat, ollama_wire.OllamaChatRequest, generates=True, framing=framing.LINES,
              envelope=OLLAMA, failures=GENERATES),
     Endpoint("POST", "/api/generate", ollama.generate, "Answer a prompt, as Ollama does",
              ollama_wire.OllamaGenerated, ollama_wire.OllamaGenerateRequest, generates=True,
-             framing=json_lines.FRAMING, envelope=OLLAMA, failures=GENERATES),
+             framing=framing.LINES, envelope=OLLAMA, failures=GENERATES),
     Endpoint("POST", "/api/embed", ollama_embed.embed_texts, "Texts as vectors, as Ollama answers",
              ollama_wire.OllamaEmbeddings, ollama_wire.EmbedRequest, envelope=OLLAMA, failures=EMBEDS),
     Endpoint("POST", "/api/embeddings", ollama_embed.embed_prompt, "A text as a vector, for older clients of Ollama",

@@ -1,0 +1,78 @@
+"""Timers that look at one stream, four times within an interval, until they are stopped. Owned by the event loop.
+
+KeepAlive: a stream that was silent for --keepalive-interval is sent something, because proxies and clients give up
+silent streams. SlowReader: a stream whose client reads nothing for --slow-reader-timeout is cut off. Before that its
+generation is paused (engine/generation.py), and a connection with any other answer has a bound of its own
+(connection.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .stream import Stream
+
+_LOOKS = 4
+
+
+class _Watch(ABC):
+    def __init__(self, loop: asyncio.AbstractEventLoop, interval_s: float, strike: Callable[[], None]) -> None:
+        self._loop = loop
+        self._interval_s = interval_s
+        self._strike = strike
+        self._timer = loop.call_later(interval_s / _LOOKS, self._look)
+
+    def stop(self) -> None:
+        self._timer.cancel()
+
+    def _look(self) -> None:
+        self._timer = self._loop.call_later(self._interval_s / _LOOKS, self._look)
+        if self._idle_s(self._loop.time()) >= self._interval_s:
+            self._strike()
+
+    @abstractmethod
+    def _idle_s(self, now: float) -> float: ...
+
+
+class KeepAlive(_Watch):
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, stream: Stream, interval_s: float, speak: Callable[[], None]
+    ) -> None:
+        super().__init__(loop, interval_s, speak)
+        self._stream = stream
+        self._n_writes_seen = 0
+        self._silent_since = loop.time()
+
+    def _idle_s(self, now: float) -> float:
+        """Silence begins anew when the watch has spoken."""
+        stream, silent_s = self._stream, now - self._silent_since
+        if stream.is_writing or stream.n_writes != self._n_writes_seen:
+            self._n_writes_seen, silent_s = stream.n_writes, 0.0
+        if silent_s == 0.0 or silent_s >= self._interval_s:
+            self._silent_since = now
+        return silent_s
+
+
+class SlowReader(_Watch):
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        unread_s: Callable[[float], float],
+        timeout_s: float,
+        drop: Callable[[], None],
+    ) -> None:
+        """`unread_s`: how long the client has read nothing, at a time of the loop."""
+        super().__init__(loop, timeout_s, self._drop_once)
+        self._unread_s = unread_s
+        self._drop = drop
+
+    def _idle_s(self, now: float) -> float:
+        return self._unread_s(now)
+
+    def _drop_once(self) -> None:
+        self.stop()
+        self._drop()
