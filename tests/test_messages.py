@@ -14,8 +14,9 @@ import pytest
 from llmd.core import limits
 from llmd.core.asked import Asked
 from llmd.dialects.anthropic import messages
-from llmd.dialects.anthropic.reader import Headers, asked_of
+from llmd.dialects.anthropic.reader import asked_of
 from llmd.dialects.anthropic.wire import CountTokensRequest, MessagesRequest
+from llmd.dialects.reading import Headers
 from llmd.http.parameters import parameters_of
 from tests.conftest import Serve
 from tests.serving import Answer, Daemon, Json, chat

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -11,18 +11,15 @@ from ...core import limits
 from ...core.asked import Asked, ChatPrompt, Constraint, Tool, ToolChoice
 from ...core.errors import ApiError, shown
 from ...core.sampling import stops_of
-from ...core.session_key import SessionKey, parent_of, resolve
 from ...core.tools import check_choice, check_count, distinct, tool_of
+from .. import reading
 from ..conversation import run_by_nobody
-from ..sampling import sampling_of
+from ..reading import SWITCHES, Headers, Session, generation, schema_constraint, thinking_variables
 from .deferred import ToldTools, told_tools
 from .turns import messages_of
 from .wire import ClientTool, CountTokensRequest, MessagesRequest
 
-Headers = Collection[tuple[str, str]]
-
 _MODES = {"auto": "auto", "any": "required", "tool": "required", "none": "none"}
-_SWITCHES = {"enabled": True, "disabled": False}
 _RUN_BY_CLIENTS = ("bash_", "text_editor_", "memory_", "computer_", "browser_")
 """Types of tools, before their dates, that the model would have to know without a schema, and whose calls clients wait
 for."""
@@ -32,15 +29,12 @@ _EFFORTS = {"xhigh": "high", "max": "high"}
 
 def asked_of(wanted: MessagesRequest, headers: Headers) -> Asked:
     """Raises ApiError naming the field."""
-    key, parent = session_of(wanted, headers)
-    return Asked(
-        prompt=conversation_of(wanted),
-        key=key,
-        parent=parent,
-        is_stream=bool(wanted.stream),
+    return generation(
+        wanted,
+        session_of(wanted, headers),
+        conversation_of(wanted),
         max_tokens=_at_least(0, "max_tokens", wanted.max_tokens),
         is_mute=wanted.max_tokens == 0,
-        sampling=sampling_of(wanted),
         stop=stops_of(wanted.stop_sequences, "stop_sequences"),
         constraint=_constraint(wanted),
         thinking_tokens_max=_thinking_tokens(wanted),
@@ -62,10 +56,8 @@ def conversation_of(wanted: CountTokensRequest) -> ChatPrompt:
     )
 
 
-def session_of(wanted: CountTokensRequest, headers: Headers) -> tuple[SessionKey, str]:
-    """The session, and what it begins as a fork of."""
-    key = resolve(headers, wanted.session_id, None, wanted.metadata if isinstance(wanted.metadata, dict) else None)
-    return key, parent_of(headers, key)
+def session_of(wanted: CountTokensRequest, headers: Headers) -> Session:
+    return reading.session_of(headers, wanted.session_id, None, wanted.metadata)
 
 
 def _at_least(least: int, param: str, value: int) -> int:
@@ -124,14 +116,10 @@ def _wanted_choice(wanted: CountTokensRequest) -> ToolChoice:
 
 def _variables(wanted: CountTokensRequest) -> dict[str, Any]:
     """What the template is told."""
-    variables: dict[str, Any] = {}
-    switch = _SWITCHES.get(wanted.thinking.type) if wanted.thinking is not None else None
-    if switch is not None:
-        variables["enable_thinking"] = switch
     effort = wanted.output_config.effort if wanted.output_config is not None else None
-    if effort is not None:
-        variables["reasoning_effort"] = _EFFORTS.get(effort, effort)
-    return variables
+    switch = SWITCHES.get(wanted.thinking.type) if wanted.thinking is not None else None
+    variables = thinking_variables(None, switch)
+    return variables if effort is None else {**variables, "reasoning_effort": _EFFORTS.get(effort, effort)}
 
 
 def _thinking_tokens(wanted: MessagesRequest) -> int | None:
@@ -146,4 +134,4 @@ def _constraint(wanted: MessagesRequest) -> Constraint | None:
     form, param = (asked, "output_config.format") if asked is not None else (wanted.output_format, "output_format")
     if form is None:
         return None
-    return Constraint("json_schema", msgspec.json.encode(form.form).decode(), f"{param}.schema")
+    return schema_constraint(f"{param}.schema", form.form)

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
-
-import msgspec
 
 from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage, RawPrompt
 from ...core.errors import ApiError
 from ...core.sampling import stops_of
-from ...core.session_key import parent_of, resolve
 from ..probabilities import logprobs_of
+from ..reading import Headers, generation, schema_constraint, session_of, thinking_variables
 from ..sampling import sampling_of
 from .messages import messages_of, tools_of
 from .wire import OllamaChatRequest, OllamaGenerateRequest, OllamaMessage, Options
-
-Headers = Collection[tuple[str, str]]
 
 _Request = OllamaChatRequest | OllamaGenerateRequest
 
@@ -61,11 +56,10 @@ def _prompt(wanted: OllamaGenerateRequest) -> ChatPrompt | RawPrompt:
 
 def _asked(wanted: _Request, prompt: ChatPrompt | RawPrompt, headers: Headers) -> Asked:
     options = wanted.options or Options()
-    key = resolve(headers)
-    return Asked(
-        prompt=prompt,
-        key=key,
-        parent=parent_of(headers, key),
+    return generation(
+        wanted,
+        session_of(headers),
+        prompt,
         is_stream=wanted.stream is not False,
         max_tokens=max(options.num_predict or 0, 0),
         sampling=sampling_of(options, "options."),
@@ -78,14 +72,14 @@ def _asked(wanted: _Request, prompt: ChatPrompt | RawPrompt, headers: Headers) -
 def _constraint(wanted: _Request) -> Constraint | None:
     if not wanted.format:
         return None
-    if wanted.format == "json":
-        return Constraint("json", "", "format")
-    return Constraint("json_schema", msgspec.json.encode(wanted.format).decode(), "format", is_strict=False)
+    return (
+        Constraint("json", "", "format")
+        if wanted.format == "json"
+        else schema_constraint("format", wanted.format, is_strict=False)
+    )
 
 
 def _variables(wanted: _Request) -> dict[str, Any]:
     """What the template is told about thinking."""
-    if wanted.think is None:
-        return {}
-    variables: dict[str, Any] = {"enable_thinking": wanted.think is not False}
-    return variables | {"reasoning_effort": wanted.think} if isinstance(wanted.think, str) else variables
+    think = wanted.think
+    return thinking_variables(think if isinstance(think, str) else None, None if think is None else think is not False)

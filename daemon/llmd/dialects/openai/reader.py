@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any
 
 from ...core import limits
 from ...core.asked import Asked, ChatPrompt, PlainMessage, RawPrompt
 from ...core.errors import ApiError
-from ...core.sampling import breakers_of, max_tokens_of, min_tokens_of, stops_of
-from ...core.session_key import SessionKey, parent_of, resolve
-from ..sampling import sampling_of
+from ...core.sampling import max_tokens_of, min_tokens_of
+from .. import reading
+from ..reading import Headers, Session, generation
 from .messages import messages_of
 from .structure import constraint_of
 from .telling import logprobs_of_chat, logprobs_of_completion, told_of, writing_of
-from .thinking import is_reasoning_apart, thinking_tokens_max_of, variables_of
+from .thinking import thinking_tokens_max_of, variables_of
 from .tools import choice_of, is_legacy, tools_of
 from .wire.request import ChatCompletionRequest, CompletionRequest, GenerationRequest
-
-Headers = Collection[tuple[str, str]]
 
 COMPLETION_TOKENS_DEFAULT = 16
 """OpenAI's default for text completions."""
@@ -29,11 +26,13 @@ _COMPLETION_LENGTHS = ("max_tokens", "n_predict")
 
 def chat_of(wanted: ChatCompletionRequest, headers: Headers) -> Asked:
     """Raises ApiError naming the field."""
-    asked = _asked(wanted, headers, _CHAT_LENGTHS, 0)
-    return asked(
-        prompt=conversation_of(wanted),
+    return generation(
+        wanted,
+        session_of(wanted, headers),
+        conversation_of(wanted),
         thinking_tokens_max=thinking_tokens_max_of(wanted),
         n_logprobs=logprobs_of_chat(wanted.logprobs, wanted.top_logprobs, wanted.n_probs),
+        **_own(wanted, _CHAT_LENGTHS, 0),
     )
 
 
@@ -45,7 +44,7 @@ def conversation_of(wanted: ChatCompletionRequest) -> ChatPrompt:
         tools=tools,
         tool_choice=choice_of(wanted, tools),
         has_parallel_calls=False if is_legacy(wanted) else wanted.parallel_tool_calls,
-        is_reasoning_apart=is_reasoning_apart(wanted),
+        is_reasoning_apart=wanted.reasoning_format != "none",
         continues=_continues(wanted, messages),
         has_opening=wanted.add_generation_prompt,
         history=wanted.history,
@@ -68,53 +67,35 @@ def _continues(wanted: ChatCompletionRequest, messages: Sequence[PlainMessage]) 
 def completion_of(wanted: CompletionRequest, headers: Headers) -> Asked:
     """Raises ApiError naming the field."""
     prompts = prompts_of(wanted)
-    asked = _asked(wanted, headers, _COMPLETION_LENGTHS, COMPLETION_TOKENS_DEFAULT, len(prompts))
-    return asked(
-        prompt=prompts[0],
+    return generation(
+        wanted,
+        session_of(wanted, headers),
+        prompts[0],
         more_prompts=tuple(prompts[1:]),
         echoes=bool(wanted.echo),
         n_logprobs=logprobs_of_completion(wanted.logprobs, wanted.n_probs, echoes=bool(wanted.echo)),
+        **_own(wanted, _COMPLETION_LENGTHS, COMPLETION_TOKENS_DEFAULT, len(prompts)),
     )
 
 
-def _asked(
-    wanted: GenerationRequest,
-    headers: Headers,
-    lengths: tuple[str, ...],
-    length: int,
-    n_prompts: int = 1,
-) -> partial[Asked]:
-    """All but the prompt. The first of `lengths` that is there counts, else `length`."""
-    key, parent = session_of(wanted, headers)
+def _own(wanted: GenerationRequest, lengths: tuple[str, ...], length: int, n_prompts: int = 1) -> dict[str, Any]:
+    """Fields of Asked. The first of `lengths` that is there counts, else `length`."""
     given = ((name, getattr(wanted, name)) for name in lengths)
     limit = next(((name, value) for name, value in given if value is not None), None)
     is_mute = limit == ("n_predict", 0)
     max_tokens = length if limit is None or is_mute else max_tokens_of(*limit)
-    return partial(
-        Asked,
-        key=key,
-        parent=parent,
-        is_stream=bool(wanted.stream),
-        max_tokens=max_tokens,
-        sampling=sampling_of(wanted),
-        dry_sequence_breakers=breakers_of("dry_sequence_breakers", wanted.dry_sequence_breakers),
-        logit_bias=wanted.logit_bias or {},
-        stop=stops_of(wanted.stop),
-        constraint=constraint_of(wanted),
-        stop_tokens=wanted.stop_token_ids or [],
-        min_tokens=min_tokens_of(wanted.min_tokens, max_tokens),
-        ignore_end=bool(wanted.ignore_eos),
-        is_cold=wanted.cache_prompt is False,
-        is_mute=is_mute,
+    return {
+        "max_tokens": max_tokens,
+        "is_mute": is_mute,
+        "min_tokens": min_tokens_of(wanted.min_tokens, max_tokens),
+        "stop_tokens": wanted.stop_token_ids or [],
+        "constraint": constraint_of(wanted),
         **_told(wanted, n_prompts),
-    )
+    }
 
 
-def session_of(wanted: GenerationRequest, headers: Headers) -> tuple[SessionKey, str]:
-    """The session, and what it begins as a fork of."""
-    metadata = wanted.metadata if isinstance(wanted.metadata, dict) else None
-    key = resolve(headers, wanted.session_id, wanted.prompt_cache_key, metadata)
-    return key, parent_of(headers, key)
+def session_of(wanted: GenerationRequest, headers: Headers) -> Session:
+    return reading.session_of(headers, wanted.session_id, wanted.prompt_cache_key, wanted.metadata)
 
 
 def _told(wanted: GenerationRequest, n_prompts: int) -> dict[str, Any]:

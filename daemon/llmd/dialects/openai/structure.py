@@ -9,16 +9,12 @@ import msgspec
 
 from ...core.asked import Constraint
 from ...core.errors import ApiError, shown
+from ..reading import one_constraint, schema_constraint
 from .wire import request as wire
 
 
 def constraint_of(wanted: wire.GenerationRequest) -> Constraint | None:
-    """Raises ApiError where several are asked for, naming the second."""
-    found = list(_constraints(wanted))
-    if len(found) > 1:
-        first, second = found[0].param, found[1].param
-        raise ApiError("invalid_value", f"{second}: {first} is there, too; an answer has one form.", second)
-    return found[0] if found else None
+    return one_constraint(_constraints(wanted))
 
 
 def _constraints(wanted: wire.GenerationRequest) -> Iterator[Constraint]:
@@ -67,7 +63,7 @@ def _response_format(wanted: wire.ResponseFormat | None) -> Iterator[Constraint]
 def _schema(param: str, schema: str | dict[str, Any], is_strict: bool = True) -> Constraint:
     """vLLM takes a schema as JSON in a text, too."""
     if not isinstance(schema, str):
-        return Constraint("json_schema", msgspec.json.encode(schema).decode(), param, is_strict)
+        return schema_constraint(param, schema, is_strict)
     try:
         msgspec.json.decode(schema)
     except (msgspec.DecodeError, RecursionError):

@@ -6,33 +6,16 @@ from typing import Any
 
 from ...core import limits
 from ...core.errors import ApiError, shown
+from ..reading import SWITCHES, thinking_variables
 from .wire import request as wire
-
-_SWITCHES = {"enabled": True, "disabled": False}
 
 
 def variables_of(wanted: wire.ChatCompletionRequest) -> dict[str, Any]:
-    """What the template is told."""
-    return {**_thinking(wanted), **(wanted.chat_template_kwargs or {})}
-
-
-def _thinking(wanted: wire.ChatCompletionRequest) -> dict[str, Any]:
-    """The template variables that the fields about thinking ask for; of several that disagree the plainest wins."""
+    """What the template is told; of several members that disagree the plainest wins."""
     thinking, reasoning = wanted.thinking or wire.Thinking(), wanted.reasoning or wire.Reasoning()
     effort = wanted.reasoning_effort if wanted.reasoning_effort is not None else reasoning.effort
-    wishes = (
-        wanted.enable_thinking,
-        _SWITCHES.get(thinking.type or ""),
-        reasoning.enabled,
-        False if effort == "none" else None,
-    )
-    variables: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}
-    wish = next((wish for wish in wishes if wish is not None), None)
-    return variables if wish is None else {**variables, "enable_thinking": wish}
-
-
-def is_reasoning_apart(wanted: wire.ChatCompletionRequest) -> bool:
-    return wanted.reasoning_format != "none"
+    wishes = wanted.enable_thinking, SWITCHES.get(thinking.type or ""), reasoning.enabled
+    return {**thinking_variables(effort, *wishes), **(wanted.chat_template_kwargs or {})}
 
 
 def thinking_tokens_max_of(wanted: wire.ChatCompletionRequest) -> int | None:

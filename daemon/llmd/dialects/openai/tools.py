@@ -8,6 +8,7 @@ from ...core.asked import Tool, ToolChoice
 from ...core.errors import ApiError
 from ...core.tools import check_choice, check_count, distinct, tool_of
 from ..custom_tools import custom_tool
+from ..reading import choice_among, choice_by_word
 from .wire import request as wire
 
 
@@ -63,32 +64,23 @@ def choice_of(wanted: wire.ChatCompletionRequest, tools: tuple[Tool, ...]) -> To
     if given not in (None, "auto") and (given != "none" or tools):
         raise ApiError("invalid_value", f"{of_other} goes with {others}, and there are none.", of_other)
     if is_legacy(wanted):
-        return check_choice("function_call", _function_call(wanted.function_call), tools)
+        call = wanted.function_call
+        found = ToolChoice("required", (call.name,)) if isinstance(call, wire.NamedFunction) else choice_by_word(call)
+        return check_choice("function_call", found, tools)
     return check_choice("tool_choice", _tool_choice(wanted.tool_choice), tools)
 
 
-def _function_call(wanted: str | wire.NamedFunction | None) -> ToolChoice:
-    if isinstance(wanted, wire.NamedFunction):
-        return ToolChoice("required", (wanted.name,))
-    return ToolChoice("none" if wanted == "none" else "auto")
-
-
 def _tool_choice(wanted: str | wire.ChatToolChoice | None) -> ToolChoice:
-    if wanted is None or wanted == "auto":
-        return ToolChoice()
     if not isinstance(wanted, wire.ChatToolChoice):
-        return ToolChoice("none" if wanted == "none" else "required")
+        return choice_by_word(wanted)
     if wanted.type != "allowed_tools":
         return ToolChoice("required", (_named(f"tool_choice.{wanted.type}", wanted),))
     allowed = wanted.allowed_tools
     if allowed is None:
         raise ApiError("missing_parameter", "tool_choice.allowed_tools is missing.", "tool_choice.allowed_tools")
     param = "tool_choice.allowed_tools.tools"
-    chosen = [(n, tool) for n, tool in enumerate(allowed.tools) if tool.kind in ("function", "custom")]
-    names = tuple(dict.fromkeys(_named(f"{param}[{n}].{tool.kind}", tool) for n, tool in chosen))
-    if not names:
-        raise ApiError("invalid_value", f"{param}: none of them is a function or a custom tool.", param)
-    return ToolChoice(allowed.mode, names)
+    chosen = ((n, tool) for n, tool in enumerate(allowed.tools) if tool.kind in ("function", "custom"))
+    return choice_among(param, allowed.mode, (_named(f"{param}[{n}].{tool.kind}", tool) for n, tool in chosen))
 
 
 def _named(path: str, wanted: wire.NamedTool | wire.ChatToolChoice) -> str:

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from ...core import limits
 from ...core.asked import Asked, ChatPrompt, Constraint, PlainMessage
 from ...core.errors import ApiError, shown
-from ...core.sampling import max_tokens_of, stops_of
-from ...core.session_key import PREVIOUS_RESPONSE, SessionKey, parent_of, resolve
+from ...core.sampling import max_tokens_of
+from ...core.session_key import PREVIOUS_RESPONSE, SessionKey, parent_of
 from ..conversation import answerable
-from ..sampling import sampling_of
+from ..probabilities import likely_of
+from ..reading import Headers, generation, schema_constraint, session_of, thinking_variables
 from .growing import new_id
 from .items import InputItem, items_of, messages_of, tools_among
 from .store import ResponseStore, StoredResponse
 from .tools import Offered, choice_of, offered
 from .wire.answer import Response
 from .wire.request import ReasoningAsked, ResponseRequest, TextAsked, TextFormat
-
-Headers = Collection[tuple[str, str]]
 
 _ENCLOSED_REASONING = "reasoning.encrypted_content"
 _LOGPROBS = "message.output_text.logprobs"
@@ -97,30 +95,22 @@ def _prompt(wanted: ResponseRequest, there: Offered, before: Sequence[PlainMessa
 def _variables(wanted: ResponseRequest) -> dict[str, Any]:
     """What the template is told."""
     effort = wanted.reasoning.effort if wanted.reasoning is not None else None
-    variables: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}
-    wish = False if effort == "none" and wanted.enable_thinking is None else wanted.enable_thinking
-    if wish is not None:
-        variables["enable_thinking"] = wish
-    return {**variables, **(wanted.chat_template_kwargs or {})}
+    return {**thinking_variables(effort, wanted.enable_thinking), **(wanted.chat_template_kwargs or {})}
 
 
 def _asked(wanted: ResponseRequest, headers: Headers, previous: StoredResponse | None, prompt: ChatPrompt) -> Asked:
-    key = resolve(headers, wanted.session_id, wanted.prompt_cache_key, wanted.metadata)
-    if key.is_scratch and previous is not None and previous.session:
+    session = session_of(headers, wanted.session_id, wanted.prompt_cache_key, wanted.metadata)
+    if session[0].is_scratch and previous is not None and previous.session:
         key = SessionKey(previous.session, PREVIOUS_RESPONSE)
+        session = key, parent_of(headers, key)
     length = wanted.max_output_tokens
-    return Asked(
-        prompt=prompt,
-        key=key,
-        parent=parent_of(headers, key),
-        is_stream=bool(wanted.stream),
+    return generation(
+        wanted,
+        session,
+        prompt,
         max_tokens=0 if length is None else max_tokens_of("max_output_tokens", length),
-        sampling=sampling_of(wanted),
-        stop=stops_of(wanted.stop),
         constraint=_constraint(wanted.text),
-        ignore_end=bool(wanted.ignore_eos),
         n_logprobs=_n_logprobs(wanted),
-        is_cold=wanted.cache_prompt is False,
     )
 
 
@@ -132,13 +122,11 @@ def _constraint(text: TextAsked | None) -> Constraint | None:
         return Constraint("json", "", "text.format")
     if form.schema is None:
         raise ApiError("missing_parameter", "text.format.schema is missing.", "text.format.schema")
-    return Constraint("json_schema", _encode(form.schema).decode(), "text.format.schema", is_strict=bool(form.strict))
+    return schema_constraint("text.format.schema", form.schema, is_strict=bool(form.strict))
 
 
 def _n_logprobs(wanted: ResponseRequest) -> int | None:
-    n, most = wanted.top_logprobs or 0, limits.LIKELIEST_MAX
-    if not 0 <= n <= most:
-        raise ApiError("invalid_value", f"top_logprobs: {shown(n)} is not between 0 and {most}.", "top_logprobs")
+    n = likely_of("top_logprobs", wanted.top_logprobs)
     return n if n or _LOGPROBS in (wanted.include or []) else None
 
 

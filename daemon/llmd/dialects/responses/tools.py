@@ -17,6 +17,7 @@ from ...core.tools import check_choice, check_count, distinct, tool_of
 from ...http.decode import decoded
 from ..conversation import run_by_nobody
 from ..custom_tools import Grammar, custom_tool
+from ..reading import choice_among, choice_by_word
 from .wire.request import ChosenTool, CustomTool, FunctionTool, NamespaceTool, ToolKind
 
 _SEPARATOR = "__"
@@ -108,18 +109,13 @@ def choice_of(wanted: str | ChosenTool | None, there: Offered) -> ToolChoice:
 
 
 def _choice(wanted: str | ChosenTool | None) -> ToolChoice:
-    if wanted is None or wanted == "auto":
-        return ToolChoice()
     if not isinstance(wanted, ChosenTool):
-        return ToolChoice("none" if wanted == "none" else "required")
+        return choice_by_word(wanted)
     if wanted.type != "allowed_tools":
         return ToolChoice("required", (_chosen("tool_choice", wanted),))
     chosen = ((f"tool_choice.tools[{n}]", tool) for n, tool in enumerate(wanted.tools))
-    names = tuple(dict.fromkeys(_chosen(path, tool) for path, tool in chosen if tool.type in _CALLABLE))
-    if not names:
-        param = "tool_choice.tools"
-        raise ApiError("invalid_value", f"{param}: none of them is a function or a custom tool.", param)
-    return ToolChoice(wanted.mode, names)
+    names = (_chosen(path, tool) for path, tool in chosen if tool.type in _CALLABLE)
+    return choice_among("tool_choice.tools", wanted.mode, names)
 
 
 def _chosen(path: str, tool: ChosenTool) -> str:

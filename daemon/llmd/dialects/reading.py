@@ -1,0 +1,82 @@
+"""From the members of a request to what is asked: what the readers of all dialects share, by a dialect's own names.
+Pure. All raise ApiError naming the member."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from ..core.asked import Asked, ChatPrompt, Constraint, RawPrompt, ToolChoice
+from ..core.errors import ApiError
+from ..core.sampling import breakers_of, stops_of
+from ..core.session_key import SessionKey, parent_of, resolve
+from .sampling import sampling_of
+
+Headers = Collection[tuple[str, str]]
+Session = tuple[SessionKey, str]
+"""A session, and the one that it begins as a fork of."""
+SWITCHES = {"enabled": True, "disabled": False}
+"""Types of thinking; any other leaves it to the template."""
+
+
+def session_of(
+    headers: Headers, session_id: str | None = None, prompt_cache_key: str | None = None, metadata: object = None
+) -> Session:
+    key = resolve(headers, session_id, prompt_cache_key, metadata if isinstance(metadata, dict) else None)
+    return key, parent_of(headers, key)
+
+
+def generation(request: msgspec.Struct, session: Session, prompt: ChatPrompt | RawPrompt, **own: Any) -> Asked:
+    """By the names that most dialects share; a member that the request's type does not have asks for nothing. `own`:
+    fields of Asked that the dialect makes itself."""
+
+    def member(name: str) -> Any:
+        return getattr(request, name, None)
+
+    key, parent = session
+    shared = {
+        "is_stream": bool(member("stream")),
+        "sampling": sampling_of(request),
+        "dry_sequence_breakers": breakers_of("dry_sequence_breakers", member("dry_sequence_breakers")),
+        "logit_bias": dict(member("logit_bias") or {}),
+        "stop": stops_of(member("stop")),
+        "ignore_end": bool(member("ignore_eos")),
+        "is_cold": member("cache_prompt") is False,
+    }
+    return Asked(prompt=prompt, key=key, parent=parent, **{**shared, **own})
+
+
+def thinking_variables(effort: str | None, *wishes: bool | None) -> dict[str, Any]:
+    """Template variables. `wishes`: whether to think, the plainest first; the first that is there counts, and an effort
+    of none is the last."""
+    every = (*wishes, False if effort == "none" else None)
+    wish = next((one for one in every if one is not None), None)
+    variables: dict[str, Any] = {} if effort is None else {"reasoning_effort": effort}
+    return variables if wish is None else {**variables, "enable_thinking": wish}
+
+
+def schema_constraint(param: str, schema: object, is_strict: bool = True) -> Constraint:
+    return Constraint("json_schema", msgspec.json.encode(schema).decode(), param, is_strict)
+
+
+def one_constraint(found: Iterable[Constraint]) -> Constraint | None:
+    """Refuses the second of several."""
+    forms = list(found)
+    if len(forms) > 1:
+        first, second = forms[0].param, forms[1].param
+        raise ApiError("invalid_value", f"{second}: {first} is there, too; an answer has one form.", second)
+    return forms[0] if forms else None
+
+
+def choice_by_word(word: str | None) -> ToolChoice:
+    return ToolChoice({"none": "none", "required": "required"}.get(word or "", "auto"))  # type: ignore[arg-type]
+
+
+def choice_among(param: str, mode: Literal["auto", "required"], names: Iterable[str]) -> ToolChoice:
+    """Of the tools in a list `param`, those that the model can call."""
+    distinct = tuple(dict.fromkeys(names))
+    if not distinct:
+        raise ApiError("invalid_value", f"{param}: none of them is a function or a custom tool.", param)
+    return ToolChoice(mode, distinct)
