@@ -136,7 +136,9 @@ def test_every_capacity_policy_is_told() -> None:
 
 
 def test_every_measurement_is_told() -> None:
-    assert re.findall(r"^\| `(\w+)` +\| ", page("benchmarks").split("## How to repeat it")[1], re.MULTILINE) == [*bench.NAMES]
+    assert re.findall(r"^\| `(\w+)` +\| ", page("benchmarks").split("## How to repeat it")[1], re.MULTILINE) == [
+        *bench.NAMES
+    ]
 
 
 @pytest.mark.parametrize("path", reference.PAGES, ids=relative)
