@@ -527,7 +527,7 @@ static size_t append(char *to, const char *format, int i)
  * the beginning is enforced. */
 static void work_is_bounded(void)
 {
-    static char patterns[1 << 17], alternatives[1 << 16];
+    static char patterns[1 << 17], open[1 << 17], alternatives[1 << 16];
     size_t n =
         (size_t)sprintf(patterns, "{'type':'object','additionalProperties':false,'properties':{'a':{'type':'null'}");
     for (int i = 0; i < 300; i++) {
@@ -535,6 +535,7 @@ static void work_is_bounded(void)
         n += append(patterns + n, "'allOf':[{'pattern':'^[ab]*a[ab]{9}%d$'}]}", i);
     }
     (void)sprintf(patterns + n, "}}");
+    (void)sprintf(open, "{'type':'object',%s", strstr(patterns, "'properties'"));
     n = (size_t)sprintf(alternatives, "{'type':'object','allOf':[{'anyOf':[{'type':'null'}]}");
     for (int i = 0; i < 40; i++) { /* no way is valid, which is seen at the end of each */
         n += append(alternatives + n, ",{'anyOf':[{'properties':{'a%d':{'type':'null'}}},", i);
@@ -543,7 +544,9 @@ static void work_is_bounded(void)
     (void)sprintf(alternatives + n, "]}");
     const struct {
         const char *schema, *lets, *refuses;
-    } rows[] = {{patterns, "{'a':null,'p299':'z'}", "{'a':1}"}, {alternatives, "{'a':1}", "1"}};
+    } rows[] = {{patterns, "{'a':null,'p299':'z'}", "{'a':1}"},
+                {open, "{'a':null,'more':1}", "{'more':1,'a':1}"}, /* other names are not declared ones all the same */
+                {alternatives, "{'a':1}", "1"}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char error[512];
         char *strict = made(rows[i].schema, true, error);
@@ -553,6 +556,25 @@ static void work_is_bounded(void)
         free(loose);
         free(strict);
     }
+}
+
+/* What is equal is compiled once, but not where the same $ref leads elsewhere. */
+static void equal_schemas_mean_the_same(void)
+{
+    static const row rows[] = {
+        {"{'type':'object','properties':{'a':{'type':'object','properties':{'x':{'type':'integer'}},'required':['x']},'"
+         "b':{"
+         "'type':'object','properties':{'x':{'type':'integer'}},'required':['x']}}}",
+         {"{'a':{'x':1},'b':{'x':2}}"},
+         {"{'a':{'x':1},'b':{}}", "{'a':{'x':'1'}}"}},
+        {"{'type':'object','properties':{'a':{'$id':'http://h/a','properties':{'v':{'$ref':'#/$defs/"
+         "t'}},'$defs':{'t':{'type'"
+         ":'null'}}},'b':{'$id':'http://h/b','properties':{'v':{'$ref':'#/$defs/"
+         "t'}},'$defs':{'t':{'type':'boolean'}}}}}",
+         {"{'a':{'v':null},'b':{'v':true}}"},
+         {"{'a':{'v':true}}", "{'b':{'v':null}}"}},
+    };
+    each(rows, sizeof rows / sizeof rows[0], true);
 }
 
 /* Schemas that refer to themselves while they are merged, or that fan out, end. */
@@ -670,6 +692,7 @@ int main(void)
     RUN(what_cannot_be_kept_to_is_refused);
     RUN(work_is_bounded);
     RUN(recursion_ends);
+    RUN(equal_schemas_mean_the_same);
     RUN(numbers_are_within_their_bounds);
     sim->ops->close(sim);
     return CHECK_RESULT();

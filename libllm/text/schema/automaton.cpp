@@ -316,21 +316,22 @@ automaton automaton_of_any()
     return out;
 }
 
-automaton automaton_of_texts(const std::vector<std::string> &texts, work_budget &budget)
+namespace {
+
+/* The texts as a tree. Equal states stay apart, since rules finds equal ones again when they are written. Linear in the document,
+ * so it is counted and never refused: open objects exclude declared names even where no work is left. */
+automaton tree_of(const std::vector<std::string> &texts, work_budget &budget)
 {
     automaton out;
     out.states.emplace_back();
     for (const std::string &text : texts) {
         uint32_t at = 0;
-        budget.spend(1 + text.size());
+        (void)budget.take(work_budget::TRANSITION * (1 + text.size()));
         for (const uint32_t c : characters_of(text)) {
             std::vector<automaton::way> &ways = out.states[at].ways;
             const auto place = std::lower_bound(ways.begin(), ways.end(), c,
                                                 [](const automaton::way &w, uint32_t v) { return w.low < v; });
             if (place == ways.end() || place->low != c) {
-                if (out.states.size() >= 4 * AUTOMATON_STATES_MAX) {
-                    throw grammar_beyond("the texts have too many characters together");
-                }
                 const uint32_t made = static_cast<uint32_t>(out.states.size());
                 ways.insert(place, {c, c, made});
                 out.states.emplace_back();
@@ -341,7 +342,41 @@ automaton automaton_of_texts(const std::vector<std::string> &texts, work_budget 
         }
         out.states[at].is_end = true;
     }
-    return automaton_reduced(out, budget);
+    return out;
+}
+
+} // namespace
+
+automaton automaton_of_texts(const std::vector<std::string> &texts, work_budget &budget)
+{
+    return texts.empty() ? automaton() : tree_of(texts, budget);
+}
+
+automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_budget &budget)
+{
+    if (texts.empty()) {
+        return automaton_of_any();
+    }
+    automaton out = tree_of(texts, budget);
+    const uint32_t any = static_cast<uint32_t>(out.states.size());
+    for (automaton::state &s : out.states) {
+        std::vector<automaton::way> ways;
+        uint32_t next = 0;
+        for (const automaton::way &w : s.ways) {
+            if (w.low > next) {
+                ways.push_back({next, w.low - 1, any});
+            }
+            ways.push_back(w);
+            next = w.high + 1;
+        }
+        if (next <= CHARACTER_LAST) {
+            ways.push_back({next, CHARACTER_LAST, any});
+        }
+        s.ways = std::move(ways);
+        s.is_end = !s.is_end;
+    }
+    out.states.push_back({{{0, CHARACTER_LAST, any}}, true});
+    return out;
 }
 
 automaton automaton_of_length(size_t least, size_t most)

@@ -1,7 +1,7 @@
 /* automaton.h: sets of texts as deterministic automata over Unicode characters. JSON schema puts several conditions on one text (a
  * pattern, a length, a format, names that are taken); as automata they can be intersected and complemented, which GBNF cannot
- * write. Pure; every function throws grammar_beyond where a result would have more than AUTOMATON_STATES_MAX states, or the budget
- * is spent. */
+ * write. Pure. What combines or merges states throws grammar_beyond where a result would have more than AUTOMATON_STATES_MAX states,
+ * or the budget is spent; what lists texts is linear in the document and never refused. */
 #ifndef LLM_SCHEMA_AUTOMATON_H
 #define LLM_SCHEMA_AUTOMATON_H
 
@@ -37,7 +37,8 @@ enum class automaton_operation { BOTH, EITHER, FIRST_ONLY };
 automaton automaton_of(automaton_operation operation, const automaton &a, const automaton &b, work_budget &budget);
 automaton automaton_of_any();
 automaton automaton_of_texts(const std::vector<std::string> &texts, work_budget &budget);
-automaton automaton_of_length(size_t least, size_t most); /* SIZE_MAX: any */
+automaton automaton_of_other_texts(const std::vector<std::string> &texts, work_budget &budget); /* all but these */
+automaton automaton_of_length(size_t least, size_t most);                                       /* SIZE_MAX: any */
 
 /* Without states that lead to no end, and without equal ones. */
 automaton automaton_reduced(const automaton &a, work_budget &budget);

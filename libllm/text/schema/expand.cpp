@@ -89,6 +89,14 @@ const automaton *pattern_set::find(const std::string &pattern, std::string *why)
     return found->second.made.has_value() ? &*found->second.made : nullptr;
 }
 
+node expansion::without_repetitions(node n) const
+{
+    for (condition &c : n) {
+        c.schema = refs.first_equal(c.schema);
+    }
+    return node_of(std::move(n));
+}
+
 void expansion::give_up(const schema_json &schema, const std::string &what) const
 {
     if (policy == schema_policy::STRICT) {

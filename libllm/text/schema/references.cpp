@@ -101,7 +101,41 @@ references::references(const schema_json &document) : root(document)
     find_ids(root, "", true);
     if (!has_ids) {
         bases.clear();
+        seen_objects seen;
+        (void)find_equal(root, seen);
     }
+}
+
+/* The hash of the value. */
+size_t references::find_equal(const schema_json &value, seen_objects &seen)
+{
+    if (!value.is_structured()) {
+        return std::hash<schema_json>{}(value);
+    }
+    size_t hash = value.is_object() ? 1 : 2;
+    const auto mix = [&](size_t next) { hash = (hash ^ next) * 0x9e3779b97f4a7c15u + (hash >> 29); };
+    for (auto it = value.begin(); it != value.end(); ++it) {
+        if (value.is_object()) {
+            mix(std::hash<std::string>{}(it.key()));
+        }
+        mix(find_equal(*it, seen));
+    }
+    if (value.is_object()) {
+        const auto [begin, end] = seen.equal_range(hash);
+        const auto first = std::find_if(begin, end, [&](const auto &one) { return *one.second == value; });
+        if (first != end) {
+            firsts.emplace(&value, first->second);
+        } else {
+            seen.emplace(hash, &value);
+        }
+    }
+    return hash;
+}
+
+const schema_json *references::first_equal(const schema_json *schema) const
+{
+    const auto found = firsts.find(schema);
+    return found != firsts.end() ? found->second : schema;
 }
 
 void references::find_id(const schema_json &value, std::string &base)

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <string>
+#include <unordered_map>
 
 using schema_json = nlohmann::ordered_json;
 
@@ -23,6 +24,10 @@ class references {
         return is_old;
     }
 
+    /* The first schema of the document that equals this one. Generated documents repeat their parts instead of referring to them; what
+     * is found equal is compiled once. The schema itself where the document has ids: the same `$ref` may lead elsewhere then. */
+    const schema_json *first_equal(const schema_json *schema) const;
+
     /* "/properties/a" and the like, for messages. */
     std::string path(const schema_json *schema) const;
 
@@ -31,6 +36,11 @@ class references {
     bool is_old = false, has_ids = false;
     std::map<std::string, const schema_json *> named; /* by absolute address, with #anchor */
     std::map<const schema_json *, std::string> bases; /* where the document has ids */
+    std::unordered_map<const schema_json *, const schema_json *>
+        firsts; /* of the objects that are not the first themselves */
+
+    using seen_objects = std::unordered_multimap<size_t, const schema_json *>; /* by hash */
+    size_t find_equal(const schema_json &value, seen_objects &seen);
 
     void find_ids(const schema_json &value, const std::string &base, bool is_schema);
     void find_id(const schema_json &value, std::string &base);

@@ -186,6 +186,10 @@ class automaton_writer {
                 add(literal_from(set[0].low, to));
                 continue;
             }
+            if (is_universal(to)) {
+                add(out.add_begun(set));
+                continue;
+            }
             const std::string next = write(to);
             const written_set w = written(set);
             for (const std::string &part : {w.plain, w.escaped}) {
@@ -263,9 +267,26 @@ void rules::forget(const mark &since)
         known.erase(known.find(*order[i]));
     }
     order.resize(since.n_known);
+    begun.clear();
     text.resize(since.n_text);
     n_names = since.n_names;
     n_bytes = since.n_bytes;
+}
+
+/* Wherever names are excluded, most characters lead to any text: looked up here, since writing a set takes longer than that. */
+std::string rules::add_begun(const std::vector<grammar_range> &set)
+{
+    std::vector<std::pair<uint32_t, uint32_t>> key;
+    for (const grammar_range &r : set) {
+        key.emplace_back(r.low, r.high);
+    }
+    std::string &name = begun[std::move(key)];
+    if (name.empty()) {
+        const written_set w = written(set);
+        name = add(w.plain + (w.plain.empty() ? "" : " tail") + (w.plain.empty() || w.escaped.empty() ? "" : " | ") +
+                   w.escaped + (w.escaped.empty() ? "" : " tail"));
+    }
+    return name;
 }
 
 std::string rules::add_texts(const automaton &texts)

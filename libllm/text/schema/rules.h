@@ -3,8 +3,10 @@
 #ifndef LLM_SCHEMA_RULES_H
 #define LLM_SCHEMA_RULES_H
 
+#include <map>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "text/schema/automaton.h"
@@ -26,6 +28,9 @@ class rules {
     /* A text within a JSON string, from its first character to the closing quote. */
     std::string add_texts(const automaton &texts);
 
+    /* The rest of any text that goes on with one of these characters, within a JSON string. */
+    std::string add_begun(const std::vector<grammar_range> &set);
+
     /* What `unit` (one element of GBNF) allows, so often; "": nothing. SIZE_MAX: without end. */
     std::string repeated(const std::string &unit, size_t least, size_t most);
 
@@ -46,8 +51,9 @@ class rules {
     size_t bytes_max, n_names = 0, n_bytes = 0;
     work_budget &budget;
     std::string text;
-    std::unordered_map<std::string, std::string> known; /* by body */
-    std::vector<const std::string *> order;             /* bodies as they became known */
+    std::unordered_map<std::string, std::string> known;                      /* by body */
+    std::vector<const std::string *> order;                                  /* bodies as they became known */
+    std::map<std::vector<std::pair<uint32_t, uint32_t>>, std::string> begun; /* by the ranges of the set */
 
     std::string exactly(const std::string &unit, size_t n);
     std::string at_most(const std::string &unit, size_t n);

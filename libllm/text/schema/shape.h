@@ -114,6 +114,9 @@ class expansion {
     /* What the shape says of a member with this name. */
     node member_node(const shape &s, const std::string &name);
 
+    /* With the first of equal schemas in place of each. */
+    node without_repetitions(node n) const;
+
     /* As far as it can be enforced: STRICT throws, LOOSE goes on. */
     void give_up(const schema_json &schema, const std::string &what) const;
 

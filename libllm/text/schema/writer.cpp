@@ -28,11 +28,12 @@ void add_once(std::vector<std::string> &to, std::string way)
 
 } // namespace
 
-std::string writer::value(const node &n)
+std::string writer::value(const node &conditions)
 {
-    if (n.empty() || level >= levels_max) {
+    if (conditions.empty() || level >= levels_max) {
         return "value";
     }
+    const node n = shapes.without_repetitions(conditions);
     if (!budget.take(work_budget::NODE)) {
         shapes.give_up(*n.front().schema, work_budget::beyond());
         return "value";
@@ -127,13 +128,9 @@ std::string writer::values(const std::vector<const schema_json *> &all)
             texts.push_back(one->get<std::string>());
         }
     }
-    bool are_together = false;
-    if (texts.size() > TEXTS_MAX) {
-        try {
-            add_once(ways, "\"\\\"\" " + out.add_texts(automaton_of_texts(texts, budget)));
-            are_together = true;
-        } catch (const grammar_beyond &) { /* too many: the same as a longer grammar */
-        }
+    const bool are_together = texts.size() > TEXTS_MAX;
+    if (are_together) {
+        add_once(ways, "\"\\\"\" " + out.add_texts(automaton_of_texts(texts, budget)));
     }
     for (const schema_json *one : all) {
         if (!are_together || !one->is_string()) {
@@ -446,12 +443,10 @@ void writer::plan_others(const shape &s, const node &n, object_plan *plan)
     if (is_closed) {
         return;
     }
+    const automaton undeclared = automaton_of_other_texts(declared, budget);
     try {
-        automaton all = automaton_of_any();
+        automaton all = undeclared;
         narrow_names(s, n, &all);
-        if (!declared.empty()) {
-            all = automaton_of(automaton_operation::FIRST_ONLY, all, automaton_of_texts(declared, budget), budget);
-        }
         for (const name_class &one : classes_of(std::move(all), are_known ? expressions : std::vector<std::string>())) {
             if (!one.names.is_empty()) {
                 add_other(s, one, are_known, plan);
@@ -459,7 +454,7 @@ void writer::plan_others(const shape &s, const node &n, object_plan *plan)
         }
     } catch (const grammar_beyond &e) {
         shapes.give_up(*n.front().schema, e.what());
-        plan->others.push_back(out.add_texts(automaton_of_any()) + " ws \":\" ws value ws");
+        plan->others.push_back(out.add_texts(undeclared) + " ws \":\" ws value ws");
     }
 }
 

@@ -17,7 +17,7 @@ class writer {
     {}
 
     /* One element of GBNF; "": no value meets the node. */
-    std::string value(const node &n);
+    std::string value(const node &conditions);
 
   private:
     /* How the rest of an object is written after so many of its members. */
