@@ -57,9 +57,8 @@ extern "C" {
  * RESET, CLOSE, PARK, PIN and RENAME act on all; FORK and SAVE take the one used last. A LOAD replaces what a session of
  * that name holds, when it has read what was saved: the pin stays. PARK leaves out what is busy (LLM_BUSY).
  *
- * A session that found no place at the start sleeps on the disk. All commands but CLOSE wake it (LLM_CAPACITY: there is
- * still no place, and nothing has changed), and all but RESET are carried out when it has been read. LLM_IO:
- * it cannot be; what it held stays on the disk for the next start.
+ * A session that found no place at the start stays on the disk for a later one. Only RESET and CLOSE reach it, and its name is
+ * taken (LLM_EXISTS).
  *
  * With a state directory, what must last is on the disk before the answer comes: PIN, RENAME, RESET and CLOSE answer when
  * their files are written or gone, SAVE and UNSAVE likewise, FORK and LOAD when those of what they replace are gone. LLM_IO:

@@ -151,7 +151,7 @@ async def test_whose_the_other_sessions_are(tmp_path: Path, caplog: pytest.LogCa
 
 
 async def test_more_sessions_than_places(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The pinned one gets the place; the others sleep, and one that is closed asleep never comes back."""
+    """All are there, whatever places are asked for, and one that is closed never comes back."""
     options = {"capacity_policy": "refuse", "max_sessions": 1}
     async with serving(config(tmp_path)) as daemon:
         for name in ("desk", "lamp", "sofa"):
@@ -159,36 +159,49 @@ async def test_more_sessions_than_places(tmp_path: Path, caplog: pytest.LogCaptu
         assert (await daemon.ask("POST", "/v1/sessions/desk/pin", {"pinned": True})).status == 200
     async with serving(config(tmp_path, **options)) as daemon:
         listed = (await daemon.ask("GET", "/v1/sessions")).json
-        assert [one["id"] for one in listed["data"]] == ["desk"] and listed["places"]["dormant"] == 2
+        assert {one["id"]: one["pinned"] for one in listed["data"]} == {"desk": True, "lamp": False, "sofa": False}
+        assert listed["places"]["dormant"] == 0
         for is_there in (True, False):
             assert (await daemon.ask("DELETE", "/v1/sessions/lamp")).json["deleted"] is is_there
         assert (await daemon.ask("DELETE", "/v1/sessions/desk")).status == 200
         await daemon.chat(session_id="sofa")
-    assert 'session "sofa" found no place' in caplog.text
+    assert "found no place" not in caplog.text
     async with serving(config(tmp_path)) as daemon:
         assert [one["id"] for one in (await daemon.ask("GET", "/v1/sessions")).json["data"]] == ["sofa"]
 
 
-SLEEPER_VERBS: dict[str, Json] = {
+async def test_what_is_too_long_for_the_context_waits(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    talk = await filled(tmp_path)
+    async with serving(config(tmp_path, ctx_size=32)) as daemon:
+        listed = (await daemon.ask("GET", "/v1/sessions")).json
+        assert listed["data"] == [] and listed["places"]["dormant"] == 1
+    assert 'session "desk" found no place (it has more tokens than --ctx-size holds)' in caplog.text
+    async with serving(config(tmp_path)) as daemon:
+        await again(talk, daemon)
+        assert talk.report["session_reset_reason"] == "restored"
+
+
+UNSEATED_VERBS: dict[str, Json] = {
     "pin": {"pinned": True}, "save": {"name": "label"}, "fork": {"session_id": "new", "replace": True},
     "rename": {"session_id": "new"}, "park": {}, "reset": {},
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("verb", SLEEPER_VERBS)
-async def test_what_sleeps_does_what_it_is_told(tmp_path: Path, verb: str) -> None:
-    """It is woken. Where nobody makes way for it the answer says so, and nothing is lost."""
+@pytest.mark.parametrize("verb", UNSEATED_VERBS)
+async def test_what_is_more_than_places_does_what_it_is_told(tmp_path: Path, verb: str) -> None:
+    """A fork is a session more: where nobody makes way for it the answer says so, and nothing is lost."""
     async with serving(config(tmp_path)) as daemon:
         for name in ("lamp", "sofa", "desk"):
             await Conversation(daemon, name).ask(f"a question about the {name}")
     async with serving(config(tmp_path, capacity_policy="refuse", max_sessions=2)) as daemon:
-        body = SLEEPER_VERBS[verb]
-        refused = await daemon.ask("POST", f"/v1/sessions/lamp/{verb}", body or None)
-        assert refused.error["code"] == "capacity_exhausted"
+        body = UNSEATED_VERBS[verb]
         nobody = await daemon.ask("POST", f"/v1/sessions/nobody/{verb}", body or None)
         assert nobody.status == (200 if verb == "reset" else 404)
-        for name in ("desk", "sofa"):
-            assert (await daemon.ask("DELETE", f"/v1/sessions/{name}")).status == 200
+        if verb == "fork":
+            refused = await daemon.ask("POST", f"/v1/sessions/lamp/{verb}", body)
+            assert refused.error["code"] == "capacity_exhausted"
+            for name in ("desk", "sofa"):
+                assert (await daemon.ask("DELETE", f"/v1/sessions/{name}")).status == 200
         answer = await daemon.ask("POST", f"/v1/sessions/lamp/{verb}", body or None)
         assert answer.status == 200
         assert (answer.json["tokens"] == 0) == (verb == "reset")

@@ -75,7 +75,7 @@ def left_out(kind: Any, seen: set[str]) -> set[str]:
 # --- from libllm to Python -------------------------------------------------------------------------------------------
 
 COPIES: dict[str, tuple[Any, Left]] = {
-    "llm_session_view": (SessionView, {"id": "names files, for the next daemon"}),
+    "llm_session_view": (SessionView, {}),
     "llm_saved": (SavedSession, {}),
     "llm_engine_options": (
         EngineOptions,
@@ -125,8 +125,9 @@ async def test_a_record_is_told(daemon: Daemon) -> None:
     watched: Any = Watched(view)
     sessions.sessions_of(daemon.state, [watched])
     assert left_out(SessionView, watched.seen) == {
-        "generation"
-    }  # tells readers of the segment that tokens were replaced
+        "generation",  # tells readers of the segment that tokens were replaced
+        "id",  # tells the next daemon which file is whose
+    }
 
 
 def test_a_session_tells_what_its_timelines_tell() -> None:

@@ -32,7 +32,7 @@ typedef struct notice {
     uint32_t n_bytes;
 } notice;
 
-/* A command about a session that waits until the store has read it, or written its name and pin. */
+/* A command about a session that waits until the store has written its name and pin. */
 typedef struct deferred {
     wire_command command; /* its names are these: */
     char session[LLM_SESSION_NAME_BYTES_MAX];

@@ -133,13 +133,11 @@ void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm
 /* A session that does not exist yet begins as a fork of its parent, if it has one. */
 static int fork_parent(decode *d, const wire_command *c)
 {
-    if (c->n_other_bytes == 0 || places_next(d->places, c->owner, c->session, c->n_session_bytes, NULL) != NULL ||
-        places_dormant_find(d->places, c->owner, c->session, c->n_session_bytes) != NULL) {
+    if (c->n_other_bytes == 0 || places_knows(d->places, c->owner, c->session, c->n_session_bytes)) {
         return LLM_OK;
     }
     session *parent = decode_latest(d, c->owner, c->other, c->n_other_bytes);
-    const bool is_known = parent != NULL && !places_is_waking(parent); /* else only a warmth is lost */
-    return is_known ? decode_fork(d, parent, c->session, c->n_session_bytes) : LLM_OK;
+    return parent != NULL ? decode_fork(d, parent, c->session, c->n_session_bytes) : LLM_OK;
 }
 
 /* Whether the session may be made busy, or is: before anything is opened for it. */

@@ -33,7 +33,7 @@ static void end_requests(decode *d, session *s)
     decode_end_session_requests(d, s, LLM_OUTCOME_CANCELLED, LLM_CANCELLED);
 }
 
-/* Every timeline of a name goes but `kept` (NULL: that one, too), whatever it is doing, and what sleeps. */
+/* Every timeline of a name goes but `kept` (NULL: that one, too), whatever it is doing, and its files without a place. */
 static void close_all(decode *d, uint32_t owner, const char *name, size_t n_name_bytes, const session *kept)
 {
     session *after = NULL;
@@ -45,8 +45,7 @@ static void close_all(decode *d, uint32_t owner, const char *name, size_t n_name
             places_close_session(d->places, s);
         }
     }
-    (void)places_dormant_remove(d->places, owner, name, n_name_bytes);
-    places_remove_refused(d->places, owner, name, n_name_bytes);
+    places_remove_loose(d->places, owner, name, n_name_bytes);
     d->may_reseat = true;
 }
 
@@ -83,12 +82,16 @@ static void end_removal(decode *d, const wire_command *c, const session *kept)
     }
 }
 
-/* The timeline used last stays. */
+/* The timeline used last stays; or a new one has the name and pin of what waits on the disk for a place. */
 static void reset_session(decode *d, const wire_command *c)
 {
     session *kept = latest_of(d, c);
-    if (kept == NULL) {
-        decode_reply(d, c->request, LLM_NOT_FOUND, NULL);
+    int status = kept != NULL ? LLM_OK : LLM_NOT_FOUND;
+    if (kept == NULL && places_is_waiting(d->places, c->owner, c->session, c->n_session_bytes)) {
+        status = places_open_named(d->places, c->owner, c->session, c->n_session_bytes, &kept);
+    }
+    if (status != LLM_OK) {
+        decode_reply(d, c->request, (llm_status)status, NULL);
         return;
     }
     places_removing_begin(d->places);
@@ -100,7 +103,7 @@ static void reset_session(decode *d, const wire_command *c)
 static void close_session(decode *d, const wire_command *c)
 {
     if (!places_knows(d->places, c->owner, c->session, c->n_session_bytes) &&
-        !places_has_refused(d->places, c->owner, c->session, c->n_session_bytes)) {
+        places_next_loose(d->places, c->owner, c->session, c->n_session_bytes, NULL) == NULL) {
         decode_reply(d, c->request, LLM_NOT_FOUND, NULL);
         return;
     }
@@ -381,38 +384,9 @@ static void stored(void *context, store_job *job)
 
 /* ---- what has to wait ---- */
 
-/* Some timeline's tokens are still on their way. */
-static bool is_waking(decode *d, const wire_command *c)
-{
-    session *s = NULL;
-    while ((s = next(d, c, s)) != NULL) {
-        if (places_is_waking(s)) {
-            return true;
-        }
-    }
-    return false;
-}
-
-static bool needs_tokens(const wire_command *c)
-{
-    return c->op == LLM_COMMAND_FORK || c->op == LLM_COMMAND_PARK || c->op == LLM_COMMAND_PIN ||
-           c->op == LLM_COMMAND_RENAME || c->op == LLM_COMMAND_SAVE;
-}
-
 static bool changes_label(const wire_command *c)
 {
     return c->op == LLM_COMMAND_PIN || c->op == LLM_COMMAND_RENAME;
-}
-
-/* Whatever comes for a session that sleeps wakes the newest of it, but for what ends it. Without a place it sleeps on. */
-static llm_status wake(decode *d, const wire_command *c)
-{
-    session *s = NULL;
-    if ((!needs_tokens(c) && c->op != LLM_COMMAND_RESET) || latest_of(d, c) != NULL) {
-        return LLM_OK;
-    }
-    const dormant *newest = places_dormant_find(d->places, c->owner, c->session, c->n_session_bytes);
-    return newest != NULL ? (llm_status)places_wake(d->places, newest, &s) : LLM_OK;
 }
 
 static void defer(decode *d, const wire_command *c)
@@ -467,14 +441,7 @@ void decode_session_command(decode *d, const wire_command *c)
         decode_reply(d, c->request, LLM_SHUTDOWN, NULL);
         return;
     }
-    const llm_status status = wake(d, c);
-    const session *s = latest_of(d, c);
-    if (status != LLM_OK) {
-        decode_reply(d, c->request, status, NULL);
-    } else if (needs_tokens(c) && s != NULL && s->is_unread) {
-        decode_reply(d, c->request, LLM_IO, s);
-    } else if ((needs_tokens(c) && is_waking(d, c)) ||
-               (changes_label(c) && places_is_changing(d->places, c->owner, c->session, c->n_session_bytes))) {
+    if (changes_label(c) && places_is_changing(d->places, c->owner, c->session, c->n_session_bytes)) {
         defer(d, c);
     } else {
         carry_out(d, c);

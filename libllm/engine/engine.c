@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "machine/cgroup.h"
+#include "sessions/adoption.h"
 
 enum {
     N_BATCH_DEFAULT = 512,
@@ -116,6 +117,7 @@ static places_options options_of(const llm_engine_options *o)
         .n_named = o->n_sessions,
         .n_scratch = o->n_scratch,
         .n_parked_max = parks ? n_parked : 0,
+        .n_parked_places = parks ? n_parked : 0,
         .n_owners = o->n_owners,
         .timelines_max = o->timelines_max != 0 ? o->timelines_max : TIMELINES_DEFAULT,
         .parked_bytes_max = o->parked_bytes_max != 0 ? o->parked_bytes_max : memory_share(),
@@ -161,46 +163,40 @@ static llm_page *dead_page(const char *name, const char *fingerprint)
     return dead;
 }
 
-typedef struct dead_segment {
-    const char *name;
-    llm_page *left;
-} dead_segment;
+/* What daemons that died left. */
+typedef struct dead_segments {
+    char *names; /* owned */
+    uint32_t n;
+    const char *name[DEAD_SEGMENTS_MAX];
+    llm_page *left[DEAD_SEGMENTS_MAX];
+} dead_segments;
 
-static uint32_t find_dead(char *names, const char *fingerprint, dead_segment out[DEAD_SEGMENTS_MAX])
+static int find_dead(const char *names, const char *fingerprint, dead_segments *out)
 {
-    uint32_t n = 0;
     char *rest = NULL;
-    for (char *name = strtok_r(names, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest)) {
-        llm_page *left = n < DEAD_SEGMENTS_MAX ? dead_page(name, fingerprint) : NULL;
-        if (left != NULL) {
-            out[n++] = (dead_segment){.name = name, .left = left};
-        }
-    }
-    return n;
-}
-
-/* A segment is there under its name when it knows all that the one before it knew, and only then that one goes: whenever
- * a start is killed, one of them is whole. An older one was taken over by the one before it. */
-static int take_over(llm_engine *e, const char *dead_names, const char *fingerprint)
-{
-    dead_segment dead[DEAD_SEGMENTS_MAX];
-    char *names = strdup(dead_names != NULL ? dead_names : "");
-    if (names == NULL) {
+    *out = (dead_segments){.names = strdup(names != NULL ? names : "")};
+    if (out->names == NULL) {
         return LLM_NO_MEMORY;
     }
-    const uint32_t n = find_dead(names, fingerprint, dead);
-    places_adopt(&e->places, n > 0 ? dead[0].left : NULL);
-    places_settle(&e->places);
-    places_publish(&e->places); /* readers come before the decode thread's first loop */
-    const int status = page_publish(e->page);
-    for (uint32_t i = 0; i < n; i++) {
-        if (status == LLM_OK) {
-            shm_unlink(dead[i].name);
+    for (char *name = strtok_r(out->names, " ", &rest); name != NULL; name = strtok_r(NULL, " ", &rest)) {
+        llm_page *left = out->n < DEAD_SEGMENTS_MAX ? dead_page(name, fingerprint) : NULL;
+        if (left != NULL) {
+            out->name[out->n] = name;
+            out->left[out->n++] = left;
         }
-        llm_page_close(dead[i].left);
     }
-    free(names);
-    return status;
+    return LLM_OK;
+}
+
+static void end_dead(dead_segments *dead, bool taken_over)
+{
+    for (uint32_t i = 0; i < dead->n; i++) {
+        if (taken_over) {
+            shm_unlink(dead->name[i]);
+        }
+        llm_page_close(dead->left[i]);
+    }
+    free(dead->names);
 }
 
 static int open_page(llm_engine *e, const char *page_name, uint32_t n_places, const char *fingerprint, char *error,
@@ -216,25 +212,59 @@ static int open_page(llm_engine *e, const char *page_name, uint32_t n_places, co
     return status;
 }
 
+/* The memory may have no room for a place for each session that was found: then as many as are asked for have to do. */
+static int open_page_for(llm_engine *e, const llm_engine_options *o, places_options *sizes, const char *fingerprint,
+                         char *error, size_t error_bytes)
+{
+    const uint32_t n_seats = e->model->info.n_seq;
+    const places_options asked = options_of(o);
+    int status = open_page(e, o->page_name, n_seats + sizes->n_parked_places, fingerprint, error, error_bytes);
+    if (status != LLM_OK && sizes->n_parked_places > asked.n_parked_places) {
+        *sizes = asked;
+        status = open_page(e, o->page_name, n_seats + asked.n_parked_places, fingerprint, error, error_bytes);
+    }
+    return status;
+}
+
+static int open_places(llm_engine *e, const llm_engine_options *o, const adoption *found, const char *fingerprint,
+                       char *error, size_t error_bytes)
+{
+    places_options sizes = options_of(o);
+    adoption_size(found, &sizes);
+    const int status = open_page_for(e, o, &sizes, fingerprint, error, error_bytes);
+    if (status != LLM_OK) {
+        return status;
+    }
+    const size_t n_parked = sizes.parked_bytes_max;
+    ledger_open(&e->ledger, n_parked > IN_FLIGHT_BYTES_MIN ? n_parked : IN_FLIGHT_BYTES_MIN);
+    checkpoint_store_open(&e->checkpoints, &e->ledger,
+                          o->checkpoint_bytes_max != 0 ? o->checkpoint_bytes_max : memory_share());
+    e->ground =
+        (session_ground){.model = e->model, .page = e->page, .checkpoints = &e->checkpoints, .ledger = &e->ledger};
+    return places_open(&e->places, &e->ground, &sizes, e->store);
+}
+
+/* A segment is there under its name when it knows all that the one before it knew, and only then that one goes: whenever
+ * a start is killed, one of them is whole. Of several dead ones the newest has taken over the others. */
 static int open_memory(llm_engine *e, const llm_engine_options *o, char *error, size_t error_bytes)
 {
-    const model_info *info = &e->model->info;
     char fingerprint[33];
-    identity_hex(info, fingerprint);
-    const places_options sizes = options_of(o);
-    int status = open_page(e, o->page_name, info->n_seq + sizes.n_parked_max, fingerprint, error, error_bytes);
-    if (status == LLM_OK) {
-        const size_t n_parked = sizes.parked_bytes_max;
-        ledger_open(&e->ledger, n_parked > IN_FLIGHT_BYTES_MIN ? n_parked : IN_FLIGHT_BYTES_MIN);
-        checkpoint_store_open(&e->checkpoints, &e->ledger,
-                              o->checkpoint_bytes_max != 0 ? o->checkpoint_bytes_max : memory_share());
-        e->ground =
-            (session_ground){.model = e->model, .page = e->page, .checkpoints = &e->checkpoints, .ledger = &e->ledger};
-        status = places_open(&e->places, &e->ground, &sizes, e->store);
+    dead_segments dead;
+    identity_hex(&e->model->info, fingerprint);
+    int status = find_dead(o->dead_page_names, fingerprint, &dead);
+    if (status != LLM_OK) {
+        return status;
     }
+    adoption *found = adoption_gather(&e->model->info, e->store, dead.n > 0 ? dead.left[0] : NULL);
+    status = found != NULL ? open_places(e, o, found, fingerprint, error, error_bytes) : LLM_NO_MEMORY;
     if (status == LLM_OK) {
-        status = take_over(e, o->dead_page_names, fingerprint);
+        adoption_open(found, &e->places);
+        places_settle(&e->places);
+        places_publish(&e->places); /* readers come before the decode thread's first loop */
+        status = page_publish(e->page);
     }
+    end_dead(&dead, status == LLM_OK);
+    adoption_free(found);
     return status;
 }
 

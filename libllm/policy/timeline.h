@@ -15,15 +15,14 @@ typedef struct timeline {
     uint32_t n_head;    /* of the prompt: how many at its beginning many conversations share (llm_prompt) */
     uint32_t n_waiting;
     uint32_t n_worth; /* tokens that are gone with it */
-    bool is_busy;     /* a generation holds it or waits for it, or a command for its tokens */
+    bool is_busy;     /* a generation holds it or waits for it */
     bool is_far;      /* its state lies on the disk: only it can go on with it */
-    bool is_asleep;   /* it has no place: n_common is what is proved, and who goes on with it has to wake it first */
     bool is_anchored; /* it was there when its session was pinned: it may be gone on with, but not be replaced */
     uint64_t used;    /* larger is more recent */
 } timeline;
 
 typedef enum timeline_verb {
-    TIMELINE_CONTINUE, /* timeline `index`, which is awake: at once, or after what keeps it busy */
+    TIMELINE_CONTINUE, /* timeline `index`: at once, or after what keeps it busy */
     TIMELINE_OPEN,     /* another one gets a place beside the others */
     TIMELINE_REPLACE,  /* timeline `index`, which is idle, makes way for another one */
 } timeline_verb;
@@ -31,7 +30,6 @@ typedef enum timeline_verb {
 typedef struct timeline_choice {
     timeline_verb verb;
     uint32_t index;
-    uint32_t woken; /* OPEN, REPLACE: the one asleep that gets the place; n: a new one */
 } timeline_choice;
 
 /* True if the prompt goes on with that history rather than starting another one: it keeps more than half of what lies
@@ -39,14 +37,13 @@ typedef struct timeline_choice {
 bool timeline_continues(const timeline *t);
 
 /* A prompt that would open another one, but shares more with one that is far than with any that could be copied, goes on in
- * that one: there it is read, and what the cut would discard is kept aside. One asleep wakes only for a prompt that continues
- * it; otherwise it counts as any other.
+ * that one: there it is read, and what the cut would discard is kept aside.
  *
  * Of those that may make way, the one of the least value goes: tokens / (1 + uses of the others since its last one).
  *
- * n_max: how many timelines the session may have; 1 makes everything continue the only one. has_room: one more may be awake
- * without costing another session its place; else one that is awake makes way. One beside those that are anchored may always
- * be there. With several that the prompt continues: the longest common prefix, then the one that is not busy, then the most
+ * n_max: how many timelines the session may have; 1 makes everything continue the only one. has_room: one more may be open
+ * without costing another session its place; else one of this session makes way. One beside those that are anchored may
+ * always be there. With several that the prompt continues: the longest common prefix, then the one that is not busy, then the most
  * recent. */
 timeline_choice timeline_choose(const timeline *timelines, uint32_t n, uint32_t n_max, bool has_room);
 

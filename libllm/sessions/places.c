@@ -11,7 +11,8 @@
 int places_open(places *p, const session_ground *ground, const places_options *options, store *disk)
 {
     const uint32_t n_seats = options->n_named + options->n_scratch;
-    *p = (places){.ground = *ground, .options = *options, .store = disk, .n_places = n_seats + options->n_parked_max};
+    *p =
+        (places){.ground = *ground, .options = *options, .store = disk, .n_places = n_seats + options->n_parked_places};
     p->ground.pace = &p->pace;
     p->pace.token_us_first = worth_token_us_first(ground->model->info.n_params, ground->model->info.is_on_gpu);
     p->patience_us = HUGE_VAL;
@@ -43,12 +44,10 @@ void places_close(places *p)
     free(p->seats);
     free(p->holdings);
     p->holdings = NULL;
-    free(p->dormant);
-    free(p->refused);
+    free(p->loose_files);
     p->sessions = NULL;
     p->seats = NULL;
-    p->dormant = NULL;
-    p->refused = NULL;
+    p->loose_files = NULL;
 }
 
 void places_used(places *p, session *s)
@@ -68,6 +67,11 @@ session *places_next(places *p, uint32_t owner, const char *name, size_t n_name_
         }
     }
     return NULL;
+}
+
+bool places_knows(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+{
+    return places_next(p, owner, name, n_name_bytes, NULL) != NULL || places_is_waiting(p, owner, name, n_name_bytes);
 }
 
 static session *closed_place(places *p)
@@ -109,12 +113,6 @@ static uint64_t order_of(const session *s)
     return s->used | (s->n_left > 0 ? 0 : later);
 }
 
-/* It may be. One that wakes has been asked for, by a command that waits for its tokens. */
-static bool is_given_up(const session *s)
-{
-    return session_is_idle(s) && !places_is_waking(s);
-}
-
 static share_holding holding_of(const places *p, const session *s, const shortage *of)
 {
     if (!s->is_open || session_is_named(s) != of->named || (of->seated && !session_is_seated(s))) {
@@ -128,7 +126,7 @@ static share_holding holding_of(const places *p, const session *s, const shortag
     return (share_holding){
         .owner = s->owner,
         .amount = amount,
-        .may_go = amount > 0 && is_given_up(s) && s != of->asker && (of->pinned || !s->record.is_pinned),
+        .may_go = amount > 0 && session_is_idle(s) && s != of->asker && (of->pinned || !s->record.is_pinned),
         .order = order_of(s) | (is_last_resort ? LAST : 0),
     };
 }
@@ -202,41 +200,60 @@ static bool is_within_share(const places *p, uint32_t owner, uint32_t n_less)
            n - n_less < share_of(places_names_max(p), atomic_load(&p->n_owners));
 }
 
-int places_open_known(places *p, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t id, session **out)
+uint64_t places_new_id(places *p)
+{
+    return session_clock_us() ^ ((uint64_t)++p->clock << 48) ^ ((uint64_t)session_clock_ms() << 12);
+}
+
+static session *open_new(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+{
+    session *s = open_place(p, owner, name, n_name_bytes, places_new_id(p));
+    places_pin_with_others(p, s);
+    return s;
+}
+
+int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
 {
     if (!is_within_share(p, owner, 0)) {
         return LLM_CAPACITY;
     }
-    if (count_open(p, true) == places_names_max(p)) {
+    if (count_open(p, true) >= places_names_max(p)) {
         session *s = dispensable(p, owner);
         if (s == NULL) {
             return LLM_CAPACITY;
         }
         places_forget(p, s);
     }
-    *out = open_place(p, owner, name, n_name_bytes, id);
-    places_pin_with_others(p, *out);
+    *out = open_new(p, owner, name, n_name_bytes);
     page_count(p->ground.page, LLM_COUNTER_SESSIONS_OPENED, 1);
     return LLM_OK;
 }
 
-int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
+session *places_open_known(places *p, uint32_t owner, const char *name, uint64_t id)
 {
-    return places_open_known(p, owner, name, n_name_bytes, places_new_id(p), out);
+    session *s = open_place(p, owner, name, strlen(name), id);
+    page_count(p->ground.page, LLM_COUNTER_SESSIONS_OPENED, 1);
+    return s;
+}
+
+bool places_may_open_branch(places *p, uint32_t owner, session **replaced)
+{
+    *replaced = count_open(p, true) >= places_names_max(p) ? dispensable(p, owner) : NULL;
+    return count_open(p, true) < places_names_max(p) || (*replaced != NULL && (*replaced)->n_left > 0);
 }
 
 session *places_open_branch(places *p, const session *s)
 {
-    if (count_open(p, true) == places_names_max(p)) {
-        session *left = dispensable(p, s->owner);
-        if (left == NULL || left->n_left == 0) {
-            return NULL;
-        }
-        places_forget(p, left);
-    }
-    session *branch = open_place(p, s->owner, s->name, strlen(s->name), places_new_id(p));
-    places_pin_with_others(p, branch);
-    return branch;
+    return open_new(p, s->owner, s->name, strlen(s->name));
+}
+
+session *places_replace(places *p, session *old, const session *like)
+{
+    const uint32_t owner = like->owner;
+    char name[LLM_SESSION_NAME_BYTES_MAX + 1];
+    memcpy(name, like->name, sizeof name);
+    places_forget(p, old);
+    return open_new(p, owner, name, strlen(name));
 }
 
 bool places_has_room_for_another(const places *p, uint32_t owner)
@@ -254,95 +271,51 @@ uint32_t places_n_history(const session *s)
 
 static timeline timeline_of(const session *s, const session_prompt *prompt)
 {
-    const bool is_waking = places_is_waking(s);
-    uint32_t n_common =
-        is_waking ? token_sketch_common(&s->parked.slept, prompt->tokens, prompt->n_tokens)
-                  : resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt->tokens, prompt->n_tokens);
+    uint32_t n_common = resume_common_prefix(session_tokens(s), session_n_tokens(s), prompt->tokens, prompt->n_tokens);
     const session_claim *c = s->running != NULL ? s->running : s->waiting;
     if (c != NULL && c->prompt.n_tokens > session_n_tokens(s)) { /* it will hold at least this */
         n_common = resume_common_prefix(c->prompt.tokens, c->prompt.n_tokens, prompt->tokens, prompt->n_tokens);
     }
     return (timeline){
-        .n_history = c != NULL   ? c->prompt.n_tokens
-                     : is_waking ? s->parked.slept.n_tokens
-                                 : places_n_history(s),
+        .n_history = c != NULL ? c->prompt.n_tokens : places_n_history(s),
         .n_worth = s->n_left > 0 ? s->n_left : session_n_tokens(s),
         .n_common = n_common,
         .n_head = prompt->n_head,
         .n_waiting = s->record.n_waiting,
         .is_far = s->parked.where == PARKED_ON_DISK || s->parked.where == PARKED_READING,
-        .is_busy = !session_is_idle(s) || is_waking,
+        .is_busy = !session_is_idle(s),
         .is_anchored = s->record.is_pinned == LLM_PIN_ANCHORED,
         .used = s->used,
     };
 }
 
-static timeline timeline_asleep(const dormant *d, const session_prompt *prompt)
-{
-    return (timeline){
-        .n_history = d->tokens.n_tokens,
-        .n_worth = d->tokens.n_tokens,
-        .n_common = token_sketch_common(&d->tokens, prompt->tokens, prompt->n_tokens),
-        .n_head = prompt->n_head,
-        .is_asleep = true,
-        .is_anchored = d->is_pinned,
-        .used = d->used,
-    };
-}
-
-/* Of one name, those that are open first. */
-typedef struct candidates {
-    uint32_t n;
-    timeline timelines[TIMELINES_LOOKED_AT];
-    session *open[TIMELINES_LOOKED_AT];
-    const dormant *asleep[TIMELINES_LOOKED_AT];
-} candidates;
-
-static void look(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session_prompt *prompt,
-                 candidates *out)
-{
-    session *s = NULL;
-    dormant *d = NULL;
-    out->n = 0;
-    while (out->n < TIMELINES_LOOKED_AT && (s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
-        out->timelines[out->n] = timeline_of(s, prompt);
-        out->open[out->n++] = s;
-    }
-    while (out->n < TIMELINES_LOOKED_AT && (d = places_dormant_next(p, owner, name, n_name_bytes, d)) != NULL) {
-        out->timelines[out->n] = timeline_asleep(d, prompt);
-        out->asleep[out->n++] = d;
-    }
-}
-
-static void make_way(places *p, const candidates *c, uint32_t index)
-{
-    if (c->timelines[index].is_asleep) {
-        places_dormant_forget(p, c->asleep[index]);
-    } else {
-        places_forget(p, c->open[index]);
-    }
-}
-
 int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session_prompt *prompt,
                  session **out)
 {
-    candidates c;
-    look(p, owner, name, n_name_bytes, prompt, &c);
+    timeline timelines[TIMELINES_LOOKED_AT];
+    session *sessions[TIMELINES_LOOKED_AT];
+    session *s = NULL;
+    uint32_t n = 0;
+    while (n < TIMELINES_LOOKED_AT && (s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+        timelines[n] = timeline_of(s, prompt);
+        sessions[n++] = s;
+    }
     const timeline_choice choice =
-        timeline_choose(c.timelines, c.n, p->options.timelines_max, places_has_room_for_another(p, owner));
+        timeline_choose(timelines, n, p->options.timelines_max, places_has_room_for_another(p, owner));
     if (choice.verb == TIMELINE_CONTINUE) {
-        *out = c.open[choice.index];
+        *out = sessions[choice.index];
         return LLM_OK;
     }
-    const bool leaves_place = choice.verb == TIMELINE_REPLACE && !c.timelines[choice.index].is_asleep;
+    const bool leaves_place = choice.verb == TIMELINE_REPLACE;
     if (!places_may_be_busy(p, owner) || !is_within_share(p, owner, leaves_place)) {
         return LLM_CAPACITY; /* before anything gives way to it */
     }
-    if (choice.verb == TIMELINE_REPLACE) {
-        make_way(p, &c, choice.index);
+    if (leaves_place) {
+        *out = places_replace(p, sessions[choice.index], sessions[choice.index]);
+        page_count(p->ground.page, LLM_COUNTER_SESSIONS_OPENED, 1);
+        return LLM_OK;
     }
-    return choice.woken < c.n ? places_wake(p, c.asleep[choice.woken], out)
-                              : places_open_named(p, owner, name, n_name_bytes, out);
+    return places_open_named(p, owner, name, n_name_bytes, out);
 }
 
 /* The idle scratch session that this prompt continues. */
@@ -463,10 +436,10 @@ void places_forget(places *p, session *s)
 
 uint64_t places_expire(places *p, uint64_t before_ms)
 {
-    uint64_t oldest = places_dormant_expire(p, before_ms);
+    uint64_t oldest = places_expire_loose(p, before_ms);
     for (uint32_t i = 0; i < p->n_places; i++) {
         session *s = &p->sessions[i];
-        if (!is_given_up(s) || s->record.is_pinned) {
+        if (!session_is_idle(s) || s->record.is_pinned) {
             continue;
         }
         if (s->record.used_ms < before_ms) {

@@ -16,40 +16,31 @@
 #include "sessions/session.h"
 #include "policy/share.h"
 #include "states/store.h"
-#include "states/token_sketch.h"
 
 typedef struct places_options {
     llm_policy policy;
-    uint32_t n_named;        /* seats */
-    uint32_t n_scratch;      /* seats */
-    uint32_t n_parked_max;   /* sessions beyond the named seats that may be open; 0 unless the policy is park */
-    uint32_t timelines_max;  /* of one name */
-    uint32_t n_owners;       /* at the start */
-    size_t parked_bytes_max; /* of parked states in memory; beyond it they go to the store, or are forgotten */
+    uint32_t n_named;         /* seats */
+    uint32_t n_scratch;       /* seats */
+    uint32_t n_parked_max;    /* sessions beyond the named seats that may be opened; 0 unless the policy is park */
+    uint32_t n_parked_places; /* n_parked_max, or more where an earlier daemon left more sessions (adoption.h) */
+    uint32_t timelines_max;   /* of one name */
+    uint32_t n_owners;        /* at the start */
+    size_t parked_bytes_max;  /* of parked states in memory; beyond it they go to the store, or are forgotten */
 } places_options;
 
-enum { DORMANT_EXPIRED_MAX = 64, REFUSED_REMOVALS_MAX = 1024, TIMELINES_LOOKED_AT = 64 };
+enum { REFUSED_REMOVALS_MAX = 1024, TIMELINES_LOOKED_AT = 64 };
 
-/* A session that lies in the store and found no place at the start. It sleeps until its name is asked for. */
-typedef struct dormant {
+/* A session file whose session is not open. */
+typedef struct loose_file {
     uint64_t id;
     uint32_t owner;
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
-    uint64_t used_ms;
-    uint64_t used; /* session.h; all that found a place were used later */
+    bool
+        is_closed; /* its session was closed, and the disk refused to remove it: it would come back with the next start;
+                     * else it waits for a start that has a place for it, and holds: */
     bool is_pinned;
-    bool is_changing;    /* session.h */
-    size_t n_disk_bytes; /* of its state; 0: it has none of use */
-    uint32_t k;          /* tokens that it covers */
-    token_sketch tokens; /* of those that the context holds */
-} dormant;
-
-/* The file of a closed session that the disk refused to remove: it would come back with the next start. */
-typedef struct refused_removal {
-    uint64_t id;
-    uint32_t owner;
-    char name[LLM_SESSION_NAME_BYTES_MAX + 1];
-} refused_removal;
+    uint64_t used_ms;
+} loose_file;
 
 typedef struct places {
     session_ground ground;
@@ -62,16 +53,13 @@ typedef struct places {
     uint64_t clock;            /* counts uses; orders sessions by recency */
     _Atomic uint32_t n_owners; /* writer: any thread; between whom to be fair */
     share_holding *holdings;   /* n_places: of one choice */
-    uint32_t n_places;         /* n_named + n_scratch + n_parked_max */
+    uint32_t n_places;         /* n_named + n_scratch + n_parked_places */
     session *sessions;         /* n_places */
     session **seats;           /* n_named + n_scratch: who sits there, or NULL */
     store_job *removing;       /* what is closed or reset now is removed by this job; NULL: each by one of its own */
-    uint32_t n_dormant;
-    uint32_t dormant_capacity;
-    dormant *dormant; /* n_dormant */
-    uint32_t n_refused;
-    refused_removal *refused; /* n_refused */
-    bool spill_waits;         /* a parked state is over the budget until the store can take it */
+    uint32_t n_loose;
+    loose_file *loose_files; /* n_loose */
+    bool spill_waits;        /* a parked state is over the budget until the store can take it */
     bool is_lending; /* what was read for others is there until they have had their turn: nothing is over a budget */
     bool is_saving;  /* an orderly stop has begun */
     bool is_unsaved; /* and the disk refused a session's file */
@@ -85,17 +73,22 @@ void places_close(places *p);
 /* The open timelines of a name, from `after` on (NULL: from the first). NULL: no more. */
 session *places_next(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session *after);
 
-/* Some timeline of that name is open, or sleeps. */
+/* Some timeline of that name is open, or waits on the disk for a place. */
 bool places_knows(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
 
-/* The timeline that a request for this name goes to (timeline.h), opened or woken now if need be, not necessarily seated.
+/* The timeline that a request for this name goes to (timeline.h), opened now if need be, not necessarily seated.
  * LLM_CAPACITY: none can be opened, or be busy. */
 int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session_prompt *prompt,
                  session **out);
 
-/* A new timeline of this name, without looking at the others; or the one with this id. */
+/* A new timeline of this name, without looking at the others. LLM_CAPACITY: nothing has changed. */
 int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out);
-int places_open_known(places *p, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t id, session **out);
+
+/* A new timeline of the session that `like` is of, in the place of `old`, which is idle and goes. */
+session *places_replace(places *p, session *old, const session *like);
+
+/* The timeline with this id, in a place that is free. */
+session *places_open_known(places *p, uint32_t owner, const char *name, uint64_t id);
 
 /* A scratch session for this prompt that no request holds: the one of the same owner that the prompt continues, else a
  * free one, else the least recently used, which is emptied unless they share more than the prompt's head. NULL: all are
@@ -112,7 +105,9 @@ void places_copy(places *p, session *from, session *to, uint32_t n, bool may_be_
  * (places_branch.c) */
 bool places_keep_branch(places *p, session *s, const session_prompt *prompt);
 
-/* A place for such a branch of `s`: a free one, or that of a branch that was left before. NULL: there is none. */
+/* There is a place for another branch of this owner: a free one (*replaced is NULL), where places_open_branch opens it, or that
+ * of a branch that was left before. */
+bool places_may_open_branch(places *p, uint32_t owner, session **replaced);
 session *places_open_branch(places *p, const session *s);
 
 /* Tokens of the last prompt, as far as they were consumed and are still there. */
@@ -135,7 +130,7 @@ void places_used(places *p, session *s); /* s is the most recent now */
 /* Pins all timelines of a name, or none any more. LLM_OK, LLM_NOT_FOUND (none is open), LLM_PINS (nothing is changed). */
 int places_pin(places *p, uint32_t owner, const char *name, size_t n_name_bytes, bool pinned);
 
-/* Some timeline of that name, open or asleep, was there when it was pinned. */
+/* Some timeline of that name, open or waiting, was there when it was pinned. */
 bool places_is_pinned(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
 
 /* A timeline of a pinned session that was not there when it was pinned. */
@@ -149,6 +144,7 @@ void places_pin_later_timelines(places *p);
 
 /* How many histories may be pinned in all. */
 uint32_t places_pins_max(const places *p);
+uint32_t places_pins_max_of(uint32_t n_names); /* where so many timelines may be open */
 
 /* ---- seats ---- */
 
@@ -244,7 +240,7 @@ void places_save_all(places *p, void (*done)(void *context, store_job *job), voi
 
 /* ---- what a command waits for: places_change.c ---- */
 
-/* A change of name or pin. Between begin and end the caller changes the name's timelines, those asleep included; `end` makes
+/* A change of name or pin. Between begin and end the caller changes the name's timelines; `end` makes
  * the store write what must last. True: a result will come through places_take_stored, and if it is a failure,
  * places_change_undo takes everything back; until then the timelines are changing, and a second change has to wait, for it
  * could not be told what to go back to. False: *status is the answer, and an error has been undone already. */
@@ -268,9 +264,21 @@ void places_attach(places *p, store_job *job); /* of one change: to the job betw
 /* What the disk did not let go in this job is remembered, and tried again when the session is closed once more, or with an
  * orderly stop. */
 void places_removal_refused(places *p, const store_job *job);
-bool places_has_refused(const places *p, uint32_t owner, const char *name, size_t n_name_bytes);
-void places_remove_refused(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
-void places_remove_all_refused(places *p);
+
+/* ---- files of sessions that are not open: places_removal.c ---- */
+
+bool places_add_loose(places *p, const loose_file *f); /* false: memory is short */
+/* Those of a name, from `after` on (NULL: from the first). NULL: no more. */
+const loose_file *places_next_loose(const places *p, uint32_t owner, const char *name, size_t n_name_bytes,
+                                    const loose_file *after);
+bool places_is_waiting(const places *p, uint32_t owner, const char *name,
+                       size_t n_name_bytes); /* one waits for a place */
+uint32_t places_n_waiting(const places *p);
+void places_remove_loose(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
+void places_remove_closed(places *p); /* of whatever name */
+/* Those that wait and were not used since before_ms go, pinned ones excepted. The oldest stamp of the others that may
+ * expire, or 0. */
+uint64_t places_expire_loose(places *p, uint64_t before_ms);
 
 /* ---- what is saved under labels: places_saved.c ---- */
 
@@ -298,34 +306,12 @@ bool places_are_tokens(const places *p, const int32_t *tokens, uint32_t n_tokens
 void places_become(places *p, session *s, const store_job *from);
 void places_become_warm(places *p, session *s, store_job *from);
 
-/* ---- a start: places_adopt.c, places_dormant.c ---- */
+/* ---- ids ---- */
 
 uint64_t places_new_id(places *p);               /* of a session and its files */
 session *places_find_id(places *p, uint64_t id); /* the open one, or NULL */
-uint32_t places_names_max(const places *p);      /* sessions with a name that may be open */
-
-/* The sessions that lie in the store; and those that the segment of a killed daemon (NULL: none) names and the store does
- * not, or knows less of, with their tokens. Parked, and in the order of their last use. What finds no place sleeps. */
-void places_adopt(places *p, const llm_page *dead);
-
-void places_dormant_add(places *p, const dormant *d);
-/* Those of a name, from `after` on (NULL: from the first). NULL: no more. */
-dormant *places_dormant_next(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const dormant *after);
-/* The newest of that name, or NULL. */
-const dormant *places_dormant_find(const places *p, uint32_t owner, const char *name, size_t n_name_bytes);
-/* It gets a place and is read; d is gone. LLM_CAPACITY, LLM_NO_MEMORY: it sleeps on. */
-int places_wake(places *p, const dormant *d, session **out);
-/* It has been woken, and its tokens are still on their way: nothing may be written or copied of it. */
-bool places_is_waking(const session *s);
-/* What it slept in could not be read: that stays for the next start, and the session goes on without it. */
-void places_wake_failed(places *p, session *s);
-/* It goes, with its files: another timeline of its name takes its place. */
-void places_dormant_forget(places *p, const dormant *d);
-/* All of that name go, with their files. How many. */
-uint32_t places_dormant_remove(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
-/* Those not used since before_ms go, at most DORMANT_EXPIRED_MAX at once, and their names are told; the oldest stamp of the
- * others that may expire, or 0. */
-uint64_t places_dormant_expire(places *p, uint64_t before_ms);
+uint32_t places_names_max(
+    const places *p); /* timelines with a name that may be open before one makes way for another */
 
 /* Forgets idle sessions not used since `before_ms` (CLOCK_REALTIME), pinned ones excepted. Returns the stamp of the
  * oldest one left that may expire, or 0. */

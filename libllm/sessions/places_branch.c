@@ -35,14 +35,14 @@ static timeline timeline_of(const session *s)
 {
     return (timeline){
         .n_worth = s->n_left > 0 ? s->n_left : session_n_tokens(s),
-        .is_busy = !session_is_idle(s) || places_is_waking(s), /* it only looks worthless */
+        .is_busy = !session_is_idle(s),
         .is_anchored = s->record.is_pinned == LLM_PIN_ANCHORED,
         .used = s->used,
     };
 }
 
-/* Room for n_worth tokens beside s: what it takes is forgotten. NULL: there is none. */
-static session *make_room(places *p, const session *s, uint32_t n_worth)
+/* Where n_worth tokens beside s may stay. False: nowhere. *replaced: the timeline that goes for it; NULL: none has to. */
+static bool find_place(places *p, session *s, uint32_t n_worth, session **replaced)
 {
     timeline timelines[TIMELINES_LOOKED_AT];
     session *sessions[TIMELINES_LOOKED_AT];
@@ -55,12 +55,9 @@ static session *make_room(places *p, const session *s, uint32_t n_worth)
         sessions[n++] = t;
     }
     const timeline_choice choice = timeline_aside(timelines, n, p->options.timelines_max, index, n_worth);
-    switch (choice.verb) {
-    case TIMELINE_CONTINUE: return NULL;
-    case TIMELINE_REPLACE: places_forget(p, sessions[choice.index]); break;
-    case TIMELINE_OPEN: break;
-    }
-    return places_open_branch(p, s);
+    *replaced = choice.verb == TIMELINE_REPLACE ? sessions[choice.index] : NULL;
+    return choice.verb == TIMELINE_REPLACE ||
+           (choice.verb == TIMELINE_OPEN && places_may_open_branch(p, s->owner, replaced));
 }
 
 bool places_keep_branch(places *p, session *s, const session_prompt *prompt)
@@ -68,17 +65,15 @@ bool places_keep_branch(places *p, session *s, const session_prompt *prompt)
     const bool may_be_kept = session_is_named(s) && !s->is_held && p->options.policy == LLM_POLICY_PARK &&
                              s->record.state != LLM_STATE_TORN && session_n_tokens(s) > 0;
     const uint32_t n_worth = may_be_kept ? worth_of(p, s, prompt) : 0;
-    session *branch = n_worth > 0 ? make_room(p, s, n_worth) : NULL;
-    if (branch == NULL) {
+    session *replaced = NULL;
+    session_copy copy;
+    if (n_worth == 0 || !find_place(p, s, n_worth, &replaced) || !session_copy_of(s, free_seat(p), &copy)) {
         return false;
     }
-    const int32_t seat = free_seat(p);
-    if (!session_duplicate(s, branch, seat)) {
-        places_close_session(p, branch);
-        return false;
-    }
-    if (seat != SESSION_NO_SEAT) {
-        p->seats[seat] = branch;
+    session *branch = replaced != NULL ? places_replace(p, replaced, s) : places_open_branch(p, s);
+    session_become_copy(branch, s, &copy);
+    if (copy.seat != SESSION_NO_SEAT) {
+        p->seats[copy.seat] = branch;
     }
     branch->n_left = n_worth;
     p->patience_us -= worth_copy_us(&p->pace, branch->parked.n_bytes);

@@ -193,19 +193,6 @@ bool places_take_state(places *p, session *s, state_file *from)
     return true;
 }
 
-/* One that slept has got its place: what it says of itself is known only now. Of more tokens than the context holds the
- * first ones stay. */
-static void wake(places *p, session *s, const session_file *file)
-{
-    const uint32_t n_ctx = p->ground.model->info.n_ctx;
-    const uint32_t n = file->n_tokens < n_ctx ? file->n_tokens : n_ctx;
-    if (places_are_tokens(p, file->tokens, n)) {
-        page_append(p->ground.page, s->place, file->tokens, n);
-        s->record.n_visible = n;
-        session_publish(s);
-    }
-}
-
 bool places_is_reading(const places *p, uint64_t reading)
 {
     for (uint32_t i = 0; i < p->n_places; i++) {
@@ -229,33 +216,20 @@ void places_read_back(places *p, store_job *job)
     }
     const parked before = s->parked;
     const bool is_for_others = before.n_wanted > 0 && session_is_idle(s);
-    const bool is_left_there = job->wants_session && job->status == LLM_OK && job->n_bytes_max < before.n_disk_bytes;
     const state_ends ends = job->state.n_parts > 0 ? state_file_ends(&job->state) : before.ends;
     if (is_for_others && (job->status == LLM_NO_MEMORY || job->status == LLM_IO)) {
         s->parked.where = PARKED_ON_DISK; /* nobody's but its own request costs it what is there */
         return;
     }
     s->parked = (parked){.where = PARKED_NOWHERE, .n_wanted = before.n_wanted};
-    if (job->wants_session && job->status == LLM_OK) {
-        wake(p, s, &job->file);
-    } else if (job->wants_session) {
-        places_wake_failed(p, s);
-    }
-    if (is_left_there && before.k <= session_n_tokens(s)) {
-        s->parked = (parked){.where = PARKED_ON_DISK,
-                             .k = before.k,
-                             .n_bytes = before.n_disk_bytes,
-                             .is_on_disk = true,
-                             .n_disk_bytes = before.n_disk_bytes,
-                             .ends = ends};
-    } else if (job->status == LLM_OK && places_take_state(p, s, &job->state)) {
+    if (job->status == LLM_OK && places_take_state(p, s, &job->state)) {
         s->parked.is_on_disk = true;
         s->parked.n_disk_bytes = before.n_disk_bytes;
         s->parked.ends = ends;
         s->parked.is_lent = is_for_others;
         p->is_lending = p->is_lending || is_for_others;
         places_spill(p);
-    } else if (before.n_disk_bytes > 0) {
+    } else {
         page_count(p->ground.page, LLM_COUNTER_PARKED_DROPPED, 1);
     }
 }

@@ -13,11 +13,15 @@ static uint32_t count_pinned(const places *p, const uint32_t *owner)
     return n;
 }
 
-uint32_t places_pins_max(const places *p)
+uint32_t places_pins_max_of(uint32_t n_names)
 {
     enum { UNPINNED_SHARE = 4 }; /* one in so many places stays free for what is not pinned */
-    const uint32_t n = places_names_max(p);
-    return n - (n >= UNPINNED_SHARE ? n / UNPINNED_SHARE : 1);
+    return n_names - (n_names >= UNPINNED_SHARE ? n_names / UNPINNED_SHARE : 1);
+}
+
+uint32_t places_pins_max(const places *p)
+{
+    return places_pins_max_of(places_names_max(p));
 }
 
 static bool may_pin(places *p, uint32_t owner, uint32_t n_more)
@@ -46,10 +50,6 @@ int places_pin(places *p, uint32_t owner, const char *name, size_t n_name_bytes,
         s->record.is_pinned = pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
         session_publish(s);
     }
-    dormant *d = NULL;
-    while ((d = places_dormant_next(p, owner, name, n_name_bytes, d)) != NULL) {
-        d->is_pinned = pinned;
-    }
     return LLM_OK;
 }
 
@@ -61,9 +61,9 @@ bool places_is_pinned(places *p, uint32_t owner, const char *name, size_t n_name
             return true;
         }
     }
-    dormant *d = NULL;
-    while ((d = places_dormant_next(p, owner, name, n_name_bytes, d)) != NULL) {
-        if (d->is_pinned) {
+    const loose_file *f = NULL;
+    while ((f = places_next_loose(p, owner, name, n_name_bytes, f)) != NULL) {
+        if (f->is_pinned) {
             return true;
         }
     }

@@ -27,7 +27,7 @@ void places_publish(places *p)
     page_gauge(segment, LLM_COUNTER_PARKED_BYTES, parked_bytes);
     page_gauge(segment, LLM_COUNTER_PARKED_MEMORY_BYTES, p->ground.ledger->n_bytes[LEDGER_PARKED]);
     page_gauge(segment, LLM_COUNTER_IN_FLIGHT_BYTES, p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT]);
-    page_gauge(segment, LLM_COUNTER_SESSIONS_DORMANT, p->n_dormant);
+    page_gauge(segment, LLM_COUNTER_SESSIONS_DORMANT, places_n_waiting(p));
     page_gauge(segment, LLM_COUNTER_CHECKPOINTS, p->ground.checkpoints->n_entries);
     page_gauge(segment, LLM_COUNTER_CHECKPOINT_BYTES, p->ground.checkpoints->n_bytes);
     page_gauge(segment, LLM_COUNTER_CHECKPOINTS_EVICTED, p->ground.checkpoints->n_evicted);

@@ -1,4 +1,4 @@
-/* places_removal.c: files that are gone when the answer comes, and those that the disk refused to let go. */
+/* places_removal.c: files that are gone when the answer comes, and files of sessions that are not open. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,20 +75,17 @@ void places_remove_id(places *p, uint64_t id, uint32_t owner, const char *name)
     places_attach(p, job);
 }
 
-/* ---- what the disk refused ---- */
+/* ---- files of sessions that are not open ---- */
 
-static void remember(places *p, const session_file *file)
+bool places_add_loose(places *p, const loose_file *f)
 {
-    refused_removal *larger =
-        p->n_refused < REFUSED_REMOVALS_MAX ? realloc(p->refused, (p->n_refused + 1) * sizeof *larger) : NULL;
+    loose_file *larger = realloc(p->loose_files, (p->n_loose + 1) * sizeof *larger);
     if (larger == NULL) {
-        return; /* the store has complained of it */
+        return false;
     }
-    p->refused = larger;
-    refused_removal *r = &p->refused[p->n_refused++];
-    r->id = file->id;
-    r->owner = file->owner;
-    memcpy(r->name, file->name, sizeof r->name);
+    p->loose_files = larger;
+    p->loose_files[p->n_loose++] = *f;
+    return true;
 }
 
 void places_removal_refused(places *p, const store_job *job)
@@ -98,46 +95,86 @@ void places_removal_refused(places *p, const store_job *job)
         session *s = places_find_id(p, c->file.id);
         if (c->verb == CHANGE_REMOVE && s != NULL) {
             s->has_file = true; /* of a session that was reset: the next reset, close or stop sees to it */
-        } else if (c->verb == CHANGE_REMOVE) {
-            remember(p, &c->file);
+        } else if (c->verb == CHANGE_REMOVE && p->n_loose - places_n_waiting(p) < REFUSED_REMOVALS_MAX) {
+            loose_file f = {.id = c->file.id, .owner = c->file.owner, .is_closed = true};
+            memcpy(f.name, c->file.name, sizeof f.name);
+            (void)places_add_loose(p, &f);
         }
     }
 }
 
-static bool is_of(const refused_removal *r, uint32_t owner, const char *name, size_t n_name_bytes)
+static bool is_of(const loose_file *f, uint32_t owner, const char *name, size_t n_name_bytes)
 {
-    return r->owner == owner && strlen(r->name) == n_name_bytes && memcmp(r->name, name, n_name_bytes) == 0;
+    return f->owner == owner && strlen(f->name) == n_name_bytes && memcmp(f->name, name, n_name_bytes) == 0;
 }
 
-bool places_has_refused(const places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+const loose_file *places_next_loose(const places *p, uint32_t owner, const char *name, size_t n_name_bytes,
+                                    const loose_file *after)
 {
-    for (uint32_t i = 0; i < p->n_refused; i++) {
-        if (is_of(&p->refused[i], owner, name, n_name_bytes)) {
-            return true;
+    for (uint32_t i = after != NULL ? (uint32_t)(after - p->loose_files) + 1 : 0; i < p->n_loose; i++) {
+        if (is_of(&p->loose_files[i], owner, name, n_name_bytes)) {
+            return &p->loose_files[i];
         }
     }
-    return false;
+    return NULL;
 }
 
-static void try_again(places *p, uint32_t i)
+bool places_is_waiting(const places *p, uint32_t owner, const char *name, size_t n_name_bytes)
 {
-    const refused_removal r = p->refused[i];
-    p->refused[i] = p->refused[--p->n_refused];
-    places_remove_id(p, r.id, r.owner, r.name);
+    const loose_file *f = NULL;
+    while ((f = places_next_loose(p, owner, name, n_name_bytes, f)) != NULL && f->is_closed) {
+    }
+    return f != NULL;
 }
 
-void places_remove_refused(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+static void remove_loose(places *p, uint32_t i)
 {
-    for (uint32_t i = p->n_refused; i > 0; i--) {
-        if (is_of(&p->refused[i - 1], owner, name, n_name_bytes)) {
-            try_again(p, i - 1);
+    const loose_file f = p->loose_files[i];
+    p->loose_files[i] = p->loose_files[--p->n_loose];
+    places_remove_id(p, f.id, f.owner, f.name);
+}
+
+void places_remove_loose(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+{
+    for (uint32_t i = p->n_loose; i > 0; i--) {
+        if (is_of(&p->loose_files[i - 1], owner, name, n_name_bytes)) {
+            remove_loose(p, i - 1);
         }
     }
 }
 
-void places_remove_all_refused(places *p)
+void places_remove_closed(places *p)
 {
-    while (p->n_refused > 0) {
-        try_again(p, p->n_refused - 1);
+    for (uint32_t i = p->n_loose; i > 0; i--) {
+        if (p->loose_files[i - 1].is_closed) {
+            remove_loose(p, i - 1);
+        }
     }
+}
+
+uint64_t places_expire_loose(places *p, uint64_t before_ms)
+{
+    uint64_t oldest = 0;
+    for (uint32_t i = p->n_loose; i > 0; i--) {
+        const loose_file *f = &p->loose_files[i - 1];
+        if (f->is_closed || f->is_pinned) {
+            continue;
+        }
+        if (f->used_ms < before_ms) {
+            remove_loose(p, i - 1);
+            page_count(p->ground.page, LLM_COUNTER_SESSIONS_EXPIRED, 1);
+        } else if (oldest == 0 || f->used_ms < oldest) {
+            oldest = f->used_ms;
+        }
+    }
+    return oldest;
+}
+
+uint32_t places_n_waiting(const places *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->n_loose; i++) {
+        n += !p->loose_files[i].is_closed;
+    }
+    return n;
 }

@@ -28,7 +28,7 @@ void places_save_all(places *p, void (*done)(void *context, store_job *job), voi
     if (p->store == NULL) {
         return;
     }
-    places_remove_all_refused(p);
+    places_remove_closed(p);
     store_wait(p->store); /* what is still being read is to be saved, what is being written is not */
     (void)places_take_stored(p, done, context);
     p->is_saving = true;

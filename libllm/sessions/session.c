@@ -177,7 +177,6 @@ void session_reset(session *s)
     assert(s->is_open && s->running == NULL);
     clear(s);
     unpin(s);
-    s->is_unread = false;
     set_state(s, session_is_seated(s) ? LLM_STATE_EMPTY : LLM_STATE_PARKED);
 }
 
@@ -315,7 +314,6 @@ bool session_apply(session *s, const resume_plan *plan, const int32_t *prompt, c
 void session_begin(session *s, const resume_plan *plan, uint32_t n_prompt)
 {
     s->was_parked = false;
-    s->is_unread = false;
     s->n_left = 0;
     s->record.reason = plan->reason;
     s->record.diverged_at = plan->diverged_at;
@@ -470,7 +468,7 @@ size_t session_state_bytes(const session *s, uint32_t n_tokens)
     return (size_t)model_of(s)->ops->sequence_bytes(model_of(s), n_tokens);
 }
 
-static void become_duplicate(const session *from, session *to)
+static void tell_as_copy(const session *from, session *to)
 {
     page_append(page_of(to), to->place, session_tokens(from), session_n_tokens(from));
     to->checkpoint_at = from->checkpoint_at;
@@ -482,27 +480,31 @@ static void become_duplicate(const session *from, session *to)
     to->record.used_ms = from->record.used_ms;
 }
 
-bool session_duplicate(const session *from, session *to, int32_t free_seat)
+bool session_copy_of(const session *from, int32_t free_seat, session_copy *out)
 {
-    assert(session_is_seated(from) && !is_torn(from) && !session_is_seated(to) && session_n_tokens(to) == 0);
+    assert(session_is_seated(from) && !is_torn(from));
     model *m = model_of(from);
+    *out = (session_copy){.seat = free_seat};
     if (free_seat != SESSION_NO_SEAT) {
         assert(m->info.shares_cells);
-        if (!m->ops->copy(m, seat(from), (uint16_t)free_seat)) {
-            return false;
-        }
-        to->seat = free_seat;
-    } else {
-        blob *state = save_state(from, LEDGER_PARKED);
-        if (state == NULL) {
-            return false;
-        }
-        to->parked =
-            (parked){.where = PARKED_IN_MEMORY, .state = state, .k = session_n_tokens(from), .n_bytes = state->n_bytes};
+        return m->ops->copy(m, seat(from), (uint16_t)free_seat);
     }
-    become_duplicate(from, to);
+    out->state = save_state(from, LEDGER_PARKED);
+    return out->state != NULL;
+}
+
+void session_become_copy(session *to, const session *from, const session_copy *copy)
+{
+    assert(!session_is_seated(to) && session_n_tokens(to) == 0);
+    to->seat = copy->seat;
+    if (copy->state != NULL) {
+        to->parked = (parked){.where = PARKED_IN_MEMORY,
+                              .state = copy->state,
+                              .k = session_n_tokens(from),
+                              .n_bytes = copy->state->n_bytes};
+    }
+    tell_as_copy(from, to);
     set_state_unused(to, session_is_seated(to) ? LLM_STATE_IDLE : LLM_STATE_PARKED);
-    return true;
 }
 
 bool session_park(session *s)

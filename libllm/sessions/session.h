@@ -22,9 +22,8 @@
  * Invariant of a seated session that is not torn:  resident tokens == position == what the model's memory holds.
  * Of one without a seat: its parked state, if there is one, holds the first `parked.k` of the resident tokens. With a seat
  * it keeps these; what is behind them is consumed again.
- * The resident tokens lie in the shared page: session.c writes those of a session with a seat, and of its duplicate; those that another
- * one without a seat begins with come from places_parked.c and places_saved.c (read), places_fork.c (copied) and places_adopt.c (an earlier
- * daemon's). */
+ * The resident tokens lie in the shared page: session.c writes those of a session with a seat, and of its copy; those that another
+ * one without a seat begins with come from places_saved.c (read), places_fork.c (copied) and adoption.c (an earlier daemon's). */
 #ifndef LLM_SESSION_H
 #define LLM_SESSION_H
 
@@ -38,7 +37,6 @@
 #include "policy/resume.h"
 #include "policy/worth.h"
 #include "states/snapshot.h"
-#include "states/token_sketch.h"
 
 enum { SESSION_NO_SEAT = -1 };
 
@@ -77,7 +75,6 @@ typedef struct parked {
     uint32_t n_wanted;   /* READING for others: so many of its tokens; 0: it is for itself */
     bool is_lent;        /* IN_MEMORY for those others; then it lies on the disk again */
     uint64_t reading;    /* READING: which one, for what was asked for before a reset comes later */
-    token_sketch slept;  /* READING, and its tokens are on their way, too: what they will be */
 } parked;
 
 /* What all sessions of an engine share. */
@@ -100,7 +97,6 @@ typedef struct session {
     uint64_t id;                               /* of this timeline, for good: names its files */
     bool has_file;                             /* its session file is in the store, or on its way */
     bool is_changing;                          /* a command waits until its name and pin are on the disk */
-    bool is_unread;                            /* it slept, what it held cannot be read, and nothing came since */
     uint64_t used;                             /* order of last use: larger is more recent */
     page_record record;
     parked parked;
@@ -162,9 +158,18 @@ void session_forget_parked(session *s);
  * NULL: it is only on the disk, there is none, or memory is short. */
 blob *session_hold_state(const session *s, ledger_use use, uint32_t *k);
 
-/* `to`, open and empty, is to hold what the seated `from` holds, until now alone: in a free seat where the model's memory shares
- * cells, else (SESSION_NO_SEAT) parked. False: memory is short; nothing changed. */
-bool session_duplicate(const session *from, session *to, int32_t free_seat);
+/* The state of a seated session, once more. */
+typedef struct session_copy {
+    int32_t seat; /* the sequence that holds it, or SESSION_NO_SEAT: */
+    blob *state;  /* held as parked */
+} session_copy;
+
+/* Made before anything makes way for it: in a free seat where the model's memory shares cells, else (SESSION_NO_SEAT) as a
+ * saved state. False: memory is short. */
+bool session_copy_of(const session *from, int32_t free_seat, session_copy *out);
+
+/* `to`, open and empty, holds what `from` holds. Takes the copy. */
+void session_become_copy(session *to, const session *from, const session_copy *copy);
 
 /* About how many bytes the state of so many tokens has. */
 size_t session_state_bytes(const session *s, uint32_t n_tokens);

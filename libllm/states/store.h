@@ -25,7 +25,7 @@ typedef struct store store;
 typedef enum store_verb {
     STORE_CHANGE, /* session files: written all or none, then removed */
     STORE_WRITE,  /* the state of a session, or `linked_id`'s; none where there is no session file (any more) */
-    STORE_READ,   /* a state; with `wants_session`: the session file, too, and a state only if it is one of it */
+    STORE_READ,   /* a state */
     STORE_SAVE,   /* under a label: session file and state, or `linked_id`'s state */
     STORE_LOAD,   /* what was saved under a label: session file and, if it is of use, the state */
     STORE_UNSAVE, /* removes a label */
@@ -33,17 +33,16 @@ typedef enum store_verb {
 } store_verb;
 
 typedef enum change_verb {
-    CHANGE_WRITE,   /* the session file is written */
-    CHANGE_RELABEL, /* the session file, as it lies there, gets this name and pin */
-    CHANGE_REMOVE,  /* both files go */
-    CHANGE_RESET,   /* the session file is written, the state goes */
-    CHANGE_NONE,    /* only `was` matters */
+    CHANGE_WRITE,  /* the session file is written */
+    CHANGE_REMOVE, /* both files go */
+    CHANGE_RESET,  /* the session file is written, the state goes */
+    CHANGE_NONE,   /* only `was` matters */
 } change_verb;
 
 /* What happens to one session's file, and what to go back to if it fails. */
 typedef struct store_change {
     change_verb verb;
-    session_file file; /* RELABEL, REMOVE: without tokens; NONE: only the id */
+    session_file file; /* REMOVE: without tokens; NONE: only the id */
     struct {
         char name[LLM_SESSION_NAME_BYTES_MAX + 1];
         uint32_t is_pinned; /* as its record has it */
@@ -64,11 +63,10 @@ typedef struct store_job {
     store_change *changes;
     uint32_t place; /* WRITE, READ: of the session it is about; its id tells whether that is still the same one */
     uint64_t id;
-    bool wants_session;   /* READ */
     uint64_t linked_id;   /* WRITE, SAVE, without parts: the session whose state file is the state; 0: none */
     uint64_t n_bytes_max; /* READ, LOAD: of the state */
     double took_us;       /* out */
-    session_file file;    /* SAVE: in; READ, LOAD: out */
+    session_file file;    /* SAVE: in; LOAD: out */
     state_file state;     /* WRITE, SAVE: in; READ, LOAD: out, without parts where there is none */
     uint64_t number;      /* in the order of being pushed; a sweep's is its change's */
     struct store_job *next;

@@ -87,28 +87,7 @@ static void complain_of_write(store_files *f, const char *what)
 
 static bool is_written(const store_change *c)
 {
-    return c->verb == CHANGE_WRITE || c->verb == CHANGE_RELABEL || c->verb == CHANGE_RESET;
-}
-
-/* What lies there stays, but for name and pin. */
-static int prepare_relabelled(store_files *f, const session_file *label)
-{
-    session_file file;
-    const char *why = "";
-    if (session_file_read(f->directory, label->id, f->identity, &file, &why) != LLM_OK) {
-        return LLM_IO;
-    }
-    memcpy(file.name, label->name, sizeof file.name);
-    file.is_pinned = label->is_pinned;
-    const int status = session_file_prepare(f->directory, f->identity, &file);
-    session_file_clear(&file);
-    return status;
-}
-
-static int prepare(store_files *f, const store_change *c)
-{
-    return c->verb == CHANGE_RELABEL ? prepare_relabelled(f, &c->file)
-                                     : session_file_prepare(f->directory, f->identity, &c->file);
+    return c->verb == CHANGE_WRITE || c->verb == CHANGE_RESET;
 }
 
 /* What needs room comes before what cannot be taken back. */
@@ -116,7 +95,7 @@ static int prepare_all(store_files *f, const store_job *job)
 {
     for (uint32_t i = 0; i < job->n_changes; i++) {
         const store_change *c = &job->changes[i];
-        if (is_written(c) && prepare(f, c) != LLM_OK) {
+        if (is_written(c) && session_file_prepare(f->directory, f->identity, &c->file) != LLM_OK) {
             complain_of_write(f, c->file.name);
             for (uint32_t j = 0; j < i; j++) {
                 session_file_abandon(f->directory, job->changes[j].file.id);
@@ -191,22 +170,9 @@ static void refuse_state(store_files *f, const store_job *job, const char *why)
 static void read_state(store_files *f, store_job *job)
 {
     const char *why = "";
-    if (job->wants_session) {
-        job->status = (llm_status)session_file_read(f->directory, job->id, f->identity, &job->file, &why);
-        if (job->status != LLM_OK) {
-            store_files_refuse(f, false, job->id, job->status, why);
-            return;
-        }
-        if (job->n_bytes_max == 0) {
-            return; /* it has no state of use */
-        }
-    }
     job->status = (llm_status)state_file_read(f->directory, job->id, f->geometry, job->n_bytes_max, &job->state, &why);
     if (job->status != LLM_OK) {
         refuse_state(f, job, why);
-    }
-    if (job->wants_session) {
-        job->status = LLM_OK; /* the tokens are known: the session is read again from them */
     }
 }
 

@@ -538,7 +538,7 @@ static void test_no_damage_gives_a_wrong_answer(void)
     CHECK_INT(driver_close(reference), 0);
 }
 
-/* ---- too few places ---- */
+/* ---- another configuration ---- */
 
 static void leave_four(llm_policy policy)
 {
@@ -562,26 +562,7 @@ static void close_names(driver *d)
     }
 }
 
-/* The pinned first, then the newest; the others sleep, are told, and wake when they are asked for. */
-static void test_what_finds_no_place_sleeps(void)
-{
-    leave_four(LLM_POLICY_EVICT);
-    driver *d = open_sim("sim:hybrid,length=0", 2, LLM_POLICY_EVICT);
-    CHECK(is_open(d, "pinned") && is_open(d, "d") && !is_open(d, "b") && !is_open(d, "c"));
-    driver_loop(d);
-    CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_DORMANT), 2);
-    const char *told = complaints(d);
-    CHECK(strstr(told, "\"b\" found no place") != NULL && strstr(told, "\"c\" found no place") != NULL);
-    const answer *a = say(d, "b", 1);
-    CHECK_INT(a->n_reused, LONG);
-    driver_loop(d);
-    CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_DORMANT), 1);
-    close_names(d);
-    CHECK_INT(driver_close(d), 0);
-    CHECK_INT(count_files("llmd-session") + count_files("llmd-state"), 0);
-}
-
-/* Under every policy, asleep or open: a name that was closed is gone for good. */
+/* Under every policy: a name that was closed is gone for good. */
 static void test_a_closed_session_never_comes_back(void)
 {
     for (llm_policy policy = LLM_POLICY_REFUSE; policy < LLM_POLICY_N; policy++) {
@@ -779,7 +760,6 @@ int main(void)
     RUN_FILES(test_a_reset_that_was_refused_is_tried_again);
     RUN_FILES(test_answers_come_when_the_files_are_there_or_gone);
     RUN_FILES(test_no_damage_gives_a_wrong_answer);
-    RUN_FILES(test_what_finds_no_place_sleeps);
     RUN_FILES(test_a_closed_session_never_comes_back);
     RUN_FILES(test_a_shorter_context_keeps_the_session);
     RUN_FILES(test_what_cannot_be_seated_is_not_read);

@@ -496,8 +496,8 @@ static void test_a_kill_forgets_neither_use_nor_pin(void)
     remove_directory(directory);
 }
 
-/* There is no place for it, and its file is older than the segment. */
-static void test_what_sleeps_after_a_kill_is_as_new_as_the_segment(void)
+/* There is no place for it in this context, and its file is older than the segment. */
+static void test_what_waits_after_a_kill_is_as_new_as_the_segment(void)
 {
     enum { N_MORE = 50 };
     const char *directory = new_directory();
@@ -509,16 +509,21 @@ static void test_what_sleeps_after_a_kill_is_as_new_as_the_segment(void)
     d = open_with(directory, 2, LLM_POLICY_PARK);
     make_prompt(tokens + n, N_MORE, 9);
     const dead_session sessions[] = {{"filed", tokens, n + N_MORE, used_ms + 1, false, driver_session(d, "filed").id},
-                                     {"a", tokens, n, used_ms + 2, false, 0},
-                                     {"b", tokens, n, used_ms + 3, false, 0},
-                                     {"c", tokens, n, used_ms + 4, false, 0}};
-    dead_segment_leave(d, sessions, 4);
+                                     {"only", tokens, n + 1, used_ms + 2, false, 0}};
+    dead_segment_leave(d, sessions, 2);
     CHECK_INT(driver_close(d), 0);
-    d = open_after_kill(directory, 1);
-    CHECK_INT(driver_session(d, "filed").place, UINT32_MAX); /* it sleeps */
+    d = driver_open(&(llm_engine_options){.model = "sim:hybrid,length=0",
+                                          .n_sessions = 2,
+                                          .n_ctx = n,
+                                          .capacity_policy = LLM_POLICY_PARK,
+                                          .dead_page_names = dead_segment_name(),
+                                          .state_dir = directory});
+    CHECK_INT(driver_session(d, "filed").place, UINT32_MAX);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_SESSIONS_DORMANT), 2);
     CHECK_INT(driver_close(d), 0);
-    d = open_after_kill(directory, 4);
+    d = open_with(directory, 2, LLM_POLICY_PARK);
     CHECK_INT(driver_session(d, "filed").n_tokens, n + N_MORE);
+    CHECK_INT(driver_session(d, "only").n_tokens, n + 1);
     CHECK_INT(driver_close(d), 0);
     remove_directory(directory);
 }
@@ -577,7 +582,7 @@ static bool are_open_from(const driver *d, uint32_t first)
     return good;
 }
 
-static void test_the_newest_of_too_many_files_come_back(void)
+static void test_all_of_too_many_files_come_back(void)
 {
     for (llm_policy policy = LLM_POLICY_REFUSE; policy < LLM_POLICY_N; policy++) {
         const char *directory = new_directory();
@@ -587,7 +592,7 @@ static void test_the_newest_of_too_many_files_come_back(void)
                                                       .capacity_policy = policy,
                                                       .n_parked_max = 1,
                                                       .state_dir = directory});
-        CHECK(are_open_from(d, policy == LLM_POLICY_PARK ? 5 : 6));
+        CHECK(are_open_from(d, 0));
         CHECK_INT(driver_close(d), 0);
         remove_directory(directory);
     }
@@ -688,9 +693,9 @@ int main(void)
     RUN(test_what_was_reset_or_closed_stays_so_after_a_restart);
     RUN(test_sessions_come_back_under_every_policy);
     RUN(test_a_kill_forgets_neither_use_nor_pin);
-    RUN(test_what_sleeps_after_a_kill_is_as_new_as_the_segment);
+    RUN(test_what_waits_after_a_kill_is_as_new_as_the_segment);
     RUN(test_a_kill_takes_no_pin_from_another_timeline);
-    RUN(test_the_newest_of_too_many_files_come_back);
+    RUN(test_all_of_too_many_files_come_back);
     RUN(test_the_order_of_last_use_outlives_a_restart);
     RUN(test_files_and_segment_are_one_order);
     return CHECK_RESULT();

@@ -171,73 +171,33 @@ static void test_what_a_cut_discards_takes_the_place_of_what_is_worth_less(void)
     CHECK_INT(timeline_aside(t, 3, 3, 0, 700).verb, TIMELINE_CONTINUE);
 }
 
-/* A title for a conversation that sleeps leaves it asleep; the conversation's own prompt wakes it, whatever else is open. */
-static void test_one_asleep_wakes_for_what_continues_it(void)
+/* Where a place would cost another session its own, one of this session's makes way; the only one is gone on with. */
+static void test_without_room_one_of_its_own_makes_way(void)
 {
     timeline t[] = {
-        {.n_history = 1000, .n_common = 0, .used = 2, .is_asleep = true, .is_anchored = true},
-        {.n_history = 1000, .n_common = 0, .used = 1, .is_asleep = true},
-        {.n_history = 100, .n_common = 10, .used = 3},
-    };
-    timeline_choice c = timeline_choose(t, 2, 3, true);
-    CHECK_INT(c.verb, TIMELINE_OPEN);
-    CHECK_INT(c.woken, 2);
-    for (uint32_t i = 0; i < 2; i++) {
-        t[i].n_common = 600;
-        c = timeline_choose(t, 3, 3, true);
-        CHECK_INT(c.verb, TIMELINE_OPEN);
-        CHECK_INT(c.woken, i);
-        c = timeline_choose(t, 3, 3, false); /* in the place of its own that is open */
-        CHECK_INT(c.verb, TIMELINE_REPLACE);
-        CHECK_INT(c.index, 2);
-        CHECK_INT(c.woken, i);
-        t[i].n_common = 0;
-    }
-    t[0].n_common = 600;
-    t[2].n_common = 99;
-    CHECK_INT(timeline_choose(t, 3, 3, true).woken, 0); /* it shares more */
-    t[2].n_common = 600;
-    CHECK_INT(timeline_choose(t, 3, 3, true).verb, TIMELINE_CONTINUE);
-    CHECK_INT(timeline_choose(t, 3, 3, true).index, 2);
-    t[0].n_common = t[2].n_common = 0;
-    t[2].is_busy = true;
-    t[1].n_common = 600;
-    c = timeline_choose(t, 3, 3, false); /* nothing makes way: it waits */
-    CHECK_INT(c.verb, TIMELINE_CONTINUE);
-    CHECK_INT(c.index, 2);
-}
-
-/* What sleeps makes way as what is open does; but not where a place is short: it has none. */
-static void test_one_asleep_counts(void)
-{
-    timeline t[] = {
-        {.n_history = 100, .n_common = 1, .n_worth = 100, .used = 1, .is_asleep = true},
+        {.n_history = 100, .n_common = 1, .n_worth = 100, .used = 1},
         {.n_history = 100, .n_common = 1, .n_worth = 100, .used = 2},
-        {.n_history = 100, .n_common = 1, .n_worth = 100, .used = 3},
     };
-    timeline_choice c = timeline_choose(t, 3, 3, true);
+    CHECK_INT(timeline_choose(t, 2, 3, true).verb, TIMELINE_OPEN);
+    const timeline_choice c = timeline_choose(t, 2, 3, false);
     CHECK_INT(c.verb, TIMELINE_REPLACE);
     CHECK_INT(c.index, 0);
-    CHECK_INT(c.woken, 3);
-    CHECK_INT(timeline_choose(t, 3, 3, false).index, 1);
-    CHECK_INT(timeline_choose(t, 3, 4, false).index, 1);
-    c = timeline_choose(t, 1, 1, true); /* everything goes on in the only one */
-    CHECK_INT(c.verb, TIMELINE_OPEN);
-    CHECK_INT(c.woken, 0);
-    t[0].is_anchored = true;
-    CHECK_INT(timeline_choose(t, 1, 1, true).woken, 1);
+    CHECK_INT(timeline_choose(t, 1, 3, false).verb, TIMELINE_CONTINUE);
+    t[0].is_busy = t[1].is_busy = true;
+    CHECK_INT(timeline_choose(t, 2, 3, false).verb, TIMELINE_CONTINUE);
+    t[0].is_anchored = t[1].is_anchored = true; /* then it asks for a place all the same */
+    CHECK_INT(timeline_choose(t, 2, 3, false).verb, TIMELINE_OPEN);
 }
 
 static timeline any_timeline(random_source *r, uint64_t used)
 {
     const uint32_t n_history = random_below(r, 8);
-    const bool is_asleep = random_below(r, 3) == 0;
     return (timeline){
         .n_history = n_history,
         .n_common = random_below(r, n_history + 3),
         .n_head = random_below(r, 6),
-        .is_asleep = is_asleep,
-        .is_busy = !is_asleep && random_below(r, 2) == 1,
+        .is_far = random_below(r, 3) == 0,
+        .is_busy = random_below(r, 2) == 1,
         .is_anchored = random_below(r, 3) == 0,
         .n_worth = random_below(r, 4),
         .used = used,
@@ -256,7 +216,7 @@ static void check_aside(random_source *r, const timeline *t, uint32_t n, uint32_
 }
 
 typedef struct counts {
-    uint32_t continued, awake, idle, anchored, to_write_over;
+    uint32_t continued, idle, anchored;
 } counts;
 
 static counts count(const timeline *t, uint32_t n)
@@ -265,10 +225,8 @@ static counts count(const timeline *t, uint32_t n)
     for (uint32_t i = 0; i < n; i++) {
         const bool may_go = !t[i].is_busy && !t[i].is_anchored;
         c.continued += timeline_continues(&t[i]);
-        c.awake += !t[i].is_asleep;
         c.idle += may_go;
         c.anchored += t[i].is_anchored;
-        c.to_write_over += !t[i].is_asleep && !t[i].is_anchored;
     }
     return c;
 }
@@ -285,31 +243,23 @@ static void check_choice(const timeline *t, uint32_t n, uint32_t n_max, bool has
     const timeline_choice c = timeline_choose(t, n, n_max, has_room);
     const counts of = count(t, n);
     const uint32_t limit = of.anchored + (n_max > of.anchored ? n_max - of.anchored : 1);
-    const bool is_short = !has_room && of.to_write_over > 0;
-    const bool is_new = c.verb != TIMELINE_CONTINUE && c.woken == n;
+    const bool is_short = !has_room && of.anchored < n;
     CHECK(c.verb == TIMELINE_OPEN || c.index < n);
     if (c.verb == TIMELINE_CONTINUE) {
-        CHECK(!t[c.index].is_asleep);
-        CHECK(timeline_continues(&t[c.index]) || !t[c.index].is_anchored);
-        CHECK(timeline_continues(&t[c.index]) || is_short || (n >= limit && (of.idle == 0 || limit == 1)));
-    } else {
-        CHECK(c.woken <= n && (c.woken == n || t[c.woken].is_asleep));
-        CHECK(c.verb != TIMELINE_OPEN || !is_short);
-        CHECK(c.verb != TIMELINE_OPEN || !is_new || n < limit);
+        const timeline *on = &t[c.index];
+        CHECK(timeline_continues(on) || !on->is_anchored);
+        CHECK(timeline_continues(on) || on->is_far || is_short || (n >= limit && (of.idle == 0 || limit == 1)));
+    }
+    if (c.verb == TIMELINE_OPEN) {
+        CHECK(!is_short && n < limit);
     }
     if (c.verb == TIMELINE_REPLACE) {
-        CHECK(!t[c.index].is_busy && !t[c.index].is_anchored && c.index != c.woken);
-        CHECK(is_short || (n >= limit && limit > 1));
-        CHECK(!is_short || !t[c.index].is_asleep);
-        CHECK(!is_new || !is_short || of.awake > 1);
+        CHECK(!t[c.index].is_busy && !t[c.index].is_anchored);
+        CHECK(limit > 1 && (is_short || n >= limit) && (!is_short || n > 1));
     }
-    if (of.continued > 0 && !is_short) {
-        CHECK(!is_new);
-        check_best(t, n, c.verb == TIMELINE_CONTINUE ? c.index : c.woken);
-    }
-    if (!is_new &&
-        c.verb != TIMELINE_CONTINUE) { /* woken for what does not continue it: only where it is the only one */
-        CHECK(timeline_continues(&t[c.woken]) || (limit == 1 && c.verb == TIMELINE_OPEN));
+    if (of.continued > 0) {
+        CHECK_INT(c.verb, TIMELINE_CONTINUE);
+        check_best(t, n, c.index);
     }
 }
 
@@ -344,8 +294,7 @@ int main(void)
     RUN(test_of_those_that_may_go_the_least_valuable_does);
     RUN(test_one_that_is_far_is_gone_on_with);
     RUN(test_what_a_cut_discards_takes_the_place_of_what_is_worth_less);
-    RUN(test_one_asleep_wakes_for_what_continues_it);
-    RUN(test_one_asleep_counts);
+    RUN(test_without_room_one_of_its_own_makes_way);
     RUN(test_any_timelines);
     return CHECK_RESULT();
 }

@@ -466,56 +466,6 @@ static void test_a_reader_that_stalls_wakes_nobody(void)
     close_engine();
 }
 
-/* ---- a session that sleeps through what its name is asked for ---- */
-
-enum { LONG = 400, KEPT = 300 };
-
-static driver *open_places(uint32_t n_sessions)
-{
-    return driver_open(&(llm_engine_options){.model = "sim:dense,length=0",
-                                             .n_sessions = n_sessions,
-                                             .n_parked_max = 1,
-                                             .timelines_max = 2,
-                                             .capacity_policy = LLM_POLICY_PARK,
-                                             .state_dir = directory});
-}
-
-static uint64_t ask_for(driver *d, const char *name, const int32_t *prompt)
-{
-    return driver_generate(d, &(generate_call){.session = name, .prompt = prompt, .n_prompt = LONG, .max_tokens = 1});
-}
-
-/* Its tokens have not been read yet: that is no reason to take it for the least valuable timeline. */
-static void test_a_cut_takes_no_timeline_that_wakes(void)
-{
-    int32_t asleep[LONG], other[LONG], end[LONG];
-    make_prompt(asleep, LONG, 1);
-    make_prompt(other, LONG, 2);
-    make_prompt(end, LONG, 3);
-    driver *d = open_places(1);
-    CHECK_INT(driver_wait(d, ask_for(d, "it", asleep))->status, LLM_OK);
-    CHECK_INT(driver_close(d), 0);
-    d = open_places(3);
-    CHECK_INT(driver_wait(d, ask_for(d, "b", other))->status, LLM_OK);
-    CHECK_INT(driver_wait(d, ask_for(d, "c", other))->status, LLM_OK);
-    CHECK_INT(driver_close(d), 0);
-    d = open_places(1);
-    store_may_work = false;
-    const uint64_t woken = ask_for(d, "it", asleep);
-    const uint64_t beside = ask_for(d, "it", other);
-    driver_cancel(d, woken);
-    CHECK_INT(driver_wait(d, beside)->status, LLM_OK);
-    memcpy(other + KEPT, end + KEPT, (LONG - KEPT) * sizeof *other);
-    CHECK_INT(driver_wait(d, ask_for(d, "it", other))->n_reused, KEPT);
-    store_may_work = true;
-    CHECK_INT(driver_close(d), 0);
-    d = open_places(4);
-    const answer *a = driver_wait(d, ask_for(d, "it", asleep));
-    CHECK_INT(a->reason, LLM_REASON_RESTORED);
-    CHECK_INT(a->n_reused, LONG - 1);
-    CHECK_INT(driver_close(d), 0);
-}
-
 int main(void)
 {
     alarm(SECONDS_MAX); /* a lost wake-up may hang: let it kill the test */
@@ -529,6 +479,5 @@ int main(void)
     RUN(test_room_that_comes_before_the_sleep);
     RUN(test_room_that_is_announced_within_a_drain);
     RUN(test_a_reader_that_stalls_wakes_nobody);
-    RUN_FILES(test_a_cut_takes_no_timeline_that_wakes);
     return CHECK_RESULT();
 }

@@ -19,6 +19,8 @@ import aiohttp
 from llmd.engine.native import Page
 
 Json = dict[str, Any]
+Left = tuple[str, bool] | None
+"""Name and pin of a timeline, where a segment tells them."""
 
 ANSWER_S_MAX = 60.0
 START_S_MAX = 60.0
@@ -71,6 +73,7 @@ class Daemon:
     process: subprocess.Popen[bytes]
     http: aiohttp.ClientSession
     log: Path
+    state: Path
     segments: set[Path] = field(default_factory=set)
 
     async def ask(self, method: str, path: str, body: Json | None = None) -> tuple[int, Json]:
@@ -106,6 +109,15 @@ class Daemon:
                     found.add(bytes(tokens or b""))
         return frozenset(found)
 
+    def left(self) -> dict[int, Left]:
+        """What a start has to find after this one was killed: each timeline of a name, by its id."""
+        found = {int(file.name.partition(".")[0], 16): None for file in self.state.glob("*/*.llmd-session")}
+        left: dict[int, Left] = dict.fromkeys(found)
+        for segment in filter(Path.exists, self.segments):
+            views = [view for view in Page.open(f"/{segment.name}").sessions() if view.name]
+            left |= {view.id: (view.name, view.is_pinned == 1) for view in views if view.n_tokens or view.id in found}
+        return left
+
     def lose_memory(self) -> None:
         """As a machine without power does."""
         for segment in self.segments:
@@ -133,7 +145,7 @@ async def start(directory: Path, disk: Disk | None, model: str, *options: str) -
             env=environment | (disk.environment(state) if disk is not None else {}),
         )
     http = aiohttp.ClientSession(connector=aiohttp.UnixConnector(str(socket), limit=0))
-    daemon = Daemon(process, http, log)
+    daemon = Daemon(process, http, log, state)
     async with asyncio.timeout(START_S_MAX):
         while process.poll() is None:
             with contextlib.suppress(DaemonEnded, json.JSONDecodeError):

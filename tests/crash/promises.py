@@ -30,7 +30,7 @@ class Label:
 
     @property
     def contents(self) -> frozenset[bytes]:
-        """What may lie there. Empty: nobody knows, for the timeline slept before, or made way for another after."""
+        """What may lie there. Empty: nobody knows, for the timeline made way for another one meanwhile."""
         return frozenset(tokens for tokens in self.held if len(tokens) == TOKEN_BYTES * self.n_tokens)
 
 
@@ -71,19 +71,17 @@ class Promises:
 
     def forget_unpinned(self) -> None:
         """Without power only pinned ones come back for certain, for others may have lived in memory alone; and where
-        there were too few places."""
+        there were few places, they may have made way."""
         for promise in self.sessions.values():
             if promise.is_open and not promise.is_pinned:
                 promise.is_open = None
 
-    def broken_by(self, sessions: list[Json], *, some_sleep: bool) -> list[str]:
-        """`sessions`: as /v1/sessions lists them. Those that sleep it does not list."""
+    def broken_by(self, sessions: list[Json]) -> list[str]:
+        """`sessions`: as /v1/sessions lists them."""
         listed = {one["id"]: one for one in sessions}
         broken = []
         for name, promise in self.sessions.items():
             found = listed.get(name)
-            if found is None and some_sleep:
-                continue
             if promise.is_haunted:
                 promise.is_haunted, promise.is_open = False, found is not None
                 promise.is_pinned = found is not None and found["pinned"]

@@ -8,7 +8,7 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tests.crash.daemon import Daemon, DaemonEnded, Disk, Json, start
+from tests.crash.daemon import Daemon, DaemonEnded, Disk, Json, Left, start
 from tests.crash.promises import NOT_THERE, Label, Promises, broken_by_loaded
 
 N_CLIENTS = 5
@@ -18,6 +18,8 @@ WITNESS = "witness"
 RENAMED = "-renamed"
 MESSAGES_MAX = 8
 LIFE_S_MAX = 2.0
+EDITS = 0.25
+"""So often a client goes back to an earlier message, or has the last answer made again."""
 OPERATIONS_MAX = 400
 """A life whose disk decides its end ends within so many operations, if it makes as many."""
 VERBS = ("pin", "pin", "unpin", "close", "reset", "park", "save", "save", "load", "unsave", "rename", "fork")
@@ -31,7 +33,7 @@ OPTIONS = (
     "--shutdown-timeout", "1", "--log-format", "json",
 )  # fmt: skip
 PARKED_MAX = {"wide": "64", "narrow": "2"}
-"""In a narrow life some find no place: they sleep, and who is not pinned may be given up."""
+"""In a narrow life there are more sessions than that: a new one takes the place of one that is not pinned."""
 COMPLAINTS = ("cannot be removed", "cannot be read", "cannot be listed", "of such messages")
 CALM = {"capacity_exhausted", "queue_full", "overloaded", "session_busy", "session_exists", "session_not_found",
         "snapshot_not_found", "nothing_to_save", "io_error", "cancelled", "shutting_down", "no_memory",
@@ -63,6 +65,9 @@ class Client:
     def _go_on(self) -> None:
         if not self.messages or len(self.messages) >= MESSAGES_MAX:
             self.messages = [{"role": "system", "content": f"You are {self.name}. Be brief."}]
+        if len(self.messages) > 2 and self.random.random() < EDITS:
+            self.storm.did["edited"] += 1
+            self.messages = self.messages[: self.random.randrange(1, len(self.messages))]
         if self.messages[-1]["role"] == "user" and self.random.random() < 0.5:
             self.messages = self.messages[:-1]
         if self.messages[-1]["role"] != "user":
@@ -214,6 +219,8 @@ class Storm:
         self.did: Counter[str] = Counter()
         self.n_compared = 0
         self.width = "wide"
+        self.left: dict[int, Left] | None = None
+        """By the last life, if that was killed: what the next one finds."""
         self.rounded: frozenset[str] = frozenset()
         self.clients = [Client(self, f"desk-{n}", random.Random(chance.random())) for n in range(N_CLIENTS)]
 
@@ -268,6 +275,8 @@ class Storm:
         log = self.directory / "daemon" / "log"
         since = len(log.read_text()) if log.exists() else 0
         daemon = await self._born(disk)
+        if daemon is None or disk.fails_of_10000 > 0:
+            self.left = None
         if daemon is None:
             self.did["ended at start"] += 1
             if disk.fails_of_10000 == 0 and disk.crash_at == 0:
@@ -292,6 +301,8 @@ class Storm:
         is_powerless = disk.loses_power and daemon.process.returncode != 0
         if is_powerless:
             daemon.lose_memory()
+        is_killed = daemon.process.returncode == -9
+        self.left = daemon.left() if is_killed and disk.fails_of_10000 == 0 and not is_powerless else None
         if is_powerless or self.width == "narrow":
             self.promises.forget_unpinned()
 
@@ -312,14 +323,28 @@ class Storm:
     async def _check_promises(self, daemon: Daemon) -> None:
         _, listed = await daemon.ask("GET", "/v1/sessions")
         _, saved = await daemon.ask("GET", "/v1/saved")
-        self.did["asleep"] += listed["places"]["dormant"]
-        broken = self.promises.broken_by(listed["data"], some_sleep=listed["places"]["dormant"] > 0)
+        self._check_left(daemon)
+        assert listed["places"]["dormant"] == 0, listed["places"]
+        broken = self.promises.broken_by(listed["data"])
         broken += self.promises.broken_by_saved({one["name"]: one["tokens"] for one in saved["data"]})
         self.wrong += [f"a promise: {told}" for told in broken]
         self.did["promises checked"] += 1
         for label, kept in self.promises.saved.items():
             if kept is not None and kept.is_there:
                 await self._look_at(daemon, label, kept)
+
+    def _check_left(self, daemon: Daemon) -> None:
+        """Each timeline is there once, under its name and with its pin, and none beside them."""
+        left, self.left = self.left, None
+        if left is None:
+            return
+        found = daemon.left()
+        self.wrong += [f"{left[one] or one} is gone" for one in left.keys() - found.keys()]
+        self.wrong += [f"{found[one]} has come from nowhere" for one in found.keys() - left.keys()]
+        for one in left.keys() & found.keys():
+            if left[one] not in (None, found[one]):
+                self.wrong.append(f"{left[one]} has become {found[one]}")
+        self.did["timelines found again"] += len(found)
 
     async def _look_at(self, daemon: Daemon, label: str, saved: Label) -> None:
         """What lies there is what was saved, and an answer that goes on with it is that of a cold start."""

@@ -250,6 +250,7 @@ class SessionView:
 
     place: int
     owner: int
+    id: int
     state: int
     reason: int
     generation: int

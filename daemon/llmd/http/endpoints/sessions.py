@@ -67,7 +67,7 @@ def _was_there(reply: Reply) -> bool:
 
 
 def meant(request: web.Request) -> tuple[int, str]:
-    """An open session's owner and name, or what may be those of one that sleeps on the disk: the engine knows."""
+    """An open session's owner and name, or what may be those of one that has only files: the engine knows."""
     try:
         found = find(request)
     except ApiError as error:

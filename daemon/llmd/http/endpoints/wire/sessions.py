@@ -76,7 +76,7 @@ class Places(msgspec.Struct, frozen=True):
     parked: int
     parked_max: int
     dormant: int
-    """Sessions on disk that found no place at the start; a request that names one takes it in."""
+    """Sessions on disk without a place, which a later start may have."""
     policy: str
 
 

@@ -1,28 +1,25 @@
-/* places_adopt.c: a start: the sessions that an earlier daemon left, in files and, if it was killed, in its segment. They
- * are gathered first, so that they are opened in the order of their last use, whichever way they were found, and the
- * pinned and the newest get the places there are. */
+/* adoption.h. Gathered first, so that the sessions are opened in the order of their last use, whichever way they were found. */
+#include "sessions/adoption.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "sessions/places.h"
-
-enum { SLEEPERS_NAMED_MAX = 4 }; /* a line in the log for so many that found no place, one for the rest */
+enum { WAITING_NAMED_MAX = 4 }; /* a line in the log for so many that found no place, one for the rest */
 
 typedef struct candidate {
     session_file file; /* what its file says, and the segment where that knows it, too; owns the tokens */
     state_facts state; /* beside its file; is_there: of this memory layout */
     bool has_file;     /* else only the segment knows it */
     bool is_changed;   /* it is not what its file says */
-    uint64_t used;     /* places.h */
 } candidate;
 
-typedef struct adoption {
-    places *places;
-    candidate *candidates;
+struct adoption {
+    const model_info *info;
+    candidate *candidates; /* n */
     uint32_t n;
     uint32_t capacity;
     uint32_t n_other_geometry;
-} adoption;
+};
 
 /* Takes the tokens. */
 static candidate *add(adoption *a, const candidate *c)
@@ -41,10 +38,10 @@ static candidate *add(adoption *a, const candidate *c)
     return &a->candidates[a->n++];
 }
 
-static bool are_of_vocabulary(const places *p, const int32_t *tokens, uint32_t n)
+static bool are_of_vocabulary(const adoption *a, const int32_t *tokens, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        if (tokens[i] < 0 || (uint32_t)tokens[i] >= p->ground.model->info.n_vocab) {
+        if (tokens[i] < 0 || (uint32_t)tokens[i] >= a->info->n_vocab) {
             return false;
         }
     }
@@ -54,7 +51,7 @@ static bool are_of_vocabulary(const places *p, const int32_t *tokens, uint32_t n
 static void found_file(void *context, session_file *file, const state_facts *state)
 {
     adoption *a = context;
-    if (file->name[0] == '\0' || !are_of_vocabulary(a->places, file->tokens, file->n_tokens)) {
+    if (file->name[0] == '\0' || !are_of_vocabulary(a, file->tokens, file->n_tokens)) {
         return;
     }
     candidate c = {.file = *file, .state = *state, .has_file = true};
@@ -105,7 +102,7 @@ static void look_at_place(adoption *a, const llm_page *dead, uint32_t place, int
     llm_session_view view;
     const int64_t n = llm_page_tokens(dead, place, tokens, n_tokens_max, NULL);
     if (n < 0 || llm_page_session(dead, place, &view) != LLM_OK || view.name[0] == '\0' ||
-        !are_of_vocabulary(a->places, tokens, (uint32_t)n)) {
+        !are_of_vocabulary(a, tokens, (uint32_t)n)) {
         return;
     }
     candidate *c = find(a, view.id);
@@ -128,14 +125,14 @@ static void look_at_page(adoption *a, const llm_page *dead)
     free(tokens);
 }
 
-/* ---- opening ---- */
-
-static bool fits(const places *p, const candidate *c)
-{
-    return c->file.n_tokens <= p->ground.model->info.n_ctx;
-}
+/* ---- gathering ---- */
 
 /* Who gets a place first: what fits the context, the pinned, the newest. */
+static bool fits(const adoption *a, const candidate *c)
+{
+    return c->file.n_tokens <= a->info->n_ctx;
+}
+
 static int by_claim(const void *a, const void *b)
 {
     const candidate *x = a;
@@ -146,11 +143,72 @@ static int by_claim(const void *a, const void *b)
     return (x->file.used_ms < y->file.used_ms) - (x->file.used_ms > y->file.used_ms);
 }
 
+adoption *adoption_gather(const model_info *info, store *disk, const llm_page *dead)
+{
+    adoption *a = calloc(1, sizeof *a);
+    if (a == NULL) {
+        return NULL;
+    }
+    a->info = info;
+    if (disk != NULL) {
+        store_scan(disk, found_file, a);
+    }
+    if (dead != NULL) {
+        look_at_page(a, dead);
+    }
+    if (a->n > 0) {
+        qsort(a->candidates, a->n, sizeof *a->candidates, by_claim);
+    }
+    return a;
+}
+
+void adoption_free(adoption *a)
+{
+    for (uint32_t i = 0; a != NULL && i < a->n; i++) {
+        session_file_clear(&a->candidates[i].file);
+    }
+    if (a != NULL) {
+        free(a->candidates);
+    }
+    free(a);
+}
+
+static uint32_t parked_of(uint32_t n_sessions, uint32_t n_named, uint32_t n_at_least)
+{
+    const uint32_t n = n_sessions > n_named ? n_sessions - n_named : 0;
+    const uint32_t more = n > n_at_least ? n : n_at_least;
+    return more < LLM_PARKED_MAX ? more : LLM_PARKED_MAX;
+}
+
+void adoption_size(const adoption *a, places_options *sizes)
+{
+    uint32_t n = 0;
+    uint32_t n_pinned = 0;
+    for (uint32_t i = 0; i < a->n; i++) {
+        n += fits(a, &a->candidates[i]);
+        n_pinned += fits(a, &a->candidates[i]) && a->candidates[i].file.is_pinned;
+    }
+    if (sizes->policy == LLM_POLICY_PARK) {
+        const uint32_t n_names = sizes->n_named + sizes->n_parked_max;
+        const uint32_t n_unpinned = n_names - places_pins_max_of(n_names);
+        sizes->n_parked_max = parked_of(n_pinned + n_unpinned, sizes->n_named, sizes->n_parked_max);
+    }
+    sizes->n_parked_places = parked_of(n, sizes->n_named, sizes->n_parked_max);
+}
+
+/* ---- opening ---- */
+
 static int by_use(const void *a, const void *b)
 {
     const uint64_t x = ((const candidate *)a)->file.used_ms;
     const uint64_t y = ((const candidate *)b)->file.used_ms;
     return (x > y) - (x < y);
+}
+
+/* The state in its file is one of its first tokens. */
+static bool has_state(const candidate *c)
+{
+    return c->state.is_there && state_matches(c->state.k, c->state.hash, c->file.tokens, c->file.n_tokens);
 }
 
 /* What only the segment knows gets a file where that is promised; else the next orderly stop writes it. */
@@ -162,19 +220,10 @@ static void write_if_due(places *p, session *s, const candidate *c)
     }
 }
 
-/* The state in its file is one of its first tokens. */
-static bool has_state(const candidate *c)
+static void open_one(places *p, const candidate *c)
 {
-    return c->state.is_there && state_matches(c->state.k, c->state.hash, c->file.tokens, c->file.n_tokens);
-}
-
-static bool become(places *p, const candidate *c)
-{
-    session *s = NULL;
     const session_file *f = &c->file;
-    if (places_open_known(p, f->owner, f->name, strlen(f->name), f->id, &s) != LLM_OK) {
-        return false;
-    }
+    session *s = places_open_known(p, f->owner, f->name, f->id);
     page_append(p->ground.page, s->place, f->tokens, f->n_tokens);
     s->has_file = c->has_file;
     if (has_state(c)) {
@@ -191,106 +240,78 @@ static bool become(places *p, const candidate *c)
     s->record.is_pinned = f->is_pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
     session_publish(s);
     write_if_due(p, s, c);
-    return true;
 }
 
-/* What the segment alone knew, or knew more of, gets a file to sleep in. False: there is no store, or memory is short. */
-static bool write_sleeper(places *p, candidate *c)
+/* What the segment alone knew, or knew more of, gets a file to wait in. Takes the tokens. */
+static void write_waiting(places *p, candidate *c)
 {
     store_job *job = p->store != NULL ? store_job_new(STORE_CHANGE, 1) : NULL;
     if (job == NULL) {
-        return false;
+        return;
     }
-    c->has_file = true;
     job->changes[0].verb = CHANGE_WRITE;
     job->changes[0].file = c->file;
     memcpy(job->name, c->file.name, sizeof job->name);
-    c->file.tokens = NULL; /* the job's */
+    c->file.tokens = NULL;
+    c->has_file = true;
     store_push(p->store, job);
-    return true;
 }
 
-static void sleep_in_store(places *p, candidate *c, uint32_t *n)
+static void leave_waiting(adoption *a, places *p, candidate *c, uint32_t *n)
 {
-    const uint32_t n_ctx = p->ground.model->info.n_ctx;
-    const token_sketch tokens = token_sketch_of(c->file.tokens, fits(p, c) ? c->file.n_tokens : n_ctx);
-    const uint32_t k = has_state(c) ? c->state.k : 0;
-    const bool is_written = c->is_changed && write_sleeper(p, c);
-    if (!is_written && !c->has_file) {
+    const char *why =
+        fits(a, c) ? "there are as many sessions as there can be" : "it has more tokens than --ctx-size holds";
+    if (c->is_changed) {
+        write_waiting(p, c);
+    }
+    if (!c->has_file) {
         return;
     }
-    dormant d = {.id = c->file.id,
-                 .owner = c->file.owner,
-                 .used_ms = c->file.used_ms,
-                 .used = c->used,
-                 .is_pinned = c->file.is_pinned,
-                 .n_disk_bytes = k > 0 && k <= n_ctx ? (size_t)c->state.n_bytes : 0,
-                 .k = k,
-                 .tokens = tokens};
-    memcpy(d.name, c->file.name, sizeof d.name);
-    places_dormant_add(p, &d);
-    if ((*n)++ < SLEEPERS_NAMED_MAX) {
-        store_complain(p->store, "session \"%s\"%s found no place (%s): it is taken in when it is used again",
-                       c->file.name, c->file.is_pinned ? ", pinned," : "",
-                       fits(p, c) ? "more sessions than --max-sessions and --max-parked allow"
-                                  : "more tokens than --ctx-size holds");
+    loose_file f = {
+        .id = c->file.id, .owner = c->file.owner, .is_pinned = c->file.is_pinned, .used_ms = c->file.used_ms};
+    memcpy(f.name, c->file.name, sizeof f.name);
+    (void)places_add_loose(p, &f); /* else it is known again with the next start */
+    if ((*n)++ < WAITING_NAMED_MAX) {
+        store_complain(p->store, "session \"%s\"%s found no place (%s): it stays on the disk for a later start", f.name,
+                       f.is_pinned ? ", pinned," : "", why);
     }
 }
 
-/* Of more than there are places for, those with the best claim; each list in its own order. */
-static void open_all(adoption *a)
+static void complain_of_layout(const adoption *a, places *p)
 {
-    places *p = a->places;
-    const uint32_t n_max = p->options.n_named + p->options.n_parked_max;
+    const char *of_them = a->n_other_geometry == 1 ? "its" : "their";
+    store_complain(p->store,
+                   "%u session%s saved under another memory layout (--max-sessions, --scratch-sessions, --ctx-size, "
+                   "--kv-memory, free memory, or another llama.cpp): %s tokens are kept and read again on %s next use",
+                   a->n_other_geometry, a->n_other_geometry == 1 ? " was" : "s were", of_them, of_them);
+}
+
+void adoption_open(adoption *a, places *p)
+{
+    const uint32_t n_max = p->options.n_named + p->options.n_parked_places;
     uint32_t n_open = 0;
-    uint32_t n_sleeping = 0;
-    qsort(a->candidates, a->n, sizeof *a->candidates, by_use);
+    uint32_t n_waiting = 0;
     for (uint32_t i = 0; i < a->n; i++) {
-        a->candidates[i].used = ++p->clock;
-    }
-    qsort(a->candidates, a->n, sizeof *a->candidates, by_claim);
-    for (uint32_t i = 0; i < a->n; i++) {
-        candidate *c = &a->candidates[i];
-        if (n_open < n_max && fits(p, c)) {
-            candidate chosen = *c; /* the chosen ones gather at the front */
-            *c = a->candidates[n_open];
-            a->candidates[n_open++] = chosen;
+        candidate c = a->candidates[i];
+        if (n_open < n_max && fits(a, &c)) { /* the chosen ones gather at the front */
+            a->candidates[i] = a->candidates[n_open];
+            a->candidates[n_open++] = c;
         }
     }
-    qsort(a->candidates, n_open, sizeof *a->candidates, by_use);
-    for (uint32_t i = 0; i < a->n; i++) {
-        if (i >= n_open || !become(p, &a->candidates[i])) {
-            sleep_in_store(p, &a->candidates[i], &n_sleeping);
-        }
+    if (n_open > 0) {
+        qsort(a->candidates, n_open, sizeof *a->candidates, by_use);
     }
-    if (n_sleeping > SLEEPERS_NAMED_MAX) {
-        store_complain(p->store, "and %u more sessions found no place", n_sleeping - SLEEPERS_NAMED_MAX);
+    for (uint32_t i = 0; i < n_open; i++) {
+        open_one(p, &a->candidates[i]);
     }
-}
-
-void places_adopt(places *p, const llm_page *dead)
-{
-    adoption a = {.places = p};
-    if (p->store != NULL) {
-        store_scan(p->store, found_file, &a);
+    for (uint32_t i = n_open; i < a->n; i++) {
+        leave_waiting(a, p, &a->candidates[i], &n_waiting);
     }
-    if (dead != NULL) {
-        look_at_page(&a, dead);
+    if (n_waiting > WAITING_NAMED_MAX) {
+        store_complain(p->store, "and %u more sessions found no place", n_waiting - WAITING_NAMED_MAX);
     }
-    if (a.n_other_geometry > 0) {
-        const char *of_them = a.n_other_geometry == 1 ? "its" : "their";
-        store_complain(
-            p->store,
-            "%u session%s saved under another memory layout (--max-sessions, --scratch-sessions, --ctx-size, "
-            "--kv-memory, free memory, or another llama.cpp): %s tokens are kept and read again on %s next use",
-            a.n_other_geometry, a.n_other_geometry == 1 ? " was" : "s were", of_them, of_them);
-    }
-    if (a.n > 0) {
-        open_all(&a);
-    }
-    for (uint32_t i = 0; i < a.n; i++) {
-        session_file_clear(&a.candidates[i].file);
+    if (a->n_other_geometry > 0) {
+        complain_of_layout(a, p);
     }
     places_pin_later_timelines(p);
-    free(a.candidates);
 }
