@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -21,7 +20,8 @@ LOOKS = {
 
 def known(daemon: Daemon) -> list[Any]:
     """Of all sessions, in order of use."""
-    return copy.deepcopy(daemon.state.answers.stored())
+    answers = daemon.state.answers
+    return [(key, answers.find(*key)) for key in answers.keys()]
 
 
 async def said(daemon: Daemon, session: str) -> list[Json]:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from llmd.answers import file
+from llmd.answers.database import RESPONSE, Database
 from llmd.core import limits
 from llmd.core.asked import PlainMessage, PlainToolCall
 from llmd.dialects.responses import store_file
 from llmd.dialects.responses.store import ResponseStore, StoredResponse
 
+MODEL = "0123456789abcdef" * 2
 ANSWER = {"type": "message", "id": "msg", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}
 
 
@@ -125,77 +126,66 @@ def test_owners_come_and_go(n_owners: int) -> None:
 # --- on the disk -----------------------------------------------------------------------------------------------------
 
 
-def stored(path: Path, store: ResponseStore) -> bytes:
-    store_file.write(path, store)
-    return path.read_bytes()
-
-
-def taken(path: Path, n_owners: int = 1, **bounds: int) -> ResponseStore:
-    store = ResponseStore(**bounds)
-    store_file.take(path, store, n_owners)
+def restored(path: Path, n_owners: int = 1, **bounds: int) -> ResponseStore:
+    store, database = ResponseStore(**bounds), Database(path, MODEL)
+    store_file.restore(store, database, n_owners)
+    database.close()
     return store
 
 
-def test_what_is_written_is_read_once(tmp_path: Path) -> None:
-    path, store = tmp_path / "responses.msgpack", ResponseStore()
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "answers.sqlite3"
+
+
+async def kept(path: Path, *responses: StoredResponse, n_owners: int = 1) -> ResponseStore:
+    store, database = ResponseStore(), Database(path, MODEL)
+    store_file.follow(store, database)
+    for one in responses:
+        store.keep(one, n_owners)
+    await database.flushed()
+    database.close()
+    return store
+
+
+async def test_what_is_written_is_read(path: Path) -> None:
     call = PlainToolCall("f", "{}", "c1")
     said = [PlainMessage("assistant", "é", (call,), reasoning="hm"), PlainMessage("tool", "42", tool_call_id="c1")]
-    for owner in (1, 2):
-        plain = response("r", owner)
-        store.keep(StoredResponse("r", owner, "s", plain.body, plain.input, said), 2)
-    assert len(stored(path, store)) <= store.n_bytes
-    found = taken(path, 2)
+    plain = [response("r", owner) for owner in (1, 2)]
+    store = await kept(path, *(msgspec.structs.replace(one, session="s", before=said) for one in plain), n_owners=2)
+    found = restored(path, 2)
     assert found.find(1, "r") == store.find(1, "r") and found.find(2, "r") == store.find(2, "r") is not None
-    assert found.n_bytes == store.n_bytes and not path.exists()
-    assert taken(path).n_responses == 0
+    assert found.n_bytes == store.n_bytes
 
 
-def test_the_last_used_are_kept_where_there_is_less_room(tmp_path: Path) -> None:
-    path, store = tmp_path / "responses.msgpack", ResponseStore()
-    for id in "abc":
+async def test_the_last_ones_are_kept_where_there_is_less_room(path: Path) -> None:
+    await kept(path, *(response(id) for id in "abc"))
+    assert there(restored(path, responses_max=2), 1, *"abc") == ["b", "c"]
+    assert there(restored(path), 1, *"abc") == ["b", "c"]
+
+
+async def test_what_is_dropped_is_not_there_any_more(path: Path) -> None:
+    store, database = ResponseStore(), Database(path, MODEL)
+    store_file.follow(store, database)
+    for id in "ab":
         store.keep(response(id), 1)
-    stored(path, store)
-    assert there(taken(path, responses_max=2), 1, *"abc") == ["b", "c"]
-
-
-def test_an_empty_store_leaves_no_file(tmp_path: Path) -> None:
-    path, store = tmp_path / "responses.msgpack", ResponseStore()
-    store.keep(response("r"), 1)
-    stored(path, store)
-    store_file.write(path, ResponseStore())
-    assert not path.exists()
-    store_file.write(path, ResponseStore())
+    await database.flushed()
+    store.drop(1, "a")
+    await database.flushed()
+    database.close()
+    assert there(restored(path), 1, *"ab") == ["b"]
 
 
 @pytest.mark.parametrize(
-    "damage",
-    [
-        lambda data: b"",
-        lambda data: data[:-1],
-        lambda data: data[:-1] + b"x",
-        lambda data: b"llmd-ans" + data[8:],
-        lambda data: file.sealed(b"llmd-rsp", 9, data[44:]),
-        lambda data: file.sealed(b"llmd-rsp", 1, b"\x91\x01"),
-        lambda data: file.sealed(b"llmd-rsp", 1, msgspec.msgpack.encode([["r", 1, "s", b"{}", [], []]])),
-        lambda data: file.sealed(b"llmd-rsp", 1, msgspec.msgpack.encode([["r", 1, "s", b'{"output":[]}', [b"5"], []]])),
-    ],
-    ids=["empty", "cut", "changed", "another's", "version", "types", "no response", "no item"],
+    "row",
+    [[1], ["r", 1, "s", b"{}", [], []], ["r", 1, "s", b'{"output":[]}', [b"5"], []]],
+    ids=["types", "no response", "no item"],
 )
-def test_what_is_not_as_it_should_be_is_set_aside(
-    tmp_path: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
-) -> None:
-    path, store = tmp_path / "responses.msgpack", ResponseStore()
-    store.keep(response("r"), 1)
-    path.write_bytes(damage(stored(path, store)))
-    assert taken(path).n_responses == 0
-    assert [found.name for found in tmp_path.iterdir()] == ["responses.refused"]
-    assert "refused and set aside" in caplog.text
-
-
-def test_a_disk_that_takes_nothing_costs_the_responses_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path, store = tmp_path / "nowhere" / "responses.msgpack", ResponseStore()
-    store.keep(response("r"), 1)
-    store_file.write(path, store)
-    (tmp_path / "directory").mkdir()
-    assert taken(tmp_path / "directory").n_responses == 0
-    assert "cannot be written" in caplog.text
+async def test_what_is_no_response_is_refused(path: Path, row: list[Any], caplog: pytest.LogCaptureFixture) -> None:
+    """Though the checksum is right; and the others are read."""
+    await kept(path, response("good"))
+    database = Database(path, MODEL)
+    database.write([((RESPONSE, 1, "r", b""), msgspec.msgpack.encode(row))])
+    database.close()
+    assert there(restored(path), 1, "r", "good") == ["good"]
+    assert "a stored response was refused" in caplog.text

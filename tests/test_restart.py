@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import shutil
 import signal
+import sqlite3
 import threading
 from asyncio import create_task, sleep, to_thread, wait_for
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from llmd.answers import file as answers_file
+from llmd.answers import stored
 from llmd.app import OPENING, create_app, runner_of
 from llmd.dialects.responses import store_file
 from llmd.http.access import keys_of
@@ -99,7 +100,12 @@ async def stop_amid(call: str, of: Any, options: Any, monkeypatch: pytest.Monkey
         await wait_for(stopping, SETTLE_S)
 
 
-@pytest.mark.parametrize("of", [answers_file, store_file])
+def rows(directory: Path) -> list[tuple[str, str]]:
+    with closing(sqlite3.connect(next(directory.rglob("answers.sqlite3")))) as connection:
+        return connection.execute("SELECT kind, name FROM row ORDER BY rowid").fetchall()
+
+
+@pytest.mark.parametrize("of", [stored, store_file])
 async def test_a_stop_while_answers_are_read_loses_none(
     tmp_path: Path, of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,10 +113,10 @@ async def test_a_stop_while_answers_are_read_loses_none(
     async with serving(options) as daemon:
         await Conversation(daemon, "desk").ask("the first question")
         assert (await daemon.ask("POST", "/v1/responses", {"input": "to be stored"})).status == 200
-    kept = sorted((tmp_path / "state").rglob("*.msgpack"))
-    assert len(kept) == 2
-    await stop_amid("take", of, options, monkeypatch)
-    assert sorted((tmp_path / "state").rglob("*.msgpack")) == kept
+    kept = rows(tmp_path)
+    assert {kind for kind, _ in kept} == {"answer", "response"}
+    await stop_amid("restore", of, options, monkeypatch)
+    assert rows(tmp_path) == kept
 
 
 CAPACITY = {"max_sessions": 3, "scratch_sessions": 1, "ctx_size": 2048, "session_timelines": 2}

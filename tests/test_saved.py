@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 import struct
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from llmd.answers.memory import StoredAnswer, StoredSession
-from llmd.answers.saved import SavedAnswers
+from llmd.answers.database import SAVED, Database
+from llmd.answers.memory import Answer, StoredSession
+from llmd.answers.stored import SavedAnswers
 from llmd.engine import native
 from llmd.engine.wire import Reply
 from tests.conversation import Conversation, digests_of
@@ -48,7 +49,7 @@ async def test_list_and_remove(tmp_path: Path) -> None:
         assert (gone.status, gone.error["code"]) == (404, "snapshot_not_found")
         assert (await daemon.ask("POST", "/v1/sessions/a/load", {"name": "first"})).status == 404
         assert [one["name"] for one in await saved(daemon)] == ["second"]
-    assert len(list((tmp_path / "state").rglob("saved/*"))) == 3  # session, state, answers
+    assert len(list((tmp_path / "state").rglob("saved/*"))) == 2  # session, state
 
 
 async def test_a_client_that_goes_while_it_removes_leaves_nothing(
@@ -181,41 +182,36 @@ async def test_answers_come_along(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def answers(tmp_path: Path) -> SavedAnswers:
-    found = SavedAnswers(tmp_path, FINGERPRINT, N_VOCAB)
-    found.path_of(0, "x").parent.mkdir(parents=True)
-    return found
+def database(tmp_path: Path) -> Iterator[Database]:
+    found = Database(tmp_path / "answers.sqlite3", FINGERPRINT)
+    yield found
+    found.close()
 
 
-def session(name: str = "desk") -> StoredSession:
-    return StoredSession(3, name, "resident", [StoredAnswer(b"d" * 16, b"\1\0\0\0", "rest")])
+def saved_session(token: int = 1) -> StoredSession:
+    return StoredSession("resident", {b"d" * 16: Answer(token.to_bytes(4, "little"), "rest")})
 
 
-def test_what_is_written_is_read(answers: SavedAnswers) -> None:
-    answers.write(7, "label", session())
-    found = answers.read(7, "label")
-    assert found is not None and (found.owner, found.name, found.answers) == (7, "label", session().answers)
+async def test_what_is_written_is_read(database: Database) -> None:
+    answers = SavedAnswers(database, N_VOCAB)
+    await answers.write(7, "label", saved_session())
+    assert answers.read(7, "label") == saved_session()
     assert answers.read(8, "label") is None and answers.read(7, "other") is None
-    answers.write(7, "label", None)
+    await answers.write(7, "label", None)
     assert answers.read(7, "label") is None
 
 
-def test_what_is_not_as_it_was_is_refused(answers: SavedAnswers) -> None:
-    answers.write(7, "label", session())
-    path = answers.path_of(7, "label")
-    data = path.read_bytes()
-    for damaged in (b"", data[:-1], data[:-1] + b"x", b"nonsense" * 20):
-        path.write_bytes(damaged)
-        assert answers.read(7, "label") is None
-    path.write_bytes(data)
-    path.rename(answers.path_of(7, "another"))
-    assert answers.read(7, "another") is None
+async def test_what_no_daemon_saves_is_refused(database: Database) -> None:
+    answers = SavedAnswers(database, N_VOCAB)
+    await answers.write(7, "label", saved_session(token=N_VOCAB))
+    assert answers.read(7, "label") is None
+    database.write([((SAVED, 7, "label", b""), b"nonsense")])
+    assert answers.read(7, "label") is None
 
 
-def test_a_sweep_leaves_what_has_a_label(answers: SavedAnswers) -> None:
+async def test_a_sweep_leaves_what_has_a_label(database: Database) -> None:
+    answers = SavedAnswers(database, N_VOCAB)
     for label in ("kept", "gone"):
-        answers.write(7, label, session())
-    answers.path_of(7, "kept").with_suffix(".partial").write_bytes(b"half")
+        await answers.write(7, label, saved_session())
     answers.sweep([(7, "kept")])
     assert answers.read(7, "kept") is not None and answers.read(7, "gone") is None
-    assert len(list(answers.path_of(7, "kept").parent.iterdir())) == 1

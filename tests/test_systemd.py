@@ -14,7 +14,6 @@ import pytest
 
 from llmd import app
 from llmd.core import limits
-from llmd.dialects.responses.store import STORE
 from llmd.http.context import State
 from llmd.process import config_reader
 from llmd.process.config_table import OPTIONS, Config
@@ -258,5 +257,5 @@ async def test_a_stopping_daemon_asks_for_the_time_that_it_may_take(
     heard = Heard(monkeypatch, 1)
     await app.stop_serving(daemon.state)
     assert heard == ["STOPPING=1 STATUS=Waiting for 0 requests EXTEND_TIMEOUT_USEC=365000000"]
-    await app.save(daemon.state, daemon.app[STORE])
+    await app.save(daemon.state)
     assert heard[1] == "STATUS=Saving sessions: 0 of 0 EXTEND_TIMEOUT_USEC=60000000"

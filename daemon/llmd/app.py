@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from aiohttp import web
 
-from .answers import file as answers_file
+from .answers import stored
+from .answers.database import Database, path_of
 from .answers.memory import AnswerMemory
-from .answers.saved import SavedAnswers
+from .answers.stored import SavedAnswers
 from .core import limits
 from .dialects.responses import store_file
 from .dialects.responses.store import STORE, ResponseStore
@@ -66,7 +68,7 @@ def create_app(config: Config, keys: KeyRing, beginning: Beginning | None = None
         opening.cancel()
         await asyncio.wait([opening])
         if state.opened is not None:
-            await save(state, app[STORE])
+            await save(state)
         telling.cancel()
         if state.opened is not None:
             await state.engine.close()
@@ -89,10 +91,13 @@ async def open_model(state: State, wanted: Beginning, responses: ResponseStore) 
 async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> None:
     """Makes the daemon whole, with what the one before it kept in the state directory."""
     try:
-        answers = await remembered_answers(state.config, engine)
-        saved_answers = await saved_answers_of(state.config, engine)
-        if path := responses_path(state.config, engine):
-            await asyncio.to_thread(store_file.take, path, responses, state.n_owners)
+        answers = AnswerMemory()
+        directory = state.config.state_dir
+        database = Database(path_of(directory, engine.info.fingerprint), engine.info.fingerprint) if directory else None
+        if database is not None:
+            await asyncio.to_thread(restore, database, engine, answers, responses, state.n_owners)
+            stored.follow(answers, database)
+            store_file.follow(responses, database)
     except BaseException:
         await engine.close()
         raise
@@ -102,7 +107,8 @@ async def take_kept(state: State, engine: Engine, responses: ResponseStore) -> N
         turns=TurnLog(engine.page),
         model_id=state.config.model_id or engine.info.name,
         answers=answers,
-        saved_answers=saved_answers,
+        database=database,
+        saved_answers=SavedAnswers(database, engine.info.n_vocab) if database is not None else None,
     )
     engine.watcher = SessionFollower(state.answers, state.turns, state.is_in_use)
     state.use_keys(state.keys)
@@ -124,35 +130,15 @@ def runner_of(app: web.Application) -> web.AppRunner:
     )
 
 
-async def remembered_answers(config: Config, engine: Engine) -> AnswerMemory:
-    """With what the daemon before this one kept."""
-    memory, info = AnswerMemory(), engine.info
-    if config.state_dir is not None:
-        path = answers_file.path_of(config.state_dir, info.fingerprint)
-        await asyncio.to_thread(answers_file.take, path, memory, info.fingerprint, info.n_vocab)
-    return memory
-
-
-async def saved_answers_of(config: Config, engine: Engine) -> SavedAnswers | None:
-    if config.state_dir is None:
-        return None
-    found = SavedAnswers(config.state_dir, engine.info.fingerprint, engine.info.n_vocab)
-    labels = [(saved.owner, saved.label) for saved in engine.saved()]
-    await asyncio.to_thread(found.sweep, labels)
-    return found
-
-
-async def write_answers(state: State) -> None:
-    """When no more answers come, and the state directory is still this daemon's own."""
-    if state.config.state_dir is not None:
-        fingerprint = state.engine.info.fingerprint
-        path = answers_file.path_of(state.config.state_dir, fingerprint)
-        await asyncio.to_thread(answers_file.write, path, state.answers, fingerprint)
-
-
-def responses_path(config: Config, engine: Engine) -> Path | None:
-    """None: there is no state directory."""
-    return store_file.path_of(config.state_dir, engine.info.fingerprint) if config.state_dir is not None else None
+def restore(database: Database, engine: Engine, answers: AnswerMemory, responses: ResponseStore, n_owners: int) -> None:
+    """With what the daemon before this one had."""
+    saved = [(one.owner, one.label) for one in engine.saved()]
+    try:
+        stored.restore(answers, database, engine.info.n_vocab)
+        store_file.restore(responses, database, n_owners)
+        SavedAnswers(database, engine.info.n_vocab).sweep(saved)
+    except sqlite3.Error as error:
+        log.warning("answers of the daemon before this one cannot be read", extra=fields(reason=str(error)))
 
 
 # --- keys ------------------------------------------------------------------------------------------------------------
@@ -185,14 +171,14 @@ def reload_keys(state: State) -> None:
 # --- life ------------------------------------------------------------------------------------------------------------
 
 
-async def save(state: State, responses: ResponseStore) -> None:
-    """Ends serving; sessions, answers and responses go to the state directory."""
+async def save(state: State) -> None:
+    """Ends serving; sessions go to the state directory, as answers and responses have already."""
     telling = asyncio.create_task(tell_saving(state))
     try:
         await state.engine.stop()
-        await write_answers(state)
-        if path := responses_path(state.config, state.engine):
-            await asyncio.to_thread(store_file.write, path, responses)
+        if state.database is not None:
+            await state.database.flushed()
+            await asyncio.to_thread(state.database.close)
     finally:
         telling.cancel()
 

@@ -17,7 +17,7 @@ import codecs
 import hashlib
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Annotated, Any
 
@@ -29,8 +29,8 @@ from ..core.errors import ApiError
 from ..core.shares import who_must_go
 from ..engine.json_scan import ARGUMENTS, decoder_of
 
-_TOKEN_BYTES = 4
-_DIGEST_BYTES = 16
+TOKEN_BYTES = 4
+DIGEST_BYTES = 16
 _LAST_TOKENS = 32
 """Of an answer, for the renderer: more than any word that a template writes behind one, and models write, too."""
 _THINK, _THOUGHT = "<think>", "</think>"
@@ -42,7 +42,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 def digest_of(previous: bytes, message: PlainMessage) -> bytes:
     """Of a conversation that goes on with this message; b"" before the first."""
-    return hashlib.blake2b(previous + _encode(_meaning(message)), digest_size=_DIGEST_BYTES).digest()
+    return hashlib.blake2b(previous + _encode(_meaning(message)), digest_size=DIGEST_BYTES).digest()
 
 
 def digests_of(messages: Sequence[PlainMessage], tools: Sequence[Tool] = ()) -> list[bytes]:
@@ -56,7 +56,7 @@ def variables_digest(variables: Mapping[str, Any]) -> bytes:
 
 
 def _digest(value: Any) -> bytes:
-    return hashlib.blake2b(_encode(value), digest_size=_DIGEST_BYTES).digest()
+    return hashlib.blake2b(_encode(value), digest_size=DIGEST_BYTES).digest()
 
 
 def _meaning(message: PlainMessage) -> list[Any]:
@@ -108,15 +108,14 @@ class PromptFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     """Number of a user's message, from 1, to the tokens before it; the latest few."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What took the place of one assistant message, and of what stands before it."""
+class Answer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What took the place of one assistant message, and of what stands before it. Also a row of the database."""
 
     tokens: bytes
     """int32 little-endian: the prompt, behind the tokens of `since`, then what was generated and is resident."""
     rest: str
     """Text of the answer that they do not cover: the last token is not resident when a limit ended it."""
-    since: bytes = b""
+    since: Annotated[bytes, msgspec.Meta(max_length=DIGEST_BYTES)] = b""
     """Digest of the answer that the prompt went on after; b"": of none, its tokens are all here."""
     facts: PromptFacts = PromptFacts()
 
@@ -127,7 +126,7 @@ def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes
     What was cut off by a stop string, or in the middle of a character, is spelled out beyond the text and left out.
     """
     n_left_out_max = limits.ANSWER_TOKENS_LEFT_OUT_MAX
-    sure, end = generated[: -_TOKEN_BYTES * n_left_out_max], generated[-_TOKEN_BYTES * n_left_out_max :]
+    sure, end = generated[: -TOKEN_BYTES * n_left_out_max], generated[-TOKEN_BYTES * n_left_out_max :]
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     head = decoder.decode(spell(sure))
     if not text.startswith(head):
@@ -137,9 +136,9 @@ def answer_of(prompt: bytes, generated: bytes, text: str, spell: Callable[[bytes
         said = spelled.decode("utf-8", "replace")
         if tail.startswith(said):
             return Answer(prompt + sure + end, tail[len(said) :])
-        last = spell(end[-_TOKEN_BYTES:])
+        last = spell(end[-TOKEN_BYTES:])
         spelled = spelled[: len(spelled) - len(last)]
-        end = end[:-_TOKEN_BYTES]
+        end = end[:-TOKEN_BYTES]
     return None
 
 
@@ -161,26 +160,11 @@ class Past:
         return {"message": self.message, "rest": self.rest, "last": last}
 
 
-class StoredAnswer(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """As answers/file.py writes it; see Answer."""
-
-    digest: Annotated[bytes, msgspec.Meta(min_length=_DIGEST_BYTES, max_length=_DIGEST_BYTES)]
-    tokens: bytes
-    rest: str
-    since: Annotated[bytes, msgspec.Meta(max_length=_DIGEST_BYTES)] = b""
-    facts: PromptFacts = PromptFacts()
-
-    def kept(self) -> Answer:
-        return Answer(self.tokens, self.rest, self.since, self.facts)
-
-
 class StoredSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What outlives the daemon of one session."""
+    """What is saved of one session under a label."""
 
-    owner: int
-    name: str
     mode: HistoryMode | None
-    answers: Annotated[list[StoredAnswer], msgspec.Meta(max_length=limits.ANSWERS_PER_SESSION_MAX)]
+    answers: dict[bytes, Answer]
 
 
 @dataclass(slots=True)
@@ -210,11 +194,14 @@ class AnswerMemory:
         self.n_bytes = 0
         self.n_dropped = 0
         """Answers, for bytes_max."""
+        self.on_change: Callable[[int, str, bytes], None] = lambda owner, session, digest: None
+        """Hears of each answer of a named session that comes, changes or goes; b"": of the mode."""
 
     def choose(self, owner: int, session: str, mode: HistoryMode | None) -> None:
         """It holds until another one is asked for; None: nothing was."""
-        if session and mode is not None:
+        if session and mode is not None and self.mode(owner, session) != mode:
             self._of(owner, session).mode = mode
+            self._tell(owner, session, b"")
 
     def mode(self, owner: int, session: str) -> HistoryMode | None:
         """What was asked for last."""
@@ -251,7 +238,7 @@ class AnswerMemory:
         if self._sessions.get((visited.owner, visited.name)) is not visited:
             return
         if answer.since and _tokens_of(visited, _chain(visited, answer.since)) != past:
-            answer = replace(answer, tokens=past + answer.tokens, since=b"")
+            answer = msgspec.structs.replace(answer, tokens=past + answer.tokens, since=b"")
         self.keep(visited.owner, visited.name, digest, answer)
 
     def keep(self, owner: int, session: str, digest: bytes, answer: Answer) -> None:
@@ -264,6 +251,7 @@ class AnswerMemory:
             self._drop(said, digest)
         said.answers[digest] = answer
         self._count(said, _bytes_of(answer))
+        self._tell(owner, session, digest)
         while len(said.answers) > self._answers_max:
             self._retire(said, next(iter(said.answers)))
         while self.n_bytes > self._bytes_max:
@@ -273,6 +261,7 @@ class AnswerMemory:
         said = self._sessions.pop((owner, session), None)
         if said is not None:
             self._count(said, -said.n_bytes)
+            self._tell(owner, session, b"", *said.answers)
 
     def copy(self, owner: int, session: str, new_session: str) -> None:
         """A fork knows what its parent said."""
@@ -280,9 +269,7 @@ class AnswerMemory:
         self.forget(owner, new_session)
         if said is None:
             return
-        self._of(owner, new_session).mode = said.mode
-        for digest, answer in list(said.answers.items()):
-            self.keep(owner, new_session, digest, answer)
+        self.restore(owner, new_session, StoredSession(said.mode, dict(said.answers)))
 
     def inherit(self, owner: int, parent: str, session: str) -> None:
         """A session that is used for the first time begins as a fork of its parent, if it names one."""
@@ -299,34 +286,38 @@ class AnswerMemory:
         if said is not None:
             said.name = new_session
             self._sessions[owner, new_session] = said
+            for name in (session, new_session):
+                self._tell(owner, name, b"", *said.answers)
 
-    def stored(self) -> list[StoredSession]:
-        """All that named sessions have, the least recently used first."""
-        found = (self.stored_of(owner, name) for owner, name in self._sessions if name)
-        return [session for session in found if session is not None]
+    def keys(self) -> list[tuple[int, str, bytes]]:
+        """Of all that named sessions have, as `on_change` tells it."""
+        return [
+            (owner, name, digest)
+            for (owner, name), said in self._sessions.items()
+            if name
+            for digest in (*said.answers, *([b""] if said.mode is not None else []))
+        ]
 
-    def stored_of(self, owner: int, session: str) -> StoredSession | None:
-        """None: it has nothing."""
+    def find(self, owner: int, session: str, digest: bytes) -> Answer | None:
+        said = self._sessions.get((owner, session))
+        return said.answers.get(digest) if said is not None else None
+
+    def saved(self, owner: int, session: str) -> StoredSession | None:
+        """All that it has; None: nothing."""
         said = self._sessions.get((owner, session))
         if said is None or not (said.answers or said.mode is not None):
             return None
-        answers = [
-            StoredAnswer(digest, answer.tokens, answer.rest, answer.since, answer.facts)
-            for digest, answer in said.answers.items()
-        ]
-        return StoredSession(owner, session, said.mode, answers)
+        return StoredSession(said.mode, dict(said.answers))
 
-    def restore(self, session: StoredSession) -> None:
+    def restore(self, owner: int, name: str, saved: StoredSession) -> None:
         """As if it had been used just now; the bounds hold."""
-        if session.mode is not None:
-            self._of(session.owner, session.name).mode = session.mode
-        for answer in session.answers:
-            self.keep(session.owner, session.name, answer.digest, answer.kept())
+        self.choose(owner, name, saved.mode)
+        for digest, answer in saved.answers.items():
+            self.keep(owner, name, digest, answer)
 
-    def restore_as(self, owner: int, name: str, session: StoredSession | None) -> None:
-        """What was stored of one session, for another. None: nothing was."""
-        if session is not None:
-            self.restore(msgspec.structs.replace(session, owner=owner, name=name))
+    def _tell(self, owner: int, session: str, *digests: bytes) -> None:
+        for digest in digests if session else ():
+            self.on_change(owner, session, digest)
 
     def _of(self, owner: int, session: str) -> SessionAnswers:
         said = self._sessions.setdefault((owner, session), SessionAnswers(owner, session))
@@ -339,6 +330,7 @@ class AnswerMemory:
         answer = said.answers.pop(digest, None)
         if answer is not None:
             self._count(said, -_bytes_of(answer))
+            self._tell(said.owner, said.name, digest)
 
     def _retire(self, said: SessionAnswers, digest: bytes) -> None:
         """The answers that went on after it take its tokens over."""
@@ -346,8 +338,11 @@ class AnswerMemory:
         self._drop(said, digest)
         for later, answer in said.answers.items():
             if answer.since == digest:
-                said.answers[later] = replace(answer, tokens=gone.tokens + answer.tokens, since=gone.since)
+                said.answers[later] = msgspec.structs.replace(
+                    answer, tokens=gone.tokens + answer.tokens, since=gone.since
+                )
                 self._count(said, len(gone.tokens))
+                self._tell(said.owner, said.name, later)
 
     def _drop_oldest(self) -> None:
         """With all that goes on after it."""

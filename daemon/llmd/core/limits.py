@@ -146,8 +146,6 @@ RESPONSE_MESSAGE_BYTES = 256
 """Counted for each message of its conversation, and each call in it, beside their texts."""
 RESPONSE_REFERRED_BYTES_MAX = 4 * 1024**2
 """Of all items that one request refers to: a short reference may stand for a long answer, any number of times."""
-RESPONSE_FILE_BYTES_MAX = RESPONSE_BYTES_MAX
-"""Of the file that keeps them while no daemon runs: it holds no more than is counted."""
 RESPONSE_ITEMS_SHOWN_MAX = 100
 RESPONSE_ITEMS_SHOWN = 20
 """Input items in one answer, unless asked for otherwise."""
@@ -174,9 +172,6 @@ ANSWERS_PER_SESSION_MAX = 4096
 ANSWER_SESSIONS_MAX = 4096
 ANSWER_TOKENS_LEFT_OUT_MAX = STOP_STRING_BYTES_MAX + 8
 """Tokens at the end of an answer that its text may lack: a stop string, a cut character."""
-
-ANSWER_FILE_BYTES_MAX = ANSWER_BYTES_MAX + ANSWER_SESSIONS_MAX * (SESSION_ID_CHARS_MAX + 64) + 1024
-"""Of a file with as many answers as are ever kept (answers/file.py): a larger one is not read."""
 
 # Times.
 RETRY_AFTER_S = 1

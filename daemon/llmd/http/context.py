@@ -10,8 +10,9 @@ from typing import Protocol, cast
 
 from aiohttp import web
 
+from ..answers.database import Database
 from ..answers.memory import AnswerMemory
-from ..answers.saved import SavedAnswers
+from ..answers.stored import SavedAnswers
 from ..core import limits
 from ..core.asked import HistoryMode
 from ..core.errors import ApiError
@@ -47,8 +48,9 @@ class Opened:
     turns: TurnLog
     model_id: str
     answers: AnswerMemory = field(default_factory=AnswerMemory)
+    database: Database | None = None
     saved_answers: SavedAnswers | None = None
-    """None: there is no state directory."""
+    """None, as the database: there is no state directory."""
 
 
 class Stoppable(Protocol):
@@ -132,6 +134,10 @@ class State:
     @property
     def answers(self) -> AnswerMemory:
         return self._there.answers
+
+    @property
+    def database(self) -> Database | None:
+        return self._there.database
 
     @property
     def saved_answers(self) -> SavedAnswers | None:

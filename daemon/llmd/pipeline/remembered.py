@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from itertools import groupby
 
@@ -40,7 +39,7 @@ def resident_answer(served: Served, prepared: Prepared, generation: Generation) 
     new = prompt.tokens[prepared.n_past_bytes :]
     found = (answer_of(new, tokens, text, spell) for tokens in _generated(served.engine.page, generation))
     answer = min(filter(None, found), key=lambda answer: len(answer.rest), default=None)
-    return None if answer is None else replace(answer, since=prepared.since, facts=prepared.facts)
+    return None if answer is None else msgspec.structs.replace(answer, since=prepared.since, facts=prepared.facts)
 
 
 def keep_answer(served: Served, kept: SessionAnswers, found: Prepared, said: PlainMessage, answer: Answer) -> None:

@@ -1,13 +1,14 @@
 """Responses that can be asked for again, or continued: with their input and the conversation up to their answer.
 
-In memory, and from one daemon to the next in a file (store_file.py). Bounded in count and bytes, in all and for each
-owner: the least recently used go first. What is in it never changes. Changed by the event loop alone; a text thread may
-look things up.
+In memory, and from one daemon to the next in the database (store_file.py). Bounded in count and bytes, in all and for
+each owner: the least recently used go first. What is in it never changes. Changed by the event loop alone; a text
+thread may look things up.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -32,7 +33,7 @@ class _Told(msgspec.Struct):
 
 
 class StoredResponse(msgspec.Struct, frozen=True, dict=True, array_like=True, forbid_unknown_fields=True):
-    """Also a row of the file."""
+    """Also a row of the database."""
 
     id: str
     owner: int
@@ -96,6 +97,8 @@ class ResponseStore:
         self._bytes_max = bytes_max
         self.n_responses = 0
         self.n_bytes = 0
+        self.on_change: Callable[[int, str], None] = lambda owner, id: None
+        """Hears of each response that comes or goes."""
 
     def find(self, owner: int, id: str) -> StoredResponse | None:
         owned = self._owners.get(owner)
@@ -116,6 +119,7 @@ class ResponseStore:
         owned.responses[response.id] = response
         owned.items.update(dict.fromkeys(response.output, response))
         self._count(owned, response, 1)
+        self.on_change(response.owner, response.id)
         while len(owned.responses) > n_max or owned.n_bytes > bytes_max:
             self._drop_oldest(response.owner)
         while self.n_responses > self._responses_max or self.n_bytes > self._bytes_max:
@@ -139,6 +143,7 @@ class ResponseStore:
         for item in response.output:
             owned.items.pop(item, None)
         self._count(owned, response, -1)
+        self.on_change(owner, id)
         if not owned.responses:
             del self._owners[owner]
         return True

@@ -1,67 +1,42 @@
-"""The stored responses on disk, from an orderly stop to the next start: a file like that of the answers
-(answers/file.py), and touched only while that one may be. The calls block.
-"""
+"""The stored responses as rows of the database, from one daemon to the next."""
 
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+from functools import partial
 
 import msgspec
 
-from ...answers import file
-from ...core import limits
+from ...answers.database import RESPONSE, Database
 from ...process.logs import fields
 from .store import ResponseStore, StoredResponse
 
 log = logging.getLogger("llmd.history")
 
-_NAME = "responses.msgpack"
-_MAGIC = b"llmd-rsp"
-_VERSION = 1
+_decoder = msgspec.msgpack.Decoder(StoredResponse)
 
 
-def path_of(state_dir: Path, fingerprint: str) -> Path:
-    return file.directory_of(state_dir, fingerprint) / _NAME
+def follow(store: ResponseStore, database: Database) -> None:
+    """From here on the database has what the store has."""
+
+    def on_change(owner: int, id: str) -> None:
+        database.changed((RESPONSE, owner, id, b""), partial(_body, store, owner, id))
+
+    store.on_change = on_change
 
 
-def write(path: Path, store: ResponseStore) -> None:
-    """A disk that takes nothing costs the responses, with a line in the log, and nothing else."""
-    rows = store.all()
-    try:
-        if rows:
-            file.replace(path, file.sealed(_MAGIC, _VERSION, msgspec.msgpack.encode(rows)))
-        else:
-            path.unlink(missing_ok=True)
-    except OSError as error:
-        log.warning("the stored responses cannot be written", extra=_about(path, error.strerror))
+def _body(store: ResponseStore, owner: int, id: str) -> bytes | None:
+    found = store.find(owner, id)
+    return msgspec.msgpack.encode(found) if found is not None else None
 
 
-def take(path: Path, store: ResponseStore, n_owners: int) -> None:
-    """Reads what the daemon before this one wrote, if there is any, and removes it."""
-    try:
-        for response in _decoded(file.read(path, limits.RESPONSE_FILE_BYTES_MAX)):
-            store.keep(response, n_owners)
-        path.unlink()
-    except FileNotFoundError:
-        pass
-    except file.RefusedError as error:
-        log.warning("the file of responses was refused and set aside", extra=_about(path, str(error)))
-        file.set_aside(path)
-    except OSError as error:
-        log.warning("the stored responses cannot be read", extra=_about(path, error.strerror))
-
-
-def _decoded(data: bytes) -> list[StoredResponse]:
-    """Raises RefusedError."""
-    try:
-        found = msgspec.msgpack.decode(file.unsealed(data, _MAGIC, _VERSION), type=list[StoredResponse])
-        for response in found:
+def restore(store: ResponseStore, database: Database, n_owners: int) -> None:
+    """What the daemon before this one had. Blocks."""
+    for (_, _, id, _), body in list(database.rows(RESPONSE)):
+        try:
+            response = _decoder.decode(body)
             response.check()
-    except msgspec.MsgspecError as error:
-        raise file.RefusedError(str(error)) from None
-    return found
-
-
-def _about(path: Path, why: str | None) -> dict[str, dict[str, object]]:
-    return fields(path=path, reason=why)
+            store.keep(response, n_owners)
+        except msgspec.MsgspecError as error:
+            log.warning("a stored response was refused", extra=fields(id=id, reason=str(error)))
+    database.keep_only(RESPONSE, [(RESPONSE, one.owner, one.id, b"") for one in store.all()])

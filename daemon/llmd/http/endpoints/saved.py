@@ -6,7 +6,7 @@ import asyncio
 
 from aiohttp import web
 
-from ...answers.saved import SavedAnswers
+from ...answers.stored import SavedAnswers
 from ...core import limits, session_key
 from ...core.errors import ApiError, code_of_status, shown
 from ...engine.native import SAVED_MAX, SAVED_PER_OWNER_MAX, STATUS_WORDS, Status
@@ -24,12 +24,12 @@ async def save_session(request: web.Request) -> web.Response:
     owner, name = meant(request)
     saved_answers = _saved_answers_of(state)
     label = _label(wanted.name)
-    stored = state.answers.stored_of(owner, name)
+    saved = state.answers.saved(owner, name)
 
     async def whole() -> Reply:
         reply = await state.engine.save(owner, name, label)
         if reply.status == Status.OK:
-            await asyncio.to_thread(saved_answers.write, owner, label, stored)
+            await saved_answers.write(owner, label, saved)
         return reply
 
     reply = await asyncio.shield(whole())  # a client that goes leaves no session without its answers
@@ -56,7 +56,9 @@ async def load_session(request: web.Request) -> web.Response:
     async def whole() -> Reply:
         reply = await state.engine.load(owner, name, label)
         if reply.status == Status.OK:
-            state.answers.restore_as(owner, name, await asyncio.to_thread(saved_answers.read, owner, label))
+            saved = await asyncio.to_thread(saved_answers.read, owner, label)
+            if saved is not None:
+                state.answers.restore(owner, name, saved)
         return reply
 
     reply = await asyncio.shield(whole())
@@ -84,7 +86,7 @@ async def delete_saved(request: web.Request) -> web.Response:
         """The answers go last: where the session could not be removed, it keeps them."""
         reply = await state.engine.unsave(owner, label)
         if reply.status == Status.OK:
-            await asyncio.to_thread(saved_answers.write, owner, label, None)
+            await saved_answers.write(owner, label, None)
         return reply
 
     reply = await asyncio.shield(whole())  # a client that goes leaves no answers without their session

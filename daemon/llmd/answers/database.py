@@ -1,0 +1,196 @@
+"""What outlives the daemon of answers and responses: one SQLite database beside the sessions of the same model.
+
+The daemon writes it while it serves: whatever ends the process, the next start finds what was written. The event loop
+names the rows that have changed and never waits; one thread writes all that have changed since it last did. Deleted
+rows are overwritten on the disk. A disk that takes nothing costs these rows, with a line in the log, and nothing else.
+libllm holds the directory locked while the database is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import os
+import sqlite3
+import stat
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+
+from ..process.logs import fields
+
+log = logging.getLogger("llmd.history")
+
+FILE_NAME = "answers.sqlite3"
+ANSWER, SAVED, RESPONSE = "answer", "saved", "response"
+"""Kinds of rows."""
+_APPLICATION_ID = 0x6C6C6D64
+_VERSION = 1
+_CHECKSUM_BYTES = 16
+_MODE = 0o600
+_DIRECTORY_CHARS = 16
+"""Of the fingerprint, as libllm names the directory of a model's sessions (engine.c)."""
+# Without EXCLUSIVE, WAL would share memory with other processes. NORMAL loses nothing to a kill, and the last rows to a
+# power cut.
+_SETTINGS = ("locking_mode=EXCLUSIVE", "journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON")
+_TABLE = (
+    "CREATE TABLE row (kind TEXT, owner INTEGER, name TEXT, part BLOB, body BLOB, UNIQUE (kind, owner, name, part))"
+)
+_PUT = "INSERT OR REPLACE INTO row VALUES (?, ?, ?, ?, ?)"
+_DELETE = "DELETE FROM row WHERE kind = ? AND owner = ? AND name = ? AND part = ?"
+_SELECT = "SELECT kind, owner, name, part, body FROM row WHERE kind = ? ORDER BY rowid"
+_SELECT_ONE = "SELECT body FROM row WHERE kind = ? AND owner = ? AND name = ? AND part = ?"
+
+Key = tuple[str, int, str, bytes]
+"""Kind, owner, name, and which part of what has the name."""
+Body = Callable[[], bytes | None]
+"""As it is when it is written; None: it is not there any more."""
+
+
+class RefusedError(Exception):
+    """The file is no database of this daemon's."""
+
+
+def path_of(state_dir: Path, fingerprint: str) -> Path:
+    return state_dir / fingerprint[:_DIRECTORY_CHARS] / FILE_NAME
+
+
+class Database:
+    """Of one model's state directory. `changed` and `flushed` belong to the event loop; the other calls block."""
+
+    def __init__(self, path: Path, fingerprint: str) -> None:
+        """Makes it, if it is not there. Blocks."""
+        self._path = path
+        self._fingerprint = fingerprint.encode()
+        self._waiting: dict[Key, Body] = {}
+        self._writing: asyncio.Task[None] | None = None
+        try:
+            self._connection = _opened(path)
+        except (OSError, sqlite3.Error) as error:
+            log.warning("answers will not outlive the daemon", extra=fields(path=path, reason=str(error)))
+            self._connection = _connected(":memory:")
+
+    # --- the event loop ----------------------------------------------------------------------------------------------
+
+    def changed(self, key: Key, body: Body) -> None:
+        """This row is to be written."""
+        self._waiting[key] = body
+        if self._writing is None or self._writing.done():
+            self._writing = asyncio.get_running_loop().create_task(self._write())
+
+    async def flushed(self) -> None:
+        """Returns when all that has changed is written, or cannot be."""
+        if self._writing is not None:
+            await asyncio.wait([self._writing])
+
+    async def _write(self) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, {}
+            rows = [(key, body()) for key, body in waiting.items()]
+            try:
+                await asyncio.to_thread(self.write, rows)
+            except sqlite3.Error as error:
+                log.warning("answers cannot be written", extra=fields(path=self._path, reason=str(error)))
+                self._waiting = waiting | self._waiting  # with the next change
+                return
+
+    # --- threads -----------------------------------------------------------------------------------------------------
+
+    def write(self, rows: Collection[tuple[Key, bytes | None]]) -> None:
+        """All or none. Raises sqlite3.Error."""
+        with self._connection:
+            self._connection.execute("BEGIN")
+            self._connection.executemany(_DELETE, (key for key, body in rows if body is None))
+            puts = ((*key, self._sealed(key, body)) for key, body in rows if body is not None)
+            self._connection.executemany(_PUT, puts)
+        if any(body is None or key[0] == SAVED for key, body in rows):
+            # The log still has what was deleted, and would lose what was saved if the power failed.
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+    def rows(self, kind: str) -> Iterator[tuple[Key, bytes]]:
+        """Those of this kind, in the order in which they were written. Raises sqlite3.Error."""
+        for *key, sealed in self._connection.execute(_SELECT, (kind,)):
+            found: Key = (key[0], key[1], key[2], key[3])
+            if (body := self._unsealed(found, sealed)) is not None:
+                yield found, body
+
+    def row(self, key: Key) -> bytes | None:
+        """Raises sqlite3.Error."""
+        found = self._connection.execute(_SELECT_ONE, key).fetchone()
+        return self._unsealed(key, found[0]) if found is not None else None
+
+    def keep_only(self, kind: str, keys: Collection[Key]) -> None:
+        """Removes the other rows of this kind. Raises sqlite3.Error."""
+        found = {(key[0], key[1], key[2], key[3]) for *key, _ in self._connection.execute(_SELECT, (kind,))}
+        self.write([(key, None) for key in found - set(keys)])
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _sealed(self, key: Key, body: bytes) -> bytes:
+        """Only this model's daemon reads it, under this key."""
+        whole = repr((self._fingerprint, key)).encode() + body
+        return hashlib.blake2b(whole, digest_size=_CHECKSUM_BYTES).digest() + body
+
+    def _unsealed(self, key: Key, sealed: bytes) -> bytes | None:
+        body = sealed[_CHECKSUM_BYTES:] if isinstance(sealed, bytes) else b""
+        if self._sealed(key, body) == sealed:
+            return body
+        log.warning("a row was refused: its checksum is wrong", extra=fields(path=self._path, name=key[2]))
+        return None
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Raises sqlite3.Error, OSError."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, _MODE)
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+        os.close(descriptor)
+        if not is_file:
+            raise RefusedError("it is no regular file")
+        return _connected(path)
+    except (RefusedError, sqlite3.DatabaseError, UnicodeError) as error:  # sqlite3 decodes names in its messages
+        if isinstance(error, sqlite3.OperationalError):
+            raise
+        log.warning("the database of answers was refused and set aside", extra=fields(path=path, reason=str(error)))
+    _set_aside(path)
+    return _opened(path)
+
+
+def _connected(path: Path | str) -> sqlite3.Connection:
+    """Raises RefusedError, sqlite3.Error."""
+    connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    connection.text_factory = lambda text: text.decode("utf-8", "replace")  # the checksum judges what is damaged
+    try:
+        for setting in _SETTINGS:
+            connection.execute(f"PRAGMA {setting}").fetchall()
+        _check(connection)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: sqlite3.Connection) -> None:
+    [(application,)], [(version,)], [(n_tables,)] = (
+        connection.execute(question).fetchall()
+        for question in ("PRAGMA application_id", "PRAGMA user_version", "SELECT count(*) FROM sqlite_master")
+    )
+    if n_tables == 0:
+        with connection:
+            connection.execute("BEGIN")
+            connection.execute(_TABLE)
+            connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version={_VERSION}")
+    elif application != _APPLICATION_ID:
+        raise RefusedError("it holds something else")
+    elif version != _VERSION:
+        raise RefusedError(f"it is of version {version}, not {_VERSION}")
+    elif (wrong := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        raise RefusedError(wrong)
+
+
+def _set_aside(path: Path) -> None:
+    path.replace(path.with_suffix(".refused"))
+    for suffix in ("-wal", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
