@@ -6,7 +6,7 @@
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
-#include <map>
+#include <unordered_map>
 #include <utility>
 
 #include "model/model.h"
@@ -42,7 +42,7 @@ class reader {
     const std::string &text;
     const char *at;
     const model *m;
-    std::map<std::string, uint32_t> names;
+    std::unordered_map<std::string, uint32_t> names;
     std::vector<sequence> rules;
     std::vector<grammar_range> ranges;
     size_t n_elements = 0;

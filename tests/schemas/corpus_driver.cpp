@@ -53,14 +53,16 @@ void measure_masks(const model *m, const std::shared_ptr<const grammar> &rules, 
     }
 }
 
-/* The arguments of one call, as a whole. Each parameter's own rule is compiled as well, for it must be a grammar, too. */
-std::string tool_grammar(const schema_json &schema)
+/* The arguments of one call as an object, or each by itself, as templates need them. */
+std::string tool_grammar(const schema_json &schema, bool is_whole)
 {
     schema_arguments arguments(LLM_CONSTRAINT_BYTES_MAX / 2);
-    std::string uses = "root ::= " + arguments.object(schema) + "\n";
-    size_t n = 0;
-    for (const schema_argument &one : arguments.members(schema)) {
-        uses += "argument-" + std::to_string(n++) + " ::= " + one.element + "\n";
+    std::string uses = "root ::= " + (is_whole ? arguments.object(schema) : "object") + "\n";
+    if (!is_whole) {
+        size_t n = 0;
+        for (const schema_argument &one : arguments.members(schema)) {
+            uses += "argument-" + std::to_string(n++) + " ::= " + one.element + "\n";
+        }
     }
     const std::string all = arguments.grammar();
     return uses + all.substr(all.find('\n') + 1); /* its own root is any object */
@@ -69,7 +71,7 @@ std::string tool_grammar(const schema_json &schema)
 std::string grammar_for(const schema_json &schema, const std::string &policy, schema_json &out)
 {
     if (policy == "tools") {
-        return tool_grammar(schema);
+        return tool_grammar(schema, true);
     }
     work_budget budget;
     const schema_policy what = policy == "strict" ? schema_policy::STRICT : schema_policy::LOOSE;
@@ -124,6 +126,9 @@ schema_json measured(const model *m, const schema_json &group, const std::string
     out["compile_us"] = cpu_us() - before;
     if (rules != nullptr) {
         judge(m, group, rules, policy, out);
+    }
+    if (policy == "tools") {
+        (void)grammar::read(tool_grammar(group["schema"], false), m);
     }
     return out;
 }

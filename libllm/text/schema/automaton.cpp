@@ -4,6 +4,7 @@
 #include <iterator>
 #include <map>
 #include <numeric>
+#include <unordered_map>
 #include <utility>
 
 #include "text/character.h"
@@ -223,8 +224,9 @@ class product {
     const automaton &a, &b;
     work_budget &budget;
     automaton out;
-    std::map<std::pair<uint32_t, uint32_t>, uint32_t> numbers;
+    std::unordered_map<uint64_t, uint32_t> numbers; /* by both states */
     std::vector<std::pair<uint32_t, uint32_t>> pairs;
+    std::vector<uint32_t> lows; /* of find_ways: where ranges begin */
     size_t n_ways = 0;
 
     bool is_end(uint32_t left, uint32_t right) const
@@ -249,7 +251,7 @@ class product {
     uint32_t state_of(uint32_t left, uint32_t right)
     {
         const auto [found, is_new] =
-            numbers.try_emplace(std::make_pair(left, right), static_cast<uint32_t>(pairs.size()));
+            numbers.try_emplace(static_cast<uint64_t>(left) << 32 | right, static_cast<uint32_t>(pairs.size()));
         if (is_new) {
             if (pairs.size() >= AUTOMATON_STATES_MAX) {
                 throw grammar_beyond("the conditions on a text take more than " + std::to_string(AUTOMATON_STATES_MAX) +
@@ -261,7 +263,7 @@ class product {
         return found->second;
     }
 
-    static void add_edges(const automaton &of, uint32_t at, std::vector<uint32_t> &lows)
+    void add_edges(const automaton &of, uint32_t at)
     {
         for (size_t i = 0; at != NOWHERE && i < of.states[at].ways.size(); i++) {
             lows.push_back(of.states[at].ways[i].low);
@@ -271,9 +273,9 @@ class product {
 
     void find_ways(uint32_t number, uint32_t left, uint32_t right)
     {
-        std::vector<uint32_t> lows;
-        add_edges(a, left, lows);
-        add_edges(b, right, lows);
+        lows.clear();
+        add_edges(a, left);
+        add_edges(b, right);
         std::sort(lows.begin(), lows.end());
         lows.erase(std::unique(lows.begin(), lows.end()), lows.end());
         budget.spend(work_budget::TRANSITION * (8 + lows.size()));

@@ -175,6 +175,13 @@ bool expansion::is_valid_schema(const schema_json &value, const schema_json &sch
             return true;
         }
     }
+    /* first, since most values of a long oneOf are told apart by it */
+    if (schema.contains("const") && !is_equal(value, schema["const"])) {
+        return false;
+    }
+    if (schema.contains("enum") && schema["enum"].is_array() && !is_one_of(value, schema["enum"])) {
+        return false;
+    }
     if (schema.contains("type")) {
         const schema_json &type = schema["type"];
         const bool is_nullable = value.is_null() && schema.contains("nullable") && schema["nullable"] == true;
@@ -184,12 +191,6 @@ bool expansion::is_valid_schema(const schema_json &value, const schema_json &sch
         if (!is_one && !is_nullable) {
             return false;
         }
-    }
-    if (schema.contains("const") && !is_equal(value, schema["const"])) {
-        return false;
-    }
-    if (schema.contains("enum") && schema["enum"].is_array() && !is_one_of(value, schema["enum"])) {
-        return false;
     }
     return (!value.is_number() || is_valid_number(value, schema)) &&
            (!value.is_string() || is_valid_text(value, schema)) &&
