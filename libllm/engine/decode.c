@@ -10,9 +10,9 @@ int decode_open(decode *d)
     d->step.stop = decode_stops;
     d->step.stop_context = d;
     d->logits = malloc(d->model->info.n_vocab * sizeof *d->logits);
-    /* A command is taken while fewer than LLM_REQUESTS_MAX notices wait or are due (decode_take_commands). It adds at most
-     * one, and opens at most two sessions; each one that is due opens one. Until the next command is taken, whatever is
-     * open by then may be forgotten, once. */
+    /* A command or a result of the store is taken while fewer than LLM_REQUESTS_MAX notices wait or belong to deferred
+     * commands (decode_has_room). It adds at most one, and opens at most two sessions; each deferred command opens one. Until
+     * the next is taken, whatever is open by then may be forgotten, once. */
     d->n_notices_max = 2 * LLM_REQUESTS_MAX + d->places->n_places + 4;
     d->notices = malloc(d->n_notices_max * sizeof *d->notices);
     const bool has_threads = sampling_open(d->model->info.n_vocab, d->command_bell, &d->sampling) == LLM_OK;
@@ -143,10 +143,12 @@ static bool has_work(void *context)
     if (d->n_owners_seen != atomic_load(&d->places->n_owners)) {
         return true;
     }
-    if (sampling_has_result(d->sampling) || (d->places->store != NULL && store_has_result(d->places->store))) {
+    const bool has_room = decode_has_room(d);
+    store *s = d->places->store;
+    if (sampling_has_result(d->sampling) || (s != NULL && store_has_result(s, has_room))) {
         return true;
     }
-    return d->n_notices + d->n_replies_due < LLM_REQUESTS_MAX && !ring_is_empty(d->commands);
+    return has_room && !ring_is_empty(d->commands);
 }
 
 static uint64_t idle_now(decode *d)
@@ -228,7 +230,7 @@ static void *serve(void *context)
 void decode_finish(decode *d)
 {
     decode_take_commands(d, HUGE_VAL);
-    while (d->n_replies_due > 0) { /* one result may be what the next command waits for */
+    while (d->n_replies_due > 0 && decode_has_room(d)) { /* one result may be what the next command waits for */
         store_wait(d->places->store);
         decode_take_stored(d);
     }

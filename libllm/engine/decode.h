@@ -82,8 +82,9 @@ typedef struct decode {
     notice *notices; /* owned */
     uint32_t n_notices;
     uint32_t n_notices_max; /* see decode_open */
-    uint32_t n_replies_due; /* commands whose reply waits for the store */
+    uint32_t n_replies_due; /* commands whose reply waits for the store; fewer than REMOVALS_DUE_MAX */
     deferred *deferred;     /* those of them that have not begun, in order of arrival; owned */
+    uint32_t n_deferred;    /* at most REPLIES_DUE_MAX */
     bool is_undelivered;    /* something is left that the event ring did not take */
     uint64_t n_rung;        /* ring_committed of the events that the bell was rung for */
 
@@ -116,7 +117,11 @@ void decode_finish(decode *d);
 /* A command is in the ring now, checked. Loop thread. */
 void decode_was_pushed(decode *d, const wire_command *c);
 
-/* decode_command.c: takes commands off the ring as long as their replies have room. Those that copy states (FORK, SAVE, PARK
+/* decode_command.c: the notices have room for the reply of one more command, or of a result of the store, beside those of all
+ * deferred commands, which one result may start. Without room, both wait: commands in the ring, results in the store. */
+bool decode_has_room(const decode *d);
+
+/* Takes commands off the ring as long as their replies have room, whatever the disk does. Those that copy states (FORK, SAVE, PARK
  * of another session) take long: after budget_us the others stay in the ring until a step has been made, so that a burst
  * of them cannot stop who decodes. HUGE_VAL: takes all. */
 void decode_take_commands(decode *d, double budget_us);

@@ -5,6 +5,11 @@
 
 /* ---- notices ---- */
 
+bool decode_has_room(const decode *d)
+{
+    return d->n_notices + d->n_deferred < LLM_REQUESTS_MAX;
+}
+
 static wire_writer notice_writer(decode *d)
 {
     assert(d->n_notices < d->n_notices_max);
@@ -250,13 +255,13 @@ static void pause_request(decode *d, const wire_command *c)
     }
 }
 
-/* Of the notices that there is room for, so many may wait for the disk: requests and their ends never do. */
-enum { REPLIES_DUE_MAX = 3 * LLM_REQUESTS_MAX / 4 };
+/* Commands that may wait for the disk. Those that end generations are refused last. */
+enum { REPLIES_DUE_MAX = 3 * LLM_REQUESTS_MAX / 4, REMOVALS_DUE_MAX = STORE_JOBS_MAX };
 
 static void apply_to_session(decode *d, const wire_command *c)
 {
     const bool ends_requests = c->op == LLM_COMMAND_RESET || c->op == LLM_COMMAND_CLOSE;
-    if (d->n_replies_due >= REPLIES_DUE_MAX && !ends_requests) {
+    if (d->n_replies_due >= (ends_requests ? REMOVALS_DUE_MAX : REPLIES_DUE_MAX)) {
         decode_reply(d, c->request, LLM_OVERLOADED, NULL);
         return;
     }
@@ -279,9 +284,7 @@ void decode_take_commands(decode *d, double budget_us)
     const uint64_t began_us = session_clock_us();
     d->taken_generate = atomic_load(&d->pushed.n_generate);
     d->taken_cancel = atomic_load(&d->pushed.n_cancel);
-    /* Each command needs room for at most one notice, now or when the store is done: when there is none, it waits in
-     * the ring. */
-    while (d->n_notices + d->n_replies_due < LLM_REQUESTS_MAX) {
+    while (decode_has_room(d)) {
         size_t n_bytes = 0;
         const wire_command *c = ring_peek(d->commands, &n_bytes);
         if (c == NULL) {

@@ -360,13 +360,19 @@ static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
     return (llm_status)status;
 }
 
+/* All sessions have been written: what came to be now would be answered, and lost. */
+static bool is_saved(const decode *d)
+{
+    return atomic_load(&d->life) == DECODE_JOINED;
+}
+
 static void stored(void *context, store_job *job)
 {
     decode *d = context;
     llm_status status = job->status;
     bool is_due = false;
     if (job->verb == STORE_LOAD && status == LLM_OK) {
-        status = become_loaded(d, job, &is_due);
+        status = is_saved(d) ? LLM_SHUTDOWN : become_loaded(d, job, &is_due);
     } else if (job->verb == STORE_CHANGE && status != LLM_OK) {
         places_change_undo(d->places, job);
     }
@@ -408,6 +414,7 @@ static void defer(decode *d, const wire_command *c)
         last = &(*last)->next;
     }
     *last = w;
+    d->n_deferred++;
     d->n_replies_due++;
 }
 
@@ -429,15 +436,9 @@ static void carry_out(decode *d, const wire_command *c)
     }
 }
 
-/* All sessions have been written: what came to be now would be answered, and lost. */
-static bool comes_too_late(const decode *d, const wire_command *c)
-{
-    return atomic_load(&d->life) == DECODE_JOINED && (c->op == LLM_COMMAND_FORK || c->op == LLM_COMMAND_LOAD);
-}
-
 void decode_session_command(decode *d, const wire_command *c)
 {
-    if (comes_too_late(d, c)) {
+    if (is_saved(d) && (c->op == LLM_COMMAND_FORK || c->op == LLM_COMMAND_LOAD)) {
         decode_reply(d, c->request, LLM_SHUTDOWN, NULL);
         return;
     }
@@ -452,6 +453,7 @@ static void carry_out_deferred(decode *d)
 {
     deferred *w = d->deferred;
     d->deferred = NULL;
+    d->n_deferred = 0;
     while (w != NULL) {
         deferred *following = w->next;
         d->n_replies_due--;
@@ -464,17 +466,22 @@ static void carry_out_deferred(decode *d)
 void decode_take_stored(decode *d)
 {
     /* A session that was parked under its request may have its state in memory again. */
-    if (places_take_stored(d->places, stored, d)) {
+    while (places_take_stored(d->places, decode_has_room(d), stored, d)) {
         d->may_reseat = true;
         carry_out_deferred(d);
     }
 }
 
+static void take_stored(void *context)
+{
+    decode_take_stored(context);
+}
+
 void decode_save_all(decode *d)
 {
-    while (d->deferred != NULL) { /* each waits for something that is in the store */
+    while (d->deferred != NULL && decode_has_room(d)) { /* each waits for something that is in the store */
         store_wait(d->places->store);
         decode_take_stored(d);
     }
-    places_save_all(d->places, stored, d);
+    places_save_all(d->places, take_stored, d);
 }

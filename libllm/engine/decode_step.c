@@ -239,7 +239,7 @@ static double share_wanted(const decode *d)
 /* What a request with a seat waits for may have come from the disk. */
 static bool may_go_on_fetched(const decode *d)
 {
-    return d->fetched_by_us != 0 && store_has_result(d->places->store);
+    return d->fetched_by_us != 0 && store_has_result(d->places->store, decode_has_room(d));
 }
 
 static schedule_call call_in_hand(const decode *d)

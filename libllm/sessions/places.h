@@ -184,8 +184,8 @@ seating places_may_be_seated(const places *p, const session *s);
 
 /* ---- what the store has finished: places_stored.c ---- */
 
-/* Takes what the store has finished; `done` is called for jobs that a command waits for. False: there was nothing. */
-bool places_take_stored(places *p, void (*done)(void *context, store_job *job), void *context);
+/* Takes one result of the store (store_take); `done` is called if a command waits for it. False: there was none. */
+bool places_take_stored(places *p, bool takes_asked, void (*done)(void *context, store_job *job), void *context);
 
 /* Waits for the store and takes what it has finished: before it is closed, and where nobody waits for results. */
 void places_settle(places *p);
@@ -235,8 +235,8 @@ void places_reset_file(places *p, session *s);
 
 /* ---- an orderly stop: places_stop.c ---- */
 
-/* Writes every named session as it is now, and waits for it. `done` as in places_take_stored. */
-void places_save_all(places *p, void (*done)(void *context, store_job *job), void *context);
+/* Writes every named session as it is now, and waits for it. `take_stored` takes the store's results. */
+void places_save_all(places *p, void (*take_stored)(void *context), void *context);
 
 /* ---- what a command waits for: places_change.c ---- */
 

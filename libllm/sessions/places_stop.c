@@ -23,14 +23,14 @@ static void save_one(places *p, session *s)
     ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, state);
 }
 
-void places_save_all(places *p, void (*done)(void *context, store_job *job), void *context)
+void places_save_all(places *p, void (*take_stored)(void *context), void *context)
 {
     if (p->store == NULL) {
         return;
     }
     places_remove_closed(p);
     store_wait(p->store); /* what is still being read is to be saved, what is being written is not */
-    (void)places_take_stored(p, done, context);
+    take_stored(context);
     p->is_saving = true;
     for (uint32_t i = 0; i < p->n_places; i++) {
         session *s = &p->sessions[i];
@@ -41,6 +41,6 @@ void places_save_all(places *p, void (*done)(void *context, store_job *job), voi
             places_remove_file(p, s); /* it was reset, and the disk refused that */
         }
         store_wait(p->store); /* one at a time: a copy of each is in memory until its result is taken */
-        (void)places_take_stored(p, done, context);
+        take_stored(context);
     }
 }

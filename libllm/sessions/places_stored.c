@@ -35,19 +35,18 @@ static void take_one(places *p, store_job *job)
     }
 }
 
-bool places_take_stored(places *p, void (*done)(void *context, store_job *job), void *context)
+bool places_take_stored(places *p, bool takes_asked, void (*done)(void *context, store_job *job), void *context)
 {
-    store_job *job;
-    bool any = false;
-    while (p->store != NULL && (job = store_take(p->store)) != NULL) {
-        take_one(p, job);
-        if (job->is_asked) {
-            done(context, job);
-        }
-        store_job_free(job);
-        any = true;
+    store_job *job = p->store != NULL ? store_take(p->store, takes_asked) : NULL;
+    if (job == NULL) {
+        return false;
     }
-    return any;
+    take_one(p, job);
+    if (job->is_asked) {
+        done(context, job);
+    }
+    store_job_free(job);
+    return true;
 }
 
 static void nobody_waits(void *context, store_job *job)
@@ -60,6 +59,7 @@ void places_settle(places *p)
 {
     if (p->store != NULL) {
         store_wait(p->store);
-        (void)places_take_stored(p, nobody_waits, NULL);
+        while (places_take_stored(p, true, nobody_waits, NULL)) {
+        }
     }
 }

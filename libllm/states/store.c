@@ -47,13 +47,22 @@ static void queue_push(job_queue *q, store_job *job)
     q->last = job;
 }
 
+static void queue_remove(job_queue *q, const store_job *job)
+{
+    store_job *before = NULL;
+    for (store_job *j = q->first; j != NULL; before = j, j = j->next) {
+        if (j == job) {
+            *(before != NULL ? &before->next : &q->first) = j->next;
+            q->last = q->last == j ? before : q->last;
+            return;
+        }
+    }
+}
+
 static store_job *queue_pop(job_queue *q)
 {
     store_job *job = q->first;
-    if (job != NULL) {
-        q->first = job->next;
-        q->last = q->first != NULL ? q->last : NULL;
-    }
+    queue_remove(q, job);
     return job;
 }
 
@@ -179,18 +188,28 @@ void store_push(store *s, store_job *job)
     pthread_mutex_unlock(&s->mutex);
 }
 
-store_job *store_take(store *s)
+static store_job *first_result(const store *s, bool takes_asked)
+{
+    store_job *job = s->done.first;
+    while (job != NULL && job->is_asked && !takes_asked) {
+        job = job->next;
+    }
+    return job;
+}
+
+store_job *store_take(store *s, bool takes_asked)
 {
     pthread_mutex_lock(&s->mutex);
-    store_job *job = queue_pop(&s->done);
+    store_job *job = first_result(s, takes_asked);
+    queue_remove(&s->done, job);
     pthread_mutex_unlock(&s->mutex);
     return job;
 }
 
-bool store_has_result(store *s)
+bool store_has_result(store *s, bool takes_asked)
 {
     pthread_mutex_lock(&s->mutex);
-    const bool any = s->done.first != NULL;
+    const bool any = first_result(s, takes_asked) != NULL;
     pthread_mutex_unlock(&s->mutex);
     return any;
 }

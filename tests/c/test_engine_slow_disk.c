@@ -7,7 +7,7 @@
 #include "engine_driver.h"
 #include "snapshot_files.h"
 
-enum { PROMPT = 40, N_PINS = 300 };
+enum { PROMPT = 40, N_PINS = 300, N_RESETS = 3 * LLM_REQUESTS_MAX };
 
 static char directory[FILES_PATH_BYTES];
 static _Atomic bool is_held;
@@ -61,8 +61,55 @@ static void test_commands_for_the_disk_keep_nobody_else_waiting(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* Each reset of a pinned session waits until its file is written, and is never refused: however many of them wait, commands
+ * that need no disk are carried out. */
+static void test_removals_that_wait_for_the_disk_keep_nobody_waiting(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0,step_us=20000", .state_dir = directory});
+    CHECK_INT(driver_wait(d, ask_for(d, "a", 3))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "a", true))->status, LLM_OK);
+    const uint64_t endless = ask_for(d, "b", 0);
+    driver_wait_started(d, endless);
+    is_held = true;
+    uint64_t resets[N_RESETS];
+    for (int i = 0; i < N_RESETS; i++) {
+        resets[i] = driver_reset(d, 0, "a");
+    }
+    CHECK_INT(driver_wait(d, ask_for(d, NULL, 3))->status, LLM_OK);
+    driver_cancel(d, endless);
+    CHECK_INT(driver_wait(d, endless)->finished.outcome, LLM_OUTCOME_CANCELLED);
+    CHECK(!driver_answer(d, resets[0])->is_over);
+    is_held = false;
+    for (int i = 0; i < N_RESETS; i++) {
+        CHECK_INT(driver_wait(d, resets[i])->status, LLM_OK);
+    }
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* More results than replies have room, when the engine stops and nobody has taken an event: each command gets its reply. */
+static void test_results_of_the_disk_without_room_are_answered_after_the_stop(void)
+{
+    driver *d = driver_open(&(llm_engine_options){.model = "sim:dense,length=0", .state_dir = directory});
+    CHECK_INT(driver_wait(d, ask_for(d, "a", 3))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, driver_pin(d, 0, "a", true))->status, LLM_OK);
+    uint64_t resets[N_RESETS];
+    for (int i = 0; i < N_RESETS; i++) {
+        resets[i] = driver_reset(d, 0, "a");
+    }
+    llm_engine_stop(d->engine);
+    while (driver_drain(d)) {
+    }
+    for (int i = 0; i < N_RESETS; i++) {
+        CHECK(driver_answer(d, resets[i])->is_over);
+        CHECK_INT(driver_answer(d, resets[i])->status, LLM_OK);
+    }
+    CHECK_INT(driver_close(d), 0);
+}
+
 int main(void)
 {
+    RUN_FILES(test_removals_that_wait_for_the_disk_keep_nobody_waiting);
+    RUN_FILES(test_results_of_the_disk_without_room_are_answered_after_the_stop);
     RUN_FILES(test_commands_for_the_disk_keep_nobody_else_waiting);
     return CHECK_RESULT();
 }

@@ -104,7 +104,7 @@ static void push_save(fixture *f, const char *label, uint64_t request)
 static store_job *take(fixture *f, uint64_t request)
 {
     store_wait(f->store);
-    store_job *job = store_take(f->store);
+    store_job *job = store_take(f->store, true);
     if (job != NULL && job->request != request) {
         store_job_free(job);
         job = NULL;
@@ -132,12 +132,12 @@ static void test_states_are_done_in_order(void)
         push_state(&f, STORE_WRITE, i, 4 * i + 2);
         push_state(&f, STORE_READ, i, 4 * i + 3);
         store_wait(f.store);
-        CHECK(store_has_result(f.store));
+        CHECK(store_has_result(f.store, true));
         CHECK_INT(take_status(&f, 4 * i + 1), LLM_NOT_FOUND);
         CHECK_INT(take_status(&f, 4 * i + 2), LLM_OK);
         CHECK_INT(take_status(&f, 4 * i + 3), LLM_OK);
     }
-    CHECK(!store_has_result(f.store));
+    CHECK(!store_has_result(f.store, true));
     CHECK_INT(store_n_jobs(f.store), 0);
     close_store(&f);
 }
@@ -156,12 +156,34 @@ static void test_changes_go_before_states(void)
     store_wait(f.store);
     uint32_t n_before = 0;
     store_job *job;
-    while ((job = store_take(f.store)) != NULL && job->request != 2) {
+    while ((job = store_take(f.store, true)) != NULL && job->request != 2) {
         n_before++;
         store_job_free(job);
     }
     store_job_free(job);
     CHECK(n_before < N_JOBS);
+    close_store(&f);
+}
+
+/* What a command waits for can be left, and the rest be taken. */
+static void test_results_that_nobody_waits_for_are_taken_first_if_asked(void)
+{
+    fixture f;
+    open_store(&f);
+    push_change(&f, CHANGE_WRITE, 1, 1);
+    push_change(&f, CHANGE_WRITE, 2, 2);
+    store_wait(f.store);
+    store_push(f.store, store_job_new(STORE_CHANGE, 0));
+    store_wait(f.store);
+    CHECK(store_has_result(f.store, false));
+    store_job *job = store_take(f.store, false);
+    CHECK(job != NULL && !job->is_asked);
+    store_job_free(job);
+    CHECK(!store_has_result(f.store, false) && store_take(f.store, false) == NULL);
+    CHECK_INT(take_status(&f, 1), LLM_OK);
+    CHECK_INT(take_status(&f, 2), LLM_OK);
+    push_change(&f, CHANGE_WRITE, 3, 3); /* the queue's end is right after its last one was taken out of it */
+    CHECK_INT(take_status(&f, 3), LLM_OK);
     close_store(&f);
 }
 
@@ -575,6 +597,7 @@ int main(void)
 {
     RUN(test_states_are_done_in_order);
     RUN(test_changes_go_before_states);
+    RUN(test_results_that_nobody_waits_for_are_taken_first_if_asked);
     RUN(test_what_is_queued_at_the_close_is_written);
     RUN(test_read_gives_what_was_written);
     RUN(test_what_is_removed_is_gone);

@@ -189,7 +189,7 @@ static bool is_at_rest(void)
     const uint32_t n = n_sleeps;
     const bool is_idle =
         is_asleep && ring_is_empty(engine->commands) &&
-        (engine->store == NULL || (store_n_jobs(engine->store) == 0 && !store_has_result(engine->store)));
+        (engine->store == NULL || (store_n_jobs(engine->store) == 0 && !store_has_result(engine->store, true)));
     return is_idle && is_asleep && n == n_sleeps;
 }
 
@@ -414,7 +414,7 @@ static void test_a_decode_thread_that_looks_as_soon_as_the_store_rings(void)
     store_may_work = true;
     let_it_sleep_again();
     store_wait(engine->store);
-    CHECK(!store_has_result(engine->store));
+    CHECK(!store_has_result(engine->store, true));
     close_engine();
 }
 
