@@ -91,6 +91,8 @@ typedef struct llm_engine_options {
     uint32_t n_parked_max;         /* places beyond the seats, for parked sessions (policy park); 0: 64 */
     uint32_t timelines_max;        /* timelines of one session; 0: 3 */
     uint64_t parked_bytes_max;     /* host memory for parked sessions; 0: a tenth of what is free */
+    uint64_t parked_disk_bytes_max; /* disk for states of sessions in state_dir; 0: half of what is free at the start,
+                                     * and what they take there already */
     uint64_t checkpoint_bytes_max; /* host memory for checkpoints; 0: a tenth of what is free */
     uint32_t checkpoint_every;     /* generated tokens between checkpoints; 0: 256 */
     uint32_t idle_s_max;           /* idle sessions are forgotten after that many seconds; 0: never */
@@ -187,6 +189,7 @@ typedef struct llm_info {
     uint32_t n_places;   /* one for each seat, and those for parked sessions */
     uint32_t n_pins_max; /* histories that may be pinned in all */
     uint64_t parked_bytes_max;
+    uint64_t parked_disk_bytes_max; /* 0: there is no state directory */
     uint64_t checkpoint_bytes_max;
     char fingerprint[33]; /* hex of 128 bits over the model's file: whatever the options, the same model has the same */
 } llm_info;

@@ -74,6 +74,8 @@ enum { LLM_PAGE_VERSION = 4 };
     X(PARKED_BYTES, "parked_bytes", 'g', "Host memory and disk holding parked states.")                                \
     X(PARKED_MEMORY_BYTES, "parked_memory_bytes", 'g', "Host memory holding parked states.")                           \
     X(IN_FLIGHT_BYTES, "in_flight_bytes", 'g', "Host memory holding states on their way to the disk or from it.")      \
+    X(PARKED_DISK_BYTES, "parked_disk_bytes", 'g', "Disk holding states of sessions, those in use included.")          \
+    X(PARKED_DISK_REFUSES, "parked_disk_refuses", 'g', "1 while no states are written because the disk refused one.")  \
     X(SESSIONS_DORMANT, "sessions_dormant", 'g', "Sessions on disk without a place: for a later start.")               \
     X(SESSIONS_SAVED, "sessions_saved_total", 'c', "Sessions written by an orderly stop so far.")                      \
     X(CHECKPOINTS, "checkpoints", 'g', "Checkpoints in memory.")                                                       \

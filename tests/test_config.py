@@ -36,6 +36,7 @@ GOOD: dict[str, tuple[str, object]] = {
     "session_timelines": ("1", 1),
     "max_parked": ("1000", 1000),
     "park_memory": ("4G", 4 << 30),
+    "park_disk": ("20G", 20 << 30),
     "checkpoint_memory": ("512M", 512 << 20),
     "checkpoint_every": ("64", 64),
     "session_idle_time": ("3600", 3600),

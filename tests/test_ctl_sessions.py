@@ -24,7 +24,8 @@ LAST = {"reason": "exact_prefix", "reason_text": "Extends.", "prompt_tokens": 41
 PLACES = {"named": 8, "named_used": 2, "scratch": 2, "parked": 3, "parked_max": 64, "policy": "park"}
 STORAGE = {
     "parked_bytes": 1 << 20, "parked_bytes_max": 1 << 30, "checkpoints": 5, "checkpoint_bytes": 2 << 20,
-    "checkpoint_bytes_max": 2 << 30, "state_dir": "/var/lib/llmd",
+    "checkpoint_bytes_max": 2 << 30, "disk_bytes": 3 << 20, "disk_bytes_max": 20 << 30, "disk_refuses": False,
+    "state_dir": "/var/lib/llmd",
 }  # fmt: skip
 
 
@@ -256,6 +257,7 @@ def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
         "memory       weights 1.0 MiB, state 1.0 MiB of 4.0 MiB used (1,234 tokens), process 0 B",
         "checkpoints  5, 2.0 MiB of 2.0 GiB",
         "parked       3 sessions, 1.0 MiB of 1.0 GiB",
+        "disk         3.0 MiB of 20.0 GiB",
         "state        /var/lib/llmd",
     ]
 
@@ -268,6 +270,15 @@ def test_one_is_no_plural(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]
     daemon.route("POST /v1/sessions/desk/park", {"id": "desk", "tokens": 1})
     run(daemon, "sessions", "park", "desk")
     assert capsys.readouterr().out == "Session desk parked with 1 token.\n"
+
+
+def test_status_of_a_disk_that_refuses_states(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    serve_status(daemon, {"status": "ready", "model": "tiny"})
+    storage = {**STORAGE, "disk_refuses": True}
+    daemon.route("GET /v1/sessions", {"data": [], "places": PLACES, "storage": storage})
+    assert run(daemon, "status") == EXIT_OK
+    said = "disk         3.0 MiB of 20.0 GiB, full or failing: parked states without memory are dropped"
+    assert said in capsys.readouterr().out.splitlines()
 
 
 def test_status_of_a_daemon_that_is_not_ready(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:

@@ -121,6 +121,7 @@ static places_options options_of(const llm_engine_options *o)
         .n_owners = o->n_owners,
         .timelines_max = o->timelines_max != 0 ? o->timelines_max : TIMELINES_DEFAULT,
         .parked_bytes_max = o->parked_bytes_max != 0 ? o->parked_bytes_max : memory_share(),
+        .parked_disk_bytes_max = o->parked_disk_bytes_max,
     };
 }
 
@@ -411,6 +412,7 @@ void llm_engine_info(const llm_engine *engine, llm_info *out)
         .n_places = has_sessions ? engine->places.n_places : 0,
         .n_pins_max = has_sessions ? places_pins_max(&engine->places) : 0,
         .parked_bytes_max = engine->places.options.parked_bytes_max,
+        .parked_disk_bytes_max = engine->places.options.parked_disk_bytes_max,
         .checkpoint_bytes_max = engine->checkpoints.n_bytes_max,
     };
 #define TELL(type, member, text) out->member = m->member;

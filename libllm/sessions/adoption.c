@@ -226,6 +226,7 @@ static void open_one(places *p, const candidate *c)
     session *s = places_open_known(p, f->owner, f->name, f->id);
     page_append(p->ground.page, s->place, f->tokens, f->n_tokens);
     s->has_file = c->has_file;
+    s->n_file_bytes = (size_t)c->state.n_bytes; /* of use or not */
     if (has_state(c)) {
         s->parked = (parked){.where = PARKED_ON_DISK,
                              .k = c->state.k,
@@ -267,8 +268,11 @@ static void leave_waiting(adoption *a, places *p, candidate *c, uint32_t *n)
     if (!c->has_file) {
         return;
     }
-    loose_file f = {
-        .id = c->file.id, .owner = c->file.owner, .is_pinned = c->file.is_pinned, .used_ms = c->file.used_ms};
+    loose_file f = {.id = c->file.id,
+                    .owner = c->file.owner,
+                    .is_pinned = c->file.is_pinned,
+                    .used_ms = c->file.used_ms,
+                    .n_file_bytes = (size_t)c->state.n_bytes};
     memcpy(f.name, c->file.name, sizeof f.name);
     (void)places_add_loose(p, &f); /* else it is known again with the next start */
     if ((*n)++ < WAITING_NAMED_MAX) {
@@ -314,4 +318,5 @@ void adoption_open(adoption *a, places *p)
         complain_of_layout(a, p);
     }
     places_pin_later_timelines(p);
+    places_limit_disk(p);
 }

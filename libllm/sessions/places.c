@@ -107,7 +107,7 @@ typedef struct shortage {
 
 static const uint64_t LAST = (uint64_t)1 << 63;
 
-static uint64_t order_of(const session *s)
+uint64_t places_order(const session *s)
 {
     const uint64_t later = (uint64_t)1 << 62;
     return s->used | (s->n_left > 0 ? 0 : later);
@@ -127,7 +127,7 @@ static share_holding holding_of(const places *p, const session *s, const shortag
         .owner = s->owner,
         .amount = amount,
         .may_go = amount > 0 && session_is_idle(s) && s != of->asker && (of->pinned || !s->record.is_pinned),
-        .order = order_of(s) | (is_last_resort ? LAST : 0),
+        .order = places_order(s) | (is_last_resort ? LAST : 0),
     };
 }
 
@@ -167,7 +167,7 @@ session *places_parked_victim(places *p)
             .owner = s->owner,
             .amount = counts ? (uint32_t)(s->parked.n_bytes / UNIT_BYTES) + 1 : 0,
             .may_go = counts && session_is_idle(s),
-            .order = order_of(s),
+            .order = places_order(s),
         };
     }
     const size_t limit = p->options.parked_bytes_max / UNIT_BYTES;

@@ -19,15 +19,17 @@
 
 typedef struct places_options {
     llm_policy policy;
-    uint32_t n_named;         /* seats */
-    uint32_t n_scratch;       /* seats */
-    uint32_t n_parked_max;    /* sessions beyond the named seats that may be opened; 0 unless the policy is park */
-    uint32_t n_parked_places; /* n_parked_max, or more where an earlier daemon left more sessions (adoption.h) */
-    uint32_t timelines_max;   /* of one name */
-    uint32_t n_owners;        /* at the start */
-    size_t parked_bytes_max;  /* of parked states in memory; beyond it they go to the store, or are forgotten */
+    uint32_t n_named;             /* seats */
+    uint32_t n_scratch;           /* seats */
+    uint32_t n_parked_max;        /* sessions beyond the named seats that may be opened; 0 unless the policy is park */
+    uint32_t n_parked_places;     /* n_parked_max, or more where an earlier daemon left more sessions (adoption.h) */
+    uint32_t timelines_max;       /* of one name */
+    uint32_t n_owners;            /* at the start */
+    size_t parked_bytes_max;      /* of parked states in memory; beyond it they go to the store, or are forgotten */
+    size_t parked_disk_bytes_max; /* of state files; 0: one byte in PLACES_DISK_SHARE of what is free, and of theirs */
 } places_options;
 
+enum { PLACES_DISK_SHARE = 2 };
 enum { REFUSED_REMOVALS_MAX = 1024, TIMELINES_LOOKED_AT = 64 };
 
 /* A session file whose session is not open. */
@@ -40,6 +42,7 @@ typedef struct loose_file {
                      * else it waits for a start that has a place for it, and holds: */
     bool is_pinned;
     uint64_t used_ms;
+    size_t n_file_bytes; /* of its state file */
 } loose_file;
 
 typedef struct places {
@@ -58,8 +61,9 @@ typedef struct places {
     session **seats;           /* n_named + n_scratch: who sits there, or NULL */
     store_job *removing;       /* what is closed or reset now is removed by this job; NULL: each by one of its own */
     uint32_t n_loose;
-    loose_file *loose_files; /* n_loose */
-    bool spill_waits;        /* a parked state is over the budget until the store can take it */
+    loose_file *loose_files;   /* n_loose */
+    uint64_t refused_until_us; /* the disk refused a state: until then none is given to it */
+    bool spill_waits;          /* a parked state is over the budget until the store can take it */
     bool is_lending; /* what was read for others is there until they have had their turn: nothing is over a budget */
     bool is_saving;  /* an orderly stop has begun */
     bool is_unsaved; /* and the disk refused a session's file */
@@ -199,7 +203,8 @@ session *places_parked_victim(places *p);
 /* Parks are moved from memory to the store until the budget holds. While the store has too much in hand, one of them waits
  * in memory (spill_waits); if more are to go then, their states are dropped. */
 void places_spill(places *p);
-void places_spill_on(places *p); /* the store may have finished something; who waited has had its turn */
+bool places_is_refused(const places *p); /* the disk refused a state a short time ago */
+void places_spill_on(places *p);         /* the store may have finished something; who waited has had its turn */
 
 /* Its parked state is asked for. False: too much is on its way already; ask again when something has come. */
 bool places_read_file(places *p, session *s);
@@ -210,8 +215,27 @@ bool places_is_reading(const places *p, uint64_t reading);
 /* The session's parked state becomes what was read; its checkpoints are kept, too. False: it is not of these tokens. */
 bool places_take_state(places *p, session *s, state_file *from);
 
+/* What was written, or could not be, is held no longer. */
+void places_drop_parts(places *p, state_file *f);
+
 void places_written(places *p, const store_job *job); /* a state; or it could not be */
 void places_read_back(places *p, store_job *job);     /* idem */
+
+/* ---- what states take on the disk: places_disk.c ---- */
+
+size_t places_disk_bytes(const places *p);
+
+/* The state file goes, and with it the state of a session that has it there alone. False: memory is short. */
+bool places_remove_state(places *p, session *s);
+
+/* For a state of n_bytes of `s` (NULL: for none): the least valuable go. False: that is this one, or none can. */
+bool places_make_disk_room(places *p, const session *s, size_t n_bytes);
+
+/* A start: settles the limit, and keeps to it. */
+void places_limit_disk(places *p);
+
+/* Orders sessions by the value of what they hold, the least first. Below 2^63. (places.c) */
+uint64_t places_order(const session *s);
 
 /* ---- session files: places_files.c ---- */
 
@@ -220,6 +244,10 @@ bool places_describe(const session *s, session_file *out);
 
 /* The state of the session's first k tokens with its checkpoints, as far as room allows; all are held as in flight. */
 void places_describe_state(places *p, const session *s, blob *state, uint32_t k, state_file *out);
+
+/* Gives the job to the store, which has the session's file, or is about to. False: the disk is full of what is worth more; the
+ * job is the caller's still. */
+bool places_write_state(places *p, session *s, blob *state, uint32_t k, store_job *job);
 
 /* Whether the store may be given a state of that size now. */
 bool places_may_write(const places *p, size_t n_bytes);

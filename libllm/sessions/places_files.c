@@ -86,6 +86,22 @@ void places_describe_state(places *p, const session *s, blob *state, uint32_t k,
     add_checkpoints(p, out, matching, n);
 }
 
+bool places_write_state(places *p, session *s, blob *state, uint32_t k, store_job *job)
+{
+    places_describe_state(p, s, state, k, &job->state);
+    const size_t n_bytes = (size_t)state_file_bytes(&job->state);
+    if (!places_make_disk_room(p, s, n_bytes)) {
+        places_drop_parts(p, &job->state);
+        return false;
+    }
+    job->place = s->place;
+    job->id = s->id;
+    memcpy(job->name, s->name, sizeof job->name);
+    s->n_file_bytes = n_bytes;
+    store_push(p->store, job);
+    return true;
+}
+
 bool places_may_write(const places *p, size_t n_bytes)
 {
     return p->store != NULL && store_n_jobs(p->store) < STORE_JOBS_MAX && ledger_admits(p->ground.ledger, n_bytes);
@@ -127,6 +143,7 @@ void places_remove_file(places *p, session *s)
     if (s->has_file && p->store != NULL) {
         places_remove_id(p, s->id, s->owner, s->name);
         s->has_file = false;
+        s->n_file_bytes = 0;
     }
 }
 
@@ -139,6 +156,7 @@ void places_reset_file(places *p, session *s)
     store_job *job = places_change_of(p, s, CHANGE_RESET);
     if (job != NULL) {
         places_attach(p, job);
+        s->n_file_bytes = 0;
     } else {
         places_remove_file(p, s);
     }

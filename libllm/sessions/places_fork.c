@@ -17,6 +17,7 @@ static void share_file(places *p, const session *from, session *to)
     memcpy(job->name, to->name, sizeof job->name);
     to->parked = from->parked;
     to->parked.where = PARKED_ON_DISK;
+    to->n_file_bytes = from->n_file_bytes; /* either may outlive the other */
     store_push(p->store, job);
 }
 

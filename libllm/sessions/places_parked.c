@@ -18,6 +18,11 @@ static void lies_on_disk(session *s, size_t n_disk_bytes, state_ends ends)
                          .ends = ends};
 }
 
+bool places_is_refused(const places *p)
+{
+    return session_clock_us() < p->refused_until_us;
+}
+
 typedef enum spilling {
     SPILLED,
     SPILL_LATER, /* the store has too much in hand now, and will come to an end with it */
@@ -36,24 +41,22 @@ static spilling spill(places *p, session *s)
         return SPILLED;
     }
     blob *state = s->parked.state;
+    if (places_is_refused(p)) {
+        return SPILL_NEVER;
+    }
     if (!places_may_write(p, state->n_bytes)) {
         const bool is_busy =
             p->store != NULL && (p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0 || store_n_jobs(p->store) > 0);
         return is_busy ? SPILL_LATER : SPILL_NEVER;
     }
     store_job *job = store_job_new(STORE_WRITE, 0);
-    if (job == NULL || !places_write_file(p, s)) {
+    if (job == NULL || !places_write_file(p, s) || !places_write_state(p, s, state, s->parked.k, job)) {
         store_job_free(job);
         return SPILL_NEVER;
     }
-    job->place = s->place;
-    job->id = s->id;
-    memcpy(job->name, s->name, sizeof job->name);
     ledger_hold(p->ground.ledger, LEDGER_IN_FLIGHT, state);
     ledger_drop(p->ground.ledger, LEDGER_PARKED, state);
     s->parked.where = PARKED_WRITING;
-    places_describe_state(p, s, state, s->parked.k, &job->state);
-    store_push(p->store, job);
     return SPILLED;
 }
 
@@ -132,12 +135,24 @@ static session *session_of(places *p, const store_job *job)
     return s->is_open && s->id == job->id ? s : NULL;
 }
 
+/* A request may wait for it, or memory have room again. */
+static void stay_in_memory(places *p, session *s)
+{
+    (void)places_remove_state(p, s); /* an older one: of no use, and others need the disk */
+    p->refused_until_us = session_clock_us() + STORE_PAUSE_S * (uint64_t)1000000;
+    ledger_hold(p->ground.ledger, LEDGER_PARKED, s->parked.state);
+    ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, s->parked.state);
+    s->parked.where = PARKED_IN_MEMORY;
+    places_spill(p);
+}
+
 void places_written(places *p, const store_job *job)
 {
     session *s = session_of(p, job);
     if (s != NULL && job->linked_id != 0) {
         if (job->status != LLM_OK && s->parked.where == PARKED_ON_DISK) {
             session_forget_parked(s);
+            s->n_file_bytes = 0;
         }
         return;
     }
@@ -147,7 +162,7 @@ void places_written(places *p, const store_job *job)
     if (job->status == LLM_OK) {
         lies_on_disk(s, state_file_bytes(&job->state), state_file_ends(&job->state));
     } else {
-        drop_state(p, s); /* over the budget, and the disk refuses it */
+        stay_in_memory(p, s);
     }
 }
 
@@ -230,6 +245,7 @@ void places_read_back(places *p, store_job *job)
         p->is_lending = p->is_lending || is_for_others;
         places_spill(p);
     } else {
+        s->n_file_bytes = job->status == LLM_VERSION ? 0 : s->n_file_bytes; /* set aside */
         page_count(p->ground.page, LLM_COUNTER_PARKED_DROPPED, 1);
     }
 }

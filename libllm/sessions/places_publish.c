@@ -27,6 +27,8 @@ void places_publish(places *p)
     page_gauge(segment, LLM_COUNTER_PARKED_BYTES, parked_bytes);
     page_gauge(segment, LLM_COUNTER_PARKED_MEMORY_BYTES, p->ground.ledger->n_bytes[LEDGER_PARKED]);
     page_gauge(segment, LLM_COUNTER_IN_FLIGHT_BYTES, p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT]);
+    page_gauge(segment, LLM_COUNTER_PARKED_DISK_BYTES, places_disk_bytes(p));
+    page_gauge(segment, LLM_COUNTER_PARKED_DISK_REFUSES, places_is_refused(p));
     page_gauge(segment, LLM_COUNTER_SESSIONS_DORMANT, places_n_waiting(p));
     page_gauge(segment, LLM_COUNTER_CHECKPOINTS, p->ground.checkpoints->n_entries);
     page_gauge(segment, LLM_COUNTER_CHECKPOINT_BYTES, p->ground.checkpoints->n_bytes);

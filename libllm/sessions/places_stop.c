@@ -11,14 +11,11 @@ static void save_one(places *p, session *s)
         p->is_unsaved = true;
         return;
     }
-    blob *state = s->parked.is_on_disk ? NULL : session_hold_state(s, LEDGER_IN_FLIGHT, &k);
+    const bool is_written = !s->parked.is_on_disk && !places_is_refused(p);
+    blob *state = is_written ? session_hold_state(s, LEDGER_IN_FLIGHT, &k) : NULL;
     store_job *job = state != NULL ? store_job_new(STORE_WRITE, 0) : NULL;
-    if (job != NULL) {
-        job->place = s->place;
-        job->id = s->id;
-        memcpy(job->name, s->name, sizeof job->name);
-        places_describe_state(p, s, state, k, &job->state);
-        store_push(p->store, job);
+    if (job != NULL && !places_write_state(p, s, state, k, job)) {
+        store_job_free(job);
     }
     ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, state);
 }

@@ -1,8 +1,7 @@
 /* places_stored.c: what the store has finished is taken, and everybody concerned learns of it. */
 #include "sessions/places.h"
 
-/* What was written, or could not be. */
-static void drop_parts(places *p, state_file *f)
+void places_drop_parts(places *p, state_file *f)
 {
     for (uint32_t i = 0; i < f->n_parts; i++) {
         ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, f->parts[i].held);
@@ -24,9 +23,9 @@ static void take_one(places *p, store_job *job)
     switch (job->verb) {
     case STORE_WRITE:
         places_written(p, job);
-        drop_parts(p, &job->state);
+        places_drop_parts(p, &job->state);
         break;
-    case STORE_SAVE: drop_parts(p, &job->state); break;
+    case STORE_SAVE: places_drop_parts(p, &job->state); break;
     case STORE_READ: places_read_back(p, job); break;
     case STORE_LOAD: ledger_release(p->ground.ledger, job->n_bytes_max); break;
     case STORE_CHANGE: changed(p, job); break;

@@ -96,6 +96,7 @@ typedef struct session {
     char name[LLM_SESSION_NAME_BYTES_MAX + 1]; /* "": scratch */
     uint64_t id;                               /* of this timeline, for good: names its files */
     bool has_file;                             /* its session file is in the store, or on its way */
+    size_t n_file_bytes;                       /* of its state file; it may be older than what the session holds */
     bool is_changing;                          /* a command waits until its name and pin are on the disk */
     uint64_t used;                             /* order of last use: larger is more recent */
     page_record record;

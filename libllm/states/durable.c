@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 /* ---- checksum ---- */
@@ -87,6 +88,32 @@ int durable_create(const char *directory, uint64_t id, const char *ending)
     char path[DURABLE_PATH_BYTES];
     durable_path(path, directory, id, ending);
     return open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+}
+
+static bool leaves_reserve(int fd, uint64_t n)
+{
+    struct statvfs disk;
+    if (fstatvfs(fd, &disk) != 0) {
+        return true;
+    }
+    const uint64_t share = (uint64_t)disk.f_blocks * disk.f_frsize / DURABLE_RESERVE_SHARE;
+    const uint64_t reserve = share < DURABLE_RESERVE_BYTES_MAX ? share : DURABLE_RESERVE_BYTES_MAX;
+    return disk.f_blocks == 0 || (uint64_t)disk.f_bavail * disk.f_frsize >= n + reserve;
+}
+
+bool durable_allocate(int fd, uint64_t n)
+{
+    if (!leaves_reserve(fd, n)) {
+        errno = ENOSPC;
+        return false;
+    }
+    /* Not posix_fallocate: where the file system cannot, that writes to each block. */
+    while (fallocate(fd, 0, 0, (off_t)n) != 0) {
+        if (errno != EINTR) {
+            return errno != ENOSPC && errno != EDQUOT;
+        }
+    }
+    return true;
 }
 
 bool durable_write(int fd, const void *bytes, size_t n)

@@ -24,6 +24,8 @@ uint64_t durable_sum_end(durable_sum *s);
 /* ---- names: DIRECTORY/0123456789abcdef.ENDING ---- */
 
 enum { DURABLE_PATH_BYTES = 4096 };
+enum { DURABLE_RESERVE_SHARE = 20 };
+#define DURABLE_RESERVE_BYTES_MAX ((uint64_t)2 << 30)
 
 void durable_path(char out[DURABLE_PATH_BYTES], const char *directory, uint64_t id, const char *ending);
 /* The id in such a name; false for any other name. */
@@ -32,6 +34,9 @@ bool durable_parse(const char *name, const char *ending, uint64_t *id);
 /* ---- files: false with errno ---- */
 
 int durable_create(const char *directory, uint64_t id, const char *ending); /* a descriptor, or -1 */
+/* Takes the space of a file of n bytes before the first one is written, where the file system can, and never what
+ * others need of the disk: one byte in DURABLE_RESERVE_SHARE of it, at most DURABLE_RESERVE_BYTES_MAX. */
+bool durable_allocate(int fd, uint64_t n);
 bool durable_write(int fd, const void *bytes, size_t n);
 bool durable_read(int fd, void *bytes, size_t n); /* all n of them, or false: errno 0 where the file ends before */
 bool durable_finish(int fd, bool is_good);        /* if good, syncs; closes in any case */

@@ -213,7 +213,7 @@ static bool write_state(int fd, const uint8_t geometry[16], const state_file *f)
     head.n_parts = f->n_parts;
     memcpy(head.geometry, geometry, sizeof head.geometry);
     head.checksum = sum_of(&head, offsetof(state_head, checksum));
-    return durable_write(fd, &head, sizeof head) && write_parts(fd, f);
+    return durable_allocate(fd, head.mark.file_bytes) && durable_write(fd, &head, sizeof head) && write_parts(fd, f);
 }
 
 int state_file_write(const char *directory, uint64_t id, const uint8_t geometry[16], const state_file *f)

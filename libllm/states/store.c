@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -244,6 +245,12 @@ void store_complain(store *s, const char *format, ...)
 bool store_complaint(store *s, char *out, size_t n_bytes)
 {
     return store_files_complaint(&s->files, out, n_bytes);
+}
+
+uint64_t store_free_bytes(const store *s)
+{
+    struct statvfs disk;
+    return statvfs(s->files.directory, &disk) == 0 ? (uint64_t)disk.f_bavail * disk.f_frsize : 0;
 }
 
 void store_scan(store *s, void (*found)(void *context, session_file *file, const state_facts *state), void *context)

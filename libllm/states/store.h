@@ -18,7 +18,10 @@
 #include "llm.h"
 #include "states/snapshot.h"
 
-enum { STORE_JOBS_MAX = 2048 };
+enum {
+    STORE_JOBS_MAX = 2048,
+    STORE_PAUSE_S = 10, /* after the disk refused a session's state, none is tried for so long */
+};
 
 typedef struct store store;
 
@@ -29,7 +32,7 @@ typedef enum store_verb {
     STORE_SAVE,   /* under a label: session file and state, or `linked_id`'s state */
     STORE_LOAD,   /* what was saved under a label: session file and, if it is of use, the state */
     STORE_UNSAVE, /* removes a label */
-    STORE_SWEEP,  /* the store's own: states of sessions whose files are gone */
+    STORE_SWEEP,  /* states of sessions whose files are gone (the store's own), or that make room; it has no result */
 } store_verb;
 
 typedef enum change_verb {
@@ -101,6 +104,9 @@ void store_wait(store *s);           /* until nothing is queued or in work */
 /* What a person should know: failed writes, refused files. The oldest message not yet read; false: none. Any thread. */
 void store_complain(store *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 bool store_complaint(store *s, char *out, size_t n_bytes);
+
+/* Of the disk. The opener's thread. */
+uint64_t store_free_bytes(const store *s);
 
 /* Reads all session files in the directory, which `found` may take the tokens of, and the heads of their states; the ones
  * refused are set aside with a complaint. The opener's thread, before the first job. */

@@ -141,18 +141,34 @@ static void change(store_files *f, store_job *job)
 
 /* ---- states ---- */
 
+static void learn_of_disk(store_files *f, bool is_written)
+{
+    if (!is_written && !f->is_refusing) {
+        store_files_complain(f,
+                             "states of sessions cannot be written to %s: %s; those for which there is no memory are "
+                             "dropped, their tokens are kept; tried again every %d s",
+                             f->directory, strerror(errno), STORE_PAUSE_S);
+    } else if (is_written && f->is_refusing) {
+        store_files_complain(f, "states of sessions are written to %s again", f->directory);
+    }
+    f->is_refusing = !is_written;
+}
+
 static void write_state(store_files *f, store_job *job)
 {
     if (!durable_exists(f->directory, job->id, SNAPSHOT_SESSION)) {
         job->status = LLM_NOT_FOUND; /* closed or reset meanwhile, or its session file could not be written */
         return;
     }
-    job->status =
-        (llm_status)(job->linked_id != 0 ? snapshot_link_state(f->directory, job->linked_id, f->directory, job->id)
-                                         : state_file_write(f->directory, job->id, f->geometry, &job->state));
-    if (job->status != LLM_OK) {
-        complain_of_write(f, job->name);
+    if (job->linked_id != 0) {
+        job->status = (llm_status)snapshot_link_state(f->directory, job->linked_id, f->directory, job->id);
+        if (job->status != LLM_OK) {
+            complain_of_write(f, job->name);
+        }
+        return;
     }
+    job->status = (llm_status)state_file_write(f->directory, job->id, f->geometry, &job->state);
+    learn_of_disk(f, job->status == LLM_OK);
 }
 
 static void refuse_state(store_files *f, const store_job *job, const char *why)

@@ -57,6 +57,7 @@ def overview(raw: Json, counters: Counters) -> str:
         ("memory", memory(counters)),
         ("checkpoints", checkpoints(storage)),
         ("parked", f"{text.counted(raw['places'].get('parked', 0), 'session')}, {share_of(storage, 'parked_bytes')}"),
+        ("disk", disk(storage)),
         ("state", text.scalar(storage.get("state_dir") or "in memory only")),
     ]
     return text.fields(pairs)
@@ -64,6 +65,12 @@ def overview(raw: Json, counters: Counters) -> str:
 
 def checkpoints(storage: Json) -> str:
     return f"{text.count(storage.get('checkpoints', 0))}, {share_of(storage, 'checkpoint_bytes')}"
+
+
+def disk(storage: Json) -> str:
+    """ "3 GiB of 20 GiB, and refuses more" """
+    refuses = ", full or failing: parked states without memory are dropped" if storage.get("disk_refuses") else ""
+    return share_of(storage, "disk_bytes") + refuses
 
 
 def share_of(storage: Json, name: str) -> str:

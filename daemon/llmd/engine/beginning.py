@@ -111,6 +111,7 @@ def engine_options(config: Config) -> EngineOptions:
         n_parked_max=config.max_parked,
         timelines_max=config.session_timelines,
         parked_bytes_max=config.park_memory,
+        parked_disk_bytes_max=config.park_disk,
         checkpoint_bytes_max=config.checkpoint_memory,
         checkpoint_every=config.checkpoint_every,
         idle_s_max=config.session_idle_time,

@@ -52,6 +52,7 @@ class EngineOptions:
     n_parked_max: int = 0
     timelines_max: int = 0
     parked_bytes_max: int = 0
+    parked_disk_bytes_max: int = 0
     checkpoint_bytes_max: int = 0
     checkpoint_every: int = 0
     idle_s_max: int = 0
@@ -95,6 +96,7 @@ class EngineInfo:
     n_embedding_tokens: int
     """Of a text to embed, at most."""
     parked_bytes_max: int
+    parked_disk_bytes_max: int
     checkpoint_bytes_max: int
     memory: str
     name: str

@@ -178,6 +178,16 @@ class Config:
         "host memory for parked sessions; beyond it they go to disk; 0: a tenth of free memory",
         "bytes",
     )
+    park_disk: int = option(
+        0,
+        size(0, 1 << 50),
+        "a size such as 20G; 0 is automatic",
+        SESSIONS,
+        "SIZE",
+        "disk for the states of sessions in --state-dir; beyond it the least recently used are dropped, their tokens "
+        "are kept; 0: half of what is free at the start",
+        "bytes",
+    )
     checkpoint_memory: int = option(
         0,
         size(0, 1 << 50),

@@ -254,6 +254,9 @@ def _storage(state: State, caller: Caller) -> Storage:
     return Storage(
         parked_bytes=counters["parked_bytes"],
         parked_bytes_max=info.parked_bytes_max,
+        disk_bytes=counters["parked_disk_bytes"],
+        disk_bytes_max=info.parked_disk_bytes_max,
+        disk_refuses=bool(counters["parked_disk_refuses"]),
         checkpoints=counters["checkpoints"],
         checkpoint_bytes=counters["checkpoint_bytes"],
         checkpoint_bytes_max=info.checkpoint_bytes_max,

@@ -87,6 +87,12 @@ class Storage(msgspec.Struct, frozen=True):
     """In memory and on disk."""
     parked_bytes_max: int
     """In memory; the rest goes to disk."""
+    disk_bytes: int
+    """Of states on the disk, older ones of sessions in use included."""
+    disk_bytes_max: int
+    """0: there is no state directory."""
+    disk_refuses: bool
+    """The disk refused a state a short time ago: none is written, states without memory are dropped."""
     checkpoints: int
     checkpoint_bytes: int
     checkpoint_bytes_max: int

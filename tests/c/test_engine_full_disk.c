@@ -1,0 +1,214 @@
+/* A disk that is full, or would be: states are not written to it, what it holds stays, and no session loses its tokens. The
+ * disk is a simulated one: how much is free, and what taking space answers. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "engine_driver.h"
+#include "snapshot_files.h"
+#include "states/durable.h"
+#include "states/store.h"
+
+enum { LONG = 300, N_SESSIONS = 20, DISK_MIB = 1000, MIB = 1 << 20 };
+
+static char directory[FILES_PATH_BYTES];
+static _Atomic bool is_held, is_full;
+static _Atomic uint64_t n_free_bytes;
+static _Atomic uint32_t n_allocated, n_refused, n_seconds_later;
+
+/* These three instead of the library's. Only states are allocated. */
+int fallocate(int fd, int mode, off_t offset, off_t n)
+{
+    while (is_held) {
+        usleep(1000);
+    }
+    if (is_full) {
+        n_refused++;
+        errno = ENOSPC;
+        return -1;
+    }
+    n_allocated++;
+    return (int)syscall(SYS_fallocate, fd, mode, offset, n);
+}
+
+int fstatvfs(int fd, struct statvfs *out)
+{
+    (void)fd;
+    *out = (struct statvfs){.f_frsize = 4096,
+                            .f_blocks = (uint64_t)DISK_MIB * MIB / 4096,
+                            .f_bavail = n_free_bytes / 4096};
+    return 0;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    const int result = (int)syscall(SYS_clock_gettime, clock, t);
+    t->tv_sec += clock == CLOCK_MONOTONIC ? n_seconds_later : 0;
+    return result;
+}
+
+/* The simulated model's steps, which end at a time of that clock. */
+int clock_nanosleep(clockid_t clock, int flags, const struct timespec *until, struct timespec *left)
+{
+    struct timespec t = *until;
+    t.tv_sec -= clock == CLOCK_MONOTONIC && flags == TIMER_ABSTIME ? n_seconds_later : 0;
+    return (int)syscall(SYS_clock_nanosleep, clock, flags, &t, left) == 0 ? 0 : errno;
+}
+
+static void reset_disk(void)
+{
+    is_held = is_full = false;
+    n_free_bytes = (uint64_t)DISK_MIB * MIB;
+    n_allocated = n_refused = n_seconds_later = 0;
+}
+
+static driver *open_within(uint32_t n_sessions, uint64_t n_disk_bytes)
+{
+    return driver_open(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=1024,step_us=500",
+                                             .n_sessions = n_sessions,
+                                             .n_parked_max = 2 * N_SESSIONS,
+                                             .parked_bytes_max = 1,
+                                             .parked_disk_bytes_max = n_disk_bytes,
+                                             .capacity_policy = LLM_POLICY_PARK,
+                                             .state_dir = directory});
+}
+
+static driver *open_with(uint32_t n_sessions)
+{
+    return open_within(n_sessions, 0);
+}
+
+static uint64_t begin(driver *d, const char *name, uint64_t seed, uint32_t max_tokens)
+{
+    static int32_t tokens[LONG];
+    make_prompt(tokens, LONG, seed);
+    return driver_generate(
+        d, &(generate_call){.session = name, .prompt = tokens, .n_prompt = LONG, .max_tokens = max_tokens});
+}
+
+static void ask_each(driver *d, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "s%u", i);
+        CHECK_INT(driver_wait(d, begin(d, name, i + 1, 5))->status, LLM_OK);
+        driver_wait(d, driver_unsave(d, 0, "nothing")); /* the store has done what it was given before */
+    }
+}
+
+static uint32_t count_complaints(driver *d, const char *part)
+{
+    uint32_t n = 0;
+    char text[512];
+    while (llm_engine_complaint(d->engine, text, sizeof text) == LLM_OK) {
+        n += strstr(text, part) != NULL;
+    }
+    return n;
+}
+
+static uint32_t count_states(void)
+{
+    char path[FILES_PATH_BYTES];
+    files_model_directory(directory, path);
+    return files_count(path, SNAPSHOT_STATE) + files_count(path, SNAPSHOT_STATE_WRITING);
+}
+
+/* One state is tried, not one for each session that is parked; after a pause one more, and that it works again is said. */
+static void test_a_full_disk_is_tried_once(void)
+{
+    reset_disk();
+    driver *d = open_with(2);
+    is_full = true;
+    ask_each(d, 0, N_SESSIONS);
+    driver_fence(d);
+    CHECK_INT(n_refused, 1);
+    CHECK_INT(count_states(), 0);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DROPPED), N_SESSIONS - 2);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DISK_REFUSES), 1);
+    CHECK_INT(driver_session(d, "s0").n_tokens, driver_session(d, "s19").n_tokens);
+    CHECK_INT(count_complaints(d, "No space left"), 1);
+    is_full = false;
+    ask_each(d, N_SESSIONS, N_SESSIONS + 2);
+    CHECK_INT(n_allocated, 0);
+    n_seconds_later = STORE_PAUSE_S + 1;
+    ask_each(d, N_SESSIONS + 2, N_SESSIONS + 4);
+    CHECK_INT(n_allocated, 2);
+    CHECK_INT(count_states(), 2);
+    driver_fence(d);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DISK_REFUSES), 0);
+    CHECK_INT(count_complaints(d, "again"), 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* Others need some of the disk: no state is written into what is left for them. */
+static void test_a_part_of_the_disk_is_left_to_others(void)
+{
+    reset_disk();
+    driver *d = open_with(2);
+    n_free_bytes = (uint64_t)DISK_MIB * MIB / DURABLE_RESERVE_SHARE + MIB / 2;
+    ask_each(d, 0, 4);
+    CHECK_INT(n_allocated, 0);
+    CHECK_INT(count_complaints(d, "No space left"), 1);
+    n_free_bytes = n_free_bytes + 2 * MIB;
+    n_seconds_later = STORE_PAUSE_S + 1;
+    ask_each(d, 4, 6);
+    CHECK_INT(n_allocated, 2);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* What a request waits for is still in memory when its write fails, and stays there. */
+static void test_a_state_that_is_waited_for_outlives_its_failed_write(void)
+{
+    reset_disk();
+    driver *d = open_with(1);
+    CHECK_INT(driver_wait(d, begin(d, "a", 1, 5))->status, LLM_OK);
+    is_held = true;
+    const uint64_t endless = begin(d, "b", 2, 0);
+    driver_wait_text(d, endless);
+    const uint64_t waiting = begin(d, "a", 1, 5);
+    driver_fence(d);
+    is_full = true;
+    is_held = false;
+    driver_wait(d, driver_unsave(d, 0, "nothing"));
+    driver_cancel(d, endless);
+    CHECK(driver_wait(d, waiting)->n_reused >= LONG - 1);
+    CHECK_INT(n_refused, 1);
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* Three states have room: those of the sessions used last. A start with a lower limit drops more. */
+static void test_states_stay_within_the_limit_of_the_disk(void)
+{
+    reset_disk();
+    driver *d = open_within(2, 3 * MIB + MIB / 2);
+    ask_each(d, 0, 8);
+    driver_fence(d);
+    CHECK_INT(count_states(), 3);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DISK_BYTES) / MIB, 3);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DROPPED), 3);
+    CHECK(driver_wait(d, begin(d, "s5", 6, 5))->n_reused >= LONG - 1);
+    const answer *a = driver_wait(d, begin(d, "s0", 1, 5));
+    CHECK_INT(a->reason, LLM_REASON_TORN);
+    CHECK_INT(driver_close(d), 0);
+    CHECK_INT(count_states(), 3);
+    d = open_within(2, MIB + MIB / 2);
+    driver_wait(d, driver_unsave(d, 0, "nothing"));
+    CHECK_INT(count_states(), 1);
+    CHECK_INT(driver_session(d, "s1").n_tokens, driver_session(d, "s0").n_tokens);
+    CHECK_INT(count_complaints(d, ""), 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
+int main(void)
+{
+    RUN_FILES(test_states_stay_within_the_limit_of_the_disk);
+    RUN_FILES(test_a_full_disk_is_tried_once);
+    RUN_FILES(test_a_part_of_the_disk_is_left_to_others);
+    RUN_FILES(test_a_state_that_is_waited_for_outlives_its_failed_write);
+    return CHECK_RESULT();
+}
