@@ -78,38 +78,38 @@ typedef struct llm_engine llm_engine;
 typedef struct llm_engine_options {
     const char *model;     /* path of a GGUF file, or "sim:CLASS[,option=value...]" (sim_model.h lists them) */
     const char *page_name; /* POSIX shared-memory name ("/llmd-...") that nobody has yet, or NULL: private memory */
-    const char *dead_page_names;   /* of daemons that were killed, the newest first, separated by spaces; or NULL. The
+    const char *dead_page_names;    /* of daemons that were killed, the newest first, separated by spaces; or NULL. The
                                   * sessions of the first one of this model are taken over, then all of this model are
                                   * removed. page_name is there when that is done: whoever dies before it leaves these */
-    const char *chat_template;     /* Jinja source that replaces the model's own, or NULL */
-    uint32_t n_ctx;                /* tokens one session may hold; 0: the model's training context, or as much of it as
+    const char *chat_template;      /* Jinja source that replaces the model's own, or NULL */
+    uint32_t n_ctx;                 /* tokens one session may hold; 0: the model's training context, or as much of it as
                                       kv_bytes_max pays for, at most 131072 (GPU: 8192) */
-    uint32_t n_sessions;           /* seats for named sessions, >= 1 */
-    uint32_t n_scratch;            /* seats for anonymous requests, >= 1 */
-    uint64_t kv_bytes_max;         /* budget for the KV cache: what sessions use of it; 0: a fraction of free memory */
-    uint32_t capacity_policy;      /* llm_policy */
-    uint32_t n_parked_max;         /* places beyond the seats, for parked sessions (policy park); 0: 64 */
-    uint32_t timelines_max;        /* timelines of one session; 0: 3 */
-    uint64_t parked_bytes_max;     /* host memory for parked sessions; 0: a tenth of what is free */
+    uint32_t n_sessions;            /* seats for named sessions, >= 1 */
+    uint32_t n_scratch;             /* seats for anonymous requests, >= 1 */
+    uint64_t kv_bytes_max;          /* budget for the KV cache: what sessions use of it; 0: a fraction of free memory */
+    uint32_t capacity_policy;       /* llm_policy */
+    uint32_t n_parked_max;          /* places beyond the seats, for parked sessions (policy park); 0: 64 */
+    uint32_t timelines_max;         /* timelines of one session; 0: 3 */
+    uint64_t parked_bytes_max;      /* host memory for parked sessions; 0: a tenth of what is free */
     uint64_t parked_disk_bytes_max; /* disk for states of sessions in state_dir; 0: half of what is free at the start,
                                      * and what they take there already */
-    uint64_t checkpoint_bytes_max; /* host memory for checkpoints; 0: a tenth of what is free */
-    uint32_t checkpoint_every;     /* generated tokens between checkpoints; 0: 256 */
-    uint32_t idle_s_max;           /* idle sessions are forgotten after that many seconds; 0: never */
-    const char *state_dir;         /* existing directory for parked and saved sessions, or NULL: memory only */
-    int32_t n_threads;             /* 0: with how many a step is fastest, at most one per physical core this process
+    uint64_t checkpoint_bytes_max;  /* host memory for checkpoints; 0: a tenth of what is free */
+    uint32_t checkpoint_every;      /* generated tokens between checkpoints; 0: 256 */
+    uint32_t idle_s_max;            /* idle sessions are forgotten after that many seconds; 0: never */
+    const char *state_dir;          /* existing directory for parked and saved sessions, or NULL: memory only */
+    int32_t n_threads;              /* 0: with how many a step is fastest, at most one per physical core this process
                                       may use, and fewer while others want the cores */
-    int32_t n_gpu_layers;          /* -1: as many as fit; ignored without a GPU */
-    uint32_t n_batch;              /* most tokens of one model step; 0: 512 */
-    uint32_t gap_ms_target;        /* gap between tokens of decoding sessions that prefill is cut up for, where
+    int32_t n_gpu_layers;           /* -1: as many as fit; ignored without a GPU */
+    uint32_t n_batch;               /* most tokens of one model step; 0: 512 */
+    uint32_t gap_ms_target;         /* gap between tokens of decoding sessions that prefill is cut up for, where
                                       its least step of 16 tokens fits; 0: 100 */
-    uint32_t n_owners;             /* who share the engine; 0: 1. See llm_engine_set_owners */
-    uint32_t exact;                /* nonzero: bit-exact configuration (separate KV streams, no flash attention, and
+    uint32_t n_owners;              /* who share the engine; 0: 1. See llm_engine_set_owners */
+    uint32_t exact;                 /* nonzero: bit-exact configuration (separate KV streams, no flash attention, and
                                       with a sliding window no call is given up) */
-    uint32_t command_ring_bytes;   /* 0: sized for two prompts of n_ctx tokens, at least 1 MiB */
-    uint32_t event_ring_bytes;     /* 0: 1 MiB */
-    uint32_t allow_oversize;       /* nonzero: load a model that is larger than the memory that is available */
-    const char *crash_notice;      /* written to stderr before the process ends with status 1, when llama.cpp crashes
+    uint32_t command_ring_bytes;    /* 0: sized for two prompts of n_ctx tokens, at least 1 MiB */
+    uint32_t event_ring_bytes;      /* 0: 1 MiB */
+    uint32_t allow_oversize;        /* nonzero: load a model that is larger than the memory that is available */
+    const char *crash_notice;       /* written to stderr before the process ends with status 1, when llama.cpp crashes
                                       while it opens the model; NULL: crashes stay crashes */
 } llm_engine_options;
 

@@ -92,7 +92,7 @@ typedef struct decode {
     sampling_threads *sampling; /* owned: the threads that pick what takes long */
     bool may_reseat; /* a request has ended, KV cells were given back, the store has read a state, or a command has
                       * changed a session: who has no seat may try again */
-    uint64_t fetched_by_us; /* the first who waits for the disk with its seat gives up then; 0: nobody does */
+    uint64_t fetched_by_us; /* the first wait for the disk ends then; 0: there is none */
     uint64_t idle_ms_max;   /* 0: sessions do not expire */
     idle_clock idle_clock;
     uint32_t n_owners_seen; /* when who waits was last looked at */

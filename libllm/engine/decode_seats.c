@@ -309,10 +309,10 @@ static bool start_waiting(decode *d)
     return true;
 }
 
-/* When the first of those who wait for the disk gives up; 0: nobody waits. */
+/* When the first wait for the disk ends; 0: there is none. */
 static uint64_t first_to_give_up(const decode *d)
 {
-    uint64_t first_us = 0;
+    uint64_t first_us = places_waits_until_us(d->places);
     for (uint32_t i = 0; i < d->n_requests; i++) {
         const request *r = d->requests[i];
         if (r->phase == REQUEST_WAITING && r->fetching != 0 && (first_us == 0 || r->fetched_by_us < first_us)) {

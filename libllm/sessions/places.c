@@ -538,11 +538,15 @@ seating places_seat(places *p, session *s)
     }
     if (s->parked.where == PARKED_ON_DISK) {
         const seating expected = places_may_be_seated(p, s);
-        if (expected != SEATED || !places_read_file(p, s)) {
-            return expected != SEATED ? expected : places_is_in_progress(p, s, false) ? SEAT_LATER : SEAT_NEVER;
+        if (expected != SEATED) {
+            s->parked.wanted_until_us = 0;
+            return expected;
+        }
+        if (!places_read_file(p, s) && !places_gives_up_reading(p, s)) {
+            return places_is_in_progress(p, s, false) ? SEAT_LATER : SEAT_NEVER;
         }
     }
-    if (s->parked.where == PARKED_READING) {
+    if (s->parked.where == PARKED_READING && !places_gives_up_reading(p, s)) {
         return SEAT_LATER;
     }
     uint16_t seat = 0;

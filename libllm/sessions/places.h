@@ -63,7 +63,10 @@ typedef struct places {
     uint32_t n_loose;
     loose_file *loose_files;   /* n_loose */
     uint64_t refused_until_us; /* the disk refused a state: until then none is given to it */
-    bool spill_waits;          /* a parked state is over the budget until the store can take it */
+    bool spill_waits;          /* a parked state is over the budget until the store can take it, */
+    uint64_t spill_until_us;   /* or until then; 0: none waits */
+    bool is_stalled;           /* one has waited in vain: no state waits for the store until it finishes something */
+    uint64_t stall_said_us;
     bool is_lending; /* what was read for others is there until they have had their turn: nothing is over a budget */
     bool is_saving;  /* an orderly stop has begun */
     bool is_unsaved; /* and the disk refused a session's file */
@@ -201,13 +204,20 @@ void places_settle(places *p);
 session *places_parked_victim(places *p);
 
 /* Parks are moved from memory to the store until the budget holds. While the store has too much in hand, one of them waits
- * in memory (spill_waits); if more are to go then, their states are dropped. */
+ * in memory (spill_waits), as long as reading its tokens again would take; if more are to go then, their states are
+ * dropped. */
 void places_spill(places *p);
 bool places_is_refused(const places *p); /* the disk refused a state a short time ago */
 void places_spill_on(places *p);         /* the store may have finished something; who waited has had its turn */
 
 /* Its parked state is asked for. False: too much is on its way already; ask again when something has come. */
 bool places_read_file(places *p, session *s);
+
+/* When the first wait for the store that is not over yet ends; 0: there is none. */
+uint64_t places_waits_until_us(const places *p);
+
+/* Its request has waited for the state on the disk as long as reading its tokens again would take: it goes on without. */
+bool places_gives_up_reading(places *p, session *s);
 
 /* Some session's state is on its way by this reading (session.h). */
 bool places_is_reading(const places *p, uint64_t reading);

@@ -68,6 +68,41 @@ static void drop_state(places *p, session *s)
     page_count(p->ground.page, LLM_COUNTER_PARKED_DROPPED, 1);
 }
 
+enum { STALL_SAID_EVERY_S = 600 };
+
+/* Somebody has waited for the store in vain. */
+static void stall(places *p, uint64_t now_us)
+{
+    p->is_stalled = true;
+    if (p->stall_said_us == 0 || now_us - p->stall_said_us > STALL_SAID_EVERY_S * (uint64_t)1000000) {
+        p->stall_said_us = now_us;
+        store_complain(p->store,
+                       "the disk takes longer for the states of sessions than reading their tokens again: states "
+                       "for which there is no memory are dropped, their tokens are kept");
+    }
+}
+
+static uint64_t wait_until_us(const places *p, const session *s, uint64_t now_us)
+{
+    return now_us + (uint64_t)worth_waiting_us(&p->pace, s->parked.k);
+}
+
+/* For the store, which has too much in hand. One state at a time does. */
+static bool may_wait(places *p, const session *s)
+{
+    const uint64_t now_us = session_clock_us();
+    if (p->spill_waits || p->is_stalled) {
+        return false;
+    }
+    if (p->spill_until_us == 0) {
+        p->spill_until_us = wait_until_us(p, s, now_us);
+    }
+    if (now_us >= p->spill_until_us) {
+        stall(p, now_us);
+    }
+    return !p->is_stalled;
+}
+
 void places_spill(places *p)
 {
     while (!p->is_lending && p->ground.ledger->n_bytes[LEDGER_PARKED] > p->options.parked_bytes_max) {
@@ -76,14 +111,47 @@ void places_spill(places *p)
             return;
         }
         const spilling found = spill(p, s);
-        if (found == SPILL_LATER && !p->spill_waits) {
+        if (found == SPILL_LATER && may_wait(p, s)) {
             p->spill_waits = true;
             return;
         }
+        p->spill_until_us = 0; /* the next one's wait is its own */
         if (found != SPILLED) {
             drop_state(p, s);
         }
     }
+    p->spill_until_us = 0;
+}
+
+bool places_gives_up_reading(places *p, session *s)
+{
+    const uint64_t now_us = session_clock_us();
+    parked *at = &s->parked;
+    if (at->wanted_until_us == 0) {
+        at->wanted_until_us = wait_until_us(p, s, now_us);
+    }
+    if (now_us < at->wanted_until_us) {
+        return false;
+    }
+    stall(p, now_us);
+    drop_state(p, s);
+    return true;
+}
+
+static uint64_t earlier(uint64_t a_us, uint64_t b_us, uint64_t now_us)
+{
+    return b_us > now_us && (a_us == 0 || b_us < a_us) ? b_us : a_us;
+}
+
+uint64_t places_waits_until_us(const places *p)
+{
+    const uint64_t now_us = session_clock_us();
+    uint64_t first_us = p->spill_waits ? earlier(0, p->spill_until_us, now_us) : 0;
+    for (uint32_t i = 0; i < p->n_places; i++) {
+        const session *s = &p->sessions[i];
+        first_us = s->is_open ? earlier(first_us, s->parked.wanted_until_us, now_us) : first_us;
+    }
+    return first_us;
 }
 
 /* What was read for others has been had. */

@@ -20,6 +20,7 @@ static void changed(places *p, const store_job *job)
 
 static void take_one(places *p, store_job *job)
 {
+    p->is_stalled = p->is_stalled && job->verb == STORE_CHANGE; /* these are small */
     switch (job->verb) {
     case STORE_WRITE:
         places_written(p, job);

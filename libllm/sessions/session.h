@@ -66,15 +66,16 @@ typedef enum parked_where {
 
 typedef struct parked {
     parked_where where;
-    blob *state;         /* IN_MEMORY: held as parked, WRITING: as in flight; MODEL_STATE_FULL */
-    uint32_t k;          /* tokens that the state covers */
-    size_t n_bytes;      /* of the state, wherever it lies */
-    bool is_on_disk;     /* its file holds this state */
-    size_t n_disk_bytes; /* is_on_disk: what reading it takes, checkpoints included */
-    state_ends ends;     /* is_on_disk: of what is read then */
-    uint32_t n_wanted;   /* READING for others: so many of its tokens; 0: it is for itself */
-    bool is_lent;        /* IN_MEMORY for those others; then it lies on the disk again */
-    uint64_t reading;    /* READING: which one, for what was asked for before a reset comes later */
+    blob *state;              /* IN_MEMORY: held as parked, WRITING: as in flight; MODEL_STATE_FULL */
+    uint32_t k;               /* tokens that the state covers */
+    size_t n_bytes;           /* of the state, wherever it lies */
+    bool is_on_disk;          /* its file holds this state */
+    size_t n_disk_bytes;      /* is_on_disk: what reading it takes, checkpoints included */
+    state_ends ends;          /* is_on_disk: of what is read then */
+    uint32_t n_wanted;        /* READING for others: so many of its tokens; 0: it is for itself */
+    bool is_lent;             /* IN_MEMORY for those others; then it lies on the disk again */
+    uint64_t reading;         /* READING: which one, for what was asked for before a reset comes later */
+    uint64_t wanted_until_us; /* ON_DISK, READING: so long a request waits for it; 0: none does */
 } parked;
 
 /* What all sessions of an engine share. */

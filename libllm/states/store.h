@@ -95,7 +95,7 @@ void store_push(store *s, store_job *job);
  * while its reply has no room. The caller frees it with store_job_free. */
 store_job *store_take(store *s, bool takes_asked);
 bool store_has_result(store *s, bool takes_asked); /* store_take would return one */
-uint32_t store_n_jobs(store *s); /* not yet done */
+uint32_t store_n_jobs(store *s);                   /* not yet done */
 /* NULL: memory is short. n_changes changes, all CHANGE_NONE. */
 store_job *store_job_new(store_verb verb, uint32_t n_changes);
 void store_job_free(store_job *job); /* blobs are dropped before */

@@ -22,7 +22,7 @@ typedef struct store_files {
     uint8_t identity[16];
     uint8_t geometry[16];
     bool cuts_states;
-    bool is_refusing; /* the last state could not be written: said once */
+    bool is_refusing;      /* the last state could not be written: said once */
     pthread_mutex_t mutex; /* guards what follows */
     uint32_t n_saved;
     saved_entry saved[LLM_SAVED_MAX];

@@ -39,9 +39,8 @@ int fallocate(int fd, int mode, off_t offset, off_t n)
 int fstatvfs(int fd, struct statvfs *out)
 {
     (void)fd;
-    *out = (struct statvfs){.f_frsize = 4096,
-                            .f_blocks = (uint64_t)DISK_MIB * MIB / 4096,
-                            .f_bavail = n_free_bytes / 4096};
+    *out = (struct statvfs){
+        .f_frsize = 4096, .f_blocks = (uint64_t)DISK_MIB * MIB / 4096, .f_bavail = n_free_bytes / 4096};
     return 0;
 }
 

@@ -1,13 +1,15 @@
 /* A disk that does not answer: commands that wait for it keep nobody else from being served. */
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include "check.h"
+#include "engine/engine.h"
 #include "engine_driver.h"
 #include "snapshot_files.h"
 
-enum { PROMPT = 40, N_PINS = 300, N_RESETS = 3 * LLM_REQUESTS_MAX };
+enum { PROMPT = 40, N_PINS = 300, N_RESETS = 3 * LLM_REQUESTS_MAX, N_SESSIONS = 20 };
 
 static char directory[FILES_PATH_BYTES];
 static _Atomic bool is_held;
@@ -21,10 +23,15 @@ int fsync(int fd)
     return (int)syscall(SYS_fsync, fd);
 }
 
+static void four_states_in_flight(driver *d)
+{
+    d->engine->ledger.n_in_flight_max = (4 << 20) + (4 << 10);
+}
+
 static uint64_t ask_for(driver *d, const char *name, uint32_t max_tokens)
 {
     static int32_t tokens[PROMPT];
-    make_prompt(tokens, PROMPT, 1);
+    make_prompt(tokens, PROMPT, name != NULL && name[0] == 's' ? (uint64_t)atoi(name + 1) + 2 : 1);
     return driver_generate(
         d, &(generate_call){.session = name, .prompt = tokens, .n_prompt = PROMPT, .max_tokens = max_tokens});
 }
@@ -106,8 +113,73 @@ static void test_results_of_the_disk_without_room_are_answered_after_the_stop(vo
     CHECK_INT(driver_close(d), 0);
 }
 
+/* Two seats, memory for four parked states, and as much in flight. */
+static driver *open_small(void)
+{
+    return driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=1024,ctx=65536,step_us=2000",
+                                                  .n_ctx = 65536,
+                                                  .n_sessions = 2,
+                                                  .n_parked_max = 2 * N_SESSIONS,
+                                                  .parked_bytes_max = 4 << 20,
+                                                  .capacity_policy = LLM_POLICY_PARK,
+                                                  .state_dir = directory},
+                            four_states_in_flight);
+}
+
+static const answer *say(driver *d, uint32_t i)
+{
+    char name[16];
+    snprintf(name, sizeof name, "s%u", i);
+    return driver_wait(d, ask_for(d, name, 3));
+}
+
+/* Parked states that the disk does not take are dropped once a wait for it has ended: new sessions begin, nothing that decodes
+ * stops, and no session loses its tokens. */
+static void test_new_sessions_do_not_wait_for_a_disk_that_hangs(void)
+{
+    driver *d = open_small();
+    const uint64_t endless = ask_for(d, NULL, 0);
+    driver_wait_text(d, endless);
+    is_held = true;
+    for (uint32_t i = 0; i < N_SESSIONS; i++) {
+        CHECK_INT(say(d, i)->status, LLM_OK);
+    }
+    CHECK(!driver_answer(d, endless)->is_over);
+    driver_cancel(d, endless);
+    CHECK_INT(driver_wait(d, endless)->finished.outcome, LLM_OUTCOME_CANCELLED);
+    CHECK_INT(driver_counter(d, LLM_COUNTER_PARKED_DROPPED), N_SESSIONS - 2 - 4 - 4);
+    CHECK_INT(driver_session(d, "s0").n_tokens, driver_session(d, "s19").n_tokens);
+    char text[512];
+    CHECK_INT(llm_engine_complaint(d->engine, text, sizeof text), LLM_OK);
+    CHECK(strstr(text, "takes longer") != NULL);
+    CHECK_INT(llm_engine_complaint(d->engine, text, sizeof text), LLM_NOT_FOUND);
+    is_held = false;
+    CHECK_INT(driver_close(d), 0);
+}
+
+/* What is asked of the disk behind a write that does not end is read again from its tokens in the end. */
+static void test_a_session_on_a_disk_that_hangs_is_read_again(void)
+{
+    driver *d = open_small();
+    for (uint32_t i = 0; i < N_SESSIONS; i++) {
+        CHECK_INT(say(d, i)->status, LLM_OK);
+        driver_wait(d, driver_unsave(d, 0, "nothing")); /* the store has written what it was given before */
+    }
+    is_held = true;
+    CHECK_INT(say(d, N_SESSIONS)->status, LLM_OK); /* another state is on its way */
+    const answer *a = say(d, 0);
+    CHECK_INT(a->status, LLM_OK);
+    CHECK_INT(a->reason, LLM_REASON_TORN);
+    is_held = false;
+    driver_wait(d, driver_unsave(d, 0, "nothing"));
+    CHECK(say(d, 1)->n_reused > 0);
+    CHECK_INT(driver_close(d), 0);
+}
+
 int main(void)
 {
+    RUN_FILES(test_new_sessions_do_not_wait_for_a_disk_that_hangs);
+    RUN_FILES(test_a_session_on_a_disk_that_hangs_is_read_again);
     RUN_FILES(test_removals_that_wait_for_the_disk_keep_nobody_waiting);
     RUN_FILES(test_results_of_the_disk_without_room_are_answered_after_the_stop);
     RUN_FILES(test_commands_for_the_disk_keep_nobody_else_waiting);
