@@ -114,6 +114,7 @@ typedef enum llm_pin {
     X(uint64_t, n_prefilled_total, "prompt tokens consumed")                                                           \
     X(uint64_t, n_reused_total, "prompt tokens whose state was there")                                                 \
     X(uint64_t, n_generated_total, "tokens generated")                                                                 \
+    X(uint64_t, opened_ms, "CLOCK_REALTIME; of what comes back with a restart, when it was first opened")              \
     X(uint64_t, used_ms, "CLOCK_REALTIME")
 
 #define LLM_SESSION_RECORD_MEMBER(type, member, text) type member;
@@ -126,7 +127,6 @@ typedef struct llm_session_view {
     uint32_t n_tokens;   /* resident */
     uint64_t id;         /* of this timeline, for good: names its files, and tells the next daemon which these are */
     LLM_SESSION_RECORD_TABLE(LLM_SESSION_RECORD_MEMBER)
-    uint64_t opened_ms;                        /* CLOCK_REALTIME */
     char name[LLM_SESSION_NAME_BYTES_MAX + 8]; /* "" for scratch */
 } llm_session_view;
 

@@ -357,11 +357,10 @@ void page_place_open(page *p, uint32_t place, uint32_t owner, const char *name, 
     page_place *s = place_at(p, place);
     const uint64_t word = commit_with(commit_own(s), 0, true) & ~COMMIT_NAME;
     const uint64_t now = now_ms();
-    const page_record record = {.state = LLM_STATE_EMPTY, .reason = LLM_REASON_NEW, .diverged_at = -1, .used_ms = now};
+    const page_record record = {.state = LLM_STATE_EMPTY, .diverged_at = -1, .opened_ms = now, .used_ms = now};
     commit_store(s, word | COMMIT_CLOSED);
     STORE(owner, owner);
     STORE(id, id);
-    STORE(opened_ms, now);
     name_write(s, 0, name);
     record_write(s, &record);
     commit_store(s, word);

@@ -52,7 +52,6 @@ typedef struct page_place {
     /* Written while the place is closed. */
     _Atomic uint32_t owner;
     _Atomic uint64_t id;
-    _Atomic uint64_t opened_ms;
 
     /* The bytes of the name, NUL-padded. The commit word says which of the two is the session's: a new name is written into
      * the other one first, so that neither a reader nor whoever finds the segment of a killed daemon sees half of it. */

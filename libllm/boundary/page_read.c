@@ -171,7 +171,6 @@ static void record_copy(const page_place *s, uint64_t word, llm_session_view *ou
 #undef READ
     out->owner = LOAD(owner);
     out->id = LOAD(id);
-    out->opened_ms = LOAD(opened_ms);
     for (size_t i = 0; i < PAGE_NAME_WORDS; i++) {
         const uint64_t bytes = LOAD(name[commit_name(word)][i]);
         memcpy(out->name + 8 * i, &bytes, sizeof bytes);

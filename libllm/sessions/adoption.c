@@ -92,6 +92,7 @@ static bool learn(candidate *c, const llm_session_view *view, const int32_t *tok
     }
     c->is_changed = c->is_changed || f->is_pinned != is_pinned || strcmp(f->name, view->name) != 0;
     f->is_pinned = is_pinned;
+    f->opened_ms = view->opened_ms;
     f->used_ms = view->used_ms;
     memcpy(f->name, view->name, LLM_SESSION_NAME_BYTES_MAX);
     return true;
@@ -237,6 +238,7 @@ static void open_one(places *p, const candidate *c)
         s->record.n_visible = f->n_tokens;
     }
     s->record.state = LLM_STATE_PARKED;
+    s->record.opened_ms = f->opened_ms != 0 ? f->opened_ms : s->record.opened_ms; /* older files do not say */
     s->record.used_ms = f->used_ms;
     s->record.is_pinned = f->is_pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
     session_publish(s);

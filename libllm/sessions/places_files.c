@@ -13,6 +13,7 @@ bool places_describe(const session *s, session_file *out)
     *out = (session_file){.id = s->id,
                           .owner = s->owner,
                           .is_pinned = s->record.is_pinned == LLM_PIN_ANCHORED,
+                          .opened_ms = s->record.opened_ms,
                           .used_ms = s->record.used_ms};
     memcpy(out->name, s->name, sizeof out->name);
     out->tokens = malloc(n_tokens > 0 ? n_tokens * sizeof *out->tokens : 1);

@@ -150,7 +150,7 @@ void session_open(session *s, uint32_t owner, const char *name, size_t n_name_by
     s->id = id;
     memcpy(s->name, name, n_name_bytes);
     s->name[n_name_bytes] = '\0';
-    s->record = (page_record){.state = LLM_STATE_EMPTY, .diverged_at = -1};
+    s->record = (page_record){.state = LLM_STATE_EMPTY, .diverged_at = -1, .opened_ms = session_clock_ms()};
     page_place_open(page_of(s), s->place, owner, s->name, id);
     set_state(s, LLM_STATE_EMPTY);
 }

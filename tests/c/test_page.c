@@ -117,13 +117,14 @@ static void a_record_is_shown_and_leaves_with_its_session(void)
                                      .n_prefilled_total = 7,
                                      .n_reused_total = 8,
                                      .n_generated_total = 9,
+                                     .opened_ms = 11,
                                      .used_ms = 10});
     CHECK_INT(llm_page_session(reader, 0, &v), LLM_OK);
     CHECK_INT(v.state, LLM_STATE_IDLE);
     CHECK_INT(v.reason, LLM_REASON_REWIND);
     CHECK(v.n_visible == 1 && v.n_waiting == 2 && v.n_requests == 3 && v.diverged_at == 4 && v.n_last_prompt == 5);
     CHECK(v.n_last_reused == 6 && v.n_prefilled_total == 7 && v.n_reused_total == 8 && v.n_generated_total == 9);
-    CHECK(v.used_ms == 10 && v.opened_ms > 10);
+    CHECK(v.used_ms == 10 && v.opened_ms == 11);
     uint32_t generation = v.generation;
     page_place_close(p, 0);
     CHECK_INT(llm_page_session(reader, 0, &v), LLM_NOT_FOUND);

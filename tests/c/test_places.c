@@ -496,6 +496,24 @@ static void test_a_kill_forgets_neither_use_nor_pin(void)
     remove_directory(directory);
 }
 
+static void test_a_restart_keeps_when_a_session_was_opened(void)
+{
+    const char *directory = new_directory();
+    driver *d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK_INT(say(d, "it", 1)->status, LLM_OK);
+    const uint64_t opened_ms = driver_session(d, "it").opened_ms;
+    CHECK_INT(driver_close(d), 0);
+    struct timespec now = {0};
+    while ((uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000 <= opened_ms) { /* the next start is later */
+        clock_gettime(CLOCK_REALTIME, &now);
+    }
+    d = open_with(directory, 2, LLM_POLICY_PARK);
+    CHECK(opened_ms > 0);
+    CHECK_INT(driver_session(d, "it").opened_ms, opened_ms);
+    CHECK_INT(driver_close(d), 0);
+    remove_directory(directory);
+}
+
 /* There is no place for it in this context, and its file is older than the segment. */
 static void test_what_waits_after_a_kill_is_as_new_as_the_segment(void)
 {
@@ -693,6 +711,7 @@ int main(void)
     RUN(test_what_was_reset_or_closed_stays_so_after_a_restart);
     RUN(test_sessions_come_back_under_every_policy);
     RUN(test_a_kill_forgets_neither_use_nor_pin);
+    RUN(test_a_restart_keeps_when_a_session_was_opened);
     RUN(test_what_waits_after_a_kill_is_as_new_as_the_segment);
     RUN(test_a_kill_takes_no_pin_from_another_timeline);
     RUN(test_all_of_too_many_files_come_back);
