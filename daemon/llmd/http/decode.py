@@ -11,7 +11,6 @@ takes no float where an integer is declared.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from functools import cache
 from types import NoneType, UnionType
@@ -28,7 +27,6 @@ T = TypeVar("T")
 
 _EXACT_BELOW = 1 << 53
 """A float below it is exact."""
-_FRACTION_OF_ZEROS = re.compile(rb"\.0+(?=[,\]])")
 _TYPES = {b"{": "object", b"[": "array", b'"': "str", b"n": "null", b"t": "bool", b"f": "bool"}
 """By the first byte of a value; other bytes begin numbers."""
 _NAMES = {
@@ -134,10 +132,15 @@ def _mapping(text: bytes, key: Any, kind: Any, path: str) -> dict[Any, Any]:
 
 
 def _array(text: bytes, kind: Any, inner: tuple[Any, ...], path: str) -> Any:
-    """`inner`: the type of the items; of a tuple that of each."""
-    if b".0" in text and b'"' not in text:  # many token ids may be written so: all of them at once
+    """`inner`: the type of the items; of a tuple that of each. Floats among texts and numbers become integers at once:
+    a body may have thousands of token ids."""
+    if all(map(_is_plain, inner)):
         try:
-            return decoder_of(kind).decode(_FRACTION_OF_ZEROS.sub(b"", text))
+            text = msgspec.json.encode(_with_integers(decoder_of(Any).decode(text)))
+        except msgspec.ValidationError:
+            raise _out_of_range(path) from None
+        try:
+            return decoder_of(kind).decode(text)
         except msgspec.ValidationError:
             pass
     items = msgspec.json.decode(text, type=list[msgspec.Raw])
@@ -146,10 +149,23 @@ def _array(text: bytes, kind: Any, inner: tuple[Any, ...], path: str) -> Any:
     if any(get_origin(one) is tuple for one in flat(kind)):
         if len(items) != len(inner):
             raise _error(path, f"expected {len(inner)} items, got {len(items)}")
-        return tuple(
-            _value(bytes(raw), one, f"{path}[{n}]")[0] for n, (raw, one) in enumerate(zip(items, inner, strict=True))
-        )
+        pairs = enumerate(zip(items, inner, strict=True))
+        return tuple(_value(bytes(raw), one, f"{path}[{n}]")[0] for n, (raw, one) in pairs)
     return _items(items, inner[0], path, 0)
+
+
+def _is_plain(kind: Any) -> bool:
+    """Numbers, texts, and lists of them."""
+    return all(
+        all(map(_is_plain, get_args(one))) if get_origin(one) in (list, tuple) else one in (int, float, str, bool)
+        for one in flat(kind)
+    )
+
+
+def _with_integers(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_integers(one) for one in value]
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < _EXACT_BELOW else value
 
 
 def _items(items: list[msgspec.Raw], kind: Any, path: str, first: int) -> list[Any]:
