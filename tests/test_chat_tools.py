@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from llmd.core import limits
-from llmd.dialects.openai import chat as endpoint
+from llmd.dialects.openai import endpoints as endpoint
 from llmd.dialects.openai import reader
 from llmd.engine.answer_parser import Diff
 from llmd.engine.native import lib

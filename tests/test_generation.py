@@ -12,9 +12,8 @@ import pytest
 from llmd.core import limits
 from llmd.core.errors import ApiError
 from llmd.core.session_key import SCRATCH, SessionKey
-from llmd.engine.bell import Bell
 from llmd.engine.engine import Engine
-from llmd.engine.generation import CancelReason, Generation, Work
+from llmd.engine.generation import Bell, CancelReason, Generation, Work
 from llmd.engine.native import GenerateFlag, Status, lib
 from llmd.engine.opening import EngineError, EngineOptions
 from llmd.engine.text import Prompt

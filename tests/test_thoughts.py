@@ -7,8 +7,8 @@ import struct
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llmd.engine.token_ends import TokenEnds
-from llmd.pipeline.thoughts import count_thoughts
+from llmd.engine.generation import TokenEnds
+from llmd.pipeline.parsing import count_thoughts
 
 
 def ends_of(events: list[list[str]]) -> TokenEnds:

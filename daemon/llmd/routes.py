@@ -8,8 +8,7 @@ from .dialects.anthropic import messages
 from .dialects.anthropic import wire as anthropic
 from .dialects.anthropic.envelope import ENVELOPE as ANTHROPIC
 from .dialects.anthropic.writer import MessageWriter
-from .dialects.llamacpp import completion as native
-from .dialects.llamacpp import embedding as native_embedding
+from .dialects.llamacpp import endpoints as native
 from .dialects.llamacpp import server as native_server
 from .dialects.llamacpp import wire as native_wire
 from .dialects.ollama import embed as ollama_embed
@@ -17,7 +16,7 @@ from .dialects.ollama import generation as ollama
 from .dialects.ollama import models as ollama_models
 from .dialects.ollama import wire as ollama_wire
 from .dialects.ollama.writer import ENVELOPE as OLLAMA
-from .dialects.openai import chat, completions, embeddings
+from .dialects.openai import endpoints as completions
 from .dialects.openai import wire as openai
 from .dialects.responses import create, stored
 from .dialects.responses import store as response_store
@@ -30,8 +29,9 @@ from .http.endpoints.failures import COMMAND, EMBEDS, GENERATES, LISTS, RENDERS,
 from .http.receive import leave_expectation
 
 ENDPOINTS = (
-    Endpoint("POST", "/v1/chat/completions", chat.chat_completions, "Answer a conversation, as one answer or a stream",
-             openai.ChatCompletion, openai.ChatCompletionRequest, generates=True, failures=GENERATES),
+    Endpoint("POST", "/v1/chat/completions", completions.chat_completions,
+             "Answer a conversation, as one answer or a stream", openai.ChatCompletion, openai.ChatCompletionRequest,
+             generates=True, failures=GENERATES),
     Endpoint("POST", "/v1/completions", completions.completions, "Continue a text, as one answer or a stream",
              openai.Completion, openai.CompletionRequest, generates=True, failures=GENERATES),
     Endpoint("POST", "/v1/messages", messages.create_message, "Answer a conversation in Anthropic's form",
@@ -52,9 +52,9 @@ ENDPOINTS = (
              responses.ResponseDeleted, failures=RESPONSE),
     Endpoint("GET", "/v1/responses/{id}/input_items", stored.list_input_items, "The items that a response answered",
              responses.InputItemList, failures=(*RESPONSE, "invalid_value")),
-    Endpoint("POST", "/v1/embeddings", embeddings.embeddings, "Texts as vectors, where the model makes such",
+    Endpoint("POST", "/v1/embeddings", completions.embeddings, "Texts as vectors, where the model makes such",
              openai.Embeddings, openai.EmbeddingsRequest, failures=EMBEDS),
-    Endpoint("POST", "/embedding", native_embedding.embedding, "Texts as vectors, as llama.cpp answers",
+    Endpoint("POST", "/embedding", native.embedding, "Texts as vectors, as llama.cpp answers",
              list[native_wire.PlainEmbedding], native_wire.EmbeddingRequest, failures=EMBEDS),
     Endpoint("POST", "/completion", native.completion, "Continue a text, as llama.cpp answers",
              native_wire.NativeCompletion, native_wire.NativeCompletionRequest, generates=True, failures=GENERATES),
@@ -116,7 +116,7 @@ ENDPOINTS = (
     Endpoint("POST", "/tokenize", text.tokenize, "Text to tokens", wire.Tokens, wire.TokenizeRequest, failures=TEXT),
     Endpoint("POST", "/detokenize", text.detokenize, "Tokens to text", wire.DetokenizedText, wire.DetokenizeRequest,
              failures=TEXT),
-    Endpoint("POST", "/apply-template", chat.apply_template, "The prompt that a conversation makes",
+    Endpoint("POST", "/apply-template", completions.apply_template, "The prompt that a conversation makes",
              wire.RenderedTemplate, openai.ChatCompletionRequest, failures=RENDERS),
     Endpoint("GET", "/props", native_server.props, "Facts for llama.cpp-aware tools", native_wire.Props),
     Endpoint("GET", "/slots", native_server.slots, "Seats in the model's memory, for llama.cpp-aware tools",

@@ -24,12 +24,11 @@ from ..process.logs import fields
 from . import wire
 from .answer_parser import AnswerParser
 from .beginning import Beginning
-from .constraint import make_constraint
 from .embedding import Embedder
 from .json_scan import body_scan
 from .native import STATUS_WORDS, Page, Status, ffi, lib, text_of
 from .opening import EngineOptions, SavedSession, fim_of, info_of, saved_of, start_engine
-from .text import Pieces, Prompt, detokenize, render_chat, spell, tokenize
+from .text import Pieces, Prompt, detokenize, make_constraint, render_chat, spell, tokenize
 from .text_threads import TextThreads
 from .wire import Admitted, Command, Consumed, Event, Finished, Generate, Question, Reply, Started, Text
 

@@ -11,8 +11,11 @@ one word; the engine's last event stays the only end.
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import time
+from array import array
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -23,11 +26,9 @@ from ..core import limits
 from ..core.errors import ApiError, code_of_status
 from ..core.parts import EndReason
 from ..core.session_key import SessionKey
-from .bell import Bell
 from .engine import Engine
 from .native import OUTCOME_WORDS, REASON_WORDS, STATUS_WORDS, GenerateFlag, Outcome, Status
 from .text import Prompt
-from .token_ends import TokenEnds
 from .wire import Admitted, Consumed, Finished, Generate, Started, Text
 
 
@@ -38,6 +39,61 @@ class CancelReason(enum.StrEnum):
     SLOW_READER = "slow_reader"
     DEADLINE = "deadline_exceeded"
     SHUTDOWN = "shutting_down"
+
+
+class Bell:
+    """Wakes the one task that waits for news of several generations. A task that waits looks first whether there is
+    news: a bell that rings while nobody waits is not heard."""
+
+    __slots__ = ("_create_future", "_waiter", "has_news")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._create_future = loop.create_future  # get_running_loop() costs a system call each time
+        self._waiter: asyncio.Future[None] | None = None
+        self.has_news = False
+        """Something has come that nobody has taken; who takes it says so here."""
+
+    def ring_news(self) -> None:
+        self.has_news = True
+        self.ring()
+
+    def ring(self) -> None:
+        """Without news."""
+        waiter = self._waiter
+        if waiter is not None:
+            self._waiter = None
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def wait(self) -> asyncio.Future[None]:
+        """To be awaited at once."""
+        self._waiter = waiter = self._create_future()
+        return waiter
+
+
+class TokenEnds:
+    """Characters of an answer up to the end of each of its tokens, in order."""
+
+    __slots__ = ("_ends", "_n_chars")
+
+    def __init__(self) -> None:
+        self._ends = array("Q")
+        self._n_chars = 0
+
+    def came(self, text: str, ends: bytes) -> None:
+        """`ends`: uint32, within `text`."""
+        before = self._n_chars
+        self._ends.extend([before + end for end in memoryview(ends).cast("I")])
+        self._n_chars += len(text)
+
+    def count(self, begin: int, end: int) -> int:
+        """Tokens that wrote some of these characters; those that end within a character, or show nothing, go with what
+        is behind them."""
+        ends = self._ends
+        first = bisect_left(ends, begin)
+        if 0 < begin and first < len(ends) and ends[first] == begin:
+            first += 1
+        return max(min(bisect_left(ends, end) + 1, len(ends)) - first, 0) if end > begin else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

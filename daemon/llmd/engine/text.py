@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import json
 
+from ..core.asked import Constraint
 from ..core.errors import ApiError, code_of_status
 from .native import STATUS_TEXTS, STATUS_WORDS, Status, ffi, lib, text_of
 
@@ -126,3 +127,20 @@ def spell(engine: Any, tokens: bytes, *, special: bool) -> bytes:
         if n == _INT64_MIN:
             raise ApiError("invalid_token", None, "tokens")
         room = -n
+
+
+def make_constraint(engine: Any, asked: Constraint) -> bytes:
+    """The form of an answer, as GENERATE takes it. Raises ApiError naming the client's field, and what of it cannot be
+    enforced."""
+    request = json.encode({"kind": asked.kind, "text": asked.text, "strict": asked.is_strict})
+    document = ffi.new("llm_document *")
+    error = ffi.new("char[]", _ERROR_BYTES)
+    status = lib.llm_constraint_make(engine, request, len(request), document, error, _ERROR_BYTES)
+    if status == Status.INVALID:
+        raise ApiError("invalid_value", f"{asked.param}: {text_of(error)}", asked.param)
+    if status != Status.OK:
+        raise ApiError(code_of_status(STATUS_WORDS[status]))
+    try:
+        return bytes(ffi.buffer(document.text, document.n_bytes))
+    finally:
+        lib.llm_document_free(document)

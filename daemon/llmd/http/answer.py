@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
+import msgspec
 from aiohttp import web
 
 from ..core import limits
@@ -20,12 +22,14 @@ from ..core.session_key import SessionKey
 from ..pipeline.answering import Answering, Observer, Ready, make_ready
 from ..pipeline.embedding import Embedded, EmbeddingAsked, embedded
 from ..pipeline.served import Sender
-from .body import Answer, respond
+from .body import Answer, read_as, respond
 from .context import FACTS, STATE, Facts, State
 from .deadline import ends_in_time, in_time
 from .metrics import Metrics
 from .stream import Stream
 from .writer import Writer, Writing
+
+T = TypeVar("T")
 
 SESSION_HEADER = "X-LLM-Session-Id"
 _EMBEDDING = "ask POST /v1/embeddings, /embedding or /api/embed"
@@ -57,6 +61,16 @@ async def answer(request: web.Request, read: Reader) -> web.StreamResponse:
         except ContextLengthError as error:
             state.turns.refused(owner, asked.key.id, int(time.time() * 1000), error.n_tokens - 1)
             raise
+
+
+def reader(kind: type[T], make: Callable[[T, web.Request], tuple[Asked, Writing] | msgspec.Struct]) -> Reader:
+    """Of bodies of one type. `make` runs in the thread that decodes the body."""
+
+    async def read(request: web.Request) -> tuple[Asked, Writing] | web.Response:
+        found = await read_as(request, kind, lambda wanted: make(wanted, request))
+        return respond(found) if isinstance(found, msgspec.Struct) else found
+
+    return read
 
 
 async def embed(request: web.Request, read: EmbeddingReader) -> web.Response:

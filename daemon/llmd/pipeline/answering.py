@@ -17,10 +17,8 @@ from ..core.asked import Asked, ChatPrompt, PlainMessage
 from ..core.errors import ApiError
 from ..core.parts import End, Failed, Part, Progress, SessionReport, TextPart, UsedTokens
 from ..core.session_key import SCRATCH, SessionKey
-from ..engine.bell import Bell
-from ..engine.generation import CancelReason, Generation, TellingGeneration, Work
+from ..engine.generation import Bell, CancelReason, Generation, TellingGeneration, TokenEnds, Work
 from ..engine.native import GenerateFlag
-from ..engine.token_ends import TokenEnds
 from ..turns.user_starts import UserMessages
 from .parsing import Parser, Parsing
 from .prompt import Prepared, prepared

@@ -20,8 +20,7 @@ from ..core.errors import ApiError
 from ..core.parts import Part, ReasoningPart, TextPart, ToolCallPiece
 from ..core.tools import is_object
 from ..engine.answer_parser import Diff
-from ..engine.token_ends import TokenEnds
-from .thoughts import count_thoughts
+from ..engine.generation import TokenEnds
 
 log = logging.getLogger("llmd.pipeline")
 
@@ -163,3 +162,18 @@ class _Call:
 def new_call_id() -> str:
     """Where the model gives none."""
     return "call_" + secrets.token_hex(12)
+
+
+def count_thoughts(answer: str, thoughts: Sequence[Sequence[str]], ends: TokenEnds) -> int:
+    """How many tokens of an answer its reasoning has: its text is looked up in that of the answer. `thoughts`: those
+    without anything between them that was reported, each in the pieces in which it came."""
+    n_tokens = at = 0
+    for pieces in thoughts:
+        whole = "".join(pieces)
+        # Only what a parser has left out between its pieces makes a thought that is not there as a whole.
+        for text in [whole] if answer.find(whole, at) >= 0 else pieces:
+            begin = answer.find(text, at)
+            if begin >= 0:
+                at = begin + len(text)
+                n_tokens += ends.count(begin, at)
+    return n_tokens

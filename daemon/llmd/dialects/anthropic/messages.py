@@ -8,7 +8,7 @@ from aiohttp import web
 
 from ...core.asked import Asked
 from ...http import body
-from ...http.answer import answer, sender_of
+from ...http.answer import answer, reader, sender_of
 from ...http.body import respond
 from ...http.context import STATE
 from ...http.deadline import in_time
@@ -19,14 +19,13 @@ from .wire import CountTokensRequest, MessagesRequest, TokenCount
 from .writer import MessageWriter
 
 
-async def create_message(request: web.Request) -> web.StreamResponse:
-    return await answer(request, _read)
-
-
-async def _read(request: web.Request) -> tuple[Asked, Writing]:
-    headers = request.headers.items()
-    asked = await body.read_as(request, MessagesRequest, lambda wanted: asked_of(wanted, headers))
+def _message(wanted: MessagesRequest, request: web.Request) -> tuple[Asked, Writing]:
+    asked = asked_of(wanted, request.headers.items())
     return asked, partial(MessageWriter, n_tokens_max=asked.max_tokens)
+
+
+async def create_message(request: web.Request) -> web.StreamResponse:
+    return await answer(request, reader(MessagesRequest, _message))
 
 
 async def count_message_tokens(request: web.Request) -> web.Response:

@@ -6,9 +6,7 @@ import msgspec
 from aiohttp import web
 
 from ...core.asked import Asked
-from ...http import body
-from ...http.answer import answer
-from ...http.body import respond
+from ...http.answer import answer, reader
 from ...http.context import STATE, State
 from ...http.writer import Writing
 from . import wire
@@ -17,36 +15,22 @@ from .wire import OllamaChatRequest, OllamaGenerateRequest
 from .writer import GenerateWriter, OllamaChatWriter, facts_of
 
 
+def _chat(wanted: OllamaChatRequest, request: web.Request) -> tuple[Asked, Writing] | msgspec.Struct:
+    asked = chat_of(wanted, request.headers.items())
+    return _loaded_chat(request.app[STATE], wanted) if asked is None else (asked, OllamaChatWriter)
+
+
+def _generate(wanted: OllamaGenerateRequest, request: web.Request) -> tuple[Asked, Writing] | msgspec.Struct:
+    asked = generate_of(wanted, request.headers.items())
+    return _loaded_text(request.app[STATE], wanted) if asked is None else (asked, GenerateWriter)
+
+
 async def chat(request: web.Request) -> web.StreamResponse:
-    return await answer(request, _read_chat)
+    return await answer(request, reader(OllamaChatRequest, _chat))
 
 
 async def generate(request: web.Request) -> web.StreamResponse:
-    return await answer(request, _read_generate)
-
-
-async def _read_chat(request: web.Request) -> tuple[Asked, Writing] | web.Response:
-    headers, state = request.headers.items(), request.app[STATE]
-
-    def made(wanted: OllamaChatRequest) -> tuple[Asked, Writing] | msgspec.Struct:
-        asked = chat_of(wanted, headers)
-        return _loaded_chat(state, wanted) if asked is None else (asked, OllamaChatWriter)
-
-    return _answered(await body.read_as(request, OllamaChatRequest, made))
-
-
-async def _read_generate(request: web.Request) -> tuple[Asked, Writing] | web.Response:
-    headers, state = request.headers.items(), request.app[STATE]
-
-    def made(wanted: OllamaGenerateRequest) -> tuple[Asked, Writing] | msgspec.Struct:
-        asked = generate_of(wanted, headers)
-        return _loaded_text(state, wanted) if asked is None else (asked, GenerateWriter)
-
-    return _answered(await body.read_as(request, OllamaGenerateRequest, made))
-
-
-def _answered(found: tuple[Asked, Writing] | msgspec.Struct) -> tuple[Asked, Writing] | web.Response:
-    return respond(found) if isinstance(found, msgspec.Struct) else found
+    return await answer(request, reader(OllamaGenerateRequest, _generate))
 
 
 # --- a request without a prompt wants the model to be loaded, or to be given up --------------------------------------

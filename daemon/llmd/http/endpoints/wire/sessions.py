@@ -17,8 +17,8 @@ class LastStart(msgspec.Struct, frozen=True):
     diverged_at: int | None
 
 
-class Timeline(msgspec.Struct, frozen=True):
-    """One of the histories that a session holds side by side, as the shared page shows it."""
+class Timeline(msgspec.Struct, frozen=True, kw_only=True):
+    """One of the branches that a session holds side by side, as the shared page shows it."""
 
     slot: int
     state: str
@@ -36,8 +36,9 @@ class Timeline(msgspec.Struct, frozen=True):
     last: LastStart | None
 
 
-class Session(msgspec.Struct, frozen=True):
-    """A session: what its timelines have in common, their totals, and each of them."""
+class Session(Timeline, frozen=True, kw_only=True):
+    """A session: the totals of its branches, and each of them. `slot` and `last` are those of the branch used last;
+    `state` is that of a running branch, else of the one used last."""
 
     id: str
     owner: int
@@ -45,24 +46,9 @@ class Session(msgspec.Struct, frozen=True):
     """From the key file; null: no key has this owner any more."""
     client: str | None
     """The program that asked last, by its User-Agent; null: none since the daemon started."""
-    slot: int
-    """Of the timeline used last."""
-    state: str
-    """Of a timeline that is running, else of the one used last."""
     pinned: bool
-    tokens: int
-    visible_tokens: int
     context_tokens: int
-    """What one timeline may hold."""
-    waiting: int
-    requests: int
-    prefilled_tokens_total: int
-    reused_tokens_total: int
-    generated_tokens_total: int
-    opened_ms: int
-    used_ms: int
-    last: LastStart | None
-    """Of the timeline used last."""
+    """Limit of one branch."""
     timelines: list[Timeline]
     """The one used last first."""
     object: Literal["session"] = "session"

@@ -1,0 +1,50 @@
+"""POST /completion, /infill and /embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from aiohttp import web
+
+from ...core.asked import Asked
+from ...core.errors import ApiError
+from ...http import body
+from ...http.answer import answer, embed, reader
+from ...http.writer import Writing
+from ...pipeline.embedding import Embedded, EmbeddingAsked
+from ..embedding_input import asked_of, listed
+from .reader import completion_of, infill_of
+from .wire import EmbeddingRequest, InfillRequest, NativeCompletionRequest, PlainEmbedding
+from .writer import NativeWriter
+
+
+def _completion(wanted: NativeCompletionRequest, request: web.Request) -> tuple[Asked, Writing]:
+    return completion_of(wanted, request.headers.items()), partial(NativeWriter, fields=wanted.response_fields)
+
+
+def _infill(wanted: InfillRequest, request: web.Request) -> tuple[Asked, Writing]:
+    return infill_of(wanted, request.headers.items()), partial(NativeWriter, fields=wanted.response_fields)
+
+
+async def completion(request: web.Request) -> web.StreamResponse:
+    return await answer(request, reader(NativeCompletionRequest, _completion))
+
+
+async def infill(request: web.Request) -> web.StreamResponse:
+    return await answer(request, reader(InfillRequest, _infill))
+
+
+async def embedding(request: web.Request) -> web.Response:
+    def made(wanted: EmbeddingRequest) -> tuple[EmbeddingAsked, Callable[[Embedded], list[PlainEmbedding]]]:
+        param = "input" if wanted.content is None and wanted.input is not None else "content"
+        given = wanted.content if wanted.content is not None else wanted.input
+        if given is None:
+            raise ApiError("missing_parameter", "content is missing.", "content")
+        return asked_of(given, param), _vectors
+
+    return await embed(request, lambda: body.read_as(request, EmbeddingRequest, made))
+
+
+def _vectors(found: Embedded) -> list[PlainEmbedding]:
+    return [PlainEmbedding(n, [listed(one)]) for n, one in enumerate(found.vectors)]

@@ -1,0 +1,81 @@
+"""POST /v1/chat/completions, /v1/completions, /v1/embeddings, and the prompt of a chat: POST /apply-template."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from functools import partial
+
+from aiohttp import web
+
+from ...core.asked import Asked
+from ...http import body
+from ...http.answer import answer, embed, reader, sender_of
+from ...http.context import FACTS, STATE
+from ...http.deadline import in_time
+from ...http.endpoints.wire.text import RenderedTemplate
+from ...http.writer import Writing
+from ...pipeline.embedding import Embedded, EmbeddingAsked
+from ...pipeline.prompt import rendered
+from ..embedding_input import asked_of, listed
+from .chat_writer import ChatWriter
+from .reader import chat_of, completion_of, conversation_of, session_of, written_as
+from .tools import custom_names, is_legacy
+from .wire import ChatCompletionRequest, CompletionRequest, Embeddings, EmbeddingsRequest
+from .wire.answer import EmbeddedText, EmbeddingsUsage
+from .writer import CompletionWriter
+
+
+def _chat(wanted: ChatCompletionRequest, request: web.Request) -> tuple[Asked, Writing]:
+    asked = chat_of(wanted, request.headers.items())
+    customs = custom_names(wanted)
+    return asked, partial(ChatWriter, is_legacy=is_legacy(wanted), customs=customs, **written_as(wanted, asked))
+
+
+def _completion(wanted: CompletionRequest, request: web.Request) -> tuple[Asked, Writing]:
+    asked = completion_of(wanted, request.headers.items())
+    return asked, partial(CompletionWriter, **written_as(wanted, asked))
+
+
+async def chat_completions(request: web.Request) -> web.StreamResponse:
+    return await answer(request, reader(ChatCompletionRequest, _chat))
+
+
+async def completions(request: web.Request) -> web.StreamResponse:
+    return await answer(request, reader(CompletionRequest, _completion))
+
+
+async def embeddings(request: web.Request) -> web.Response:
+    model = request.app[STATE].model_id
+
+    def made(wanted: EmbeddingsRequest) -> tuple[EmbeddingAsked, Callable[[Embedded], Embeddings]]:
+        is_packed = wanted.encoding_format == "base64"
+        return asked_of(wanted.input, "input", wanted.dimensions), lambda found: _vectors(found, model, is_packed)
+
+    return await embed(request, lambda: body.read_as(request, EmbeddingsRequest, made))
+
+
+def _vectors(found: Embedded, model: str, is_packed: bool) -> Embeddings:
+    vectors = enumerate(found.vectors)
+    data = [EmbeddedText(index=n, embedding=_packed(one) if is_packed else listed(one)) for n, one in vectors]
+    return Embeddings(data=data, model=model, usage=EmbeddingsUsage(found.n_tokens, found.n_tokens))
+
+
+def _packed(vector: bytes) -> str:
+    return base64.b64encode(vector).decode()
+
+
+async def apply_template(request: web.Request) -> web.Response:
+    state, headers, owner = request.app[STATE], request.headers.items(), request[FACTS].caller.owner
+    async with in_time(request):
+        (key, parent), conversation = await body.read_as(
+            request,
+            ChatCompletionRequest,
+            lambda wanted: (session_of(wanted, headers), conversation_of(wanted)),
+        )
+        sender = sender_of(request)
+        found = await rendered(state.served, conversation, key, parent, sender, is_look=True, is_shown=True)
+        text = found.prompt.text
+        return await state.engine.in_thread(
+            owner, len(text), lambda: body.respond(RenderedTemplate(text.decode(errors="replace")))
+        )
