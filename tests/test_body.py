@@ -163,19 +163,25 @@ INTEGERS = ("max_tokens", "max_completion_tokens", "n_predict", "min_tokens", "s
 SLOW_FLOAT = "1.7976931348623157e308"
 
 
-def test_a_document_is_decoded_a_fixed_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many of its integers are written as floats, each such integer costs a look at itself."""
-    decoded: list[int] = []
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The length of every text that is decoded."""
+    found: list[int] = []
 
     class Watched:
         def __init__(self, kind: Any) -> None:
             self._decoder = decoder_of(kind)
 
         def decode(self, document: bytes) -> Any:
-            decoded.append(len(document))
+            found.append(len(document))
             return self._decoder.decode(document)
 
     monkeypatch.setattr(decode, "decoder_of", Watched)
+    return found
+
+
+def test_a_document_is_decoded_a_fixed_number_of_times(decoded: list[int]) -> None:
+    """However many of its integers are written as floats, each such integer costs a look at itself."""
     fields = "".join(f'"{name}":4.0,' for name in INTEGERS)
     for tokens in ("[]", f"[{','.join(['1.0'] * 30_000)}]"):
         document = f'{{"messages":[],{fields}"stop_token_ids":{tokens}}}'.encode()
@@ -183,6 +189,18 @@ def test_a_document_is_decoded_a_fixed_number_of_times(monkeypatch: pytest.Monke
         found = decode.decoded(document, ChatCompletionRequest)
         assert all(getattr(found, name) == 4 for name in INTEGERS)
         assert max(decoded.count(n) for n in decoded if n > 8) <= 2 and sum(decoded) <= 4 * len(document)
+
+
+@pytest.mark.parametrize("last", ['"b"', '["x"]'])
+def test_floats_among_the_texts_of_a_list_are_repaired_at_once(decoded: list[int], last: str) -> None:
+    """Also where another item is wrong: it is found by halves of what is right."""
+    n_items = 2000
+    document = f'{{"prompt":[{",".join(["1.0", chr(34) + "a" + chr(34)] * n_items)},{last}]}}'.encode()
+    try:
+        assert decode.decoded(document, CompletionRequest).prompt[:2] == [1, "a"]
+    except ApiError as error:
+        assert error.param == f"prompt[{2 * n_items}][0]"
+    assert len(decoded) < 40 and sum(decoded) < 8 * len(document)
 
 
 def test_slow_floats_are_read_by_python(monkeypatch: pytest.MonkeyPatch) -> None:

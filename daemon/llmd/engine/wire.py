@@ -77,31 +77,29 @@ class Generate(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True, ta
     """Texts that end a repetition for DRY; None: as usual."""
 
 
-class Cancel(msgspec.Struct, frozen=True, omit_defaults=True, tag=2, tag_field="op", gc=False):
+class _Command(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="op", gc=False):
     request: int
 
 
-class Reset(msgspec.Struct, frozen=True, omit_defaults=True, tag=3, tag_field="op", gc=False):
-    request: int
+class _OfSession(_Command, frozen=True, omit_defaults=True, tag_field="op", gc=False):
     owner: int
     session: str
 
 
-class Close(msgspec.Struct, frozen=True, omit_defaults=True, tag=4, tag_field="op", gc=False):
-    request: int
-    owner: int
-    session: str
+class Cancel(_Command, frozen=True, tag=2, gc=False): ...
 
 
-class Pause(msgspec.Struct, frozen=True, omit_defaults=True, tag=5, tag_field="op", gc=False):
-    request: int
+class Reset(_OfSession, frozen=True, tag=3, gc=False): ...
+
+
+class Close(_OfSession, frozen=True, tag=4, gc=False): ...
+
+
+class Pause(_Command, frozen=True, tag=5, gc=False):
     paused: bool
 
 
-class Fork(msgspec.Struct, frozen=True, omit_defaults=True, tag=6, tag_field="op", gc=False):
-    request: int
-    owner: int
-    session: str
+class Fork(_OfSession, frozen=True, tag=6, gc=False):
     new_session: str
     at: int = ALL_TOKENS
     """Tokens of the session that the fork begins with, or ALL_TOKENS."""
@@ -109,42 +107,26 @@ class Fork(msgspec.Struct, frozen=True, omit_defaults=True, tag=6, tag_field="op
     """A session that has the new name already is closed for it."""
 
 
-class Park(msgspec.Struct, frozen=True, omit_defaults=True, tag=7, tag_field="op", gc=False):
-    request: int
-    owner: int
-    session: str
+class Park(_OfSession, frozen=True, tag=7, gc=False): ...
 
 
-class Pin(msgspec.Struct, frozen=True, omit_defaults=True, tag=8, tag_field="op", gc=False):
-    request: int
-    owner: int
-    session: str
+class Pin(_OfSession, frozen=True, tag=8, gc=False):
     pinned: bool
 
 
-class Rename(msgspec.Struct, frozen=True, omit_defaults=True, tag=9, tag_field="op", gc=False):
-    request: int
-    owner: int
-    session: str
+class Rename(_OfSession, frozen=True, tag=9, gc=False):
     new_session: str
 
 
-class Save(msgspec.Struct, frozen=True, omit_defaults=True, tag=10, tag_field="op", gc=False):
-    request: int
-    owner: int
-    session: str
+class Save(_OfSession, frozen=True, tag=10, gc=False):
     label: str
 
 
-class Load(msgspec.Struct, frozen=True, omit_defaults=True, tag=11, tag_field="op", gc=False):
-    request: int
-    owner: int
-    session: str
+class Load(_OfSession, frozen=True, tag=11, gc=False):
     label: str
 
 
-class Unsave(msgspec.Struct, frozen=True, omit_defaults=True, tag=12, tag_field="op", gc=False):
-    request: int
+class Unsave(_Command, frozen=True, tag=12, gc=False):
     owner: int
     label: str
 
