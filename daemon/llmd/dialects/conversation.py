@@ -34,10 +34,12 @@ def not_shown(kind: str) -> str:
     return f"[{_name(kind)[: limits.USER_FIELD_SHOWN_CHARS_MAX]}: not shown, this model reads text only]"
 
 
-def run_by_nobody(param: str, kind: str) -> ApiError:
-    """Where every tool that is offered is one of the server's: beside others these are passed over, but alone they are
+def only_server_tools(param: str, kind: str) -> ApiError:
+    """The request offers no tools but those that a provider runs. Beside other tools they are ignored; alone they are
     all that the request wants, and the client would take the answer for what they found."""
-    message = f"{param}: {shown(kind)} is a tool that a server runs, which is not there here, and no other is offered."
+    message = (
+        f"{param}: {shown(kind)} runs on a provider's servers, which llmd cannot do; the request offers no other tool."
+    )
     return ApiError("unsupported_parameter", message, param)
 
 

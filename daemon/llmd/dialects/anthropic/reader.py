@@ -13,7 +13,7 @@ from ...core.errors import ApiError, shown
 from ...core.sampling import stops_of
 from ...core.tools import check_choice, check_count, distinct, tool_of
 from .. import reading
-from ..conversation import run_by_nobody
+from ..conversation import only_server_tools
 from ..reading import SWITCHES, Headers, Session, generation, schema_constraint, thinking_variables
 from .deferred import ToldTools, told_tools
 from .turns import messages_of
@@ -73,7 +73,7 @@ def _tools(offered: list[ClientTool]) -> tuple[Tool, ...]:
     check_count("tools", len(offered))
     found = [tool for n, given in enumerate(offered) for tool in _tool(f"tools[{n}]", given)]
     if offered and not found:
-        raise run_by_nobody("tools[0].type", str(offered[0].type))
+        raise only_server_tools("tools[0].type", str(offered[0].type))
     return distinct(found)
 
 

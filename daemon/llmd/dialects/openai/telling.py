@@ -47,7 +47,7 @@ def _several(wanted: GenerationRequest, n_prompts: int, is_stream: bool) -> tupl
     if n_tried < n_answers:
         raise ApiError("invalid_value", f"best_of: {n_tried} is less than n, which is {n_answers}.", "best_of")
     if n_tried > n_answers and is_stream:
-        message = f"best_of: {n_tried} with n {n_answers}: the best ones are known at the end, which is no stream."
+        message = f"best_of: {n_tried} with n {n_answers} cannot be streamed: the best are known only at the end."
         raise ApiError("invalid_value", message, "best_of")
     if n_prompts * n_tried > limits.ANSWERS_MAX:
         param = "prompt" if n_tried == 1 else "best_of" if n_tried > n_answers else "n"
@@ -72,11 +72,11 @@ def logprobs_of_chat(logprobs: bool | None, top_logprobs: int | None, n_probs: i
 
 def logprobs_of_completion(logprobs: int | None, n_probs: int | None, *, echoes: bool) -> int | None:
     if logprobs is True:
-        raise ApiError("invalid_type", "logprobs: expected how many of the likeliest tokens, got true.", "logprobs")
+        raise ApiError("invalid_type", "logprobs: expected a number of most likely tokens, got true.", "logprobs")
     asks = logprobs is not None and logprobs is not False
     found = _either(likely_of("logprobs", logprobs) if asks else None, n_probs)
     if found is not None and echoes:
-        message = "echo: with log probabilities, those of the prompt's tokens would be asked for, which are not there."
+        message = "echo with log probabilities: those of the prompt's tokens are not supported."
         raise ApiError("unsupported_parameter", message, "echo")
     return found
 

@@ -15,7 +15,7 @@ from ...core.asked import Tool, ToolChoice
 from ...core.errors import ApiError
 from ...core.tools import check_choice, check_count, distinct, tool_of
 from ...http.decode import decoded
-from ..conversation import run_by_nobody
+from ..conversation import only_server_tools
 from ..custom_tools import Grammar, custom_tool
 from ..reading import choice_among, choice_by_word
 from .wire.request import ChosenTool, CustomTool, FunctionTool, NamespaceTool, ToolKind
@@ -91,7 +91,7 @@ def _refuse_those_of_servers(lists: Sequence[tuple[str, Sequence[msgspec.Raw]]])
         for n, raw in enumerate(tools):
             kind = decoded(bytes(raw), ToolKind, f"{path}[{n}]").type
             if kind != "namespace":
-                raise run_by_nobody(f"{path}[{n}].type", kind)
+                raise only_server_tools(f"{path}[{n}].type", kind)
 
 
 def _custom(path: str, tool: CustomTool, namespace: str | None) -> tuple[Tool, ToolName]:
