@@ -72,13 +72,13 @@ std::string grammar_text_of(const std::string &kind, const std::string &text, bo
         return text;
     }
     if (kind == "regex") {
-        return "root ::= " + regex_grammar(text, regex_of::TEXT, false);
+        return "root ::= " + regex_grammar(text, regex_of::TEXT);
     }
     if (kind == "choice") {
         return choice_grammar(text);
     }
     if (kind == "regex_string") {
-        return R"(root ::= "\"" )" + regex_grammar(text, regex_of::JSON_STRING, false) + R"( "\"")";
+        return R"(root ::= "\"" )" + regex_grammar(text, regex_of::JSON_STRING) + R"( "\"")";
     }
     if (kind == "lark" || kind == "lark_string") {
         return lark_grammar(text, kind == "lark" ? regex_of::TEXT : regex_of::JSON_STRING);

@@ -447,7 +447,7 @@ class lark_reader {
         if (at < text.size() && strchr("imslux", text[at]) != nullptr && text[at] != '\0') {
             throw grammar_beyond("flags of an expression");
         }
-        return regex_grammar(value, in, false);
+        return regex_grammar(value, in);
     }
 };
 

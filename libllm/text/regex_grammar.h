@@ -2,29 +2,20 @@
 #ifndef LLM_REGEX_GRAMMAR_H
 #define LLM_REGEX_GRAMMAR_H
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
-#include <vector>
 
-#include "text/grammar.h"
+#include "text/character_set.h"
 
 enum class regex_of { TEXT, JSON_STRING };
 
-/* Of characters, or of times. */
-struct regex_count {
-    size_t least = 0, most = SIZE_MAX; /* SIZE_MAX: any number */
-};
-
-/* The right side of a rule. JSON_STRING: the text as it stands between the quotes of a JSON string, with what has to be
- * escaped there escaped, by one letter where there is one; sets leave out control characters that have none. `is_search`: the
- * expression may match a part of the text, where it is not anchored. `length`: of the whole text; it is kept to where one part
- * of the expression decides. Throws grammar_beyond naming what cannot be expressed, grammar_fault for what is no expression, or
- * has no text. */
-std::string regex_grammar(const std::string &expression, regex_of where, bool is_search, regex_count length = {});
+/* The right side of a rule. JSON_STRING: the text as it stands between the quotes of a JSON string, with what has to be escaped there
+ * escaped, by one letter where there is one; sets leave out control characters that have none. Throws grammar_beyond naming what
+ * cannot be expressed, grammar_fault for what is no expression. */
+std::string regex_grammar(const std::string &expression, regex_of where);
 
 /* One of these characters; "": there is none that can be written. */
-std::string grammar_set(std::vector<grammar_range> set, regex_of where);
+std::string grammar_set(character_set set, regex_of where);
 
 std::string utf8_of(uint32_t character);
 

@@ -368,6 +368,9 @@ static void lark_has_its_parts(void)
     }
     check_written("regex_string", "[^a]+\\s\"", "\"x\\\"\\\\\\n\\\"\"", 11, true);
     check_written("regex_string", "[^a]+", "\"xa", 2, false);
+    check_written("regex", "^a$|^(?:b|c)$", "c", 1, true);
+    check_written("regex", "\\s{3}", "\xe3\x80\x80\xe2\x80\x83 ", 7, true); /* as ECMA-262 has blanks */
+    check_written("regex", "(?<year>\\d{2})\\u{1F600}", "26\xf0\x9f\x98\x80", 6, true);
 }
 
 static void what_is_not_lark_is_refused(void)
@@ -578,6 +581,8 @@ static void what_cannot_be_is_refused(void)
         {"regex", "\"(a\"", "not closed"},
         {"regex", "\"a)\"", "unbalanced"},
         {"regex", "\"[z-a]\"", "backwards"},
+        {"regex", "\"a^b\"", "^ inside"},
+        {"regex", "\"a{,3}\"", "counts like {,3}"}, /* characters for ECMA-262, counts for Python */
         {"choice", "\"[]\"", "1 to"},
         {"choice", "\"[5]\"", "no text"},
         {"grammar", "\"root ::= x\"", "no rule named x"},

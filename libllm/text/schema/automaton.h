@@ -9,11 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "text/grammar.h"
+#include "text/character_set.h"
 #include "text/schema/work_budget.h"
 
 constexpr size_t AUTOMATON_STATES_MAX = 4096;
-constexpr uint32_t CHARACTER_LAST = 0x10ffff;
 
 struct automaton {
     struct way {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "text/schema/expression.h"
+#include "text/schema/regex_automaton.h"
 #include "text/schema/keywords.h"
 #include "text/schema/shape.h"
 
@@ -77,7 +77,7 @@ const automaton *pattern_set::find(const std::string &pattern, std::string *why)
     if (found == known.end()) {
         entry made;
         try {
-            made.made = expression_automaton(pattern, budget);
+            made.made = regex_automaton(pattern, budget);
         } catch (const grammar_fault &e) {
             made.why = e.what();
         }

@@ -3,7 +3,7 @@
 #include <map>
 #include <mutex>
 
-#include "text/schema/expression.h"
+#include "text/schema/regex_automaton.h"
 
 namespace {
 
@@ -96,7 +96,7 @@ std::shared_ptr<const automaton> format_automaton(const std::string &name)
     std::shared_ptr<const automaton> &found = known[name];
     if (found == nullptr) {
         work_budget own; /* no schema pays for what is kept for all of them */
-        found = std::make_shared<const automaton>(expression_automaton(expression->second, own));
+        found = std::make_shared<const automaton>(regex_automaton(expression->second, own));
     }
     return found;
 }

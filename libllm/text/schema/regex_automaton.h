@@ -1,7 +1,7 @@
-/* expression.h: from a regular expression (ECMAScript, as JSON schema's `pattern` has it) to the automaton of all texts in which
+/* regex_automaton.h: from a regular expression (ECMAScript, as JSON schema's `pattern` has it) to the automaton of all texts in which
  * it matches somewhere. Pure. */
-#ifndef LLM_SCHEMA_EXPRESSION_H
-#define LLM_SCHEMA_EXPRESSION_H
+#ifndef LLM_SCHEMA_REGEX_AUTOMATON_H
+#define LLM_SCHEMA_REGEX_AUTOMATON_H
 
 #include <string>
 
@@ -9,6 +9,6 @@
 
 /* Throws grammar_beyond for what an automaton cannot have (references back, word boundaries, look-around other than ahead at the
  * start) or what is too large or takes too much work, grammar_fault for what is no expression. */
-automaton expression_automaton(const std::string &expression, work_budget &budget);
+automaton regex_automaton(const std::string &expression, work_budget &budget);
 
 #endif

@@ -1,9 +1,7 @@
-#include "text/schema/character_set.h"
+#include "text/character_set.h"
 
 #include <algorithm>
 #include <utility>
-
-#include "text/schema/automaton.h"
 
 void character_set_normalize(character_set &set)
 {

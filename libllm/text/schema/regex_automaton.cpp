@@ -1,0 +1,266 @@
+#include "text/schema/regex_automaton.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "text/regex.h"
+
+namespace {
+
+constexpr size_t NODES_MAX = 20000; /* of the automaton that is not deterministic yet, repetitions written out */
+
+/* Nodes that wait for a character, or go on in two ways without one. Built from the end: each part knows what follows it. */
+class net {
+  public:
+    net(const regex_part &root, work_budget &spent) : budget(spent)
+    {
+        nodes.push_back({{}, 0, 0});
+        regex_part any;
+        any.is = regex_part::SET;
+        any.set = {{0, REGEX_END}};
+        const uint32_t after = loop(any, 0);
+        first = loop(any, built(root, after));
+    }
+
+    automaton deterministic()
+    {
+        std::vector<uint32_t> start = {first};
+        close(start);
+        (void)state_of(stepped(start, REGEX_BEGIN));
+        for (size_t i = 0; i < sets.size(); i++) {
+            const std::vector<uint32_t> here = sets[i];
+            const std::vector<uint32_t> last = stepped(here, REGEX_END);
+            out.states[i].is_end = !last.empty() && last.front() == 0;
+            find_ways(static_cast<uint32_t>(i), here);
+        }
+        return automaton_reduced(out, budget);
+    }
+
+  private:
+    struct node {
+        character_set set; /* empty: without a character, to both */
+        uint32_t next, other;
+    };
+    work_budget &budget;
+    static constexpr uint32_t ANYTHING = 2; /* the node after a match: the loop's body that is built first */
+    std::vector<node> nodes;                /* 0: the end */
+    uint32_t first = 0;
+    std::map<std::vector<uint32_t>, uint32_t> numbers;
+    std::vector<std::vector<uint32_t>> sets;
+    std::vector<uint32_t> seen;
+    uint32_t visit = 0;
+    automaton out;
+
+    uint32_t added(character_set set, uint32_t next, uint32_t other)
+    {
+        if (nodes.size() >= NODES_MAX) {
+            throw grammar_beyond("the regular expression is too large");
+        }
+        nodes.push_back({std::move(set), next, other});
+        return static_cast<uint32_t>(nodes.size() - 1);
+    }
+
+    uint32_t loop(const regex_part &p, uint32_t after)
+    {
+        const uint32_t split = added({}, after, after);
+        const uint32_t body = built(p, split);
+        nodes[split].next = body;
+        return split;
+    }
+
+    uint32_t built(const regex_part &p, uint32_t after)
+    {
+        switch (p.is) {
+        case regex_part::SET: return p.set.empty() ? added({{1, 0}}, after, after) : added(p.set, after, after);
+        case regex_part::SEQUENCE:
+            for (size_t i = p.parts.size(); i-- > 0;) {
+                after = built(p.parts[i], after);
+            }
+            return after;
+        case regex_part::EITHER: {
+            uint32_t all = built(p.parts[0], after);
+            for (size_t i = 1; i < p.parts.size(); i++) {
+                const uint32_t one = built(p.parts[i], after);
+                all = added({}, all, one);
+            }
+            return all;
+        }
+        case regex_part::REPEATED: return repeated(p, after);
+        }
+        return after;
+    }
+
+    uint32_t repeated(const regex_part &p, uint32_t after)
+    {
+        if (p.least > NODES_MAX || (p.most != REGEX_WITHOUT_END && p.most > NODES_MAX)) {
+            throw grammar_beyond("the regular expression is too large");
+        }
+        if (p.most == REGEX_WITHOUT_END) {
+            after = loop(p.parts[0], after);
+        }
+        const uint32_t skipped = after;
+        for (uint64_t i = p.least; p.most != REGEX_WITHOUT_END && i < p.most; i++) {
+            const uint32_t body = built(p.parts[0], after);
+            after = added({}, body, skipped);
+        }
+        for (uint64_t i = 0; i < p.least; i++) {
+            after = built(p.parts[0], after);
+            if (nodes.size() + i > NODES_MAX) { /* of a part that takes no characters, too */
+                throw grammar_beyond("the regular expression is too large");
+            }
+        }
+        return after;
+    }
+
+    /* All nodes that are reached without a character; only those that wait for one, and the end, are kept. */
+    void close(std::vector<uint32_t> &set)
+    {
+        seen.resize(nodes.size(), 0);
+        visit++;
+        std::vector<uint32_t> todo = std::move(set);
+        set.clear();
+        while (!todo.empty()) {
+            const uint32_t at = todo.back();
+            todo.pop_back();
+            if (seen[at] == visit) {
+                continue;
+            }
+            seen[at] = visit;
+            budget.spend(1);
+            if (at == 0 || !nodes[at].set.empty()) {
+                set.push_back(at);
+            } else {
+                todo.push_back(nodes[at].next);
+                todo.push_back(nodes[at].other);
+            }
+        }
+        if (seen[ANYTHING] == visit) { /* all that follows matches, whatever else is open */
+            set = {0, ANYTHING};
+        }
+        std::sort(set.begin(), set.end());
+    }
+
+    std::vector<uint32_t> stepped(const std::vector<uint32_t> &from, uint32_t value)
+    {
+        std::vector<uint32_t> to;
+        budget.spend(work_budget::TRANSITION + from.size());
+        for (const uint32_t at : from) {
+            const bool takes = std::any_of(nodes[at].set.begin(), nodes[at].set.end(),
+                                           [&](const auto &r) { return r.low <= value && value <= r.high; });
+            if (takes) {
+                to.push_back(nodes[at].next);
+            }
+        }
+        close(to);
+        return to;
+    }
+
+    uint32_t state_of(std::vector<uint32_t> set)
+    {
+        const auto [found, is_new] = numbers.try_emplace(set, static_cast<uint32_t>(sets.size()));
+        if (is_new) {
+            if (sets.size() >= AUTOMATON_STATES_MAX) {
+                throw grammar_beyond("the regular expression takes more than " + std::to_string(AUTOMATON_STATES_MAX) +
+                                     " states");
+            }
+            sets.push_back(std::move(set));
+            out.states.emplace_back();
+        }
+        return found->second;
+    }
+
+    void find_ways(uint32_t number, const std::vector<uint32_t> &here)
+    {
+        std::vector<uint32_t> lows;
+        for (const uint32_t at : here) {
+            for (const grammar_range &r : nodes[at].set) {
+                lows.push_back(r.low);
+                lows.push_back(r.high + 1);
+            }
+        }
+        std::sort(lows.begin(), lows.end());
+        lows.erase(std::unique(lows.begin(), lows.end()), lows.end());
+        for (size_t i = 0; i + 1 < lows.size() && lows[i] <= CHARACTER_LAST; i++) {
+            std::vector<uint32_t> to = stepped(here, lows[i]);
+            if (!to.empty()) {
+                const uint32_t state = state_of(std::move(to));
+                out.states[number].ways.push_back({lows[i], std::min(lows[i + 1] - 1, CHARACTER_LAST), state});
+            }
+        }
+    }
+};
+
+/* The end of the group that begins at text[at]. */
+size_t end_of_group(const std::string &text, size_t at)
+{
+    size_t depth = 0;
+    for (bool is_set = false; at < text.size(); at++) {
+        const char c = text[at];
+        if (c == '\\') {
+            at++;
+        } else if (is_set) {
+            is_set = c != ']';
+        } else if (c == '[') {
+            is_set = true;
+        } else if (c == '(') {
+            depth++;
+        } else if (c == ')' && --depth == 0) {
+            return at;
+        }
+    }
+    throw grammar_fault("the regular expression has a ( that is not closed");
+}
+
+bool has_ways(const std::string &text)
+{
+    size_t depth = 0;
+    bool is_set = false;
+    for (size_t at = 0; at < text.size(); at++) {
+        const char c = text[at];
+        if (c == '\\') {
+            at++;
+        } else if (is_set) {
+            is_set = c != ']';
+        } else if (c == '[') {
+            is_set = true;
+        } else if (c == '(' || c == ')') {
+            depth += c == '(' ? 1 : SIZE_MAX;
+        } else if (c == '|' && depth == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+automaton simple_automaton(const std::string &expression, work_budget &budget)
+{
+    return net(regex_read(expression), budget).deterministic();
+}
+
+} // namespace
+
+/* What looks ahead from the start is a condition on the whole text. */
+automaton regex_automaton(const std::string &expression, work_budget &budget)
+{
+    struct condition {
+        std::string expression;
+        bool is_negated;
+    };
+    std::vector<condition> conditions;
+    std::string rest = expression;
+    while (rest.compare(0, 4, "^(?!") == 0 || rest.compare(0, 4, "^(?=") == 0) {
+        const size_t close = end_of_group(rest, 1);
+        conditions.push_back({"^(?:" + rest.substr(4, close - 4) + ")", rest[3] == '!'});
+        rest = "^" + rest.substr(close + 1);
+    }
+    if (!conditions.empty() && has_ways(rest)) {
+        regex_refuse("a look-around in one of several ways");
+    }
+    automaton out = simple_automaton(rest, budget);
+    for (const condition &c : conditions) {
+        out = automaton_of(c.is_negated ? automaton_operation::FIRST_ONLY : automaton_operation::BOTH, out,
+                           simple_automaton(c.expression, budget), budget);
+    }
+    return out;
+}
