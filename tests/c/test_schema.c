@@ -405,6 +405,7 @@ static void texts_and_constants_are_what_they_may_be(void)
          {"'2024-05-01T12:00:00.123456Z'", "'2024-02-29t00:00:00z'"},
          {"'2023-02-30T00:00:00Z'", "'2024-05-01'"}},
         {"{'format':'ipv4','type':'string'}", {"'127.0.0.1'"}, {"'256.0.0.1'", "'1.2.3'"}},
+        {"{'format':'uri-template','type':'string'}", {"'http://h/{a}{?b,c:3}'"}, {"'http://h/{'", "'{a-b}'"}},
         {"{'format':'email','type':'string','maxLength':8}", {"'a+b@x.io'"}, {"'abcdef@x.io'"}},
         {"{'type':'string','pattern':'^a+b+$','maxLength':3}", {"'ab'", "'aab'"}, {"'aabb'", "'a'"}},
         {"{'type':'string','pattern':'a|^b','maxLength':2}", {"'xa'", "'b'"}, {"'xb'", "'xxa'"}},

@@ -24,6 +24,8 @@ const std::string DAYS = "(?:[0-9]{1,9}Y(?:[0-9]{1,9}M(?:[0-9]{1,9}D)?)?|[0-9]{1
 const std::string HOURS = "T(?:[0-9]{1,9}H(?:[0-9]{1,9}M(?:[0-9]{1,9}S)?)?|[0-9]{1,9}M(?:[0-9]{1,9}S)?|[0-9]{1,9}S)";
 const std::string SAFE = "[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2}"; /* of an address, after its scheme */
 const std::string SAFE_BEYOND = "|[\\u00a0-\\ud7ff\\uf900-\\uffef]";
+const std::string LETTER = "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})";
+const std::string VARIABLE = LETTER + "(?:[.]?" + LETTER + ")*(?::[1-9][0-9]{0,3}|[*])?"; /* of a template */
 
 std::string ipv6()
 {
@@ -69,6 +71,8 @@ std::map<std::string, std::string> made()
         {"uri-reference", reference(SAFE)},
         {"iri", address(SAFE + SAFE_BEYOND)},
         {"iri-reference", reference(SAFE + SAFE_BEYOND)},
+        {"uri-template", "(?:[^\\x00-\\x20\"'<>\\\\^`{|}%]|%[0-9A-Fa-f]{2}|\\{[+#./;?&=,!@|]?" + VARIABLE + "(?:," +
+                             VARIABLE + ")*\\})*"},
         {"json-pointer", "(?:/(?:[^~/]|~[01])*)*"},
         {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|(?:/(?:[^~/]|~[01])*)*)"},
     };
