@@ -15,20 +15,20 @@ struct schema_argument {
     bool may_be_text, is_text; /* is_text: it can be nothing else */
 };
 
-/* Loose: what cannot be enforced is left open. Nothing here throws but std::bad_alloc. */
+/* Loose: keywords that cannot be enforced are ignored. Only std::bad_alloc is thrown. */
 class schema_arguments {
   public:
     explicit schema_arguments(size_t most_bytes) : out(most_bytes, budget) {}
     schema_arguments(const schema_arguments &) = delete;
     schema_arguments &operator=(const schema_arguments &) = delete;
 
-    /* The rule of the objects that are valid; of any object, where there is none, or its grammar would be too large. */
+    /* Returns the rule of the valid objects; of any object, if none is valid or the grammar would become too large. */
     std::string object(const schema_json &document);
 
-    /* Of all ways to meet the schema. */
+    /* Returns each member that a way to meet the schema declares or requires. */
     std::vector<schema_argument> members(const schema_json &document);
 
-    /* With the rules of any JSON: `object`, `value`, ... */
+    /* Returns all rules, with those of any JSON: `object`, `value`, ... */
     std::string grammar() const
     {
         return out.grammar("object");

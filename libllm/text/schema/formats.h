@@ -7,7 +7,7 @@
 
 #include "text/schema/automaton.h"
 
-/* NULL: the format is not enforced. Each one is made once for the process: it takes milliseconds. */
+/* Returns NULL for a format that is not enforced. Making one takes milliseconds, so the process keeps each. */
 std::shared_ptr<const automaton> format_automaton(const std::string &name);
 
 #endif

@@ -8,13 +8,13 @@ inline constexpr const char *DEPENDENT_REQUIRED = "dependentRequired", *DEPENDEN
                             *DEPENDENCIES = "dependencies", *PROPERTIES = "properties", *REQUIRED = "required",
                             *ALL_OF = "allOf";
 
-/* Those that hold for a value and are negated one by one. */
+/* Each of these is negated by itself: one violated keyword violates the schema. */
 inline constexpr const char *SINGLE[] = {
     "type",      "enum",      "const",    "minimum",  "maximum",  "exclusiveMinimum", "exclusiveMaximum",
     "minLength", "maxLength", "pattern",  "minItems", "maxItems", "minProperties",    "maxProperties",
     "anyOf",     "not",       "contains", "items",    "$ref"};
 
-/* What the values of some of them have to be. */
+/* A keyword whose value has another type says nothing, also where it is negated. */
 inline constexpr const char *WITH_NUMBER[] = {"minimum",       "maximum",      "exclusiveMinimum", "exclusiveMaximum",
                                               "minLength",     "maxLength",    "minItems",         "maxItems",
                                               "minProperties", "maxProperties"};
@@ -22,11 +22,11 @@ inline constexpr const char *WITH_LIST[] = {"enum", "anyOf", ALL_OF, REQUIRED};
 inline constexpr const char *WITH_OBJECT[] = {PROPERTIES};
 inline constexpr const char *WITH_TEXT[] = {"pattern"};
 
-/* Only a refusal keeps to these. */
+/* No grammar enforces these: strict refuses them. */
 inline constexpr const char *NOT_ENFORCED[] = {"unevaluatedProperties", "unevaluatedItems", "$dynamicRef",
                                                "$recursiveRef"};
 
-/* Nothing of a schema with these can be negated. */
+/* A schema with one of these has no opposite that shapes can express. */
 inline constexpr const char *NOT_NEGATED[] = {"oneOf",
                                               "if",
                                               "additionalProperties",

@@ -15,7 +15,7 @@ class references {
   public:
     explicit references(const schema_json &document);
 
-    /* The schema that the `$ref` of `schema` names; NULL: there is none in this document. */
+    /* Returns the schema that the `$ref` of `schema` names; NULL, if this document has none. */
     const schema_json *target(const schema_json &schema) const;
 
     /* Until draft 7, a `$ref` hides the keywords beside it. */
@@ -28,7 +28,7 @@ class references {
      * is found equal is compiled once. The schema itself where the document has ids: the same `$ref` may lead elsewhere then. */
     const schema_json *first_equal(const schema_json *schema) const;
 
-    /* "/properties/a" and the like, for messages. */
+    /* Returns the JSON pointer of the schema, such as "/properties/a", for messages. */
     std::string path(const schema_json *schema) const;
 
   private:

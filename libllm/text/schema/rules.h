@@ -18,23 +18,23 @@ struct grammar_too_large : grammar_fault {
 
 class rules {
   public:
-    /* The work is counted; the rules that are being written are finished even where nothing of it is left. */
+    /* `spent` counts the work but never stops a rule half-way: an unfinished one would break the grammar. */
     rules(size_t most_bytes, work_budget &spent) : bytes_max(most_bytes), budget(spent) {}
 
-    std::string add(const std::string &body); /* the name of the rule with this body */
-    std::string reserve();                    /* a name to be defined later, for rules that refer to themselves */
+    std::string add(const std::string &body); /* returns the name of the rule */
+    std::string reserve();                    /* names a rule that is defined later, since it refers to itself */
     void define(const std::string &name, const std::string &body);
 
-    /* A text within a JSON string, from its first character to the closing quote. */
+    /* Returns the rule of these texts within a JSON string, from the first character to the closing quote. */
     std::string add_texts(const automaton &texts);
 
-    /* The rest of any text that goes on with one of these characters, within a JSON string. */
+    /* Returns the rule of any text within a JSON string that begins with one of these characters. */
     std::string add_begun(const std::vector<grammar_range> &set);
 
-    /* What `unit` (one element of GBNF) allows, so often; "": nothing. SIZE_MAX: without end. */
+    /* Returns `unit` (one element of GBNF) repeated; "" for no times. `most` is SIZE_MAX where there is no limit. */
     std::string repeated(const std::string &unit, size_t least, size_t most);
 
-    /* The rules after the mark are removed, where what they are for could not be finished: they may refer to one that was not defined. */
+    /* Removes the rules since the mark: a compilation that failed leaves rules that refer to undefined ones. */
     struct mark {
         size_t n_text, n_names, n_bytes, n_known;
     };
@@ -44,7 +44,7 @@ class rules {
     }
     void forget(const mark &since);
 
-    /* With the rules that any JSON value needs. */
+    /* Returns the whole grammar, with the rules of any JSON value. */
     std::string grammar(const std::string &root) const;
 
   private:

@@ -84,7 +84,7 @@ class pattern_set {
   public:
     explicit pattern_set(work_budget &spent) : budget(spent) {}
 
-    /* NULL: it cannot be expressed; *why says so, if it is not NULL. */
+    /* Returns NULL if no automaton expresses the pattern; *why then says why, if it is not NULL. */
     const automaton *find(const std::string &pattern, std::string *why);
 
   private:
@@ -108,16 +108,16 @@ class expansion {
 
     bool is_valid(const schema_json &value, const node &n);
 
-    /* No value meets it. False also where that was not found out. */
+    /* True if no value meets the node. False also where a few levels do not decide it. */
     bool is_nothing(const node &n, size_t depth);
 
-    /* What the shape says of a member with this name. */
+    /* Returns the conditions of the shape on a member with this name. */
     node member_node(const shape &s, const std::string &name);
 
-    /* With the first of equal schemas in place of each. */
+    /* Replaces each schema by the first one that equals it, so that equal nodes are found again. */
     node without_repetitions(node n) const;
 
-    /* As far as it can be enforced: STRICT throws, LOOSE goes on. */
+    /* Reports what cannot be enforced: STRICT throws and names it, LOOSE ignores it. */
     void give_up(const schema_json &schema, const std::string &what) const;
 
   private:

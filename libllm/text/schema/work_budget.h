@@ -1,4 +1,4 @@
-/* work_budget.h: how much work a schema may take to compile, in steps, so that the limit is the same on every machine. One step is
+/* work_budget.h: limits the work that compiling a schema takes, in steps, so that the limit is the same on every machine. One step is
  * about 15 ns of a desktop's core. The thread that compiles owns it. */
 #ifndef LLM_SCHEMA_WORK_BUDGET_H
 #define LLM_SCHEMA_WORK_BUDGET_H
@@ -12,20 +12,20 @@ class work_budget {
   public:
     static constexpr size_t STEPS_MAX = 6'000'000; /* of all schemas of a request */
 
-    /* What is counted, in steps. */
+    /* The cost of each kind of work, in steps. */
     static constexpr size_t TRANSITION = 3; /* of an automaton */
     static constexpr size_t WRITTEN_BYTE = 4, VALIDATED_SCHEMA = 30, MERGED_STATE = 400, NODE = 200;
 
     explicit work_budget(size_t n_steps = STEPS_MAX) : most(n_steps) {}
 
-    /* False: nothing is left. */
+    /* Counts the steps. Returns false once the budget is spent. */
     bool take(size_t n_steps)
     {
         used += n_steps;
         return used <= most;
     }
 
-    /* Throws where nothing is left. */
+    /* Counts the steps. Throws grammar_beyond once the budget is spent. */
     void spend(size_t n_steps)
     {
         if (!take(n_steps)) {

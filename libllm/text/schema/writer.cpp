@@ -90,7 +90,7 @@ bool writer::is_excluded(const shape &s, const schema_json &value) const
     return std::any_of(s.excluded.begin(), s.excluded.end(), [&](const schema_json *one) { return *one == value; });
 }
 
-/* Alternatives, one for each type; "": none. */
+/* Returns one alternative for each type; "", if the shape has none. */
 std::string writer::one_shape(const shape &s, const node &n)
 {
     std::vector<std::string> ways;
@@ -140,7 +140,7 @@ std::string writer::values(const std::vector<const schema_json *> &all)
     return either(ways);
 }
 
-/* One value, with blanks where JSON may have them. */
+/* Returns the value as GBNF, with blanks where JSON allows them. */
 std::string writer::literal(const schema_json &value)
 {
     if (value.is_string()) {
@@ -172,7 +172,7 @@ std::string writer::literal(const schema_json &value)
 
 namespace {
 
-/* The schema of an item of `source`; NULL: none says anything. */
+/* Returns the schema of the item at this index; NULL, if `source` says nothing of it. */
 const schema_json *item_of(const schema_json &source, size_t at)
 {
     const bool is_list = source.contains("items") && source["items"].is_array();
@@ -237,7 +237,7 @@ std::string writer::rest_of_array(const item_plan &plan, size_t at)
     return more + (more.empty() ? "" : " ") + "\"]\"";
 }
 
-/* An item meets `contained`, wherever it is. */
+/* Returns an array with at least one item that meets `contained`. */
 std::string writer::array_with(const item_plan &plan, const std::string &contained)
 {
     return "\"[\" ws " + out.repeated(out.add(plan.rest + " ws \",\" ws"), 0, SIZE_MAX) + " " + contained + " ws " +
@@ -325,7 +325,7 @@ std::vector<std::string> names_of(const shape &s)
 
 } // namespace
 
-/* False: a required member cannot be there. */
+/* Returns false if no value is valid for a required member, so that the object is impossible. */
 bool writer::plan_members(const shape &s, object_plan *plan)
 {
     const std::set<std::string> required(s.required.begin(), s.required.end());
@@ -343,7 +343,7 @@ bool writer::plan_members(const shape &s, object_plan *plan)
     return true;
 }
 
-/* To what propertyNames says. */
+/* Removes the names that propertyNames forbids. */
 void writer::narrow_names(const shape &s, const node &n, automaton *names)
 {
     for (const condition &c : s.names) {
@@ -415,7 +415,7 @@ std::vector<writer::name_class> writer::classes_of(automaton all, const std::vec
     return classes;
 }
 
-/* Members that no one declares: their names are told apart by the patterns that they meet. */
+/* Plans the members that no source declares. Their names are split by the patterns that they meet. */
 void writer::plan_others(const shape &s, const node &n, object_plan *plan)
 {
     std::vector<std::string> declared;

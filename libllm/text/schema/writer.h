@@ -16,11 +16,11 @@ class writer {
         : shapes(meaning), patterns(all_patterns), out(to), budget(spent), levels_max(n_levels)
     {}
 
-    /* One element of GBNF; "": no value meets the node. */
+    /* Returns one element of GBNF; "", if no value meets the node. */
     std::string value(const node &conditions);
 
   private:
-    /* How the rest of an object is written after so many of its members. */
+    /* How an object is written: rules are made per member and per number of members before it. */
     struct object_plan {
         struct member {
             std::string name, value; /* value: an element; "": it must not be there */
@@ -33,13 +33,13 @@ class writer {
         bool is_counted = false;
         std::map<std::pair<size_t, size_t>, std::string> names, rests; /* by member, and how many came before */
 
-        /* The number of members before, as far as it matters. */
+        /* Returns n, or the largest number that differs from none: more rules would say the same. */
         size_t counted(size_t n) const
         {
             return !is_counted ? 0 : most == SIZE_MAX && n > least ? least : n;
         }
     };
-    /* Names of members that are not declared and meet the same patterns. */
+    /* The undeclared names that meet the same patterns, and so have values of the same kind. */
     struct name_class {
         automaton names;
         std::vector<std::string> met;
