@@ -136,3 +136,28 @@ def test_schemas_are_judged_under_each_policy(tmp_path: Path) -> None:
     printed = report(results, 5)
     assert "- 1 x the keyword uniqueItems cannot be enforced" in printed
     assert "crashes and hangs: none" in printed and "| **in use** | 1 | 100.0 % |" in printed
+
+
+def nested(path: str, depth: int) -> dict[str, object]:
+    """Objects of eight members each, no two of one name."""
+    if depth == 0:
+        return {"type": "integer"}
+    members = {f"{path}{i}": nested(f"{path}{i}", depth - 1) for i in range(8)}
+    return {"type": "object", "properties": members}
+
+
+def test_a_tool_with_too_large_a_schema_keeps_its_upper_levels(tmp_path: Path) -> None:
+    """The rules of an attempt that became too large are removed: one that still refers to them breaks the grammar."""
+    tests = [
+        {"valid": True, "data": {"p0": {"p00": {"p000": {"p0000": 1}}}}},
+        {"valid": False, "data": {"p0": {"p00": {"p000": {"p0000": "x"}}}}},
+        {"valid": False, "data": {"p0": {"p00": "x"}}},
+        {"valid": False, "data": {"p0": 1}},
+    ]
+    path = tmp_path / "Web---large.json"
+    path.write_text(json.dumps({"schema": nested("p", 4), "tests": tests}))
+    judge = Judge([str(program())])
+    (record,) = judge.judge(path)
+    judge.close()
+    assert "refused" not in record["tools"] and record["tools"]["bytes"] < 1 << 18
+    assert record["tools"]["tests"] == [[True, True], [False, True], [False, False], [False, False]]
