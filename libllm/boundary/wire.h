@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "boundary/session_name.h"
 #include "llm_wire.h"
 #include "text/logprobs.h"
 #include "text/sampler.h"
@@ -61,9 +62,7 @@ typedef struct wire_texts {
 typedef struct wire_command {
     llm_command_op op;
     uint64_t request;
-    uint32_t owner;
-    const char *session; /* not NUL-terminated */
-    size_t n_session_bytes;
+    session_name session;  /* "": scratch, or the command has none; its owner is who asks */
     const uint8_t *prompt; /* int32 little-endian, unaligned */
     size_t n_prompt;       /* tokens */
     uint32_t max_tokens;
@@ -74,8 +73,7 @@ typedef struct wire_command {
     uint32_t flags;
     const uint8_t *boundaries; /* int32 little-endian, unaligned */
     size_t n_boundaries;
-    const char *other; /* GENERATE: parent; FORK, RENAME: new_session; SAVE, LOAD, UNSAVE: label. Not NUL-terminated */
-    size_t n_other_bytes;
+    session_name other; /* GENERATE: parent; FORK, RENAME: new_session; SAVE, LOAD, UNSAVE: label. */
     uint32_t n_head;
     int32_t n_logprobs;
     uint64_t after;
@@ -160,7 +158,7 @@ void wire_write_started(wire_writer *w, uint64_t request, llm_reason reason, uin
 void wire_write_text(wire_writer *w, uint64_t request, const char *text, size_t n_bytes, uint32_t n_tokens,
                      const wire_tokens *tokens);
 void wire_write_finished(wire_writer *w, const wire_finished *f);
-void wire_write_forgotten(wire_writer *w, uint32_t owner, const char *session, size_t n_session_bytes);
+void wire_write_forgotten(wire_writer *w, session_name session);
 void wire_write_consumed(wire_writer *w, uint64_t request, uint32_t n_tokens, uint64_t prefill_us);
 void wire_write_reply(wire_writer *w, uint64_t request, llm_status status, uint32_t place, uint32_t n_tokens);
 

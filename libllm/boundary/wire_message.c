@@ -55,14 +55,13 @@ static uint64_t read_uint(wire_reader *r, const wire_field *f)
     return value;
 }
 
-static const char *read_name(wire_reader *r, const wire_field *f, llm_command_op op, size_t *n_bytes)
+static void read_name(wire_reader *r, const wire_field *f, llm_command_op op, session_name *out)
 {
-    const char *name = wire_read_str(r, (size_t)f->most, n_bytes);
+    out->bytes = wire_read_str(r, (size_t)f->most, &out->n_bytes);
     const bool may_be_empty = f->least == 0 && (f->needed & 1u << op) == 0;
-    if (r->failed || (*n_bytes == 0 && !may_be_empty) || !is_name(name, *n_bytes)) {
+    if (r->failed || (out->n_bytes == 0 && !may_be_empty) || !is_name(out->bytes, out->n_bytes)) {
         r->failed = true;
     }
-    return name;
 }
 
 static const uint8_t *read_tokens(wire_reader *r, const wire_field *f, size_t *n_tokens)
@@ -146,8 +145,8 @@ static void read_value(wire_reader *r, wire_field_id id, wire_command *c, wire_r
     const wire_field *f = wire_field_of(id);
     switch (id) {
     case WIRE_FIELD_request: c->request = read_uint(r, f); break;
-    case WIRE_FIELD_owner: c->owner = (uint32_t)read_uint(r, f); break;
-    case WIRE_FIELD_session: c->session = read_name(r, f, c->op, &c->n_session_bytes); break;
+    case WIRE_FIELD_owner: c->session.owner = c->other.owner = (uint32_t)read_uint(r, f); break;
+    case WIRE_FIELD_session: read_name(r, f, c->op, &c->session); break;
     case WIRE_FIELD_prompt: c->prompt = read_tokens(r, f, &c->n_prompt); break;
     case WIRE_FIELD_max_tokens: c->max_tokens = (uint32_t)read_uint(r, f); break;
     case WIRE_FIELD_sampling: read_sampling(r, &c->sampling, refused); break;
@@ -172,7 +171,7 @@ static void read_value(wire_reader *r, wire_field_id id, wire_command *c, wire_r
     case WIRE_FIELD_pinned: c->is_on = wire_read_bool(r); break;
     case WIRE_FIELD_parent:
     case WIRE_FIELD_new_session:
-    case WIRE_FIELD_label: c->other = read_name(r, f, c->op, &c->n_other_bytes); break;
+    case WIRE_FIELD_label: read_name(r, f, c->op, &c->other); break;
     case WIRE_FIELDS: break;
     }
 }
@@ -271,8 +270,8 @@ int wire_command_read(const void *message, size_t n_bytes, wire_command *out, wi
 {
     wire_reader r = wire_reader_open(message, n_bytes);
     *out = (wire_command){
-        .session = "",
-        .other = "",
+        .session.bytes = "",
+        .other.bytes = "",
         .constraint = "",
         .sampling = {LLM_SAMPLING_TABLE(DEFAULT_PARAMETER)},
         .n_logprobs = (int32_t)wire_field_of(WIRE_FIELD_n_logprobs)->otherwise,
@@ -398,12 +397,12 @@ void wire_write_finished(wire_writer *w, const wire_finished *f)
     end_event(w, begin);
 }
 
-void wire_write_forgotten(wire_writer *w, uint32_t owner, const char *session, size_t n_session_bytes)
+void wire_write_forgotten(wire_writer *w, session_name session)
 {
     uint8_t *begin = w->at;
     begin_event(w, LLM_EVENT_FORGOTTEN, members_of(LLM_EVENT_FORGOTTEN));
-    wire_write_uint(w, owner);
-    wire_write_str(w, session, n_session_bytes);
+    wire_write_uint(w, session.owner);
+    wire_write_str(w, session.bytes, session.n_bytes);
     end_event(w, begin);
 }
 

@@ -139,8 +139,8 @@ void decode_start_waiting(decode *d);
 /* decode_session.c: the commands about sessions. */
 void decode_reply(decode *d, uint64_t request_id, llm_status status, const session *s);
 void decode_reply_tokens(decode *d, uint64_t request_id, uint32_t place, uint32_t n_tokens); /* LLM_OK */
-session *decode_latest(decode *d, uint32_t owner, const char *name, size_t n_name_bytes); /* the timeline used last */
-int decode_fork(decode *d, session *from, const char *name, size_t n_name_bytes);         /* of all its tokens */
+session *decode_latest(decode *d, session_name name);          /* the timeline used last */
+int decode_fork(decode *d, session *from, session_name name);  /* of all its tokens */
 void decode_session_command(decode *d, const wire_command *c); /* all but GENERATE, CANCEL and PAUSE */
 void decode_take_stored(decode *d);                            /* results of the store */
 void decode_save_all(decode *d); /* orderly stop: what commands wait for gets its replies, too */

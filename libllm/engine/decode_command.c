@@ -54,7 +54,7 @@ void decode_forgotten(void *context, uint32_t owner, const char *name)
 {
     decode *d = context;
     wire_writer w = notice_writer(d);
-    wire_write_forgotten(&w, owner, name, strlen(name));
+    wire_write_forgotten(&w, session_name_from(owner, name));
     notice_add(d, &w);
 }
 
@@ -138,19 +138,19 @@ void decode_end_session_requests(decode *d, session *s, llm_outcome outcome, llm
 /* A session that does not exist yet begins as a fork of its parent, if it has one. */
 static int fork_parent(decode *d, const wire_command *c)
 {
-    if (c->n_other_bytes == 0 || places_knows(d->places, c->owner, c->session, c->n_session_bytes)) {
+    if (c->other.n_bytes == 0 || places_knows(d->places, c->session)) {
         return LLM_OK;
     }
-    session *parent = decode_latest(d, c->owner, c->other, c->n_other_bytes);
-    return parent != NULL ? decode_fork(d, parent, c->session, c->n_session_bytes) : LLM_OK;
+    session *parent = decode_latest(d, c->other);
+    return parent != NULL ? decode_fork(d, parent, c->session) : LLM_OK;
 }
 
 /* Whether the session may be made busy, or is: before anything is opened for it. */
 static bool may_be_busy(const decode *d, const wire_command *c)
 {
-    bool may = places_may_be_busy(d->places, c->owner);
+    bool may = places_may_be_busy(d->places, c->session.owner);
     session *s = NULL;
-    while (!may && (s = places_next(d->places, c->owner, c->session, c->n_session_bytes, s)) != NULL) {
+    while (!may && (s = places_next(d->places, c->session, s)) != NULL) {
         may = !session_is_idle(s);
     }
     return may;
@@ -162,7 +162,7 @@ static llm_status admit_named(decode *d, request *r, const wire_command *c)
     session *s = NULL;
     int status = may_be_busy(d, c) ? fork_parent(d, c) : LLM_CAPACITY;
     if (status == LLM_OK) {
-        status = places_admit(d->places, c->owner, c->session, c->n_session_bytes, &r->claim.prompt, &s);
+        status = places_admit(d->places, c->session, &r->claim.prompt, &s);
     }
     if (status != LLM_OK) {
         return (llm_status)status;
@@ -170,7 +170,7 @@ static llm_status admit_named(decode *d, request *r, const wire_command *c)
     if (s->record.n_waiting >= LLM_SESSION_QUEUE_MAX) {
         return LLM_QUEUE_FULL;
     }
-    if (session_is_idle(s) && !places_may_be_busy(d->places, c->owner)) {
+    if (session_is_idle(s) && !places_may_be_busy(d->places, c->session.owner)) {
         return LLM_CAPACITY;
     }
     r->session = s;
@@ -199,7 +199,7 @@ static llm_status admit_scratch(decode *d, request *r)
 static uint64_t first_of(const decode *d, const wire_command *c)
 {
     const request *first = c->after != 0 ? decode_find(d, c->after) : NULL;
-    return first != NULL && first->owner == c->owner ? first->id : 0;
+    return first != NULL && first->owner == c->session.owner ? first->id : 0;
 }
 
 static bool has_room_for(const decode *d, uint32_t owner)
@@ -217,14 +217,14 @@ static void generate(decode *d, const wire_command *c)
         refuse(d, c, LLM_SHUTDOWN);
         return;
     }
-    if (!has_room_for(d, c->owner)) {
+    if (!has_room_for(d, c->session.owner)) {
         refuse(d, c, LLM_OVERLOADED);
         return;
     }
     request *r = NULL;
     llm_status status = decode_find(d, c->request) != NULL ? LLM_INVALID : request_open(d->model, c, &r);
     if (status == LLM_OK) {
-        status = c->n_session_bytes > 0 ? admit_named(d, r, c) : admit_scratch(d, r);
+        status = c->session.n_bytes > 0 ? admit_named(d, r, c) : admit_scratch(d, r);
     }
     if (status != LLM_OK) {
         request_close(r);

@@ -6,11 +6,11 @@
 #include "engine/decode.h"
 #include "sessions/resuming.h"
 
-session *decode_latest(decode *d, uint32_t owner, const char *name, size_t n_name_bytes)
+session *decode_latest(decode *d, session_name name)
 {
     session *latest = NULL;
     session *s = NULL;
-    while ((s = places_next(d->places, owner, name, n_name_bytes, s)) != NULL) {
+    while ((s = places_next(d->places, name, s)) != NULL) {
         if (latest == NULL || s->used > latest->used) {
             latest = s;
         }
@@ -20,12 +20,12 @@ session *decode_latest(decode *d, uint32_t owner, const char *name, size_t n_nam
 
 static session *next(decode *d, const wire_command *c, const session *after)
 {
-    return places_next(d->places, c->owner, c->session, c->n_session_bytes, after);
+    return places_next(d->places, c->session, after);
 }
 
 static session *latest_of(decode *d, const wire_command *c)
 {
-    return decode_latest(d, c->owner, c->session, c->n_session_bytes);
+    return decode_latest(d, c->session);
 }
 
 static void end_requests(decode *d, session *s)
@@ -34,39 +34,39 @@ static void end_requests(decode *d, session *s)
 }
 
 /* Every timeline of a name goes but `kept` (NULL: that one, too), whatever it is doing, and its files without a place. */
-static void close_all(decode *d, uint32_t owner, const char *name, size_t n_name_bytes, const session *kept)
+static void close_all(decode *d, session_name name, const session *kept)
 {
     session *after = NULL;
     session *s;
-    while ((s = places_next(d->places, owner, name, n_name_bytes, after)) != NULL) {
+    while ((s = places_next(d->places, name, after)) != NULL) {
         after = s;
         end_requests(d, s);
         if (s != kept) {
             places_close_session(d->places, s);
         }
     }
-    places_remove_loose(d->places, owner, name, n_name_bytes);
+    places_remove_loose(d->places, name);
     d->may_reseat = true;
 }
 
 /* What a session holds makes way, but not the session: `kept` alone is left of it, empty, and has its pin. The caller says
  * what becomes of the file. */
-static void empty_all(decode *d, uint32_t owner, const char *name, size_t n_name_bytes, session *kept)
+static void empty_all(decode *d, session_name name, session *kept)
 {
-    if (places_is_pinned(d->places, owner, name, n_name_bytes)) {
+    if (places_is_pinned(d->places, name)) {
         kept->record.is_pinned = LLM_PIN_ANCHORED;
     }
-    close_all(d, owner, name, n_name_bytes, kept);
+    close_all(d, name, kept);
     session_reset(kept);
 }
 
 /* An empty session of that name: the one there is, emptied, or a new one. LLM_CAPACITY: nothing has changed. */
-static int make_way(decode *d, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
+static int make_way(decode *d, session_name name, session **out)
 {
-    session *s = decode_latest(d, owner, name, n_name_bytes);
-    const int status = s != NULL ? LLM_OK : places_open_named(d->places, owner, name, n_name_bytes, &s);
+    session *s = decode_latest(d, name);
+    const int status = s != NULL ? LLM_OK : places_open_named(d->places, name, &s);
     if (status == LLM_OK) {
-        empty_all(d, owner, name, n_name_bytes, s);
+        empty_all(d, name, s);
         *out = s;
     }
     return status;
@@ -75,7 +75,7 @@ static int make_way(decode *d, uint32_t owner, const char *name, size_t n_name_b
 /* The answer comes when the files are gone. */
 static void end_removal(decode *d, const wire_command *c, const session *kept)
 {
-    if (places_removing_end(d->places, c->owner, c->session, c->n_session_bytes, c->request)) {
+    if (places_removing_end(d->places, c->session, c->request)) {
         d->n_replies_due++;
     } else {
         decode_reply(d, c->request, LLM_OK, kept);
@@ -87,37 +87,31 @@ static void reset_session(decode *d, const wire_command *c)
 {
     session *kept = latest_of(d, c);
     int status = kept != NULL ? LLM_OK : LLM_NOT_FOUND;
-    if (kept == NULL && places_is_waiting(d->places, c->owner, c->session, c->n_session_bytes)) {
-        status = places_open_named(d->places, c->owner, c->session, c->n_session_bytes, &kept);
+    if (kept == NULL && places_is_waiting(d->places, c->session)) {
+        status = places_open_named(d->places, c->session, &kept);
     }
     if (status != LLM_OK) {
         decode_reply(d, c->request, (llm_status)status, NULL);
         return;
     }
     places_removing_begin(d->places);
-    empty_all(d, c->owner, c->session, c->n_session_bytes, kept);
+    empty_all(d, c->session, kept);
     places_reset_file(d->places, kept);
     end_removal(d, c, kept);
 }
 
 static void close_session(decode *d, const wire_command *c)
 {
-    if (!places_knows(d->places, c->owner, c->session, c->n_session_bytes) &&
-        places_next_loose(d->places, c->owner, c->session, c->n_session_bytes, NULL) == NULL) {
+    if (!places_knows(d->places, c->session) && places_next_loose(d->places, c->session, NULL) == NULL) {
         decode_reply(d, c->request, LLM_NOT_FOUND, NULL);
         return;
     }
     places_removing_begin(d->places);
-    close_all(d, c->owner, c->session, c->n_session_bytes, NULL);
+    close_all(d, c->session, NULL);
     end_removal(d, c, NULL);
 }
 
 /* ---- fork ---- */
-
-static bool same_name(const session *s, const char *name, size_t n_name_bytes)
-{
-    return strlen(s->name) == n_name_bytes && memcmp(s->name, name, n_name_bytes) == 0;
-}
 
 /* `to` is open and empty. With two seats the model copies; else, or where it has no cells for that, what is saved of `from`
  * is copied. */
@@ -145,12 +139,12 @@ static void fill_fork(decode *d, session *from, session *to, uint32_t at)
 }
 
 /* Opens it, or empties the one that has the name, whose files go with the removal that has begun, if one has. */
-static int open_fork(decode *d, session *from, const char *name, size_t n_name_bytes, session **out)
+static int open_fork(decode *d, session *from, session_name name, session **out)
 {
-    assert(!same_name(from, name, n_name_bytes));
+    assert(!session_name_equal(session_name_of(from), name));
     const bool was_held = from->is_held;
     from->is_held = true; /* not to be forgotten */
-    const int status = make_way(d, from->owner, name, n_name_bytes, out);
+    const int status = make_way(d, name, out);
     from->is_held = was_held;
     if (status == LLM_OK) {
         (*out)->record.is_pinned = LLM_PIN_NONE;
@@ -170,10 +164,10 @@ static void become_fork(decode *d, session *from, session *to, uint32_t at)
     session_ended(to, session_n_tokens(to));
 }
 
-int decode_fork(decode *d, session *from, const char *name, size_t n_name_bytes)
+int decode_fork(decode *d, session *from, session_name name)
 {
     session *to = NULL;
-    const int status = open_fork(d, from, name, n_name_bytes, &to);
+    const int status = open_fork(d, from, name, &to);
     if (status == LLM_OK) {
         become_fork(d, from, to, UINT32_MAX);
     }
@@ -185,10 +179,10 @@ static llm_status may_fork(decode *d, const wire_command *c, const session *from
     if (from == NULL) {
         return LLM_NOT_FOUND;
     }
-    if (same_name(from, c->other, c->n_other_bytes)) {
+    if (session_name_equal(session_name_of(from), c->other)) {
         return LLM_INVALID;
     }
-    return !c->is_on && places_knows(d->places, c->owner, c->other, c->n_other_bytes) ? LLM_EXISTS : LLM_OK;
+    return !c->is_on && places_knows(d->places, c->other) ? LLM_EXISTS : LLM_OK;
 }
 
 /* What it replaces is gone when the answer comes: its files go before anything is written of the fork. */
@@ -202,8 +196,8 @@ static void fork_session(decode *d, const wire_command *c)
         return;
     }
     places_removing_begin(d->places);
-    status = (llm_status)open_fork(d, from, c->other, c->n_other_bytes, &to);
-    const bool is_due = places_removing_end(d->places, c->owner, c->other, c->n_other_bytes, c->request);
+    status = (llm_status)open_fork(d, from, c->other, &to);
+    const bool is_due = places_removing_end(d->places, c->other, c->request);
     if (status == LLM_OK) {
         become_fork(d, from, to, c->at);
     }
@@ -238,21 +232,19 @@ static void end_change(decode *d, const wire_command *c, store_job *job)
     if (places_change_end(d->places, job, c->request, &status)) {
         d->n_replies_due++;
     } else {
-        decode_reply(d, c->request, status,
-                     c->op == LLM_COMMAND_RENAME ? decode_latest(d, c->owner, c->other, c->n_other_bytes)
-                                                 : latest_of(d, c));
+        decode_reply(d, c->request, status, c->op == LLM_COMMAND_RENAME ? decode_latest(d, c->other) : latest_of(d, c));
     }
 }
 
 static void pin(decode *d, const wire_command *c)
 {
     session *s = latest_of(d, c);
-    store_job *job = s != NULL ? places_change_begin(d->places, c->owner, c->session, c->n_session_bytes) : NULL;
+    store_job *job = s != NULL ? places_change_begin(d->places, c->session) : NULL;
     if (job == NULL) {
         decode_reply(d, c->request, s == NULL ? LLM_NOT_FOUND : LLM_NO_MEMORY, s);
         return;
     }
-    const int status = places_pin(d->places, c->owner, c->session, c->n_session_bytes, c->is_on);
+    const int status = places_pin(d->places, c->session, c->is_on);
     if (status != LLM_OK) { /* nothing was changed */
         store_job_free(job);
         decode_reply(d, c->request, (llm_status)status, s);
@@ -266,7 +258,7 @@ static llm_status may_rename(decode *d, const wire_command *c)
     if (latest_of(d, c) == NULL) {
         return LLM_NOT_FOUND;
     }
-    return places_knows(d->places, c->owner, c->other, c->n_other_bytes) ? LLM_EXISTS : LLM_OK;
+    return places_knows(d->places, c->other) ? LLM_EXISTS : LLM_OK;
 }
 
 static void rename_session(decode *d, const wire_command *c)
@@ -274,14 +266,14 @@ static void rename_session(decode *d, const wire_command *c)
     llm_status status = may_rename(d, c);
     store_job *job = NULL;
     if (status == LLM_OK) {
-        job = places_change_begin(d->places, c->owner, c->session, c->n_session_bytes);
+        job = places_change_begin(d->places, c->session);
         status = job != NULL ? LLM_OK : LLM_NO_MEMORY;
     }
     if (status != LLM_OK) {
         decode_reply(d, c->request, status, latest_of(d, c));
         return;
     }
-    places_rename(d->places, c->owner, c->session, c->n_session_bytes, c->other, c->n_other_bytes);
+    places_rename(d->places, c->session, c->other);
     end_change(d, c, job);
 }
 
@@ -292,7 +284,7 @@ static void save(decode *d, const wire_command *c)
     session *s = latest_of(d, c);
     int status = s == NULL ? LLM_NOT_FOUND : LLM_OK;
     if (status == LLM_OK) {
-        status = places_save(d->places, s, c->other, c->n_other_bytes, c->request);
+        status = places_save(d->places, s, c->other, c->request);
     }
     if (status != LLM_OK) {
         decode_reply(d, c->request, (llm_status)status, s);
@@ -301,22 +293,10 @@ static void save(decode *d, const wire_command *c)
     }
 }
 
-static places_label label_of(const wire_command *c)
-{
-    return (places_label){
-        .owner = c->owner,
-        .session = c->session,
-        .n_session_bytes = c->n_session_bytes,
-        .label = c->other,
-        .n_label_bytes = c->n_other_bytes,
-    };
-}
-
 /* The session is replaced when the store has read what was saved: what cannot be read replaces nothing. */
 static void load(decode *d, const wire_command *c)
 {
-    const places_label from = label_of(c);
-    const int status = places_load(d->places, &from, c->request);
+    const int status = places_load(d->places, c->session, c->other, c->request);
     if (status != LLM_OK) {
         decode_reply(d, c->request, (llm_status)status, latest_of(d, c));
     } else {
@@ -326,8 +306,7 @@ static void load(decode *d, const wire_command *c)
 
 static void unsave(decode *d, const wire_command *c)
 {
-    const places_label what = label_of(c);
-    const int status = places_unsave(d->places, &what, c->request);
+    const int status = places_unsave(d->places, c->other, c->request);
     if (status != LLM_OK) {
         decode_reply(d, c->request, (llm_status)status, NULL);
     } else {
@@ -339,7 +318,7 @@ static void unsave(decode *d, const wire_command *c)
  * gone. */
 static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
 {
-    const size_t n_name = strlen(job->name);
+    const session_name name = session_name_from(job->owner, job->name);
     session *s = NULL;
     if (job->file.n_tokens > d->model->info.n_ctx) {
         return LLM_CONTEXT_LENGTH;
@@ -348,12 +327,12 @@ static llm_status become_loaded(decode *d, store_job *job, bool *is_due)
         return LLM_VERSION;
     }
     places_removing_begin(d->places);
-    const int status = make_way(d, job->owner, job->name, n_name, &s);
+    const int status = make_way(d, name, &s);
     if (status == LLM_OK) {
         places_become(d->places, s, job);
         places_reset_file(d->places, s);
     }
-    *is_due = places_removing_end(d->places, job->owner, job->name, n_name, job->request);
+    *is_due = places_removing_end(d->places, name, job->request);
     if (status == LLM_OK) {
         places_become_warm(d->places, s, job); /* its state is written behind that, if it is */
     }
@@ -380,7 +359,7 @@ static void stored(void *context, store_job *job)
         return;
     }
     d->n_replies_due--;
-    const session *s = decode_latest(d, job->owner, job->name, strlen(job->name));
+    const session *s = decode_latest(d, session_name_from(job->owner, job->name));
     if (job->verb == STORE_SAVE && status == LLM_OK) { /* whatever the session holds by now */
         decode_reply_tokens(d, job->request, s != NULL ? s->place : 0, job->file.n_tokens);
     } else {
@@ -403,12 +382,10 @@ static void defer(decode *d, const wire_command *c)
         return;
     }
     w->command = *c;
-    memcpy(w->session, c->session, c->n_session_bytes);
-    w->command.session = w->session;
-    if (c->n_other_bytes > 0) {
-        memcpy(w->other, c->other, c->n_other_bytes);
-        w->command.other = w->other;
-    }
+    memcpy(w->session, c->session.bytes, c->session.n_bytes);
+    memcpy(w->other, c->other.bytes, c->other.n_bytes);
+    w->command.session.bytes = w->session;
+    w->command.other.bytes = w->other;
     deferred **last = &d->deferred;
     while (*last != NULL) {
         last = &(*last)->next;
@@ -442,7 +419,7 @@ void decode_session_command(decode *d, const wire_command *c)
         decode_reply(d, c->request, LLM_SHUTDOWN, NULL);
         return;
     }
-    if (changes_label(c) && places_is_changing(d->places, c->owner, c->session, c->n_session_bytes)) {
+    if (changes_label(c) && places_is_changing(d->places, c->session)) {
         defer(d, c);
     } else {
         carry_out(d, c);

@@ -107,7 +107,7 @@ int request_open(const model *m, const wire_command *command, request **out)
         return LLM_NO_MEMORY;
     }
     r->id = command->request;
-    r->owner = command->owner;
+    r->owner = command->session.owner;
     r->is_cold = (command->flags & LLM_GENERATE_COLD) != 0;
     r->tells_consumed = (command->flags & LLM_GENERATE_RETURN_CONSUMED) != 0;
     r->next_token = -1;

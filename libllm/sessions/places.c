@@ -57,21 +57,20 @@ void places_used(places *p, session *s)
 
 /* ---- finding ---- */
 
-session *places_next(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session *after)
+session *places_next(places *p, session_name name, const session *after)
 {
     for (uint32_t i = after != NULL ? after->place + 1 : 0; i < p->n_places; i++) {
         session *s = &p->sessions[i];
-        if (s->is_open && session_is_named(s) && s->owner == owner && strlen(s->name) == n_name_bytes &&
-            memcmp(s->name, name, n_name_bytes) == 0) {
+        if (s->is_open && session_is_named(s) && session_name_equal(session_name_of(s), name)) {
             return s;
         }
     }
     return NULL;
 }
 
-bool places_knows(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+bool places_knows(places *p, session_name name)
 {
-    return places_next(p, owner, name, n_name_bytes, NULL) != NULL || places_is_waiting(p, owner, name, n_name_bytes);
+    return places_next(p, name, NULL) != NULL || places_is_waiting(p, name);
 }
 
 static session *closed_place(places *p)
@@ -179,11 +178,11 @@ session *places_parked_victim(places *p)
 
 /* ---- opening ---- */
 
-static session *open_place(places *p, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t id)
+static session *open_place(places *p, session_name name, uint64_t id)
 {
     session *s = closed_place(p);
     assert(s != NULL);
-    session_open(s, owner, name, n_name_bytes, id);
+    session_open(s, name, id);
     places_used(p, s);
     return s;
 }
@@ -205,33 +204,33 @@ uint64_t places_new_id(places *p)
     return session_clock_us() ^ ((uint64_t)++p->clock << 48) ^ ((uint64_t)session_clock_ms() << 12);
 }
 
-static session *open_new(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+static session *open_new(places *p, session_name name)
 {
-    session *s = open_place(p, owner, name, n_name_bytes, places_new_id(p));
+    session *s = open_place(p, name, places_new_id(p));
     places_pin_with_others(p, s);
     return s;
 }
 
-int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out)
+int places_open_named(places *p, session_name name, session **out)
 {
-    if (!is_within_share(p, owner, 0)) {
+    if (!is_within_share(p, name.owner, 0)) {
         return LLM_CAPACITY;
     }
     if (count_open(p, true) >= places_names_max(p)) {
-        session *s = dispensable(p, owner);
+        session *s = dispensable(p, name.owner);
         if (s == NULL) {
             return LLM_CAPACITY;
         }
         places_forget(p, s);
     }
-    *out = open_new(p, owner, name, n_name_bytes);
+    *out = open_new(p, name);
     page_count(p->ground.page, LLM_COUNTER_SESSIONS_OPENED, 1);
     return LLM_OK;
 }
 
 session *places_open_known(places *p, uint32_t owner, const char *name, uint64_t id)
 {
-    session *s = open_place(p, owner, name, strlen(name), id);
+    session *s = open_place(p, session_name_from(owner, name), id);
     page_count(p->ground.page, LLM_COUNTER_SESSIONS_OPENED, 1);
     return s;
 }
@@ -244,7 +243,7 @@ bool places_may_open_branch(places *p, uint32_t owner, session **replaced)
 
 session *places_open_branch(places *p, const session *s)
 {
-    return open_new(p, s->owner, s->name, strlen(s->name));
+    return open_new(p, session_name_of(s));
 }
 
 session *places_replace(places *p, session *old, const session *like)
@@ -253,7 +252,7 @@ session *places_replace(places *p, session *old, const session *like)
     char name[LLM_SESSION_NAME_BYTES_MAX + 1];
     memcpy(name, like->name, sizeof name);
     places_forget(p, old);
-    return open_new(p, owner, name, strlen(name));
+    return open_new(p, session_name_from(owner, name));
 }
 
 bool places_has_room_for_another(const places *p, uint32_t owner)
@@ -289,25 +288,24 @@ static timeline timeline_of(const session *s, const session_prompt *prompt)
     };
 }
 
-int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session_prompt *prompt,
-                 session **out)
+int places_admit(places *p, session_name name, const session_prompt *prompt, session **out)
 {
     timeline timelines[TIMELINES_LOOKED_AT];
     session *sessions[TIMELINES_LOOKED_AT];
     session *s = NULL;
     uint32_t n = 0;
-    while (n < TIMELINES_LOOKED_AT && (s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+    while (n < TIMELINES_LOOKED_AT && (s = places_next(p, name, s)) != NULL) {
         timelines[n] = timeline_of(s, prompt);
         sessions[n++] = s;
     }
     const timeline_choice choice =
-        timeline_choose(timelines, n, p->options.timelines_max, places_has_room_for_another(p, owner));
+        timeline_choose(timelines, n, p->options.timelines_max, places_has_room_for_another(p, name.owner));
     if (choice.verb == TIMELINE_CONTINUE) {
         *out = sessions[choice.index];
         return LLM_OK;
     }
     const bool leaves_place = choice.verb == TIMELINE_REPLACE;
-    if (!places_may_be_busy(p, owner) || !is_within_share(p, owner, leaves_place)) {
+    if (!places_may_be_busy(p, name.owner) || !is_within_share(p, name.owner, leaves_place)) {
         return LLM_CAPACITY; /* before anything gives way to it */
     }
     if (leaves_place) {
@@ -315,7 +313,7 @@ int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_byte
         page_count(p->ground.page, LLM_COUNTER_SESSIONS_OPENED, 1);
         return LLM_OK;
     }
-    return places_open_named(p, owner, name, n_name_bytes, out);
+    return places_open_named(p, name, out);
 }
 
 /* The idle scratch session that this prompt continues. */
@@ -372,7 +370,7 @@ session *places_scratch(places *p, uint32_t owner, const session_prompt *prompt)
             s = NULL;
         }
     }
-    return s != NULL ? s : open_place(p, owner, "", 0, places_new_id(p));
+    return s != NULL ? s : open_place(p, session_name_from(owner, ""), places_new_id(p));
 }
 
 bool places_has_scratch(const places *p)
@@ -424,7 +422,7 @@ static void give_up(places *p, session *s, llm_counter counter)
         return;
     }
     page_count(p->ground.page, counter, 1);
-    if (p->forgotten != NULL && !places_knows(p, owner, name, strlen(name))) {
+    if (p->forgotten != NULL && !places_knows(p, session_name_from(owner, name))) {
         p->forgotten(p->forgotten_context, owner, name);
     }
 }

@@ -78,18 +78,17 @@ void places_close(places *p);
 /* ---- finding ---- */
 
 /* The open timelines of a name, from `after` on (NULL: from the first). NULL: no more. */
-session *places_next(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session *after);
+session *places_next(places *p, session_name name, const session *after);
 
 /* Some timeline of that name is open, or waits on the disk for a place. */
-bool places_knows(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
+bool places_knows(places *p, session_name name);
 
 /* The timeline that a request for this name goes to (timeline.h), opened now if need be, not necessarily seated.
  * LLM_CAPACITY: none can be opened, or be busy. */
-int places_admit(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const session_prompt *prompt,
-                 session **out);
+int places_admit(places *p, session_name name, const session_prompt *prompt, session **out);
 
 /* A new timeline of this name, without looking at the others. LLM_CAPACITY: nothing has changed. */
-int places_open_named(places *p, uint32_t owner, const char *name, size_t n_name_bytes, session **out);
+int places_open_named(places *p, session_name name, session **out);
 
 /* A new timeline of the session that `like` is of, in the place of `old`, which is idle and goes. */
 session *places_replace(places *p, session *old, const session *like);
@@ -135,10 +134,10 @@ void places_used(places *p, session *s); /* s is the most recent now */
 /* ---- pins ---- */
 
 /* Pins all timelines of a name, or none any more. LLM_OK, LLM_NOT_FOUND (none is open), LLM_PINS (nothing is changed). */
-int places_pin(places *p, uint32_t owner, const char *name, size_t n_name_bytes, bool pinned);
+int places_pin(places *p, session_name name, bool pinned);
 
 /* Some timeline of that name, open or waiting, was there when it was pinned. */
-bool places_is_pinned(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
+bool places_is_pinned(places *p, session_name name);
 
 /* A timeline of a pinned session that was not there when it was pinned. */
 void places_pin_with_others(places *p, session *s);
@@ -282,19 +281,19 @@ void places_save_all(places *p, void (*take_stored)(void *context), void *contex
  * the store write what must last. True: a result will come through places_take_stored, and if it is a failure,
  * places_change_undo takes everything back; until then the timelines are changing, and a second change has to wait, for it
  * could not be told what to go back to. False: *status is the answer, and an error has been undone already. */
-store_job *places_change_begin(places *p, uint32_t owner, const char *name, size_t n_name_bytes); /* NULL: no memory */
+store_job *places_change_begin(places *p, session_name name); /* NULL: no memory */
 bool places_change_end(places *p, store_job *job, uint64_t request, llm_status *status);
 void places_change_undo(places *p, const store_job *job);
 void places_change_settled(places *p, const store_job *job); /* its result is there */
-bool places_is_changing(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
-void places_rename(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const char *to, size_t n_to_bytes);
+bool places_is_changing(places *p, session_name name);
+void places_rename(places *p, session_name name, session_name to);
 
 /* ---- what a command waits for: places_removal.c ---- */
 
 /* All files removed between begin and end are removed by one job, which syncs their directory once. True: a result will
  * come. */
 void places_removing_begin(places *p);
-bool places_removing_end(places *p, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t request);
+bool places_removing_end(places *p, session_name name, uint64_t request);
 void places_removing_end_unasked(places *p); /* nobody waits for it */
 void places_remove_id(places *p, uint64_t id, uint32_t owner, const char *name);
 void places_attach(places *p, store_job *job); /* of one change: to the job between begin and end, or by itself */
@@ -307,12 +306,10 @@ void places_removal_refused(places *p, const store_job *job);
 
 bool places_add_loose(places *p, const loose_file *f); /* false: memory is short */
 /* Those of a name, from `after` on (NULL: from the first). NULL: no more. */
-const loose_file *places_next_loose(const places *p, uint32_t owner, const char *name, size_t n_name_bytes,
-                                    const loose_file *after);
-bool places_is_waiting(const places *p, uint32_t owner, const char *name,
-                       size_t n_name_bytes); /* one waits for a place */
+const loose_file *places_next_loose(const places *p, session_name name, const loose_file *after);
+bool places_is_waiting(const places *p, session_name name); /* one waits for a place */
 uint32_t places_n_waiting(const places *p);
-void places_remove_loose(places *p, uint32_t owner, const char *name, size_t n_name_bytes);
+void places_remove_loose(places *p, session_name name);
 void places_remove_closed(places *p); /* of whatever name */
 /* Those that wait and were not used since before_ms go, pinned ones excepted. The oldest stamp of the others that may
  * expire, or 0. */
@@ -320,21 +317,12 @@ uint64_t places_expire_loose(places *p, uint64_t before_ms);
 
 /* ---- what is saved under labels: places_saved.c ---- */
 
-/* An owner's session and label. */
-typedef struct places_label {
-    uint32_t owner;
-    const char *session;
-    size_t n_session_bytes;
-    const char *label;
-    size_t n_label_bytes;
-} places_label;
-
 /* These begin a job whose result comes through places_take_stored: LLM_OK. Otherwise: LLM_IO (no state directory),
  * LLM_NO_MEMORY (also: as many bytes as may be are on their way to the disk or from it), LLM_NOT_FOUND (nothing to save;
  * nothing saved under that label). Checkpoints are saved as well, and none is copied. */
-int places_save(places *p, session *s, const char *label, size_t n_label_bytes, uint64_t request);
-int places_load(places *p, const places_label *from, uint64_t request);
-int places_unsave(places *p, const places_label *what, uint64_t request);
+int places_save(places *p, session *s, session_name label, uint64_t request);
+int places_load(places *p, session_name name, session_name label, uint64_t request);
+int places_unsave(places *p, session_name label, uint64_t request);
 
 /* A prompt could be these tokens: at least one, all of the model's vocabulary, no more than its context. */
 bool places_are_tokens(const places *p, const int32_t *tokens, uint32_t n_tokens);

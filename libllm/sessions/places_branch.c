@@ -49,7 +49,7 @@ static bool find_place(places *p, session *s, uint32_t n_worth, session **replac
     uint32_t n = 0;
     uint32_t index = 0;
     session *t = NULL;
-    while (n < TIMELINES_LOOKED_AT && (t = places_next(p, s->owner, s->name, strlen(s->name), t)) != NULL) {
+    while (n < TIMELINES_LOOKED_AT && (t = places_next(p, session_name_of(s), t)) != NULL) {
         index = t == s ? n : index;
         timelines[n] = timeline_of(t);
         sessions[n++] = t;

@@ -15,10 +15,10 @@ session *places_find_id(places *p, uint64_t id)
     return NULL;
 }
 
-bool places_is_changing(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+bool places_is_changing(places *p, session_name name)
 {
     session *s = NULL;
-    while ((s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+    while ((s = places_next(p, name, s)) != NULL) {
         if (s->is_changing) {
             return true;
         }
@@ -28,16 +28,16 @@ bool places_is_changing(places *p, uint32_t owner, const char *name, size_t n_na
 
 /* ---- begin ---- */
 
-store_job *places_change_begin(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+store_job *places_change_begin(places *p, session_name name)
 {
     uint32_t n = 0;
     session *s = NULL;
-    while ((s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+    while ((s = places_next(p, name, s)) != NULL) {
         n++;
     }
     store_job *job = store_job_new(STORE_CHANGE, n);
     store_change *c = job != NULL ? job->changes : NULL;
-    while (job != NULL && (s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+    while (job != NULL && (s = places_next(p, name, s)) != NULL) {
         c->file.id = s->id;
         memcpy(c->was.name, s->name, sizeof c->was.name);
         c->was.is_pinned = s->record.is_pinned;
@@ -47,11 +47,11 @@ store_job *places_change_begin(places *p, uint32_t owner, const char *name, size
     return job;
 }
 
-void places_rename(places *p, uint32_t owner, const char *name, size_t n_name_bytes, const char *to, size_t n_to_bytes)
+void places_rename(places *p, session_name name, session_name to)
 {
     session *s;
-    while ((s = places_next(p, owner, name, n_name_bytes, NULL)) != NULL) {
-        session_rename(s, to, n_to_bytes);
+    while ((s = places_next(p, name, NULL)) != NULL) {
+        session_rename(s, to);
     }
 }
 
@@ -132,7 +132,7 @@ static void undo(places *p, const store_change *c)
         return;
     }
     if (strcmp(s->name, c->was.name) != 0) {
-        session_rename(s, c->was.name, strlen(c->was.name));
+        session_rename(s, session_name_from(s->owner, c->was.name));
     }
     s->record.is_pinned = c->was.is_pinned;
     session_publish(s);

@@ -31,38 +31,38 @@ static bool may_pin(places *p, uint32_t owner, uint32_t n_more)
            count_pinned(p, &owner) + n_more <= share_of(n_max, atomic_load(&p->n_owners));
 }
 
-int places_pin(places *p, uint32_t owner, const char *name, size_t n_name_bytes, bool pinned)
+int places_pin(places *p, session_name name, bool pinned)
 {
     uint32_t n_timelines = 0;
     uint32_t n_more = 0;
     session *s = NULL;
-    while ((s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+    while ((s = places_next(p, name, s)) != NULL) {
         n_timelines++;
         n_more += s->record.is_pinned == LLM_PIN_NONE;
     }
     if (n_timelines == 0) {
         return LLM_NOT_FOUND;
     }
-    if (pinned && ((n_more > 0 && !may_pin(p, owner, n_more)) || n_timelines == TIMELINES_LOOKED_AT)) {
+    if (pinned && ((n_more > 0 && !may_pin(p, name.owner, n_more)) || n_timelines == TIMELINES_LOOKED_AT)) {
         return LLM_PINS;
     }
-    while ((s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+    while ((s = places_next(p, name, s)) != NULL) {
         s->record.is_pinned = pinned ? LLM_PIN_ANCHORED : LLM_PIN_NONE;
         session_publish(s);
     }
     return LLM_OK;
 }
 
-bool places_is_pinned(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+bool places_is_pinned(places *p, session_name name)
 {
     session *s = NULL;
-    while ((s = places_next(p, owner, name, n_name_bytes, s)) != NULL) {
+    while ((s = places_next(p, name, s)) != NULL) {
         if (s->record.is_pinned == LLM_PIN_ANCHORED) {
             return true;
         }
     }
     const loose_file *f = NULL;
-    while ((f = places_next_loose(p, owner, name, n_name_bytes, f)) != NULL) {
+    while ((f = places_next_loose(p, name, f)) != NULL) {
         if (f->is_pinned) {
             return true;
         }
@@ -72,8 +72,7 @@ bool places_is_pinned(places *p, uint32_t owner, const char *name, size_t n_name
 
 void places_pin_with_others(places *p, session *s)
 {
-    if (s->record.is_pinned == LLM_PIN_NONE && places_is_pinned(p, s->owner, s->name, strlen(s->name)) &&
-        may_pin(p, s->owner, 1)) {
+    if (s->record.is_pinned == LLM_PIN_NONE && places_is_pinned(p, session_name_of(s)) && may_pin(p, s->owner, 1)) {
         s->record.is_pinned = LLM_PIN_SESSION;
         session_publish(s);
     }
@@ -82,13 +81,13 @@ void places_pin_with_others(places *p, session *s)
 void places_pin_follow(places *p, uint32_t owner, const char *name)
 {
     session *s = NULL;
-    while ((s = places_next(p, owner, name, strlen(name), s)) != NULL) {
+    while ((s = places_next(p, session_name_from(owner, name), s)) != NULL) {
         if (s->record.is_pinned == LLM_PIN_SESSION) {
             s->record.is_pinned = LLM_PIN_NONE;
             session_publish(s);
         }
     }
-    while ((s = places_next(p, owner, name, strlen(name), s)) != NULL) {
+    while ((s = places_next(p, session_name_from(owner, name), s)) != NULL) {
         places_pin_with_others(p, s);
     }
 }

@@ -23,7 +23,7 @@ static store_job *take_removing(places *p)
     return job;
 }
 
-bool places_removing_end(places *p, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t request)
+bool places_removing_end(places *p, session_name name, uint64_t request)
 {
     store_job *job = take_removing(p);
     if (job == NULL) {
@@ -31,9 +31,9 @@ bool places_removing_end(places *p, uint32_t owner, const char *name, size_t n_n
     }
     job->is_asked = true;
     job->request = request;
-    job->owner = owner;
+    job->owner = name.owner;
     memset(job->name, 0, sizeof job->name);
-    memcpy(job->name, name, n_name_bytes);
+    memcpy(job->name, name.bytes, name.n_bytes);
     store_push(p->store, job);
     return true;
 }
@@ -103,26 +103,25 @@ void places_removal_refused(places *p, const store_job *job)
     }
 }
 
-static bool is_of(const loose_file *f, uint32_t owner, const char *name, size_t n_name_bytes)
+static bool is_of(const loose_file *f, session_name name)
 {
-    return f->owner == owner && strlen(f->name) == n_name_bytes && memcmp(f->name, name, n_name_bytes) == 0;
+    return session_name_equal(session_name_from(f->owner, f->name), name);
 }
 
-const loose_file *places_next_loose(const places *p, uint32_t owner, const char *name, size_t n_name_bytes,
-                                    const loose_file *after)
+const loose_file *places_next_loose(const places *p, session_name name, const loose_file *after)
 {
     for (uint32_t i = after != NULL ? (uint32_t)(after - p->loose_files) + 1 : 0; i < p->n_loose; i++) {
-        if (is_of(&p->loose_files[i], owner, name, n_name_bytes)) {
+        if (is_of(&p->loose_files[i], name)) {
             return &p->loose_files[i];
         }
     }
     return NULL;
 }
 
-bool places_is_waiting(const places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+bool places_is_waiting(const places *p, session_name name)
 {
     const loose_file *f = NULL;
-    while ((f = places_next_loose(p, owner, name, n_name_bytes, f)) != NULL && f->is_closed) {
+    while ((f = places_next_loose(p, name, f)) != NULL && f->is_closed) {
     }
     return f != NULL;
 }
@@ -134,10 +133,10 @@ static void remove_loose(places *p, uint32_t i)
     places_remove_id(p, f.id, f.owner, f.name);
 }
 
-void places_remove_loose(places *p, uint32_t owner, const char *name, size_t n_name_bytes)
+void places_remove_loose(places *p, session_name name)
 {
     for (uint32_t i = p->n_loose; i > 0; i--) {
-        if (is_of(&p->loose_files[i - 1], owner, name, n_name_bytes)) {
+        if (is_of(&p->loose_files[i - 1], name)) {
             remove_loose(p, i - 1);
         }
     }

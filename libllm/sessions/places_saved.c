@@ -18,7 +18,7 @@ static bool hold_state(places *p, session *s, blob **state, uint32_t *k)
     return *state != NULL || !has_state;
 }
 
-int places_save(places *p, session *s, const char *label, size_t n_label_bytes, uint64_t request)
+int places_save(places *p, session *s, session_name label, uint64_t request)
 {
     blob *state = NULL;
     uint32_t k = 0;
@@ -37,7 +37,7 @@ int places_save(places *p, session *s, const char *label, size_t n_label_bytes, 
     job->request = request;
     job->owner = s->owner;
     memcpy(job->name, s->name, sizeof job->name);
-    memcpy(job->label, label, n_label_bytes);
+    memcpy(job->label, label.bytes, label.n_bytes);
     memcpy(job->file.name, job->label, sizeof job->label);
     job->file.is_pinned = false;
     if (state != NULL) {
@@ -50,30 +50,28 @@ int places_save(places *p, session *s, const char *label, size_t n_label_bytes, 
     return LLM_OK;
 }
 
-static store_job *job_about(store_verb verb, const places_label *what, uint64_t request)
+static store_job *job_about(store_verb verb, session_name label, uint64_t request)
 {
     store_job *job = store_job_new(verb, 0);
     if (job != NULL) {
         job->is_asked = true;
         job->request = request;
-        job->owner = what->owner;
-        if (what->n_session_bytes > 0) {
-            memcpy(job->name, what->session, what->n_session_bytes);
-        }
-        memcpy(job->label, what->label, what->n_label_bytes);
+        job->owner = label.owner;
+        memcpy(job->label, label.bytes, label.n_bytes);
     }
     return job;
 }
 
-int places_load(places *p, const places_label *from, uint64_t request)
+int places_load(places *p, session_name name, session_name label, uint64_t request)
 {
     if (p->store == NULL) {
         return LLM_IO;
     }
-    store_job *job = job_about(STORE_LOAD, from, request);
+    store_job *job = job_about(STORE_LOAD, label, request);
     if (job == NULL) {
         return LLM_NO_MEMORY;
     }
+    memcpy(job->name, name.bytes, name.n_bytes);
     uint64_t n_bytes = 0;
     int status = store_find_saved(p->store, job->owner, job->label, &n_bytes) ? LLM_OK : LLM_NOT_FOUND;
     if (status == LLM_OK && !ledger_admits(p->ground.ledger, n_bytes)) {
@@ -89,12 +87,12 @@ int places_load(places *p, const places_label *from, uint64_t request)
     return LLM_OK;
 }
 
-int places_unsave(places *p, const places_label *what, uint64_t request)
+int places_unsave(places *p, session_name label, uint64_t request)
 {
     if (p->store == NULL) {
         return LLM_IO;
     }
-    store_job *job = job_about(STORE_UNSAVE, what, request);
+    store_job *job = job_about(STORE_UNSAVE, label, request);
     if (job == NULL) {
         return LLM_NO_MEMORY;
     }

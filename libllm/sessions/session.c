@@ -141,24 +141,23 @@ void session_init(session *s, const session_ground *ground, uint32_t place)
     *s = (session){.ground = ground, .place = place, .seat = SESSION_NO_SEAT};
 }
 
-void session_open(session *s, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t id)
+void session_open(session *s, session_name name, uint64_t id)
 {
-    assert(!s->is_open && !session_is_seated(s) && n_name_bytes <= LLM_SESSION_NAME_BYTES_MAX);
+    assert(!s->is_open && !session_is_seated(s) && name.n_bytes <= LLM_SESSION_NAME_BYTES_MAX);
     session_init(s, s->ground, s->place);
     s->is_open = true;
-    s->owner = owner;
+    s->owner = name.owner;
     s->id = id;
-    memcpy(s->name, name, n_name_bytes);
-    s->name[n_name_bytes] = '\0';
+    memcpy(s->name, name.bytes, name.n_bytes);
     s->record = (page_record){.state = LLM_STATE_EMPTY, .diverged_at = -1, .opened_ms = session_clock_ms()};
-    page_place_open(page_of(s), s->place, owner, s->name, id);
+    page_place_open(page_of(s), s->place, s->owner, s->name, id);
     set_state(s, LLM_STATE_EMPTY);
 }
 
-void session_rename(session *s, const char *name, size_t n_name_bytes)
+void session_rename(session *s, session_name name)
 {
-    memcpy(s->name, name, n_name_bytes);
-    s->name[n_name_bytes] = '\0';
+    memcpy(s->name, name.bytes, name.n_bytes);
+    s->name[name.n_bytes] = '\0';
     page_place_rename(page_of(s), s->place, s->name);
 }
 

@@ -34,6 +34,7 @@
 #include "llm.h"
 #include "model/model.h"
 #include "boundary/page.h"
+#include "boundary/session_name.h"
 #include "policy/resume.h"
 #include "policy/worth.h"
 #include "states/snapshot.h"
@@ -114,9 +115,15 @@ typedef struct session {
     session_claim *waiting; /* first in the queue behind it */
 } session;
 
+/* Valid until the session is renamed or closed. */
+static inline session_name session_name_of(const session *s)
+{
+    return session_name_from(s->owner, s->name);
+}
+
 void session_init(session *s, const session_ground *ground, uint32_t place);
-void session_open(session *s, uint32_t owner, const char *name, size_t n_name_bytes, uint64_t id);
-void session_rename(session *s, const char *name, size_t n_name_bytes);
+void session_open(session *s, session_name name, uint64_t id);
+void session_rename(session *s, session_name name);
 void session_close(session *s);
 void session_reset(session *s); /* keeps its seat, if it has one */
 

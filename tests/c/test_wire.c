@@ -216,7 +216,7 @@ static void events_are_exact_to_the_byte(void)
     told = (wire_tokens){2, 1, tokens, ends, logprobs, likeliest};
     wire_write_text(&w, 7, "", 0, 4, &told);
     wire_write_reply(&w, 8, LLM_NOT_FOUND, 0, 5);
-    wire_write_forgotten(&w, 300, "ab", 2);
+    wire_write_forgotten(&w, session_name_from(300, "ab"));
     wire_write_consumed(&w, 7, 512, 70000);
     const wire_finished f = {.request = 7, .outcome = LLM_OUTCOME_STOP, .status = LLM_OK, .n_prompt = 1000,
                              .n_reused = 900, .n_prefilled = 100, .n_generated = 5, .n_resident = 1004,
@@ -256,7 +256,7 @@ static void write_largest(wire_writer *w, int which)
     case 1: wire_write_started(w, UINT64_MAX, LLM_REASON_TORN, UINT32_MAX, UINT32_MAX, INT32_MIN); break;
     case 2: wire_write_text(w, UINT64_MAX, text, sizeof text, UINT32_MAX, &told); break;
     case 3: wire_write_finished(w, &f); break;
-    case 4: wire_write_forgotten(w, UINT32_MAX, text, LLM_SESSION_NAME_BYTES_MAX); break;
+    case 4: wire_write_forgotten(w, (session_name){UINT32_MAX, text, LLM_SESSION_NAME_BYTES_MAX}); break;
     case 5: wire_write_consumed(w, UINT64_MAX, UINT32_MAX, UINT64_MAX); break;
     default: wire_write_reply(w, UINT64_MAX, LLM_SMALL_BUFFER, UINT32_MAX, UINT32_MAX); break;
     }

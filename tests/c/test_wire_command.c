@@ -90,8 +90,8 @@ static void a_generate_is_understood(void)
     wire_command c;
     CHECK_INT(read_message(generate_message, sizeof generate_message - 1, &c), LLM_OK);
     CHECK_INT(c.op, LLM_COMMAND_GENERATE);
-    CHECK(c.request == 7 && c.owner == 3 && c.max_tokens == 256 && c.flags == LLM_GENERATE_IGNORE_END);
-    CHECK(c.n_session_bytes == 6 && memcmp(c.session, "chat-1", 6) == 0);
+    CHECK(c.request == 7 && c.session.owner == 3 && c.max_tokens == 256 && c.flags == LLM_GENERATE_IGNORE_END);
+    CHECK(c.session.n_bytes == 6 && memcmp(c.session.bytes, "chat-1", 6) == 0);
     CHECK_INT(c.n_prompt, 3);
     CHECK_INT(wire_prompt_token(&c, 0), 1);
     CHECK_INT(wire_prompt_token(&c, 1), -2);
@@ -107,7 +107,7 @@ static void a_generate_is_understood(void)
     CHECK(c.stops.n_bytes[1] == 2 && memcmp(c.stops.at[1], "\xc3\xa9", 2) == 0);
     CHECK_INT(c.n_boundaries, 2);
     CHECK(wire_boundary(&c, 0) == 1 && wire_boundary(&c, 1) == 3);
-    CHECK(c.n_other_bytes == 1 && c.other[0] == 'p');
+    CHECK(c.other.n_bytes == 1 && c.other.bytes[0] == 'p');
     CHECK(c.n_head == 2 && c.n_logprobs == 5 && c.after == 6);
 }
 
@@ -115,7 +115,7 @@ static void what_is_left_out_has_its_default(void)
 {
     wire_command c;
     CHECK_INT(read_message("\x84\xa2op\x01\xa7request\x07\xa5owner\x03\xa6prompt\xc4\x04\x01\x00\x00\x00", 34, &c), LLM_OK);
-    CHECK(c.n_session_bytes == 0 && c.n_other_bytes == 0 && c.max_tokens == 0 && c.flags == 0 && c.n_head == 0);
+    CHECK(c.session.n_bytes == 0 && c.other.n_bytes == 0 && c.max_tokens == 0 && c.flags == 0 && c.n_head == 0);
     CHECK(c.n_biases == 0 && c.stops.n == 0 && c.n_boundaries == 0 && c.n_logprobs == -1 && c.after == 0);
     const llm_sampling *s = &c.sampling;
     CHECK(s->temperature == 0 && s->top_p == 1 && s->min_p == 0 && s->repeat_penalty == 1 && s->presence_penalty == 0);
@@ -131,19 +131,19 @@ static void the_short_commands_are_understood(void)
     CHECK_INT(read_message(cancel_message, sizeof cancel_message - 1, &c), LLM_OK);
     CHECK(c.op == LLM_COMMAND_CANCEL && c.request == 300);
     CHECK_INT(read_message(reset_message, sizeof reset_message - 1, &c), LLM_OK);
-    CHECK(c.op == LLM_COMMAND_RESET && c.request == 65536 && c.owner == 1 && c.session[0] == 'a');
+    CHECK(c.op == LLM_COMMAND_RESET && c.request == 65536 && c.session.owner == 1 && c.session.bytes[0] == 'a');
     CHECK_INT(read_message(close_message, sizeof close_message - 1, &c), LLM_OK);
-    CHECK(c.op == LLM_COMMAND_CLOSE && c.request == UINT64_C(1) << 32 && c.n_session_bytes == 1);
+    CHECK(c.op == LLM_COMMAND_CLOSE && c.request == UINT64_C(1) << 32 && c.session.n_bytes == 1);
     CHECK_INT(read_message(pause_message, sizeof pause_message - 1, &c), LLM_OK);
     CHECK(c.op == LLM_COMMAND_PAUSE && c.request == 1 && c.is_on);
     CHECK_INT(read_message(fork_message, sizeof fork_message - 1, &c), LLM_OK);
-    CHECK(c.op == LLM_COMMAND_FORK && c.session[0] == 'a' && c.other[0] == 'b' && c.at == 1000 && c.is_on);
+    CHECK(c.op == LLM_COMMAND_FORK && c.session.bytes[0] == 'a' && c.other.bytes[0] == 'b' && c.at == 1000 && c.is_on);
     CHECK_INT(read_message(pin_message, sizeof pin_message - 1, &c), LLM_OK);
-    CHECK(c.op == LLM_COMMAND_PIN && c.session[0] == 'a' && c.is_on);
+    CHECK(c.op == LLM_COMMAND_PIN && c.session.bytes[0] == 'a' && c.is_on);
     CHECK_INT(read_message(save_message, sizeof save_message - 1, &c), LLM_OK);
-    CHECK(c.op == LLM_COMMAND_SAVE && c.session[0] == 'a' && c.n_other_bytes == 1 && c.other[0] == 'b');
+    CHECK(c.op == LLM_COMMAND_SAVE && c.session.bytes[0] == 'a' && c.other.n_bytes == 1 && c.other.bytes[0] == 'b');
     CHECK_INT(read_message(unsave_message, sizeof unsave_message - 1, &c), LLM_OK);
-    CHECK(c.op == LLM_COMMAND_UNSAVE && c.n_session_bytes == 0 && c.n_other_bytes == 1 && c.other[0] == 'a');
+    CHECK(c.op == LLM_COMMAND_UNSAVE && c.session.n_bytes == 0 && c.other.n_bytes == 1 && c.other.bytes[0] == 'a');
 }
 
 /* ---- malformed as a whole ---- */

@@ -52,8 +52,8 @@ static void require_names(const wire_command *c, const uint8_t *message, size_t 
 {
     const bool is_generate = c->op == LLM_COMMAND_GENERATE;
     const bool has_other = c->op == LLM_COMMAND_FORK || c->op >= LLM_COMMAND_RENAME;
-    require_name(c->session, c->n_session_bytes, is_generate || c->op == LLM_COMMAND_UNSAVE, message, n);
-    require_name(c->other, c->n_other_bytes, !has_other, message, n);
+    require_name(c->session.bytes, c->session.n_bytes, is_generate || c->op == LLM_COMMAND_UNSAVE, message, n);
+    require_name(c->other.bytes, c->other.n_bytes, !has_other, message, n);
 }
 
 static void require_texts(const wire_texts *texts, const uint8_t *message, size_t n)
