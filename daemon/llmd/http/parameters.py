@@ -90,7 +90,8 @@ def has(members: Iterable[tuple[str, Any, Any]]) -> Callable[[type[T]], type[T]]
 
 
 def _described(parameter: Parameter) -> msgspec.Meta:
-    text = f"Refused, unless the value is neutral: it asks for {parameter.note}."
+    neutral = " or ".join(["null", *(msgspec.json.encode(one).decode() for one in parameter.neutral)])
+    text = f"Refused, unless the value is {neutral}: it asks for {parameter.note}."
     if parameter.treatment == "accepted":
         text = f"Accepted without effect: {parameter.note}." if parameter.note else "Accepted without effect."
     return msgspec.Meta(description=text, extra={"parameter": parameter})
