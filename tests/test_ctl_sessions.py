@@ -113,6 +113,15 @@ def test_list_names_clients_and_what_has_no_name(daemon: FakeDaemon, capsys: pyt
     assert second.startswith("(scratch 9) ")
 
 
+def test_list_shows_what_was_said_last(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
+    listed = [session(last_words="Rename the\x1b parser"), session(id="other")]
+    daemon.route("GET /v1/sessions", {"data": listed, "places": PLACES})
+    run(daemon, "sessions", "list")
+    header, first, second, _ = capsys.readouterr().out.splitlines()
+    assert header.endswith("LAST WORDS") and "Rename the" in first and "\x1b" not in first
+    assert second.split()[-1] == "-"
+
+
 @pytest.mark.parametrize("given", ["ses_de93", "scratch", "(scr"])
 def test_the_beginning_of_an_id_will_do(daemon: FakeDaemon, given: str, capsys: pytest.CaptureFixture[str]) -> None:
     listed = {"data": [session(id="ses_de93b1"), session()], "scratch": [session(id="(scratch 9)")]}

@@ -516,3 +516,18 @@ async def test_what_is_told_of_a_session_outlives_the_many_of_another_owner(daem
     for number in range(limits.TURN_SESSIONS_MAX + 10):
         turns.look(2, f"s{number}", b"")
     assert turns.by_user(1, "a").starts == {1: 0}
+
+
+async def test_a_session_shows_what_its_user_said_last(daemon: Daemon) -> None:
+    messages: list[Json] = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "\n  Rename\n\tthe\u202e parser,   and everything that calls it, in all files"},
+        {"role": "assistant", "content": "Yes."},
+        {"role": "user", "content": " "},
+    ]
+    await daemon.chat(messages=messages, session_id="a")
+    shown = "Rename the parser, and everything that calls it, in all files"[: limits.LAST_WORDS_CHARS_MAX]
+    assert (await daemon.ask("GET", "/v1/sessions/a")).json["last_words"] == shown
+    await daemon.ask("POST", "/v1/completions", {"prompt": "raw", "session_id": "b", "max_tokens": 1})
+    listed = (await daemon.ask("GET", "/v1/sessions")).json["data"]
+    assert {one["id"]: one["last_words"] for one in listed} == {"a": shown, "b": None}

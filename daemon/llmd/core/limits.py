@@ -158,6 +158,7 @@ SHARED_TOKENS_SHOWN_MIN = 64
 DIVERGENCE_PREFILLED_MIN = 256
 """A turn that prefilled at least this many tokens is reported with the place where it left its session's branches."""
 CLIENT_CHARS_MAX = 32
+LAST_WORDS_CHARS_MAX = 40
 """Longest program name that is kept from a User-Agent."""
 DIVERGENCE_TOKENS_KEPT = 16
 """Tokens kept on each side of the point where the histories of a turn diverged."""

@@ -118,12 +118,12 @@ def overview(raw: Json) -> str:
     sessions = [*(raw.get("data") or []), *(raw.get("scratch") or [])]
     header = [
         "ID", "STATE", "TOKENS>", "TIMELINES>", "REUSED>", "REQUESTS>", "LAST START", "USED", "PINNED", "CLIENT",
-        "OWNER>",
+        "LAST WORDS", "OWNER>",
     ]  # fmt: skip
     rows = [_row(session) for session in sessions]
-    for name in ("owner", "client"):  # columns that would be empty
+    for name, title in (("owner", "OWNER>"), ("client", "CLIENT"), ("last_words", "LAST WORDS")):  # if empty
         if not any(session.get(name) for session in sessions):
-            column = header.index("OWNER>" if name == "owner" else "CLIENT")
+            column = header.index(title)
             header, rows = _without(column, header), [_without(column, row) for row in rows]
     return f"{text.table(header, rows) if rows else 'no sessions'}\n{places(raw.get('places') or {})}"
 
@@ -159,6 +159,7 @@ def _row(session: Json) -> list[str]:
         _age(session.get("used_ms", 0)),
         "yes" if session.get("pinned") else text.NOTHING,
         text.scalar(session.get("client")),
+        text.scalar(session.get("last_words")),
         owner(session),
     ]
 
@@ -200,6 +201,8 @@ def details(session: Json) -> str:
         pairs.append(("pinned", "yes"))
     if session.get("client"):
         pairs.append(("client", text.scalar(session["client"])))
+    if session.get("last_words"):
+        pairs.append(("last words", text.scalar(session["last_words"])))
     if session.get("owner"):
         pairs.append(("owner", owner(session)))
     return text.fields(pairs)

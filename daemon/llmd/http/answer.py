@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from ..core import limits
-from ..core.asked import Asked
+from ..core.asked import Asked, ChatPrompt, RawPrompt
 from ..core.errors import ApiError, ContextLengthError
 from ..core.parts import End, LogProbabilities
 from ..core.session_key import SessionKey
@@ -96,7 +96,7 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
     try:
         with ends_in_time(request, answering.cancel):
             await answering.admission()
-            _note_client(request, answering)
+            _note_client(request, answering, ready.asked.prompt)
             headers = _headers(answering.key)
             if ready.asked.is_stream:
                 return await Stream(request, answering, writing(state), headers).run()
@@ -106,18 +106,28 @@ async def _answered(request: web.Request, ready: Ready, writing: Writing) -> web
         answering.release()
 
 
-def _note_client(request: web.Request, answering: Answering) -> None:
-    """Whose session it is, people see by the program that uses it."""
-    turns, name = request.app[STATE].turns, _program(request.headers.get("User-Agent", ""))
+def _note_client(request: web.Request, answering: Answering, prompt: ChatPrompt | RawPrompt) -> None:
+    """Whose session it is, people see by the program that uses it, and by what its user said last."""
+    turns, name, words = request.app[STATE].turns, _program(request.headers.get("User-Agent", "")), _last_words(prompt)
     for generation in answering.generations:
         if generation.admitted is not None:
-            turns.came_from(generation.work.owner, generation.work.key.id, generation.admitted.place, name)
+            turns.came_from(generation.work.owner, generation.work.key.id, generation.admitted.place, name, words)
 
 
 def _program(agent: str) -> str:
     """ "claude-cli" of "claude-cli/2.1.330 (external, cli)" """
     name = re.match(r"[!-.0-~]+", agent)
     return name[0][: limits.CLIENT_CHARS_MAX] if name else ""
+
+
+def _last_words(prompt: ChatPrompt | RawPrompt) -> str:
+    """The beginning of the last user message, on one line, without what could turn a terminal's text round."""
+    if isinstance(prompt, RawPrompt):
+        return ""
+    said = next((one.content for one in reversed(prompt.messages) if one.role == "user" and one.content.strip()), "")
+    begun = said.lstrip()[: 4 * limits.LAST_WORDS_CHARS_MAX]
+    printable = "".join(sign if sign.isprintable() else " " for sign in begun)
+    return " ".join(printable.split())[: limits.LAST_WORDS_CHARS_MAX]
 
 
 async def _whole(state: State, answering: Answering, writer: Writer, owner: int) -> bytes:

@@ -55,6 +55,8 @@ class SessionTurns:
     by_user: UserMessages = UserMessages()
     client: str = ""
     """The program that asked last."""
+    last_words: str = ""
+    """The beginning of the last user message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +105,10 @@ class TurnLog:
             self.forget(*who_must_go(self._sessions))
         return found
 
-    def came_from(self, owner: int, name: str, place: int, client: str) -> None:
-        """Which program's request went there."""
-        self._of(owner, name or scratch_id(place)).client = client
+    def came_from(self, owner: int, name: str, place: int, client: str, last_words: str) -> None:
+        """Which program's request went there, and what its user said last."""
+        found = self._of(owner, name or scratch_id(place))
+        found.client, found.last_words = client, last_words
 
     def refused(self, owner: int, name: str, at_ms: int, n_prompt: int) -> None:
         """It did not fit the context. Of a session that nothing is known of there is nothing to explain."""
@@ -146,6 +149,11 @@ class TurnLog:
         """Any thread."""
         found = self._sessions.get((owner, name))
         return found.client or None if found is not None else None
+
+    def last_words(self, owner: int, name: str) -> str | None:
+        """Any thread."""
+        found = self._sessions.get((owner, name))
+        return found.last_words or None if found is not None else None
 
     def by_user(self, owner: int, name: str) -> UserMessages:
         """Of the last prompt begun; none: not known."""

@@ -180,6 +180,7 @@ def _session(state: State, id: str, views: list[SessionView]) -> Session:
         owner=views[0].owner,
         owner_name=state.keys.name_of(views[0].owner),
         client=state.turns.client(views[0].owner, id),
+        last_words=state.turns.last_words(views[0].owner, id),
         slot=latest.slot,
         state=next((one.state for one in timelines if one.state in _RUNNING), latest.state),
         pinned=any(view.is_pinned for view in views),
@@ -201,10 +202,10 @@ def _session(state: State, id: str, views: list[SessionView]) -> Session:
 def _empty(state: State, owner: int, name: str) -> Session:
     """A session that is not there, as one that holds nothing."""
     return Session(
-        id=name, owner=owner, owner_name=state.keys.name_of(owner), client=None, slot=-1, state="empty", pinned=False,
-        tokens=0, visible_tokens=0, context_tokens=state.engine.info.n_ctx, waiting=0, requests=0,
-        prefilled_tokens_total=0, reused_tokens_total=0, generated_tokens_total=0, opened_ms=0, used_ms=0, last=None,
-        timelines=[],
+        id=name, owner=owner, owner_name=state.keys.name_of(owner), client=None, last_words=None, slot=-1,
+        state="empty", pinned=False, tokens=0, visible_tokens=0, context_tokens=state.engine.info.n_ctx, waiting=0,
+        requests=0, prefilled_tokens_total=0, reused_tokens_total=0, generated_tokens_total=0, opened_ms=0, used_ms=0,
+        last=None, timelines=[],
     )  # fmt: skip
 
 

@@ -46,6 +46,8 @@ class Session(Timeline, frozen=True, kw_only=True):
     """From the key file; null: no key has this owner any more."""
     client: str | None
     """The program that asked last, by its User-Agent; null: none since the daemon started."""
+    last_words: str | None
+    """The beginning of the last user message of a chat since the daemon started."""
     pinned: bool
     context_tokens: int
     """Limit of one branch."""
