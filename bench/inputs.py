@@ -85,6 +85,13 @@ def combined(n_floats: int, n_objects: int) -> Send:
     return body(b'{"messages":[%b]%b}' % (messages, integers))
 
 
+def biased(n_ids: int, n_biases: int) -> Send:
+    """A prompt of token ids, some of them written as floats, and biases that are slow to read."""
+    ids = b",".join([b"1.0"] * 60 + [b"100000"] * n_ids)
+    biases = b",".join(b'"%d":%b' % (n, SLOW_FLOAT) for n in range(n_biases))
+    return body(b'{"max_tokens":1.0,"prompt":[%b],"logit_bias":{%b}}' % (ids, biases), COMPLETIONS)
+
+
 def calls(n: int) -> Send:
     """Past calls, with as many floats as are compared one by one."""
     function = {"name": "f", "arguments": f"[{','.join([SLOW_FLOAT.decode()] * 500)}]"}
@@ -193,8 +200,10 @@ INPUTS: dict[str, Callable[[int], Send]] = {
     "a prompt of 1.6 MB": lambda _: fields({"prompt": "word " * 320_000}, COMPLETIONS),
     "1.6 MB to tokenize": lambda _: body(json.dumps({"content": "word " * 320_000}).encode(), "/tokenize"),
     "4,000,000 ids to detokenize": lambda _: body(json.dumps({"tokens": [1] * 4_000_000}).encode(), "/detokenize"),
-    "floats that are slow to read, 47 kB, and integers written as floats": lambda _: combined(2030, 0),
-    "the same, and all values, objects and names that may be": lambda _: combined(2030, 30_000),
+    "floats that are slow to read, 25 kB, and integers written as floats": lambda _: combined(1070, 0),
+    "the same, and all values, objects and names that may be": lambda _: combined(1070, 30_000),
+    "1,020 biases that are slow to read": lambda _: biased(1, 1020),
+    "the same, and as many token ids as there may be values": lambda _: biased(80_000, 1020),
     "many floats in the arguments of 64 calls": lambda _: calls(64),
     "31,000 token ids, some written as floats": lambda _: fields({"prompt": [1.0] * 16 + [1] * 31_000}, COMPLETIONS),
     "2,000 token ids, all written as floats": lambda _: fields({"prompt": [1.0] * 2000}, COMPLETIONS),

@@ -97,6 +97,14 @@ def test_fragments_alone_and_in_a_text(fragment: bytes) -> None:
     same_verdict(b"[1 " + fragment + b" 2]")
 
 
+def test_no_context_allows_more_than_is_decoded_in_time() -> None:
+    """2,162,588 integers, as a context of a million tokens allowed before, held the interpreter lock for 0.15 s."""
+    assert SCAN.allowed["values"] < limits.JSON_VALUES_IN_ALL_MAX
+    for n_ctx in (131_072, 1 << 20, 1 << 24):
+        assert body_scan(n_ctx).allowed["values"] == limits.JSON_VALUES_IN_ALL_MAX
+    assert limits.LOGIT_BIASES_MAX < limits.JSON_FLOATS_MAX
+
+
 def test_a_clean_document_has_no_unicode_escapes() -> None:
     """So that msgspec copies texts instead of spelling them out."""
     texts = {"a\u00e4\u20ac\U0001f600": ["\ud83d", "\u2028"]}

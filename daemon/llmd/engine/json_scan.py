@@ -77,9 +77,10 @@ def _float(text: str) -> float:
 
 def body_scan(n_ctx: int) -> JsonScan:
     """For the requests to a model with this context."""
+    n_values = limits.JSON_VALUES_MAX + limits.JSON_VALUES_PER_TOKEN * n_ctx
     return JsonScan(
         {
-            "values": limits.JSON_VALUES_MAX + limits.JSON_VALUES_PER_TOKEN * n_ctx,
+            "values": min(n_values, limits.JSON_VALUES_IN_ALL_MAX),
             "containers": limits.JSON_CONTAINERS_MAX,
             "keys": limits.JSON_KEYS_MAX,
             "depth": limits.JSON_DEPTH_MAX,
