@@ -456,6 +456,11 @@ def test_what_other_programs_take_is_explained(start: Start, name: str, advice: 
     assert advice in refusal(start, name)
 
 
+def test_a_file_that_is_not_there_ends_the_start_before_it_tells_an_address(start: Start, tmp_path: Path) -> None:
+    status, errors = start.fails("--model", str(tmp_path / "none.gguf"))
+    assert status == 1 and "No such file or directory" in errors and "listening" not in errors
+
+
 def test_a_directory_is_no_model(start: Start, tmp_path: Path) -> None:
     model = model_with_template(tmp_path, tokenizer.build().chat_template)
     assert f"name a file in it, such as {model}" in refusal(start, str(tmp_path))

@@ -151,6 +151,8 @@ async def _serve(config: Config, listeners: Listeners, beginning: Beginning, key
     try:
         for listener in listeners.sockets:
             await web.SockSite(runner, listener, backlog=limits.BACKLOG).start()
+        if not _can_open(config.model):
+            await app[OPENING]  # says why, before anybody is told of an address
         log.info("listening", extra=logs.fields(addresses=" ".join(listeners.addresses())))
         await _first_of(app[OPENING], signals.stop)
         if state.opened is not None:
@@ -161,6 +163,15 @@ async def _serve(config: Config, listeners: Listeners, beginning: Beginning, key
         await runner.cleanup()
     log.info("stopped")
     return state.opened is not None
+
+
+def _can_open(model: str) -> bool:
+    """A file that is not there is known at once, one that is no model only when it is read."""
+    try:
+        os.close(os.open(model, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+    except OSError:
+        return model.startswith("sim:")
+    return True
 
 
 async def _first_of(opening: asyncio.Task[None], stop: asyncio.Event) -> None:
