@@ -411,6 +411,7 @@ def test_formats_and_thinking_are_read() -> None:
     assert asked_chat().prompt.variables == {}
     assert asked_chat(think=False).prompt.variables == {"enable_thinking": False}
     assert asked_chat(think="low").prompt.variables == {"enable_thinking": True, "reasoning_effort": "low"}
+    assert asked_chat(think="max").prompt.variables == {"enable_thinking": True, "reasoning_effort": "high"}
 
 
 def test_an_answer_goes_on_with_a_text_and_not_with_calls() -> None:

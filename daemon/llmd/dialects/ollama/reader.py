@@ -82,4 +82,7 @@ def _constraint(wanted: _Request) -> Constraint | None:
 def _variables(wanted: _Request) -> dict[str, Any]:
     """What the template is told about thinking."""
     think = wanted.think
-    return thinking_variables(think if isinstance(think, str) else None, None if think is None else think is not False)
+    effort = "high" if think == "max" else think  # the highest that templates know
+    return thinking_variables(
+        effort if isinstance(effort, str) else None, None if think is None else think is not False
+    )

@@ -80,8 +80,9 @@ class _Generation(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     format: Annotated[Literal["", "json"] | dict[str, Any] | None, note(
         "json, or a JSON schema, the form of the answer.")] = None  # fmt: skip
     options: Annotated[Options | None, note("Its members are in the rows of `options`.")] = None
-    think: Annotated[bool | Literal["low", "medium", "high"] | None, note(
-        "true, low, medium, high or false: the template variables enable_thinking and reasoning_effort.")
+    think: Annotated[bool | Literal["low", "medium", "high", "max"] | None, note(
+        "true, low, medium, high, max (which is high) or false: the template variables enable_thinking and "
+        "reasoning_effort.")
     ] = None  # fmt: skip
     keep_alive: Annotated[str | float | None, note(
         "0 without a prompt is answered as if the model had been unloaded. It stays loaded.")] = None  # fmt: skip
