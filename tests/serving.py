@@ -198,7 +198,7 @@ async def serving(config: Config, *, is_loaded: bool = True) -> AsyncIterator[Da
     `is_loaded`: not before the model is there; without, it must be there in the end."""
     if config.state_dir is not None:
         config.state_dir.mkdir(exist_ok=True)
-    app = create_app(config, keys_of(config.api_key_file))
+    app = create_app(config, keys_of(config.api_key_file, config.state_dir))
     runner = runner_of(app)
     await runner.setup()
     try:

@@ -12,7 +12,17 @@ from multidict import CIMultiDict
 from llmd.app import reload_keys
 from llmd.core import limits
 from llmd.core.errors import ApiError
-from llmd.http.access import KeyFileError, KeyRing, caller_of, check_host, check_origin, host_name, owner_of, read_keys
+from llmd.http.access import (
+    KeyFileError,
+    KeyRing,
+    caller_of,
+    check_host,
+    check_origin,
+    host_name,
+    owner_of,
+    read_keys,
+    salt_of,
+)
 from tests.conftest import Serve
 from tests.serving import Answer, Daemon, chat
 
@@ -127,6 +137,25 @@ def test_an_owner_is_the_name_and_without_one_the_key(tmp_path: Path) -> None:
     assert 0 not in {owner_of(None, str(n)) for n in range(1000)}
 
 
+def test_the_number_of_a_key_without_a_name_tells_nothing_about_the_key(tmp_path: Path) -> None:
+    """Before, it was the beginning of its SHA-256, which a guess could be tried on."""
+    salt = salt_of(tmp_path)
+    assert (tmp_path / "key-salt").stat().st_mode & 0o777 == 0o600 and len(salt) == 32
+    assert salt_of(tmp_path) == salt and [path.name for path in tmp_path.iterdir()] == ["key-salt"]
+    (tmp_path / "other").mkdir()
+    salts = [salt, salt_of(tmp_path / "other"), salt_of(None), b""]
+    assert salt_of(None) == salts[2], "the same when keys are read again"
+    path = key_file(tmp_path, "short\nlong ann\n")
+    rings = [read_keys(path, one) for one in salts]
+    assert len({ring.owner_named("key-1") for ring in rings}) == 4
+    assert len({ring.owner_named("ann") for ring in rings}) == 1
+    (tmp_path / "key-salt").write_bytes(b"short")
+    with pytest.raises(KeyFileError, match="key-salt is damaged"):
+        salt_of(tmp_path)
+    with pytest.raises(KeyFileError, match="cannot be made or read"):
+        salt_of(tmp_path / "nowhere")
+
+
 def test_names_and_numbers_of_owners(tmp_path: Path) -> None:
     keys = read_keys(key_file(tmp_path))
     assert keys.n_owners == 3 and len(keys) == 3
@@ -215,9 +244,10 @@ async def test_sessions_of_different_keys_never_meet(locked: Daemon) -> None:
     for key in (ANN, BOB):
         answer = await locked.ask("POST", "/v1/chat/completions", chat("hi", session_id="same"), headers=bearer(key))
         assert answer.json["session"]["session_reset_reason"] == "new"
-    for key in (ANN, BOB):
+    for key, name in ((ANN, "ann"), (BOB, "key-4")):
         data = (await locked.ask("GET", "/v1/sessions", headers=bearer(key))).json["data"]
-        assert [(session["id"], session["owner"]) for session in data] == [("same", OWNERS[key])]
+        owner = locked.state.keys.owner_named(name)
+        assert [(session["id"], session["owner"]) for session in data] == [("same", owner)]
     await locked.ask("POST", "/v1/chat/completions", chat("hi", session_id="only-bob"), headers=bearer(BOB))
     answer = await locked.ask("GET", "/v1/sessions/only-bob", headers=bearer(ANN))
     assert answer.status == 404 and answer.error["code"] == "session_not_found"
@@ -236,11 +266,12 @@ async def test_an_admin_sees_all_and_must_name_the_owner(locked: Daemon) -> None
     message = answer.error["message"]
     assert "ann" in message and "key-4" in message and "?owner=NAME" in message and "--owner NAME" in message
     found = (await locked.ask("GET", "/v1/sessions/same?owner=key-4", headers=bearer(ROOT))).json
-    assert (found["owner"], found["owner_name"]) == (OWNERS[BOB], "key-4")
+    bob = locked.state.keys.owner_named("key-4")
+    assert (found["owner"], found["owner_name"]) == (bob, "key-4")
     path = f"/v1/sessions/same?owner={OWNERS[ANN]}"
     assert (await locked.ask("GET", "/v1/sessions/same?owner=ann", headers=bearer(ROOT))).json["owner"] == OWNERS[ANN]
     assert (await locked.ask("DELETE", path, headers=bearer(ROOT))).status == 200
-    assert (await locked.ask("GET", "/v1/sessions/same", headers=bearer(ROOT))).json["owner"] == OWNERS[BOB]
+    assert (await locked.ask("GET", "/v1/sessions/same", headers=bearer(ROOT))).json["owner"] == bob
     refused = await locked.ask("GET", "/v1/sessions/same?owner=x", headers=bearer(ROOT))
     assert refused.status == 400 and "'x' is no owner's name" in refused.error["message"]
 

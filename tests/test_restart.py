@@ -87,7 +87,7 @@ async def stop_amid(call: str, of: Any, options: Any, monkeypatch: pytest.Monkey
 
     with monkeypatch.context() as patch:
         patch.setattr(of, call, slow)
-        app = create_app(options, keys_of(None))
+        app = create_app(options, keys_of(None, None))
         runner = runner_of(app)
         await runner.setup()
         assert await to_thread(begun.wait, SETTLE_S)

@@ -152,6 +152,7 @@ async def test_owners_are_told_to_the_engine(serve: Serve, tmp_path: Path, monke
 
 async def test_keys_are_reloaded_while_the_model_loads(tmp_path: Path) -> None:
     keys = key_file(tmp_path)
+    (tmp_path / "state").mkdir()
     state = create_app(config_of(tmp_path, api_key_file=keys), read_keys(keys))[STATE]
     keys.write_text(f"{ANN} ann\n")
     reload_keys(state)

@@ -189,7 +189,7 @@ def _prepared(config: Config) -> tuple[Beginning, KeyRing]:
     try:
         from .engine.beginning import Named
 
-        keys = keys_of(config.api_key_file)
+        keys = keys_of(config.api_key_file, config.state_dir)
         return Named(config), keys
     except ImportError as error:
         raise StartError(str(error)) from error

@@ -22,7 +22,7 @@ from .engine import native
 from .engine.beginning import Beginning, Named
 from .engine.engine import Engine
 from .engine.generation import CancelReason, Generation
-from .http.access import KeyFileError, KeyRing, read_keys
+from .http.access import KeyFileError, KeyRing, keys_of
 from .http.boundary import add_headers, boundary
 from .http.connections import Runner
 from .http.context import STATE, Opened, State
@@ -159,7 +159,7 @@ def reload_keys(state: State) -> None:
         log.info("there is nothing to reload: no --api-key-file is set")
         return
     try:
-        keys = read_keys(path)
+        keys = keys_of(path, state.config.state_dir)
     except KeyFileError as error:
         log.error("the keys stay as they were: %s", error)
         return

@@ -1,14 +1,17 @@
 """Who may ask: API keys, and the Host and Origin headers that tell a program from a hijacked browser. No I/O but the
-key file's."""
+key file's, and that of the salt."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import ipaddress
 import os
 import re
+import secrets
 import stat
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,19 +129,49 @@ _KEY = re.compile(r"[!-~]+")  # what every client sends in a header in the same 
 _RESERVED_NAMES = (LOCAL.name, ANYBODY.name)
 
 
-def owner_of(name: str | None, key: str) -> int:
+_SALT_FILE = "key-salt"
+_SALT_BYTES = 32
+_SALT_OF_PROCESS = secrets.token_bytes(_SALT_BYTES)
+
+
+def owner_of(name: str | None, key: str, salt: bytes = b"") -> int:
     """A stable number above 0. It comes from the name, so that another key under the same name keeps its sessions, and
-    from the key where there is no name; it does not tell the key."""
-    identity = f"name {name}" if name is not None else key
-    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:4], "little") or 1
+    from the key where there is no name. Listings and files show the number: without the salt, nobody can try keys on
+    it."""
+    if name is not None:
+        digest = hashlib.sha256(f"name {name}".encode()).digest()
+    else:
+        digest = hmac.digest(salt, key.encode(), "sha256")
+    return int.from_bytes(digest[:4], "little") or 1
 
 
-def keys_of(path: Path | None) -> KeyRing:
+def salt_of(state_dir: Path | None) -> bytes:
+    """Random, and the same for as long as the state directory is there. Raises KeyFileError."""
+    if state_dir is None:
+        return _SALT_OF_PROCESS
+    path = state_dir / _SALT_FILE
+    try:
+        if not path.exists():
+            with tempfile.NamedTemporaryFile(dir=state_dir) as file:  # for this user alone
+                file.write(secrets.token_bytes(_SALT_BYTES))
+                file.flush()
+                os.fsync(file.fileno())
+                with contextlib.suppress(FileExistsError):  # another daemon's, of this directory
+                    os.link(file.name, path)
+        salt = path.read_bytes()
+    except OSError as error:
+        raise KeyFileError(f"--state-dir: {path} cannot be made or read: {error.strerror}") from None
+    if len(salt) != _SALT_BYTES:
+        raise KeyFileError(f"--state-dir: {path} is damaged; remove it, and keys without a name begin anew")
+    return salt
+
+
+def keys_of(path: Path | None, state_dir: Path | None) -> KeyRing:
     """None: everybody may come. Raises KeyFileError."""
-    return read_keys(path) if path is not None else KeyRing()
+    return read_keys(path, salt_of(state_dir)) if path is not None else KeyRing()
 
 
-def read_keys(path: Path) -> KeyRing:
+def read_keys(path: Path, salt: bytes = b"") -> KeyRing:
     """Lines of `KEY [NAME] [admin]`; a # at the beginning of a line or after a space begins a comment. Raises
     KeyFileError."""
     keys: dict[bytes, Key] = {}
@@ -147,7 +180,7 @@ def read_keys(path: Path) -> KeyRing:
     for number, line in enumerate(_text_of(path).split("\n"), 1):
         if words := _words(line):
             where = f"--api-key-file: {path} line {number}"
-            key = _key(where, number, words)
+            key = _key(where, number, words, salt)
             if key.digest in keys:
                 raise KeyFileError(f"{where}: this key is there twice")
             _check_owner(where, key.caller, names, owners)
@@ -194,7 +227,7 @@ def _words(line: str) -> list[str]:
     return words[:comment]
 
 
-def _key(where: str, number: int, words: list[str]) -> Key:
+def _key(where: str, number: int, words: list[str], salt: bytes) -> Key:
     secret, *rest = words
     is_admin = ADMIN_WORD in rest
     names = [word for word in rest if word != ADMIN_WORD]
@@ -205,7 +238,7 @@ def _key(where: str, number: int, words: list[str]) -> Key:
     name = names[0] if names else None
     if name is not None:
         _check_name(where, name)
-    caller = Caller(owner_of(name, secret), name or f"key-{number}", is_admin)
+    caller = Caller(owner_of(name, secret, salt), name or f"key-{number}", is_admin)
     return Key(hashlib.sha256(secret.encode()).digest(), caller, len(secret))
 
 
