@@ -51,7 +51,7 @@ First time, on Debian:     apt-get install python3 python3-venv python3-dev gcc 
 Then, in another terminal: curl -N http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \
                              -d '{"messages":[{"role":"user","content":"hello"}],"stream":true,"session_id":"a"}'
 
-Set-up takes about 4 minutes on 2 cores the first time and seconds afterwards. Settings from the environment:
+Set-up takes 5 to 15 minutes on 2 cores the first time and seconds afterwards. Settings from the environment:
   LLMD_BACKEND=cpu|cuda|hip|vulkan   instead of what is detected (a GPU counts when its compiler is there too)
   LLMD_PORTABLE=1                    build for any processor of this architecture, chosen at run time, not for this one
   LLMD_CUDA_ARCHITECTURES=LIST       GPUs to compile for (default: those in this machine)

@@ -392,7 +392,7 @@ async def test_loading_forgets_the_answers_of_what_was_replaced(tmp_path: Path) 
         other: list[Json] = [{"role": "system", "content": "Be brief."}]
         await turn(daemon, other, "other")
         assert daemon.state.answers.past(0, "other", digests_of(other)) is not None
-        assert (await daemon.ask("POST", "/v1/sessions/other/load", {"name": "label"})).status == 200
+        assert (await daemon.ask("POST", "/v1/sessions/other/load", {"name": "label", "replace": True})).status == 200
         assert daemon.state.answers.past(0, "other", digests_of(other)) is None
         assert daemon.state.answers.past(0, "desk", digests_of(messages)) is not None
 

@@ -41,6 +41,7 @@ VERBS: list[tuple[list[str], str, Json | None, str]] = [
     (["rename", "a", "b"], "/v1/sessions/a/rename", {"session_id": "b"}, "Renamed a to b."),
     (["save", "a", "label"], "/v1/sessions/a/save", {"name": "label"}, "Session a saved as label, 1,234 tokens."),
     (["load", "label"], "/v1/sessions/label/load", {"name": "label"}, "Session label loaded from label"),
+    (["load", "label", "--replace"], "/v1/sessions/label/load", {"name": "label", "replace": True}, "Session label"),
     (["load", "label", "--as", "a"], "/v1/sessions/a/load", {"name": "label"}, "Session a loaded from label"),
 ]  # fmt: skip
 

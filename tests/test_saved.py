@@ -47,7 +47,7 @@ async def test_list_and_remove(tmp_path: Path) -> None:
         assert (await daemon.ask("DELETE", "/v1/saved/first")).json["deleted"] is True
         gone = await daemon.ask("DELETE", "/v1/saved/first")
         assert (gone.status, gone.error["code"]) == (404, "snapshot_not_found")
-        assert (await daemon.ask("POST", "/v1/sessions/a/load", {"name": "first"})).status == 404
+        assert (await daemon.ask("POST", "/v1/sessions/new/load", {"name": "first"})).status == 404
         assert [one["name"] for one in await saved(daemon)] == ["second"]
     assert len(list((tmp_path / "state").rglob("saved/*"))) == 2  # session, state
 
@@ -176,6 +176,22 @@ async def test_answers_come_along(tmp_path: Path) -> None:
         talk.daemon, talk.session = daemon, "b"
         await talk.ask("and then?")
         assert talk.report["session_reset_reason"] == "restored"
+
+
+async def test_a_session_is_only_replaced_when_that_is_asked_for(tmp_path: Path) -> None:
+    """As a fork does."""
+    async with serving(config_of(tmp_path, model="sim:hybrid")) as daemon:
+        await Conversation(daemon, "a").ask("what is to be kept")
+        await save(daemon, "a", "label")
+        await Conversation(daemon, "b").ask("what is not to be lost")
+        before = (await daemon.ask("GET", "/v1/sessions/b")).json
+        refused = await daemon.ask("POST", "/v1/sessions/b/load", {"name": "label"})
+        assert (refused.status, refused.error["code"]) == (409, "session_exists")
+        assert "--replace" in refused.error["message"]
+        assert (await daemon.ask("GET", "/v1/sessions/b")).json["tokens"] == before["tokens"]
+        loaded = await daemon.ask("POST", "/v1/sessions/b/load", {"name": "label", "replace": True})
+        assert loaded.status == 200
+        assert loaded.json["tokens"] == (await daemon.ask("GET", "/v1/sessions/a")).json["tokens"]
 
 
 # --- the files -------------------------------------------------------------------------------------------------------

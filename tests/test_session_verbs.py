@@ -272,7 +272,7 @@ async def test_save_and_load(serve: Serve, memory: str) -> None:
     then = talk.continued_as("b")
     await talk.ask("what came later")
     await daemon.chat("something that is replaced", session_id="b")
-    loaded = (await post(daemon, "b", "load", {"name": "label"})).json
+    loaded = (await post(daemon, "b", "load", {"name": "label", "replace": True})).json
     assert loaded["id"] == "b" and loaded["tokens"] == saved["tokens"]
     await then.ask("another way to go on")
     assert then.report["session_reset_reason"] in ("restored", "checkpoint", "shared")
@@ -300,9 +300,9 @@ async def test_a_load_takes_the_place_of_what_it_replaces(serve: Serve) -> None:
     daemon = await serve(max_sessions=1, capacity_policy="refuse")
     await daemon.chat(session_id="a")
     saved = (await post(daemon, "a", "save", {"name": "label"})).json
-    loaded = await post(daemon, "a", "load", {"name": "label"})
+    loaded = await post(daemon, "a", "load", {"name": "label", "replace": True})
     assert (loaded.status, loaded.json.get("tokens")) == (200, saved["tokens"])
-    refused = await post(daemon, "b", "load", {"name": "label"})
+    refused = await post(daemon, "b", "load", {"name": "label", "replace": True})
     assert (refused.status, refused.error["code"]) == (429, "capacity_exhausted")
     assert (await show(daemon, "a"))["tokens"] == saved["tokens"]
 

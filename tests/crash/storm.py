@@ -200,7 +200,7 @@ class Client:
         saved, promise = self.storm.promises.saved.get(label), self.storm.promises.of(self.name)
         was = replace(promise)
         promise.unknown()
-        if not await self._command(daemon, "POST", "/load", {"name": label}):
+        if not await self._command(daemon, "POST", "/load", {"name": label, "replace": True}):
             promise.taken_back(was, self.refusal)
         else:
             promise.is_open, promise.is_pinned = True, was.is_pinned if was.is_open is not None else None

@@ -132,8 +132,9 @@ class Client:
     def save(self, name: str, label: str, owner: str | None = None) -> Json:
         return self._move(_session_path(name, "/save", owner), {"name": label})
 
-    def load(self, name: str, label: str, owner: str | None = None) -> Json:
-        return self._move(_session_path(name, "/load", owner), {"name": label})
+    def load(self, name: str, label: str, owner: str | None = None, *, replace: bool = False) -> Json:
+        body: Json = {"name": label, **({"replace": True} if replace else {})}
+        return self._move(_session_path(name, "/load", owner), body)
 
     def saved(self, owner: str | None = None) -> Json:
         return self._ask("GET", f"/v1/saved{_query(owner)}").body

@@ -36,7 +36,8 @@ def register(actions: Verbs, shared: argparse.ArgumentParser) -> None:
     save.add_argument("name", metavar="NAME", help="the name to load it by")
     load = add_verb(actions, shared, "load", run_load, "make a session what was saved under a name")
     load.add_argument("name", metavar="NAME", help="the name it was saved under")
-    load.add_argument("--as", metavar="ID", dest="id", help="the session (default: NAME); one that exists is replaced")
+    load.add_argument("--as", metavar="ID", dest="id", help="the session (default: NAME)")
+    load.add_argument("--replace", action="store_true", help="a session of that id makes way")
     load.add_argument("--owner", metavar="NAME", help="whose (default: the unix socket's own)")
 
 
@@ -115,7 +116,7 @@ def run_save(context: Context) -> int:
 def run_load(context: Context) -> int:
     options = context.options
     name = options.id or options.name
-    raw = context.client.load(name, options.name, options.owner)
+    raw = context.client.load(name, options.name, options.owner, replace=options.replace)
     _conversation_follows(context, lambda socket_path: conversation_files.load_as(socket_path, options.name, name))
     context.say(raw, lambda: f"Session {name} loaded from {options.name}, {tokens(raw)}.")
     return EXIT_OK

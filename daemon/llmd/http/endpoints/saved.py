@@ -14,9 +14,9 @@ from ...engine.wire import Reply
 from .. import body
 from ..body import respond
 from ..context import FACTS, STATE, State
-from .session_verbs import name_for
+from .session_verbs import exists, name_for
 from .sessions import again, check, may_see, meant, owner_asked
-from .wire.saved import Saved, SavedDeleted, SavedList, SaveRequest, SessionSaved
+from .wire.saved import LoadRequest, Saved, SavedDeleted, SavedList, SaveRequest, SessionSaved
 
 
 async def save_session(request: web.Request) -> web.Response:
@@ -47,11 +47,14 @@ async def save_session(request: web.Request) -> web.Response:
 
 
 async def load_session(request: web.Request) -> web.Response:
-    state, wanted = request.app[STATE], await body.read(request, SaveRequest)
+    state, wanted = request.app[STATE], await body.read(request, LoadRequest)
     saved_answers = _saved_answers_of(state)
     name = name_for(request.match_info["id"], "id")
     label = _label(wanted.name)
     owner = _owner_meant(request)
+    is_saved = any((one.owner, one.label) == (owner, label) for one in state.engine.saved())
+    if is_saved and not wanted.replace and state.engine.page.sessions_named(name, owner):
+        raise exists(name, 'with "replace": true (llmctl: --replace) what was saved takes its place')
 
     async def whole() -> Reply:
         reply = await state.engine.load(owner, name, label)

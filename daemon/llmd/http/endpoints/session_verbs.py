@@ -29,7 +29,7 @@ async def fork_session(request: web.Request) -> web.Response:
     at = fork_point(wanted.at, state.turns.by_user(owner, parent))
     reply = await state.engine.fork(owner, parent, name, at, replace=wanted.replace)
     if reply.status == Status.EXISTS:
-        raise _exists(name, 'with "replace": true (llmctl: --replace) the fork takes its place')
+        raise exists(name, 'with "replace": true (llmctl: --replace) the fork takes its place')
     check(parent, reply)
     return respond(again(state, owner, name))
 
@@ -78,7 +78,7 @@ async def rename_session(request: web.Request) -> web.Response:
     name = name_for(wanted.session_id, "session_id", old)
     reply = await state.engine.rename(owner, old, name)
     if reply.status == Status.EXISTS:
-        raise _exists(name, "close it first")
+        raise exists(name, "close it first")
     check(old, reply)
     return respond(again(state, owner, name))
 
@@ -93,7 +93,7 @@ def _pins_exhausted(state: State) -> ApiError:
     )
 
 
-def _exists(name: str, advice: str) -> ApiError:
+def exists(name: str, advice: str) -> ApiError:
     return ApiError("session_exists", f"session_id: there is a session {shown(name)} already; {advice}.", "session_id")
 
 

@@ -3,7 +3,7 @@
 from .explain import Explanation
 from .health import Health, Readiness
 from .models import Model, ModelList
-from .saved import SavedDeleted, SavedList, SaveRequest, SessionSaved
+from .saved import LoadRequest, SavedDeleted, SavedList, SaveRequest, SessionSaved
 from .sessions import ForkRequest, PinRequest, RenameRequest, Session, SessionDeleted, SessionList, SessionReset
 from .text import DetokenizedText, DetokenizeRequest, RenderedTemplate, TokenizeRequest, Tokens
 
@@ -19,6 +19,7 @@ __all__ = [
     "Readiness",
     "RenameRequest",
     "RenderedTemplate",
+    "LoadRequest",
     "SaveRequest",
     "SavedDeleted",
     "SavedList",

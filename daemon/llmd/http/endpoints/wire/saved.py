@@ -13,6 +13,11 @@ class SaveRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
 
 
+class LoadRequest(SaveRequest, frozen=True, forbid_unknown_fields=True):
+    replace: bool = False
+    """A session of that id makes way."""
+
+
 class SessionSaved(msgspec.Struct, frozen=True):
     id: str
     name: str
