@@ -303,6 +303,9 @@ static void objects_are_open_unless_they_say_otherwise(void)
 static void names_meet_patterns(void)
 {
     static const row rows[] = {
+        {"{'type':'object','propertyNames':{'minLength':2,'maxLength':3}}",
+         {"{'ab':1,'abc':2}", "{}"},
+         {"{'a':1}", "{'ab':1,'abcd':2}"}},
         {"{'type':'object','patternProperties':{'^x-':{'type':'string'}},'additionalProperties':false}",
          {"{'x-a':'b'}", "{}", "{'x-a':'b','x-b':''}"},
          {"{'x-a':1}", "{'y':'b'}"}},
@@ -491,6 +494,7 @@ static void what_cannot_be_kept_to_is_refused(void)
          "schema/properties/a: the keyword unevaluatedProperties"},
         {"{'not':{}}", "no value is valid"},
         {"{'not':{'multipleOf':3}}", "negation"},
+        {"{'not':{'type':['integer','boolean']}}", "negation"},
         {"{" PLAIN ",'required':['a'],'properties':{}}", "no value is valid"},
         {"{'type':'integer','exclusiveMinimum':4,'maximum':4}", "no value is valid"},
         {"{'type':'number','minimum':1e47}", "digits before the point"},

@@ -78,8 +78,12 @@ bool expansion::can_negate(const schema_json &schema, size_t depth) const
             return false;
         }
     }
-    if (schema.contains("type") && schema["type"] == "integer") {
-        return false; /* what is a number and no integer has no shape */
+    const schema_json types = schema.value("type", schema_json());
+    const auto has = [&](const char *name) {
+        return types == name || (types.is_array() && std::find(types.begin(), types.end(), name) != types.end());
+    };
+    if (has("integer") && !has("number")) {
+        return false; /* numbers that are no integers have no shape */
     }
     if (schema.contains("$ref")) {
         const schema_json *target = refs.target(schema);

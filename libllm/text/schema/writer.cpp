@@ -362,7 +362,7 @@ void writer::narrow_names(const shape &s, const node &n, automaton *names)
             } else if ((one.types & json_type::STRING) == 0) {
                 continue;
             } else if (!conditions_of(one, n, &part)) {
-                part = automaton_of_any();
+                part = automaton_of_length(one.length_least, one.length_most);
             }
             all = automaton_of(automaton_operation::EITHER, all, part, budget);
         }
