@@ -266,7 +266,7 @@ def test_status(daemon: FakeDaemon, capsys: pytest.CaptureFixture[str]) -> None:
         "memory       weights 1.0 MiB, state 1.0 MiB of 4.0 MiB used (1,234 tokens), process 0 B",
         "checkpoints  5, 2.0 MiB of 2.0 GiB",
         "parked       3 sessions, 1.0 MiB of 1.0 GiB",
-        "disk         3.0 MiB of 20.0 GiB",
+        "disk         3.0 MiB of 20 GiB",
         "state        /var/lib/llmd",
     ]
 
@@ -286,7 +286,7 @@ def test_status_of_a_disk_that_refuses_states(daemon: FakeDaemon, capsys: pytest
     storage = {**STORAGE, "disk_refuses": True}
     daemon.route("GET /v1/sessions", {"data": [], "places": PLACES, "storage": storage})
     assert run(daemon, "status") == EXIT_OK
-    said = "disk         3.0 MiB of 20.0 GiB, full or failing: parked states without memory are dropped"
+    said = "disk         3.0 MiB of 20 GiB, full or failing: parked states without memory are dropped"
     assert said in capsys.readouterr().out.splitlines()
 
 

@@ -149,11 +149,12 @@ async def test_another_memory_layout_keeps_tokens_and_pins(tmp_path: Path, caplo
     assert "its tokens are kept and read again on its next use" in caplog.text
 
 
-async def test_whose_the_other_sessions_are(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_each_model_has_a_directory_that_names_it(tmp_path: Path) -> None:
     await filled(tmp_path, model="sim:dense")
     async with serving(config(tmp_path)):
         pass
-    assert "1 session of sim-dense lies in" in caplog.text
+    names = [path.read_text().strip() for path in tmp_path.glob("**/model.txt")]
+    assert len(names) == 2 and "sim-dense" in names
 
 
 async def test_more_sessions_than_places(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
