@@ -34,6 +34,11 @@ def files(directory: Path, suffix: str = "llmd-session") -> list[Path]:
     return sorted((directory / "state").rglob(f"*.{suffix}"))
 
 
+def models(directory: Path) -> list[str]:
+    """What the directories of the state directory say that they are of."""
+    return [path.read_text().strip() for path in (directory / "state").glob("*/model.txt")]
+
+
 async def filled(directory: Path, **options: Any) -> Conversation:
     """One conversation with a daemon that has stopped in order."""
     async with serving(config(directory, **options)) as daemon:
@@ -153,8 +158,7 @@ async def test_each_model_has_a_directory_that_names_it(tmp_path: Path) -> None:
     await filled(tmp_path, model="sim:dense")
     async with serving(config(tmp_path)):
         pass
-    names = [path.read_text().strip() for path in tmp_path.glob("**/model.txt")]
-    assert len(names) == 2 and "sim-dense" in names
+    assert sorted(models(tmp_path)) == ["sim-dense", "sim-hybrid"]
 
 
 async def test_more_sessions_than_places(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -284,7 +284,7 @@ async def test_an_empty_session_is_not_saved(daemon: Daemon) -> None:
     await post(daemon, "a", "reset", {})
     answer = await post(daemon, "a", "save", {"name": "label"})
     assert (answer.status, answer.error["code"]) == (409, "nothing_to_save")
-    assert answer.error["message"] == "The session holds nothing that could be saved: it is empty."
+    assert answer.error["message"] == "The session is empty: there is nothing to save."
 
 
 async def test_load_of_nothing_loses_nothing(daemon: Daemon) -> None:
