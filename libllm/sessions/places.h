@@ -203,8 +203,8 @@ void places_settle(places *p);
 session *places_parked_victim(places *p);
 
 /* Parks are moved from memory to the store until the budget holds. While the store has too much in hand, one of them waits
- * in memory (spill_waits), as long as reading its tokens again would take; if more are to go then, their states are
- * dropped. */
+ * in memory (spill_waits), as long as reading its tokens again would take, and 10 s at least; if more are to go then,
+ * their states are dropped. */
 void places_spill(places *p);
 bool places_is_refused(const places *p); /* the disk refused a state a short time ago */
 void places_spill_on(places *p);         /* the store may have finished something; who waited has had its turn */

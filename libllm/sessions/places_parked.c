@@ -68,7 +68,8 @@ static void drop_state(places *p, session *s)
     page_count(p->ground.page, LLM_COUNTER_PARKED_DROPPED, 1);
 }
 
-enum { STALL_SAID_EVERY_S = 600 };
+/* A disk that is only slow, because others use it, is waited for so long at least: a dropped state costs everybody's time. */
+enum { STALL_SAID_EVERY_S = 600, WAIT_LEAST_US = 10 * 1000000 };
 
 /* Somebody has waited for the store in vain. */
 static void stall(places *p, uint64_t now_us)
@@ -84,7 +85,8 @@ static void stall(places *p, uint64_t now_us)
 
 static uint64_t wait_until_us(const places *p, const session *s, uint64_t now_us)
 {
-    return now_us + (uint64_t)worth_waiting_us(&p->pace, s->parked.k);
+    const uint64_t wait_us = (uint64_t)worth_waiting_us(&p->pace, s->parked.k);
+    return now_us + (wait_us > WAIT_LEAST_US || p->is_stalled ? wait_us : WAIT_LEAST_US);
 }
 
 /* For the store, which has too much in hand. One state at a time does. */
