@@ -15,9 +15,16 @@ typedef struct resuming_sources {
     resume_checkpoint checkpoints[CHECKPOINTS_LOOKED_AT];
 } resuming_sources;
 
+/* A copy that shares no cells takes memory while it is made, of which states on their way may leave too little. */
+static bool may_copy(const session *donor)
+{
+    const session_ground *g = donor->ground;
+    return g->model->info.shares_cells || ledger_admits(g->ledger, session_state_bytes(donor, session_n_tokens(donor)));
+}
+
 static bool can_give(const session *donor, const session *s)
 {
-    const bool holds_state = donor->seat != SESSION_NO_SEAT || donor->parked.state != NULL;
+    const bool holds_state = donor->seat != SESSION_NO_SEAT ? may_copy(donor) : donor->parked.state != NULL;
     return donor != s && donor->is_open && holds_state && donor->owner == s->owner &&
            donor->record.state != LLM_STATE_TORN && session_n_tokens(donor) > 0;
 }

@@ -244,17 +244,17 @@ static model_result load_parked(session *s, uint16_t to, const parked *from)
     return result;
 }
 
-/* Between cells of their own a copy is a save and a load. */
-static bool copy_seat(model *m, const session *s, const session *donor, uint32_t n)
+/* Between cells of their own a copy is a save and a load: its bytes are in the account like all others. */
+static bool copy_seat(model *m, session *s, const session *donor)
 {
-    const uint64_t begin_us = session_clock_us();
-    if (!m->ops->copy(m, seat(donor), seat(s))) {
-        return false;
+    if (m->info.shares_cells) {
+        return m->ops->copy(m, seat(donor), seat(s));
     }
-    if (!m->info.shares_cells) {
-        worth_learn(s->ground->pace, 2 * session_state_bytes(donor, n), (double)(session_clock_us() - begin_us));
-    }
-    return true;
+    parked copy = {.where = PARKED_NOWHERE};
+    copy.state = session_hold_state(donor, LEDGER_IN_FLIGHT, &copy.k);
+    const bool is_loaded = copy.state != NULL && load_parked(s, seat(s), &copy) == MODEL_OK;
+    ledger_drop(s->ground->ledger, LEDGER_IN_FLIGHT, copy.state);
+    return is_loaded;
 }
 
 static bool copy_donor(session *s, const session *donor)
@@ -264,7 +264,7 @@ static bool copy_donor(session *s, const session *donor)
     m->ops->clear(m, seat(s));
     truncate_tokens(s, 0);
     const bool copied =
-        session_is_seated(donor) ? copy_seat(m, s, donor, n) : load_parked(s, seat(s), &donor->parked) == MODEL_OK;
+        session_is_seated(donor) ? copy_seat(m, s, donor) : load_parked(s, seat(s), &donor->parked) == MODEL_OK;
     if (!copied) {
         return false;
     }

@@ -28,6 +28,11 @@ static void four_states_in_flight(driver *d)
     d->engine->ledger.n_in_flight_max = (4 << 20) + (4 << 10);
 }
 
+static void one_state_in_flight(driver *d)
+{
+    d->engine->ledger.n_in_flight_max = 1;
+}
+
 static uint64_t ask_for(driver *d, const char *name, uint32_t max_tokens)
 {
     static int32_t tokens[PROMPT];
@@ -176,8 +181,31 @@ static void test_a_session_on_a_disk_that_hangs_is_read_again(void)
     CHECK_INT(driver_close(d), 0);
 }
 
+/* A copy of a state takes memory while it is made: none is where states on their way to the disk have it all. */
+static void test_a_copy_waits_for_no_memory_that_is_in_flight(void)
+{
+    driver *d = driver_open_then(&(llm_engine_options){.model = "sim:dense,length=0,state_kb=1024",
+                                                       .n_sessions = 3,
+                                                       .n_parked_max = N_SESSIONS,
+                                                       .parked_bytes_max = 1,
+                                                       .capacity_policy = LLM_POLICY_PARK,
+                                                       .exact = 1, /* a copy is one of bytes */
+                                                       .state_dir = directory},
+                                 one_state_in_flight);
+    CHECK_INT(say(d, 1)->status, LLM_OK);
+    CHECK_INT(say(d, 2)->status, LLM_OK);
+    is_held = true;
+    CHECK_INT(driver_wait(d, driver_park(d, 0, "s1"))->status, LLM_OK);
+    CHECK_INT(driver_wait(d, ask_for(d, "s2-copy", 3))->reason, LLM_REASON_NEW);
+    is_held = false;
+    driver_wait(d, driver_unsave(d, 0, "nothing"));
+    CHECK_INT(driver_wait(d, ask_for(d, "s2-other", 3))->reason, LLM_REASON_SHARED);
+    CHECK_INT(driver_close(d), 0);
+}
+
 int main(void)
 {
+    RUN_FILES(test_a_copy_waits_for_no_memory_that_is_in_flight);
     RUN_FILES(test_new_sessions_do_not_wait_for_a_disk_that_hangs);
     RUN_FILES(test_a_session_on_a_disk_that_hangs_is_read_again);
     RUN_FILES(test_removals_that_wait_for_the_disk_keep_nobody_waiting);
