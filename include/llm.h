@@ -105,7 +105,7 @@ typedef struct llm_engine_options {
                                       its least step of 16 tokens fits; 0: 100 */
     uint32_t n_owners;              /* who share the engine; 0: 1. See llm_engine_set_owners */
     uint32_t exact;                 /* nonzero: bit-exact configuration (separate KV streams, no flash attention, and
-                                      with a sliding window no call is given up) */
+                                      each position of a sliding window in a cell of its own) */
     uint32_t command_ring_bytes;    /* 0: sized for two prompts of n_ctx tokens, at least 1 MiB */
     uint32_t event_ring_bytes;      /* 0: 1 MiB */
     uint32_t allow_oversize;        /* nonzero: load a model that is larger than the memory that is available */

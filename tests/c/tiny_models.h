@@ -164,10 +164,10 @@ static inline bool attends_only(void)
     return current->memory == LLM_MEMORY_DENSE || current->memory == LLM_MEMORY_WINDOW;
 }
 
-/* info.n_stoppable, where the device has no say: a window's ring of cells would show what was given up in the last bits. */
+/* info.n_stoppable, where the device has no say. */
 static inline uint32_t stoppable_on_the_host(void)
 {
-    return is_exact && strstr(current->file, "window") != NULL ? 0 : attends_only() ? N_SEQ : 1;
+    return attends_only() ? N_SEQ : 1;
 }
 
 /* An indexer picks what is attended to, for whole streams. */

@@ -15,16 +15,13 @@ import llmd
 from tests.live.models import ROOT, TINY, model_path
 
 N_HISTORY, N_HISTORY_TURNED = 150, 700
-"""The first fits every sliding window's cells; over the second they have been overwritten."""
+"""Over the second, sliding windows' cells have been overwritten."""
 
 # Largest difference of any logit, warm against cold, in the production build; logits reach about 9. Measured: 0.0016
 # (dense), 0.0044 (window), 0.00001 (recurrent), 0.0012 (hybrid), 0.0002 (granite); 0.12 where weights are quantized,
 # since they round activations again. On a device, which rounds to 16 bits between, 0.055 (window).
 PRODUCTION_DIFF_MAX = 0.1 if os.environ.get("LLMD_TEST_DEVICE") else 0.05
 PRODUCTION_DIFF_MAX_Q8 = 0.5
-# In the exact configuration the cells of a sliding window that was overwritten may come to lie in another order when it
-# is restored: the same sums, rounded differently.
-TURNED_WINDOW_DIFF_MAX = 0.005
 
 STEPS = {
     "append": {"exact_prefix"},
@@ -65,11 +62,10 @@ def test_to_the_bit(name: str) -> None:
     assert found["control"]["diff"] > 1 and found["long control"]["diff"] > 0.1, "the logits must know early tokens"
 
 
-def test_to_the_bit_but_for_a_window_that_was_overwritten() -> None:
+def test_to_the_bit_where_a_window_was_overwritten() -> None:
     found = measured("exact", "window", N_HISTORY_TURNED)
-    assert {step: found[step]["diff"] for step in STEPS if found[step]["diff"] > TURNED_WINDOW_DIFF_MAX} == {}
-    assert found["append"]["is_equal"] and found["append to an answer"]["is_equal"]
-    assert found["long control"]["diff"] > 10 * TURNED_WINDOW_DIFF_MAX
+    assert {step: found[step]["diff"] for step in STEPS if not found[step]["is_equal"]} == {}
+    assert found["long control"]["diff"] > 0.05
 
 
 @pytest.mark.parametrize("name", TINY)

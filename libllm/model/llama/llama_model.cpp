@@ -198,9 +198,8 @@ uint32_t op_rewind_floor(const model *base, uint16_t seq)
     if (oldest == 0) {
         return 1;
     }
-    if (oldest < 0 ||
-        m->is_exact) {   /* once the window's ring has turned, its cells come to lie in another order: the */
-        return position; /* same sums, rounded differently */
+    if (oldest < 0) {
+        return position;
     }
     return std::min(position, static_cast<uint32_t>(oldest) + m->info.n_window);
 }

@@ -395,11 +395,9 @@ void size_memory(model_llama *m, const model_options &o, llama_context_params *p
     m->info.shares_cells = p->kv_unified;
     m->info.mixed_calls =
         (attends_only(m) && !model_llama_splits_calls(m->info.arch)) || llama_model_takes_parts(m->weights);
-    /* A call that is given up spoils running states, of which one is kept for that, and may move where a window's cells begin
-     * anew: sums have another order then. */
+    /* A call that is given up spoils running states, of which one is kept for that. */
     const uint32_t most = attends_only(m) ? o.n_seq : 1;
-    const bool may_stop = gpus_of(o).empty() && !(o.exact && m->info.n_window > 0);
-    m->info.n_stoppable = may_stop ? most : 0;
+    m->info.n_stoppable = gpus_of(o).empty() ? most : 0;
 }
 
 [[noreturn]] void refuse_room(const std::string &path, const model_llama_no_room &e)
