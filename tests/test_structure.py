@@ -35,6 +35,12 @@ LAYERS = (
     "core",
 )
 BANNED_WORDS = {"manager", "util", "utils", "helper", "helpers", "misc", "common"}
+# Of the places' three parts (libllm/sessions/places.h), the files that may touch the members.
+PLACES_PARTS = {
+    "seating": {"places", "places_branch", "places_expected", "places_fork", "places_publish"},
+    "shelf": {"places_parked", "places_disk", "places_files", "places_saved", "places_stored", "places_stop"},
+    "naming": {"places_pin", "places_change", "places_removal"},
+}
 C_FILE_LINES_MAX, C_FUNCTION_LINES_MAX = 600, 60
 PYTHON_FILE_LINES_MAX, PYTHON_FUNCTION_LINES_MAX = 400, 40
 TEST_SLACK = 1.5  # tests list cases
@@ -356,3 +362,10 @@ def test_c_functions_are_found(tmp_path: Path) -> None:
 def test_exceptions_are_still_needed() -> None:
     for key in LONGER_FOR_A_REASON:
         assert (ROOT / key.split(":")[0]).exists(), f"{key} is gone"
+
+
+@pytest.mark.parametrize("part", PLACES_PARTS)
+def test_only_its_own_files_touch_a_part_of_the_places(part: str) -> None:
+    touches = re.compile(rf"(->|\.){part}\.\w")
+    touching = {path.stem for path in LIBLLM.rglob("*.c") if touches.search(path.read_text())}
+    assert touching and touching <= PLACES_PARTS[part]

@@ -245,8 +245,7 @@ int decode_start(decode *d)
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     atomic_store(&d->stop_asked, false);
-    d->places->forgotten = decode_forgotten;
-    d->places->forgotten_context = d;
+    places_tell_forgotten(d->places, decode_forgotten, d);
     atomic_store(&d->life, DECODE_SERVING); /* before the thread exists: whoever may push once this returns, may push */
     const int failed = pthread_create(&d->thread, NULL, serve, d);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
@@ -266,6 +265,6 @@ void decode_stop(decode *d)
     atomic_store(&d->stop_asked, true);
     doorbell_ring(d->command_bell);
     pthread_join(d->thread, NULL);
-    d->places->forgotten = NULL;
+    places_tell_forgotten(d->places, NULL, NULL);
     atomic_store(&d->life, DECODE_JOINED);
 }

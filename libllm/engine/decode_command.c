@@ -117,7 +117,7 @@ void decode_end_request(decode *d, request *r, llm_outcome outcome, llm_status s
 {
     const bool is_parked = r->session != NULL && !session_is_seated(r->session);
     end_request(d, r, outcome, status);
-    if (is_parked && !d->places->spill_waits) {
+    if (is_parked && !places_spill_waits(d->places)) {
         places_spill(d->places);
     }
 }

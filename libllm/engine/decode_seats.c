@@ -291,7 +291,7 @@ static bool start_waiting(decode *d)
 {
     const uint64_t began_us = session_clock_us();
     const double patience_us = decode_patience_us(d);
-    d->places->patience_us = patience_us;
+    places_allow_copies(d->places, patience_us);
     turn turns[LLM_REQUESTS_MAX];
     const uint32_t n = collect_turns(d, turns);
     request *r;
@@ -325,10 +325,10 @@ static uint64_t first_to_give_up(const decode *d)
 void decode_start_waiting(decode *d)
 {
     d->may_reseat = d->may_reseat || (d->fetched_by_us != 0 && session_clock_us() >= d->fetched_by_us);
-    if (start_waiting(d) || !d->places->is_lending) {
-        const bool waited = d->places->spill_waits;
+    if (start_waiting(d) || !places_is_lending(d->places)) {
+        const bool waited = places_spill_waits(d->places);
         places_spill_on(d->places);
-        d->may_reseat = d->may_reseat || (waited && !d->places->spill_waits);
+        d->may_reseat = d->may_reseat || (waited && !places_spill_waits(d->places));
     }
     d->fetched_by_us = first_to_give_up(d);
 }

@@ -375,7 +375,8 @@ void llm_engine_close(llm_engine *e)
     }
     llm_engine_stop(e);
     decode_close(&e->decode);
-    if (e->places.is_unsaved) { /* the disk refused what should come back: the next start has it from the segment */
+    if (places_is_unsaved(
+            &e->places)) { /* the disk refused what should come back: the next start has it from the segment */
         page_leave(e->page);
     }
     places_settle(&e->places);

@@ -15,12 +15,12 @@ int places_open(places *p, const session_ground *ground, const places_options *o
         (places){.ground = *ground, .options = *options, .store = disk, .n_places = n_seats + options->n_parked_places};
     p->ground.pace = &p->pace;
     p->pace.token_us_first = worth_token_us_first(ground->model->info.n_params, ground->model->info.is_on_gpu);
-    p->patience_us = HUGE_VAL;
+    p->seating.patience_us = HUGE_VAL;
     atomic_init(&p->n_owners, options->n_owners);
     p->sessions = calloc(p->n_places, sizeof *p->sessions);
-    p->seats = calloc(n_seats, sizeof(session *));
+    p->seating.seats = calloc(n_seats, sizeof(session *));
     p->holdings = calloc(p->n_places, sizeof *p->holdings);
-    if (p->sessions == NULL || p->seats == NULL || p->holdings == NULL) {
+    if (p->sessions == NULL || p->seating.seats == NULL || p->holdings == NULL) {
         places_close(p);
         return LLM_NO_MEMORY;
     }
@@ -41,18 +41,33 @@ void places_close(places *p)
         }
     }
     free(p->sessions);
-    free(p->seats);
+    free(p->seating.seats);
     free(p->holdings);
     p->holdings = NULL;
-    free(p->loose_files);
+    places_free_loose(p);
     p->sessions = NULL;
-    p->seats = NULL;
-    p->loose_files = NULL;
+    p->seating.seats = NULL;
+}
+
+uint64_t places_new_number(places *p)
+{
+    return ++p->seating.clock;
 }
 
 void places_used(places *p, session *s)
 {
-    s->used = ++p->clock;
+    s->used = places_new_number(p);
+}
+
+void places_allow_copies(places *p, double patience_us)
+{
+    p->seating.patience_us = patience_us;
+}
+
+void places_tell_forgotten(places *p, void (*forgotten)(void *context, uint32_t owner, const char *name), void *context)
+{
+    p->seating.forgotten = forgotten;
+    p->seating.forgotten_context = context;
 }
 
 /* ---- finding ---- */
@@ -201,7 +216,7 @@ static bool is_within_share(const places *p, uint32_t owner, uint32_t n_less)
 
 uint64_t places_new_id(places *p)
 {
-    return session_clock_us() ^ ((uint64_t)++p->clock << 48) ^ ((uint64_t)session_clock_ms() << 12);
+    return session_clock_us() ^ (places_new_number(p) << 48) ^ ((uint64_t)session_clock_ms() << 12);
 }
 
 static session *open_new(places *p, session_name name)
@@ -398,7 +413,7 @@ bool places_may_be_busy(const places *p, uint32_t owner)
 void places_close_session(places *p, session *s)
 {
     if (session_is_seated(s)) {
-        p->seats[s->seat] = NULL;
+        p->seating.seats[s->seat] = NULL;
     }
     places_remove_file(p, s);
     session_close(s);
@@ -422,8 +437,8 @@ static void give_up(places *p, session *s, llm_counter counter)
         return;
     }
     page_count(p->ground.page, counter, 1);
-    if (p->forgotten != NULL && !places_knows(p, session_name_from(owner, name))) {
-        p->forgotten(p->forgotten_context, owner, name);
+    if (p->seating.forgotten != NULL && !places_knows(p, session_name_from(owner, name))) {
+        p->seating.forgotten(p->seating.forgotten_context, owner, name);
     }
 }
 
@@ -457,7 +472,7 @@ bool places_park(places *p, session *s)
     if (!session_park(s)) {
         return false;
     }
-    p->seats[seat] = NULL;
+    p->seating.seats[seat] = NULL;
     page_count(p->ground.page, LLM_COUNTER_SESSIONS_PARKED_TOTAL, 1);
     places_spill(p);
     return true;
@@ -472,7 +487,7 @@ static bool vacate(places *p, session *s, bool can_wait)
         return true;
     }
     if (p->options.policy == LLM_POLICY_PARK) {
-        return !(can_wait && p->spill_waits) && places_park(p, s);
+        return !(can_wait && places_spill_waits(p)) && places_park(p, s);
     }
     if (p->options.policy == LLM_POLICY_EVICT) {
         places_forget(p, s);
@@ -508,7 +523,7 @@ static bool find_seat(places *p, const session *s, uint16_t *out)
     const uint32_t to = session_is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
     for (uint32_t pass = 0; pass < 2; pass++) {
         for (uint32_t i = from; i < to; i++) {
-            if (p->seats[i] == NULL) {
+            if (p->seating.seats[i] == NULL) {
                 *out = (uint16_t)i;
                 return true;
             }
@@ -557,7 +572,7 @@ seating places_seat(places *p, session *s)
             return places_is_in_progress(p, s, true) ? SEAT_LATER : SEAT_NO_CELLS;
         }
     }
-    p->seats[seat] = s;
+    p->seating.seats[seat] = s;
     if (had_state) {
         page_count(p->ground.page, LLM_COUNTER_SESSIONS_UNPARKED_TOTAL, 1);
     }

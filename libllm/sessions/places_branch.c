@@ -7,7 +7,7 @@
 static int32_t free_seat(const places *p)
 {
     for (uint32_t i = 0; p->ground.model->info.shares_cells && i < p->options.n_named; i++) {
-        if (p->seats[i] == NULL) {
+        if (p->seating.seats[i] == NULL) {
             return (int32_t)i;
         }
     }
@@ -26,7 +26,7 @@ static uint32_t worth_of(const places *p, const session *s, const session_prompt
         .n_prompt = prompt->n_tokens,
         .n_cost = worth_tokens(&p->pace, n_bytes),
         .copy_us = worth_copy_us(&p->pace, n_bytes),
-        .patience_us = p->patience_us,
+        .patience_us = p->seating.patience_us,
     };
     return n_bytes <= p->options.parked_bytes_max && worth_keeping(&cut) ? n - cut.n_common : 0;
 }
@@ -73,10 +73,10 @@ bool places_keep_branch(places *p, session *s, const session_prompt *prompt)
     session *branch = replaced != NULL ? places_replace(p, replaced, s) : places_open_branch(p, s);
     session_become_copy(branch, s, &copy);
     if (copy.seat != SESSION_NO_SEAT) {
-        p->seats[copy.seat] = branch;
+        p->seating.seats[copy.seat] = branch;
     }
     branch->n_left = n_worth;
-    p->patience_us -= worth_copy_us(&p->pace, branch->parked.n_bytes);
+    p->seating.patience_us -= worth_copy_us(&p->pace, branch->parked.n_bytes);
     places_used(p, s); /* the branch is the older one of the two */
     page_count(p->ground.page, LLM_COUNTER_BRANCHES_KEPT, 1);
     places_spill(p);

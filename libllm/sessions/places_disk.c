@@ -7,10 +7,7 @@ size_t places_disk_bytes(const places *p)
     for (uint32_t i = 0; i < p->n_places; i++) {
         n += p->sessions[i].is_open ? p->sessions[i].n_file_bytes : 0;
     }
-    for (uint32_t i = 0; i < p->n_loose; i++) {
-        n += p->loose_files[i].n_file_bytes;
-    }
-    return n;
+    return n + places_loose_bytes(p);
 }
 
 bool places_remove_state(places *p, session *s)

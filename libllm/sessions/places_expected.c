@@ -3,7 +3,7 @@
 
 bool places_has_in_flight(const places *p)
 {
-    return p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0 || p->spill_waits;
+    return p->ground.ledger->n_bytes[LEDGER_IN_FLIGHT] > 0 || places_spill_waits(p);
 }
 
 bool places_is_in_progress(const places *p, const session *s, bool any_kind)
@@ -34,7 +34,7 @@ static uint32_t n_free_seats(const places *p, const session *s)
     const uint32_t to = session_is_named(s) ? p->options.n_named : p->options.n_named + p->options.n_scratch;
     uint32_t n = 0;
     for (uint32_t i = from; i < to; i++) {
-        n += p->seats[i] == NULL || would_vacate(p, p->seats[i]);
+        n += p->seating.seats[i] == NULL || would_vacate(p, p->seating.seats[i]);
     }
     return n;
 }
@@ -55,7 +55,7 @@ static seats_left seats_left_of(const places *p, uint32_t owner, bool named)
     const uint32_t n_max = share_of(named ? p->options.n_named : p->options.n_scratch, atomic_load(&p->n_owners));
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->options.n_named + p->options.n_scratch; i++) {
-        const session *s = p->seats[i];
+        const session *s = p->seating.seats[i];
         n += s != NULL && s->owner == owner && session_is_named(s) == named && !session_is_idle(s);
     }
     return (seats_left){.owner = owner, .n = n < n_max ? n_max - n : 0};

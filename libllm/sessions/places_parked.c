@@ -20,7 +20,7 @@ static void lies_on_disk(session *s, size_t n_disk_bytes, state_ends ends)
 
 bool places_is_refused(const places *p)
 {
-    return session_clock_us() < p->refused_until_us;
+    return session_clock_us() < p->shelf.refused_until_us;
 }
 
 typedef enum spilling {
@@ -74,9 +74,9 @@ enum { STALL_SAID_EVERY_S = 600, WAIT_LEAST_US = 10 * 1000000 };
 /* Somebody has waited for the store in vain. */
 static void stall(places *p, uint64_t now_us)
 {
-    p->is_stalled = true;
-    if (p->stall_said_us == 0 || now_us - p->stall_said_us > STALL_SAID_EVERY_S * (uint64_t)1000000) {
-        p->stall_said_us = now_us;
+    p->shelf.is_stalled = true;
+    if (p->shelf.stall_said_us == 0 || now_us - p->shelf.stall_said_us > STALL_SAID_EVERY_S * (uint64_t)1000000) {
+        p->shelf.stall_said_us = now_us;
         store_complain(p->store,
                        "the disk takes longer for the states of sessions than reading their tokens again: states "
                        "for which there is no memory are dropped, their tokens are kept");
@@ -86,43 +86,53 @@ static void stall(places *p, uint64_t now_us)
 static uint64_t wait_until_us(const places *p, const session *s, uint64_t now_us)
 {
     const uint64_t wait_us = (uint64_t)worth_waiting_us(&p->pace, s->parked.k);
-    return now_us + (wait_us > WAIT_LEAST_US || p->is_stalled ? wait_us : WAIT_LEAST_US);
+    return now_us + (wait_us > WAIT_LEAST_US || p->shelf.is_stalled ? wait_us : WAIT_LEAST_US);
 }
 
 /* For the store, which has too much in hand. One state at a time does. */
 static bool may_wait(places *p, const session *s)
 {
     const uint64_t now_us = session_clock_us();
-    if (p->spill_waits || p->is_stalled) {
+    if (p->shelf.spill_waits || p->shelf.is_stalled) {
         return false;
     }
-    if (p->spill_until_us == 0) {
-        p->spill_until_us = wait_until_us(p, s, now_us);
+    if (p->shelf.spill_until_us == 0) {
+        p->shelf.spill_until_us = wait_until_us(p, s, now_us);
     }
-    if (now_us >= p->spill_until_us) {
+    if (now_us >= p->shelf.spill_until_us) {
         stall(p, now_us);
     }
-    return !p->is_stalled;
+    return !p->shelf.is_stalled;
+}
+
+bool places_spill_waits(const places *p)
+{
+    return p->shelf.spill_waits;
+}
+
+bool places_is_lending(const places *p)
+{
+    return p->shelf.is_lending;
 }
 
 void places_spill(places *p)
 {
-    while (!p->is_lending && p->ground.ledger->n_bytes[LEDGER_PARKED] > p->options.parked_bytes_max) {
+    while (!p->shelf.is_lending && p->ground.ledger->n_bytes[LEDGER_PARKED] > p->options.parked_bytes_max) {
         session *s = places_parked_victim(p);
         if (s == NULL) {
             return;
         }
         const spilling found = spill(p, s);
         if (found == SPILL_LATER && may_wait(p, s)) {
-            p->spill_waits = true;
+            p->shelf.spill_waits = true;
             return;
         }
-        p->spill_until_us = 0; /* the next one's wait is its own */
+        p->shelf.spill_until_us = 0; /* the next one's wait is its own */
         if (found != SPILLED) {
             drop_state(p, s);
         }
     }
-    p->spill_until_us = 0;
+    p->shelf.spill_until_us = 0;
 }
 
 bool places_gives_up_reading(places *p, session *s)
@@ -148,7 +158,7 @@ static uint64_t earlier(uint64_t a_us, uint64_t b_us, uint64_t now_us)
 uint64_t places_waits_until_us(const places *p)
 {
     const uint64_t now_us = session_clock_us();
-    uint64_t first_us = p->spill_waits ? earlier(0, p->spill_until_us, now_us) : 0;
+    uint64_t first_us = p->shelf.spill_waits ? earlier(0, p->shelf.spill_until_us, now_us) : 0;
     for (uint32_t i = 0; i < p->n_places; i++) {
         const session *s = &p->sessions[i];
         first_us = s->is_open ? earlier(first_us, s->parked.wanted_until_us, now_us) : first_us;
@@ -166,13 +176,13 @@ static void end_lending(places *p)
         }
         s->parked.is_lent = false;
     }
-    p->is_lending = false;
+    p->shelf.is_lending = false;
 }
 
 void places_spill_on(places *p)
 {
-    if (p->spill_waits || p->is_lending) {
-        p->spill_waits = false;
+    if (p->shelf.spill_waits || p->shelf.is_lending) {
+        p->shelf.spill_waits = false;
         end_lending(p);
         places_spill(p);
     }
@@ -187,7 +197,7 @@ bool places_read_file(places *p, session *s)
     }
     job->place = s->place;
     job->id = s->id;
-    job->request = ++p->clock;
+    job->request = places_new_number(p);
     job->n_bytes_max = n_bytes;
     ledger_reserve(p->ground.ledger, n_bytes);
     s->parked.where = PARKED_READING;
@@ -209,7 +219,7 @@ static session *session_of(places *p, const store_job *job)
 static void stay_in_memory(places *p, session *s)
 {
     (void)places_remove_state(p, s); /* an older one: of no use, and others need the disk */
-    p->refused_until_us = session_clock_us() + STORE_PAUSE_S * (uint64_t)1000000;
+    p->shelf.refused_until_us = session_clock_us() + STORE_PAUSE_S * (uint64_t)1000000;
     ledger_hold(p->ground.ledger, LEDGER_PARKED, s->parked.state);
     ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, s->parked.state);
     s->parked.where = PARKED_IN_MEMORY;
@@ -312,7 +322,7 @@ void places_read_back(places *p, store_job *job)
         s->parked.n_disk_bytes = before.n_disk_bytes;
         s->parked.ends = ends;
         s->parked.is_lent = is_for_others;
-        p->is_lending = p->is_lending || is_for_others;
+        p->shelf.is_lending = p->shelf.is_lending || is_for_others;
         places_spill(p);
     } else {
         s->n_file_bytes = job->status == LLM_VERSION ? 0 : s->n_file_bytes; /* set aside */

@@ -7,15 +7,15 @@
 
 void places_removing_begin(places *p)
 {
-    assert(p->removing == NULL);
-    p->removing = p->store != NULL ? store_job_new(STORE_CHANGE, 0) : NULL;
+    assert(p->naming.removing == NULL);
+    p->naming.removing = p->store != NULL ? store_job_new(STORE_CHANGE, 0) : NULL;
 }
 
 /* NULL: nothing was removed. */
 static store_job *take_removing(places *p)
 {
-    store_job *job = p->removing;
-    p->removing = NULL;
+    store_job *job = p->naming.removing;
+    p->naming.removing = NULL;
     if (job != NULL && job->n_changes == 0) {
         store_job_free(job);
         return NULL;
@@ -48,7 +48,7 @@ void places_removing_end_unasked(places *p)
 
 void places_attach(places *p, store_job *job)
 {
-    store_job *to = p->removing;
+    store_job *to = p->naming.removing;
     store_change *larger = to != NULL ? realloc(to->changes, (to->n_changes + 1) * sizeof *larger) : NULL;
     if (larger == NULL) {
         store_push(p->store, job);
@@ -79,12 +79,12 @@ void places_remove_id(places *p, uint64_t id, uint32_t owner, const char *name)
 
 bool places_add_loose(places *p, const loose_file *f)
 {
-    loose_file *larger = realloc(p->loose_files, (p->n_loose + 1) * sizeof *larger);
+    loose_file *larger = realloc(p->naming.loose_files, (p->naming.n_loose + 1) * sizeof *larger);
     if (larger == NULL) {
         return false;
     }
-    p->loose_files = larger;
-    p->loose_files[p->n_loose++] = *f;
+    p->naming.loose_files = larger;
+    p->naming.loose_files[p->naming.n_loose++] = *f;
     return true;
 }
 
@@ -95,7 +95,7 @@ void places_removal_refused(places *p, const store_job *job)
         session *s = places_find_id(p, c->file.id);
         if (c->verb == CHANGE_REMOVE && s != NULL) {
             s->has_file = true; /* of a session that was reset: the next reset, close or stop sees to it */
-        } else if (c->verb == CHANGE_REMOVE && p->n_loose - places_n_waiting(p) < REFUSED_REMOVALS_MAX) {
+        } else if (c->verb == CHANGE_REMOVE && p->naming.n_loose - places_n_waiting(p) < REFUSED_REMOVALS_MAX) {
             loose_file f = {.id = c->file.id, .owner = c->file.owner, .is_closed = true};
             memcpy(f.name, c->file.name, sizeof f.name);
             (void)places_add_loose(p, &f);
@@ -110,9 +110,9 @@ static bool is_of(const loose_file *f, session_name name)
 
 const loose_file *places_next_loose(const places *p, session_name name, const loose_file *after)
 {
-    for (uint32_t i = after != NULL ? (uint32_t)(after - p->loose_files) + 1 : 0; i < p->n_loose; i++) {
-        if (is_of(&p->loose_files[i], name)) {
-            return &p->loose_files[i];
+    for (uint32_t i = after != NULL ? (uint32_t)(after - p->naming.loose_files) + 1 : 0; i < p->naming.n_loose; i++) {
+        if (is_of(&p->naming.loose_files[i], name)) {
+            return &p->naming.loose_files[i];
         }
     }
     return NULL;
@@ -128,15 +128,15 @@ bool places_is_waiting(const places *p, session_name name)
 
 static void remove_loose(places *p, uint32_t i)
 {
-    const loose_file f = p->loose_files[i];
-    p->loose_files[i] = p->loose_files[--p->n_loose];
+    const loose_file f = p->naming.loose_files[i];
+    p->naming.loose_files[i] = p->naming.loose_files[--p->naming.n_loose];
     places_remove_id(p, f.id, f.owner, f.name);
 }
 
 void places_remove_loose(places *p, session_name name)
 {
-    for (uint32_t i = p->n_loose; i > 0; i--) {
-        if (is_of(&p->loose_files[i - 1], name)) {
+    for (uint32_t i = p->naming.n_loose; i > 0; i--) {
+        if (is_of(&p->naming.loose_files[i - 1], name)) {
             remove_loose(p, i - 1);
         }
     }
@@ -144,8 +144,8 @@ void places_remove_loose(places *p, session_name name)
 
 void places_remove_closed(places *p)
 {
-    for (uint32_t i = p->n_loose; i > 0; i--) {
-        if (p->loose_files[i - 1].is_closed) {
+    for (uint32_t i = p->naming.n_loose; i > 0; i--) {
+        if (p->naming.loose_files[i - 1].is_closed) {
             remove_loose(p, i - 1);
         }
     }
@@ -154,8 +154,8 @@ void places_remove_closed(places *p)
 uint64_t places_expire_loose(places *p, uint64_t before_ms)
 {
     uint64_t oldest = 0;
-    for (uint32_t i = p->n_loose; i > 0; i--) {
-        const loose_file *f = &p->loose_files[i - 1];
+    for (uint32_t i = p->naming.n_loose; i > 0; i--) {
+        const loose_file *f = &p->naming.loose_files[i - 1];
         if (f->is_closed || f->is_pinned) {
             continue;
         }
@@ -172,8 +172,23 @@ uint64_t places_expire_loose(places *p, uint64_t before_ms)
 uint32_t places_n_waiting(const places *p)
 {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < p->n_loose; i++) {
-        n += !p->loose_files[i].is_closed;
+    for (uint32_t i = 0; i < p->naming.n_loose; i++) {
+        n += !p->naming.loose_files[i].is_closed;
     }
     return n;
+}
+
+size_t places_loose_bytes(const places *p)
+{
+    size_t n = 0;
+    for (uint32_t i = 0; i < p->naming.n_loose; i++) {
+        n += p->naming.loose_files[i].n_file_bytes;
+    }
+    return n;
+}
+
+void places_free_loose(places *p)
+{
+    free(p->naming.loose_files);
+    p->naming = (places_naming){.loose_files = NULL};
 }

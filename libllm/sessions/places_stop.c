@@ -8,7 +8,7 @@ static void save_one(places *p, session *s)
     uint32_t k = 0;
     if (!places_write_file(p, s)) {
         store_complain(p->store, "session \"%s\" could not be saved: memory is short", s->name);
-        p->is_unsaved = true;
+        p->shelf.is_unsaved = true;
         return;
     }
     const bool is_written = !s->parked.is_on_disk && !places_is_refused(p);
@@ -20,6 +20,11 @@ static void save_one(places *p, session *s)
     ledger_drop(p->ground.ledger, LEDGER_IN_FLIGHT, state);
 }
 
+bool places_is_unsaved(const places *p)
+{
+    return p->shelf.is_unsaved;
+}
+
 void places_save_all(places *p, void (*take_stored)(void *context), void *context)
 {
     if (p->store == NULL) {
@@ -28,7 +33,7 @@ void places_save_all(places *p, void (*take_stored)(void *context), void *contex
     places_remove_closed(p);
     store_wait(p->store); /* what is still being read is to be saved, what is being written is not */
     take_stored(context);
-    p->is_saving = true;
+    p->shelf.is_saving = true;
     for (uint32_t i = 0; i < p->n_places; i++) {
         session *s = &p->sessions[i];
         if (s->is_open && session_is_named(s) && (session_n_tokens(s) > 0 || s->record.is_pinned)) {

@@ -13,14 +13,14 @@ static void changed(places *p, const store_job *job)
 {
     places_change_settled(p, job);
     if (job->status != LLM_OK) {
-        p->is_unsaved = p->is_unsaved || p->is_saving;
+        p->shelf.is_unsaved = p->shelf.is_unsaved || p->shelf.is_saving;
         places_removal_refused(p, job);
     }
 }
 
 static void take_one(places *p, store_job *job)
 {
-    p->is_stalled = p->is_stalled && job->verb == STORE_CHANGE; /* these are small */
+    p->shelf.is_stalled = p->shelf.is_stalled && job->verb == STORE_CHANGE; /* these are small */
     switch (job->verb) {
     case STORE_WRITE:
         places_written(p, job);
